@@ -182,7 +182,7 @@ mod tests {
         let cache = Cache::new(Rules::default());
         assert!(cache.get(&key(), || Some(reply(9))).is_some());
         let other_case = Key { name: name("X.EXAMPLE"), ..key() };
-        assert!(cache.get(&other_case, || panic!("it is kept")).is_some());
+        assert!(cache.get(&other_case, || panic!("it is cached")).is_some());
         assert_eq!(cache.get(&Key { cd: true, ..key() }, || None), None);
     }
 
@@ -193,7 +193,7 @@ mod tests {
         let cache = Cache::new(Rules::default());
         assert!(cache.get(&key(), || Some(error.clone())).is_some());
         let other_type = Key { qtype: Rtype::AAAA, ..key() };
-        assert!(cache.get(&other_type, || panic!("it is kept")).is_some());
+        assert!(cache.get(&other_type, || panic!("it is cached")).is_some());
         let other_name = Key { name: name("y.example"), ..key() };
         assert!(cache.get(&other_name, || None).is_none());
     }

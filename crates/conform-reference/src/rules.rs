@@ -8,7 +8,7 @@ use conform::message::Message;
 /// Rules of the reference server. [`Rules::default`] follows the RFCs; any other value of a field is
 /// a defect.
 #[derive(Clone, Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a rule of its own")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a separate rule")]
 pub struct Rules {
     /// AAAA records are synthesized from A records (RFC 6147 §5.1).
     pub synthesize: bool,

@@ -155,6 +155,6 @@ mod tests {
         let mut connection = Connection::open(address, Duration::from_secs(5)).unwrap();
         assert_eq!(connection.receive(Duration::from_millis(200)).unwrap(), None);
         drop(connection);
-        assert!(dripping.join().unwrap(), "it could send to the end");
+        assert!(dripping.join().unwrap(), "all octets could be sent");
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::trial::{Fault, Judged, Trial};
 
-/// How strictly the sentence speaks (BCP 14: RFC 2119, RFC 8174).
+/// Requirement level of the sentence (BCP 14: RFC 2119, RFC 8174).
 #[derive(
     Clone,
     Copy,
@@ -22,11 +22,11 @@ pub enum Level {
     Must,
     /// SHOULD, SHOULD NOT, RECOMMENDED.
     Should,
-    /// The RFC says so without a word of BCP 14; counted with SHOULD.
+    /// A sentence of an RFC without a BCP 14 keyword; counted with SHOULD.
     Says,
-    /// MAY, OPTIONAL: not doing it is no fault; it is shown.
+    /// MAY, OPTIONAL: not implementing it is no fault; it is shown.
     May,
-    /// Our own advice, in no RFC.
+    /// Our own advice, not in an RFC.
     Hardening,
 }
 
@@ -76,6 +76,7 @@ pub enum Aspect {
     ExcludedRange,
 }
 
+/// A check of one sentence of an RFC, or of our own advice.
 #[derive(Clone, Copy)]
 pub struct Check {
     /// Id: the RFC, the section, and a word or two, such as `rfc6147-5.1.2-nxdomain`.

@@ -179,7 +179,7 @@ impl Alias {
 
 /// Behaviour of the test authoritative server for queries of a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a label of its own")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a separate label")]
 pub struct Behaviour {
     /// A records, 4000 at most.
     pub v4: Vec<Ipv4Addr>,
@@ -326,7 +326,7 @@ fn chain(labels: &[&Label], end: &Name) -> Name {
 }
 
 fn push(label: &Label, name: &Name) -> Name {
-    try_push(label, name).expect("a target is no longer than the name that it was read from")
+    try_push(label, name).expect("a target is no longer than the name that contains it")
 }
 
 fn try_push(label: &Label, name: &Name) -> Option<Name> {

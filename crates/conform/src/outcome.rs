@@ -7,19 +7,19 @@ use serde::{Deserialize, Serialize};
 
 use crate::check::Level;
 
-/// What a check came to.
+/// Verdict of a check.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// The server does something else than the sentence wants.
+    /// The server violates the sentence.
     Failed,
-    /// The check could not be tried.
+    /// The check could not be run.
     NotTried,
-    /// The server does not have what the check is about.
+    /// The server does not support the feature that the check is about.
     NotOffered,
-    /// The server does what the sentence wants.
+    /// The server complies with the sentence.
     Passed,
 }
 
@@ -35,43 +35,42 @@ impl Verdict {
     }
 }
 
-/// What was sent and what came, in words.
+/// An exchange as text.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Shown {
-    /// The command that repeats what was sent: a line of `dig`, or of `nc` for octets that `dig`
-    /// cannot send.
+    /// Command that repeats the query: a line of `dig`, or of `nc` for octets that `dig` cannot send.
     pub dig: String,
-    /// What came, as lines; "no reply" for silence.
+    /// Reply as lines; "no reply" for silence.
     pub reply: String,
-    /// How long it took, in milliseconds.
+    /// Time until the reply, in milliseconds.
     #[serde(alias = "milliseconds")]
     pub took_ms: f64,
 }
 
-/// One check's outcome.
+/// Outcome of one check.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Outcome {
-    /// The check's name.
+    /// Id of the check.
     pub id: String,
-    /// What the server must do.
+    /// Requirement on the server.
     pub title: String,
-    /// Where that stands: "RFC 6147 §5.1.2", or "hardening".
+    /// Source of the requirement: "RFC 6147 §5.1.2", or "hardening".
     pub source: String,
-    /// The sentence of the RFC.
+    /// Sentence of the RFC.
     pub sentence: String,
-    /// How strict the sentence is.
+    /// Requirement level of the sentence.
     pub level: Level,
-    /// What came of it.
+    /// Verdict of the check.
     pub verdict: Verdict,
-    /// Why: what the server did, or what was missing; empty where it passed.
+    /// Reason: the server's behaviour, or a missing precondition; empty if the check passed.
     pub reason: String,
-    /// How the server was configured, if the outcome was found with another configuration than the
-    /// report's own: "with the prefix 3fff:64::/32".
+    /// Configuration of the server, if the outcome comes from another configuration than that of the report: "with the
+    /// prefix 3fff:64::/32".
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub setting: Option<String>,
-    /// The name of the check that wants the opposite, if there is one.
+    /// Id of the check that requires the opposite, if there is one.
     pub contradicts: Option<String>,
-    /// What was sent and what came, the last few exchanges; empty where it passed.
+    /// Last few exchanges; empty if the check passed.
     pub exchanges: Vec<Shown>,
 }
 
@@ -86,23 +85,23 @@ impl Outcome {
     }
 }
 
-/// One server's outcomes.
+/// Outcomes of one server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Report {
-    /// The server's name, for the scoreboard.
+    /// Name of the server, for the scoreboard.
     pub server: String,
-    /// What it says of its version; empty if nobody asked.
+    /// Version that the server reports; empty if it was not queried.
     pub version: String,
-    /// Its prefixes, as the checks believe.
+    /// Prefixes that the checks use.
     pub prefixes: Vec<String>,
-    /// Each check's outcome, in the order of the list of checks.
+    /// Outcome of each check, in the order of the list of checks.
     pub outcomes: Vec<Outcome>,
-    /// How long all took, in seconds.
+    /// Duration of the run, in seconds.
     #[serde(alias = "seconds")]
     pub duration_s: f64,
 }
 
-/// What came of checking a server, as `dns64bench conform --json` prints it.
+/// Result of checking a server, as printed by `dns64bench conform --json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Checked {
@@ -110,7 +109,7 @@ pub enum Checked {
     Report(Report),
     /// The server shows nothing that could be checked.
     Unchecked {
-        /// Why, in words.
+        /// The reason, as text.
         unchecked: String,
     },
 }
@@ -214,7 +213,12 @@ mod tests {
                 assert_eq!(Some(found), wanted, "{usual:?}, {other:?}");
                 let is_new = found != usual;
                 assert_eq!(sum.outcomes[0].setting.is_some(), is_new, "{usual:?}, {other:?}");
-                assert_eq!(sum.outcomes[1].told(), "with x: Passed", "a check of its own is added");
+                assert_eq!(
+                    sum.outcomes[1].told(),
+                    "with x: Passed",
+                    "a check that exists only \
+                    there is added"
+                );
                 assert_eq!((sum.outcomes.len(), sum.duration_s), (2, 3.0));
             }
         }

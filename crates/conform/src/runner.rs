@@ -234,7 +234,7 @@ fn other_prefixes(found: &probe::Found, expected: &[Prefix], server: SocketAddr)
         |prefixes: &[Prefix]| prefixes.iter().map(Prefix::to_string).collect::<Vec<_>>().join(", ");
     Outcome {
         id: EXPECTED_PREFIX.into(),
-        title: "Hosts find the prefixes that the server is expected to have".into(),
+        title: "Hosts discover the prefixes that the server is expected to have".into(),
         source: "RFC 7050 §3".into(),
         sentence:
             "A node MUST look through all of the received AAAA resource records to collect one \
@@ -243,7 +243,7 @@ fn other_prefixes(found: &probe::Found, expected: &[Prefix], server: SocketAddr)
         level: Level::Must,
         verdict: Verdict::Failed,
         reason: format!(
-            "hosts find {}, but --expect-prefix is {}, and that is what the checks believe",
+            "hosts discover {}, but --expect-prefix is {}, which the checks use",
             list(&found.prefixes),
             list(expected)
         ),
@@ -267,7 +267,7 @@ impl Facts<'_> {
     /// Runs a check, unless the user has interrupted the run.
     fn attempt(&self, check: &Check) -> Attempt {
         if self.until.load(Ordering::Relaxed) {
-            Attempt::spared(Fault::NotTried("interrupted before it began".into()))
+            Attempt::spared(Fault::NotTried("interrupted before it started".into()))
         } else {
             Attempt::of(check, self.subject)
         }
@@ -282,35 +282,43 @@ impl Facts<'_> {
         let not_tried = |why: &str| Fault::NotTried(why.into());
         let not_offered = |why: &str| Fault::NotOffered(why.into());
         let validates = |wanted: bool, otherwise: &str| match self.validates {
-            None => Some(not_tried("whether the server validates could not be found out")),
+            None => Some(not_tried("validation by the server could not be detected")),
             Some(is) => (is != wanted).then(|| not_offered(otherwise)),
         };
         let prefixes = self.subject.prefixes;
         match need {
             Need::Zone => self.subject.zone.is_none().then(|| {
-                not_tried("needs a zone whose names the server asks the far side for (--zone)")
+                not_tried(
+                    "needs a test zone that the server forwards to the test authoritative \
+                    server (--zone)",
+                )
             }),
-            Need::View => self
-                .subject
-                .view
-                .is_none()
-                .then(|| not_tried("needs to know what the far side was asked (--auth-status)")),
+            Need::View => self.subject.view.is_none().then(|| {
+                not_tried(
+                    "needs the queries received by the test authoritative server \
+                    (--auth-status)",
+                )
+            }),
             Need::Everything => (!self.everything).then(|| {
-                not_tried("needs a server that asks the far side for reverse names and all else")
+                not_tried(
+                    "needs a server that forwards reverse names and all others to the test \
+                    authoritative server",
+                )
             }),
             Need::Validation => validates(true, "the server does not validate"),
             Need::NoValidation => validates(false, "the server validates"),
             Need::WellKnownPrefix => (!prefixes.iter().all(|prefix| prefix.is_well_known()))
-                .then(|| not_offered("the server has another prefix than 64:ff9b::/96")),
+                .then(|| not_offered("the server has a prefix other than 64:ff9b::/96")),
             Need::OwnPrefix => prefixes
                 .iter()
                 .any(|prefix| prefix.is_well_known())
                 .then(|| not_offered("the server has the prefix 64:ff9b::/96")),
-            Need::ExcludedRange => self
-                .subject
-                .excluded
-                .is_none()
-                .then(|| not_offered("the server is told no range to exclude (--excludes)")),
+            Need::ExcludedRange => self.subject.excluded.is_none().then(|| {
+                not_offered(
+                    "the server is configured with no range to exclude \
+                    (--excludes)",
+                )
+            }),
         }
     }
 }
@@ -459,7 +467,7 @@ impl<'a> Session<'a> {
         let attempt = self.facts.attempt(self.checks[n]);
         let mut outcome = attempt.into_outcome(self.checks[n], self.facts.subject.server);
         if outcome.verdict == Verdict::Passed {
-            outcome.reason = format!("passed at the second try only; at the first: {first}");
+            outcome.reason = format!("passed on the second attempt only; first attempt: {first}");
         }
         self.note(n, outcome);
     }

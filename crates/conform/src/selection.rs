@@ -4,7 +4,7 @@ use crate::check::Check;
 
 /// Error: a name that matches no check.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no check {wanted:?}, and no id begins with it; the nearest is {nearest}")]
+#[error("there is no check {wanted:?}, and no id begins with it; the nearest id is {nearest}")]
 pub struct NoCheck {
     /// Name that the user gave.
     pub wanted: String,
@@ -84,7 +84,7 @@ mod tests {
         };
         assert_eq!(ids(&[]).unwrap().len(), 3);
         assert_eq!(ids(&["rfc6147"]).unwrap(), ["rfc6147-5.1.2-nx", "rfc6147-5.1.2-nxdomain"]);
-        assert_eq!(ids(&["rfc6147-5.1.2-nx"]).unwrap(), ["rfc6147-5.1.2-nx"], "a whole id");
+        assert_eq!(ids(&["rfc6147-5.1.2-nx"]).unwrap(), ["rfc6147-5.1.2-nx"], "a complete id");
         assert_eq!(
             ids(&["rfc6052", "rfc6147-5.1.2-nxd"]).unwrap(),
             ["rfc6147-5.1.2-nxdomain", "rfc6052-2.2-u-octet"]

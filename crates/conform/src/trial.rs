@@ -129,7 +129,10 @@ impl<'a> Trial<'a> {
     /// # Panics
     /// If there is no zone: a check that uses names needs [`crate::check::Need::Zone`].
     pub fn name(&mut self, labels: &str) -> Name {
-        let zone = self.subject.zone.expect("a check that uses names says that it needs a zone");
+        let zone = self.subject.zone.expect(
+            "a check that uses names needs a zone, which its needs \
+            contain",
+        );
         self.names += 1;
         let nonce = format!("x{:x}-{}", self.nonce, self.names);
         let labels = labels.split('.').filter(|label| !label.is_empty());
@@ -142,7 +145,10 @@ impl<'a> Trial<'a> {
     /// # Panics
     /// If there is none: a check that uses it needs [`crate::check::Need::ExcludedRange`].
     pub fn excluded(&self) -> Ipv6Net {
-        self.subject.excluded.expect("a check that uses the excluded range says that it needs one")
+        self.subject.excluded.expect(
+            "a check that uses the excluded range needs one, which its \
+            needs contain",
+        )
     }
 
     /// Returns the first prefix of the server.
@@ -275,7 +281,7 @@ impl<'a> Trial<'a> {
         });
         let replies = queries.iter().zip(answers).map(|(query, answer)| {
             let (octets, took) =
-                answer.expect("asking does not panic").map_err(|error| no_socket(&error))?;
+                answer.expect("query threads do not panic").map_err(|error| no_socket(&error))?;
             Ok(self.note(query, false, octets.as_deref(), took).ok().flatten())
         });
         replies.collect()
@@ -314,9 +320,18 @@ impl<'a> Trial<'a> {
     /// [`Fault::NotTried`] if the query log is not available.
     pub fn asked(&self, name: &Name) -> Judged<Vec<Asked>> {
         let view = self.subject.view.ok_or_else(|| {
-            Fault::NotTried("needs to know what the far side was asked (--auth-status)".into())
+            Fault::NotTried(
+                "needs the queries received by the test authoritative server \
+                (--auth-status)"
+                    .into(),
+            )
         })?;
-        view.asked(name).map_err(|error| Fault::NotTried(format!("the far side: {error}")))
+        view.asked(name).map_err(|error| {
+            Fault::NotTried(format!(
+                "the test authoritative server: \
+            {error}"
+            ))
+        })
     }
 
     /// Returns the queries that the test authoritative server has received for `name` once the server has answered; at
@@ -326,7 +341,7 @@ impl<'a> Trial<'a> {
     /// As [`Trial::asked`], and [`Fault::Wrong`] if there was no query.
     pub fn was_asked(&self, name: &Name) -> Judged<Vec<Asked>> {
         let asked = self.asked(name)?;
-        expect(!asked.is_empty(), || format!("the far side was not asked for {name}"))?;
+        expect(!asked.is_empty(), || format!("no query for {name} was sent upstream"))?;
         Ok(asked)
     }
 
@@ -359,7 +374,7 @@ impl<'a> Trial<'a> {
                 self.keep(exchange(reply.clone(), None));
                 if let Some(reply) = &reply {
                     expect(reply.id == query.id && reply.flags.qr, || {
-                        "the reply has another id, or is no response".into()
+                        "the reply has another ID, or is no response".into()
                     })?;
                 }
                 Ok(reply)
@@ -504,9 +519,7 @@ impl Judge for Message {
     fn lacks(&self, rtype: Rtype) -> Judged {
         self.has_rcode(rcode::NOERROR)?;
         let found = self.answers(rtype).count();
-        expect(found == 0, || {
-            format!("there are {found} {rtype} records where there should be none")
-        })
+        expect(found == 0, || format!("there are {found} {rtype} records, not none"))
     }
 
     fn has_nodata(&self, rtype: Rtype) -> Judged {
@@ -615,7 +628,7 @@ mod tests {
         }
         assert!(!trial.has_doubts());
         trial.note(&query, false, None, Duration::ZERO).unwrap();
-        assert!(trial.has_doubts(), "a question without a reply");
+        assert!(trial.has_doubts(), "a query without a reply");
         assert_eq!(trial.into_exchanges().len(), KEPT);
     }
 }

@@ -17,7 +17,7 @@ fn outcome(id: &str, source: &str, level: Level, verdict: Verdict, reason: &str)
     };
     Outcome {
         id: id.into(),
-        title: format!("What {id} wants | is done"),
+        title: format!("{id} requires this | here"),
         source: source.into(),
         sentence: if source == "hardening" { String::new() } else { "It says <so>.".into() },
         level,
@@ -41,7 +41,14 @@ fn reports() -> [Report; 2] {
         prefixes: vec!["64:ff9b::/96".into()],
         outcomes: vec![
             outcome("rfc6147-5.1.2-passed", s512, Must, Passed, ""),
-            outcome("rfc6147-5.1.2-one-fails", s512, Must, Passed, "passed at the second try only"),
+            outcome(
+                "rfc6147-5.1.2-one-fails",
+                s512,
+                Must,
+                Passed,
+                "passed on the second attempt \
+                only",
+            ),
             outcome(
                 "rfc6147-5.1.2-all-fail",
                 s512,
@@ -82,7 +89,7 @@ fn reports() -> [Report; 2] {
 fn golden(file: &str, text: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(file);
     if std::env::var_os("BLESS").is_some() {
-        std::fs::create_dir_all(path.parent().expect("it is in a folder")).expect("a folder");
+        std::fs::create_dir_all(path.parent().expect("it has a parent folder")).expect("a folder");
         std::fs::write(&path, text).expect("it can be written");
     }
     let kept = std::fs::read_to_string(&path).unwrap_or_default();
@@ -100,7 +107,7 @@ fn json_matches_its_schema() {
     let value = serde_json::to_value(reports()).unwrap();
     jsonschema::validate(&schema, &value).unwrap();
     let read: Vec<Report> = serde_json::from_value(value.clone()).unwrap();
-    assert_eq!(read, reports(), "what was written is read back");
+    assert_eq!(read, reports(), "the written report can be parsed");
     let mut wrong = value;
     wrong[0]["outcomes"][0]["verdict"] = "green".into();
     assert!(jsonschema::validate(&schema, &wrong).is_err());
@@ -161,8 +168,8 @@ fn a_page_of_no_server_is_a_page() {
 fn the_table_in_markdown() {
     let text = markdown::scoreboard(&reports());
     golden("scoreboard.md", &text);
-    assert!(text.contains("rfc2308-5-view"), "what was not tried is there");
-    assert!(text.contains("not run"), "what only one server was asked is there");
+    assert!(text.contains("rfc2308-5-view"), "checks that were not tried are listed");
+    assert!(text.contains("not run"), "checks that were run on one server only are listed");
 }
 
 #[test]
@@ -171,7 +178,7 @@ fn the_text_on_a_terminal() {
     let text = terminal::text(&report);
     golden("report.txt", &text);
     let at = |part: &str| text.find(part).unwrap_or_else(|| panic!("{part} is not in the text"));
-    assert!(at("MUST, failed: 1") < at("By section"), "what fails stands first");
+    assert!(at("MUST, failed: 1") < at("By section"), "failures come first");
     assert!(text.contains("MAY, not done: 1") && text.contains("Not tried: 1"), "{text}");
     assert!(text.ends_with("Of MUST, 1 failed and 2 passed; 1 not offered.\n"), "{text}");
     assert!(!text.contains('\u{1b}'));

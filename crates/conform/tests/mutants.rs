@@ -229,11 +229,11 @@ fn each_check_has_its_source() {
             format!("rfc{}-{}-", check.rfc, check.section)
         };
         want(check.id.starts_with(&begin), &format!("its id does not begin with {begin}"));
-        want((check.rfc == 0) == (check.level == Level::Hardening), "hardening is in no RFC");
+        want((check.rfc == 0) == (check.level == Level::Hardening), "hardening has no RFC");
         want(check.rfc == 0 || !check.section.is_empty(), "it has no section");
         want(check.rfc == 0 || !check.sentence.is_empty(), "it has no sentence");
         let needs: BTreeSet<Need> = check.needs.iter().copied().collect();
-        want(needs.len() == check.needs.len(), "a need stands twice");
+        want(needs.len() == check.needs.len(), "a need occurs twice");
         let both = |a, b| needs.contains(&a) && needs.contains(&b);
         want(!both(Need::Validation, Need::NoValidation), "its needs exclude each other");
         want(!both(Need::WellKnownPrefix, Need::OwnPrefix), "its needs exclude each other");
@@ -248,10 +248,11 @@ fn a_contradiction_is_seen_from_both_sides() {
     for check in checks::all() {
         let Some(opposite) = check.contradicts else { continue };
         match all.get(opposite).map(|other| other.contradicts) {
-            None => faults.push(format!("{} contradicts {opposite}, no check", check.id)),
+            None => faults.push(format!("{} contradicts {opposite}, which is no check", check.id)),
             // It is enough if one names the other; if both do, they must name each other.
             Some(Some(back)) if back != check.id => {
-                faults.push(format!("{} contradicts {opposite}, and that {back}", check.id));
+                faults
+                    .push(format!("{} contradicts {opposite}, which contradicts {back}", check.id));
             }
             Some(_) => {}
         }

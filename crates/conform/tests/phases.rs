@@ -73,19 +73,19 @@ fn troubling_list_matches_the_query_log() {
             scope.spawn(|| {
                 while let Some(check) = all.get(next.fetch_add(1, Ordering::Relaxed)) {
                     if troubles_its_server(check) {
-                        found.lock().expect("nobody panics with it").insert(check.id);
+                        found.lock().expect("no thread panics with it").insert(check.id);
                     }
                 }
             });
         }
     });
-    let found = found.into_inner().expect("nobody panics with it");
+    let found = found.into_inner().expect("no thread panics with it");
     let listed: BTreeSet<&str> =
         all.iter().map(|check| check.id).filter(|id| Phase::of(id) == Phase::Troubling).collect();
     let missing: Vec<_> = found.difference(&listed).collect();
     let needless: Vec<_> = listed.difference(&found).collect();
     assert!(
         missing.is_empty() && needless.is_empty(),
-        "TROUBLING in src/runner.rs lacks {missing:#?} and need not have {needless:#?}"
+        "TROUBLING in src/runner.rs lacks {missing:#?} and should not contain {needless:#?}"
     );
 }

@@ -55,7 +55,7 @@ fn the_reference_passes_all_checks_that_apply() {
     // Eleven servers in parallel, each with many clients.
     let limit = net::descriptors::raise_limit();
     if limit < 8_000 {
-        let why = format!("crowds of clients take more descriptors than the {limit} of this user");
+        let why = format!("the clients need more descriptors than the limit {limit} of this user");
         return testbed::skip("the_reference_passes_all_checks_that_apply", &why);
     }
     let runs = std::env::var("CONFORM_RUNS").ok().and_then(|runs| runs.parse().ok()).unwrap_or(1);
@@ -65,17 +65,17 @@ fn the_reference_passes_all_checks_that_apply() {
         for _ in 0..AT_ONCE {
             scope.spawn(|| {
                 loop {
-                    let next = waiting.lock().expect("nobody panics with it").pop();
+                    let next = waiting.lock().expect("no thread panics with it").pop();
                     let Some(server) = next else { break };
                     examine(server, &found);
                 }
             });
         }
     });
-    let mut found = found.into_inner().expect("nobody panics with it");
+    let mut found = found.into_inner().expect("no thread panics with it");
     let passed = std::mem::take(&mut found.passed);
     for check in checks::all().filter(|check| !passed.contains(check.id)) {
-        found.note(format!("{} passes nowhere", check.id), "all settings");
+        found.note(format!("{} never passes", check.id), "all settings");
     }
     let told = found.faults.iter().map(|(fault, servers)| {
         format!("{fault}\n  {} times, with {}", servers.len(), servers.join("; "))
@@ -87,7 +87,7 @@ fn examine(server: Server, found: &Mutex<Found>) {
     let far = common::far_side();
     let mut report = server.run(&far, false, &[], |_| {}, NO_HOOKS);
     repeat_failed(server, &far, &mut report);
-    let mut found = found.lock().expect("nobody panics with it");
+    let mut found = found.lock().expect("no thread panics with it");
     let kind = if server.validates { "validating" } else { "not validating" };
     let name = format!("{}, {kind}", server.prefixes);
     eprintln!("{name}: {} checks in {:.1} s", report.outcomes.len(), report.duration_s);
@@ -131,7 +131,7 @@ fn judge(report: &Report, server: &str, found: &mut Found) {
         match outcome.verdict {
             Verdict::Passed => {
                 if is_other_way {
-                    found.note(format!("{} passes, and its opposite too", outcome.id), server);
+                    found.note(format!("{} passes, and so does its opposite", outcome.id), server);
                 }
                 found.passed.insert(outcome.id.clone());
             }

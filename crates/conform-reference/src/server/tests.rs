@@ -331,7 +331,7 @@ fn a_burst_is_answered() {
     // One socket each, in addition to those of the tests that run in parallel.
     let limit = net::descriptors::raise_limit();
     if limit < 2_000 {
-        let why = format!("1000 clients take more descriptors than the {limit} of this user");
+        let why = format!("1000 clients need more descriptors than the limit {limit} of this user");
         return testbed::skip("a_burst_is_answered", &why);
     }
     let pair = Pair::new(|_| {});

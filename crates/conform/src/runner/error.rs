@@ -9,7 +9,7 @@ use crate::selection::NoCheck;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RunError {
     /// No query of any kind gets a reply.
-    #[error("{server} replies to no query over UDP or TCP ({queries}): is it the right address?")]
+    #[error("{server} does not reply to any query over UDP or TCP ({queries}): check the address")]
     Silent {
         /// The address.
         server: SocketAddr,
@@ -17,7 +17,7 @@ pub enum RunError {
         queries: String,
     },
     /// Nothing can be sent to the address.
-    #[error("{server} cannot be reached from here: {reason}")]
+    #[error("cannot send to {server}: {reason}")]
     Unreachable {
         /// The address.
         server: SocketAddr,
@@ -27,7 +27,7 @@ pub enum RunError {
     /// RFC 7050 finds no prefix, and the user gave none.
     #[error(
         "{server} does not show its prefix in AAAA records of ipv4only.arpa (RFC 7050 §3): {came}; \
-         if it is a DNS64 server, name its prefix with --expect-prefix"
+         if it is a DNS64 server, set its prefix with --expect-prefix"
     )]
     NoPrefix {
         /// The address.
@@ -37,8 +37,8 @@ pub enum RunError {
     },
     /// The server does not query the test authoritative server for the zone.
     #[error(
-        "{server} does not ask the far side for {zone}: {came}; let it forward or delegate the \
-         zone to the far side, or leave out --zone"
+        "{server} does not query the test authoritative server for {zone}: {came}; forward or \
+         delegate the zone to it, or omit --zone"
     )]
     NoZone {
         /// The address.
@@ -50,15 +50,15 @@ pub enum RunError {
     },
     /// The view belongs to a test authoritative server that the server does not query.
     #[error(
-        "the far side of --auth-status was not asked for {name}, which the server has answered: it \
-         is not the one that the server asks"
+        "the test authoritative server of --auth-status received no query for {name}, which the \
+         server has answered: the server forwards to another one"
     )]
     OtherView {
         /// The name.
         name: Name,
     },
     /// The view is not available.
-    #[error("the far side of --auth-status does not say what it was asked: {reason}")]
+    #[error("--auth-status: cannot read the queries of the test authoritative server: {reason}")]
     NoView {
         /// The error.
         reason: String,

@@ -221,7 +221,7 @@ fn a_prefix_that_is_not_the_expected_one_is_a_finding() {
         finding.reason
     );
     assert!(finding.exchanges[0].dig.contains("ipv4only.arpa"), "{:?}", finding.exchanges);
-    assert_eq!(report.prefixes, ["3fff::/96"], "what the user says counts");
+    assert_eq!(report.prefixes, ["3fff::/96"], "the user's prefix is used");
     assert!(report.fails_a_must());
     settings.expect = vec![crate::expected::WELL_KNOWN];
     let report = run_checks(&settings, &[CHECK]).unwrap();
@@ -245,7 +245,7 @@ fn a_panic_of_a_script_is_no_verdict_on_the_server() {
     );
     let outcome = &report.outcomes[0];
     assert!(outcome.reason.ends_with("panicked: the script is at its end (7)"), "{outcome:?}");
-    assert_eq!(outcome.exchanges.len(), 1, "what was asked before is shown");
+    assert_eq!(outcome.exchanges.len(), 1, "the exchanges before the panic are shown");
 }
 
 #[test]
@@ -348,7 +348,7 @@ fn a_zone_that_the_server_does_not_know_is_an_error() {
         RunError::NoZone { server: fake.address, zone, came: "NXDOMAIN without an address".into() }
     );
     let report = run_checks(&settings, &[CHECK]).unwrap();
-    assert_eq!(report.outcomes[0].verdict, Verdict::Passed, "nothing here needs the zone");
+    assert_eq!(report.outcomes[0].verdict, Verdict::Passed, "no check here needs the zone");
 }
 
 #[test]
@@ -387,7 +387,7 @@ fn servfail_is_retried_before_troubling_checks() {
     let report = run_these(&all, &fake.settings(LONG), None, &note).unwrap();
     let quiet = &report.outcomes[1];
     assert_eq!(quiet.verdict, Verdict::Passed);
-    assert!(quiet.reason.starts_with("passed at the second try only"), "{quiet:?}");
+    assert!(quiet.reason.starts_with("passed on the second attempt only"), "{quiet:?}");
     assert_eq!(order.into_inner(), ["a-quiet", TROUBLING[0]]);
 }
 
@@ -413,10 +413,10 @@ fn silence_is_tried_again_and_the_second_try_counts() {
     let [dead, silent, wrong] = report.outcomes.as_slice() else { panic!("{report:?}") };
     assert_eq!(dead.verdict, Verdict::Failed);
     assert!(dead.reason.starts_with("no reply"), "{dead:?}");
-    assert_eq!(dead.exchanges.len(), 1, "of the second try only");
+    assert_eq!(dead.exchanges.len(), 1, "of the second attempt only");
     assert_eq!(dead.exchanges[0].reply, "no reply");
     assert_eq!(silent.verdict, Verdict::Passed);
-    assert!(silent.reason.starts_with("passed at the second try only"), "{silent:?}");
+    assert!(silent.reason.starts_with("passed on the second attempt only"), "{silent:?}");
     assert!(silent.exchanges.is_empty());
     assert_eq!(wrong.verdict, Verdict::Failed);
     assert!(wrong.reason.contains("not ::1"), "{wrong:?}");

@@ -52,9 +52,9 @@ pub fn scoreboard(reports: &[Report]) -> String {
     let board = Board::of(reports);
     let mut out = String::from("<div class=\"conform\">\n");
     out.push_str(
-        "<p>What a server does not offer by its configuration is <em>not offered</em>; what could \
-         not be tried is <em>not tried</em>. Neither counts as passed. Select a verdict to see \
-         what was sent, what came, and what is wanted.</p>\n",
+        "<p>A check of a feature that the server does not support is <em>not offered</em>; a check \
+         that could not be run is <em>not tried</em>. Neither counts as passed. Select a verdict \
+         to see the query, the reply, and the requirement.</p>\n",
     );
     counts(&mut out, reports);
     for (title, levels) in GROUPS {
@@ -122,7 +122,7 @@ fn conflicts(out: &mut String, board: &Board<'_>, reports: &[Report]) {
         return;
     }
     out.push_str("<h2>Checks that contradict each other</h2>\n");
-    open(out, "A server can pass one of each pair only");
+    open(out, "A server can pass only one of each pair");
     head(out, "Check", reports);
     for (first, second) in pairs {
         out.push_str("<tbody class=\"pair\">\n");

@@ -44,7 +44,7 @@ fn case(report: &Report, outcome: &Outcome) -> TestCase {
         status.set_type(level_word(outcome.level));
         let mut message = format!("{word}: {}", outcome.told());
         if let Some(opposite) = opposite {
-            let _ = write!(message, "; {} wants the opposite: passed", opposite.id);
+            let _ = write!(message, "; {} requires the opposite: passed", opposite.id);
         }
         status.set_message(message);
         status.set_description(description(outcome));

@@ -102,7 +102,7 @@ fn reasons(out: &mut String, board: &Board<'_>, reports: &[Report]) {
         }
     }
     if !told.is_empty() {
-        let _ = write!(out, "\n### What the servers do instead\n\n{told}");
+        let _ = write!(out, "\n### Actual behaviour of the servers\n\n{told}");
     }
 }
 

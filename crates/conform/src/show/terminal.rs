@@ -23,7 +23,7 @@ pub fn text(report: &Report) -> String {
     }
     sections(&mut out, &report.outcomes);
     for (title, verdict) in [
-        ("Passed at the second try only", Verdict::Passed),
+        ("Passed on the second attempt only", Verdict::Passed),
         ("Not offered", Verdict::NotOffered),
         ("Not tried", Verdict::NotTried),
     ] {
@@ -65,17 +65,17 @@ fn failure(out: &mut String, report: &Report, outcome: &Outcome) {
             let _ = writeln!(out, "      {:8}{part}", if n == 0 { head } else { "" });
         }
     };
-    line("wanted", &outcome.title);
+    line("expect", &outcome.title);
     line("reason", &outcome.told());
     line("source", &quoted(&outcome.source, &outcome.sentence));
     for shown in &outcome.exchanges {
         line("repeat", &shown.dig);
-        line("came", &format!("{} ({:.0} ms)", shown.reply, shown.took_ms));
+        line("reply", &format!("{} ({:.0} ms)", shown.reply, shown.took_ms));
     }
     if let Some(id) = &outcome.contradicts {
         let opposite = report.outcomes.iter().find(|other| other.id == *id);
         let word = opposite.map_or("not run", |o| verdict_word(o.verdict, o.level));
-        line("against", &format!("{id} wants the opposite: {word}"));
+        line("against", &format!("{id} requires the opposite: {word}"));
     }
 }
 

@@ -37,7 +37,7 @@ pub(crate) fn prefixes(text: &str) -> Vec<Prefix> {
 }
 
 /// Prefixes and validation of a server.
-#[allow(dead_code, reason = "one of the tests has a server of its own")]
+#[allow(dead_code, reason = "one of the tests starts its servers differently")]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Server {
     /// Prefixes, separated by spaces.
@@ -46,7 +46,7 @@ pub(crate) struct Server {
     pub(crate) validates: bool,
 }
 
-#[allow(dead_code, reason = "one of the tests has a server of its own")]
+#[allow(dead_code, reason = "one of the tests starts its servers differently")]
 impl Server {
     /// Runs checks against a reference with these rules and hooks. `expects` means that the prefixes are given and need
     /// not be discovered: a mutant may hide them.
@@ -86,7 +86,7 @@ impl Server {
 }
 
 /// Returns the check with this id.
-#[allow(dead_code, reason = "one of the tests wants it")]
+#[allow(dead_code, reason = "only some of the tests use it")]
 pub(crate) fn check(id: &str) -> Option<&'static Check> {
     checks::all().find(|check| check.id == id)
 }
