@@ -50,57 +50,57 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Measure dns64d, which is part of this program: everything on this host, in a minute
+    /// Measure dns64d, which is part of this program, on this host in about a minute
     #[command(after_help = help::below("quickstart"))]
     Quickstart(Quickstart),
     /// Measure a server in use: configuration lines for it, a check of its answers, a short search
     #[command(after_help = help::below("try"))]
     Try(Try),
-    /// One trial at one rate
+    /// Run one trial at one rate
     #[command(after_help = help::below("measure"))]
     Measure(Measure),
-    /// The result of a trial that several testers shared (measure --shard)
+    /// Combine the results of a distributed trial (measure --shard)
     #[command(after_help = help::below("merge"))]
     Merge(Merge),
     /// Search for the highest rate that passes
     #[command(after_help = help::below("search"))]
     Search(Box<Search>),
-    /// Show up to which rate the tester itself can be trusted
+    /// Find the highest rate at which the tester itself is reliable
     #[command(after_help = help::below("self-test"))]
     SelfTest(SelfTest),
-    /// Keep a number of queries in flight, and show how many are answered per second
+    /// Keep a number of queries in flight, and show the answers per second
     #[command(after_help = help::below("closed-loop"))]
     ClosedLoop(Box<ClosedLoop>),
-    /// Raise the rate evenly until answers stop to follow, with resperf's options and output
+    /// Ramp the rate linearly until the server stops keeping up, with resperf's options and output
     Resperf(Box<Resperf>),
-    /// One trial with the arguments and the output of dns64perf++
+    /// Run one trial with the arguments and the output of dns64perf++
     #[command(name = "dns64perf++")]
     Dns64perf(Dns64perf),
-    /// A whole benchmark by plan: many searches of many servers, resumable
+    /// Run a benchmark plan: many searches of many servers, resumable
     #[command(after_help = help::below("campaign"))]
     Campaign(Campaign),
-    /// The report of a campaign, or the comparison of several
+    /// Write the report of a campaign, or compare several campaigns
     #[command(after_help = help::below("report"))]
     Report(Report),
-    /// Check by RFC paragraph whether a DNS64 server is right
+    /// Check a DNS64 server against the RFCs, section by section
     #[command(after_help = help::below("conform"))]
     Conform(Box<Conform>),
-    /// AuthDNS: the authoritative server for all names of the tester
+    /// Run AuthDNS, the authoritative server for all names of the tester
     #[command(after_help = help::below("auth"))]
     Auth(Auth),
-    /// A DNS64 imitation of known capacity, to hold the tester against the truth
+    /// Run a mock DNS64 server of known capacity, for checking the tester
     #[command(after_help = help::below("reference-dut"))]
     ReferenceDut(ReferenceDut),
     /// Print a zone file with AuthDNS's data, for other authoritative servers
     #[command(after_help = help::below("zone"))]
     Zone(Zone),
-    /// Print the tester's queries in the format that dnsperf and resperf read
+    /// Print the tester's queries in the format of dnsperf and resperf
     #[command(after_help = help::below("queryfile"))]
     Queryfile(QueryFile),
-    /// Three network namespaces joined as in the papers: tester, dut, auth
+    /// Manage a lab of three network namespaces, connected as in the papers: tester, dut, auth
     #[command(after_help = help::below("lab"))]
     Lab(Lab),
-    /// What on this machine spoils measurements, and the commands that mend it
+    /// Check this machine for settings that distort measurements
     #[command(after_help = help::below("check"))]
     Check(Check),
     /// Print the completions of a shell
@@ -115,16 +115,16 @@ pub(crate) enum Command {
     /// Print a JSON Schema: of a result, a journal, a plan, or dns64d's configuration
     #[command(after_help = help::below("schema"))]
     Schema(Schema),
-    /// Measure what sending costs here, and print it as JSON
+    /// Measure the cost of sending on this host, and print it as JSON
     #[command(hide = true)]
     SendCost(SendCostArguments),
-    /// Do what a campaign asks for on standard input, and end it all when that ends
+    /// Run the requests of a campaign from standard input; end when that is closed
     #[command(hide = true)]
     Agent(Agent),
-    /// The DNS64 server dns64d, as quickstart starts it
+    /// Run the DNS64 server dns64d as started by quickstart
     #[command(hide = true, disable_help_flag = true, disable_version_flag = true)]
     Dns64d {
-        /// Its own arguments
+        /// Arguments of dns64d
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<std::ffi::OsString>,
     },
@@ -133,79 +133,78 @@ pub(crate) enum Command {
 /// Options of all measuring commands.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Traffic {
-    /// How long to send; RFC 8219 asks for 60 s at least
+    /// Duration of a trial; RFC 8219 requires at least 60 s
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_time, help_heading = LOAD)]
     pub(crate) duration: Duration,
-    /// A reply at or after this is late; RFC 8219 allows 1 s at most [default: 1s; below 20 s of
-    /// --duration a twentieth of it]. A self-test takes a quarter of it
+    /// Replies at or after this time are late; RFC 8219 allows at most 1 s [default: 1s; for --duration below 20 s a
+    /// twentieth of it]. A self-test uses a quarter of it
     #[arg(long, value_name = "TIME", value_parser = parse_time, help_heading = LOAD)]
     pub(crate) timeout: Option<Duration>,
-    /// Block of IPv4 addresses whose names are asked for [default: 10.0.0.0/8; a search that may
-    /// need more takes 0.0.0.0/0]
+    /// Block of IPv4 addresses from which names are generated [default: 10.0.0.0/8; 0.0.0.0/0 for a search that may
+    /// need more]
     #[arg(long, value_name = "A.B.C.D/LEN", help_heading = NAMES)]
     pub(crate) names: Option<NameRange>,
-    /// Position in that block of the first name
+    /// Position of the first name in that block
     #[arg(long, value_name = "N", default_value_t = 0, help_heading = NAMES)]
     pub(crate) first_name: u64,
     /// Zone of the names
     #[arg(long, default_value = "dns64perf.test", help_heading = NAMES)]
     pub(crate) domain: Domain,
-    /// Share of names that have an AAAA record of their own (α), as AuthDNS was told
+    /// AAAA record rate (α): share of names with an AAAA record; must equal AuthDNS's --aaaa-share
     #[arg(long, value_name = "SHARE", allow_negative_numbers = true, default_value_t = Share::ZERO, help_heading = NAMES)]
     pub(crate) aaaa_share: Share,
-    /// Share of queries for names that the DUT has just resolved (β)
+    /// Cache hit rate (β): share of queries for names that the DUT has just resolved
     #[arg(long, value_name = "SHARE", allow_negative_numbers = true, default_value_t = Share::ZERO, help_heading = NAMES)]
     pub(crate) cached_share: Share,
     /// Pairs of sending and receiving threads
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = THREADS)]
     pub(crate) threads: u16,
-    /// UDP source ports, over all threads
+    /// Total number of UDP source ports of all threads
     #[arg(long, value_name = "N", default_value_t = tester::measurer::plan::DEFAULT_SOURCE_PORTS, help_heading = THREADS)]
     pub(crate) source_ports: u16,
-    /// Send from N addresses of this prefix, which must be local to this host, as after
-    /// `ip -6 route add local PREFIX dev lo`; the server needs a route back to it [default: the
-    /// address that the kernel chooses; N: 256, or all if the prefix has fewer]
+    /// Send from N addresses of this prefix, which must be local to this host, as after `ip -6 route add local PREFIX
+    /// dev lo`; the server needs a route back to it [default: the address that the kernel chooses; N: 256, or all if
+    /// the prefix has fewer]
     #[arg(long, value_name = "PREFIX[,N]", help_heading = THREADS)]
     pub(crate) source_addresses: Option<SourceAddresses>,
-    /// Send and receive past the kernel's network stack (AF_XDP) by this interface, which is the one
-    /// towards the server (auto finds it); one pair of threads reads all its queues
+    /// Send and receive by AF_XDP (kernel bypass) on this interface towards the server (auto finds it); one pair of
+    /// threads reads all its queues
     #[arg(long, value_name = "IFACE", help_heading = THREADS)]
     pub(crate) xdp: Option<String>,
-    /// How packets get from there to us: zero-copy (the driver must know how to), copy (by the
-    /// driver), generic (behind it), or the first of these that works
+    /// AF_XDP mode: zero-copy (needs driver support), copy (in the driver), generic (SKB mode), or the first of these
+    /// that works
     #[arg(long, value_name = "MODE", value_enum, default_value_t, requires = "xdp", help_heading = THREADS)]
     pub(crate) xdp_mode: XdpMode,
     /// CPUs for sender, receiver, sender, receiver …, such as 2,3 or 0-7
     #[arg(long, value_name = "LIST", value_parser = parse_cpus, help_heading = THREADS)]
     pub(crate) cpus: Option<CpuList>,
-    /// Whether senders burn CPU to be exact; auto: if there are CPUs to spare
+    /// Use busy waiting for accurate sending; auto: if there are spare CPUs
     #[arg(long, value_enum, default_value_t = SpinChoice::Auto, help_heading = PACING)]
     pub(crate) spin: SpinChoice,
-    /// How far from its time a query may leave so that it can leave together with others; auto: as
-    /// far as it takes to leave two thirds of a CPU that others need, 1ms at most
+    /// Maximum deviation from schedule allowed for batching; auto: as much as needed to use at most a third of a shared
+    /// CPU, up to 1ms
     #[arg(long, value_name = "TIME", default_value_t = Burst::Auto, help_heading = PACING)]
     pub(crate) max_burst: Burst,
-    /// Never send with real-time priority, not even on a CPU that nobody of ours shares
+    /// Never use real-time priority, not even on a dedicated CPU
     #[arg(long, help_heading = PACING)]
     pub(crate) no_real_time: bool,
-    /// A trial is invalid if the queries of any 100 ms are further than this many per cent from the
-    /// schedule
+    /// A trial is invalid if the number of queries in any 100 ms deviates from the schedule by more than this
+    /// percentage
     #[arg(long, value_name = "PCT", allow_negative_numbers = true, default_value_t = PacingLimits::default().window_100ms_pct, value_parser = parse_percentage, help_heading = PACING)]
     pub(crate) window_limit: f64,
     /// A trial is invalid if one query in a thousand leaves later than this
     #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = parse_some_time, help_heading = PACING)]
     pub(crate) lateness_limit: Duration,
-    /// Send queries that leave together from one port in one system call (UDP_SEGMENT)
+    /// Send queries of a batch from one port in one system call (UDP_SEGMENT)
     #[arg(long, value_name = "YES", default_value_t = true, action = clap::ArgAction::Set, help_heading = THREADS)]
     pub(crate) offload: bool,
-    /// AuthDNS's status socket (auth --status): its drops and its own time make trials invalid,
-    /// never failed
+    /// AuthDNS's status socket (auth --status): its drops and its response time make trials invalid, never failed
     #[arg(long, value_name = "PATH", help_heading = AUTH)]
     pub(crate) auth_status: Option<PathBuf>,
     /// A trial is invalid if AuthDNS itself took longer than this for one query in a thousand
     #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = parse_some_time, help_heading = AUTH)]
     pub(crate) auth_limit: Duration,
-    /// State that DUT, AuthDNS and Measurer have hosts of their own, which cannot be seen from here
+    /// Declare that DUT, AuthDNS and Measurer run on separate hosts, which cannot be detected
     #[arg(long, help_heading = SERVER)]
     pub(crate) separate_hosts: bool,
     /// Write a record of every query to this .csv (dns64perf++ format) or .parquet file
@@ -216,15 +215,13 @@ pub(crate) struct Traffic {
 /// Criteria for valid replies, and the share of them at which a trial passes.
 #[derive(Debug, Args)]
 pub(crate) struct Replies {
-    /// Prefix that synthesized addresses must have; may be given several times [default: any
-    /// address will do]
+    /// Prefix that synthesized addresses must have; may be given several times [default: any address is valid]
     #[arg(long, value_name = "P/LEN", help_heading = REPLIES)]
     pub(crate) expect_prefix: Vec<Prefix>,
-    /// Accept any address for names with an AAAA record of their own, as with zones that AuthDNS
-    /// did not write
+    /// Accept any address for names with a native AAAA record, for zones that AuthDNS did not write
     #[arg(long, help_heading = REPLIES)]
     pub(crate) any_aaaa: bool,
-    /// Share of valid replies at which a trial passes; below 1 it is not RFC 8219 compliant
+    /// Acceptance criterion: share of valid replies at which a trial passes; below 1 it is not RFC 8219 compliant
     #[arg(long, value_name = "SHARE", default_value = "1", allow_negative_numbers = true, value_parser = parse_fraction, help_heading = REPLIES)]
     pub(crate) accept: f64,
 }
@@ -252,15 +249,14 @@ pub(crate) struct Measure {
     pub(crate) intervals: IntervalFiles,
     #[command(flatten)]
     pub(crate) sharding: Sharding,
-    /// Carry out the trial of this file (- is standard input), a JSON object with all that defines
-    /// a trial, as a campaign writes it
+    /// Run the trial of this file (- is standard input): a JSON object with the complete definition of a trial, as
+    /// written by a campaign
     #[arg(long, value_name = "FILE", conflicts_with_all = ["NewTrial", "Traffic", "Replies", "interval"], help_heading = FILES)]
     pub(crate) plan: Option<PathBuf>,
-    /// What `self-test --json` printed; it vouches for a trial that is sent with its settings, up
-    /// to the rate that it allows
+    /// Output of `self-test --json`; it validates a trial with the same send settings up to the rate that it allows
     #[arg(long, value_name = "FILE", conflicts_with = "shard", help_heading = SELF_TEST)]
     pub(crate) self_test: Option<PathBuf>,
-    /// Look at this host for the result in JSON, which takes a fifth of a second after the trial
+    /// Include a description of this host in the JSON result, which takes 0.2 s after the trial
     #[arg(long, value_name = "YES", default_value_t = true, action = clap::ArgAction::Set, help_heading = FILES)]
     pub(crate) environment: bool,
 }
@@ -268,25 +264,25 @@ pub(crate) struct Measure {
 /// Part of a trial that this tester sends, if several testers share the trial.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Sharding {
-    /// Share the trial with others: send every N-th of its queries, from number I on, counted from 0;
-    /// `merge` makes one result of what all of them print with --json
+    /// Share the trial with other testers: send every N-th query, starting with query I (counted from 0); `merge`
+    /// combines the results that all of them print with --json
     #[arg(long, value_name = "I/N", requires = "start_at", conflicts_with = "auth_status", help_heading = SHARDS)]
     pub(crate) shard: Option<ShardNumber>,
-    /// When query 0 leaves, by the wall clock; the same for all of them, and a few seconds from now
+    /// Wall clock time at which query 0 is sent; equal for all testers, and a few seconds from now
     #[arg(long, value_name = "TIME", requires = "shard", help_heading = SHARDS)]
     pub(crate) start_at: Option<Moment>,
-    /// What ids are made from; the same for all of them [default: made from the plan and --start-at]
+    /// Seed of the message IDs; equal for all testers [default: derived from the plan and --start-at]
     #[arg(long, value_name = "N", requires = "shard", help_heading = SHARDS)]
     pub(crate) seed: Option<u64>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Merge {
-    /// What `measure --shard … --json` printed, of each of them
+    /// Output of `measure --shard … --json` of each tester
     #[arg(required = true, value_name = "RESULT")]
     pub(crate) results: Vec<PathBuf>,
-    /// By how much the clock of shard I was ahead of the true time (behind: -TIME), where that was
-    /// measured; without it the kernel's own estimate counts, and on one host there is one clock
+    /// Measured time by which the clock of shard I was ahead of the true time (behind: -TIME); without it the kernel's
+    /// own estimate is used, and testers on one host have the same clock
     #[arg(long, value_name = "I=TIME", value_parser = parse_offset, allow_hyphen_values = true, help_heading = SHARDS)]
     pub(crate) offset: Vec<(u16, i64)>,
     /// Print one JSON object
@@ -297,8 +293,7 @@ pub(crate) struct Merge {
 /// Options of a new trial.
 #[derive(Debug, Args)]
 pub(crate) struct NewTrial {
-    /// The server to measure, such as 2001:2::1, [2001:2::1]:5353, 198.18.0.1 or localhost; the
-    /// port is 53 unless given
+    /// Server to measure, such as 2001:2::1, [2001:2::1]:5353, 198.18.0.1 or localhost; the default port is 53
     #[arg(long, value_name = "SERVER", required_unless_present = "plan", help_heading = SERVER)]
     pub(crate) server: Option<Server>,
     /// Queries per second to offer, such as 20000 or 20k
@@ -308,7 +303,7 @@ pub(crate) struct NewTrial {
 
 #[derive(Debug, Args)]
 pub(crate) struct SendCostArguments {
-    /// The sender's CPU
+    /// CPU of the sender
     #[arg(long, value_name = "N", help_heading = THREADS)]
     pub(crate) cpu: Option<usize>,
 }
@@ -325,62 +320,58 @@ pub(crate) struct Search {
     pub(crate) display: Display,
     #[command(flatten)]
     pub(crate) asking: Asking,
-    /// Continue the search of this journal, with the options that it was begun with
+    /// Continue the search of this journal, with its original options
     #[arg(long, value_name = "FILE", conflicts_with_all = ["NewSearch", "Traffic", "Replies"], help_heading = FILES)]
     pub(crate) resume: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct NewSearch {
-    /// The server to measure, such as 2001:2::1, [2001:2::1]:5353, 198.18.0.1 or localhost; the
-    /// port is 53 unless given
+    /// Server to measure, such as 2001:2::1, [2001:2::1]:5353, 198.18.0.1 or localhost; the default port is 53
     #[arg(long, value_name = "SERVER", required_unless_present = "resume", help_heading = SERVER)]
     pub(crate) server: Option<Server>,
-    /// Lowest rate to try
+    /// Lowest rate to test
     #[arg(long, value_name = "QPS", allow_negative_numbers = true, required_unless_present = "resume", help_heading = LOAD)]
     pub(crate) min: Option<Qps>,
-    /// Highest rate to try
+    /// Highest rate to test
     #[arg(long, value_name = "QPS", allow_negative_numbers = true, required_unless_present = "resume", help_heading = LOAD)]
     pub(crate) max: Option<Qps>,
-    /// How close the result must be to the lowest rate that failed
+    /// Maximum distance between the result and the lowest rate that failed
     #[arg(long, value_name = "QPS", allow_negative_numbers = true, default_value_t = Qps(1), help_heading = SEARCH)]
     pub(crate) resolution: Qps,
-    /// How rates are chosen: by halving the range with full trials (RFC 8219 §9.2; rfc8219 is another
-    /// name of it), or for several goals at once, with short trials first (MLRsearch, RFC 9971)
+    /// Method: binary search with full trials (RFC 8219 §9.2; also called rfc8219), or a search for several goals with
+    /// short trials first (MLRsearch, RFC 9971)
     #[arg(long, value_enum, default_value_t = SearchMethod::Bisection, help_heading = SEARCH)]
     pub(crate) method: SearchMethod,
-    /// Another goal for mlrsearch beside that of RFC 8219: the share of queries that a trial may
-    /// lose, the share of the time that may lose more, the length of the trials that decide, and
-    /// their sum at one rate
+    /// Additional goal for mlrsearch next to that of RFC 8219: maximum loss of a trial, share of the time that may
+    /// exceed it, length of full trials, and their total duration at one rate
     #[arg(long, value_name = "LOSS[,exceed=SHARE][,final=TIME][,sum=TIME]", help_heading = SEARCH)]
     pub(crate) goal: Vec<TypedGoal>,
-    /// How near the bounds of an mlrsearch must be, in relation to the upper one
+    /// Maximum width of the interval of an mlrsearch, relative to its upper bound
     #[arg(long, value_name = "SHARE", allow_negative_numbers = true, default_value = "0.5%", value_parser = parse_share, help_heading = SEARCH)]
     pub(crate) width: f64,
-    /// How many times to search; RFC 8219 asks for 20 at least
+    /// Number of searches; RFC 8219 requires at least 20
     #[arg(long, value_name = "N", default_value_t = 20, help_heading = SEARCH)]
     pub(crate) repeat: u32,
     /// Pause between trials
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_time, help_heading = SEARCH)]
     pub(crate) pause: Duration,
-    /// How many times a trial that the tester spoiled is tried again
+    /// Number of retries of an invalid trial
     #[arg(long, value_name = "N", default_value_t = 3, help_heading = SEARCH)]
     pub(crate) invalid_retries: u32,
-    /// Begin again with the names when the block is used up; not RFC 8219 compliant
+    /// Start over with the names when the block is used up; not RFC 8219 compliant
     #[arg(long, help_heading = NAMES)]
     pub(crate) reuse_names: bool,
-    /// What `self-test --json` printed; it vouches for trials that are sent with its settings, up
-    /// to the rate that it allows
+    /// Output of `self-test --json`; it validates trials with the same send settings up to the rate that it allows
     #[arg(long, value_name = "FILE", conflicts_with = "self_test_passed", help_heading = SELF_TEST)]
     pub(crate) self_test: Option<PathBuf>,
-    /// The rate at which a self-test passed whose settings are not known; results above what it
-    /// allows are lower bounds
+    /// Rate at which a self-test with unknown settings passed; results above the rate that it allows are lower bounds
     #[arg(long, value_name = "QPS", allow_negative_numbers = true, help_heading = SELF_TEST)]
     pub(crate) self_test_passed: Option<Qps>,
-    /// The reserve δ of that self-test
+    /// Reserve δ of that self-test
     #[arg(long, value_name = "SHARE", default_value_t = method::selftest::MIN_DELTA, allow_negative_numbers = true, value_parser = parse_reserve, help_heading = SELF_TEST)]
     pub(crate) delta: f64,
-    /// Where to keep the journal [default: ~/.local/state/dns64bench/dns64bench-search-TIME-PID.jsonl]
+    /// Journal file [default: ~/.local/state/dns64bench/dns64bench-search-TIME-PID.jsonl]
     #[arg(long, value_name = "FILE", help_heading = FILES)]
     pub(crate) journal: Option<PathBuf>,
 }
@@ -395,8 +386,7 @@ pub(crate) enum SearchMethod {
 
 #[derive(Debug, Args)]
 pub(crate) struct SelfTest {
-    /// AuthDNS, serving with --aaaa-share 1, at its address on the self-test link, such as
-    /// 198.18.1.2
+    /// Address of AuthDNS, running with --aaaa-share 1, on the self-test link, such as 198.18.1.2
     #[arg(long, value_name = "SERVER", help_heading = SERVER)]
     pub(crate) server: Server,
     #[command(flatten)]
@@ -405,17 +395,16 @@ pub(crate) struct SelfTest {
     pub(crate) display: Display,
     #[command(flatten)]
     pub(crate) asking: Asking,
-    /// The rate up to which DUTs are to be tested; α and β are those of that test
+    /// Highest rate at which DUTs will be tested; α and β are those of that test
     #[arg(long, value_name = "QPS", allow_negative_numbers = true, help_heading = LOAD)]
     pub(crate) for_rate: Qps,
-    /// Reserve; RFC 8219 asks for 0.1 at least
+    /// Reserve; RFC 8219 requires at least 0.1
     #[arg(long, value_name = "SHARE", default_value_t = method::selftest::MIN_DELTA, allow_negative_numbers = true, value_parser = parse_reserve, help_heading = SELF_TEST)]
     pub(crate) delta: f64,
-    /// How many trials must pass
+    /// Number of trials that must pass
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = SELF_TEST)]
     pub(crate) repeat: u32,
-    /// Search for the highest rate that passes, up to this, instead; of the --repeat results the
-    /// smallest counts
+    /// Instead, search for the highest rate that passes, up to this rate; the lowest of the --repeat results counts
     #[arg(long, value_name = "QPS", allow_negative_numbers = true, help_heading = SELF_TEST)]
     pub(crate) search_to: Option<Qps>,
 }
@@ -442,61 +431,61 @@ impl From<RedoChoice> for Redo {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum CampaignAction {
-    /// Carry a plan out
+    /// Run a plan
     #[command(after_help = help::below("campaign run"))]
     Run {
-        /// The plan: a TOML file, or one of the ready ones: smoke, compulsory, paper, paper-small
+        /// Plan: a TOML file, or a built-in one: smoke, compulsory, paper, paper-small
         plan: PathBuf,
         /// Run folder, which must not exist [default: the name of the plan's file without .toml, with -run]
         #[arg(long, value_name = "DIR", help_heading = FILES)]
         dir: Option<PathBuf>,
-        /// Only print what would be done, as `campaign plan` does
+        /// Only print what would be done, like `campaign plan`
         #[arg(long, help_heading = FILES)]
         dry_run: bool,
-        /// Go on after a failed self-test; every result is then a lower bound
+        /// Continue after a failed self-test; every result is then a lower bound
         #[arg(long, help_heading = SELF_TEST)]
         keep_going: bool,
-        /// No progress, only what goes wrong
+        /// Print problems only, without progress
         #[arg(long, short, help_heading = FILES)]
         quiet: bool,
-        /// Show the running campaign to Prometheus at this address, under /metrics
+        /// Serve the metrics of the running campaign for Prometheus at this address, under /metrics
         #[arg(long, value_name = "ADDR:PORT", value_parser = parse_address, help_heading = FILES)]
         metrics: Option<SocketAddr>,
     },
-    /// Go on with a campaign that was killed or interrupted
+    /// Resume a campaign that was killed or interrupted
     #[command(after_help = help::below("campaign resume"))]
     Resume {
-        /// Its run folder, or its plan
+        /// Run folder, or plan
         run: PathBuf,
-        /// Measure again what is measured: the self-tests of the plan
+        /// Measure again in spite of an existing result: the self-tests of the plan
         #[arg(long, value_name = "POINTS", help_heading = SELF_TEST)]
         redo: Option<RedoChoice>,
-        /// Go on after a failed self-test; every result is then a lower bound
+        /// Continue after a failed self-test; every result is then a lower bound
         #[arg(long, help_heading = SELF_TEST)]
         keep_going: bool,
-        /// No progress, only what goes wrong
+        /// Print problems only, without progress
         #[arg(long, short, help_heading = FILES)]
         quiet: bool,
-        /// Show the running campaign to Prometheus at this address, under /metrics
+        /// Serve the metrics of the running campaign for Prometheus at this address, under /metrics
         #[arg(long, value_name = "ADDR:PORT", value_parser = parse_address, help_heading = FILES)]
         metrics: Option<SocketAddr>,
     },
-    /// What is done, and how much time the rest takes
+    /// Show finished points and the remaining time
     #[command(after_help = help::below("campaign status"))]
     Status {
-        /// Its run folder, or its plan
+        /// Run folder, or plan
         run: PathBuf,
     },
-    /// Print every point of a plan, how many trials it takes and how long
+    /// Print every point of a plan, with its number of trials and its duration
     #[command(after_help = help::below("campaign plan"))]
     Plan {
-        /// The plan
+        /// Plan
         plan: PathBuf,
     },
-    /// Print a ready plan, to begin one's own with
+    /// Print a built-in plan, to use as a template
     #[command(after_help = help::below("campaign show"))]
     Show {
-        /// Its name
+        /// Name of the plan
         #[arg(value_parser = READY.map(|(name, _)| name))]
         name: String,
     },
@@ -504,7 +493,7 @@ pub(crate) enum CampaignAction {
 
 #[derive(Debug, Args)]
 pub(crate) struct Agent {
-    /// Where it works
+    /// Working folder
     #[arg(long, value_name = "DIR", help_heading = FILES)]
     pub(crate) folder: PathBuf,
     /// Remove that folder at the end
@@ -517,7 +506,7 @@ pub(crate) struct Report {
     /// Run folders; several are compared
     #[arg(required = true, value_name = "DIR")]
     pub(crate) runs: Vec<PathBuf>,
-    /// Where to write [default: the run folder; a comparison needs it, unless there is a baseline]
+    /// Output folder [default: the run folder; required for a comparison without a baseline]
     #[arg(long, value_name = "DIR", help_heading = FILES)]
     pub(crate) output: Option<PathBuf>,
     #[command(flatten)]
@@ -527,20 +516,19 @@ pub(crate) struct Report {
 /// Comparison of runs with a baseline.
 #[derive(Debug, Args)]
 pub(crate) struct Gate {
-    /// Run folder that the others are held against; given several times, their searches are taken
-    /// together
+    /// Run folder to compare the others with; if given several times, their searches are combined
     #[arg(long, value_name = "DIR", help_heading = COMPARISON)]
     pub(crate) baseline: Vec<PathBuf>,
-    /// The largest decrease of a median that is no regression, such as 5% or 0.05
+    /// Largest decrease of a median that is no regression, such as 5% or 0.05
     #[arg(long, value_name = "PCT", allow_negative_numbers = true, default_value = "5%", value_parser = parse_decrease, help_heading = COMPARISON)]
     pub(crate) max_regression: f64,
-    /// Take the searches of all other runs together too: both sides were measured in turn
+    /// Combine the searches of all other runs too: both sides were measured in alternation
     #[arg(long, requires = "baseline", help_heading = COMPARISON)]
     pub(crate) in_turn: bool,
-    /// Write what came of each point as JUnit XML
+    /// Write the result of each point as JUnit XML
     #[arg(long, value_name = "FILE", requires = "baseline", help_heading = COMPARISON)]
     pub(crate) junit: Option<PathBuf>,
-    /// Append a summary in Markdown, such as to $GITHUB_STEP_SUMMARY
+    /// Append a summary in Markdown to this file, such as $GITHUB_STEP_SUMMARY
     #[arg(long, value_name = "FILE", requires = "baseline", help_heading = COMPARISON)]
     pub(crate) summary: Option<PathBuf>,
     /// Print the comparison as one JSON object
@@ -553,8 +541,8 @@ pub(crate) struct Auth {
     /// Address to serve over UDP and TCP; may be given several times
     #[arg(long, value_name = "ADDR:PORT", required = true, num_args = 1.., value_parser = parse_address, help_heading = THREADS)]
     pub(crate) listen: Vec<SocketAddr>,
-    /// Serve the names that `conform` asks for, below ZONE [default: conform.example], which say
-    /// themselves how they are answered
+    /// Run the test authoritative server of `conform` for the names below ZONE [default: conform.example]; each name
+    /// defines its own answer
     #[arg(long, value_name = "ZONE", num_args = 0..=1, require_equals = true, default_missing_value = "conform.example",
           conflicts_with_all = ["domain", "aaaa_share", "ttl", "threads", "cpus", "delay", "loss", "seed", "json"],
           help_heading = CHECKS)]
@@ -564,36 +552,36 @@ pub(crate) struct Auth {
     pub(crate) anchors: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) zone: ZoneContent,
-    /// Workers per address [default: one per CPU]
+    /// Number of worker threads per address [default: one per CPU]
     #[arg(long, value_name = "N", help_heading = THREADS)]
     pub(crate) threads: Option<usize>,
-    /// CPUs for the workers
+    /// CPUs of the workers
     #[arg(long, value_name = "LIST", value_parser = parse_cpus, help_heading = THREADS)]
     pub(crate) cpus: Option<CpuList>,
-    /// Answer queries from this interface past the kernel's network stack as well (AF_XDP), by a
-    /// worker for each of its queues; it must have all addresses of --listen (auto finds it)
+    /// Also answer queries by AF_XDP (kernel bypass) on this interface, with a worker for each of its queues; it must
+    /// have all addresses of --listen (auto finds it)
     #[arg(long, value_name = "IFACE", conflicts_with_all = ["conform", "delay"], help_heading = THREADS)]
     pub(crate) xdp: Option<String>,
-    /// How packets get from there to AuthDNS: zero-copy (the driver must know how to), copy (by the
-    /// driver), generic (behind it), or the first of these that works
+    /// AF_XDP mode: zero-copy (needs driver support), copy (in the driver), generic (SKB mode), or the first of these
+    /// that works
     #[arg(long, value_name = "MODE", value_enum, default_value_t, requires = "xdp", help_heading = THREADS)]
     pub(crate) xdp_mode: XdpMode,
-    /// Hold every UDP reply back, by TIME or uniformly by TIME-TIME
+    /// Delay every UDP reply by TIME, or uniformly by TIME-TIME
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = parse_delay, help_heading = FAULTS)]
     pub(crate) delay: DelayRange,
-    /// Withhold this share of the UDP replies
+    /// Share of UDP replies that are not sent
     #[arg(long, value_name = "SHARE", allow_negative_numbers = true, default_value_t = 0.0, value_parser = parse_fraction, help_heading = FAULTS)]
     pub(crate) loss: f64,
-    /// Which replies are withheld and how long they are held back
+    /// Seed of the losses and delays
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = FAULTS)]
     pub(crate) seed: u64,
-    /// Unix socket on which every connection gets the counters as a JSON line
+    /// Unix socket that sends the counters as a JSON line to every connection
     #[arg(long, value_name = "PATH", help_heading = FILES)]
     pub(crate) status: Option<PathBuf>,
     /// Print the counters as JSON at the end
     #[arg(long, help_heading = FILES)]
     pub(crate) json: bool,
-    /// End after this time instead of on SIGINT or SIGTERM
+    /// End after this time, unless SIGINT or SIGTERM arrives earlier
     #[arg(long, value_name = "TIME", value_parser = parse_time, help_heading = LOAD)]
     pub(crate) duration: Option<Duration>,
 }
@@ -626,7 +614,7 @@ pub(crate) struct ZoneContent {
     /// Zone of the names
     #[arg(long, default_value = "dns64perf.test", help_heading = NAMES)]
     pub(crate) domain: Domain,
-    /// Share of names that have an AAAA record
+    /// AAAA record rate: share of names that have an AAAA record
     #[arg(long, value_name = "SHARE", allow_negative_numbers = true, default_value_t = Share::ZERO, help_heading = NAMES)]
     pub(crate) aaaa_share: Share,
     /// TTL of all records in seconds
@@ -642,23 +630,23 @@ pub(crate) struct ReferenceDut {
     /// Address to serve over UDP
     #[arg(long, value_name = "ADDR:PORT", value_parser = parse_address, help_heading = THREADS)]
     pub(crate) listen: SocketAddr,
-    /// Answer queries from this interface past the kernel's network stack as well (AF_XDP); it must
-    /// have one queue, and the address of --listen (auto finds it)
+    /// Also answer queries by AF_XDP (kernel bypass) on this interface; it must have one queue, and the address of
+    /// --listen (auto finds it)
     #[arg(long, value_name = "IFACE", help_heading = THREADS)]
     pub(crate) xdp: Option<String>,
-    /// How packets get from there to us, as `auth --xdp-mode`
+    /// AF_XDP mode, as `auth --xdp-mode`
     #[arg(long, value_name = "MODE", value_enum, default_value_t, requires = "xdp", help_heading = THREADS)]
     pub(crate) xdp_mode: XdpMode,
-    /// Queries to answer per second; the rest is dropped at once
+    /// Queries to answer per second; further ones are dropped at once
     #[arg(long, value_name = "QPS", allow_negative_numbers = true, help_heading = LOAD)]
     pub(crate) capacity: Qps,
-    /// How much unused capacity can be saved up, and how much a trial begins with
+    /// Maximum unused capacity that is saved up, and its value at the start of a trial
     #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = parse_time, help_heading = LOAD)]
     pub(crate) burst: Duration,
     /// Zone of the names
     #[arg(long, default_value = "dns64perf.test", help_heading = NAMES)]
     pub(crate) domain: Domain,
-    /// Share of names that have an AAAA record of their own
+    /// AAAA record rate: share of names that have a native AAAA record
     #[arg(long, value_name = "SHARE", allow_negative_numbers = true, default_value_t = Share::ZERO, help_heading = NAMES)]
     pub(crate) aaaa_share: Share,
     /// Prefix (/96) of the synthesized addresses
@@ -667,39 +655,38 @@ pub(crate) struct ReferenceDut {
     /// Share of queries that get no reply
     #[arg(long, value_name = "SHARE", allow_negative_numbers = true, default_value_t = Share::ZERO, help_heading = FAULTS)]
     pub(crate) loss: Share,
-    /// Hold replies back, by TIME or uniformly by TIME-TIME
+    /// Delay replies by TIME, or uniformly by TIME-TIME
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = parse_delay, help_heading = FAULTS)]
     pub(crate) delay: DelayRange,
     /// Share of queries that are answered only after --late-by
     #[arg(long, value_name = "SHARE", allow_negative_numbers = true, default_value_t = Share::ZERO, help_heading = FAULTS)]
     pub(crate) late_share: Share,
-    /// How late those replies are
+    /// Delay of those replies
     #[arg(long, value_name = "TIME", default_value = "1200ms", value_parser = parse_time, help_heading = FAULTS)]
     pub(crate) late_by: Duration,
-    /// Share of queries that get a wrong address
+    /// Share of queries that get a reply with a wrong address
     #[arg(long, value_name = "SHARE", allow_negative_numbers = true, default_value_t = Share::ZERO, help_heading = FAULTS)]
     pub(crate) wrong_share: Share,
-    /// Chance that a trial loses a query at any rate, half a second after it began; trials are told
-    /// apart by pauses of 100 ms
+    /// Probability that a trial loses one query at any rate, half a second after its start; a pause of 100 ms separates
+    /// trials
     #[arg(long, value_name = "SHARE", allow_negative_numbers = true, default_value_t = 0.0, value_parser = parse_fraction, help_heading = FAULTS)]
     pub(crate) failing_trials: f64,
-    /// Decides which trials these are, and how long each reply is held back
+    /// Seed of these trials, and of the delay of each reply
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = FAULTS)]
     pub(crate) seed: u64,
-    /// CPU to run on
+    /// CPU of the server
     #[arg(long, value_name = "N", help_heading = THREADS)]
     pub(crate) cpu: Option<usize>,
-    /// Ask this AuthDNS for every name that is answered, as a DNS64 server would, without waiting
-    /// for its answers
+    /// Query this AuthDNS for every answered name like a DNS64 server, without waiting for its answers
     #[arg(long, value_name = "ADDR:PORT", value_parser = parse_address, help_heading = AUTH)]
     pub(crate) ask: Option<SocketAddr>,
-    /// How many times each question is asked
+    /// Number of times that each upstream query is sent
     #[arg(long, value_name = "N", default_value_t = 1, requires = "ask", help_heading = AUTH)]
     pub(crate) ask_times: u8,
-    /// Share of new names that are asked for
+    /// Share of new names that cause upstream queries
     #[arg(long, value_name = "SHARE", allow_negative_numbers = true, default_value_t = Share::ONE, requires = "ask", help_heading = AUTH)]
     pub(crate) ask_share: Share,
-    /// Ask for a name once only, as a cache does
+    /// Query each name upstream only once, like a cache
     #[arg(long, requires = "ask", help_heading = AUTH)]
     pub(crate) remember: bool,
     /// Print the counters as JSON at the end
@@ -721,19 +708,19 @@ pub(crate) struct Zone {
 
 #[derive(Debug, Args)]
 pub(crate) struct QueryFile {
-    /// Block of IPv4 addresses whose names are asked for
+    /// Block of IPv4 addresses from which names are generated
     #[arg(long, value_name = "A.B.C.D/LEN", default_value = "10.0.0.0/16", help_heading = NAMES)]
     pub(crate) names: NameRange,
-    /// Position in that block of the first name
+    /// Position of the first name in that block
     #[arg(long, value_name = "N", default_value_t = 0, help_heading = NAMES)]
     pub(crate) first_name: u64,
-    /// How many [default: all that the block has from there on]
+    /// Number of names [default: the rest of the block]
     #[arg(long, value_name = "N", help_heading = NAMES)]
     pub(crate) count: Option<u64>,
     /// Zone of the names
     #[arg(long, default_value = "dns64perf.test", help_heading = NAMES)]
     pub(crate) domain: Domain,
-    /// Type that is asked for
+    /// Type of the queries
     #[arg(long, value_name = "TYPE", default_value = "AAAA", value_parser = ["A", "AAAA"], help_heading = QUESTIONS)]
     pub(crate) qtype: String,
     /// File to write instead of standard output
@@ -749,10 +736,10 @@ pub(crate) struct Lab {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum LabAction {
-    /// Make the namespaces and their links; does nothing if they exist
+    /// Create the namespaces and their links, unless they exist
     #[command(after_help = help::below("lab up"))]
     Up,
-    /// Take them down
+    /// Remove them
     #[command(after_help = help::below("lab down"))]
     Down,
     /// Run a command in one of them
@@ -770,7 +757,7 @@ pub(crate) enum LabAction {
     /// Waits until the link-layer addresses of these neighbours are known here
     #[command(hide = true)]
     Reach {
-        /// Their addresses
+        /// Addresses of the neighbours
         #[arg(required = true)]
         addresses: Vec<std::net::IpAddr>,
     },
@@ -778,37 +765,36 @@ pub(crate) enum LabAction {
 
 #[derive(Debug, Args)]
 pub(crate) struct Manual {
-    /// The folder, which is made if it is missing
+    /// Folder, which is created if it is missing
     #[arg(value_name = "DIR")]
     pub(crate) folder: PathBuf,
-    /// The date at the foot of each page
+    /// Date in the footer of each page
     #[arg(long, default_value = "", hide_default_value = true, help_heading = FILES)]
     pub(crate) date: String,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Check {
-    /// Try out what this interface gives to AF_XDP, too; its queues may pause for a moment
+    /// Also test AF_XDP on this interface; its queues may pause for a moment
     #[arg(long, value_name = "IFACE", help_heading = AUTH)]
     pub(crate) xdp: Option<String>,
-    /// Send datagrams from the interface of --xdp to this one, which a cable joins to it, and count
-    /// what comes
+    /// Send datagrams from the interface of --xdp to this one over a cable between them, and count the received ones
     #[arg(long, value_name = "IFACE", requires = "xdp", help_heading = AUTH)]
     pub(crate) loop_to: Option<String>,
-    /// For so long
+    /// Duration of that test
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_some_time, requires = "loop_to", help_heading = AUTH)]
     pub(crate) loop_time: Duration,
     /// Print one JSON object
     #[arg(long, help_heading = FILES)]
     pub(crate) json: bool,
-    /// End with status 4 if anything may spoil measurements, so that a script stops there
+    /// End with status 4 if any setting may distort measurements, for use in scripts
     #[arg(long, help_heading = FILES)]
     pub(crate) strict: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Schema {
-    /// Its name [default: print the names]
+    /// Name of the schema [default: print the names]
     pub(crate) name: Option<String>,
 }
 

@@ -145,10 +145,10 @@ enum Command {
     /// Write the manual pages into a folder
     #[command(after_help = below_help(&sections("manual")))]
     Manual {
-        /// The folder, which is made if it is missing
+        /// Folder, which is created if it is missing
         #[arg(value_name = "DIR")]
         folder: PathBuf,
-        /// The date at the foot of each page
+        /// Date in the footer of each page
         #[arg(long, default_value = "", hide_default_value = true)]
         date: String,
     },

@@ -30,33 +30,32 @@ pub(crate) enum Transport {
 /// Queries and their transport.
 #[derive(Debug, Args)]
 pub(crate) struct Questions {
-    /// Ask the questions of this file (lines of name, type and perhaps class; - is standard input)
-    /// instead of our names
+    /// Send the queries of this file (lines of name, type and optional class; - is standard input) instead of generated
+    /// names
     #[arg(long, value_name = "FILE", conflicts_with_all = ["domain", "names", "first_name", "aaaa_share", "any_aaaa"], help_heading = QUESTIONS)]
     pub(crate) queries: Option<PathBuf>,
-    /// How the questions travel; udp-then-tcp asks again over TCP what comes truncated
+    /// Transport of the queries; udp-then-tcp retries truncated answers over TCP
     #[arg(long, value_enum, default_value_t = Transport::Udp, help_heading = QUESTIONS)]
     pub(crate) transport: Transport,
-    /// Ask with EDNS, and accept answers of so many octets over UDP
+    /// Send EDNS with this maximum UDP payload size in octets
     #[arg(long, value_name = "OCTETS", help_heading = QUESTIONS)]
     pub(crate) edns_size: Option<u16>,
-    /// Ask for DNSSEC records (implies EDNS)
+    /// Request DNSSEC records (implies EDNS)
     #[arg(long, help_heading = QUESTIONS)]
     pub(crate) dnssec_ok: bool,
-    /// Ask which server answers (implies EDNS)
+    /// Request the name server identifier, NSID (implies EDNS)
     #[arg(long, help_heading = QUESTIONS)]
     pub(crate) nsid: bool,
-    /// Say that this network asks (implies EDNS)
+    /// Send this EDNS client subnet (implies EDNS)
     #[arg(long, value_name = "NETWORK", value_parser = like::<IpNet>("network", "192.0.2.0/24 or 2001:db8::/48"), help_heading = QUESTIONS)]
     pub(crate) client_subnet: Option<IpNet>,
-    /// Further EDNS option, its value in hexadecimal; may be given several times (implies EDNS)
+    /// Additional EDNS option, its value in hexadecimal; may be given several times (implies EDNS)
     #[arg(long, value_name = "CODE:VALUE", help_heading = QUESTIONS)]
     pub(crate) edns_option: Vec<EdnsOption>,
-    /// Sign the questions, and count answers that are not signed right as wrong; the algorithm is
-    /// hmac-md5 unless given
+    /// Sign the queries, and count answers without a correct signature as wrong; the default algorithm is hmac-md5
     #[arg(long, value_name = "[ALGORITHM:]NAME:SECRET", help_heading = QUESTIONS)]
     pub(crate) tsig: Option<Key>,
-    /// Seconds by which signatures are off the clock, to see what a server does
+    /// Offset of the signing time in seconds, to test a server's reaction
     #[arg(
         long,
         value_name = "SECONDS",
@@ -72,12 +71,11 @@ pub(crate) struct Questions {
 /// Files with the course of a load.
 #[derive(Debug, Args)]
 pub(crate) struct IntervalFiles {
-    /// Keep sums and histograms for every interval of this length, in the files of --hdr-log and
-    /// --json-lines [default: 1s]
+    /// Collect sums and histograms for every interval of this length, in the files of --hdr-log and --json-lines
+    /// [default: 1s]
     #[arg(long, value_name = "TIME", value_parser = interval, help_heading = FILES)]
     pub(crate) interval: Option<Duration>,
-    /// Write the intervals' histograms of the round-trip time (in µs) to this file, as HDR interval
-    /// log
+    /// Write the round-trip time histogram of each interval (in µs) to this file, as HDR interval log
     #[arg(long, value_name = "FILE", help_heading = FILES)]
     pub(crate) hdr_log: Option<PathBuf>,
     /// Write the intervals and their sum to this file, as JSON lines of DNS-OARC's dns-metrics
@@ -87,19 +85,18 @@ pub(crate) struct IntervalFiles {
 
 #[derive(Debug, Args)]
 pub(crate) struct ClosedLoop {
-    /// The server to measure, such as 2001:2::1, [2001:2::1]:5353, 198.18.0.1 or localhost; the
-    /// port is 53 unless given
+    /// Server to measure, such as 2001:2::1, [2001:2::1]:5353, 198.18.0.1 or localhost; the default port is 53
     #[arg(long, value_name = "SERVER", required_unless_present = "dns64perf2", help_heading = SERVER)]
     pub(crate) server: Option<Server>,
     #[command(flatten)]
     pub(crate) asking: Asking,
-    /// Queries in flight, over all threads
+    /// Total number of queries in flight of all threads
     #[arg(long, value_name = "N", default_value_t = 100, help_heading = LOAD)]
     pub(crate) outstanding: usize,
-    /// Threads
+    /// Number of threads
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = THREADS)]
     pub(crate) threads: usize,
-    /// Source ports or TCP connections, over all threads [default: one per thread]
+    /// Total number of source ports or TCP connections of all threads [default: one per thread]
     #[arg(long, value_name = "N", help_heading = THREADS)]
     pub(crate) source_ports: Option<usize>,
     /// CPUs of the threads, such as 2,3 or 0-7
@@ -110,46 +107,42 @@ pub(crate) struct ClosedLoop {
     /// Zone of the names
     #[arg(long, default_value = "dns64perf.test", help_heading = NAMES)]
     pub(crate) domain: Domain,
-    /// Block of IPv4 addresses whose names are asked for
+    /// Block of IPv4 addresses from which names are generated
     #[arg(long, value_name = "A.B.C.D/LEN", default_value = "10.0.0.0/8", help_heading = NAMES)]
     pub(crate) names: NameRange,
-    /// Position in that block of the first name
+    /// Position of the first name in that block
     #[arg(long, value_name = "N", default_value_t = 0, help_heading = NAMES)]
     pub(crate) first_name: u64,
-    /// How many names to ask for
+    /// Number of names
     #[arg(long, value_name = "N", default_value_t = 1_000_000, conflicts_with = "queries", help_heading = LOAD)]
     pub(crate) count: u64,
-    /// Go round and round through the names for this long [default: once through them]
+    /// Cycle through the names for this time [default: once through them]
     #[arg(long, value_name = "TIME", value_parser = parse_time, help_heading = LOAD)]
     pub(crate) duration: Option<Duration>,
-    /// A query without an answer by then is given up
+    /// Timeout of a query
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse_time, help_heading = LOAD)]
     pub(crate) timeout: Duration,
-    /// Share of names that have an AAAA record of their own (α), as AuthDNS was told
+    /// AAAA record rate (α): share of names with an AAAA record; must equal AuthDNS's --aaaa-share
     #[arg(long, value_name = "SHARE", default_value_t = Share::ZERO, help_heading = NAMES)]
     pub(crate) aaaa_share: Share,
-    /// Prefix that synthesized addresses must have; may be given several times [default: any
-    /// address will do]
+    /// Prefix that synthesized addresses must have; may be given several times [default: any address is valid]
     #[arg(long, value_name = "P/LEN", conflicts_with = "queries", help_heading = REPLIES)]
     pub(crate) expect_prefix: Vec<Prefix>,
-    /// Accept any address for names with an AAAA record of their own, as with zones that AuthDNS
-    /// did not write
+    /// Accept any address for names with a native AAAA record, for zones that AuthDNS did not write
     #[arg(long, help_heading = REPLIES)]
     pub(crate) any_aaaa: bool,
-    /// Let queries and answers pass the network stack several at a time (UDP_SEGMENT, UDP_GRO)
+    /// Send and receive several datagrams per system call (UDP_SEGMENT, UDP_GRO)
     #[arg(long, value_name = "YES", action = clap::ArgAction::Set, default_value_t = true, help_heading = THREADS)]
     pub(crate) offload: bool,
     #[command(flatten)]
     pub(crate) display: Display,
-    /// The experiments of dns64perf2, with its arguments: a name space a (0-255), 256·b experiments
-    /// of 256 names each, n threads with one query in flight each, the timeout in seconds, the
-    /// server, and perhaps its port
+    /// The experiments of dns64perf2, with its arguments: a name space a (0-255), 256·b experiments of 256 names each,
+    /// n threads with one query in flight each, the timeout in seconds, the server, and an optional port
     #[arg(long, num_args = 5..=6, value_names = ["A", "B", "N", "TIMEOUT", "SERVER", "PORT"],
           conflicts_with_all = ["server", "queries", "outstanding", "threads", "source_ports", "duration", "count", "names",
                                 "first_name", "timeout", "IntervalFiles"], help_heading = PERF2)]
     pub(crate) dns64perf2: Option<Vec<String>>,
-    /// With --dns64perf2: process whose CPU use is shown beside the times, such as that of the
-    /// server on this machine
+    /// With --dns64perf2: process whose CPU use is shown next to the times, such as the server on this machine
     #[arg(long, value_name = "PID", requires = "dns64perf2", help_heading = PERF2)]
     pub(crate) cpu_of: Option<u32>,
 }
@@ -160,7 +153,7 @@ pub(crate) struct ClosedLoop {
     name = "resperf",
     version,
     max_term_width = 110,
-    about = "Raises the query rate evenly until answers stop to follow: DNS-OARC's resperf on the engine of dns64bench",
+    about = "Ramps the query rate linearly until the server stops keeping up: DNS-OARC's resperf on the engine of dns64bench",
     after_help = help::below("resperf")
 )]
 pub(crate) struct Resperf {
@@ -170,34 +163,34 @@ pub(crate) struct Resperf {
     /// Transport: udp or tcp
     #[arg(short = 'M', value_enum, default_value_t = Transport::Udp, help_heading = QUESTIONS)]
     pub(crate) mode: Transport,
-    /// The server to query, a name or an address
+    /// Server to query, a name or an address
     #[arg(short = 's', value_name = "SERVER", default_value = "127.0.0.1", help_heading = SERVER)]
     pub(crate) server: String,
-    /// Its port
+    /// Port of the server
     #[arg(short = 'p', value_name = "PORT", default_value_t = 53, help_heading = SERVER)]
     pub(crate) port: u16,
     /// Local address to send from
     #[arg(short = 'a', value_name = "ADDR", value_parser = like::<IpAddr>("IP address", "2001:2::2 or 198.18.0.1"), help_heading = THREADS)]
     pub(crate) local_address: Option<IpAddr>,
-    /// Local port to send from, and with -C the following ones; 0 is any
+    /// Local port to send from, followed by consecutive ones with -C; 0 is any port
     #[arg(short = 'x', value_name = "PORT", default_value_t = 0, help_heading = THREADS)]
     pub(crate) local_port: u16,
     /// File with queries [default: standard input]
     #[arg(short = 'd', value_name = "FILE", conflicts_with = "names", help_heading = QUESTIONS)]
     pub(crate) data: Option<PathBuf>,
-    /// Ask for our own names instead of those of a file
+    /// Query generated names instead of those of a file
     #[arg(long, value_name = "A.B.C.D/LEN", help_heading = QUESTIONS)]
     pub(crate) names: Option<NameRange>,
-    /// Prefix that synthesized addresses of our names must have; what else comes is shown as wrong
+    /// Prefix that synthesized addresses of generated names must have; other addresses are shown as wrong
     #[arg(long, value_name = "P/LEN", requires = "names", help_heading = QUESTIONS)]
     pub(crate) expect_prefix: Vec<Prefix>,
-    /// Seconds until a query without an answer is given up
+    /// Timeout of a query in seconds
     #[arg(short = 't', value_name = "SECONDS", default_value = "45", value_parser = seconds, help_heading = LOAD)]
     pub(crate) timeout: Duration,
     /// Socket buffers in kilobytes [default: as large as the system allows]
     #[arg(short = 'b', value_name = "KIB", help_heading = THREADS)]
     pub(crate) buffer: Option<usize>,
-    /// Ask with EDNS
+    /// Use EDNS
     #[arg(short = 'e', help_heading = QUESTIONS)]
     pub(crate) edns: bool,
     /// EDNS option; may be given several times (implies -e)
@@ -206,7 +199,7 @@ pub(crate) struct Resperf {
     /// Set the DNSSEC OK bit (implies -e)
     #[arg(short = 'D', help_heading = QUESTIONS)]
     pub(crate) dnssec_ok: bool,
-    /// Sign the queries; the algorithm is hmac-md5 unless given
+    /// Sign the queries; the default algorithm is hmac-md5
     #[arg(short = 'y', value_name = "[ALG:]NAME:SECRET", help_heading = QUESTIONS)]
     pub(crate) tsig: Option<Key>,
     /// Seconds between plot points
@@ -218,41 +211,41 @@ pub(crate) struct Resperf {
     /// Plot data file
     #[arg(short = 'P', value_name = "FILE", default_value = "resperf.gnuplot", help_heading = FILES)]
     pub(crate) plot: PathBuf,
-    /// Seconds in which the rate grows
+    /// Seconds during which the rate increases
     #[arg(short = 'r', value_name = "SECONDS", default_value = "60", value_parser = seconds, help_heading = LOAD)]
     pub(crate) ramp: Duration,
-    /// Seconds for which it then stays
+    /// Seconds at the maximum rate after that
     #[arg(short = 'c', value_name = "SECONDS", default_value = "0", value_parser = seconds, help_heading = LOAD)]
     pub(crate) constant: Duration,
-    /// Loss in per cent from which on a rate does not count as maximum
+    /// Loss in per cent above which a rate does not count as maximum
     #[arg(short = 'L', value_name = "PERCENT", default_value_t = 100.0, help_heading = LOAD)]
     pub(crate) max_loss: f64,
-    /// Clients to act as: source ports, or connections
+    /// Number of simulated clients: source ports, or connections
     #[arg(short = 'C', value_name = "N", default_value_t = 1, help_heading = THREADS)]
     pub(crate) clients: usize,
     /// Queries in flight at which sending ends [default: 65536 for each client]
     #[arg(short = 'q', value_name = "N", help_heading = LOAD)]
     pub(crate) outstanding: Option<usize>,
-    /// Queries by which sending may fall behind; 0: any
+    /// Number of queries by which sending may fall behind; 0: any
     #[arg(short = 'F', value_name = "N", default_value_t = 1_000, help_heading = LOAD)]
     pub(crate) behind: u64,
-    /// Begin again with the queries at their end
+    /// Start over with the queries when all have been sent
     #[arg(short = 'R', help_heading = QUESTIONS)]
     pub(crate) repeat: bool,
-    /// Also show pacing, latency percentiles, wrong and stray replies
+    /// Also show pacing, latency percentiles, wrong and unmatched replies
     #[arg(short = 'v', help_heading = FILES)]
     pub(crate) verbose: bool,
     /// Show warnings on standard output
     #[arg(short = 'W', help_heading = FILES)]
     pub(crate) warnings_to_stdout: bool,
-    /// Threads, each with its share of the clients
+    /// Number of threads, which share the clients
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = THREADS)]
     pub(crate) threads: usize,
-    /// Also write HTML with both plots, the output, the plot data and SVG files, named by date and
-    /// time, as resperf-report did
+    /// Also write HTML with both plots, the output, the plot data and SVG files, named by date and time, like
+    /// resperf-report
     #[arg(long, help_heading = FILES)]
     pub(crate) report: bool,
-    /// Write the intervals' histograms of the latency (in µs) to this file, as HDR interval log
+    /// Write the latency histogram of each interval (in µs) to this file, as HDR interval log
     #[arg(long, value_name = "FILE", help_heading = FILES)]
     pub(crate) hdr_log: Option<PathBuf>,
     /// Write the intervals and their sum to this file, as JSON lines of DNS-OARC's dns-metrics
@@ -274,27 +267,27 @@ pub(crate) enum Family {
     name = "dns64perf++",
     version,
     max_term_width = 110,
-    about = "One trial at a constant rate with the arguments, the output and the dns64perf.csv of dns64perf++, paced and checked \
-             by dns64bench",
+    about = "Runs one trial at a constant rate with the arguments, the output and the \
+        dns64perf.csv of dns64perf++, paced and checked by dns64bench",
     override_usage = "dns64perf++ <SERVER> <PORT> <A.B.C.D/LEN> <REQUESTS> <BURST> <THREADS> [PORTS] <DELAY> <TIMEOUT>",
     after_help = help::below("dns64perf++")
 )]
 pub(crate) struct Dns64perf {
     /// Address of the DNS64 server
     pub(crate) server: IpAddr,
-    /// Its port
+    /// Port of the server
     pub(crate) port: u16,
-    /// Block of the names
+    /// Block of IPv4 addresses from which names are generated
     #[arg(value_name = "A.B.C.D/LEN")]
     pub(crate) subnet: NameRange,
     /// Number of queries
     pub(crate) requests: u64,
-    /// Queries that each thread sends at once
+    /// Queries that each thread sends in a burst
     pub(crate) burst: u64,
-    /// Threads
+    /// Number of threads
     pub(crate) threads: u64,
-    /// Time between the bursts of a thread in ns, and timeout in seconds; with nine arguments PORTS,
-    /// the source ports of each thread, stands before them
+    /// Time between the bursts of a thread in ns, and timeout in seconds; with nine arguments, they follow PORTS, the
+    /// source ports of each thread
     #[arg(value_names = ["DELAY", "TIMEOUT"], num_args = 2..=3, required = true)]
     pub(crate) timing: Vec<String>,
 }
@@ -388,12 +381,12 @@ const FINEST: Duration = Duration::from_millis(10);
 
 fn interval(text: &str) -> Result<Duration, String> {
     let time = parse_time(text)?;
-    if time < FINEST { Err("an interval must be 10ms at least".into()) } else { Ok(time) }
+    if time < FINEST { Err("an interval must be at least 10ms".into()) } else { Ok(time) }
 }
 
 fn plot_interval(text: &str) -> Result<Duration, String> {
     let time = seconds(text)?;
-    if time < FINEST { Err("an interval must be 0.01 s at least".into()) } else { Ok(time) }
+    if time < FINEST { Err("an interval must be at least 0.01 s".into()) } else { Ok(time) }
 }
 
 fn positive_seconds(text: &str) -> Result<Duration, String> {

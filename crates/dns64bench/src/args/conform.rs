@@ -13,42 +13,41 @@ use super::values::Server;
 
 #[derive(Debug, Args)]
 pub(crate) struct Conform {
-    /// The server to check
+    /// Server to check
     #[arg(long, value_name = "ADDR[:PORT]", required_unless_present_any = ["list", "beside"], help_heading = SERVER)]
     pub(crate) server: Option<Server>,
-    /// What the server is called in the results [default: its address]
+    /// Name of the server in the results [default: its address]
     #[arg(long, value_name = "NAME", help_heading = SERVER)]
     pub(crate) name: Option<String>,
-    /// A prefix of the server; may be given several times [default: what RFC 7050 finds]
+    /// Prefix of the server; may be given several times [default: discovered by RFC 7050]
     #[arg(long, value_name = "PREFIX/LEN", help_heading = SERVER)]
     pub(crate) expect_prefix: Vec<Prefix>,
-    /// A range of IPv6 addresses that the server is told to exclude besides what it excludes by default
+    /// Range of IPv6 addresses that the server is configured to exclude in addition to its default ones
     #[arg(long, value_name = "NETWORK", value_parser = excluded_range, help_heading = SERVER)]
     pub(crate) excludes: Option<Ipv6Net>,
-    /// Whether the server validates, with the trust anchors of `auth --conform` [default: found out]
+    /// Validation by the server with the trust anchors of `auth --conform`: true or false [default: detected]
     #[arg(long, value_name = "BOOL", help_heading = SERVER)]
     pub(crate) validates: Option<bool>,
-    /// The server asks `auth --conform` for all names, not only for those of --zone
+    /// The server forwards all names to `auth --conform`, not only those of --zone
     #[arg(long, requires = "zone", help_heading = SERVER)]
     pub(crate) forwards_all: bool,
-    /// The zone that the server forwards or delegates to `auth --conform`; without it checks that
-    /// need names of their own are not tried
+    /// Zone that the server forwards or delegates to `auth --conform`; checks that need test names are not run without
+    /// it
     #[arg(long, value_name = "ZONE", help_heading = NAMES)]
     pub(crate) zone: Option<Name>,
-    /// Status socket of that `auth --conform`; without it checks that need to know what the server
-    /// asked are not tried
+    /// Status socket of that `auth --conform`; checks that need the log of upstream queries are not run without it
     #[arg(long, value_name = "PATH|ssh:HOST:PATH", requires = "zone", help_heading = AUTH)]
     pub(crate) auth_status: Option<StatusPlace>,
-    /// Configuration file for that ssh instead of the user's
+    /// Configuration file for ssh instead of the user's
     #[arg(long, value_name = "FILE", requires = "auth_status", help_heading = AUTH)]
     pub(crate) ssh_config: Option<PathBuf>,
-    /// Only these checks, by their names or beginnings of names, such as rfc6147-5.1
+    /// Run only these checks: ids or beginnings of ids, such as rfc6147-5.1
     #[arg(long, value_name = "ID", num_args = 1.., value_delimiter = ',', help_heading = CHECKS)]
     pub(crate) only: Vec<String>,
-    /// Print the checks, one a line, all or those of --only, and ask nobody
+    /// List the checks, one per line, all or those of --only, without sending queries
     #[arg(long, help_heading = CHECKS)]
     pub(crate) list: bool,
-    /// How many checks run at the same time
+    /// Number of checks that run in parallel
     #[arg(long, value_name = "N", default_value_t = conform::runner::PARALLEL, help_heading = CHECKS)]
     pub(crate) parallel: usize,
     /// Print the outcome as one JSON object
@@ -60,11 +59,10 @@ pub(crate) struct Conform {
     /// Write a scoreboard as one HTML page
     #[arg(long, value_name = "FILE", help_heading = FILES)]
     pub(crate) html: Option<PathBuf>,
-    /// What `conform --json` printed of another server, for the scoreboard; may be given several
-    /// times
+    /// Outcome of another server (from `conform --json`), for the scoreboard; may be given several times
     #[arg(long, value_name = "FILE", num_args = 1.., requires = "html", help_heading = FILES)]
     pub(crate) beside: Vec<PathBuf>,
-    /// No progress on standard error
+    /// Show no progress on standard error
     #[arg(long, short, help_heading = FILES)]
     pub(crate) quiet: bool,
 }
@@ -75,7 +73,8 @@ fn excluded_range(text: &str) -> Result<Ipv6Net, String> {
     range
         .filter(|range| range.trunc() == *range && (1..=127).contains(&range.prefix_len()))
         .ok_or_else(|| {
-            "a range is ADDRESS/LENGTH with no bit set behind it, for example 3fff:bad::/32".into()
+            "a range is ADDRESS/LENGTH without bits set after its length, for example 3fff:bad::/32"
+                .into()
         })
 }
 

@@ -6,13 +6,13 @@ use dns64::process::pages::{Section, below_help};
 pub(super) const SERVER: &str = "Server";
 pub(super) const LOAD: &str = "Rate and duration";
 pub(super) const NAMES: &str = "Names and shares";
-pub(super) const QUESTIONS: &str = "Questions";
+pub(super) const QUESTIONS: &str = "Queries";
 pub(super) const REPLIES: &str = "Replies";
 pub(super) const CHECKS: &str = "Checks";
 pub(super) const SEARCH: &str = "Search";
 pub(super) const SELF_TEST: &str = "Self-test";
 pub(super) const THREADS: &str = "Threads and sockets";
-pub(super) const SHARDS: &str = "Several testers";
+pub(super) const SHARDS: &str = "Distributed trials";
 pub(super) const PACING: &str = "Pacing";
 pub(super) const AUTH: &str = "AuthDNS";
 pub(super) const FAULTS: &str = "Delay and faults";
@@ -43,19 +43,19 @@ const EXIT_STATUS: Section = Section {
         ("2", "bad usage"),
         (
             "3",
-            "the tester spoiled the trial, a campaign lacks some of its results, or a comparison does not decide",
+            "the tester invalidated the trial, a campaign lacks some of its results, or a comparison is undecided",
         ),
-        ("4", "this environment cannot be used, or nobody answers"),
-        ("130", "interrupted; what is known so far was printed"),
-        ("141", "nobody reads the output"),
+        ("4", "this environment cannot be used, or the server does not respond"),
+        ("130", "interrupted; the results so far were printed"),
+        ("141", "standard output was closed"),
     ],
 };
 
 const ENVIRONMENT: Section = Section {
     title: "Environment",
     items: &[
-        ("NO_COLOR", "if it is set and not empty, nothing is coloured"),
-        ("DNS64BENCH_LOG", "what is logged: error, warn (the default), info, debug or trace"),
+        ("NO_COLOR", "if set and not empty, output has no colours"),
+        ("DNS64BENCH_LOG", "log level: error, warn (the default), info, debug or trace"),
     ],
 };
 
@@ -64,38 +64,43 @@ fn notes(subcommand: &str) -> &'static [(&'static str, &'static str)] {
         "resperf" => &[
             (
                 "",
-                "Where numbers differ from the original's: socket buffers are as large as the system allows unless -b is \
-                 given; replies must echo the question; a backlog after a stall of this machine is made up before it is held \
-                 against -F; the last interval is plotted with its true width and counts for the maximum if it is at least \
-                 half as wide as the others; with -C every client has ids of its own, and -q is the sum over all; -i need \
-                 not divide the time. Figures of --report are SVG instead of PNG.",
+                "Differences from the original: socket buffers are as large as the system allows \
+                 unless -b is given; replies must repeat the question; a backlog after a stall of \
+                 this machine is sent before -F applies; the last interval is plotted with its \
+                 true width and counts for the maximum if it is at least half as wide as the \
+                 others; with -C every client has a separate ID space, and -q is the sum of all; \
+                 -i need not divide the time. Figures of --report are SVG instead of PNG.",
             ),
             (
                 "",
-                "Exit status: 0 done, 2 bad usage, 4 the server cannot be reached or a file not be written, 130 interrupted.",
+                "Exit status: 0 done, 2 bad usage, 4 the server cannot be reached or a file cannot be written, 130 interrupted.",
             ),
             (
                 "",
-                "A link to dns64bench with the name resperf takes these arguments without the subcommand; with the name \
-                 resperf-report it also implies --report.",
+                "A link to dns64bench with the name resperf accepts these arguments without the \
+                 subcommand; with the name resperf-report it also implies --report.",
             ),
         ],
         "dns64perf++" => &[
-            ("", "Queries leave evenly: a burst of n every d ns by t threads is a rate of n·t/d."),
             (
                 "",
-                "Versions since October 2018 take nine arguments, the source ports of each thread before the delay. Without \
-                 them 64 source ports are used. If the ids of the given ports do not suffice for the rate and the timeout, \
-                 more ports are used.",
+                "Queries are evenly spaced: a burst of n every d ns by t threads is a rate of \
+                n·t/d.",
             ),
             (
                 "",
-                "Exit status: 0 done, 2 bad usage, 3 the tester spoiled the trial (told on standard error), 4 this \
-                 environment cannot be used, 130 interrupted.",
+                "Versions since October 2018 have nine arguments, with the source ports of each \
+                 thread before the delay. Without them 64 source ports are used. If the IDs of the \
+                 given ports are not sufficient for the rate and the timeout, more ports are used.",
             ),
             (
                 "",
-                "A link to dns64bench with the name dns64perf++ takes these arguments without the subcommand.",
+                "Exit status: 0 done, 2 bad usage, 3 the tester invalidated the trial (reason on \
+                 standard error), 4 this environment cannot be used, 130 interrupted.",
+            ),
+            (
+                "",
+                "A link to dns64bench with the name dns64perf++ accepts these arguments without the subcommand.",
             ),
         ],
         _ => &[],
@@ -111,7 +116,7 @@ fn examples(subcommand: &str) -> &'static [(&'static str, &'static str)] {
                 "Measure dns64d, which is part of this program, on this host, without root.",
             ),
             ("dns64bench try --server 127.0.0.1", "Measure your own server in minutes."),
-            ("dns64bench check", "See what on this machine spoils measurements."),
+            ("dns64bench check", "List settings of this machine that distort measurements."),
             (
                 "dns64bench search --server 2001:2::1 --min 1k --max 64k",
                 "Measure a server by RFC 8219.",
@@ -128,7 +133,8 @@ fn examples(subcommand: &str) -> &'static [(&'static str, &'static str)] {
             ),
             (
                 "dns64bench try --server 2001:2::1 --expect-prefix 2001:db8:64::/96 --json",
-                "A server on another host with its own prefix; the result as JSON.",
+                "Measure a server on another host with a different prefix; print the result as \
+                 JSON.",
             ),
             (
                 "dns64bench try --server 127.0.0.1 --wait 0s --quiet",
@@ -138,119 +144,116 @@ fn examples(subcommand: &str) -> &'static [(&'static str, &'static str)] {
         "merge" => &[
             (
                 "dns64bench merge shard-0.json shard-1.json shard-2.json",
-                "One verdict on a trial that three testers shared.",
+                "Get one verdict on a trial of three testers.",
             ),
             (
                 "dns64bench merge --offset 1=250us --offset 2=-1ms --json shard-*.json",
-                "With what was measured of their clocks.",
+                "Use measured clock offsets.",
             ),
         ],
         "measure" => &[
             (
                 "dns64bench measure --server 2001:2::1 --rate 20k",
-                "A trial of 60 s with 20 000 queries per second.",
+                "Run a trial of 60 s with 20 000 queries per second.",
             ),
             (
                 "dns64bench measure --server localhost --rate 500 --duration 10s --json",
-                "A short one, as JSON.",
+                "Run a short trial; print JSON.",
             ),
             (
                 "dns64bench measure --server 2001:2::1 --rate 20k --records trial.parquet",
-                "Keep a record of every query.",
+                "Record every query.",
             ),
             (
                 "dns64bench measure --server 2001:2::1 --rate 2M --shard 0/3 --start-at 2026-11-25T12:00:00Z --json",
-                "The first of three testers that share a trial; see dns64bench merge.",
+                "Run the first of three testers that share a trial; see dns64bench merge.",
             ),
             (
                 "dns64bench measure --server 2001:2::1 --rate 20k --source-addresses 2001:2:0:ff::/64",
-                "Ask as 256 clients would, after `ip -6 route add local 2001:2:0:ff::/64 dev lo`.",
+                "Simulate 256 clients, after `ip -6 route add local 2001:2:0:ff::/64 dev lo`.",
             ),
         ],
         "search" => &[
             (
                 "dns64bench search --server 2001:2::1 --min 1k --max 64k",
-                "20 searches, as RFC 8219 asks for.",
+                "Run 20 searches, as required by RFC 8219.",
             ),
             (
                 "dns64bench search --server 2001:2::1 --min 1k --max 64k --resolution 500 --repeat 1 --duration 5s",
-                "A quick look, which is not RFC 8219 compliant.",
+                "Run a short search, which is not RFC 8219 compliant.",
             ),
             (
                 "dns64bench search --server 2001:2::1 --min 1k --max 64k --self-test self-test.json",
-                "Show how far the tester itself can be trusted.",
+                "Include the highest rate at which the tester itself is reliable.",
             ),
             (
                 "dns64bench search --server 2001:2::1 --min 1k --max 64k --method mlrsearch --goal 0.5%,exceed=50%,final=1s,sum=21s --pause 1s",
-                "In less time if pauses are short, and beside it what half of the seconds reach with a little loss.",
+                "Shorten the search with short pauses, and add a goal: half of the time may lose more than 0.5 %.",
             ),
-            (
-                "dns64bench search --resume journal.jsonl",
-                "Go on with a search that was interrupted.",
-            ),
+            ("dns64bench search --resume journal.jsonl", "Continue an interrupted search."),
         ],
         "self-test" => &[
             (
                 "dns64bench self-test --server 198.18.1.2 --for-rate 64k --json > self-test.json",
-                "Hold the tester against AuthDNS, which serves there with --aaaa-share 1.",
+                "Test the tester against AuthDNS, which runs there with --aaaa-share 1.",
             ),
             (
                 "dns64bench self-test --server 198.18.1.2 --for-rate 64k --search-to 500k",
-                "Find out how far the tester goes.",
+                "Find the highest rate of the tester.",
             ),
             (
                 "dns64bench self-test --server 198.18.1.2 --for-rate 64k --source-addresses 198.19.0.0/24",
-                "Vouch for trials that are sent from 256 addresses.",
+                "Validate trials that are sent from 256 addresses.",
             ),
         ],
         "closed-loop" => &[
             (
                 "dns64bench closed-loop --server 2001:2::1 --outstanding 200 --duration 30s",
-                "As dnsperf does it.",
+                "Measure like dnsperf.",
             ),
             (
                 "dns64bench closed-loop --server 2001:2::1 --queries queries.txt --transport tcp",
-                "Ask the questions of a file over TCP.",
+                "Send the queries of a file over TCP.",
             ),
             (
                 "dns64bench closed-loop --dns64perf2 0 10 4 1 2001:2::1",
-                "The experiments of dns64perf2.",
+                "Run the experiments of dns64perf2.",
             ),
         ],
         "resperf" => &[
             (
                 "dns64bench resperf -s 2001:2::1 -d queries.txt -m 50000",
-                "Raise the rate to 50 000 queries per second.",
+                "Ramp the rate up to 50 000 queries per second.",
             ),
             (
                 "dns64bench resperf -s 2001:2::1 --names 10.0.0.0/8 --report",
-                "Ask for our own names, and write HTML.",
+                "Query generated names, and write HTML.",
             ),
         ],
         "dns64perf++" => &[
             (
                 "dns64bench dns64perf++ 2001:2::1 53 10.0.0.0/8 60000 1 1 1000000 1",
-                "60 000 queries, one each millisecond, with a timeout of 1 s.",
+                "Send 60 000 queries, one per millisecond, with a timeout of 1 s.",
             ),
             (
                 "dns64bench dns64perf++ 2001:2::1 53 10.0.0.0/8 60000 1 1 100 1000000 1",
-                "The same from 100 source ports.",
+                "Same, from 100 source ports.",
             ),
         ],
         "campaign" => &[
             (
                 "dns64bench campaign plan smoke",
-                "See what a ready plan measures and how long it takes.",
+                "Show what a built-in plan measures and how long it takes.",
             ),
-            ("dns64bench campaign run smoke", "Carry it out; the report is in smoke-run."),
-            ("dns64bench campaign show compulsory > my.toml", "Begin a plan of your own."),
+            ("dns64bench campaign run smoke", "Run it; the report is in smoke-run."),
+            ("dns64bench campaign show compulsory > my.toml", "Create a plan from a template."),
         ],
         "campaign run" => &[
-            ("dns64bench campaign run smoke", "A ready plan, into the folder smoke-run."),
-            ("dns64bench campaign run my.toml --dir results/tuesday", "A plan of your own."),
+            ("dns64bench campaign run smoke", "Run a built-in plan, in the folder smoke-run."),
+            ("dns64bench campaign run my.toml --dir results/tuesday", "Run your own plan."),
         ],
         "campaign resume" => &[
-            ("dns64bench campaign resume smoke-run", "Go on after an interruption."),
+            ("dns64bench campaign resume smoke-run", "Continue after an interruption."),
             (
                 "dns64bench campaign resume smoke-run --redo self-test",
                 "Repeat a self-test that failed.",
@@ -258,14 +261,14 @@ fn examples(subcommand: &str) -> &'static [(&'static str, &'static str)] {
         ],
         "campaign status" => &[(
             "dns64bench campaign status smoke-run",
-            "What is done, and how long the rest takes.",
+            "Show finished points, and the remaining time.",
         )],
-        "campaign plan" => &[("dns64bench campaign plan my.toml", "What would be measured.")],
+        "campaign plan" => &[("dns64bench campaign plan my.toml", "Show what would be measured.")],
         "campaign show" => {
-            &[("dns64bench campaign show compulsory > my.toml", "Begin a plan of your own.")]
+            &[("dns64bench campaign show compulsory > my.toml", "Create a plan from a template.")]
         }
         "report" => &[
-            ("dns64bench report smoke-run", "Draw the report of a campaign again."),
+            ("dns64bench report smoke-run", "Write the report of a campaign again."),
             (
                 "dns64bench report before-run after-run --output comparison",
                 "Compare two campaigns.",
@@ -276,20 +279,21 @@ fn examples(subcommand: &str) -> &'static [(&'static str, &'static str)] {
             ),
         ],
         "conform" => &[
-            ("dns64bench conform --server 2001:2::1", "Check what needs no names of our own."),
+            ("dns64bench conform --server 2001:2::1", "Run the checks that need no test names."),
             (
                 "dns64bench conform --server 2001:2::1 --zone conform.example --auth-status far.socket --forwards-all",
-                "Check all; the server forwards everything to `auth --conform --status far.socket`.",
+                "Run all checks; the server forwards everything to `auth --conform --status \
+                 far.socket`.",
             ),
             (
                 "dns64bench conform --server ::1 --name ours --html board.html --beside other.json",
-                "Draw a scoreboard beside the outcome of another server.",
+                "Write a scoreboard that includes the outcome of another server.",
             ),
         ],
         "auth" => &[
             (
                 "dns64bench auth --conform --listen 198.18.0.2 --status far.socket --anchors anchors.txt",
-                "The far side of `conform`.",
+                "Run the test authoritative server of `conform`.",
             ),
             (
                 "dns64bench auth --listen 198.18.0.2 --status auth.socket",
@@ -297,68 +301,73 @@ fn examples(subcommand: &str) -> &'static [(&'static str, &'static str)] {
             ),
             (
                 "dns64bench auth --listen 127.0.0.1:5300 --aaaa-share 0.2 --delay 5ms-20ms",
-                "On loopback, slowly.",
+                "Serve on loopback, with delays.",
             ),
             (
                 "dns64bench auth --listen 198.18.0.2 --xdp eth1",
-                "Past the kernel's network stack, as root.",
+                "Use AF_XDP (kernel bypass), as root.",
             ),
         ],
         "reference-dut" => &[
             (
                 "dns64bench reference-dut --listen 127.0.0.1:5310 --capacity 20k",
-                "A server that answers 20 000 a second.",
+                "Run a server that answers 20 000 queries per second.",
             ),
             (
                 "dns64bench reference-dut --listen 127.0.0.1:5310 --capacity 20k --loss 0.01",
-                "One that loses 1 %.",
+                "Run one that loses 1 %.",
             ),
         ],
         "queryfile" => &[(
             "dns64bench queryfile --names 10.0.0.0/24 --output queries.txt",
-            "256 questions for closed-loop, resperf and dnsperf.",
+            "Write 256 queries for closed-loop, resperf and dnsperf.",
         )],
         "schema" => &[(
             "dns64bench schema results > results.schema.json",
-            "The schema of a campaign's results.",
+            "Write the schema of a campaign's results.",
         )],
         "zone" => &[(
             "dns64bench zone --names 10.0.0.0/16 --output dns64perf.zone",
-            "A zone file of 65 536 names.",
+            "Write a zone file of 65 536 names.",
         )],
         "lab" => &[
-            ("dns64bench lab up", "Make three hosts on this machine."),
+            ("dns64bench lab up", "Create three network namespaces on this machine."),
             (
                 "dns64bench lab exec dut -- dns64d --config dns64d.toml",
-                "Start a server on the second of them.",
+                "Start a server in the second one.",
             ),
-            ("dns64bench lab down", "Take them away."),
+            ("dns64bench lab down", "Remove them."),
         ],
-        "lab up" => &[("dns64bench lab up", "Make three hosts on this machine.")],
-        "lab down" => &[("dns64bench lab down", "Take them away.")],
+        "lab up" => &[("dns64bench lab up", "Create three network namespaces on this machine.")],
+        "lab down" => &[("dns64bench lab down", "Remove them.")],
         "lab exec" => {
-            &[("dns64bench lab exec tester -- ip address", "Look at the addresses of the tester.")]
+            &[("dns64bench lab exec tester -- ip address", "Show the addresses of the tester.")]
         }
         "check" => &[
-            ("dns64bench check", "What spoils measurements, and how it is mended."),
-            ("dns64bench check --json", "The same for programs."),
-            ("dns64bench check --strict", "End with status 4 if there is anything."),
             (
-                "dns64bench check --xdp eth1",
-                "Also whether AuthDNS can answer past the stack there.",
+                "dns64bench check",
+                "List settings that distort measurements, with the commands that \
+                fix them.",
             ),
+            ("dns64bench check --json", "The same as JSON."),
+            (
+                "dns64bench check --strict",
+                "End with status 4 if any setting may distort \
+                measurements.",
+            ),
+            ("dns64bench check --xdp eth1", "Also check whether AuthDNS can use AF_XDP there."),
             (
                 "dns64bench check --xdp eth1 --loop-to eth2",
-                "What two ports that a cable joins can send and receive past the stack, in ten seconds.",
+                "Also measure the AF_XDP rates of two ports that are connected by a cable, in ten seconds.",
             ),
         ],
         "completions" => &[(
             "dns64bench completions bash > ~/.local/share/bash-completion/completions/dns64bench",
-            "For bash; packages bring it along.",
+            "Install completions for bash; packages include them.",
         )],
         "manual" => &[(
             "dns64bench manual ~/.local/share/man/man1",
-            "For `man dns64bench`; packages bring it along.",
+            "Install pages for `man dns64bench`; packages include them.",
         )],
         _ => &[],
     }
@@ -423,11 +432,11 @@ mod tests {
         let of_daemon =
             of_daemon.into_iter().map(|sub| (format!("dns64d {}", sub.get_name()), sub));
         for (words, command) in commands().into_iter().chain(of_daemon) {
-            assert!(command.get_long_about().is_none(), "{words}: a second paragraph");
+            assert!(command.get_long_about().is_none(), "{words}: there is a second paragraph");
             for arg in command.get_arguments().filter(|arg| !arg.is_hide_set()) {
                 let values = arg.get_possible_values();
                 let explained = values.iter().any(|value| value.get_help().is_some());
-                assert!(!explained, "{words} --{}: values with helps of their own", arg.get_id());
+                assert!(!explained, "{words} --{}: possible values with help texts", arg.get_id());
                 assert!(arg.get_long_help().is_none(), "{words} --{}: long help", arg.get_id());
             }
         }

@@ -13,8 +13,7 @@ use super::values::{Server, parse_address, parse_time};
 
 #[derive(Debug, Args)]
 pub(crate) struct Try {
-    /// The DNS64 server to measure, such as 127.0.0.1, [2001:2::1]:5353 or localhost; the port is 53
-    /// unless given
+    /// DNS64 server to measure, such as 127.0.0.1, [2001:2::1]:5353 or localhost; the default port is 53
     #[arg(long, value_name = "SERVER", help_heading = SERVER)]
     pub(crate) server: Server,
     /// Time to wait until the server resolves the names of the test; 0s checks once

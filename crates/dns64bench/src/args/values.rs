@@ -91,7 +91,7 @@ impl FromStr for ShardNumber {
             (index < of).then_some(ShardNumber { index, of })
         });
         parsed.ok_or_else(|| {
-            format!("'{text}' is none of several testers; write for example 0/3, 1/3 and 2/3")
+            format!("'{text}' is no shard of several testers; write for example 0/3, 1/3 and 2/3")
         })
     }
 }
