@@ -239,15 +239,9 @@ impl State {
         let labels = [("command", self.command), ("version", campaign::BUILD)];
         ConstGauge::new(1i64).encode(described.encode_family(&labels)?)?;
         let trials = VERDICTS.iter().map(|(_, verdict)| *verdict).zip(self.trials);
-        counter(encoder, "trials", "Trials that have ended, by verdict", "verdict", trials)?;
+        counter(encoder, "trials", "Finished trials by verdict", "verdict", trials)?;
         let queries = OUTCOMES.into_iter().zip(self.queries);
-        counter(
-            encoder,
-            "queries",
-            "Queries of trials that have ended, by outcome",
-            "outcome",
-            queries,
-        )?;
+        counter(encoder, "queries", "Queries of finished trials by outcome", "outcome", queries)?;
         for (name, help, value) in self.gauges() {
             let described = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
             // A gauge without a current value has no sample.
@@ -256,7 +250,7 @@ impl State {
             }
         }
         if let Some(campaign) = &self.campaign {
-            let help = "Servers that died, hung or could not be started";
+            let help = "Servers that crashed, hung or could not be started";
             let described =
                 encoder.encode_descriptor("campaign_mishaps", help, None, MetricType::Counter)?;
             ConstCounter::new(campaign.mishaps).encode(described)?;
@@ -274,40 +268,40 @@ impl State {
         [
             (
                 "trial_running",
-                "Whether queries are being sent",
+                "1 while queries are being sent",
                 Some(f64::from(u8::from(running.is_some()))),
             ),
             (
                 "trial_rate",
-                "Offered queries per second of the trial that runs",
+                "Offered queries per second of the running trial",
                 running.and_then(|r| r.rate),
             ),
             (
                 "trial_planned",
-                "Queries that it will send",
+                "Queries that the running trial will send",
                 running.and_then(|r| r.planned).map(|n| n as f64),
             ),
-            ("trial_sent", "Queries that it has sent", count(0)),
-            ("trial_valid", "Valid replies that it has got", count(1)),
-            ("trial_decided", "Queries of it whose outcome is known", count(2)),
-            ("search_number", "Which search runs, from 1", search.map(|s| f64::from(s.number))),
+            ("trial_sent", "Queries sent by the running trial", count(0)),
+            ("trial_valid", "Valid replies to the running trial", count(1)),
+            ("trial_decided", "Queries of the running trial with a known outcome", count(2)),
+            (
+                "search_number",
+                "Number of the running search, from 1",
+                search.map(|s| f64::from(s.number)),
+            ),
             (
                 "search_passed_rate",
-                "The highest rate that passed in this search",
+                "Highest rate that passed in this search",
                 rate(search.and_then(|s| s.passed)),
             ),
             (
                 "search_failed_rate",
-                "The lowest rate that failed in this search",
+                "Lowest rate that failed in this search",
                 rate(search.and_then(|s| s.failed)),
             ),
             ("campaign_points", "Points of the plan", campaign.map(|c| c.points as f64)),
-            (
-                "campaign_points_complete",
-                "Points that are complete",
-                campaign.map(|c| c.complete as f64),
-            ),
-            ("campaign_left_seconds", "About how long the rest takes", campaign.map(|c| c.left_s)),
+            ("campaign_points_complete", "Complete points", campaign.map(|c| c.complete as f64)),
+            ("campaign_left_seconds", "Estimated remaining time", campaign.map(|c| c.left_s)),
         ]
     }
 }

@@ -162,7 +162,7 @@ impl<T> Versioned<T> {
     }
 }
 
-/// A result with the machine that it was found on.
+/// A result with the machine of the measurement.
 #[derive(Serialize, schemars::JsonSchema)]
 pub(crate) struct WithEnvironment<T, H = Here> {
     #[serde(flatten)]
@@ -171,10 +171,10 @@ pub(crate) struct WithEnvironment<T, H = Here> {
     here: H,
 }
 
-/// Where a result was found.
+/// Place of a measurement.
 #[derive(Serialize, schemars::JsonSchema)]
 pub(crate) struct Here {
-    /// The machine, and what on it may spoil measurements.
+    /// The machine, and its settings that may distort measurements.
     environment: Environment,
 }
 
@@ -184,7 +184,7 @@ impl Here {
     }
 }
 
-/// A result with its machine, or without where nobody was to look at it.
+/// A result with its machine, or without it if it was not requested.
 pub(crate) type MaybeWithEnvironment<T> = WithEnvironment<T, Option<Here>>;
 
 /// Prints exactly one JSON object on standard output, with the machine of the measurement.
@@ -234,7 +234,7 @@ pub(crate) fn print_trial(trial: &TrialResult) {
     }
     if let Some(shard) = trial.shard.as_ref().and_then(|shard| shard.plan.shard) {
         println!(
-            "Shard       {} of {}, from {} on; only all of them together are the trial (dns64bench merge)",
+            "Shard       {} of {}, from {} on; only all shards together are a trial (dns64bench merge)",
             shard.index, shard.of, shard.start
         );
     }
@@ -245,7 +245,7 @@ pub(crate) fn print_trial(trial: &TrialResult) {
     let duplicates = counted(c.duplicates, "duplicate", "duplicates");
     let [stray, refused, dropped] = [c.stray, c.refused, trial.tester_drops].map(grouped);
     println!(
-        "Besides     {duplicates}, {stray} stray, {refused} refused by the kernel, {dropped} dropped by this host"
+        "Other       {duplicates}, {stray} unmatched replies, {refused} send errors, {dropped} dropped on this host"
     );
     println!("Throughput  {} valid replies/s", grouped(trial.throughput.round() as u64));
     print_rtt(trial.rtt_us.as_ref());
@@ -258,7 +258,7 @@ pub(crate) fn print_trial(trial: &TrialResult) {
     print_sending(&trial.sending);
     if let Some(s) = &trial.stolen {
         println!(
-            "Hypervisor  took {:.1} % of this host's CPU time, {:.1} % of CPU {}'s",
+            "Hypervisor  took {:.1} % of this host's CPU time, {:.1} % of CPU {}",
             s.all_pct, s.worst_cpu_pct, s.worst_cpu
         );
     }
@@ -289,8 +289,8 @@ pub(crate) fn wrong_line(w: &WrongCounts) -> Option<String> {
         (w.truncated, "truncated"),
         (w.address, "other address"),
         (w.malformed, "malformed"),
-        (w.signature, "not signed right"),
-        (w.destination, "to another address of ours"),
+        (w.signature, "without a correct signature"),
+        (w.destination, "to another address of this host"),
     ];
     let others = others
         .into_iter()
@@ -316,24 +316,26 @@ fn print_auth(auth: &AuthPart) {
         [asked.aaaa, asked.a, asked.other, asked.aaaa_retries + asked.a_retries, auth.socket_drops]
             .map(grouped);
     println!(
-        "AuthDNS     asked {aaaa} AAAA, {a} A, {other} other, of which {again} again; {dropped} queries dropped"
+        "AuthDNS     received {aaaa} AAAA, {a} A, {other} other queries ({again} retries); {dropped} dropped"
     );
     if let Some(own) = &auth.own_time_us {
         let [median, p99, p999, max] = [own.p50, own.p99, own.p999, own.max].map(whole);
-        println!("            own time {median} µs median, {p99} p99, {p999} p99.9, {max} max");
+        println!(
+            "            response time {median} µs median, {p99} p99, {p999} p99.9, {max} max"
+        );
     }
 }
 
 /// Prints how the queries were sent.
 fn print_sending(sending: &Sending) {
     let priority = match sending.priority {
-        Priority::RealTime => "real-time",
-        Priority::Favoured => "favoured",
-        Priority::Ordinary => "ordinary",
+        Priority::RealTime => "real-time priority",
+        Priority::Favoured => "nice -20",
+        Priority::Ordinary => "default priority",
     };
-    let chosen = if sending.auto_burst { "auto" } else { "as told" };
+    let chosen = if sending.auto_burst { "auto" } else { "fixed" };
     println!(
-        "Sending     {priority} priority, up to {} together, within {:.0} µs ({chosen})",
+        "Sending     {priority}, burst size {}, burst window {:.0} µs ({chosen})",
         sending.run, sending.max_burst_us
     );
     if let Some(from) = &sending.source_addresses {
@@ -342,7 +344,7 @@ fn print_sending(sending: &Sending) {
     }
     if let Some(PastStack { interface, way, queues }) = &sending.past_stack {
         let queues = counted(*queues as u64, "queue", "queues");
-        println!("            past the stack by {interface} ({way}, {queues})");
+        println!("            AF_XDP on {interface} ({way}, {queues})");
     }
 }
 
@@ -376,9 +378,9 @@ pub(crate) fn print_search(result: &SearchResult) {
     }
     let (trials, invalid) =
         (grouped(result.trials.len() as u64), grouped(result.invalid_trials as u64));
-    println!("Trials      {trials}, of which the tester spoiled {invalid}");
+    println!("Trials      {trials}, of which {invalid} were invalid");
     if let Some(allowed) = result.self_test_allows {
-        println!("Self-test   vouches for the tester up to {} queries/s", grouped(allowed.0));
+        println!("Self-test   validates the tester up to {} queries/s", grouped(allowed.0));
     }
     for trial in result.trials.iter().filter(|t| t.verdict == Verdict::Invalid) {
         let reasons: Vec<String> = trial.reasons.iter().map(ToString::to_string).collect();
@@ -386,7 +388,7 @@ pub(crate) fn print_search(result: &SearchResult) {
     }
     if result.overstatement > 1.0 {
         println!(
-            "Short       trials may overstate by a factor of up to {:.3}; the interval is widened by it",
+            "Short       trials may overstate the rate by a factor of up to {:.3}; the interval is widened by it",
             result.overstatement
         );
     }

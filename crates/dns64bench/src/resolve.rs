@@ -237,11 +237,14 @@ impl NewSearch {
             return Err(Failure::usage(anyhow::anyhow!("--min {min} is above --max {max}")));
         }
         if self.repeat == 0 {
-            return Err(Failure::usage(anyhow::anyhow!("--repeat 0: there must be a search")));
+            return Err(Failure::usage(anyhow::anyhow!(
+                "--repeat 0: there must be at least one \
+                search"
+            )));
         }
         if traffic.records.is_some() {
             return Err(Failure::usage(anyhow::anyhow!(
-                "--records is for single trials: repeat the one of interest with measure"
+                "--records is for single trials: repeat the trial of interest with measure"
             )));
         }
         let trial = with_what_is_there(replies.of(traffic.plan(server.resolve()?, min)))?;
@@ -280,8 +283,8 @@ pub(crate) fn with_names(mut plan: SearchPlan, are_given: bool) -> Result<Search
         let larger =
             if range == NameRange::ALL { "" } else { "a larger block such as --names 0.0.0.0/0, " };
         return Err(Failure::usage(anyhow::anyhow!(
-            "--names {range} has {} names, and the longest possible search takes {}; take {larger}a lower --max, a smaller \
-             --repeat, a shorter --duration, or --reuse-names",
+            "--names {range} has {} names, but the longest possible search needs {}; use {larger}a \
+             lower --max, a smaller --repeat, a shorter --duration, or --reuse-names",
             grouped(has),
             grouped(most)
         )));
@@ -335,12 +338,12 @@ pub(crate) fn passed_self_test(path: &Path) -> Result<PassedSelfTest, Failure> {
         |why: String| Failure::usage(anyhow::anyhow!("--self-test {}: {why}", path.display()));
     let text = std::fs::read_to_string(path).map_err(|e| unusable(e.to_string()))?;
     let test: SelfTestResult = serde_json::from_str(&text)
-        .map_err(|e| unusable(format!("not what `dns64bench self-test --json` prints: {e}")))?;
+        .map_err(|e| unusable(format!("not the output of `dns64bench self-test --json`: {e}")))?;
     // The validated rate is computed with the α and β of these trials, whatever values the self-test was run for.
     test.vouches().ok_or_else(|| {
         unusable(
-            "that self-test did not pass; leave the option out, so that the result is a lower bound, or find the rate that \
-             passes with self-test --search-to"
+            "that self-test did not pass; omit the option, so that the result is a lower bound, or \
+             find the rate that passes with self-test --search-to"
                 .into(),
         )
     })
@@ -443,7 +446,7 @@ pub(crate) fn query_file(path: &Path) -> Result<Source, Failure> {
     let source = Source::File(Arc::new(file));
     if let Source::File(file) = &source {
         tracing::info!(
-            "{} questions of {} take {} MiB, read in {:.1} s",
+            "{} queries of {} use {} MiB, read in {:.1} s",
             source.count(),
             path.display(),
             file.octets() >> 20,
@@ -465,7 +468,7 @@ impl ClosedLoop {
             Some(path) => (query_file(path)?, Check::Rcode),
             None => (self.source(self.names, self.first_name, self.count)?, self.check()),
         };
-        let server = self.server.as_ref().expect("clap asks for it").resolve()?;
+        let server = self.server.as_ref().expect("clap requires it").resolve()?;
         Ok(ClosedLoopPlan {
             settings: self.client_settings(server, source, check, self.timeout)?,
             outstanding: self.outstanding,
@@ -569,7 +572,7 @@ impl Resperf {
         if self.local_port != 0 && usize::from(self.local_port) + clients > 65_536 {
             let port = self.local_port;
             return Err(Failure::usage(anyhow::anyhow!(
-                "-x {port}: there are no {clients} ports (-C) from there on"
+                "-x {port}: there are fewer than {clients} ports (-C) from there on"
             )));
         }
         Ok(RampPlan {
@@ -606,11 +609,8 @@ impl Resperf {
             Family::Inet => address.is_ipv4(),
             Family::Inet6 => address.is_ipv6(),
         };
-        let none = || {
-            Failure::usage(anyhow::anyhow!(
-                "-s {server} has no address of the family that -f asks for"
-            ))
-        };
+        let none =
+            || Failure::usage(anyhow::anyhow!("-s {server} has no address of the family of -f"));
         all.find(fits).ok_or_else(none)
     }
 }
@@ -639,7 +639,7 @@ impl Dns64perf {
         let rate = Qps(rate.round().max(1.0) as u64);
         if (exact / rate.0 as f64 - 1.0).abs() > 0.001 {
             return Err(wrong(&format!(
-                "that is a rate of {exact:.3} queries/s; whole ones are offered only"
+                "that is a rate of {exact:.3} queries/s, but only whole numbers can be offered"
             )));
         }
         let mut plan = TrialPlan::new(SocketAddr::new(self.server, self.port), rate);

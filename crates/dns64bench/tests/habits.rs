@@ -175,7 +175,7 @@ fn interrupted_self_test_reports_passed_rate() {
     let output = interrupted(folder.path(), "-INT", " sent, ", &args);
     let text = show(&args, &output);
     assert_eq!(output.status.code(), Some(130), "{text}");
-    assert!(text.contains("no trial had passed"), "{text}");
+    assert!(text.contains("no trial has passed"), "{text}");
 }
 
 #[test]

@@ -110,7 +110,7 @@ fn without_the_check_wrong_replies_fail_the_trial() {
     ends(&[&["search"][..], &asks, &search_options(&journal)].concat(), 1, &["Trials"]);
     // The same journal with the check: its first trial has wrong replies only.
     let resume = ["search", "--resume", journal.to_str().unwrap()];
-    ends(&resume, 4, &["is wrong: no AAAA record", "begin another search", "--liveness false"]);
+    ends(&resume, 4, &["is wrong: no AAAA record", "start a new search", "--liveness false"]);
 }
 
 #[test]
@@ -124,7 +124,7 @@ fn a_block_without_spare_names_takes_any_reply() {
     let journal = folder.path().join("journal.jsonl");
     let few = ["search", "--names", "10.0.0.0/26", "--reuse-names", "--server", &auth.address];
     let args = [&few[..], &search_options(&journal)].concat();
-    ends(&args, 4, &["is wrong: no AAAA record", "begin another search"]);
+    ends(&args, 4, &["is wrong: no AAAA record", "start a new search"]);
     assert!(fs::read_to_string(&journal).unwrap().contains("\"verdict\":\"failed\""));
 }
 

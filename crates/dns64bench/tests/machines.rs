@@ -117,7 +117,7 @@ fn a_gate_that_cannot_decide_is_not_green() {
     assert_eq!(output.status.code(), Some(3), "{}", told(&output));
     holds("comparison", &serde_json::from_slice(&output.stdout).unwrap());
     for (args, hint) in [
-        (&["report", "a", "--baseline", "a"][..], "nothing beside the baseline"),
+        (&["report", "a", "--baseline", "a"][..], "only the baseline is given"),
         (&["report", "a", "--junit", "x"], "--baseline"),
         (&["report", "b", "--baseline", "a", "--max-regression", "5"], "5% or 0.05"),
     ] {

@@ -209,7 +209,7 @@ fn three_testers_have_one_verdict() {
     fs::write(folder.path().join("x.json"), "").unwrap();
     let ended = run_in(folder.path(), &["merge", &files[0], "x.json", &files[2]]);
     assert_eq!(ended.status.code(), Some(2));
-    assert!(told(&ended).contains("x.json is empty: its tester was ended"), "{}", told(&ended));
+    assert!(told(&ended).contains("x.json is empty: its tester ended"), "{}", told(&ended));
     // A file that contains no result.
     fs::write(folder.path().join("x.json"), "{}").unwrap();
     let nothing = run_in(folder.path(), &["merge", "x.json"]);

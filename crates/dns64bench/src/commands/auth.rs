@@ -52,7 +52,7 @@ fn serve(args: &Auth) -> Outcome {
     }
     if let Some(PastStack { interface, way, queues }) = running.past_stack() {
         let queues = counted(*queues as u64, "queue", "queues");
-        eprintln!("What comes to {interface} gets here past the stack ({way}, {queues})");
+        eprintln!("Queries on {interface} are received by AF_XDP ({way}, {queues})");
     }
     let ended = wait_for_end(args.duration);
     let counters = running.counters();
@@ -76,7 +76,7 @@ fn serve_checks(args: &Auth, zone: &Name) -> Outcome {
         far::status::serve(socket, far.log(), far.anchors()).map_err(Failure::environment)?;
     }
     for address in far.addresses() {
-        eprintln!("AuthDNS serves the names of conform below {zone} on {address}");
+        eprintln!("AuthDNS serves the test names of conform below {zone} on {address}");
     }
     let ended = wait_for_end(args.duration);
     drop((far, socket));
@@ -89,7 +89,8 @@ fn status_socket(path: Option<&Path>) -> Result<Option<StatusSocket>, Failure> {
     let bind = |path: &Path| {
         StatusSocket::bind(path).with_context(|| {
             format!(
-                "cannot make the status socket {}; remove it if it is left over",
+                "cannot create the status socket {}; remove it if it is left over from a previous \
+                 run",
                 path.display()
             )
         })
@@ -118,8 +119,8 @@ fn print(counters: &AuthCounters, json: bool) -> Result<(), Failure> {
     let [ignored, lost, refused, dropped] =
         [c.ignored, c.lost_on_purpose, c.send_refused, c.socket_drops].map(grouped);
     println!(
-        "Besides     {ignored} ignored, {lost} lost on purpose, {refused} refused by the kernel, {dropped} dropped \
-         before we could read them"
+        "Other       {ignored} ignored, {lost} lost as configured, {refused} send errors, \
+         {dropped} dropped before they were read"
     );
     for loss in counters.host_drops.losses() {
         println!("Host        {loss}");
@@ -128,7 +129,7 @@ fn print(counters: &AuthCounters, json: bool) -> Result<(), Failure> {
     if let (Some(p50), Some(p999), Some(max)) = (own.quantile(0.5), own.quantile(0.999), own.max())
     {
         let us = |time: method::units::Nanos| time.0 as f64 / 1e3;
-        println!("Own time    {:.0} µs median, {:.0} p99.9, {:.0} max", us(p50), us(p999), us(max));
+        println!("Response    {:.0} µs median, {:.0} p99.9, {:.0} max", us(p50), us(p999), us(max));
     }
     Ok(())
 }

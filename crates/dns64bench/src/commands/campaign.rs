@@ -55,7 +55,7 @@ pub(crate) fn run(args: &Campaign) -> Outcome {
             if folder.exists() {
                 let folder = folder.display();
                 return Err(Failure::usage(anyhow!(
-                    "{folder} exists; go on with it: dns64bench campaign resume {folder}, or give another one: --dir"
+                    "{folder} exists; continue it: dns64bench campaign resume {folder}, or choose another folder: --dir"
                 )));
             }
             let missing = preflight::here(&plan);
@@ -157,7 +157,7 @@ fn carry_out(
         plan.points().into_iter().partition(|point| recorded.cannot(point).is_none());
     // For a point that cannot be measured here, the result is the reason.
     for (point, why) in cannot.iter().filter_map(|point| Some((point, recorded.cannot(point)?))) {
-        eprintln!("dns64bench: cannot be made here: {point}: {why}");
+        eprintln!("dns64bench: cannot be measured here: {point}: {why}");
     }
     let open: Vec<Point> = made.into_iter().filter(|point| !recorded.has_result(point)).collect();
     for point in &open {
@@ -184,17 +184,18 @@ fn failure(error: CampaignError, folder: &Path) -> Failure {
     let folder = folder.display();
     match error {
         CampaignError::Interrupted => Failure::interrupted(anyhow!(
-            "interrupted; what is measured is in the journal, and this goes on: dns64bench campaign resume {folder}"
+            "interrupted; the results so far are in the journal; continue with: dns64bench campaign resume {folder}"
         )),
         CampaignError::Impossible(_) => Failure::usage(error).with_advice(&format!(
-            "with another plan begin another run folder; or mend it, and: dns64bench campaign resume {folder}"
+            "use another run folder for another plan; or fix it, and: dns64bench campaign resume {folder}"
         )),
         CampaignError::NotReady(_) => {
-            Failure::environment(anyhow!("{error}\nWhen that is mended: dns64bench campaign resume {folder}"))
+            Failure::environment(anyhow!("{error}\nAfter fixing this: dns64bench campaign resume {folder}"))
         }
         CampaignError::SelfTest(_) => Failure::spoiled(error).with_advice(&format!(
-            "repeat it when the tester's host is idle (dns64bench check): dns64bench campaign resume {folder} --redo \
-             self-test; or go on without it: dns64bench campaign resume {folder} --keep-going"
+            "repeat it when the tester's host is idle (dns64bench check): dns64bench campaign \
+             resume {folder} --redo self-test; or continue without it: dns64bench campaign resume \
+             {folder} --keep-going"
         )),
         CampaignError::Trial { is_usage: true, .. } => Failure::usage(error),
         _ => Failure::environment(error),
@@ -210,7 +211,7 @@ fn print_plan(plan: &Plan) {
         sum += time;
         println!("{}", effort_line(&grouped(trials.into()), time, &lines::point(&point)));
     }
-    println!("{}", effort_line("", sum, "in all, without repeated trials and start-up times"));
+    println!("{}", effort_line("", sum, "in total, without repeated trials and start-up times"));
     for paper in Paper::ALL {
         let fills = fills(plan, paper);
         if !fills.is_empty() {
@@ -259,17 +260,18 @@ fn print_status(plan: &Plan, entries: &[Entry]) {
             (true, _) if failed.as_ref() == Some(&point) => "failed",
             (true, _) => "done",
             (false, 0) => "to do",
-            (false, _) => "begun",
+            (false, _) => "started",
         };
         let trials = counted(trials as u64, "trial", "trials");
-        println!("{state:<6} {trials:>12}  {}", lines::point(&point));
+        println!("{state:<8} {trials:>12}  {}", lines::point(&point));
     }
     for entry in entries {
         if let Entry::Mishap { point, what, .. } = entry {
-            println!("{:<6} {:>12}  {point}: {}", "mishap", "", plain(what, MESSAGE));
+            println!("{:<8} {:>12}  {point}: {}", "incident", "", plain(what, MESSAGE));
         }
     }
-    let left = if left.is_zero() { "Nothing".into() } else { format!("About {}", remaining(left)) };
+    let left =
+        if left.is_zero() { "No trials".into() } else { format!("About {}", remaining(left)) };
     println!("{left} to go");
 }
 

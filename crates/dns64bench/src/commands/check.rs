@@ -45,11 +45,11 @@ fn print(environment: &Environment) {
         if let Some(concern) = &finding.concern {
             println!("    {}", concern.why);
             if let Some(mend) = &concern.mend {
-                println!("    mend it with: {mend}");
+                println!("    fix: {mend}");
             }
         }
     }
     let concerns = environment.concerns().count() as u64;
     let findings = counted(environment.findings.len() as u64, "finding", "findings");
-    println!("{} of {findings} may spoil measurements", grouped(concerns));
+    println!("{} of {findings} may distort measurements", grouped(concerns));
 }

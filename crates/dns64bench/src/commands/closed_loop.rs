@@ -120,19 +120,19 @@ fn print(result: &ClosedLoopResult) {
     }
     print_wrong(&c.wrong);
     println!(
-        "Besides     {} stray or too late, {} refused by the kernel",
+        "Other       {} unmatched or too late, {} send errors",
         grouped(c.stray),
         grouped(c.refused)
     );
     if result.client_drops > 0 {
         let dropped = counted(result.client_drops, "answer", "answers");
         println!(
-            "Warning     this host dropped {dropped}, its socket buffers being full; what is dropped counts as lost"
+            "Warning     this host dropped {dropped}, because its socket buffers were full; dropped replies count as lost"
         );
     }
     if result.truncated > 0 {
         let [truncated, retried] = [result.truncated, result.retried].map(grouped);
-        println!("Truncated   {truncated}, of which {retried} were asked again over TCP");
+        println!("Truncated   {truncated}, of which {retried} were retried over TCP");
     }
     let k = &result.connections;
     if k.made + k.failed > 0 {
@@ -225,7 +225,7 @@ fn print_experiments(result: &Found) {
         );
     }
     if result.failed > 0 {
-        eprintln!("Not answered right               {}", result.failed);
+        eprintln!("Without a valid answer           {}", result.failed);
     }
     if let Some(summary) = Summary::of(&result.experiments_ms) {
         eprintln!(

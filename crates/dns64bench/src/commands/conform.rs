@@ -46,7 +46,7 @@ pub(crate) fn run(args: &Conform) -> Outcome {
     let all: Vec<Report> = own.into_iter().chain(others).collect();
     fill_text(html, || show::html::page(&all))?;
     if interruption::is_asked() {
-        eprintln!("dns64bench: interrupted; the checks that had not begun are not tried");
+        eprintln!("dns64bench: interrupted; checks that had not started are not tried");
         return Ok(INTERRUPTED.into());
     }
     Ok(if fails { DUT_FAILED.into() } else { ExitCode::SUCCESS })
@@ -64,7 +64,7 @@ fn read(path: &Path) -> Result<Report, Failure> {
     let text = fs::read(path).with_context(|| format!("cannot read {shown}"));
     let text = text.map_err(Failure::usage)?;
     serde_json::from_slice(&text)
-        .with_context(|| format!("{shown} is not what `dns64bench conform --json` prints"))
+        .with_context(|| format!("{shown} is not the output of `dns64bench conform --json`"))
         .map_err(Failure::usage)
 }
 

@@ -22,7 +22,7 @@ pub(crate) fn run(args: &Dns64perf) -> Outcome {
         return Ok(INTERRUPTED.into());
     }
     for reason in trial.reasons.iter().filter(|_| trial.verdict == Verdict::Invalid) {
-        eprintln!("dns64perf++: the tester spoiled this trial: {reason}");
+        eprintln!("dns64perf++: the tester invalidated this trial: {reason}");
     }
     // The original has no verdicts: a server that fails is no error of the program.
     Ok(if trial.verdict == Verdict::Invalid { SPOILED.into() } else { ExitCode::SUCCESS })

@@ -55,7 +55,9 @@ pub(crate) fn run(args: &Measure) -> Outcome {
         })?;
     }
     if let Some(why) = &trial.records_error {
-        return Err(Failure::environment(anyhow::anyhow!("{why}; the trial itself is as shown")));
+        return Err(Failure::environment(anyhow::anyhow!(
+            "{why}; the results of the trial are above"
+        )));
     }
     if let Some(advice) = cache_advice(&plan, &trial) {
         eprintln!("dns64bench: {advice}");
@@ -75,6 +77,6 @@ fn cache_advice(plan: &TrialPlan, trial: &TrialResult) -> Option<String> {
     let Some(Deviation::CachedShare { wanted, real }) = trial.deviation else { return None };
     let next = (plan.first_name + plan.names_needed()) % plan.names.count();
     (real > wanted).then(|| {
-        format!("the names were not new to the server: clear its cache, or take new ones with --first-name {next}")
+        format!("the names were not new to the server: clear its cache, or use new ones with --first-name {next}")
     })
 }

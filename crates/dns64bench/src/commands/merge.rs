@@ -44,19 +44,18 @@ fn read(path: &Path) -> Result<Given, Failure> {
     let text = std::fs::read_to_string(path);
     let text = text.map_err(|e| Failure::usage(anyhow::anyhow!("cannot read {file}: {e}")))?;
     if text.trim().is_empty() {
-        let why =
-            "is empty: its tester was ended before it had a result, which has spoiled the trial";
+        let why = "is empty: its tester ended before it had a result, which invalidates the trial";
         return Err(Failure::usage(anyhow::anyhow!("{file} {why}")));
     }
     let unusable = |why: String| {
-        let advice = "`dns64bench measure --shard … --json` prints what is wanted";
+        let advice = "expected the output of `dns64bench measure --shard … --json`";
         Failure::usage(anyhow::anyhow!("{file}: {why}; {advice}"))
     };
     let Printed { schema_version, trial } =
         serde_json::from_str(&text).map_err(|e| unusable(e.to_string()))?;
     if schema_version != SCHEMA_VERSION {
         return Err(unusable(format!(
-            "its schema_version is {schema_version}, and {SCHEMA_VERSION} can be read"
+            "its schema_version is {schema_version}, but only {SCHEMA_VERSION} can be read"
         )));
     }
     Ok(Given { file, trial })
@@ -87,17 +86,15 @@ fn print_shard(shard: &ShardSummary) {
 /// Describes the AF_XDP mode of a shard, if it used AF_XDP.
 fn past_stack(shard: &ShardSummary) -> String {
     let told = shard.past_stack.as_ref();
-    told.map_or_else(String::new, |past| {
-        format!("; past the stack by {} ({})", past.interface, past.way)
-    })
+    told.map_or_else(String::new, |past| format!("; AF_XDP on {} ({})", past.interface, past.way))
 }
 
 /// Describes the clock offset of a shard.
 fn clock(shard: &ShardSummary) -> String {
     match (shard.offset_us, shard.clock) {
-        (Some(offset), _) => format!("; its clock is {offset} µs ahead"),
+        (Some(offset), _) => format!("; clock {offset} µs ahead"),
         (None, Some(ClockError { synchronized: true, estimated_us: Some(us), .. })) => {
-            format!("; its clock is off by about {} µs", grouped(us))
+            format!("; clock offset about {} µs", grouped(us))
         }
         (None, _) => String::new(),
     }

@@ -52,7 +52,7 @@ fn end_with_any_thread() {
     let tell = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         tell(panic);
-        eprintln!("dns64bench: a defect of this program; what was measured with it says nothing");
+        eprintln!("dns64bench: a defect of this program; its measurements are not valid");
         std::process::exit(PANICKED);
     }));
 }
@@ -84,7 +84,7 @@ mod tests {
         if env::var_os(ENDS).is_some() {
             end_with_any_thread();
             let _ = thread::spawn(|| panic!("one thread of many")).join();
-            unreachable!("the program goes on without its thread");
+            unreachable!("the program continues without its thread");
         }
         let this = "commands::tests::a_thread_that_panics_ends_the_program";
         let mut itself = Command::new(env::current_exe().unwrap());

@@ -215,7 +215,7 @@ fn measure(
     let found = short_run::search(&plan, folder.path(), &mut terminal);
     let found =
         found.map_err(|error| with_what_servers_say(error.into(), [&mut auth, &mut dut]))?;
-    found.ok_or_else(|| Failure::environment(anyhow::anyhow!("the search found nothing")))
+    found.ok_or_else(|| Failure::environment(anyhow::anyhow!("the search ended without a trial")))
 }
 
 /// Returns the upper end of the range of a stage: the self-test validates no higher rates.
@@ -368,7 +368,7 @@ fn unmeasured(stage: &Stage, search: &SearchResult) -> String {
     let invalid = short_run::invalid_trials(&search.trials);
     match (search.figures.n, invalid) {
         (0, why) => {
-            let why = why.unwrap_or_else(|| "no rate could be tried".into());
+            let why = why.unwrap_or_else(|| "no rate was tested".into());
             format!("Not measured ({}): {why}\n", stage.title())
         }
         (_, Some(why)) => format!("Invalid ({}): {why}\n", stage.title()),
@@ -453,13 +453,13 @@ impl ServerProcess {
     fn how_it_is(&mut self) -> String {
         let name = &self.name;
         let state = match self.child.try_wait() {
-            Ok(None) => format!("{name} runs"),
+            Ok(None) => format!("{name} is running"),
             Ok(Some(status)) => format!("{name} has ended with {status}"),
-            Err(error) => format!("nobody knows whether {name} runs: {error}"),
+            Err(error) => format!("the state of {name} is unknown: {error}"),
         };
         let log = std::fs::read_to_string(&self.log).unwrap_or_default();
         match log.trim().lines().last() {
-            Some(last) => format!("{state}, and said last: {last}"),
+            Some(last) => format!("{state}; last message: {last}"),
             None => state,
         }
     }
@@ -519,13 +519,13 @@ mod tests {
         };
         assert_eq!(
             failure.to_string(),
-            "-c does not serve: it has ended; -c has ended with exit status: 3, and said last: no such thing"
+            "-c does not serve: it has ended; -c has ended with exit status: 3; last message: no such thing"
         );
         // A process that runs but does not respond.
         let taken = free_port().ok().unwrap();
         let _held = Endpoint::listen(taken, 1).unwrap();
         let mut runs = start("exec sleep 60", taken).ok().unwrap();
-        assert_eq!(runs.how_it_is(), "-c runs");
+        assert_eq!(runs.how_it_is(), "-c is running");
     }
 
     /// Runs trials that all have one outcome.
@@ -590,7 +590,7 @@ mod tests {
              late",
             "Not measured (worst case): 6 of 6 trials invalid, most often: pacing: one query in a thousand was sent \
              late",
-            "Advice: this machine was busy: end other programs, then see dns64bench check",
+            "Advice: this machine was busy: end other programs, then run dns64bench check",
         ] {
             assert!(text.lines().any(|shown| shown == line), "{line:?} is not in:\n{text}");
         }

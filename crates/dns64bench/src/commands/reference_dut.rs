@@ -14,12 +14,12 @@ use crate::args::ReferenceDut;
 use crate::output::{Failure, Outcome, grouped, print_versioned};
 use crate::resolve::xdp_config;
 
-/// What `reference-dut --json` prints.
+/// Output of `reference-dut --json`.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Served {
     #[serde(flatten)]
     counters: ReferenceCounters,
-    /// The interface that it served past the stack (AF_XDP), and in which way; absent if it did not.
+    /// Interface that it served by AF_XDP, and the mode; absent if AF_XDP was not used.
     #[serde(skip_serializing_if = "Option::is_none")]
     past_stack: Option<PastStack>,
 }
@@ -72,9 +72,9 @@ pub(crate) fn run(args: &ReferenceDut) -> Outcome {
             [c.received, c.answered, c.over_capacity, c.lost].map(grouped);
         let [ignored, dropped, refused] = [c.ignored, c.socket_drops, c.refused].map(grouped);
         println!(
-            "{received} received: {answered} answered, {over} over capacity, {lost} lost on purpose, {ignored} ignored; \
-             {dropped} dropped by the kernel, {refused} replies refused by it; \
-             the longest wait of a query to be read was {} ms",
+            "{received} received: {answered} answered, {over} over capacity, {lost} lost as \
+             configured, {ignored} ignored; {dropped} dropped by the kernel, {refused} send \
+             errors; the longest wait of a query before it was read was {} ms",
             c.longest_wait_us as f64 / 1_000.0
         );
     }

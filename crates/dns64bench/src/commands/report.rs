@@ -93,7 +93,7 @@ fn compared(gate: &Gate, folders: &[PathBuf], runs: &[Run]) -> Result<Option<Com
     let (baselines, others) = (of(true), of(false));
     if others.is_empty() {
         return Err(Failure::usage(anyhow::anyhow!(
-            "there is nothing beside the baseline; write for example: dns64bench report OLD NEW --baseline OLD"
+            "only the baseline is given; write for example: dns64bench report OLD NEW --baseline OLD"
         )));
     }
     let compare = if gate.in_turn { Comparison::in_turn } else { Comparison::of };

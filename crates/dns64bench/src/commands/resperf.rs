@@ -63,13 +63,13 @@ struct Output(Mutex<String>);
 impl Output {
     fn line(&self, line: &str) {
         println!("{line}");
-        let mut text = self.0.lock().expect("nobody panics while it is held");
+        let mut text = self.0.lock().expect("no thread panics while it holds the lock");
         text.push_str(line);
         text.push('\n');
     }
 
     fn text(&self) -> String {
-        self.0.lock().expect("nobody panics while it is held").clone()
+        self.0.lock().expect("no thread panics while it holds the lock").clone()
     }
 
     fn status(&self, status: Status) {
@@ -139,9 +139,10 @@ fn details(result: &RampResult) -> String {
     let late = |q| us(result.lateness.value_at_quantile(q));
     let rtt = |q| us(t.rtt.value_at_quantile(q));
     let mut text = format!(
-        "  Sending ended after:  {} s\n  Lateness (us):        {:.0} median, {:.0} p99, {:.0} p99.9, {:.0} max; worst interval off by {:.2}%\n  \
-         Latency (us):         {:.0} median, {:.0} p90, {:.0} p99, {:.0} p99.9, {:.0} max\n  \
-         Besides:              {} late, {} stray, {} truncated, {} refused by the kernel\n",
+        "Sending ended after:  {} s\n  Lateness (us):        {:.0} median, {:.0} p99, {:.0} p99.9, \
+         {:.0} max; worst interval off by {:.2}%\n  Latency (us):         {:.0} median, {:.0} p90, \
+         {:.0} p99, {:.0} p99.9, {:.0} max\n  Other:                {} late, {} unmatched, {} \
+         truncated, {} send errors\n",
         seconds(result.sending),
         late(0.5),
         late(0.99),
@@ -178,28 +179,24 @@ fn warnings(result: &RampResult) -> Vec<String> {
     let off = result.worst_pacing_pct();
     if off > PACING_PCT {
         warnings.push(format!(
-            "in one interval the queries sent were {off:.1} % off the target: this machine did not keep up evenly"
+            "in one interval the rate of sent queries was {off:.1} % off the target: this machine did not send evenly"
         ));
     }
     let signature = result.tally.counts.wrong.signature;
     if signature > 0 {
-        warnings.push(format!("{signature} replies were not signed right"));
+        warnings.push(format!("{signature} replies had no correct signature"));
     }
     if result.tally.client_drops > 0 {
         let n = result.tally.client_drops;
         warnings.push(format!(
-            "this machine dropped {n} replies, its socket buffers being full: raise net.core.rmem_max, or -b"
+            "this machine dropped {n} replies, because its socket buffers were full: raise net.core.rmem_max, or -b"
         ));
     }
     if result.tally.counts.refused > 0 {
-        warnings
-            .push(format!("the kernel refused to send {} queries", result.tally.counts.refused));
+        warnings.push(format!("{} send errors", result.tally.counts.refused));
     }
     if result.tally.counts.stray > 0 {
-        warnings.push(format!(
-            "{} packets answered nothing that was in flight",
-            result.tally.counts.stray
-        ));
+        warnings.push(format!("{} packets matched no query in flight", result.tally.counts.stray));
     }
     warnings
 }
@@ -258,7 +255,7 @@ fn report(result: &RampResult, printed: &str) -> Result<(), Failure> {
     let figure = |file: &str, title: &str, y_label: &str, series| Figure {
         file: format!("{stem}.{file}"),
         title: title.into(),
-        x_label: "time when the queries left, s".into(),
+        x_label: "send time, s".into(),
         y_label: y_label.into(),
         shape: Shape::Lines(series),
     };

@@ -81,7 +81,7 @@ fn not_begun(error: JournalError, path: &Path) -> Failure {
         return failure;
     }
     failure.with_advice(&format!(
-        "go on with it: dns64bench search --resume {}, or name another one",
+        "continue it: dns64bench search --resume {}, or choose another file",
         path.display()
     ))
 }
@@ -104,15 +104,15 @@ fn on_failure(error: SearchError, journal: &Path) -> Failure {
     let when = match error {
         SearchError::Trial(
             TrialError::NobodyAnswers { .. } | TrialError::NobodyAnswersThere { .. },
-        ) => "go on when it answers",
+        ) => "continue when it responds",
         SearchError::Trial(TrialError::WrongReplies { .. }) if has_trial => {
             return Failure::from(error).with_advice(
-                "then begin another search; this one has a trial with wrong replies (--liveness false counts it as failed)",
+                "then start a new search; this one has a trial with wrong replies (--liveness false counts it as failed)",
             );
         }
-        SearchError::Trial(TrialError::WrongReplies { .. }) => "go on after the change",
-        SearchError::Trial(TrialError::Interrupted) => "go on with it",
-        SearchError::Journal(JournalError::Io { .. }) => "go on when it can be written",
+        SearchError::Trial(TrialError::WrongReplies { .. }) => "continue after the change",
+        SearchError::Trial(TrialError::Interrupted) => "continue it",
+        SearchError::Journal(JournalError::Io { .. }) => "continue when it can be written",
         SearchError::NamesUsedUp { .. } => {
             let so_far = so_far(&entries);
             return Failure::from(error).with_advice(&so_far);
@@ -151,7 +151,7 @@ fn so_far(entries: &[SearchEntry]) -> String {
         }
     }
     if passed.is_empty() {
-        return "no trial had passed".into();
+        return "no trial has passed".into();
     }
     let each = passed
         .iter()
@@ -282,7 +282,7 @@ mod tests {
             SearchEntry::Finished(Box::new(Finished { repeat: 0, trial }))
         };
         journal.push(passed(7, Nanos::SECOND));
-        assert_eq!(so_far(&journal), "no trial had passed");
+        assert_eq!(so_far(&journal), "no trial has passed");
         journal.push(passed(3, trial.duration));
         assert_eq!(so_far(&journal), "so far passed: 3 queries/s in search 1");
     }

@@ -24,35 +24,35 @@ use crate::output::{
 };
 use crate::{colour, interruption, metrics};
 
-/// What the self-test found.
+/// Result of a self-test.
 #[derive(Serialize, Deserialize, schemars::JsonSchema)]
 pub(crate) struct SelfTestResult {
-    /// The rate up to which DUTs are to be tested.
+    /// Highest rate at which DUTs will be tested.
     pub(crate) for_rate: Qps,
-    /// The AAAA share (α) of those tests.
+    /// AAAA record rate (α) of those tests.
     pub(crate) aaaa_share: Share,
-    /// The cached share (β) of those tests.
+    /// Cache hit rate (β) of those tests.
     pub(crate) cached_share: Share,
-    /// The reserve δ of RFC 8219 §9.2.1, as a share: 0.1 is 10 %.
+    /// Reserve δ of RFC 8219 §9.2.1 as a share: 0.1 is 10 %.
     pub(crate) delta: f64,
-    /// The rate at which the self-test must pass for that.
+    /// Rate at which the self-test must pass for that.
     pub(crate) required_rate: Qps,
-    /// The rate at which it passed every time; of several results the smallest.
+    /// Highest rate at which it passed every time; of several results the lowest.
     pub(crate) passed_rate: Option<Qps>,
-    /// The rate up to which DUTs may be tested.
+    /// Highest rate at which DUTs may be tested.
     pub(crate) allowed_rate: Option<Qps>,
-    /// The verdict on `for_rate`.
+    /// Verdict on `for_rate`.
     pub(crate) verdict: Verdict,
-    /// How it was sent: it vouches for trials that are sent in the same way. Absent where
-    /// priorities changed in between.
+    /// Send settings: it validates trials that are sent in the same way. Absent if priorities changed during the
+    /// self-test.
     pub(crate) sent: Option<SelfTestSending>,
-    /// Whether all of it is as RFC 8219 §9.2.1 wants it.
+    /// True if everything complies with RFC 8219 §9.2.1.
     pub(crate) compliant: bool,
-    /// In which points it is not as RFC 8219 wants it.
+    /// Deviations from RFC 8219.
     #[serde(flatten, with = "method::noncompliance::in_words")]
     #[schemars(with = "method::noncompliance::in_words::Written<'static>")]
     pub(crate) noncompliance: Vec<Noncompliance>,
-    /// All trials in the order in which they were carried out.
+    /// All trials in the order in which they were run.
     pub(crate) trials: Vec<TrialResult>,
 }
 
@@ -205,11 +205,12 @@ fn on_failure(error: TrialError, trials: &[TrialResult]) -> Failure {
         return error.into();
     }
     let highest = trials.iter().filter(|t| t.verdict == Verdict::Passed).map(|t| t.rate).max();
-    let so_far = highest.map_or("no trial had passed".to_owned(), |rate| {
+    let so_far = highest.map_or("no trial has passed".to_owned(), |rate| {
         format!("so far passed: {} queries/s", grouped(rate.0))
     });
-    Failure::from(error)
-        .with_advice(&format!("{so_far}; it has to be begun again, for it vouches for nothing yet"))
+    Failure::from(error).with_advice(&format!(
+        "{so_far}; start it again, because it has not validated any rate yet"
+    ))
 }
 
 /// Returns how all trials were sent, if they were sent alike.
@@ -237,7 +238,7 @@ fn print(result: &SelfTestResult) {
     if let (Some(passed), Some(allowed)) = (result.passed_rate, result.allowed_rate) {
         let [passed, allowed] = [passed, allowed].map(|rate| grouped(rate.0));
         println!(
-            "Passed      {passed} queries/s, which allows tests up to {allowed} (print it with --json for search --self-test)"
+            "Passed      {passed} queries/s, which validates tests up to {allowed} (use --json, and search --self-test)"
         );
     }
     for trial in &result.trials {
@@ -247,7 +248,7 @@ fn print(result: &SelfTestResult) {
     }
     if result.trials.iter().any(|trial| trial.counts.wrong.no_aaaa > 0) {
         println!(
-            "Why         a self-test asks AuthDNS itself, whose names must all have AAAA records: auth --aaaa-share 1"
+            "Reason      a self-test queries AuthDNS directly, whose names must all have AAAA records: auth --aaaa-share 1"
         );
     }
     print_points("Not RFC 8219 compliant", &result.noncompliance);

@@ -32,7 +32,7 @@ const JOURNAL: &str = "journal.jsonl";
 
 /// Remedy for invalid trials.
 pub(super) const BUSY: &str =
-    "this machine was busy: end other programs, then see dns64bench check";
+    "this machine was busy: end other programs, then run dns64bench check";
 
 /// Runs a closed loop with the server, the names and the expected addresses of a trial.
 ///

@@ -259,8 +259,8 @@ impl Setup<'_> {
         let lines: String =
             forms.iter().map(|form| format!("{}\n", form.lines(&forward))).collect();
         format!(
-            "The server must forward {domain} to AuthDNS and translate with {prefix}. Add these lines\n\
-             to its configuration:\n\n{lines}Waiting for up to {} (Ctrl-C ends it).",
+            "The server must forward {domain} to AuthDNS and synthesize with {prefix}. Add these \
+             lines\nto its configuration:\n\n{lines}Waiting for up to {} (Ctrl-C ends it).",
             rounded(*wait)
         )
     }

@@ -160,7 +160,7 @@ fn recursor_old(forward: &Forward) -> Lines {
     Lines {
         title: "PowerDNS Recursor 4",
         parts: vec![Part {
-            place: "/etc/powerdns/recursor.d/dns64bench.conf (forward-zones+= if that is set elsewhere)",
+            place: "/etc/powerdns/recursor.d/dns64bench.conf (forward-zones+= if it is set elsewhere)",
             text,
         }],
         apply: "systemctl restart pdns-recursor",

@@ -153,7 +153,7 @@ impl State {
                 "check that it forwards the domain to AuthDNS and to no other server".into()
             }
             State::NotSynthesized => {
-                "turn on DNS64 for this client and this domain (printed lines)".into()
+                "enable DNS64 for this client and this domain (printed lines)".into()
             }
             State::OtherPrefix(prefix) => {
                 format!("if that is the prefix of this server, add --expect-prefix {prefix}")
