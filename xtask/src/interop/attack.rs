@@ -47,9 +47,12 @@ fn amplification(bench: &Bench) -> Result<()> {
         let flood = scope.spawn(|| flood(server));
         let honest = honest(server, &flood)?;
         let (asked, got) = flood.join().map_err(|_| anyhow::anyhow!("a panic"))??;
-        println!("        {got} octets of replies to {asked} octets of queries");
+        println!("        {got} octets of replies for {asked} octets of queries");
         ensure!(got > asked && got <= MOST * asked, "{got} octets for {asked}");
-        println!("        beside it {} of {} honest queries were answered", honest.0, honest.1);
+        println!(
+            "        during the flood {} of {} honest queries were answered",
+            honest.0, honest.1
+        );
         ensure!(honest.0 * 100 >= honest.1 * 99, "{honest:?}");
         Ok(())
     })
@@ -168,7 +171,7 @@ const GOODPUT: f64 = 0.95;
 /// Sends twice the rate of a closed loop. The queue in the socket is longer than a client waits.
 fn goodput(bench: &Bench) -> Result<()> {
     let [first, last] = two_cpus();
-    ensure!(first != last, "dns64d needs a CPU of its own");
+    ensure!(first != last, "dns64d needs a separate CPU");
     let (upstream, port) = (free_port()?, free_port()?);
     let listen = format!("127.0.0.1:{upstream}");
     let _auth = Server::start(

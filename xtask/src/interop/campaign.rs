@@ -12,7 +12,7 @@ use crate::bench_dns64::{self, ClosedLoops};
 use crate::process::{self, find};
 
 pub(super) static TESTS: &[Test] = &[Test::new(
-    "campaign against BIND, Unbound, PowerDNS and dns64d, and dnsperf beside it",
+    "campaign with BIND, Unbound, PowerDNS and dns64d, compared with dnsperf",
     &["named", "unbound", "pdns_recursor", "dnsperf", "ip"],
     campaign_and_dnsperf,
 )
@@ -75,7 +75,7 @@ fn campaign_and_dnsperf(bench: &Bench) -> Result<()> {
         );
         rates.push((name, found, seen));
     }
-    ensure!(rates.len() == 4, "not all servers ran");
+    ensure!(rates.len() == 4, "not all servers were measured");
     agree(&rates)
 }
 
@@ -85,17 +85,17 @@ fn agree(rates: &[(&str, f64, ClosedLoops)]) -> Result<()> {
         let share = found / seen.dnsperf;
         ensure!(
             share >= LEAST,
-            "{name}: a search finds {share:.2} of what dnsperf's closed loop sees"
+            "{name}: a search finds {share:.2} of the rate of dnsperf's closed loop"
         );
         let share = found / seen.dnsperf.max(seen.ours);
-        ensure!(share <= MOST, "{name}: a search finds {share:.2} of what a closed loop sees");
+        ensure!(share <= MOST, "{name}: a search finds {share:.2} of the rate of a closed loop");
     }
     for (fast, found, seen) in rates {
         for (slow, other_found, other_seen) in rates {
             let clear = seen.dnsperf > CLEAR * other_seen.dnsperf;
             ensure!(
                 !clear || found > other_found,
-                "the campaign sees {slow} before {fast}, dnsperf does not"
+                "the campaign ranks {slow} before {fast}, unlike dnsperf"
             );
         }
     }
@@ -149,8 +149,10 @@ fn report_in_chromium(bench: &Bench) -> Result<()> {
         let frame = bench.file("frame.html", &framed("laid-out.html", width))?;
         let ran = show(&format!("file://{frame}"))?;
         let told = ran.stdout.rsplit_once("LAID OUT ").and_then(|(_, rest)| rest.split('<').next());
-        let told =
-            told.context("the page's copy tells nothing")?.split_whitespace().map(str::parse);
+        let told = told
+            .context("the copy of the page reports nothing")?
+            .split_whitespace()
+            .map(str::parse);
         let [inner, wide, shown]: [usize; 3] = told
             .collect::<Result<Vec<_>, _>>()?
             .try_into()
@@ -226,10 +228,10 @@ mod tests {
         assert!(agree(&rates(89_562.0)).is_ok());
         // A rate above that of every client is a fault of the search, and so are a rate far below it and another order.
         let said = |found| agree(&rates(found)).unwrap_err().to_string();
-        assert!(said(210_000.0).contains("finds 2.06 of what a closed loop sees"));
-        assert!(said(1_500.0).contains("finds 0.04 of what dnsperf's"));
+        assert!(said(210_000.0).contains("finds 2.06 of the rate of a closed loop"));
+        assert!(said(1_500.0).contains("finds 0.04 of the rate of dnsperf's"));
         let mut turned = rates(9_000.0);
         turned[1].1 = 9_500.0;
-        assert!(agree(&turned).unwrap_err().to_string().contains("sees BIND before dns64d"));
+        assert!(agree(&turned).unwrap_err().to_string().contains("ranks BIND before dns64d"));
     }
 }

@@ -46,12 +46,12 @@ pub(super) static TESTS: &[Test] = &[
 /// Tests that compare two rates.
 pub(super) static RATES: &[Test] = &[
     Test::new(
-        "resperf beside Debian's, against NSD and Unbound in the lab",
+        "resperf compared with Debian's, on NSD and Unbound in the lab",
         &["resperf", "nsd", "unbound", "ip"],
         both_resperfs,
     )
     .holding(Resource::Cpus),
-    Test::new("resperf beside Debian's, against a known capacity", &["resperf"], known_capacity)
+    Test::new("resperf compared with Debian's, on a known capacity", &["resperf"], known_capacity)
         .holding(Resource::Cpus),
 ];
 
@@ -204,8 +204,8 @@ fn both_resperfs(bench: &Bench) -> Result<()> {
         let fast = |program: &str| run("5353", "250000", program);
         let not_slower = |[ours, theirs]: &[Summary; 2]| ours.median >= theirs.median * 0.97;
         let (found, held) = Maxima::until(not_slower, &fast, &ours)?;
-        print_maxima("NSD, quicker than the original can ask", &found);
-        ensure!(held, "NSD: ours asks more slowly than the original");
+        print_maxima("NSD, faster than the original can send", &found);
+        ensure!(held, "NSD: ours sends more slowly than the original");
         // The kernel is the bottleneck here. A busy program on NSD's CPU would give it a different share of the CPU in
         // each turn, and the comparison would show momentary effects.
         bench.shell("dut", REPLY_LIMIT)?;
@@ -246,8 +246,8 @@ fn known_capacity(bench: &Bench) -> Result<()> {
         resperf_arguments(["127.0.0.1", &port], &queries, &plot, "-m 40000 -r 3 -t 1 -i 0.7");
     let maxima = Maxima::in_turns(&|program| output(program, &args, LIMIT), &ours, 3)?;
     let [off, theirs] = maxima.each_ref().map(|found| (found.median / truth - 1.0) * 100.0);
-    print_maxima(&format!("truth {truth}, off by {off:+.2} % and {theirs:+.2} %"), &maxima);
-    ensure!(off.abs() <= theirs.abs() + 0.5, "the original is nearer to the truth");
+    print_maxima(&format!("capacity {truth}, errors {off:+.2} % and {theirs:+.2} %"), &maxima);
+    ensure!(off.abs() <= theirs.abs() + 0.5, "the original is closer to the capacity");
     // Typical evaluation of the plot file by users.
     let awk = "!/^#/ { if (NF != 8) exit 1; if ($4 > max) max = $4; n++ } END { if (!n) exit 1; print max }";
     output(
@@ -437,7 +437,7 @@ fn truncating_server() -> Result<u16> {
 fn truncated(bench: &Bench) -> Result<()> {
     let (port, queries) = (truncating_server()?, queries(bench, 1_000)?);
     let udp = closed_loop(bench, port, &["--queries", &queries])?;
-    ensure!(udp["truncated"] == 1_000 && udp["valid"] == 1_000, "as resperf counts: {udp}");
+    ensure!(udp["truncated"] == 1_000 && udp["valid"] == 1_000, "counted like resperf: {udp}");
     let names = closed_loop(bench, port, &["--count", "1000"])?;
     ensure!(names["wrong"]["truncated"] == 1_000, "no address in it: {names}");
     let retried =
@@ -554,7 +554,7 @@ fn papers_search(bench: &Bench) -> Result<()> {
         printed.split_whitespace().filter_map(|word| word.parse().ok()).collect();
     let [found, lines] = numbers[..] else { anyhow::bail!("{printed}") };
     // A trial of one second can exceed the capacity by the saved 20 ms.
-    println!("        truth 3000: the script finds {found:.0}");
+    println!("        capacity 3000: the script finds {found:.0}");
     ensure!((2_800.0..=3_100.0).contains(&found) && lines > 2_000.0, "{printed}");
     Ok(())
 }

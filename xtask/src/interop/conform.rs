@@ -28,7 +28,7 @@ pub(super) static TESTS: &[Test] = &[
     ),
     Test::new("conform: dns64d in the lab", &["ip"], in_lab),
     Test::new("conform: dns64d over ssh", SSH, over_ssh),
-    Test::new("conform: the far side's view by ssh", SSH, view_by_ssh),
+    Test::new("conform: query log of the test authoritative server by ssh", SSH, view_by_ssh),
 ];
 
 /// Servers whose failed checks are no failure of the test.
@@ -67,7 +67,7 @@ fn side_by_side(bench: &Bench, drivers: &[&'static str]) -> Result<()> {
                 .filter(|line| !line.ends_with(CONTRADICTED) && !line.ends_with(NOT_OFFERED));
             faults.extend(wrong.cloned());
             // Unsupported features are listed in the file; more of them are also a fault.
-            ensure!(news.is_empty(), "dns64d is not what its file says:{news}");
+            ensure!(news.is_empty(), "dns64d differs from its golden file:{news}");
         }
     }
     ensure!(faults.is_empty(), "dns64d fails {}", faults.join(", "));
@@ -105,7 +105,7 @@ fn is_as_known(results: &Value) -> Result<()> {
     let outcomes = report["outcomes"].as_array().with_context(|| report.to_string())?;
     let version = report["version"].as_str().unwrap_or_default();
     let news = compare("dns64d", version, &falls_short(outcomes))?;
-    ensure!(news.is_empty(), "dns64d is not what its file says:{news}");
+    ensure!(news.is_empty(), "dns64d differs from its golden file:{news}");
     Ok(())
 }
 

@@ -27,7 +27,7 @@ fn captured_and_read(bench: &Bench) -> Result<()> {
         (bench.path("tap.sock"), bench.path("control.sock"), bench.path("tap"));
     let capture =
         Server::start("fstrm_capture", &["-t", "protobuf:dnstap.Dnstap", "-u", &tap, "-w", &file])?;
-    wait_until("fstrm_capture makes no socket", LIMIT, || Ok(Path::new(&tap).exists()))?;
+    wait_until("fstrm_capture creates no socket", LIMIT, || Ok(Path::new(&tap).exists()))?;
 
     let (upstream, port) = (free_port()?, free_port()?);
     let listen = format!("127.0.0.1:{upstream}");
@@ -51,9 +51,9 @@ fn captured_and_read(bench: &Bench) -> Result<()> {
     };
     // Messages before the capture was connected are lost. Each of these names causes an upstream query.
     let mut number = 0;
-    wait_until("fstrm_capture takes nothing", LIMIT, || {
+    wait_until("fstrm_capture receives nothing", LIMIT, || {
         number += 1;
-        ensure!(number < 200, "so many queries, and none is taken");
+        ensure!(number < 200, "no message was captured after 200 queries");
         let name = NAME.replace("001", &format!("{number:03}"));
         let port = port.to_string();
         for transport in ["+notcp", "+tcp"] {
@@ -79,7 +79,7 @@ fn are_read(file: &str, sent: u64) -> Result<()> {
     }
     ensure!(
         short.lines().count() as u64 >= sent,
-        "{sent} messages were sent, these are read:\n{short}"
+        "{sent} messages were sent, but these were read:\n{short}"
     );
     let long = output("dnstap-read", &["-p", file], LIMIT)?;
     ensure!(long.contains("64:ff9b::"), "no synthesized address in\n{long}");

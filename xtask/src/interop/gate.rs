@@ -66,7 +66,11 @@ fn three_per_cent(bench: &Bench) -> Result<()> {
         ensure!(outcome(&regressed) == "regressed" && status == Some(1), "{regressed:#}");
         ensure!(outcome(&tolerated) == "no_regression", "{tolerated:#}");
         ensure!(fs::read_to_string(&junit)?.contains("<failure"), "{junit}: no failure");
-        ensure!(fs::read_to_string(&summary)?.contains("1 regressed"), "{summary}: not told");
+        ensure!(
+            fs::read_to_string(&summary)?.contains("1 regressed"),
+            "{summary}: the regression \
+            is missing"
+        );
         let page = fs::read_to_string(format!("{both}/report.html"))?;
         ensure!(page.contains("Change against old"), "the change is not in the report");
         // With the runs exchanged, it is the faster one.

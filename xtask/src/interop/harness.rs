@@ -259,7 +259,7 @@ pub(super) fn wait_for(server: &str, name: &str, rtype: u8) -> Result<()> {
         }
         thread::sleep(Duration::from_millis(50));
     }
-    anyhow::bail!("{server} does not answer for {name}")
+    anyhow::bail!("{server} does not answer queries for {name}")
 }
 
 /// Guard of a lab, which is taken down at the end if this program created it.

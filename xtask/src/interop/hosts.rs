@@ -20,8 +20,12 @@ use crate::process::{self, Server, find, output, wait_until};
 pub(super) const SSH: &[&str] = &["sshd", "ssh", "ssh-keygen", "ip", ROOT];
 
 pub(super) static TESTS: &[Test] = &[
-    Test::new("campaign over ssh between namespaces, as the local one", SSH, campaign_over_ssh)
-        .retried("CPU use is not reported where a busy machine delays its readings"),
+    Test::new(
+        "campaign over ssh between namespaces, same as the local one",
+        SSH,
+        campaign_over_ssh,
+    )
+    .retried("CPU use is not reported where a busy machine delays its readings"),
     Test::new("campaign whose ssh connections are lost", SSH, lost_connections),
     Test::new("campaign with two testers over ssh", SSH, two_testers),
     Test::new("campaign with two AuthDNS over ssh", SSH, two_auths),
@@ -42,7 +46,7 @@ pub(super) static TESTS: &[Test] = &[
         one_driver(bench, "loopback", "driver = 'coredns'").map(drop)
     }),
     Test::new(
-        "campaign with a server that goes into the background as mtd64-ng does",
+        "campaign with a server that forks into the background like mtd64-ng",
         &["ip", "unshare"],
         like_mtd64_ng,
     ),
@@ -306,7 +310,7 @@ fn two_auths(bench: &Bench) -> Result<()> {
         if finished["point"].get("self_test").is_some() {
             let server = finished["trial"]["server"].as_str().context("no server")?;
             let of = finished["repeat"].as_u64().context("no repeat")? as usize;
-            ensure!(server == ASKED[of % 2], "search {of} asked {server}");
+            ensure!(server == ASKED[of % 2], "search {of} used {server}");
             asked.push(server.to_owned());
         }
     }
@@ -372,7 +376,7 @@ fn lost_connections(bench: &Bench) -> Result<()> {
     }
     ensure!(
         status(child, Duration::from_secs(30))? == Some(4),
-        "a lost connection is not an unusable environment"
+        "a lost connection does not count as an unusable environment"
     );
     // The other ends detect it and end the programs that they had started: the port is free again.
     let args = ["lab", "exec", "dut", "--", "ss", "-Huln", "sport = :53"];
@@ -395,7 +399,7 @@ fn with_auth(bench: &Bench, driver: &str) -> Result<()> {
     ensure!(dut["points"][0]["figures"]["median"] == 300.0, "{}", results["duts"]);
     let version = &results["auth"];
     ensure!(version.as_str().is_some_and(|v| v.contains('.')), "version {version}");
-    ensure!(dut["points"][0]["real"].is_null(), "it counts nothing");
+    ensure!(dut["points"][0]["real"].is_null(), "its queries are counted");
     nothing_bulky(&run)
 }
 
@@ -451,7 +455,9 @@ fn full_disk(bench: &Bench) -> Result<()> {
     let disk = match Small::mount(bench.path("small-disk"), "48k") {
         Ok(disk) => disk,
         Err(error) => {
-            return Err(Skipped(format!("no file system may be mounted here: {error}")).into());
+            return Err(
+                Skipped(format!("mounting a file system is not possible here: {error}")).into()
+            );
         }
     };
     fs::set_permissions(&disk.0, fs::Permissions::from_mode(0o755))?;
@@ -527,7 +533,7 @@ fn like_mtd64_ng(bench: &Bench) -> Result<()> {
     agree(&results["duts"][0]["points"][0], &seen)?;
     ensure!(
         before == 0 && running("like-mtd64-ng.toml")? == 0,
-        "what went into the background has not ended"
+        "the process in the background has not ended"
     );
     Ok(())
 }

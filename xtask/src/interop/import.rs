@@ -19,22 +19,22 @@ use crate::process::{self, Server, free_port, output};
 
 pub(super) static TESTS: &[Test] = &[
     Test::new(
-        "import: BIND as Debian configures it, and dns64d after it",
+        "import: BIND with Debian's configuration, compared with dns64d",
         &["named", "nsd", "dig"],
         bind,
     ),
     Test::new(
-        "import: Unbound as Debian configures it, and dns64d after it",
+        "import: Unbound with Debian's configuration, compared with dns64d",
         &["unbound", "nsd", "dig"],
         unbound,
     ),
     Test::new(
-        "import: PowerDNS Recursor as Debian configures it, and dns64d after it",
+        "import: PowerDNS Recursor with Debian's configuration, compared with dns64d",
         &["pdns_recursor", "nsd", "dig"],
         powerdns,
     ),
     Test::new(
-        "import: Knot Resolver as Debian configures it, and dns64d after it",
+        "import: Knot Resolver with Debian's configuration, compared with dns64d",
         &["kresd", "nsd", "dig"],
         knot_resolver,
     ),
@@ -266,7 +266,7 @@ fn bind(bench: &Bench) -> Result<()> {
     let options = debian("/etc/bind/named.conf.options")?
         .replace("listen-on-v6 { any; };", &ours)
         .replace("dnssec-validation auto;", "dnssec-validation no;");
-    ensure!(options.contains(&ours), "Debian's named.conf.options is another one: {options}");
+    ensure!(options.contains(&ours), "Debian's named.conf.options has changed: {options}");
     let options = bench.file("named.conf.options", &options)?;
     let file = bench.file(
         "named.conf",

@@ -27,7 +27,7 @@ pub(super) static TESTS: &[Test] = &[
         &["ip", "tc"],
         queueing_of_authdns,
     ),
-    Test::new("losses: three trials straight after lab up", &["ip"], straight_after_lab_up),
+    Test::new("losses: three trials right after lab up", &["ip"], straight_after_lab_up),
     Test::new("losses: a neighbour that answers late", &["ip", "nft"], late_neighbour),
     Test::new(
         "losses: one packet in 100, by a packet filter of tester or DUT",
@@ -35,7 +35,7 @@ pub(super) static TESTS: &[Test] = &[
         packet_filters,
     ),
     Test::new("losses: replies to many source addresses", &["ip", "nft"], many_source_addresses),
-    Test::new("losses: a slow DUT fails, other programs or not", &["ip"], slow_dut)
+    Test::new("losses: a slow DUT fails, with and without other programs", &["ip"], slow_dut)
         .holding(Resource::Cpus),
 ];
 
@@ -209,7 +209,7 @@ fn many_source_addresses(bench: &Bench) -> Result<()> {
     let measure =
         || bench.measure_dut_with(&["--duration", "1s", "--source-addresses", "2001:2:0:ff::/64"]);
     bench.shell("tester", "ip -6 route add local 2001:2:0:ff::/64 dev lo")?;
-    let no_way_back = format!("{:#}", measure().err().context("no way back, and a trial")?);
+    let no_way_back = format!("{:#}", measure().err().context("no route back, and a trial")?);
     ensure!(no_way_back.contains("ip -6 route add 2001:2:0:ff::/64 via"), "{no_way_back}");
     bench.shell("dut", "ip -6 route add 2001:2:0:ff::/64 via 2001:2::2")?;
     expect("from 256 addresses", &["passed"], measure)?;

@@ -23,7 +23,7 @@ use super::test::Test;
 use crate::process;
 
 pub(super) static TESTS: &[Test] = &[Test::new(
-    "MLRsearch beside that of its authors, 1 000 simulated servers",
+    "MLRsearch compared with its authors' implementation, 1 000 simulated servers",
     &["python3"],
     mlrsearch,
 )
@@ -213,15 +213,15 @@ fn are_bounds(
     match (lower, upper) {
         (Some(lower), Some(upper)) => ensure!(
             upper > lower && upper - lower <= goal.width * upper + 1.0,
-            "{lower} and {upper} are further apart than {goal:?} wants"
+            "{lower} and {upper} are further apart than {goal:?} allows"
         ),
         (Some(lower), None) => ensure!(
             meets(max) && lower == max,
-            "{lower} has no upper bound, though {max} does not meet {goal:?}"
+            "{lower} has no upper bound, although {max} does not meet {goal:?}"
         ),
         (None, Some(upper)) => ensure!(
             !meets(min) && upper == min,
-            "{upper} has no lower bound, though {min} meets {goal:?}"
+            "{upper} has no lower bound, although {min} meets {goal:?}"
         ),
         (None, None) => bail!("nothing found for {goal:?}"),
     }

@@ -18,14 +18,17 @@ const NEEDS: &[&str] = &["dpkg-shlibdeps", "strip", "unshare", "man", "script", 
 
 pub(super) static TESTS: &[Test] = &[
     Test::new(
-        "Debian packages over this system: install, use, remove without rests",
+        "Debian packages on this system: install, use, remove completely",
         NEEDS,
         over_this_system,
     )
     .holding(Resource::Stage),
-    Test::new("Debian packages over this system: quickstart", NEEDS, quickstart)
+    Test::new("Debian packages on this system: quickstart", NEEDS, quickstart)
         .holding(Resource::Stage)
-        .retried("quickstart waits for its servers for six seconds, which a busy machine uses up"),
+        .retried(
+            "quickstart waits six seconds for its servers, which may not be enough on a busy \
+            machine",
+        ),
     Test::new("Debian packages in a fresh Debian without anything else", NEEDS, in_a_fresh_root)
         .holding(Resource::Stage)
         .downloading(),
@@ -35,7 +38,7 @@ pub(super) static TESTS: &[Test] = &[
 /// Builds both packages of the programs under test in a folder, twice: the results are identical.
 fn packages(bench: &Bench, name: &str) -> Result<PathBuf> {
     if !can_install() {
-        return Err(Skipped("it takes root and Debian".into()).into());
+        return Err(Skipped("it needs root and Debian".into()).into());
     }
     if !cargo_deb_is_installed() {
         return Err(

@@ -14,7 +14,7 @@ use crate::process::{self, Server, output, wait_until};
 use crate::servers::{AUTH, DUT, DUT_HOST, wait_until_answers, wait_until_listens};
 
 pub(super) static TESTS: &[Test] = &[Test::new(
-    "dns64d past the stack, beside a resolver and an sshd",
+    "dns64d with AF_XDP, together with a resolver and an sshd",
     &["unbound", "dig", "sshd", "ssh", "ssh-keygen", "ip", ROOT],
     beside_others,
 )
@@ -51,7 +51,7 @@ fn beside_others(bench: &Bench) -> Result<()> {
         let pid = i32::try_from(dns64d.pid()?)?;
         nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGKILL)?;
         let is_gone = || Ok(programs(bench)?.is_empty());
-        wait_until(&format!("{mode}: a filter is left"), Duration::from_secs(5), is_gone)?;
+        wait_until(&format!("{mode}: an XDP program is left"), Duration::from_secs(5), is_gone)?;
     }
     refused(bench)
 }
@@ -126,9 +126,9 @@ fn ssh_carries(bench: &Bench, sshds: &Sshds) -> Result<()> {
     let words = [&["lab", "exec", "tester", "--"], &ssh[..]].concat();
     let printed = output(bench.program(), &words, LIMIT)?;
     let Some(("1048576", rest)) = printed.split_once('\n') else {
-        bail!("ssh printed other things")
+        bail!("unexpected output over ssh")
     };
-    ensure!(rest.len() == 1 << 20, "{} octets came over ssh", rest.len());
+    ensure!(rest.len() == 1 << 20, "{} octets were received over ssh", rest.len());
     Ok(())
 }
 

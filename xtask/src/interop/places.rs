@@ -67,7 +67,7 @@ pub(super) fn agree(point: &Value, seen: &BTreeSet<usize>) -> Result<()> {
         claimed.iter().filter_map(|cpu| Some(cpu.as_u64()? as usize)).collect();
     ensure!(
         !claimed.is_empty() && claimed == *seen,
-        "the row claims CPUs {claimed:?}, its threads were on {seen:?}"
+        "the row claims CPUs {claimed:?}, but its threads ran on {seen:?}"
     );
     Ok(())
 }

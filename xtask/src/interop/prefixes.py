@@ -1,10 +1,10 @@
-"""What the tests of prefixes run in the hosts of the lab: an upstream that announces prefixes, a router that advertises
+"""Programs of the prefix tests in the hosts of the lab: an upstream that announces prefixes, a router that advertises
 one, a server behind a NAT64, and clients.
 
     upstream ADDRESS FILE            DNS on port 53; FILE: "TTL PREFIX ...", "none", or "silent"
     advertise INTERFACE HOPS PREFIX SECONDS
-    listen PORT ADDRESS ...          says "hello" to whoever connects
-    watch SERVER FILE                asks for 100 new names a second, and writes counts of the answers to FILE
+    listen PORT ADDRESS ...          sends "hello" on each connection
+    watch SERVER FILE                queries 100 new names a second, and writes counts of the answers to FILE
     connect SERVER NAME PORT         connects to the address of NAME, and prints what is said there
 """
 
@@ -24,7 +24,7 @@ BEHIND = ipaddress.IPv4Address("198.18.0.2")
 
 
 def embed(prefix, ipv4):
-    """An address under a prefix of 96 bits (RFC 6052)."""
+    """An address below a prefix of 96 bits (RFC 6052)."""
     return (int(ipaddress.IPv6Address(prefix)) | int(ipv4)).to_bytes(16, "big")
 
 
@@ -61,7 +61,7 @@ def upstream(address, file):
 
 
 def bind_to_link_local(sock, interface, index):
-    """Advertisements come from a link-local address, which can be used a moment after the link is up."""
+    """Binds to the link-local address for advertisements, which is usable a moment after the link is up."""
     for _ in range(100):
         for line in open("/proc/net/if_inet6"):
             address, _, _, scope, _, name = line.split()
@@ -131,7 +131,7 @@ def addresses_of(message):
 
 
 def said(message):
-    """An answer in a word: the prefixes of 96 bits of its addresses, or RCODE and extended error."""
+    """Summary of an answer: the prefixes of 96 bits of its addresses, or RCODE and extended error."""
     addresses = addresses_of(message)
     if addresses:
         return " ".join(str(ipaddress.IPv6Address(int(one) >> 32 << 32)) for one in addresses)

@@ -23,7 +23,7 @@ use crate::process::{Server, output, wait_until};
 pub(super) static TESTS: &[Test] = &[
     Test::new("prefixes: an upstream announces others under load", &["ip", "python3"], upstream),
     Test::new("prefixes: a router advertises others under load", &["ip", "python3", ROOT], router),
-    Test::new("prefixes: a NAT64 dies and returns under load", &["ip", "python3", ROOT], nat64),
+    Test::new("prefixes: a NAT64 fails and recovers under load", &["ip", "python3", ROOT], nat64),
     Test::new(
         "prefixes: a TCP connection through TAYGA to a synthesized address",
         &["ip", "python3", "tayga", ROOT],
@@ -44,7 +44,7 @@ fn upstream(bench: &Bench) -> Result<()> {
     for (what, announced, wanted) in [
         ("a prefix is announced for 2 s", "2 2001:db8:1::", ONE),
         ("another one takes its place", "2 2001:db8:2::", TWO),
-        ("nobody answers any more", "silent", NOT_READY),
+        ("the upstream is silent", "silent", NOT_READY),
         ("the first one is back", "2 2001:db8:1::", ONE),
         ("there is no DNS64", "none", NOT_READY),
     ] {
@@ -223,7 +223,7 @@ impl Watch {
     fn follows(&self, what: &str, wanted: &str, change: impl FnOnce() -> Result<()>) -> Result<()> {
         let begun = now()?;
         change()?;
-        let never = format!("{what}: answers are never like '{wanted}'");
+        let never = format!("{what}: answers never match '{wanted}'");
         let is_so = || Ok(self.state()?["last"] == wanted);
         if let Err(error) = wait_until(&never, LIMIT / 2, is_so) {
             return Err(error).context(self.state()?.to_string());
@@ -238,14 +238,18 @@ impl Watch {
         self.client.end()?;
         let seen = state["seen"].as_object().context("nothing was seen")?;
         println!(
-            "        {} asked, {} answered: {}",
+            "        {} queries, {} answers: {}",
             state["asked"], state["answered"], state["seen"]
         );
         for word in seen.keys() {
             ensure!(allowed.contains(&word.as_str()), "'{word}' was never valid: {state}");
         }
         let (asked, answered) = (state["asked"].as_u64(), state["answered"].as_u64());
-        ensure!(answered.unwrap_or(0) * 2 > asked.unwrap_or(0), "half of it is lost: {state}");
+        ensure!(
+            answered.unwrap_or(0) * 2 > asked.unwrap_or(0),
+            "half of the queries are lost: \
+            {state}"
+        );
         Ok(())
     }
 }

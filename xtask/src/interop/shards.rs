@@ -221,7 +221,7 @@ fn kubernetes(bench: &Bench) -> Result<()> {
     let text = fs::read_to_string(&manifest)?;
     let mut lines = text.lines().map(|line| line.trim_start_matches(['#', ' ']));
     let filter = lines.find_map(|line| line.strip_suffix(" > shard-$i.json"));
-    let filter = filter.context("nothing makes shard-$i.json of a pod's log")?;
+    let filter = filter.context("no filter creates shard-$i.json from a pod's log")?;
     let read = "import json, sys, yaml; print(json.dumps(yaml.safe_load(open(sys.argv[1]))))";
     let job: Value =
         serde_json::from_str(&output("env", &[&path, "python3", "-c", read, &manifest], LIMIT)?)?;
@@ -284,7 +284,7 @@ fn command_line(container: &Value, index: u32, start: &str) -> Result<Vec<String
     args.map(|word| {
         let word = word.as_str().context("an argument that is no text")?.to_owned();
         let word = variables.iter().fold(word, |word, (name, value)| word.replace(name, value));
-        ensure!(!word.contains("$("), "{word} is left as it is");
+        ensure!(!word.contains("$("), "{word} was not replaced");
         Ok(word)
     })
     .collect()

@@ -1,12 +1,12 @@
-"""What the tests of shares run beside dns64d, all on one host.
+"""Programs of the tests of fair shares, all on one host with dns64d.
 
     upstream PORT                         DNS over UDP and TCP: names with "dead" are not answered; names with "long" are
                                           truncated over UDP
-    flood PORT SOURCES RATE KIND          asks RATE names a second, each in a top-level domain of its own, until it is ended;
+    flood PORT SOURCES RATE KIND          queries RATE names a second, each in a different top-level domain, until it is ended;
                                           KIND: "dead", or "dead-long" for names that are truncated and not answered over TCP
     hold PORT SOURCES COUNT               keeps COUNT TCP connections open, with a query on each that is not answered
-    ask PORT SOURCE COUNT KIND            asks COUNT living names, 50 a second, and prints how many were answered; KIND:
-                                          "udp", "udp-long", or "tcp", a connection for each name
+    ask PORT SOURCE COUNT KIND            queries COUNT responsive names, 50 a second, and prints how many were answered;
+                                          KIND: "udp", "udp-long", or "tcp", a connection for each name
 
 SOURCES is FIRST/COUNT: that many IPv4 addresses or IPv6 /64s from FIRST on. dns64d listens on loopback.
 """

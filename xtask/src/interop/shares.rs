@@ -4,7 +4,7 @@
 //! ```text
 //! flood: 12 000 names/s, addresses of 10.0.0.0/8 or fd00::/16 ─┐
 //! hold: all TCP connections ───────────────────────────────────┼─► dns64d ─► upstream
-//! ask: 50 living names/s ──────────────────────────────────────┘
+//! ask: 50 other names/s ───────────────────────────────────────┘
 //! ```
 
 use anyhow::{Context, Result, ensure};
@@ -77,9 +77,9 @@ fn connections(bench: &Bench) -> Result<()> {
         let sources = format!("fd00:16::1/{networks}");
         let _attack = host.start(&["hold", &host.port, &sources, "1000"])?;
         let is_full = || Ok(host.counter("queries_total{kind=\"tcp_a\"}")? >= 950.0);
-        wait_until("not all places are taken", LIMIT, is_full)?;
+        wait_until("the table of pending queries does not fill up", LIMIT, is_full)?;
         host.is_served(
-            &format!("{networks} networks hold all places"),
+            &format!("{networks} networks hold all entries"),
             "10.200.0.9",
             "100",
             "tcp",

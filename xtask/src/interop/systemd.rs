@@ -19,12 +19,12 @@ use crate::servers::{AUTH, DUT_HOST, wait_until_answers};
 pub(super) static TESTS: &[Test] = &[
     Test::new("systemd's socket activation", &["systemd-socket-activate"], socket_activation),
     Test::new(
-        "the systemd unit allows what dns64d does",
+        "the systemd unit allows all operations of dns64d",
         &["systemd-analyze", "strace", "setpriv", ROOT],
         unit_allows,
     ),
     Test::new(
-        "the systemd drop-in allows what dns64d past the stack does",
+        "the systemd drop-in allows all operations of dns64d with AF_XDP",
         &["systemd-analyze", "strace", "setpriv", "ip", ROOT],
         drop_in_allows,
     ),
@@ -51,7 +51,7 @@ fn socket_activation(bench: &Bench) -> Result<()> {
     wait_for(&listen, NAME, AAAA)?;
     ensure!(
         ports::is_free(SocketAddr::from((Ipv4Addr::LOCALHOST, unused))).is_ok(),
-        "it serves `listen` beside systemd's socket"
+        "it serves `listen` in addition to systemd's socket"
     );
     Ok(())
 }
@@ -126,7 +126,7 @@ fn traced(
     let child = last_child(server.pid()?)?.to_string();
     output("kill", &["-HUP", &child], LIMIT)?;
     let is_replaced = || Ok(fs::read_to_string(&log)?.contains("configuration reloaded"));
-    wait_until("dns64d does not read its configuration again", LIMIT, is_replaced)?;
+    wait_until("dns64d does not reload its configuration", LIMIT, is_replaced)?;
     output("kill", &["-TERM", &child], LIMIT)?;
     let is_gone = || Ok(!Path::new("/proc").join(&child).exists());
     wait_until("dns64d does not end", LIMIT, is_gone)?;
@@ -270,7 +270,7 @@ fn drop_in_allows(bench: &Bench) -> Result<()> {
     {
         ensure!(all.contains(what), "the trace lacks {what}: {all:?}");
     }
-    needs.are_met_by(&allowed_by(&[&unit, &drop_in])?, "dns64d past the stack")?;
+    needs.are_met_by(&allowed_by(&[&unit, &drop_in])?, "dns64d with AF_XDP")?;
     // In one file, as systemd reads them.
     let both = bench.file("dns64d.service", &lines_of(&[&unit, &drop_in])?.join("\n"))?;
     verify(Path::new(&both))

@@ -130,7 +130,7 @@ impl Tally {
         let absent: Vec<_> = required.filter(|name| !self.passed.contains(name)).collect();
         if !absent.is_empty() {
             println!(
-                "\nRequired in CI (xtask/required-tests.txt) and not passed:\n  {}",
+                "\nRequired in CI (xtask/required-tests.txt) but not passed:\n  {}",
                 absent.join("\n  ")
             );
         }

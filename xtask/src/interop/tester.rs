@@ -16,8 +16,9 @@ pub(super) static TESTS: &[Test] = &[
     Test::new("dnsperf against AuthDNS", &["dnsperf"], dnsperf_against_auth),
     Test::new("kxdpgun against AuthDNS", &["kxdpgun"], kxdpgun_against_auth),
     Test::new("dig against AuthDNS, UDP and TCP", &["dig"], dig_against_auth),
-    Test::new("Measurer past the stack", &["ip"], measurer_past_stack).retried(
-        "AF_XDP has no kernel time of arrival, so a stall of the reference DUT costs it capacity",
+    Test::new("Measurer with AF_XDP", &["ip"], measurer_past_stack).retried(
+        "AF_XDP has no arrival time from the kernel, so a stall of the reference DUT reduces its \
+         capacity",
     ),
     Test::new("search against Unbound in the lab", &["unbound", "ip"], search_against_unbound),
 ];
@@ -241,7 +242,7 @@ fn judge_search(found: &Value, asked: u64) -> Result<()> {
     let trials = found["trials"].as_array().context("no trials")?;
     let sent: u64 = trials.iter().filter_map(|t| t["sent"].as_u64()).sum();
     println!(
-        "        Unbound: median {} queries/s, dispersion {} %; AuthDNS was asked {:.3} times for each query",
+        "        Unbound: median {} queries/s, dispersion {} %; AuthDNS received {:.3} queries for each client query",
         found["median"],
         found["dispersion_pct"],
         asked as f64 / sent as f64
@@ -251,7 +252,7 @@ fn judge_search(found: &Value, asked: u64) -> Result<()> {
     let valid: u64 = trials.iter().filter_map(|t| t["valid"].as_u64()).sum();
     ensure!(
         asked >= 2 * valid && asked * 50 <= sent * 101,
-        "{asked} questions for {sent} queries, {valid} answered"
+        "{asked} upstream queries for {sent} queries, {valid} answered"
     );
     for (number, search) in found["repeats"].as_array().context("no searches")?.iter().enumerate() {
         let (highest, failed) = (&search["highest"], &search["failed"]);
@@ -267,7 +268,7 @@ fn judge_search(found: &Value, asked: u64) -> Result<()> {
             .as_u64()
             .zip(highest.as_u64())
             .map_or(0, |(failed, highest)| failed.abs_diff(highest));
-        ensure!(apart <= 200, "search {number} ends {apart} queries/s from what failed");
+        ensure!(apart <= 200, "search {number} ends {apart} queries/s from the rate that failed");
     }
     // Unbound counts by the second of its clock, and a trial may overlap two of them.
     let median = found["median"].as_f64().context("no median")?;
@@ -311,7 +312,11 @@ mod tests {
     fn a_search_is_held_against_its_trials_and_authdns() {
         assert!(!finds(|_, _| ()));
         assert!(finds(|_, asked| *asked = 2 * 4_800 - 1), "too few upstream queries");
-        assert!(finds(|_, asked| *asked = 2 * 6_200 * 102 / 100), "asked more than twice");
+        assert!(
+            finds(|_, asked| *asked = 2 * 6_200 * 102 / 100),
+            "more than twice the upstream \
+            queries"
+        );
         assert!(finds(|found, _| found["median"] = json!(200.0)));
         assert!(finds(|found, _| found["repeats"][1]["highest"] = json!(450)), "no such trial");
         assert!(finds(|found, _| found["repeats"][0]["failed"] = json!(699)), "no such trial");

@@ -48,7 +48,7 @@ for file in zsh/vendor-completions/_dns64bench fish/vendor_completions.d/dns64d.
     [ -s /usr/share/$file ] || fail "/usr/share/$file is missing"
 done
 
-step what the service takes
+step restrictions of the service
 dpkg --listfiles dns64d >/packages/files
 for unit in dns64d.service dns64d.socket; do
     file=$(grep "/systemd/system/$unit\$" /packages/files) || fail "there is no $unit"
@@ -89,7 +89,7 @@ wait $server || fail "dns64d ended with $?"
 kill $auth
 wait $auth || true
 
-step dns64d that would ask itself
+step dns64d that would query itself
 printf 'nameserver ::1\nnameserver 127.0.0.1\n' >/etc/resolv.conf
 sed 's/^listen = .*/listen = ["[::1]:53"]/' /etc/dns64d/dns64d.toml >/packages/53.toml
 holds 'upstreams of /etc/resolv.conf: 127.0.0.1:53; left out, this server itself: \[::1\]:53' \
