@@ -228,7 +228,7 @@ pub(crate) fn dns64d_of_different_names(
     offload: bool,
 ) -> Result<f64> {
     let dut = DUTS.iter().find(|dut| dut.kind == servers::Dut::Dns64d).context("dns64d")?;
-    let program = program(lab, dut).context("dns64d is not there")?;
+    let program = program(lab, dut).context("dns64d was not found")?;
     let _auth = serve_auth(lab)?;
     let server = start_with(lab, dut, &program, DUT, operator)?;
     let names = ["--names", "13.0.0.0/8", "--expect-prefix", "64:ff9b::/96"];
@@ -459,7 +459,7 @@ fn under_load(server: &Server, load: impl FnOnce() -> Result<f64>) -> Result<Loa
 fn print_stolen(percent: &[f64]) {
     let Some(spread) = Summary::of(percent).filter(|spread| spread.max >= 1.0) else { return };
     println!(
-        "The host took {:.0} to {:.0} % of this machine's CPU time, round by round: the figures are worse by that",
+        "The host took {:.0} to {:.0} % of this machine's CPU time, round by round: the figures are lower by that share",
         spread.min, spread.max
     );
 }
@@ -511,7 +511,7 @@ fn latency(lab: &Lab, rate: u64, names: [&str; 2]) -> Result<Latency> {
         )?;
         let [sent, valid] = ["sent", "valid"].map(|key| trial[key].as_u64().unwrap_or(0));
         if is_spoiled(&trial) {
-            println!("SPOILED a trial at {rate} queries/s: {}", reasons(&trial));
+            println!("INVALID trial at {rate} queries/s: {}", reasons(&trial));
             continue;
         }
         let p99 =
@@ -608,7 +608,7 @@ fn print_latency(all: &[Figures<'_>], claims: &mut Claims) {
             let spoiled = f.p99_us.iter().filter(|p99| p99[i] == Latency::Spoiled).count();
             let sound = f.p99_us.iter().map(|p99| p99[i]).filter(|p99| *p99 != Latency::Spoiled);
             let note = if spoiled > 0 {
-                format!("; {spoiled} rounds were spoiled")
+                format!("; {spoiled} rounds were invalid")
             } else {
                 String::new()
             };
@@ -620,7 +620,7 @@ fn print_latency(all: &[Figures<'_>], claims: &mut Claims) {
                     p99.min,
                     p99.max
                 ),
-                None => println!("{:<9} does not answer all {load}{note}", f.dut.name()),
+                None => println!("{:<9} does not answer all queries {load}{note}", f.dut.name()),
             }
         }
     }
@@ -633,7 +633,7 @@ fn print_latency(all: &[Figures<'_>], claims: &mut Claims) {
             }
             Err(why) => println!("  {load:<24} {why}"),
         }
-        let what = format!("p99 of dns64d by Unbound's in the same round, {load}");
+        let what = format!("p99 of dns64d divided by Unbound's in the same round, {load}");
         claims.hold(&what, Wanted::AtMost(1.0), ratio.map(|ratio| ratio.median));
     }
 }
@@ -643,14 +643,14 @@ fn print_latency(all: &[Figures<'_>], claims: &mut Claims) {
 fn latency_ratio(all: &[Figures<'_>], i: usize) -> Result<Summary, String> {
     let get = |name: &str| all.iter().find(|f| f.dut.name() == name);
     let (Some(ours), Some(unbound)) = (get("dns64d"), get("Unbound")) else {
-        return Err("not both of them were measured".into());
+        return Err("at least one of them was not measured".into());
     };
     let rounds = ours.p99_us.iter().zip(&unbound.p99_us).map(|(ours, theirs)| (ours[i], theirs[i]));
     let sound: Vec<_> =
         rounds.filter(|round| ![round.0, round.1].contains(&Latency::Spoiled)).collect();
     if sound.len() * 2 < LATENCY_ROUNDS {
         return Err(format!(
-            "the tester spoiled all but {} of {LATENCY_ROUNDS} rounds",
+            "the tester invalidated all but {} of {LATENCY_ROUNDS} rounds",
             sound.len()
         ));
     }
@@ -661,7 +661,7 @@ fn latency_ratio(all: &[Figures<'_>], i: usize) -> Result<Summary, String> {
         (None, _) => f64::INFINITY,
         (Some(_), None) => 0.0,
     });
-    summary(ratios).ok_or_else(|| "no round was sound".into())
+    summary(ratios).ok_or_else(|| "no round was valid".into())
 }
 
 /// Measures dns64d on two cores. If this machine has no more, client and AuthDNS share them.
@@ -712,11 +712,11 @@ fn two_cores(lab: &Lab, names: &Names, claims: &mut Claims) -> Result<()> {
     if cpus < 4 {
         // There is no claim about this figure.
         println!(
-            "This machine has {cpus} CPUs: dnsperf and AuthDNS need what the second worker would"
+            "This machine has {cpus} CPUs: dnsperf and AuthDNS need the CPU of a second worker"
         );
     } else {
         claims.hold(
-            "rate of two workers by that of one",
+            "rate of two workers divided by that of one",
             Wanted::AtLeast(1.8),
             Ok(two.rate / one.rate),
         );

@@ -170,10 +170,10 @@ impl Row {
             Some(why) if self.off_pct < -MOST_OFF_PCT => Err(why.to_owned()),
             _ => Ok(self.off_pct.abs()),
         };
-        hold("what was found is off, %", MOST_OFF_PCT, off);
-        hold("trials above it that passed", 0.0, Ok(self.passed_above as f64));
+        hold("error of the result, %", MOST_OFF_PCT, off);
+        hold("trials above the capacity that passed", 0.0, Ok(self.passed_above as f64));
         let invalid = self.invalid as f64 / self.trials as f64;
-        hold("share of trials that the tester spoiled", MOST_INVALID, Ok(invalid));
+        hold("share of invalid trials", MOST_INVALID, Ok(invalid));
     }
 }
 
@@ -216,9 +216,9 @@ mod tests {
     fn stalled_server_excuses_only_low_results() {
         let judge = |median, trials: &[_]| status(median, trials, Some("its socket was full"));
         assert_eq!(judge(9_940.0, &FINE), 3);
-        assert_eq!(judge(9_960.0, &FINE), 0, "what is found all the same is found");
+        assert_eq!(judge(9_960.0, &FINE), 0, "a result close to the capacity counts");
         assert_eq!(judge(10_060.0, &FINE), 1);
         assert_eq!(judge(9_940.0, &[(10_001, "passed")]), 1);
-        assert_eq!(judge(9_960.0, &SPOILED), 1, "the tester did that");
+        assert_eq!(judge(9_960.0, &SPOILED), 1, "the tester is the reason");
     }
 }

@@ -103,7 +103,7 @@ impl Claims {
             let (word, found) = match outcome {
                 Held::Kept(found) => ("kept", format!("{found:.3}")),
                 Held::Missed(found) => ("MISSED", format!("{found:.3}")),
-                Held::Spoiled(why) => ("SPOILED", why.clone()),
+                Held::Spoiled(why) => ("INVALID", why.clone()),
             };
             println!("  {word:<8} {what}: {found} ({} wanted)", wanted.words());
         }
@@ -140,8 +140,8 @@ impl Claims {
             "raw": self.raw,
         });
         write_json(path, &saved)
-            .with_context(|| format!("cannot keep the figures in {}", path.display()))?;
-        println!("Kept in {}", path.display());
+            .with_context(|| format!("cannot save the figures in {}", path.display()))?;
+        println!("Saved in {}", path.display());
         Ok(())
     }
 }

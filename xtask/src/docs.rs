@@ -35,7 +35,7 @@ pub(crate) fn run(install: bool) -> Result<ExitCode> {
             println!("Not built: mdbook is not installed (cargo xtask docs --install installs it)");
         }
     }
-    println!("{} wrong links", faults.len());
+    println!("{} dead links", faults.len());
     Ok(if faults.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -332,7 +332,7 @@ mod tests {
                 let octets = entry.metadata().unwrap().len();
                 assert!(
                     octets <= LARGEST_RESULT,
-                    "{} has {octets} octets, at most {LARGEST_RESULT} are allowed: keep a summary instead",
+                    "{} has {octets} octets, but at most {LARGEST_RESULT} are allowed: use a summary instead",
                     entry.path().display()
                 );
                 files += 1;

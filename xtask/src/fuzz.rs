@@ -74,7 +74,7 @@ impl Fuzz {
         let targets = self.wanted()?;
         let programs = build()?;
         if let Some(input) = &self.input {
-            let [target] = &targets[..] else { bail!("--input is for one target: name it") };
+            let [target] = &targets[..] else { bail!("--input is for a single target: name it") };
             let status = Command::new(programs.join(target))
                 .arg(input)
                 .status()
@@ -105,7 +105,7 @@ impl Fuzz {
         let artifacts = root().join("fuzz/artifacts").join(target);
         for folder in [&found, &artifacts] {
             fs::create_dir_all(folder)
-                .with_context(|| format!("cannot make {}", folder.display()))?;
+                .with_context(|| format!("cannot create {}", folder.display()))?;
         }
         let log = process::target().join("fuzz").join(format!("{target}.log"));
         let mut command = Command::new(programs.join(target));
@@ -212,7 +212,7 @@ mod tests {
                 match key {
                     "-dict" => assert!(Path::new(value).is_file(), "{target}: {value}"),
                     "-max_len" => assert!(value.parse::<usize>().is_ok(), "{target}: {value}"),
-                    _ => panic!("{target}: {option} is not an option that is used here"),
+                    _ => panic!("{target}: {option} is not an option in use here"),
                 }
             }
         }

@@ -63,7 +63,7 @@ const POLICY: &str = "/usr/sbin/policy-rc.d";
 /// Status 101 forbids starting services. The comment identifies the file as ours for a later run, if this one could not
 /// remove it.
 const START_NOTHING: &str =
-    "#!/bin/sh\n# Made by cargo xtask while it installed packages; may be removed.\nexit 101\n";
+    "#!/bin/sh\n# Created by cargo xtask while it installed packages; may be removed.\nexit 101\n";
 
 /// Consent to install missing programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,11 +118,11 @@ pub(crate) fn install(consent: Consent) {
     let words =
         missing.iter().copied().chain(coredns.then_some("CoreDNS")).collect::<Vec<_>>().join(" ");
     if !can_install() {
-        println!("Not installed: {words} (that takes root and Debian's apt-get)");
+        println!("Not installed: {words} (this needs root and Debian's apt-get)");
         return;
     }
     if !agreed(consent, &words) {
-        println!("Not installed: {words} (cargo xtask … --install does)");
+        println!("Not installed: {words} (install with cargo xtask … --install)");
         return;
     }
     println!("Installing {words}");
@@ -249,7 +249,7 @@ mod tests {
         drop(NothingStarts::begin(&link));
         assert!(
             fs::symlink_metadata(&link).is_ok() && !target.exists(),
-            "a link is somebody's too"
+            "a link may belong to another program"
         );
     }
 

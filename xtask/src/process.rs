@@ -136,7 +136,7 @@ pub(crate) fn host() -> Result<String> {
     let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let said = output(rustc, &["-vV"], Duration::from_secs(60))?;
     let host = said.lines().find_map(|line| line.strip_prefix("host: "));
-    host.map(str::to_owned).context("rustc -vV names no host")
+    host.map(str::to_owned).context("rustc -vV reports no host")
 }
 
 /// A program's standard output and status.
@@ -286,11 +286,11 @@ pub(crate) fn at_the_same_time<T, R: Send>(
     one: impl Fn(T) -> R + Sync,
 ) -> Vec<R> {
     let (queue, done) = (Mutex::new(all), Mutex::new(Vec::new()));
-    let next = || queue.lock().expect("nothing panics while it is held").next();
+    let next = || queue.lock().expect("no thread panics while it holds the lock").next();
     let work = || {
         while let Some(item) = next() {
             let result = one(item);
-            done.lock().expect("nothing panics while it is held").push(result);
+            done.lock().expect("no thread panics while it holds the lock").push(result);
         }
     };
     thread::scope(|scope| {
@@ -298,7 +298,7 @@ pub(crate) fn at_the_same_time<T, R: Send>(
             scope.spawn(work);
         }
     });
-    done.into_inner().expect("nothing panics while it is held")
+    done.into_inner().expect("no thread panics while it holds the lock")
 }
 
 /// Waits until `is_so` returns true, polling every 20 ms up to `limit`; `never` is the error otherwise.
@@ -338,7 +338,7 @@ pub(crate) fn free_port() -> Result<u16> {
             return Ok(port);
         }
     }
-    bail!("no port of 127.0.0.1 is free on ::1 as well")
+    bail!("no port of 127.0.0.1 is also free on ::1")
 }
 
 #[cfg(test)]
@@ -359,7 +359,7 @@ mod tests {
         done.sort_unstable();
         assert!(done.into_iter().eq((0..50).map(|n| 2 * n)));
         assert!(most.into_inner() <= 2);
-        assert_eq!(at_the_same_time(0, [7].into_iter(), |n| n), [7], "one at the least");
+        assert_eq!(at_the_same_time(0, [7].into_iter(), |n| n), [7], "at least one thread");
     }
 
     #[test]

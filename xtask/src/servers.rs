@@ -34,8 +34,8 @@ pub(crate) fn held_up(counters: &Value, timeout: Duration) -> Result<Option<Stri
     let is_held_up = drops > 0 || refused > 0 || u128::from(wait) >= timeout.as_micros();
     Ok(is_held_up.then(|| {
         format!(
-            "the kernel dropped {drops} queries in front of the reference DUT and refused {refused} of its \
-             replies, and one query waited for {} ms until it was read",
+            "the kernel dropped {drops} queries before the reference DUT read them and refused \
+             {refused} of its replies, and one query waited {} ms before it was read",
             wait / 1_000
         )
     }))
@@ -162,7 +162,7 @@ pub(crate) fn wait_until_answers(dns64bench: &str, server: &str, more: &[&str]) 
 pub(crate) fn wait_until_listens(within: &[&str], port: u16) -> Result<()> {
     let words = [within, &["cat", "/proc/net/udp", "/proc/net/udp6"]].concat();
     let is_there = || Ok(listens(&output(words[0], &words[1..], PATIENCE)?, port));
-    wait_until(&format!("nobody listens on UDP port {port}"), PATIENCE, is_there)
+    wait_until(&format!("no process listens on UDP port {port}"), PATIENCE, is_there)
 }
 
 /// True if a table of the kernel's UDP sockets has one that is bound to a port and is not connected.
@@ -193,7 +193,7 @@ mod tests {
             let why = of(drops, refused, wait).unwrap();
             assert!(why.contains(&format!("dropped {drops} ")), "{why}");
             assert!(why.contains(&format!("refused {refused} ")), "{why}");
-            assert!(why.contains(&format!("for {} ms", wait / 1_000)), "{why}");
+            assert!(why.contains(&format!("waited {} ms", wait / 1_000)), "{why}");
         }
         assert!(held_up(&json!({ "socket_drops": 0, "refused": 0 }), Duration::ZERO).is_err());
     }
@@ -205,7 +205,7 @@ mod tests {
         let table = || output("cat", &["/proc/net/udp", "/proc/net/udp6"], PATIENCE).unwrap();
         assert!(listens(&table(), port));
         socket.connect("127.0.0.1:9").unwrap();
-        assert!(!listens(&table(), port), "it is somebody's client");
+        assert!(!listens(&table(), port), "it is a connected client");
         drop(socket);
         assert!(!listens(&table(), port));
     }

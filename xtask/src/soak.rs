@@ -116,7 +116,7 @@ impl Soak {
         flood(&program, address, &auth, || look(server.pid()?, metrics))?;
         let rate = self.rate.unwrap_or(highest / 2);
         println!(
-            "dns64d answers {highest} names/s at the most; {rate}/s for {} s, and disturbers",
+            "dns64d answers at most {highest} names/s; {rate}/s for {} s, with disturbing clients",
             self.duration
         );
 
@@ -135,20 +135,20 @@ impl Soak {
         let trial = trial?;
         let mut claims = Claims::default();
         let end = look(pid, metrics)?;
-        let begin = samples.first().context("dns64d could not be looked at")?;
+        let begin = samples.first().context("dns64d could not be sampled")?;
         let losses = Losses { unread: end.unread - begin.unread, pause };
         self.judge(&trial, &samples, losses, &done, &mut claims)?;
         let still = measure(&program, address, 1_000, 1)?;
         let after = look(pid, metrics)?;
         let unread = after.unread - end.unread;
         let found = unanswered(&still, Losses { unread, pause: Duration::ZERO });
-        claims.hold("of 1 000 queries afterwards unanswered", Wanted::AtMost(0.0), found);
+        claims.hold("unanswered queries of 1 000 afterwards", Wanted::AtMost(0.0), found);
         drop(server);
         let log = fs::read_to_string(&log)?;
         let panics = log.lines().filter(|line| line.contains("panicked")).count();
         claims.hold("panics in its log", Wanted::AtMost(0.0), Ok(panics as f64));
         let defects = after.defects;
-        claims.hold("defects that it survived", Wanted::AtMost(0.0), Ok(defects as f64));
+        claims.hold("panics that it survived", Wanted::AtMost(0.0), Ok(defects as f64));
         if panics > 0 || defects > 0 {
             eprintln!("{log}");
         }
@@ -174,20 +174,20 @@ impl Soak {
             trial["rtt_us"]["p99"]
         );
         println!(
-            "besides: {} malformed datagrams, {} clients that went away, {} octets from slow ones",
+            "also: {} malformed datagrams, {} abandoned queries, {} octets from slow clients",
             done.malformed.load(Ordering::Relaxed),
             done.cancelled.load(Ordering::Relaxed),
             done.slow.load(Ordering::Relaxed)
         );
         let seconds = samples.len();
         let enough = seconds > 0 && seconds as u64 + 2 >= self.duration;
-        ensure!(enough, "dns64d could be looked at {seconds} times in {} s", self.duration);
+        ensure!(enough, "dns64d was sampled {seconds} times in {} s", self.duration);
         let busiest = samples.iter().map(|sample| sample.in_flight).max().unwrap_or(0);
         let (first, last) = (&samples[0], &samples[seconds - 1]);
         let Losses { unread, pause } = losses;
         println!(
-            "inside: {} questions asked, {} of them not answered in time, {busiest} queries waiting at the most, {} turned away, \
-             {unread} dropped by the kernel before they were read",
+            "dns64d: {} upstream queries, {} of them not answered in time, at most {busiest} \
+             queries pending, {} rejected, {unread} dropped by the kernel before they were read",
             last.asked - first.asked,
             last.timeouts - first.timeouts,
             last.turned_away - first.turned_away
@@ -198,20 +198,20 @@ impl Soak {
             .fold(0.0, f64::max);
         let all = last.cpu.stolen_since(&first.cpu).all_pct;
         println!(
-            "the host took {all:.1} % of the CPUs' time, {stolen:.0} % in the worst second; at the most a CPU ran \
-             nothing of ours for {} ms",
+            "the host took {all:.1} % of the CPUs' time, {stolen:.0} % in the worst second; the \
+             longest time in which a CPU ran none of our threads was {} ms",
             pause.as_millis()
         );
         let warm = samples[(seconds as f64 * WARM_UP) as usize].memory;
         let last = last.memory;
         println!("memory: {warm:.1} MiB after the warm-up, {last:.1} MiB at the end");
         claims.hold(
-            "memory at the end by that after the warm-up",
+            "memory at the end divided by that after the warm-up",
             Wanted::AtMost(1.0 + GROWTH),
             Ok(last / warm),
         );
         claims.hold(
-            "queries not answered as they should be",
+            "queries without a correct answer",
             Wanted::AtMost(0.0),
             unanswered(trial, losses),
         );
@@ -258,8 +258,8 @@ fn unanswered(trial: &Value, Losses { unread, pause }: Losses) -> Result<f64, St
         unanswered <= drops + unread || pause >= STOOD_STILL || !causes.iter().all(is_counted);
     if unanswered > 0 && is_ours {
         return Err(format!(
-            "{unanswered} unanswered, {drops} dropped by this host, {unread} in front of dns64d, a CPU stood still \
-             for {} ms; {}",
+            "{unanswered} unanswered, {drops} dropped by this host, {unread} unread by dns64d, a \
+             CPU stalled for {} ms; {}",
             pause.as_millis(),
             reasons(trial)
         ));
@@ -297,11 +297,11 @@ fn flood(
     };
     thread::scope(|scope| {
         let queries = scope.spawn(|| closed_loop(program, address, FLOOD));
-        let begun = until("no query came", |sample| sample.in_flight > 0);
+        let begun = until("no query arrived", |sample| sample.in_flight > 0);
         kill(auth, Signal::SIGSTOP).context("cannot stop AuthDNS")?;
-        let too_many = format!("{FLOOD} queries in flight were not too many");
+        let too_many = format!("the limit was not reached with {FLOOD} queries in flight");
         let turned_away = begun.and_then(|()| until(&too_many, |sample| sample.turned_away > 0));
-        kill(auth, Signal::SIGCONT).context("cannot let AuthDNS go on")?;
+        kill(auth, Signal::SIGCONT).context("cannot continue AuthDNS")?;
         queries.join().expect("a closed loop does not panic")?;
         turned_away
     })
@@ -366,8 +366,8 @@ fn watch(pid: u32, metrics: SocketAddr, done: &Done) -> Vec<Sample> {
             let [before, now] = [&samples[samples.len() - TELL - 1], &samples[samples.len() - 1]];
             let between = TELL as u64;
             eprintln!(
-                "{:4} s: {:6} questions/s, {:6}/s not answered in time, {:5} queries waiting, {:5}/s turned away, \
-                 {:.1} MiB, {:2.0} % of the CPUs taken by the host",
+                "{:4} s: {:6} upstream queries/s, {:6}/s not answered in time, {:5} queries \
+                 pending, {:5}/s rejected, {:.1} MiB, {:2.0} % of the CPUs taken by the host",
                 samples.len(),
                 (now.asked - before.asked) / between,
                 (now.timeouts - before.timeouts) / between,

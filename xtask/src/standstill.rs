@@ -63,6 +63,6 @@ mod tests {
         let (returned, pause) = watched(&cpus, || 7);
         assert_eq!(returned, 7);
         assert!(pause < Duration::from_secs(60), "{pause:?}");
-        assert!(std::panic::catch_unwind(|| watched(&cpus, || panic!("as it should"))).is_err());
+        assert!(std::panic::catch_unwind(|| watched(&cpus, || panic!("expected"))).is_err());
     }
 }

@@ -109,7 +109,7 @@ impl Timing {
         }
         let stolen = CpuTimes::now()?.stolen_since(&before);
         tables.push(format!(
-            "A hypervisor took {:.1} % of this machine's CPU time meanwhile, {:.1} % of CPU {}'s.\n",
+            "A hypervisor took {:.1} % of this machine's CPU time meanwhile, {:.1} % of CPU {}.\n",
             stolen.all_pct, stolen.worst_cpu_pct, stolen.worst_cpu
         ));
         tables.push(run.left_out());
@@ -142,7 +142,7 @@ impl Run<'_> {
         let cpus = allowed_cpus().len();
         let shared = if cpus < 4 {
             format!(
-                " The {cpus} CPUs of this machine are shared by sender, receiver, server and AuthDNS, the paper's were not."
+                " The {cpus} CPUs of this machine are shared by sender, receiver, server and AuthDNS, unlike those of the paper."
             )
         } else {
             String::new()
@@ -175,7 +175,7 @@ impl Run<'_> {
                     None => self.miss(
                         sender,
                         &format!("at {rate} queries/s"),
-                        "this machine spoiled every trial",
+                        "this machine invalidated every trial",
                     ),
                 }
             }
@@ -385,7 +385,7 @@ impl Run<'_> {
 
     fn left_out(&self) -> String {
         if self.missing.is_empty() {
-            return "All of it was measured.\n".into();
+            return "Everything was measured.\n".into();
         }
         format!("NOT MEASURED:\n- {}\n", self.missing.join("\n- "))
     }

@@ -90,7 +90,7 @@ fn found(results: &Value) -> Result<Found> {
     let median = &dut["points"][0]["figures"]["median"];
     ensure!(*median == RATE, "the trial at {RATE} queries/s did not pass: {median}");
     let report = &dut["conform"]["report"];
-    let outcomes = report["outcomes"].as_array().context("no checks were made")?;
+    let outcomes = report["outcomes"].as_array().context("no checks were run")?;
     let verdicts: Vec<&str> = outcomes
         .iter()
         .filter(|outcome| outcome["level"] == "must")

@@ -48,7 +48,7 @@ impl Weight {
             ExitCode::SUCCESS
         } else {
             println!(
-                "If the growth is wanted: cargo xtask weight --bless, and give the reason in the \
+                "If the growth is intended: cargo xtask weight --bless, and give the reason in the \
                  commit that changes {KEPT}"
             );
             ExitCode::FAILURE
@@ -122,7 +122,7 @@ impl Comparison<'_> {
         };
         let (kept, measured) = (size(self.kept), size(self.measured));
         let verdict = if self.is_within_limit() { "" } else { "  GREW by more than 10 %" };
-        format!("{:<12} {kept:>10} kept {measured:>10} now{verdict}", self.name)
+        format!("{:<12} {kept:>10} recorded {measured:>10} now{verdict}", self.name)
     }
 }
 

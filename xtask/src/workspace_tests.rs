@@ -40,7 +40,10 @@ pub(crate) fn run(consent: Consent) -> Result<()> {
     let read_skipped = || Skipped::parse(&fs::read_to_string(&skipped).unwrap_or_default());
     let nextest = match consent {
         Consent::Given => tools::get("cargo-nextest"),
-        _ => tools::locate("cargo-nextest").context("cargo xtask tools cargo-nextest installs it"),
+        _ => tools::locate("cargo-nextest").context(
+            "install it with cargo xtask tools \
+            cargo-nextest",
+        ),
     };
     let nextest = match nextest {
         Ok(program) => program,
@@ -89,7 +92,7 @@ impl Skipped {
 
     fn print(&self) {
         if !self.0.is_empty() {
-            println!("\nTests that did not run on this machine, in whole or in part:");
+            println!("\nTests that did not run on this machine, completely or in part:");
         }
         for (test, reasons) in &self.0 {
             reasons.iter().for_each(|reason| println!("  {test}: {reason}"));

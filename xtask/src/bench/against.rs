@@ -26,7 +26,7 @@ const AUTH_CPU: &str = "1";
 pub(crate) fn run(other: &Path, wanted: Wanted) -> Result<ExitCode> {
     let other = other
         .canonicalize()
-        .with_context(|| format!("no dns64bench to measure against: {}", other.display()))?;
+        .with_context(|| format!("no dns64bench to compare with: {}", other.display()))?;
     let other = other.to_string_lossy().into_owned();
     let lab = Lab::up(process::Build::Release)?;
     let figures = [

@@ -164,7 +164,10 @@ impl Mlrsearch {
             let of = || searched.iter().zip(rows).filter(|(server, _)| server.failing == failing);
             let times = of().map(|(_, Row { one, .. })| one[1].seconds / one[0].seconds);
             claims.hold(
-                &format!("time of MLRsearch by that of halving, {failing} of the trials fail"),
+                &format!(
+                    "time of MLRsearch divided by that of binary search, {failing} of the \
+                    trials fail"
+                ),
                 Wanted::AtMost(0.25),
                 Summary::of(&times.collect::<Vec<_>>()).map(|times| times.median).ok_or_else(none),
             );
@@ -173,16 +176,16 @@ impl Mlrsearch {
             };
             claims.hold(
                 &format!(
-                    "servers of which one MLRsearch finds what many halving searches find, {failing} of the \
-                     trials fail"
+                    "servers for which one MLRsearch agrees with many binary searches, {failing} \
+                     of the trials fail"
                 ),
                 Wanted::AtLeast(ALL_BUT_ONE),
                 Ok(count(|server, row| is_found(server, &row.many[0], &row.one[1]))),
             );
             claims.hold(
                 &format!(
-                    "servers of which the median of many MLRsearches is what many halving searches \
-                     find, {failing} of the trials fail"
+                    "servers for which the median of many MLRsearches agrees with many binary \
+                     searches, {failing} of the trials fail"
                 ),
                 Wanted::AtLeast(ALL),
                 Ok(count(|server, row| is_found(server, &row.many[0], &row.many[1]))),
@@ -190,7 +193,7 @@ impl Mlrsearch {
         }
         let steady = searched.iter().zip(rows).filter(|(server, _)| server.failing == 0.0);
         claims.hold(
-            "servers without trials that fail of which many halving searches find the capacity",
+            "servers without failing trials for which many binary searches find the capacity",
             Wanted::AtLeast(ALL),
             Ok(steady.filter(|(server, row)| is_true(server, &row.many[0])).count() as f64),
         );
@@ -202,8 +205,8 @@ impl Mlrsearch {
             json!({ "capacity": server.capacity, "failing": server.failing, "one": raw(&row.one), "many": raw(&row.many) })
         });
         claims.keep("servers", all.collect());
-        claims.keep("full length of a trial of the one search, s", json!(self.length));
-        claims.keep("full length of a trial of the many, s", json!(self.short));
+        claims.keep("full length of a trial of the single search, s", json!(self.length));
+        claims.keep("full length of a trial of the many searches, s", json!(self.short));
     }
 }
 
@@ -212,7 +215,7 @@ fn ensure_was_served(counters: &str) -> Result<()> {
     let counters = serde_json::from_str(counters).context("the server printed no counters")?;
     if let Some(why) = held_up(&counters, TIMEOUT)? {
         let searches = CAPACITIES.len() * FAILING.len();
-        bail!("this machine is too slow for {searches} searches at once: {why}");
+        bail!("this machine is too slow for {searches} parallel searches: {why}");
     }
     Ok(())
 }
@@ -306,7 +309,7 @@ impl Found {
             .map(|search| search["highest"].as_f64().unwrap_or(0.0))
             .collect();
         let trials = printed["trials"].as_array().context("the search printed no trials")?;
-        ensure!(!trials.is_empty(), "the search made no trials");
+        ensure!(!trials.is_empty(), "the search ran no trials");
         let short = |trial: &Value| json!([trial["rate"], trial["duration_s"], trial["verdict"]]);
         let raw =
             json!({ "highest": rates, "trials": trials.iter().map(short).collect::<Vec<_>>() });

@@ -73,7 +73,7 @@ fn ratios(names: &[&str], measured: &[Vec<f64>]) -> Result<Vec<f64>> {
             of_way.iter().zip(&measured[0]).map(|(ours, first)| ours / first).collect();
         let summary = Summary::of(&by_first).context("there are rounds")?;
         println!(
-            "{name} by {}: {:.2} (median; {:.2} to {:.2})",
+            "{name} divided by {}: {:.2} (median; {:.2} to {:.2})",
             names[0], summary.median, summary.min, summary.max
         );
         medians.push(summary.median);
@@ -89,7 +89,7 @@ fn named(names: &[&str], measured: &[Vec<f64>]) -> Value {
 
 /// Measures the queries per second that the Measurer sends on one core if it is configured for more than it can send.
 fn sending(lab: &Lab, claims: &mut Claims) -> Result<()> {
-    println!("Measurer on one core, to send more than it can: queries per second");
+    println!("Measurer on one core, overloaded: queries per second");
     let names = WAYS_OUT.map(|(name, _)| name);
     let sent = in_turn(&names, |way| {
         let _auth = lab.serve_past_stack()?;
@@ -101,7 +101,8 @@ fn sending(lab: &Lab, claims: &mut Claims) -> Result<()> {
         Ok(number("/sent")? / (number("/duration_s")? + number("/pacing/max_us")? / 1e6))
     })?;
     let medians = ratios(&names, &sent)?;
-    let what = "the Measurer's queries over AF_XDP, native, by those through sockets one by one";
+    let what =
+        "the Measurer's queries over native AF_XDP, divided by those over sockets one by one";
     claims.hold(what, Wanted::AtLeast(1.5), Ok(medians[2]));
     claims.keep("queries sent per second", named(&names, &sent));
     Ok(())
@@ -134,13 +135,13 @@ fn pacing(lab: &Lab, claims: &mut Claims) -> Result<()> {
 /// Measures the answers of AuthDNS on one core in 3 s. Only kxdpgun overloads it: one core of the Measurer, which
 /// records each query, does not.
 fn answering(lab: &Lab, claims: &mut Claims) -> Result<()> {
-    let what = "AuthDNS's replies over AF_XDP, native, by those over sockets";
+    let what = "AuthDNS's replies over native AF_XDP, divided by those over sockets";
     let client = "kxdpgun";
     if find(client).is_none() {
         claims.hold(what, Wanted::AtLeast(1.5), Err(format!("{client} was not found")));
         return Ok(());
     }
-    println!("\nAuthDNS on one core, asked for more than it can do: replies in 3 s");
+    println!("\nAuthDNS on one core, overloaded: replies in 3 s");
     let file = lab.queries()?;
     let others: Vec<Other> = Other::ALL.into_iter().filter(Other::is_there).collect();
     let names: Vec<&str> =
@@ -231,7 +232,7 @@ fn translating(lab: &Lab, claims: &mut Claims) -> Result<()> {
         rate
     })?;
     let medians = ratios(&names, &answers)?;
-    let what = "dns64d's answers of different names over AF_XDP, native, by those through sockets one by one";
+    let what = "dns64d's answers of different names over native AF_XDP, divided by those over sockets one by one";
     claims.hold(what, Wanted::AtLeast(1.5), Ok(medians[2]));
     claims.keep("answers of dns64d, different names", named(&names, &answers));
     Ok(())

@@ -34,7 +34,7 @@ const MEMORY: f64 = 1.03;
 pub(crate) fn run(other: &Path, wanted: Wanted, with_policies: bool) -> Result<ExitCode> {
     let other = other
         .canonicalize()
-        .with_context(|| format!("no dns64d to measure against: {}", other.display()))?;
+        .with_context(|| format!("no dns64d to compare with: {}", other.display()))?;
     let lab = Lab::up(process::Build::Release)?;
     let names = Names::write(lab.folder.path())?;
     let _auth = serve_auth(&lab)?;

@@ -85,7 +85,7 @@ fn newest_glibc(symbols: &str) -> (u32, u32) {
 /// Copies a file or the files of a folder.
 pub(super) fn copy(from: &Path, to: &Path) -> Result<()> {
     if !from.is_dir() {
-        fs::create_dir_all(to.parent().context("it has a folder")?)?;
+        fs::create_dir_all(to.parent().context("it has a parent folder")?)?;
         return fs::copy(from, to)
             .map(drop)
             .with_context(|| format!("cannot copy {}", from.display()));

@@ -36,7 +36,7 @@ pub(super) fn strip(program: &Path, to: &Path) -> Result<()> {
     fs::create_dir_all(to.parent().context("it is in the stage")?)?;
     let [from, to] = [program, to].map(|path| path.to_string_lossy().into_owned());
     output("strip", &["--strip-all", "-o", &to, &from], LIMIT)
-        .context("strip is of Debian's package binutils")?;
+        .context("strip is in Debian's package binutils")?;
     println!(
         "{:>11}  {from}\n{:>11}  stripped",
         fs::metadata(&from)?.len(),

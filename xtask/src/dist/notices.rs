@@ -15,8 +15,9 @@ use crate::process::{host, root};
 pub(super) fn copyright() -> Result<String> {
     let mit = fs::read_to_string(root().join("LICENSE-MIT"))?;
     Ok(format!(
-        "{mit}\nOr, at your option, the Apache License, Version 2.0; on Debian systems its text is in\n\
-         /usr/share/common-licenses/Apache-2.0.\n\nLicences of the packages that are linked in are in THIRD-PARTY beside this file.\n"
+        "{mit}\nOr, at your option, the Apache License, Version 2.0; on Debian systems its text is \
+         in\n/usr/share/common-licenses/Apache-2.0.\n\nThe licences of the linked packages are in \
+         THIRD-PARTY in the same folder.\n"
     ))
 }
 

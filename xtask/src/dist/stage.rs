@@ -61,8 +61,8 @@ impl Stage {
         let time = output("date", &["-u", "-R", "-d", &format!("@{}", self.epoch)], LIMIT)?;
         let maintainer = maintainer();
         Ok(format!(
-            "{package} ({VERSION}-1) unstable; urgency=medium\n\n  * Version {VERSION}; what is new stands in CHANGELOG.md.\n\n \
-             -- {maintainer}  {}\n",
+            "{package} ({VERSION}-1) unstable; urgency=medium\n\n  * Version {VERSION}; see \
+             CHANGELOG.md for the changes.\n\n -- {maintainer}  {}\n",
             time.trim()
         ))
     }
@@ -76,9 +76,9 @@ fn epoch() -> Result<u64> {
     let text = match std::env::var("SOURCE_DATE_EPOCH") {
         Ok(epoch) => epoch,
         Err(_) => git(&["log", "-1", "--format=%ct"])
-            .context("set SOURCE_DATE_EPOCH where there is no git")?,
+            .context("set SOURCE_DATE_EPOCH if there is no git")?,
     };
     text.trim()
         .parse()
-        .with_context(|| format!("'{}' is no number of seconds since 1970", text.trim()))
+        .with_context(|| format!("'{}' is not a number of seconds since 1970", text.trim()))
 }

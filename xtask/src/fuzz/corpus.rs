@@ -35,7 +35,7 @@ pub(super) fn keep(program: &Path, target: &str, found: &Path) -> Result<()> {
     let all = new.len();
     let chosen = within(new, MOST_OCTETS, MOST_FILES)?;
     if chosen.len() < all {
-        println!("{target}: {} of {all} inputs are kept, the shortest ones", chosen.len());
+        println!("{target}: the shortest {} of {all} inputs are kept", chosen.len());
     }
     for old in files(&kept)?.iter().filter(|file| is_found(file)) {
         fs::remove_file(old)?;

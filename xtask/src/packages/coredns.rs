@@ -78,8 +78,8 @@ fn compiler(go: &Path, folder: &Path) -> Result<PathBuf> {
         .output()
         .context("cannot run go")?;
     ensure!(ran.status.success(), "{module}: {}", String::from_utf8_lossy(&ran.stderr));
-    let told: Value = serde_json::from_slice(&ran.stdout).context("what go says of a module")?;
-    let root = PathBuf::from(told["Dir"].as_str().context("go names no folder of a module")?);
+    let told: Value = serde_json::from_slice(&ran.stdout).context("output of go about a module")?;
+    let root = PathBuf::from(told["Dir"].as_str().context("go reports no folder of a module")?);
     // A module has no file modes: its programs are identified by their places.
     make_executable(&root.join("bin"))?;
     make_executable(&root.join("pkg/tool"))?;

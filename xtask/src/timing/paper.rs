@@ -200,7 +200,7 @@ pub(crate) fn table_of_searches(title: &str, all: &[Searched]) -> String {
         let name = searched.sender.name();
         let values: Vec<f64> = searched.found.iter().map(|found| found.rate as f64).collect();
         let Some(s) = Summary::of(&values) else {
-            let why = searched.missing.as_deref().unwrap_or("no search was carried out");
+            let why = searched.missing.as_deref().unwrap_or("no search was run");
             let _ = writeln!(out, "| {name} | not measured: {why} | – | – | – | 0 |");
             continue;
         };
@@ -209,7 +209,10 @@ pub(crate) fn table_of_searches(title: &str, all: &[Searched]) -> String {
         let mut notes: Vec<String> = searched.missing.iter().cloned().collect();
         let spoiled: u32 = searched.found.iter().map(|found| found.spoiled).sum();
         if spoiled > 0 {
-            notes.push(format!("{spoiled} rates that this machine spoiled count as not passed"));
+            notes.push(format!(
+                "{spoiled} rates at which this machine invalidated every trial \
+                count as not passed"
+            ));
         }
         let notes =
             if notes.is_empty() { String::new() } else { format!(" ({})", notes.join("; ")) };
@@ -272,7 +275,7 @@ mod tests {
         let all: Vec<Sending> = Sender::ALL.map(|sender| slow(sender, 1_000, 0.0)).into();
         let files: Vec<String> = figures(&all).into_iter().map(|f| f.file).collect();
         assert_eq!(files, ["figure-2", "figure-4", "figure-5", "measurer-100ms", "measurer-10ms"]);
-        assert_eq!(figures(&all[..1]).len(), 1, "what was not measured is not drawn");
+        assert_eq!(figures(&all[..1]).len(), 1, "a sender without measurements is not drawn");
     }
 
     #[test]
@@ -295,7 +298,13 @@ mod tests {
             table.contains("| original timing | 54057 | 51199 | 54785 | 6.63 % | 3 |"),
             "{table}"
         );
-        assert!(table.contains("| corrected timing | 54853 | 54853 | 54853 | 0.00 % | 1 (time was up; 1 rates that this machine spoiled count as not passed) |"), "{table}");
+        assert!(
+            table.contains(
+                "| corrected timing | 54853 | 54853 | 54853 | 0.00 % | 1 (time was \
+            up; 1 rates at which this machine invalidated every trial count as not passed) |"
+            ),
+            "{table}"
+        );
         assert!(table.contains("| Measurer | not measured: no dns64d |"), "{table}");
     }
 }

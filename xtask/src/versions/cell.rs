@@ -66,7 +66,7 @@ pub(crate) const NOT_MEASURED: i32 = 3;
 /// Returns the reason why this machine cannot run the servers of other releases, or `None` if it can.
 pub(crate) fn not_run_because() -> Option<&'static str> {
     match (is_root(), find("mmdebstrap")) {
-        (false, _) => Some("chroots take root"),
+        (false, _) => Some("chroots need root"),
         (true, None) => Some("not found: mmdebstrap (cargo xtask packages --install)"),
         (true, Some(_)) => None,
     }

@@ -49,7 +49,7 @@ impl Chroot {
         let all = tools::cache()?.join("chroots");
         let (root, list) = (all.join(suite), all.join(format!("{suite}.packages")));
         if fresh || !is_recent(&list, packages) {
-            println!("Making a chroot of {suite} in {}", root.display());
+            println!("Creating a chroot of {suite} in {}", root.display());
             fs::create_dir_all(&all)?;
             let new = all.join(format!("{suite}.new"));
             remove(&new)?;
@@ -77,7 +77,8 @@ impl Chroot {
         let places = folders.map(|folder| Path::new(folder).join(program));
         let is_there =
             |place: &&PathBuf| self.root.join(place.strip_prefix("/").unwrap_or(place)).is_file();
-        let place = places.iter().find(is_there).context("the packages do not have its program")?;
+        let place =
+            places.iter().find(is_there).context("the packages do not contain its program")?;
         let words = [START, "sh", &self.root.to_string_lossy(), &self.shared.to_string_lossy()]
             .map(quoted)
             .join(" ");

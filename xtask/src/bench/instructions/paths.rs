@@ -102,7 +102,7 @@ pub(super) fn count(programs: &Path, rounds: usize) -> Result<Paths> {
     cpus.truncate(MOST_CPUS);
     let (at_a_time, free) = (cpus.len(), Mutex::new(cpus));
     let counted = process::at_the_same_time(at_a_time, runs, |path| {
-        let free = || free.lock().expect("nothing panics while it is held");
+        let free = || free.lock().expect("no thread panics while it holds the lock");
         let cpu = free().pop().context("more runs than CPUs")?;
         let mut count = pin_to(cpu).map_err(Into::into).and_then(|()| bench.per_query(path));
         if let Err(error) = &count {
