@@ -138,7 +138,7 @@ impl Ci {
 }
 
 /// Checks that passed at one commit: an empty file for each in `target/ci/COMMIT`. A nightly run that was interrupted,
-/// or whose checks were run by name, continues from there.
+/// or that had checks run by name, continues from there.
 struct NightlyRecord(PathBuf);
 
 impl NightlyRecord {

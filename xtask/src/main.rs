@@ -58,7 +58,7 @@ enum Command {
     },
     /// Tests with real servers and clients only
     Interop {
-        /// Only tests whose name contains this, of either tier
+        /// Only tests with this in their names, of either tier
         #[arg(default_value = "")]
         part: String,
         /// Both tiers, instead of only the first
@@ -99,7 +99,7 @@ enum Command {
     Bench {
         #[command(flatten)]
         against: Against,
-        /// What to compare [default: tester]
+        /// Programs or features to compare [default: tester]
         #[command(subcommand)]
         what: Option<Comparison>,
     },
@@ -144,7 +144,7 @@ enum Comparison {
     Instructions(bench::Instructions),
     /// Measurer, AuthDNS and dns64d over AF_XDP compared with sockets
     Xdp(Keeping),
-    /// MLRsearch compared with binary search, on reference DUTs some of whose trials fail by chance
+    /// MLRsearch compared with binary search, on reference DUTs with trials that may fail by chance
     Mlrsearch(bench::Mlrsearch),
     /// The original timing of dns64perf++ compared with the corrected one and the Measurer: tables and figures of the
     /// paper on it

@@ -33,7 +33,7 @@ const SELF_TEST: &str = "198.18.1.2:53";
 const TRIAL: u64 = 1;
 /// Initial ranges of searches, in queries per second.
 const RANGES: [(u64, u64); 2] = [(0, 131_072), (0, 524_288)];
-/// Repetitions of a trial that its own host invalidated.
+/// Repetitions of a trial that was invalidated by its own host.
 const SPOILED: u32 = 3;
 /// A search must not reuse names; 10.0.0.0/8 has 2²⁴ of them.
 const NAMES: u64 = 1 << 24;

@@ -510,7 +510,7 @@ mod tests {
         let (rtype, host) = of("x1.mx.v4-1-2-3-4").behaviour.host.unwrap();
         assert_eq!(rtype, Rtype::MX);
         assert_eq!(host.to_string(), "x1.host.v4-1-2-3-4.conform.example");
-        // A name whose host would be too long has no host.
+        // A name has no host if the host's name would be too long.
         let long = format!("{}.mx.{}.{}", "x".repeat(63), "x".repeat(63), "x".repeat(63));
         let long = format!("{}.{long}", "x".repeat(42));
         assert_eq!(of(&long).behaviour.host, None);

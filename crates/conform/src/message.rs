@@ -149,7 +149,7 @@ impl Record {
         Record::new(owner, Rtype::AAAA, ttl, address.octets().to_vec())
     }
 
-    /// Creates a record whose data is one name: CNAME, DNAME, NS or PTR.
+    /// Creates a record with one name as its data: CNAME, DNAME, NS or PTR.
     pub fn pointing(owner: Name, rtype: Rtype, ttl: u32, target: &Name) -> Record {
         Record::new(owner, rtype, ttl, target.as_slice().to_vec())
     }

@@ -1,4 +1,4 @@
-//! Colours of verdicts and marks, for terminals whose users want them.
+//! Colours of verdicts and marks, on terminals if the user has not disabled them.
 
 use std::ffi::OsStr;
 use std::fmt::{self, Display};

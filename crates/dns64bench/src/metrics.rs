@@ -75,7 +75,7 @@ impl Running {
 enum Counters {
     Trial(Arc<Progress>),
     Client(Arc<ClientProgress>),
-    /// In another process, whose counters are not read.
+    /// In another process; its counters are not read.
     Elsewhere,
 }
 

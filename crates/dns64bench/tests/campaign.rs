@@ -165,7 +165,7 @@ fn errors_are_reported_before_anything_starts() {
     }
 }
 
-/// Returns the results of a campaign whose only DUT is dns64d, which gets `signal` in the first trial.
+/// Returns the results of a campaign with dns64d as the only DUT, which gets `signal` in the first trial.
 fn with_signal(folder: &Path, signal: &str) -> Value {
     let (script, program) = (folder.join("server"), env!("CARGO_BIN_EXE_dns64bench"));
     let text = format!(

@@ -278,7 +278,7 @@ fn points_without_result_are_listed_with_status() {
     assert_eq!(mishaps, 2, "one second chance, and no more");
 }
 
-/// Runs a campaign whose DUT is on a host that is reached through `ssh`, a script.
+/// Runs a campaign with its DUT on a host that is reached through `ssh`, a script.
 fn with_ssh(folder: &Path, ssh: &str, args: &[&str]) -> Command {
     let bin = folder.join("bin");
     fs::create_dir_all(&bin).unwrap();

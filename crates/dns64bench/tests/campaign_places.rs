@@ -42,7 +42,7 @@ struct Seen {
 /// affinity and becomes the server, and those that remove the folder afterwards.
 const HELPERS: [&str; 3] = ["taskset", "timeout", "rm"];
 
-/// Adds the threads of all processes whose command lines contain a server's folder of this run.
+/// Adds the threads of all processes that have a server's folder of this run in their command lines.
 fn look(run: &Path, seen: &mut BTreeSet<Seen>) {
     let marker = format!("{}/servers/", run.display());
     for entry in fs::read_dir("/proc").unwrap().flatten() {

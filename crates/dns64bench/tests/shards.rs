@@ -194,7 +194,7 @@ fn three_testers_have_one_verdict() {
     assert_eq!((causes.len(), &causes[0]["shard"]), (1, &1.into()), "{causes:?}");
     assert_eq!(causes[0]["reason"]["kind"], "clock_off");
 
-    // As text.
+    // The printed text.
     let files = THREE.map(file_of);
     let words = run_in(folder.path(), &["merge", &files[0], &files[1], &files[2]]);
     let text = String::from_utf8_lossy(&words.stdout).into_owned();

@@ -29,7 +29,7 @@ pub(super) static READERS: &[Test] = &[
     }),
 ];
 
-/// A plan whose report has every kind of figure, without limits on pacing.
+/// A plan for a report with every kind of figure, without limits on pacing.
 const SMALL: &str = "name = 'small'\ntopology = 'loopback'\n[trial]\nduration = '200ms'\ntimeout = '1s'\npause = '0s'\n\
     window-limit = 10000\nlateness-limit = '5s'\nauth-limit = '5s'\n\
     [search]\nmin = 100\nmax = 200\nresolution = 100\nrepeat = 1\ninvalid-retries = 1\n[measure]\naaaa-shares = [1]\ncached-shares = [0.5]\n\

@@ -31,7 +31,7 @@ pub(super) static TESTS: &[Test] = &[
     Test::new("conform: query log of the test authoritative server by ssh", SSH, view_by_ssh),
 ];
 
-/// Servers whose failed checks are no failure of the test.
+/// Servers that may fail checks without failing the test.
 const OTHERS: [&str; 5] = ["unbound", "bind", "powerdns", "knot-resolver", "coredns"];
 
 /// Checks servers and compares the outcomes with the golden files. A failed check of dns64d is a failure.
@@ -83,7 +83,7 @@ fn checked(bench: &Bench, driver: &str) -> Result<String> {
     Ok(ran.with_context(|| driver.to_owned())?.0)
 }
 
-/// Part of a plan for checks of dns64d, whose answers do not depend on the host.
+/// Part of a plan for checks of dns64d, which answers equally on every host.
 const CHECKED: &str = "[measure]\nconform = true\n[[dut]]\ndriver = 'dns64d'\n";
 
 fn in_lab(bench: &Bench) -> Result<()> {

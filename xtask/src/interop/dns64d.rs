@@ -201,7 +201,7 @@ fn two_upstream_queries(bench: &Bench) -> Result<()> {
         // A repeated trial queries the same names, which are cached then. `wait_for` queried one A record.
         let names = trial["names"]["count"].as_u64().context("no count of names")?;
         ensure!(aaaa >= names && a > names, "each name needs one AAAA and one A query");
-        // dns64d retransmits an upstream query whose response is late.
+        // dns64d retransmits an upstream query if the response is late.
         let repeated = aaaa + a - (2 * names + 1);
         ensure!(repeated <= names / 20, "{repeated} upstream queries in addition to two per name");
     }

@@ -22,8 +22,8 @@ pub(super) const FIRST_NAME: &str = "010-000-000-000.dns64perf.test";
 /// Time limit of a program that a test runs.
 pub(super) const LIMIT: Duration = Duration::from_secs(120);
 
-/// A trial whose outcome does not depend on the machine's load: 300 queries in a second. Pacing is not tested here, so
-/// late queries do not make the trial invalid, and no stall of the machine exceeds the timeout.
+/// A trial with an outcome that does not depend on the machine's load: 300 queries in a second. Pacing is not tested
+/// here, so late queries do not make the trial invalid, and no stall of the machine exceeds the timeout.
 pub(super) const LIGHT: [&str; 12] = [
     "--rate",
     "300",
@@ -42,8 +42,8 @@ pub(super) const LIGHT: [&str; 12] = [
 /// Number of queries of a [`LIGHT`] trial.
 pub(super) const LIGHT_QUERIES: u64 = 300;
 
-/// Trials of campaigns whose outcome does not depend on the machine's load: a single low rate. An invalid trial is
-/// repeated once.
+/// Trials of campaigns with an outcome that does not depend on the machine's load: a single low rate. An invalid trial
+/// is repeated once.
 pub(super) const SHORT_TRIALS: &str = "[trial]\nduration = '300ms'\ntimeout = '1s'\npause = '0s'\n\
     max-burst = '500us'\nwindow-limit = 10000\nlateness-limit = '5s'\nauth-limit = '5s'\n\
     [search]\nmin = 100\nmax = 100\nresolution = 100\nrepeat = 1\ninvalid-retries = 1\n";

@@ -277,7 +277,7 @@ fn two_testers(bench: &Bench) -> Result<()> {
     Ok(())
 }
 
-/// A DUT queries two AuthDNS, whose counters are added, and each search of the self-test queries one of them.
+/// A DUT queries two AuthDNS, and their counters are added; each search of the self-test queries one of them.
 fn two_auths(bench: &Bench) -> Result<()> {
     const ASKED: [&str; 2] = ["198.18.1.2:53", "198.18.1.2:5353"];
     let _lab = Lab::up(bench)?;

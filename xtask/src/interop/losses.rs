@@ -230,12 +230,12 @@ fn many_source_addresses(bench: &Bench) -> Result<()> {
     Ok(())
 }
 
-/// Returns the reason of a trial whose `key` is `value`.
+/// Returns the reason of a trial with the value `value` of `key`.
 pub(super) fn cause<'a>(trial: &'a Value, key: &str, value: &str) -> Option<&'a Value> {
     trial["causes"].as_array()?.iter().find(|cause| cause[key] == value)
 }
 
-/// Runs a trial whose verdict must be one of `wanted`, and once more if it is invalid instead.
+/// Runs a trial with a verdict that must be one of `wanted`, and once more if it is invalid instead.
 ///
 /// # Errors
 /// [`Skipped`] if it is invalid again; another error for any other verdict.

@@ -35,7 +35,7 @@ pub(super) static TESTS: &[Test] = &[
     ),
 ];
 
-/// Queries of a trial whose outcome does not depend on the machine's load.
+/// Queries of a trial with an outcome that does not depend on the machine's load.
 const LOAD: [&str; 10] = [
     "--rate",
     "300",
@@ -138,7 +138,7 @@ fn queries(bench: &Bench) -> Result<u64> {
     Ok(table.lines().find_map(super::losses::received_packets).unwrap_or(0))
 }
 
-/// Checks that a trial is invalid, with a cause whose key has the value.
+/// Checks that a trial is invalid, with a cause that has the value of the key.
 fn is_invalid(what: &str, trial: &Value, [key, value]: [&str; 2]) -> Result<()> {
     show(what, trial);
     ensure!(trial["verdict"] == "invalid", "{what}: {trial}");

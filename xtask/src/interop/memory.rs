@@ -26,7 +26,7 @@ pub(super) static TESTS: &[Test] = &[Test::new(
 
 /// Memory limit of the group, octets.
 const MEMORY: u64 = 128 << 20;
-/// Queries whose answers take twice that memory.
+/// Number of queries; the answers take twice that memory.
 const QUERIES: u32 = 250_000;
 /// Queries in flight.
 const WINDOW: u32 = 64;

@@ -63,8 +63,7 @@ fn all() -> impl Iterator<Item = &'static Test> {
     long.chain(short).chain(rates).chain(gate::TESTS)
 }
 
-/// Lists every test whose name contains `part`, with the reason if it would not run here; runs none and installs
-/// nothing.
+/// Lists every test with `part` in its name, with the reason if it would not run here; runs none and installs nothing.
 pub(crate) fn list(part: &str) -> ExitCode {
     let (mut would, mut would_not) = (0, 0);
     for test in all().filter(|test| test.name.contains(part)) {
@@ -84,8 +83,8 @@ pub(crate) fn list(part: &str) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Runs the tests of a tier or, if `part` is not empty, all tests whose name contains it. In CI
-/// every required test of the tier must pass.
+/// Runs the tests of a tier or, if `part` is not empty, all tests with `part` in their names. In CI every required test
+/// of the tier must pass.
 pub(crate) fn run(part: &str, consent: Consent, tier: Tier) -> Result<ExitCode> {
     install(consent);
     let program = process::Build::Dev.dns64bench()?;

@@ -52,7 +52,7 @@ const fn flood(name: &'static str, sources: &'static str, other: &'static str) -
     Attack { name, sources, rate: "12000", kind: "dead", other, asks: "udp" }
 }
 
-/// Names whose answers are truncated over UDP and missing over TCP.
+/// Names with answers that are truncated over UDP and missing over TCP.
 const fn truncated(name: &'static str, sources: &'static str, other: &'static str) -> Attack {
     Attack { name, sources, rate: "500", kind: "dead-long", other, asks: "udp-long" }
 }

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use campaign::report::chart::{Dot, Figure, Panel, Series, Shape, number};
 use method::stats::Summary;
 
-/// A sender whose timing is compared.
+/// A sender in the comparison of timing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sender {
     /// dns64perf++ in its original form.

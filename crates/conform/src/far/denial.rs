@@ -24,7 +24,7 @@ pub(super) enum Denial<'a> {
 
 /// Zone of the records of a proof.
 pub(super) struct Chain<'a> {
-    /// How the zone is signed.
+    /// Signing of the zone.
     pub(super) tree: Tree,
     /// The apex of the zone.
     pub(super) apex: &'a Name,

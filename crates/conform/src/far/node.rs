@@ -7,7 +7,7 @@ use crate::message::{Name, Record};
 
 /// One name of the test authoritative server.
 pub(super) struct Node {
-    /// How its zone is signed; also [`Tree::Plain`] for the zones outside the user's.
+    /// Signing of its zone; also [`Tree::Plain`] for the zones outside the user's.
     pub(super) tree: Tree,
     /// The apex of its zone.
     pub(super) apex: Name,

@@ -22,8 +22,7 @@ use crate::message::{Message, Name, rcode};
 
 /// Maximum number of simultaneous connections; further ones are closed.
 const MAX_CONNECTIONS: usize = 1000;
-/// How long a client may keep a connection without sending a complete query (RFC 7766 §6.2.3), or without reading a
-/// reply.
+/// Maximum time of a connection without a complete query from the client (RFC 7766 §6.2.3), or without reading a reply.
 const IDLE: Duration = Duration::from_secs(10);
 /// Interval at which a UDP thread checks for the stop flag.
 const STOP_CHECK: Duration = Duration::from_millis(100);
@@ -78,7 +77,7 @@ impl Far {
         &self.addresses
     }
 
-    /// Returns the zone whose names behave as their labels define, in lower case.
+    /// Returns the zone in which labels define the behaviour of names, in lower case.
     pub fn zone(&self) -> &Name {
         &self.shared.zones.zone
     }

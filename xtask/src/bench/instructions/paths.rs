@@ -50,7 +50,7 @@ impl Program {
     }
 }
 
-/// A path whose instructions are counted.
+/// A path for instruction counts.
 struct CountedPath {
     /// Key in the counts file.
     name: &'static str,
@@ -90,10 +90,7 @@ impl CountedPath {
     }
 }
 
-/// Counts every path whose program is in the folder `programs`, `rounds` times.
-///
-/// Each program shares one CPU with its client, which has priority. The program therefore finds all queries in flight
-/// when it reads, whatever the speed of either.
+/// Counts every path that has its program in the folder `programs`, `rounds` times.
 pub(super) fn count(programs: &Path, rounds: usize) -> Result<Paths> {
     let bench = Bench::start(programs)?;
     let is_there = |path: &&CountedPath| programs.join(path.program.file()).is_file();

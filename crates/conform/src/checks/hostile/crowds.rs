@@ -134,7 +134,7 @@ pub(super) fn dead_names_harm_no_others(t: &mut Trial<'_>) -> Judged {
 
 // Malformed messages.
 
-/// How long a reply to a malformed message is awaited: it is not judged, but the waits must not add up.
+/// Waiting time for a reply to a malformed message: the reply is not judged, but the waits must not add up.
 const SHORTLY: Duration = Duration::from_millis(20);
 
 /// Requires that the server still answers.

@@ -37,8 +37,7 @@ fn is_clean(t: &Trial<'_>, reply: &Message) -> Judged {
 
 // Forged replies.
 
-/// Queries names whose A or AAAA records are forged first, twice: the second time, accepted forgeries would come from
-/// the cache.
+/// Queries names with forged A or AAAA records, twice: the second time, accepted forgeries would come from the cache.
 fn is_not_believed(t: &mut Trial<'_>, forgery: &str) -> Judged {
     for labels in [format!("v4-1-2-3-4.a-{forgery}"), format!("{NATIVE_LABEL}.aaaa-{forgery}")] {
         let query = Message::query(&t.name(&labels), Rtype::AAAA);

@@ -202,7 +202,7 @@ pub(super) fn falls_back(t: &mut Trial<'_>) -> Judged {
 pub(super) fn long_option_is_a_format_error(t: &mut Trial<'_>) -> Judged {
     let mut octets = query(t).octets();
     let at = octets.len() - 1;
-    // RDLENGTH is 4: an option whose length field is nine octets.
+    // RDLENGTH is 4, but the length field of the option is nine octets.
     octets[at] = 4;
     octets.extend([UNKNOWN.to_be_bytes(), [0, 9]].concat());
     let (_, reply) = send(t, &octets, "a query with an option that is too long")?;

@@ -72,7 +72,8 @@ fn neither(reply: &Message) -> Fault {
     Fault::Wrong(format!("there is neither an alias nor a PTR record of the name: {what}"))
 }
 
-/// Requires one of the two ways; an alias points to the name of `v4`, whose PTR record is in the answer too.
+/// Requires one of the two ways. An alias points to the name of `v4`, and the answer then also has the PTR record of
+/// that name.
 fn points_to(t: &Trial<'_>, asked: &Name, reply: &Message, v4: &str) -> Judged<Way> {
     let way = Way::of(reply, asked);
     match &way {
