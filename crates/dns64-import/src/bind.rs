@@ -111,19 +111,18 @@ pub(super) fn import(file: &Path, draft: &mut Draft) -> Result<(), ImportError> 
     {
         reader.lost(
             forwarders,
-            "BIND asks the root servers when they fail (forward first); dns64d does not",
+            "BIND queries the root servers if they fail (forward first); dns64d does not",
         );
     }
     let option = |name| all().find(|option| option.name() == name).and_then(Statement::argument);
     let has_empty_zones =
         option("forward") != Some("only") && !option("empty-zones-enable").is_some_and(is_no);
     if has_empty_zones {
-        let why = "BIND answers the reverse zones of private addresses itself; write local-zones = true for that";
+        let why = "BIND answers the reverse zones of private addresses itself; set local-zones = true for the same";
         reader.draft.notes.answers(&Place::new(&called(file), 1), "empty-zones-enable yes", why);
     }
     if all().all(|option| option.name() != "dnssec-validation") {
-        let why =
-            "BIND validates unless told otherwise; dns64d does not: have the upstream validate";
+        let why = "BIND validates by default; dns64d does not: use a validating upstream";
         reader.draft.notes.answers(&Place::new(&called(file), 1), "dnssec-validation", why);
     }
     let nowhere = Place::new(&called(file), 1);
@@ -173,21 +172,17 @@ impl Reader<'_> {
             "view" => notes.answers(
                 &statement.place,
                 &statement.written(),
-                "dns64d has no views: write a [[group]] for its clients",
+                "dns64d has no views: add a [[group]] for its clients",
             ),
             "trust-anchors" | "trusted-keys" | "managed-keys" | "server" => {
                 notes.nothing(
                     &statement.place,
                     &statement.written(),
-                    "dns64d asks its upstreams only",
+                    "dns64d queries only its upstreams",
                 );
             }
             name if IDLE.contains(&name) => (),
-            _ => notes.answers(
-                &statement.place,
-                &statement.written(),
-                "nothing of dns64d is like it",
-            ),
+            _ => notes.answers(&statement.place, &statement.written(), "dns64d has no equivalent"),
         }
     }
 
@@ -230,15 +225,15 @@ impl Reader<'_> {
             "dnssec-validation" if is_no(word) => (),
             "dnssec-validation" => self.lost(
                 option,
-                "dns64d does not validate: have the upstream validate, and see trust-ad",
+                "dns64d does not validate: use a validating upstream, and see trust-ad",
             ),
             name if IDLE_OPTIONS.iter().any(|idle| name.starts_with(idle)) => self.idle(option),
-            _ => self.lost(option, "nothing of dns64d is like it"),
+            _ => self.lost(option, "dns64d has no equivalent"),
         }
     }
 
     fn idle(&mut self, option: &Statement) {
-        self.draft.notes.nothing(&option.place, &option.written(), "dns64d has no use for it");
+        self.draft.notes.nothing(&option.place, &option.written(), "dns64d does not need it");
     }
 
     fn lost(&mut self, option: &Statement, why: &str) {
@@ -247,7 +242,7 @@ impl Reader<'_> {
 
     fn way_of_asking(&mut self, option: &Statement) {
         if option.name() == "forward" && option.argument() != Some("only") {
-            self.lost(option, "dns64d never asks anybody but its upstreams");
+            self.lost(option, "dns64d queries only its upstreams");
         }
     }
 
@@ -293,7 +288,7 @@ impl Reader<'_> {
             };
             match covered {
                 Some(covered) => list.then(&covered, is_allowed),
-                None => self.lost(element, "nobody can say which addresses these are"),
+                None => self.lost(element, "these addresses are not known from the file"),
             }
         }
         list.allowed()
@@ -310,7 +305,7 @@ impl Reader<'_> {
             "localhost" | "localnets" => {
                 self.lost(
                     element,
-                    "it means the addresses or networks of the host's interfaces; only loopback is written: add them",
+                    "it stands for the addresses or networks of the host's interfaces; only loopback is included: add the others",
                 );
                 return Some(Addresses::loopback());
             }
@@ -330,7 +325,7 @@ impl Reader<'_> {
     fn dns64(&mut self, option: &Statement) {
         let origin = Origin::new(&option.place, option.written());
         let Some(prefix) = option.argument().and_then(prefix::parse) else {
-            return self.lost(option, "not a prefix of RFC 6052 that dns64d takes");
+            return self.lost(option, "not an RFC 6052 prefix that dns64d accepts");
         };
         if self.rules.is_empty() {
             self.draft.synthesizes_with_cd("BIND", &origin);
@@ -359,7 +354,7 @@ impl Reader<'_> {
                 },
                 "recursive-only" => rule.recursive_only = !is_no(word),
                 "break-dnssec" => rule.break_dnssec = !is_no(word),
-                _ => self.lost(key, "nothing of dns64d is like it"),
+                _ => self.lost(key, "dns64d has no equivalent"),
             }
         }
         self.rules.push(rule);
@@ -372,7 +367,7 @@ impl Reader<'_> {
             let own = element.after("port").and_then(|port| port.parse().ok()).unwrap_or(port);
             match socket(element.name(), own) {
                 Some(_) if element.after("tls").is_some() => {
-                    self.lost(element, "dns64d asks over UDP and TCP only");
+                    self.lost(element, "dns64d queries only over UDP and TCP");
                 }
                 Some(address) => upstreams.push(address),
                 None => self.lost(element, "not an address"),
@@ -380,7 +375,7 @@ impl Reader<'_> {
         }
         if upstreams.is_empty() {
             return self
-                .lost(option, "without forwarders BIND asks the servers of the zone itself");
+                .lost(option, "without forwarders BIND queries the servers of the zone itself");
         }
         self.draft.forward(domain, &upstreams, &Origin::new(&option.place, option.written()));
     }
@@ -392,13 +387,13 @@ impl Reader<'_> {
             Some("hint") => (),
             Some("forward") => {
                 if key("forward").is_none_or(|forward| forward.argument() != Some("only")) {
-                    self.lost(zone, "dns64d never asks anybody but its upstreams (forward first)");
+                    self.lost(zone, "dns64d queries only its upstreams (forward first)");
                 }
                 if let Some(forwarders) = key("forwarders") {
                     self.forwarders(&name, forwarders);
                 }
             }
-            _ => self.lost(zone, "dns64d has no zones: its upstreams answer for this one"),
+            _ => self.lost(zone, "dns64d has no zones: queries for it go to the upstreams"),
         }
     }
 
@@ -417,7 +412,7 @@ impl Reader<'_> {
             }
             for option in lists {
                 if option.after("tls").is_some() || option.after("http").is_some() {
-                    self.lost(option, "dns64d serves UDP and TCP only");
+                    self.lost(option, "dns64d serves only UDP and TCP");
                     continue;
                 }
                 let own = option.after("port").and_then(|port| port.parse().ok());
@@ -439,7 +434,7 @@ impl Reader<'_> {
         };
         match address {
             Some(host) => self.draft.listen_at(ServiceAddr::new(host, port), origin),
-            None => self.lost(element, "name each address that is to be served"),
+            None => self.lost(element, "list each address to serve"),
         }
     }
 
@@ -454,7 +449,7 @@ impl Reader<'_> {
             (recursion, cache) => recursion.or(cache),
         };
         let Some(mut told) = told.or_else(|| query.clone()) else {
-            let why = "without allow-recursion BIND answers the networks of its host; dns64d answers loopback and private addresses: write yours into [access]";
+            let why = "without allow-recursion BIND answers the networks of its host; dns64d answers loopback and private addresses: add yours to [access]";
             return self.draft.notes.answers(place, "options", why);
         };
         if let Some(query) = query {
@@ -526,7 +521,7 @@ impl Reader<'_> {
             flags: flags.to_vec(),
         };
         if !alike {
-            let why = "of several dns64 for the same clients, recursive-only and break-dnssec are those of the first one";
+            let why = "if several dns64 match a client, recursive-only and break-dnssec are taken from the first one";
             self.draft.notes.answers(&origin.place, &origin.words, why);
         }
         translation

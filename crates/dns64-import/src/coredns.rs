@@ -67,7 +67,7 @@ pub(super) fn import(file: &Path, draft: &mut Draft) -> Result<(), ImportError> 
     let mut translating = servers.iter().filter(|server| has(server, "dns64")).peekable();
     let translates = translating.peek().is_some();
     if let [first, .., last] = &translating.collect::<Vec<_>>()[..] {
-        let why = format!("the dns64 of {} is for all names", last.place);
+        let why = format!("the dns64 of {} applies to all names", last.place);
         draft.notes.answers(&first.place, &first.words.join(" "), why);
     }
     for server in &servers {
@@ -76,15 +76,13 @@ pub(super) fn import(file: &Path, draft: &mut Draft) -> Result<(), ImportError> 
             untranslated(server, draft);
         }
         if servers.len() > 1 && has(server, "acl") {
-            let why = "dns64d has one list of clients: that of the last acl";
+            let why = "dns64d has only one list of clients; the last acl is used";
             draft.notes.answers(&server.place, &server.words.join(" "), why);
         }
     }
     let place = Place::new(&called(file), 1);
-    let everybody = || Told {
-        value: Addresses::all(),
-        origin: Origin::new(&place, "no acl: everybody is answered"),
-    };
+    let everybody =
+        || Told { value: Addresses::all(), origin: Origin::new(&place, "no acl: all clients") };
     draft.access.get_or_insert_with(everybody);
     Ok(())
 }
@@ -94,7 +92,7 @@ fn untranslated(server: &Statement, draft: &mut Draft) {
     let origin = Origin::new(&server.place, format!("{} without dns64", server.words.join(" ")));
     for (zone, _) in zones(server) {
         if zone == "." {
-            let why = "dns64d translates all names alike on all its addresses";
+            let why = "dns64d translates all names in the same way on all its addresses";
             draft.notes.answers(&origin.place, &origin.words, why);
         } else {
             draft.off_for(zone, origin.clone());
@@ -146,7 +144,7 @@ fn block(
     let plugins = plugins(server, snippets);
     let zones = zones(server);
     if zones.len() < server.words.len() {
-        let why = "dns64d serves UDP and TCP only";
+        let why = "dns64d serves only UDP and TCP";
         draft.notes.answers(&server.place, &server.words.join(" "), why);
     }
     for (zone, port) in &zones {
@@ -179,7 +177,7 @@ fn listen(server: &Statement, plugins: &[&Statement], port: u16, draft: &mut Dra
                 draft.listen_at(ServiceAddr::new(ip, port), origin);
             }
             Err(_) => {
-                let why = "name the addresses of the interface";
+                let why = "list the addresses of the interface";
                 draft.notes.answers(&bind.place, &bind.written(), why);
             }
         }
@@ -195,9 +193,9 @@ fn plugin(plugin: &Statement, zones: &[&str], draft: &mut Draft) -> Result<(), I
         "cache" => cache(plugin, draft),
         "acl" => acl(plugin, draft),
         name if IDLE.contains(&name) => {
-            draft.notes.nothing(&plugin.place, &written, "dns64d has no use for it");
+            draft.notes.nothing(&plugin.place, &written, "dns64d does not need it");
         }
-        _ => draft.notes.answers(&plugin.place, &written, "nothing of dns64d is like it"),
+        _ => draft.notes.answers(&plugin.place, &written, "dns64d has no equivalent"),
     }
     Ok(())
 }
@@ -222,7 +220,7 @@ fn translate(plugin: &Statement, draft: &mut Draft) {
             ("allow_ipv4" | "translate_all", _) => {
                 draft.notes.answers(&key.place, &key.written(), "it takes no argument");
             }
-            _ => draft.notes.answers(&key.place, &key.written(), "nothing of dns64d is like it"),
+            _ => draft.notes.answers(&key.place, &key.written(), "dns64d has no equivalent"),
         }
     }
     let Some(prefix) = prefix else { return };
@@ -263,7 +261,7 @@ fn forward(plugin: &Statement, zones: &[&str], draft: &mut Draft) -> Result<(), 
     let mut upstreams = Vec::new();
     for to in plugin.words.iter().skip(2) {
         if to.starts_with("tls://") {
-            let why = "dns64d asks over UDP and TCP only";
+            let why = "dns64d queries only over UDP and TCP";
             draft.notes.answers(&plugin.place, to, why);
         } else if let Some(address) = socket(to.trim_start_matches("dns://"), 53) {
             upstreams.push(address);
@@ -280,7 +278,7 @@ fn forward(plugin: &Statement, zones: &[&str], draft: &mut Draft) -> Result<(), 
                 draft.set("forwarding", "order", "listed", origin);
             }
             ("policy", Some("random" | "round_robin")) => {
-                let why = "dns64d prefers the fastest upstream";
+                let why = "dns64d prefers the fastest upstreams";
                 draft.notes.nothing(&key.place, &key.written(), why);
             }
             (name, _) if IDLE_FORWARD.contains(&name) => (),
@@ -293,14 +291,14 @@ fn forward(plugin: &Statement, zones: &[&str], draft: &mut Draft) -> Result<(), 
     }
     let origin = Origin::new(&plugin.place, plugin.written());
     if upstreams.is_empty() {
-        let why = "no address that could be asked";
+        let why = "no usable address";
         draft.notes.answers(&plugin.place, &origin.words, why);
         return Ok(());
     }
     let domains = if from.is_empty() { zones.to_vec() } else { vec![from] };
     for domain in domains {
         if domain.contains('/') {
-            let why = format!("write the reverse zone of {domain} as a name");
+            let why = format!("write the reverse zone of {domain} as a domain name");
             draft.notes.answers(&origin.place, &origin.words, why);
         } else {
             draft.forward(domain, &upstreams, &origin);
@@ -319,7 +317,7 @@ fn cache(plugin: &Statement, draft: &mut Draft) {
         _ => (None, words),
     };
     if !zones.is_empty() && zones.iter().all(|zone| zone != ".") {
-        let why = "dns64d has one cache for all names, to which these limits apply";
+        let why = "dns64d has one cache for all names; these limits apply to it";
         draft.notes.answers(&plugin.place, &plugin.written(), why);
     }
     let mut set = |key: &'static str, of: &Statement, text: Option<&str>| {
@@ -342,7 +340,7 @@ fn cache(plugin: &Statement, draft: &mut Draft) {
         let has_least = matches!(key.name(), "success" | "denial") && key.words.len() > 3;
         let is_known = matches!(key.name(), "success" | "denial" | "prefetch" | "serve_stale");
         if has_least || !is_known {
-            let why = "nothing of dns64d is like it";
+            let why = "dns64d has no equivalent";
             draft.notes.answers(&key.place, &key.written(), why);
         }
     }
@@ -365,7 +363,7 @@ fn acl(plugin: &Statement, draft: &mut Draft) {
     let mut list = FirstMatch::default();
     let mut lost = |of: &Statement, why: &str| draft.notes.answers(&of.place, &of.written(), why);
     if plugin.words.len() > 1 {
-        lost(plugin, "dns64d has one list of clients for all zones");
+        lost(plugin, "dns64d has only one list of clients, for all zones");
     }
     for rule in plugin.body() {
         let action = rule.name();
@@ -377,7 +375,7 @@ fn acl(plugin: &Statement, draft: &mut Draft) {
             continue;
         }
         if matches!(action, "filter" | "drop") {
-            lost(rule, "dns64d refuses them");
+            lost(rule, "dns64d answers them with REFUSED");
         }
         let words = at.map(|at| &rule.words[at + 1..]).unwrap_or_default();
         let mut covered = Addresses::default();

@@ -43,7 +43,7 @@ pub enum ImportError {
     },
     /// The server cannot be detected from the file.
     #[error(
-        "{file}: cannot recognize the server; name it with --from (bind, unbound, powerdns, knot-resolver, coredns, mtd64-ng)"
+        "{file}: cannot detect the server; name it with --from (bind, unbound, powerdns, knot-resolver, coredns, mtd64-ng)"
     )]
     Whose {
         /// Path of the file.

@@ -19,7 +19,7 @@ pub(super) const MOST: usize = 1_000;
 
 /// Returns the error for an include beyond [`DEEPEST`] or [`MOST`].
 pub(super) fn too_many(place: &Place) -> ImportError {
-    let reason = "files include each other, or are too many".to_owned();
+    let reason = "files include each other, or there are too many".to_owned();
     ImportError::Syntax { place: place.clone(), reason }
 }
 

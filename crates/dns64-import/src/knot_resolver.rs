@@ -21,8 +21,7 @@ use super::tree::{self, Node, Value};
 use super::values::{mebibytes, seconds, socket};
 
 /// Note for DNSSEC validation, which is on by default.
-const NO_VALIDATION: &str =
-    "dns64d does not validate: have the upstream validate, and see trust-ad";
+const NO_VALIDATION: &str = "dns64d does not validate: use a validating upstream, and see trust-ad";
 /// Default exclusion.
 const DEFAULT_EXCLUDE: &str = "::ffff/96";
 /// Modules without effect on answers.
@@ -61,7 +60,7 @@ pub(super) fn import(file: &Path, draft: &mut Draft) -> Result<(), ImportError> 
                 Statement::Set(path, node) => assignment(path, node, draft),
                 Statement::Variable => (),
                 Statement::Other(place, text) => {
-                    let why = "only calls and assignments with literal arguments can be read";
+                    let why = "only calls and assignments with literal arguments can be converted";
                     draft.notes.answers(place, text, why);
                 }
             }
@@ -69,11 +68,11 @@ pub(super) fn import(file: &Path, draft: &mut Draft) -> Result<(), ImportError> 
     }
     if draft.listen.is_empty() {
         for ip in [IpAddr::from(Ipv4Addr::LOCALHOST), Ipv6Addr::LOCALHOST.into()] {
-            draft.listen_at((ip, 53).into(), Origin::new(&place, "nothing to listen at: loopback"));
+            draft.listen_at((ip, 53).into(), Origin::new(&place, "no listen address: loopback"));
         }
     }
     if draft.access.is_none() {
-        let origin = Origin::new(&place, "no view: everybody is answered");
+        let origin = Origin::new(&place, "no view: all clients");
         draft.access = Some(Told { value: Addresses::all(), origin });
     }
     Ok(())
@@ -115,16 +114,16 @@ fn call(node: &Node, draft: &mut Draft) {
         "policy.add" => policy(node, arguments, draft),
         "trust_anchors.remove" => (),
         "view:addr" | "view.addr" => {
-            lost(draft, node, &written, "write the clients into [access], or a [[group]] for them");
+            lost(draft, node, &written, "add the clients to [access], or to a [[group]]");
         }
         name if IDLE_CALLS.iter().any(|idle| name.starts_with(idle)) => {
-            draft.notes.nothing(&node.place, &written, "dns64d has no use for it");
+            draft.notes.nothing(&node.place, &written, "dns64d does not need it");
         }
         "net.ipv4" | "net.ipv6" | "net.bufsize" | "net.tls" | "net.outgoing_v4"
         | "net.outgoing_v6" => {
-            draft.notes.nothing(&node.place, &written, "dns64d has no use for it");
+            draft.notes.nothing(&node.place, &written, "dns64d does not need it");
         }
-        _ => lost(draft, node, &written, "nothing of dns64d is like it"),
+        _ => lost(draft, node, &written, "dns64d has no equivalent"),
     }
 }
 
@@ -146,12 +145,12 @@ fn assignment(path: &str, node: &Node, draft: &mut Draft) {
                         None => translate_table(settings, origin, draft),
                     }
                 } else if !IDLE_MODULES.contains(&name.as_str()) {
-                    lost(draft, settings, name, "nothing of dns64d is like it");
+                    lost(draft, settings, name, "dns64d has no equivalent");
                 }
             }
         }
         "cache.size" => cache(node, &written, draft),
-        _ => lost(draft, node, &written, "nothing of dns64d is like it"),
+        _ => lost(draft, node, &written, "dns64d has no equivalent"),
     }
 }
 
@@ -167,14 +166,14 @@ fn listen(node: &Node, arguments: &[Node], draft: &mut Draft) {
     let port = arguments.get(1).and_then(Node::text).and_then(|port| port.parse().ok());
     let port = port.unwrap_or(53);
     if kind.is_some_and(|kind| kind != "dns") || (kind.is_none() && matches!(port, 443 | 853)) {
-        let why = "dns64d serves UDP and TCP only";
+        let why = "dns64d serves only UDP and TCP";
         return draft.notes.answers(&node.place, &node.written(), why);
     }
     let origin = || Origin::new(&node.place, node.written());
     for address in arguments.first().map(Node::elements).unwrap_or_default() {
         match address.text().and_then(|text| text.parse::<HostAddr>().ok()) {
             Some(host) => draft.listen_at(ServiceAddr::new(host, port), origin()),
-            None => lost(draft, node, &node.written(), "name the addresses of the interface"),
+            None => lost(draft, node, &node.written(), "list the addresses of the interface"),
         }
     }
 }
@@ -189,7 +188,7 @@ fn load(module: &Node, draft: &mut Draft) {
         "dns64" if draft.translation.prefixes.is_empty() => translate(None, None, origin, draft),
         "dns64" | "hints" | "view" | "policy" => (),
         name if IDLE_MODULES.contains(&name) => (),
-        _ => lost(draft, module, text, "nothing of dns64d is like it"),
+        _ => lost(draft, module, text, "dns64d has no equivalent"),
     }
 }
 
@@ -202,7 +201,7 @@ fn translate(prefix: Option<&str>, exclude: Option<Addresses>, origin: Origin, d
         Some(Err(_)) => None,
     };
     let Some(prefix) = prefix else {
-        let why = "not a prefix of 96 bits that dns64d takes";
+        let why = "not a 96-bit prefix that dns64d accepts";
         return draft.notes.answers(&origin.place, &origin.words, why);
     };
     let why = "Knot Resolver synthesizes if one of several AAAA records is excluded; dns64d returns the others (RFC 6147 §5.1.4)";
@@ -236,7 +235,7 @@ fn translate_table(table: &Node, origin: Origin, draft: &mut Draft) {
                 let origin = Origin::new(&node.place, format!("{key} {}", node.written()));
                 draft.set_number("local", "reverse-ttl", node.text().and_then(seconds), origin);
             }
-            _ => lost(draft, node, key, "nothing of dns64d is like it"),
+            _ => lost(draft, node, key, "dns64d has no equivalent"),
         }
     }
     let prefix = table.get("prefix").and_then(Node::text);
@@ -255,21 +254,21 @@ fn policy(node: &Node, arguments: &[Node], draft: &mut Draft) {
     };
     let forwards = matches!(action, "policy.FORWARD" | "policy.STUB" | "policy.TLS_FORWARD");
     let (Some(domains), true) = (domains, forwards) else {
-        let why = "of policies only FORWARD and STUB for literal domains are read";
+        let why = "only the policies FORWARD and STUB for literal domains are converted";
         return lost(draft, node, &node.written(), why);
     };
     if action == "policy.TLS_FORWARD" {
-        return lost(draft, node, &node.written(), "dns64d asks over UDP and TCP only");
+        return lost(draft, node, &node.written(), "dns64d queries only over UDP and TCP");
     }
     let mut upstreams: Vec<ServiceAddr> = Vec::new();
     for server in of_action.iter().flat_map(Node::elements) {
         match server.text().and_then(|text| socket(text, 53)) {
             Some(address) => upstreams.push(address),
-            None => lost(draft, server, &server.written(), "no address that could be asked"),
+            None => lost(draft, server, &server.written(), "no usable address"),
         }
     }
     if domains != ["."] && !draft.upstreams.is_empty() {
-        lost(draft, node, &node.written(), "a policy for all names comes before it");
+        lost(draft, node, &node.written(), "an earlier policy applies to all names");
         return;
     }
     let origin = Origin::new(&node.place, node.written());
@@ -310,9 +309,9 @@ fn yaml(root: &Node, draft: &mut Draft) {
                 draft.set_threads(value, Origin::new(&node.place, written));
             }
             "rundir" | "hostname" | "nsid" | "monitoring" | "management" | "logging" => {
-                draft.notes.nothing(&node.place, &written, "dns64d has no use for it");
+                draft.notes.nothing(&node.place, &written, "dns64d does not need it");
             }
-            _ => lost(draft, node, &written, "nothing of dns64d is like it"),
+            _ => lost(draft, node, &written, "dns64d has no equivalent"),
         }
     }
 }
@@ -323,9 +322,9 @@ fn network_yaml(node: &Node, draft: &mut Draft) {
             "listen" => node.elements().iter().for_each(|socket| listen_yaml(socket, draft)),
             "do-ipv4" | "do-ipv6" | "out-interface-v4" | "out-interface-v6" | "tcp-pipeline"
             | "edns-tcp-keepalive" | "edns-buffer-size" => {
-                draft.notes.nothing(&node.place, key, "dns64d has no use for it");
+                draft.notes.nothing(&node.place, key, "dns64d does not need it");
             }
-            _ => lost(draft, node, key, "nothing of dns64d is like it"),
+            _ => lost(draft, node, key, "dns64d has no equivalent"),
         }
     }
 }
@@ -340,9 +339,9 @@ fn cache_yaml(node: &Node, draft: &mut Draft) {
             "ttl-min" => draft.set_number("cache", "min-ttl", time, origin),
             "ttl-max" => draft.set_number("cache", "max-ttl", time, origin),
             "storage" | "garbage-collector" | "prefetch" => {
-                draft.notes.nothing(&node.place, &written, "dns64d has no use for it");
+                draft.notes.nothing(&node.place, &written, "dns64d does not need it");
             }
-            _ => lost(draft, node, &written, "nothing of dns64d is like it"),
+            _ => lost(draft, node, &written, "dns64d has no equivalent"),
         }
     }
 }
@@ -352,7 +351,7 @@ fn listen_yaml(listening: &Node, draft: &mut Draft) {
     let port = listening.get("port").and_then(Node::text).and_then(|port| port.parse().ok());
     let interfaces = listening.get("interface").map(Node::elements).unwrap_or_default();
     if kind != "dns" || interfaces.is_empty() {
-        let why = "dns64d serves UDP and TCP at addresses only";
+        let why = "dns64d serves only IP addresses, over UDP and TCP";
         return lost(draft, listening, &listening.written(), why);
     }
     for interface in interfaces {
@@ -361,7 +360,7 @@ fn listen_yaml(listening: &Node, draft: &mut Draft) {
                 draft.listen_at(address, Origin::new(&interface.place, listening.written()));
             }
             None => {
-                lost(draft, listening, &listening.written(), "name the addresses of the interface");
+                lost(draft, listening, &listening.written(), "list the addresses of the interface");
             }
         }
     }
@@ -389,7 +388,7 @@ fn forward_yaml(rule: &Node, draft: &mut Draft) {
             == Some("true")
     };
     if option("authoritative") {
-        let why = "dns64d asks resolvers only";
+        let why = "dns64d only forwards to resolvers";
         return lost(draft, rule, &rule.written(), why);
     }
     let mut upstreams = Vec::new();
@@ -403,7 +402,7 @@ fn forward_yaml(rule: &Node, draft: &mut Draft) {
                     draft,
                     server,
                     &server.written(),
-                    "dns64d asks addresses over UDP and TCP only",
+                    "dns64d queries only IP addresses, over UDP and TCP",
                 ),
             }
         }
@@ -436,7 +435,7 @@ fn views_yaml(views: &[Node], draft: &mut Draft) {
         let is_known = |key: &str| matches!(key, "subnets" | "answer" | "options");
         let others = view.entries().iter().filter(|(key, _)| !is_known(key));
         for (key, node) in others.chain(of_options.iter().filter(|(key, _)| key != "dns64")) {
-            lost(draft, node, key, "of views only refused and untranslated clients are read");
+            lost(draft, node, key, "only refused and untranslated clients of views are converted");
         }
         let answer = view.get("answer").and_then(Node::text);
         if answer.is_some_and(|answer| !matches!(answer, "refused" | "allow")) {
@@ -444,7 +443,7 @@ fn views_yaml(views: &[Node], draft: &mut Draft) {
                 draft,
                 view,
                 &view.written(),
-                "of views only refused and untranslated clients are read",
+                "only refused and untranslated clients of views are converted",
             );
         }
     }

@@ -40,7 +40,7 @@ pub(super) fn import(file: &Path, draft: &mut Draft) -> Result<(), ImportError> 
                 draft.notes.nothing(
                     &place,
                     line,
-                    "without [[upstream]] those of /etc/resolv.conf are asked",
+                    "without [[upstream]] the servers of /etc/resolv.conf are used",
                 );
             }
             "nameserver" => match socket(value, 53) {
@@ -56,14 +56,14 @@ pub(super) fn import(file: &Path, draft: &mut Draft) -> Result<(), ImportError> 
                         flags: vec![("break-dnssec", true)],
                     };
                 }
-                None => lost("not a prefix of RFC 6052 that dns64d takes"),
+                None => lost("not an RFC 6052 prefix that dns64d accepts"),
             },
             "port" => port = value.parse().unwrap_or(port),
             "num-threads" => draft.set_threads(value, origin),
             key if IDLE.contains(&key) => {
-                draft.notes.nothing(&place, line, "dns64d has no use for it");
+                draft.notes.nothing(&place, line, "dns64d does not need it");
             }
-            _ => lost("nothing of dns64d is like it"),
+            _ => lost("dns64d has no equivalent"),
         }
     }
     // `[::]` of mtd64-ng covers both families.
@@ -71,9 +71,9 @@ pub(super) fn import(file: &Path, draft: &mut Draft) -> Result<(), ImportError> 
     for ip in
         [std::net::IpAddr::from(Ipv6Addr::UNSPECIFIED), std::net::Ipv4Addr::UNSPECIFIED.into()]
     {
-        draft.listen_at(ServiceAddr::new(ip, port), Origin::new(&place, "it serves all addresses"));
+        draft.listen_at(ServiceAddr::new(ip, port), Origin::new(&place, "all addresses"));
     }
-    let origin = Origin::new(&place, "it answers everybody");
+    let origin = Origin::new(&place, "all clients");
     draft.access = Some(Told { value: Addresses::all(), origin });
     Ok(())
 }

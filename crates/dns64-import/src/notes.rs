@@ -44,7 +44,7 @@ impl Note {
 impl fmt::Display for Note {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let weight =
-            if self.changes_answers { "answers may differ" } else { "no answer depends on it" };
+            if self.changes_answers { "answers may differ" } else { "no effect on answers" };
         write!(f, "{}: {}: not carried over ({weight}): {}", self.place, self.what, self.why)
     }
 }

@@ -141,7 +141,7 @@ pub(super) fn import(file: &Path, draft: &mut Draft) -> Result<(), ImportError> 
     }
     let place = Place::new(&called(file), 1);
     if settings.iter().all(|setting| setting.key != "dns64-prefix") {
-        draft.notes.nothing(&place, "dns64-prefix", "there is none: nothing is translated");
+        draft.notes.nothing(&place, "dns64-prefix", "there is none: translation is off");
     }
     private_reverse_zones(&settings, &place, draft);
     let port = settings.iter().rev().find(|setting| setting.key == "local-port");
@@ -321,7 +321,7 @@ fn carry(setting: &Setting, port: u16, draft: &mut Draft) {
         "dnssec" if matches!(value, "off" | "process-no-validate") => (),
         "dnssec" => lost(
             setting,
-            "dns64d does not validate: have the upstream validate, and see trust-ad",
+            "dns64d does not validate: use a validating upstream, and see trust-ad",
             draft,
         ),
         "lua-config-file"
@@ -333,11 +333,11 @@ fn carry(setting: &Setting, port: u16, draft: &mut Draft) {
         | "hint-file"
             if value.is_empty() => {}
         key if IDLE.iter().any(|idle| key.starts_with(idle)) => {
-            draft.notes.nothing(&setting.place, &setting.written(), "dns64d has no use for it");
+            draft.notes.nothing(&setting.place, &setting.written(), "dns64d does not need it");
         }
         "serve-rfc1918" => (),
         "export-etc-hosts" if matches!(value, "no" | "off" | "false") => (),
-        _ => lost(setting, "nothing of dns64d is like it", draft),
+        _ => lost(setting, "dns64d has no equivalent", draft),
     }
 }
 
@@ -394,7 +394,7 @@ fn forward(setting: &Setting, draft: &mut Draft) {
             }
         }
         if upstreams.is_empty() {
-            lost(setting, "no address that could be asked", draft);
+            lost(setting, "no usable address", draft);
         } else {
             let origin = Origin::new(&setting.place, zone.as_str());
             if !is_recursive {
@@ -411,7 +411,7 @@ fn translate(setting: &Setting, draft: &mut Draft) {
         return;
     }
     let Some(prefix) = prefix::parse(setting.value()) else {
-        return lost(setting, "not a prefix of RFC 6052 that dns64d takes", draft);
+        return lost(setting, "not an RFC 6052 prefix that dns64d accepts", draft);
     };
     let origin = setting.origin();
     draft.synthesizes_with_cd("PowerDNS Recursor", &origin);

@@ -101,7 +101,7 @@ impl Parser {
         let mut tokens = Tokens { all: tokens(&read(file)?, &name, style)?, at: 0, name };
         let statements = block(&mut tokens, 0)?;
         if let Some((_, line)) = tokens.peek() {
-            return Err(bad(&tokens.name, *line, "a '}' without its '{'"));
+            return Err(bad(&tokens.name, *line, "an unmatched '}'"));
         }
         self.spliced(statements, file, depth)
     }
@@ -172,7 +172,7 @@ fn block(tokens: &mut Tokens, depth: usize) -> Result<Vec<Statement>, ImportErro
             Token::Word(word) => open.get_or_insert_with(fresh).words.push(word),
             Token::Open => {
                 if depth >= DEEPEST {
-                    return Err(bad(&tokens.name, line, "blocks in blocks, too deep"));
+                    return Err(bad(&tokens.name, line, "blocks are nested too deeply"));
                 }
                 tokens.next();
                 let inside = block(tokens, depth + 1)?;
@@ -180,7 +180,7 @@ fn block(tokens: &mut Tokens, depth: usize) -> Result<Vec<Statement>, ImportErro
                 // The first block is used; only control channels have several.
                 statement.block.get_or_insert(inside);
                 if !matches!(tokens.peek(), Some((Token::Close, _))) {
-                    return Err(bad(&tokens.name, line, "a '{' without its '}'"));
+                    return Err(bad(&tokens.name, line, "an unmatched '{'"));
                 }
             }
         }
@@ -216,7 +216,7 @@ fn tokens(text: &str, name: &Arc<str>, style: Style) -> Result<Vec<(Token, usize
             '!' if style == Style::Semicolons => (Some(Token::Word("!".into())), 1),
             '"' => {
                 let Some(len) = after.find('"') else {
-                    return Err(bad(name, line, "a '\"' without its other one"));
+                    return Err(bad(name, line, "an unmatched '\"'"));
                 };
                 (Some(Token::Word(after[..len].to_owned())), len + 2)
             }

@@ -62,12 +62,12 @@ fn servers_are_detected_by_name_or_content() {
 #[test]
 fn an_error_has_file_and_line() {
     let cases = [
-        ("named.conf", "options {\n  directory \"x;\n", "2: a '\"' without"),
-        ("named.conf", "options {\n", "1: a '{' without"),
-        ("named.conf", "options { };\n};\n", "2: a '}' without"),
+        ("named.conf", "options {\n  directory \"x;\n", "2: an unmatched '\"'"),
+        ("named.conf", "options {\n", "1: an unmatched '{'"),
+        ("named.conf", "options { };\n};\n", "2: an unmatched '}'"),
         ("named.conf", "include \"named.conf\";\n", "1: files include each other"),
-        ("unbound.conf", "verbosity: 1\n", "1: 'verbosity:' stands in no clause"),
-        ("unbound.conf", "server:\n  verbosity 1\n", "2: 'verbosity' is no key"),
+        ("unbound.conf", "verbosity: 1\n", "1: 'verbosity:' is not in a clause"),
+        ("unbound.conf", "server:\n  verbosity 1\n", "2: 'verbosity' is not a key"),
         ("unbound.conf", "server:\ninclude: unbound.conf\n", "2: files include each other"),
         ("recursor.yml", "a: [\n", "recursor.yml: "),
     ];
@@ -85,7 +85,7 @@ fn notes_report_effects_on_answers() {
     let notes: Vec<String> =
         import(&path, None).unwrap().notes.iter().map(ToString::to_string).collect();
     let of = |word: &str| notes.iter().find(|note| note.contains(word)).unwrap();
-    assert!(of("verbosity").contains(":2: ") && of("verbosity").contains("no answer depends"));
+    assert!(of("verbosity").contains(":2: ") && of("verbosity").contains("no effect on answers"));
     assert!(of("local-zone").contains(":3: ") && of("local-zone").contains("answers may differ"));
 }
 
@@ -160,7 +160,7 @@ fn the_files_of_a_pattern_are_counted() {
             fs::write(included.join(format!("{n}.{extension}")), "").unwrap();
         }
         let error = import(&path, None).map(|imported| imported.toml).unwrap_err().to_string();
-        assert!(error.contains(":1: ") && error.contains("are too many"), "{name}: {error}");
+        assert!(error.contains(":1: ") && error.contains("there are too many"), "{name}: {error}");
     }
 }
 

@@ -188,7 +188,7 @@ impl<'a> Reader<'a> {
     /// Returns the value of an alias.
     fn alias(&mut self, anchor: usize, line: usize, depth: usize) -> Result<Value, String> {
         let Some(node) = self.anchors.remove(&anchor) else {
-            return Err(format!("line {line}: an alias in what it stands for"));
+            return Err(format!("line {line}: an alias within its anchor"));
         };
         if depth + node.height() > DEEPEST {
             return Err(too_deep(line));
@@ -203,7 +203,7 @@ impl<'a> Reader<'a> {
     fn pay_for(&mut self, node: &Node, line: usize) -> Result<(), String> {
         let left = self.left.checked_sub(node.octets() as u64);
         self.left = left.ok_or_else(|| {
-            format!("line {line}: anchors and aliases repeat more than {LONGEST_FILE} octets")
+            format!("line {line}: anchors and aliases expand to more than {LONGEST_FILE} octets")
         })?;
         Ok(())
     }
@@ -230,7 +230,7 @@ impl<'a> Reader<'a> {
             }
             let key = match self.node(event, line, depth)?.value {
                 Value::Text(key) if known.contains(&key) => {
-                    return Err(format!("line {line}: '{}' is there twice", shortened(&key)));
+                    return Err(format!("line {line}: '{}' is listed twice", shortened(&key)));
                 }
                 Value::Text(key) => {
                     known.insert(key.clone());
@@ -246,7 +246,7 @@ impl<'a> Reader<'a> {
 }
 
 fn too_deep(line: usize) -> String {
-    format!("line {line}: too deep: more than {DEEPEST} lists and tables in each other")
+    format!("line {line}: more than {DEEPEST} nested lists and tables")
 }
 
 /// Normalizes a scalar. Null, `true`, `false` and numbers of other bases have one form each (YAML
@@ -297,7 +297,7 @@ mod tests {
         ];
         for text in cases {
             let error = of(&text).unwrap_err();
-            assert!(error.contains("too deep"), "{}: {error}", shortened(&text));
+            assert!(error.contains("nested lists and tables"), "{}: {error}", shortened(&text));
         }
         assert!(of(&nested("[", DEEPEST, "]")).is_ok());
         // A key that is not a scalar has no name, so its value is not kept.
@@ -312,9 +312,9 @@ mod tests {
         let anchors = format!("{opened}{}{}", "y, ".repeat(20_000), "]".repeat(50));
         for text in [scalar, many, anchors] {
             let error = of(&text).unwrap_err();
-            assert!(error.contains("anchors and aliases repeat"), "{}: {error}", shortened(&text));
+            assert!(error.contains("anchors and aliases expand"), "{}: {error}", shortened(&text));
         }
-        assert!(of("a: &x [*x]\n").is_err(), "an alias in what it stands for");
+        assert!(of("a: &x [*x]\n").is_err(), "an alias within its anchor");
     }
 
     #[test]

@@ -156,7 +156,7 @@ pub(super) fn import(file: &Path, draft: &mut Draft) -> Result<(), ImportError> 
             name => draft.notes.answers(
                 &clause.place,
                 name,
-                "dns64d asks resolvers only, and has no zones, views and scripts",
+                "dns64d only forwards to resolvers, and has no zones, views or scripts",
             ),
         }
     }
@@ -184,7 +184,7 @@ impl Clauses {
         while let Some(word) = words.pop_front() {
             let bad = |reason| ImportError::Syntax { place: word.place.clone(), reason };
             let Some((key, rest)) = word.keyword() else {
-                return Err(bad(format!("'{}' is no key: a key ends in ':'", word.text)));
+                return Err(bad(format!("'{}' is not a key: a key ends in ':'", word.text)));
             };
             if !rest.is_empty() {
                 let (place, text) = (word.place.clone(), rest.to_owned());
@@ -208,7 +208,7 @@ impl Clauses {
                 continue;
             }
             let Some(clause) = self.all.last_mut() else {
-                return Err(bad(format!("'{key}:' stands in no clause such as 'server:'")));
+                return Err(bad(format!("'{key}:' is not in a clause such as 'server:'")));
             };
             let (place, key) = (word.place.clone(), key.to_owned());
             clause.entries.push(Entry { place, key, values });
@@ -260,7 +260,7 @@ fn words(text: &str, name: &Arc<str>) -> Result<VecDeque<Word>, ImportError> {
         while !rest.is_empty() && !rest.starts_with('#') {
             let (word, taken) = word(rest).map_err(|quote| ImportError::Syntax {
                 place: place.clone(),
-                reason: format!("a {quote} without its other one"),
+                reason: format!("an unmatched {quote}"),
             })?;
             let is_quoted = word.len() < taken;
             words.push_back(Word { place: place.clone(), text: word.to_owned(), is_quoted });
@@ -294,7 +294,7 @@ fn forward_zone(clause: &Clause, server: &Clause, draft: &mut Draft) {
         .or_else(|| ["tls-upstream", "ssl-upstream"].iter().find_map(|key| server.find(key)))
         .filter(|entry| entry.is_yes());
     if let Some(entry) = over_tls {
-        let why = "dns64d asks over UDP and TCP only: name a resolver that answers there";
+        let why = "dns64d queries only over UDP and TCP: name a resolver that answers there";
         return draft.notes.answers(&entry.place, &format!("{name} {}", entry.written()), why);
     }
     let mut upstreams = Vec::new();
@@ -307,19 +307,19 @@ fn forward_zone(clause: &Clause, server: &Clause, draft: &mut Draft) {
                 Some(address) => upstreams.push(address),
                 None => lost("not an address"),
             },
-            "forward-host" => lost("name the resolver's address"),
+            "forward-host" => lost("use the resolver's address"),
             "forward-first" if entry.is_yes() => {
-                lost("dns64d never asks anybody but its upstreams");
+                lost("dns64d queries only its upstreams");
             }
             // "no" is the default of these.
             "forward-first" | "forward-no-cache" | "forward-tcp-upstream"
                 if entry.value() == "no" => {}
-            _ => lost("nothing of dns64d is like it"),
+            _ => lost("dns64d has no equivalent"),
         }
     }
     let origin = Origin::new(&clause.place, format!("forward-zone: {name}"));
     if upstreams.is_empty() {
-        let why = "no address that could be asked";
+        let why = "no usable address";
         return draft.notes.answers(&clause.place, &origin.words, why);
     }
     draft.forward(&name, &upstreams, &origin);
@@ -338,7 +338,7 @@ fn translation(server: &Clause, draft: &mut Draft) {
         None => (Some(prefix::WELL_KNOWN), modules.origin()),
     };
     let Some(prefix) = prefix else {
-        let why = "not a prefix of RFC 6052 that dns64d takes";
+        let why = "not an RFC 6052 prefix that dns64d accepts";
         return draft.notes.answers(&origin.place, &origin.words, why);
     };
     draft.translation.prefixes = vec![PrefixDraft { prefix, suffix: None, ranges: None, origin }];
@@ -348,7 +348,7 @@ fn translation(server: &Clause, draft: &mut Draft) {
     let known = ["dns64", "iterator", "validator"];
     for module in modules.values.iter().flat_map(|value| value.split_whitespace()) {
         if !known.contains(&module) {
-            draft.notes.answers(&modules.place, module, "dns64d has no such module");
+            draft.notes.answers(&modules.place, module, "dns64d has no equivalent");
         }
     }
     if let Some(all) = server.find("dns64-synthall").filter(|entry| entry.is_yes()) {
@@ -394,7 +394,7 @@ fn local_zones(server: &Clause, draft: &mut Draft) {
         _ => Origin::new(&server.place, "built-in local zones"),
     };
     if is_standard && !blocks_local {
-        draft.forward_as_root("local", Origin::new(&server.place, "local is no built-in zone"));
+        draft.forward_as_root("local", Origin::new(&server.place, "local is not a built-in zone"));
     }
     let value = match is_standard {
         true => Value::Boolean(true),
@@ -418,7 +418,7 @@ fn shadowed_forwards(local: &[String], opened: &[(String, &Entry)], draft: &mut 
     };
     for forward in &draft.forwards {
         if let Some(zone) = local.iter().find(|zone| is_in(&forward.domain, zone)) {
-            let why = format!("Unbound answers {zone} locally; dns64d asks these upstreams");
+            let why = format!("Unbound answers {zone} locally; dns64d queries these upstreams");
             draft.notes.answers(&forward.origin.place, &forward.origin.words, why);
         }
     }
@@ -447,14 +447,14 @@ fn listen(server: &Clause, draft: &mut Draft) {
         }
         match socket(entry.value(), port) {
             Some(address) if tls_ports(server).contains(&address.port()) => {
-                let why = "dns64d serves UDP and TCP only";
+                let why = "dns64d serves only UDP and TCP";
                 draft.notes.answers(&entry.place, &entry.written(), why);
             }
             Some(address) => draft.listen_at(address, entry.origin()),
             None => draft.notes.answers(
                 &entry.place,
                 &entry.written(),
-                "name the addresses of the interface",
+                "list the addresses of the interface",
             ),
         }
     }
@@ -490,7 +490,7 @@ fn access(server: &Clause, draft: &mut Draft) {
             None => draft.notes.answers(&entry.place, &entry.written(), "not a network"),
         }
         if action == "deny" {
-            let why = "dns64d refuses them with an answer";
+            let why = "dns64d answers them with REFUSED";
             draft.notes.nothing(&entry.place, &entry.written(), why);
         }
     }
@@ -544,14 +544,14 @@ fn setting(entry: &Entry, server: &Clause, draft: &mut Draft) {
                 .find("module-config")
                 .is_none_or(|entry| entry.values.iter().any(|value| has(value, "validator")));
             if validates {
-                let why = "dns64d does not validate: have the upstream validate, and see trust-ad";
+                let why = "dns64d does not validate: use a validating upstream, and see trust-ad";
                 draft.notes.answers(&entry.place, &entry.written(), why);
             }
         }
         key if IDLE.iter().any(|idle| key.starts_with(idle)) || key == "username" => {
-            draft.notes.nothing(&entry.place, &entry.written(), "dns64d has no use for it");
+            draft.notes.nothing(&entry.place, &entry.written(), "dns64d does not need it");
         }
-        _ => draft.notes.answers(&entry.place, &entry.written(), "nothing of dns64d is like it"),
+        _ => draft.notes.answers(&entry.place, &entry.written(), "dns64d has no equivalent"),
     }
 }
 
@@ -572,7 +572,7 @@ fn serve_expired(entry: &Entry, server: &Clause, draft: &mut Draft) {
         Some(_) => (),
         None => {
             draft.set("cache", "stale-at-once", true, entry.origin());
-            let why = "before Unbound 1.23 expired answers are served at once, as is written; since then after 1.8 s";
+            let why = "before Unbound 1.23, expired answers were served at once, as configured here; since then, after 1.8 s";
             draft.notes.nothing(&entry.place, &entry.written(), why);
         }
     }
