@@ -72,56 +72,56 @@ counters! {
         Refused "refused",
         OtherRcode "other",
     }
-    "replies_truncated", "UDP replies that did not fit and sent the client to TCP", "" { Truncated "", }
-    "large_replies_withheld", "UDP replies above four times the query's size and the limit, replaced by truncated ones", "" {
+    "replies_truncated", "UDP replies truncated because they did not fit; the client retries over TCP", "" { Truncated "", }
+    "large_replies_withheld", "UDP replies truncated because they exceeded four times the query's size and the amplification limit", "" {
         LargeWithheld "",
     }
-    "synthesized", "AAAA answers made from A records, by why there were no AAAA records", "reason" {
+    "synthesized", "Synthesized AAAA answers, by reason for the missing AAAA records", "reason" {
         SynthesizedNodata "nodata",
         SynthesizedRcode "rcode",
         SynthesizedTimeout "timeout",
         SynthesizedExcluded "excluded",
     }
-    "not_synthesized", "AAAA queries left alone though they might have been translated, by reason", "reason" {
+    "not_synthesized", "AAAA queries without synthesis although A records might exist, by reason", "reason" {
         WithheldUnmapped "unmapped",
         WithheldSigned "signed",
         WithheldCd "cd",
     }
-    "excluded_stripped", "AAAA answers of which excluded records were left out", "" { Stripped "", }
-    "a_filtered", "A queries answered with no data because the client is given AAAA records", "" { FilteredA "", }
-    "local_answers", "Answers without an upstream: ipv4only.arpa and the prefixes' reverse trees", "" { Local "", }
-    "denied", "Client queries not served, by reason", "reason" {
+    "excluded_stripped", "AAAA answers from which excluded records were removed", "" { Stripped "", }
+    "a_filtered", "A queries answered with NODATA because the client gets AAAA records", "" { FilteredA "", }
+    "local_answers", "Answers without an upstream query: ipv4only.arpa, reverse zones of the prefixes, and local zones", "" { Local "", }
+    "denied", "Rejected client queries, by reason", "reason" {
         AclRefused "acl",
         RateLimited "rate",
         Overload "overload",
         ClientShare "client-share",
         DeadBranch "dead-branch",
     }
-    "defects", "Panics that cost one query's work; each is in the log with its question", "" { Defect "", }
+    "defects", "Panics in the processing of a query; each is logged with its question", "" { Defect "", }
     "queries_dropped_by_kernel",
-    "Client queries over UDP that the kernel threw away, mostly for want of room: the worker does not keep up", "" {
+    "UDP client queries dropped by the kernel, usually because the socket buffer was full and the worker did not keep up", "" {
         SocketDrops "",
     }
-    "queries_dropped_late", "Client queries over UDP dropped because they waited 1 s for the worker", "" { DroppedLate "", }
-    "xdp_lost", "Datagrams lost past the network stack, in: the worker did not keep up; out: the device did not", "direction" {
+    "queries_dropped_late", "UDP client queries dropped because they waited 1 s for the worker", "" { DroppedLate "", }
+    "xdp_lost", "Datagrams lost over AF_XDP; in: the worker did not keep up; out: the device did not keep up", "direction" {
         RingsLostIn "in",
         RingsLostOut "out",
     }
-    "replies_not_sent", "Replies that the kernel refused to send", "" { SendRefused "", }
-    "tcp_connections_refused", "TCP connections of clients that were closed, by reason: acl and limit at once, displaced for others", "reason" {
+    "replies_not_sent", "Replies with a send error", "" { SendRefused "", }
+    "tcp_connections_refused", "TCP connections closed by the server, by reason: acl and limit on accept, unread replies, displaced by other clients", "reason" {
         TcpRefusedAcl "acl",
         TcpRefusedLimit "limit",
         TcpUnread "unread",
         TcpDisplaced "displaced",
     }
-    "tcp_accepts_failed", "Times that no TCP connection could be accepted, mostly for want of file descriptors", "" {
+    "tcp_accepts_failed", "Failed accepts of TCP connections, usually because of missing file descriptors", "" {
         TcpAcceptFailed "",
     }
-    "query_log_lines", "Lines of the query log; dropped: there was no room, or they could not be written", "result" {
+    "query_log_lines", "Lines of the query log; dropped: the queue was full, or they could not be written", "result" {
         LogWritten "written",
         LogDropped "dropped",
     }
-    "dnstap_messages", "Messages for dnstap's reader; dropped: it was not there, or too slow", "result" {
+    "dnstap_messages", "Messages for the dnstap reader; dropped: it was not connected, or too slow", "result" {
         TapSent "sent",
         TapDropped "dropped",
     }
@@ -129,19 +129,19 @@ counters! {
         CacheHit "hit",
         CacheMiss "miss",
     }
-    "prefetched", "Answers renewed before their time was over", "" { Prefetched "", }
-    "stale_answers", "Answers served after their time because upstreams failed", "" { StaleServed "", }
-    "collapsed", "Questions that waited for the same question already in flight", "" { Collapsed "", }
-    "upstream_queries", "Queries to upstreams by transport", "transport" {
+    "prefetched", "Answers refreshed before they expired", "" { Prefetched "", }
+    "stale_answers", "Expired answers served because upstreams failed", "" { StaleServed "", }
+    "collapsed", "Questions that joined an identical upstream query in flight", "" { Collapsed "", }
+    "upstream_queries", "Upstream queries by transport", "transport" {
         UpstreamUdp "udp",
         UpstreamTcp "tcp",
     }
     "upstream_retries",
-    "Questions for the same upstream again; withheld: times that it was too much, as too few were answered", "result" {
+    "Retries to the same upstream; withheld: retries suppressed by the retry budget", "result" {
         RetrySent "sent",
         RetryWithheld "withheld",
     }
-    "upstream_results", "What came of them; stray: no question of ours; other-case: not in the letter case of randomize-case", "result" {
+    "upstream_results", "Results of upstream queries; stray: unmatched responses; other-case: responses in another letter case than the query", "result" {
         UpstreamAnswer "answer",
         UpstreamTimeout "timeout",
         UpstreamUnreachable "unreachable",

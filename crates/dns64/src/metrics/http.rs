@@ -30,7 +30,7 @@ pub fn serve_alone(
     listener.set_nonblocking(true)?;
     LocalSet::new().block_on(&runtime, async {
         serve(
-            Tasks::new(|panic, cost| eprintln!("{cost} had a defect: {panic}")),
+            Tasks::new(|panic, cost| eprintln!("internal error in {cost}: {panic}")),
             Rc::new(TcpListener::from_std(listener)?),
             text,
         )

@@ -75,7 +75,7 @@ impl Collector for Snapshot {
         let gauges = [
             ("in_flight", "Client queries that wait for upstreams", self.metrics.in_flight()),
             ("cache_entries", "Answers in the cache", self.cache.len() as u64),
-            ("cache_bytes", "Memory for them, estimated", self.cache.weight()),
+            ("cache_bytes", "Estimated memory of the cache", self.cache.weight()),
         ];
         for (name, help, value) in gauges {
             let gauge = ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX));
@@ -95,7 +95,7 @@ impl Collector for Snapshot {
         let name = "upstream_rtt_seconds";
         let mut described = encoder.encode_descriptor(
             name,
-            "Time until an upstream answered",
+            "Response time of upstreams",
             None,
             MetricType::Histogram,
         )?;
@@ -106,14 +106,14 @@ impl Collector for Snapshot {
 impl Snapshot {
     /// Encodes the state of each prefix.
     fn encode_prefixes(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
-        let help = "Prefixes, and where they are from; 0 for those that no new answer has";
+        let help = "Prefixes and their source; 0 for draining ones";
         let mut described = encoder.encode_descriptor("prefix", help, None, MetricType::Gauge)?;
         for row in &self.prefixes {
             let labels = [("prefix", &*row.prefix), ("name", &*row.name), ("from", &*row.from)];
             let used = ConstGauge::new(i64::from(!row.draining));
             used.encode(described.encode_family(&labels)?)?;
         }
-        let help = "Time for which an announced prefix will still be known";
+        let help = "Remaining lifetime of a discovered prefix";
         let mut described =
             encoder.encode_descriptor("prefix_left_seconds", help, None, MetricType::Gauge)?;
         for row in &self.prefixes {
@@ -121,7 +121,7 @@ impl Snapshot {
             let left = ConstGauge::new(seconds);
             left.encode(described.encode_family(&[("prefix", &*row.prefix)])?)?;
         }
-        let help = "What probes of a prefix say: 1 for the state that it is in";
+        let help = "Health of a prefix from probes: 1 for its current state";
         let mut described =
             encoder.encode_descriptor("prefix_health", help, None, MetricType::Gauge)?;
         for row in &self.prefixes {
@@ -145,20 +145,16 @@ impl Snapshot {
             .collect();
         type Counter = (&'static str, &'static str, fn(&UpstreamSum) -> f64);
         let counters: [Counter; 4] = [
-            ("upstream_server_queries", "Queries over UDP to each upstream", |sum| {
-                sum.asked as f64
-            }),
-            ("upstream_server_answers", "What it answered of them, errors included", |sum| {
+            ("upstream_server_queries", "UDP queries to each upstream", |sum| sum.asked as f64),
+            ("upstream_server_answers", "UDP answers of each upstream, including errors", |sum| {
                 sum.answered as f64
             }),
-            (
-                "upstream_server_answer_seconds",
-                "How long these answers took, all together",
-                |sum| Nanos(sum.rtt_nanos).as_secs_f64(),
-            ),
+            ("upstream_server_answer_seconds", "Total response time of these answers", |sum| {
+                Nanos(sum.rtt_nanos).as_secs_f64()
+            }),
             (
                 "upstream_server_failures",
-                "Times that it did not answer in time (0.2 to 0.8 s over UDP) or could not be reached, TCP included",
+                "Upstream queries that timed out (0.2 to 0.8 s over UDP) or could not be sent, including TCP",
                 |sum| sum.failures as f64,
             ),
         ];
@@ -169,7 +165,7 @@ impl Snapshot {
                     .encode(described.encode_family(&[("upstream", address.as_str())])?)?;
             }
         }
-        let help = "Workers that have marked it down: three failures in a row and no answer since";
+        let help = "Workers that have marked the upstream down: three consecutive failures and no answer since";
         let mut described =
             encoder.encode_descriptor("upstream_server_down", help, None, MetricType::Gauge)?;
         for (address, sum) in &upstreams {
