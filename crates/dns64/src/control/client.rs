@@ -15,7 +15,7 @@ const LONGEST_ANSWER: u64 = 16 << 20;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ControlError {
     /// No server listens, or this user is not permitted to connect.
-    #[error("no dns64d serves its [control] socket at {}: {source}", .socket.display())]
+    #[error("no dns64d listens at its [control] socket {}: {source}", .socket.display())]
     Unreachable {
         /// Path of the socket.
         socket: PathBuf,

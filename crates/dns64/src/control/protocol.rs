@@ -81,7 +81,7 @@ impl Request {
     /// # Errors
     /// A message about the fault.
     pub(crate) fn read(line: &[u8]) -> Result<Request, String> {
-        serde_json::from_slice(line).map_err(|error| format!("no request: {error}"))
+        serde_json::from_slice(line).map_err(|error| format!("invalid request: {error}"))
     }
 }
 

@@ -89,20 +89,23 @@ fn open_socket(path: &Path) -> io::Result<(OwnedFd, (u64, u64))> {
     let file = open(path, flags, Mode::empty())?;
     let found = fstat(&file)?;
     if SFlag::from_bits_truncate(found.st_mode) & SFlag::S_IFMT != SFlag::S_IFSOCK {
-        return Err(io::Error::new(ErrorKind::AlreadyExists, "another file has replaced it"));
+        return Err(io::Error::new(ErrorKind::AlreadyExists, "it was replaced by another file"));
     }
     Ok((file, (found.st_dev, found.st_ino)))
 }
 
 fn group_id(name: &str) -> io::Result<Gid> {
-    let unknown = || io::Error::new(ErrorKind::NotFound, format!("there is no group '{name}'"));
+    let unknown = || io::Error::new(ErrorKind::NotFound, format!("group '{name}' does not exist"));
     Ok(Group::from_name(name)?.ok_or_else(unknown)?.gid)
 }
 
 /// Removes a socket without a listener.
 fn remove_left_over(path: &Path) -> io::Result<()> {
     if !fs::symlink_metadata(path)?.file_type().is_socket() {
-        return Err(io::Error::new(ErrorKind::AlreadyExists, "there is something else"));
+        return Err(io::Error::new(
+            ErrorKind::AlreadyExists,
+            "the path exists and is not a socket",
+        ));
     }
     match UnixStream::connect(path) {
         Err(error) if error.kind() == ErrorKind::ConnectionRefused => fs::remove_file(path),
@@ -117,7 +120,7 @@ impl Drop for SocketFile {
             .is_ok_and(|metadata| (metadata.dev(), metadata.ino()) == self.identity);
         if is_ours && let Err(error) = fs::remove_file(&self.path) {
             // The next server replaces it.
-            tracing::debug!("{} stays: {error}", self.path.display());
+            tracing::debug!("cannot remove {}: {error}", self.path.display());
         }
     }
 }

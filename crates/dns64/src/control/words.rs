@@ -34,7 +34,7 @@ pub(crate) fn explanation(explained: &Explanation) -> String {
     line(&mut out, "why", decision.sentence());
     line(&mut out, "by", &format!("{decided_by} ({})", decision.word()));
     if explained.stale {
-        line(&mut out, "", "An answer counts although its time is over (RFC 8767).");
+        line(&mut out, "", "An expired answer was used (RFC 8767).");
     }
     out.push_str("Rules\n");
     describe_rules(&mut out, rules);
@@ -108,7 +108,7 @@ fn describe_rules(out: &mut String, rules: &RulesApplied) {
     if !rules.allowed {
         return line(out, "client", "not in [access] allow");
     }
-    let group = rules.group.map_or("of no [[group]]".to_owned(), |n| format!("of [[group]] {n}"));
+    let group = rules.group.map_or("in no [[group]]".to_owned(), |n| format!("in [[group]] {n}"));
     line(out, "client", &group);
     let domains = [("[[group.domain]]", &rules.group_domain), ("[[domain]]", &rules.domain)];
     let domains: Vec<String> = domains
@@ -132,9 +132,9 @@ fn describe_rules(out: &mut String, rules: &RulesApplied) {
 
 fn mode(mode: Mode) -> &'static str {
     match mode {
-        Mode::Strict => "strict: A records are asked for whatever became of the AAAA question",
-        Mode::NodataOnly => "nodata-only: A records are asked for where there are no AAAA records",
-        Mode::Timeout => "timeout: A records are asked for also where nobody answered",
+        Mode::Strict => "strict: A records are queried whenever there are no AAAA records",
+        Mode::NodataOnly => "nodata-only: A records are queried only after NODATA",
+        Mode::Timeout => "timeout: A records are queried after NODATA or a timeout",
     }
 }
 
@@ -158,8 +158,8 @@ fn prefix_rule(rule: &PrefixRule) -> String {
     let mut marks: Vec<String> = Vec::new();
     marks.extend(rule.used.then(|| "used".to_owned()));
     marks.extend(rule.draining.then(|| "draining".to_owned()));
-    marks.extend(rule.unhealthy.then(|| "does not answer".to_owned()));
-    marks.extend(rule.expires_in_s.map(|left| format!("known for {}", seconds(left))));
+    marks.extend(rule.unhealthy.then(|| "unhealthy".to_owned()));
+    marks.extend(rule.expires_in_s.map(|left| format!("expires in {}", seconds(left))));
     let name = rule.name.as_ref().map(|name| format!(" '{name}'")).unwrap_or_default();
     let marks = if marks.is_empty() { String::new() } else { format!(" ({})", marks.join(", ")) };
     format!("{}{name}{marks}", rule.prefix)
@@ -171,20 +171,20 @@ fn outcome(question: &QuestionAsked) -> String {
     let found = match question.found.as_str() {
         "data" if addresses.is_empty() => "records".to_owned(),
         "data" => addresses.join(", "),
-        "no-data" => "no such records".to_owned(),
-        "no-name" => "no such name".to_owned(),
-        "alias" => "an alias without its end".to_owned(),
+        "no-data" => "no data".to_owned(),
+        "no-name" => "name does not exist".to_owned(),
+        "alias" => "alias without its target".to_owned(),
         "error" => question.rcode.clone().unwrap_or_else(|| "an error".to_owned()),
         "timeout" => "no answer in time".to_owned(),
-        "malformed" => "malformed answers".to_owned(),
-        "alias-loop" => "aliases without an end".to_owned(),
-        "overload" => "not asked, too much is under way".to_owned(),
+        "malformed" => "malformed answer".to_owned(),
+        "alias-loop" => "alias loop".to_owned(),
+        "overload" => "not queried: too many queries in flight".to_owned(),
         other => other.to_owned(),
     };
     let mut parts = vec![found];
     parts.extend(question.alias_of.as_ref().map(|name| format!("an alias of {name}")));
     parts.extend(question.extended_error.map(|code| format!("EDE {}", extended_error(code))));
-    parts.extend(question.probe.then(|| "asked with CD to look behind the error".to_owned()));
+    parts.extend(question.probe.then(|| "probe with CD for the reason of the error".to_owned()));
     parts.extend(question.signed.then(|| "signed".to_owned()));
     parts.extend(question.authentic.then(|| "validated by the upstream".to_owned()));
     match question.source {
@@ -194,22 +194,22 @@ fn outcome(question: &QuestionAsked) -> String {
         }
         Source::Upstream => {
             let took = question.took_us;
-            parts.push(format!("asked, {}.{} ms", took / 1_000, took % 1_000 / 100));
+            parts.push(format!("queried, {}.{} ms", took / 1_000, took % 1_000 / 100));
         }
         Source::Local => parts.push("answered locally".to_owned()),
         Source::Nobody => {}
     }
     parts.extend(question.ttl_s.map(|left| format!("{left} s left")));
-    parts.extend(question.stale.then(|| "its time is over".to_owned()));
+    parts.extend(question.stale.then(|| "expired".to_owned()));
     parts.join("; ")
 }
 
 fn ttl(bounds: &TtlBounds) -> String {
     let TtlBounds { a_s, denial_s, prefix_s } = bounds;
-    let prefix = prefix_s.map(|left| format!(", {left} s of the prefix")).unwrap_or_default();
+    let prefix = prefix_s.map(|left| format!(", prefix {left} s")).unwrap_or_default();
     let least = (*a_s).min(*denial_s).min(prefix_s.unwrap_or(u32::MAX));
     format!(
-        "{least} s, the least of {a_s} s of the A records, {denial_s} s of no AAAA records{prefix}"
+        "{least} s, the lowest of: A records {a_s} s, negative AAAA answer {denial_s} s{prefix}"
     )
 }
 
@@ -220,7 +220,8 @@ pub(crate) fn status(status: &Status) -> String {
     line(&mut out, "since", &format!("{started}, {uptime}"));
     let configuration = &status.configuration;
     let loaded = moment(configuration.loaded_unix_s);
-    let text = format!("{}, read {loaded}, {} reloads", configuration.file, configuration.reloads);
+    let text =
+        format!("{}, loaded {loaded}, {} reloads", configuration.file, configuration.reloads);
     line(&mut out, "settings", &text);
     let addresses: Vec<String> = status.addresses.iter().map(ToString::to_string).collect();
     line(&mut out, "serves", &addresses.join(", "));
@@ -235,9 +236,9 @@ pub(crate) fn status(status: &Status) -> String {
         let _ = writeln!(out, "  {}", prefix_status(prefix));
     }
     if status.awaits_prefix {
-        out.push_str("  none is announced: what needs one gets SERVFAIL\n");
+        out.push_str("  none discovered yet: answers that need one are SERVFAIL\n");
     } else if status.prefixes.is_empty() {
-        out.push_str("  none: nothing is translated\n");
+        out.push_str("  none: translation is off\n");
     }
     out.push_str("Upstreams\n");
     for upstream in &status.upstreams {
@@ -277,7 +278,7 @@ fn upstream_status(upstream: &UpstreamStatus) -> String {
         }
     };
     format!(
-        "{address}{name}: {state}; {queries} queries, {answers} answers, {failures} failures, {timeouts} of them timeouts"
+        "{address}{name}: {state}; {queries} queries, {answers} answers, {failures} failures ({timeouts} timeouts)"
     )
 }
 
@@ -290,7 +291,7 @@ fn describe_counters(out: &mut String, status: &Status) {
         let some: Vec<String> = some.map(|(label, count)| format!("{label} {count}")).collect();
         if some.is_empty() { String::new() } else { format!(" ({})", some.join(", ")) }
     };
-    out.push_str("Since the start\n");
+    out.push_str("Counters since the start\n");
     for (label, name) in [
         ("queries", "queries"),
         ("replies", "replies"),
@@ -417,18 +418,18 @@ mod tests {
             why         The name has no AAAA records; they are synthesized from its A records.\n  \
             by          RFC 6147 §5.1.6 (translated-no-data)\n\
             Rules\n  \
-            client      of [[group]] 2\n  \
+            client      in [[group]] 2\n  \
             name        [[domain]] example\n  \
-            prefixes    2001:db8:64::/96 'north' (used, known for 1m 30s)\n  \
-            mode        strict: A records are asked for whatever became of the AAAA question\n  \
+            prefixes    2001:db8:64::/96 'north' (used, expires in 1m 30s)\n  \
+            mode        strict: A records are queried whenever there are no AAAA records\n  \
             also        break-dnssec, https-hints translate\n  \
             upstreams   192.0.2.53:53\n\
             Questions\n  \
-            www.example. AAAA: no such records; from the cache, 31 s old; 269 s left\n  \
-            www.example. A: 192.0.2.1; asked, 12.3 ms; 269 s left\n\
+            www.example. AAAA: no data; from the cache, 31 s old; 269 s left\n  \
+            www.example. A: 192.0.2.1; queried, 12.3 ms; 269 s left\n\
             Answer\n  \
             www.example. 90 AAAA 2001:db8:64::c000:201\n  \
-            TTL         90 s, the least of 269 s of the A records, 300 s of no AAAA records, 90 s of the prefix\n  \
+            TTL         90 s, the lowest of: A records 269 s, negative AAAA answer 300 s, prefix 90 s\n  \
             EDE         29 Synthesized\n";
         assert_eq!(explanation(&explained), expected);
         let refused = RulesApplied { allowed: false, ..rules() };
@@ -513,7 +514,7 @@ mod tests {
                 reloads: 1,
             },
             addresses: vec!["[::1]:53".parse().unwrap()],
-            past_stack: vec!["past the network stack on eth0 (native, 1 queue)".into()],
+            past_stack: vec!["AF_XDP on eth0 (native, 1 queue)".into()],
             metrics_address: None,
             prefixes: vec![prefix],
             awaits_prefix: false,
@@ -526,16 +527,16 @@ mod tests {
         for line in [
             "dns64d 1.2.3, process 7",
             "  since       2026-01-02T03:02:03Z, 1h 1m 1s",
-            "  settings    /etc/dns64d.toml, read 2026-01-02T03:02:04Z, 1 reloads",
+            "  settings    /etc/dns64d.toml, loaded 2026-01-02T03:02:04Z, 1 reloads",
             "  2001:db8::/96: by upstreams, fe80::1%eth0; for 10m; healthy for 5s",
-            "  192.0.2.53:53 'main': marked down for 1m 15s by 2 workers (timeout), probed; 9 queries, 5 answers, 4 failures, 3 of them timeouts",
-            "  [2001:db8::53]:53: up; 9 queries, 5 answers, 4 failures, 3 of them timeouts",
+            "  192.0.2.53:53 'main': marked down for 1m 15s by 2 workers (timeout), probed; 9 queries, 5 answers, 4 failures (3 timeouts)",
+            "  [2001:db8::53]:53: up; 9 queries, 5 answers, 4 failures (3 timeouts)",
             "  queries     7 (udp_aaaa 7)",
             "  cache       3 answers, 5 MiB",
         ] {
             assert!(text.lines().any(|shown| shown == line), "{line} is not in\n{text}");
         }
         shown.awaits_prefix = true;
-        assert!(status(&shown).contains("gets SERVFAIL"));
+        assert!(status(&shown).contains("are SERVFAIL"));
     }
 }
