@@ -14,7 +14,7 @@ pub(crate) enum ImportError {
     #[error(transparent)]
     Source(#[from] dns64_import::ImportError),
     /// The import succeeded, but its result is not a valid configuration.
-    #[error("a defect of dns64d: the configuration made from {file} is not valid: {reason}")]
+    #[error("bug in dns64d: the configuration converted from {file} is not valid: {reason}")]
     Defect {
         /// Path of the file.
         file: PathBuf,
@@ -114,7 +114,7 @@ mod tests {
                 let is_noted =
                     |words: &str| notes.iter().any(|note| note.to_string().contains(words));
                 let name = format!("{network}/{len} {suffix}");
-                assert_eq!(is_noted("not a prefix of RFC 6052"), prefix.is_err(), "{name}");
+                assert_eq!(is_noted("not an RFC 6052 prefix"), prefix.is_err(), "{name}");
                 let Ok(prefix) = prefix else { continue };
                 let has_suffix = prefix.with_suffix(suffix.parse().unwrap()).is_ok();
                 assert_eq!(is_noted("the suffix does not fit"), !has_suffix, "{name}");

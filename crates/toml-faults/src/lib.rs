@@ -327,8 +327,8 @@ fn choice(value: &DeValue<'_>, schema: &Value) -> Option<String> {
 fn single(value: &DeValue<'_>, schema: &Value) -> Option<String> {
     match value {
         _ if kind(schema) != Some("string") => None,
-        DeValue::Array(_) => Some("one text, not a list".to_owned()),
-        DeValue::Table(_) => Some("one text, not a table".to_owned()),
+        DeValue::Array(_) => Some("a string, not a list".to_owned()),
+        DeValue::Table(_) => Some("a string, not a table".to_owned()),
         _ => None,
     }
 }
@@ -448,8 +448,8 @@ mod tests {
                 2,
                 "\"mode\" takes \"fast\", \"safe\" or \"off\", not \"slow\"",
             ),
-            ("user = ['x']", 1, "\"user\" takes one text, not a list"),
-            ("[user]\nx = 1", 1, "\"user\" takes one text, not a table"),
+            ("user = ['x']", 1, "\"user\" takes a string, not a list"),
+            ("[user]\nx = 1", 1, "\"user\" takes a string, not a table"),
             ("[cache]\nmode = 1", 2, "\"mode\" takes \"fast\", \"safe\" or \"off\""),
             ("[[cache]]\nsize = 1", 1, "write [cache]: there is only one"),
             ("cache = 7", 1, "\"cache\" is a table; write [cache] and its keys below it"),

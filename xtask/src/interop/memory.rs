@@ -69,7 +69,7 @@ fn serve_all(bench: &Bench, group: &Group, upstream: u16) -> Result<()> {
     ensure!(group.kills()? == 0, "the kernel killed a process of the group");
     server.end()?;
     let log = fs::read_to_string(&log)?;
-    ensure!(log.contains("the cache gets ") && log.contains(group.file), "{log}");
+    ensure!(log.contains("the cache is reduced ") && log.contains(group.file), "{log}");
     Ok(())
 }
 

@@ -162,7 +162,7 @@ fn refused(bench: &Bench) -> Result<()> {
     let program = bench.dns64d_for_everybody()?;
     let words = [&within[..], &kept, &["--", &program, "--config", &file]].concat();
     let ran = process::run(bench.program(), &words, LIMIT)?;
-    let says = "cannot go past the network stack, as xdp = true asks for: AF_XDP needs CAP_NET_RAW";
+    let says = "cannot use AF_XDP (xdp = true): AF_XDP needs CAP_NET_RAW";
     ensure!(ran.status == Some(4) && ran.stderr.contains(says), "{:?}: {}", ran.status, ran.stderr);
 
     // With the mode "auto", it falls back to sockets.
@@ -178,7 +178,7 @@ fn refused(bench: &Bench) -> Result<()> {
     let asked = ["--names", "9.0.1.0/24", "--expect-prefix", "64:ff9b::/96"];
     wait_until_answers(bench.program(), DUT, &asked)?;
     let told = fs::read_to_string(&log)?;
-    ensure!(told.contains(says) && told.contains("have sockets instead"), "{told}");
+    ensure!(told.contains(says) && told.contains("sockets are used instead"), "{told}");
     ensure!(programs(bench)?.is_empty(), "{:?}", programs(bench)?);
     Ok(())
 }

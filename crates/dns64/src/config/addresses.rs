@@ -20,7 +20,7 @@ pub(super) fn host<'de, D: Deserializer<'de>>(input: D) -> Result<HostAddr, D::E
         fn visit_str<E: Error>(self, text: &str) -> Result<HostAddr, E> {
             let host = text.parse().map_err(|bad| match (text.parse::<ServiceAddr>(), bad) {
                 (Ok(both), _) => E::custom(format!(
-                    "{text:?} is an address with a port; write address = \"{}\" and port = {}",
+                    "{text:?} includes a port; write address = \"{}\" and port = {}",
                     both.host(),
                     both.port()
                 )),
@@ -65,7 +65,6 @@ fn with_zone<E: Error>(host: HostAddr) -> Result<(), E> {
 
 /// Returns the reason why an address cannot be used, if it is link-local without a zone.
 pub(super) fn lack_of_zone(host: HostAddr) -> Option<String> {
-    host.lacks_zone().then(|| {
-        format!("{host} is link-local: write its interface behind it, for example \"{host}%eth0\"")
-    })
+    host.lacks_zone()
+        .then(|| format!("{host} is link-local: append its interface, for example \"{host}%eth0\""))
 }

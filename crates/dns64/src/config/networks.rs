@@ -116,7 +116,7 @@ impl<N: IpNetwork> Visitor<'_> for Text<N> {
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(
-            "a network as 192.0.2.0/24 or 2001:db8::/32, a single address, a name of [networks], or one of these after a '!'",
+            "a network such as 192.0.2.0/24 or 2001:db8::/32, a single address, a name of [networks], or one of these after a '!'",
         )
     }
 
@@ -207,7 +207,7 @@ impl<'a> NamedNetworks<'a> {
                     None => {
                         let name = open.last().cloned().unwrap_or_default();
                         let reason = format!(
-                            "only {} can stand here, and [networks] {name} has {network}",
+                            "only {} are allowed here, but [networks] {name} has {network}",
                             N::KIND
                         );
                         return Err(BadList { word: name, reason });
@@ -220,7 +220,7 @@ impl<'a> NamedNetworks<'a> {
         match list.0.last() {
             Some(last) if networks.is_void() => {
                 let reason = format!(
-                    "a list of exceptions only means nothing; end it with what they are exceptions of, as in [\"{last}\", \"0.0.0.0/0\", \"::/0\"]"
+                    "a list of exceptions only is empty; end it with the networks that include them, as in [\"{last}\", \"0.0.0.0/0\", \"::/0\"]"
                 );
                 Err(BadList { word: last.to_string(), reason })
             }

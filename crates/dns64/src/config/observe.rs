@@ -126,7 +126,7 @@ pub(super) fn fault(
     dnstap: &DnstapKeys,
 ) -> Option<(&'static str, String)> {
     let absolute = |at, key, path: &Path| {
-        let text = format!("{key} must be a path from the root on, not '{}'", path.display());
+        let text = format!("{key} must be an absolute path, not '{}'", path.display());
         (!path.is_absolute() || path.file_name().is_none()).then_some((at, text))
     };
     let socket = |(at, path): (&'static str, &PathBuf)| {
@@ -190,16 +190,12 @@ mod tests {
     #[test]
     fn invalid_values_are_rejected_with_their_line() {
         for (text, line, words) in [
-            ("[control]\nsocket = 'control.sock'\n", 2, "a path from the root on"),
+            ("[control]\nsocket = 'control.sock'\n", 2, "an absolute path"),
             ("[control]\ngroup = 'adm'\n", 2, "needs the key socket"),
-            ("[query-log]\nto = 'queries.log'\n", 2, "to must be a path from the root on"),
+            ("[query-log]\nto = 'queries.log'\n", 2, "to must be an absolute path"),
             ("[query-log]\nto = 'stderr'\nsample = 0\n", 3, "1 to 1000000"),
-            ("[dnstap]\nsocket = '/'\n", 2, "a path from the root on"),
-            (
-                "[control]\nsocket = '/run/c'\n[dnstap]\nsocket = 't'\n",
-                4,
-                "a path from the root on",
-            ),
+            ("[dnstap]\nsocket = '/'\n", 2, "an absolute path"),
+            ("[control]\nsocket = '/run/c'\n[dnstap]\nsocket = 't'\n", 4, "an absolute path"),
         ] {
             let error = read(text).expect_err(text);
             assert!(error.starts_with(&format!("test.toml:{line}:")), "{text}: {error}");

@@ -256,7 +256,7 @@ impl Layer {
     fn of_domain(keys: &DomainKeys, known: &Known<'_>) -> Result<Layer, BadPolicy> {
         let domain = keys.domain.get_ref();
         if keys.off.is_some() && keys.prefixes.is_some() {
-            return Err(at(&keys.domain, format!("{domain}: write either off or prefixes")));
+            return Err(at(&keys.domain, format!("{domain}: write only one of off and prefixes")));
         }
         Ok(Layer {
             mode: keys.mode,
@@ -283,7 +283,7 @@ pub(super) fn domain_name(text: &str) -> Result<LowerName, String> {
     }
     let without: Vec<&str> = text.split('.').filter(|label| *label != "*").collect();
     Err(format!(
-        "domain: \"{text}\" would match only names below a literal \"*\"; a domain has all names at and below it: write \"{}\"",
+        "domain: \"{text}\" would match only names below a literal \"*\"; a domain covers all names at and below it: write \"{}\"",
         without.join(".")
     ))
 }
@@ -303,7 +303,7 @@ impl Domains {
             let domain = domain_name(keys.domain.get_ref());
             let domain = domain.map_err(|reason| at(&keys.domain, reason))?;
             if domains.places.has(&domain) {
-                let reason = format!("the domain {} is there twice", keys.domain.get_ref());
+                let reason = format!("the domain {} is listed twice", keys.domain.get_ref());
                 return Err(at(&keys.domain, reason));
             }
             domains.places.insert(&domain, domains.all.len());
@@ -337,7 +337,7 @@ fn check_domains(domains: &[DomainKeys]) -> Result<(), BadPolicy> {
         Some(keys) => Err(at(
             &keys.domain,
             format!(
-                "{}: off = false is for a [[group.domain]]; leave it out here, or write prefixes",
+                "{}: off = false is allowed only in [[group.domain]]; remove it here, or write prefixes",
                 keys.domain.get_ref()
             ),
         )),
@@ -353,7 +353,7 @@ fn check_forwards(config: &Config, domains: &Domains) -> Result<(), BadPolicy> {
         let Ok(domain) = written.parse::<LowerName>() else { continue };
         if domains.exactly(&domain).is_some_and(|layer| layer.mode.is_some()) {
             let reason = format!(
-                "the [[domain]] for {written} has a mode as well; keep that one, which counts before a [[forward]]"
+                "the [[domain]] for {written} also has a mode; keep only that one, which takes precedence over a [[forward]]"
             );
             return Err(at(&forward.domain, reason));
         }
@@ -373,8 +373,8 @@ pub(super) fn check_ranges(config: &Config, named: &NamedNetworks<'_>) -> Result
                 continue;
             }
             let reason = match mapping.not_carried().is_empty() {
-                true => "ranges: there is no IPv4 address in it".to_owned(),
-                false => format!("ranges: none of its addresses is translated: {NOT_GLOBAL}"),
+                true => "ranges: it contains no IPv4 address".to_owned(),
+                false => format!("ranges: none of its addresses is synthesized: {NOT_GLOBAL}"),
             };
             return Err(BadPolicy::Path(format!("{path}.ranges"), reason));
         }
@@ -413,7 +413,7 @@ fn check_misplaced(number: usize, keys: &GroupKeys) -> Result<(), BadPolicy> {
     let Some((key, _)) = misplaced.into_iter().find(|(_, is_there)| *is_there) else {
         return Ok(());
     };
-    let reason = format!("{key} of a group is a key of [[group]] itself: write it below clients");
+    let reason = format!("in a group, {key} is a key of [[group]] itself: write it below clients");
     Err(BadPolicy::Path(format!("group.{number}.dns64.{key}"), reason))
 }
 
@@ -682,7 +682,7 @@ mod tests {
             "[[domain]]\ndomain = 'corp.example'\nmode = 'timeout'\n\
              [[forward]]\ndomain = 'Corp.Example.'\nmode = 'nodata-only'\n",
         );
-        assert!(error.starts_with("test.toml:5:") && error.contains("mode as well"), "{error}");
+        assert!(error.starts_with("test.toml:5:") && error.contains("also has a mode"), "{error}");
     }
 
     #[test]
@@ -772,11 +772,19 @@ mod tests {
             (
                 "[networks]\nsix = ['2001:db8::/32']\n[dns64]\nprefixes = [{ prefix = '2001:db8:64::/96', ranges = ['six'] }]\n",
                 4,
-                "only IPv4 networks can stand here, and [networks] six has 2001:db8::/32",
+                "only IPv4 networks are allowed here, but [networks] six has 2001:db8::/32",
             ),
             ("[access]\nallow = ['!10.0.0.0/8']\n", 2, "a list of exceptions only"),
-            ("[[domain]]\ndomain = 'a'\noff = true\nprefixes = []\n", 2, "either off or prefixes"),
-            ("[[domain]]\ndomain = 'a'\noff = false\n", 2, "off = false is for a [[group.domain]]"),
+            (
+                "[[domain]]\ndomain = 'a'\noff = true\nprefixes = []\n",
+                2,
+                "only one of off and prefixes",
+            ),
+            (
+                "[[domain]]\ndomain = 'a'\noff = false\n",
+                2,
+                "off = false is allowed only in [[group.domain]]",
+            ),
             ("[[domain]]\ndomain = 'a'\n[[domain]]\ndomain = 'A.'\n", 4, "twice"),
             ("[[domain]]\ndomain = 'a..b'\n", 2, "domain: "),
             ("[[domain]]\noff = true\ndomain = '*.a.test'\n", 3, "write \"a.test\""),

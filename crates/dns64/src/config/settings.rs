@@ -219,7 +219,7 @@ impl Settings {
         match self.left_out.as_slice() {
             [] => format!("upstreams of {source}: {asked}"),
             own => format!(
-                "upstreams of {source}: {asked}; left out, this server itself: {}",
+                "upstreams of {source}: {asked}; skipped (this server itself): {}",
                 list(&mut own.iter().copied())
             ),
         }
@@ -330,7 +330,7 @@ impl Settings {
     /// Returns warnings about unusable lines of resolv.conf.
     pub(crate) fn unusable_name_servers(&self) -> impl Iterator<Item = String> {
         self.without_zone.iter().map(|host| {
-            format!("{RESOLV_CONF}: {host} is link-local without a zone such as {host}%eth0: it is not used")
+            format!("{RESOLV_CONF}: {host} is a link-local address without a zone such as {host}%eth0, and is not used")
         })
     }
 
@@ -343,7 +343,7 @@ impl Settings {
 
     /// Returns the effective configuration in the form of a file.
     pub fn to_toml(&self) -> String {
-        toml::to_string(&self.config).unwrap_or_else(|e| format!("# cannot be shown: {e}\n"))
+        toml::to_string(&self.config).unwrap_or_else(|e| format!("# cannot be formatted: {e}\n"))
     }
 }
 
@@ -438,14 +438,13 @@ impl Checker<'_> {
     ) -> Result<(), ConfigError> {
         if let Some(net) = covers_everybody(clients).filter(|_| !config.access.open_resolver) {
             let reason = format!(
-                "access.allow covers {net}, which makes an open resolver; name your clients' addresses, or set access.open-resolver = true"
+                "access.allow covers {net}, which makes an open resolver; list your clients' addresses, or set access.open-resolver = true"
             );
             return Err(self.at_path("access.allow", reason));
         }
         let is_own = |upstream: &Upstream| is_own(&self.listen, upstream.address);
         if let Some(number) = upstreams.iter().position(is_own) {
-            let reason =
-                format!("the upstream {} is this server itself", upstreams[number].address);
+            let reason = format!("the upstream {} is dns64d itself", upstreams[number].address);
             return Err(self.at_path(&format!("upstream.{number}"), reason));
         }
         self.check_listen(config)?;
@@ -453,7 +452,8 @@ impl Checker<'_> {
             return Err(self.at_path("threads", format!("at most {MAX_THREADS} threads")));
         }
         if config.cache.stale_at_once && config.cache.serve_stale.is_zero() {
-            let reason = "stale-at-once needs serve-stale, which says for how long; for example serve-stale = \"1h\"";
+            let reason =
+                "stale-at-once needs serve-stale, the time limit; for example serve-stale = \"1h\"";
             return Err(self.at_path("cache.stale-at-once", reason.into()));
         }
         self.check_numbers(config)?;
@@ -483,11 +483,11 @@ impl Checker<'_> {
                 return at(number, reason);
             }
             if config.addresses().take(number).any(|before| before == address) {
-                return at(number, format!("{address} is there twice"));
+                return at(number, format!("{address} is listed twice"));
             }
             if keys.xdp && address.ip().is_unspecified() {
                 let reason = format!(
-                    "xdp = true is of one interface, and {address} is on all of them; name each address"
+                    "xdp = true needs an address of one interface, and {address} is on all of them; list each address"
                 );
                 return at(number, reason);
             }
@@ -553,7 +553,7 @@ impl Checker<'_> {
                     && (1..=100).contains(&probe.threshold)
                     && probe.port > 0;
                 if !is_right {
-                    let reason = "a probe has a port, an interval of 1s to 1day, a timeout of 100ms to the interval, and a threshold of 1 to 100";
+                    let reason = "a probe needs a port, an interval of 1s to 1day, a timeout of 100ms to the interval, and a threshold of 1 to 100";
                     return Err(self.at_path(&format!("{path}.probe"), reason.to_owned()));
                 }
             }
@@ -568,7 +568,8 @@ impl Checker<'_> {
             }
             let nowhere = !config.discovery.upstreams && config.discovery.interfaces.is_empty();
             if prefix.is_discovered() && nowhere {
-                let reason = "prefix = \"discover\", but [discovery] has neither upstreams nor interfaces to find one with";
+                let reason =
+                    "prefix = \"discover\", but [discovery] has neither upstreams nor interfaces";
                 return Err(self.at_path(&path, reason.to_owned()));
             }
         }
@@ -694,7 +695,7 @@ mod tests {
         let settings = beside("listen = ['[::1]:53']\n", &[], system).unwrap();
         assert_eq!(asked(&settings), ["192.0.2.1:53", "[2001:db8::53]:53"]);
         assert!(settings.follows_system);
-        let words = "upstreams of /etc/resolv.conf: 192.0.2.1:53, [2001:db8::53]:53; left out, this server itself: [::1]:53";
+        let words = "upstreams of /etc/resolv.conf: 192.0.2.1:53, [2001:db8::53]:53; skipped (this server itself): [::1]:53";
         assert_eq!(settings.upstreams_in_words(), words);
         // Sockets of systemd override `listen`.
         let settings = beside("", &["[::1]:53"], system).unwrap();
@@ -742,7 +743,7 @@ mod tests {
         let now = "nameserver ::1\nnameserver 192.0.2.2\n".to_owned();
         let after = before.with_resolv_conf(ResolvConf::Text(now)).unwrap();
         let words =
-            "upstreams of /etc/resolv.conf: 192.0.2.2:53; left out, this server itself: [::1]:53";
+            "upstreams of /etc/resolv.conf: 192.0.2.2:53; skipped (this server itself): [::1]:53";
         assert_eq!(after.upstreams_in_words(), words);
         assert_eq!(after.config.threads, 3);
         let configured = read(UPSTREAM).unwrap();
@@ -782,7 +783,7 @@ mod tests {
         let settings = beside("", &[], "nameserver fe80::7\nnameserver fe80::8%eth0\n").unwrap();
         let warnings = settings.warnings().concat();
         assert!(
-            warnings.contains("fe80::7 is link-local") && !warnings.contains("fe80::8"),
+            warnings.contains("fe80::7 is a link-local") && !warnings.contains("fe80::8"),
             "{warnings}"
         );
     }

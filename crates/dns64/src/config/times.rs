@@ -14,13 +14,13 @@ pub(super) fn one<'de, D: Deserializer<'de>>(input: D) -> Result<Duration, D::Er
         type Value = Duration;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("a time with its unit; write for example \"2s\" or \"1700ms\"")
+            f.write_str("a duration with its unit; write for example \"2s\" or \"1700ms\"")
         }
 
         fn visit_str<E: Error>(self, text: &str) -> Result<Duration, E> {
             humantime::parse_duration(text).map_err(|e| {
                 E::custom(format!(
-                    "{text:?} is no time: {e}; write for example \"2s\" or \"1700ms\""
+                    "{text:?} is not a duration: {e}; write for example \"2s\" or \"1700ms\""
                 ))
             })
         }

@@ -26,27 +26,26 @@ impl Settings {
         let mut warnings = self.host_bits();
         let place = |path: &str| self.place(path);
         if self.config.listen.is_empty() {
-            let text = "listen has no address: only sockets that systemd passes are served";
+            let text = "listen is empty: only sockets passed by systemd are served";
             warnings.push(format!("{}: {text}", place("listen")));
         }
         if let Some(reason) = self.no_upstream() {
             warnings.push(format!(
-                "{reason}; queries that need one get SERVFAIL until {RESOLV_CONF} names one"
+                "{reason}; queries that need one get SERVFAIL until {RESOLV_CONF} lists one"
             ));
         }
         warnings.extend(self.unusable_name_servers());
         if let Some(net) = covers_everybody(&self.clients) {
             let limits = self.config.limits;
             let mut text = format!(
-                "{}: an open resolver: access.allow covers {net}, and forged addresses can be among them",
+                "{}: an open resolver: access.allow covers {net}, which can include forged addresses",
                 place("access.allow")
             );
             if limits.client_rate == 0 {
                 text += "; set limits.client-rate";
             }
             if limits.amplification_rate == 0 {
-                text +=
-                    "; limits.amplification-rate = 0 makes it an amplifier of attacks on others";
+                text += "; limits.amplification-rate = 0 allows amplification attacks on others";
             }
             warnings.push(text);
         }
@@ -63,7 +62,7 @@ impl Settings {
             let meant = network.trunc();
             (meant != network).then(|| {
                 format!(
-                    "{}: {network} is used as {meant}; write that, or {} for the single address",
+                    "{}: {network} is read as {meant}; write that, or {} for the single address",
                     at(&self.source, line_at(self.text(), *offset)),
                     network.addr()
                 )
@@ -80,13 +79,13 @@ impl Settings {
             let ipv4 = all.iter().find(|net| matches!(net, IpNet::V4(_)));
             if let Some(net) = ipv4.filter(|_| translates) {
                 warnings.push(format!(
-                    "{place}: clients of {net} have IPv4, and get translated answers; prefixes = [] keeps them to IPv4"
+                    "{place}: clients of {net} have IPv4, but get synthesized answers; prefixes = [] disables that"
                 ));
             }
             for net in all {
                 if is_refused(net, members, &self.clients) {
                     warnings.push(format!(
-                        "{place}: clients of {net} get REFUSED, because [access] allow does not have them"
+                        "{place}: clients of {net} get REFUSED, because [access] allow does not include them"
                     ));
                 }
             }
@@ -112,7 +111,7 @@ impl Settings {
             self.config.domains.iter().enumerate().filter(|(_, keys)| has_prefixes(keys))
         {
             warnings.push(format!(
-                "{}: [[domain]] {}: its prefixes are never used, because all clients are in groups without prefixes; write a [[group.domain]]",
+                "{}: [[domain]] {}: its prefixes are never used, because all clients are in groups without prefixes; use [[group.domain]]",
                 self.place(&format!("domain.{number}.prefixes")),
                 keys.domain.get_ref()
             ));
@@ -126,7 +125,7 @@ impl Settings {
             let mappings = keys.mappings(&[], &named, &Live::default()).unwrap_or_default();
             for range in mappings.iter().flat_map(Mapping::not_carried) {
                 warnings.push(format!(
-                    "{}: no address of {range} is translated: {NOT_GLOBAL}",
+                    "{}: no address of {range} is synthesized: {NOT_GLOBAL}",
                     self.place(&format!("{path}.ranges"))
                 ));
             }
@@ -179,7 +178,7 @@ mod tests {
             let expected: Vec<String> = refused
                 .iter()
                 .map(|net| {
-                    format!("test.toml:8: clients of {net} get REFUSED, because [access] allow does not have them")
+                    format!("test.toml:8: clients of {net} get REFUSED, because [access] allow does not include them")
                 })
                 .collect();
             assert_eq!(warnings(&text), expected, "{allow} {clients}");
@@ -218,7 +217,7 @@ mod tests {
         ] {
             let found = warnings(text);
             let expected =
-                format!("test.toml:{line}: {written} is used as {meant}; write that, or ");
+                format!("test.toml:{line}: {written} is read as {meant}; write that, or ");
             assert!(found.len() == 1 && found[0].starts_with(&expected), "{text}: {found:?}");
         }
         assert_eq!(warnings("[access]\nallow = ['10.0.0.1', '10.0.0.0/8']"), [""; 0]);
@@ -237,7 +236,7 @@ mod tests {
                 format!("[dns64]\nprefixes = [{{ prefix = '64:ff9b::/96', ranges = [{ranges}] }}]");
             let found = warnings(&text);
             let is_named = |(warning, range): (&String, &&str)| {
-                warning.starts_with(&format!("test.toml:2: no address of {range} is translated"))
+                warning.starts_with(&format!("test.toml:2: no address of {range} is synthesized"))
             };
             assert!(
                 found.len() == named.len() && found.iter().zip(named).all(is_named),

@@ -168,7 +168,7 @@ impl Writer {
             Ok(()) => metrics.add(Count::TapSent, messages),
             Err(error) => {
                 metrics.add(Count::TapDropped, messages);
-                tracing::warn!("dnstap: {} takes no more: {error}", self.socket.display());
+                tracing::warn!("dnstap: lost the connection to {}: {error}", self.socket.display());
                 self.reader = Reader::Gone(Instant::now() + LEAST_PAUSE, LEAST_PAUSE * 2);
             }
         }

@@ -133,7 +133,7 @@ impl Writers {
         let work = move || {
             guard_thread(|| {
                 if let Err(panic) = catch(write) {
-                    tracing::error!("internal error, which ends {name}: {panic}");
+                    tracing::error!("internal error in {name}, which has ended: {panic}");
                 }
             });
         };

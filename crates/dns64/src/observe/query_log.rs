@@ -269,8 +269,8 @@ impl Writer {
         metrics.add(Count::LogDropped, std::mem::take(&mut self.lines));
         let failed = std::mem::replace(&mut self.fails, written.is_err());
         match written {
-            Err(error) if !failed => tracing::warn!("the query log cannot be written: {error}"),
-            Ok(()) if failed => tracing::info!("the query log can be written again"),
+            Err(error) if !failed => tracing::warn!("cannot write the query log: {error}"),
+            Ok(()) if failed => tracing::info!("writing the query log works again"),
             _ => {}
         }
     }
@@ -303,7 +303,7 @@ impl Writer {
             Ok(None) => {}
             Err(error) => {
                 tracing::warn!(
-                    "the query log cannot be opened again, and goes on as it is: {error}"
+                    "cannot reopen the query log, continuing with the open file: {error}"
                 );
             }
         }

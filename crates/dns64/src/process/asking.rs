@@ -13,7 +13,7 @@ use crate::control::{ReloadOutcome, words};
 /// Socket of the server, and output format.
 #[derive(Debug, Args)]
 pub(super) struct Asked {
-    /// The server's socket [default: that of the configuration, or /run/dns64d/control.sock]
+    /// Control socket of the server [default: that of the configuration, or /run/dns64d/control.sock]
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
     /// Print one JSON object
@@ -67,7 +67,7 @@ pub(super) fn reload(file: Option<&Path>, asked: &Asked) -> anyhow::Result<u8> {
             tell!("dns64d: warning: {warning}");
         }
         if let Some(error) = &report.error {
-            tell!("dns64d: reload refused, the old configuration stays: {error}");
+            tell!("dns64d: reload rejected, the old configuration stays in effect: {error}");
         }
     }
     Ok(match report.outcome {
@@ -118,6 +118,6 @@ fn show_json(value: &impl serde::Serialize) -> anyhow::Result<()> {
 fn unexpected(answer: Answer) -> anyhow::Error {
     match answer {
         Answer::Error(why) => BadQuestion(why).into(),
-        _ => anyhow::anyhow!("the server answers another request"),
+        _ => anyhow::anyhow!("the server answered another request"),
     }
 }

@@ -52,14 +52,14 @@ const BAD_ENVIRONMENT: u8 = 4;
 /// Exit status after a panic, as in other Rust programs.
 const PANICKED: i32 = 101;
 
-/// A DNS64 server: forwards, caches, and answers AAAA queries with addresses made from A records.
+/// A forwarding, caching DNS64 server: synthesizes AAAA records from A records.
 #[derive(Debug, Parser)]
 #[command(name = "dns64d", version, long_version = crate::BUILD, propagate_version = true, max_term_width = 110, after_help = below_help(&sections("")))]
 struct Arguments {
-    /// Configuration file; without one: [::1]:5380, 64:ff9b::/96, the upstreams of /etc/resolv.conf
+    /// Configuration file [default: listen on [::1]:5380, prefix 64:ff9b::/96, upstreams of /etc/resolv.conf]
     #[arg(long, short, global = true, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Listen address in place of those of the configuration, such as [::1]:53; may be repeated
+    /// Listen address, such as [::1]:53; overrides those of the configuration; may be repeated
     #[arg(long, value_name = "ADDR:PORT")]
     listen: Vec<ServiceAddr>,
     #[command(subcommand)]
@@ -68,23 +68,22 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Check the configuration, compare it with this machine, and print what is in effect, defaults
-    /// filled in
+    /// Check the configuration, also against this machine, and print it with all defaults filled in
     #[command(after_help = below_help(&sections("check")))]
     Check {
-        /// Send one query to each upstream, and print the time of its answer or the error
+        /// Send one query to each upstream, and print its response time or the error
         #[arg(long)]
         probe: bool,
     },
-    /// Say what a running server uses: prefixes, upstreams, settings, counters; it is asked at the
-    /// socket of [control] in the configuration
+    /// Show prefixes, upstreams, settings and counters of a running server, over the socket of
+    /// [control] in the configuration
     #[command(after_help = below_help(&sections("status")))]
     Status {
         #[command(flatten)]
         asked: Asked,
     },
-    /// Read the configuration of a running server again; prints the keys that have changed and those
-    /// that wait for a restart
+    /// Reload the configuration of a running server; prints the changed keys and those that need a
+    /// restart
     #[command(after_help = below_help(&sections("reload")))]
     Reload {
         #[command(flatten)]
@@ -93,7 +92,7 @@ enum Command {
     /// Remove a name and all names below it from the cache of a running server
     #[command(after_help = below_help(&sections("flush")))]
     Flush {
-        /// The name; answers of all types for it and for names below it are removed
+        /// Name to remove; answers of all types for it and for names below it are removed
         #[arg(required_unless_present = "all", conflicts_with = "all")]
         name: Option<String>,
         /// Empty the cache
@@ -102,44 +101,44 @@ enum Command {
         #[command(flatten)]
         asked: Asked,
     },
-    /// Have a running server answer a query as it would answer the client, and say why: which rules
-    /// counted, what upstreams or cache had, and what decided
+    /// Let a running server process a query as for the given client, and explain the answer: rules,
+    /// data from cache or upstreams, and decision
     #[command(after_help = below_help(&sections("explain")))]
     Explain {
-        /// The name that is asked for
+        /// Name to query
         name: String,
-        /// The type that is asked for
+        /// Type to query
         #[arg(long = "type", value_name = "TYPE", default_value = "AAAA")]
         rtype: String,
-        /// The client that asks: its group and its access count
+        /// Address of the client, which determines its group and access
         #[arg(long, value_name = "ADDR", default_value = "::1")]
         client: IpAddr,
-        /// The client asks for signatures (DO)
+        /// Set DO: the client requests signatures
         #[arg(long)]
         dnssec: bool,
-        /// The client validates for itself (CD)
+        /// Set CD: the client validates
         #[arg(long)]
         checking_disabled: bool,
         #[command(flatten)]
         asked: Asked,
     },
-    /// Make a configuration, which goes to standard output and passes `check`, out of that of
-    /// another DNS64 server; what is not carried over goes to standard error, with file and line
+    /// Convert another DNS64 server's configuration; prints a valid dns64d.toml, and notes on settings
+    /// that are not carried over to standard error, with file and line
     #[command(after_help = below_help(&sections("import")))]
     Import {
-        /// Its configuration file; what that includes is read as well
+        /// Configuration file of the other server; included files are read too
         #[arg(value_name = "FILE")]
         file: PathBuf,
-        /// Whose it is: named.conf of BIND 9, unbound.conf, recursor.conf or recursor.yml of PowerDNS
-        /// Recursor, kresd.conf (version 5) or config.yaml (version 6) of Knot Resolver, Corefile of
-        /// CoreDNS, mtd64-ng.conf [default: by its name, or by what is in it]
+        /// Type of the other server: named.conf of BIND 9, unbound.conf, recursor.conf or recursor.yml
+        /// of PowerDNS Recursor, kresd.conf (version 5) or config.yaml (version 6) of Knot Resolver,
+        /// Corefile of CoreDNS, mtd64-ng.conf [default: detected from file name or content]
         #[arg(long, value_name = "SERVER", value_parser = source())]
         from: Option<Source>,
     },
-    /// Print the completions of a shell
+    /// Print the completion script for a shell
     #[command(after_help = below_help(&sections("completions")))]
     Completions {
-        /// The shell
+        /// Shell
         shell: Shell,
     },
     /// Write the manual pages into a folder
@@ -186,7 +185,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         None => serve(file, listen).map(done),
         Some(Command::Check { probe }) => check(file, listen, probe),
         Some(_) if !listen.is_empty() => {
-            tell!("dns64d: --listen is an option of the server and of `check`");
+            tell!("dns64d: --listen is an option only of the server and of `check`");
             return ExitCode::from(BAD_CONFIGURATION);
         }
         Some(Command::Status { asked }) => asking::status(file, &asked).map(done),
@@ -248,7 +247,7 @@ fn check(file: Option<&Path>, listen: &[ServiceAddr], probe: bool) -> anyhow::Re
     warnings.iter().for_each(|warning| tell!("dns64d: warning: {warning}"));
     errors.iter().for_each(|error| tell!("dns64d: {error}"));
     if settings.no_upstream().is_some() {
-        tell!("Lines of the configuration that name a resolver:\n\n{UPSTREAM_LINES}");
+        tell!("Configuration of an upstream, for example:\n\n{UPSTREAM_LINES}");
     }
     print(text.as_bytes())?;
     let bad: Vec<_> = probed.iter().filter(|one| !one.is_good()).collect();
@@ -291,7 +290,7 @@ fn told_once(error: &anyhow::Error) -> String {
         && source.cause().kind() == std::io::ErrorKind::PermissionDenied
         && address.port() < 1_024
     {
-        text += "; ports below 1024 take CAP_NET_BIND_SERVICE, a start as root with `user` set, or a socket from systemd";
+        text += "; ports below 1024 need CAP_NET_BIND_SERVICE, a start as root with `user` set, or a socket from systemd";
     }
     text
 }
@@ -353,7 +352,7 @@ fn serve(file: Option<&Path>, listen: &[ServiceAddr]) -> anyhow::Result<()> {
         let _ = kill(Pid::this(), Signal::SIGHUP);
     });
     give_up_privileges(&config, file, resolv_conf)?;
-    log.begin().context("cannot start the thread of the log")?;
+    log.begin().context("cannot start the log thread")?;
     warnings.extend_from_slice(bound.warnings());
     let past_stack = bound.past_stack();
     let server = bound.start()?;
@@ -373,7 +372,7 @@ fn serve(file: Option<&Path>, listen: &[ServiceAddr]) -> anyhow::Result<()> {
         tracing::info!("control socket {}", socket.display());
     }
     systemd::notify(&[NotifyState::Ready]);
-    let signals = in_a_thread(signals).context("cannot start the thread of the signals")?;
+    let signals = in_a_thread(signals).context("cannot start the signal thread")?;
     let mut reloader = Reloader { server: &server, source, allowed, fixed, running };
     loop {
         match signals.recv_timeout(follow::LOOK) {
@@ -435,11 +434,7 @@ fn tell_beginning(settings: &Settings, file: Option<&Path>) {
     let prefixes: Vec<String> = settings.prefixes().map(|prefix| prefix.to_string()).collect();
     tracing::info!(
         "prefixes: {}",
-        if prefixes.is_empty() {
-            "none, nothing is translated".into()
-        } else {
-            prefixes.join(", ")
-        }
+        if prefixes.is_empty() { "none, translation is off".into() } else { prefixes.join(", ") }
     );
     tracing::info!("{}", settings.upstreams_in_words());
 }

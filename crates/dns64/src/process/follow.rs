@@ -52,7 +52,7 @@ impl Follower {
                 }
             }
             Ok(settings) => replace(server, settings, fit),
-            Err(error) => tracing::error!("{RESOLV_CONF} has changed, but is not used: {error}"),
+            Err(error) => tracing::error!("{RESOLV_CONF} has changed, but cannot be used: {error}"),
         }
     }
 }
@@ -63,7 +63,7 @@ fn replace(
     fit: impl FnOnce(&mut Settings) -> Option<String>,
 ) {
     if let Some(reason) = loses_upstreams(server, &settings) {
-        return tracing::warn!("{reason}; the upstreams in use stay");
+        return tracing::warn!("{reason}; the current upstreams are kept");
     }
     let warning = fit(&mut settings);
     for warning in settings.unusable_name_servers().chain(warning) {
@@ -71,7 +71,7 @@ fn replace(
     }
     match server.reload(&settings) {
         Ok(()) => tracing::info!("{RESOLV_CONF} has changed; {}", settings.upstreams_in_words()),
-        Err(error) => tracing::error!("{RESOLV_CONF} has changed, but is not used: {error}"),
+        Err(error) => tracing::error!("{RESOLV_CONF} has changed, but cannot be used: {error}"),
     }
 }
 

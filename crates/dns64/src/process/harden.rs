@@ -18,10 +18,10 @@ use super::calls;
 #[non_exhaustive]
 pub(super) enum HardenError {
     /// The configured user does not exist.
-    #[error("there is no user '{0}'; make it, or change `user`")]
+    #[error("user '{0}' does not exist; create it, or change `user`")]
     NoUser(String),
     /// The kernel refused the change of user.
-    #[error("cannot become user '{user}': {source}")]
+    #[error("cannot switch to user '{user}': {source}")]
     Become {
         /// Name of the user in the configuration.
         user: String,
@@ -29,7 +29,7 @@ pub(super) enum HardenError {
         source: nix::Error,
     },
     /// The owner of a file cannot be changed to the user.
-    #[error("cannot give {} to user '{user}': {source}", .file.display())]
+    #[error("cannot change the owner of {} to '{user}': {source}", .file.display())]
     HandOver {
         /// Path of the file.
         file: PathBuf,
@@ -39,7 +39,7 @@ pub(super) enum HardenError {
         source: std::io::Error,
     },
     /// The kernel refused to drop the capabilities.
-    #[error("cannot give up capabilities: {0}")]
+    #[error("cannot drop capabilities: {0}")]
     Capabilities(std::io::Error),
     /// The kernel has landlock and rejected the ruleset.
     #[error("landlock: {0}")]

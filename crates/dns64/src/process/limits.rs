@@ -98,13 +98,9 @@ fn fit_descriptors(settings: &mut Settings, allowed: u64, running: Fixed) -> Opt
     settings.config.limits.tcp_connections = clients as usize;
     settings.upstream_connections = upstream_tcp as usize;
     let least = fixed + ways + 2;
-    let enough = if least > allowed {
-        format!(", which is too few: {least} are the least")
-    } else {
-        String::new()
-    };
+    let enough = if least > allowed { format!(" (the minimum is {least})") } else { String::new() };
     Some(format!(
-        "{allowed} file descriptors are allowed, {wanted} would be needed{enough}: {ports} source ports per upstream and worker, \
+        "{allowed} file descriptors are allowed, {wanted} are needed{enough}: reduced to {ports} source ports per upstream and worker, \
          {clients} TCP connections of clients, {upstream_tcp} of upstreams; raise the limit (ulimit -n, LimitNOFILE=)"
     ))
 }
@@ -159,7 +155,7 @@ mod tests {
         };
         assert_eq!(said(4_096), [""; 0]);
         let said = said(20);
-        assert!(said[0].contains("too few"), "{said:?}");
+        assert!(said[0].contains("the minimum is"), "{said:?}");
     }
 
     #[test]

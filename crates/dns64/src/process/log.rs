@@ -92,7 +92,7 @@ impl Log {
         }
         let lost = self.lost.swap(0, Ordering::Relaxed);
         if lost > 0 {
-            tracing::warn!("{lost} log lines lost: standard error is read too slowly");
+            tracing::warn!("{lost} log lines dropped: the reader of standard error is too slow");
         }
     }
 

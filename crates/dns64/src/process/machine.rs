@@ -28,14 +28,14 @@ pub(super) fn missing(settings: &Settings) -> Vec<String> {
     let cpus = config.cpus.iter().enumerate().filter(|(_, cpu)| !allowed.contains(&CpuId(**cpu)));
     let cpus = cpus.map(|(number, cpu)| {
         let place = settings.place(&format!("cpus.{number}"));
-        format!("{place}: there is no CPU {cpu}; there are {}", here())
+        format!("{place}: CPU {cpu} is not available; available: {}", here())
     });
     let user = config.user.iter().filter(|name| matches!(User::from_name(name), Ok(None)));
-    let user = user.map(|name| format!("{}: there is no user {name}", settings.place("user")));
+    let user = user.map(|name| format!("{}: user {name} does not exist", settings.place("user")));
     let group = config.control.group.iter();
     let group = group.filter(|name| matches!(Group::from_name(name), Ok(None)));
-    let group =
-        group.map(|name| format!("{}: there is no group {name}", settings.place("control.group")));
+    let group = group
+        .map(|name| format!("{}: group {name} does not exist", settings.place("control.group")));
     cpus.chain(user).chain(group).collect()
 }
 
@@ -126,8 +126,8 @@ impl Findings {
     fn of_folder(&mut self, place: &str, file: &Path) {
         let Some(folder) = missing_folder(file) else { return };
         let is_of_unit = FOLDERS_OF_THE_UNIT.iter().any(|of_unit| folder == Path::new(of_unit));
-        let later = if is_of_unit { "; the systemd unit makes it at the start" } else { "" };
-        self.0.push(format!("{place}: there is no folder {}{later}", folder.display()));
+        let later = if is_of_unit { "; the systemd unit creates it at the start" } else { "" };
+        self.0.push(format!("{place}: folder {} does not exist{later}", folder.display()));
     }
 
     fn of_socket(&mut self, place: &str, socket: &Path) {

@@ -112,7 +112,7 @@ pub(super) fn fit(
     };
     settings.config.cache.mebibytes = most / MIB;
     Ok(Some(format!(
-        "the cache gets {} MiB, not {wanted} MiB: {} limits memory to {} MiB; raise the limit or lower cache.mebibytes",
+        "the cache is reduced from {wanted} MiB to {} MiB: {} limits memory to {} MiB; raise the limit or lower cache.mebibytes",
         most / MIB,
         limit.name,
         limit.octets / MIB
@@ -258,7 +258,7 @@ mod tests {
             let said = fit(&mut settings, &limits).unwrap().expect("256 MiB do not fit");
             let smallest = limits.iter().map(|limit| limit.octets).min().unwrap() / MIB;
             assert!(said.contains(&format!("limit {smallest} ")), "{said}");
-            assert!(said.contains(" not 256 MiB"), "{said}");
+            assert!(said.contains(" from 256 MiB"), "{said}");
             let cache = settings.config.cache.mebibytes;
             assert!((least..=most).contains(&cache), "{limits:?}: {cache} MiB");
             assert!(fit(&mut settings, &limits).unwrap().is_none(), "it fits now");

@@ -69,7 +69,7 @@ fn ask(settings: &Settings, number: usize) -> Result<(Rcode, Duration), String> 
     });
     let domain = route.map_or(&b"\0"[..], |(_, route)| route.domain.wire());
     let id = rand::random();
-    let query = query(id, domain).ok_or("the query cannot be written")?;
+    let query = query(id, domain).ok_or("the query cannot be built")?;
     let exchange = || -> io::Result<(Vec<u8>, Duration)> {
         let socket = connect(settings.upstreams[number].address)?;
         let sent = Instant::now();

@@ -131,14 +131,14 @@ fn log(report: &ReloadReport) {
         tracing::warn!("{warning}");
     }
     if let Some(error) = &report.error {
-        return tracing::error!("reload refused, the old configuration stays: {error}");
+        return tracing::error!("reload rejected, the old configuration stays in effect: {error}");
     }
     let changed = match &*report.changed {
-        [] => "no key in effect has changed".to_owned(),
+        [] => "no effective key has changed".to_owned(),
         keys => format!("changed: {}", keys.join(", ")),
     };
     tracing::info!("configuration reloaded; {changed}");
     if !report.waiting.is_empty() {
-        tracing::warn!("changed in the file, waits for a restart: {}", report.waiting.join(", "));
+        tracing::warn!("changed keys that need a restart: {}", report.waiting.join(", "));
     }
 }

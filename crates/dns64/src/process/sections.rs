@@ -10,11 +10,14 @@ const OF_PROGRAM: &[Section] = &[
     Section {
         title: EXAMPLES,
         items: &[
-            ("dns64d", "Serve [::1]:5380 with the upstreams of /etc/resolv.conf, to try it."),
-            ("dns64d --config /etc/dns64d/dns64d.toml", "Serve what a file says."),
+            (
+                "dns64d",
+                "Serve [::1]:5380 with the upstreams of /etc/resolv.conf, for a first test.",
+            ),
+            ("dns64d --config /etc/dns64d/dns64d.toml", "Serve with this configuration."),
             (
                 "dns64d --config /etc/dns64d/dns64d.toml check",
-                "See whether it can be used, and what it means.",
+                "Check the configuration, and print the settings in effect.",
             ),
         ],
     },
@@ -23,23 +26,23 @@ const OF_PROGRAM: &[Section] = &[
         items: &[
             (
                 "HUP",
-                "reads the configuration again, as `dns64d reload` does; a bad one changes nothing",
+                "reloads the configuration, as `dns64d reload` does; an invalid one changes nothing",
             ),
-            ("TERM", "ends it; queries in flight are still answered"),
+            ("TERM", "stops the server; queries in flight are still answered"),
         ],
     },
     Section {
         title: EXIT_STATUS,
         items: &[
-            ("0", "ended by SIGTERM or SIGINT"),
+            ("0", "stopped by SIGTERM or SIGINT"),
             (
                 "1",
-                "import: answers can depend on something that is not carried over; reload: part of the configuration waits for a restart",
+                "import: some settings that affect answers are not carried over; reload: part of the configuration needs a restart",
             ),
-            ("2", "the configuration or the command cannot be used"),
+            ("2", "the configuration or the command is invalid"),
             (
                 "4",
-                "the system refuses something that is needed, such as a port; status, explain, reload, flush: no dns64d answers; check --probe: an upstream does not answer",
+                "the system refuses a required resource, such as a port; status, explain, reload, flush: no dns64d answers; check --probe: an upstream does not answer",
             ),
             ("101", "too many internal errors"),
         ],
@@ -52,9 +55,9 @@ const OF_CHECK: &[Section] = &[
         items: &[
             (
                 "dns64d --config dns64d.toml check",
-                "Print what is in effect, or file, line and reason.",
+                "Print the settings in effect, or the error with file and line.",
             ),
-            ("dns64d --config dns64d.toml check --probe", "Query each upstream, too."),
+            ("dns64d --config dns64d.toml check --probe", "Also query each upstream."),
         ],
     },
     Section {
@@ -62,11 +65,11 @@ const OF_CHECK: &[Section] = &[
         items: &[
             (
                 "0",
-                "the configuration can be used; there may be warnings, such as a port in use or an upstream without a route",
+                "the configuration is valid; there may be warnings, such as a port in use or an upstream without a route",
             ),
             (
                 "2",
-                "it cannot be used, names a user, a group or a CPU that this machine does not have, or needs more memory than the process may have",
+                "it is invalid, has a user, a group or a CPU that does not exist on this machine, or needs more memory than the process may use",
             ),
             (
                 "4",
@@ -84,15 +87,15 @@ const OF_IMPORT: &[Section] = &[
                 "dns64d import /etc/unbound/unbound.conf > dns64d.toml",
                 "Read the notes, then dns64d --config dns64d.toml check.",
             ),
-            ("dns64d import --from powerdns my.conf", "If the name does not tell whose it is."),
+            ("dns64d import --from powerdns my.conf", "For a file that is not detected."),
         ],
     },
     Section {
         title: EXIT_STATUS,
         items: &[
-            ("0", "nothing is lost that an answer depends on"),
-            ("1", "something is: the notes name it"),
-            ("2", "the file cannot be read, or its server is unknown"),
+            ("0", "all settings that affect answers are carried over"),
+            ("1", "some are not; the notes list them"),
+            ("2", "the file cannot be read, or its server is not detected"),
         ],
     },
 ];
@@ -101,8 +104,8 @@ const OF_STATUS: &[Section] = &[
     Section {
         title: EXAMPLES,
         items: &[
-            ("dns64d --config /etc/dns64d/dns64d.toml status", "What is in use."),
-            ("dns64d status --socket /run/dns64d/control.sock --json", "For programs."),
+            ("dns64d --config /etc/dns64d/dns64d.toml status", "Print the status as text."),
+            ("dns64d status --socket /run/dns64d/control.sock --json", "Print it as JSON."),
         ],
     },
     HOW_ASKING_ENDS,
@@ -114,11 +117,11 @@ const OF_RELOAD: &[Section] = &[
         items: &[
             (
                 "dns64d --config /etc/dns64d/dns64d.toml reload",
-                "Apply the file; the output names the keys that have changed.",
+                "Apply the file; the output lists the changed keys.",
             ),
             (
                 "dns64d reload --socket /run/dns64d/control.sock",
-                "The same, if [control] socket itself has changed in the file.",
+                "The same, after a change of [control] socket in the file.",
             ),
         ],
     },
@@ -126,12 +129,12 @@ const OF_RELOAD: &[Section] = &[
         title: EXIT_STATUS,
         items: &[
             ("0", "all of the configuration is in effect"),
-            ("1", "part of it waits for a restart; the output names the keys"),
+            ("1", "part of it needs a restart; the output lists the keys"),
             (
                 "2",
-                "the configuration is refused, and the old one stays; the error has file and line",
+                "the configuration is rejected, and the old one stays in effect; the error has file and line",
             ),
-            ("4", "no dns64d answers at the socket, or this user may not connect"),
+            ("4", "no dns64d answers at the socket, or this user is not permitted to connect"),
         ],
     },
 ];
@@ -151,8 +154,8 @@ const OF_FLUSH: &[Section] = &[
         title: EXIT_STATUS,
         items: &[
             ("0", "done; the output has the number of removed answers"),
-            ("2", "the name is no domain name, or the configuration cannot be read"),
-            ("4", "no dns64d answers at the socket, or this user may not connect"),
+            ("2", "the name is not a domain name, or the configuration cannot be read"),
+            ("4", "no dns64d answers at the socket, or this user is not permitted to connect"),
         ],
     },
 ];
@@ -163,11 +166,11 @@ const OF_EXPLAIN: &[Section] = &[
         items: &[
             (
                 "dns64d --config /etc/dns64d/dns64d.toml explain www.example.org",
-                "Why a AAAA query of this machine is answered as it is.",
+                "Explain the answer to an AAAA query from this machine.",
             ),
             (
                 "dns64d explain www.example.org --type A --client 2001:db8:6::1",
-                "An A query of a client; at /run/dns64d/control.sock.",
+                "The same for an A query from a client, at /run/dns64d/control.sock.",
             ),
         ],
     },
@@ -178,9 +181,9 @@ const OF_EXPLAIN: &[Section] = &[
 const HOW_ASKING_ENDS: Section = Section {
     title: EXIT_STATUS,
     items: &[
-        ("0", "it has answered"),
+        ("0", "the server has answered"),
         ("2", "the configuration cannot be read, or the query is malformed"),
-        ("4", "no dns64d answers at the socket, or this user may not connect"),
+        ("4", "no dns64d answers at the socket, or this user is not permitted to connect"),
     ],
 };
 
@@ -197,11 +200,11 @@ pub(super) fn sections(subcommand: &str) -> Vec<Section> {
         "import" => OF_IMPORT.to_vec(),
         "completions" => examples(&[(
             "dns64d completions bash > ~/.local/share/bash-completion/completions/dns64d",
-            "For bash; packages bring it along.",
+            "For bash; included in the packages.",
         )]),
         "manual" => examples(&[(
             "dns64d manual ~/.local/share/man/man1",
-            "For `man dns64d`; packages bring it along.",
+            "For `man dns64d`; included in the packages.",
         )]),
         _ => Vec::new(),
     }

@@ -30,7 +30,7 @@ use crate::prefixes::InUse;
 use crate::transport::requests::{self, Service};
 
 /// Answer while the server stops.
-const ENDS: &str = "the server ends";
+const ENDS: &str = "the server is stopping";
 
 /// Requests are lines. An answer may have to wait for upstreams.
 const SERVICE: Service =
@@ -107,7 +107,9 @@ impl Context {
         match told.await {
             Ok(Ok(explanation)) => Answer::Explanation(Box::new(explanation)),
             Ok(Err(error)) => Answer::Error(error),
-            Err(_) => Answer::Error("the server ends, or has met a defect; see its log".to_owned()),
+            Err(_) => Answer::Error(
+                "the server is stopping, or had an internal error; see its log".to_owned(),
+            ),
         }
     }
 
@@ -215,7 +217,7 @@ fn query(subject: &Subject) -> Result<Vec<u8>, String> {
     let name: LowerName =
         subject.name.parse().map_err(|error| format!("the name {}: {error}", subject.name))?;
     let rtype = Rtype::from_str(&subject.rtype)
-        .map_err(|_| format!("there is no type {}; write AAAA, or TYPE65", subject.rtype))?;
+        .map_err(|_| format!("unknown type {}; write for example AAAA or TYPE65", subject.rtype))?;
     let cd = u8::from(subject.checking_disabled) << 4;
     let mut query = vec![0, 0, 1, cd, 0, 1, 0, 0, 0, 0, 0, 1];
     query.extend(name.wire());

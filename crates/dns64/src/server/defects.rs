@@ -45,7 +45,7 @@ impl Defects {
     ) -> Result<(), TooMany> {
         metrics.count(Count::Defect);
         tracing::error!(
-            "internal error, which cost {}: {panic}",
+            "internal error, lost {}: {panic}",
             &cost[..cost.floor_char_boundary(LONGEST)]
         );
         if self.allowance.take(now) { Ok(()) } else { Err(TooMany(panic.clone())) }
@@ -54,12 +54,12 @@ impl Defects {
 
 /// Describes the cost of a panic during the processing of a question.
 pub(super) fn answer_to(question: &str) -> String {
-    format!("one query its answer; the question was {question}")
+    format!("the answer to a query for {question}")
 }
 
 /// The last panic of a thread that exceeded its allowance.
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("too many defects, of which the last one was: {0}")]
+#[error("too many internal errors; the last one: {0}")]
 pub(super) struct TooMany(Panic);
 
 #[cfg(test)]

@@ -219,9 +219,11 @@ impl Frontend {
         let query = match Received::read(bytes) {
             Received::Query(query) => query,
             Received::Error { rcode, .. } => {
-                return trace.fail(&format!("such a query is answered with {rcode:?}"));
+                return trace.fail(&format!(
+                    "such a query is answered with {rcode:?} and cannot be explained"
+                ));
             }
-            Received::Ignored => return trace.fail("this is no query"),
+            Received::Ignored => return trace.fail("not a query"),
         };
         if !self.settings.allows(ip) {
             let rules = self.settings.rules(ip, &query.name, self.now);

@@ -81,7 +81,7 @@ pub enum ServerError {
         source: ListenError,
     },
     /// AF_XDP cannot be used on an interface.
-    #[error("cannot go past the network stack, as xdp = true asks for: {0}")]
+    #[error("cannot use AF_XDP (xdp = true): {0}")]
     PastStack(#[from] PastStackError),
     /// The address of the metrics listener cannot be bound.
     #[error("cannot serve metrics at {address}: {source}")]
@@ -92,7 +92,7 @@ pub enum ServerError {
         source: io::Error,
     },
     /// Router advertisements cannot be received on an interface.
-    #[error("cannot get router advertisements on {interface}: {source}")]
+    #[error("cannot receive router advertisements on {interface}: {source}")]
     Advertisements {
         /// Name of the interface.
         interface: String,
@@ -100,7 +100,7 @@ pub enum ServerError {
         source: io::Error,
     },
     /// The control socket cannot be created.
-    #[error("cannot serve the control socket {}: {source}", .path.display())]
+    #[error("cannot create the control socket {}: {source}", .path.display())]
     Control {
         /// Path of the socket.
         path: PathBuf,
@@ -116,12 +116,12 @@ pub enum ServerError {
         source: io::Error,
     },
     /// No address is configured.
-    #[error("nothing to serve: `listen` names no address, and systemd has passed no socket")]
+    #[error("nothing to serve: `listen` has no address, and systemd passed no socket")]
     NoAddress,
     /// A reload adds an interface to `[discovery]`. Receiving its advertisements needs privileges
     /// that were dropped at the start.
     #[error(
-        "[discovery] names the interface {0}, whose advertisements take privileges that are given up: restart"
+        "[discovery] interfaces has a new interface {0}, which needs privileges that were dropped: restart"
     )]
     TooLate(String),
     /// A thread, or a resource of it, could not be created.
@@ -237,7 +237,7 @@ pub fn bind(settings: Settings, activated: Activated) -> Result<BoundServer, Ser
         Err(error) if error.leaves_sockets(&bound.settings.config) => {
             let error = ServerError::PastStack(error);
             bound.falls_back = true;
-            bound.warnings.push(format!("{error}; clients and upstreams have sockets instead"));
+            bound.warnings.push(format!("{error}; sockets are used instead"));
         }
         Err(error) => return Err(error.into()),
     }
@@ -330,7 +330,7 @@ impl BoundServer {
         let (metrics, started) = (Metrics::new(workers), clock::wall());
         let past_stack = self.past_stack();
         let (writers, observer) = Writers::start(&self.settings.config, self.opened, &metrics)
-            .map_err(failed("what writes the query log, or for dnstap"))?;
+            .map_err(failed("the threads of the query log and dnstap"))?;
         let common = Common {
             cache: Arc::new(Cache::new(self.settings.config.cache.mebibytes)),
             shared_questions: Arc::new(SharedQuestions::new(workers)),
@@ -389,7 +389,7 @@ impl BoundServer {
             past_stack,
         };
         let tcp = begin_tcp(shared, sockets, questions, observer);
-        running.tcp = Some(tcp.map_err(failed("the TCP side"))?);
+        running.tcp = Some(tcp.map_err(failed("the TCP thread"))?);
         // Set only now: dropping the writers earlier would block on threads that still have
         // senders.
         running.writers = writers;
@@ -407,7 +407,7 @@ fn begin_tcp(
     thread::Builder::new().name("tcp".into()).spawn(move || {
         guard_thread(|| {
             if let Err(error) = tcp::run(&shared, sockets, questions, observer.as_ref()) {
-                tracing::error!("the thread for TCP ended: {error}");
+                tracing::error!("the TCP thread ended: {error}");
             }
         });
     })

@@ -34,7 +34,7 @@ pub enum PastStackError {
     #[error(transparent)]
     Xdp(#[from] XdpError),
     /// There is no route to the upstream.
-    #[error("there is no way to the upstream {upstream}: {source}")]
+    #[error("no route to the upstream {upstream}: {source}")]
     NoWay {
         /// Address and port.
         upstream: ServiceAddr,
@@ -42,7 +42,9 @@ pub enum PastStackError {
         source: io::Error,
     },
     /// The route to the upstream leaves by an interface without Ethernet.
-    #[error("there is no Ethernet on the way to the upstream {upstream}, which is by {interface}")]
+    #[error(
+        "the route to the upstream {upstream} uses {interface}, which is not an Ethernet interface"
+    )]
     NoEthernet {
         /// Address and port.
         upstream: ServiceAddr,
@@ -223,12 +225,7 @@ impl Opened {
             1 => "1 queue".to_owned(),
             queues => format!("{queues} queues"),
         };
-        format!(
-            "past the network stack on {} ({}, {queues}): {}",
-            self.name,
-            self.way,
-            all.join(", ")
-        )
+        format!("AF_XDP on {} ({}, {queues}): {}", self.name, self.way, all.join(", "))
     }
 }
 

@@ -53,18 +53,16 @@ pub(super) fn watch(
     let routers: Rc<[Rc<Router>]> = routers.collect::<io::Result<_>>()?;
     for router in &*routers {
         let (router, state) = (Rc::clone(router), Rc::clone(&state));
-        tasks.keep("a router's advertisement", move || {
-            listen(Rc::clone(&router), Rc::clone(&state))
-        });
+        tasks.keep("a router advertisement", move || listen(Rc::clone(&router), Rc::clone(&state)));
     }
     {
         let (shared, state) = (Arc::clone(shared), Rc::clone(&state));
-        tasks.keep("a question for ipv4only.arpa", move || {
+        tasks.keep("a query for ipv4only.arpa", move || {
             asking::ask_again(Arc::clone(&shared), Rc::clone(&state))
         });
     }
     let (tasks, shared) = (tasks.clone(), Arc::clone(shared));
-    tasks.clone().keep("a look at prefixes", move || {
+    tasks.clone().keep("the update of prefixes", move || {
         tick(tasks.clone(), Arc::clone(&shared), Rc::clone(&state), Rc::clone(&routers))
     });
     Ok(())

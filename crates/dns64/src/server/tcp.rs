@@ -209,7 +209,7 @@ fn ask_upstreams(
             )
         }
     };
-    tasks.keep("a question to an upstream over TCP", begin);
+    tasks.keep("an upstream query over TCP", begin);
 }
 
 /// State for serving clients over TCP.
@@ -266,7 +266,7 @@ async fn accept(
         let _ = stream.set_nodelay(true);
         let bounds = Bounds { pipeline: limits.tcp_pipeline, idle: limits.tcp_idle };
         let (service, stopping) = (service.clone(), stopping.clone());
-        tasks.spawn(move || format!("{ip} a connection"), async move {
+        tasks.spawn(move || format!("a connection of {ip}"), async move {
             let mut worker = rand::random_range(0..service.shared.mailboxes.len());
             let hand_on = |bytes, reply: ToStream| {
                 worker = (worker + 1) % service.shared.mailboxes.len();

@@ -147,7 +147,7 @@ impl Worker {
             match self.resolver.outside().poller.wait(timeout) {
                 Ok(tokens) => ready.extend(tokens),
                 Err(error) => {
-                    tracing::error!("worker {}: polling its sockets failed: {error}", self.id.0);
+                    tracing::error!("worker {}: cannot poll its sockets: {error}", self.id.0);
                     std::thread::sleep(IDLE);
                 }
             }

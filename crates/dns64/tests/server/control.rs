@@ -187,10 +187,10 @@ fn explain_reports_missing_prefixes_access_and_errors() {
     assert_eq!(serde_json::to_value(found.decision).unwrap(), "refused");
     for (subject, words) in [
         (json!({ "request": "explain", "name": "a..b" }), "the name a..b"),
-        (json!({ "request": "explain", "name": "a", "type": "AAAAA" }), "no type AAAAA"),
+        (json!({ "request": "explain", "name": "a", "type": "AAAAA" }), "unknown type AAAAA"),
         (json!({ "request": "explain", "name": "a", "type": "AXFR" }), "answered with NOTIMP"),
-        (json!({ "request": "stop" }), "no request"),
-        (json!([]), "no request"),
+        (json!({ "request": "stop" }), "invalid request"),
+        (json!([]), "invalid request"),
     ] {
         let answer = request(&socket, &subject.to_string());
         assert!(answer["error"].as_str().is_some_and(|why| why.contains(words)), "{answer}");
@@ -354,7 +354,7 @@ fn reload_exit_status_depends_on_the_outcome() {
         "Changed keys: dns64.prefixes\nWaiting for a restart: metrics.listen, user\n".to_owned();
     assert_eq!(reload(), (Some(1), expected, String::new()));
     assert_eq!(addresses(), ["2001:db8:3::c000:201".parse::<Ipv6Addr>().unwrap()]);
-    daemon.line_with("waits for a restart: metrics.listen, user");
+    daemon.line_with("need a restart: metrics.listen, user");
 
     // Rejected by the server, because values contradict each other. The line is that of the key.
     file.write("", &format!("{other}\n[cache]\nfailure-ttl = 0"));
@@ -363,7 +363,7 @@ fn reload_exit_status_depends_on_the_outcome() {
     assert!(error.contains("the old configuration stays") && error.contains("dns64d.toml:"));
     assert!(error.contains("failure-ttl must be 1 to 300"), "{error}");
     assert_eq!(addresses(), ["2001:db8:3::c000:201".parse::<Ipv6Addr>().unwrap()]);
-    let line = daemon.line_with("reload refused");
+    let line = daemon.line_with("reload rejected");
     assert!(line.contains("failure-ttl must be 1 to 300"), "{line}");
     // Rejected by the parser, which the command uses too.
     file.write("nonsense = 1", "");

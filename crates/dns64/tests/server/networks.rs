@@ -230,7 +230,7 @@ fn item_48_resolv_conf_is_followed_from_nothing_on() {
         daemon.line_with("cannot be read: No such file or directory");
         assert_eq!(got("d.test").addresses().len(), 1);
         daemon.signal("HUP");
-        daemon.line_with("the old configuration stays: no upstream");
+        daemon.line_with("the old configuration stays in effect: no upstream");
         // Another link.
         fs::create_dir_all("/run/NetworkManager").unwrap();
         names("127.0.0.51")("/run/NetworkManager/resolv.conf");

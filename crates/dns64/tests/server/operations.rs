@@ -380,8 +380,8 @@ fn check_reports_wrong_values_once() {
         (output.status.code(), String::from_utf8(output.stderr).unwrap())
     };
     for (text, status, words) in [
-        ("listen = ['127.0.0.1:5399', '127.0.0.1:5399']", 2, ":1: 127.0.0.1:5399 is there twice"),
-        ("listen = []", 0, "only sockets that systemd passes are served"),
+        ("listen = ['127.0.0.1:5399', '127.0.0.1:5399']", 2, ":1: 127.0.0.1:5399 is listed twice"),
+        ("listen = []", 0, "only sockets passed by systemd are served"),
         ("[dns64]\nprefixes = ['64:ff9b::/96']", 2, "{ prefix = \"64:ff9b::/96\" }"),
         ("[metrics]\nlisten = 'localhost'", 2, "write for example \"[::1]:9153\""),
         (
@@ -436,32 +436,32 @@ fn check_compares_the_configuration_with_this_machine() {
         (
             format!("[control]\nsocket = '{here}/none/c.sock'"),
             0,
-            format!(":2: there is no folder {here}/none"),
+            format!(":2: folder {here}/none does not exist"),
         ),
         (format!("[control]\nsocket = '{file}'"), 0, format!(":2: {file} is not a socket")),
         (
             format!("[query-log]\n\nto = '{here}/none/q.log'"),
             0,
-            format!(":3: there is no folder {here}/none"),
+            format!(":3: folder {here}/none does not exist"),
         ),
         (format!("[query-log]\nto = '{here}'"), 0, format!(":2: {here} is a folder")),
         (format!("[dnstap]\nsocket = '{file}'"), 0, format!(":2: {file} is not a socket")),
         (
             format!("[dnstap]\nsocket = '{here}/none/t.sock'"),
             0,
-            format!(":2: there is no folder {here}/none"),
+            format!(":2: folder {here}/none does not exist"),
         ),
         (
             "listen = [\n{ address = '127.0.0.1:5300', xdp = true }]".into(),
             0,
             ":2: no interface that is up has the address 127.0.0.1".into(),
         ),
-        ("cpus = [0,\n4000]".into(), 2, ":2: there is no CPU 4000".into()),
-        ("\nuser = 'no-such-user'".into(), 2, ":2: there is no user no-such-user".into()),
+        ("cpus = [0,\n4000]".into(), 2, ":2: CPU 4000 is not available".into()),
+        ("\nuser = 'no-such-user'".into(), 2, ":2: user no-such-user does not exist".into()),
         (
             "[control]\nsocket = '/run/c.sock'\ngroup = 'no-such-group'".into(),
             2,
-            ":3: there is no group no-such-group".into(),
+            ":3: group no-such-group does not exist".into(),
         ),
     ] {
         let upstream = "\n[[upstream]]\naddress = '127.0.0.1'\nport = 9\n";
@@ -564,7 +564,7 @@ fn sighup_takes_a_good_file_and_refuses_a_bad_one() {
     std::fs::write(&path, format!("{}{more}", text.replace("threads = 1", "threads = 2"))).unwrap();
     daemon.signal("HUP");
     daemon.line_with("configuration reloaded; changed: cache.max-ttl");
-    let line = daemon.line_with("waits for a restart");
+    let line = daemon.line_with("need a restart");
     assert!(line.contains(": log.level, metrics.listen, threads"), "{line}");
 }
 
@@ -884,7 +884,7 @@ fn a_server_without_any_address_does_not_start() {
     let output = run(&["--config", path.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(4));
     let stderr = String::from_utf8(output.stderr).unwrap();
-    assert!(stderr.contains("`listen` names no address"), "{stderr}");
+    assert!(stderr.contains("`listen` has no address"), "{stderr}");
 }
 
 #[test]

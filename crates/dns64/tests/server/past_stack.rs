@@ -462,7 +462,7 @@ fn missing_support_is_reported() {
         }
     };
     let said = refused("listen = [{ address = '[::]:0', xdp = true }]\n");
-    assert!(said.contains("test.toml") && said.contains("name each address"), "{said}");
+    assert!(said.contains("test.toml") && said.contains("list each address"), "{said}");
     let said = refused("listen = [5]\n");
     assert!(said.contains("write for example \"[::1]:53\""), "{said}");
     let said = refused("listen = [{ address = '127.0.0.1:0', xpd = true }]\n");
@@ -470,7 +470,9 @@ fn missing_support_is_reported() {
     let said =
         refused("listen = ['127.0.0.1:0']\n[[upstream]]\naddress = '127.0.0.2'\nxdp = true\n");
     assert!(
-        said.contains("no Ethernet on the way to the upstream 127.0.0.2:53, which is by lo"),
+        said.contains(
+            "the route to the upstream 127.0.0.2:53 uses lo, which is not an Ethernet interface"
+        ),
         "{said}"
     );
 }

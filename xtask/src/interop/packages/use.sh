@@ -92,7 +92,7 @@ wait $auth || true
 step dns64d that would query itself
 printf 'nameserver ::1\nnameserver 127.0.0.1\n' >/etc/resolv.conf
 sed 's/^listen = .*/listen = ["[::1]:53"]/' /etc/dns64d/dns64d.toml >/packages/53.toml
-holds 'upstreams of /etc/resolv.conf: 127.0.0.1:53; left out, this server itself: \[::1\]:53' \
+holds 'upstreams of /etc/resolv.conf: 127.0.0.1:53; skipped (this server itself): \[::1\]:53' \
     dns64d --config /packages/53.toml check
 printf 'nameserver ::1\n' >/etc/resolv.conf
 dns64d --config /packages/53.toml check 2>/packages/said >/dev/null || fail "status $?: $(cat /packages/said)"
