@@ -93,7 +93,7 @@ pub fn assert_well_formed(reply: &[u8]) {
 /// ```
 ///
 /// Header and question are added here; records may point into the question, which begins at octet 12.
-pub struct Said<'a> {
+pub struct UpstreamAnswers<'a> {
     /// Number of the server's configuration.
     pub configuration: u8,
     /// True if the server caches answers.
@@ -103,16 +103,16 @@ pub struct Said<'a> {
     further: ([u8; 3], &'a [u8]),
 }
 
-impl<'a> Said<'a> {
+impl<'a> UpstreamAnswers<'a> {
     /// Parses an input; `None` if it is too short.
-    pub fn read(input: &'a [u8]) -> Option<Said<'a>> {
+    pub fn read(input: &'a [u8]) -> Option<UpstreamAnswers<'a>> {
         let (head, rest) = input.split_first_chunk::<7>()?;
         let len = usize::from(u16::from_be_bytes([head[5], head[6]]));
         let (first, rest) = rest.split_at_checked(len).unwrap_or((rest, &[]));
         let further = rest
             .split_first_chunk::<3>()
             .map_or(([0; 3], &[][..]), |(counts, records)| (*counts, records));
-        Some(Said {
+        Some(UpstreamAnswers {
             configuration: head[0],
             caches: head[1] & 0x80 != 0,
             rcode: head[1] & 15,

@@ -14,7 +14,7 @@ use method::stats::Summary;
 use serde_json::{Value, json};
 
 use self::lab::{AUTH, LIMIT, Lab, highest, is_spoiled, reasons};
-use crate::claims::{Claims, Keeping, Wanted};
+use crate::claims::{Bound, Claims, ResultOptions};
 use crate::process::{find, output};
 use crate::servers::{authoritative, wait_until_answers};
 
@@ -22,7 +22,7 @@ pub(crate) use instructions::Instructions;
 pub(crate) use mlrsearch::Mlrsearch;
 pub(crate) use xdp::run as xdp;
 
-pub(crate) fn run(keeping: &Keeping) -> Result<ExitCode> {
+pub(crate) fn run(keeping: &ResultOptions) -> Result<ExitCode> {
     let (lab, mut claims) = (Lab::up(keeping.build())?, Claims::default());
     pacing(&lab, &mut claims)?;
     auth_against_reflector(&lab, &mut claims)?;
@@ -78,8 +78,8 @@ fn pacing(lab: &Lab, claims: &mut Claims) -> Result<()> {
                 _ => Err(format!("{} of {TRIED} trials were valid: {spoiled_by}", sound.len())),
             };
         let what = |of: &str| format!("pacing at {rate} queries/s: {of}");
-        claims.hold(&what("worst window of 100 ms, %"), Wanted::AtMost(0.5), median(0));
-        claims.hold(&what("p99.9 of lateness, µs"), Wanted::AtMost(1_000.0), median(1));
+        claims.hold(&what("worst window of 100 ms, %"), Bound::AtMost(0.5), median(0));
+        claims.hold(&what("p99.9 of lateness, µs"), Bound::AtMost(1_000.0), median(1));
     }
     claims.keep("pacing", Value::Array(all));
     Ok(())
@@ -93,7 +93,7 @@ fn auth_against_reflector(lab: &Lab, claims: &mut Claims) -> Result<()> {
     for client in ["Measurer", "kxdpgun"] {
         let what = format!("AuthDNS's replies divided by a null reflector's, client {client}");
         if client == "kxdpgun" && find(client).is_none() {
-            claims.hold(&what, Wanted::AtLeast(0.9), Err("kxdpgun not found".into()));
+            claims.hold(&what, Bound::AtLeast(0.9), Err("kxdpgun not found".into()));
             continue;
         }
         let ours = lab.saturated_authdns(client, &file, &[], &[])?;
@@ -103,7 +103,7 @@ fn auth_against_reflector(lab: &Lab, claims: &mut Claims) -> Result<()> {
             reflector.end()?.trim().parse().context("the reflector printed no number")?;
         let ratio = ours as f64 / null as f64;
         println!("{client:<9} AuthDNS {ours:>9}, reflector {null:>9}: {:.1} %", ratio * 100.0);
-        claims.hold(&what, Wanted::AtLeast(0.9), Ok(ratio));
+        claims.hold(&what, Bound::AtLeast(0.9), Ok(ratio));
         claims.keep(&format!("replies to {client}"), json!({ "authdns": ours, "reflector": null }));
     }
     Ok(())
@@ -115,7 +115,7 @@ fn self_test_against_classic(lab: &Lab, claims: &mut Claims) -> Result<()> {
     println!("\nSelf-test on this machine's cores");
     let (what, wanted) = (
         "highest rate of the self-test divided by that of a dns64perf++-style sender",
-        Wanted::AtLeast(3.0),
+        Bound::AtLeast(3.0),
     );
     if find("nsd").is_none() {
         claims.hold(what, wanted, Err("nsd not found".into()));

@@ -17,7 +17,7 @@ use net::cpu_time::CpuTimes;
 use serde_json::{Value, json};
 
 use crate::bench::lab::{LIMIT, Lab, is_spoiled, reasons};
-use crate::claims::{Claims, Keeping, Wanted};
+use crate::claims::{Bound, Claims, ResultOptions};
 use crate::process::{self, Build, Server, cpu_seconds, find, memory, output};
 use crate::servers::{
     AUTH, DUT, DUT_HOST, dut_in_lab, dut_of_operator, wait_until_answers, wait_until_listens,
@@ -159,7 +159,7 @@ fn median(values: impl Iterator<Item = f64>) -> f64 {
     summary(values).map_or(0.0, |summary| summary.median)
 }
 
-pub(crate) fn run(keeping: &Keeping) -> Result<ExitCode> {
+pub(crate) fn run(keeping: &ResultOptions) -> Result<ExitCode> {
     let (lab, mut claims) = (Lab::up(keeping.build())?, Claims::default());
     let names = Names::write(lab.folder.path())?;
     let _auth = serve_auth(&lab)?;
@@ -574,7 +574,7 @@ fn ratios(
     let missing: Vec<&str> = wanted_ones.filter(|dut| !is_measured(dut)).map(Dut::name).collect();
     let Some(ours) = ours.filter(|_| missing.is_empty()) else {
         let why = format!("not measured: {}", missing.join(", "));
-        claims.hold(&what, Wanted::AtLeast(wanted), Err(why));
+        claims.hold(&what, Bound::AtLeast(wanted), Err(why));
         return;
     };
     let best = |rate: &dyn Fn(&Figures<'_>) -> f64| {
@@ -595,7 +595,7 @@ fn ratios(
     }
     let highest = ours.highest(set) / best(&|f| f.highest(set));
     println!("  {:<14} {highest:.2}", "each's highest");
-    claims.hold(&what, Wanted::AtLeast(wanted), Ok(highest));
+    claims.hold(&what, Bound::AtLeast(wanted), Ok(highest));
 }
 
 fn print_latency(all: &[Figures<'_>], claims: &mut Claims) {
@@ -634,7 +634,7 @@ fn print_latency(all: &[Figures<'_>], claims: &mut Claims) {
             Err(why) => println!("  {load:<24} {why}"),
         }
         let what = format!("p99 of dns64d divided by Unbound's in the same round, {load}");
-        claims.hold(&what, Wanted::AtMost(1.0), ratio.map(|ratio| ratio.median));
+        claims.hold(&what, Bound::AtMost(1.0), ratio.map(|ratio| ratio.median));
     }
 }
 
@@ -717,7 +717,7 @@ fn two_cores(lab: &Lab, names: &Names, claims: &mut Claims) -> Result<()> {
     } else {
         claims.hold(
             "rate of two workers divided by that of one",
-            Wanted::AtLeast(1.8),
+            Bound::AtLeast(1.8),
             Ok(two.rate / one.rate),
         );
     }

@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 use serde_json::{Value, json};
 
-use crate::claims::{Claims, Keeping, Wanted};
+use crate::claims::{Bound, Claims, ResultOptions};
 use crate::process::{self, Server};
 use crate::servers::{held_up, wait_until_listens};
 
@@ -38,7 +38,7 @@ pub(crate) struct Certify {
     #[arg(long, value_delimiter = ',')]
     capacities: Option<Vec<u64>>,
     #[command(flatten)]
-    keeping: Keeping,
+    keeping: ResultOptions,
 }
 
 impl Certify {
@@ -164,7 +164,7 @@ impl Row {
             println!("          failed {failed}");
         }
         let mut hold = |what: &str, wanted: f64, found: Result<f64, String>| {
-            claims.hold(&format!("{capacity} queries/s: {what}"), Wanted::AtMost(wanted), found);
+            claims.hold(&format!("{capacity} queries/s: {what}"), Bound::AtMost(wanted), found);
         };
         let off = match held_up {
             Some(why) if self.off_pct < -MOST_OFF_PCT => Err(why.to_owned()),

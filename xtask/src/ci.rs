@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
-use net::affinity::stand_back;
+use net::affinity::run_in_background;
 
 use crate::packages::Consent;
 use crate::process::{self, Build, git, root};
@@ -167,7 +167,7 @@ fn run_all(checks: &[&Check], install: bool) -> Vec<CheckResult> {
     let (mut results, rest) = match rest.split_first() {
         Some((next, rest)) if first.beside_next => thread::scope(|scope| {
             let beside = scope.spawn(|| {
-                stand_back(&[]);
+                run_in_background(&[]);
                 run(first)
             });
             let next = run(next);

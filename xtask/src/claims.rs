@@ -19,7 +19,7 @@ use crate::process::{self, Build};
 
 /// Options for the results.
 #[derive(Clone, Debug, Default, Args)]
-pub(crate) struct Keeping {
+pub(crate) struct ResultOptions {
     /// Only print: the status is 0 for any result
     #[arg(long)]
     report: bool,
@@ -28,7 +28,7 @@ pub(crate) struct Keeping {
     save: Option<PathBuf>,
 }
 
-impl Keeping {
+impl ResultOptions {
     /// Returns the build to measure: saved results come from the profile of packages.
     pub(crate) fn build(&self) -> Build {
         if self.save.is_some() { Build::Dist } else { Build::Release }
@@ -37,32 +37,32 @@ impl Keeping {
 
 /// Claim about a figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Wanted {
+pub(crate) enum Bound {
     /// Minimum.
     AtLeast(f64),
     /// Maximum.
     AtMost(f64),
 }
 
-impl Wanted {
+impl Bound {
     fn is_met(self, found: f64) -> bool {
         match self {
-            Wanted::AtLeast(least) => found >= least,
-            Wanted::AtMost(most) => found <= most,
+            Bound::AtLeast(least) => found >= least,
+            Bound::AtMost(most) => found <= most,
         }
     }
 
     fn words(self) -> String {
         match self {
-            Wanted::AtLeast(least) => format!("at least {least}"),
-            Wanted::AtMost(most) => format!("at most {most}"),
+            Bound::AtLeast(least) => format!("at least {least}"),
+            Bound::AtMost(most) => format!("at most {most}"),
         }
     }
 }
 
 /// Outcome of a claim.
 #[derive(Clone, Debug, PartialEq)]
-enum Held {
+enum ClaimOutcome {
     Kept(f64),
     Missed(f64),
     /// The tester or this machine prevented the measurement, with the reason.
@@ -72,17 +72,17 @@ enum Held {
 /// Collects claims and raw data of one benchmark.
 #[derive(Default)]
 pub(crate) struct Claims {
-    all: Vec<(String, Wanted, Held)>,
+    all: Vec<(String, Bound, ClaimOutcome)>,
     raw: Map<String, Value>,
 }
 
 impl Claims {
     /// Compares a figure with its claim; `Err` contains the reason why there is none.
-    pub(crate) fn hold(&mut self, what: &str, wanted: Wanted, found: Result<f64, String>) {
+    pub(crate) fn hold(&mut self, what: &str, wanted: Bound, found: Result<f64, String>) {
         let outcome = match found {
-            Ok(found) if wanted.is_met(found) => Held::Kept(found),
-            Ok(found) => Held::Missed(found),
-            Err(why) => Held::Spoiled(why),
+            Ok(found) if wanted.is_met(found) => ClaimOutcome::Kept(found),
+            Ok(found) => ClaimOutcome::Missed(found),
+            Err(why) => ClaimOutcome::Spoiled(why),
         };
         self.all.push((what.to_owned(), wanted, outcome));
     }
@@ -97,13 +97,13 @@ impl Claims {
     ///
     /// # Errors
     /// If the file cannot be written.
-    pub(crate) fn conclude(&self, keeping: &Keeping) -> Result<ExitCode> {
+    pub(crate) fn conclude(&self, keeping: &ResultOptions) -> Result<ExitCode> {
         println!("\nClaims");
         for (what, wanted, outcome) in &self.all {
             let (word, found) = match outcome {
-                Held::Kept(found) => ("kept", format!("{found:.3}")),
-                Held::Missed(found) => ("MISSED", format!("{found:.3}")),
-                Held::Spoiled(why) => ("INVALID", why.clone()),
+                ClaimOutcome::Kept(found) => ("kept", format!("{found:.3}")),
+                ClaimOutcome::Missed(found) => ("MISSED", format!("{found:.3}")),
+                ClaimOutcome::Spoiled(why) => ("INVALID", why.clone()),
             };
             println!("  {word:<8} {what}: {found} ({} wanted)", wanted.words());
         }
@@ -114,8 +114,11 @@ impl Claims {
     }
 
     pub(crate) fn status(&self) -> u8 {
-        let any = |is: fn(&Held) -> bool| self.all.iter().any(|(.., outcome)| is(outcome));
-        match (any(|o| matches!(o, Held::Missed(_))), any(|o| matches!(o, Held::Spoiled(_)))) {
+        let any = |is: fn(&ClaimOutcome) -> bool| self.all.iter().any(|(.., outcome)| is(outcome));
+        match (
+            any(|o| matches!(o, ClaimOutcome::Missed(_))),
+            any(|o| matches!(o, ClaimOutcome::Spoiled(_))),
+        ) {
             (true, _) => 1,
             (false, true) => 3,
             (false, false) => 0,
@@ -125,9 +128,9 @@ impl Claims {
     fn save(&self, path: &Path) -> Result<()> {
         let claims = self.all.iter().map(|(what, wanted, outcome)| {
             let (word, found, why) = match outcome {
-                Held::Kept(found) => ("kept", Some(*found), None),
-                Held::Missed(found) => ("missed", Some(*found), None),
-                Held::Spoiled(why) => ("spoiled", None, Some(why)),
+                ClaimOutcome::Kept(found) => ("kept", Some(*found), None),
+                ClaimOutcome::Missed(found) => ("missed", Some(*found), None),
+                ClaimOutcome::Spoiled(why) => ("spoiled", None, Some(why)),
             };
             json!({ "claim": what, "wanted": wanted.words(), "found": found, "outcome": word, "why": why })
         });
@@ -168,17 +171,15 @@ mod tests {
     fn missed_and_unmeasured_claims_are_no_success() {
         let hold = |found: &[Result<f64, String>]| {
             let mut claims = Claims::default();
-            found
-                .iter()
-                .for_each(|found| claims.hold("ratio", Wanted::AtLeast(5.0), found.clone()));
+            found.iter().for_each(|found| claims.hold("ratio", Bound::AtLeast(5.0), found.clone()));
             claims.status()
         };
         assert_eq!(hold(&[Ok(5.0), Ok(7.5)]), 0);
         assert_eq!(hold(&[Ok(5.0), Ok(4.99)]), 1);
         assert_eq!(hold(&[Ok(5.0), Err("stolen".into())]), 3);
         assert_eq!(hold(&[Ok(4.0), Err("stolen".into())]), 1);
-        assert!(Wanted::AtMost(1.0).is_met(1.0) && !Wanted::AtMost(1.0).is_met(1.01));
-        assert!(!Wanted::AtLeast(1.0).is_met(f64::NAN) && !Wanted::AtMost(1.0).is_met(f64::NAN));
+        assert!(Bound::AtMost(1.0).is_met(1.0) && !Bound::AtMost(1.0).is_met(1.01));
+        assert!(!Bound::AtLeast(1.0).is_met(f64::NAN) && !Bound::AtMost(1.0).is_met(f64::NAN));
     }
 
     #[test]
@@ -186,9 +187,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("saved.json");
         let mut claims = Claims::default();
-        claims.hold("p99", Wanted::AtMost(1.0), Ok(2.0));
+        claims.hold("p99", Bound::AtMost(1.0), Ok(2.0));
         claims.keep("rounds", json!([1, 2, 3]));
-        let keeping = |report| Keeping { report, save: Some(path.clone()) };
+        let keeping = |report| ResultOptions { report, save: Some(path.clone()) };
         let status = |code: ExitCode| format!("{code:?}");
         assert_eq!(status(claims.conclude(&keeping(false)).unwrap()), status(ExitCode::FAILURE));
         assert_eq!(status(claims.conclude(&keeping(true)).unwrap()), status(ExitCode::SUCCESS));

@@ -8,6 +8,8 @@ mod builds;
 mod certify;
 mod ci;
 mod claims;
+mod comparison_programs;
+mod cpu_stalls;
 mod dist;
 mod docs;
 mod fuzz;
@@ -15,10 +17,8 @@ mod interop;
 mod packages;
 mod process;
 mod results;
-mod rivals;
 mod servers;
 mod soak;
-mod standstill;
 mod timing;
 mod tools;
 mod versions;
@@ -30,7 +30,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Args, Parser, Subcommand};
 
-use crate::claims::Keeping;
+use crate::claims::ResultOptions;
 use crate::interop::Tier;
 use crate::packages::Consent;
 
@@ -108,7 +108,7 @@ enum Command {
     Reflect { address: std::net::SocketAddr, cpu: usize },
     /// A dns64perf++-style sender, for `bench`: prints the share of answered queries
     #[command(hide = true)]
-    Classic(rivals::Classic),
+    Classic(comparison_programs::Classic),
 }
 
 /// Another build for comparison with ours.
@@ -125,7 +125,7 @@ struct Against {
     #[arg(long, default_value_t = 60, requires = "against", value_parser = builds::rounds())]
     rounds: u16,
     #[command(flatten)]
-    keeping: Keeping,
+    keeping: ResultOptions,
 }
 
 #[derive(Debug, Subcommand)]
@@ -143,7 +143,7 @@ enum Comparison {
     /// Instructions per query, counted with callgrind, compared with the counts in bench/instructions.toml
     Instructions(bench::Instructions),
     /// Measurer, AuthDNS and dns64d over AF_XDP compared with sockets
-    Xdp(Keeping),
+    Xdp(ResultOptions),
     /// MLRsearch compared with binary search, on reference DUTs with trials that may fail by chance
     Mlrsearch(bench::Mlrsearch),
     /// The original timing of dns64perf++ compared with the corrected one and the Measurer: tables and figures of the
@@ -210,7 +210,7 @@ fn main() -> Result<ExitCode> {
             }
         }
         Command::Reflect { address, cpu } => {
-            rivals::reflect(address, cpu).map(|()| ExitCode::SUCCESS)
+            comparison_programs::reflect(address, cpu).map(|()| ExitCode::SUCCESS)
         }
         Command::Classic(classic) => classic.run().map(|()| ExitCode::SUCCESS),
     }

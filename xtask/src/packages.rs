@@ -111,7 +111,7 @@ pub(crate) fn install(consent: Consent) {
     let mut missing: Vec<_> =
         wanted.filter(|(program, _)| find(program).is_none()).map(|(_, p)| *p).collect();
     missing.dedup();
-    NothingStarts::clean_up(Path::new(POLICY));
+    NoServiceStartGuard::clean_up(Path::new(POLICY));
     if missing.is_empty() && !coredns {
         return;
     }
@@ -128,7 +128,7 @@ pub(crate) fn install(consent: Consent) {
     println!("Installing {words}");
     if !missing.is_empty() {
         report(Command::new("apt-get").args(["update", "-qq"]), "apt-get update");
-        let quiet = NothingStarts::begin(Path::new(POLICY));
+        let quiet = NoServiceStartGuard::begin(Path::new(POLICY));
         let mut command = quiet.command("apt-get");
         command.args(["install", "-y", "-qq", "--no-install-recommends"]).args(missing);
         report(command.env("DEBIAN_FRONTEND", "noninteractive"), "apt-get install");
@@ -169,7 +169,7 @@ fn report(command: &mut Command, what: &str) {
 ///
 /// An existing policy of another origin remains. Ours is removed at the end. If Ctrl-C ends this program, the shell
 /// that runs the installer removes it; if nothing could, the next run does.
-struct NothingStarts {
+struct NoServiceStartGuard {
     /// Policy file that this program created.
     made: Option<PathBuf>,
 }
@@ -179,17 +179,17 @@ struct NothingStarts {
 const REMOVE_AFTER: &str =
     "file=$1; shift; trap 'rm -f \"$file\"' EXIT; trap 'exit 130' INT TERM HUP; \"$@\"";
 
-impl NothingStarts {
-    fn begin(policy: &Path) -> NothingStarts {
-        NothingStarts::clean_up(policy);
+impl NoServiceStartGuard {
+    fn begin(policy: &Path) -> NoServiceStartGuard {
+        NoServiceStartGuard::clean_up(policy);
         // Fails if the path exists, even as a dead link.
         let Ok(mut file) = OpenOptions::new().write(true).create_new(true).mode(0o755).open(policy)
         else {
-            return NothingStarts { made: None };
+            return NoServiceStartGuard { made: None };
         };
         // An empty file is still ours, and is removed at the end.
         let _ = file.write_all(START_NOTHING.as_bytes());
-        NothingStarts { made: Some(policy.into()) }
+        NoServiceStartGuard { made: Some(policy.into()) }
     }
 
     /// Removes the policy file of an earlier run.
@@ -209,10 +209,10 @@ impl NothingStarts {
     }
 }
 
-impl Drop for NothingStarts {
+impl Drop for NoServiceStartGuard {
     fn drop(&mut self) {
         if let Some(policy) = &self.made {
-            NothingStarts::clean_up(policy);
+            NoServiceStartGuard::clean_up(policy);
             // If it could not be written completely.
             if fs::metadata(policy).is_ok_and(|file| file.len() < START_NOTHING.len() as u64) {
                 let _ = fs::remove_file(policy);
@@ -234,7 +234,7 @@ mod tests {
         fs::write(&policy, "#!/bin/sh\nexit 104\n").unwrap();
         fs::set_permissions(&policy, fs::Permissions::from_mode(0o640)).unwrap();
         let before = fs::metadata(&policy).unwrap();
-        let quiet = NothingStarts::begin(&policy);
+        let quiet = NoServiceStartGuard::begin(&policy);
         assert!(quiet.made.is_none() && quiet.command("true").status().unwrap().success());
         drop(quiet);
         assert_eq!(fs::read_to_string(&policy).unwrap(), "#!/bin/sh\nexit 104\n");
@@ -246,7 +246,7 @@ mod tests {
 
         let (link, target) = (folder.path().join("link"), folder.path().join("target"));
         symlink(&target, &link).unwrap();
-        drop(NothingStarts::begin(&link));
+        drop(NoServiceStartGuard::begin(&link));
         assert!(
             fs::symlink_metadata(&link).is_ok() && !target.exists(),
             "a link may belong to another program"
@@ -257,7 +257,7 @@ mod tests {
     fn our_policy_forbids_to_start_and_is_gone_afterwards() {
         let folder = tempfile::tempdir().unwrap();
         let policy = folder.path().join("policy-rc.d");
-        let quiet = NothingStarts::begin(&policy);
+        let quiet = NoServiceStartGuard::begin(&policy);
         // Debian's tools run it like this: with an action of a service.
         assert_eq!(
             Command::new(&policy).args(["unbound", "start"]).status().unwrap().code(),
@@ -268,7 +268,7 @@ mod tests {
 
         // Same after a run that was killed.
         fs::write(&policy, START_NOTHING).unwrap();
-        drop(NothingStarts::begin(&policy));
+        drop(NoServiceStartGuard::begin(&policy));
         assert!(!policy.exists());
     }
 
@@ -276,7 +276,7 @@ mod tests {
     fn an_installer_that_is_interrupted_leaves_no_policy() {
         let folder = tempfile::tempdir().unwrap();
         let policy = folder.path().join("policy-rc.d");
-        let quiet = NothingStarts::begin(&policy);
+        let quiet = NoServiceStartGuard::begin(&policy);
         // The installer kills its shell with the signal that Ctrl-C sends to both.
         let status = quiet.command("sh").args(["-c", "kill -INT $PPID"]).status().unwrap();
         assert!(!policy.exists(), "{status}");

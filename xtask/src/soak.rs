@@ -29,10 +29,10 @@ use rand::{RngExt, SeedableRng};
 use serde_json::{Value, json};
 
 use crate::bench::lab::reasons;
-use crate::claims::{Claims, Keeping, Wanted};
+use crate::claims::{Bound, Claims, ResultOptions};
+use crate::cpu_stalls::watched;
 use crate::process::{self, Server, free_port, memory, output};
 use crate::servers::wait_until_listens;
-use crate::standstill::watched;
 
 /// Malformed datagrams per second, and abandoned queries per second.
 const MALFORMED: u64 = 2_000;
@@ -64,7 +64,7 @@ pub(crate) struct Soak {
     #[arg(long)]
     rate: Option<u64>,
     #[command(flatten)]
-    keeping: Keeping,
+    keeping: ResultOptions,
 }
 
 /// Counts of the disturbing clients.
@@ -142,13 +142,13 @@ impl Soak {
         let after = look(pid, metrics)?;
         let unread = after.unread - end.unread;
         let found = unanswered(&still, Losses { unread, pause: Duration::ZERO });
-        claims.hold("unanswered queries of 1 000 afterwards", Wanted::AtMost(0.0), found);
+        claims.hold("unanswered queries of 1 000 afterwards", Bound::AtMost(0.0), found);
         drop(server);
         let log = fs::read_to_string(&log)?;
         let panics = log.lines().filter(|line| line.contains("panicked")).count();
-        claims.hold("panics in its log", Wanted::AtMost(0.0), Ok(panics as f64));
+        claims.hold("panics in its log", Bound::AtMost(0.0), Ok(panics as f64));
         let defects = after.defects;
-        claims.hold("panics that it survived", Wanted::AtMost(0.0), Ok(defects as f64));
+        claims.hold("panics that it survived", Bound::AtMost(0.0), Ok(defects as f64));
         if panics > 0 || defects > 0 {
             eprintln!("{log}");
         }
@@ -207,12 +207,12 @@ impl Soak {
         println!("memory: {warm:.1} MiB after the warm-up, {last:.1} MiB at the end");
         claims.hold(
             "memory at the end divided by that after the warm-up",
-            Wanted::AtMost(1.0 + GROWTH),
+            Bound::AtMost(1.0 + GROWTH),
             Ok(last / warm),
         );
         claims.hold(
             "queries without a correct answer",
-            Wanted::AtMost(0.0),
+            Bound::AtMost(0.0),
             unanswered(trial, losses),
         );
         claims.keep("trial", trial.clone());

@@ -4,9 +4,9 @@ mod cpus;
 mod machine;
 mod network;
 mod nic;
-mod past_stack;
 pub(crate) mod quota;
 mod tree;
+mod xdp;
 
 use std::time::Duration;
 
@@ -106,8 +106,8 @@ impl Environment {
     /// given time.
     pub fn observe_with_xdp(interface: &str, looped: Option<(&str, Duration)>) -> Environment {
         let mut environment = Environment::observe();
-        environment.findings.extend(past_stack::findings(interface));
-        let looped = looped.map(|(to, time)| past_stack::looped(interface, to, time));
+        environment.findings.extend(xdp::findings(interface));
+        let looped = looped.map(|(to, time)| xdp::looped(interface, to, time));
         environment.findings.extend(looped);
         environment
     }
@@ -199,7 +199,7 @@ fn findings(tree: &Tree, seen: &Seen) -> Vec<Finding> {
 
 fn buffer_limit(tree: &Tree, is_root: bool, which: &str, why: &str) -> Option<Finding> {
     let limit: usize = tree.read(format!("/proc/sys/net/core/{which}"))?.parse().ok()?;
-    let wanted = net::socket::WANTED_BUFFER;
+    let wanted = net::socket::REQUESTED_BUFFER;
     let mend = format!("sysctl -w net.core.{which}={wanted}");
     // Root can exceed the limit (SO_RCVBUFFORCE).
     let bad = limit < wanted && !is_root;

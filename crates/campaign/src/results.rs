@@ -1,7 +1,7 @@
 //! Results of a campaign, computed from its plan and journal only. A report can therefore be
 //! created again without measuring.
 
-use method::compliance::{Fact, Facts, Proof, noncompliance_of};
+use method::compliance::{Fact, Facts, TesterProof, noncompliance_of};
 use method::narrow::Length;
 use method::noncompliance::Noncompliance;
 use method::pacing::Windows;
@@ -512,7 +512,7 @@ fn noncompliance(recorded: &Recorded<'_>) -> Vec<Noncompliance> {
         let proof = vouching
             .iter()
             .find(|(of, _)| *of == auth)
-            .map_or(Proof::None, |(_, of)| of.proof(trial));
+            .map_or(TesterProof::None, |(_, of)| of.proof(trial));
         let point = &m.step.point;
         let known = resolutions.iter().find(|(of, _)| *of == point).map(|(_, known)| *known);
         let resolution = known.unwrap_or_else(|| {
@@ -536,7 +536,7 @@ fn fewest_searches(recorded: &Recorded<'_>) -> Option<u32> {
         let Point::Search(conditions) = point else { return None };
         let walk = recorded.walk(point).filter(|walk| !walk.trials.is_empty())?;
         let found = walk.course.searches()?.found();
-        let telling = found.iter().filter(|search| !search.says_nothing()).count();
+        let telling = found.iter().filter(|search| !search.is_unmeasurable()).count();
         (conditions.accept >= 1.0).then_some(telling as u32)
     };
     recorded.plan.points().iter().filter_map(of).min()
@@ -572,8 +572,8 @@ impl<'a> Vouching<'a> {
 
     /// Returns the self-test's proof for a trial: the self-test's trials must have the same send
     /// settings, with AuthDNS checked against its limit.
-    fn proof(&self, trial: &TrialResult) -> Proof {
-        let Some((delta, trials)) = &self.0 else { return Proof::None };
+    fn proof(&self, trial: &TrialResult) -> TesterProof {
+        let Some((delta, trials)) = &self.0 else { return TesterProof::None };
         let delta = *delta;
         let same = |t: &&TrialResult| {
             t.settings == trial.settings
@@ -581,9 +581,9 @@ impl<'a> Vouching<'a> {
                 && t.auth.is_some()
         };
         if trials.iter().all(same) {
-            Proof::SelfTest { delta }
+            TesterProof::SelfTest { delta }
         } else {
-            Proof::OtherSettings { delta }
+            TesterProof::OtherSettings { delta }
         }
     }
 }

@@ -25,7 +25,7 @@ use method::set::Due;
 use method::units::Qps;
 use method::warning::Warning;
 use net::cpu_time::CpuTimes;
-use tester::authdns::part::AuthPart;
+use tester::authdns::auth_delta::AuthDelta;
 use tester::measurer::burst::{Burst, SendCost};
 use tester::measurer::wrong_replies::WrongReplies;
 
@@ -410,13 +410,13 @@ impl<'a, H: Hosts> Campaign<'a, H> {
     ) {
         match (found, task) {
             (TaskResult::Trial(trial), Task::Trial(plan)) => {
-                let part = AuthPart::between(before, after, plan.timeout, plan.auth_limit);
-                trial.weigh_auth(part, plan.auth_limit, plan.subject);
+                let part = AuthDelta::between(before, after, plan.timeout, plan.auth_limit);
+                trial.apply_auth(part, plan.auth_limit, plan.subject);
             }
             (TaskResult::ClosedLoop(trial), Task::ClosedLoop(plan)) => {
                 let limit = self.plan.trial.auth_limit.into();
-                trial.weigh_auth(
-                    AuthPart::between(before, after, plan.timeout.into(), limit),
+                trial.apply_auth(
+                    AuthDelta::between(before, after, plan.timeout.into(), limit),
                     limit,
                 );
             }

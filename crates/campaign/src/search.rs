@@ -337,7 +337,7 @@ fn new_trial(
 mod tests {
     use super::*;
     use crate::search_plan::PassedSelfTest;
-    use method::evidence::Asked;
+    use method::evidence::UpstreamQueries;
     use method::mlr::goal::Goal;
     use method::noncompliance::Noncompliance;
     use method::precision::Interval;
@@ -345,7 +345,7 @@ mod tests {
     use method::search::SearchRange;
     use method::units::Nanos;
     use std::path::Path;
-    use tester::authdns::part::AuthPart;
+    use tester::authdns::auth_delta::AuthDelta;
 
     fn plan(repeat: u32) -> SearchPlan {
         let mut trial = TrialPlan::new("[::1]:53".parse().unwrap(), Qps(1));
@@ -556,9 +556,9 @@ mod tests {
         let of = |lost, asked| {
             let counts = Counts { sent: 1000, valid: 1000 - lost, lost, ..Counts::default() };
             let mut trial = TrialResult::simulated(&plan.trial, counts);
-            let asked = Asked { aaaa: asked, a: asked, ..Asked::default() };
-            let part = AuthPart { asked, ..AuthPart::default() };
-            trial.weigh_auth(part, plan.trial.auth_limit, plan.trial.subject);
+            let asked = UpstreamQueries { aaaa: asked, a: asked, ..UpstreamQueries::default() };
+            let part = AuthDelta { asked, ..AuthDelta::default() };
+            trial.apply_auth(part, plan.trial.auth_limit, plan.trial.subject);
             trial
         };
         assert_eq!(course.verdict_of(&of(1, 1000)), Verdict::Failed);

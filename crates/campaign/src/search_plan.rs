@@ -3,7 +3,7 @@
 use std::iter;
 use std::time::Duration;
 
-use method::compliance::{Facts, Proof};
+use method::compliance::{Facts, TesterProof};
 use method::mlr::goal::Goal;
 use method::precision::overstatement;
 use method::search::SearchRange;
@@ -88,7 +88,7 @@ impl PassedSelfTest {
     }
 
     /// Returns the self-test's proof for `trial` of `plan`, at any rate.
-    pub fn proof(&self, plan: &TrialPlan, trial: &TrialResult) -> Proof {
+    pub fn proof(&self, plan: &TrialPlan, trial: &TrialResult) -> TesterProof {
         let delta = self.delta;
         let is_the_same = |sent: &SelfTestSending| {
             let same_priority = sent.priority == trial.sending.priority;
@@ -98,20 +98,20 @@ impl PassedSelfTest {
             sent.settings == plan.sender_settings() && same_priority && sent.held_auth && in_time
         };
         match &self.sent {
-            Some(sent) if is_the_same(sent) && self.compliant => Proof::SelfTest { delta },
-            Some(sent) if is_the_same(sent) => Proof::NotCompliant { delta },
-            _ => Proof::OtherSettings { delta },
+            Some(sent) if is_the_same(sent) && self.compliant => TesterProof::SelfTest { delta },
+            Some(sent) if is_the_same(sent) => TesterProof::NotCompliant { delta },
+            _ => TesterProof::OtherSettings { delta },
         }
     }
 
     /// Same as [`PassedSelfTest::proof`], for a single trial, whose rate must be within the
     /// validated range.
-    pub fn proof_at_its_rate(&self, plan: &TrialPlan, trial: &TrialResult) -> Proof {
+    pub fn proof_at_its_rate(&self, plan: &TrialPlan, trial: &TrialResult) -> TesterProof {
         match (self.proof(plan, trial), self.allowed(plan)) {
-            (Proof::SelfTest { delta } | Proof::NotCompliant { delta }, allowed)
+            (TesterProof::SelfTest { delta } | TesterProof::NotCompliant { delta }, allowed)
                 if plan.rate > allowed =>
             {
-                Proof::BelowRate { delta, allowed }
+                TesterProof::BelowRate { delta, allowed }
             }
             (proof, _) => proof,
         }
@@ -180,8 +180,8 @@ impl SearchPlan {
     }
 
     /// Returns the self-test's proof for trials like `trial`.
-    pub fn proof(&self, trial: &TrialResult) -> Proof {
-        self.self_test.as_ref().map_or(Proof::None, |test| test.proof(&self.trial, trial))
+    pub fn proof(&self, trial: &TrialResult) -> TesterProof {
+        self.self_test.as_ref().map_or(TesterProof::None, |test| test.proof(&self.trial, trial))
     }
 
     /// Returns the facts that decide the compliance of the set with RFC 8219 §9.2; `trial` is one
@@ -228,11 +228,11 @@ mod tests {
             compliant: true,
             sent: Some(sent.clone()),
         };
-        assert_eq!(test.proof_at_its_rate(&plan, &trial), Proof::SelfTest { delta: 0.1 });
+        assert_eq!(test.proof_at_its_rate(&plan, &trial), TesterProof::SelfTest { delta: 0.1 });
         let faster = TrialPlan { rate: Qps(501), ..plan.clone() };
         let weak = PassedSelfTest { compliant: false, ..test.clone() };
-        assert_eq!(weak.proof_at_its_rate(&plan, &trial), Proof::NotCompliant { delta: 0.1 });
-        let below = Proof::BelowRate { delta: 0.1, allowed: Qps(500) };
+        assert_eq!(weak.proof_at_its_rate(&plan, &trial), TesterProof::NotCompliant { delta: 0.1 });
+        let below = TesterProof::BelowRate { delta: 0.1, allowed: Qps(500) };
         assert_eq!(test.proof_at_its_rate(&faster, &trial), below);
         let others = [
             TrialPlan { threads: 2, ..plan.clone() },
@@ -242,7 +242,7 @@ mod tests {
         for other in others {
             assert_eq!(
                 test.proof_at_its_rate(&other, &trial),
-                Proof::OtherSettings { delta: 0.1 },
+                TesterProof::OtherSettings { delta: 0.1 },
                 "{other:?}"
             );
         }
@@ -251,8 +251,8 @@ mod tests {
             let sent = Some(SelfTestSending { timeout: Some(timeout), ..sent.clone() });
             PassedSelfTest { sent, ..test.clone() }.proof(&plan, &trial)
         };
-        assert_eq!(within(Nanos(plan.timeout.0 / 4)), Proof::SelfTest { delta: 0.1 });
-        assert_eq!(within(plan.timeout), Proof::OtherSettings { delta: 0.1 });
+        assert_eq!(within(Nanos(plan.timeout.0 / 4)), TesterProof::SelfTest { delta: 0.1 });
+        assert_eq!(within(plan.timeout), TesterProof::OtherSettings { delta: 0.1 });
         // The trial's source addresses are of another IP version, but equally many.
         let over_ipv4 = TrialPlan { source_addresses: "127.1.0.0/24".parse().ok(), ..plan.clone() };
         let over_ipv6 =
@@ -261,10 +261,16 @@ mod tests {
             sent: Some(SelfTestSending { settings: over_ipv4.sender_settings(), ..sent.clone() }),
             ..test.clone()
         };
-        assert_eq!(from_many.proof_at_its_rate(&over_ipv6, &trial), Proof::SelfTest { delta: 0.1 });
-        assert_eq!(from_many.proof_at_its_rate(&plan, &trial), Proof::OtherSettings { delta: 0.1 });
+        assert_eq!(
+            from_many.proof_at_its_rate(&over_ipv6, &trial),
+            TesterProof::SelfTest { delta: 0.1 }
+        );
+        assert_eq!(
+            from_many.proof_at_its_rate(&plan, &trial),
+            TesterProof::OtherSettings { delta: 0.1 }
+        );
         let lax =
             PassedSelfTest { sent: Some(SelfTestSending { held_auth: false, ..sent }), ..test };
-        assert_eq!(lax.proof_at_its_rate(&plan, &trial), Proof::OtherSettings { delta: 0.1 });
+        assert_eq!(lax.proof_at_its_rate(&plan, &trial), TesterProof::OtherSettings { delta: 0.1 });
     }
 }

@@ -40,16 +40,16 @@ pub(super) struct Cache {
     rules: Rules,
 }
 
-type Entry = OnceLock<Kept>;
+type Entry = OnceLock<CachedReply>;
 
-struct Kept {
+struct CachedReply {
     /// `None` if the upstream did not reply.
     reply: Option<Message>,
     since: Instant,
     lives: Duration,
 }
 
-impl Kept {
+impl CachedReply {
     /// True if the denial is of the queried name, rather than of the target of an alias.
     fn says_that_there_is_no_such_name(&self) -> bool {
         let is_error = |reply: &Message| reply.rcode == rcode::NXDOMAIN && reply.answer.is_empty();
@@ -108,9 +108,9 @@ impl Cache {
         entry.get().map_or(self.rules.asks_once, |kept| kept.since.elapsed() < kept.lives)
     }
 
-    fn kept(&self, reply: Option<Message>) -> Kept {
+    fn kept(&self, reply: Option<Message>) -> CachedReply {
         let lives = if self.rules.caches { lifetime(reply.as_ref()) } else { Duration::ZERO };
-        Kept { reply, since: Instant::now(), lives }
+        CachedReply { reply, since: Instant::now(), lives }
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Key, Arc<Entry>>> {

@@ -8,7 +8,7 @@ use domain::base::iana::{Class, Rtype};
 
 use crate::cache::all_records;
 use crate::cookies::{self, BADCOOKIE, Cookies};
-use crate::resolver::{Outcome, Resolver, Wants};
+use crate::resolver::{Outcome, QueryBits, Resolver};
 use crate::rules::Hooks;
 
 /// Time limit of an answer, below the 5 s that a stub resolver waits.
@@ -71,7 +71,7 @@ impl Front {
         let Some(question) = query.question() else { return reply };
         let dnssec_ok = query.edns.as_ref().is_some_and(|edns| edns.dnssec_ok);
         let Flags { cd, ad, .. } = query.flags;
-        let outcome = self.resolver.answer(question, Wants { dnssec_ok, cd, ad, by });
+        let outcome = self.resolver.answer(question, QueryBits { dnssec_ok, cd, ad, by });
         let Outcome { rcode, aa, ad, answer, authority, additional, errors } = outcome;
         reply.flags = Flags { aa, ad, ra: true, ..reply.flags };
         (reply.rcode, reply.answer) = (rcode, answer);

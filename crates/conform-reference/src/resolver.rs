@@ -11,7 +11,7 @@ use crate::cache::{Cache, Key};
 use crate::rules::Rules;
 use crate::translate::{self, Pref64};
 use crate::upstream::Upstream;
-use crate::walk::{Found, Trouble, covers, ede, tidied};
+use crate::walk::{Failure, Found, covers, ede, tidied};
 
 /// TTL of ipv4only.arpa in seconds: at least an hour (RFC 7050 §8.2).
 const IPV4ONLY_TTL: u32 = 3600;
@@ -30,7 +30,7 @@ pub(super) struct Resolver {
 
 /// Bits of the client query, and the time limit.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Wants {
+pub(super) struct QueryBits {
     pub(super) dnssec_ok: bool,
     pub(super) cd: bool,
     pub(super) ad: bool,
@@ -53,7 +53,7 @@ pub(super) struct Outcome {
 
 impl Resolver {
     /// Returns the answer to a question of class IN.
-    pub(super) fn answer(&self, question: &Question, wants: Wants) -> Outcome {
+    pub(super) fn answer(&self, question: &Question, wants: QueryBits) -> Outcome {
         let untouched = wants.cd && wants.dnssec_ok && self.rules.leaves_cd_do;
         if let Some(outcome) = self.ipv4only(question, untouched) {
             return outcome;
@@ -81,7 +81,7 @@ impl Resolver {
         outcome
     }
 
-    fn plain(&self, question: &Question, wants: Wants) -> Outcome {
+    fn plain(&self, question: &Question, wants: QueryBits) -> Outcome {
         let mut found = self.walk(question.name.clone(), question.qtype, wants);
         if question.qtype == Rtype::ANY {
             // One RRset is enough (RFC 8482 §4.1).
@@ -93,7 +93,7 @@ impl Resolver {
     }
 
     /// Answers an AAAA query (RFC 6147 §5.1 and §5.4).
-    fn aaaa(&self, question: &Question, wants: Wants) -> Outcome {
+    fn aaaa(&self, question: &Question, wants: QueryBits) -> Outcome {
         let rules = &self.rules;
         if !rules.waits_for_aaaa {
             self.walk(question.name.clone(), Rtype::A, wants);
@@ -101,9 +101,9 @@ impl Resolver {
         let mut first = self.walk(question.name.clone(), Rtype::AAAA, wants);
         let ends = match first.trouble {
             None => first.rcode == rcode::NXDOMAIN && rules.nxdomain_ends,
-            Some(Trouble::Silence) => !rules.silence_is_servfail,
-            Some(Trouble::Error) => !rules.errors_are_empty,
-            Some(Trouble::Endless | Trouble::Bogus(_)) => true,
+            Some(Failure::Silence) => !rules.silence_is_servfail,
+            Some(Failure::Error) => !rules.errors_are_empty,
+            Some(Failure::Endless | Failure::Bogus(_)) => true,
         };
         let before = first.records.len();
         let is_excluded = |v6| translate::is_in(v6, &rules.excluded);
@@ -154,14 +154,20 @@ impl Resolver {
         made
     }
 
-    fn synthesized(&self, first: Found, second: Found, made: Vec<Record>, wants: Wants) -> Outcome {
+    fn synthesized(
+        &self,
+        first: Found,
+        second: Found,
+        made: Vec<Record>,
+        wants: QueryBits,
+    ) -> Outcome {
         let ad = match self.rules.validates {
             // RFC 6147 §5.5, items 1 and 2
             true => {
                 let both = self.is_authentic(&first, wants) && self.is_authentic(&second, wants);
                 both && wants.dnssec_ok
             }
-            false => second.heard_ad && !self.rules.drops_ad,
+            false => second.upstream_ad && !self.rules.drops_ad,
         };
         let mut aliases = [first.aliases, second.aliases].concat();
         if !self.rules.shows_aliases {
@@ -172,7 +178,7 @@ impl Resolver {
 
     /// Answers a PTR query with an alias for the name in in-addr.arpa, if that has records (RFC 6147
     /// §5.3.1).
-    fn ptr(&self, question: &Question, wants: Wants) -> Option<Outcome> {
+    fn ptr(&self, question: &Question, wants: QueryBits) -> Option<Outcome> {
         let v6 = translate::address_of(&question.name)?;
         let (prefix, v4) =
             self.prefixes.iter().find_map(|prefix| Some((prefix, prefix.extract(v6)?)))?;
@@ -235,11 +241,11 @@ impl Resolver {
     }
 
     /// Queries the upstream, and follows the aliases that the upstream did not follow.
-    fn walk(&self, name: Name, qtype: Rtype, wants: Wants) -> Found {
+    fn walk(&self, name: Name, qtype: Rtype, wants: QueryBits) -> Found {
         let mut found = Found::new(name);
         loop {
             let Some(reply) = self.look_up(found.end().clone(), qtype, wants) else {
-                found.fails(Trouble::Silence);
+                found.fails(Failure::Silence);
                 break;
             };
             if found.take_in(reply, qtype, &self.rules) || !self.rules.follows_aliases {
@@ -255,7 +261,7 @@ impl Resolver {
         found
     }
 
-    fn look_up(&self, name: Name, qtype: Rtype, wants: Wants) -> Option<Message> {
+    fn look_up(&self, name: Name, qtype: Rtype, wants: QueryBits) -> Option<Message> {
         let rules = &self.rules;
         // A validating server queries signatures (RFC 4035 §3.2.1), and bogus data too (RFC 6840 §5.9).
         let dnssec_ok = (wants.dnssec_ok || rules.validates) && rules.passes_do;
@@ -263,15 +269,15 @@ impl Resolver {
         let key = Key { name, qtype, dnssec_ok, cd };
         self.cache.get(&key, || {
             let reply = self.upstream.ask(&key, wants.by)?;
-            if !rules.drops_strangers {
-                self.believe_strangers(&key, &reply);
+            if !rules.drops_unrelated_records {
+                self.cache_unrelated_records(&key, &reply);
             }
             Some(tidied(reply, rules))
         })
     }
 
     /// Caches records of names that were not queried; only a mutant does this.
-    fn believe_strangers(&self, key: &Key, reply: &Message) {
+    fn cache_unrelated_records(&self, key: &Key, reply: &Message) {
         for record in reply.answer.iter().filter(|record| record.owner != key.name) {
             let key = Key { name: record.owner.to_name(), qtype: record.rtype, ..key.clone() };
             let answer = vec![record.clone()];
@@ -279,12 +285,12 @@ impl Resolver {
         }
     }
 
-    fn is_authentic(&self, found: &Found, wants: Wants) -> bool {
+    fn is_authentic(&self, found: &Found, wants: QueryBits) -> bool {
         let believes = self.rules.validates && !wants.cd && found.trouble.is_none();
         match believes {
             // RFC 6840 §5.8
             true => found.trust(&self.zone) == Ok(true) && (wants.dnssec_ok || wants.ad),
-            false => !self.rules.validates && !self.rules.drops_ad && found.heard_ad,
+            false => !self.rules.validates && !self.rules.drops_ad && found.upstream_ad,
         }
     }
 }
@@ -303,9 +309,9 @@ fn whole(found: Found) -> Outcome {
                 ..Outcome::default()
             };
         }
-        Some(Trouble::Bogus(code)) => Some(code),
-        Some(Trouble::Silence) => Some(ede::NOBODY_ANSWERS),
-        Some(Trouble::Error | Trouble::Endless) => None,
+        Some(Failure::Bogus(code)) => Some(code),
+        Some(Failure::Silence) => Some(ede::NOBODY_ANSWERS),
+        Some(Failure::Error | Failure::Endless) => None,
     };
     let own = code.map(|code| (ede::OPTION, code.to_be_bytes().to_vec()));
     let errors = found.errors.into_iter().chain(own).collect();
@@ -351,7 +357,7 @@ mod tests {
             1,
             &name("y.example"),
         ));
-        found.fails(Trouble::Bogus(ede::BOGUS));
+        found.fails(Failure::Bogus(ede::BOGUS));
         let outcome = whole(found);
         assert_eq!((outcome.rcode, outcome.answer.len()), (rcode::SERVFAIL, 0));
         assert_eq!(outcome.errors, [(ede::OPTION, vec![0, 6])]);

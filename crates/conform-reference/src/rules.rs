@@ -77,7 +77,7 @@ pub struct Rules {
     pub checks_question: bool,
     /// Answer records that belong neither to the question nor to its aliases are dropped (RFC 2181
     /// §5.4.1).
-    pub drops_strangers: bool,
+    pub drops_unrelated_records: bool,
     /// Answers and denials are cached for their TTL (RFC 2308 §5).
     pub caches: bool,
     /// TTLs of cached records count down (RFC 1035 §3.2.1).
@@ -131,7 +131,7 @@ impl Default for Rules {
             checks_id: true,
             checks_source: true,
             checks_question: true,
-            drops_strangers: true,
+            drops_unrelated_records: true,
             caches: true,
             ages: true,
             asks_once: true,

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use conform::expected::Prefix;
 use conform::message::Name;
-use net::socket::listen_both;
+use net::socket::listen_udp_and_tcp;
 
 use crate::cache::Cache;
 use crate::cookies::Cookies;
@@ -100,7 +100,7 @@ pub fn start(config: ReferenceConfig) -> io::Result<Reference> {
     let connections = Slots::new(rules.connections);
     let resolver = Resolver {
         zone,
-        prefixes: prefixes.into_iter().map(Pref64::of).collect(),
+        prefixes: prefixes.into_iter().map(Pref64::from_prefix).collect(),
         cache: Cache::new(rules.clone()),
         upstream: Upstream::new(upstream, rules.clone(), hooks),
         rules,
@@ -132,7 +132,7 @@ pub fn start(config: ReferenceConfig) -> io::Result<Reference> {
 
 /// Opens the sockets. The UDP socket has a large receive buffer, for bursts.
 fn sockets(listen: SocketAddr) -> io::Result<(UdpSocket, TcpListener)> {
-    let (endpoints, tcp) = listen_both(listen, 1)?;
+    let (endpoints, tcp) = listen_udp_and_tcp(listen, 1)?;
     Ok((endpoints[0].as_fd().try_clone_to_owned()?.into(), tcp))
 }
 

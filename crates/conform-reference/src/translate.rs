@@ -39,7 +39,7 @@ pub(super) const WELL_KNOWN_V4: [Ipv4Addr; 2] =
 
 impl Pref64 {
     /// Parses the prefix from its text, to share no arithmetic with the checks.
-    pub(super) fn of(prefix: Prefix) -> Pref64 {
+    pub(super) fn from_prefix(prefix: Prefix) -> Pref64 {
         let text = prefix.to_string();
         let address = text.split('/').next().and_then(|address| address.parse::<Ipv6Addr>().ok());
         let bits = u128::from(address.expect("a prefix is written as ADDRESS/LENGTH"));
@@ -101,8 +101,9 @@ const U_OCTET: u128 = 0xff << 56;
 /// Returns true if the Well-Known Prefix may be used with this address (RFC 6052 §3.1). It may be used
 /// with those of ipv4only.arpa; otherwise no client would find that prefix (RFC 7050 §3).
 pub(super) fn is_global(v4: Ipv4Addr) -> bool {
-    let lies_in = |(net, len): (Ipv4Addr, u32)| (u32::from(v4) ^ u32::from(net)) >> (32 - len) == 0;
-    WELL_KNOWN_V4.contains(&v4) || !NON_GLOBAL.into_iter().any(lies_in)
+    let octets_lie_in =
+        |(net, len): (Ipv4Addr, u32)| (u32::from(v4) ^ u32::from(net)) >> (32 - len) == 0;
+    WELL_KNOWN_V4.contains(&v4) || !NON_GLOBAL.into_iter().any(octets_lie_in)
 }
 
 /// Returns true if `v6` lies in one of the ranges.
@@ -141,7 +142,7 @@ mod tests {
     use super::*;
 
     fn pref64(text: &str) -> Pref64 {
-        Pref64::of(text.parse().unwrap())
+        Pref64::from_prefix(text.parse().unwrap())
     }
 
     /// RFC 6052 §2.4, tables 1 and 2.

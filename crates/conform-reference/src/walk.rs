@@ -28,7 +28,7 @@ pub(super) mod ede {
 
 /// Reasons for which there is no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Trouble {
+pub(super) enum Failure {
     /// The upstream did not answer.
     Silence,
     /// The upstream answered with an error.
@@ -52,9 +52,9 @@ pub(super) struct Found {
     pub(super) additional: Vec<Record>,
     /// NOERROR, NXDOMAIN or YXDOMAIN; SERVFAIL after an error.
     pub(super) rcode: u16,
-    pub(super) trouble: Option<Trouble>,
+    pub(super) trouble: Option<Failure>,
     /// AD of the upstream.
-    pub(super) heard_ad: bool,
+    pub(super) upstream_ad: bool,
     /// Extended errors of the upstream.
     pub(super) errors: Vec<(u16, Vec<u8>)>,
 }
@@ -70,7 +70,7 @@ impl Found {
             additional: Vec::new(),
             rcode: rcode::NOERROR,
             trouble: None,
-            heard_ad: false,
+            upstream_ad: false,
             errors: Vec::new(),
         }
     }
@@ -85,7 +85,7 @@ impl Found {
         self.authority.iter().find(|record| record.rtype == Rtype::SOA)
     }
 
-    pub(super) fn fails(&mut self, trouble: Trouble) {
+    pub(super) fn fails(&mut self, trouble: Failure) {
         self.trouble = Some(trouble);
         self.rcode = rcode::SERVFAIL;
     }
@@ -97,7 +97,7 @@ impl Found {
         self.errors = reply.edns.map_or_else(Vec::new, |edns| edns.options);
         self.errors.retain(is_extended_error);
         if !matches!(reply.rcode, rcode::NOERROR | rcode::NXDOMAIN | YXDOMAIN) {
-            self.fails(Trouble::Error);
+            self.fails(Failure::Error);
             return true;
         }
         let (passed, mut answer) = (self.names.len(), reply.answer);
@@ -106,7 +106,7 @@ impl Found {
             let endless = is_loop || self.names.len() > rules.longest_chain;
             self.names.push(target);
             if endless {
-                self.fails(Trouble::Endless);
+                self.fails(Failure::Endless);
                 return true;
             }
         }
@@ -114,11 +114,11 @@ impl Found {
         self.records = extract(&mut answer, |record| {
             record.owner == end && (covers(record) == qtype || qtype == Rtype::ANY)
         });
-        if !rules.drops_strangers {
+        if !rules.drops_unrelated_records {
             self.records.append(&mut answer);
         }
         (self.authority, self.additional) = (reply.authority, reply.additional);
-        (self.rcode, self.heard_ad) = (reply.rcode, reply.flags.ad);
+        (self.rcode, self.upstream_ad) = (reply.rcode, reply.flags.ad);
         self.names.len() == passed
             || !self.records.is_empty()
             || self.rcode != rcode::NOERROR
@@ -150,12 +150,12 @@ impl Found {
     }
 
     /// Validates by the labels of the zones; returns true if all zones are signed.
-    pub(super) fn trust(&self, zone: &Name) -> Result<bool, Trouble> {
+    pub(super) fn trust(&self, zone: &Name) -> Result<bool, Failure> {
         let mut secure = true;
         for name in &self.names {
             match label::read(name, zone).map(|place| place.tree) {
-                Some(Tree::Bogus) => return Err(Trouble::Bogus(ede::BOGUS)),
-                Some(Tree::Expired) => return Err(Trouble::Bogus(ede::EXPIRED)),
+                Some(Tree::Bogus) => return Err(Failure::Bogus(ede::BOGUS)),
+                Some(Tree::Expired) => return Err(Failure::Bogus(ede::EXPIRED)),
                 Some(Tree::Secure | Tree::Nsec3) => {}
                 _ => secure = false,
             }
@@ -258,13 +258,13 @@ mod tests {
     #[test]
     fn circles_and_long_ways_end() {
         let (found, _) = taken(reply(&[cname("x.example", "X.example")], &[]));
-        assert_eq!(found.trouble, Some(Trouble::Endless));
+        assert_eq!(found.trouble, Some(Failure::Endless));
         let owner = |n: usize| if n == 0 { "x.example".into() } else { format!("{n}.example") };
         let chain = |length: usize| -> Vec<Record> {
             (0..length).map(|n| cname(&owner(n), &owner(n + 1))).collect()
         };
         assert_eq!(taken(reply(&chain(16), &[])).0.trouble, None);
-        assert_eq!(taken(reply(&chain(17), &[])).0.trouble, Some(Trouble::Endless));
+        assert_eq!(taken(reply(&chain(17), &[])).0.trouble, Some(Failure::Endless));
     }
 
     #[test]
@@ -305,7 +305,7 @@ mod tests {
         };
         assert_eq!(trust(&["secure.", "nsec3."]), Ok(true));
         assert_eq!(trust(&["secure.", ""]), Ok(false));
-        assert_eq!(trust(&["", "bogus."]), Err(Trouble::Bogus(ede::BOGUS)));
-        assert_eq!(trust(&["expired."]), Err(Trouble::Bogus(ede::EXPIRED)));
+        assert_eq!(trust(&["", "bogus."]), Err(Failure::Bogus(ede::BOGUS)));
+        assert_eq!(trust(&["expired."]), Err(Failure::Bogus(ede::EXPIRED)));
     }
 }

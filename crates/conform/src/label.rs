@@ -262,7 +262,7 @@ impl Behaviour {
 
 /// A parsed name of the test authoritative server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct ParsedName {
     /// Zone of the name.
     pub tree: Tree,
     /// Behaviour that its labels define.
@@ -271,7 +271,7 @@ pub struct Place {
 
 /// Parses `name`; `None` if it does not lie in `zone`. A label that is no directive is part of the nonce at any
 /// position.
-pub fn read(name: &Name, zone: &Name) -> Option<Place> {
+pub fn read(name: &Name, zone: &Name) -> Option<ParsedName> {
     if !name.ends_with(zone) {
         return None;
     }
@@ -284,30 +284,30 @@ pub fn read(name: &Name, zone: &Name) -> Option<Place> {
     let nonce: Vec<&Label> = own.iter().take_while(|label| !is_directive(label)).copied().collect();
     for (n, label) in own.iter().enumerate().skip(nonce.len()) {
         let rest = &own[n + 1..];
-        let leads = Leads { nonce: &nonce, rest, apex: &apex, zone };
-        if take_in(&text(label), &leads, name, &mut behaviour) == Goes::Ends {
+        let leads = TargetParts { nonce: &nonce, rest, apex: &apex, zone };
+        if apply_label(&text(label), &leads, name, &mut behaviour) == Continuation::Ends {
             break;
         }
     }
-    Some(Place { tree, behaviour })
+    Some(ParsedName { tree, behaviour })
 }
 
 /// True if the labels after this one belong to the same name.
 #[derive(PartialEq, Eq)]
-enum Goes {
+enum Continuation {
     On,
     Ends,
 }
 
 /// Parts of the names that a label points to.
-struct Leads<'a> {
+struct TargetParts<'a> {
     nonce: &'a [&'a Label],
     rest: &'a [&'a Label],
     apex: &'a Name,
     zone: &'a Name,
 }
 
-impl Leads<'_> {
+impl TargetParts<'_> {
     /// `NONCE.REST`.
     fn target(&self, apex: &Name) -> Name {
         chain(self.nonce, &chain(self.rest, apex))
@@ -367,7 +367,12 @@ pub fn is_directive(label: &Label) -> bool {
     .contains(&verb)
 }
 
-fn take_in(label: &str, leads: &Leads<'_>, name: &Name, behaviour: &mut Behaviour) -> Goes {
+fn apply_label(
+    label: &str,
+    leads: &TargetParts<'_>,
+    name: &Name,
+    behaviour: &mut Behaviour,
+) -> Continuation {
     let (verb, value) = label.split_once('-').unwrap_or((label, ""));
     let number = |text: &str| text.parse::<u32>().ok();
     match verb {
@@ -409,7 +414,7 @@ fn take_in(label: &str, leads: &Leads<'_>, name: &Name, behaviour: &mut Behaviou
             let apex = if verb == "hop" { &other } else { leads.apex };
             let ttl = number(value).unwrap_or(behaviour.ttl);
             behaviour.alias = Some(Alias::Cname { target: leads.target(apex), ttl });
-            return Goes::Ends;
+            return Continuation::Ends;
         }
         "dname" => {
             let replacement = chain(leads.rest, leads.apex);
@@ -418,15 +423,15 @@ fn take_in(label: &str, leads: &Leads<'_>, name: &Name, behaviour: &mut Behaviou
                 target: leads.target(leads.apex),
                 replacement,
             });
-            return Goes::Ends;
+            return Continuation::Ends;
         }
         "loop" => {
             behaviour.alias = Some(Alias::Cname { target: name.clone(), ttl: behaviour.ttl });
-            return Goes::Ends;
+            return Continuation::Ends;
         }
         _ => {}
     }
-    Goes::On
+    Continuation::On
 }
 
 /// Parses `1-2-3-4`.
@@ -456,7 +461,7 @@ mod tests {
     use super::*;
     use crate::message::name;
 
-    fn of(text: &str) -> Place {
+    fn of(text: &str) -> ParsedName {
         read(&name(&format!("{text}.conform.example")), &name("conform.example")).unwrap()
     }
 
@@ -474,7 +479,7 @@ mod tests {
         assert_eq!(of("x1.v4-5-6-7-8.many-5000").behaviour.v4.len(), 4000);
         assert_eq!(of("x1.soa-7-8").behaviour.soa, Some((7, 8)));
         assert_eq!(of("x1.nosoa").behaviour.soa, None);
-        assert_eq!(of("x1"), Place { tree: Tree::Plain, behaviour: Behaviour::default() });
+        assert_eq!(of("x1"), ParsedName { tree: Tree::Plain, behaviour: Behaviour::default() });
         assert_eq!(read(&name("x.example"), &name("conform.example")), None);
     }
 

@@ -16,10 +16,10 @@
 #![forbid(unsafe_code)]
 
 pub mod ask;
+pub mod authority;
 pub mod check;
 pub mod checks;
 pub mod expected;
-pub mod far;
 pub mod label;
 pub mod message;
 pub mod outcome;

@@ -76,7 +76,7 @@ pub struct Outcome {
 
 impl Outcome {
     /// Returns the configuration of the server, if it is not the usual one, and the reason of the outcome.
-    pub fn told(&self) -> Cow<'_, str> {
+    pub fn explanation(&self) -> Cow<'_, str> {
         match &self.setting {
             None => Cow::Borrowed(&self.reason),
             Some(setting) if self.reason.is_empty() => Cow::Borrowed(setting),
@@ -214,7 +214,7 @@ mod tests {
                 let is_new = found != usual;
                 assert_eq!(sum.outcomes[0].setting.is_some(), is_new, "{usual:?}, {other:?}");
                 assert_eq!(
-                    sum.outcomes[1].told(),
+                    sum.outcomes[1].explanation(),
                     "with x: Passed",
                     "a check that exists only \
                     there is added"

@@ -26,10 +26,10 @@ use std::time::{Duration, Instant};
 use ipnet::Ipv6Net;
 
 use crate::ask;
+use crate::authority::view::View;
 use crate::check::{Check, Level, Need};
 use crate::checks;
 use crate::expected::Prefix;
-use crate::far::view::View;
 use crate::message::Name;
 use crate::outcome::{Outcome, Report, Verdict};
 use crate::selection::chosen;
@@ -142,8 +142,8 @@ pub enum Phase {
 
 impl Phase {
     /// Returns the phase of the check with this id.
-    pub fn of(id: &str) -> Phase {
-        match place_alone(id) {
+    pub fn from_id(id: &str) -> Phase {
+        match alone_order(id) {
             Some(_) => Phase::Alone,
             None if TROUBLING.contains(&id) => Phase::Troubling,
             None => Phase::Quiet,
@@ -152,7 +152,7 @@ impl Phase {
 }
 
 /// Returns the position of a check among those that run alone.
-fn place_alone(id: &str) -> Option<usize> {
+fn alone_order(id: &str) -> Option<usize> {
     ALONE.iter().position(|begin| id.starts_with(begin))
 }
 
@@ -193,7 +193,7 @@ fn run_these(
         prefixes = probe::derived(bare, &found);
     }
     if prefixes.is_empty() {
-        return Err(RunError::NoPrefix { server: settings.server, came: found.came });
+        return Err(RunError::NoPrefix { server: settings.server, came: found.reply_text });
     }
     let validation = settings.zone.as_ref().filter(|_| needs(Need::Zone)).map(|zone| {
         probe::zone(bare, zone)?;
@@ -229,7 +229,7 @@ fn differ(found: &[Prefix], believed: &[Prefix]) -> bool {
     !found.is_empty() && (lacks(found, believed) || lacks(believed, found))
 }
 
-fn other_prefixes(found: &probe::Found, expected: &[Prefix], server: SocketAddr) -> Outcome {
+fn other_prefixes(found: &probe::Discovery, expected: &[Prefix], server: SocketAddr) -> Outcome {
     let list =
         |prefixes: &[Prefix]| prefixes.iter().map(Prefix::to_string).collect::<Vec<_>>().join(", ");
     Outcome {
@@ -267,7 +267,7 @@ impl Facts<'_> {
     /// Runs a check, unless the user has interrupted the run.
     fn attempt(&self, check: &Check) -> Attempt {
         if self.until.load(Ordering::Relaxed) {
-            Attempt::spared(Fault::NotTried("interrupted before it started".into()))
+            Attempt::not_run(Fault::NotTried("interrupted before it started".into()))
         } else {
             Attempt::of(check, self.subject)
         }
@@ -348,7 +348,7 @@ impl Attempt {
     }
 
     /// Creates the outcome of a check that is not run.
-    fn spared(fault: Fault) -> Attempt {
+    fn not_run(fault: Fault) -> Attempt {
         Attempt { judged: Err(fault), exchanges: Vec::new(), is_doubtful: false }
     }
 
@@ -413,15 +413,15 @@ impl<'a> Session<'a> {
         let mut phases: [Vec<usize>; 3] = Default::default();
         for (n, check) in self.checks.iter().enumerate() {
             match self.facts.unmet(check) {
-                Some(fault) => self.stands(n, Attempt::spared(fault)),
-                None => phases[Phase::of(check.id) as usize].push(n),
+                Some(fault) => self.stands(n, Attempt::not_run(fault)),
+                None => phases[Phase::from_id(check.id) as usize].push(n),
             }
         }
         let [quiet, troubling, mut alone] = phases;
         self.run_at_once(&quiet, parallel);
         self.second_tries();
         self.run_at_once(&troubling, parallel);
-        alone.sort_by_key(|&n| place_alone(self.checks[n].id));
+        alone.sort_by_key(|&n| alone_order(self.checks[n].id));
         self.run_at_once(&alone, 1);
         self.second_tries();
         self.outcomes.into_iter().flatten().collect()

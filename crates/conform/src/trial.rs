@@ -14,8 +14,8 @@ use domain::utils::base16;
 use ipnet::Ipv6Net;
 
 use crate::ask::{self, Connection};
+use crate::authority::view::{Asked, View};
 use crate::expected::Prefix;
-use crate::far::view::{Asked, View};
 use crate::label;
 use crate::message::{Message, Name, Record, rcode};
 

@@ -53,7 +53,7 @@ fn lose_tenth<const SERVER: usize>(octets: &mut Vec<u8>) {
 
 #[test]
 fn allowed_behaviour_fails_no_check() {
-    let far = common::far_side();
+    let far = common::authority();
     let server = Server { prefixes: "3fff:64::/96", validates: false };
     thread::scope(|scope| {
         for Allowed { name, check, hooks } in &ALLOWED {

@@ -13,9 +13,9 @@ use std::thread;
 use std::time::Instant;
 
 use common::Server;
+use conform::authority::Authority;
 use conform::check::{Check, Level, Need};
 use conform::checks;
-use conform::far::Far;
 use conform::outcome::Verdict;
 use conform::runner::{self, Phase};
 use conform_reference::mutant::{Mutant, NO_HOOKS};
@@ -61,7 +61,7 @@ fn catch(is_wanted: fn(Phase) -> bool) {
     let named: Vec<&Mutant> = mutants::all().filter(|mutant| mutant.name.contains(&part)).collect();
     assert!(!named.is_empty(), "no mutant's name contains {part:?}");
     let wanted: Vec<&Mutant> =
-        named.into_iter().filter(|mutant| is_wanted(Phase::of(mutant.caught_by))).collect();
+        named.into_iter().filter(|mutant| is_wanted(Phase::from_id(mutant.caught_by))).collect();
     let missed = missed(&wanted);
     assert!(
         missed.is_empty(),
@@ -74,7 +74,7 @@ fn catch(is_wanted: fn(Phase) -> bool) {
 
 /// Returns a line for each mutant that is not caught.
 fn missed(mutants: &[&Mutant]) -> Vec<String> {
-    let far = common::far_side();
+    let far = common::authority();
     let next = AtomicUsize::new(0);
     let missed = Mutex::new(Vec::new());
     thread::scope(|scope| {
@@ -101,7 +101,7 @@ fn missed(mutants: &[&Mutant]) -> Vec<String> {
 ///
 /// # Errors
 /// The verdicts, if the check passes with all prefixes.
-fn hunt(mutant: &Mutant, far: &Far) -> Result<(), String> {
+fn hunt(mutant: &Mutant, far: &Authority) -> Result<(), String> {
     let check = common::check(mutant.caught_by).ok_or("there is no such check")?;
     let mut verdicts = Vec::new();
     for prefixes in PREFIXES.into_iter().filter(|prefixes| applies(check, prefixes)) {
@@ -123,7 +123,7 @@ fn hunt(mutant: &Mutant, far: &Far) -> Result<(), String> {
 /// Runs one check against a mutant, or against the reference itself; returns verdict and reason.
 fn try_one(
     server: Server,
-    far: &Far,
+    far: &Authority,
     check: &Check,
     mutant: Option<&Mutant>,
 ) -> Result<(Verdict, String), String> {
@@ -165,7 +165,7 @@ fn wrong_places_are_caught_without_expected_prefix() {
     let is_of_addresses =
         |check: &&Check| check.id.starts_with("rfc6052-2.2") || check.id == "rfc8880-7.1-aaaa";
     let (far, only) =
-        (common::far_side(), checks::all().filter(is_of_addresses).collect::<Vec<_>>());
+        (common::authority(), checks::all().filter(is_of_addresses).collect::<Vec<_>>());
     for (name, prefixes) in [
         ("octet-u-set", "64:ff9b::/96"),
         ("octet-u-set", "3fff:64:64:64::/64"),
@@ -199,7 +199,7 @@ fn repeated(names: impl Iterator<Item = &'static str>) -> BTreeSet<&'static str>
 /// the contradicted check catches.
 #[test]
 fn advice_against_an_rfc_can_be_followed() {
-    let far = common::far_side();
+    let far = common::authority();
     for check in checks::all().filter(|check| check.level == Level::Hardening) {
         let Some(opposite) = check.contradicts else { continue };
         let server = Server { prefixes: PREFIXES[0], validates: false };

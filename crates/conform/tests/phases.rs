@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use conform::authority::view::View;
 use conform::check::Check;
 use conform::checks;
-use conform::far::view::View;
 use conform::label::{self, Fate};
 use conform::runner::Phase;
 use conform::trial::{Subject, Trial};
@@ -34,7 +34,7 @@ fn troubles(fate: Fate) -> bool {
 
 /// True if the test authoritative server received a query for a name with such a fate while the script ran.
 fn troubles_its_server(check: &Check) -> bool {
-    let (far, zone) = (common::far_side(), common::zone());
+    let (far, zone) = (common::authority(), common::zone());
     let prefixes = common::prefixes("64:ff9b::/96");
     let server = conform_reference::start(ReferenceConfig {
         listen: common::ANY,
@@ -66,7 +66,7 @@ fn troubles_its_server(check: &Check) -> bool {
 #[test]
 fn troubling_list_matches_the_query_log() {
     let all: Vec<&Check> =
-        checks::all().filter(|check| Phase::of(check.id) != Phase::Alone).collect();
+        checks::all().filter(|check| Phase::from_id(check.id) != Phase::Alone).collect();
     let (next, found) = (AtomicUsize::new(0), Mutex::new(BTreeSet::new()));
     thread::scope(|scope| {
         for _ in 0..AT_ONCE {
@@ -80,8 +80,11 @@ fn troubling_list_matches_the_query_log() {
         }
     });
     let found = found.into_inner().expect("no thread panics with it");
-    let listed: BTreeSet<&str> =
-        all.iter().map(|check| check.id).filter(|id| Phase::of(id) == Phase::Troubling).collect();
+    let listed: BTreeSet<&str> = all
+        .iter()
+        .map(|check| check.id)
+        .filter(|id| Phase::from_id(id) == Phase::Troubling)
+        .collect();
     let missing: Vec<_> = found.difference(&listed).collect();
     let needless: Vec<_> = listed.difference(&found).collect();
     assert!(

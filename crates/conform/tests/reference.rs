@@ -11,9 +11,9 @@ use std::sync::Mutex;
 use std::thread;
 
 use common::Server;
+use conform::authority::Authority;
 use conform::check::Check;
 use conform::checks;
-use conform::far::Far;
 use conform::outcome::{Outcome, Report, Verdict};
 use conform_reference::mutant::NO_HOOKS;
 
@@ -77,14 +77,14 @@ fn the_reference_passes_all_checks_that_apply() {
     for check in checks::all().filter(|check| !passed.contains(check.id)) {
         found.note(format!("{} never passes", check.id), "all settings");
     }
-    let told = found.faults.iter().map(|(fault, servers)| {
+    let explanation = found.faults.iter().map(|(fault, servers)| {
         format!("{fault}\n  {} times, with {}", servers.len(), servers.join("; "))
     });
-    assert!(found.faults.is_empty(), "{}", told.collect::<Vec<_>>().join("\n\n"));
+    assert!(found.faults.is_empty(), "{}", explanation.collect::<Vec<_>>().join("\n\n"));
 }
 
 fn examine(server: Server, found: &Mutex<Found>) {
-    let far = common::far_side();
+    let far = common::authority();
     let mut report = server.run(&far, false, &[], |_| {}, NO_HOOKS);
     repeat_failed(server, &far, &mut report);
     let mut found = found.lock().expect("no thread panics with it");
@@ -104,7 +104,7 @@ fn examine(server: Server, found: &Mutex<Found>) {
 
 /// Runs failed checks a second time and replaces their outcomes: with ten other servers running, a reply may be later
 /// than the tolerance of a check.
-fn repeat_failed(server: Server, far: &Far, report: &mut Report) {
+fn repeat_failed(server: Server, far: &Authority, report: &mut Report) {
     let has_failed = |outcome: &&Outcome| {
         matches!(outcome.verdict, Verdict::Failed | Verdict::NotTried)
             && report.passed_opposite(outcome).is_none()

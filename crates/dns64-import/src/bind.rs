@@ -15,7 +15,7 @@ use ipnet::{IpNet, Ipv6Net};
 use net::address::{HostAddr, ServiceAddr};
 
 use super::addresses::{Addresses, FirstMatch, network};
-use super::draft::{Draft, Group, LEAST_OF_PREFIX, Origin, PrefixDraft, Told, Translation};
+use super::draft::{Draft, Group, LEAST_OF_PREFIX, Located, Origin, PrefixDraft, Translation};
 use super::error::{ImportError, LONGEST_FILE};
 use super::files::{DEEPEST, called};
 use super::notes::Place;
@@ -144,9 +144,9 @@ struct Rule {
 /// Clients allowed by each of the access options.
 #[derive(Default)]
 struct Access {
-    query: Option<Told<Addresses>>,
-    recursion: Option<Told<Addresses>>,
-    cache: Option<Told<Addresses>>,
+    query: Option<Located<Addresses>>,
+    recursion: Option<Located<Addresses>>,
+    cache: Option<Located<Addresses>>,
     blackhole: Option<Addresses>,
 }
 
@@ -193,12 +193,14 @@ impl Reader<'_> {
             "dns64" => self.dns64(option),
             "dns64-server" => self.name("name-server", option),
             "dns64-contact" => self.name("contact", option),
-            "allow-query" => self.access.query = Some(self.told(option)),
-            "allow-recursion" => self.access.recursion = Some(self.told(option)),
-            "allow-query-cache" => self.access.cache = Some(self.told(option)),
-            "blackhole" => self.access.blackhole = Some(self.told(option).value),
+            "allow-query" => self.access.query = Some(self.located(option)),
+            "allow-recursion" => self.access.recursion = Some(self.located(option)),
+            "allow-query-cache" => self.access.cache = Some(self.located(option)),
+            "blackhole" => self.access.blackhole = Some(self.located(option).value),
             // These options depend on each other, and are evaluated together afterwards.
-            "listen-on" | "listen-on-v6" | "port" | "forward" => self.way_of_asking(option),
+            "listen-on" | "listen-on-v6" | "port" | "forward" => {
+                self.listen_and_forward_options(option)
+            }
             "forwarders" => self.forwarders(".", option),
             "max-cache-ttl" => self.limit("max-ttl", option, seconds(word)),
             "min-cache-ttl" => self.limit("min-ttl", option, seconds(word)),
@@ -240,7 +242,7 @@ impl Reader<'_> {
         self.draft.notes.answers(&option.place, &option.written(), why);
     }
 
-    fn way_of_asking(&mut self, option: &Statement) {
+    fn listen_and_forward_options(&mut self, option: &Statement) {
         if option.name() == "forward" && option.argument() != Some("only") {
             self.lost(option, "dns64d queries only its upstreams");
         }
@@ -263,9 +265,9 @@ impl Reader<'_> {
     }
 
     /// Evaluates the address list of an option.
-    fn told(&mut self, option: &Statement) -> Told<Addresses> {
+    fn located(&mut self, option: &Statement) -> Located<Addresses> {
         let value = self.addresses(option.body());
-        Told { value, origin: Origin::new(&option.place, option.written()) }
+        Located { value, origin: Origin::new(&option.place, option.written()) }
     }
 
     /// Evaluates an address list. The first element that covers an address decides. An address that
@@ -442,23 +444,23 @@ impl Reader<'_> {
     /// both exist, otherwise the list for queries.
     fn clients(&mut self, place: &Place) {
         let Access { query, recursion, cache, blackhole } = std::mem::take(&mut self.access);
-        let told = match (recursion, cache) {
+        let located = match (recursion, cache) {
             (Some(recursion), Some(cache)) => {
-                Some(Told { value: recursion.value.and(&cache.value), ..recursion })
+                Some(Located { value: recursion.value.and(&cache.value), ..recursion })
             }
             (recursion, cache) => recursion.or(cache),
         };
-        let Some(mut told) = told.or_else(|| query.clone()) else {
+        let Some(mut located) = located.or_else(|| query.clone()) else {
             let why = "without allow-recursion BIND answers the networks of its host; dns64d answers loopback and private addresses: add yours to [access]";
             return self.draft.notes.answers(place, "options", why);
         };
         if let Some(query) = query {
-            told.value = told.value.and(&query.value);
+            located.value = located.value.and(&query.value);
         }
         if let Some(blackhole) = blackhole {
-            told.value = told.value.without(&blackhole);
+            located.value = located.value.without(&blackhole);
         }
-        self.draft.access = Some(told);
+        self.draft.access = Some(located);
     }
 
     /// Splits the clients into groups with the same rules. Each rule may double their number, so

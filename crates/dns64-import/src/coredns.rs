@@ -11,7 +11,7 @@ use ipnet::Ipv6Net;
 use net::address::{HostAddr, ServiceAddr};
 
 use super::addresses::{Addresses, FirstMatch, network};
-use super::draft::{Draft, Group, Origin, PrefixDraft, Told, Translation};
+use super::draft::{Draft, Group, Located, Origin, PrefixDraft, Translation};
 use super::error::ImportError;
 use super::files::{called, read};
 use super::notes::Place;
@@ -82,7 +82,7 @@ pub(super) fn import(file: &Path, draft: &mut Draft) -> Result<(), ImportError> 
     }
     let place = Place::new(&called(file), 1);
     let everybody =
-        || Told { value: Addresses::all(), origin: Origin::new(&place, "no acl: all clients") };
+        || Located { value: Addresses::all(), origin: Origin::new(&place, "no acl: all clients") };
     draft.access.get_or_insert_with(everybody);
     Ok(())
 }
@@ -95,7 +95,7 @@ fn untranslated(server: &Statement, draft: &mut Draft) {
             let why = "dns64d translates all names in the same way on all its addresses";
             draft.notes.answers(&origin.place, &origin.words, why);
         } else {
-            draft.off_for(zone, origin.clone());
+            draft.add_untranslated_domain(zone, origin.clone());
         }
     }
 }
@@ -215,7 +215,7 @@ fn translate(plugin: &Statement, draft: &mut Draft) {
             ("allow_ipv4", 1) => allows_ipv4 = true,
             ("translate_all", 1) => {
                 let origin = Origin::new(&key.place, key.written());
-                draft.ignore_aaaa_of(".", origin);
+                draft.add_ignore_aaaa(".", origin);
             }
             ("allow_ipv4" | "translate_all", _) => {
                 draft.notes.answers(&key.place, &key.written(), "it takes no argument");
@@ -393,5 +393,5 @@ fn acl(plugin: &Statement, draft: &mut Draft) {
     }
     list.then(&Addresses::all(), true);
     let origin = Origin::new(&plugin.place, plugin.written());
-    draft.access = Some(Told { value: list.allowed(), origin });
+    draft.access = Some(Located { value: list.allowed(), origin });
 }

@@ -22,7 +22,7 @@ pub type IsOwn = fn(&[ServiceAddr], ServiceAddr) -> bool;
 
 /// A value with its origin.
 #[derive(Clone, Debug)]
-pub(super) struct Told<T> {
+pub(super) struct Located<T> {
     pub value: T,
     pub origin: Origin,
 }
@@ -122,23 +122,23 @@ const BOUNDS: [(&str, &str, u64, u64); 4] = [
 /// The draft, and notes on settings that it lacks.
 #[derive(Debug, Default)]
 pub(super) struct Draft {
-    pub listen: Vec<Told<ServiceAddr>>,
-    pub threads: Option<Told<usize>>,
+    pub listen: Vec<Located<ServiceAddr>>,
+    pub threads: Option<Located<usize>>,
     pub translation: Translation,
     pub groups: Vec<Group>,
     /// `[[domain]]` entries with `ignore-aaaa`.
-    pub ignore_aaaa: Vec<Told<String>>,
+    pub ignore_aaaa: Vec<Located<String>>,
     /// `[[domain]]` entries with `off`.
-    off: Vec<Told<String>>,
+    off: Vec<Located<String>>,
     /// Allowed clients; `None` for dns64d's default.
-    pub access: Option<Told<Addresses>>,
+    pub access: Option<Located<Addresses>>,
     /// Upstreams of the root, for all names that no [`Forward`] covers.
-    pub upstreams: Vec<Told<ServiceAddr>>,
+    pub upstreams: Vec<Located<ServiceAddr>>,
     pub forwards: Vec<Forward>,
     /// Value of `local-zones`; `None` for dns64d's default.
-    pub local_zones: Option<Told<Value>>,
+    pub local_zones: Option<Located<Value>>,
     /// Domains that dns64d would answer locally, but that use the upstreams of the root.
-    as_root: Vec<Told<String>>,
+    as_root: Vec<Located<String>>,
     settings: Vec<Setting>,
     pub notes: Notes,
 }
@@ -186,28 +186,29 @@ impl Draft {
     /// Sets the number of threads, clamped to dns64d's maximum.
     pub(super) fn set_threads(&mut self, value: &str, origin: Origin) {
         match value.parse::<usize>() {
-            Ok(value) => self.threads = Some(Told { value: value.min(MAX_THREADS), origin }),
+            Ok(value) => self.threads = Some(Located { value: value.min(MAX_THREADS), origin }),
             Err(_) => self.notes.nothing(&origin.place, &origin.words, "not a number"),
         }
     }
 
     /// Adds a `[[domain]]` with `ignore-aaaa`.
-    pub(super) fn ignore_aaaa_of(&mut self, domain: &str, origin: Origin) {
+    pub(super) fn add_ignore_aaaa(&mut self, domain: &str, origin: Origin) {
         if let Some(domain) = self.domain(domain, &origin)
             && self.ignore_aaaa.iter().all(|known| known.value != domain)
         {
-            self.ignore_aaaa.push(Told { value: domain, origin });
+            self.ignore_aaaa.push(Located { value: domain, origin });
         }
     }
 
     /// Adds a `[[domain]]` without translation.
-    pub(super) fn off_for(&mut self, domain: &str, origin: Origin) {
-        let known = |all: &[Told<String>], domain: &str| all.iter().any(|one| one.value == domain);
+    pub(super) fn add_untranslated_domain(&mut self, domain: &str, origin: Origin) {
+        let known =
+            |all: &[Located<String>], domain: &str| all.iter().any(|one| one.value == domain);
         if let Some(domain) = self.domain(domain, &origin)
             && !known(&self.off, &domain)
             && !known(&self.ignore_aaaa, &domain)
         {
-            self.off.push(Told { value: domain, origin });
+            self.off.push(Located { value: domain, origin });
         }
     }
 
@@ -253,7 +254,7 @@ impl Draft {
     /// Adds a listen address.
     pub(super) fn listen_at(&mut self, address: ServiceAddr, origin: Origin) {
         if !self.listen.iter().any(|known| known.value == address) {
-            self.listen.push(Told { value: address, origin });
+            self.listen.push(Located { value: address, origin });
         }
     }
 
@@ -262,7 +263,7 @@ impl Draft {
     pub(super) fn forward(&mut self, domain: &str, upstreams: &[ServiceAddr], origin: &Origin) {
         let Some(domain) = self.domain(domain, origin) else { return };
         let before: Vec<ServiceAddr> = if domain == "." {
-            self.upstreams.iter().map(|told| told.value).collect()
+            self.upstreams.iter().map(|located| located.value).collect()
         } else {
             let known = self.forwards.iter().filter(|known| known.domain == domain);
             known.flat_map(|known| known.upstreams.iter().copied()).collect()
@@ -273,8 +274,8 @@ impl Draft {
                 self.notes.answers(&origin.place, &origin.words, why);
             }
         } else if domain == "." {
-            let told = |&value: &ServiceAddr| Told { value, origin: origin.clone() };
-            self.upstreams.extend(upstreams.iter().map(told));
+            let located = |&value: &ServiceAddr| Located { value, origin: origin.clone() };
+            self.upstreams.extend(upstreams.iter().map(located));
         } else {
             let (upstreams, origin) = (upstreams.to_vec(), origin.clone());
             self.forwards.push(Forward { domain, upstreams, origin });
@@ -282,16 +283,17 @@ impl Draft {
     }
 
     /// Adds a domain that uses the upstreams of the root, although dns64d would answer it locally.
-    pub(super) fn forward_as_root(&mut self, domain: &str, origin: Origin) {
+    pub(super) fn add_root_domain(&mut self, domain: &str, origin: Origin) {
         if let Some(value) = self.domain(domain, &origin) {
-            self.as_root.push(Told { value, origin });
+            self.as_root.push(Located { value, origin });
         }
     }
 
     /// Adds a `[[forward]]` for each domain that uses the upstreams of the root.
-    fn settle_as_root(&mut self) {
-        let upstreams: Vec<ServiceAddr> = self.upstreams.iter().map(|told| told.value).collect();
-        for Told { value: domain, origin } in std::mem::take(&mut self.as_root) {
+    fn add_root_forwards(&mut self) {
+        let upstreams: Vec<ServiceAddr> =
+            self.upstreams.iter().map(|located| located.value).collect();
+        for Located { value: domain, origin } in std::mem::take(&mut self.as_root) {
             if self.forwards.iter().any(|known| known.domain == domain) {
                 continue;
             }
@@ -306,19 +308,19 @@ impl Draft {
 
     /// Removes upstreams that cannot be queried: those with port 0, link-local ones without an
     /// interface, and dns64d itself.
-    fn settle_upstreams(&mut self, is_own: IsOwn) {
-        let listen: Vec<ServiceAddr> = self.listen.iter().map(|told| told.value).collect();
+    fn remove_unusable_upstreams(&mut self, is_own: IsOwn) {
+        let listen: Vec<ServiceAddr> = self.listen.iter().map(|located| located.value).collect();
         let is_good = |address: &ServiceAddr| {
             address.port() > 0 && !address.host().lacks_zone() && !is_own(&listen, *address)
         };
         let why =
             "dns64d cannot query itself, port 0, or a link-local address without its interface";
         let notes = &mut self.notes;
-        self.upstreams.retain(|told| {
-            if !is_good(&told.value) {
-                notes.answers(&told.origin.place, &told.origin.words, why);
+        self.upstreams.retain(|located| {
+            if !is_good(&located.value) {
+                notes.answers(&located.origin.place, &located.origin.words, why);
             }
-            is_good(&told.value)
+            is_good(&located.value)
         });
         for forward in &mut self.forwards {
             let before = forward.upstreams.len();
@@ -337,21 +339,23 @@ impl Draft {
     }
 
     /// Removes addresses that cannot be served: link-local ones without an interface.
-    fn settle_listen(&mut self) {
-        let (lacking, served) =
-            self.listen.drain(..).partition::<Vec<_>, _>(|told| told.value.host().lacks_zone());
+    fn remove_unusable_listen(&mut self) {
+        let (lacking, served) = self
+            .listen
+            .drain(..)
+            .partition::<Vec<_>, _>(|located| located.value.host().lacks_zone());
         self.listen = served;
-        for Told { origin, .. } in lacking {
+        for Located { origin, .. } in lacking {
             let why = "a link-local address needs its interface, as in fe80::1%eth0";
             self.notes.answers(&origin.place, &origin.words, why);
         }
     }
 
     /// Resolves contradictions between settings that are valid on their own.
-    fn settle(&mut self, is_own: IsOwn) {
-        self.settle_listen();
-        self.settle_upstreams(is_own);
-        self.settle_as_root();
+    fn resolve_conflicts(&mut self, is_own: IsOwn) {
+        self.remove_unusable_listen();
+        self.remove_unusable_upstreams(is_own);
+        self.add_root_forwards();
         let number = |settings: &[Setting], key| {
             let setting = settings.iter().find(|known| (known.table, known.key) == ("cache", key));
             setting.and_then(|known| known.value.as_integer())
@@ -368,7 +372,7 @@ impl Draft {
 
     /// Returns the text of the file. `origin` names its source.
     pub(super) fn finish(&mut self, origin: &str, is_own: IsOwn) -> String {
-        self.settle(is_own);
+        self.resolve_conflicts(is_own);
         let mut text = format!(
             "# Generated by `dns64d import` from {origin}. The comments have the source line of each setting.\n\n"
         );
@@ -404,7 +408,7 @@ impl Draft {
                 && all.is_ipv4() == address.is_ipv4()
                 && all.port() == address.port()
         };
-        !address.ip().is_unspecified() && self.listen.iter().any(|told| covers(&told.value))
+        !address.ip().is_unspecified() && self.listen.iter().any(|located| covers(&located.value))
     }
 
     fn write_head(&self, text: &mut String) {
@@ -412,15 +416,16 @@ impl Draft {
             text.push_str("# No address.\nlisten = []\n");
         } else {
             text.push_str("listen = [\n");
-            for told in self.listen.iter().filter(|told| !self.serves_all_of(told.value)) {
-                let _ = writeln!(text, "    {}    \"{}\",", told.origin.comment(), told.value);
+            for located in self.listen.iter().filter(|located| !self.serves_all_of(located.value)) {
+                let _ =
+                    writeln!(text, "    {}    \"{}\",", located.origin.comment(), located.value);
             }
             text.push_str("]\n");
         }
         if let Some(threads) = &self.threads {
             let _ = writeln!(text, "{}threads = {}", threads.origin.comment(), threads.value);
         }
-        if let Some(Told { value, origin }) = &self.local_zones {
+        if let Some(Located { value, origin }) = &self.local_zones {
             let _ = writeln!(text, "{}local-zones = {}", origin.comment(), in_lines(value));
         }
         text.push('\n');
@@ -457,10 +462,10 @@ impl Draft {
     /// upstream without a domain would be used for all names, so if other domains have a
     /// `[[forward]]`, the root has one too.
     fn write_upstreams(&self, text: &mut String) {
-        let root: Vec<ServiceAddr> = self.upstreams.iter().map(|told| told.value).collect();
+        let root: Vec<ServiceAddr> = self.upstreams.iter().map(|located| located.value).collect();
         let mut body = String::new();
         let mut written: Vec<ServiceAddr> = Vec::new();
-        let of_root = self.upstreams.iter().map(|told| (told.value, &told.origin));
+        let of_root = self.upstreams.iter().map(|located| (located.value, &located.origin));
         let of_domains = self.forwards.iter().flat_map(|forward| {
             forward.upstreams.iter().map(|&address| (address, &forward.origin))
         });

@@ -45,7 +45,7 @@ pub enum ImportError {
     #[error(
         "{file}: cannot detect the server; name it with --from (bind, unbound, powerdns, knot-resolver, coredns, mtd64-ng)"
     )]
-    Whose {
+    UnknownServer {
         /// Path of the file.
         file: PathBuf,
     },

@@ -11,7 +11,7 @@ use ipnet::Ipv6Net;
 use net::address::{HostAddr, ServiceAddr};
 
 use super::addresses::{Addresses, most_specific, network};
-use super::draft::{Draft, Group, Origin, PrefixDraft, Told, Translation};
+use super::draft::{Draft, Group, Located, Origin, PrefixDraft, Translation};
 use super::error::ImportError;
 use super::files::called;
 use super::lua::{self, Statement};
@@ -73,7 +73,7 @@ pub(super) fn import(file: &Path, draft: &mut Draft) -> Result<(), ImportError> 
     }
     if draft.access.is_none() {
         let origin = Origin::new(&place, "no view: all clients");
-        draft.access = Some(Told { value: Addresses::all(), origin });
+        draft.access = Some(Located { value: Addresses::all(), origin });
     }
     Ok(())
 }
@@ -455,7 +455,7 @@ fn views_yaml(views: &[Node], draft: &mut Draft) {
         let (translation, origin) = (Translation::default(), Some(origin.clone()));
         draft.groups.push(Group { clients: without, translation, origin });
     }
-    draft.access = Some(Told { value: clients, origin });
+    draft.access = Some(Located { value: clients, origin });
 }
 
 /// Returns the default of a list of networks.

@@ -78,7 +78,7 @@ pub struct Imported {
 pub fn import(file: &Path, source: Option<Source>, is_own: IsOwn) -> Result<Imported, ImportError> {
     let text = read(file)?;
     let Some(source) = source.or_else(|| Source::of(file, &text)) else {
-        return Err(ImportError::Whose { file: file.to_owned() });
+        return Err(ImportError::UnknownServer { file: file.to_owned() });
     };
     let mut draft = Draft::default();
     let origin = match source {

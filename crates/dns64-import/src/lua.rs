@@ -103,7 +103,7 @@ impl<'a> Cursor<'a> {
 
     /// Consumes `text`, with preceding blanks, if it follows. Otherwise consumes nothing, because a
     /// newline may end the statement.
-    fn eat(&mut self, text: &str) -> bool {
+    fn consume(&mut self, text: &str) -> bool {
         let before = (self.rest, self.line);
         self.skip();
         let is_next = self.rest.starts_with(text);
@@ -117,8 +117,8 @@ impl<'a> Cursor<'a> {
 
     /// Returns true if another element follows, and false if `close` ends the list; `close` is not
     /// consumed.
-    fn goes_on(&mut self, close: char) -> bool {
-        if self.eat(",") {
+    fn has_next_element(&mut self, close: char) -> bool {
+        if self.consume(",") {
             return true;
         }
         self.skip();
@@ -142,7 +142,7 @@ impl<'a> Cursor<'a> {
         if is_local {
             path = self.path()?;
         }
-        if !self.eat("=") {
+        if !self.consume("=") {
             let arguments = self.arguments(0)?;
             let value = Value::Call(path.to_owned(), arguments);
             return self.ends().then_some(Statement::Call(Node { place, value }));
@@ -166,7 +166,7 @@ impl<'a> Cursor<'a> {
 
     /// Parses `( … )`, or the single table or string that Lua allows without parentheses.
     fn arguments(&mut self, depth: usize) -> Option<Vec<Node>> {
-        if !self.eat("(") {
+        if !self.consume("(") {
             self.skip();
             return match self.rest.chars().next() {
                 Some('{' | '\'' | '"') => Some(vec![self.expression(depth)?]),
@@ -174,9 +174,9 @@ impl<'a> Cursor<'a> {
             };
         }
         let mut arguments = Vec::new();
-        while !self.eat(")") {
+        while !self.consume(")") {
             arguments.push(self.expression(depth)?);
-            if !self.goes_on(')') {
+            if !self.has_next_element(')') {
                 return None;
             }
         }
@@ -189,7 +189,7 @@ impl<'a> Cursor<'a> {
             return None;
         }
         let first = self.operand(depth)?;
-        if !self.eat("*") {
+        if !self.consume("*") {
             return Some(first);
         }
         let second = self.operand(depth)?;
@@ -233,19 +233,19 @@ impl<'a> Cursor<'a> {
 
     /// Parses a table: a list, or keys with values.
     fn table(&mut self, depth: usize) -> Option<Value> {
-        self.eat("{");
+        self.consume("{");
         let (mut list, mut entries) = (Vec::new(), Vec::new());
-        while !self.eat("}") {
+        while !self.consume("}") {
             let before = (self.rest, self.line);
             let key = self.path().map(str::to_owned);
             match key {
-                Some(key) if self.eat("=") => entries.push((key, self.expression(depth + 1)?)),
+                Some(key) if self.consume("=") => entries.push((key, self.expression(depth + 1)?)),
                 _ => {
                     (self.rest, self.line) = before;
                     list.push(self.expression(depth + 1)?);
                 }
             }
-            if !self.goes_on('}') {
+            if !self.has_next_element('}') {
                 return None;
             }
         }

@@ -10,7 +10,7 @@ use ipnet::{IpNet, Ipv6Net};
 use net::address::ServiceAddr;
 
 use super::addresses::{Addresses, network};
-use super::draft::{Draft, Origin, PrefixDraft, Told, Translation};
+use super::draft::{Draft, Located, Origin, PrefixDraft, Translation};
 use super::error::ImportError;
 use super::files::{called, read};
 use super::notes::Place;
@@ -44,7 +44,7 @@ pub(super) fn import(file: &Path, draft: &mut Draft) -> Result<(), ImportError> 
                 );
             }
             "nameserver" => match socket(value, 53) {
-                Some(address) => draft.upstreams.push(Told { value: address, origin }),
+                Some(address) => draft.upstreams.push(Located { value: address, origin }),
                 None => lost("not an address"),
             },
             "dns64-prefix" => match prefix_of(value) {
@@ -74,7 +74,7 @@ pub(super) fn import(file: &Path, draft: &mut Draft) -> Result<(), ImportError> 
         draft.listen_at(ServiceAddr::new(ip, port), Origin::new(&place, "all addresses"));
     }
     let origin = Origin::new(&place, "all clients");
-    draft.access = Some(Told { value: Addresses::all(), origin });
+    draft.access = Some(Located { value: Addresses::all(), origin });
     Ok(())
 }
 

@@ -11,7 +11,7 @@ use net::address::ServiceAddr;
 use toml::Value;
 
 use super::addresses::{Addresses, most_specific, network};
-use super::draft::{Draft, Origin, PrefixDraft, Told};
+use super::draft::{Draft, Located, Origin, PrefixDraft};
 use super::error::ImportError;
 use super::files::{MOST, called, included, read, too_many};
 use super::local_zones::standard_local_zones;
@@ -164,7 +164,7 @@ fn private_reverse_zones(settings: &[Setting], place: &Place, draft: &mut Draft)
     let zones = standard_local_zones().filter(|zone| is_private_reverse(zone));
     let value = Value::Array(zones.map(Value::String).collect());
     let origin = key.map_or_else(|| Origin::new(place, "serve-rfc1918=yes"), Setting::origin);
-    draft.local_zones = Some(Told { value, origin });
+    draft.local_zones = Some(Located { value, origin });
 }
 
 /// True for the reverse zones of 10/8, 172.16/12 and 192.168/16 (RFC 1918).
@@ -377,7 +377,7 @@ fn access(setting: &Setting, draft: &mut Draft) {
     }
     // An empty list allows all clients.
     let value = if is_empty { Addresses::all() } else { most_specific(networks) };
-    draft.access = Some(Told { value, origin: setting.origin() });
+    draft.access = Some(Located { value, origin: setting.origin() });
 }
 
 /// Converts a list of `zone=address;address`.

@@ -179,7 +179,7 @@ impl<'a> Reader<'a> {
         let node = Node { place, value };
         // Zero means no anchor.
         if anchor > 0 {
-            self.pay_for(&node, line)?;
+            self.charge_copy(&node, line)?;
             self.anchors.insert(anchor, node.clone());
         }
         Ok(node)
@@ -193,14 +193,14 @@ impl<'a> Reader<'a> {
         if depth + node.height() > DEEPEST {
             return Err(too_deep(line));
         }
-        self.pay_for(&node, line)?;
+        self.charge_copy(&node, line)?;
         let value = node.value.clone();
         self.anchors.insert(anchor, node);
         Ok(value)
     }
 
     /// Checks that a value may be copied once more.
-    fn pay_for(&mut self, node: &Node, line: usize) -> Result<(), String> {
+    fn charge_copy(&mut self, node: &Node, line: usize) -> Result<(), String> {
         let left = self.left.checked_sub(node.octets() as u64);
         self.left = left.ok_or_else(|| {
             format!("line {line}: anchors and aliases expand to more than {LONGEST_FILE} octets")

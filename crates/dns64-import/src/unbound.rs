@@ -13,7 +13,7 @@ use net::address::ServiceAddr;
 use toml::Value;
 
 use super::addresses::{Addresses, most_specific, network};
-use super::draft::{Draft, Origin, PrefixDraft, Told};
+use super::draft::{Draft, Located, Origin, PrefixDraft};
 use super::error::ImportError;
 use super::files::{DEEPEST, MOST, called, included, read, too_many};
 use super::local_zones::standard_local_zones;
@@ -352,10 +352,10 @@ fn translation(server: &Clause, draft: &mut Draft) {
         }
     }
     if let Some(all) = server.find("dns64-synthall").filter(|entry| entry.is_yes()) {
-        draft.ignore_aaaa_of(".", all.origin());
+        draft.add_ignore_aaaa(".", all.origin());
     }
     for some in server.entries.iter().filter(|entry| entry.key == "dns64-ignore-aaaa") {
-        draft.ignore_aaaa_of(some.value(), some.origin());
+        draft.add_ignore_aaaa(some.value(), some.origin());
     }
 }
 
@@ -394,17 +394,17 @@ fn local_zones(server: &Clause, draft: &mut Draft) {
         _ => Origin::new(&server.place, "built-in local zones"),
     };
     if is_standard && !blocks_local {
-        draft.forward_as_root("local", Origin::new(&server.place, "local is not a built-in zone"));
+        draft.add_root_domain("local", Origin::new(&server.place, "local is not a built-in zone"));
     }
     let value = match is_standard {
         true => Value::Boolean(true),
         false => Value::Array(kept.iter().cloned().map(Value::String).collect()),
     };
-    draft.local_zones = Some(Told { value, origin });
+    draft.local_zones = Some(Located { value, origin });
     kept.extend(FIXED.map(str::to_owned));
     for (name, entry) in &opened {
         if kept.iter().any(|zone| is_at_or_below(name, zone)) {
-            draft.forward_as_root(name, entry.origin());
+            draft.add_root_domain(name, entry.origin());
         }
     }
     shadowed_forwards(&kept, &opened, draft);
@@ -498,7 +498,7 @@ fn access(server: &Clause, draft: &mut Draft) {
         Some(entry) => Origin::new(&entry.place, "access-control"),
         None => Origin::new(&server.place, "no access-control: loopback only"),
     };
-    draft.access = Some(Told { value: most_specific(networks), origin });
+    draft.access = Some(Located { value: most_specific(networks), origin });
 }
 
 /// Converts other keys of `server`.

@@ -20,7 +20,7 @@ mod system;
 mod times;
 mod warnings;
 
-pub(crate) use self::changes::{Changes, Running, Written};
+pub(crate) use self::changes::{Changes, KeyValues, Running};
 pub use self::error::ConfigError;
 pub(crate) use self::error::RESOLV_CONF;
 pub use self::keys::{

@@ -44,7 +44,7 @@ pub(crate) struct Expected {
 
 impl ServerId {
     /// Converts a place in a list of servers.
-    pub(crate) fn of_place(place: usize) -> ServerId {
+    pub(crate) fn from_place(place: usize) -> ServerId {
         // A configuration of 1 MiB contains fewer upstreams.
         ServerId(u32::try_from(place).expect("fewer than 2^32 upstreams"))
     }

@@ -30,7 +30,7 @@ impl Clone for LowerName {
 impl LowerName {
     /// Returns the lower-case form of a valid name in wire format.
     #[inline]
-    pub(crate) fn of_wire(wire: &[u8]) -> LowerName {
+    pub(crate) fn from_wire(wire: &[u8]) -> LowerName {
         let mut octets: SmallVec<[u8; USUAL_NAME]> = SmallVec::from_slice(wire);
         // Length octets are below 64, so only letters in labels change.
         octets.make_ascii_lowercase();
@@ -59,7 +59,7 @@ impl FromStr for LowerName {
     type Err = domain::base::name::FromStrError;
     fn from_str(s: &str) -> Result<Self, Self::Err> {
         let name = Name::<Vec<u8>>::from_str(s)?;
-        Ok(LowerName::of_wire(name.as_slice()))
+        Ok(LowerName::from_wire(name.as_slice()))
     }
 }
 
@@ -182,13 +182,13 @@ impl KeyBuf {
         dnssec_ok: bool,
         checking_disabled: bool,
     ) -> KeyBuf {
-        KeyBuf::of_wire(name.wire(), qtype, qclass, dnssec_ok, checking_disabled)
+        KeyBuf::from_wire(name.wire(), qtype, qclass, dnssec_ok, checking_disabled)
     }
 
     /// Returns the key of a question for `name`, which is in wire format and lower case;
     /// `dnssec_ok` and `checking_disabled` are the query's DO and CD bits.
     #[inline]
-    pub(crate) fn of_wire(
+    pub(crate) fn from_wire(
         name: &[u8],
         qtype: u16,
         qclass: u16,
@@ -206,17 +206,17 @@ impl KeyBuf {
     /// Returns the key of a probe: an AAAA question for a name (wire format, lower case) with CD
     /// that explains a failure.
     pub(crate) fn probe(name: &[u8], qclass: u16, dnssec_ok: bool) -> KeyBuf {
-        let mut key = KeyBuf::of_wire(name, rtype::AAAA, qclass, dnssec_ok, true);
+        let mut key = KeyBuf::from_wire(name, rtype::AAAA, qclass, dnssec_ok, true);
         if let Some(flags) = key.0.last_mut() {
             *flags |= PROBE;
         }
         key
     }
 
-    /// Returns the key with type 0, given the octets of a key; see [`Key::of_any_type`]. Type 0 is
+    /// Returns the key with type 0, given the octets of a key; see [`Key::for_any_type`]. Type 0 is
     /// not a record type (RFC 6895 §3.1), and client queries for it get an error, so no other
     /// question has this key.
-    pub(crate) fn of_any_type(octets: &[u8]) -> Option<KeyBuf> {
+    pub(crate) fn for_any_type(octets: &[u8]) -> Option<KeyBuf> {
         let at = octets.len().checked_sub(TAIL)?;
         if octets[octets.len() - 1] & PROBE != 0 {
             return None;
@@ -295,8 +295,8 @@ impl Key {
     }
     /// Returns the key for the nonexistence of the name, which applies to all types; `None` for a
     /// probe.
-    pub(crate) fn of_any_type(&self) -> Option<KeyBuf> {
-        KeyBuf::of_any_type(&self.0)
+    pub(crate) fn for_any_type(&self) -> Option<KeyBuf> {
+        KeyBuf::for_any_type(&self.0)
     }
     /// Returns the memory on the heap in octets.
     pub(crate) fn size(&self) -> usize {

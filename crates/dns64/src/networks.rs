@@ -70,14 +70,14 @@ pub(crate) struct Networks<N>(Vec<Element<N>>);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Element<N> {
     /// True if it includes addresses, false if it is an exception.
-    pub is_in: bool,
+    pub includes: bool,
     /// Addresses that it applies to.
-    pub what: Covered<N>,
+    pub what: ElementKind<N>,
 }
 
 /// Addresses that an element of a list applies to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Covered<N> {
+pub(crate) enum ElementKind<N> {
     /// A network.
     Network(N),
     /// The addresses included in another list. It does not apply to the exceptions in that list;
@@ -98,10 +98,10 @@ impl<N> Networks<N> {
         N: Network,
     {
         let covers = |element: &&Element<N>| match &element.what {
-            Covered::Network(network) => network.covers(address),
-            Covered::List(list) => list.contains(address),
+            ElementKind::Network(network) => network.covers(address),
+            ElementKind::List(list) => list.contains(address),
         };
-        self.0.iter().find(covers).is_some_and(|element| element.is_in)
+        self.0.iter().find(covers).is_some_and(|element| element.includes)
     }
 
     /// Returns the addresses at which a part of the list can begin: the first one of each network
@@ -112,23 +112,24 @@ impl<N> Networks<N> {
         N: Network,
     {
         let of = |element: &Element<N>| match &element.what {
-            Covered::Network(network) => {
+            ElementKind::Network(network) => {
                 std::iter::once(network.first()).chain(network.after()).collect()
             }
-            Covered::List(list) => list.edges(),
+            ElementKind::List(list) => list.edges(),
         };
         self.0.iter().flat_map(of).collect()
     }
 
     /// True if the list contains no address: it is empty, or has only exceptions.
     pub(crate) fn is_void(&self) -> bool {
-        !self.0.iter().any(|element| element.is_in)
+        !self.0.iter().any(|element| element.includes)
     }
 
     /// True if it has exceptions, or a nested list has.
     fn has_exceptions(&self) -> bool {
         let has = |element: &Element<N>| {
-            !element.is_in || matches!(&element.what, Covered::List(list) if list.has_exceptions())
+            !element.includes
+                || matches!(&element.what, ElementKind::List(list) if list.has_exceptions())
         };
         self.0.iter().any(has)
     }
@@ -139,10 +140,10 @@ impl<N> Networks<N> {
         N: Clone,
     {
         let of = |element: &Element<N>| match &element.what {
-            Covered::Network(network) => vec![network.clone()],
-            Covered::List(list) => list.included(),
+            ElementKind::Network(network) => vec![network.clone()],
+            ElementKind::List(list) => list.included(),
         };
-        self.0.iter().filter(|element| element.is_in).flat_map(of).collect()
+        self.0.iter().filter(|element| element.includes).flat_map(of).collect()
     }
 }
 
@@ -220,7 +221,7 @@ fn first_with<A: Copy + PartialOrd>(ranges: &[(A, A, usize)], address: A) -> Opt
 impl<N> From<Vec<N>> for Networks<N> {
     /// Returns a list without exceptions.
     fn from(networks: Vec<N>) -> Networks<N> {
-        let element = |network| Element { is_in: true, what: Covered::Network(network) };
+        let element = |network| Element { includes: true, what: ElementKind::Network(network) };
         Networks(networks.into_iter().map(element).collect())
     }
 }
@@ -229,12 +230,12 @@ impl<N> From<Vec<N>> for Networks<N> {
 mod tests {
     use super::*;
 
-    fn net(text: &str) -> Covered<Ipv4Net> {
-        Covered::Network(text.parse().unwrap())
+    fn net(text: &str) -> ElementKind<Ipv4Net> {
+        ElementKind::Network(text.parse().unwrap())
     }
 
-    fn list<const N: usize>(elements: [(bool, Covered<Ipv4Net>); N]) -> Networks<Ipv4Net> {
-        Networks::new(elements.map(|(is_in, what)| Element { is_in, what }).into())
+    fn list<const N: usize>(elements: [(bool, ElementKind<Ipv4Net>); N]) -> Networks<Ipv4Net> {
+        Networks::new(elements.map(|(includes, what)| Element { includes, what }).into())
     }
 
     fn has(list: &Networks<Ipv4Net>, address: &str) -> bool {
@@ -260,8 +261,10 @@ mod tests {
             of(&["10.0.0.0/8"]),
             of(&["2001:db8::/32"]),
         ];
-        let exception =
-            Element { is_in: false, what: Covered::Network("192.0.2.0/24".parse().unwrap()) };
+        let exception = Element {
+            includes: false,
+            what: ElementKind::Network("192.0.2.0/24".parse().unwrap()),
+        };
         let mut crooked = plain.clone();
         crooked[2].0.insert(0, exception);
         let (plain, crooked) = (Lists::new(plain), Lists::new(crooked));
@@ -286,7 +289,7 @@ mod tests {
     #[test]
     fn exceptions_of_a_list_in_a_list_are_not_covered_by_it() {
         let office =
-            || Covered::List(list([(false, net("10.1.0.0/16")), (true, net("10.0.0.0/8"))]));
+            || ElementKind::List(list([(false, net("10.1.0.0/16")), (true, net("10.0.0.0/8"))]));
         let also = list([(true, office()), (true, net("10.1.1.0/24"))]);
         assert!(has(&also, "10.2.0.1") && has(&also, "10.1.1.1") && !has(&also, "10.1.2.1"));
         let without = list([(false, office()), (true, net("0.0.0.0/0"))]);

@@ -6,7 +6,7 @@ use wire::view::rtype;
 
 use crate::name::LowerName;
 use crate::resolver::answer::{Answer, Unusable};
-use crate::resolver::outcome::{Kept, Outcome};
+use crate::resolver::outcome::{CachedAnswer, Outcome};
 use crate::resolver::scope::Scope;
 use crate::resolver::ttl::TtlLimits;
 
@@ -20,16 +20,16 @@ pub(crate) enum Section {
 
 /// An upstream message under construction; its names are uncompressed.
 #[derive(Clone)]
-pub(crate) struct Said {
+pub(crate) struct TestAnswer {
     question: Vec<u8>,
     flags: [u8; 2],
     records: Vec<(Section, Vec<u8>)>,
 }
 
 /// Returns an answer without records to a question of class IN.
-pub(crate) fn said(name: &str, qtype: u16) -> Said {
+pub(crate) fn said(name: &str, qtype: u16) -> TestAnswer {
     let question = [wire(name), qtype.to_be_bytes().into(), vec![0, 1]].concat();
-    Said { question, flags: [0x81, 0x80], records: Vec::new() }
+    TestAnswer { question, flags: [0x81, 0x80], records: Vec::new() }
 }
 
 /// Returns a name in wire format.
@@ -48,32 +48,32 @@ pub(crate) fn record(owner: &[u8], rtype: u16, ttl: u32, data: &[u8]) -> Vec<u8>
     octets
 }
 
-impl Said {
-    pub(crate) fn with(mut self, section: Section, record: Vec<u8>) -> Said {
+impl TestAnswer {
+    pub(crate) fn with(mut self, section: Section, record: Vec<u8>) -> TestAnswer {
         self.records.push((section, record));
         self
     }
 
-    pub(crate) fn answer(self, owner: &str, rtype: u16, ttl: u32, data: &[u8]) -> Said {
+    pub(crate) fn answer(self, owner: &str, rtype: u16, ttl: u32, data: &[u8]) -> TestAnswer {
         self.with(Section::Answer, record(&wire(owner), rtype, ttl, data))
     }
 
-    pub(crate) fn a(self, owner: &str, ttl: u32, address: &str) -> Said {
+    pub(crate) fn a(self, owner: &str, ttl: u32, address: &str) -> TestAnswer {
         let address: std::net::Ipv4Addr = address.parse().unwrap();
         self.answer(owner, rtype::A, ttl, &address.octets())
     }
 
-    pub(crate) fn aaaa(self, owner: &str, ttl: u32, address: &str) -> Said {
+    pub(crate) fn aaaa(self, owner: &str, ttl: u32, address: &str) -> TestAnswer {
         let address: std::net::Ipv6Addr = address.parse().unwrap();
         self.answer(owner, rtype::AAAA, ttl, &address.octets())
     }
 
-    pub(crate) fn cname(self, owner: &str, ttl: u32, target: &str) -> Said {
+    pub(crate) fn cname(self, owner: &str, ttl: u32, target: &str) -> TestAnswer {
         self.answer(owner, rtype::CNAME, ttl, &wire(target))
     }
 
     /// Adds a signature over the records of type `covered` at `owner`.
-    pub(crate) fn rrsig(self, owner: &str, covered: u16) -> Said {
+    pub(crate) fn rrsig(self, owner: &str, covered: u16) -> TestAnswer {
         let mut data = covered.to_be_bytes().to_vec();
         data.extend([15, 1, 0, 0, 1, 44, 0, 0, 0, 2, 0, 0, 0, 1, 0, 7]);
         data.extend(wire("test"));
@@ -81,7 +81,7 @@ impl Said {
         self.answer(owner, rtype::RRSIG, 300, &data)
     }
 
-    pub(crate) fn soa(self, zone: &str, ttl: u32, minimum: u32) -> Said {
+    pub(crate) fn soa(self, zone: &str, ttl: u32, minimum: u32) -> TestAnswer {
         let mut data = [wire("ns.test"), wire("hostmaster.test")].concat();
         for number in [1, 2, 3, 4, minimum] {
             data.extend(u32::to_be_bytes(number));
@@ -90,7 +90,7 @@ impl Said {
     }
 
     /// Makes it a NODATA answer with an SOA of the given TTL and MINIMUM 300.
-    pub(crate) fn nodata(self, ttl: u32) -> Said {
+    pub(crate) fn nodata(self, ttl: u32) -> TestAnswer {
         self.soa("test", ttl, 300)
     }
 
@@ -99,13 +99,13 @@ impl Said {
         self.flags[1] |= 0x20;
     }
 
-    pub(crate) fn rcode(mut self, code: u8) -> Said {
+    pub(crate) fn rcode(mut self, code: u8) -> TestAnswer {
         self.flags[1] = self.flags[1] & 0xf0 | code;
         self
     }
 
     /// Adds EDNS with an extended error (RFC 8914).
-    pub(crate) fn ede(self, code: u16) -> Said {
+    pub(crate) fn ede(self, code: u16) -> TestAnswer {
         let option = [&[0, 15, 0, 2][..], &code.to_be_bytes()].concat();
         self.with(Section::Additional, record(&[0], rtype::OPT, 0, &option))
     }
@@ -136,7 +136,10 @@ impl Said {
 
     /// Returns the answer as read from the cache `age` seconds later.
     pub(crate) fn aged(&self, age: u32) -> Outcome {
-        Outcome::Answered(Kept { age, ..Kept::fresh(Arc::new(self.parse().unwrap())) })
+        Outcome::Answered(CachedAnswer {
+            age,
+            ..CachedAnswer::fresh(Arc::new(self.parse().unwrap()))
+        })
     }
 
     pub(crate) fn kept(&self) -> Outcome {

@@ -21,7 +21,7 @@ use crate::config::Settings;
 use crate::name::{KeyBuf, LowerName};
 use crate::resolver::answer::{Answer, Unusable};
 use crate::resolver::cache::Cache;
-use crate::resolver::outcome::{Failure, Kept, Outcome};
+use crate::resolver::outcome::{CachedAnswer, Failure, Outcome};
 use crate::transport::Transport;
 
 /// State for answering queries.
@@ -68,19 +68,19 @@ impl Walk<'_> {
                     return Some(out);
                 }
                 Step::Ask(key) => (key, false),
-                Step::Again(key) => (key, true),
+                Step::Repeat(key) => (key, true),
             };
             if again {
                 inquiry.forget_failure();
             }
             let rules_of = |name: &LowerName| self.settings.rules(client, name, self.now);
             if let Some(outcome) = inquiry.local_target(&key, rules_of) {
-                inquiry.learn(outcome);
+                inquiry.add_outcome(outcome);
                 continue;
             }
             let found = self.cache.get(key.octets(), self.now, &self.settings.ttl);
             let known = found.outcome(inquiry.max_age(&key));
-            inquiry.learn(known.unwrap_or_else(|| self.keep(&key, ask(&key))));
+            inquiry.add_outcome(known.unwrap_or_else(|| self.keep(&key, ask(&key))));
         }
     }
 
@@ -94,7 +94,7 @@ impl Walk<'_> {
             Some(Ok(answer)) => {
                 let answer = Arc::new(answer);
                 self.cache.put(key.to_key(), Arc::clone(&answer), self.now, &self.settings.ttl);
-                return Outcome::Answered(Kept::fresh(answer));
+                return Outcome::Answered(CachedAnswer::fresh(answer));
             }
             Some(Err(Unusable::AliasLoop)) => Failure::AliasLoop,
             // The server, in contrast, waits for a better response until its deadline.

@@ -27,8 +27,8 @@ pub(crate) use clients::{
     ClosedLoop, Dns64perf, Experiments, Family, IntervalFiles, Questions, Resperf, Timing,
     Transport,
 };
-pub(crate) use common::{Asking, Display};
-pub(crate) use conform::{Conform, StatusPlace};
+pub(crate) use common::{Display, LivenessOptions};
+pub(crate) use conform::{Conform, StatusSocketLocation};
 use help::{
     AUTH, CHECKS, COMPARISON, FAULTS, FILES, LOAD, NAMES, PACING, QUESTIONS, REPLIES, SEARCH,
     SELF_TEST, SERVER, SHARDS, THREADS,
@@ -244,7 +244,7 @@ pub(crate) struct Measure {
     #[command(flatten)]
     pub(crate) display: Display,
     #[command(flatten)]
-    pub(crate) asking: Asking,
+    pub(crate) asking: LivenessOptions,
     #[command(flatten)]
     pub(crate) intervals: IntervalFiles,
     #[command(flatten)]
@@ -319,7 +319,7 @@ pub(crate) struct Search {
     #[command(flatten)]
     pub(crate) display: Display,
     #[command(flatten)]
-    pub(crate) asking: Asking,
+    pub(crate) asking: LivenessOptions,
     /// Continue the search of this journal, with its original options
     #[arg(long, value_name = "FILE", conflicts_with_all = ["NewSearch", "Traffic", "Replies"], help_heading = FILES)]
     pub(crate) resume: Option<PathBuf>,
@@ -394,7 +394,7 @@ pub(crate) struct SelfTest {
     #[command(flatten)]
     pub(crate) display: Display,
     #[command(flatten)]
-    pub(crate) asking: Asking,
+    pub(crate) asking: LivenessOptions,
     /// Highest rate at which DUTs will be tested; α and β are those of that test
     #[arg(long, value_name = "QPS", allow_negative_numbers = true, help_heading = LOAD)]
     pub(crate) for_rate: Qps,

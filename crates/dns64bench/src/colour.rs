@@ -17,7 +17,7 @@ fn allowed(is_terminal: bool, no_color: Option<&OsStr>) -> bool {
 
 /// Meaning of a text, shown as a colour (ECMA-48 §8.3.117, select graphic rendition).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Meaning {
+pub(crate) enum Severity {
     /// Good: green.
     Good,
     /// Bad: red.
@@ -26,12 +26,12 @@ pub(crate) enum Meaning {
     Doubtful,
 }
 
-impl From<Verdict> for Meaning {
-    fn from(verdict: Verdict) -> Meaning {
+impl From<Verdict> for Severity {
+    fn from(verdict: Verdict) -> Severity {
         match verdict {
-            Verdict::Passed => Meaning::Good,
-            Verdict::Failed => Meaning::Bad,
-            Verdict::Invalid => Meaning::Doubtful,
+            Verdict::Passed => Severity::Good,
+            Verdict::Failed => Severity::Bad,
+            Verdict::Invalid => Severity::Doubtful,
         }
     }
 }
@@ -39,13 +39,13 @@ impl From<Verdict> for Meaning {
 /// A text with or without colour. Its width does not count invisible characters.
 pub(crate) struct Painted<'a> {
     text: &'a str,
-    meaning: Option<Meaning>,
+    meaning: Option<Severity>,
 }
 
 /// Returns the text in the colour of its meaning, if `stream` is a terminal and the user has not disabled colours.
 pub(crate) fn painted<'a>(
     text: &'a str,
-    meaning: Meaning,
+    meaning: Severity,
     stream: &impl IsTerminal,
 ) -> Painted<'a> {
     Painted { text, meaning: may_colour(stream).then_some(meaning) }
@@ -68,9 +68,9 @@ impl Display for Painted<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let code = match self.meaning {
             None => return f.pad(self.text),
-            Some(Meaning::Good) => 32,
-            Some(Meaning::Bad) => 31,
-            Some(Meaning::Doubtful) => 33,
+            Some(Severity::Good) => 32,
+            Some(Severity::Bad) => 31,
+            Some(Severity::Doubtful) => 33,
         };
         write!(f, "\u{1b}[1;{code}m")?;
         f.pad(self.text)?;
@@ -92,7 +92,7 @@ mod tests {
     fn verdicts_have_distinct_colours_and_constant_width() {
         let shown = |meaning| Painted { text: "passed", meaning }.to_string();
         assert_eq!(shown(None), "passed");
-        assert_eq!(shown(Some(Meaning::Good)), "\u{1b}[1;32mpassed\u{1b}[0m");
+        assert_eq!(shown(Some(Severity::Good)), "\u{1b}[1;32mpassed\u{1b}[0m");
         let meanings =
             [Verdict::Passed, Verdict::Failed, Verdict::Invalid].map(|v| shown(Some(v.into())));
         assert!(
@@ -100,7 +100,7 @@ mod tests {
         );
         assert_eq!(format!("{:>8}|", Painted { text: "passed", meaning: None }), "  passed|");
         assert_eq!(
-            format!("{:>8}|", Painted { text: "x", meaning: Some(Meaning::Bad) }),
+            format!("{:>8}|", Painted { text: "x", meaning: Some(Severity::Bad) }),
             "\u{1b}[1;31m       x\u{1b}[0m|"
         );
     }

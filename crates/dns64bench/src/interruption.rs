@@ -32,7 +32,7 @@ pub(crate) fn is_asked() -> bool {
 ///
 /// # Errors
 /// If the system does not allow it.
-pub(crate) fn heed() -> Result<(), Failure> {
+pub(crate) fn install_handlers() -> Result<(), Failure> {
     let register = || -> io::Result<()> {
         for signal in [SIGINT, SIGTERM] {
             // In this order: at the first signal, the flag is still unset.

@@ -36,7 +36,7 @@ pub(crate) fn cut(text: &str, columns: usize) -> String {
 }
 
 /// Formats the text for a stream: wrapped to [`COLUMNS`] on a terminal, otherwise in one line.
-pub(crate) fn fitted(text: &str, stream: &impl IsTerminal) -> String {
+pub(crate) fn wrapped_for(text: &str, stream: &impl IsTerminal) -> String {
     if stream.is_terminal() { wrapped(text) } else { text.into() }
 }
 

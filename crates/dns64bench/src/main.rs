@@ -16,7 +16,7 @@ macro_rules! println {
 
 /// Like `eprintln!` of the standard library, but continues if standard error is closed (`streams`).
 macro_rules! eprintln {
-    ($($words:tt)*) => { $crate::streams::tell(format_args!("{}\n", format_args!($($words)*))) };
+    ($($words:tt)*) => { $crate::streams::print_error(format_args!("{}\n", format_args!($($words)*))) };
 }
 
 mod args;

@@ -15,7 +15,7 @@ use std::thread;
 
 use method::units::{CpuId, Qps};
 use method::verdict::Verdict;
-use net::affinity::stand_back;
+use net::affinity::run_in_background;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
@@ -134,7 +134,7 @@ pub(crate) fn serve(
     }
     let busy = busy.to_vec();
     let serving = thread::Builder::new().name("metrics".into()).spawn(move || {
-        stand_back(&busy);
+        run_in_background(&busy);
         // It ends only with the process, or if no file descriptor is left; the measurement continues.
         let _ = dns64::metrics::http::serve_alone(listener, move || board.text());
     });

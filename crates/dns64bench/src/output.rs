@@ -20,13 +20,13 @@ use method::search::Shortfall;
 pub(crate) use method::units::{counted, grouped};
 use method::verdict::Verdict;
 use serde::Serialize;
-use tester::authdns::part::AuthPart;
+use tester::authdns::auth_delta::AuthDelta;
 use tester::measurer::TrialError;
 use tester::measurer::result::{Priority, Rtt, Sending, TrialResult};
-use tester::past_stack::PastStack;
+use tester::xdp::XdpInterface;
 
 use crate::colour;
-use crate::lines::fitted;
+use crate::lines::wrapped_for;
 
 /// Maximum number of characters of an error; it may quote the end of a log.
 const ERROR: usize = 2 * MESSAGE;
@@ -97,19 +97,19 @@ impl Failure {
         // The text may quote output of a server or a host.
         let text = plain(&self.to_string(), ERROR);
         // On a full disk the log is lost, and the exit status is the only report.
-        eprintln!("{}", fitted(&format!("dns64bench: {text}"), &std::io::stderr()));
+        eprintln!("{}", wrapped_for(&format!("dns64bench: {text}"), &std::io::stderr()));
         ExitCode::from(self.status)
     }
 }
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&told_once(&self.error))
+        f.write_str(&error_with_causes(&self.error))
     }
 }
 
 /// Formats an error with its causes. Errors of libraries contain their cause; it is not repeated.
-fn told_once(error: &anyhow::Error) -> String {
+fn error_with_causes(error: &anyhow::Error) -> String {
     let mut text = error.to_string();
     for cause in error.chain().skip(1).map(ToString::to_string) {
         if !text.ends_with(&cause) {
@@ -164,7 +164,7 @@ impl<T> Versioned<T> {
 
 /// A result with the machine of the measurement.
 #[derive(Serialize, schemars::JsonSchema)]
-pub(crate) struct WithEnvironment<T, H = Here> {
+pub(crate) struct WithEnvironment<T, H = HostDescription> {
     #[serde(flatten)]
     result: T,
     #[serde(flatten)]
@@ -173,28 +173,28 @@ pub(crate) struct WithEnvironment<T, H = Here> {
 
 /// Place of a measurement.
 #[derive(Serialize, schemars::JsonSchema)]
-pub(crate) struct Here {
+pub(crate) struct HostDescription {
     /// The machine, and its settings that may distort measurements.
     environment: Environment,
 }
 
-impl Here {
-    fn observe() -> Here {
-        Here { environment: Environment::observe() }
+impl HostDescription {
+    fn observe() -> HostDescription {
+        HostDescription { environment: Environment::observe() }
     }
 }
 
 /// A result with its machine, or without it if it was not requested.
-pub(crate) type MaybeWithEnvironment<T> = WithEnvironment<T, Option<Here>>;
+pub(crate) type MaybeWithEnvironment<T> = WithEnvironment<T, Option<HostDescription>>;
 
 /// Prints exactly one JSON object on standard output, with the machine of the measurement.
 pub(crate) fn print_json<T: Serialize>(result: &T) -> Result<(), Failure> {
-    print_versioned(&WithEnvironment { result, here: Here::observe() })
+    print_versioned(&WithEnvironment { result, here: HostDescription::observe() })
 }
 
 /// Prints exactly one JSON object on standard output, with the machine of the measurement if `wanted`.
 pub(crate) fn print_json_if<T: Serialize>(wanted: bool, result: &T) -> Result<(), Failure> {
-    let here = wanted.then(Here::observe);
+    let here = wanted.then(HostDescription::observe);
     print_versioned(&MaybeWithEnvironment { result, here })
 }
 
@@ -310,7 +310,7 @@ pub(crate) fn print_rtt(rtt: Option<&Rtt>) {
 }
 
 /// Prints the statistics of AuthDNS in a trial, if they were read.
-fn print_auth(auth: &AuthPart) {
+fn print_auth(auth: &AuthDelta) {
     let asked = &auth.asked;
     let [aaaa, a, other, again, dropped] =
         [asked.aaaa, asked.a, asked.other, asked.aaaa_retries + asked.a_retries, auth.socket_drops]
@@ -342,9 +342,9 @@ fn print_sending(sending: &Sending) {
         let addresses = counted(from.count.into(), "address", "addresses");
         println!("            from {addresses} of {}", from.prefix);
     }
-    if let Some(PastStack { interface, way, queues }) = &sending.past_stack {
+    if let Some(XdpInterface { interface, attach_mode, queues }) = &sending.xdp {
         let queues = counted(*queues as u64, "queue", "queues");
-        println!("            AF_XDP on {interface} ({way}, {queues})");
+        println!("            AF_XDP on {interface} ({attach_mode}, {queues})");
     }
 }
 
@@ -399,7 +399,7 @@ pub(crate) fn print_search(result: &SearchResult) {
 
 pub(crate) fn print_points(title: &str, points: &[impl std::fmt::Display]) {
     for point in points {
-        println!("{}", fitted(&format!("{title}: {point}"), &std::io::stdout()));
+        println!("{}", wrapped_for(&format!("{title}: {point}"), &std::io::stdout()));
     }
 }
 

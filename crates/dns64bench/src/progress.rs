@@ -39,7 +39,7 @@ pub(crate) fn run_trial(
     let bar = ProgressBar::with_draw_target(Some(planned), ProgressDrawTarget::stderr());
     bar.set_style(ProgressStyle::with_template(BAR).expect("a constant template"));
     bar.set_prefix(so_far(0, 0, Duration::ZERO));
-    let shown = Shown { bar, text: Mutex::new(title.to_owned()) };
+    let shown = ProgressText { bar, text: Mutex::new(title.to_owned()) };
     let began = Instant::now();
     let counts = |title: &str| {
         let [sent, valid, decided] = [progress.sent(), progress.valid(), progress.decided()];
@@ -75,7 +75,7 @@ pub(crate) fn loop_so_far(valid: u64, outstanding: u64, time: Duration) -> Strin
 }
 
 /// Runs `work` and shows a text without counts, which it may change.
-pub(crate) fn during<T>(quiet: bool, words: &str, work: impl FnOnce(&Shown) -> T) -> T {
+pub(crate) fn during<T>(quiet: bool, words: &str, work: impl FnOnce(&ProgressText) -> T) -> T {
     during_with(quiet, words, &|| None, work)
 }
 
@@ -84,13 +84,13 @@ pub(crate) fn during_with<T>(
     quiet: bool,
     words: &str,
     so_far: &(dyn Fn() -> Option<String> + Sync),
-    work: impl FnOnce(&Shown) -> T,
+    work: impl FnOnce(&ProgressText) -> T,
 ) -> T {
     let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
     bar.set_style(
         ProgressStyle::with_template("{wide_msg} {prefix} {elapsed}").expect("a constant template"),
     );
-    let shown = Shown { bar, text: Mutex::new(words.to_owned()) };
+    let shown = ProgressText { bar, text: Mutex::new(words.to_owned()) };
     let began = Instant::now();
     let lines = |words: &str| {
         let so_far = so_far().unwrap_or_default();
@@ -146,12 +146,12 @@ fn clock(at: SystemTime) -> String {
 }
 
 /// Text that is shown during some work.
-pub(crate) struct Shown {
+pub(crate) struct ProgressText {
     bar: ProgressBar,
     text: Mutex<String>,
 }
 
-impl Shown {
+impl ProgressText {
     /// Changes the text.
     pub(crate) fn say(&self, words: &str) {
         *self.text.lock().unwrap_or_else(PoisonError::into_inner) = plain_spaces(words);
@@ -167,7 +167,7 @@ impl Shown {
         &self,
         quiet: bool,
         line: &(dyn Fn(&str) -> String + Sync),
-        work: impl FnOnce(&Shown) -> T,
+        work: impl FnOnce(&ProgressText) -> T,
     ) -> T {
         if quiet {
             self.bar.set_draw_target(ProgressDrawTarget::hidden());
@@ -177,7 +177,7 @@ impl Shown {
         thread::scope(|scope| {
             let (over, is_terminal) = (&over, std::io::stderr().is_terminal());
             let watcher = scope.spawn(move || self.show(line, is_terminal, over));
-            let _end = End(over, watcher.thread().clone());
+            let _end = ClearGuard(over, watcher.thread().clone());
             work(self)
         })
     }
@@ -202,9 +202,9 @@ impl Shown {
 }
 
 /// Removes the progress display, even if `work` panics: standard output may be closed (`streams`).
-struct End<'a>(&'a AtomicBool, Thread);
+struct ClearGuard<'a>(&'a AtomicBool, Thread);
 
-impl Drop for End<'_> {
+impl Drop for ClearGuard<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
         self.1.unpark();

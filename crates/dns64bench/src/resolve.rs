@@ -24,7 +24,7 @@ use tester::delay_line::Delay;
 use tester::measurer::expect::Expectation;
 use tester::measurer::plan::shard::ShardPlan;
 use tester::measurer::plan::{PlanError, Spin, Subject, TrialPlan};
-use tester::past_stack::XdpConfig;
+use tester::xdp::XdpConfig;
 use wire::name::{Domain, NameRange};
 
 use crate::args::{
@@ -116,7 +116,7 @@ pub(crate) fn xdp_config(interface: Option<&String>, mode: XdpMode) -> Option<Xd
 ///
 /// # Errors
 /// If one of these does not hold.
-fn with_what_is_there(plan: TrialPlan) -> Result<TrialPlan, Failure> {
+fn check_host(plan: TrialPlan) -> Result<TrialPlan, Failure> {
     let (first, count) = (plan.first_name, plan.names.count());
     if first >= count {
         let why = anyhow::anyhow!(
@@ -183,7 +183,7 @@ impl Measure {
                 "--server and --rate are needed, or --plan"
             )));
         };
-        with_what_is_there(TrialPlan {
+        check_host(TrialPlan {
             interval: width,
             ..self.replies.of(self.traffic.plan(server.resolve()?, rate))
         })
@@ -247,7 +247,7 @@ impl NewSearch {
                 "--records is for single trials: repeat the trial of interest with measure"
             )));
         }
-        let trial = with_what_is_there(replies.of(traffic.plan(server.resolve()?, min)))?;
+        let trial = check_host(replies.of(traffic.plan(server.resolve()?, min)))?;
         let plan = SearchPlan {
             method: self.method(&trial)?,
             trial,
@@ -361,7 +361,7 @@ impl SelfTest {
     /// # Errors
     /// If the server's name has no address.
     pub(crate) fn resolve(&self) -> Result<SelfTestPlan, Failure> {
-        let asked = with_what_is_there(self.traffic.plan(self.server.resolve()?, self.for_rate))?;
+        let asked = check_host(self.traffic.plan(self.server.resolve()?, self.for_rate))?;
         let highest = self.search_to.unwrap_or_else(|| {
             required_rate(self.for_rate, asked.aaaa_share, asked.cached_share, self.delta)
         });

@@ -93,6 +93,6 @@ pub(crate) fn write_to(
 }
 
 /// Writes to standard error, with plain spaces. Errors are ignored.
-pub(crate) fn tell(text: fmt::Arguments<'_>) {
+pub(crate) fn print_error(text: fmt::Arguments<'_>) {
     let _ = io::stderr().lock().write_all(plain_spaces(&text.to_string()).as_bytes());
 }

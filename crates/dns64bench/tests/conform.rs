@@ -24,7 +24,7 @@ impl Drop for Running {
 }
 
 /// Starts the test authoritative server; returns it with its address.
-fn far_side(folder: &Path) -> (Running, String) {
+fn authority(folder: &Path) -> (Running, String) {
     let mut child = Command::new(PROGRAM)
         .args(["auth", "--conform", "--listen", "127.0.0.1:0", "--status", "far.socket"])
         .args(["--anchors", "anchors.txt"])
@@ -70,7 +70,7 @@ fn dns64d(folder: &Path, far: &str) -> (Running, String) {
 #[test]
 fn dns64d_passes_every_must_and_should() {
     let folder = tempfile::tempdir().unwrap();
-    let (_far, far) = far_side(folder.path());
+    let (_far, far) = authority(folder.path());
     let (_dns64d, server) = dns64d(folder.path(), &far);
     let args = [
         "conform",

@@ -11,7 +11,7 @@ use std::process::{Command, Output, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use method::compliance::Proof;
+use method::compliance::TesterProof;
 use method::units::{Nanos, Qps, Share};
 use method::verdict::Verdict;
 use serde_json::{Value, json};
@@ -250,7 +250,7 @@ fn a_plan_as_json_is_the_trial_that_is_carried_out() {
     assert_eq!((trial.server.as_str(), trial.rate), (auth.address.as_str(), plan.rate));
     assert_eq!((trial.names.first, trial.settings.clone()), (77, plan.sender_settings()));
     assert!(
-        !trial.facts.checks_own_aaaa && trial.facts.proof == Proof::IsSelfTest { delta: 0.1 },
+        !trial.facts.checks_own_aaaa && trial.facts.proof == TesterProof::IsSelfTest { delta: 0.1 },
         "{:?}",
         trial.facts
     );

@@ -47,7 +47,8 @@ impl Searches {
     /// trials may overstate ([`crate::precision::overstatement`]), at least 1. Failures above `proven` queries per
     /// second do not count against the server, because the tester itself is not validated there.
     pub fn of(found: &[Found], overstated: f64, proven: Option<u64>) -> Searches {
-        let telling: Vec<&Found> = found.iter().filter(|search| !search.says_nothing()).collect();
+        let telling: Vec<&Found> =
+            found.iter().filter(|search| !search.is_unmeasurable()).collect();
         let passed = telling
             .iter()
             .map(|search| search.highest.map_or(0.0, |rate| rate.0 as f64 / overstated.max(1.0)));

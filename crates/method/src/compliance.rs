@@ -35,7 +35,7 @@ pub enum Fact {
 /// Validation of the tester.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Proof {
+pub enum TesterProof {
     /// A self-test with the send settings of the trials.
     SelfTest {
         /// The self-test's reserve δ, a fraction (RFC 8219 §9.2).
@@ -98,7 +98,7 @@ pub struct Facts {
     /// True if names that were meant to be new may have been queried twice.
     pub reuses_names: bool,
     /// Validation of the tester.
-    pub proof: Proof,
+    pub proof: TesterProof,
 }
 
 impl Facts {
@@ -128,7 +128,7 @@ impl Facts {
     }
 
     fn is_self_test(&self) -> bool {
-        matches!(self.proof, Proof::IsSelfTest { .. })
+        matches!(self.proof, TesterProof::IsSelfTest { .. })
     }
 
     fn topology(&self, points: &mut Vec<Noncompliance>) {
@@ -211,20 +211,20 @@ impl Facts {
 
     fn proof(&self, points: &mut Vec<Noncompliance>) {
         let delta = match self.proof {
-            Proof::None => return points.push(Noncompliance::Unproven),
-            Proof::OtherSettings { delta } => {
+            TesterProof::None => return points.push(Noncompliance::Unproven),
+            TesterProof::OtherSettings { delta } => {
                 points.push(Noncompliance::ProvenOtherwise);
                 delta
             }
-            Proof::NotCompliant { delta } => {
+            TesterProof::NotCompliant { delta } => {
                 points.push(Noncompliance::ProvenWeakly);
                 delta
             }
-            Proof::BelowRate { delta, allowed } => {
+            TesterProof::BelowRate { delta, allowed } => {
                 points.push(Noncompliance::ProvenBelow { allowed });
                 delta
             }
-            Proof::SelfTest { delta } | Proof::IsSelfTest { delta } => delta,
+            TesterProof::SelfTest { delta } | TesterProof::IsSelfTest { delta } => delta,
         };
         if delta < MIN_DELTA {
             points.push(Noncompliance::SmallReserve { delta });
@@ -272,7 +272,7 @@ mod tests {
             repeats: Some(20),
             resolution: Some(Qps(1)),
             reuses_names: false,
-            proof: Proof::SelfTest { delta: 0.1 },
+            proof: TesterProof::SelfTest { delta: 0.1 },
         }
     }
 
@@ -319,10 +319,13 @@ mod tests {
             Facts { repeats: Some(19), ..compliant() },
             Facts { resolution: Some(Qps(2)), ..compliant() },
             Facts { reuses_names: true, ..compliant() },
-            Facts { proof: Proof::None, ..compliant() },
-            Facts { proof: Proof::OtherSettings { delta: 0.1 }, ..compliant() },
-            Facts { proof: Proof::SelfTest { delta: 0.05 }, ..compliant() },
-            Facts { proof: Proof::BelowRate { delta: 0.1, allowed: Qps(100) }, ..compliant() },
+            Facts { proof: TesterProof::None, ..compliant() },
+            Facts { proof: TesterProof::OtherSettings { delta: 0.1 }, ..compliant() },
+            Facts { proof: TesterProof::SelfTest { delta: 0.05 }, ..compliant() },
+            Facts {
+                proof: TesterProof::BelowRate { delta: 0.1, allowed: Qps(100) },
+                ..compliant()
+            },
         ];
         for facts in each {
             assert_eq!(facts.noncompliance().len(), 1, "{facts:?}: {:?}", facts.noncompliance());
@@ -356,7 +359,7 @@ mod tests {
     #[test]
     fn a_self_test_is_judged_as_one() {
         let test = Facts {
-            proof: Proof::IsSelfTest { delta: 0.1 },
+            proof: TesterProof::IsSelfTest { delta: 0.1 },
             over_ipv6: false,
             checks_prefix: false,
             timeout: Nanos::from_millis(250),

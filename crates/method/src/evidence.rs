@@ -21,7 +21,7 @@ pub const TOLERANCE: f64 = 0.02;
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
 )]
-pub struct Asked {
+pub struct UpstreamQueries {
     /// AAAA queries that AuthDNS received, including retries.
     pub aaaa: u64,
     /// A queries that AuthDNS received, including retries.
@@ -44,11 +44,11 @@ pub struct Asked {
 pub const PATTERN: f64 = 2.0;
 
 /// Tolerance for the AAAA share of a failed trial, in standard deviations.
-const DEVIATIONS: f64 = 4.0;
+const TOLERANCE_SIGMAS: f64 = 4.0;
 
 /// Load that the Measurer offered to the DUT in a trial.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Wanted {
+pub struct OfferedLoad {
     /// Queries sent.
     pub sent: u64,
     /// Valid replies received by the Measurer.
@@ -116,10 +116,10 @@ impl std::fmt::Display for Deviation {
     }
 }
 
-impl Asked {
+impl UpstreamQueries {
     /// Returns the sums over two trials.
-    pub fn plus(&self, other: &Asked) -> Asked {
-        Asked {
+    pub fn plus(&self, other: &UpstreamQueries) -> UpstreamQueries {
+        UpstreamQueries {
             aaaa: self.aaaa + other.aaaa,
             a: self.a + other.a,
             other: self.other + other.other,
@@ -136,7 +136,7 @@ impl Asked {
     }
 
     /// Returns the observed load of the trial; `None` if there was no valid reply.
-    pub fn real(&self, wanted: &Wanted) -> Option<Real> {
+    pub fn real(&self, wanted: &OfferedLoad) -> Option<Real> {
         if wanted.valid == 0 {
             return None;
         }
@@ -156,12 +156,12 @@ impl Asked {
     }
 
     /// Returns the deviation of a trial that lost no more than allowed. For a failed trial see
-    /// [`Asked::other_aaaa_share`], because an overloaded DUT sends fewer upstream queries.
+    /// [`UpstreamQueries::other_aaaa_share`], because an overloaded DUT sends fewer upstream queries.
     ///
     /// For a query without a valid reply it is unknown whether AuthDNS was queried for its name. The cache hit rate is
     /// therefore between that of the valid replies and that of all queries. If the DUT queries more names than it
     /// received, for example by repeating queries at another AuthDNS, the rate is clamped to 0.
-    pub fn deviation(&self, wanted: &Wanted) -> Option<Deviation> {
+    pub fn deviation(&self, wanted: &OfferedLoad) -> Option<Deviation> {
         let real = self.real(wanted)?;
         let (aaaa, cached) = (wanted.aaaa.fraction(), wanted.cached);
         let misses = (1.0 - real.cached_share) * wanted.valid as f64;
@@ -176,12 +176,12 @@ impl Asked {
     }
 
     /// Returns the deviation of the AAAA share of a failed trial. Load shedding does not change this share, but leaves
-    /// a random sample of the names. The tolerance therefore grows by [`DEVIATIONS`] standard deviations of the
+    /// a random sample of the names. The tolerance therefore grows by [`TOLERANCE_SIGMAS`] standard deviations of the
     /// sample's share.
     pub fn other_aaaa_share(&self, wanted: Share) -> Option<Deviation> {
         let wanted = wanted.fraction();
         let variance = wanted * (1.0 - wanted) / self.aaaa.max(1) as f64;
-        self.beyond(wanted, TOLERANCE + DEVIATIONS * variance.sqrt())
+        self.beyond(wanted, TOLERANCE + TOLERANCE_SIGMAS * variance.sqrt())
     }
 
     /// Returns the AAAA share as a deviation, if it differs from `wanted` by more than tolerance and pattern.
@@ -201,14 +201,14 @@ impl Asked {
 mod tests {
     use super::*;
 
-    fn wanted(cached: u8) -> Wanted {
+    fn wanted(cached: u8) -> OfferedLoad {
         let cached = f64::from(cached) / 100.0;
-        Wanted { sent: 10_000, valid: 10_000, preloaded: 0, aaaa: Share::ZERO, cached }
+        OfferedLoad { sent: 10_000, valid: 10_000, preloaded: 0, aaaa: Share::ZERO, cached }
     }
 
     #[test]
     fn two_questions_per_new_name_are_the_worst_case() {
-        let asked = Asked { aaaa: 10_000, a: 10_000, ..Asked::default() };
+        let asked = UpstreamQueries { aaaa: 10_000, a: 10_000, ..UpstreamQueries::default() };
         let real = asked.real(&wanted(0)).unwrap();
         assert_eq!(
             (real.cached_share, real.questions_per_query, real.aaaa_share),
@@ -219,7 +219,7 @@ mod tests {
 
     #[test]
     fn what_several_authdns_were_asked_counts_together() {
-        let of = |n: u64| Asked {
+        let of = |n: u64| UpstreamQueries {
             aaaa: n,
             a: 2 * n,
             other: 3 * n,
@@ -233,14 +233,14 @@ mod tests {
 
     #[test]
     fn retries_leave_the_aaaa_share_as_it_is() {
-        let half = Wanted { aaaa: Share::percent(50), ..wanted(0) };
-        let asked = Asked {
+        let half = OfferedLoad { aaaa: Share::percent(50), ..wanted(0) };
+        let asked = UpstreamQueries {
             aaaa: 15_000,
             a: 7_500,
             aaaa_present: 7_500,
             aaaa_retries: 5_000,
             aaaa_repeats: 5_000,
-            ..Asked::default()
+            ..UpstreamQueries::default()
         };
         assert_eq!(asked.real(&half).unwrap().aaaa_share, Some(0.5));
         assert_eq!((asked.deviation(&half), asked.names()), (None, 10_000));
@@ -248,7 +248,11 @@ mod tests {
 
     #[test]
     fn a_failed_trial_is_judged_by_its_aaaa_share_alone() {
-        let of = |aaaa, aaaa_present| Asked { aaaa, aaaa_present, ..Asked::default() };
+        let of = |aaaa, aaaa_present| UpstreamQueries {
+            aaaa,
+            aaaa_present,
+            ..UpstreamQueries::default()
+        };
         // AuthDNS has an AAAA record for half of the names, and the trial for none.
         let other = Some(Deviation::AaaaShare { wanted: 0.0, real: 0.5 });
         assert_eq!(of(10_000, 5_000).other_aaaa_share(Share::ZERO), other);
@@ -264,18 +268,19 @@ mod tests {
 
     #[test]
     fn a_dut_that_asks_for_a_only_has_its_questions_counted() {
-        let real = Asked { a: 10_000, ..Asked::default() }.real(&wanted(0)).unwrap();
+        let real =
+            UpstreamQueries { a: 10_000, ..UpstreamQueries::default() }.real(&wanted(0)).unwrap();
         assert_eq!((real.aaaa_share, real.questions_per_query), (None, 1.0));
     }
 
     #[test]
     fn a_dut_that_asks_everything_twice_is_no_other_trial() {
-        let asked = Asked {
+        let asked = UpstreamQueries {
             aaaa: 20_000,
             a: 20_000,
             aaaa_retries: 10_000,
             a_retries: 10_000,
-            ..Asked::default()
+            ..UpstreamQueries::default()
         };
         let real = asked.real(&wanted(0)).unwrap();
         assert_eq!(
@@ -288,63 +293,68 @@ mod tests {
     /// A repeated query has the same name, so it has the record or not like the first one.
     #[test]
     fn retries_do_not_change_the_aaaa_share() {
-        let asked = Asked {
+        let asked = UpstreamQueries {
             aaaa: 20_000,
             a: 10_000,
             aaaa_present: 10_000,
             aaaa_retries: 10_000,
             a_retries: 5_000,
-            ..Asked::default()
+            ..UpstreamQueries::default()
         };
-        let half = Wanted { aaaa: Share::percent(50), ..wanted(0) };
+        let half = OfferedLoad { aaaa: Share::percent(50), ..wanted(0) };
         assert_eq!(asked.real(&half).unwrap().aaaa_share, Some(0.5));
         assert_eq!(asked.deviation(&half), None);
     }
 
     #[test]
     fn caching_what_is_new_and_not_caching_what_is_not_deviate() {
-        let half = Asked { aaaa: 5_000, a: 5_000, ..Asked::default() };
+        let half = UpstreamQueries { aaaa: 5_000, a: 5_000, ..UpstreamQueries::default() };
         assert_eq!(
             half.deviation(&wanted(0)),
             Some(Deviation::CachedShare { wanted: 0.0, real: 0.5 })
         );
-        let none = Asked { aaaa: 10_000, a: 10_000, ..Asked::default() };
+        let none = UpstreamQueries { aaaa: 10_000, a: 10_000, ..UpstreamQueries::default() };
         assert_eq!(
             none.deviation(&wanted(60)),
             Some(Deviation::CachedShare { wanted: 0.6, real: 0.0 })
         );
-        let right = Asked { aaaa: 4_100, a: 4_100, ..Asked::default() };
+        let right = UpstreamQueries { aaaa: 4_100, a: 4_100, ..UpstreamQueries::default() };
         assert_eq!(right.deviation(&wanted(60)), None);
     }
 
     #[test]
     fn names_resolved_before_the_trial_are_not_of_it() {
-        let asked = Asked { aaaa: 1_000, a: 1_000, ..Asked::default() };
-        let all = Wanted { preloaded: 1_000, ..wanted(100) };
+        let asked = UpstreamQueries { aaaa: 1_000, a: 1_000, ..UpstreamQueries::default() };
+        let all = OfferedLoad { preloaded: 1_000, ..wanted(100) };
         assert_eq!(asked.deviation(&all), None);
         assert_eq!(asked.real(&all).unwrap().questions_per_query, 0.0);
     }
 
     #[test]
     fn another_aaaa_share_at_authdns_deviates() {
-        let asked = Asked { aaaa: 10_000, a: 5_000, aaaa_present: 5_000, ..Asked::default() };
+        let asked = UpstreamQueries {
+            aaaa: 10_000,
+            a: 5_000,
+            aaaa_present: 5_000,
+            ..UpstreamQueries::default()
+        };
         assert_eq!(
             asked.deviation(&wanted(0)),
             Some(Deviation::AaaaShare { wanted: 0.0, real: 0.5 })
         );
-        assert_eq!(asked.deviation(&Wanted { aaaa: Share::percent(50), ..wanted(0) }), None);
+        assert_eq!(asked.deviation(&OfferedLoad { aaaa: Share::percent(50), ..wanted(0) }), None);
         // A DUT that sends queries for both types at once does not deviate.
-        let both = Asked { a: 10_000, ..asked };
-        assert_eq!(both.deviation(&Wanted { aaaa: Share::percent(50), ..wanted(0) }), None);
+        let both = UpstreamQueries { a: 10_000, ..asked };
+        assert_eq!(both.deviation(&OfferedLoad { aaaa: Share::percent(50), ..wanted(0) }), None);
     }
 
     #[test]
     fn two_per_cent_and_two_names_are_no_deviation() {
-        let of_hundred = |cached| Wanted { sent: 100, valid: 100, ..wanted(cached) };
-        let all = Asked { aaaa: 100, a: 100, ..Asked::default() };
+        let of_hundred = |cached| OfferedLoad { sent: 100, valid: 100, ..wanted(cached) };
+        let all = UpstreamQueries { aaaa: 100, a: 100, ..UpstreamQueries::default() };
         assert_eq!(all.deviation(&of_hundred(2)), None);
         assert!(all.deviation(&of_hundred(3)).is_some());
-        let with = |aaaa_present| Asked { aaaa_present, ..all };
+        let with = |aaaa_present| UpstreamQueries { aaaa_present, ..all };
         assert_eq!(with(4).deviation(&of_hundred(0)), None);
         assert!(with(5).deviation(&of_hundred(0)).is_some());
     }
@@ -352,21 +362,21 @@ mod tests {
     #[test]
     fn queries_without_a_valid_reply_may_have_been_asked_about_or_not() {
         // A twentieth may be lost. All names were queried.
-        let lossy = |cached| Wanted { valid: 9_500, ..wanted(cached) };
-        let all = Asked { aaaa: 10_000, a: 10_000, ..Asked::default() };
+        let lossy = |cached| OfferedLoad { valid: 9_500, ..wanted(cached) };
+        let all = UpstreamQueries { aaaa: 10_000, a: 10_000, ..UpstreamQueries::default() };
         assert_eq!(all.deviation(&lossy(0)), None);
         // Only those of the valid replies.
-        let some = Asked { aaaa: 9_500, a: 9_500, ..Asked::default() };
+        let some = UpstreamQueries { aaaa: 9_500, a: 9_500, ..UpstreamQueries::default() };
         assert_eq!(some.deviation(&lossy(0)), None);
         // One half from the cache, while the trial requested none or three fifths.
-        let half = Asked { aaaa: 4_750, a: 4_750, ..Asked::default() };
+        let half = UpstreamQueries { aaaa: 4_750, a: 4_750, ..UpstreamQueries::default() };
         let deviates =
             |cached, real| Some(Deviation::CachedShare { wanted: f64::from(cached) / 100.0, real });
         assert_eq!(half.deviation(&lossy(0)), deviates(0_u8, 0.5));
         assert_eq!(half.deviation(&lossy(60)), deviates(60_u8, 0.525));
         assert_eq!(half.deviation(&lossy(54)), None);
         // Fewer queries than names that were to be resolved before.
-        let preloaded = Wanted { preloaded: 9_750, ..lossy(100) };
+        let preloaded = OfferedLoad { preloaded: 9_750, ..lossy(100) };
         assert!(matches!(
             half.deviation(&preloaded),
             Some(Deviation::CachedShare { wanted, real }) if wanted == 1.0 && real > 1.4
@@ -376,13 +386,16 @@ mod tests {
     #[test]
     fn more_questions_than_queries_are_no_other_share() {
         // Every name at two AuthDNS, which do not share their counters.
-        let twice = Asked { aaaa: 20_000, a: 20_000, ..Asked::default() };
+        let twice = UpstreamQueries { aaaa: 20_000, a: 20_000, ..UpstreamQueries::default() };
         assert_eq!(twice.deviation(&wanted(0)), None);
         assert!(twice.deviation(&wanted(10)).is_some());
     }
 
     #[test]
     fn without_a_valid_reply_nothing_is_judged() {
-        assert_eq!(Asked::default().deviation(&Wanted { valid: 0, ..wanted(0) }), None);
+        assert_eq!(
+            UpstreamQueries::default().deviation(&OfferedLoad { valid: 0, ..wanted(0) }),
+            None
+        );
     }
 }

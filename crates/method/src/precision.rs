@@ -138,7 +138,7 @@ pub struct Figures {
 impl Figures {
     /// Computes the statistics of searches with this resolution; `overstated` as in [`Interval::of`].
     pub fn of(found: &[Found], overstated: f64, resolution: Qps) -> Figures {
-        let telling: Vec<Found> = found.iter().filter(|f| !f.says_nothing()).copied().collect();
+        let telling: Vec<Found> = found.iter().filter(|f| !f.is_unmeasurable()).copied().collect();
         let mut rates: Vec<Option<Qps>> = telling.iter().map(|f| f.highest).collect();
         rates.sort_unstable();
         let n = rates.len();

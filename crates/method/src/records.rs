@@ -63,7 +63,7 @@ pub enum Outcome {
 
 impl Outcome {
     /// Returns the word used in record files.
-    pub const fn word(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Outcome::Valid => "valid",
             Outcome::Late => "late",
@@ -302,8 +302,8 @@ mod tests {
 
     #[test]
     fn each_outcome_has_its_word_and_its_sum() {
-        for (outcome, word) in ALL {
-            assert_eq!(outcome.word(), word);
+        for (outcome, as_str) in ALL {
+            assert_eq!(outcome.as_str(), as_str);
         }
         let counts = all_different();
         let wrong = &counts.wrong;

@@ -46,7 +46,7 @@ pub struct Found {
 
 impl Found {
     /// True if it has no information about the DUT: the tester could not even measure the lowest rate.
-    pub fn says_nothing(&self) -> bool {
+    pub fn is_unmeasurable(&self) -> bool {
         self.highest.is_none() && self.failed.is_none()
     }
 }

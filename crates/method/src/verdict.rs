@@ -64,21 +64,21 @@ pub enum Missed {
     /// There were none.
     Nothing,
     /// They could not have changed the verdict; a warning is sufficient.
-    Beside,
+    NotDecisive,
     /// The trial would have passed with these as valid replies: the loss may be the tester's own.
     Decides,
 }
 
 /// Evaluates `missed` datagrams. A missed datagram can only account for a lost query: late and wrong replies were
 /// received.
-pub fn weigh_missed(counts: &Counts, missed: u64, acceptance: Acceptance) -> Missed {
+pub fn evaluate_missed(counts: &Counts, missed: u64, acceptance: Acceptance) -> Missed {
     let found = missed.min(counts.lost);
     let with_them =
         Counts { valid: counts.valid + found, lost: counts.lost - found, ..counts.clone() };
     match missed {
         0 => Missed::Nothing,
         _ if !acceptance.is_met(counts) && acceptance.is_met(&with_them) => Missed::Decides,
-        _ => Missed::Beside,
+        _ => Missed::NotDecisive,
     }
 }
 
@@ -95,7 +95,7 @@ pub fn decide(
     if !counts.is_balanced() {
         reasons.push(Reason::Unbalanced { sent: counts.sent });
     }
-    if weigh_missed(counts, evidence.missed, acceptance) == Missed::Decides {
+    if evaluate_missed(counts, evidence.missed, acceptance) == Missed::Decides {
         reasons.push(Reason::Missed { datagrams: evidence.missed, lost: counts.lost });
     }
     if !reasons.is_empty() {
@@ -173,21 +173,21 @@ mod tests {
             |valid, lost, late| Counts { sent: 1000, valid, lost, late, ..Counts::default() };
         let cases = [
             (counts(1000, 0, 0), 0, 1.0, Missed::Nothing, Verdict::Passed),
-            (counts(1000, 0, 0), 5, 1.0, Missed::Beside, Verdict::Passed),
+            (counts(1000, 0, 0), 5, 1.0, Missed::NotDecisive, Verdict::Passed),
             (counts(992, 8, 0), 0, 1.0, Missed::Nothing, Verdict::Failed),
-            (counts(992, 8, 0), 7, 1.0, Missed::Beside, Verdict::Failed),
+            (counts(992, 8, 0), 7, 1.0, Missed::NotDecisive, Verdict::Failed),
             (counts(992, 8, 0), 8, 1.0, Missed::Decides, Verdict::Invalid),
             (counts(992, 8, 0), 100, 1.0, Missed::Decides, Verdict::Invalid),
             // A late reply was received, so it cannot be one of the missed datagrams.
-            (counts(992, 7, 1), 8, 1.0, Missed::Beside, Verdict::Failed),
+            (counts(992, 7, 1), 8, 1.0, Missed::NotDecisive, Verdict::Failed),
             (counts(992, 7, 1), 8, 0.999, Missed::Decides, Verdict::Invalid),
-            (counts(992, 8, 0), 8, 0.99, Missed::Beside, Verdict::Passed),
-            (counts(900, 100, 0), 89, 0.99, Missed::Beside, Verdict::Failed),
+            (counts(992, 8, 0), 8, 0.99, Missed::NotDecisive, Verdict::Passed),
+            (counts(900, 100, 0), 89, 0.99, Missed::NotDecisive, Verdict::Failed),
             (counts(900, 100, 0), 90, 0.99, Missed::Decides, Verdict::Invalid),
         ];
         for (counts, missed, accept, weight, verdict) in cases {
             let accept = Acceptance(accept);
-            assert_eq!(weigh_missed(&counts, missed, accept), weight, "{counts:?} {missed}");
+            assert_eq!(evaluate_missed(&counts, missed, accept), weight, "{counts:?} {missed}");
             let pacing = Pacing::default();
             let evidence = Evidence { missed, ..evidence(&counts, &pacing) };
             assert_eq!(

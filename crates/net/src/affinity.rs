@@ -14,14 +14,14 @@ pub fn allowed_cpus() -> Vec<CpuId> {
 
 /// Moves the calling thread off the `busy` CPUs if this process may use others, and gives it the lowest priority: for
 /// work during a measurement. Failures are ignored.
-pub fn stand_back(busy: &[CpuId]) {
+pub fn run_in_background(busy: &[CpuId]) {
     let mut set = CpuSet::new();
     let others: Vec<CpuId> = allowed_cpus().into_iter().filter(|cpu| !busy.contains(cpu)).collect();
     let is_set = others.iter().all(|cpu| set.set(cpu.0).is_ok());
     if is_set && !others.is_empty() {
         let _ = sched_setaffinity(Pid::from_raw(0), &set);
     }
-    set_turn(LAST);
+    set_time_slice(BACKGROUND_NICE);
 }
 
 /// Pins the calling thread to one CPU.
@@ -35,16 +35,16 @@ pub fn pin_to(cpu: CpuId) -> io::Result<()> {
 }
 
 /// The shortest time slice that Linux grants an ordinary thread on request (kernel/sched/syscalls.c), in nanoseconds.
-const SHORT_TURN: u64 = 100_000;
+const SHORT_TIME_SLICE: u64 = 100_000;
 /// Nice value of a thread that wakes up before others: the minimum.
-const FAVOURED: i32 = -20;
+const HIGH_PRIORITY_NICE: i32 = -20;
 /// Nice value of a background thread: the maximum.
-const LAST: i32 = 19;
+const BACKGROUND_NICE: i32 = 19;
 
 /// Requests real-time scheduling (SCHED_FIFO, priority 1) for the calling thread, which needs root, CAP_SYS_NICE or an
 /// rtprio limit; returns true if granted. Only for threads that sleep, and only on a CPU that no other thread needs:
 /// other threads on it wait as long as this thread runs.
-pub fn be_real_time() -> bool {
+pub fn set_real_time_priority() -> bool {
     let parameter = libc::sched_param { sched_priority: 1 };
     // SAFETY: `parameter` is a valid sched_param that outlives the call; pid 0 is the calling thread.
     unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameter) == 0 }
@@ -53,9 +53,9 @@ pub fn be_real_time() -> bool {
 /// Requests the minimum nice value for the calling thread, so that it runs soon after waking up, and short time slices.
 /// The nice value needs root or CAP_SYS_NICE. Returns true if it was granted; the time slices are shortened in any
 /// case.
-pub fn be_favoured() -> bool {
-    set_turn(FAVOURED) || {
-        take_short_turns();
+pub fn set_high_priority() -> bool {
+    set_time_slice(HIGH_PRIORITY_NICE) || {
+        use_short_time_slices();
         false
     }
 }
@@ -63,13 +63,13 @@ pub fn be_favoured() -> bool {
 /// Limits the calling thread's time slice to 0.1 ms, after which waiting threads get its CPU (Linux 6.12 and later;
 /// ignored elsewhere). Otherwise threads that share a CPU keep each other waiting for the length of a slice, some
 /// milliseconds.
-pub fn take_short_turns() {
+pub fn use_short_time_slices() {
     // SAFETY: only reads the calling thread's nice value, which is not changed.
-    set_turn(unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) });
+    set_time_slice(unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) });
 }
 
 /// Sets SCHED_OTHER with a nice value and the shortest time slice by sched_setattr(2).
-fn set_turn(nice: i32) -> bool {
+fn set_time_slice(nice: i32) -> bool {
     /// linux/sched/types.h: struct sched_attr, first version.
     #[repr(C)]
     struct Attributes {
@@ -88,7 +88,7 @@ fn set_turn(nice: i32) -> bool {
         flags: 0,
         nice,
         priority: 0,
-        runtime: SHORT_TURN,
+        runtime: SHORT_TIME_SLICE,
         deadline: 0,
         period: 0,
     };
@@ -107,7 +107,7 @@ mod tests {
             || unsafe { (libc::sched_getscheduler(0), libc::getpriority(libc::PRIO_PROCESS, 0)) };
         std::thread::spawn(move || {
             let before = scheduling();
-            take_short_turns();
+            use_short_time_slices();
             assert_eq!(scheduling(), before);
         })
         .join()

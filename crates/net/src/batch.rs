@@ -27,9 +27,9 @@ struct Control([u8; CONTROL_LEN]);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
     /// Blocks until there is one datagram (or the socket's timeout), then takes all that are there.
-    ForOne,
+    ForFirst,
     /// Takes the datagrams that are there, without blocking.
-    Dont,
+    NonBlocking,
 }
 
 /// A batch of received datagrams; its memory is reused for each batch.
@@ -61,7 +61,7 @@ pub struct Datagram<'a> {
     pub received: Option<Nanos>,
     /// True if it was received by AF_XDP and the sender left the checksum to a network card. The kernel does so with
     /// every datagram that carries several joined ones (`UDP_SEGMENT`).
-    pub checksum_left: bool,
+    pub has_partial_checksum: bool,
 }
 
 impl<'a> Datagram<'a> {
@@ -113,8 +113,8 @@ impl ReceiveBatch {
         wait: Wait,
     ) -> io::Result<usize> {
         let flags = match wait {
-            Wait::ForOne => libc::MSG_WAITFORONE,
-            Wait::Dont => libc::MSG_DONTWAIT,
+            Wait::ForFirst => libc::MSG_WAITFORONE,
+            Wait::NonBlocking => libc::MSG_DONTWAIT,
         };
         self.count = 0;
         // The kernel changes only the headers that it fills. After most calls that is one, so the others are still
@@ -173,7 +173,7 @@ impl ReceiveBatch {
             bytes: self.bytes_of(i),
             segment: None,
             received: None,
-            checksum_left: false,
+            has_partial_checksum: false,
         };
         let message = &raw const self.headers[i].msg_hdr;
         // SAFETY: `message` was filled by recvmmsg: msg_control points into `self.controls`, and msg_controllen is the
@@ -449,7 +449,7 @@ mod tests {
         let (server, address) = server(listen);
         // A server that receives timestamps must not send them back.
         server.use_kernel_timestamps().unwrap();
-        let (client, strays) = Endpoint::client_pair(address, 0).unwrap();
+        let (client, unmatched) = Endpoint::client_pair(address, 0).unwrap();
         client.use_kernel_timestamps().unwrap();
         client.set_receive_timeout(testbed::LAST_RESORT).unwrap();
         client.send_segmented(b"onetwosix", 3).unwrap();
@@ -458,7 +458,7 @@ mod tests {
         let mut from = Vec::new();
         while from.len() < 3 {
             let turn = batch
-                .turn(&server, Wait::ForOne, |query, source, reply| {
+                .turn(&server, Wait::ForFirst, |query, source, reply| {
                     from.push(source.address().unwrap().port());
                     reply[..query.bytes.len()].copy_from_slice(query.bytes);
                     query.bytes.len()
@@ -472,7 +472,7 @@ mod tests {
         let mut received = Vec::new();
         let mut batch = ReceiveBatch::new(512);
         while received.len() < 3 {
-            assert!(batch.receive(&client, Wait::ForOne).unwrap() > 0, "timeout");
+            assert!(batch.receive(&client, Wait::ForFirst).unwrap() > 0, "timeout");
             let pair = ClockPair::sample();
             for datagram in batch.iter() {
                 let arrived = pair.to_monotonic(datagram.received.unwrap());
@@ -481,7 +481,7 @@ mod tests {
             }
         }
         assert_eq!(received, [b"one", b"two", b"six"]);
-        assert_eq!(batch.receive(&strays, Wait::Dont).unwrap(), 0);
+        assert_eq!(batch.receive(&unmatched, Wait::NonBlocking).unwrap(), 0);
     }
 
     #[test]
@@ -504,15 +504,15 @@ mod tests {
     #[test]
     fn packets_from_others_go_to_the_stray_socket() {
         let (_server, address) = server("127.0.0.1:0");
-        let (client, strays) = Endpoint::client_pair(address, 0).unwrap();
-        strays.set_receive_timeout(testbed::LAST_RESORT).unwrap();
+        let (client, unmatched) = Endpoint::client_pair(address, 0).unwrap();
+        unmatched.set_receive_timeout(testbed::LAST_RESORT).unwrap();
         let (stranger, _) = server("127.0.0.1:0");
         let mut to = client.local_address().unwrap();
         to.set_ip("127.0.0.1".parse().unwrap());
         stranger.send_to(b"boo", to).unwrap();
         let mut batch = ReceiveBatch::new(512);
-        assert_eq!(batch.receive(&strays, Wait::ForOne).unwrap(), 1);
-        assert_eq!(batch.receive(&client, Wait::Dont).unwrap(), 0);
+        assert_eq!(batch.receive(&unmatched, Wait::ForFirst).unwrap(), 1);
+        assert_eq!(batch.receive(&client, Wait::NonBlocking).unwrap(), 0);
     }
 
     #[test]
@@ -524,7 +524,7 @@ mod tests {
         let mut batch = ReceiveBatch::new(65_535);
         let mut got = Vec::new();
         while got.len() < 3 {
-            assert!(batch.receive(&server, Wait::ForOne).unwrap() > 0, "timeout");
+            assert!(batch.receive(&server, Wait::ForFirst).unwrap() > 0, "timeout");
             got.extend(
                 batch.iter().flat_map(|d| d.segments().map(<[u8]>::to_vec).collect::<Vec<_>>()),
             );
@@ -540,7 +540,7 @@ mod tests {
         let (client, _strays) = Endpoint::client_pair(address, 0).unwrap();
         let mut batch = ReceiveBatch::new(512);
         let mut is_stamped = || {
-            assert_eq!(batch.receive(&server, Wait::ForOne).unwrap(), 1, "timeout");
+            assert_eq!(batch.receive(&server, Wait::ForFirst).unwrap(), 1, "timeout");
             batch.get(0).received.is_some()
         };
         client.send(b"one").unwrap();

@@ -94,7 +94,7 @@ pub struct ClockError {
 
 /// The kernel's initial estimate, before a program has set one, in microseconds (`NTP_PHASE_LIMIT` of
 /// kernel/time/ntp.c).
-const NOT_TOLD_US: u64 = 16_000_000;
+const INITIAL_ESTIMATE_US: u64 = 16_000_000;
 /// Increase of the maximum error per second, in microseconds (the kernel's `MAXFREQ`: 500 ppm).
 const MAX_ERROR_GROWS_BY: libc::c_long = 500;
 
@@ -122,7 +122,7 @@ impl ClockError {
         // fixed steps. A program with an estimate below a microsecond also writes 0 for it, but its maximum error is a
         // sum of delays and dispersions.
         let is_zero = state.esterror == 0 && state.maxerror % MAX_ERROR_GROWS_BY == 0;
-        let is_told = |us: &u64| *us < NOT_TOLD_US && !is_zero;
+        let is_told = |us: &u64| *us < INITIAL_ESTIMATE_US && !is_zero;
         let units = if has(libc::STA_NANO) { 1_000 } else { 1 };
         let to_set_right = state.offset.unsigned_abs().div_ceil(units);
         let told = Some(state.esterror.unsigned_abs()).filter(is_told);

@@ -19,18 +19,18 @@ pub struct InterfaceCounters {
 
 /// Path of packets from this host to an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outward {
+pub enum PacketPath {
     /// From sockets, through the network stack.
-    ThroughStack,
+    Sockets,
     /// By AF_XDP.
-    PastStack,
+    Xdp,
 }
 
 /// Returns the counters of `interface` in this thread's network namespace, for packets that take this path.
 ///
 /// # Errors
 /// If there is no such interface, or /proc is not mounted.
-pub fn interface_counters(interface: &str, outward: Outward) -> io::Result<InterfaceCounters> {
+pub fn interface_counters(interface: &str, path: PacketPath) -> io::Result<InterfaceCounters> {
     let table = parse_proc_net_dev(&fs::read_to_string("/proc/thread-self/net/dev")?);
     let counters = *table.get(interface).ok_or_else(|| {
         io::Error::new(
@@ -39,7 +39,7 @@ pub fn interface_counters(interface: &str, outward: Outward) -> io::Result<Inter
         )
     })?;
     let is_veth = driver(interface).is_some_and(|driver| driver.name == "veth");
-    Ok(counters.as_lost(is_veth, outward))
+    Ok(counters.as_lost(is_veth, path))
 }
 
 impl InterfaceCounters {
@@ -47,8 +47,8 @@ impl InterfaceCounters {
     /// room for as "send drops". Packets from sockets are also in UDP's counter, because the veth's driver reports the
     /// loss to the stack ([`UdpErrors::no_room_to_send`]). With AF_XDP there is no other counter, and no queue that the
     /// packet could have waited in.
-    fn as_lost(self, is_veth: bool, outward: Outward) -> InterfaceCounters {
-        if is_veth && outward == Outward::ThroughStack {
+    fn as_lost(self, is_veth: bool, path: PacketPath) -> InterfaceCounters {
+        if is_veth && path == PacketPath::Sockets {
             InterfaceCounters { send_drops: 0, ..self }
         } else {
             self
@@ -146,23 +146,23 @@ mod tests {
 
     #[test]
     fn interfaces_are_counted_by_name() {
-        for outward in [Outward::ThroughStack, Outward::PastStack] {
-            interface_counters("lo", outward).unwrap();
-            assert!(interface_counters("no-such-interface", outward).is_err());
+        for path in [PacketPath::Sockets, PacketPath::Xdp] {
+            interface_counters("lo", path).unwrap();
+            assert!(interface_counters("no-such-interface", path).is_err());
         }
     }
 
     #[test]
     fn what_a_veth_drops_in_sending_is_in_no_other_counter_past_the_stack() {
         let counted = InterfaceCounters { received: 1, receive_drops: 2, send_drops: 4 };
-        for (is_veth, outward, send_drops) in [
-            (true, Outward::ThroughStack, 0),
-            (true, Outward::PastStack, 4),
-            (false, Outward::ThroughStack, 4),
-            (false, Outward::PastStack, 4),
+        for (is_veth, path, send_drops) in [
+            (true, PacketPath::Sockets, 0),
+            (true, PacketPath::Xdp, 4),
+            (false, PacketPath::Sockets, 4),
+            (false, PacketPath::Xdp, 4),
         ] {
             let lost = InterfaceCounters { send_drops, ..counted };
-            assert_eq!(counted.as_lost(is_veth, outward), lost, "{is_veth} {outward:?}");
+            assert_eq!(counted.as_lost(is_veth, path), lost, "{is_veth} {path:?}");
         }
     }
 }

@@ -117,16 +117,16 @@ pub fn interfaces() -> io::Result<Vec<Interface>> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Steering {
     /// Hashed fields of datagrams over IPv4.
-    pub over_ipv4: Option<Hashed>,
+    pub over_ipv4: Option<HashedFields>,
     /// Hashed fields of datagrams over IPv6.
-    pub over_ipv6: Option<Hashed>,
+    pub over_ipv6: Option<HashedFields>,
     /// True if user-defined rules can select the queue (ntuple filters).
     pub by_rules: Option<bool>,
 }
 
 /// Fields of a datagram that select a queue (ETHTOOL_GRXFH).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Hashed {
+pub enum HashedFields {
     /// None of these: all datagrams use one queue.
     Nothing,
     /// Addresses: all datagrams from a client to a server use one queue.
@@ -142,9 +142,9 @@ pub fn steering(interface: &str) -> Steering {
         let asked = FlowHash { command: 0, flow, fields: 0, rest: [0; 22] };
         let fields = device.as_ref()?.ask_with(ETHTOOL_GRXFH, asked)?.fields;
         Some(match fields {
-            fields if fields & RXH_PORTS != 0 => Hashed::AddressesAndPorts,
-            fields if fields & RXH_ADDRESSES != 0 => Hashed::Addresses,
-            _ => Hashed::Nothing,
+            fields if fields & RXH_PORTS != 0 => HashedFields::AddressesAndPorts,
+            fields if fields & RXH_ADDRESSES != 0 => HashedFields::Addresses,
+            _ => HashedFields::Nothing,
         })
     };
     let flags = device.as_ref().and_then(|device| device.ask::<Value>(ETHTOOL_GFLAGS));

@@ -8,7 +8,7 @@ use nix::net::if_::InterfaceFlags;
 
 /// An IP address of an interface that is up.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Held {
+pub struct LocalAddress {
     /// Name of the interface, for example `eth0`.
     pub interface: String,
     /// Address; the port is 0. The scope of a link-local IPv6 address is the interface's index.
@@ -21,12 +21,12 @@ pub struct Held {
 ///
 /// # Errors
 /// See getifaddrs(3).
-pub fn held() -> io::Result<Vec<Held>> {
+pub fn held() -> io::Result<Vec<LocalAddress>> {
     let held = getifaddrs()?.filter_map(|entry| {
         let address =
             address_of(&entry).filter(|_| entry.flags.contains(InterfaceFlags::IFF_UP))?;
         let loopback = entry.flags.contains(InterfaceFlags::IFF_LOOPBACK);
-        Some(Held { interface: entry.interface_name, address, loopback })
+        Some(LocalAddress { interface: entry.interface_name, address, loopback })
     });
     Ok(held.collect())
 }
@@ -46,7 +46,7 @@ mod tests {
     #[test]
     fn the_loopback_interface_has_its_address() {
         let address = "127.0.0.1:0".parse().unwrap();
-        let lo = Held { interface: "lo".into(), address, loopback: true };
+        let lo = LocalAddress { interface: "lo".into(), address, loopback: true };
         assert!(held().unwrap().contains(&lo));
     }
 }

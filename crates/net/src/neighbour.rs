@@ -30,7 +30,7 @@ const DISCARD: u16 = 9;
 /// Interval between datagrams that make the kernel resolve a neighbour.
 const AGAIN: Duration = Duration::from_millis(500);
 /// Interval between reads of the state of a neighbour that is being resolved.
-const LOOK: Duration = Duration::from_millis(5);
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(5);
 
 /// First hop of packets to a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,7 +49,7 @@ pub struct NextHop {
 
 /// State of a neighbour's link-layer address in the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reach {
+pub enum Reachability {
     /// The address is known, or not needed: packets leave at once.
     Known,
     /// Resolution is in progress or has failed: packets wait in a short queue, or are dropped.
@@ -65,7 +65,7 @@ impl NextHop {
     /// If there is no route, or the interface is gone.
     pub fn towards(server: SocketAddr) -> io::Result<NextHop> {
         let target = server.ip().to_canonical();
-        let mut question = way_to(target);
+        let mut question = route_request(target);
         if let SocketAddr::V6(v6) = server
             && v6.scope_id() != 0
         {
@@ -108,7 +108,7 @@ impl NextHop {
         let mut watch = Watch::new(self.clone())?;
         let give_up = Instant::now() + limit;
         let mut ask_at = Instant::now();
-        while watch.look()? != Reach::Known {
+        while watch.sample()? != Reachability::Known {
             let now = Instant::now();
             if now >= give_up {
                 let why = format!(
@@ -123,7 +123,7 @@ impl NextHop {
                 let _ = discard(server);
                 ask_at = now + AGAIN;
             }
-            thread::sleep(LOOK);
+            thread::sleep(SAMPLE_INTERVAL);
         }
         Ok(())
     }
@@ -198,16 +198,16 @@ impl Watch {
     ///
     /// # Errors
     /// If the kernel does not answer (before Linux 5.0), or the interface is gone.
-    pub fn look(&mut self) -> io::Result<Reach> {
+    pub fn sample(&mut self) -> io::Result<Reachability> {
         if !self.next_hop.needs_address {
-            return Ok(Reach::Known);
+            return Ok(Reachability::Known);
         }
         Ok(match self.entry()? {
-            None => Reach::Absent,
+            None => Reachability::Absent,
             Some(entry) => match entry.header.state {
-                NeighbourState::Incomplete | NeighbourState::Failed => Reach::Unresolved,
-                NeighbourState::None => Reach::Absent,
-                _ => Reach::Known,
+                NeighbourState::Incomplete | NeighbourState::Failed => Reachability::Unresolved,
+                NeighbourState::None => Reachability::Absent,
+                _ => Reachability::Known,
             },
         })
     }
@@ -294,11 +294,13 @@ impl Neighbours {
 pub fn first_not_local(addresses: impl IntoIterator<Item = IpAddr>) -> io::Result<Option<IpAddr>> {
     let mut routing = Routing::open()?;
     for address in addresses {
-        match routing.get(RouteNetlinkMessage::GetRoute(way_to(address.to_canonical()))) {
+        match routing.get(RouteNetlinkMessage::GetRoute(route_request(address.to_canonical()))) {
             Ok(RouteNetlinkMessage::NewRoute(route)) if route.header.kind == RouteType::Local => {}
             Ok(_) => return Ok(Some(address)),
             // There is no route, the route rejects packets, or the address is not a destination.
-            Err(error) if error.raw_os_error().is_some_and(|code| NO_WAY.contains(&code)) => {
+            Err(error)
+                if error.raw_os_error().is_some_and(|code| UNREACHABLE_ERRORS.contains(&code)) =>
+            {
                 return Ok(Some(address));
             }
             Err(error) => return Err(error),
@@ -308,10 +310,11 @@ pub fn first_not_local(addresses: impl IntoIterator<Item = IpAddr>) -> io::Resul
 }
 
 /// Kernel errors for an unreachable address.
-const NO_WAY: [i32; 4] = [libc::ENETUNREACH, libc::EHOSTUNREACH, libc::EACCES, libc::EINVAL];
+const UNREACHABLE_ERRORS: [i32; 4] =
+    [libc::ENETUNREACH, libc::EHOSTUNREACH, libc::EACCES, libc::EINVAL];
 
 /// Returns the request for the route to an address.
-fn way_to(target: IpAddr) -> RouteMessage {
+fn route_request(target: IpAddr) -> RouteMessage {
     let mut question = RouteMessage::default();
     question.header.address_family = family(target);
     question.header.destination_prefix_length = if target.is_ipv4() { 32 } else { 128 };
@@ -352,7 +355,7 @@ fn parse_discards(table: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use testbed::on_an_ethernet;
+    use testbed::with_veth_pair;
 
     use super::*;
 
@@ -370,7 +373,7 @@ mod tests {
     #[test]
     fn a_silent_neighbour_is_unresolved() {
         let silent: SocketAddr = "198.18.0.9:53".parse().unwrap();
-        let found = on_an_ethernet(
+        let found = with_veth_pair(
             "a_silent_neighbour_is_unresolved",
             1,
             &["198.18.0.1/24"],

@@ -266,7 +266,7 @@ mod tests {
                 client.send_to(b"ask", (asked, port)).unwrap();
             }
             while queue.queued.len() < 8 {
-                for i in 0..batch.receive(&server, Wait::ForOne).unwrap() {
+                for i in 0..batch.receive(&server, Wait::ForFirst).unwrap() {
                     let peer = batch.peer(i);
                     for text in [&b"one"[..], b"two", b"three", b"six"] {
                         queue.push(peer, |out| out.extend(text));

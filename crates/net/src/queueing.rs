@@ -54,7 +54,7 @@ impl Disciplines {
     ///
     /// # Errors
     /// If the kernel does not list interfaces or disciplines.
-    pub fn look(&mut self) -> io::Result<Vec<Queueing>> {
+    pub fn sample(&mut self) -> io::Result<Vec<Queueing>> {
         let mut names = Vec::new();
         for interface in
             getifaddrs()?.filter(|interface| interface.flags.contains(InterfaceFlags::IFF_UP))
@@ -84,9 +84,9 @@ impl Disciplines {
 /// Returns the root queueing disciplines of all interfaces of the calling thread's network namespace that are up.
 ///
 /// # Errors
-/// See [`Disciplines::open`] and [`Disciplines::look`].
+/// See [`Disciplines::open`] and [`Disciplines::sample`].
 pub fn disciplines() -> io::Result<Vec<Queueing>> {
-    Disciplines::open()?.look()
+    Disciplines::open()?.sample()
 }
 
 /// Returns the root queueing discipline of `interface` in the calling thread's network namespace.
@@ -146,13 +146,13 @@ pub struct Waiting {
     /// Last sample: time, and octets and packets that had left.
     last: Option<(Nanos, u64, u32)>,
     /// Samples with octets that have not left: `arrived`, and the sample's time.
-    looks: VecDeque<(u64, Nanos)>,
+    samples: VecDeque<(u64, Nanos)>,
 }
 
 impl Waiting {
     /// Adds a sample of the counters at `now`. Calls `waited` with a time and a number of packets for those that left
     /// since the last sample after a wait of at least that time.
-    pub fn look(&mut self, now: Nanos, queue: &Queueing, mut waited: impl FnMut(Nanos, u64)) {
+    pub fn sample(&mut self, now: Nanos, queue: &Queueing, mut waited: impl FnMut(Nanos, u64)) {
         let last = self.last.replace((now, queue.left, queue.packets));
         let arrived = queue.left + u64::from(queue.backlog);
         match last {
@@ -160,7 +160,7 @@ impl Waiting {
                 let (octets, packets) =
                     (queue.left - left, queue.packets.wrapping_sub(packets).into());
                 let mut from = left;
-                while let Some(&(upto, at)) = self.looks.front() {
+                while let Some(&(upto, at)) = self.samples.front() {
                     let end = upto.min(queue.left);
                     if end > from && looked > at {
                         waited(looked.since(at), share_of(packets, end - from, octets));
@@ -169,23 +169,23 @@ impl Waiting {
                     if upto > queue.left {
                         break;
                     }
-                    self.looks.pop_front();
+                    self.samples.pop_front();
                 }
             }
             // Another discipline starts counting at 0.
-            _ => self.looks.clear(),
+            _ => self.samples.clear(),
         }
         if queue.backlog == 0 {
-            self.looks.clear();
+            self.samples.clear();
         } else {
-            self.looks.push_back((arrived, now));
+            self.samples.push_back((arrived, now));
         }
     }
 
     /// Returns the minimum time that the first packet in the queue has waited at the last sample; zero if the queue was
     /// empty.
     pub fn oldest(&self) -> Nanos {
-        let first = self.looks.front().zip(self.last);
+        let first = self.samples.front().zip(self.last);
         first.map_or(Nanos(0), |(&(_, at), (looked, ..))| looked.since(at))
     }
 }
@@ -211,13 +211,13 @@ mod tests {
 
     /// Returns the waits found by samples every 20 ms, each with the octets that had left and those waiting. All
     /// packets have 100 octets.
-    fn waits(looks: &[(u64, u32)]) -> (Vec<(u64, u64)>, u64) {
+    fn waits(samples: &[(u64, u32)]) -> (Vec<(u64, u64)>, u64) {
         let (mut waiting, mut found) = (Waiting::default(), Vec::new());
-        for (number, &(left, backlog)) in (1..).zip(looks) {
+        for (number, &(left, backlog)) in (1..).zip(samples) {
             let packets = (left / 100) as u32;
             let queue = Queueing { left, packets, backlog, ..Queueing::default() };
             let ms = |time: Nanos| time.0 / 1_000_000;
-            waiting.look(Nanos::from_millis(20 * number), &queue, |time, packets| {
+            waiting.sample(Nanos::from_millis(20 * number), &queue, |time, packets| {
                 found.push((ms(time), packets));
             });
         }
@@ -238,9 +238,9 @@ mod tests {
     #[test]
     fn each_packet_counts_once_by_its_own_wait() {
         // 300 octets of a growing queue leave between two samples, 500 arrive.
-        let looks: Vec<(u64, u32)> = (0..6).map(|n| (300 * n, 500 + 200 * n as u32)).collect();
+        let samples: Vec<(u64, u32)> = (0..6).map(|n| (300 * n, 500 + 200 * n as u32)).collect();
         // Four of the 15 packets that left had been in only one sample.
-        assert_eq!(waits(&looks), (vec![(20, 2), (20, 3), (40, 1), (20, 2), (40, 3)], 40));
+        assert_eq!(waits(&samples), (vec![(20, 2), (20, 3), (40, 1), (20, 2), (40, 3)], 40));
     }
 
     #[test]

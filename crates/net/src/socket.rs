@@ -13,7 +13,7 @@ use crate::neighbour::first_not_local;
 use crate::peer::Peer;
 
 /// Requested socket buffer size; the kernel grants less if `net.core.rmem_max` is lower and the process is not root.
-pub const WANTED_BUFFER: usize = 32 << 20;
+pub const REQUESTED_BUFFER: usize = 32 << 20;
 
 /// Reasons for which a server cannot listen.
 #[derive(Debug, thiserror::Error)]
@@ -46,7 +46,7 @@ impl From<ListenError> for io::Error {
 ///
 /// # Errors
 /// If the address is not of this host, or taken.
-pub fn listen_both(
+pub fn listen_udp_and_tcp(
     address: SocketAddr,
     count: usize,
 ) -> Result<(Vec<Endpoint>, TcpListener), ListenError> {
@@ -186,15 +186,15 @@ impl Endpoint {
         // As in `listen`: first exclusive, then open to our second socket.
         connected.socket.bind(&SockAddr::from(ours))?;
         connected.socket.set_reuse_port(true)?;
-        let strays = Endpoint::new(ours)?;
-        strays.socket.set_reuse_port(true)?;
-        strays.socket.bind(&SockAddr::from(connected.local_address()?))?;
+        let unmatched = Endpoint::new(ours)?;
+        unmatched.socket.set_reuse_port(true)?;
+        unmatched.socket.bind(&SockAddr::from(connected.local_address()?))?;
         connected.socket.connect(&SockAddr::from(server))?;
         // No other socket may join: a server on this host that draws its ports at random, as the same user, would lose
         // its answers to ours.
         connected.socket.set_reuse_port(false)?;
-        strays.socket.set_reuse_port(false)?;
-        Ok((connected, strays))
+        unmatched.socket.set_reuse_port(false)?;
+        Ok((connected, unmatched))
     }
 
     /// Opens a client's source port on all addresses of `server`'s family of this host. Datagrams leave from any of
@@ -204,7 +204,7 @@ impl Endpoint {
     ///
     /// # Errors
     /// If there is no port left, or a nonzero `port` is taken, or the kernel lacks `IPV6_FREEBIND` (before Linux 4.15).
-    pub fn client_of_many(server: SocketAddr, port: u16) -> io::Result<Endpoint> {
+    pub fn client_on_any_address(server: SocketAddr, port: u16) -> io::Result<Endpoint> {
         let any = port_of_any(server, port);
         let mut endpoint = Endpoint::new(any)?;
         if any.is_ipv6() {
@@ -279,7 +279,7 @@ impl Endpoint {
 
     fn enlarge_buffers(&self) {
         // A smaller buffer is not an error here: the caller checks `receive_buffer`.
-        let _ = self.limit_buffers(WANTED_BUFFER);
+        let _ = self.limit_buffers(REQUESTED_BUFFER);
     }
 
     /// Root may exceed the system's limit; other users get up to the limit.
@@ -498,7 +498,7 @@ impl AsFd for Endpoint {
 mod tests {
     use super::*;
     use crate::batch::{ReceiveBatch, Wait};
-    use crate::testing::once_free;
+    use crate::testing::retry_until_free;
     use nix::sched::{CloneFlags, unshare};
     use std::net::IpAddr;
     use testbed::{ip, is_root};
@@ -508,7 +508,7 @@ mod tests {
         let server = UdpSocket::bind("127.0.0.1:0").unwrap();
         server.set_read_timeout(Some(testbed::LAST_RESORT)).unwrap();
         let address = server.local_addr().unwrap();
-        let client = Endpoint::client_of_many(address, 0).unwrap();
+        let client = Endpoint::client_on_any_address(address, 0).unwrap();
         client.set_receive_timeout(testbed::LAST_RESORT).unwrap();
         let port = client.local_address().unwrap().port();
         let from = |text: &str| -> IpAddr { text.parse().unwrap() };
@@ -528,7 +528,7 @@ mod tests {
             // The reply is sent to another address of this host.
             let elsewhere = from("127.9.9.9");
             server.send_to(b"reply", (elsewhere, port)).unwrap();
-            assert_eq!(batch.receive(&client, Wait::ForOne).unwrap(), 1, "timeout");
+            assert_eq!(batch.receive(&client, Wait::ForFirst).unwrap(), 1, "timeout");
             assert_eq!(batch.peer(0), Some(Peer { address, local: Some(elsewhere) }));
         }
         let foreign = Peer { address, local: Some(from("192.0.2.1")) };
@@ -551,7 +551,7 @@ mod tests {
             server.set_read_timeout(Some(testbed::LAST_RESORT)).unwrap();
             let address = server.local_addr().unwrap();
             assert!(Endpoint::connect_from(Some(local), address).is_ok());
-            let client = Endpoint::client_of_many(address, 0).unwrap();
+            let client = Endpoint::client_on_any_address(address, 0).unwrap();
             client.set_receive_timeout(testbed::LAST_RESORT).unwrap();
             let (mut received, mut batch) = ([0; 10], ReceiveBatch::new(100));
             for source in ["2001:2:0:ff::1", "2001:2:0:ff:ffff::"] {
@@ -562,7 +562,7 @@ mod tests {
                     let (len, peer) = server.recv_from(&mut received).unwrap();
                     assert_eq!((&received[..len], peer.ip()), (&text[..], source));
                     server.send_to(b"reply", peer).unwrap();
-                    assert_eq!(batch.receive(&client, Wait::ForOne).unwrap(), 1, "timeout");
+                    assert_eq!(batch.receive(&client, Wait::ForFirst).unwrap(), 1, "timeout");
                     assert_eq!(batch.peer(0), Some(ends));
                 }
             }
@@ -582,18 +582,19 @@ mod tests {
             std::fs::write(range, "40000 40003").unwrap();
             let local = |port| SocketAddr::from(([127, 0, 0, 1], port));
             let others = [40_000, 40_001, 40_003].map(|port| listen_tcp(local(port)).unwrap());
-            let error = listen_both(local(40_000), 1).map(|_| ()).unwrap_err();
+            let error = listen_udp_and_tcp(local(40_000), 1).map(|_| ()).unwrap_err();
             assert!(matches!(error, ListenError::Tcp(_)), "that port was asked for: {error}");
             for count in [1, 3] {
-                let (endpoints, listener) = once_free(|| listen_both(local(0), count));
+                let (endpoints, listener) =
+                    retry_until_free(|| listen_udp_and_tcp(local(0), count));
                 assert_eq!(endpoints.len(), count);
                 assert_eq!(listener.local_addr().unwrap(), local(40_002));
                 for endpoint in endpoints {
                     assert_eq!(endpoint.local_address().unwrap(), local(40_002));
                 }
             }
-            let last = once_free(|| listen_both(local(0), 1));
-            let error = listen_both(local(0), 1).map(|_| ()).unwrap_err();
+            let last = retry_until_free(|| listen_udp_and_tcp(local(0), 1));
+            let error = listen_udp_and_tcp(local(0), 1).map(|_| ()).unwrap_err();
             assert_eq!(error.cause().kind(), io::ErrorKind::AddrInUse, "{error}");
             drop((others, last));
         };

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 /// Retries `open` while its address is in use. A socket that the test has closed may live on for a moment in a child
 /// that another test is starting.
-pub(crate) fn once_free<T, E: Into<io::Error>>(mut open: impl FnMut() -> Result<T, E>) -> T {
+pub(crate) fn retry_until_free<T, E: Into<io::Error>>(mut open: impl FnMut() -> Result<T, E>) -> T {
     for _ in 0..500 {
         match open().map_err(Into::into) {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => {

@@ -166,7 +166,7 @@ impl Drop for Namespace {
 ///
 /// # Panics
 /// If the test does, or ip(8) fails to create the namespaces.
-pub fn on_an_ethernet<T: Send>(
+pub fn with_veth_pair<T: Send>(
     test: &str,
     queues: u32,
     here: &[&str],

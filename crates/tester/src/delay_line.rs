@@ -153,7 +153,7 @@ mod tests {
         let mut batch = ReceiveBatch::new(512);
         let mut order = Vec::new();
         while order.len() < 3 {
-            assert!(batch.receive(&client, Wait::ForOne).unwrap() > 0, "timeout");
+            assert!(batch.receive(&client, Wait::ForFirst).unwrap() > 0, "timeout");
             order.extend(batch.iter().map(|d| d.bytes[0]));
         }
         assert_eq!(order, b"abc");

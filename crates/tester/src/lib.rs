@@ -11,15 +11,15 @@
 //! (`measurer::ledger`); no allocation and no lock while a trial runs.
 #![forbid(unsafe_code)]
 
-pub mod asker;
 pub mod authdns;
 pub mod client;
 pub mod delay_line;
 mod interface_drops;
 pub mod intervals;
 pub mod measurer;
-pub mod past_stack;
 mod port;
 pub mod reference_dut;
 mod tcp;
+pub mod upstream_queries;
 mod waits;
+pub mod xdp;

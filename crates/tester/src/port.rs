@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use net::batch::{Datagram, ServerBatch, Source, Turn, Wait};
-use net::drops::{InterfaceCounters, Outward, interface_counters};
+use net::drops::{InterfaceCounters, PacketPath, interface_counters};
 use net::socket::Endpoint;
-use net::xdp::{self, Way};
+use net::xdp::{self, AttachMode};
 
 use crate::authdns::answer::MAX_REPLY;
-use crate::past_stack::{PastStack, joined_behind};
+use crate::xdp::{XdpInterface, joined_behind};
 
 /// Maximum length of a query that is read: longer than any that we send, or answer with more than an error.
 const QUERY_LEN: usize = 1500;
@@ -36,12 +36,13 @@ impl Port {
     /// Creates a port for each queue of this interface.
     pub(crate) fn rings(
         servers: Vec<xdp::Server>,
-        interface: &PastStack,
+        interface: &XdpInterface,
     ) -> impl Iterator<Item = Port> {
         let may_join = interface.may_join();
         // Drops of a zero-copy device before the rings are counted only by its interface, which is read for one of the
         // queues.
-        let mut device = (interface.way == Way::ZeroCopy).then(|| Device::of(&interface.interface));
+        let mut device = (interface.attach_mode == AttachMode::ZeroCopy)
+            .then(|| Device::of(&interface.interface));
         servers.into_iter().map(move |server| Port::Rings {
             server: Box::new(server),
             may_join,
@@ -71,13 +72,13 @@ impl Port {
     ) -> io::Result<Turn> {
         match self {
             Port::Socket(endpoint, batch) => {
-                let wait = if limit.is_zero() { Wait::Dont } else { Wait::ForOne };
+                let wait = if limit.is_zero() { Wait::NonBlocking } else { Wait::ForFirst };
                 batch.turn(endpoint, wait, answer)
             }
             Port::Rings { server, may_join, joined, .. } => {
                 let turn = server.turn(limit, |query, source, out| {
                     if *may_join {
-                        *joined += joined_behind(query.bytes, query.checksum_left);
+                        *joined += joined_behind(query.bytes, query.has_partial_checksum);
                     }
                     answer(query, source, out)
                 });
@@ -151,7 +152,7 @@ impl Device {
 
 /// Returns the counters of an interface used by AF_XDP, if they are reported.
 fn counters(interface: &str) -> Option<InterfaceCounters> {
-    interface_counters(interface, Outward::PastStack).ok()
+    interface_counters(interface, PacketPath::Xdp).ok()
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //! the whole tester.
 //!
 //! It needs no AuthDNS, because the address is in the name. On request it sends queries to one nevertheless
-//! ([`crate::asker`]). A query takes a token or is dropped at once, by its receive time in the *kernel*, so that this
+//! ([`crate::upstream_queries`]). A query takes a token or is dropped at once, by its receive time in the *kernel*, so that this
 //! program's scheduling has no effect.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -21,12 +21,12 @@ use serde::{Deserialize, Serialize};
 use wire::name::{Domain, parse_label};
 use wire::template::HEADER_LEN;
 
-use crate::asker::{Asker, Asking};
 use crate::authdns::AuthError;
 use crate::authdns::answer::{Answered, AuthTransport, Zone};
 use crate::delay_line::{Delay, DelayLine};
-use crate::past_stack::{PastStack, XdpConfig};
 use crate::port::Port;
+use crate::upstream_queries::{UpstreamQuerier, UpstreamQueryConfig};
+use crate::xdp::{XdpConfig, XdpInterface};
 
 /// Interval at which an idle worker checks for a stop request.
 const STOP_CHECK: Duration = Duration::from_millis(100);
@@ -68,7 +68,7 @@ pub struct ReferenceConfig {
     /// and the address of `listen`.
     pub xdp: Option<XdpConfig>,
     /// Upstream queries for the answered names; `None`: no upstream queries.
-    pub asking: Option<Asking>,
+    pub asking: Option<UpstreamQueryConfig>,
 }
 
 /// Number of counters.
@@ -169,7 +169,7 @@ impl TokenBucket {
 
 /// Random failures of trials.
 #[derive(Clone, Debug)]
-struct Mishaps {
+struct RandomFailures {
     /// Probability per trial.
     chance: f64,
     last: Option<Nanos>,
@@ -177,12 +177,12 @@ struct Mishaps {
     due: Option<Nanos>,
 }
 
-impl Mishaps {
+impl RandomFailures {
     /// Time into a trial. Single queries, such as liveness probes, lose nothing.
     const AFTER: Nanos = Nanos::from_millis(500);
 
-    fn new(chance: f64) -> Mishaps {
-        Mishaps { chance, last: None, due: None }
+    fn new(chance: f64) -> RandomFailures {
+        RandomFailures { chance, last: None, due: None }
     }
 
     /// True if the query that arrived at `now` is the one that a failing trial loses.
@@ -220,13 +220,13 @@ pub struct RunningReference {
     counters: Arc<[AtomicU64; COUNTERS]>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
-    past_stack: Option<PastStack>,
+    xdp: Option<XdpInterface>,
 }
 
 impl RunningReference {
     /// Returns the interface that it also serves by AF_XDP, if any.
-    pub fn past_stack(&self) -> Option<&PastStack> {
-        self.past_stack.as_ref()
+    pub fn xdp(&self) -> Option<&XdpInterface> {
+        self.xdp.as_ref()
     }
 
     /// Returns the served address with its actual port.
@@ -286,33 +286,38 @@ pub fn start(config: ReferenceConfig) -> Result<RunningReference, ReferenceError
     let address = endpoint.local_address().map_err(at)?;
     let endpoint = Arc::new(endpoint);
     let mut ports = vec![Port::socket(Arc::clone(&endpoint))];
-    let mut past_stack = None;
+    let mut xdp = None;
     if let Some(wanted) = &config.xdp {
-        let (served, servers) = PastStack::serve(wanted, &[address]).map_err(AuthError::Xdp)?;
+        let (served, servers) = XdpInterface::serve(wanted, &[address]).map_err(AuthError::Xdp)?;
         ports.extend(Port::rings(servers, &served));
         if served.queues > 1 {
-            let PastStack { interface, queues, .. } = served;
+            let XdpInterface { interface, queues, .. } = served;
             return Err(ReferenceError::Queues { interface, queues });
         }
-        past_stack = Some(served);
+        xdp = Some(served);
     }
     let counters: Arc<[AtomicU64; COUNTERS]> = Arc::default();
     let stop = Arc::new(AtomicBool::new(false));
-    let asker = config
+    let upstream_queries = config
         .asking
-        .map(|asking| Asker::new(asking, &config.domain, config.aaaa_share))
+        .map(|asking| UpstreamQuerier::new(asking, &config.domain, config.aaaa_share))
         .transpose();
-    let asker = asker.map_err(at)?;
-    let worker =
-        Worker::new(config, asker, (endpoint, ports), Arc::clone(&counters), Arc::clone(&stop));
+    let upstream_queries = upstream_queries.map_err(at)?;
+    let worker = Worker::new(
+        config,
+        upstream_queries,
+        (endpoint, ports),
+        Arc::clone(&counters),
+        Arc::clone(&stop),
+    );
     let thread =
         thread::Builder::new().name("reference".into()).spawn(move || worker.run()).map_err(at)?;
-    Ok(RunningReference { address, counters, stop, thread: Some(thread), past_stack })
+    Ok(RunningReference { address, counters, stop, thread: Some(thread), xdp })
 }
 
 /// Handling of the query for a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
+enum Disposition {
     Right,
     Lost,
     Late,
@@ -329,15 +334,15 @@ struct Worker {
     counters: Arc<[AtomicU64; COUNTERS]>,
     stop: Arc<AtomicBool>,
     bucket: Option<TokenBucket>,
-    mishaps: Mishaps,
-    asker: Option<Asker>,
+    random_failures: RandomFailures,
+    upstream_queries: Option<UpstreamQuerier>,
     rng: StdRng,
 }
 
 impl Worker {
     fn new(
         config: ReferenceConfig,
-        asker: Option<Asker>,
+        upstream_queries: Option<UpstreamQuerier>,
         (endpoint, ports): (Arc<Endpoint>, Vec<Port>),
         counters: Arc<[AtomicU64; COUNTERS]>,
         stop: Arc<AtomicBool>,
@@ -350,9 +355,20 @@ impl Worker {
         )
         .seen_through_dns64(config.prefix);
         let bucket = config.capacity.map(|capacity| TokenBucket::new(capacity, config.burst));
-        let mishaps = Mishaps::new(config.failing_trials);
+        let random_failures = RandomFailures::new(config.failing_trials);
         let rng = StdRng::seed_from_u64(config.seed);
-        Worker { config, zone, endpoint, ports, counters, stop, bucket, mishaps, asker, rng }
+        Worker {
+            config,
+            zone,
+            endpoint,
+            ports,
+            counters,
+            stop,
+            bucket,
+            random_failures,
+            upstream_queries,
+            rng,
+        }
     }
 
     fn run(mut self) {
@@ -419,30 +435,30 @@ impl Worker {
             counts.over_capacity += 1;
             return (0, None);
         }
-        if let (Some(asker), Some(name)) = (&mut self.asker, name) {
-            asker.ask_for(name);
+        if let (Some(upstream_queries), Some(name)) = (&mut self.upstream_queries, name) {
+            upstream_queries.ask_for(name);
         }
-        let fate = match self.mishaps.strike(arrived, &mut self.rng) {
-            true => Fate::Lost,
+        let fate = match self.random_failures.strike(arrived, &mut self.rng) {
+            true => Disposition::Lost,
             false => self.fate(query),
         };
-        if fate == Fate::Lost {
+        if fate == Disposition::Lost {
             counts.lost += 1;
             return (0, None);
         }
-        if fate == Fate::Wrong && len > HEADER_LEN {
+        if fate == Disposition::Wrong && len > HEADER_LEN {
             // The last octet of the only record is the last of its address.
             out[len - 1] ^= 1;
         }
         counts.answered += 1;
         let delay = (!self.config.delay.is_none()).then(|| self.config.delay.draw(&mut self.rng));
-        (len, if fate == Fate::Late { Some(self.config.late_by) } else { delay })
+        (len, if fate == Disposition::Late { Some(self.config.late_by) } else { delay })
     }
 
-    fn fate(&self, query: &[u8]) -> Fate {
+    fn fate(&self, query: &[u8]) -> Disposition {
         let label = query.get(HEADER_LEN + 1..HEADER_LEN + 16).and_then(parse_label);
         let Some(name) = label.map(|address| u64::from(u32::from(address))) else {
-            return Fate::Right;
+            return Disposition::Right;
         };
         let (loss, late, wrong) = (
             self.config.loss.per_hundred(),
@@ -452,10 +468,10 @@ impl Worker {
         // Growing shares contain each other, so their differences are exact shares that do not overlap.
         let within = |percent: u8| Share::percent(percent).selects(name);
         match () {
-            () if within(loss) => Fate::Lost,
-            () if within(loss.saturating_add(late)) => Fate::Late,
-            () if within(loss.saturating_add(late).saturating_add(wrong)) => Fate::Wrong,
-            () => Fate::Right,
+            () if within(loss) => Disposition::Lost,
+            () if within(loss.saturating_add(late)) => Disposition::Late,
+            () if within(loss.saturating_add(late).saturating_add(wrong)) => Disposition::Wrong,
+            () => Disposition::Right,
         }
     }
 
@@ -504,11 +520,12 @@ mod tests {
     fn so_many_trials_lose_one_query_each() {
         const TRIALS: u64 = 2_000;
         let lost_with = |chance: f64, queries: u64| -> Vec<u64> {
-            let (mut mishaps, mut rng) = (Mishaps::new(chance), StdRng::seed_from_u64(1));
+            let (mut random_failures, mut rng) =
+                (RandomFailures::new(chance), StdRng::seed_from_u64(1));
             let mut lost_of = |trial: u64| {
                 // A second of queries, 10 ms apart, and a pause.
                 let times = (0..queries).map(|n| Nanos(trial * 2_000_000_000 + n * 10_000_000));
-                times.filter(|&at| mishaps.strike(at, &mut rng)).count() as u64
+                times.filter(|&at| random_failures.strike(at, &mut rng)).count() as u64
             };
             (0..TRIALS).map(&mut lost_of).collect()
         };

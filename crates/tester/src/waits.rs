@@ -66,9 +66,9 @@ pub(crate) struct WaitWatch {
 
 impl WaitWatch {
     /// Adds a sample of the discipline's counters at `now`.
-    pub(crate) fn look(&mut self, now: Nanos, queue: &Queueing) {
+    pub(crate) fn sample(&mut self, now: Nanos, queue: &Queueing) {
         let left = &mut self.waits.left;
-        self.waiting.look(now, queue, |time, packets| left.add_all(time, packets));
+        self.waiting.sample(now, queue, |time, packets| left.add_all(time, packets));
         self.waits.waiting = queue.waiting.into();
         self.waits.oldest = self.waiting.oldest();
     }
@@ -126,7 +126,7 @@ mod tests {
                 waiting: 5,
                 ..Queueing::default()
             };
-            watch.look(Nanos::from_millis(20 * u64::from(number)), &queue);
+            watch.sample(Nanos::from_millis(20 * u64::from(number)), &queue);
         }
         assert_eq!(watch.waits().oldest, Nanos::from_millis(60));
         assert_eq!(beyond(watch.waits()).unwrap().1, 60);

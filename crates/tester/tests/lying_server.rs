@@ -14,13 +14,13 @@ use method::units::{Nanos, Qps, Share};
 use method::verdict::Verdict;
 use net::xdp::Mode;
 use nix::sched::{CloneFlags, unshare};
-use testbed::{ip, is_root, on_an_ethernet, valid_trial};
+use testbed::{ip, is_root, valid_trial, with_veth_pair};
 use tester::measurer::burst::Burst;
 use tester::measurer::plan::{Spin, TrialPlan};
 use tester::measurer::result::TrialResult;
 use tester::measurer::{Progress, run};
 use tester::measurer::{plan::sources::SourceAddresses, sources::SourcesUsed};
-use tester::past_stack::XdpConfig;
+use tester::xdp::XdpConfig;
 use wire::edns::put_opt;
 use wire::name::parse_label;
 use wire::rcode::Rcode;
@@ -61,10 +61,10 @@ impl Server {
 fn trial(lie: Lie, threads: u16) -> Option<TrialResult> {
     let result = sound(|| one_trial(lie, "[::1]:0", |plan| plan.threads = threads).0)?;
     if threads == 1 && is_root(PAST_STACK) {
-        let past_stack = sound(|| trial_past_stack(lie))?;
-        assert!(past_stack.sending.past_stack.is_some() && result.sending.past_stack.is_none());
-        assert_eq!(past_stack.counts, result.counts);
-        assert_eq!(past_stack.verdict, result.verdict);
+        let xdp = sound(|| trial_with_xdp(lie))?;
+        assert!(xdp.sending.xdp.is_some() && result.sending.xdp.is_none());
+        assert_eq!(xdp.counts, result.counts);
+        assert_eq!(xdp.verdict, result.verdict);
     }
     Some(result)
 }
@@ -72,8 +72,8 @@ fn trial(lie: Lie, threads: u16) -> Option<TrialResult> {
 const PAST_STACK: &str = "a trial with AF_XDP";
 
 /// Runs a trial with AF_XDP over a virtual Ethernet between two temporary namespaces.
-fn trial_past_stack(lie: Lie) -> TrialResult {
-    let result = on_an_ethernet(PAST_STACK, 1, &["2001:2::1/64"], &["2001:2::2/64"], |far| {
+fn trial_with_xdp(lie: Lie) -> TrialResult {
+    let result = with_veth_pair(PAST_STACK, 1, &["2001:2::1/64"], &["2001:2::2/64"], |far| {
         let server = far.run(|| Server::at("[2001:2::2]:0"));
         let xdp = Some(XdpConfig { interface: Some("near".into()), mode: Mode::Auto });
         trial_with(lie, server, |plan| plan.xdp.clone_from(&xdp)).0

@@ -106,7 +106,7 @@ pub struct Opt<'a> {
 impl<'a> Opt<'a> {
     /// Parses a record of type OPT; `None` for another type.
     #[inline]
-    pub fn of(record: &Record<'a>) -> Option<Opt<'a>> {
+    pub fn from_record(record: &Record<'a>) -> Option<Opt<'a>> {
         let [rcode_bits, version, ..] = record.ttl.to_be_bytes();
         (record.rtype == rtype::OPT).then_some(Opt {
             payload: record.class,
@@ -184,7 +184,7 @@ mod tests {
 
             let view = Message::new(&bytes).unwrap();
             let record = view.all_records(12).next().unwrap().unwrap();
-            let ours = Opt::of(&record).unwrap();
+            let ours = Opt::from_record(&record).unwrap();
             prop_assert_eq!((ours.payload, ours.dnssec_ok, ours.version), (payload, dnssec_ok, 0));
             prop_assert_eq!(ours.rcode_bits, rcode.in_opt());
             prop_assert_eq!(ours.options().collect::<Vec<_>>(), vec![Ok((10, &data[..]))]);
@@ -195,7 +195,7 @@ mod tests {
             let mut bytes = message(&opt_header(512, Rcode::NOERROR, false, data.len() as u16));
             bytes.extend(&data);
             let record = Message::new(&bytes).unwrap().all_records(12).next().unwrap().unwrap();
-            let read: Vec<_> = Opt::of(&record).unwrap().options().collect();
+            let read: Vec<_> = Opt::from_record(&record).unwrap().options().collect();
             let octets: usize = read.iter().flatten().map(|(_, data)| 4 + data.len()).sum();
             prop_assert_eq!(octets == data.len(), read.iter().all(Result::is_ok));
         }

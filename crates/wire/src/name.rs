@@ -22,7 +22,7 @@ pub const LABEL_LEN: usize = 15;
 const AAAA_PREFIX: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0xaaaa, 0, 0, 0, 0);
 
 /// Returns the native AAAA record of a name, provided that the name has one.
-pub fn own_aaaa(address: Ipv4Addr) -> Ipv6Addr {
+pub fn native_aaaa(address: Ipv4Addr) -> Ipv6Addr {
     Ipv6Addr::from(u128::from(AAAA_PREFIX) | u128::from(u32::from(address)))
 }
 
@@ -291,7 +291,7 @@ mod tests {
         let name = Domain::dns64perf().name_of(Ipv4Addr::new(10, 0, 3, 255));
         assert_eq!(name, "010-000-003-255.dns64perf.test");
         assert_eq!("DNS64perf.Test.".parse::<Domain>().unwrap(), Domain::dns64perf());
-        assert_eq!(own_aaaa(Ipv4Addr::new(10, 1, 2, 3)).to_string(), "2001:db8:0:aaaa::a01:203");
+        assert_eq!(native_aaaa(Ipv4Addr::new(10, 1, 2, 3)).to_string(), "2001:db8:0:aaaa::a01:203");
     }
 
     #[test]

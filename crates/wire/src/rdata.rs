@@ -15,12 +15,12 @@ struct DataForm {
     /// Number of character strings before the first name (RFC 1035 §3.3).
     strings: usize,
     names: usize,
-    after: After,
+    after: Trailing,
 }
 
 /// Data after the names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum After {
+enum Trailing {
     /// Exactly this number of octets.
     Octets(usize),
     /// Any number of octets.
@@ -34,33 +34,33 @@ enum After {
 fn form(record: &Record<'_>) -> DataForm {
     let form = |before, names, after| DataForm { before, strings: 0, names, after };
     match record.rtype {
-        rtype::A if record.class == CLASS_IN => form(4, 0, After::Octets(0)),
-        rtype::AAAA if record.class == CLASS_IN => form(16, 0, After::Octets(0)),
+        rtype::A if record.class == CLASS_IN => form(4, 0, Trailing::Octets(0)),
+        rtype::AAAA if record.class == CLASS_IN => form(16, 0, Trailing::Octets(0)),
         // NS, MD, MF, CNAME, MB, MG, MR, PTR (RFC 1035 §3.3); DNAME (RFC 6672 §2.1).
-        2..=5 | 7..=9 | rtype::PTR | rtype::DNAME => form(0, 1, After::Octets(0)),
-        rtype::SOA => form(0, 2, After::Octets(20)),
+        2..=5 | 7..=9 | rtype::PTR | rtype::DNAME => form(0, 1, Trailing::Octets(0)),
+        rtype::SOA => form(0, 2, Trailing::Octets(20)),
         // HINFO, TXT (RFC 1035 §3.3), SPF (RFC 7208 §3.1).
-        13 => DataForm { before: 0, strings: 2, names: 0, after: After::Octets(0) },
-        16 | 99 => DataForm { before: 0, strings: 1, names: 0, after: After::Strings },
+        13 => DataForm { before: 0, strings: 2, names: 0, after: Trailing::Octets(0) },
+        16 | 99 => DataForm { before: 0, strings: 1, names: 0, after: Trailing::Strings },
         // MINFO (RFC 1035 §3.3.7), RP (RFC 1183 §2.2).
-        14 | 17 => form(0, 2, After::Octets(0)),
+        14 | 17 => form(0, 2, Trailing::Octets(0)),
         // MX (RFC 1035 §3.3.9), AFSDB, RT (RFC 1183 §1, §3.3), KX (RFC 2230 §3).
-        15 | 18 | 21 | 36 => form(2, 1, After::Octets(0)),
+        15 | 18 | 21 | 36 => form(2, 1, Trailing::Octets(0)),
         // PX (RFC 2163 §4).
-        26 => form(2, 2, After::Octets(0)),
+        26 => form(2, 2, Trailing::Octets(0)),
         // SRV (RFC 2782).
-        33 => form(6, 1, After::Octets(0)),
+        33 => form(6, 1, Trailing::Octets(0)),
         // NAPTR (RFC 3403 §4.1).
-        35 => DataForm { before: 4, strings: 3, names: 1, after: After::Octets(0) },
+        35 => DataForm { before: 4, strings: 3, names: 1, after: Trailing::Octets(0) },
         // SIG (RFC 2931 §3), RRSIG (RFC 4034 §3.1).
-        24 | rtype::RRSIG => form(18, 1, After::Any),
+        24 | rtype::RRSIG => form(18, 1, Trailing::Any),
         // NXT (RFC 2535 §5.2), NSEC (RFC 4034 §4.1).
-        30 | 47 => form(0, 1, After::Any),
+        30 | 47 => form(0, 1, Trailing::Any),
         // DS, DNSKEY, CDS, CDNSKEY (RFC 4034 §2.1, §5.1; RFC 7344 §3).
-        rtype::DS | 48 | 59 | 60 => form(4, 0, After::Any),
+        rtype::DS | 48 | 59 | 60 => form(4, 0, Trailing::Any),
         // SVCB, HTTPS (RFC 9460 §2.2).
-        64 | 65 => form(2, 1, After::Any),
-        _ => form(0, 0, After::Any),
+        64 | 65 => form(2, 1, Trailing::Any),
+        _ => form(0, 0, Trailing::Any),
     }
 }
 
@@ -91,10 +91,10 @@ impl Message<'_> {
             on_name(start..at);
         }
         match form.after {
-            After::Octets(octets) => at += octets,
-            After::Any if at <= end => at = end,
-            After::Any => {}
-            After::Strings => {
+            Trailing::Octets(octets) => at += octets,
+            Trailing::Any if at <= end => at = end,
+            Trailing::Any => {}
+            Trailing::Strings => {
                 while at < end {
                     at = self.skip_string(at, end)?;
                 }

@@ -79,7 +79,7 @@ impl Mac {
     /// The empty code, for a message without a signature.
     pub const EMPTY: Mac = Mac { bytes: [0; 64], len: 0 };
 
-    fn of(bytes: &[u8]) -> Mac {
+    fn new(bytes: &[u8]) -> Mac {
         let mut mac = Mac { len: bytes.len() as u8, ..Mac::EMPTY };
         mac.bytes[..bytes.len()].copy_from_slice(bytes);
         mac
@@ -268,7 +268,7 @@ fn code<M: hmac::Mac + hmac::digest::KeyInit>(secret: &[u8], parts: &[&[u8]]) ->
     for part in parts {
         mac.update(part);
     }
-    Mac::of(&mac.finalize().into_bytes())
+    Mac::new(&mac.finalize().into_bytes())
 }
 
 /// The TSIG record at the end of a reply.
@@ -428,7 +428,7 @@ mod tests {
     #[test]
     fn refusals_differ_from_wrong_signatures() {
         let key = ours("hmac-sha256");
-        let request = Mac::of(b"the request's");
+        let request = Mac::new(b"the request's");
         let end = End {
             name: &key.name,
             algorithm: key.algorithm.wire_name(),
@@ -540,7 +540,7 @@ mod tests {
             let at = at % signed.len();
             signed[at] ^= by;
             // It was signed without the code of a request, so every modification is invalid.
-            prop_assert!(key.verify(&signed, &Mac::of(b"x"), NOW).is_err());
+            prop_assert!(key.verify(&signed, &Mac::new(b"x"), NOW).is_err());
         }
     }
 }

@@ -244,7 +244,7 @@ impl<'a> NameReader<'a> {
     /// beginning, or from a pointer's target, to the next pointer or the end.
     ///
     /// # Errors If the name is malformed, or the pointer limit of the message is exceeded.
-    pub fn lies_in(
+    pub fn octets_lie_in(
         &self,
         name: usize,
         places: impl Fn(&Range<usize>) -> bool,

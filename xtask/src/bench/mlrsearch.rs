@@ -25,7 +25,7 @@ use clap::Args;
 use method::stats::Summary;
 use serde_json::{Value, json};
 
-use crate::claims::{Claims, Keeping, Wanted};
+use crate::claims::{Bound, Claims, ResultOptions};
 use crate::process::{self, Server, free_port};
 use crate::servers::{held_up, wait_until_listens};
 
@@ -58,7 +58,7 @@ pub(crate) struct Mlrsearch {
     #[arg(long, value_name = "SECONDS", default_value_t = 1)]
     short: u64,
     #[command(flatten)]
-    keeping: Keeping,
+    keeping: ResultOptions,
 }
 
 /// A server under search.
@@ -168,7 +168,7 @@ impl Mlrsearch {
                     "time of MLRsearch divided by that of binary search, {failing} of the \
                     trials fail"
                 ),
-                Wanted::AtMost(0.25),
+                Bound::AtMost(0.25),
                 Summary::of(&times.collect::<Vec<_>>()).map(|times| times.median).ok_or_else(none),
             );
             let count = |is_same: fn(&Searched, &Row) -> bool| {
@@ -179,7 +179,7 @@ impl Mlrsearch {
                     "servers for which one MLRsearch agrees with many binary searches, {failing} \
                      of the trials fail"
                 ),
-                Wanted::AtLeast(ALL_BUT_ONE),
+                Bound::AtLeast(ALL_BUT_ONE),
                 Ok(count(|server, row| is_found(server, &row.many[0], &row.one[1]))),
             );
             claims.hold(
@@ -187,14 +187,14 @@ impl Mlrsearch {
                     "servers for which the median of many MLRsearches agrees with many binary \
                      searches, {failing} of the trials fail"
                 ),
-                Wanted::AtLeast(ALL),
+                Bound::AtLeast(ALL),
                 Ok(count(|server, row| is_found(server, &row.many[0], &row.many[1]))),
             );
         }
         let steady = searched.iter().zip(rows).filter(|(server, _)| server.failing == 0.0);
         claims.hold(
             "servers without failing trials for which many binary searches find the capacity",
-            Wanted::AtLeast(ALL),
+            Bound::AtLeast(ALL),
             Ok(steady.filter(|(server, row)| is_true(server, &row.many[0])).count() as f64),
         );
         let all = searched.iter().zip(rows).map(|(server, row)| {

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use super::lab::{AUTH, LIMIT, Lab, highest, reasons};
 use crate::bench_dns64::dns64d_of_different_names;
-use crate::claims::{Claims, Keeping, Wanted};
+use crate::claims::{Bound, Claims, ResultOptions};
 use crate::process::{self, Server, find, output};
 use crate::servers::wait_until_answers;
 
@@ -41,7 +41,7 @@ const WAYS_OUT: [(&str, &[&str]); 4] = [
     ("AF_XDP, generic", &["--xdp", "to-auth", "--xdp-mode", "generic"]),
 ];
 
-pub(crate) fn run(keeping: &Keeping) -> Result<ExitCode> {
+pub(crate) fn run(keeping: &ResultOptions) -> Result<ExitCode> {
     let (lab, mut claims) = (Lab::up(keeping.build())?, Claims::default());
     sending(&lab, &mut claims)?;
     pacing(&lab, &mut claims)?;
@@ -92,7 +92,7 @@ fn sending(lab: &Lab, claims: &mut Claims) -> Result<()> {
     println!("Measurer on one core, overloaded: queries per second");
     let names = WAYS_OUT.map(|(name, _)| name);
     let sent = in_turn(&names, |way| {
-        let _auth = lab.serve_past_stack()?;
+        let _auth = lab.serve_with_xdp()?;
         let trial = lab.overload(WAYS_OUT[way].1)?;
         let number = |pointer: &str| {
             trial.pointer(pointer).and_then(Value::as_f64).with_context(|| reasons(&trial))
@@ -103,7 +103,7 @@ fn sending(lab: &Lab, claims: &mut Claims) -> Result<()> {
     let medians = ratios(&names, &sent)?;
     let what =
         "the Measurer's queries over native AF_XDP, divided by those over sockets one by one";
-    claims.hold(what, Wanted::AtLeast(1.5), Ok(medians[2]));
+    claims.hold(what, Bound::AtLeast(1.5), Ok(medians[2]));
     claims.keep("queries sent per second", named(&names, &sent));
     Ok(())
 }
@@ -116,7 +116,7 @@ fn pacing(lab: &Lab, claims: &mut Claims) -> Result<()> {
     let mut all = Vec::new();
     for _ in 0..3 {
         for (name, more) in [WAYS_OUT[1], WAYS_OUT[2]] {
-            let _auth = lab.serve_past_stack()?;
+            let _auth = lab.serve_with_xdp()?;
             let offer = ["--server", &address, "--rate", "200000", "--duration", "10s"];
             let trial = lab.measure(&[&offer[..], &["--timeout", "250ms"], more].concat())?;
             let number =
@@ -138,7 +138,7 @@ fn answering(lab: &Lab, claims: &mut Claims) -> Result<()> {
     let what = "AuthDNS's replies over native AF_XDP, divided by those over sockets";
     let client = "kxdpgun";
     if find(client).is_none() {
-        claims.hold(what, Wanted::AtLeast(1.5), Err(format!("{client} was not found")));
+        claims.hold(what, Bound::AtLeast(1.5), Err(format!("{client} was not found")));
         return Ok(());
     }
     println!("\nAuthDNS on one core, overloaded: replies in 3 s");
@@ -151,7 +151,7 @@ fn answering(lab: &Lab, claims: &mut Claims) -> Result<()> {
         None => lab.saturated_other(&others[way - WAYS.len()], &file),
     })?;
     let medians = ratios(&names, &replies)?;
-    claims.hold(what, Wanted::AtLeast(1.5), Ok(medians[1]));
+    claims.hold(what, Bound::AtLeast(1.5), Ok(medians[1]));
     claims.keep("replies of AuthDNS, and of others", named(&names, &replies));
     Ok(())
 }
@@ -233,7 +233,7 @@ fn translating(lab: &Lab, claims: &mut Claims) -> Result<()> {
     })?;
     let medians = ratios(&names, &answers)?;
     let what = "dns64d's answers of different names over native AF_XDP, divided by those over sockets one by one";
-    claims.hold(what, Wanted::AtLeast(1.5), Ok(medians[2]));
+    claims.hold(what, Bound::AtLeast(1.5), Ok(medians[2]));
     claims.keep("answers of dns64d, different names", named(&names, &answers));
     Ok(())
 }
@@ -347,7 +347,7 @@ impl Lab {
     }
 
     /// Starts AuthDNS on CPU 1 with AF_XDP, which is cheapest for the sender.
-    fn serve_past_stack(&self) -> Result<Server> {
+    fn serve_with_xdp(&self) -> Result<Server> {
         self.serve_authdns(&self.program, &[&["--cpus", "1"], WAYS[1].1].concat())
     }
 

@@ -41,7 +41,7 @@ fn amplification(bench: &Bench) -> Result<()> {
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| answer(&upstream, &is_over));
-        let _over = Over(&is_over);
+        let _over = StopGuard(&is_over);
         let _dns64d = Server::start(bench.dns64d_program(), &["--config", &config])?;
         wait_for(&server.to_string(), "small.test", A)?;
         let flood = scope.spawn(|| flood(server));
@@ -59,9 +59,9 @@ fn amplification(bench: &Bench) -> Result<()> {
 }
 
 /// Guard that ends the upstream's thread in every case.
-struct Over<'a>(&'a AtomicBool);
+struct StopGuard<'a>(&'a AtomicBool);
 
-impl Drop for Over<'_> {
+impl Drop for StopGuard<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }

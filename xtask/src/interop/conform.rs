@@ -53,7 +53,7 @@ fn side_by_side(bench: &Bench, drivers: &[&'static str]) -> Result<()> {
         let report = &results["duts"][0]["conform"]["report"];
         let outcomes =
             report["outcomes"].as_array().with_context(|| format!("{driver}: {results}"))?;
-        let short = falls_short(outcomes);
+        let short = unpassed_checks(outcomes);
         let version = report["version"].as_str().unwrap_or_default();
         let news = compare(driver, version, &short)?;
         let failed = short.iter().filter(|line| !line.ends_with(NOT_OFFERED)).count();
@@ -104,7 +104,7 @@ fn is_as_known(results: &Value) -> Result<()> {
     let report = &results["duts"][0]["conform"]["report"];
     let outcomes = report["outcomes"].as_array().with_context(|| report.to_string())?;
     let version = report["version"].as_str().unwrap_or_default();
-    let news = compare("dns64d", version, &falls_short(outcomes))?;
+    let news = compare("dns64d", version, &unpassed_checks(outcomes))?;
     ensure!(news.is_empty(), "dns64d differs from its golden file:{news}");
     Ok(())
 }
@@ -144,7 +144,7 @@ const NOT_TRIED: &str = " (not tried)";
 const NOT_OFFERED: &str = " (not offered)";
 
 /// Returns the checks that a server does not pass, without MAY and our own advice, a line each.
-fn falls_short(outcomes: &[Value]) -> BTreeSet<String> {
+fn unpassed_checks(outcomes: &[Value]) -> BTreeSet<String> {
     let is = |outcome: &Value, verdict: &str| outcome["verdict"] == verdict;
     let passes =
         |id: &Value| outcomes.iter().any(|other| other["id"] == *id && is(other, "passed"));
@@ -213,6 +213,6 @@ mod tests {
         ];
         let wanted =
             ["must b", "must c (not tried)", "says f (not offered)", "should d (contradicted)"];
-        assert!(falls_short(&outcomes).iter().eq(wanted));
+        assert!(unpassed_checks(&outcomes).iter().eq(wanted));
     }
 }

@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
 use super::harness::{Bench, LIMIT, Lab, SHORT_TRIALS, results};
-use super::places::{agree, watched};
+use super::placement::{agree, watched};
 use super::tally::Skipped;
 use super::test::{ROOT, Test};
 use crate::process::{self, Server, find, output, wait_until};
@@ -400,7 +400,7 @@ fn with_auth(bench: &Bench, driver: &str) -> Result<()> {
     let version = &results["auth"];
     ensure!(version.as_str().is_some_and(|v| v.contains('.')), "version {version}");
     ensure!(dut["points"][0]["real"].is_null(), "its queries are counted");
-    nothing_bulky(&run)
+    no_large_files(&run)
 }
 
 /// Runs all of them in one plan with ours: a row for each, and a self-test with each.
@@ -431,13 +431,13 @@ fn several_auths(bench: &Bench) -> Result<()> {
 }
 
 /// A separate file system that fills up after a while.
-struct Small(String);
+struct SmallDisk(String);
 
-impl Small {
-    fn mount(path: String, size: &str) -> Result<Small> {
+impl SmallDisk {
+    fn mount(path: String, size: &str) -> Result<SmallDisk> {
         fs::create_dir_all(&path)?;
         output("mount", &["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs", &path], LIMIT)?;
-        Ok(Small(path))
+        Ok(SmallDisk(path))
     }
 
     fn resize(&self, size: &str) -> Result<()> {
@@ -445,14 +445,14 @@ impl Small {
     }
 }
 
-impl Drop for Small {
+impl Drop for SmallDisk {
     fn drop(&mut self) {
         let _ = output("umount", &["-l", &self.0], LIMIT);
     }
 }
 
 fn full_disk(bench: &Bench) -> Result<()> {
-    let disk = match Small::mount(bench.path("small-disk"), "48k") {
+    let disk = match SmallDisk::mount(bench.path("small-disk"), "48k") {
         Ok(disk) => disk,
         Err(error) => {
             return Err(
@@ -493,7 +493,7 @@ const BULK: u64 = 4 << 20;
 
 /// Requires that caches and zone files are removed at the end of a campaign: a gigabyte for each point would fill any
 /// disk.
-fn nothing_bulky(run: &str) -> Result<()> {
+fn no_large_files(run: &str) -> Result<()> {
     let found = output("find", &[run, "-type", "f", "-size", &format!("+{}k", BULK >> 10)], LIMIT)?;
     ensure!(found.trim().is_empty(), "large files are left: {found}");
     let zones = output("find", &[run, "-name", "*.zone"], LIMIT)?;
@@ -583,6 +583,6 @@ fn one_driver(bench: &Bench, topology: &str, dut: &str) -> Result<Value> {
     let name = folder.path().file_name().context("the folder has a name")?.to_string_lossy();
     let (run, results) = bench.campaign(&format!("{name}/run"), &plan)?;
     ensure!(results["duts"][0]["points"][0]["figures"]["median"] == 100.0, "{results}");
-    nothing_bulky(&run)?;
+    no_large_files(&run)?;
     Ok(results)
 }

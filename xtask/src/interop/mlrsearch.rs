@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail, ensure};
 use method::mlr::goal::Goal;
 use method::mlr::search::{Limits, MlrSearch};
-use method::mlr::tally::{Class, Trial, classify};
+use method::mlr::tally::{LoadClass, Trial, classify};
 use method::records::Counts;
 use method::units::{Nanos, Qps};
 use method::verdict::Verdict;
@@ -174,9 +174,9 @@ fn agree(search: &MlrSearch, classes: &Value) -> Result<()> {
 
 fn word(goal: &Goal, trials: &[Trial]) -> &'static str {
     match classify(goal, trials) {
-        Class::Lower => "lower",
-        Class::Upper => "upper",
-        Class::Undecided => "undecided",
+        LoadClass::Lower => "lower",
+        LoadClass::Upper => "upper",
+        LoadClass::Undecided => "undecided",
     }
 }
 

@@ -17,8 +17,7 @@ mod losses_auth;
 mod memory;
 mod mlrsearch;
 mod packages;
-mod past_stack;
-mod places;
+mod placement;
 mod points;
 mod prefixes;
 mod schedule;
@@ -29,6 +28,7 @@ mod tally;
 mod test;
 mod tester;
 mod try_server;
+mod xdp;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -55,7 +55,7 @@ fn all() -> impl Iterator<Item = &'static Test> {
     let long = long.chain(shards::TESTS).chain(prefixes::TESTS).chain(campaign::READERS);
     let short = points::TESTS.iter().chain(import::TESTS).chain(losses::TESTS);
     let short = short.chain(losses_auth::TESTS);
-    let short = short.chain(past_stack::TESTS).chain(tester::TESTS).chain(systemd::TESTS);
+    let short = short.chain(xdp::TESTS).chain(tester::TESTS).chain(systemd::TESTS);
     let short = short.chain(clients::TESTS).chain(dns64d::TESTS).chain(dnstap::TESTS);
     let short = short.chain(attack::TESTS).chain(shares::TESTS);
     let short = short.chain(try_server::TESTS).chain(memory::TESTS);

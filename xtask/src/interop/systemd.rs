@@ -11,8 +11,8 @@ use campaign::ports;
 
 use super::dns64d::NAME;
 use super::harness::{A, AAAA, Bench, LIMIT, Lab, two_cpus, wait_for};
-use super::past_stack::past_stack_config;
 use super::test::{ROOT, Test};
+use super::xdp::xdp_config;
 use crate::process::{self, Server, free_port, output, root, wait_until};
 use crate::servers::{AUTH, DUT_HOST, wait_until_answers};
 
@@ -107,7 +107,7 @@ fn traced(
     capabilities: &[String],
     look: impl FnOnce() -> Result<()>,
 ) -> Result<Needs> {
-    let folder = of_nobody(bench)?;
+    let folder = folder_of_nobody(bench)?;
     let [trace, log] = ["trace", "log"].map(|name| format!("{folder}/{name}"));
     let each = |sign: &str| -> String {
         capabilities.iter().map(|name| format!(",{sign}{name}")).collect()
@@ -146,7 +146,7 @@ fn last_child(mut pid: u32) -> Result<u32> {
 }
 
 /// Returns a folder of this test that belongs to the user nobody.
-fn of_nobody(bench: &Bench) -> Result<String> {
+fn folder_of_nobody(bench: &Bench) -> Result<String> {
     use std::os::unix::fs::chown;
     let folder = bench.path("nobody");
     fs::create_dir_all(&folder)?;
@@ -157,7 +157,7 @@ fn of_nobody(bench: &Bench) -> Result<String> {
 /// Returns the needs of a dns64d that serves clients through sockets.
 fn needs_of_sockets(bench: &Bench) -> Result<Needs> {
     let (_auth, upstream) = auth(bench)?;
-    let (port, folder) = (free_port()?, of_nobody(bench)?);
+    let (port, folder) = (free_port()?, folder_of_nobody(bench)?);
     let config = fs::read_to_string(bench.dns64d_config(port, upstream)?)?;
     let [cpu, _] = two_cpus();
     // All features with system calls of their own; no process reads dnstap's socket.
@@ -176,7 +176,7 @@ fn needs_past_the_stack(bench: &Bench, capabilities: &[String]) -> Result<Needs>
     let _auth = bench.in_lab("auth", &["auth", "--listen", AUTH, "--threads", "1"])?;
     // Port 53 needs another capability, or a socket of systemd.
     let listen = format!("[{DUT_HOST}]:5300");
-    let config = past_stack_config(&listen, "copy", "")?;
+    let config = xdp_config(&listen, "copy", "")?;
     let config = bench.file("dns64d-xdp.toml", &config)?;
     let within = [bench.program(), "lab", "exec", "dut", "--"];
     let asked = ["--names", "9.0.0.0/24", "--expect-prefix", "64:ff9b::/96"];

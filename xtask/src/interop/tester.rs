@@ -16,7 +16,7 @@ pub(super) static TESTS: &[Test] = &[
     Test::new("dnsperf against AuthDNS", &["dnsperf"], dnsperf_against_auth),
     Test::new("kxdpgun against AuthDNS", &["kxdpgun"], kxdpgun_against_auth),
     Test::new("dig against AuthDNS, UDP and TCP", &["dig"], dig_against_auth),
-    Test::new("Measurer with AF_XDP", &["ip"], measurer_past_stack).retried(
+    Test::new("Measurer with AF_XDP", &["ip"], measurer_with_xdp).retried(
         "AF_XDP has no arrival time from the kernel, so a stall of the reference DUT reduces its \
          capacity",
     ),
@@ -124,7 +124,7 @@ fn dig_against_auth(bench: &Bench) -> Result<()> {
 
 /// Trials over AF_XDP: each mode, both versions of IP and many source addresses. Wrong options are rejected before a
 /// packet is sent.
-fn measurer_past_stack(bench: &Bench) -> Result<()> {
+fn measurer_with_xdp(bench: &Bench) -> Result<()> {
     let _lab = Lab::up(bench)?;
     let listen = ["auth", "--listen", "198.18.1.2:53", "--listen", "[2001:2:1::2]:53"];
     let auth = bench.in_lab("auth", &[&listen[..], &["--aaaa-share", "1", "--json"]].concat())?;
@@ -159,7 +159,7 @@ fn measurer_past_stack(bench: &Bench) -> Result<()> {
     // More than the queries of the trials: each trial begins with a liveness check, and may be repeated.
     let aaaa = counters["queries"]["aaaa"].as_u64();
     ensure!(aaaa >= Some(asked), "{asked} queries sent: {counters}");
-    past_stack_at_both_ends(bench)?;
+    xdp_at_both_ends(bench)?;
     for (more, words) in [
         (&["--xdp", "to-dut"][..], "write --xdp to-auth"),
         (&["--xdp", "to-auth", "--threads", "2"], "one pair of threads"),
@@ -174,7 +174,7 @@ fn measurer_past_stack(bench: &Bench) -> Result<()> {
 }
 
 /// The reference DUT also uses AF_XDP: it answers up to its capacity and no further.
-fn past_stack_at_both_ends(bench: &Bench) -> Result<()> {
+fn xdp_at_both_ends(bench: &Bench) -> Result<()> {
     let listen = ["reference-dut", "--listen", "[2001:2::1]:53", "--capacity", "500"];
     let dut = bench.in_lab(
         "dut",

@@ -5,14 +5,14 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use method::evidence::{Deviation, Wanted};
+use method::evidence::{Deviation, OfferedLoad};
 use method::reason::{HostLoss, Reason, ReasonKind};
 use method::set::Repeats;
 use method::stats::MeanAndDeviation;
 use method::units::{Nanos, Qps, Share};
 use method::verdict::Verdict;
 use serde::{Deserialize, Serialize};
-use tester::authdns::part::AuthPart;
+use tester::authdns::auth_delta::AuthDelta;
 use tester::client::experiments::{Experiments, NAMES};
 use tester::measurer::expect::Prefix;
 use tester::measurer::plan::TrialPlan;
@@ -144,7 +144,7 @@ pub struct LoopTrial {
     pub experiments: Experiments,
     /// Change of AuthDNS's counters during the trial, if it counts.
     #[serde(default)]
-    pub auth: Option<AuthPart>,
+    pub auth: Option<AuthDelta>,
     /// Deviation from the plan's conditions; only for a trial that would have passed.
     #[serde(default)]
     pub deviation: Option<Deviation>,
@@ -183,7 +183,7 @@ impl LoopTrial {
     /// Compares the trial with the change of AuthDNS's counters, as for trials at a rate. Faults of
     /// AuthDNS make it invalid, and so do slow answers to as many upstream queries as names without
     /// an answer. A DUT that passed without an upstream query for each name makes it invalid too.
-    pub fn weigh_auth(&mut self, part: AuthPart, limit: Nanos) {
+    pub fn apply_auth(&mut self, part: AuthDelta, limit: Nanos) {
         let mut faults = part.faults(limit, limit);
         let counts = &self.experiments.counts;
         let unanswered = unanswered(counts);
@@ -197,7 +197,7 @@ impl LoopTrial {
             self.reasons.retain(|reason| reason.kind() != ReasonKind::TooFewValid);
             self.reasons.extend(faults);
         }
-        let wanted = Wanted {
+        let wanted = OfferedLoad {
             sent: self.experiments.counts.sent,
             valid: self.experiments.counts.valid,
             preloaded: 0,
@@ -598,7 +598,7 @@ mod tests {
             found.counts.sent = 25_600;
             (found.counts.valid, found.counts.lost) = (25_600 - lost, lost);
             let mut trial = LoopTrial::judge(found);
-            trial.weigh_auth(AuthPart { slow, ..AuthPart::default() }, Nanos::from_millis(10));
+            trial.apply_auth(AuthDelta { slow, ..AuthDelta::default() }, Nanos::from_millis(10));
             (trial.verdict, trial.reasons.iter().map(Reason::kind).collect::<Vec<_>>())
         };
         assert_eq!(judged(16, 15), (Verdict::Failed, vec![ReasonKind::TooFewValid]));

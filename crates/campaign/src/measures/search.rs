@@ -7,7 +7,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use method::evidence::{Asked, Deviation, Real, Wanted};
+use method::evidence::{Deviation, OfferedLoad, Real, UpstreamQueries};
 use method::mlr::goal::Goal;
 use method::narrow::Length;
 use method::precision::{Figures, lower_end, overstatement};
@@ -735,14 +735,14 @@ fn real(trials: &[&Measured], searches: &SearchCourse) -> Option<Real> {
         let passed = m.verdict() == Verdict::Passed && m.step.length == Length::Full;
         passed || why_void(m, Some(searches)).is_some()
     };
-    let mut sum: Option<(Asked, Wanted)> = None;
+    let mut sum: Option<(UpstreamQueries, OfferedLoad)> = None;
     for trial in trials.iter().filter(judged).filter_map(|m| m.at_rate()) {
         // Only the counters of dns64bench's AuthDNS can be compared.
         let (asked, wanted) = (trial.auth.as_ref()?.asked, trial.wanted());
         sum = Some(match sum {
             None => (asked, wanted),
             Some((a, w)) => {
-                let sum = Wanted {
+                let sum = OfferedLoad {
                     sent: w.sent + wanted.sent,
                     valid: w.valid + wanted.valid,
                     preloaded: w.preloaded + wanted.preloaded,

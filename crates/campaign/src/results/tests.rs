@@ -9,7 +9,7 @@ use method::records::Counts;
 use method::search::SearchRange;
 use method::units::Nanos;
 use method::units::{Qps, Share};
-use tester::authdns::part::AuthPart;
+use tester::authdns::auth_delta::AuthDelta;
 use tester::measurer::result::TrialResult;
 
 use super::*;
@@ -199,11 +199,11 @@ fn a_point_with_deviating_queries_has_no_result() {
     let mut all = search(300, 1.0);
     let last = all.last_mut().unwrap();
     // Half of the names were not queried at AuthDNS.
-    let mut part = AuthPart::default();
+    let mut part = AuthDelta::default();
     let archive::TaskResult::Trial(trial) = &mut last.found else { panic!("a search is at rates") };
     (part.asked.aaaa, part.asked.a) = (trial.counts.valid / 2, trial.counts.valid / 2);
     trial.verdict = Verdict::Passed;
-    trial.weigh_auth(part, Nanos::SECOND, tester::measurer::plan::Subject::Dut);
+    trial.apply_auth(part, Nanos::SECOND, tester::measurer::plan::Subject::Dut);
     let point = results(all).duts[0].points[0].clone();
     assert!(matches!(point.void, Some(Deviation::CachedShare { .. })), "{point:?}");
     assert_eq!((point.figures.n, point.figures.median, point.complete), (0, None, true));

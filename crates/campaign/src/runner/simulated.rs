@@ -12,8 +12,8 @@ use conform::outcome::{Outcome, Report, Verdict as Checked};
 use method::reason::{OtherUse, Reason};
 use method::records::Counts;
 use method::units::{Nanos, Qps, Share};
+use tester::authdns::auth_delta::AuthDelta;
 use tester::authdns::counters::AuthCounters;
-use tester::authdns::part::AuthPart;
 use tester::client::experiments::Experiments;
 use tester::measurer::burst::SendCost;
 use tester::measurer::plan::shard::{Moment, ShardPlan};
@@ -228,7 +228,7 @@ impl Simulated {
             p999: 400.0 + plan.rate.0 as f64,
             max: 9e3,
         });
-        let mut part = AuthPart::default();
+        let mut part = AuthDelta::default();
         let fresh = valid - plan.cached_share.count_below(valid);
         let preloaded =
             plan.names_needed().saturating_sub(sent - plan.cached_share.count_below(sent));
@@ -238,7 +238,7 @@ impl Simulated {
         if event == Some(Event::Spoiled) {
             part.socket_drops = 1;
         }
-        trial.weigh_auth(part, plan.auth_limit, plan.subject);
+        trial.apply_auth(part, plan.auth_limit, plan.subject);
         trial
     }
 }

@@ -5,7 +5,7 @@ use method::narrow::Length;
 use method::units::{CpuId, Nanos, Qps, Share, counted, grouped};
 use tester::measurer::plan::TrialPlan;
 use tester::measurer::result::TrialResult;
-use tester::past_stack::XdpConfig;
+use tester::xdp::XdpConfig;
 use wire::name::NameRange;
 
 use super::hosts::{Hosts, Machines};

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant, SystemTime};
 use method::reason::Reason;
 use method::units::Nanos;
 use net::clock;
-use tester::measurer::merge::{Given, Offsets, merge};
+use tester::measurer::merge::{Offsets, TesterResult, merge};
 use tester::measurer::plan::TrialPlan;
 use tester::measurer::plan::shard::{Moment, ShardPlan};
 use tester::measurer::result::TrialResult;
@@ -192,7 +192,7 @@ impl RealHosts<'_> {
         index: u16,
         task: &Task,
         begun: SystemTime,
-    ) -> Result<Option<Given>, CampaignError> {
+    ) -> Result<Option<TesterResult>, CampaignError> {
         let machine = measurer.machine();
         let give_up = Instant::now() + PRINTS;
         let ended = loop {
@@ -209,7 +209,7 @@ impl RealHosts<'_> {
         let text = machine.read(&file(index, "json"), RESULT)?;
         match self.found(task, measurer, &ended, begun, &text)? {
             TaskResult::Trial(trial) => {
-                Ok(Some(Given { file: machine.name().to_owned(), trial: *trial }))
+                Ok(Some(TesterResult { file: machine.name().to_owned(), trial: *trial }))
             }
             other => unreachable!("a trial finds a trial, not {other:?}"),
         }
@@ -386,7 +386,7 @@ mod tests {
             // The start is in the past for both.
             let progress = tester::measurer::Progress::new(&plan);
             let trial = tester::measurer::run(&plan, &progress).unwrap();
-            Given { file: format!("load{index}"), trial }
+            TesterResult { file: format!("load{index}"), trial }
         });
         let trial = merge(given.collect(), &Offsets::new()).unwrap().trial;
         assert_eq!(trial.verdict, Verdict::Invalid);

@@ -64,11 +64,7 @@ fn hosts_are_read() {
 #[test]
 fn cpus_that_others_do_not_use_come_first() {
     assert_eq!(picked(&one(), 1, &[0]).unwrap(), "1");
-    assert_eq!(
-        picked(&one(), 2, &[0]).unwrap(),
-        "0-1",
-        "if there are too few, they are shared"
-    );
+    assert_eq!(picked(&one(), 2, &[0]).unwrap(), "0-1", "if there are too few, they are shared");
     assert_eq!(picked(&one(), 1, &[0, 1]).unwrap(), "0");
     assert_eq!(picked(&one(), 3, &[]), None, "there are no more");
     assert_eq!(picked(&four(), 39, &[0]).unwrap(), "1-39");

@@ -33,7 +33,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
             ..NO_HOOKS
         },
     ),
-    rule("aliens-believed", "hardening-out-of-zone", |rules| rules.drops_strangers = false),
+    rule("aliens-believed", "hardening-out-of-zone", |rules| rules.drops_unrelated_records = false),
     replies("types-mixed", "hardening-mixed-types", add_an_a_record),
     hears("letter-case-compared", "rfc4343-3-letter-case", drop_other_letter_case),
     Mutant {

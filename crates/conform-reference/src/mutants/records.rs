@@ -63,7 +63,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
         let highest = reply.answer.iter().map(|record| record.ttl).max().unwrap_or(0);
         reply.answer.iter_mut().for_each(|record| record.ttl = highest);
     }),
-    rule("strangers-returned", "rfc1035-4.1-only-answers", |rules| rules.drops_strangers = false),
+    rule("strangers-returned", "rfc1035-4.1-only-answers", |rules| {
+        rules.drops_unrelated_records = false
+    }),
     hook(
         "additional-data-as-answer",
         "rfc2181-5.4.1-additional",

@@ -5,8 +5,8 @@ use std::thread;
 use std::time::Duration;
 
 use conform::ask::{Connection, PATIENCE, datagram};
-use conform::far::view::View;
-use conform::far::{self, Far, FarConfig};
+use conform::authority::view::View;
+use conform::authority::{self, Authority, AuthorityConfig};
 use conform::label::EVIL6;
 use conform::message::{Message, Name, Record, name, rcode};
 use domain::base::iana::Rtype;
@@ -18,7 +18,7 @@ const MADE: &str = "64:ff9b::102:304";
 
 /// A test authoritative server and a reference that forwards to it.
 struct Pair {
-    far: Far,
+    far: Authority,
     reference: Reference,
 }
 
@@ -27,7 +27,8 @@ impl Pair {
         let zone = name("conform.example");
         let ns = Ipv4Addr::LOCALHOST;
         let far =
-            far::start(&FarConfig { listen: vec![LOOPBACK], zone: zone.clone(), ns }).unwrap();
+            authority::start(&AuthorityConfig { listen: vec![LOOPBACK], zone: zone.clone(), ns })
+                .unwrap();
         let mut rules = Rules::default();
         change(&mut rules);
         let reference = start(ReferenceConfig {
@@ -290,7 +291,7 @@ fn strangers_and_other_types() {
     };
     assert_eq!(victim(&Pair::new(|_| {})), [MADE]);
     let evil = EVIL6.to_string();
-    assert_eq!(victim(&Pair::new(|rules| rules.drops_strangers = false)), [evil]);
+    assert_eq!(victim(&Pair::new(|rules| rules.drops_unrelated_records = false)), [evil]);
     let pair = Pair::new(|_| {});
     let ask = |labels: &str, qtype| pair.ask(&Message::query(&of(labels), qtype));
     let reply = ask("x2.mx.v4-1-2-3-4", Rtype::MX);

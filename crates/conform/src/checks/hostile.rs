@@ -1,19 +1,20 @@
 //! Hostile input from both sides: forged, out-of-zone and odd replies of the upstream (RFC 5452), and clients that
 //! flood the server, query unresponsive names or send malformed messages.
 
-mod crowds;
 mod forgery;
+mod load;
 
 use crate::check::{Check, Level, Need};
-use crowds::{
+use forgery::{
+    forged_ids, forged_ports, forged_questions, forgery_is_not_the_last_word,
+    ids_are_not_the_clients, ids_are_unpredictable, letter_case_does_not_matter,
+    mixed_types_are_dropped, out_of_zone_records_are_dropped, ports_are_many, ports_are_several,
+    ports_are_unpredictable,
+};
+use load::{
     chains_end, crowds_are_answered, crowds_are_asked_for_once, dead_names_harm_no_others,
     failures_are_of_a_type, loops_are_bounded, malformed_queries_end_nothing, noise_ends_nothing,
     questions_are_asked_three_times_at_most, stray_tcp_octets_end_nothing,
-};
-use forgery::{
-    aliens_are_dropped, forged_ids, forged_ports, forged_questions, forgery_is_not_the_last_word,
-    ids_are_not_the_clients, ids_are_unpredictable, letter_case_does_not_matter,
-    mixed_types_are_dropped, ports_are_many, ports_are_several, ports_are_unpredictable,
 };
 
 pub(super) const CHECKS: &[Check] = &[
@@ -140,7 +141,7 @@ pub(super) const CHECKS: &[Check] = &[
         level: Level::Hardening,
         needs: &[Need::Zone],
         contradicts: None,
-        script: aliens_are_dropped,
+        script: out_of_zone_records_are_dropped,
     },
     Check {
         id: "hardening-mixed-types",

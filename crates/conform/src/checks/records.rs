@@ -6,9 +6,9 @@
 //! lifetime that must end within a check is six seconds, because some servers (Knot Resolver, CoreDNS) cache everything
 //! for at least five by default.
 
+mod caching;
 mod common;
-mod kept;
-mod sets;
+mod rrsets;
 
 use domain::base::iana::Rtype;
 
@@ -30,7 +30,7 @@ pub(super) const CHECKS: &[Check] = &[
         sentence: "The TTL of this record is set from the minimum of the MINIMUM field of the SOA \
              record and the TTL of the SOA itself, and indicates how long a resolver may cache the \
              negative answer.",
-        script: kept::denials_are_not_prolonged,
+        script: caching::denials_are_not_prolonged,
         ..Check::BASE
     },
     Check {
@@ -43,7 +43,7 @@ pub(super) const CHECKS: &[Check] = &[
             zone.",
         level: Level::Hardening,
         needs: SEEN,
-        script: |t| kept::denials_expire(t, "soa-300-6"),
+        script: |t| caching::denials_expire(t, "soa-300-6"),
         ..Check::BASE
     },
     Check {
@@ -54,7 +54,7 @@ pub(super) const CHECKS: &[Check] = &[
         sentence: "As there is no record in the answer section to which this TTL can be applied, \
              the TTL must be carried by another method.  This is done by including the SOA record \
              from the zone in the authority section of the reply.",
-        script: kept::denials_have_a_soa,
+        script: caching::denials_have_a_soa,
         ..Check::BASE
     },
     Check {
@@ -66,7 +66,7 @@ pub(super) const CHECKS: &[Check] = &[
      reaching zero (0) indicates the cached negative answer MUST NOT be used again.",
         level: Level::Must,
         needs: SEEN,
-        script: |t| kept::denials_expire(t, "soa-6-300"),
+        script: |t| caching::denials_expire(t, "soa-6-300"),
         ..Check::BASE
     },
     Check {
@@ -77,7 +77,7 @@ pub(super) const CHECKS: &[Check] = &[
         sentence: "A negative answer that resulted from a no data error (NODATA) should be cached \
              such that it can be retrieved and returned in response to another query for the same \
              <QNAME, QTYPE, QCLASS> that resulted in the cached negative response.",
-        script: kept::nodata_is_of_one_type,
+        script: caching::nodata_is_of_one_type,
         ..Check::BASE
     },
     Check {
@@ -89,7 +89,7 @@ pub(super) const CHECKS: &[Check] = &[
              such that it can be retrieved and returned in response to another query for the same \
              <QNAME, QCLASS> that resulted in the cached negative response.",
         needs: SEEN,
-        script: kept::nxdomain_is_of_all_types,
+        script: caching::nxdomain_is_of_all_types,
         ..Check::BASE
     },
     Check {
@@ -102,7 +102,7 @@ pub(super) const CHECKS: &[Check] = &[
              a short TTL.",
         level: Level::Should,
         needs: SEEN,
-        script: kept::bare_denials_are_not_kept,
+        script: caching::bare_denials_are_not_kept,
         ..Check::BASE
     },
     Check {
@@ -115,7 +115,7 @@ pub(super) const CHECKS: &[Check] = &[
              decremented by the amount of time it was stored in the cache.",
         level: Level::Must,
         needs: SEEN,
-        script: kept::denials_age,
+        script: caching::denials_age,
         ..Check::BASE
     },
     Check {
@@ -126,7 +126,7 @@ pub(super) const CHECKS: &[Check] = &[
         sentence: "Negative caching in resolvers is no-longer optional, if a resolver caches \
              anything it must also cache negative answers.",
         needs: SEEN,
-        script: kept::denials_are_kept,
+        script: caching::denials_are_kept,
         ..Check::BASE
     },
     Check {
@@ -140,7 +140,7 @@ pub(super) const CHECKS: &[Check] = &[
              again be consulted.",
         level: Level::Must,
         needs: SEEN,
-        script: kept::answers_expire,
+        script: caching::answers_expire,
         ..Check::BASE
     },
     Check {
@@ -151,7 +151,7 @@ pub(super) const CHECKS: &[Check] = &[
         sentence: "Values SHOULD be capped on the order of days to weeks, with a recommended cap \
              of 604,800 seconds (7 days).",
         level: Level::Should,
-        script: kept::long_ttls_are_capped,
+        script: caching::long_ttls_are_capped,
         ..Check::BASE
     },
     Check {
@@ -162,7 +162,7 @@ pub(super) const CHECKS: &[Check] = &[
         sentence: "Zero values are interpreted to mean that the RR can only be used for the \
              transaction in progress, and should not be cached.",
         needs: SEEN,
-        script: kept::zero_is_not_kept,
+        script: caching::zero_is_not_kept,
         ..Check::BASE
     },
     Check {
@@ -173,7 +173,7 @@ pub(super) const CHECKS: &[Check] = &[
         sentence: "Inside the database, refresh timers and TTLs for cached data conceptually \
              \"count down\" …",
         needs: SEEN,
-        script: kept::answers_age,
+        script: caching::answers_age,
         ..Check::BASE
     },
     Check {
@@ -183,7 +183,7 @@ pub(super) const CHECKS: &[Check] = &[
         section: "5",
         sentence: "It is meaningless for two records to ever have label, class, type and data all \
              equal - servers should suppress such duplicates if encountered.",
-        script: sets::no_duplicates,
+        script: rrsets::no_duplicates,
         ..Check::BASE
     },
     Check {
@@ -212,7 +212,7 @@ pub(super) const CHECKS: &[Check] = &[
         sentence: "Should an authoritative source send such a malformed RRSet, the client should \
              treat the RRs for all purposes as if all TTLs in the RRSet had been set to the value \
              of the lowest TTL in the RRSet.",
-        script: sets::lowest_ttl_counts,
+        script: rrsets::lowest_ttl_counts,
         ..Check::BASE
     },
     Check {
@@ -222,7 +222,7 @@ pub(super) const CHECKS: &[Check] = &[
         rfc: 1035,
         section: "4.1",
         sentence: "The answer section contains RRs that answer the question …",
-        script: sets::strangers_are_left_out,
+        script: rrsets::unrelated_records_are_omitted,
         ..Check::BASE
     },
     Check {
@@ -236,7 +236,7 @@ pub(super) const CHECKS: &[Check] = &[
              section of a non-authoritative answer, should not be cached in such a way that they \
              would ever be returned as answers to a received query.",
         needs: SEEN,
-        script: sets::additional_data_is_no_answer,
+        script: rrsets::additional_data_is_no_answer,
         ..Check::BASE
     },
     Check {
@@ -246,7 +246,7 @@ pub(super) const CHECKS: &[Check] = &[
         section: "9",
         sentence: "The TC bit should be set in responses only when an RRSet is required as a part \
              of the response, but could not be included in its entirety.",
-        script: sets::partial_answers_say_so,
+        script: rrsets::partial_answers_say_so,
         ..Check::BASE
     },
     Check {
@@ -256,7 +256,7 @@ pub(super) const CHECKS: &[Check] = &[
         section: "9",
         sentence: "The TC bit should not be set merely because some extra information could have \
              been included, but there was insufficient room.",
-        script: sets::extra_data_sets_no_tc,
+        script: rrsets::extra_data_sets_no_tc,
         ..Check::BASE
     },
     Check {
@@ -267,7 +267,7 @@ pub(super) const CHECKS: &[Check] = &[
         sentence: "When a DNS client receives a reply with TC set, it should ignore that response, \
              and query again, using a mechanism, such as a TCP connection, that will permit larger \
              replies.",
-        script: sets::big_sets_come_over_tcp,
+        script: rrsets::big_sets_come_over_tcp,
         ..Check::BASE
     },
     Check {
@@ -277,7 +277,7 @@ pub(super) const CHECKS: &[Check] = &[
         section: "10.1",
         sentence: "An alias name (label of a CNAME record) may, if DNSSEC is in use, have SIG, \
              NXT, and KEY RRs, but may have no other data.",
-        script: sets::aliases_stand_alone,
+        script: rrsets::aliases_stand_alone,
         ..Check::BASE
     },
     Check {
@@ -288,7 +288,7 @@ pub(super) const CHECKS: &[Check] = &[
         sentence: "The RCODE in the ultimate DNS response MUST BE set based on the final query \
              cycle leading to that response.",
         level: Level::Must,
-        script: sets::rcode_is_of_the_end,
+        script: rrsets::rcode_is_of_the_end,
         ..Check::BASE
     },
     Check {
@@ -299,7 +299,7 @@ pub(super) const CHECKS: &[Check] = &[
         sentence: "A CNAME RR with Time to Live (TTL) equal to the corresponding DNAME RR is \
              synthesized and included in the answer section when the DNAME is employed as a \
              substitution instruction.",
-        script: sets::synthesized_cname_has_the_ttl,
+        script: rrsets::synthesized_cname_has_the_ttl,
         ..Check::BASE
     },
     Check {
@@ -308,7 +308,7 @@ pub(super) const CHECKS: &[Check] = &[
         rfc: 1034,
         section: "3.1",
         sentence: "When you receive a domain name or label, you should preserve its case.",
-        script: sets::letter_case_is_kept,
+        script: rrsets::letter_case_is_kept,
         ..Check::BASE
     },
     Check {
@@ -319,7 +319,7 @@ pub(super) const CHECKS: &[Check] = &[
         sentence: "DNS64 resolvers MUST NOT extrapolate the AAAA synthesis logic to the IP hints \
              in the SvcParams (Section 7.3).",
         level: Level::Must,
-        script: sets::hints_are_left_alone,
+        script: rrsets::hints_are_left_alone,
         ..Check::BASE
     },
     Check {
@@ -330,7 +330,7 @@ pub(super) const CHECKS: &[Check] = &[
         sentence: "Errors or anomalies in obtaining additional records MAY cause this process to \
              terminate but MUST NOT themselves cause the resolver to send a failure response.",
         level: Level::Must,
-        script: sets::https_does_not_need_addresses,
+        script: rrsets::https_does_not_need_addresses,
         ..Check::BASE
     },
     Check {
@@ -342,7 +342,7 @@ pub(super) const CHECKS: &[Check] = &[
              conventional ANY response or MAY instead send a response with a single RRset (or a \
              larger subset of available RRsets) in the answer section.",
         level: Level::May,
-        script: sets::any_is_answered,
+        script: rrsets::any_is_answered,
         ..Check::BASE
     },
 ];

@@ -91,7 +91,7 @@ pub(super) const CHECKS: &[Check] = &[
         title: "No alias leads to a nonexistent in-addr.arpa name",
         sentence: ENSURE,
         level: Level::Should,
-        script: |t| reverse::leads_nowhere(t, "9.9.9.250"),
+        script: |t| reverse::target_has_no_record(t, "9.9.9.250"),
         ..REVERSE
     },
     Check {
@@ -99,7 +99,7 @@ pub(super) const CHECKS: &[Check] = &[
         title: "No alias leads to an in-addr.arpa name without PTR",
         sentence: ENSURE,
         level: Level::Should,
-        script: |t| reverse::leads_nowhere(t, "9.9.9.251"),
+        script: |t| reverse::target_has_no_record(t, "9.9.9.251"),
         ..REVERSE
     },
     Check {

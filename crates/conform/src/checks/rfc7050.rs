@@ -575,7 +575,7 @@ fn lookalike(t: &mut Trial<'_>) -> Judged {
 }
 
 /// Returns the test zone's name for an address: `ptr-1-2-3-4.ZONE`.
-fn far_name(t: &Trial<'_>, v4: Ipv4Addr) -> Judged<Name> {
+fn ptr_target(t: &Trial<'_>, v4: Ipv4Addr) -> Judged<Name> {
     let zone = t.subject().zone.ok_or_else(|| Fault::NotTried("needs a zone".into()))?;
     Ok(label::prepend(&format!("ptr-{}", v4.to_string().replace('.', "-")), zone))
 }
@@ -593,7 +593,7 @@ fn reverse_is(t: &mut Trial<'_>, wanted: &Name) -> Judged {
 
 /// The test authoritative server gives the address a name that exists nowhere else.
 fn reverse_is_not_special(t: &mut Trial<'_>) -> Judged {
-    let wanted = far_name(t, WELL_KNOWN[0])?;
+    let wanted = ptr_target(t, WELL_KNOWN[0])?;
     reverse_is(t, &wanted)
 }
 
@@ -642,7 +642,7 @@ fn pointers(t: &mut Trial<'_>) -> Judged {
 fn same_rdata(t: &mut Trial<'_>) -> Judged {
     for prefix in mapped_reverse(t)? {
         for v4 in [Ipv4Addr::new(8, 8, 4, 4), Ipv4Addr::new(192, 0, 1, 170)] {
-            points_to(t, prefix.with(v4), &far_name(t, v4)?)?;
+            points_to(t, prefix.with(v4), &ptr_target(t, v4)?)?;
         }
     }
     Ok(())

@@ -14,32 +14,32 @@ use crate::trial::{Exchange, Fault, Judged, Subject, Trial, rcode_name};
 const WELL_KNOWN: [Ipv4Addr; 2] = [Ipv4Addr::new(192, 0, 0, 170), Ipv4Addr::new(192, 0, 0, 171)];
 
 /// Result of prefix discovery by RFC 7050.
-pub(super) struct Found {
+pub(super) struct Discovery {
     /// Prefixes of the server in the order of the records.
     pub(super) prefixes: Vec<Prefix>,
     /// AAAA records of ipv4only.arpa.
     addresses: Vec<Ipv6Addr>,
     /// Replies as text.
-    pub(super) came: String,
+    pub(super) reply_text: String,
     /// Exchanges with the server.
     pub(super) exchanges: Vec<Exchange>,
 }
 
 /// Result of a query.
-enum Heard {
+enum QueryResult {
     Silence,
     /// A message that is no reply to the query, with the reason.
     Nonsense(String),
     Reply(Message),
 }
 
-impl Heard {
-    fn of(judged: Judged<Option<Message>>, subject: Subject<'_>) -> Result<Heard, RunError> {
+impl QueryResult {
+    fn of(judged: Judged<Option<Message>>, subject: Subject<'_>) -> Result<QueryResult, RunError> {
         match judged {
-            Ok(None) => Ok(Heard::Silence),
-            Ok(Some(reply)) => Ok(Heard::Reply(reply)),
-            Err(Fault::Silent(_)) => Ok(Heard::Silence),
-            Err(Fault::Wrong(why)) => Ok(Heard::Nonsense(why)),
+            Ok(None) => Ok(QueryResult::Silence),
+            Ok(Some(reply)) => Ok(QueryResult::Reply(reply)),
+            Err(Fault::Silent(_)) => Ok(QueryResult::Silence),
+            Err(Fault::Wrong(why)) => Ok(QueryResult::Nonsense(why)),
             Err(Fault::NotTried(reason) | Fault::NotOffered(reason)) => {
                 Err(RunError::Unreachable { server: subject.server, reason })
             }
@@ -48,9 +48,9 @@ impl Heard {
 
     fn in_words(&self) -> String {
         match self {
-            Heard::Silence => "no reply".into(),
-            Heard::Nonsense(why) => why.clone(),
-            Heard::Reply(reply) => {
+            QueryResult::Silence => "no reply".into(),
+            QueryResult::Nonsense(why) => why.clone(),
+            QueryResult::Reply(reply) => {
                 let addresses = addresses(reply);
                 if addresses.is_empty() {
                     format!("{} without an address", rcode_name(reply.rcode))
@@ -67,32 +67,32 @@ impl Heard {
 ///
 /// # Errors
 /// [`RunError::Silent`] if this query and queries of other kinds get no reply.
-pub(super) fn prefixes(subject: Subject<'_>) -> Result<Found, RunError> {
+pub(super) fn prefixes(subject: Subject<'_>) -> Result<Discovery, RunError> {
     let mut trial = Trial::new(subject);
     let query = || Message::query(&name("ipv4only.arpa"), Rtype::AAAA);
-    let mut heard = Heard::of(trial.ask_or_silence(&query()), subject)?;
-    if matches!(heard, Heard::Silence) {
-        heard = Heard::of(trial.ask_or_silence(&query()), subject)?;
+    let mut heard = QueryResult::of(trial.ask_or_silence(&query()), subject)?;
+    if matches!(heard, QueryResult::Silence) {
+        heard = QueryResult::of(trial.ask_or_silence(&query()), subject)?;
     }
     let wants_tcp = match &heard {
-        Heard::Silence => true,
-        Heard::Reply(reply) => reply.flags.tc,
-        Heard::Nonsense(_) => false,
+        QueryResult::Silence => true,
+        QueryResult::Reply(reply) => reply.flags.tc,
+        QueryResult::Nonsense(_) => false,
     };
     if wants_tcp && let Ok(reply) = trial.ask_tcp(&query()) {
-        heard = Heard::Reply(reply);
+        heard = QueryResult::Reply(reply);
     }
-    let mut came = heard.in_words();
-    if matches!(heard, Heard::Silence) {
+    let mut reply_text = heard.in_words();
+    if matches!(heard, QueryResult::Silence) {
         let others = other_replies(&mut trial, &query(), subject)?;
-        came = format!("no reply over UDP and TCP, while {others}");
+        reply_text = format!("no reply over UDP and TCP, while {others}");
     }
     let addresses = match &heard {
-        Heard::Reply(reply) => addresses(reply),
+        QueryResult::Reply(reply) => addresses(reply),
         _ => Vec::new(),
     };
     let prefixes = prefixes_in(&addresses);
-    Ok(Found { prefixes, addresses, came, exchanges: trial.into_exchanges() })
+    Ok(Discovery { prefixes, addresses, reply_text, exchanges: trial.into_exchanges() })
 }
 
 /// IPv4 addresses of the names that are queried to derive a prefix: no octet occurs twice or is zero.
@@ -100,7 +100,7 @@ const ASYMMETRIC: [Ipv4Addr; 2] = [Ipv4Addr::new(9, 38, 71, 150), Ipv4Addr::new(
 
 /// Derives the prefixes of a server that does not show them as described in RFC 7050 §3: from its AAAA records of
 /// ipv4only.arpa, or from those of two names in the test zone.
-pub(super) fn derived(subject: Subject<'_>, found: &Found) -> Vec<Prefix> {
+pub(super) fn derived(subject: Subject<'_>, found: &Discovery) -> Vec<Prefix> {
     let [first, second] = WELL_KNOWN.map(|v4| (v4, found.addresses.as_slice()));
     let prefixes = derive::nearest(&[first, second]);
     if !prefixes.is_empty() || subject.zone.is_none() {
@@ -131,22 +131,22 @@ fn other_replies(
     }
     let replies = trial.ask_all(&queries).or_else(|fault| {
         // A missing socket is an error of the run; any other fault counts as no reply.
-        Heard::of(Err(fault), subject).map(|_| Vec::new())
+        QueryResult::of(Err(fault), subject).map(|_| Vec::new())
     })?;
-    let mut came = Vec::new();
+    let mut reply_text = Vec::new();
     for (query, reply) in queries.iter().zip(replies) {
         let rcode = reply.map(|reply| rcode_name(reply.rcode));
-        came.extend(rcode.map(|rcode| format!("{} over UDP is {rcode}", described(query))));
+        reply_text.extend(rcode.map(|rcode| format!("{} over UDP is {rcode}", described(query))));
     }
     if let Ok(reply) = trial.ask_tcp(&queries[0]) {
         let rcode = rcode_name(reply.rcode);
-        came.push(format!("{} over TCP is {rcode}", described(&queries[0])));
+        reply_text.push(format!("{} over TCP is {rcode}", described(&queries[0])));
     }
-    if came.is_empty() {
+    if reply_text.is_empty() {
         let queries: Vec<String> = [first].into_iter().chain(&queries).map(described).collect();
         return Err(RunError::Silent { server: subject.server, queries: queries.join(", ") });
     }
-    Ok(came.join(", "))
+    Ok(reply_text.join(", "))
 }
 
 /// Describes a query: name, type, and a missing OPT record.
@@ -168,13 +168,13 @@ fn prefixes_in(addresses: &[Ipv6Addr]) -> Vec<Prefix> {
         |prefix: &Prefix| WELL_KNOWN.iter().all(|v4| addresses.contains(&prefix.with(*v4)));
     let mut found: Vec<Prefix> = Vec::new();
     for address in addresses {
-        let mut places = places(*address);
-        if places.iter().any(has_both) {
-            places.retain(has_both);
-        } else if places.len() > 1 {
-            places.clear();
+        let mut candidate_prefixes = candidate_prefixes(*address);
+        if candidate_prefixes.iter().any(has_both) {
+            candidate_prefixes.retain(has_both);
+        } else if candidate_prefixes.len() > 1 {
+            candidate_prefixes.clear();
         }
-        for prefix in places {
+        for prefix in candidate_prefixes {
             if !found.contains(&prefix) {
                 found.push(prefix);
             }
@@ -184,7 +184,7 @@ fn prefixes_in(addresses: &[Ipv6Addr]) -> Vec<Prefix> {
 }
 
 /// Returns each prefix that the address alone would allow.
-fn places(address: Ipv6Addr) -> Vec<Prefix> {
+fn candidate_prefixes(address: Ipv6Addr) -> Vec<Prefix> {
     let below = |len: u8| {
         WELL_KNOWN.into_iter().find_map(|v4| {
             // Octets of the address outside the IPv4 address and not between its octets.
@@ -206,23 +206,23 @@ pub(super) fn zone(subject: Subject<'_>, zone: &Name) -> Result<(), RunError> {
     const NO_SUCH_ZONE: [u16; 4] =
         [rcode::NOERROR, rcode::SERVFAIL, rcode::NXDOMAIN, rcode::REFUSED];
     let mut trial = Trial::new(subject);
-    let mut came = String::new();
+    let mut reply_text = String::new();
     for (qtype, edns) in [(Rtype::A, true), (Rtype::AAAA, true), (Rtype::A, false)] {
         let mut query = Message::query(&trial.name("v4-1-2-3-4"), qtype);
         query.edns = query.edns.filter(|_| edns);
-        match Heard::of(trial.ask_or_silence(&query), subject)? {
-            Heard::Reply(reply)
+        match QueryResult::of(trial.ask_or_silence(&query), subject)? {
+            QueryResult::Reply(reply)
                 if reply.flags.tc
                     || reply.answers(qtype).next().is_some()
                     || !NO_SUCH_ZONE.contains(&reply.rcode) =>
             {
-                return sees(subject, query.question());
+                return check_view(subject, query.question());
             }
-            Heard::Nonsense(_) => return sees(subject, query.question()),
-            heard => came = heard.in_words(),
+            QueryResult::Nonsense(_) => return check_view(subject, query.question()),
+            heard => reply_text = heard.in_words(),
         }
     }
-    Err(RunError::NoZone { server: subject.server, zone: zone.clone(), came })
+    Err(RunError::NoZone { server: subject.server, zone: zone.clone(), came: reply_text })
 }
 
 /// Checks that the view belongs to the test authoritative server that the server queries: it must contain the name that
@@ -230,7 +230,7 @@ pub(super) fn zone(subject: Subject<'_>, zone: &Name) -> Result<(), RunError> {
 ///
 /// # Errors
 /// [`RunError::OtherView`] if it does not.
-fn sees(subject: Subject<'_>, question: Option<&Question>) -> Result<(), RunError> {
+fn check_view(subject: Subject<'_>, question: Option<&Question>) -> Result<(), RunError> {
     let (Some(view), Some(question)) = (subject.view, question) else { return Ok(()) };
     let name = question.name.clone();
     match view.asked(&name) {
@@ -246,11 +246,12 @@ fn sees(subject: Subject<'_>, question: Option<&Question>) -> Result<(), RunErro
 pub(super) fn validation(subject: Subject<'_>) -> Option<bool> {
     let mut trial = Trial::new(subject);
     let bogus = "v6-20010db8000000000000000000000001.bogus";
-    let checked = twice(&mut trial, bogus, Rtype::AAAA, |_| {})?;
-    let unchecked = twice(&mut trial, bogus, Rtype::AAAA, |query| query.flags.cd = true)?;
+    let checked = query_with_retry(&mut trial, bogus, Rtype::AAAA, |_| {})?;
+    let unchecked =
+        query_with_retry(&mut trial, bogus, Rtype::AAAA, |query| query.flags.cd = true)?;
     // Both AD and DO in a query request AD in the reply (RFC 6840 §5.8); older servers support DO only (RFC 4035
     // §3.2.3).
-    let secure = twice(&mut trial, "v4-1-2-3-4.secure", Rtype::A, |query| {
+    let secure = query_with_retry(&mut trial, "v4-1-2-3-4.secure", Rtype::A, |query| {
         query.flags.ad = true;
         query.edns.iter_mut().for_each(|edns| edns.dnssec_ok = true);
     })?;
@@ -263,7 +264,7 @@ pub(super) fn validation(subject: Subject<'_>) -> Option<bool> {
 }
 
 /// Queries a new name, and another one if there is no reply.
-fn twice(
+fn query_with_retry(
     trial: &mut Trial<'_>,
     labels: &str,
     qtype: Rtype,

@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicBool;
 use domain::base::iana::Rtype;
 
 use super::*;
-use crate::far::view::Asked;
+use crate::authority::view::Asked;
 use crate::message::{Message, Record, name, rcode};
 use crate::trial::Judge;
 

@@ -41,7 +41,7 @@ pub(crate) struct Board<'a> {
 impl<'a> Board<'a> {
     /// Creates the rows in the order of the reports' lists; checks that only a later report contains follow those of
     /// the earlier ones.
-    pub(crate) fn of(reports: &'a [Report]) -> Board<'a> {
+    pub(crate) fn from_reports(reports: &'a [Report]) -> Board<'a> {
         let mut rows: Vec<Row<'a>> = Vec::new();
         for (column, report) in reports.iter().enumerate() {
             for outcome in &report.outcomes {

@@ -49,7 +49,7 @@ pub fn page(reports: &[Report]) -> String {
 
 /// Returns the scoreboard for inclusion in another page, which needs [`STYLE`] in its head.
 pub fn scoreboard(reports: &[Report]) -> String {
-    let board = Board::of(reports);
+    let board = Board::from_reports(reports);
     let mut out = String::from("<div class=\"conform\">\n");
     out.push_str(
         "<p>A check of a feature that the server does not support is <em>not offered</em>; a check \
@@ -185,7 +185,7 @@ fn cell(out: &mut String, outcome: &Outcome) {
         (Verdict::Passed, _) => "passed",
         _ => "dim",
     };
-    if outcome.told().is_empty() && outcome.exchanges.is_empty() {
+    if outcome.explanation().is_empty() && outcome.exchanges.is_empty() {
         let _ = write!(out, "<td class=\"{class}\">{word}</td>");
         return;
     }
@@ -193,7 +193,7 @@ fn cell(out: &mut String, outcome: &Outcome) {
     let _ = write!(
         out,
         "<td class=\"{class}\"><details><summary>{word}{remark}</summary><div><p>{}</p>",
-        escape(&outcome.told())
+        escape(&outcome.explanation())
     );
     if outcome.verdict == Verdict::Failed {
         let _ = write!(out, "<p>{}</p>", escape(&quoted(&outcome.source, &outcome.sentence)));

@@ -42,7 +42,7 @@ fn case(report: &Report, outcome: &Outcome) -> TestCase {
     };
     if outcome.verdict != Verdict::Passed {
         status.set_type(level_word(outcome.level));
-        let mut message = format!("{word}: {}", outcome.told());
+        let mut message = format!("{word}: {}", outcome.explanation());
         if let Some(opposite) = opposite {
             let _ = write!(message, "; {} requires the opposite: passed", opposite.id);
         }
@@ -51,8 +51,8 @@ fn case(report: &Report, outcome: &Outcome) -> TestCase {
     }
     let mut case = TestCase::new(outcome.id.as_str(), status);
     case.set_classname(outcome.source.as_str());
-    if outcome.verdict == Verdict::Passed && !outcome.told().is_empty() {
-        case.set_system_out(outcome.told());
+    if outcome.verdict == Verdict::Passed && !outcome.explanation().is_empty() {
+        case.set_system_out(outcome.explanation());
     }
     case
 }

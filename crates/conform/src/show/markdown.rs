@@ -8,7 +8,7 @@ use crate::outcome::{Report, Verdict};
 
 /// Writes tables of several servers side by side: MUST separate from SHOULD, failing checks first.
 pub fn scoreboard(reports: &[Report]) -> String {
-    let board = Board::of(reports);
+    let board = Board::from_reports(reports);
     let mut out = counts(reports);
     for (title, levels) in GROUPS {
         let rows = board.group(levels);
@@ -89,20 +89,20 @@ fn line(out: &mut String, first: &str, cells: impl Iterator<Item = String>) {
 
 /// Writes the reasons of failures.
 fn reasons(out: &mut String, board: &Board<'_>, reports: &[Report]) {
-    let mut told = String::new();
+    let mut explanation = String::new();
     for (_, levels) in GROUPS {
         for row in board.group(levels) {
             for (report, cell) in reports.iter().zip(&row.cells) {
                 let Some(outcome) = cell.filter(|cell| cell.verdict == Verdict::Failed) else {
                     continue;
                 };
-                let (server, reason) = (escape(&report.server), escape(&outcome.told()));
-                let _ = writeln!(told, "- `{}`, {server}: {reason}", code(&outcome.id));
+                let (server, reason) = (escape(&report.server), escape(&outcome.explanation()));
+                let _ = writeln!(explanation, "- `{}`, {server}: {reason}", code(&outcome.id));
             }
         }
     }
-    if !told.is_empty() {
-        let _ = write!(out, "\n### Actual behaviour of the servers\n\n{told}");
+    if !explanation.is_empty() {
+        let _ = write!(out, "\n### Actual behaviour of the servers\n\n{explanation}");
     }
 }
 

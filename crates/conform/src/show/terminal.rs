@@ -66,7 +66,7 @@ fn failure(out: &mut String, report: &Report, outcome: &Outcome) {
         }
     };
     line("expect", &outcome.title);
-    line("reason", &outcome.told());
+    line("reason", &outcome.explanation());
     line("source", &quoted(&outcome.source, &outcome.sentence));
     for shown in &outcome.exchanges {
         line("repeat", &shown.dig);
@@ -119,9 +119,10 @@ fn counts(out: &mut String, title: &str, rows: &[(String, Count)]) {
 /// Writes the checks with this verdict that have a reason, grouped by reason.
 fn reasons(out: &mut String, report: &Report, title: &str, verdict: Verdict) {
     let mut by_reason: BTreeMap<Cow<'_, str>, Vec<&str>> = BTreeMap::new();
-    let told = report.outcomes.iter().filter(|outcome| outcome.verdict == verdict);
-    for outcome in told.filter(|o| verdict != Verdict::Passed || !o.told().is_empty()) {
-        by_reason.entry(outcome.told()).or_default().push(&outcome.id);
+    let explanation = report.outcomes.iter().filter(|outcome| outcome.verdict == verdict);
+    for outcome in explanation.filter(|o| verdict != Verdict::Passed || !o.explanation().is_empty())
+    {
+        by_reason.entry(outcome.explanation()).or_default().push(&outcome.id);
     }
     if by_reason.is_empty() {
         return;

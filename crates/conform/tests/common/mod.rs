@@ -2,10 +2,10 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use conform::authority::{self, Authority, AuthorityConfig};
 use conform::check::Check;
 use conform::checks;
 use conform::expected::Prefix;
-use conform::far::{self, Far, FarConfig};
 use conform::message::{Name, name};
 use conform::outcome::Report;
 use conform::runner::{self, Settings};
@@ -26,9 +26,9 @@ pub(crate) fn zone() -> Name {
 }
 
 /// Starts a test authoritative server.
-pub(crate) fn far_side() -> Far {
-    let config = FarConfig { listen: vec![ANY], zone: zone(), ns: Ipv4Addr::LOCALHOST };
-    far::start(&config).expect("there is a free port")
+pub(crate) fn authority() -> Authority {
+    let config = AuthorityConfig { listen: vec![ANY], zone: zone(), ns: Ipv4Addr::LOCALHOST };
+    authority::start(&config).expect("there is a free port")
 }
 
 /// Parses prefixes: `3fff::/96 3fff:1::/64`.
@@ -52,7 +52,7 @@ impl Server {
     /// not be discovered: a mutant may hide them.
     pub(crate) fn run(
         self,
-        far: &Far,
+        far: &Authority,
         expects: bool,
         only: &[&Check],
         rules: impl FnOnce(&mut Rules),

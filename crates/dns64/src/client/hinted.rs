@@ -16,7 +16,7 @@ use wire::view::rtype;
 use crate::name::LowerName;
 use crate::name::compressor::Compressor;
 use crate::resolver::answer::{AnswerKind, AnswerRecord, ReadRecord};
-use crate::resolver::outcome::{Kept, Outcome};
+use crate::resolver::outcome::{CachedAnswer, Outcome};
 use crate::translation::decision::aaaa_addresses;
 use crate::translation::hints::{Native, Service};
 use crate::translation::policy::{MAX_SYNTHESIZED, Policy, Rules, TTL_WITHOUT_SOA};
@@ -26,33 +26,33 @@ const MAX_QUESTIONS: usize = 4;
 
 /// An answer with HTTPS or SVCB records, and the answers about their targets.
 #[derive(Clone, Copy)]
-pub(super) struct Hinted<'a> {
-    services: &'a Kept,
+pub(super) struct HintedAnswer<'a> {
+    services: &'a CachedAnswer,
     /// Outcomes of the AAAA queries for targets and their aliases.
     targets: &'a [Outcome],
     rules: &'a Rules<'a>,
 }
 
 /// Result of the search for the AAAA records of a target.
-enum Found<'a> {
+enum TargetLookup<'a> {
     /// This name has not been queried yet.
     Open(&'a [u8]),
     Known(Native),
 }
 
-impl<'a> Hinted<'a> {
+impl<'a> HintedAnswer<'a> {
     /// Returns the state of hints; `services` is one of the answers in `known`, and the later ones
     /// are about targets.
     pub(super) fn new(
-        services: &'a Kept,
+        services: &'a CachedAnswer,
         known: &'a [Outcome],
         rules: &'a Rules<'a>,
-    ) -> Hinted<'a> {
+    ) -> HintedAnswer<'a> {
         let is_it =
             |outcome: &Outcome| outcome.kept().is_some_and(|kept| std::ptr::eq(kept, services));
         let place = known.iter().position(is_it);
         let targets = place.and_then(|place| known.get(place + 1..)).unwrap_or_default();
-        Hinted { services, targets, rules }
+        HintedAnswer { services, targets, rules }
     }
 
     /// Returns the name of the AAAA query that must be answered before hints are synthesized.
@@ -69,12 +69,12 @@ impl<'a> Hinted<'a> {
             let data = service_data(&read)?;
             let service = Service::read(&data)?;
             let (target, policy) = self.target(&service, &read);
-            if !service.is_translated(policy, self.rules.client) {
+            if !service.is_synthesized(policy, self.rules.client) {
                 return None;
             }
             match self.find(target.wire(), policy) {
-                Found::Open(name) => Some(LowerName::of_wire(name)),
-                Found::Known(_) => None,
+                TargetLookup::Open(name) => Some(LowerName::from_wire(name)),
+                TargetLookup::Known(_) => None,
             }
         })
     }
@@ -127,9 +127,9 @@ impl<'a> Hinted<'a> {
             let service = Service::read(&data)?;
             let (target, policy) = self.target(&service, &read);
             let (native, known) = match self.find(target.wire(), policy) {
-                Found::Open(_) => (Native::Unknown, u32::MAX),
-                Found::Known(native @ Native::None(left)) => (native, left),
-                Found::Known(native) => (native, u32::MAX),
+                TargetLookup::Open(_) => (Native::Unknown, u32::MAX),
+                TargetLookup::Known(native @ Native::None(left)) => (native, left),
+                TargetLookup::Known(native) => (native, u32::MAX),
             };
             let data = service.rewritten(policy, self.rules.client, native, most)?;
             lifetime = lifetime.min(known).min(policy.lifetime(self.rules.now));
@@ -141,39 +141,39 @@ impl<'a> Hinted<'a> {
     /// Returns the target of a record's hints, and the policy for its AAAA records.
     fn target(&self, service: &Service<'_>, record: &ReadRecord<'_>) -> (LowerName, &'a Policy) {
         let target = match service.target() {
-            Some(target) => LowerName::of_wire(target),
-            None => LowerName::of_wire(record.owner().to_vec().as_slice()),
+            Some(target) => LowerName::from_wire(target),
+            None => LowerName::from_wire(record.owner().to_vec().as_slice()),
         };
         let policy = self.rules.others.policy_by_name(self.rules.client, target.wire());
         (target, policy)
     }
 
     /// Searches the answers for the AAAA records of a target, following aliases.
-    fn find<'n>(&self, target: &'n [u8], policy: &Policy) -> Found<'n>
+    fn find<'n>(&self, target: &'n [u8], policy: &Policy) -> TargetLookup<'n>
     where
         'a: 'n,
     {
         if policy.ignore_aaaa {
-            return Found::Known(Native::None(u32::MAX));
+            return TargetLookup::Known(Native::None(u32::MAX));
         }
         let answers = || self.targets.iter().filter_map(Outcome::kept);
         let mut name = target;
         // More aliases than answers form a loop.
         for _ in 0..=self.targets.len() {
             let Some(kept) = answers().find(|kept| kept.answer.name() == name) else {
-                return Found::Open(name);
+                return TargetLookup::Open(name);
             };
             match kept.answer.kind() {
                 AnswerKind::Unfinished => name = kept.answer.target(),
-                _ => return Found::Known(native(kept, policy)),
+                _ => return TargetLookup::Known(native(kept, policy)),
             }
         }
-        Found::Known(Native::Unknown)
+        TargetLookup::Known(Native::Unknown)
     }
 }
 
 /// Derives the state of native AAAA records from the answer to an AAAA query.
-fn native(kept: &Kept, policy: &Policy) -> Native {
+fn native(kept: &CachedAnswer, policy: &Policy) -> Native {
     let denial = kept.answer.negative_ttl().map_or(TTL_WITHOUT_SOA, |ttl| kept.left(ttl));
     match kept.answer.kind() {
         AnswerKind::Data

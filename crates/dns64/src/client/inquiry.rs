@@ -19,7 +19,7 @@ use wire::view::{CLASS_IN, rtype};
 use crate::client::query::Query;
 use crate::client::reply::{COOKIE_LEN, ReplyFrame, is_stale, local_outcome};
 use crate::name::{KeyBuf, LowerName};
-use crate::resolver::outcome::{Failure, Kept, Outcome};
+use crate::resolver::outcome::{CachedAnswer, Failure, Outcome};
 use crate::translation::decide::{self, Next, Plan, Question, Reply};
 use crate::translation::decision::Decision;
 use crate::translation::local::{self, Local, LocalAnswer};
@@ -38,37 +38,37 @@ pub(crate) struct Inquiry {
     /// the CNAME's target.
     question: Question,
     /// Set if the client's name is an alias of the name in `question`.
-    alias: Option<Box<Denials>>,
+    alias: Option<Box<NegativeReplies>>,
     local: Option<Box<LocalAnswer>>,
     /// Outcomes so far, in the order of the upstream queries.
     known: SmallVec<[Outcome; USUAL_QUESTIONS]>,
     /// The plan under which the current upstream query was sent; set once the query has waited.
     waits_by: Option<Plan>,
     /// True if it was restarted because changed rules need other upstream queries.
-    begun_anew: bool,
+    restarted: bool,
     /// Progress of a repeated upstream query.
-    again: Again,
+    again: Repeat,
 }
 
 /// Progress of a repeated upstream query; a failed one is repeated at most once per client query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Again {
+enum Repeat {
     NotYet,
     /// The query was repeated, and its answer is awaited.
     Asked,
     Answered,
 }
 
-impl Again {
+impl Repeat {
     /// Returns the progress after an answer.
-    fn answered(self) -> Again {
-        if self == Again::Asked { Again::Answered } else { self }
+    fn answered(self) -> Repeat {
+        if self == Repeat::Asked { Repeat::Answered } else { self }
     }
 }
 
 /// The replies for an alias with an empty target.
 #[derive(Clone, Debug)]
-struct Denials {
+struct NegativeReplies {
     name_error: LocalAnswer,
     no_data: LocalAnswer,
 }
@@ -76,10 +76,10 @@ struct Denials {
 /// The next step of a client query.
 #[derive(Clone, Debug)]
 pub(crate) enum Step<'a> {
-    /// Resolve this question, and pass the outcome to [`Inquiry::learn`].
+    /// Resolve this question, and pass the outcome to [`Inquiry::add_outcome`].
     Ask(KeyBuf),
     /// Resolve this question again, after [`Inquiry::forget_failure`].
-    Again(KeyBuf),
+    Repeat(KeyBuf),
     /// Send this reply, written by [`Inquiry::write`].
     Reply(Reply<'a>),
 }
@@ -101,14 +101,14 @@ impl Inquiry {
             local: None,
             known: SmallVec::new(),
             waits_by: None,
-            begun_anew: false,
-            again: Again::NotYet,
+            restarted: false,
+            again: Repeat::NotYet,
         };
         if query.qclass == CLASS_IN {
-            match local::look(&query.name, query.qtype, rules) {
+            match local::find_local(&query.name, query.qtype, rules) {
                 Local::No => {}
                 Local::Alias(alias) => {
-                    inquiry.alias = Some(Box::new(Denials {
+                    inquiry.alias = Some(Box::new(NegativeReplies {
                         name_error: alias.denial(Rcode::NXDOMAIN),
                         no_data: alias.denial(Rcode::NOERROR),
                     }));
@@ -142,7 +142,7 @@ impl Inquiry {
 
     /// True if no upstream query has been answered for it.
     pub(crate) fn is_new(&self) -> bool {
-        self.known.is_empty() && !self.begun_anew && self.again == Again::NotYet
+        self.known.is_empty() && !self.restarted && self.again == Repeat::NotYet
     }
 
     /// True if an answer used for it has expired (RFC 8767).
@@ -158,7 +158,7 @@ impl Inquiry {
 
     /// True if it has already waited unsuccessfully for upstreams: an answer timed out or was
     /// malformed, or a stale one was used.
-    pub(crate) fn has_waited_in_vain(&self) -> bool {
+    pub(crate) fn has_waited_before(&self) -> bool {
         let in_vain = |outcome: &Outcome| match outcome {
             Outcome::Answered(kept) => kept.stale,
             Outcome::Failed(failure) => {
@@ -175,7 +175,7 @@ impl Inquiry {
 
     /// Returns the decision behind the reply of [`Inquiry::step`].
     pub(crate) fn decision(&self, reply: &Reply<'_>, policy: &Policy) -> Decision {
-        match Decision::of(&self.question, policy, reply) {
+        match Decision::from_reply(&self.question, policy, reply) {
             Decision::PassedOn if self.is_alias() => Decision::Pointer,
             decision => decision,
         }
@@ -187,13 +187,13 @@ impl Inquiry {
         if let Some(answer) = &self.local {
             return Step::Reply(Reply::Local(answer));
         }
-        let may_ask_again = self.again == Again::NotYet;
+        let may_ask_again = self.again == Repeat::NotYet;
         match decide::next(&self.question, rules.policy, rules.mode, &self.known, may_ask_again) {
             Next::Ask(name, qtype) => Step::Ask(self.key(name, qtype)),
             Next::Probe(name) => {
                 Step::Ask(KeyBuf::probe(name, self.question.qclass, self.question.dnssec_ok))
             }
-            Next::Again(name) => Step::Again(self.key(name, rtype::AAAA)),
+            Next::Repeat(name) => Step::Repeat(self.key(name, rtype::AAAA)),
             Next::Reply(reply) => match self.open_target(&reply, rules) {
                 Some(target) => Step::Ask(target),
                 None => Step::Reply(self.denial(&reply).map_or(reply, Reply::Local)),
@@ -236,11 +236,11 @@ impl Inquiry {
     /// Returns the question to be resolved in parallel to `asked`. This is A with the first AAAA
     /// question (RFC 6147 §5.1.8) if the policy permits it. It is also A with the probe behind an
     /// unexplained SERVFAIL, because the sequence of both takes longer than a client waits.
-    pub(crate) fn companion(&self, asked: &KeyBuf, policy: &Policy) -> Option<KeyBuf> {
+    pub(crate) fn parallel_question(&self, asked: &KeyBuf, policy: &Policy) -> Option<KeyBuf> {
         if asked.is_probe() {
             return Some(self.key(asked.name(), rtype::A));
         }
-        let wanted = self.is_new() && policy.parallel && self.question.may_translate(policy);
+        let wanted = self.is_new() && policy.parallel && self.question.may_synthesize(policy);
         wanted.then(|| self.key(self.question.name.wire(), rtype::A))
     }
 
@@ -250,20 +250,20 @@ impl Inquiry {
     #[inline]
     pub(crate) fn max_age(&self, asked: &KeyBuf) -> u32 {
         if !asked.is_probe() {
-            return if self.again == Again::Asked { 0 } else { u32::MAX };
+            return if self.again == Repeat::Asked { 0 } else { u32::MAX };
         }
-        self.known.last().and_then(Outcome::kept).map_or(0, Kept::since_failure)
+        self.known.last().and_then(Outcome::kept).map_or(0, CachedAnswer::since_failure)
     }
 
     /// Discards the outcome of the last question, which failed, and of its probe: [`Inquiry::step`]
     /// returns it again.
     pub(crate) fn forget_failure(&mut self) {
         self.known.truncate(self.known.len().saturating_sub(2));
-        self.again = Again::Asked;
+        self.again = Repeat::Asked;
     }
 
     /// Adds the outcome of the question of the last step.
-    pub(crate) fn learn(&mut self, outcome: Outcome) {
+    pub(crate) fn add_outcome(&mut self, outcome: Outcome) {
         self.again = self.again.answered();
         self.known.push(outcome);
     }
@@ -281,9 +281,9 @@ impl Inquiry {
         if self.is_new() || asked.name() == self.question.name.wire() || self.is_alias() {
             return None;
         }
-        let name = LowerName::of_wire(asked.name());
+        let name = LowerName::from_wire(asked.name());
         let rules = rules_of(&name);
-        match local::look(&name, asked.qtype(), &rules) {
+        match local::find_local(&name, asked.qtype(), &rules) {
             Local::Answer(answer) if self.question.qclass == CLASS_IN => {
                 Some(local_outcome(asked.question(), &answer, &rules))
             }
@@ -303,10 +303,10 @@ impl Inquiry {
         let plan = self.question.plan(rules.policy, rules.mode);
         if self.waits_by.is_some_and(|before| before != plan) {
             self.known.clear();
-            self.begun_anew = true;
+            self.restarted = true;
             self.again = self.again.answered();
         } else {
-            self.learn(outcome);
+            self.add_outcome(outcome);
         }
     }
 
@@ -331,7 +331,7 @@ impl Inquiry {
     /// and flags.
     fn key(&self, name: &[u8], qtype: u16) -> KeyBuf {
         let question = &self.question;
-        KeyBuf::of_wire(
+        KeyBuf::from_wire(
             name,
             qtype,
             question.qclass,
@@ -347,7 +347,7 @@ mod tests {
 
     use super::*;
     use crate::client::query::Received;
-    use crate::testing::{Said, said};
+    use crate::testing::{TestAnswer, said};
     use crate::translation::policy::Mode;
 
     /// Begins a query for the A records of `a.test`.
@@ -360,7 +360,7 @@ mod tests {
     /// Returns the type of the next upstream query, or `None` if the reply is ready.
     fn asks(inquiry: &Inquiry, rules: &Rules<'_>) -> Option<u16> {
         match inquiry.step(rules) {
-            Step::Ask(key) | Step::Again(key) => Some(key.qtype()),
+            Step::Ask(key) | Step::Repeat(key) => Some(key.qtype()),
             Step::Reply(_) => None,
         }
     }
@@ -376,11 +376,11 @@ mod tests {
         }
     }
 
-    fn denied() -> Said {
+    fn denied() -> TestAnswer {
         said("a.test", AAAA).nodata(3_600)
     }
 
-    fn address() -> Said {
+    fn address() -> TestAnswer {
         said("a.test", A).a("a.test", 60, "8.8.8.8")
     }
 
@@ -390,7 +390,7 @@ mod tests {
         let policy = |filter_a: bool| Policy { filter_a, ..Policy::default() };
         let (on, off) = (policy(true), policy(false));
         let client = IpAddr::from([127, 0, 0, 1]);
-        let (on, off) = (Rules::of_all(&on, client), Rules::of_all(&off, client));
+        let (on, off) = (Rules::for_all_names(&on, client), Rules::for_all_names(&off, client));
 
         // NODATA for AAAA does not apply to A.
         let mut inquiry = begin(&on);
@@ -412,7 +412,7 @@ mod tests {
         inquiry.wait(&on);
         inquiry.resume(denied().kept(), &on);
         assert_eq!(asks(&inquiry, &on), Some(A));
-        inquiry.learn(address().kept());
+        inquiry.add_outcome(address().kept());
         assert_eq!(given(&inquiry, &on), (0, true));
     }
 
@@ -420,12 +420,12 @@ mod tests {
     #[test]
     fn changed_mode_restarts_same_mode_continues() {
         let policy = Policy { filter_a: true, ..Policy::default() };
-        let strict = Rules::of_all(&policy, IpAddr::from([127, 0, 0, 1]));
+        let strict = Rules::for_all_names(&policy, IpAddr::from([127, 0, 0, 1]));
         let other = Rules { mode: Mode::NodataOnly, ..strict };
         let failed = || said("a.test", AAAA).rcode(2).kept();
         for (after, asked) in [(strict, A), (other, AAAA)] {
             let mut inquiry = begin(&strict);
-            inquiry.learn(failed());
+            inquiry.add_outcome(failed());
             inquiry.wait(&strict);
             // The probe fails as well.
             inquiry.resume(failed(), &after);

@@ -55,13 +55,13 @@ impl Limiter {
 
 /// Returns the number of a client ([`ClientId`]).
 pub(crate) fn network(client: IpAddr) -> u64 {
-    ClientId::of(client).0
+    ClientId::from_address(client).0
 }
 
 /// Returns the number of the network that may be flooded with replies to forged addresses: an IPv4
 /// /24, an IPv6 /56, or a link-local address.
 pub(crate) fn wide_network(client: IpAddr) -> u64 {
-    ClientId::of(client).site()
+    ClientId::from_address(client).site()
 }
 
 #[cfg(test)]

@@ -118,7 +118,7 @@ impl<'a> Received<'a> {
         Received::Query(Query {
             id: message.id(),
             question,
-            name: LowerName::of_wire(&bytes[HEADER_LEN..name_end]),
+            name: LowerName::from_wire(&bytes[HEADER_LEN..name_end]),
             qtype,
             qclass,
             recursion_desired: bytes[2] & 0x01 != 0,
@@ -240,7 +240,7 @@ fn read_edns(message: &Message<'_>, at: usize) -> Result<Option<Edns>, BadEdns> 
     for record in message.records(others.offset(), message.arcount()) {
         let before = edns.and_then(|edns| edns.cookie);
         let Ok(record) = record else { return Err(bad(edns.is_some(), before)) };
-        let Some(opt) = Opt::of(&record) else { continue };
+        let Some(opt) = Opt::from_record(&record) else { continue };
         // Only one OPT, owned by the root.
         if edns.is_some() || record.data_at != record.owner + OPT_LEN {
             return Err(bad(true, before));

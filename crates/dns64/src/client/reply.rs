@@ -21,14 +21,14 @@ use wire::rcode::Rcode;
 use wire::template::HEADER_LEN;
 use wire::view::{CLASS_IN, Message, rtype};
 
-use crate::client::hinted::Hinted;
+use crate::client::hinted::HintedAnswer;
 use crate::client::query::{Cookie, Query, Received};
 use crate::name::compressor::Compressor;
 use crate::name::{LowerName, USUAL_NAME};
 use crate::resolver::answer::{Answer, AnswerKind, AnswerRecord, ReadRecord};
-use crate::resolver::outcome::{Failure, Kept, Outcome};
+use crate::resolver::outcome::{CachedAnswer, Failure, Outcome};
 use crate::resolver::ttl::TtlLimits;
-use crate::translation::decide::{Cause, Reply, Strip, Way, addresses};
+use crate::translation::decide::{AliasChain, Cause, Reply, Strip, addresses};
 use crate::translation::local::{self, LocalAnswer, NameServer};
 use crate::translation::policy::{Hints, MAX_SYNTHESIZED, Policy, Rules};
 use crate::transport::Transport;
@@ -53,7 +53,7 @@ pub(crate) struct ReplyFrame {
     /// DO bit, repeated in the reply's EDNS part (RFC 3225 §3).
     pub dnssec_ok: bool,
     /// True if the client requests AD by setting DO or AD (RFC 6840 §5.7, §5.8).
-    pub wants_authentic: bool,
+    pub requests_ad: bool,
     /// Transport of the query.
     pub transport: Transport,
     /// True if the query has an EDNS part; otherwise the reply must have none.
@@ -79,7 +79,7 @@ impl ReplyFrame {
             recursion_desired: query.recursion_desired,
             checking_disabled: query.checking_disabled,
             dnssec_ok: query.dnssec_ok(),
-            wants_authentic: query.dnssec_ok() || query.authentic_data,
+            requests_ad: query.dnssec_ok() || query.authentic_data,
             transport,
             edns: query.edns.is_some(),
             limit,
@@ -88,7 +88,7 @@ impl ReplyFrame {
     }
 
     /// Writes the reply that [`crate::translation::decide::next`] decided on. If
-    /// [`crate::translation::local::look`] found the client's name to be an alias, `alias` is the
+    /// [`crate::translation::local::find_local`] found the client's name to be an alias, `alias` is the
     /// target of its CNAME. `known` contains all answers for the query.
     pub(crate) fn write(
         &self,
@@ -107,7 +107,7 @@ impl ReplyFrame {
             Reply::Pass { aliases, last, strip: Strip::Nothing, .. }
                 if aliases.is_empty() && alias.is_none() && !self.rewrites_hints(last, rules) =>
             {
-                let ad = rules.trust_ad && self.wants_authentic && last.answer.is_authentic();
+                let ad = rules.trust_ad && self.requests_ad && last.answer.is_authentic();
                 self.write_copy(out, last, ad);
             }
             Reply::Synthesize { aliases, a, ttl_limit, .. }
@@ -192,7 +192,7 @@ impl ReplyFrame {
     }
 
     /// Copies the upstream's message with a new header, the client's question and aged TTLs.
-    fn write_copy(&self, out: &mut Vec<u8>, kept: &Kept, ad: bool) {
+    fn write_copy(&self, out: &mut Vec<u8>, kept: &CachedAnswer, ad: bool) {
         let start = out.len();
         let answer = &*kept.answer;
         self.write_header(out, answer.rcode(), ad);
@@ -210,7 +210,13 @@ impl ReplyFrame {
 
     /// Writes AAAA records for the A records of an answer that contains nothing else (RFC 6147
     /// §5.1.7): at most [`MAX_SYNTHESIZED`], with one TTL for all (item 16).
-    fn write_synthesized(&self, out: &mut Vec<u8>, a: &Kept, rules: &Rules<'_>, ttl_limit: u32) {
+    fn write_synthesized(
+        &self,
+        out: &mut Vec<u8>,
+        a: &CachedAnswer,
+        rules: &Rules<'_>,
+        ttl_limit: u32,
+    ) {
         let start = out.len();
         self.write_header(out, Rcode::NOERROR, false);
         let ttl = synthetic_ttl(a, ttl_limit.min(rules.lifetime()));
@@ -243,7 +249,7 @@ impl ReplyFrame {
     ) -> Option<LowerName> {
         match *reply {
             Reply::Pass { last, .. } if self.rewrites_hints(last, rules) => {
-                Hinted::new(last, known, rules).open_target()
+                HintedAnswer::new(last, known, rules).open_target()
             }
             _ => None,
         }
@@ -252,7 +258,7 @@ impl ReplyFrame {
     /// True if the client gets other address hints than those of the upstream. Queries with CD get
     /// the upstream's hints, and queries with DO those of signed answers; the same applies to AAAA
     /// records.
-    fn rewrites_hints(&self, last: &Kept, rules: &Rules<'_>) -> bool {
+    fn rewrites_hints(&self, last: &CachedAnswer, rules: &Rules<'_>) -> bool {
         let policy = rules.policy;
         policy.hints != Hints::Keep
             && matches!(self.qtype(), rtype::HTTPS | rtype::SVCB)
@@ -271,7 +277,7 @@ impl ReplyFrame {
 
     /// Returns the name of the question in lower case, and the type.
     pub(crate) fn asked(&self) -> (LowerName, u16) {
-        (LowerName::of_wire(&self.question[..self.question.len() - 4]), self.qtype())
+        (LowerName::from_wire(&self.question[..self.question.len() - 4]), self.qtype())
     }
 
     /// Composes a reply of several parts, and compresses its names: aliases in order, then data or
@@ -308,7 +314,7 @@ impl ReplyFrame {
             Reply::Pass { aliases, last, strip, .. } => {
                 push_all_aliases(&mut answer, aliases)?;
                 if self.rewrites_hints(last, rules) {
-                    Hinted::new(last, known, rules).push(&mut answer)?;
+                    HintedAnswer::new(last, known, rules).push(&mut answer)?;
                 } else {
                     push_stripped(&mut answer, last, rules.policy, strip)?;
                 }
@@ -320,13 +326,13 @@ impl ReplyFrame {
                 push_synthesized(&mut answer, a, rules, ttl_limit)?;
                 a
             }
-            Reply::Empty { aliases, last, made, .. } => {
+            Reply::Empty { aliases, last, synthesized, .. } => {
                 push_all_aliases(&mut answer, aliases)?;
                 push_aliases(&mut answer, last)?;
                 // An SOA next to data does not make the answer negative.
                 let is_data = last.answer.kind() == AnswerKind::Data;
                 if is_data || last.answer.negative_ttl().is_none() {
-                    let denied = with_made_up_soa(answer, aliases, last, rules, made)?;
+                    let denied = with_generated_soa(answer, aliases, last, rules, synthesized)?;
                     return self.put_composed(out, denied, reply.rcode());
                 }
                 last
@@ -529,7 +535,7 @@ pub(crate) fn local_outcome(question: &[u8], answer: &LocalAnswer, rules: &Rules
     message.extend(question);
     put_local(&mut message, 0, answer, rules);
     match Answer::parse(&message, question, &TtlLimits::default()) {
-        Ok(answer) => Outcome::Answered(Kept::fresh(Arc::new(answer))),
+        Ok(answer) => Outcome::Answered(CachedAnswer::fresh(Arc::new(answer))),
         Err(_) => Outcome::Failed(Failure::Malformed),
     }
 }
@@ -546,7 +552,7 @@ fn has_record(records: &[u8], address: Ipv6Addr) -> bool {
 }
 
 /// Returns the least remaining TTL of the A records, limited to `limit` (RFC 6147 §5.1.7).
-pub(crate) fn synthetic_ttl(a: &Kept, limit: u32) -> u32 {
+pub(crate) fn synthetic_ttl(a: &CachedAnswer, limit: u32) -> u32 {
     let records = a.answer.answers().filter(|record| record.rtype == rtype::A);
     records.map(|record| a.left(record.ttl)).min().unwrap_or(0).min(limit)
 }
@@ -555,7 +561,7 @@ pub(crate) fn synthetic_ttl(a: &Kept, limit: u32) -> u32 {
 /// then. Returns `None` if one of them is malformed.
 fn push_records<'a, B>(
     builder: &mut B,
-    kept: &'a Kept,
+    kept: &'a CachedAnswer,
     mut records: impl Iterator<Item = AnswerRecord<'a>>,
 ) -> Option<()>
 where
@@ -568,29 +574,29 @@ where
     Some(())
 }
 
-fn aged<'a>(mut record: ReadRecord<'a>, kept: &Kept) -> ReadRecord<'a> {
+fn aged<'a>(mut record: ReadRecord<'a>, kept: &CachedAnswer) -> ReadRecord<'a> {
     record.set_ttl(Ttl::from_secs(kept.left(record.ttl().as_secs())));
     record
 }
 
 /// Writes the aliases of all answers. The AAAA answer may contain none although the A answer does.
-fn push_all_aliases(answer: &mut AnswerBuilder<Compressor>, aliases: Way<'_>) -> Option<()> {
+fn push_all_aliases(answer: &mut AnswerBuilder<Compressor>, aliases: AliasChain<'_>) -> Option<()> {
     aliases.answers().try_for_each(|kept| push_aliases(answer, kept))
 }
 
 /// Finishes a NODATA message with an SOA of this server if the upstreams sent none. Its TTL is
-/// limited by the records that are withheld (RFC 2308 §3). If `made` is true, these include
+/// limited by the records that are withheld (RFC 2308 §3). If `synthesized` is true, these include
 /// synthesized AAAA records, and the TTL is also limited by the lifetime of the prefixes.
-fn with_made_up_soa(
+fn with_generated_soa(
     answer: AnswerBuilder<Compressor>,
-    aliases: Way<'_>,
-    last: &Kept,
+    aliases: AliasChain<'_>,
+    last: &CachedAnswer,
     rules: &Rules<'_>,
-    made: bool,
+    synthesized: bool,
 ) -> Option<Compressor> {
     let zones = &rules.policy.zones;
     let lasting = aliases.answers().chain([last]).map(|kept| kept.left(kept.answer.ttl()));
-    let known = if made { rules.lifetime() } else { u32::MAX };
+    let known = if synthesized { rules.lifetime() } else { u32::MAX };
     let ttl = Ttl::from_secs(lasting.min().unwrap_or(0).min(zones.ttl).min(known));
     let owner = Name::from_octets(last.answer.target()).ok()?;
     let data = zones.soa(zones.name_server.wire());
@@ -603,7 +609,7 @@ fn with_made_up_soa(
 /// Writes the whole answer section except for the AAAA records to be removed.
 fn push_stripped(
     answer: &mut AnswerBuilder<Compressor>,
-    kept: &Kept,
+    kept: &CachedAnswer,
     policy: &Policy,
     strip: Strip,
 ) -> Option<()> {
@@ -620,19 +626,19 @@ fn push_stripped(
 /// end of the aliases (RFC 6147 §5.1.7).
 fn push_synthesized(
     answer: &mut AnswerBuilder<Compressor>,
-    a: &Kept,
+    a: &CachedAnswer,
     rules: &Rules<'_>,
     limit: u32,
 ) -> Option<()> {
     let ttl = synthetic_ttl(a, limit.min(rules.lifetime()));
     let owner = Name::from_octets(a.answer.target()).ok()?;
-    let mut made = HashSet::new();
+    let mut synthesized = HashSet::new();
     let mut written = None;
     for v6 in addresses(&a.answer).flat_map(|v4| rules.policy.embed(v4, rules.client)) {
-        if answer.as_target().is_full() || made.len() == MAX_SYNTHESIZED {
+        if answer.as_target().is_full() || synthesized.len() == MAX_SYNTHESIZED {
             break;
         }
-        if !made.insert(v6) {
+        if !synthesized.insert(v6) {
             continue;
         }
         if let Some(owner) = written {
@@ -667,7 +673,7 @@ impl ComposeRecord for Synthesized {
     }
 }
 
-fn push_aliases(answer: &mut AnswerBuilder<Compressor>, kept: &Kept) -> Option<()> {
+fn push_aliases(answer: &mut AnswerBuilder<Compressor>, kept: &CachedAnswer) -> Option<()> {
     let is_of_alias = |rtype: u16| matches!(rtype, rtype::CNAME | rtype::DNAME);
     let belongs = |record: &AnswerRecord<'_>| {
         is_of_alias(record.rtype) || record.covered().is_some_and(is_of_alias)

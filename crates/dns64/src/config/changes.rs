@@ -27,26 +27,26 @@ pub(crate) const READ_AT_START: [&str; 12] = [
 
 /// Values of a configuration by key, such as `cache.max-ttl`. A list is one value.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Written(BTreeMap<String, toml::Value>);
+pub(crate) struct KeyValues(BTreeMap<String, toml::Value>);
 
-impl Written {
+impl KeyValues {
     /// Returns the values of `config`.
-    pub(crate) fn of(config: &Config) -> Written {
+    pub(crate) fn of(config: &Config) -> KeyValues {
         let mut values = BTreeMap::new();
         if let Ok(toml::Value::Table(table)) = toml::Value::try_from(config) {
             flatten("", table, &mut values);
         }
-        Written(values)
+        KeyValues(values)
     }
 
     /// Removes `key`.
-    pub(crate) fn without(mut self, key: &str) -> Written {
+    pub(crate) fn without(mut self, key: &str) -> KeyValues {
         self.0.remove(key);
         self
     }
 
     /// Returns the keys with different values, in alphabetical order.
-    fn difference<'a>(&'a self, other: &'a Written) -> impl Iterator<Item = &'a str> {
+    fn difference<'a>(&'a self, other: &'a KeyValues) -> impl Iterator<Item = &'a str> {
         let keys: BTreeSet<&str> =
             self.0.keys().chain(other.0.keys()).map(String::as_str).collect();
         keys.into_iter().filter(move |key| self.0.get(*key) != other.0.get(*key))
@@ -84,18 +84,18 @@ pub(crate) struct Changes {
 /// The configuration of a running server.
 #[derive(Clone, Debug)]
 pub(crate) struct Running {
-    at_start: Written,
-    in_effect: Written,
+    at_start: KeyValues,
+    in_effect: KeyValues,
 }
 
 impl Running {
     /// Creates the state of a server that has just started with this configuration.
-    pub(crate) fn started(with: Written) -> Running {
+    pub(crate) fn started(with: KeyValues) -> Running {
         Running { at_start: with.clone(), in_effect: with }
     }
 
     /// Replaces the configuration, and returns the changes.
-    pub(crate) fn replace(&mut self, new: Written) -> Changes {
+    pub(crate) fn replace(&mut self, new: KeyValues) -> Changes {
         let in_effect = self.in_effect.difference(&new).filter(|key| !waits_for_restart(key));
         let waiting = self.at_start.difference(&new).filter(|key| waits_for_restart(key));
         let changes = Changes {
@@ -114,9 +114,9 @@ mod tests {
     use super::*;
     use crate::config::Settings;
 
-    fn written(text: &str) -> Written {
+    fn written(text: &str) -> KeyValues {
         let text = format!("{text}\n[[upstream]]\naddress = '192.0.2.1'\n");
-        Written::of(&Settings::from_text(&text, Path::new("test.toml")).unwrap().config)
+        KeyValues::of(&Settings::from_text(&text, Path::new("test.toml")).unwrap().config)
     }
 
     /// Keys in effect, then keys that need a restart.

@@ -15,9 +15,9 @@ use super::networks::{BadList, NamedNetworks, NetworkList};
 use super::observe::{ControlKeys, DnstapKeys, LogFormat, QueryLogKeys};
 use super::{addresses, times};
 use crate::name::LowerName;
-use crate::prefixes::Live;
+use crate::prefixes::LivePrefixes;
 use crate::resolver::ttl::TtlLimits;
-use crate::translation::policy::{Hints, Mapping, Mode, Policy, Select, Standing};
+use crate::translation::policy::{Hints, Mapping, Mode, Policy, PrefixState, Select};
 use crate::translation::prefix::Prefix;
 use crate::translation::zones::LocalZones;
 
@@ -446,7 +446,7 @@ impl PrefixKeys {
     }
 
     /// Returns the prefixes for which it currently stands, with their expiry.
-    pub(crate) fn prefixes(&self, live: &Live) -> Vec<(Prefix, Option<Nanos>)> {
+    pub(crate) fn prefixes(&self, live: &LivePrefixes) -> Vec<(Prefix, Option<Nanos>)> {
         match self.prefix {
             Some(prefix) => vec![(prefix, None)],
             None => live.announced.iter().map(|&(prefix, end)| (prefix, Some(end))).collect(),
@@ -458,14 +458,14 @@ impl PrefixKeys {
         &self,
         list: &[PrefixKeys],
         named: &NamedNetworks<'_>,
-        live: &Live,
+        live: &LivePrefixes,
     ) -> Result<Vec<Mapping>, BadList> {
         let ranges = named.look_up(&self.ranges)?;
         let mapping = |(prefix, until)| {
             let unhealthy_since = live.unhealthy_since(&prefix);
             let draining = self.is_draining(&prefix, list);
-            let standing = Standing { draining, unhealthy_since, until };
-            Mapping::new(prefix, ranges.clone(), self.allow_non_global).standing(standing)
+            let state = PrefixState { draining, unhealthy_since, until };
+            Mapping::new(prefix, ranges.clone(), self.allow_non_global).with_state(state)
         };
         Ok(self.prefixes(live).into_iter().map(mapping).collect())
     }

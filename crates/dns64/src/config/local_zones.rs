@@ -129,7 +129,7 @@ pub(super) fn in_effect(
     is_forwarded: impl Fn(&LowerName) -> bool,
 ) -> Vec<String> {
     let mut zones = vec!["ipv4only.arpa".to_owned()];
-    let all = special::domains().map(LowerName::of_wire).chain(keys.apexes());
+    let all = special::domains().map(LowerName::from_wire).chain(keys.apexes());
     for zone in all.filter(|zone| !is_forwarded(zone)) {
         let zone = without_final_dot(zone.wire());
         if !zones.contains(&zone) {
@@ -154,7 +154,7 @@ mod tests {
     use wire::view::rtype;
 
     use crate::config::Settings;
-    use crate::translation::local::{Local, look};
+    use crate::translation::local::{Local, find_local};
 
     const UPSTREAM: &str = "[[upstream]]\naddress = '192.0.2.1'\n";
 
@@ -170,7 +170,7 @@ mod tests {
     fn answer(settings: &Settings, client: &str, name: &str) -> Option<Rcode> {
         let client: IpAddr = client.parse().unwrap();
         let name = name.parse().unwrap();
-        match look(&name, rtype::A, &settings.rules(client, &name, Nanos(0))) {
+        match find_local(&name, rtype::A, &settings.rules(client, &name, Nanos(0))) {
             Local::Answer(answer) => Some(answer.rcode),
             Local::No => None,
             Local::Alias(alias) => panic!("an alias: {alias:?}"),

@@ -11,7 +11,7 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use serde::de::{Deserialize, Deserializer, Error, Unexpected, Visitor};
 use serde::ser::{Serialize, Serializer};
 
-use crate::networks::{Covered, Element, Network, Networks};
+use crate::networks::{Element, ElementKind, Network, Networks};
 
 /// A kind of network, and its address type.
 pub(super) trait IpNetwork:
@@ -56,18 +56,18 @@ impl IpNetwork for Ipv6Net {
 /// A list of networks in the file. The first entry that covers an address decides; an address
 /// without such an entry is not in the list.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NetworkList<N>(Vec<Written<N>>);
+pub struct NetworkList<N>(Vec<ListEntry<N>>);
 
 /// An entry of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Written<N> {
+struct ListEntry<N> {
     /// True after a `!`: addresses that it covers are not in the list.
     is_exception: bool,
-    what: What<N>,
+    item: NetworkItem<N>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum What<N> {
+enum NetworkItem<N> {
     Network(N),
     /// Name of a list of `[networks]`.
     Name(String),
@@ -75,7 +75,8 @@ enum What<N> {
 
 impl<N> From<Vec<N>> for NetworkList<N> {
     fn from(networks: Vec<N>) -> NetworkList<N> {
-        let written = |network| Written { is_exception: false, what: What::Network(network) };
+        let written =
+            |network| ListEntry { is_exception: false, item: NetworkItem::Network(network) };
         NetworkList(networks.into_iter().map(written).collect())
     }
 }
@@ -92,19 +93,19 @@ impl<N: IpNetwork> Serialize for NetworkList<N> {
     }
 }
 
-impl<N: IpNetwork> fmt::Display for Written<N> {
+impl<N: IpNetwork> fmt::Display for ListEntry<N> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if self.is_exception { "!" } else { "" })?;
-        match &self.what {
-            What::Network(network) => network.fmt(f),
-            What::Name(name) => f.write_str(name),
+        match &self.item {
+            NetworkItem::Network(network) => network.fmt(f),
+            NetworkItem::Name(name) => f.write_str(name),
         }
     }
 }
 
-impl<'de, N: IpNetwork> Deserialize<'de> for Written<N> {
+impl<'de, N: IpNetwork> Deserialize<'de> for ListEntry<N> {
     // Each entry is read separately, so that an error has its line.
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Written<N>, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<ListEntry<N>, D::Error> {
         from.deserialize_str(Text(PhantomData))
     }
 }
@@ -112,7 +113,7 @@ impl<'de, N: IpNetwork> Deserialize<'de> for Written<N> {
 struct Text<N>(PhantomData<N>);
 
 impl<N: IpNetwork> Visitor<'_> for Text<N> {
-    type Value = Written<N>;
+    type Value = ListEntry<N>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(
@@ -120,21 +121,21 @@ impl<N: IpNetwork> Visitor<'_> for Text<N> {
         )
     }
 
-    fn visit_str<E: Error>(self, text: &str) -> Result<Written<N>, E> {
+    fn visit_str<E: Error>(self, text: &str) -> Result<ListEntry<N>, E> {
         let (is_exception, text) = match text.strip_prefix('!') {
             Some(rest) => (true, rest.trim_start()),
             None => (false, text),
         };
         let network = text.parse().ok().or_else(|| text.parse::<N::Address>().ok().map(N::from));
-        let what = match network {
-            Some(network) => What::Network(N::without_host_bits(network)),
-            None if is_name(text) => What::Name(text.to_owned()),
+        let item = match network {
+            Some(network) => NetworkItem::Network(N::without_host_bits(network)),
+            None if is_name(text) => NetworkItem::Name(text.to_owned()),
             None => {
                 let invalid = || E::invalid_value(Unexpected::Str(text), &self);
                 return Err(other_kind::<N>(text).map_or_else(invalid, E::custom));
             }
         };
-        Ok(Written { is_exception, what })
+        Ok(ListEntry { is_exception, item })
     }
 }
 
@@ -200,10 +201,10 @@ impl<'a> NamedNetworks<'a> {
     ) -> Result<Networks<N>, BadList> {
         let mut elements = Vec::with_capacity(list.0.len());
         for written in &list.0 {
-            let what = match &written.what {
-                What::Name(name) => Covered::List(self.named(name, open)?),
-                What::Network(network) => match of(*network) {
-                    Some(network) => Covered::Network(network),
+            let item = match &written.item {
+                NetworkItem::Name(name) => ElementKind::List(self.named(name, open)?),
+                NetworkItem::Network(network) => match of(*network) {
+                    Some(network) => ElementKind::Network(network),
                     None => {
                         let name = open.last().cloned().unwrap_or_default();
                         let reason = format!(
@@ -214,7 +215,7 @@ impl<'a> NamedNetworks<'a> {
                     }
                 },
             };
-            elements.push(Element { is_in: !written.is_exception, what });
+            elements.push(Element { includes: !written.is_exception, what: item });
         }
         let networks = Networks::new(elements);
         match list.0.last() {

@@ -20,7 +20,7 @@ use super::keys::{Config, DomainKeys, GroupKeys, PrefixKeys, TranslationKeys};
 use super::networks::{BadList, NamedNetworks, NetworkList};
 use crate::name::{DomainTable, LowerName, labels};
 use crate::networks::{Lists, Networks};
-use crate::prefixes::Live;
+use crate::prefixes::LivePrefixes;
 use crate::translation::local::empty_zones;
 use crate::translation::policy::{Hints, Mapping, Mode, Policy, PolicyByName, Select};
 use crate::translation::prefix::Prefix;
@@ -62,12 +62,12 @@ struct GroupPolicies {
     /// Policies by index of the `[[domain]]` entries.
     by_domain: Vec<Policy>,
     /// Policies by domain of the group's `[[group.domain]]` entries.
-    own: DomainTable<OwnDomain>,
+    own: DomainTable<GroupDomain>,
 }
 
 /// Source of a policy: indices of the entries that apply to a client and a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Whose {
+pub(crate) struct PolicySource {
     /// Index of the client's `[[group]]`; `None` without a group.
     pub group: Option<usize>,
     /// Index of the `[[group.domain]]`.
@@ -78,7 +78,7 @@ pub(crate) struct Whose {
 
 /// Policies within a `[[group.domain]]`.
 #[derive(Clone, Debug)]
-struct OwnDomain {
+struct GroupDomain {
     /// Index among those of the group.
     place: usize,
     /// Policy with the keys of the longest `[[domain]]` that covers this domain, if any.
@@ -93,10 +93,10 @@ impl Policies {
     pub(super) fn new(
         config: &Config,
         named: &NamedNetworks<'_>,
-        live: &Live,
+        live: &LivePrefixes,
     ) -> Result<Policies, BadPolicy> {
-        let known = &Known { named, live };
-        let base = Layer::of_translation(&config.dns64, known)?;
+        let known = &TableInputs { named, live };
+        let base = TableKeys::of_translation(&config.dns64, known)?;
         check_domains(&config.domains)?;
         let common = Domains::new(&config.domains, known)?;
         check_forwards(config, &common)?;
@@ -133,12 +133,12 @@ impl Policies {
     }
 
     /// Returns the source of that policy.
-    pub(super) fn whose(&self, client: IpAddr, name: &[u8]) -> Whose {
+    pub(super) fn whose(&self, client: IpAddr, name: &[u8]) -> PolicySource {
         self.find(client, name).0
     }
 
     #[inline]
-    fn find(&self, client: IpAddr, name: &[u8]) -> (Whose, &Policy) {
+    fn find(&self, client: IpAddr, name: &[u8]) -> (PolicySource, &Policy) {
         let place = self.members.place(client);
         let group = place.and_then(|place| self.groups.get(place)).unwrap_or(&self.others);
         let domain = self.domains.get(name).copied();
@@ -147,14 +147,14 @@ impl Policies {
             Some(own) => domain.and_then(|domain| own.below.get(&domain)).unwrap_or(&own.policy),
             None => domain.and_then(|at| group.by_domain.get(at)).unwrap_or(&group.policy),
         };
-        (Whose { group: place, group_domain: own.map(|own| own.place), domain }, policy)
+        (PolicySource { group: place, group_domain: own.map(|own| own.place), domain }, policy)
     }
 
     /// Returns the clients of each group, with true if they get translated answers outside of all
     /// domains.
     pub(super) fn groups(&self) -> impl Iterator<Item = (&Networks<IpNet>, bool)> {
-        let translates = self.groups.iter().map(|group| group.policy.translates());
-        self.members.all().iter().zip(translates)
+        let synthesizes = self.groups.iter().map(|group| group.policy.synthesizes());
+        self.members.all().iter().zip(synthesizes)
     }
 
     /// Returns all policies. The first one applies to clients without a group, outside of all
@@ -177,9 +177,9 @@ impl PolicyByName for Policies {
 }
 
 /// Inputs for reading tables: named lists of networks, and the state of the prefixes.
-struct Known<'a> {
+struct TableInputs<'a> {
     named: &'a NamedNetworks<'a>,
-    live: &'a Live,
+    live: &'a LivePrefixes,
 }
 
 /// Resolved list of prefixes.
@@ -194,7 +194,7 @@ impl Prefixes {
     /// Translation is off.
     const NONE: &Prefixes = &Prefixes { mappings: Vec::new(), awaits: false };
 
-    fn new(written: &[PrefixKeys], known: &Known<'_>) -> Result<Prefixes, BadList> {
+    fn new(written: &[PrefixKeys], known: &TableInputs<'_>) -> Result<Prefixes, BadList> {
         let mut mappings = Vec::with_capacity(written.len());
         for keys in written {
             mappings.extend(keys.mappings(written, known.named, known.live)?);
@@ -210,7 +210,7 @@ impl Prefixes {
 
 /// Keys of translation in one table. `None` means that the next table decides.
 #[derive(Clone, Debug, Default)]
-struct Layer {
+struct TableKeys {
     prefixes: Option<Prefixes>,
     select: Option<Select>,
     exclude: Option<Networks<Ipv6Net>>,
@@ -226,22 +226,25 @@ struct Layer {
     hints: Option<Hints>,
 }
 
-impl Layer {
+impl TableKeys {
     /// Builds a layer from the keys common to all tables: prefixes and exclusions.
     fn of_lists(
         prefixes: Option<&[PrefixKeys]>,
         exclude: Option<&NetworkList<Ipv6Net>>,
-        known: &Known<'_>,
-    ) -> Result<Layer, BadPolicy> {
-        Ok(Layer {
+        known: &TableInputs<'_>,
+    ) -> Result<TableKeys, BadPolicy> {
+        Ok(TableKeys {
             prefixes: prefixes.map(|all| Prefixes::new(all, known)).transpose()?,
             exclude: exclude.map(|list| known.named.look_up(list)).transpose()?,
-            ..Layer::default()
+            ..TableKeys::default()
         })
     }
 
-    fn of_translation(keys: &TranslationKeys, known: &Known<'_>) -> Result<Layer, BadPolicy> {
-        Ok(Layer {
+    fn of_translation(
+        keys: &TranslationKeys,
+        known: &TableInputs<'_>,
+    ) -> Result<TableKeys, BadPolicy> {
+        Ok(TableKeys {
             select: keys.select,
             mode: keys.mode,
             break_dnssec: keys.break_dnssec,
@@ -249,21 +252,21 @@ impl Layer {
             parallel: keys.parallel,
             filter_a: keys.filter_a,
             hints: keys.https_hints,
-            ..Layer::of_lists(keys.prefixes.as_deref(), keys.exclude.as_ref(), known)?
+            ..TableKeys::of_lists(keys.prefixes.as_deref(), keys.exclude.as_ref(), known)?
         })
     }
 
-    fn of_domain(keys: &DomainKeys, known: &Known<'_>) -> Result<Layer, BadPolicy> {
+    fn of_domain(keys: &DomainKeys, known: &TableInputs<'_>) -> Result<TableKeys, BadPolicy> {
         let domain = keys.domain.get_ref();
         if keys.off.is_some() && keys.prefixes.is_some() {
             return Err(at(&keys.domain, format!("{domain}: write only one of off and prefixes")));
         }
-        Ok(Layer {
+        Ok(TableKeys {
             mode: keys.mode,
             off: keys.off,
             ignore_aaaa: keys.ignore_aaaa,
             fallback_native: keys.fallback_native,
-            ..Layer::of_lists(keys.prefixes.as_deref(), keys.exclude.as_ref(), known)?
+            ..TableKeys::of_lists(keys.prefixes.as_deref(), keys.exclude.as_ref(), known)?
         })
     }
 }
@@ -291,13 +294,13 @@ pub(super) fn domain_name(text: &str) -> Result<LowerName, String> {
 /// The entries of one list of domains.
 #[derive(Default)]
 struct Domains {
-    all: Vec<(LowerName, Layer)>,
+    all: Vec<(LowerName, TableKeys)>,
     /// Indices into `all`.
     places: DomainTable<usize>,
 }
 
 impl Domains {
-    fn new(written: &[DomainKeys], known: &Known<'_>) -> Result<Domains, BadPolicy> {
+    fn new(written: &[DomainKeys], known: &TableInputs<'_>) -> Result<Domains, BadPolicy> {
         let mut domains = Domains::default();
         for keys in written {
             let domain = domain_name(keys.domain.get_ref());
@@ -307,22 +310,22 @@ impl Domains {
                 return Err(at(&keys.domain, reason));
             }
             domains.places.insert(&domain, domains.all.len());
-            domains.all.push((domain, Layer::of_domain(keys, known)?));
+            domains.all.push((domain, TableKeys::of_domain(keys, known)?));
         }
         Ok(domains)
     }
 
-    fn layers(&self) -> impl Iterator<Item = &Layer> {
+    fn layers(&self) -> impl Iterator<Item = &TableKeys> {
         self.all.iter().map(|(_, layer)| layer)
     }
 
     /// Returns the keys for exactly this domain.
-    fn exactly(&self, domain: &LowerName) -> Option<&Layer> {
+    fn exactly(&self, domain: &LowerName) -> Option<&TableKeys> {
         self.places.has(domain).then(|| self.covering(domain)).flatten()
     }
 
     /// Returns the keys for the longest domain that covers this one.
-    fn covering(&self, domain: &LowerName) -> Option<&Layer> {
+    fn covering(&self, domain: &LowerName) -> Option<&TableKeys> {
         self.places
             .get(domain.wire())
             .and_then(|&place| self.all.get(place))
@@ -368,7 +371,7 @@ pub(super) const NOT_GLOBAL: &str =
 /// Checks that each prefix carries an address.
 pub(super) fn check_ranges(config: &Config, named: &NamedNetworks<'_>) -> Result<(), BadPolicy> {
     for (path, keys) in prefix_places(config) {
-        for mapping in keys.mappings(&[], named, &Live::default())? {
+        for mapping in keys.mappings(&[], named, &LivePrefixes::default())? {
             if mapping.carries_something() {
                 continue;
             }
@@ -420,27 +423,27 @@ fn check_misplaced(number: usize, keys: &GroupKeys) -> Result<(), BadPolicy> {
 /// Keys of a `[[group]]`; empty for clients without a group.
 #[derive(Default)]
 struct Group {
-    layer: Layer,
+    layer: TableKeys,
     own: Domains,
 }
 
 impl Group {
-    fn new(keys: &GroupKeys, known: &Known<'_>) -> Result<Group, BadPolicy> {
-        let layer = Layer::of_translation(&keys.dns64, known)?;
+    fn new(keys: &GroupKeys, known: &TableInputs<'_>) -> Result<Group, BadPolicy> {
+        let layer = TableKeys::of_translation(&keys.dns64, known)?;
         Ok(Group {
-            layer: Layer { filter_a: keys.filter_a, hints: keys.https_hints, ..layer },
+            layer: TableKeys { filter_a: keys.filter_a, hints: keys.https_hints, ..layer },
             own: Domains::new(&keys.domains, known)?,
         })
     }
 
-    fn layers(&self) -> impl Iterator<Item = &Layer> {
+    fn layers(&self) -> impl Iterator<Item = &TableKeys> {
         std::iter::once(&self.layer).chain(self.own.layers())
     }
 
     /// Builds the policies of its clients; `same` has the values common to all policies.
-    fn policies(&self, base: &Layer, common: &Domains, same: &Policy) -> GroupPolicies {
-        let policy = |own: Option<&Layer>, common: Option<&Layer>| {
-            Layers { own, common, group: &self.layer, base }.policy(same)
+    fn policies(&self, base: &TableKeys, common: &Domains, same: &Policy) -> GroupPolicies {
+        let policy = |own: Option<&TableKeys>, common: Option<&TableKeys>| {
+            TableStack { own, common, group: &self.layer, base }.policy(same)
         };
         let mut own = DomainTable::default();
         for (at, (domain, layer)) in self.own.all.iter().enumerate() {
@@ -449,7 +452,7 @@ impl Group {
             });
             own.insert(
                 domain,
-                OwnDomain {
+                GroupDomain {
                     place: at,
                     policy: policy(Some(layer), common.covering(domain)),
                     below: below
@@ -467,20 +470,21 @@ impl Group {
 }
 
 /// Layers of one policy, by descending precedence.
-struct Layers<'a> {
-    own: Option<&'a Layer>,
-    common: Option<&'a Layer>,
-    group: &'a Layer,
-    base: &'a Layer,
+struct TableStack<'a> {
+    own: Option<&'a TableKeys>,
+    common: Option<&'a TableKeys>,
+    group: &'a TableKeys,
+    base: &'a TableKeys,
 }
 
-impl Layers<'_> {
+impl TableStack<'_> {
     /// Builds the policy; keys set by no layer have the value in `default`.
     fn policy(&self, default: &Policy) -> Policy {
         let domains = || self.own.into_iter().chain(self.common);
         let all = || domains().chain([self.group, self.base]);
-        let flag =
-            |of: fn(&Layer) -> Option<bool>, default: bool| all().find_map(of).unwrap_or(default);
+        let flag = |of: fn(&TableKeys) -> Option<bool>, default: bool| {
+            all().find_map(of).unwrap_or(default)
+        };
         let prefixes = self.prefixes();
         Policy {
             mappings: prefixes.mappings.clone(),
@@ -506,11 +510,11 @@ impl Layers<'_> {
     }
 }
 
-impl<'a> Layers<'a> {
+impl<'a> TableStack<'a> {
     /// Returns the prefixes, or none if translation is off. A group without prefixes stays
     /// untranslated regardless of a `[[domain]]`, except for its `[[group.domain]]` entries.
     fn prefixes(&self) -> &'a Prefixes {
-        let written = |layer: &'a Layer| match layer.off {
+        let written = |layer: &'a TableKeys| match layer.off {
             Some(true) => Some(Prefixes::NONE),
             _ => layer.prefixes.as_ref(),
         };
@@ -528,13 +532,13 @@ impl<'a> Layers<'a> {
 }
 
 /// True if a group explicitly has no prefixes.
-fn outside_is_off(group: &Layer) -> bool {
+fn outside_is_off(group: &TableKeys) -> bool {
     group.prefixes.as_ref().is_some_and(Prefixes::is_off)
 }
 
 /// Returns the prefixes of all layers, and the well-known one. PTR queries below them are answered
 /// for every client.
-fn all_prefixes<'a>(layers: impl Iterator<Item = &'a Layer>) -> Arc<[Mapping]> {
+fn all_prefixes<'a>(layers: impl Iterator<Item = &'a TableKeys>) -> Arc<[Mapping]> {
     let mut all: Vec<Mapping> =
         layers.flat_map(|layer| &layer.prefixes).flat_map(|all| all.mappings.clone()).collect();
     if !all.is_empty() && all.iter().all(|mapping| *mapping.prefix() != Prefix::WELL_KNOWN) {
@@ -551,7 +555,7 @@ mod tests {
 
     use crate::config::Settings;
     use crate::name::LowerName;
-    use crate::prefixes::Live;
+    use crate::prefixes::LivePrefixes;
     use crate::translation::policy::Mode;
     use crate::translation::prefix::Prefix;
 
@@ -652,7 +656,7 @@ mod tests {
         );
         let prefixes = ["2001:db8:1::/96", "2001:db8::/32", "2001:db8:3::/96"];
         let announced = prefixes.map(|text| (text.parse::<Prefix>().unwrap(), Nanos::SECOND));
-        let live = Live { announced: announced.to_vec(), ..Live::default() };
+        let live = LivePrefixes { announced: announced.to_vec(), ..LivePrefixes::default() };
         let settings = settings.with_prefixes(&live);
         let client = "10.1.0.1".parse().unwrap();
         let given = |name: &str| {

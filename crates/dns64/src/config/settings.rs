@@ -28,14 +28,16 @@ use super::keys::{
     CacheKeys, Config, ForwardKeys, ListenKeys, PrefixKeys, UpstreamKeys, UpstreamOrder,
 };
 use super::networks::{BadList, NamedNetworks};
-use super::policies::{BadPolicy, Policies, Whose, check_ranges, domain_name, prefix_places};
+use super::policies::{
+    BadPolicy, Policies, PolicySource, check_ranges, domain_name, prefix_places,
+};
 use super::read::read;
 use super::system::{NameServers, ResolvConf, is_own};
 use super::{local_zones, observe};
 use crate::ids::RouteId;
 use crate::name::{DomainTable, LowerName};
 use crate::networks::Networks;
-use crate::prefixes::Live;
+use crate::prefixes::LivePrefixes;
 use crate::resolver::scope::UpstreamSets;
 use crate::resolver::ttl::{STALE_AFTER, TtlLimits};
 use crate::translation::policy::{Mapping, Mode, Policy, Rules};
@@ -274,7 +276,7 @@ impl Settings {
     }
 
     /// Returns the source of that policy.
-    pub(crate) fn whose_policy(&self, client: IpAddr, name: &LowerName) -> Whose {
+    pub(crate) fn policy_source(&self, client: IpAddr, name: &LowerName) -> PolicySource {
         self.policies.whose(client, name.wire())
     }
 
@@ -305,7 +307,7 @@ impl Settings {
     }
 
     /// Returns the same settings with this state of the prefixes.
-    pub(crate) fn with_prefixes(&self, live: &Live) -> Settings {
+    pub(crate) fn with_prefixes(&self, live: &LivePrefixes) -> Settings {
         // Faults were detected when the file was read.
         let policies = NamedNetworks::new(&self.config.networks)
             .ok()
@@ -370,7 +372,8 @@ impl Checker<'_> {
             BadPolicy::At(offset, reason) => self.at(offset, reason),
             BadPolicy::Path(path, reason) => self.at_path(&path, reason),
         };
-        let policies = Policies::new(&config, &named, &Live::default()).map_err(bad_policy)?;
+        let policies =
+            Policies::new(&config, &named, &LivePrefixes::default()).map_err(bad_policy)?;
         check_ranges(&config, &named).map_err(bad_policy)?;
         let all: Vec<usize> = (0..upstreams.len()).collect();
         let mut routes = Vec::new();
@@ -390,7 +393,7 @@ impl Checker<'_> {
         for (place, route) in routes.iter().enumerate().rev() {
             routes_by_domain.insert(&route.domain, place);
         }
-        routes.push(Route { domain: LowerName::of_wire(&[0]), upstreams: all, mode: None });
+        routes.push(Route { domain: LowerName::from_wire(&[0]), upstreams: all, mode: None });
         let upstream_sets =
             UpstreamSets::new(routes.iter().map(|route| (&route.domain, &route.upstreams[..])));
         let ttl = ttl_limits(&config.cache);
@@ -436,7 +439,7 @@ impl Checker<'_> {
         clients: &Networks<IpNet>,
         upstreams: &[Upstream],
     ) -> Result<(), ConfigError> {
-        if let Some(net) = covers_everybody(clients).filter(|_| !config.access.open_resolver) {
+        if let Some(net) = covers_all_clients(clients).filter(|_| !config.access.open_resolver) {
             let reason = format!(
                 "access.allow covers {net}, which makes an open resolver; list your clients' addresses, or set access.open-resolver = true"
             );
@@ -628,7 +631,7 @@ pub(crate) fn control_socket(file: &Path) -> Result<Option<PathBuf>, ConfigError
 const MOST_FAILURE_TTL: u128 = 300;
 
 /// Returns a network among these that is far larger than those of one operator.
-pub(super) fn covers_everybody(clients: &Networks<IpNet>) -> Option<IpNet> {
+pub(super) fn covers_all_clients(clients: &Networks<IpNet>) -> Option<IpNet> {
     let unique_local: IpNet = "fc00::/7".parse().expect("a constant");
     // Aggregated, so that two halves of the address space count as all of it.
     IpNet::aggregate(&clients.included())
@@ -874,7 +877,7 @@ mod tests {
         ))
         .unwrap();
         let policy = |client: &str| settings.policy(client.parse().unwrap(), &name("a.test"));
-        assert!(!policy("10.1.2.3").translates());
+        assert!(!policy("10.1.2.3").synthesizes());
         assert_eq!(policy("10.2.2.3").mappings[0].prefix().len(), 32);
         assert!(policy("10.2.2.3").break_dnssec);
         assert_eq!(*policy("192.168.0.1").mappings[0].prefix(), Prefix::WELL_KNOWN);
@@ -903,7 +906,7 @@ mod tests {
         );
         assert!(policy.carries("192.0.2.9".parse().unwrap()));
         assert!(!policy.carries("192.0.2.8".parse().unwrap()));
-        assert!(!settings.policy("10.0.0.1".parse().unwrap(), &name("a.test")).translates());
+        assert!(!settings.policy("10.0.0.1".parse().unwrap(), &name("a.test")).synthesizes());
         let error =
             refused(&format!("{UPSTREAM}[access]\nallow = [\n  '10.0.0.0/8',\n  '10.0.0'\n]\n"));
         assert!(error.contains("line 6") && error.contains("192.0.2.0/24"), "{error}");

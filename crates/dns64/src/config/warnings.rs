@@ -10,9 +10,9 @@ use super::error::RESOLV_CONF;
 use super::keys::DomainKeys;
 use super::networks::NamedNetworks;
 use super::policies::{NOT_GLOBAL, prefix_places};
-use super::settings::{Settings, covers_everybody};
+use super::settings::{Settings, covers_all_clients};
 use crate::networks::{Network, Networks};
-use crate::prefixes::Live;
+use crate::prefixes::LivePrefixes;
 use crate::translation::policy::Mapping;
 
 impl Settings {
@@ -35,7 +35,7 @@ impl Settings {
             ));
         }
         warnings.extend(self.unusable_name_servers());
-        if let Some(net) = covers_everybody(&self.clients) {
+        if let Some(net) = covers_all_clients(&self.clients) {
             let limits = self.config.limits;
             let mut text = format!(
                 "{}: an open resolver: access.allow covers {net}, which can include forged addresses",
@@ -73,11 +73,11 @@ impl Settings {
 
     /// Warns of groups that have IPv4 clients or only clients without access.
     fn warn_of_groups(&self, warnings: &mut Vec<String>) {
-        for (number, (members, translates)) in self.policies.groups().enumerate() {
+        for (number, (members, synthesizes)) in self.policies.groups().enumerate() {
             let place = self.place(&format!("group.{number}.clients"));
             let all = members.included();
             let ipv4 = all.iter().find(|net| matches!(net, IpNet::V4(_)));
-            if let Some(net) = ipv4.filter(|_| translates) {
+            if let Some(net) = ipv4.filter(|_| synthesizes) {
                 warnings.push(format!(
                     "{place}: clients of {net} have IPv4, but get synthesized answers; prefixes = [] disables that"
                 ));
@@ -101,7 +101,7 @@ impl Settings {
             };
             groups().any(|(members, _)| covers(members))
         };
-        let all_off = groups().next().is_some() && !groups().any(|(_, translates)| translates);
+        let all_off = groups().next().is_some() && !groups().any(|(_, synthesizes)| synthesizes);
         if !all_off || !self.clients.included().iter().all(is_grouped) {
             return;
         }
@@ -122,7 +122,7 @@ impl Settings {
     fn warn_of_ranges(&self, warnings: &mut Vec<String>) {
         let Ok(named) = NamedNetworks::new(&self.config.networks) else { return };
         for (path, keys) in prefix_places(&self.config) {
-            let mappings = keys.mappings(&[], &named, &Live::default()).unwrap_or_default();
+            let mappings = keys.mappings(&[], &named, &LivePrefixes::default()).unwrap_or_default();
             for range in mappings.iter().flat_map(Mapping::not_carried) {
                 warnings.push(format!(
                     "{}: no address of {range} is synthesized: {NOT_GLOBAL}",

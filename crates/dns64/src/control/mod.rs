@@ -13,7 +13,7 @@ mod outcomes;
 pub(crate) mod protocol;
 pub(crate) mod socket;
 mod status;
-pub(crate) mod words;
+pub(crate) mod text;
 
 pub use self::explanation::{
     AnswerRecord, EXPLANATION_VERSION, Explanation, PrefixRule, QuestionAsked, RulesApplied,

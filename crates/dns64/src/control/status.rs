@@ -30,7 +30,8 @@ pub struct Status {
     /// Interfaces with AF_XDP (kernel bypass), described in words: mode, number of queues, client
     /// addresses, and upstream source addresses.
     #[serde(default)]
-    pub past_stack: Vec<String>,
+    #[serde(rename = "past_stack")]
+    pub xdp: Vec<String>,
     /// Address of the metrics listener.
     pub metrics_address: Option<SocketAddr>,
     /// Configured and discovered prefixes.

@@ -10,7 +10,7 @@ use net::address::ServiceAddr;
 use wire::rcode::Rcode;
 use wire::view::rtype;
 
-use super::trouble::Trouble;
+use super::failure::UpstreamFailure;
 use crate::ids::WorkerId;
 use crate::transport::Transport;
 
@@ -95,7 +95,7 @@ counters! {
         RateLimited "rate",
         Overload "overload",
         ClientShare "client-share",
-        DeadBranch "dead-branch",
+        FailingSubtree "dead-branch",
     }
     "defects", "Panics in the processing of a query; each is logged with its question", "" { Defect "", }
     "queries_dropped_by_kernel",
@@ -292,7 +292,7 @@ impl UpstreamMetrics {
     }
 
     /// Counts an unanswered query, with the reason.
-    pub(crate) fn failed(&self, trouble: Trouble) {
+    pub(crate) fn failed(&self, trouble: UpstreamFailure) {
         add(&self.failures, 1);
         add(&self.timeouts, u64::from(trouble.is_timeout()));
         self.trouble.store(trouble.to_number(), Ordering::Relaxed);
@@ -324,7 +324,7 @@ pub(crate) struct UpstreamSum {
     pub(crate) down: u64,
     /// Earliest time at which a worker marked it down, and the reason of that worker's last
     /// failure.
-    pub(crate) down_since: Option<(Nanos, Trouble)>,
+    pub(crate) down_since: Option<(Nanos, UpstreamFailure)>,
 }
 
 impl UpstreamSum {
@@ -338,7 +338,7 @@ impl UpstreamSum {
         if since > Nanos(0) {
             self.down += 1;
             if self.down_since.is_none_or(|(first, _)| since < first) {
-                let trouble = Trouble::of_number(of_worker.trouble.load(Ordering::Relaxed));
+                let trouble = UpstreamFailure::of_number(of_worker.trouble.load(Ordering::Relaxed));
                 self.down_since = Some((since, trouble));
             }
         }

@@ -5,11 +5,11 @@
 //! ```
 
 mod counters;
+mod failure;
 pub mod http;
 mod prometheus;
-mod trouble;
 
 pub use counters::{Count, Metrics};
 pub(crate) use counters::{UpstreamMetrics, WorkerMetrics};
+pub(crate) use failure::UpstreamFailure;
 pub(crate) use prometheus::{PrefixRow, to_text};
-pub(crate) use trouble::Trouble;

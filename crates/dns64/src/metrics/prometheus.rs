@@ -180,7 +180,7 @@ impl Snapshot {
 mod tests {
     use super::*;
     use crate::ids::WorkerId;
-    use crate::metrics::Trouble;
+    use crate::metrics::UpstreamFailure;
 
     fn rows() -> [PrefixRow; 2] {
         let south = PrefixRow {
@@ -218,7 +218,7 @@ mod tests {
             if address == near {
                 upstream.answered(Nanos::from_millis(2));
             } else {
-                upstream.failed(Trouble::Timeout);
+                upstream.failed(UpstreamFailure::Timeout);
                 upstream.set_down(Some(Nanos::SECOND));
             }
         }

@@ -22,7 +22,7 @@ use nix::unistd::gethostname;
 
 use self::frames::FrameWriter;
 pub(crate) use self::message::{End, Ends, Message, MessageKind};
-use super::queue::{Inlet, Next, Outlet, queue};
+use super::queue::{QueueReceiver, QueueSender, Received, queue};
 use crate::config::DnstapKeys;
 use crate::metrics::{Count, WorkerMetrics};
 
@@ -42,7 +42,7 @@ const MOST_PAUSE: Duration = Duration::from_secs(30);
 /// Sends messages of one thread to the writer.
 #[derive(Clone)]
 pub(crate) struct Tap {
-    inlet: Inlet<Message>,
+    inlet: QueueSender<Message>,
     clients: bool,
     upstreams: bool,
 }
@@ -69,7 +69,7 @@ impl Tap {
 
 /// The writing thread.
 pub(super) struct Writer {
-    outlet: Outlet<Message>,
+    outlet: QueueReceiver<Message>,
     socket: PathBuf,
     identity: Vec<u8>,
     reader: Reader,
@@ -107,16 +107,16 @@ impl Writer {
         loop {
             self.connect_when_due();
             let next = match self.outlet.next(Duration::ZERO) {
-                Next::Nothing => {
+                Received::Nothing => {
                     self.flush(metrics);
                     self.outlet.next(TICK)
                 }
                 next => next,
             };
             match next {
-                Next::One(message) => self.write(&message, metrics),
-                Next::Nothing => {}
-                Next::Over => break,
+                Received::One(message) => self.write(&message, metrics),
+                Received::Nothing => {}
+                Received::Over => break,
             }
         }
         self.flush(metrics);

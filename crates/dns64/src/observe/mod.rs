@@ -30,7 +30,7 @@ pub(crate) use self::query_log::Entry;
 use self::query_log::Lines;
 
 /// Time limit for writing the queues when the server stops.
-const LAST_WORDS: Duration = Duration::from_secs(5);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 /// Interval between checks for their completion.
 const TICK: Duration = Duration::from_millis(5);
 
@@ -54,35 +54,35 @@ impl Observer {
     }
 
     /// Returns the tap for messages to and from clients, if configured.
-    pub(crate) fn of_clients(&self) -> Option<Tap> {
+    pub(crate) fn client_tap(&self) -> Option<Tap> {
         self.tap.clone().filter(Tap::takes_clients)
     }
 
     /// Returns the tap for messages to and from upstreams, if configured.
-    pub(crate) fn of_upstreams(&self) -> Option<Tap> {
+    pub(crate) fn upstream_tap(&self) -> Option<Tap> {
         self.tap.clone().filter(Tap::takes_upstreams)
     }
 }
 
 /// Outputs opened before the process drops its privileges.
-pub(crate) struct Opened {
+pub(crate) struct OpenOutputs {
     log: Option<Box<dyn query_log::Target>>,
     /// Identity of the server in dnstap.
     identity: String,
 }
 
-impl Opened {
+impl OpenOutputs {
     /// Opens the configured outputs.
     ///
     /// # Errors
     /// If the file of the query log cannot be opened or created.
-    pub(crate) fn new(config: &Config) -> io::Result<Opened> {
+    pub(crate) fn new(config: &Config) -> io::Result<OpenOutputs> {
         let log: Option<Box<dyn query_log::Target>> = match &config.query_log.to {
             None => None,
             Some(LogTarget::Stderr) => Some(Box::new(standard_error::open()?)),
             Some(LogTarget::File(path)) => Some(Box::new(query_log::append_to(path)?)),
         };
-        Ok(Opened { log, identity: dnstap::identity(&config.dnstap) })
+        Ok(OpenOutputs { log, identity: dnstap::identity(&config.dnstap) })
     }
 }
 
@@ -101,7 +101,7 @@ impl Writers {
     /// If the system cannot create a thread.
     pub(crate) fn start(
         config: &Config,
-        opened: Opened,
+        opened: OpenOutputs,
         metrics: &Metrics,
     ) -> io::Result<(Writers, Option<Observer>)> {
         let mut writers = Writers::default();
@@ -149,7 +149,7 @@ impl Writers {
     /// Waits until all queued records are written, or until the time limit, because a reader may
     /// have stopped. All senders must have been dropped.
     pub(crate) fn end(&mut self) {
-        let give_up = Instant::now() + LAST_WORDS;
+        let give_up = Instant::now() + SHUTDOWN_TIMEOUT;
         for thread in self.threads.drain(..) {
             while !thread.is_finished() && Instant::now() < give_up {
                 thread::sleep(TICK);

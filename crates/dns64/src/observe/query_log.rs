@@ -15,8 +15,8 @@ use nix::unistd::Uid;
 use serde::Serialize;
 use wire::rcode::Rcode;
 
-use super::queue::{Inlet, Load, Next, Outlet, queue};
-use super::standard_error::ONE_WRITES;
+use super::queue::{HeapSize, QueueReceiver, QueueSender, Received, queue};
+use super::standard_error::WRITE_LOCK;
 use crate::config::{LogFormat, QueryLogKeys};
 use crate::metrics::{Count, WorkerMetrics};
 use crate::name::{LowerName, text};
@@ -52,7 +52,7 @@ pub(crate) struct Entry {
     pub(crate) stale: bool,
 }
 
-impl Load for Entry {
+impl HeapSize for Entry {
     fn octets(&self) -> usize {
         self.question.as_ref().map_or(0, |(name, _)| name.wire().len())
     }
@@ -123,7 +123,7 @@ impl Entry {
 /// Sends entries of one thread to the writer.
 #[derive(Clone)]
 pub(super) struct Lines {
-    inlet: Inlet<Entry>,
+    inlet: QueueSender<Entry>,
     /// Sampling interval: one of this many queries is logged.
     sample: u32,
     /// Queries since the last logged one.
@@ -183,7 +183,7 @@ impl Target for File {
 
 /// The writing thread.
 pub(super) struct Writer {
-    outlet: Outlet<Entry>,
+    outlet: QueueReceiver<Entry>,
     target: Box<dyn Target>,
     path: Option<PathBuf>,
     format: LogFormat,
@@ -224,7 +224,7 @@ impl Writer {
     pub(super) fn run(mut self, metrics: &WorkerMetrics) {
         loop {
             let next = match self.outlet.next(Duration::ZERO) {
-                Next::Nothing => {
+                Received::Nothing => {
                     self.flush(metrics);
                     self.outlet.next(TICK)
                 }
@@ -235,15 +235,15 @@ impl Writer {
                 self.reopen();
             }
             match next {
-                Next::One(entry) => {
+                Received::One(entry) => {
                     entry.write(self.format, &mut self.buffer);
                     self.lines += 1;
                     if self.buffer.len() >= BUFFER {
                         self.flush(metrics);
                     }
                 }
-                Next::Nothing => {}
-                Next::Over => return self.flush(metrics),
+                Received::Nothing => {}
+                Received::Over => return self.flush(metrics),
             }
         }
     }
@@ -255,7 +255,7 @@ impl Writer {
             return;
         }
         // Keeps lines of this log and of the server's log whole.
-        let _one = self.path.is_none().then(|| ONE_WRITES.lock());
+        let _one = self.path.is_none().then(|| WRITE_LOCK.lock());
         let end_of_line = if self.is_torn { self.put(b"\n").0 } else { Ok(()) };
         let buffer = std::mem::take(&mut self.buffer);
         let (written, octets) = match end_of_line {
@@ -353,7 +353,7 @@ mod tests {
         );
         // A newline in a name must not start a second line, and a space must not start a column.
         let mut odd = entry(Some("www.example"));
-        odd.question = Some((LowerName::of_wire(b"\x05a\nb c\0"), 65_280));
+        odd.question = Some((LowerName::from_wire(b"\x05a\nb c\0"), 65_280));
         let odd = line(&odd, LogFormat::Text);
         assert!(odd.lines().count() == 1 && odd.contains(" a\\010b\\032c. TYPE65280 "), "{odd}");
         let root = line(&entry(Some(".")), LogFormat::Text);

@@ -7,35 +7,35 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
 /// Items that use additional memory while queued.
-pub(crate) trait Load {
+pub(crate) trait HeapSize {
     /// Returns the octets on the heap.
     fn octets(&self) -> usize;
 }
 
 /// Sending end of the queue; one per sending thread.
-pub(crate) struct Inlet<T> {
+pub(crate) struct QueueSender<T> {
     sender: SyncSender<T>,
     /// Octets of the waiting items.
     waiting: Arc<AtomicUsize>,
     most: usize,
 }
 
-impl<T> Clone for Inlet<T> {
-    fn clone(&self) -> Inlet<T> {
+impl<T> Clone for QueueSender<T> {
+    fn clone(&self) -> QueueSender<T> {
         let (sender, waiting) = (self.sender.clone(), Arc::clone(&self.waiting));
-        Inlet { sender, waiting, most: self.most }
+        QueueSender { sender, waiting, most: self.most }
     }
 }
 
 /// Receiving end of the queue, for the writing thread.
-pub(crate) struct Outlet<T> {
+pub(crate) struct QueueReceiver<T> {
     receiver: Receiver<T>,
     waiting: Arc<AtomicUsize>,
 }
 
 /// Result of a receive.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Next<T> {
+pub(crate) enum Received<T> {
     /// The oldest item.
     One(T),
     /// No item arrived in time.
@@ -45,14 +45,14 @@ pub(crate) enum Next<T> {
 }
 
 /// Creates a queue for at most `places` items with at most `octets` additional octets in total.
-pub(crate) fn queue<T>(places: usize, octets: usize) -> (Inlet<T>, Outlet<T>) {
+pub(crate) fn queue<T>(places: usize, octets: usize) -> (QueueSender<T>, QueueReceiver<T>) {
     let (sender, receiver) = sync_channel(places);
     let waiting = Arc::new(AtomicUsize::new(0));
-    let inlet = Inlet { sender, waiting: Arc::clone(&waiting), most: octets };
-    (inlet, Outlet { receiver, waiting })
+    let inlet = QueueSender { sender, waiting: Arc::clone(&waiting), most: octets };
+    (inlet, QueueReceiver { receiver, waiting })
 }
 
-impl<T: Load> Inlet<T> {
+impl<T: HeapSize> QueueSender<T> {
     /// Queues an item. Returns false if there was no room.
     pub(crate) fn put(&self, one: T) -> bool {
         let octets = one.octets();
@@ -65,16 +65,16 @@ impl<T: Load> Inlet<T> {
     }
 }
 
-impl<T: Load> Outlet<T> {
+impl<T: HeapSize> QueueReceiver<T> {
     /// Returns the next item if one arrives in time.
-    pub(crate) fn next(&self, patience: Duration) -> Next<T> {
+    pub(crate) fn next(&self, patience: Duration) -> Received<T> {
         match self.receiver.recv_timeout(patience) {
             Ok(one) => {
                 self.waiting.fetch_sub(one.octets(), Ordering::Relaxed);
-                Next::One(one)
+                Received::One(one)
             }
-            Err(RecvTimeoutError::Timeout) => Next::Nothing,
-            Err(RecvTimeoutError::Disconnected) => Next::Over,
+            Err(RecvTimeoutError::Timeout) => Received::Nothing,
+            Err(RecvTimeoutError::Disconnected) => Received::Over,
         }
     }
 }
@@ -83,7 +83,7 @@ impl<T: Load> Outlet<T> {
 mod tests {
     use super::*;
 
-    impl Load for Vec<u8> {
+    impl HeapSize for Vec<u8> {
         fn octets(&self) -> usize {
             self.len()
         }
@@ -98,15 +98,15 @@ mod tests {
         assert!(inlet.put(vec![1; 4]) && inlet.put(vec![2; 6]));
         assert!(!inlet.put(vec![3; 1]), "ten octets");
         assert!(inlet.put(vec![]) && !inlet.put(vec![]), "three places");
-        assert_eq!(outlet.next(SOON), Next::One(vec![1; 4]));
+        assert_eq!(outlet.next(SOON), Received::One(vec![1; 4]));
         assert!(!inlet.clone().put(vec![4; 5]) && inlet.clone().put(vec![4; 4]));
         for expected in [vec![2; 6], vec![], vec![4; 4]] {
-            assert_eq!(outlet.next(SOON), Next::One(expected));
+            assert_eq!(outlet.next(SOON), Received::One(expected));
         }
-        assert_eq!(outlet.next(NOW), Next::Nothing);
+        assert_eq!(outlet.next(NOW), Received::Nothing);
         assert!(inlet.put(vec![5; 10]));
         drop(inlet);
-        assert_eq!(outlet.next(SOON), Next::One(vec![5; 10]));
-        assert_eq!(outlet.next(SOON), Next::Over);
+        assert_eq!(outlet.next(SOON), Received::One(vec![5; 10]));
+        assert_eq!(outlet.next(SOON), Received::Over);
     }
 }

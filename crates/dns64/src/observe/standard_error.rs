@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::sync::Mutex;
 
 /// Held while a line is written, by the log thread or the query log thread.
-pub(crate) static ONE_WRITES: Mutex<()> = Mutex::new(());
+pub(crate) static WRITE_LOCK: Mutex<()> = Mutex::new(());
 
 /// Returns standard error without the lock of the standard library, which must not be held while
 /// waiting for a reader.

@@ -21,7 +21,7 @@ const UNIT: u64 = 8;
 
 /// A prefix announced by a router, and its lifetime; zero withdraws it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Announced {
+pub(crate) struct AnnouncedPrefix {
     pub prefix: Prefix,
     /// 0 to 65 528 s.
     pub lifetime: Duration,
@@ -43,7 +43,7 @@ pub(crate) fn read(
     message: &[u8],
     source: Ipv6Addr,
     hop_limit: u8,
-) -> Result<Vec<Announced>, Refusal> {
+) -> Result<Vec<AnnouncedPrefix>, Refusal> {
     if hop_limit != HOP_LIMIT || !source.is_unicast_link_local() {
         return Err(Refusal::NotFromLink);
     }
@@ -66,7 +66,7 @@ pub(crate) fn read(
 }
 
 /// Parses the prefix of an option.
-fn pref64(option: &[u8]) -> Option<Announced> {
+fn pref64(option: &[u8]) -> Option<AnnouncedPrefix> {
     let option: &[u8; PREF64_OCTETS] = option.try_into().ok()?;
     let scaled = u16::from_be_bytes([option[2], option[3]]);
     // The lower three bits encode the length.
@@ -75,7 +75,7 @@ fn pref64(option: &[u8]) -> Option<Announced> {
     address[..12].copy_from_slice(&option[4..]);
     let network = u128::from_be_bytes(address) & !u128::MAX.checked_shr(len.into()).unwrap_or(0);
     let prefix = Prefix::new(network.into(), len).ok()?;
-    Some(Announced { prefix, lifetime: Duration::from_secs(u64::from(scaled >> 3) * UNIT) })
+    Some(AnnouncedPrefix { prefix, lifetime: Duration::from_secs(u64::from(scaled >> 3) * UNIT) })
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use std::net::Ipv6Addr;
 
 use method::units::Nanos;
 
-use super::advertisement::Announced;
+use super::advertisement::AnnouncedPrefix;
 use crate::translation::prefix::Prefix;
 
 /// Maximum number of prefixes, far above any real network. Further ones are ignored, because an
@@ -54,9 +54,9 @@ struct Entry {
 
 /// Prefixes with their announcers, in order of discovery.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Known(Vec<Entry>);
+pub(crate) struct KnownPrefixes(Vec<Entry>);
 
-impl Known {
+impl KnownPrefixes {
     /// Replaces the upstreams' prefixes by these, for `ttl`. Returns true if the set of known
     /// prefixes changes.
     pub(crate) fn answered(&mut self, prefixes: &[Prefix], ttl: Nanos, now: Nanos) -> bool {
@@ -75,7 +75,7 @@ impl Known {
     pub(crate) fn announced(
         &mut self,
         by: &Announcer,
-        announced: &[Announced],
+        announced: &[AnnouncedPrefix],
         now: Nanos,
     ) -> bool {
         let before = self.prefixes(now);
@@ -172,7 +172,7 @@ mod tests {
     #[test]
     fn an_answer_replaces_the_one_before_it() {
         let (one, other) = (prefix("2001:db8:1::/96"), prefix("2001:db8:2::/96"));
-        let mut known = Known::default();
+        let mut known = KnownPrefixes::default();
         assert!(known.answered(&[one, other], at(60), at(0)));
         assert!(!known.answered(&[one, other], at(60), at(30)), "only for longer");
         assert_eq!((known.until(one), known.next_end()), (Some(at(90)), Some(at(90))));
@@ -186,8 +186,9 @@ mod tests {
     #[test]
     fn a_prefix_is_known_while_a_router_announces_it() {
         let prefix = prefix("64:ff9b::/96");
-        let for_seconds = |seconds| [Announced { prefix, lifetime: Duration::from_secs(seconds) }];
-        let mut known = Known::default();
+        let for_seconds =
+            |seconds| [AnnouncedPrefix { prefix, lifetime: Duration::from_secs(seconds) }];
+        let mut known = KnownPrefixes::default();
         assert!(known.announced(&router(1), &for_seconds(600), at(0)));
         assert!(!known.announced(&router(2), &for_seconds(1_800), at(0)));
         assert!(!known.announced(&router(2), &[], at(10)), "an advertisement without the option");
@@ -210,11 +211,11 @@ mod tests {
 
     #[test]
     fn the_number_of_prefixes_is_bounded() {
-        let mut known = Known::default();
+        let mut known = KnownPrefixes::default();
         for n in 0..10_000_u16 {
             let prefix = Prefix::new(Ipv6Addr::new(0x2001, 0xdb8, n, 0, 0, 0, 0, 0), 96).unwrap();
             let lifetime = Duration::from_secs(600);
-            known.announced(&router(n), &[Announced { prefix, lifetime }], at(0));
+            known.announced(&router(n), &[AnnouncedPrefix { prefix, lifetime }], at(0));
         }
         assert_eq!(known.prefixes(at(0)).len(), MOST);
     }

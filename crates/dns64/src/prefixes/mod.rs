@@ -18,17 +18,17 @@ use crate::translation::prefix::Prefix;
 
 /// State of the prefixes at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Live {
+pub(crate) struct LivePrefixes {
     /// Discovered prefixes with their expiry, in order of discovery.
     pub announced: Vec<(Prefix, Nanos)>,
     /// Prefixes with an unresponsive NAT64, with the start of that state.
     pub unhealthy: Vec<(Prefix, Nanos)>,
 }
 
-impl Live {
+impl LivePrefixes {
     /// True if the change must be published to the workers. An extended lifetime counts only if it
     /// grows by at least a tenth, because routers repeat their advertisements every few seconds.
-    pub(crate) fn is_outdated_by(&self, now: &Live, at: Nanos) -> bool {
+    pub(crate) fn is_outdated_by(&self, now: &LivePrefixes, at: Nanos) -> bool {
         let has_changed =
             |((prefix, until), (other, later)): (&(Prefix, Nanos), &(Prefix, Nanos))| {
                 let (left, gained) = (until.since(at).0, later.since(*until).0);
@@ -47,7 +47,7 @@ impl Live {
 
 /// A prefix in use and its state, for status output and metrics.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct InUse {
+pub(crate) struct PrefixReport {
     /// The prefix, with its suffix.
     pub prefix: Prefix,
     /// Name in the configuration.
@@ -70,16 +70,19 @@ mod tests {
     fn only_relevant_changes_are_published() {
         let at = |seconds: u64| Nanos(seconds * Nanos::SECOND.0);
         let (one, other) = (Prefix::WELL_KNOWN, "2001:db8::/96".parse().unwrap());
-        let live = |prefix, until| Live { announced: vec![(prefix, at(until))], ..Live::default() };
+        let live = |prefix, until| LivePrefixes {
+            announced: vec![(prefix, at(until))],
+            ..LivePrefixes::default()
+        };
         let before = live(one, 1_000);
         assert!(!before.is_outdated_by(&before, at(500)));
         assert!(!before.is_outdated_by(&live(one, 1_050), at(500)), "a tenth of what is left");
         assert!(before.is_outdated_by(&live(one, 1_051), at(500)));
         assert!(before.is_outdated_by(&live(one, 999), at(500)), "it ends sooner");
         assert!(before.is_outdated_by(&live(other, 1_000), at(500)));
-        assert!(before.is_outdated_by(&Live::default(), at(500)));
-        assert!(Live::default().is_outdated_by(&before, at(500)));
-        let dead = Live { unhealthy: vec![(one, at(1))], ..before.clone() };
+        assert!(before.is_outdated_by(&LivePrefixes::default(), at(500)));
+        assert!(LivePrefixes::default().is_outdated_by(&before, at(500)));
+        let dead = LivePrefixes { unhealthy: vec![(one, at(1))], ..before.clone() };
         assert!(before.is_outdated_by(&dead, at(500)) && dead.is_outdated_by(&before, at(500)));
     }
 }

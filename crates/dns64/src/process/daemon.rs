@@ -22,12 +22,12 @@ use sd_notify::NotifyState;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use super::asking::{self, Asked, BadQuestion};
+use super::commands::{self, ControlOptions, RejectedRequest};
 use super::follow::{self, Follower};
-use super::harden::{self, Needed};
-use super::limits::Allowed;
+use super::harden::{self, NeededFiles};
+use super::host_check;
+use super::limits::SystemLimits;
 use super::log::Log;
-use super::machine;
 use super::output::{bounded, comment, print};
 use super::pages::{self, below_help};
 use super::probe::{self, Probed};
@@ -80,14 +80,14 @@ enum Command {
     #[command(after_help = below_help(&sections("status")))]
     Status {
         #[command(flatten)]
-        asked: Asked,
+        asked: ControlOptions,
     },
     /// Reload the configuration of a running server; prints the changed keys and those that need a
     /// restart
     #[command(after_help = below_help(&sections("reload")))]
     Reload {
         #[command(flatten)]
-        asked: Asked,
+        asked: ControlOptions,
     },
     /// Remove a name and all names below it from the cache of a running server
     #[command(after_help = below_help(&sections("flush")))]
@@ -99,7 +99,7 @@ enum Command {
         #[arg(long)]
         all: bool,
         #[command(flatten)]
-        asked: Asked,
+        asked: ControlOptions,
     },
     /// Let a running server process a query as for the given client, and explain the answer: rules,
     /// data from cache or upstreams, and decision
@@ -120,7 +120,7 @@ enum Command {
         #[arg(long)]
         checking_disabled: bool,
         #[command(flatten)]
-        asked: Asked,
+        asked: ControlOptions,
     },
     /// Convert another DNS64 server's configuration; prints a valid dns64d.toml, and notes on settings
     /// that are not carried over to standard error, with file and line
@@ -175,7 +175,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             if !error.use_stderr() {
                 return print_help(&error);
             }
-            tell!("dns64d: {}", pages::wrong_arguments(&error));
+            print_error_line!("dns64d: {}", pages::wrong_arguments(&error));
             return ExitCode::from(BAD_CONFIGURATION);
         }
     };
@@ -185,15 +185,17 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         None => serve(file, listen).map(done),
         Some(Command::Check { probe }) => check(file, listen, probe),
         Some(_) if !listen.is_empty() => {
-            tell!("dns64d: --listen is an option only of the server and of `check`");
+            print_error_line!("dns64d: --listen is an option only of the server and of `check`");
             return ExitCode::from(BAD_CONFIGURATION);
         }
-        Some(Command::Status { asked }) => asking::status(file, &asked).map(done),
-        Some(Command::Reload { asked }) => asking::reload(file, &asked).map(ExitCode::from),
-        Some(Command::Flush { name, all: _, asked }) => asking::flush(file, &asked, name).map(done),
+        Some(Command::Status { asked }) => commands::status(file, &asked).map(done),
+        Some(Command::Reload { asked }) => commands::reload(file, &asked).map(ExitCode::from),
+        Some(Command::Flush { name, all: _, asked }) => {
+            commands::flush(file, &asked, name).map(done)
+        }
         Some(Command::Explain { name, rtype, client, dnssec, checking_disabled, asked }) => {
             let subject = Subject { name, rtype, client, dnssec_ok: dnssec, checking_disabled };
-            asking::explain(file, &asked, subject).map(done)
+            commands::explain(file, &asked, subject).map(done)
         }
         Some(Command::Import { file, from }) => import_from(&file, from),
         Some(Command::Completions { shell }) => {
@@ -208,13 +210,13 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     };
     ended.unwrap_or_else(|error| {
         let is_wrong = |error: &anyhow::Error| {
-            error.is::<ConfigError>() || error.is::<ImportError>() || error.is::<BadQuestion>()
+            error.is::<ConfigError>() || error.is::<ImportError>() || error.is::<RejectedRequest>()
         };
         if is_wrong(&error) {
-            tell!("dns64d: {}", bounded(&error.to_string()));
+            print_error_line!("dns64d: {}", bounded(&error.to_string()));
             return ExitCode::from(BAD_CONFIGURATION);
         }
-        tell!("dns64d: {}", told_once(&error));
+        print_error_line!("dns64d: {}", format_error(&error));
         ExitCode::from(BAD_ENVIRONMENT)
     })
 }
@@ -223,7 +225,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 fn print_help(help: &clap::Error) -> ExitCode {
     match help.print().and_then(|()| std::io::stdout().flush()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            tell!("dns64d: cannot write to standard output: {error}");
+            print_error_line!("dns64d: cannot write to standard output: {error}");
             ExitCode::from(BAD_ENVIRONMENT)
         }
         _ => ExitCode::SUCCESS,
@@ -236,22 +238,22 @@ fn check(file: Option<&Path>, listen: &[ServiceAddr], probe: bool) -> anyhow::Re
     let mut settings = Settings::load(file, &[], listen)?;
     let probed = if probe { probe::probe(&settings) } else { Vec::new() };
     let text = in_effect(&settings, &probed);
-    let mut errors = machine::missing(&settings);
+    let mut errors = host_check::missing(&settings);
     let mut warnings = settings.warnings();
-    warnings.extend(machine::obstacles(&settings, listen));
+    warnings.extend(host_check::obstacles(&settings, listen));
     let addresses = settings.config.listen.len();
-    match Allowed::of_process().fit(&mut settings, addresses) {
+    match SystemLimits::of_process().fit(&mut settings, addresses) {
         Ok((_, reduced)) => warnings.extend(reduced),
         Err(error) => errors.push(error.to_string()),
     }
-    warnings.iter().for_each(|warning| tell!("dns64d: warning: {warning}"));
-    errors.iter().for_each(|error| tell!("dns64d: {error}"));
+    warnings.iter().for_each(|warning| print_error_line!("dns64d: warning: {warning}"));
+    errors.iter().for_each(|error| print_error_line!("dns64d: {error}"));
     if settings.no_upstream().is_some() {
-        tell!("Configuration of an upstream, for example:\n\n{UPSTREAM_LINES}");
+        print_error_line!("Configuration of an upstream, for example:\n\n{UPSTREAM_LINES}");
     }
     print(text.as_bytes())?;
     let bad: Vec<_> = probed.iter().filter(|one| !one.is_good()).collect();
-    bad.iter().for_each(|one| tell!("dns64d: {one}"));
+    bad.iter().for_each(|one| print_error_line!("dns64d: {one}"));
     Ok(match (errors.is_empty(), bad.is_empty()) {
         (true, true) => ExitCode::SUCCESS,
         (true, false) => ExitCode::from(BAD_ENVIRONMENT),
@@ -271,7 +273,7 @@ fn in_effect(settings: &Settings, probed: &[Probed]) -> String {
 fn import_from(file: &Path, from: Option<Source>) -> anyhow::Result<ExitCode> {
     let imported = import(file, from)?;
     for note in &imported.notes {
-        tell!("{note}");
+        print_error_line!("{note}");
     }
     print(imported.toml.as_bytes())?;
     let is_whole = !imported.notes.iter().any(Note::changes_answers);
@@ -279,7 +281,7 @@ fn import_from(file: &Path, from: Option<Source>) -> anyhow::Result<ExitCode> {
 }
 
 /// Formats an error with its causes, without repetition, and with a hint if there is one.
-fn told_once(error: &anyhow::Error) -> String {
+fn format_error(error: &anyhow::Error) -> String {
     let mut text = error.to_string();
     for cause in error.chain().skip(1).map(ToString::to_string) {
         if !text.ends_with(&cause) {
@@ -326,10 +328,10 @@ fn serve(file: Option<&Path>, listen: &[ServiceAddr]) -> anyhow::Result<()> {
     end_on_panic(Arc::clone(&log));
     start_log(settings.config.log, Arc::clone(&log));
     // Flushes the log even if the start fails.
-    let _written = LastWords(Arc::clone(&log));
+    let _written = LogFlushGuard(Arc::clone(&log));
     // Set up before the first thread, so that every thread leaves these signals to this one.
     let signals = Signals::new([SIGHUP, SIGINT, SIGTERM])?;
-    let allowed = Allowed::of_process();
+    let allowed = SystemLimits::of_process();
     if allowed.limits_address_space() {
         net::allocator::share_one_arena();
     }
@@ -340,8 +342,8 @@ fn serve(file: Option<&Path>, listen: &[ServiceAddr]) -> anyhow::Result<()> {
     let config = settings.config.clone();
     let resolv_conf = settings.follows_system.then_some(Path::new(RESOLV_CONF));
     let mut follower = Follower::new(&settings);
-    warnings.extend(machine::missing(&settings));
-    tell_beginning(&settings, file);
+    warnings.extend(host_check::missing(&settings));
+    log_startup(&settings, file);
     let mut bound = bind(settings, activated)?;
     // The signal wakes this thread, which then answers the request.
     let (sender, requests) = channel();
@@ -351,10 +353,10 @@ fn serve(file: Option<&Path>, listen: &[ServiceAddr]) -> anyhow::Result<()> {
         // thread.
         let _ = kill(Pid::this(), Signal::SIGHUP);
     });
-    give_up_privileges(&config, file, resolv_conf)?;
+    drop_privileges(&config, file, resolv_conf)?;
     log.begin().context("cannot start the log thread")?;
     warnings.extend_from_slice(bound.warnings());
-    let past_stack = bound.past_stack();
+    let xdp = bound.xdp();
     let server = bound.start()?;
     for warning in warnings {
         tracing::warn!("{warning}");
@@ -362,7 +364,7 @@ fn serve(file: Option<&Path>, listen: &[ServiceAddr]) -> anyhow::Result<()> {
     for address in server.addresses() {
         tracing::info!("serving {address}");
     }
-    for interface in past_stack {
+    for interface in xdp {
         tracing::info!("{interface}");
     }
     if let Some(address) = server.metrics_address() {
@@ -372,17 +374,17 @@ fn serve(file: Option<&Path>, listen: &[ServiceAddr]) -> anyhow::Result<()> {
         tracing::info!("control socket {}", socket.display());
     }
     systemd::notify(&[NotifyState::Ready]);
-    let signals = in_a_thread(signals).context("cannot start the signal thread")?;
+    let signals = signal_channel(signals).context("cannot start the signal thread")?;
     let mut reloader = Reloader { server: &server, source, allowed, fixed, running };
     loop {
-        match signals.recv_timeout(follow::LOOK) {
+        match signals.recv_timeout(follow::POLL_INTERVAL) {
             // A request that arrives during the reload sends another signal.
             Ok(SIGHUP) => {
                 reloader.answer(requests.try_iter().collect());
-                follower.saw(&server.settings());
+                follower.record(&server.settings());
             }
             Err(RecvTimeoutError::Timeout) => {
-                follower.look(&server, |settings| reloader.refit(settings));
+                follower.poll(&server, |settings| reloader.refit(settings));
             }
             Ok(_) | Err(RecvTimeoutError::Disconnected) => break,
         }
@@ -394,7 +396,7 @@ fn serve(file: Option<&Path>, listen: &[ServiceAddr]) -> anyhow::Result<()> {
 }
 
 /// Forwards signals to a channel, so that they can be received with a timeout.
-fn in_a_thread(mut signals: Signals) -> std::io::Result<Receiver<i32>> {
+fn signal_channel(mut signals: Signals) -> std::io::Result<Receiver<i32>> {
     let (sender, receiver) = channel();
     let pass_on = move || {
         for signal in signals.forever() {
@@ -408,7 +410,7 @@ fn in_a_thread(mut signals: Signals) -> std::io::Result<Receiver<i32>> {
 }
 
 /// Switches to the configured user, and confines the process.
-fn give_up_privileges(
+fn drop_privileges(
     config: &Config,
     file: Option<&Path>,
     resolv_conf: Option<&Path>,
@@ -418,7 +420,7 @@ fn give_up_privileges(
     if harden::drop_root(config.user.as_deref(), &made)? {
         tracing::warn!("running as root without capabilities; set `user`, or use the systemd unit");
     }
-    let confined = harden::confine(Needed { config: file, resolv_conf, socket, log })?;
+    let confined = harden::confine(NeededFiles { config: file, resolv_conf, socket, log })?;
     let word = |is_on: bool| if is_on { "on" } else { "not available" };
     let (files, calls) = (word(confined.files), word(confined.calls));
     tracing::info!("confined: landlock {files}, system call filter {calls}");
@@ -426,7 +428,7 @@ fn give_up_privileges(
 }
 
 /// Logs version, configuration, prefixes and upstreams at start-up.
-fn tell_beginning(settings: &Settings, file: Option<&Path>) {
+fn log_startup(settings: &Settings, file: Option<&Path>) {
     let file = file.map_or("no configuration file".to_owned(), |file| {
         format!("configuration {}", file.display())
     });
@@ -440,9 +442,9 @@ fn tell_beginning(settings: &Settings, file: Option<&Path>) {
 }
 
 /// Flushes the log when dropped.
-struct LastWords(Arc<Log>);
+struct LogFlushGuard(Arc<Log>);
 
-impl Drop for LastWords {
+impl Drop for LogFlushGuard {
     fn drop(&mut self) {
         self.0.flush();
     }
@@ -537,7 +539,7 @@ mod tests {
             address: std::net::SocketAddr::from(([127, 0, 0, 1], port)).into(),
             source: net::socket::ListenError::Udp(refused()),
         };
-        let low = told_once(&of(53).into());
+        let low = format_error(&of(53).into());
         assert!(
             low.starts_with(
                 "cannot serve 127.0.0.1:53 over UDP: Permission denied (os error 13); "
@@ -548,7 +550,7 @@ mod tests {
             low.contains("CAP_NET_BIND_SERVICE") && low.matches("Permission").count() == 1,
             "{low}"
         );
-        assert!(!told_once(&of(5353).into()).contains("CAP_NET_BIND_SERVICE"));
+        assert!(!format_error(&of(5353).into()).contains("CAP_NET_BIND_SERVICE"));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::config::{RESOLV_CONF, ResolvConf, Settings};
 use crate::server::RunningServer;
 
 /// Interval between reads of the file.
-pub(super) const LOOK: Duration = Duration::from_secs(2);
+pub(super) const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Last contents of resolv.conf.
 pub(super) struct Follower {
@@ -24,14 +24,14 @@ impl Follower {
     }
 
     /// Records the resolv.conf of settings that a reload has put into effect.
-    pub(super) fn saw(&mut self, settings: &Settings) {
+    pub(super) fn record(&mut self, settings: &Settings) {
         self.seen = settings.resolv_conf().clone();
     }
 
     /// Updates the server's upstreams if resolv.conf has changed and the server uses it. If the
     /// file lists no upstream any more, the upstreams in use are kept. `fit` adapts settings to the
     /// limits of the system.
-    pub(super) fn look(
+    pub(super) fn poll(
         &mut self,
         server: &RunningServer,
         fit: impl FnOnce(&mut Settings) -> Option<String>,

@@ -11,7 +11,7 @@ use landlock::{
 use nix::unistd::{Uid, User, initgroups, setgid, setuid};
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 
-use super::calls;
+use super::syscall_filter;
 
 /// Errors of dropping privileges.
 #[derive(Debug, thiserror::Error)]
@@ -96,7 +96,7 @@ fn drop_capabilities() -> Result<(), HardenError> {
 
 /// Extent of the confinement that the kernel supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Confined {
+pub(super) struct Confinement {
     /// True if files are restricted (landlock). Readable are the folders of the configuration and,
     /// if needed, of the possible targets of resolv.conf, and random numbers. Writable is the
     /// folder of the query log. Removable is only the control socket.
@@ -108,7 +108,7 @@ pub(super) struct Confined {
 
 /// Files needed by a confined server.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Needed<'a> {
+pub(super) struct NeededFiles<'a> {
     /// Configuration file, read by a reload.
     pub config: Option<&'a Path>,
     /// The system's resolv.conf, which other programs replace.
@@ -124,10 +124,10 @@ pub(super) struct Needed<'a> {
 ///
 /// # Errors
 /// If the kernel has a mechanism and refuses it.
-pub(super) fn confine(needed: Needed<'_>) -> Result<Confined, HardenError> {
+pub(super) fn confine(needed: NeededFiles<'_>) -> Result<Confinement, HardenError> {
     let files = confine_files(needed)?;
-    let calls = calls::forbid(calls::rules()?)?;
-    Ok(Confined { files, calls })
+    let calls = syscall_filter::forbid(syscall_filter::rules()?)?;
+    Ok(Confinement { files, calls })
 }
 
 /// The system's random numbers. A statically linked program, as in the container image, does not
@@ -164,7 +164,7 @@ fn folders_on_the_way(file: &Path) -> Vec<PathBuf> {
 
 /// Allows reading the files that a reload reads, appending to the query log, and removing the
 /// control socket. Signals can reach only this process, on kernels since 6.12.
-fn confine_files(needed: Needed<'_>) -> Result<bool, HardenError> {
+fn confine_files(needed: NeededFiles<'_>) -> Result<bool, HardenError> {
     let abi = ABI::V5;
     // An editor replaces a file by another one of the same name. The folder must therefore stay
     // readable: that of the name, and that of the link's target.
@@ -236,9 +236,10 @@ mod tests {
         let path = folder.path().join("control.sock");
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                let by_name =
-                    calls::OLD_FILES.iter().chain(&[libc::SYS_fchmodat, calls::FCHMODAT2]);
-                let has_seccomp = calls::forbid(calls::always(by_name)).unwrap();
+                let by_name = syscall_filter::OLD_FILES
+                    .iter()
+                    .chain(&[libc::SYS_fchmodat, syscall_filter::FCHMODAT2]);
+                let has_seccomp = syscall_filter::forbid(syscall_filter::always(by_name)).unwrap();
                 let _socket = ControlSocket::bind(&path, None).unwrap();
                 let mode = std::fs::metadata(&path).unwrap().permissions().mode();
                 assert_eq!(mode & 0o777, 0o600, "seccomp: {has_seccomp}");
@@ -252,7 +253,7 @@ mod tests {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 drop_capabilities().unwrap();
-                calls::forbid(calls::always(&[libc::SYS_capset])).unwrap();
+                syscall_filter::forbid(syscall_filter::always(&[libc::SYS_capset])).unwrap();
                 let sets = rustix::thread::capabilities(None).unwrap();
                 assert!(set_capabilities(None, sets).is_err(), "it is forbidden");
                 drop_root(None, &[]).unwrap();
@@ -272,7 +273,7 @@ mod tests {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 assert_eq!(kill(pid, None), Ok(()), "before confinement");
-                if !confine(Needed::default()).unwrap().calls {
+                if !confine(NeededFiles::default()).unwrap().calls {
                     return;
                 }
                 let path = file.path();
@@ -323,11 +324,11 @@ mod tests {
                 // would be skipped.
                 let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
                 let has_landlock = has_landlock();
-                let needed = Needed {
+                let needed = NeededFiles {
                     config: Some(&inside),
                     socket: Some(&socket),
                     log: Some(&log),
-                    ..Needed::default()
+                    ..NeededFiles::default()
                 };
                 let confined = confine(needed).unwrap();
                 assert_eq!(
@@ -384,7 +385,8 @@ mod tests {
             let at = &at;
             let reader = scope.spawn(move || {
                 let resolv_conf = at("etc/resolv.conf");
-                let needed = Needed { resolv_conf: Some(&resolv_conf), ..Needed::default() };
+                let needed =
+                    NeededFiles { resolv_conf: Some(&resolv_conf), ..NeededFiles::default() };
                 let files = confine(needed).unwrap().files;
                 let mut seen = Vec::new();
                 confined.send(()).unwrap();

@@ -6,7 +6,7 @@
 
 use net::descriptors::raise_limit;
 
-use super::memory::{self, Counts, MemoryLimit, TooLittle};
+use super::memory::{self, InsufficientMemory, MemoryKind, MemoryLimit};
 use crate::config::Settings;
 
 /// Descriptors not counted below: standard streams, signals, timers, query log, dnstap, and 16
@@ -17,22 +17,22 @@ const PER_WORKER: u64 = 2;
 
 /// Limits of the system.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Allowed {
+pub(super) struct SystemLimits {
     /// Maximum number of open file descriptors (RLIMIT_NOFILE).
     pub descriptors: u64,
     /// Limits on memory; the smallest one applies.
     pub memory: Vec<MemoryLimit>,
 }
 
-impl Allowed {
+impl SystemLimits {
     /// Raises the limit on file descriptors to its maximum, and reads all limits.
-    pub(super) fn of_process() -> Allowed {
-        Allowed { descriptors: raise_limit(), memory: memory::limits() }
+    pub(super) fn of_process() -> SystemLimits {
+        SystemLimits { descriptors: raise_limit(), memory: memory::limits() }
     }
 
     /// True if address space is limited, including unused address space.
     pub(super) fn limits_address_space(&self) -> bool {
-        self.memory.iter().any(|limit| limit.counts == Counts::AddressSpace)
+        self.memory.iter().any(|limit| limit.counts == MemoryKind::AddressSpace)
     }
 
     /// Reduces settings at the start, with sockets for a number of `addresses`. Returns the values
@@ -44,8 +44,8 @@ impl Allowed {
         &self,
         settings: &mut Settings,
         addresses: usize,
-    ) -> Result<(Fixed, Vec<String>), TooLittle> {
-        let mut fixed = Fixed {
+    ) -> Result<(FixedUntilRestart, Vec<String>), InsufficientMemory> {
+        let mut fixed = FixedUntilRestart {
             workers: settings.config.threads as u64,
             addresses: addresses as u64,
             upstream_tcp: None,
@@ -58,14 +58,18 @@ impl Allowed {
 
     /// Reduces settings at a reload. Threads, addresses and cache size do not change until the next
     /// start. Returns a message if a setting was reduced.
-    pub(super) fn refit(&self, settings: &mut Settings, fixed: Fixed) -> Option<String> {
+    pub(super) fn refit(
+        &self,
+        settings: &mut Settings,
+        fixed: FixedUntilRestart,
+    ) -> Option<String> {
         fit_descriptors(settings, self.descriptors, fixed)
     }
 }
 
 /// Users of descriptors that do not change until the next start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Fixed {
+pub(super) struct FixedUntilRestart {
     workers: u64,
     /// Number of addresses served.
     addresses: u64,
@@ -75,9 +79,13 @@ pub(super) struct Fixed {
 
 /// Divides the descriptors: a quarter for TCP clients, a sixteenth for upstream TCP, and the rest
 /// for source ports. No part gets more than it needs.
-fn fit_descriptors(settings: &mut Settings, allowed: u64, running: Fixed) -> Option<String> {
+fn fit_descriptors(
+    settings: &mut Settings,
+    allowed: u64,
+    running: FixedUntilRestart,
+) -> Option<String> {
     let config = &settings.config;
-    let Fixed { workers, addresses: listen, .. } = running;
+    let FixedUntilRestart { workers, addresses: listen, .. } = running;
     // Reserve room for one upstream even if resolv.conf lists none so far.
     let ways = workers * (settings.upstreams.len() as u64).max(1);
     let fixed = OTHERS + workers * (PER_WORKER + listen) + 2 * listen;
@@ -138,7 +146,7 @@ mod tests {
             [(1, 1, 64), (1, 2, 100), (2, 4, 256), (16, 4, 1_024), (16, 4, 4_096)]
         {
             let mut settings = settings(threads, upstreams);
-            let allowed_here = Allowed { descriptors: allowed, memory: Vec::new() };
+            let allowed_here = SystemLimits { descriptors: allowed, memory: Vec::new() };
             let said = allowed_here.fit(&mut settings, 1).unwrap().1;
             assert_eq!(said.len(), 1, "{threads} {upstreams} {allowed}");
             assert!(needs(&settings) <= allowed, "{said:?}");
@@ -151,7 +159,7 @@ mod tests {
         }
         let mut settings = settings(1, 1);
         let mut said = |descriptors| {
-            Allowed { descriptors, memory: Vec::new() }.fit(&mut settings, 1).unwrap().1
+            SystemLimits { descriptors, memory: Vec::new() }.fit(&mut settings, 1).unwrap().1
         };
         assert_eq!(said(4_096), [""; 0]);
         let said = said(20);
@@ -163,15 +171,15 @@ mod tests {
         let one = ResolvConf::Text("nameserver 192.0.2.1\n".into());
         let mut one = settings(2, 0).with_resolv_conf(one).unwrap();
         let mut none = one.with_resolv_conf(ResolvConf::Text(String::new())).unwrap();
-        let allowed = Allowed { descriptors: 128, memory: Vec::new() };
+        let allowed = SystemLimits { descriptors: 128, memory: Vec::new() };
         assert_eq!(allowed.fit(&mut none, 1).unwrap(), allowed.fit(&mut one, 1).unwrap());
     }
 
     #[test]
     fn a_reload_fits_the_parts_that_run_already() {
         let name = "memory.max".to_owned();
-        let limit = MemoryLimit { octets: 150 << 20, counts: Counts::Resident, name };
-        let allowed = Allowed { descriptors: 1_024, memory: vec![limit] };
+        let limit = MemoryLimit { octets: 150 << 20, counts: MemoryKind::Resident, name };
+        let allowed = SystemLimits { descriptors: 1_024, memory: vec![limit] };
         let mut running = settings(8, 2);
         let (fixed, said) = allowed.fit(&mut running, 1).unwrap();
         assert_eq!(said.len(), 2, "descriptors and memory: {said:?}");

@@ -13,14 +13,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use crate::observe::queue::{Inlet, Load, Next, Outlet, queue};
+use crate::observe::queue::{HeapSize, QueueReceiver, QueueSender, Received, queue};
 use crate::observe::standard_error;
 
 /// Maximum number of waiting lines, and of their octets.
 const PLACES: usize = 4_096;
 const OCTETS: usize = 1 << 20;
 /// Time limit for writing the remaining lines at the end of the process.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// An item in the queue.
 enum Waiting {
@@ -29,7 +29,7 @@ enum Waiting {
     Mark(SyncSender<()>),
 }
 
-impl Load for Waiting {
+impl HeapSize for Waiting {
     fn octets(&self) -> usize {
         match self {
             Waiting::Line(line) => line.len(),
@@ -40,9 +40,9 @@ impl Load for Waiting {
 
 /// The sink of `tracing`, which writes one line at a time.
 pub(super) struct Log {
-    inlet: Inlet<Waiting>,
+    inlet: QueueSender<Waiting>,
     /// Receiving end, until a thread takes it.
-    outlet: Mutex<Option<Outlet<Waiting>>>,
+    outlet: Mutex<Option<QueueReceiver<Waiting>>>,
     /// Lines lost since the last report of losses.
     lost: AtomicU64,
 }
@@ -53,7 +53,7 @@ impl Log {
         Arc::new(Log { inlet, outlet: Mutex::new(Some(outlet)), lost: AtomicU64::new(0) })
     }
 
-    fn take_outlet(&self) -> Option<Outlet<Waiting>> {
+    fn take_outlet(&self) -> Option<QueueReceiver<Waiting>> {
         self.outlet.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
@@ -71,12 +71,12 @@ impl Log {
     }
 
     /// Writes lines for ever, because the log lives as long as the process.
-    fn write(&self, outlet: &Outlet<Waiting>, to: &mut dyn Write) {
+    fn write(&self, outlet: &QueueReceiver<Waiting>, to: &mut dyn Write) {
         loop {
             match outlet.next(Duration::from_secs(3_600)) {
-                Next::One(waiting) => self.write_one(waiting, to),
-                Next::Nothing => {}
-                Next::Over => return,
+                Received::One(waiting) => self.write_one(waiting, to),
+                Received::Nothing => {}
+                Received::Over => return,
             }
         }
     }
@@ -85,7 +85,7 @@ impl Log {
         match waiting {
             // Lines that cannot be written are lost; there is nowhere to report that.
             Waiting::Line(line) => {
-                let _one = standard_error::ONE_WRITES.lock();
+                let _one = standard_error::WRITE_LOCK.lock();
                 let _ = to.write_all(&line);
             }
             Waiting::Mark(written) => drop(written.try_send(())),
@@ -100,14 +100,14 @@ impl Log {
     pub(super) fn flush(&self) {
         if let Some(outlet) = self.take_outlet() {
             let mut to = destination();
-            while let Next::One(waiting) = outlet.next(Duration::ZERO) {
+            while let Received::One(waiting) = outlet.next(Duration::ZERO) {
                 self.write_one(waiting, &mut *to);
             }
             return;
         }
         let (written, is_written) = sync_channel(1);
         if self.inlet.put(Waiting::Mark(written)) {
-            let _ = is_written.recv_timeout(LAST_WORDS);
+            let _ = is_written.recv_timeout(SHUTDOWN_TIMEOUT);
         }
     }
 }
@@ -172,7 +172,9 @@ mod tests {
         let of_thread = Arc::clone(&log);
         let writer = thread::spawn(move || {
             for _ in 0..PLACES {
-                let Next::One(waiting) = outlet.next(LAST_WORDS) else { panic!("none waits") };
+                let Received::One(waiting) = outlet.next(SHUTDOWN_TIMEOUT) else {
+                    panic!("none waits")
+                };
                 of_thread.write_one(waiting, &mut Reader(sender.clone()));
             }
             outlet
@@ -184,9 +186,9 @@ mod tests {
         // A waiting flush is notified after everything is written.
         let of_thread = Arc::clone(&log);
         let writer = thread::spawn(move || {
-            let Next::One(waiting) = outlet.next(LAST_WORDS) else { panic!("no mark") };
+            let Received::One(waiting) = outlet.next(SHUTDOWN_TIMEOUT) else { panic!("no mark") };
             of_thread.write_one(waiting, &mut io::sink());
-            matches!(outlet.next(Duration::ZERO), Next::Nothing)
+            matches!(outlet.next(Duration::ZERO), Received::Nothing)
         });
         log.flush();
         assert!(writer.join().unwrap());

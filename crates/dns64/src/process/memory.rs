@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! control groups, RLIMIT_AS, RLIMIT_DATA ─► MemoryLimit ─┬─► fit ─► cache.mebibytes, a warning
-//! Settings ─► base: program, workers, threads ───────────┘    └───► TooLittle: the server cannot start
+//! Settings ─► base: program, workers, threads ───────────┘    └───► InsufficientMemory: the server cannot start
 //!          └► others: queries in flight, TCP replies
 //! ```
 //!
@@ -43,14 +43,14 @@ const UNLIMITED: u64 = 1 << 60;
 pub(super) struct MemoryLimit {
     /// Value in octets.
     pub(super) octets: u64,
-    pub(super) counts: Counts,
+    pub(super) counts: MemoryKind,
     /// Name, for messages.
     pub(super) name: String,
 }
 
 /// Kind of memory that a limit covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Counts {
+pub(super) enum MemoryKind {
     /// Memory in use.
     Resident,
     /// Address space, in use or not.
@@ -63,7 +63,7 @@ pub(super) enum Counts {
     "{name} limits memory to {} MiB; dns64d with {workers} workers needs {} MiB or more; raise the limit or lower `threads`",
     .allowed / MIB, .needed.div_ceil(MIB)
 )]
-pub(super) struct TooLittle {
+pub(super) struct InsufficientMemory {
     name: String,
     workers: usize,
     /// Value in octets.
@@ -85,7 +85,11 @@ pub(super) fn limits() -> Vec<MemoryLimit> {
         if let Ok((octets, _)) = getrlimit(resource)
             && octets != RLIM_INFINITY
         {
-            limits.push(MemoryLimit { octets, counts: Counts::AddressSpace, name: name.into() });
+            limits.push(MemoryLimit {
+                octets,
+                counts: MemoryKind::AddressSpace,
+                name: name.into(),
+            });
         }
     }
     limits
@@ -98,7 +102,7 @@ pub(super) fn limits() -> Vec<MemoryLimit> {
 pub(super) fn fit(
     settings: &mut Settings,
     limits: &[MemoryLimit],
-) -> Result<Option<String>, TooLittle> {
+) -> Result<Option<String>, InsufficientMemory> {
     let mut smallest: Option<(u64, &MemoryLimit)> = None;
     for limit in limits {
         let most = most_cache(settings, limit)?;
@@ -120,20 +124,20 @@ pub(super) fn fit(
 }
 
 /// Returns the largest cache that fits a limit, in octets.
-fn most_cache(settings: &Settings, limit: &MemoryLimit) -> Result<u64, TooLittle> {
+fn most_cache(settings: &Settings, limit: &MemoryLimit) -> Result<u64, InsufficientMemory> {
     let config = &settings.config;
     let workers = config.threads as u64;
     let resident = PROGRAM + workers * WORKER;
     let base = match limit.counts {
-        Counts::Resident => resident,
-        Counts::AddressSpace => resident + MAPPED + (workers + OTHER_THREADS) * STACK,
+        MemoryKind::Resident => resident,
+        MemoryKind::AddressSpace => resident + MAPPED + (workers + OTHER_THREADS) * STACK,
     };
     let in_flight = workers * config.limits.in_flight as u64 * QUERY;
     let others = in_flight + config.limits.tcp_connections as u64 * CONNECTION + REPLIES;
     let least = LEAST_CACHE.min(config.cache.mebibytes.saturating_mul(MIB));
     let room = limit.octets.saturating_sub(base);
     if room < 2 * least || limit.octets < base {
-        return Err(TooLittle {
+        return Err(InsufficientMemory {
             name: limit.name.clone(),
             workers: config.threads,
             allowed: limit.octets,
@@ -175,7 +179,7 @@ fn of_groups(
                     && octets < UNLIMITED
                 {
                     let name = format!("{file} of {}", folder.display());
-                    limits.push(MemoryLimit { octets, counts: Counts::Resident, name });
+                    limits.push(MemoryLimit { octets, counts: MemoryKind::Resident, name });
                 }
             }
             if folder == hierarchy.mount || !folder.pop() {
@@ -239,13 +243,13 @@ mod tests {
         Settings::from_text(&text, Path::new("test.toml")).unwrap()
     }
 
-    fn limit(mebibytes: u64, counts: Counts) -> MemoryLimit {
+    fn limit(mebibytes: u64, counts: MemoryKind) -> MemoryLimit {
         MemoryLimit { octets: mebibytes * MIB, counts, name: format!("limit {mebibytes}") }
     }
 
     #[test]
     fn the_cache_fits_into_the_smallest_limit() {
-        use Counts::{AddressSpace, Resident};
+        use MemoryKind::{AddressSpace, Resident};
         for (limits, least, most) in [
             (vec![limit(64, Resident)], 15, 32),
             (vec![limit(128, Resident)], 40, 64),
@@ -267,7 +271,7 @@ mod tests {
 
     #[test]
     fn a_large_limit_leaves_the_cache_as_it_is() {
-        let limits = [limit(1_024, Counts::Resident), limit(1_024, Counts::AddressSpace)];
+        let limits = [limit(1_024, MemoryKind::Resident), limit(1_024, MemoryKind::AddressSpace)];
         for text in ["", "[cache]\nmebibytes = 0\n", "[cache]\nmebibytes = 400\n"] {
             let mut settings = settings(text);
             let wanted = settings.config.cache.mebibytes;
@@ -276,14 +280,14 @@ mod tests {
         }
         // Memory beyond the worst load that [limits] allows is available to the cache.
         let mut settings = settings("[cache]\nmebibytes = 100000\n");
-        fit(&mut settings, &[limit(8_192, Counts::Resident)]).unwrap().unwrap();
+        fit(&mut settings, &[limit(8_192, MemoryKind::Resident)]).unwrap().unwrap();
         assert!(settings.config.cache.mebibytes > 7_500, "{}", settings.config.cache.mebibytes);
         assert!(fit(&mut settings, &[]).unwrap().is_none());
     }
 
     #[test]
     fn too_small_a_limit_reports_the_needed_size() {
-        for counts in [Counts::Resident, Counts::AddressSpace] {
+        for counts in [MemoryKind::Resident, MemoryKind::AddressSpace] {
             let error = fit(&mut settings(""), &[limit(16, counts)]).unwrap_err();
             let words = error.to_string();
             assert!(words.starts_with("limit 16 limits memory to 16 MiB"), "{words}");
@@ -295,8 +299,8 @@ mod tests {
         }
         // A server without a cache needs less.
         let without = "[cache]\nmebibytes = 0\n";
-        let needed = fit(&mut settings(""), &[limit(16, Counts::Resident)]).unwrap_err().needed;
-        let less = limit(needed / MIB - 1, Counts::Resident);
+        let needed = fit(&mut settings(""), &[limit(16, MemoryKind::Resident)]).unwrap_err().needed;
+        let less = limit(needed / MIB - 1, MemoryKind::Resident);
         assert!(fit(&mut settings(without), &[less]).is_ok());
     }
 

@@ -12,7 +12,7 @@
 
 /// Writes a line to standard error, with control characters escaped. Unlike `eprintln!` it does not
 /// panic if standard error is closed.
-macro_rules! tell {
+macro_rules! print_error_line {
     ($($words:tt)*) => {{
         use std::io::Write as _;
         let words = format!($($words)*);
@@ -20,18 +20,18 @@ macro_rules! tell {
     }};
 }
 
-mod asking;
-mod calls;
+mod commands;
 pub mod daemon;
 mod follow;
 mod harden;
+mod host_check;
 mod limits;
 mod log;
-mod machine;
 mod memory;
 mod output;
 pub mod pages;
 mod probe;
 mod reload;
 mod sections;
+mod syscall_filter;
 mod systemd;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use domain::base::iana::{Rcode, Rtype};
 use domain::base::{Message, MessageBuilder, Name};
 
-use super::machine::connect;
+use super::host_check::connect;
 use crate::config::Settings;
 
 /// Longest wait for an answer.

@@ -13,10 +13,10 @@ use net::address::ServiceAddr;
 use sd_notify::NotifyState;
 
 use super::follow;
-use super::limits::{Allowed, Fixed};
+use super::limits::{FixedUntilRestart, SystemLimits};
 use super::output::bounded;
 use super::systemd;
-use crate::config::{Changes, ConfigError, Running, Settings, Written};
+use crate::config::{Changes, ConfigError, KeyValues, Running, Settings};
 use crate::control::{RELOAD_VERSION, ReloadOutcome, ReloadReport};
 use crate::server::{ReloadRequest, RunningServer};
 
@@ -45,8 +45,8 @@ impl ConfigSource<'_> {
 
     /// Returns the values of settings that [`load`](ConfigSource::load) returned, without those
     /// that are not used.
-    pub(super) fn written(&self, settings: &Settings) -> Written {
-        let written = Written::of(&settings.config);
+    pub(super) fn written(&self, settings: &Settings) -> KeyValues {
+        let written = KeyValues::of(&settings.config);
         // Upstreams from resolv.conf are not keys of the file.
         let written = if settings.follows_system { written.without("upstream") } else { written };
         if self.passed.is_empty() { written } else { written.without("listen") }
@@ -57,8 +57,8 @@ impl ConfigSource<'_> {
 pub(super) struct Reloader<'a> {
     pub(super) server: &'a RunningServer,
     pub(super) source: ConfigSource<'a>,
-    pub(super) allowed: Allowed,
-    pub(super) fixed: Fixed,
+    pub(super) allowed: SystemLimits,
+    pub(super) fixed: FixedUntilRestart,
     pub(super) running: Running,
 }
 

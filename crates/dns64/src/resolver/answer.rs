@@ -39,8 +39,8 @@ use wire::template::HEADER_LEN;
 use wire::view::Message;
 
 use self::aliases::Aliases;
-use self::asked::{AskedQuestion, sane};
-use self::survey::{Denial, Facts, Survey, type_covered};
+use self::asked::{UpstreamQuestion, sane};
+use self::survey::{Facts, NegativeSoa, Survey, type_covered};
 use crate::name::{is_at_or_below, is_question};
 use crate::resolver::scope::Scope;
 use crate::resolver::ttl::TtlLimits;
@@ -128,14 +128,14 @@ impl Answer {
         scope: Option<Scope<'_>>,
     ) -> Result<Answer, Unusable> {
         let view = Message::new(message).ok_or(Unusable::Malformed)?;
-        let asked = AskedQuestion::of(question).ok_or(Unusable::OtherQuestion)?;
+        let asked = UpstreamQuestion::of(question).ok_or(Unusable::OtherQuestion)?;
         let records_at = HEADER_LEN + question.len();
         if view.qdcount() != 1
             || !message.get(HEADER_LEN..records_at).is_some_and(|said| is_question(said, question))
         {
             return Err(Unusable::OtherQuestion);
         }
-        let survey = Survey::of(&view, message, records_at, asked)?;
+        let survey = Survey::scan(&view, message, records_at, asked)?;
         let may_leave_out = scope.is_some() && view.nscount() > 0;
         if survey.plain && survey.is_clean() && !may_leave_out {
             return Ok(Answer::keep(message, &survey, None, limits));
@@ -146,7 +146,7 @@ impl Answer {
         }
         let clean = rebuild::rebuild(message, &aliases)?;
         let view = Message::new(&clean).ok_or(Unusable::Malformed)?;
-        let again = Survey::of(&view, &clean, records_at, asked)?.with_facts_of(&survey);
+        let again = Survey::scan(&view, &clean, records_at, asked)?.with_facts_of(&survey);
         let aliases = Aliases::follow(&view, &again, asked, scope)?;
         // A rebuilt message needs no further rebuilding.
         if !again.is_clean() || !aliases.are_in_place() {
@@ -178,8 +178,8 @@ impl Answer {
         let is_empty = !facts.has_data && !has_aliases;
         let rcode = effective_rcode(octets[3] & 0xf, survey, is_empty, is_cut);
         octets[3] = octets[3] & 0xf0 | rcode.in_header();
-        let denial = survey.denial(target.unwrap_or(survey.question_name()));
-        let negative_ttl = denial.map(|denial| denial.ttl);
+        let negative_soa = survey.negative_soa(target.unwrap_or(survey.question_name()));
+        let negative_ttl = negative_soa.map(|negative_soa| negative_soa.ttl);
         let is_too_long = aliases.is_some_and(|aliases| aliases.is_too_long);
         let kind = match rcode {
             Rcode::NOERROR if facts.has_data => AnswerKind::Data,
@@ -194,8 +194,10 @@ impl Answer {
         if kind == AnswerKind::Data && answers > 1 {
             level_ttls(&mut octets, &survey.ttls[..answers.min(survey.ttls.len())], survey);
         }
-        if let (AnswerKind::NoData | AnswerKind::NxDomain, Some(denial)) = (kind, denial) {
-            limit_denial(&mut octets, survey, denial, limits);
+        if let (AnswerKind::NoData | AnswerKind::NxDomain, Some(negative_soa)) =
+            (kind, negative_soa)
+        {
+            limit_negative_ttl(&mut octets, survey, negative_soa, limits);
         }
         // The DNAME proves that the name does not exist.
         let proven = is_too_long.then_some(facts.min_ttl);
@@ -389,8 +391,8 @@ fn kept_for(kind: AnswerKind, facts: Facts, negative_ttl: Option<u32>, limits: &
         AnswerKind::Data => facts.min_ttl.clamp(limits.min, limits.max.max(limits.min)),
         AnswerKind::NoData | AnswerKind::NxDomain => {
             // Without an SOA the negative TTL is unknown (RFC 2308 §5).
-            let denial = negative_ttl.unwrap_or(0).min(limits.negative_max);
-            denial.min(facts.min_ttl).min(limits.max)
+            let negative_soa = negative_ttl.unwrap_or(0).min(limits.negative_max);
+            negative_soa.min(facts.min_ttl).min(limits.max)
         }
         AnswerKind::Unfinished => facts.min_ttl.min(limits.max),
         // Time for a first failure; the cache counts repeated failures.
@@ -402,9 +404,14 @@ fn kept_for(kind: AnswerKind, facts: Facts, negative_ttl: Option<u32>, limits: &
 /// §3). Clients cache the negative answer for the SOA's TTL or its MINIMUM, whichever is less. Only
 /// the TTL shows how long the answer has been cached here (§6). Validators accept a TTL below the
 /// signed one (RFC 4034 §3.1.4).
-fn limit_denial(octets: &mut [u8], survey: &Survey<'_>, denial: &Denial, limits: &TtlLimits) {
-    let most = denial.ttl.min(limits.negative_max).min(limits.max);
-    for at in survey.ttls_of(denial) {
+fn limit_negative_ttl(
+    octets: &mut [u8],
+    survey: &Survey<'_>,
+    negative_soa: &NegativeSoa,
+    limits: &TtlLimits,
+) {
+    let most = negative_soa.ttl.min(limits.negative_max).min(limits.max);
+    for at in survey.ttls_of(negative_soa) {
         let Some(ttl) = octets[at..].first_chunk_mut::<4>() else { continue };
         *ttl = u32::from_be_bytes(*ttl).min(most).to_be_bytes();
     }

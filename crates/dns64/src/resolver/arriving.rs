@@ -8,15 +8,15 @@ use wire::view::{Message, rtype};
 
 use super::Resolver;
 use super::answer::{Answer, AnswerKind, Unusable};
-use super::asking::weightier;
+use super::asking::preferred_answer;
 use super::fetch::{State, TcpCause};
 use super::outcome::{Failure, Outcome};
-use super::outside::{Outside, TcpFailure};
+use super::outside::{ResolverIo, TcpFailure};
 use crate::ids::{Expected, FetchId, PortId, ServerId};
-use crate::metrics::{Count, Trouble};
+use crate::metrics::{Count, UpstreamFailure};
 use crate::name::Key;
 
-impl<O: Outside> Resolver<O> {
+impl<O: ResolverIo> Resolver<O> {
     /// Processes a datagram from the server of a port; the kernel has checked address and port. It
     /// is accepted as a response if its id is expected on that port and it repeats the question
     /// that was sent (RFC 5452 §9.1). Returns true if it is accepted.
@@ -62,7 +62,7 @@ impl<O: Outside> Resolver<O> {
         self.metrics().count(Count::UpstreamOtherCase);
         let udp = self.fetches.get(id).and_then(|fetch| fetch.state.udp());
         if udp.is_some_and(|udp| udp.lower_case.is_none()) {
-            self.ask_over_tcp(id, server, TcpCause::OtherCase);
+            self.query_over_tcp(id, server, TcpCause::OtherCase);
         }
     }
 
@@ -87,21 +87,21 @@ impl<O: Outside> Resolver<O> {
         let lower_case = udp.lower_case == Some(port.server);
         let server = self.upstreams.server(port.server);
         if lower_case && in_lower_case {
-            server.found_other_case(self.now, &self.common.metrics);
+            server.mark_without_case(self.now, &self.common.metrics);
         }
         if let Some(attempt) = sent {
             let rtt = self.now.since(attempt.sent);
             if server.answered(rtt, is_error) {
-                self.common.cache.forgive_silence(self.now);
+                self.common.cache.discard_timeouts(self.now);
             }
-            self.budget.heard(self.now);
+            self.budget.count_answer(self.now);
             self.common.metrics.worker(self.worker).rtt(rtt);
         }
         if plain && !had_edns && !is_error {
-            server.found_plain(self.now);
+            server.mark_without_edns(self.now);
         }
         if message.is_truncated() {
-            return self.ask_over_tcp(id, port.server, TcpCause::Truncated);
+            return self.query_over_tcp(id, port.server, TcpCause::Truncated);
         }
         if disliked && had_edns && plain {
             // The server has also been queried without EDNS; the answer to that query decides.
@@ -120,7 +120,7 @@ impl<O: Outside> Resolver<O> {
         if !usable {
             // The right answer may still arrive: other upstreams may be queried until the timer
             // ends the fetch.
-            self.attempt_elsewhere(id);
+            self.attempt_another(id);
         }
     }
 
@@ -146,16 +146,16 @@ impl<O: Outside> Resolver<O> {
                 false
             }
             Err(TcpFailure::Timeout) => {
-                self.note_silence_over_tcp(server);
+                self.record_tcp_timeout(server);
                 false
             }
             Err(TcpFailure::NoAnswer) => {
-                self.upstreams.server(server).failed(self.now, Trouble::TcpClosed);
+                self.upstreams.server(server).failed(self.now, UpstreamFailure::TcpClosed);
                 false
             }
         };
-        if !usable && !self.attempt_elsewhere(id) {
-            self.land(id, None, failure);
+        if !usable && !self.attempt_another(id) {
+            self.complete(id, None, failure);
         }
     }
 
@@ -174,18 +174,18 @@ impl<O: Outside> Resolver<O> {
         };
         let question = reply.get(HEADER_LEN..HEADER_LEN + fetch.query.key().question().len());
         if question.is_some_and(|question| !fetch.query.has_sent(question, true)) {
-            self.upstreams.server(server).found_other_case(self.now, &self.common.metrics);
+            self.upstreams.server(server).mark_without_case(self.now, &self.common.metrics);
         }
         false
     }
 
     /// Processes the result of a fetch of another worker. It is ignored if this worker stopped
     /// waiting for it at its deadline and sent upstream queries itself.
-    pub(crate) fn on_elsewhere(&mut self, key: &Key, outcome: Outcome) {
+    pub(crate) fn on_worker_result(&mut self, key: &Key, outcome: Outcome) {
         let hash = self.fetches.hash(key.octets());
         let Some(id) = self.fetches.find(key.octets(), hash) else { return };
         let waits =
-            self.fetches.get(id).is_some_and(|fetch| matches!(fetch.state, State::Elsewhere));
+            self.fetches.get(id).is_some_and(|fetch| matches!(fetch.state, State::OtherWorker));
         if waits {
             self.take_out(id);
             self.conclude(outcome);
@@ -205,13 +205,13 @@ impl<O: Outside> Resolver<O> {
                 metrics.count(Count::UpstreamAnswer);
                 let answer = Arc::new(answer);
                 let is_final = answer.kind() != AnswerKind::Failed || answer.is_rejected();
-                if is_final || !self.does_somebody_better(id, &answer) {
-                    self.land(id, Some(answer), Failure::Timeout);
+                if is_final || !self.tries_another_server(id, &answer) {
+                    self.complete(id, Some(answer), Failure::Timeout);
                 }
                 true
             }
             Err(Unusable::AliasLoop) => {
-                self.land(id, None, Failure::AliasLoop);
+                self.complete(id, None, Failure::AliasLoop);
                 true
             }
             Err(Unusable::Malformed | Unusable::OtherQuestion) => self.on_malformed(id),
@@ -229,13 +229,13 @@ impl<O: Outside> Resolver<O> {
 
     /// Handles an error response of an upstream. Returns true if another upstream is queried,
     /// either over TCP already or from now on; the error is stored until then.
-    fn does_somebody_better(&mut self, id: FetchId, error: &Arc<Answer>) -> bool {
+    fn tries_another_server(&mut self, id: FetchId, error: &Arc<Answer>) -> bool {
         let Some(fetch) = self.fetches.get(id) else { return false };
         let over_tcp = matches!(fetch.state, State::Tcp(_));
         let Some(udp) = fetch.state.udp() else { return false };
         let another = over_tcp || self.upstreams.has_another(fetch.route, &udp.tried, self.now);
         if another {
-            udp.fallback = weightier(Some(Arc::clone(error)), udp.fallback.take());
+            udp.fallback = preferred_answer(Some(Arc::clone(error)), udp.fallback.take());
             self.attempt(id);
         }
         another

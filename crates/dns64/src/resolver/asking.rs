@@ -10,19 +10,19 @@ use wire::view::{Message, rtype};
 
 use super::Resolver;
 use super::answer::{Answer, AnswerKind};
-use super::budget::Charge;
-use super::cache::Found;
-use super::fetch::{Attempt, Fetch, Form, State, TcpCause, Udp};
+use super::budget::AdmissionTicket;
+use super::cache::CacheLookup;
+use super::fetch::{Attempt, Fetch, QueryForm, State, TcpCause, Udp};
 use super::fetches::KeyHash;
-use super::outcome::{Failure, Kept, Outcome};
-use super::outside::{Outside, TcpQuestion};
+use super::outcome::{CachedAnswer, Failure, Outcome};
+use super::outside::{ResolverIo, TcpQuery};
 use super::timers::LEAST_DELAY;
 use super::upstreams::LEAST_RTO;
 use super::upstreams::Server;
 use super::upstreams::ports::is_ours;
-use super::waiter::Landing;
+use super::waiter::Completion;
 use crate::ids::{FetchId, PortId, ServerId};
-use crate::metrics::{Count, Trouble};
+use crate::metrics::{Count, UpstreamFailure};
 use crate::name::{Key, KeyBuf};
 
 /// Maximum number of UDP queries to one server for one question (RFC 9520 §3.1: at most three).
@@ -30,7 +30,7 @@ const MOST_TRIES: usize = 3;
 /// Extra time that a worker waits for the result of another worker's fetch.
 const GRACE: Nanos = Nanos::from_millis(100);
 
-impl<O: Outside> Resolver<O> {
+impl<O: ResolverIo> Resolver<O> {
     /// Begins a fetch, or waits for another worker's fetch of the same question. If the other
     /// worker has just cached the answer, and it is at most `max_age` seconds old, it is returned
     /// as the error value. `hash` is the question's.
@@ -41,20 +41,20 @@ impl<O: Outside> Resolver<O> {
         &mut self,
         question: &KeyBuf,
         hash: KeyHash,
-        charge: Charge,
+        ticket: AdmissionTicket,
         max_age: u32,
-    ) -> Result<FetchId, Kept> {
+    ) -> Result<FetchId, CachedAnswer> {
         let forwarding = self.settings.config.forwarding;
         let timeout = Nanos::from(self.settings.timeout());
         let route = self.settings.route(question.name());
         let random_case = forwarding.randomize_case.then_some(&mut self.rng);
         let deadline = self.now + timeout + GRACE;
         let fetch =
-            Fetch::new(question.to_key(), route, charge, deadline, State::Elsewhere, random_case);
+            Fetch::new(question.to_key(), route, ticket, deadline, State::OtherWorker, random_case);
         let (id, fetch) = self.fetches.insert(fetch, hash);
-        self.budget.enter(charge);
+        self.budget.enter(ticket);
         self.current = Some(id);
-        if !self.common.shared_questions.claim(fetch.query.key(), self.worker) {
+        if !self.common.question_claims.claim(fetch.query.key(), self.worker) {
             self.metrics().count(Count::Collapsed);
             self.wait_until_deadline(id);
             return Ok(id);
@@ -63,8 +63,8 @@ impl<O: Outside> Resolver<O> {
         fetch.deadline = self.now + timeout;
         #[cfg(test)]
         crate::guard::panic_if_named("defect-begin", question.name());
-        if self.common.shared_questions.are_shared()
-            && let Found::Usable(kept) =
+        if self.common.question_claims.are_shared()
+            && let CacheLookup::Usable(kept) =
                 self.common.cache.get(question.octets(), self.now, &self.settings.ttl)
             && kept.age <= max_age
         {
@@ -77,8 +77,8 @@ impl<O: Outside> Resolver<O> {
     }
 
     /// Sends the result to the workers that wait for this worker's fetch.
-    fn tell_others(&mut self, key: &Key, outcome: &Outcome) {
-        for worker in self.common.shared_questions.land(key) {
+    fn notify_workers(&mut self, key: &Key, outcome: &Outcome) {
+        for worker in self.common.question_claims.complete(key) {
             self.outside.tell(worker, key.clone(), outcome.clone());
         }
     }
@@ -103,7 +103,7 @@ impl<O: Outside> Resolver<O> {
         let server = if udp.times(chosen) < MOST_TRIES { Some(chosen) } else { udp.least_asked() };
         match server.filter(|&server| udp.times(server) < MOST_TRIES) {
             Some(server) => self.attempt_at(id, server),
-            None if udp.fallback.is_some() => self.land(id, None, Failure::Timeout),
+            None if udp.fallback.is_some() => self.complete(id, None, Failure::Timeout),
             None if self.end_if_unreachable(id) => {}
             // An answer to one of the queries may still arrive.
             None => self.wait_until_deadline(id),
@@ -124,7 +124,7 @@ impl<O: Outside> Resolver<O> {
         if again && !server.take_retry(self.now) {
             self.common.metrics.worker(self.worker).count(Count::RetryWithheld);
             if udp.fallback.is_some() {
-                return self.land(id, None, Failure::Timeout);
+                return self.complete(id, None, Failure::Timeout);
             }
             fetch.due = self.timers.set(id, self.now, server.patience(), left);
             return;
@@ -160,11 +160,11 @@ impl<O: Outside> Resolver<O> {
                 }
             }
         }
-        self.look_again(id, doubled, left);
+        self.set_timer(id, doubled, left);
     }
 
     /// Sets the timer of a fetch.
-    fn look_again(&mut self, id: FetchId, delay: Nanos, most: Nanos) {
+    fn set_timer(&mut self, id: FetchId, delay: Nanos, most: Nanos) {
         if let Some(fetch) = self.fetches.get(id) {
             fetch.due = self.timers.set(id, self.now, delay, most);
         }
@@ -195,7 +195,7 @@ impl<O: Outside> Resolver<O> {
 
     /// Queries another upstream that is up and has not been queried yet. Returns false if there is
     /// none or no time is left.
-    pub(super) fn attempt_elsewhere(&mut self, id: FetchId) -> bool {
+    pub(super) fn attempt_another(&mut self, id: FetchId) -> bool {
         let Some(fetch) = self.fetches.get(id) else { return false };
         let State::Udp(udp) = &fetch.state else { return false };
         let another = self.now < fetch.deadline
@@ -207,7 +207,7 @@ impl<O: Outside> Resolver<O> {
     }
 
     /// Queries a server over TCP because of its UDP response, unless a TCP query is in progress.
-    pub(super) fn ask_over_tcp(&mut self, id: FetchId, number: ServerId, cause: TcpCause) {
+    pub(super) fn query_over_tcp(&mut self, id: FetchId, number: ServerId, cause: TcpCause) {
         let Some(fetch) = self.fetches.get(id) else { return };
         let State::Udp(udp) = &mut fetch.state else { return };
         let form = form(udp, number, self.upstreams.server(number), self.now);
@@ -224,11 +224,11 @@ impl<O: Outside> Resolver<O> {
             attempt.expired = true;
         }
         let begun = Arc::<AtomicBool>::default();
-        fetch.state.go_over_to_tcp(number, cause, Arc::clone(&begun));
+        fetch.state.switch_to_tcp(number, cause, Arc::clone(&begun));
         self.common.metrics.worker(self.worker).count(Count::UpstreamTcp);
         let (worker, timeout) = (self.worker, timeout.into());
-        let client = fetch.charge.client();
-        self.outside.ask_over_tcp(TcpQuestion {
+        let client = fetch.ticket.client();
+        self.outside.query_over_tcp(TcpQuery {
             worker,
             fetch: id,
             client,
@@ -253,7 +253,7 @@ impl<O: Outside> Resolver<O> {
             for attempt in udp.attempts.iter_mut().filter(|attempt| attempt.at.port == port) {
                 attempt.expired = true;
             }
-            if !self.attempt_elsewhere(id) {
+            if !self.attempt_another(id) {
                 self.end_if_unreachable(id);
             }
         }
@@ -270,7 +270,7 @@ impl<O: Outside> Resolver<O> {
             return;
         }
         let over = self.now + LEAST_DELAY >= fetch.deadline;
-        let unanswered = fetch.state.why_unanswered();
+        let unanswered = fetch.state.unanswered_failure();
         let over_tcp = fetch.state.asked_over_tcp();
         let State::Udp(udp) = &mut fetch.state else {
             if !over {
@@ -278,9 +278,9 @@ impl<O: Outside> Resolver<O> {
             }
             // The answer, or its absence, is reported when the fetch ends.
             if let Some(server) = over_tcp {
-                self.note_silence_over_tcp(server);
+                self.record_tcp_timeout(server);
             }
-            return self.land(id, None, unanswered);
+            return self.complete(id, None, unanswered);
         };
         let mut hopeless = false;
         if let Some(last) = udp.attempts.last_mut() {
@@ -289,12 +289,12 @@ impl<O: Outside> Resolver<O> {
             // Once per query sent.
             if !std::mem::replace(&mut last.expired, true) {
                 self.common.metrics.worker(self.worker).count(Count::UpstreamTimeout);
-                server.failed(self.now, Trouble::Timeout);
+                server.failed(self.now, UpstreamFailure::Timeout);
                 self.budget.failed(fetch.query.key().name(), self.now);
             }
             // An error response is stored, and the server that might give a better answer does not
             // respond.
-            let silent = udp.times(number) > 1 || server.is_left_alone(self.now);
+            let silent = udp.times(number) > 1 || server.is_marked_down(self.now);
             hopeless = udp.fallback.is_some()
                 && silent
                 && !self.upstreams.has_another(fetch.route, &udp.tried, self.now);
@@ -302,55 +302,57 @@ impl<O: Outside> Resolver<O> {
         // A question that was never sent proves nothing about its name.
         let is_unasked = udp.withheld && udp.attempts.is_empty();
         let failure = if is_unasked { Failure::Overload } else { Failure::Timeout };
-        if over || hopeless { self.land(id, None, failure) } else { self.attempt(id) }
+        if over || hopeless { self.complete(id, None, failure) } else { self.attempt(id) }
     }
 
     /// Handles the timeout of a query over TCP.
-    pub(super) fn note_silence_over_tcp(&mut self, server: ServerId) {
+    pub(super) fn record_tcp_timeout(&mut self, server: ServerId) {
         self.metrics().count(Count::UpstreamTimeout);
-        self.upstreams.server(server).failed(self.now, Trouble::TcpTimeout);
+        self.upstreams.server(server).failed(self.now, UpstreamFailure::TcpTimeout);
     }
 
     /// Completes a fetch: caches its answer, and queues the result for other workers and for the
     /// waiters.
-    pub(super) fn land(&mut self, id: FetchId, answer: Option<Arc<Answer>>, failure: Failure) {
+    pub(super) fn complete(&mut self, id: FetchId, answer: Option<Arc<Answer>>, failure: Failure) {
         let Some((key, mut state)) = self.take_out(id) else { return };
         for attempt in state.attempts() {
             self.outside.forget(attempt.at);
         }
-        let elsewhere = matches!(state, State::Elsewhere);
+        let elsewhere = matches!(state, State::OtherWorker);
         let failure = state.cause_of(failure);
-        let answer = weightier(answer, state.into_fallback());
+        let answer = preferred_answer(answer, state.into_fallback());
         self.note(&key, answer.as_deref());
         let outcome = self.outcome(key, answer, failure, elsewhere);
         self.conclude(outcome);
     }
 
     /// Removes a fetch, to be [`concluded`](Resolver::conclude). If anything fails until then, its
-    /// waiters are found in `landing`.
+    /// waiters are found in `completion`.
     pub(super) fn take_out(&mut self, id: FetchId) -> Option<(Key, State)> {
         let had_older = self.fetches.has_older();
-        let Fetch { query, charge, waiters, state, .. } = self.fetches.remove(id)?;
+        let Fetch { query, ticket, waiters, state, .. } = self.fetches.remove(id)?;
         if had_older && !self.fetches.has_older() && self.upstreams.has_removed() {
             self.forget_removed_upstreams();
         }
         let key = query.into_key();
         let claimed =
-            !matches!(state, State::Elsewhere) && self.common.shared_questions.are_shared();
-        self.landing = Some(Landing { waiters, told: claimed.then(|| key.clone()) });
+            !matches!(state, State::OtherWorker) && self.common.question_claims.are_shared();
+        self.completion = Some(Completion { waiters, claimed_key: claimed.then(|| key.clone()) });
         #[cfg(test)]
         crate::guard::panic_if_named("defect-land", key.name());
-        self.budget.leave(charge);
+        self.budget.leave(ticket);
         Some((key, state))
     }
 
     /// Sends the result to all waiters of the fetch that is being completed. Other workers come
     /// first, which releases the claim.
     pub(super) fn conclude(&mut self, outcome: Outcome) {
-        if let Some(key) = self.landing.as_mut().and_then(|landing| landing.told.take()) {
-            self.tell_others(&key, &outcome);
+        if let Some(key) =
+            self.completion.as_mut().and_then(|completion| completion.claimed_key.take())
+        {
+            self.notify_workers(&key, &outcome);
         }
-        if let Some(Landing { waiters, .. }) = self.landing.take() {
+        if let Some(Completion { waiters, .. }) = self.completion.take() {
             self.release(waiters, outcome);
         }
     }
@@ -395,13 +397,13 @@ impl<O: Outside> Resolver<O> {
             (None, _) => return Outcome::Failed(failure),
         };
         cache.put(key, Arc::clone(&answer), self.now, &self.settings.ttl);
-        Outcome::Answered(Kept::fresh(answer))
+        Outcome::Answered(CachedAnswer::fresh(answer))
     }
 }
 
 /// Returns the form in which a server is queried now.
-fn form(udp: &Udp, number: ServerId, server: &Server, now: Nanos) -> Form {
-    Form {
+fn form(udp: &Udp, number: ServerId, server: &Server, now: Nanos) -> QueryForm {
+    QueryForm {
         edns: udp.plain != Some(number) && server.uses_edns(now),
         random_case: udp.lower_case != Some(number) && server.keeps_case(now),
     }
@@ -410,7 +412,7 @@ fn form(udp: &Udp, number: ServerId, server: &Server, now: Nanos) -> Form {
 /// Selects one of two answers to the same question: the later one. A SERVFAIL without an extended
 /// error takes precedence over later errors of other servers, because it may stand for rejected
 /// signatures.
-pub(super) fn weightier(
+pub(super) fn preferred_answer(
     later: Option<Arc<Answer>>,
     before: Option<Arc<Answer>>,
 ) -> Option<Arc<Answer>> {

@@ -15,7 +15,7 @@ use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 
 use crate::name::{Key, KeyBuf, LowerName, is_at_or_below};
 use crate::resolver::answer::{Answer, AnswerKind};
-use crate::resolver::outcome::{Failure, Kept, Outcome};
+use crate::resolver::outcome::{CachedAnswer, Failure, Outcome};
 use crate::resolver::ttl::TtlLimits;
 
 /// Memory of an entry in the tables, octets: 64 in a slab, and 5 in a hash table that is filled to
@@ -46,7 +46,7 @@ struct Entry {
     /// Second up to which it is served although it expired.
     revived_until: u32,
     /// Second in which an upstream responded to a refresh with SERVFAIL without an extended error;
-    /// [`NEVER`] if none did. See [`Kept::doubted`].
+    /// [`NEVER`] if none did. See [`CachedAnswer::doubted`].
     doubted: u32,
     /// Number of consecutive earlier failures; zero for answers.
     repeats: u8,
@@ -54,9 +54,9 @@ struct Entry {
 
 /// Result of a cache lookup.
 #[derive(Clone, Debug)]
-pub(crate) enum Found {
+pub(crate) enum CacheLookup {
     /// A usable answer.
-    Usable(Kept),
+    Usable(CachedAnswer),
     /// A cached failure.
     Failed {
         /// Reason of the failure.
@@ -68,13 +68,15 @@ pub(crate) enum Found {
     Missing,
 }
 
-impl Found {
+impl CacheLookup {
     /// Returns the outcome if it is at most `max_age` seconds old.
     #[inline]
     pub(crate) fn outcome(self, max_age: u32) -> Option<Outcome> {
         match self {
-            Found::Usable(kept) if kept.age <= max_age => Some(Outcome::Answered(kept)),
-            Found::Failed { failure, age } if age <= max_age => Some(Outcome::Failed(failure)),
+            CacheLookup::Usable(kept) if kept.age <= max_age => Some(Outcome::Answered(kept)),
+            CacheLookup::Failed { failure, age } if age <= max_age => {
+                Some(Outcome::Failed(failure))
+            }
             _ => None,
         }
     }
@@ -122,11 +124,16 @@ impl Entry {
     }
 
     /// Allows an expired answer to be served for a while; see [`Cache::revive`].
-    fn revive(&mut self, second: u32, stale: Duration, failed: Option<&Answer>) -> Option<Kept> {
+    fn revive(
+        &mut self,
+        second: u32,
+        stale: Duration,
+        failed: Option<&Answer>,
+    ) -> Option<CachedAnswer> {
         let answer = Arc::clone(self.revivable(second, stale)?);
         let age = second.saturating_sub(self.stored);
         if age < answer.ttl() {
-            return Some(Kept { age, ..Kept::fresh(answer) });
+            return Some(CachedAnswer { age, ..CachedAnswer::fresh(answer) });
         }
         // Without a response there is no new information, so that `doubted` does not change.
         self.doubted = match failed {
@@ -135,7 +142,7 @@ impl Entry {
             None => self.doubted,
         };
         self.revived_until = second + STALE_RECHECK;
-        Some(Kept { answer, age, stale: true, doubted: self.doubted_for(second) })
+        Some(CachedAnswer { answer, age, stale: true, doubted: self.doubted_for(second) })
     }
 
     /// Returns the seconds since the answer became doubtful, if it is.
@@ -170,9 +177,9 @@ pub struct Cache {
     entries: QuickCache<Key, Entry, BySize>,
     keeps: bool,
     /// True once a nonexistent name was cached. Until then lookups skip the check for one.
-    denies_names: AtomicBool,
+    has_nonexistent_names: AtomicBool,
     /// Timeouts stored before this second are discarded.
-    forgiven: AtomicU32,
+    timeouts_discarded_before: AtomicU32,
 }
 
 impl Cache {
@@ -200,45 +207,49 @@ impl Cache {
         Cache {
             entries,
             keeps: mebibytes > 0,
-            denies_names: AtomicBool::new(false),
-            forgiven: AtomicU32::new(0),
+            has_nonexistent_names: AtomicBool::new(false),
+            timeouts_discarded_before: AtomicU32::new(0),
         }
     }
 
     /// Looks up a question ([`crate::name::KeyBuf::octets`]). An NXDOMAIN answer for its name
     /// applies whatever type it was received for (RFC 2308 §5).
     #[inline]
-    pub(crate) fn get(&self, question: &[u8], now: Nanos, limits: &TtlLimits) -> Found {
+    pub(crate) fn get(&self, question: &[u8], now: Nanos, limits: &TtlLimits) -> CacheLookup {
         let found = self.get_of_type(question, now, limits);
-        if !matches!(found, Found::Missing) || !self.denies_names.load(Ordering::Relaxed) {
+        if !matches!(found, CacheLookup::Missing)
+            || !self.has_nonexistent_names.load(Ordering::Relaxed)
+        {
             return found;
         }
         let of_name =
-            KeyBuf::of_any_type(question).map(|name| self.get_of_type(name.octets(), now, limits));
+            KeyBuf::for_any_type(question).map(|name| self.get_of_type(name.octets(), now, limits));
         match of_name {
-            Some(Found::Usable(kept)) if kept.answer.kind() == AnswerKind::NxDomain => {
-                Found::Usable(kept)
+            Some(CacheLookup::Usable(kept)) if kept.answer.kind() == AnswerKind::NxDomain => {
+                CacheLookup::Usable(kept)
             }
             _ => found,
         }
     }
 
     #[inline]
-    fn get_of_type(&self, question: &[u8], now: Nanos, limits: &TtlLimits) -> Found {
-        let Some(entry) = self.entries.get(question) else { return Found::Missing };
+    fn get_of_type(&self, question: &[u8], now: Nanos, limits: &TtlLimits) -> CacheLookup {
+        let Some(entry) = self.entries.get(question) else { return CacheLookup::Missing };
         let second = second(now);
         let age = second.saturating_sub(entry.stored);
         let ttl = entry.ttl(limits);
         let doubted = entry.doubted_for(second);
         match entry.answer {
-            Ok(answer) if age < ttl => Found::Usable(Kept { age, ..Kept::fresh(answer) }),
+            Ok(answer) if age < ttl => {
+                CacheLookup::Usable(CachedAnswer { age, ..CachedAnswer::fresh(answer) })
+            }
             Ok(answer) if second < entry.revived_until => {
-                Found::Usable(Kept { answer, age, stale: true, doubted })
+                CacheLookup::Usable(CachedAnswer { answer, age, stale: true, doubted })
             }
-            Err(failure) if age < ttl && !self.forgives(failure, entry.stored, age) => {
-                Found::Failed { failure, age }
+            Err(failure) if age < ttl && !self.is_discarded(failure, entry.stored, age) => {
+                CacheLookup::Failed { failure, age }
             }
-            _ => Found::Missing,
+            _ => CacheLookup::Missing,
         }
     }
 
@@ -248,7 +259,7 @@ impl Cache {
         if !self.keeps {
             return;
         }
-        self.note_name(&key, &answer, now);
+        self.record_existence(&key, &answer, now);
         if answer.kind() == AnswerKind::Failed {
             self.remember(&key, Entry::new(Ok(answer), second(now)), limits);
         } else if answer.ttl() > 0 {
@@ -260,17 +271,17 @@ impl Cache {
 
     /// Records that a name does not exist, or that it exists again. An answer with aliases proves
     /// that its first name exists.
-    fn note_name(&self, key: &Key, answer: &Arc<Answer>, now: Nanos) {
+    fn record_existence(&self, key: &Key, answer: &Arc<Answer>, now: Nanos) {
         let denies = answer.kind() == AnswerKind::NxDomain && !answer.has_aliases();
         if answer.kind() == AnswerKind::Failed
-            || !(denies || self.denies_names.load(Ordering::Relaxed))
+            || !(denies || self.has_nonexistent_names.load(Ordering::Relaxed))
         {
             return;
         }
-        let Some(name) = key.of_any_type() else { return };
+        let Some(name) = key.for_any_type() else { return };
         if denies && answer.ttl() > 0 {
             self.entries.insert(name.to_key(), Entry::new(Ok(Arc::clone(answer)), second(now)));
-            self.denies_names.store(true, Ordering::Relaxed);
+            self.has_nonexistent_names.store(true, Ordering::Relaxed);
         } else {
             self.entries.remove(name.octets());
         }
@@ -290,11 +301,12 @@ impl Cache {
         let remembered = self.entries.entry(key, Some(Duration::ZERO), |_, entry| {
             let age = second.saturating_sub(entry.stored);
             if !(entry.is_good() && age < entry.ttl(limits)) {
-                let forgiven = entry
+                let timeouts_discarded_before = entry
                     .answer
                     .as_ref()
-                    .is_err_and(|failure| self.forgives(*failure, entry.stored, age));
-                let repeats = if forgiven { 0 } else { entry.repeats_after(second, limits) };
+                    .is_err_and(|failure| self.is_discarded(*failure, entry.stored, age));
+                let repeats =
+                    if timeouts_discarded_before { 0 } else { entry.repeats_after(second, limits) };
                 *entry = Entry { repeats, ..failed.clone() };
             }
             EntryAction::Retain(())
@@ -307,14 +319,16 @@ impl Cache {
     }
 
     /// Discards cached timeouts after an upstream that was marked down is up again.
-    pub(crate) fn forgive_silence(&self, now: Nanos) {
-        self.forgiven.fetch_max(second(now) + 1, Ordering::Relaxed);
+    pub(crate) fn discard_timeouts(&self, now: Nanos) {
+        self.timeouts_discarded_before.fetch_max(second(now) + 1, Ordering::Relaxed);
     }
 
     /// True if a failure of this age, stored in this second, is discarded. Each failure is cached
     /// for at least one second (RFC 9520 §3.2).
-    fn forgives(&self, failure: Failure, stored: u32, age: u32) -> bool {
-        failure == Failure::Timeout && age >= 1 && stored < self.forgiven.load(Ordering::Relaxed)
+    fn is_discarded(&self, failure: Failure, stored: u32, age: u32) -> bool {
+        failure == Failure::Timeout
+            && age >= 1
+            && stored < self.timeouts_discarded_before.load(Ordering::Relaxed)
     }
 
     /// Returns an answer that upstreams fail to refresh, if it expired no longer than
@@ -327,7 +341,7 @@ impl Cache {
         now: Nanos,
         limits: &TtlLimits,
         failed: Option<&Answer>,
-    ) -> Option<Kept> {
+    ) -> Option<CachedAnswer> {
         if failed.is_some_and(Answer::is_rejected) {
             return None;
         }
@@ -401,7 +415,7 @@ mod tests {
 
     use super::*;
     use crate::name::KeyBuf;
-    use crate::testing::{Said, said};
+    use crate::testing::{TestAnswer, said};
     use wire::view::rtype::{A, AAAA};
 
     const TXT: u16 = 16;
@@ -423,7 +437,7 @@ mod tests {
             KeyBuf::new(&"a.test".parse().unwrap(), qtype, 1, false, checking_disabled)
         };
         let is_known = |qtype: u16, cd: bool, second: u64| {
-            matches!(cache.get(of(qtype, cd).octets(), at(second), &limits), Found::Usable(_))
+            matches!(cache.get(of(qtype, cd).octets(), at(second), &limits), CacheLookup::Usable(_))
         };
         let denied = said("a.test", A).rcode(3).soa("test", 60, 60);
         cache.put(of(A, false).to_key(), Arc::new(denied.parse().unwrap()), at(0), &limits);
@@ -469,7 +483,7 @@ mod tests {
                 cache.put(key("a.test"), Arc::clone(&new), at(100), &limits);
                 barrier.wait();
                 match cache.get(key("a.test").octets(), at(101), &limits) {
-                    Found::Usable(kept) => {
+                    CacheLookup::Usable(kept) => {
                         assert!(!kept.stale, "round {round}: the old answer is back");
                     }
                     other => panic!("{other:?}"),
@@ -480,9 +494,9 @@ mod tests {
 
     fn is_remembered(cache: &Cache, second: u64, limits: &TtlLimits) -> bool {
         match cache.get(key("a.test").octets(), at(second), limits) {
-            Found::Failed { .. } => true,
-            Found::Usable(kept) => kept.answer.kind() == AnswerKind::Failed,
-            Found::Missing => false,
+            CacheLookup::Failed { .. } => true,
+            CacheLookup::Usable(kept) => kept.answer.kind() == AnswerKind::Failed,
+            CacheLookup::Missing => false,
         }
     }
 
@@ -529,7 +543,10 @@ mod tests {
         assert!(is_remembered(&cache, 104, &limits) && !is_remembered(&cache, 105, &limits));
         cache.put(key("a.test"), address(600), at(105), &limits);
         cache.put_failure(&key("a.test"), Failure::Timeout, at(106), &limits);
-        assert!(matches!(cache.get(key("a.test").octets(), at(107), &limits), Found::Usable(_)));
+        assert!(matches!(
+            cache.get(key("a.test").octets(), at(107), &limits),
+            CacheLookup::Usable(_)
+        ));
     }
 
     #[test]
@@ -537,7 +554,7 @@ mod tests {
         let limits = TtlLimits { failure: 5, failure_max: 60, ..TtlLimits::default() };
         let cache = Cache::new(1);
         cache.put_failure(&key("a.test"), Failure::Timeout, at(100), &limits);
-        cache.forgive_silence(at(100));
+        cache.discard_timeouts(at(100));
         assert!(is_remembered(&cache, 100, &limits) && !is_remembered(&cache, 101, &limits));
         cache.put_failure(&key("a.test"), Failure::Timeout, at(101), &limits);
         assert!(
@@ -545,14 +562,14 @@ mod tests {
             "counting begins again"
         );
         cache.put_failure(&key("a.test"), Failure::AliasLoop, at(200), &limits);
-        cache.forgive_silence(at(201));
+        cache.discard_timeouts(at(201));
         assert!(is_remembered(&cache, 202, &limits), "an alias loop is not a timeout");
     }
 
     /// Returns a unique key for `number`, and an answer with `records` address records.
     fn unique(number: u64, records: u64) -> (Key, Arc<Answer>) {
         let name = format!("n{number}.cache.test");
-        let record = |answer: Said, n: u64| answer.a(&name, 3_600, &format!("192.0.2.{n}"));
+        let record = |answer: TestAnswer, n: u64| answer.a(&name, 3_600, &format!("192.0.2.{n}"));
         let answer = (1..=records).fold(said(&name, A), record);
         (key(&name), Arc::new(answer.parse().unwrap()))
     }
@@ -612,7 +629,7 @@ mod tests {
         let limits = TtlLimits::default();
         let cached = || {
             let cache = Cache::new(1);
-            let put = |name: &str, qtype: u16, cd: bool, answer: Said| {
+            let put = |name: &str, qtype: u16, cd: bool, answer: TestAnswer| {
                 let key = KeyBuf::new(&name.parse().unwrap(), qtype, 1, false, cd).to_key();
                 cache.put(key, Arc::new(answer.parse().unwrap()), at(0), &limits);
             };
@@ -644,7 +661,7 @@ mod tests {
             assert_eq!(cache.len() as u64, 9 - removed, "{name}");
             for left in left {
                 let found = cache.get(key(left).octets(), at(1), &limits);
-                assert!(matches!(found, Found::Usable(_)), "{left} after {name}");
+                assert!(matches!(found, CacheLookup::Usable(_)), "{left} after {name}");
             }
         }
         let cache = cached();
@@ -659,10 +676,10 @@ mod tests {
         cache.put_failure(&key.to_key(), Failure::Timeout, Nanos(0), &limits);
         assert!(matches!(
             cache.get(key.octets(), Nanos(0), &limits),
-            Found::Failed { failure: Failure::Timeout, .. }
+            CacheLookup::Failed { failure: Failure::Timeout, .. }
         ));
         cache.clear();
-        assert!(matches!(cache.get(key.octets(), Nanos(0), &limits), Found::Missing));
+        assert!(matches!(cache.get(key.octets(), Nanos(0), &limits), CacheLookup::Missing));
         assert_eq!((cache.len(), cache.weight()), (0, 0));
     }
 }

@@ -28,7 +28,7 @@ use wire::rcode::Rcode;
 use wire::template::HEADER_LEN;
 
 use super::answer::Answer;
-use super::budget::Charge;
+use super::budget::AdmissionTicket;
 use super::outcome::Failure;
 use super::waiter::{NEVER, Waiters};
 use crate::ids::{Expected, RouteId, ServerId};
@@ -39,7 +39,7 @@ pub(super) struct Fetch {
     pub(super) query: UpstreamQuery,
     pub(super) route: RouteId,
     /// Places that it holds in the budget.
-    pub(super) charge: Charge,
+    pub(super) ticket: AdmissionTicket,
     /// Time at which the fetch ends, with or without an answer.
     pub(super) deadline: Nanos,
     /// Time of the next timer; timers that fire earlier are outdated.
@@ -53,7 +53,7 @@ pub(super) struct Fetch {
 /// State of a fetch.
 pub(super) enum State {
     /// Another worker does the fetch; this one only waits for its result.
-    Elsewhere,
+    OtherWorker,
     /// Servers are queried over UDP.
     Udp(Udp),
     /// One server is queried over TCP.
@@ -101,7 +101,7 @@ pub(super) enum TcpCause {
 
 /// Properties of a query that some servers cannot handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Form {
+pub(super) struct QueryForm {
     /// True if the query has an OPT record.
     pub(super) edns: bool,
     /// True if the name may be in random letter case, which the response must repeat.
@@ -113,7 +113,7 @@ pub(super) struct Form {
 pub(super) struct Attempt {
     pub(super) at: Expected,
     pub(super) sent: Nanos,
-    pub(super) form: Form,
+    pub(super) form: QueryForm,
     /// True after its timeout, or after its response led to TCP: no response is awaited any longer.
     pub(super) expired: bool,
 }
@@ -123,14 +123,14 @@ impl Fetch {
     pub(super) fn new(
         key: Key,
         route: RouteId,
-        charge: Charge,
+        ticket: AdmissionTicket,
         deadline: Nanos,
         state: State,
         random_case: Option<&mut impl Rng>,
     ) -> Fetch {
         let query = UpstreamQuery::new(key, random_case);
         let (waiters, release_due) = (Waiters::new(), NEVER);
-        Fetch { query, route, charge, deadline, due: deadline, waiters, release_due, state }
+        Fetch { query, route, ticket, deadline, due: deadline, waiters, release_due, state }
     }
 }
 
@@ -138,7 +138,7 @@ impl State {
     /// Returns the state over UDP, including the state before a query over TCP.
     pub(super) fn udp(&mut self) -> Option<&mut Udp> {
         match self {
-            State::Elsewhere => None,
+            State::OtherWorker => None,
             State::Udp(udp) => Some(udp),
             State::Tcp(tcp) => Some(&mut tcp.before),
         }
@@ -147,7 +147,7 @@ impl State {
     /// Returns the UDP queries for which responses may arrive.
     pub(super) fn attempts(&self) -> &[Attempt] {
         match self {
-            State::Elsewhere => &[],
+            State::OtherWorker => &[],
             State::Udp(udp) => &udp.attempts,
             State::Tcp(tcp) => &tcp.before.attempts,
         }
@@ -155,7 +155,7 @@ impl State {
 
     /// Changes from UDP to TCP, with `server`. Returns false in another state. `begun` is set when
     /// a connection slot is free.
-    pub(super) fn go_over_to_tcp(
+    pub(super) fn switch_to_tcp(
         &mut self,
         server: ServerId,
         cause: TcpCause,
@@ -168,7 +168,7 @@ impl State {
 
     /// Returns the reason for a missing answer at the deadline. A server that answered over UDP,
     /// but was not queried over TCP because of the local connection limit, has not timed out.
-    pub(super) fn why_unanswered(&self) -> Failure {
+    pub(super) fn unanswered_failure(&self) -> Failure {
         match self {
             State::Tcp(tcp) if !tcp.begun.load(Ordering::Relaxed) => Failure::Overload,
             _ => Failure::Timeout,
@@ -201,7 +201,7 @@ impl State {
     /// Returns the servers that were queried, over UDP or TCP; a server may occur twice.
     pub(super) fn servers(&self) -> impl Iterator<Item = ServerId> {
         let (udp, over_tcp) = match self {
-            State::Elsewhere => (None, None),
+            State::OtherWorker => (None, None),
             State::Udp(udp) => (Some(udp), None),
             State::Tcp(tcp) => (Some(&tcp.before), Some(tcp.server)),
         };
@@ -215,7 +215,7 @@ impl State {
     /// Returns the stored error response, if any.
     pub(super) fn into_fallback(self) -> Option<Arc<Answer>> {
         match self {
-            State::Elsewhere => None,
+            State::OtherWorker => None,
             State::Udp(udp) => udp.fallback,
             State::Tcp(tcp) => tcp.before.fallback,
         }
@@ -309,7 +309,7 @@ impl UpstreamQuery {
     }
 
     /// Writes the query with the given id and with EDNS of this hop (RFC 6891 §6.1.1).
-    pub(super) fn write(&self, id: u16, form: Form, out: &mut Vec<u8>) {
+    pub(super) fn write(&self, id: u16, form: QueryForm, out: &mut Vec<u8>) {
         // With AD set, the upstream returns AD even without DO (RFC 6840 §5.7).
         let ad_cd = 0x20 | u8::from(self.key.checking_disabled()) << 4;
         let [i0, i1] = id.to_be_bytes();
@@ -343,8 +343,8 @@ mod tests {
         KeyBuf::new(&name.parse().unwrap(), 28, 1, dnssec_ok, true).to_key()
     }
 
-    const FORM: Form = Form { edns: true, random_case: true };
-    const WITHOUT_EDNS: Form = Form { edns: false, random_case: true };
+    const FORM: QueryForm = QueryForm { edns: true, random_case: true };
+    const WITHOUT_EDNS: QueryForm = QueryForm { edns: false, random_case: true };
 
     fn attempt(server: u32, id: u16) -> Attempt {
         let at = Expected { port: PortId { server: ServerId(server), number: 7 }, id };
@@ -362,11 +362,11 @@ mod tests {
         assert!(state.return_to_udp().is_none());
         let begun = Arc::new(AtomicBool::new(false));
         let cause = TcpCause::Truncated;
-        assert!(state.go_over_to_tcp(ServerId(3), cause, Arc::clone(&begun)));
-        assert!(!state.go_over_to_tcp(ServerId(4), cause, Arc::default()));
-        assert_eq!(state.why_unanswered(), Failure::Overload);
+        assert!(state.switch_to_tcp(ServerId(3), cause, Arc::clone(&begun)));
+        assert!(!state.switch_to_tcp(ServerId(4), cause, Arc::default()));
+        assert_eq!(state.unanswered_failure(), Failure::Overload);
         begun.store(true, Ordering::Relaxed);
-        assert_eq!(state.why_unanswered(), Failure::Timeout);
+        assert_eq!(state.unanswered_failure(), Failure::Timeout);
         assert_eq!(state.attempts()[0].at.id, 9);
         assert!(
             state.servers().all(|server| server == ServerId(3)) && state.servers().count() == 3
@@ -378,10 +378,10 @@ mod tests {
 
     #[test]
     fn fetch_of_another_worker_has_no_attempts() {
-        let mut state = State::Elsewhere;
+        let mut state = State::OtherWorker;
         assert!(state.udp().is_none() && state.attempts().is_empty());
         assert!(
-            !state.go_over_to_tcp(ServerId(0), TcpCause::Truncated, Arc::default())
+            !state.switch_to_tcp(ServerId(0), TcpCause::Truncated, Arc::default())
                 && state.return_to_udp().is_none()
         );
         assert!(state.into_fallback().is_none());
@@ -438,7 +438,7 @@ mod tests {
         assert!(query.has_sent(&sent.to_ascii_lowercase(), false));
         assert!(sent.eq_ignore_ascii_case(query.key().question()));
         let mut out = Vec::new();
-        query.write(0, Form { edns: false, random_case: false }, &mut out);
+        query.write(0, QueryForm { edns: false, random_case: false }, &mut out);
         assert_eq!(out[12..], *query.key().question());
     }
 }

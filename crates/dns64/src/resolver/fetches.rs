@@ -150,14 +150,14 @@ mod tests {
     fn questions_are_found_by_key_until_they_are_removed() {
         let mut fetches = Fetches::default();
         let places = Places { taken: 0, most: 1 };
-        let charge = Budget::new().charge(ClientId(0), &[0], places, Nanos(0));
+        let ticket = Budget::new().ticket(ClientId(0), &[0], places, Nanos(0));
         let new = |name: &str| {
             Fetch::new(
                 key(name),
                 RouteId(0),
-                charge,
+                ticket,
                 Nanos(0),
-                State::Elsewhere,
+                State::OtherWorker,
                 None::<&mut rand::rngs::StdRng>,
             )
         };

@@ -12,7 +12,7 @@
 //! next_landed ◄── waiters, outcome ◄── cache ◄── answer ◄──┘
 //! ```
 //!
-//! A [`Resolver`] belongs to one worker. It has no sockets, which are behind [`Outside`], and no
+//! A [`Resolver`] belongs to one worker. It has no sockets, which are behind [`ResolverIo`], and no
 //! clock: the caller sets the time. Callers are represented by an opaque [`Waiter`].
 
 pub(crate) mod answer;
@@ -24,9 +24,9 @@ mod fetch;
 mod fetches;
 pub(crate) mod outcome;
 pub(crate) mod outside;
-mod renewals;
+mod prefetcher;
+pub(crate) mod question_claims;
 pub(crate) mod scope;
-pub(crate) mod shared_questions;
 #[cfg(test)]
 mod tests;
 mod timers;
@@ -43,17 +43,19 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 
 use self::budget::Budget;
-use self::cache::{Cache, Found};
+use self::cache::{Cache, CacheLookup};
 use self::fetches::{Fetches, KeyHash};
 use self::outcome::{Failure, Outcome};
-use self::outside::{Access, Outside};
-use self::renewals::Renewals;
-use self::shared_questions::SharedQuestions;
+use self::outside::{Access, ResolverIo};
+use self::prefetcher::Prefetcher;
+use self::question_claims::QuestionClaims;
 use self::timers::{LEAST_DELAY, Timers};
 use self::ttl::STALE_AFTER;
 use self::upstreams::Upstreams;
 use self::upstreams::ports::MOST_IDS;
-use self::waiter::{Asked, Demand, Denial, Landed, Landing, NEVER, Waiters, Waiting};
+use self::waiter::{
+    Completed, Completion, NEVER, QueuedWaiter, Rejection, Resolve, ResolveRequest, Waiters,
+};
 use crate::config::Settings;
 use crate::ids::{FetchId, WorkerId};
 use crate::metrics::{Count, Metrics, WorkerMetrics};
@@ -69,15 +71,15 @@ const PATIENCE: Nanos = Nanos::from_millis(2_100);
 const FETCHES_PER_JOB: usize = 2;
 
 /// Returns the time at which a client query gets a stale answer, if there is one.
-fn stale_at(demand: Demand) -> Nanos {
-    demand.since + Nanos::from(STALE_AFTER)
+fn stale_at(request: ResolveRequest) -> Nanos {
+    request.since + Nanos::from(STALE_AFTER)
 }
 
 /// State shared by the resolvers of all workers.
 #[derive(Clone)]
 pub(crate) struct Common {
     pub(crate) cache: Arc<Cache>,
-    pub(crate) shared_questions: Arc<SharedQuestions>,
+    pub(crate) question_claims: Arc<QuestionClaims>,
     pub(crate) metrics: Metrics,
 }
 
@@ -90,18 +92,18 @@ pub(crate) struct Resolver<O> {
     fetches: Fetches,
     timers: Timers,
     budget: Budget,
-    renewals: Renewals,
-    landed: VecDeque<Landed>,
+    prefetcher: Prefetcher,
+    completed: VecDeque<Completed>,
     /// Fetch that is being processed.
     current: Option<FetchId>,
     /// Fetch that is being completed.
-    landing: Option<Landing>,
+    completion: Option<Completion>,
     rng: StdRng,
     now: Nanos,
     outside: O,
 }
 
-impl<O: Outside> Resolver<O> {
+impl<O: ResolverIo> Resolver<O> {
     /// Returns a resolver without fetches.
     pub(crate) fn new(
         worker: WorkerId,
@@ -117,10 +119,10 @@ impl<O: Outside> Resolver<O> {
             fetches: Fetches::default(),
             timers: Timers::default(),
             budget: Budget::new(),
-            renewals: Renewals::default(),
-            landed: VecDeque::new(),
+            prefetcher: Prefetcher::default(),
+            completed: VecDeque::new(),
             current: None,
-            landing: None,
+            completion: None,
             rng: StdRng::from_rng(&mut rand::rng()),
             now: Nanos(0),
             outside,
@@ -142,13 +144,13 @@ impl<O: Outside> Resolver<O> {
     fn forget_removed_upstreams(&mut self) {
         self.upstreams.forget_removed(&self.fetches.servers(), &self.common.metrics);
         let source_ports = self.settings.config.forwarding.source_ports;
-        let past_stack: HashSet<ServiceAddr> =
+        let xdp: HashSet<ServiceAddr> =
             self.settings.upstreams.iter().filter(|one| one.xdp).map(|one| one.address).collect();
         let servers = self.upstreams.servers().map(|(id, server)| {
             let access = Access {
                 address: server.address(),
                 source_ports: if server.is_configured() { source_ports } else { 0 },
-                past_stack: past_stack.contains(&server.address()),
+                xdp: xdp.contains(&server.address()),
             };
             (id, access)
         });
@@ -169,40 +171,40 @@ impl<O: Outside> Resolver<O> {
 
     /// Returns the answer to a question if it is cached. Otherwise begins a fetch, unless one is in
     /// flight, and queues the waiter; its result is returned by
-    /// [`next_landed`](Resolver::next_landed).
+    /// [`next_completed`](Resolver::next_landed).
     #[inline]
-    pub(crate) fn ask(&mut self, question: &KeyBuf, demand: Demand) -> Asked {
+    pub(crate) fn ask(&mut self, question: &KeyBuf, request: ResolveRequest) -> Resolve {
         let found = self.common.cache.get(question.octets(), self.now, &self.settings.ttl);
-        match found.outcome(demand.max_age) {
+        match found.outcome(request.max_age) {
             Some(outcome) => {
                 self.metrics().count(Count::CacheHit);
                 if self.settings.ttl.prefetch {
-                    self.renew_if_wanted(question, &outcome, demand.client);
+                    self.refresh_if_due(question, &outcome, request.client);
                 }
-                Asked::Known(outcome)
+                Resolve::Ready(outcome)
             }
             None => {
-                if let Some(outcome) = self.without_waiting(question, demand) {
+                if let Some(outcome) = self.stale_without_waiting(question, request) {
                     self.metrics().count(Count::CacheHit);
-                    return Asked::Known(outcome);
+                    return Resolve::Ready(outcome);
                 }
                 self.metrics().count(Count::CacheMiss);
-                self.ask_upstream(question, demand)
+                self.query_upstreams(question, request)
             }
         }
     }
 
     /// Refreshes an answer that is requested often and will expire soon.
-    fn renew_if_wanted(&mut self, question: &KeyBuf, outcome: &Outcome, client: ClientId) {
-        self.renewals.count();
+    fn refresh_if_due(&mut self, question: &KeyBuf, outcome: &Outcome, client: ClientId) {
+        self.prefetcher.count();
         let Outcome::Answered(kept) = outcome else { return };
-        if !Renewals::is_near_end(kept) || question.is_probe() {
+        if !Prefetcher::is_near_end(kept) || question.is_probe() {
             return;
         }
         let hash = self.fetches.hash(question.octets());
         if self.fetches.find(question.octets(), hash).is_none()
-            && self.renewals.wants(hash)
-            && self.begin_ahead(question, hash, client, 0)
+            && self.prefetcher.should_refresh(hash)
+            && self.begin_without_waiter(question, hash, client, 0)
         {
             self.metrics().count(Count::Prefetched);
         }
@@ -211,20 +213,24 @@ impl<O: Outside> Resolver<O> {
     /// Returns a stale answer if the client query has waited for the maximum time since its arrival
     /// (RFC 8767 §5), has already waited unsuccessfully, or need not wait. In the last case a fetch
     /// is begun in the background.
-    fn without_waiting(&mut self, question: &KeyBuf, demand: Demand) -> Option<Outcome> {
+    fn stale_without_waiting(
+        &mut self,
+        question: &KeyBuf,
+        request: ResolveRequest,
+    ) -> Option<Outcome> {
         let stale = self.settings.ttl.stale?;
         let at_once = self.settings.ttl.stale_at_once;
-        let late = self.now + LEAST_DELAY >= stale_at(demand);
+        let late = self.now + LEAST_DELAY >= stale_at(request);
         if question.is_probe() {
-            return (late && demand.dispensable).then_some(Outcome::Failed(Failure::Timeout));
+            return (late && request.optional).then_some(Outcome::Failed(Failure::Timeout));
         }
         // A repeated request needs a current answer.
-        let at_once = at_once && demand.max_age > 0;
-        if !late && !demand.in_vain && !at_once {
+        let at_once = at_once && request.max_age > 0;
+        if !late && !request.waited_before && !at_once {
             return None;
         }
         if at_once && self.common.cache.is_revivable(question.octets(), self.now, stale) {
-            self.ask_ahead(question, demand.client);
+            self.resolve_early(question, request.client);
         }
         self.common
             .cache
@@ -233,37 +239,37 @@ impl<O: Outside> Resolver<O> {
     }
 
     /// Returns the time at which a query waiting for this question gets a stale answer instead.
-    fn answer_by(&self, question: &KeyBuf, demand: Demand) -> Nanos {
+    fn answer_by(&self, question: &KeyBuf, request: ResolveRequest) -> Nanos {
         let Some(stale) = self.settings.ttl.stale else { return NEVER };
         let will_do = match question.is_probe() {
-            true => demand.dispensable,
+            true => request.optional,
             false => self.common.cache.is_revivable(question.octets(), self.now, stale),
         };
-        if will_do { stale_at(demand) } else { NEVER }
+        if will_do { stale_at(request) } else { NEVER }
     }
 
-    fn ask_upstream(&mut self, question: &KeyBuf, demand: Demand) -> Asked {
+    fn query_upstreams(&mut self, question: &KeyBuf, request: ResolveRequest) -> Resolve {
         if self.settings.upstreams.is_empty() {
-            return Asked::Known(self.without_upstream(question));
+            return Resolve::Ready(self.without_upstream(question));
         }
-        if self.now.since(demand.since) > PATIENCE {
-            return Asked::Denied(Denial::TooLate);
+        if self.now.since(request.since) > PATIENCE {
+            return Resolve::Rejected(Rejection::TooLate);
         }
         let most = self.settings.config.limits.in_flight;
-        let place = match self.budget.admit_waiter(demand.client, most, demand.first) {
+        let place = match self.budget.admit_waiter(request.client, most, request.first) {
             Ok(place) => place,
-            Err(denial) => return Asked::Denied(denial),
+            Err(denial) => return Resolve::Rejected(denial),
         };
         let hash = self.fetches.hash(question.octets());
         let found = match self.fetches.find(question.octets(), hash) {
-            Some(id) => self.join(id, question, demand),
-            None => self.begin_for(question, hash, demand),
+            Some(id) => self.join(id, question, request),
+            None => self.begin_for(question, hash, request),
         };
         match found {
             Ok(id) => {
-                let answer_by = self.answer_by(question, demand);
-                self.wait(id, Waiting { waiter: demand.waiter, place, answer_by });
-                Asked::Waiting
+                let answer_by = self.answer_by(question, request);
+                self.wait(id, QueuedWaiter { waiter: request.waiter, place, answer_by });
+                Resolve::Pending
             }
             Err(asked) => asked,
         }
@@ -278,13 +284,18 @@ impl<O: Outside> Resolver<O> {
     }
 
     /// Checks if one more query may wait for a fetch in flight.
-    fn join(&mut self, id: FetchId, question: &KeyBuf, demand: Demand) -> Result<FetchId, Asked> {
+    fn join(
+        &mut self,
+        id: FetchId,
+        question: &KeyBuf,
+        request: ResolveRequest,
+    ) -> Result<FetchId, Resolve> {
         let others = self.fetches.get(id).map_or(0, |fetch| fetch.waiters.len());
         let most = self.settings.config.limits.in_flight;
-        if demand.first {
+        if request.first {
             self.budget
                 .admit_beside(others, question.name(), most, self.now)
-                .map_err(Asked::Denied)?;
+                .map_err(Resolve::Rejected)?;
         }
         self.metrics().count(Count::Collapsed);
         Ok(id)
@@ -295,19 +306,19 @@ impl<O: Outside> Resolver<O> {
         &mut self,
         question: &KeyBuf,
         hash: KeyHash,
-        demand: Demand,
-    ) -> Result<FetchId, Asked> {
+        request: ResolveRequest,
+    ) -> Result<FetchId, Resolve> {
         let places = self.places();
-        let charge = self.budget.charge(demand.client, question.name(), places, self.now);
-        if demand.first {
-            self.budget.admit(charge, places).map_err(Asked::Denied)?;
+        let ticket = self.budget.ticket(request.client, question.name(), places, self.now);
+        if request.first {
+            self.budget.admit(ticket, places).map_err(Resolve::Rejected)?;
         }
-        self.begin(question, hash, charge, demand.max_age)
-            .map_err(|kept| Asked::Known(Outcome::Answered(kept)))
+        self.begin(question, hash, ticket, request.max_age)
+            .map_err(|kept| Resolve::Ready(Outcome::Answered(kept)))
     }
 
     /// Adds a waiter to a fetch.
-    fn wait(&mut self, id: FetchId, waiting: Waiting) {
+    fn wait(&mut self, id: FetchId, waiting: QueuedWaiter) {
         if let Some(fetch) = self.fetches.get(id) {
             fetch.waiters.push(waiting);
             self.budget.enter_waiter(waiting.place);
@@ -325,7 +336,7 @@ impl<O: Outside> Resolver<O> {
         if self.now < fetch.release_due {
             return;
         }
-        let is_late = |waiting: &Waiting| waiting.answer_by <= self.now + LEAST_DELAY;
+        let is_late = |waiting: &QueuedWaiter| waiting.answer_by <= self.now + LEAST_DELAY;
         let mut outcome = None;
         if fetch.waiters.iter().any(is_late) {
             let key = fetch.query.key();
@@ -360,8 +371,8 @@ impl<O: Outside> Resolver<O> {
 
     /// Queues the outcome of a fetch for its waiters.
     fn release(&mut self, waiters: Waiters, outcome: Outcome) {
-        self.landed.push_back(Landed { waiters, outcome });
-        for waiting in self.landed.back().into_iter().flat_map(|landed| &landed.waiters) {
+        self.completed.push_back(Completed { waiters, outcome });
+        for waiting in self.completed.back().into_iter().flat_map(|completed| &completed.waiters) {
             self.budget.leave_waiter(waiting.place);
         }
     }
@@ -374,17 +385,19 @@ impl<O: Outside> Resolver<O> {
 
     /// Begins a fetch for an answer that a client will need in a moment, unless it is cached, in
     /// flight, or over the budget. It has no waiter; the answer is cached.
-    pub(crate) fn ask_ahead(&mut self, question: &KeyBuf, client: ClientId) {
+    pub(crate) fn resolve_early(&mut self, question: &KeyBuf, client: ClientId) {
         let known = self.common.cache.get(question.octets(), self.now, &self.settings.ttl);
         let hash = self.fetches.hash(question.octets());
-        if matches!(known, Found::Missing) && self.fetches.find(question.octets(), hash).is_none() {
-            self.begin_ahead(question, hash, client, u32::MAX);
+        if matches!(known, CacheLookup::Missing)
+            && self.fetches.find(question.octets(), hash).is_none()
+        {
+            self.begin_without_waiter(question, hash, client, u32::MAX);
         }
     }
 
     /// Begins a fetch without a waiter, if there is room. Returns true if it is in flight. Returns
     /// false also if another worker has just cached an answer at most `max_age` seconds old.
-    fn begin_ahead(
+    fn begin_without_waiter(
         &mut self,
         question: &KeyBuf,
         hash: KeyHash,
@@ -392,10 +405,10 @@ impl<O: Outside> Resolver<O> {
         max_age: u32,
     ) -> bool {
         let places = self.places();
-        let charge = self.budget.charge(client, question.name(), places, self.now);
+        let ticket = self.budget.ticket(client, question.name(), places, self.now);
         !self.settings.upstreams.is_empty()
-            && self.budget.admit(charge, places).is_ok()
-            && self.begin(question, hash, charge, max_age).is_ok()
+            && self.budget.admit(ticket, places).is_ok()
+            && self.begin(question, hash, ticket, max_age).is_ok()
     }
 
     /// True if no fetch is in flight.
@@ -415,8 +428,8 @@ impl<O: Outside> Resolver<O> {
 
     /// Returns the next completed fetch with its waiters, the oldest first.
     #[inline]
-    pub(crate) fn next_landed(&mut self) -> Option<Landed> {
-        self.landed.pop_front()
+    pub(crate) fn next_completed(&mut self) -> Option<Completed> {
+        self.completed.pop_front()
     }
 
     /// Returns the time of the next timer.
@@ -437,8 +450,8 @@ impl<O: Outside> Resolver<O> {
 
     /// Describes the fetch that was being processed when an error occurred.
     pub(crate) fn current(&mut self) -> Option<String> {
-        if let Some(landing) = &self.landing {
-            return landing.question();
+        if let Some(completion) = &self.completion {
+            return completion.question();
         }
         let key = self.fetches.get(self.current?)?.query.key();
         Some(format!("{} of type {}", text(key.name()), key.qtype()))
@@ -449,7 +462,7 @@ impl<O: Outside> Resolver<O> {
     pub(crate) fn abandon(&mut self) {
         self.conclude(Outcome::Failed(Failure::Overload));
         if let Some(id) = self.current.take() {
-            self.land(id, None, Failure::Overload);
+            self.complete(id, None, Failure::Overload);
         }
     }
 

@@ -23,7 +23,7 @@ pub(crate) enum Failure {
 #[derive(Clone, Debug)]
 pub(crate) enum Outcome {
     /// An answer, including error responses.
-    Answered(Kept),
+    Answered(CachedAnswer),
     /// No answer, for this reason.
     Failed(Failure),
 }
@@ -31,7 +31,7 @@ pub(crate) enum Outcome {
 impl Outcome {
     /// Returns the answer, if there is one.
     #[inline]
-    pub(crate) fn kept(&self) -> Option<&Kept> {
+    pub(crate) fn kept(&self) -> Option<&CachedAnswer> {
         match self {
             Outcome::Answered(kept) => Some(kept),
             Outcome::Failed(_) => None,
@@ -41,7 +41,7 @@ impl Outcome {
 
 /// An answer with its age.
 #[derive(Clone, Debug)]
-pub(crate) struct Kept {
+pub(crate) struct CachedAnswer {
     /// The upstream's answer with its original TTLs.
     pub answer: Arc<Answer>,
     /// Seconds since the answer arrived.
@@ -57,10 +57,10 @@ pub(crate) struct Kept {
 /// TTL of expired records in replies, seconds (RFC 8767 §4).
 pub(crate) const STALE_TTL: u32 = 30;
 
-impl Kept {
+impl CachedAnswer {
     /// Wraps an answer that has just arrived.
-    pub(crate) fn fresh(answer: Arc<Answer>) -> Kept {
-        Kept { answer, age: 0, stale: false, doubted: None }
+    pub(crate) fn fresh(answer: Arc<Answer>) -> CachedAnswer {
+        CachedAnswer { answer, age: 0, stale: false, doubted: None }
     }
 
     /// Returns the seconds since the upstream failed, for an error response or a doubtful stale

@@ -17,7 +17,7 @@ use crate::shares::client::ClientId;
 
 /// An upstream query over TCP.
 #[derive(Debug)]
-pub(crate) struct TcpQuestion {
+pub(crate) struct TcpQuery {
     /// Worker that receives the answer.
     pub(crate) worker: WorkerId,
     pub(crate) fetch: FetchId,
@@ -52,11 +52,11 @@ pub(crate) struct Access {
     /// Number of source ports; zero if the server is no longer configured.
     pub(crate) source_ports: u16,
     /// True to use AF_XDP where it is available.
-    pub(crate) past_stack: bool,
+    pub(crate) xdp: bool,
 }
 
 /// Sockets and other workers, as used by a resolver.
-pub(crate) trait Outside {
+pub(crate) trait ResolverIo {
     /// Replaces the list of servers, each with its number and parameters. Servers that are not in
     /// the list are removed.
     fn configure(&mut self, servers: impl Iterator<Item = (ServerId, Access)>);
@@ -84,7 +84,7 @@ pub(crate) trait Outside {
 
     /// Sends a query over TCP. Its result is passed to
     /// [`Resolver::on_tcp`](super::Resolver::on_tcp).
-    fn ask_over_tcp(&mut self, question: TcpQuestion);
+    fn query_over_tcp(&mut self, question: TcpQuery);
 
     /// Sends the outcome of a fetch to another worker that waits for it.
     fn tell(&mut self, worker: WorkerId, key: Key, outcome: Outcome);

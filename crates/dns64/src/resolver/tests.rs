@@ -9,7 +9,7 @@ use std::path::Path;
 
 use net::address::ServiceAddr;
 
-use super::outside::{Access, TcpFailure, TcpQuestion};
+use super::outside::{Access, TcpFailure, TcpQuery};
 use super::waiter::Waiter;
 use super::*;
 use crate::config::ResolvConf;
@@ -73,7 +73,7 @@ fn question_len(message: &[u8]) -> usize {
 struct Notes {
     /// Queries that the test has not inspected yet.
     sent: Vec<Sent>,
-    tcp: Vec<TcpQuestion>,
+    tcp: Vec<TcpQuery>,
     told: Vec<(WorkerId, Key)>,
     expected: HashMap<Expected, FetchId>,
     next_id: u16,
@@ -83,7 +83,7 @@ struct Notes {
     refuses: HashMap<u16, io::ErrorKind>,
 }
 
-impl Outside for Notes {
+impl ResolverIo for Notes {
     fn configure(&mut self, servers: impl Iterator<Item = (ServerId, Access)>) {
         self.servers = servers.map(|(id, access)| (id, access.address)).collect();
     }
@@ -120,7 +120,7 @@ impl Outside for Notes {
         self.expected.iter().filter(|(at, _)| at.port == port).map(|(_, id)| *id).collect()
     }
 
-    fn ask_over_tcp(&mut self, question: TcpQuestion) {
+    fn query_over_tcp(&mut self, question: TcpQuery) {
         self.tcp.push(question);
     }
 
@@ -148,13 +148,13 @@ fn common(workers: usize) -> Common {
     let cache = Arc::new(Cache::new(1));
     Common {
         cache,
-        shared_questions: Arc::new(SharedQuestions::new(workers)),
+        question_claims: Arc::new(QuestionClaims::new(workers)),
         metrics: Metrics::new(workers),
     }
 }
 
 /// Returns the waiters of a completed fetch.
-fn told(landed: &Landed) -> Vec<Waiter> {
+fn told(landed: &Completed) -> Vec<Waiter> {
     landed.waiters.iter().map(|waiting| waiting.waiter).collect()
 }
 
@@ -190,23 +190,23 @@ impl Test {
         self.resolver.set_now(until);
     }
 
-    fn ask(&mut self, name: &str) -> Asked {
-        let demand = Demand {
+    fn ask(&mut self, name: &str) -> Resolve {
+        let request = ResolveRequest {
             waiter: JOB,
             client: ClientId(1),
             since: self.now,
             first: true,
-            in_vain: false,
+            waited_before: false,
             max_age: u32::MAX,
-            dispensable: false,
+            optional: false,
         };
-        self.resolver.ask(&key(name), demand)
+        self.resolver.ask(&key(name), request)
     }
 
     /// Resolves an uncached name; returns the queries sent for it.
     fn begin(&mut self, name: &str) -> Vec<Sent> {
         self.sent();
-        assert!(matches!(self.ask(name), Asked::Waiting));
+        assert!(matches!(self.ask(name), Resolve::Pending));
         self.sent()
     }
 
@@ -232,7 +232,7 @@ impl Test {
         self.resolver.on_datagram(sent.at.port, bytes);
     }
 
-    fn tcp(&mut self) -> TcpQuestion {
+    fn tcp(&mut self) -> TcpQuery {
         assert_eq!(self.resolver.outside.tcp.len(), 1);
         self.resolver.outside.tcp.remove(0)
     }
@@ -240,8 +240,8 @@ impl Test {
     /// Returns the outcome for the only waiter of the only completed fetch: RCODE and number of
     /// records, or the failure.
     fn outcome(&mut self) -> Option<Result<(u8, usize), Failure>> {
-        let landed = self.resolver.next_landed()?;
-        assert!(told(&landed) == [JOB] && self.resolver.next_landed().is_none());
+        let landed = self.resolver.next_completed()?;
+        assert!(told(&landed) == [JOB] && self.resolver.next_completed().is_none());
         assert_eq!(self.resolver.fetches.len(), 0);
         assert!(self.resolver.outside.expected.is_empty(), "completed fetches expect no responses");
         Some(match landed.outcome {
@@ -272,7 +272,7 @@ fn udp_answer_completes_the_fetch_and_is_cached() {
     test.pass(5);
     test.answer(&sent, &sent.answer(0, &[[192, 0, 2, 1]]));
     assert_eq!(test.outcome(), Some(Ok((0, 1))));
-    assert!(matches!(test.ask("a.test"), Asked::Known(Outcome::Answered(_))));
+    assert!(matches!(test.ask("a.test"), Resolve::Ready(Outcome::Answered(_))));
     test.pass(61_000);
     assert_eq!(test.begin("a.test").len(), 1, "its TTL has expired");
 }
@@ -294,8 +294,8 @@ fn udp_equal_requests_share_one_fetch() {
     let sent = test.begin("a.test").remove(0);
     assert!(test.begin("a.test").is_empty() && test.begin("A.Test").is_empty());
     test.answer(&sent, &sent.answer(3, &[]));
-    let landed = test.resolver.next_landed().unwrap();
-    assert!(landed.waiters.len() == 3 && test.resolver.next_landed().is_none());
+    let landed = test.resolver.next_completed().unwrap();
+    assert!(landed.waiters.len() == 3 && test.resolver.next_completed().is_none());
 }
 
 #[test]
@@ -340,7 +340,7 @@ fn udp_silent_upstream_is_retried_until_deadline() {
     test.pass(1_700);
     assert_eq!(test.outcome(), Some(Err(Failure::Timeout)));
     assert!(
-        matches!(test.ask("b.test"), Asked::Known(Outcome::Failed(Failure::Timeout))),
+        matches!(test.ask("b.test"), Resolve::Ready(Outcome::Failed(Failure::Timeout))),
         "the timeout is cached"
     );
     test.pass(5_000);
@@ -380,7 +380,7 @@ fn rfc9520_3_2_timeout_ttl_doubles_until_recovery() {
         assert_eq!(test.outcome(), Some(Err(Failure::Timeout)));
         test.pass(lasts * 1_000 - 1_000);
         assert!(
-            matches!(test.ask("a.test"), Asked::Known(Outcome::Failed(Failure::Timeout))),
+            matches!(test.ask("a.test"), Resolve::Ready(Outcome::Failed(Failure::Timeout))),
             "{lasts} s"
         );
         test.pass(1_000);
@@ -388,12 +388,12 @@ fn rfc9520_3_2_timeout_ttl_doubles_until_recovery() {
     test.begin("a.test");
     test.pass(2_700);
     assert_eq!(test.outcome(), Some(Err(Failure::Timeout)));
-    assert!(matches!(test.ask("a.test"), Asked::Known(_)));
+    assert!(matches!(test.ask("a.test"), Resolve::Ready(_)));
     let sent = test.begin("b.test").remove(0);
     test.answer(&sent, &sent.answer(0, &[]));
     assert_eq!(test.outcome(), Some(Ok((0, 0))));
     test.pass(1_000);
-    assert!(matches!(test.ask("a.test"), Asked::Waiting), "the upstream is up again");
+    assert!(matches!(test.ask("a.test"), Resolve::Pending), "the upstream is up again");
 }
 
 #[test]
@@ -548,10 +548,10 @@ fn udp_unreachable_servers_get_one_probe() {
     let probe = test.begin("probe.test").remove(0);
     test.pass(199);
     assert!(test.begin("a.test").is_empty());
-    let landed = |test: &mut Test| std::iter::from_fn(|| test.resolver.next_landed()).count();
+    let landed = |test: &mut Test| std::iter::from_fn(|| test.resolver.next_completed()).count();
     test.pass(0);
     // After a timeout, AAAA records could be synthesized although the name may have native ones.
-    let outcome = test.resolver.next_landed().map(|landed| landed.outcome);
+    let outcome = test.resolver.next_completed().map(|landed| landed.outcome);
     assert!(matches!(outcome, Some(Outcome::Failed(Failure::Overload))), "no query was sent");
     test.pass(1);
     assert_eq!(test.begin("b.test").len(), 1, "200 ms later");
@@ -559,7 +559,7 @@ fn udp_unreachable_servers_get_one_probe() {
     assert_eq!(landed(&mut test), 1);
     assert_eq!(test.begin("c.test").len(), 1, "the upstream has answered");
     test.pass(1_000);
-    assert!(matches!(test.ask("a.test"), Asked::Waiting), "the failure is discarded");
+    assert!(matches!(test.ask("a.test"), Resolve::Pending), "the failure is discarded");
 }
 
 /// Returns settings that follow a resolv.conf.
@@ -579,14 +579,16 @@ fn without_an_upstream_queries_fail_until_there_is_one() {
     // Late answers to earlier queries are used.
     test.answer(&in_flight, &in_flight.answer(0, &[]));
     assert_eq!(test.outcome(), Some(Ok((0, 0))));
-    assert!(matches!(test.ask("kept.test"), Asked::Known(Outcome::Answered(_))));
+    assert!(matches!(test.ask("kept.test"), Resolve::Ready(Outcome::Answered(_))));
     for _ in 0..2 {
         let asked = test.ask("a.test");
-        assert!(matches!(asked, Asked::Known(Outcome::Failed(Failure::NoUpstream))));
+        assert!(matches!(asked, Resolve::Ready(Outcome::Failed(Failure::NoUpstream))));
     }
-    test.resolver.ask_ahead(&key("a.test"), ClientId(1));
+    test.resolver.resolve_early(&key("a.test"), ClientId(1));
     test.pass(61_000);
-    let Asked::Known(Outcome::Answered(kept)) = test.ask("kept.test") else { panic!("not stale") };
+    let Resolve::Ready(Outcome::Answered(kept)) = test.ask("kept.test") else {
+        panic!("not stale")
+    };
     assert!(kept.stale && test.resolver.is_idle());
     test.resolver.take_settings(following("nameserver 192.0.2.1\n"));
     assert_eq!(test.begin("a.test").len(), 1, "the failure is not cached");
@@ -623,7 +625,7 @@ fn udp_alias_loop_is_cached_as_failure() {
     looped.extend([0xc0, 12, 0, 5, 0, 1, 0, 0, 0, 60, 0, 2, 0xc0, 12]);
     test.answer(&sent, &looped);
     assert_eq!(test.outcome(), Some(Err(Failure::AliasLoop)));
-    assert!(matches!(test.ask("a.test"), Asked::Known(Outcome::Failed(Failure::AliasLoop))));
+    assert!(matches!(test.ask("a.test"), Resolve::Ready(Outcome::Failed(Failure::AliasLoop))));
 }
 
 /// A name for which no draw of letter case is all lower case, in tests with a fixed seed.
@@ -817,7 +819,7 @@ fn tcp_connection_limit_is_not_a_timeout() {
     test.pass(1_700);
     assert_eq!(test.outcome(), Some(Err(Failure::Overload)));
     assert_eq!((test.count(Count::UpstreamTimeout), test.failures(0)), (0, 0));
-    assert!(matches!(test.ask("a.test"), Asked::Waiting), "the timeout is not cached");
+    assert!(matches!(test.ask("a.test"), Resolve::Pending), "the timeout is not cached");
 }
 
 #[test]
@@ -833,13 +835,13 @@ fn elsewhere_one_worker_fetches_for_both() {
     };
     assert_eq!((collapsed(&asks), collapsed(&waits)), (0, 1), "the same fetch is in flight");
     asks.answer(&sent, &sent.answer(0, &[[192, 0, 2, 1]]));
-    let landed = asks.resolver.next_landed().unwrap();
+    let landed = asks.resolver.next_completed().unwrap();
     let (worker, told) = asks.resolver.outside.told.remove(0);
     assert_eq!(worker, WorkerId(1));
-    waits.resolver.on_elsewhere(&told, landed.outcome.clone());
+    waits.resolver.on_worker_result(&told, landed.outcome.clone());
     assert_eq!(waits.outcome(), Some(Ok((0, 1))));
     // A worker that no longer waits is not disturbed.
-    waits.resolver.on_elsewhere(&told, landed.outcome);
+    waits.resolver.on_worker_result(&told, landed.outcome);
     assert_eq!(waits.outcome(), None);
 }
 
@@ -859,10 +861,10 @@ fn panic_at_start_of_fetch_releases_its_claim() {
         let key = key("defect-begin.test").to_key();
         assert!(test.resolver.is_idle());
         assert!(
-            test.resolver.common.shared_questions.claim(&key, test.resolver.worker),
+            test.resolver.common.question_claims.claim(&key, test.resolver.worker),
             "no worker has claimed it"
         );
-        assert_eq!(test.resolver.common.shared_questions.land(&key).count(), 0);
+        assert_eq!(test.resolver.common.question_claims.complete(&key).count(), 0);
     }
 }
 
@@ -878,50 +880,53 @@ fn elsewhere_missing_result_times_out() {
     waits.pass(100);
     assert_eq!(waits.outcome(), Some(Err(Failure::Timeout)));
     // This worker only timed out waiting for the other one; that is not cached as a failure.
-    assert!(matches!(waits.ask("a.test"), Asked::Waiting));
+    assert!(matches!(waits.ask("a.test"), Resolve::Pending));
 }
 
 #[test]
 fn old_or_excess_requests_are_rejected() {
     let mut test = Test::with(1, "[limits]\nin-flight = 2\n", WorkerId(0), common(1));
-    let late = Demand {
+    let late = ResolveRequest {
         waiter: JOB,
         client: ClientId(1),
         since: Nanos(test.now.0 - 2 * PATIENCE.0),
         first: false,
-        in_vain: false,
+        waited_before: false,
         max_age: u32::MAX,
-        dispensable: false,
+        optional: false,
     };
-    assert!(matches!(test.resolver.ask(&key("a.test"), late), Asked::Denied(Denial::TooLate)));
+    assert!(matches!(
+        test.resolver.ask(&key("a.test"), late),
+        Resolve::Rejected(Rejection::TooLate)
+    ));
     for n in 0..2 {
         assert_eq!(test.begin(&format!("n{n}.test")).len(), 1);
     }
-    assert!(matches!(test.ask("n1.test"), Asked::Denied(Denial::NoRoom)), "two wait");
-    assert!(matches!(test.ask("n2.test"), Asked::Denied(Denial::NoRoom)));
+    assert!(matches!(test.ask("n1.test"), Resolve::Rejected(Rejection::NoRoom)), "two wait");
+    assert!(matches!(test.ask("n2.test"), Resolve::Rejected(Rejection::NoRoom)));
     test.pass(1_700);
-    while test.resolver.next_landed().is_some() {}
+    while test.resolver.next_completed().is_some() {}
     for n in 2..6 {
-        test.resolver.ask_ahead(&key(&format!("n{n}.zone{n}")), ClientId(n << 40));
+        test.resolver.resolve_early(&key(&format!("n{n}.zone{n}")), ClientId(n << 40));
     }
     assert!(
-        matches!(test.ask("n6.zone6"), Asked::Denied(Denial::NoRoom)),
+        matches!(test.ask("n6.zone6"), Resolve::Rejected(Rejection::NoRoom)),
         "no waiters, but four fetches in flight"
     );
     assert!(
-        matches!(test.ask("n3.zone3"), Asked::Waiting),
+        matches!(test.ask("n3.zone3"), Resolve::Pending),
         "joining a fetch needs no place for a fetch"
     );
-    let further = Demand {
+    let further = ResolveRequest {
         waiter: JOB,
         client: ClientId(1),
         since: test.now,
         first: false,
-        in_vain: false,
+        waited_before: false,
         max_age: u32::MAX,
-        dispensable: false,
+        optional: false,
     };
-    assert!(matches!(test.resolver.ask(&key("n6.zone6"), further), Asked::Waiting));
+    assert!(matches!(test.resolver.ask(&key("n6.zone6"), further), Resolve::Pending));
 }
 
 #[test]
@@ -929,17 +934,17 @@ fn answer_above_max_age_is_refreshed() {
     let mut test = Test::new(1);
     test.begin_kept("a.test");
     test.pass(2_000);
-    let demand = Demand {
+    let request = ResolveRequest {
         waiter: JOB,
         client: ClientId(1),
         since: test.now,
         first: false,
-        in_vain: false,
+        waited_before: false,
         max_age: 0,
-        dispensable: false,
+        optional: false,
     };
     let known = |test: &mut Test, key: &KeyBuf, max_age| {
-        matches!(test.resolver.ask(key, Demand { max_age, ..demand }), Asked::Known(_))
+        matches!(test.resolver.ask(key, ResolveRequest { max_age, ..request }), Resolve::Ready(_))
     };
     assert!(known(&mut test, &key("a.test"), u32::MAX) && known(&mut test, &key("a.test"), 2));
     assert!(!known(&mut test, &key("a.test"), 1));
@@ -948,21 +953,21 @@ fn answer_above_max_age_is_refreshed() {
 #[test]
 fn early_fetch_fills_the_cache() {
     let mut test = Test::new(1);
-    test.resolver.ask_ahead(&key("a.test"), ClientId(1));
+    test.resolver.resolve_early(&key("a.test"), ClientId(1));
     let sent = test.one();
-    test.resolver.ask_ahead(&key("a.test"), ClientId(1));
+    test.resolver.resolve_early(&key("a.test"), ClientId(1));
     test.answer(&sent, &sent.answer(0, &[[192, 0, 2, 1]]));
-    test.resolver.ask_ahead(&key("a.test"), ClientId(1));
+    test.resolver.resolve_early(&key("a.test"), ClientId(1));
     assert!(test.sent().is_empty());
-    assert!(test.resolver.next_landed().unwrap().waiters.is_empty());
-    assert!(matches!(test.ask("a.test"), Asked::Known(Outcome::Answered(_))));
+    assert!(test.resolver.next_completed().unwrap().waiters.is_empty());
+    assert!(matches!(test.ask("a.test"), Resolve::Ready(Outcome::Answered(_))));
 }
 
 #[test]
 fn early_fetch_needs_room_and_little_time() {
     let mut test = Test::with(1, "[limits]\nin-flight = 2\n", WorkerId(0), common(1));
     for n in 0..9 {
-        test.resolver.ask_ahead(&key(&format!("n{n}.zone{n}")), ClientId(n << 40));
+        test.resolver.resolve_early(&key(&format!("n{n}.zone{n}")), ClientId(n << 40));
     }
     assert_eq!(test.sent().len(), 2 * FETCHES_PER_JOB);
     let since = |ms| Nanos(test.now.0 - Nanos::from_millis(ms).0);
@@ -1001,29 +1006,29 @@ fn r3_a_dead_zone_leaves_room_for_living_names() {
     let mut test = Test::new(1);
     let mut served = 0;
     for n in 0..24_000_u64 {
-        let demand = Demand {
+        let request = ResolveRequest {
             waiter: JOB,
             client: ClientId(n % 200),
             since: test.now,
             first: true,
-            in_vain: false,
+            waited_before: false,
             max_age: u32::MAX,
-            dispensable: false,
+            optional: false,
         };
-        let _ = test.resolver.ask(&key(&format!("n{n}.dead.test")), demand);
+        let _ = test.resolver.ask(&key(&format!("n{n}.dead.test")), request);
         if n % 12 == 0 {
             test.pass(1);
-            let demand = Demand { client: ClientId(1_000), since: test.now, ..demand };
+            let request = ResolveRequest { client: ClientId(1_000), since: test.now, ..request };
             test.sent();
             if matches!(
-                test.resolver.ask(&key(&format!("n{n}.living.test")), demand),
-                Asked::Waiting
+                test.resolver.ask(&key(&format!("n{n}.living.test")), request),
+                Resolve::Pending
             ) {
                 let sent = test.one();
                 test.answer(&sent, &sent.answer(0, &[[192, 0, 2, 1]]));
                 served += 1;
             }
-            while test.resolver.next_landed().is_some() {}
+            while test.resolver.next_completed().is_some() {}
         }
     }
     assert_eq!(served, 2_000, "of 2 000 living names");
@@ -1043,41 +1048,41 @@ fn r3_repeated_dead_names_leave_waiting_places() {
     for n in 0..12_000_u64 {
         denied += u64::from(matches!(
             test.ask(&format!("n{}.dead.test", n % 10)),
-            Asked::Denied(Denial::ClientShare)
+            Resolve::Rejected(Rejection::ClientShare)
         ));
     }
     let got = 12_000 - denied;
     assert!((750..850).contains(&got), "{got} of 900 places");
-    let other = Demand {
+    let other = ResolveRequest {
         waiter: JOB,
         client: ClientId(2),
         since: test.now,
         first: true,
-        in_vain: false,
+        waited_before: false,
         max_age: u32::MAX,
-        dispensable: false,
+        optional: false,
     };
-    assert!(matches!(test.resolver.ask(&key("www.living.test"), other), Asked::Waiting));
+    assert!(matches!(test.resolver.ask(&key("www.living.test"), other), Resolve::Pending));
     // More clients than places.
     for client in 0..12_000_u64 {
-        let demand = Demand { client: ClientId(100 + client), ..other };
-        let _ = test.resolver.ask(&key(&format!("n{}.dead.test", client % 10)), demand);
+        let request = ResolveRequest { client: ClientId(100 + client), ..other };
+        let _ = test.resolver.ask(&key(&format!("n{}.dead.test", client % 10)), request);
     }
     test.pass(400);
     let room = |test: &mut Test| {
-        matches!(test.resolver.ask(&key("new.living.test"), other), Asked::Waiting)
+        matches!(test.resolver.ask(&key("new.living.test"), other), Resolve::Pending)
     };
     assert!(!room(&mut test), "there was no failure when they arrived");
     test.pass(1_300);
-    while test.resolver.next_landed().is_some() {}
+    while test.resolver.next_completed().is_some() {}
     test.pass(10_000);
     for client in 0..12_000_u64 {
-        let demand = Demand { client: ClientId(100 + client), since: test.now, ..other };
-        let _ = test.resolver.ask(&key(&format!("n{}.dead.test", client % 10)), demand);
+        let request = ResolveRequest { client: ClientId(100 + client), since: test.now, ..other };
+        let _ = test.resolver.ask(&key(&format!("n{}.dead.test", client % 10)), request);
     }
-    let other = Demand { since: test.now, ..other };
+    let other = ResolveRequest { since: test.now, ..other };
     assert!(
-        matches!(test.resolver.ask(&key("new.living.test"), other), Asked::Waiting),
+        matches!(test.resolver.ask(&key("new.living.test"), other), Resolve::Pending),
         "the subtree is failing"
     );
 }
@@ -1124,17 +1129,17 @@ fn second_wait_gets_stale_answer_at_once() {
     test.answer(&sent, &sent.answer(0, &[[192, 0, 2, 1]]));
     assert_eq!(test.outcome(), Some(Ok((0, 1))));
     test.pass(61_000);
-    let demand = Demand {
+    let request = ResolveRequest {
         waiter: JOB,
         client: ClientId(1),
         since: test.now,
         first: false,
-        in_vain: true,
+        waited_before: true,
         max_age: u32::MAX,
-        dispensable: false,
+        optional: false,
     };
-    match test.resolver.ask(&key("a.test"), demand) {
-        Asked::Known(Outcome::Answered(kept)) => assert!(kept.stale),
+    match test.resolver.ask(&key("a.test"), request) {
+        Resolve::Ready(Outcome::Answered(kept)) => assert!(kept.stale),
         other => panic!("{other:?}"),
     }
     assert!(test.sent().is_empty());
@@ -1147,17 +1152,17 @@ fn stale_at_once_serves_then_refreshes() {
     let mut test = Test::with(1, text, WorkerId(0), common(1));
     test.begin_kept("a.test");
     test.pass(61_000);
-    let demand = Demand {
+    let request = ResolveRequest {
         waiter: JOB,
         client: ClientId(1),
         since: test.now,
         first: true,
-        in_vain: false,
+        waited_before: false,
         max_age: u32::MAX,
-        dispensable: false,
+        optional: false,
     };
-    let is_stale = |test: &mut Test| match test.resolver.ask(&key("a.test"), demand) {
-        Asked::Known(Outcome::Answered(kept)) => kept.stale,
+    let is_stale = |test: &mut Test| match test.resolver.ask(&key("a.test"), request) {
+        Resolve::Ready(Outcome::Answered(kept)) => kept.stale,
         other => panic!("{other:?}"),
     };
     assert!(is_stale(&mut test));
@@ -1166,7 +1171,10 @@ fn stale_at_once_serves_then_refreshes() {
     assert!(test.sent().is_empty(), "asked once");
     test.answer(&sent, &sent.answer(0, &[[192, 0, 2, 2]]));
     assert!(!is_stale(&mut test), "renewed");
-    assert!(matches!(test.resolver.ask(&key("new.test"), demand), Asked::Waiting), "nothing old");
+    assert!(
+        matches!(test.resolver.ask(&key("new.test"), request), Resolve::Pending),
+        "nothing old"
+    );
 }
 
 /// The answer has a TTL of 60 s: its last tenth begins after 54 s.
@@ -1177,17 +1185,17 @@ fn prefetch_refreshes_after_two_late_requests() {
         let mut test = Test::with(1, &text, WorkerId(0), common(1));
         test.begin_kept("a.test");
         let ask = |test: &mut Test| {
-            let demand = Demand {
+            let request = ResolveRequest {
                 waiter: JOB,
                 client: ClientId(1),
                 since: test.now,
                 first: true,
-                in_vain: false,
+                waited_before: false,
                 max_age: u32::MAX,
-                dispensable: false,
+                optional: false,
             };
-            match test.resolver.ask(&key("a.test"), demand) {
-                Asked::Known(Outcome::Answered(kept)) => kept.age,
+            match test.resolver.ask(&key("a.test"), request) {
+                Resolve::Ready(Outcome::Answered(kept)) => kept.age,
                 other => panic!("{other:?}"),
             }
         };
@@ -1214,41 +1222,44 @@ fn rfc8767_5_earlier_wait_counts_for_stale_answer() {
     test.begin_kept("a.test");
     test.pass(61_000);
     let before = |test: &Test, ms| Nanos(test.now.0 - Nanos::from_millis(ms).0);
-    let arrived = |since| Demand {
+    let arrived = |since| ResolveRequest {
         waiter: JOB,
         client: ClientId(1),
         since,
         first: false,
-        in_vain: false,
+        waited_before: false,
         max_age: u32::MAX,
-        dispensable: false,
+        optional: false,
     };
-    let demand = arrived(before(&test, 1_000));
-    assert!(matches!(test.resolver.ask(&key("a.test"), demand), Asked::Waiting));
+    let request = arrived(before(&test, 1_000));
+    assert!(matches!(test.resolver.ask(&key("a.test"), request), Resolve::Pending));
     let sent = test.one();
     // A second waiter has just arrived.
     let just = arrived(test.now);
-    assert!(matches!(test.resolver.ask(&key("a.test"), just), Asked::Waiting));
+    assert!(matches!(test.resolver.ask(&key("a.test"), just), Resolve::Pending));
     test.pass(700);
-    assert!(test.resolver.next_landed().is_none());
+    assert!(test.resolver.next_completed().is_none());
     test.pass(50);
-    let landed = test.resolver.next_landed().expect("1.75 s after it came");
+    let landed = test.resolver.next_completed().expect("1.75 s after it came");
     assert!(landed.waiters.len() == 1 && landed.outcome.kept().unwrap().stale);
     assert_eq!(test.resolver.fetches.len(), 1, "the fetch continues");
     test.answer(&sent, &sent.answer(0, &[[192, 0, 2, 2]]));
-    let landed = test.resolver.next_landed().unwrap();
+    let landed = test.resolver.next_completed().unwrap();
     assert!(
         landed.waiters.len() == 1 && !landed.outcome.kept().unwrap().stale,
         "for the other waiter"
     );
     // A query that joins a fetch too late does not wait at all if there is a stale answer.
     test.pass(61_000);
-    let demand = arrived(before(&test, 1_750));
-    match test.resolver.ask(&key("a.test"), demand) {
-        Asked::Known(Outcome::Answered(kept)) => assert!(kept.stale),
+    let request = arrived(before(&test, 1_750));
+    match test.resolver.ask(&key("a.test"), request) {
+        Resolve::Ready(Outcome::Answered(kept)) => assert!(kept.stale),
         other => panic!("{other:?}"),
     }
-    assert!(matches!(test.resolver.ask(&key("new.test"), demand), Asked::Waiting), "nothing old");
+    assert!(
+        matches!(test.resolver.ask(&key("new.test"), request), Resolve::Pending),
+        "nothing old"
+    );
 }
 
 #[test]
@@ -1256,32 +1267,33 @@ fn rfc8767_5_a_probe_does_not_keep_a_stale_answer_back() {
     let mut test = Test::with(1, "[cache]\nserve-stale = '1h'\n", WorkerId(0), common(1));
     let probe = KeyBuf::probe(&crate::testing::wire("a.test"), 1, false);
     let since = Nanos(test.now.0 - Nanos::from_millis(1_000).0);
-    let demand = Demand {
+    let request = ResolveRequest {
         waiter: JOB,
         client: ClientId(1),
         since,
         first: false,
-        in_vain: true,
+        waited_before: true,
         max_age: 0,
-        dispensable: true,
+        optional: true,
     };
-    assert!(matches!(test.resolver.ask(&probe, demand), Asked::Waiting));
+    assert!(matches!(test.resolver.ask(&probe, request), Resolve::Pending));
     assert!(matches!(
-        test.resolver.ask(&probe, Demand { dispensable: false, ..demand }),
-        Asked::Waiting
+        test.resolver.ask(&probe, ResolveRequest { optional: false, ..request }),
+        Resolve::Pending
     ));
     test.pass(750);
-    let landed = test.resolver.next_landed().expect("1.75 s after it came");
+    let landed = test.resolver.next_completed().expect("1.75 s after it came");
     assert!(
         landed.waiters.len() == 1 && matches!(landed.outcome, Outcome::Failed(Failure::Timeout))
     );
     assert!(
-        test.resolver.next_landed().is_none(),
+        test.resolver.next_completed().is_none(),
         "a waiter without a stale answer continues to wait"
     );
-    let demand = Demand { since: Nanos(test.now.0 - Nanos::from_millis(1_750).0), ..demand };
+    let request =
+        ResolveRequest { since: Nanos(test.now.0 - Nanos::from_millis(1_750).0), ..request };
     assert!(matches!(
-        test.resolver.ask(&probe, demand),
-        Asked::Known(Outcome::Failed(Failure::Timeout))
+        test.resolver.ask(&probe, request),
+        Resolve::Ready(Outcome::Failed(Failure::Timeout))
     ));
 }

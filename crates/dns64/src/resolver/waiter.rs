@@ -19,7 +19,7 @@ pub(crate) enum Waiter {
 
 /// A waiter of a fetch.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Waiting {
+pub(crate) struct QueuedWaiter {
     /// The caller that gets the result.
     pub(crate) waiter: Waiter,
     /// The place that the client query holds in the budget.
@@ -33,11 +33,11 @@ pub(crate) struct Waiting {
 pub(super) const NEVER: Nanos = Nanos(u64::MAX);
 
 /// The waiters of one fetch; nearly always a single one.
-pub(crate) type Waiters = SmallVec<[Waiting; 1]>;
+pub(crate) type Waiters = SmallVec<[QueuedWaiter; 1]>;
 
 /// A request to resolve a question.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Demand {
+pub(crate) struct ResolveRequest {
     /// The caller that gets the result.
     pub(crate) waiter: Waiter,
     /// Client of the query.
@@ -49,28 +49,28 @@ pub(crate) struct Demand {
     pub(crate) first: bool,
     /// True if the client query has already waited unsuccessfully for upstreams. Another wait would
     /// be too long for its client (RFC 8767 §5), so a stale answer is used at once.
-    pub(crate) in_vain: bool,
+    pub(crate) waited_before: bool,
     /// Maximum age of the answer, seconds.
     pub(crate) max_age: u32,
     /// True for a DNSSEC probe on behalf of a client query that holds a stale answer. If the probe
     /// does not finish in time, the stale answer is served.
-    pub(crate) dispensable: bool,
+    pub(crate) optional: bool,
 }
 
 /// Immediate result of a request.
 #[derive(Debug)]
-pub(crate) enum Asked {
+pub(crate) enum Resolve {
     /// The outcome is available at once, including cached failures; the caller is not queued.
-    Known(Outcome),
+    Ready(Outcome),
     /// The caller is queued and will get the result.
-    Waiting,
+    Pending,
     /// Rejected: no upstream query was sent and the caller is not queued.
-    Denied(Denial),
+    Rejected(Rejection),
 }
 
 /// Reason for a rejection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Denial {
+pub(crate) enum Rejection {
     /// The client query is so old that its client is about to retry.
     TooLate,
     /// The maximum number of fetches in flight, or of waiting client queries, is reached.
@@ -79,12 +79,12 @@ pub(crate) enum Denial {
     ClientShare,
     /// The name is in a failing subtree, and the share of the subtree, or of the client in it, is
     /// used up.
-    DeadBranch,
+    FailingSubtree,
 }
 
 /// A completed fetch.
 #[derive(Debug)]
-pub(crate) struct Landed {
+pub(crate) struct Completed {
     /// The waiters, in order of arrival.
     pub(crate) waiters: Waiters,
     /// Outcome of the fetch.
@@ -92,15 +92,15 @@ pub(crate) struct Landed {
 }
 
 /// A fetch that is being completed: its waiters have not all been notified.
-pub(super) struct Landing {
+pub(super) struct Completion {
     pub(super) waiters: Waiters,
     /// The question, if other workers may wait for it.
-    pub(super) told: Option<Key>,
+    pub(super) claimed_key: Option<Key>,
 }
 
-impl Landing {
+impl Completion {
     /// Describes the question, if available.
     pub(super) fn question(&self) -> Option<String> {
-        self.told.as_ref().map(|key| format!("{} of type {}", text(key.name()), key.qtype()))
+        self.claimed_key.as_ref().map(|key| format!("{} of type {}", text(key.name()), key.qtype()))
     }
 }

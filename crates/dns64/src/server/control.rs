@@ -16,7 +16,7 @@ use wire::rcode::Rcode;
 use wire::view::CLASS_IN;
 
 use super::explain::Trace;
-use super::mail::Mail;
+use super::inbox::WorkerMessage;
 use super::shared::Shared;
 use crate::config::PrefixKeys;
 use crate::control::protocol::{Answer, PATIENCE, Request, Subject};
@@ -26,7 +26,7 @@ use crate::control::{
 };
 use crate::guard::Tasks;
 use crate::name::{LowerName, text};
-use crate::prefixes::InUse;
+use crate::prefixes::PrefixReport;
 use crate::transport::requests::{self, Service};
 
 /// Answer while the server stops.
@@ -57,7 +57,7 @@ pub(super) struct Context {
     pub(super) addresses: Vec<SocketAddr>,
     pub(super) metrics_address: Option<SocketAddr>,
     /// Descriptions of the interfaces with AF_XDP.
-    pub(super) past_stack: Vec<String>,
+    pub(super) xdp: Vec<String>,
     /// Handler of reload requests; `None` if the surrounding program reads no configuration.
     pub(super) on_reload: Option<OnReload>,
 }
@@ -102,8 +102,8 @@ impl Context {
         };
         let (tell, told) = oneshot::channel();
         let (client, trace) = (subject.client.to_canonical(), Box::new(Trace::new(tell)));
-        let worker = rand::random_range(0..self.shared.mailboxes.len());
-        self.shared.mailboxes[worker].post(Mail::Explain { bytes, client, trace });
+        let worker = rand::random_range(0..self.shared.worker_inboxes.len());
+        self.shared.worker_inboxes[worker].post(WorkerMessage::Explain { bytes, client, trace });
         match told.await {
             Ok(Ok(explanation)) => Answer::Explanation(Box::new(explanation)),
             Ok(Err(error)) => Answer::Error(error),
@@ -159,10 +159,10 @@ impl Context {
             configuration: ConfigurationStatus {
                 file: settings.source.display().to_string(),
                 loaded_unix_s: seconds(Nanos(loaded.at.load(Ordering::Relaxed))),
-                reloads: loaded.again.load(Ordering::Relaxed),
+                reloads: loaded.reloads.load(Ordering::Relaxed),
             },
             addresses: self.addresses.clone(),
-            past_stack: self.past_stack.clone(),
+            xdp: self.xdp.clone(),
             metrics_address: self.metrics_address,
             prefixes: self.shared.prefixes.load().iter().map(|used| status_of(used, now)).collect(),
             awaits_prefix: discovers && self.shared.live.load().announced.is_empty(),
@@ -199,7 +199,7 @@ impl Context {
 }
 
 /// Converts the state of a prefix for `status`.
-fn status_of(used: &InUse, now: Nanos) -> PrefixStatus {
+fn status_of(used: &PrefixReport, now: Nanos) -> PrefixStatus {
     let seconds = |time: Nanos| time.0 / Nanos::SECOND.0;
     PrefixStatus {
         prefix: used.prefix.to_string(),

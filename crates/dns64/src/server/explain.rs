@@ -28,7 +28,7 @@ use crate::control::{
     Source, TtlBounds,
 };
 use crate::name::{KeyBuf, LowerName, text};
-use crate::prefixes::Live;
+use crate::prefixes::LivePrefixes;
 use crate::resolver::answer::{Answer, AnswerKind};
 use crate::resolver::outcome::{Failure, Outcome};
 use crate::translation::decide::Reply;
@@ -37,11 +37,11 @@ use crate::translation::policy::{Mapping, Rules};
 use crate::translation::prefix::Prefix;
 
 /// Receiver of the explanation, or of a message if there is none.
-pub(super) type Tell = oneshot::Sender<Result<Explanation, String>>;
+pub(super) type ExplanationSender = oneshot::Sender<Result<Explanation, String>>;
 
 /// Events recorded while a query is processed.
 pub(super) struct Trace {
-    tell: Tell,
+    tell: ExplanationSender,
     questions: Vec<QuestionAsked>,
     /// Pending upstream query, and its start.
     waiting: Option<(KeyBuf, Nanos)>,
@@ -49,23 +49,23 @@ pub(super) struct Trace {
 
 impl Trace {
     /// Creates an empty trace.
-    pub(super) fn new(tell: Tell) -> Trace {
+    pub(super) fn new(tell: ExplanationSender) -> Trace {
         Trace { tell, questions: Vec::new(), waiting: None }
     }
 
     /// Records a question that was answered from the cache.
     pub(super) fn known(&mut self, key: &KeyBuf, outcome: &Outcome) {
-        self.note(key, Source::Cache, Nanos(0), outcome);
+        self.record(key, Source::Cache, Nanos(0), outcome);
     }
 
     /// Records a question that was answered locally.
     pub(super) fn local(&mut self, key: &KeyBuf, outcome: &Outcome) {
-        self.note(key, Source::Local, Nanos(0), outcome);
+        self.record(key, Source::Local, Nanos(0), outcome);
     }
 
     /// Records a question that was rejected without an upstream query.
     pub(super) fn denied(&mut self, key: &KeyBuf) {
-        self.note(key, Source::Nobody, Nanos(0), &Outcome::Failed(Failure::Overload));
+        self.record(key, Source::Nobody, Nanos(0), &Outcome::Failed(Failure::Overload));
     }
 
     /// Records the start of a wait for an upstream answer.
@@ -74,13 +74,13 @@ impl Trace {
     }
 
     /// Records the end of the wait.
-    pub(super) fn landed(&mut self, outcome: &Outcome, now: Nanos) {
+    pub(super) fn completed(&mut self, outcome: &Outcome, now: Nanos) {
         if let Some((key, since)) = self.waiting.take() {
-            self.note(&key, Source::Upstream, now.since(since), outcome);
+            self.record(&key, Source::Upstream, now.since(since), outcome);
         }
     }
 
-    fn note(&mut self, key: &KeyBuf, source: Source, took: Nanos, outcome: &Outcome) {
+    fn record(&mut self, key: &KeyBuf, source: Source, took: Nanos, outcome: &Outcome) {
         let kept = outcome.kept();
         let answer = kept.map(|kept| &*kept.answer);
         self.questions.push(QuestionAsked {
@@ -215,7 +215,7 @@ fn addresses(answer: &Answer) -> Vec<IpAddr> {
 /// Returns the rules that apply to a client and a name.
 fn applied(rules: &Rules<'_>, name: &LowerName, settings: &Settings, now: Nanos) -> RulesApplied {
     let (policy, config) = (rules.policy, &settings.config);
-    let whose = settings.whose_policy(rules.client, name);
+    let whose = settings.policy_source(rules.client, name);
     let group = whose.group.and_then(|place| config.groups.get(place));
     let own = group.zip(whose.group_domain).and_then(|(group, place)| group.domains.get(place));
     let common = whose.domain.and_then(|place| config.domains.get(place));
@@ -242,10 +242,11 @@ fn applied(rules: &Rules<'_>, name: &LowerName, settings: &Settings, now: Nanos)
 }
 
 fn prefix_rule(mapping: &Mapping, settings: &Settings, now: Nanos) -> PrefixRule {
-    let (prefix, standing) = (mapping.prefix(), mapping.stands());
+    let (prefix, standing) = (mapping.prefix(), mapping.state());
     // A discovered prefix has the name of the entry for all discovered ones.
     let announced = standing.until.map(|until| (*prefix, until));
-    let live = Live { announced: announced.into_iter().collect(), ..Live::default() };
+    let live =
+        LivePrefixes { announced: announced.into_iter().collect(), ..LivePrefixes::default() };
     let is_it =
         |keys: &&PrefixKeys| keys.prefixes(&live).iter().any(|(written, _)| written == prefix);
     let written = settings.config.written_prefixes().find(is_it);

@@ -37,9 +37,9 @@ use crate::name::LowerName;
 use crate::observe::{Entry, Observer};
 use crate::resolver::Resolver;
 use crate::resolver::outcome::{Failure, Outcome};
-use crate::resolver::waiter::{Asked, Demand, Denial, Waiter};
+use crate::resolver::waiter::{Rejection, Resolve, ResolveRequest, Waiter};
 use crate::shares::client::ClientId;
-use crate::translation::decide::{Reason, Reply, Strip, Withheld};
+use crate::translation::decide::{Reason, Reply, Strip, WithheldReason};
 use crate::translation::decision::Decision;
 use crate::translation::policy::Rules;
 use crate::transport::Transport;
@@ -124,7 +124,7 @@ impl Frontend {
 
     /// Reports a query that was answered at once to the observer, if there is one.
     #[inline]
-    fn tell_reply(
+    fn report_reply(
         &mut self,
         client: &Client,
         question: Option<(&LowerName, u16)>,
@@ -148,7 +148,7 @@ impl Frontend {
 
     /// Reports a reply to the observer, if there is one.
     #[inline]
-    fn tell_answer(&mut self, job: &Job, reply: &Reply<'_>, sent: Rcode, rules: &Rules<'_>) {
+    fn report_answer(&mut self, job: &Job, reply: &Reply<'_>, sent: Rcode, rules: &Rules<'_>) {
         let metrics = self.shared.metrics().worker(self.worker);
         if let Some(observer) = &mut self.observer {
             observer.answered(metrics, || Entry {
@@ -187,14 +187,14 @@ impl Frontend {
         }
         match Received::read(bytes) {
             Received::Query(query) => {
-                self.replies.tell_query(client, bytes, self.shared.metrics().worker(self.worker));
+                self.replies.report_query(client, bytes, self.shared.metrics().worker(self.worker));
                 self.metrics().count_query(client.transport(), query.qtype);
                 self.begin(resolver, client, &query, bytes.len(), None);
             }
             Received::Error { rcode, question, edns, cookie } => {
                 let rcode = self.shared.cookies.confirm(rcode, cookie.as_ref(), client.ip());
                 self.metrics().count_rcode(rcode);
-                self.tell_reply(client, None, rcode, Decision::Unreadable);
+                self.report_reply(client, None, rcode, Decision::Unreadable);
                 let cookie = self.shared.cookies.answer(cookie, client.ip());
                 self.reply(client, |out| {
                     write_refusal(out, bytes, rcode, question, edns, cookie);
@@ -253,7 +253,7 @@ impl Frontend {
             && !inquiry.is_local()
             && query.checking_disabled
             && query.qtype == rtype::AAAA
-            && policy.translates()
+            && policy.synthesizes()
         {
             self.metrics().count(Count::WithheldCd);
         }
@@ -276,13 +276,13 @@ impl Frontend {
         self.metrics().count(Count::AclRefused);
         match Received::read(bytes) {
             Received::Query(query) => {
-                self.replies.tell_query(client, bytes, self.shared.metrics().worker(self.worker));
+                self.replies.report_query(client, bytes, self.shared.metrics().worker(self.worker));
                 let cookie = self.shared.cookies.answer(query.cookie(), client.ip());
                 let frame = ReplyFrame::new(&query, client.transport(), cookie);
                 self.metrics().count_query(client.transport(), query.qtype);
                 self.metrics().count_rcode(Rcode::REFUSED);
                 let question = Some((&query.name, query.qtype));
-                self.tell_reply(client, question, Rcode::REFUSED, Decision::Refused);
+                self.report_reply(client, question, Rcode::REFUSED, Decision::Refused);
                 self.reply(client, |out| {
                     frame.write_error(out, Rcode::REFUSED, Some(ede::PROHIBITED));
                 });
@@ -299,12 +299,12 @@ impl Frontend {
         let Received::Query(query) = Received::read(bytes) else { return };
         self.metrics().count_query(client.transport(), query.qtype);
         if self.settings.allows(ip) && self.shared.cookies.proves(&query, ip) {
-            self.replies.tell_query(client, bytes, self.shared.metrics().worker(self.worker));
+            self.replies.report_query(client, bytes, self.shared.metrics().worker(self.worker));
             let cookie = self.shared.cookies.answer(query.cookie(), ip);
             let frame = ReplyFrame::new(&query, client.transport(), cookie);
             let question = Some((&query.name, query.qtype));
             self.metrics().count_rcode(Rcode::NOERROR);
-            self.tell_reply(client, question, Rcode::NOERROR, Decision::RateLimited);
+            self.report_reply(client, question, Rcode::NOERROR, Decision::RateLimited);
             self.reply(client, |out| frame.write_truncated(out));
         }
     }
@@ -328,7 +328,7 @@ impl Frontend {
             let mut again = false;
             let key = match job.inquiry.step(rules) {
                 Step::Ask(key) => key,
-                Step::Again(key) => {
+                Step::Repeat(key) => {
                     again = true;
                     key
                 }
@@ -345,46 +345,47 @@ impl Frontend {
             let client = job.inquiry.client();
             let rules_of = |name: &LowerName| settings.rules(client, name, self.now);
             if let Some(outcome) = job.inquiry.local_target(&key, rules_of) {
-                job.note(|trace| trace.local(&key, &outcome));
-                job.inquiry.learn(outcome);
+                job.record(|trace| trace.local(&key, &outcome));
+                job.inquiry.add_outcome(outcome);
                 continue;
             }
-            let demand = Demand {
+            let demand = ResolveRequest {
                 waiter: Waiter::Job(self.jobs.next_id()),
                 since: job.arrived,
-                client: ClientId::of(client),
+                client: ClientId::from_address(client),
                 first: job.inquiry.is_new(),
-                in_vain: job.inquiry.has_waited_in_vain(),
+                waited_before: job.inquiry.has_waited_before(),
                 max_age: job.inquiry.max_age(&key),
-                dispensable: key.is_probe() && job.inquiry.is_stale(),
+                optional: key.is_probe() && job.inquiry.is_stale(),
             };
             match resolver.ask(&key, demand) {
-                Asked::Known(outcome) => {
-                    job.note(|trace| trace.known(&key, &outcome));
-                    job.inquiry.learn(outcome);
+                Resolve::Ready(outcome) => {
+                    job.record(|trace| trace.known(&key, &outcome));
+                    job.inquiry.add_outcome(outcome);
                 }
-                Asked::Waiting => {
-                    job.note(|trace| trace.waits(&key, self.now));
+                Resolve::Pending => {
+                    job.record(|trace| trace.waits(&key, self.now));
                     job.inquiry.wait(rules);
                     // During a probe the companion query is sent at once only if there is no time
                     // left to send it after the probe.
                     let wanted = !key.is_probe() || resolver.leaves_no_time(job.arrived);
-                    let companion = job.inquiry.companion(&key, rules.policy).filter(|_| wanted);
+                    let parallel_question =
+                        job.inquiry.parallel_question(&key, rules.policy).filter(|_| wanted);
                     held.take().into_iter().for_each(|job| self.jobs.insert(job));
-                    return companion
+                    return parallel_question
                         .into_iter()
-                        .for_each(|key| resolver.ask_ahead(&key, demand.client));
+                        .for_each(|key| resolver.resolve_early(&key, demand.client));
                 }
-                Asked::Denied(denial) if job.inquiry.is_optional(&key) => {
+                Resolve::Rejected(denial) if job.inquiry.is_optional(&key) => {
                     self.count_denial(denial);
-                    job.note(|trace| trace.denied(&key));
-                    job.inquiry.learn(Outcome::Failed(Failure::Overload));
+                    job.record(|trace| trace.denied(&key));
+                    job.inquiry.add_outcome(Outcome::Failed(Failure::Overload));
                 }
-                Asked::Denied(denial) if self.is_shed(&job.client, denial) => return,
+                Resolve::Rejected(denial) if self.is_shed(&job.client, denial) => return,
                 // The failure is `Overload`, not `Timeout`: no upstream was queried, so the records
                 // may exist, and nothing may be synthesized in their place.
-                Asked::Denied(_) => {
-                    job.note(|trace| trace.denied(&key));
+                Resolve::Rejected(_) => {
+                    job.record(|trace| trace.denied(&key));
                     job.inquiry.give_up(Failure::Overload);
                 }
             }
@@ -415,23 +416,23 @@ impl Frontend {
                 job.inquiry.write_truncated(out);
             }
         });
-        self.tell_answer(job, reply, sent, rules);
+        self.report_answer(job, reply, sent, rules);
     }
 
     /// Counts a rejected query. Returns true if its client gets no reply.
-    fn is_shed(&self, client: &Client, denial: Denial) -> bool {
+    fn is_shed(&self, client: &Client, denial: Rejection) -> bool {
         self.count_denial(denial);
-        denial != Denial::TooLate
+        denial != Rejection::TooLate
             && self.settings.config.limits.overload == Overload::Drop
             && client.transport() == Transport::Udp
     }
 
-    fn count_denial(&self, denial: Denial) {
+    fn count_denial(&self, denial: Rejection) {
         self.metrics().count(match denial {
-            Denial::TooLate => return,
-            Denial::NoRoom => Count::Overload,
-            Denial::ClientShare => Count::ClientShare,
-            Denial::DeadBranch => Count::DeadBranch,
+            Rejection::TooLate => return,
+            Rejection::NoRoom => Count::Overload,
+            Rejection::ClientShare => Count::ClientShare,
+            Rejection::FailingSubtree => Count::FailingSubtree,
         });
     }
 
@@ -451,7 +452,7 @@ impl Frontend {
         outcome: Outcome,
     ) {
         if let Some(job) = held {
-            job.note(|trace| trace.landed(&outcome, self.now));
+            job.record(|trace| trace.completed(&outcome, self.now));
             let settings = Arc::clone(&self.settings);
             let rules = settings.rules(job.inquiry.client(), job.inquiry.name(), self.now);
             job.inquiry.resume(outcome, &rules);
@@ -472,7 +473,7 @@ impl Frontend {
             self.metrics().count_rcode(reply.rcode());
             let Job { client, inquiry, .. } = &job;
             let (name, qtype) = inquiry.asked();
-            self.tell_reply(client, Some((&name, qtype)), reply.rcode(), Decision::Defect);
+            self.report_reply(client, Some((&name, qtype)), reply.rcode(), Decision::Defect);
             self.reply(client, |out| inquiry.write(out, &reply, &rules));
         }
     }
@@ -483,7 +484,7 @@ impl Frontend {
         let answer = |cookie| self.shared.cookies.answer(cookie, client.ip());
         if write_servfail(&mut reply, bytes, client.transport(), answer) {
             self.metrics().count_rcode(Rcode::SERVFAIL);
-            self.tell_reply(client, None, Rcode::SERVFAIL, Decision::Defect);
+            self.report_reply(client, None, Rcode::SERVFAIL, Decision::Defect);
             self.reply(client, |out| out.extend(reply));
         }
     }
@@ -505,9 +506,9 @@ fn count_reply(metrics: &WorkerMetrics, inquiry: &Inquiry, reply: &Reply<'_>) {
         Reply::Pass { .. } | Reply::Empty { .. } | Reply::Error { .. } => {}
     }
     match reply.withheld() {
-        Some(Withheld::Unmapped) => metrics.count(Count::WithheldUnmapped),
-        Some(Withheld::Signed) => metrics.count(Count::WithheldSigned),
-        Some(Withheld::Filtered) => metrics.count(Count::FilteredA),
+        Some(WithheldReason::Unmapped) => metrics.count(Count::WithheldUnmapped),
+        Some(WithheldReason::Signed) => metrics.count(Count::WithheldSigned),
+        Some(WithheldReason::Filtered) => metrics.count(Count::FilteredA),
         None => {}
     }
     if inquiry.is_stale() {

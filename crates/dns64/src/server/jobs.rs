@@ -25,9 +25,9 @@ pub(super) struct Job {
 impl Job {
     /// Records an event if the query is explained.
     #[inline]
-    pub(super) fn note(&mut self, note: impl FnOnce(&mut Trace)) {
+    pub(super) fn record(&mut self, record: impl FnOnce(&mut Trace)) {
         if let Some(trace) = &mut self.trace {
-            note(trace);
+            record(trace);
         }
     }
 }
@@ -80,7 +80,8 @@ mod tests {
         let Received::Query(query) = Received::read(query) else { panic!("a query") };
         let ip = [127, 0, 0, 1].into();
         let policy = Policy::default();
-        let inquiry = Inquiry::begin(&query, Transport::Tcp, None, &Rules::of_all(&policy, ip));
+        let inquiry =
+            Inquiry::begin(&query, Transport::Tcp, None, &Rules::for_all_names(&policy, ip));
         Job {
             client: Client::Stream(Transport::Tcp, ip, ToStream::closed()),
             inquiry,

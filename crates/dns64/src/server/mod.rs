@@ -6,20 +6,20 @@
 //! ```
 
 mod control;
-mod defects;
 mod explain;
 mod frontend;
-mod intake;
+mod inbox;
 mod jobs;
 mod lateness;
-mod mail;
 mod network;
-mod past_stack;
+mod panics;
 mod prefixes;
+mod quota;
 mod replies;
 mod shared;
 mod tcp;
 mod worker;
+mod xdp;
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
@@ -37,7 +37,7 @@ use net::address::ServiceAddr;
 use net::affinity::pin_to;
 use net::clock;
 use net::router::RouterSocket;
-use net::socket::{Endpoint, ListenError, listen_both};
+use net::socket::{Endpoint, ListenError, listen_udp_and_tcp};
 use nix::sys::socket::{getsockopt, sockopt};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
@@ -48,18 +48,18 @@ use crate::control::socket::ControlSocket;
 use crate::guard::guard_thread;
 use crate::ids::WorkerId;
 use crate::metrics::Metrics;
-use crate::observe::{Observer, Opened, Writers};
-use crate::prefixes::Live;
+use crate::observe::{Observer, OpenOutputs, Writers};
+use crate::prefixes::LivePrefixes;
 use crate::resolver::Common;
 use crate::resolver::cache::Cache;
-use crate::resolver::outside::TcpQuestion;
-use crate::resolver::shared_questions::SharedQuestions;
+use crate::resolver::outside::TcpQuery;
+use crate::resolver::question_claims::QuestionClaims;
 pub use control::ReloadRequest;
-use mail::{Mail, Mailbox};
-pub use past_stack::{PastStackError, xdp_faults};
+use inbox::{Inbox, WorkerMessage};
 use shared::{Loaded, Shared};
 use tcp::Sockets;
 use worker::{Served, Worker};
+pub use xdp::{XdpSetupError, xdp_faults};
 
 /// Receive buffer of client sockets, in octets. The kernel doubles it and charges some 768 octets
 /// per query, so it holds 20 000 queries. In a larger buffer, queries would wait until after their
@@ -82,7 +82,7 @@ pub enum ServerError {
     },
     /// AF_XDP cannot be used on an interface.
     #[error("cannot use AF_XDP (xdp = true): {0}")]
-    PastStack(#[from] PastStackError),
+    Xdp(#[from] XdpSetupError),
     /// The address of the metrics listener cannot be bound.
     #[error("cannot serve metrics at {address}: {source}")]
     ListenMetrics {
@@ -142,7 +142,7 @@ pub struct BoundServer {
     /// True if all workers share the sockets that systemd passed.
     adopted: bool,
     /// Interfaces opened for AF_XDP.
-    past_stack: Vec<past_stack::Opened>,
+    xdp: Vec<xdp::OpenInterface>,
     /// True if AF_XDP is configured but not available, and sockets are used instead.
     falls_back: bool,
     warnings: Vec<String>,
@@ -152,7 +152,7 @@ pub struct BoundServer {
     /// Handler of reload requests from the control socket.
     on_reload: Option<control::OnReload>,
     /// Open outputs: query log and dnstap.
-    opened: Opened,
+    opened: OpenOutputs,
     /// One socket for router advertisements per configured interface.
     routers: Vec<RouterSocket>,
     addresses: Vec<SocketAddr>,
@@ -203,11 +203,11 @@ pub fn bind(settings: Settings, activated: Activated) -> Result<BoundServer, Ser
     let threads = settings.config.threads;
     let file = settings.config.query_log.file().unwrap_or(Path::new("")).to_owned();
     let failed = |source| ServerError::QueryLog { file, source };
-    let opened = Opened::new(&settings.config).map_err(failed)?;
+    let opened = OpenOutputs::new(&settings.config).map_err(failed)?;
     let mut bound = BoundServer {
         endpoints: (0..threads).map(|_| Vec::new()).collect(),
         adopted: false,
-        past_stack: Vec::new(),
+        xdp: Vec::new(),
         falls_back: false,
         warnings: Vec::new(),
         listeners: Vec::new(),
@@ -231,11 +231,11 @@ pub fn bind(settings: Settings, activated: Activated) -> Result<BoundServer, Ser
         return Err(ServerError::NoAddress);
     }
     let endpoints = bound.endpoints.first().map_or(&[][..], Vec::as_slice);
-    match past_stack::open(&bound.settings, endpoints) {
-        Ok(opened) => bound.past_stack = opened,
+    match xdp::open(&bound.settings, endpoints) {
+        Ok(opened) => bound.xdp = opened,
         // The sockets have the same addresses and ports and are already bound.
         Err(error) if error.leaves_sockets(&bound.settings.config) => {
-            let error = ServerError::PastStack(error);
+            let error = ServerError::Xdp(error);
             bound.falls_back = true;
             bound.warnings.push(format!("{error}; sockets are used instead"));
         }
@@ -268,7 +268,7 @@ impl BoundServer {
         let udp = |source| at(ListenError::Udp(source));
         let tcp = |source| at(ListenError::Tcp(source));
         let here = address.resolve().map_err(udp)?;
-        let (endpoints, listener) = listen_both(here, self.endpoints.len()).map_err(at)?;
+        let (endpoints, listener) = listen_udp_and_tcp(here, self.endpoints.len()).map_err(at)?;
         for endpoint in &endpoints {
             endpoint.limit_buffers(CLIENT_BUFFER).map_err(udp)?;
         }
@@ -313,8 +313,8 @@ impl BoundServer {
     }
 
     /// Describes the AF_XDP traffic of each interface, one line per interface.
-    pub fn past_stack(&self) -> Vec<String> {
-        self.past_stack.iter().map(past_stack::Opened::in_words).collect()
+    pub fn xdp(&self) -> Vec<String> {
+        self.xdp.iter().map(xdp::OpenInterface::in_words).collect()
     }
 
     /// Starts the threads. The server accepts queries when this returns.
@@ -324,16 +324,16 @@ impl BoundServer {
     pub fn start(self) -> Result<RunningServer, ServerError> {
         let failed = |what| move |source| ServerError::Start { what, source };
         let workers = self.endpoints.len();
-        let (mailboxes, inboxes) = mailboxes(workers).map_err(failed("a worker"))?;
+        let (worker_inboxes, inboxes) = worker_inboxes(workers).map_err(failed("a worker"))?;
         let (tcp_questions, questions) = unbounded_channel();
         let cpus = self.settings.config.cpus.clone();
         let (metrics, started) = (Metrics::new(workers), clock::wall());
-        let past_stack = self.past_stack();
+        let xdp = self.xdp();
         let (writers, observer) = Writers::start(&self.settings.config, self.opened, &metrics)
             .map_err(failed("the threads of the query log and dnstap"))?;
         let common = Common {
             cache: Arc::new(Cache::new(self.settings.config.cache.mebibytes)),
-            shared_questions: Arc::new(SharedQuestions::new(workers)),
+            question_claims: Arc::new(QuestionClaims::new(workers)),
             metrics,
         };
         let shared = Arc::new(Shared {
@@ -341,20 +341,20 @@ impl BoundServer {
             limiter: Limiter::new(),
             amplification: Limiter::new(),
             cookies: Cookies::new(),
-            mailboxes,
+            worker_inboxes,
             tcp_questions,
             stopping: AtomicBool::new(false),
             is_closing: AtomicBool::new(false),
             is_closed: AtomicBool::new(false),
             ended: AtomicBool::new(false),
-            live: ArcSwap::from_pointee(Live::default()),
+            live: ArcSwap::from_pointee(LivePrefixes::default()),
             prefixes: ArcSwap::default(),
             interfaces: self.settings.config.discovery.interfaces.clone(),
             settings: ArcSwap::from_pointee(self.settings),
             started,
             loaded: Loaded::first(started),
         });
-        let xdp_sources = (!self.falls_back).then(|| past_stack::sources(&self.past_stack));
+        let xdp_sources = (!self.falls_back).then(|| xdp::sources(&self.xdp));
         let mut running = RunningServer {
             shared: Arc::clone(&shared),
             xdp_sources,
@@ -364,7 +364,7 @@ impl BoundServer {
             tcp: None,
             writers: Writers::default(),
         };
-        let rings = past_stack::hand_out(self.past_stack, workers);
+        let rings = xdp::hand_out(self.xdp, workers);
         let served = self.endpoints.into_iter().zip(rings).enumerate();
         let served = served.map(|(number, (endpoints, rings))| Served {
             endpoints,
@@ -386,7 +386,7 @@ impl BoundServer {
             control: self.control,
             on_reload: self.on_reload,
             routers: self.routers,
-            past_stack,
+            xdp,
         };
         let tcp = begin_tcp(shared, sockets, questions, observer);
         running.tcp = Some(tcp.map_err(failed("the TCP thread"))?);
@@ -401,7 +401,7 @@ impl BoundServer {
 fn begin_tcp(
     shared: Arc<Shared>,
     sockets: Sockets,
-    questions: UnboundedReceiver<TcpQuestion>,
+    questions: UnboundedReceiver<TcpQuery>,
     observer: Option<Observer>,
 ) -> io::Result<JoinHandle<()>> {
     thread::Builder::new().name("tcp".into()).spawn(move || {
@@ -426,10 +426,10 @@ fn begin_worker(worker: Worker, number: usize, cpu: Option<usize>) -> io::Result
 }
 
 /// Creates one mailbox per worker, and the receiving ends in the same order.
-fn mailboxes(workers: usize) -> io::Result<(Vec<Mailbox>, Vec<Receiver<Mail>>)> {
+fn worker_inboxes(workers: usize) -> io::Result<(Vec<Inbox>, Vec<Receiver<WorkerMessage>>)> {
     let pairs: io::Result<Vec<_>> = std::iter::repeat_with(|| {
         let (sender, inbox) = channel();
-        Ok((Mailbox::new(sender)?, inbox))
+        Ok((Inbox::new(sender)?, inbox))
     })
     .take(workers)
     .collect();
@@ -496,7 +496,7 @@ impl RunningServer {
     /// True if the settings want AF_XDP for an upstream, and a restart would open the interface that
     /// leads to it.
     pub fn lacks_xdp(&self, settings: &Settings) -> bool {
-        self.xdp_sources.as_ref().is_some_and(|sources| past_stack::lacks(sources, settings))
+        self.xdp_sources.as_ref().is_some_and(|sources| xdp::lacks(sources, settings))
     }
 
     /// True if all threads are running. A thread ends after too many panics, which the process's
@@ -518,7 +518,7 @@ impl RunningServer {
             thread::sleep(CLOSING);
         }
         self.shared.stopping.store(true, Ordering::Relaxed);
-        for mailbox in &self.shared.mailboxes {
+        for mailbox in &self.shared.worker_inboxes {
             mailbox.alarm.ring();
         }
         for worker in self.workers.drain(..) {

@@ -10,14 +10,14 @@ use net::poller::Poller;
 use net::socket::Endpoint;
 use rand::rngs::StdRng;
 
-use super::mail::Mail;
-use super::past_stack::Rings;
+use super::inbox::WorkerMessage;
 use super::shared::Shared;
+use super::xdp::Rings;
 use crate::ids::{Expected, FetchId, PortId, ServerId, WorkerId};
 use crate::name::Key;
 use crate::observe::{End, Ends, Message, MessageKind, Tap};
 use crate::resolver::outcome::Outcome;
-use crate::resolver::outside::{Access, Outside, TcpQuestion};
+use crate::resolver::outside::{Access, ResolverIo, TcpQuery};
 use crate::resolver::upstreams::ports::{FIRST_TOKEN, Ports};
 use crate::transport::Transport;
 
@@ -57,7 +57,7 @@ impl Network {
             endpoint.use_receive_offload();
             poller.add(endpoint, token)?;
         }
-        poller.add(&*shared.mailboxes[worker.0].alarm, INBOX)?;
+        poller.add(&*shared.worker_inboxes[worker.0].alarm, INBOX)?;
         for (number, rings) in rings.iter().enumerate() {
             for socket in rings.exchange.receiver.sockets() {
                 poller.add(&socket, FIRST_RINGS + number)?;
@@ -69,7 +69,7 @@ impl Network {
 
     /// Reports a datagram received from the upstream of a port.
     #[inline]
-    pub(super) fn tell_response(&self, port: PortId, octets: &[u8]) {
+    pub(super) fn report_response(&self, port: PortId, octets: &[u8]) {
         if let Some(tap) = &self.tap {
             let upstream = self.ports.address(port.server);
             let kind = MessageKind::ForwarderResponse;
@@ -90,7 +90,7 @@ pub(super) fn message(
     Message::now(kind, transport, ends, None, octets)
 }
 
-impl Outside for Network {
+impl ResolverIo for Network {
     fn configure(&mut self, servers: impl Iterator<Item = (ServerId, Access)>) {
         self.ports.configure(servers);
     }
@@ -131,7 +131,7 @@ impl Outside for Network {
         self.ports.waiting_on(port)
     }
 
-    fn ask_over_tcp(&mut self, question: TcpQuestion) {
+    fn query_over_tcp(&mut self, question: TcpQuery) {
         if let Some(tap) = &self.tap {
             let (kind, upstream) =
                 (MessageKind::ForwarderQuery, Some(question.address.without_zone()));
@@ -143,6 +143,6 @@ impl Outside for Network {
     }
 
     fn tell(&mut self, worker: WorkerId, key: Key, outcome: Outcome) {
-        self.shared.mailboxes[worker.0].post(Mail::Landed(key, outcome));
+        self.shared.worker_inboxes[worker.0].post(WorkerMessage::Completed(key, outcome));
     }
 }

@@ -10,7 +10,7 @@
 //! Expired prefixes are removed and changes are published five times a second. A flood of
 //! advertisements therefore causes no more work than that.
 
-mod asking;
+mod discovery;
 mod probes;
 mod probing;
 mod solicitations;
@@ -28,12 +28,12 @@ use tokio::net::UdpSocket;
 use tokio::time::sleep;
 
 use self::solicitations::Solicitations;
-use self::state::{Shares, TICK};
+use self::state::{SharedState, TICK};
 use super::shared::Shared;
 use crate::config::{PrefixKeys, Settings};
 use crate::guard::Tasks;
 use crate::prefixes::known::Announcer;
-use crate::prefixes::{Live, advertisement};
+use crate::prefixes::{LivePrefixes, advertisement};
 use crate::translation::prefix::Prefix;
 
 /// Maximum size of an advertisement, in octets (an MTU).
@@ -48,7 +48,7 @@ pub(super) fn watch(
     shared: &Arc<Shared>,
     routers: Vec<RouterSocket>,
 ) -> io::Result<()> {
-    let state = Shares::default();
+    let state = SharedState::default();
     let routers = routers.into_iter().map(|socket| Router::new(socket).map(Rc::new));
     let routers: Rc<[Rc<Router>]> = routers.collect::<io::Result<_>>()?;
     for router in &*routers {
@@ -58,7 +58,7 @@ pub(super) fn watch(
     {
         let (shared, state) = (Arc::clone(shared), Rc::clone(&state));
         tasks.keep("a query for ipv4only.arpa", move || {
-            asking::ask_again(Arc::clone(&shared), Rc::clone(&state))
+            discovery::query_periodically(Arc::clone(&shared), Rc::clone(&state))
         });
     }
     let (tasks, shared) = (tasks.clone(), Arc::clone(shared));
@@ -69,7 +69,7 @@ pub(super) fn watch(
 }
 
 /// Periodically starts the probes that are due, publishes changes, and sends router solicitations.
-async fn tick(tasks: Tasks, shared: Arc<Shared>, state: Shares, routers: Rc<[Rc<Router>]>) {
+async fn tick(tasks: Tasks, shared: Arc<Shared>, state: SharedState, routers: Rc<[Rc<Router>]>) {
     let mut solicitations = vec![Solicitations::default(); routers.len()];
     loop {
         let settings = shared.settings.load_full();
@@ -89,7 +89,7 @@ async fn tick(tasks: Tasks, shared: Arc<Shared>, state: Shares, routers: Rc<[Rc<
 }
 
 /// Updates the state of the prefixes, and rebuilds the settings if it has changed.
-fn publish(shared: &Shared, settings: &Settings, state: &Shares) {
+fn publish(shared: &Shared, settings: &Settings, state: &SharedState) {
     let now = clock::now();
     let (live, prefixes) = {
         let mut state = state.borrow_mut();
@@ -101,15 +101,16 @@ fn publish(shared: &Shared, settings: &Settings, state: &Shares) {
         shared.prefixes.store(Arc::new(prefixes));
     }
     if shared.live.load().is_outdated_by(&live, now) {
-        tell_changes(&shared.live.load(), &live, settings);
+        log_changes(&shared.live.load(), &live, settings);
         shared.publish(live);
     }
 }
 
 /// Logs each prefix that was discovered or withdrawn, and each change of a prefix's health.
-fn tell_changes(before: &Live, now: &Live, settings: &Settings) {
-    let has =
-        |live: &Live, prefix: &Prefix| live.announced.iter().any(|(known, _)| known == prefix);
+fn log_changes(before: &LivePrefixes, now: &LivePrefixes, settings: &Settings) {
+    let has = |live: &LivePrefixes, prefix: &Prefix| {
+        live.announced.iter().any(|(known, _)| known == prefix)
+    };
     for (prefix, _) in now.announced.iter().filter(|(prefix, _)| !has(before, prefix)) {
         tracing::info!("prefix {prefix} discovered; it is used");
     }
@@ -137,8 +138,9 @@ fn tell_changes(before: &Live, now: &Live, settings: &Settings) {
 
 /// Returns the display name of a prefix.
 fn name_of(prefix: &Prefix, settings: &Settings) -> String {
-    let is_it =
-        |keys: &&PrefixKeys| keys.prefixes(&Live::default()).iter().any(|(p, _)| p == prefix);
+    let is_it = |keys: &&PrefixKeys| {
+        keys.prefixes(&LivePrefixes::default()).iter().any(|(p, _)| p == prefix)
+    };
     let name = settings.config.written_prefixes().find(is_it).and_then(PrefixKeys::name);
     name.map_or(prefix.to_string(), |name| format!("'{name}' ({prefix})"))
 }
@@ -160,7 +162,7 @@ impl Router {
         &self,
         solicitations: &mut Solicitations,
         settings: &Settings,
-        state: &Shares,
+        state: &SharedState,
     ) {
         let (now, interface) = (clock::now(), self.socket.interface());
         let is_wanted = settings.config.discovery.interfaces.iter().any(|name| name == interface)
@@ -194,7 +196,7 @@ impl Router {
 }
 
 /// Records the prefixes that routers announce.
-async fn listen(router: Rc<Router>, state: Shares) {
+async fn listen(router: Rc<Router>, state: SharedState) {
     let mut buffer = [0; LONGEST_ADVERTISEMENT];
     loop {
         match router.next(&mut buffer).await {

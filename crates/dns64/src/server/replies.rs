@@ -26,7 +26,7 @@ pub(super) struct Replies {
     /// them for the same sockets.
     drops: Option<Drops>,
     /// Next time to read the drop counters.
-    drops_due: Nanos,
+    next_drop_check: Nanos,
     /// Receives a copy of each message to and from clients.
     tap: Option<Tap>,
 }
@@ -49,7 +49,7 @@ impl Replies {
         let address = |endpoint: &Endpoint| endpoint.local_address().ok();
         let addresses = endpoints.iter().map(address).collect();
         let outboxes = (0..rings).map(|_| Outbox::default()).collect();
-        Replies { endpoints, addresses, queues, outboxes, drops, drops_due: Nanos(0), tap }
+        Replies { endpoints, addresses, queues, outboxes, drops, next_drop_check: Nanos(0), tap }
     }
 
     /// Returns the replies waiting on the rings with this number.
@@ -64,7 +64,7 @@ impl Replies {
 
     /// Reports a received query to the tap, if there is one.
     #[inline]
-    pub(super) fn tell_query(&self, client: &Client, bytes: &[u8], metrics: &WorkerMetrics) {
+    pub(super) fn report_query(&self, client: &Client, bytes: &[u8], metrics: &WorkerMetrics) {
         if let Some(tap) = &self.tap {
             let ends = ends(client, &self.addresses);
             put(tap, MessageKind::ClientQuery, client, ends, None, bytes, metrics);
@@ -99,7 +99,7 @@ impl Replies {
                 let peer: Peer = *peer;
                 self.queues[*number].push(Some(peer), |out| truncated = is_truncated(out, write));
             }
-            Client::PastStack(past, peer) => {
+            Client::Xdp(past, peer) => {
                 let Some(from) = addresses[usize::from(past.endpoint)] else { return };
                 let outbox = &mut self.outboxes[usize::from(past.rings)];
                 let is_taken = outbox.push(&past.link, from, peer.address, |out| {
@@ -127,9 +127,9 @@ impl Replies {
             flush_one(queue, endpoint, metrics);
         }
         if let Some(drops) = &mut self.drops
-            && now >= self.drops_due
+            && now >= self.next_drop_check
         {
-            self.drops_due = now + DROPS_EACH;
+            self.next_drop_check = now + DROPS_EACH;
             metrics.set(Count::SocketDrops, drops.count(counters(&self.endpoints)));
         }
     }
@@ -171,7 +171,7 @@ fn put(
 fn ends(client: &Client, addresses: &[Option<SocketAddr>]) -> Ends {
     let (number, peer) = match client {
         Client::Udp(number, peer) => (*number, peer),
-        Client::PastStack(past, peer) => (usize::from(past.endpoint), peer),
+        Client::Xdp(past, peer) => (usize::from(past.endpoint), peer),
         Client::Stream(_, ip, _) => {
             return Ends { initiator: Some(End { ip: *ip, port: None }), responder: None };
         }

@@ -8,23 +8,23 @@ use method::units::Nanos;
 use net::clock;
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::mail::Mailbox;
+use super::inbox::Inbox;
 use crate::client::cookies::Cookies;
 use crate::client::limiter::Limiter;
 use crate::config::Settings;
 use crate::metrics::{self, Metrics, PrefixRow};
-use crate::prefixes::{InUse, Live};
+use crate::prefixes::{LivePrefixes, PrefixReport};
 use crate::resolver::Common;
-use crate::resolver::outside::TcpQuestion;
+use crate::resolver::outside::TcpQuery;
 
 /// State shared by all threads.
 pub(super) struct Shared {
     /// The settings, with the prefixes of [`Shared::live`] applied.
     pub(super) settings: ArcSwap<Settings>,
     /// Current state of the prefixes.
-    pub(super) live: ArcSwap<Live>,
+    pub(super) live: ArcSwap<LivePrefixes>,
     /// The same state for status output and metrics, one entry per prefix.
-    pub(super) prefixes: ArcSwap<Vec<InUse>>,
+    pub(super) prefixes: ArcSwap<Vec<PrefixReport>>,
     /// State shared by the resolvers of all workers.
     pub(super) common: Common,
     pub(super) limiter: Limiter,
@@ -33,8 +33,8 @@ pub(super) struct Shared {
     pub(super) amplification: Limiter,
     pub(super) cookies: Cookies,
     /// Mailboxes by worker number.
-    pub(super) mailboxes: Vec<Mailbox>,
-    pub(super) tcp_questions: UnboundedSender<TcpQuestion>,
+    pub(super) worker_inboxes: Vec<Inbox>,
+    pub(super) tcp_questions: UnboundedSender<TcpQuery>,
     /// True once no new queries are accepted.
     pub(super) stopping: AtomicBool,
     /// First phase of a stop: `is_closing` asks the TCP thread to accept no more queries, and
@@ -58,19 +58,19 @@ pub(super) struct Loaded {
     /// Last load, in nanoseconds since 1970.
     pub(super) at: AtomicU64,
     /// Number of reloads.
-    pub(super) again: AtomicU64,
+    pub(super) reloads: AtomicU64,
 }
 
 impl Loaded {
     /// Records the first load.
     pub(super) fn first(at: Nanos) -> Loaded {
-        Loaded { at: AtomicU64::new(at.0), again: AtomicU64::new(0) }
+        Loaded { at: AtomicU64::new(at.0), reloads: AtomicU64::new(0) }
     }
 
     /// Records a reload at the current time.
     fn renew(&self) {
         self.at.store(clock::wall().0, Ordering::Relaxed);
-        self.again.fetch_add(1, Ordering::Relaxed);
+        self.reloads.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -90,7 +90,7 @@ impl Shared {
     }
 
     /// Publishes a new state of the prefixes.
-    pub(super) fn publish(&self, live: Live) {
+    pub(super) fn publish(&self, live: LivePrefixes) {
         self.live.store(Arc::new(live));
         let live = self.live.load();
         self.settings.rcu(|settings| settings.with_prefixes(&live));
@@ -99,7 +99,7 @@ impl Shared {
 
     /// Wakes all workers, so that they pick up the change.
     fn ring(&self) {
-        for mailbox in &self.mailboxes {
+        for mailbox in &self.worker_inboxes {
             mailbox.alarm.ring();
         }
     }
@@ -107,7 +107,7 @@ impl Shared {
     /// Returns counters, cache and prefixes in the text format of Prometheus.
     pub(super) fn metrics_text(&self) -> String {
         let now = clock::now();
-        let row = |used: &InUse| PrefixRow {
+        let row = |used: &PrefixReport| PrefixRow {
             prefix: used.prefix.to_string(),
             name: used.name.clone().unwrap_or_default(),
             from: match &*used.announced_by {

@@ -18,9 +18,9 @@ use tokio::task::LocalSet;
 use tokio::time::timeout;
 
 use super::control::{self, Context, OnReload};
-use super::defects::{Defects, TooMany, answer_to};
-use super::mail::Mail;
+use super::inbox::WorkerMessage;
 use super::network::message;
+use super::panics::{PanicBudget, TooMany, cost_of};
 use super::prefixes;
 use super::shared::Shared;
 use crate::client::query::describe;
@@ -30,12 +30,12 @@ use crate::guard::{Tasks, catch};
 use crate::ids::WorkerId;
 use crate::metrics::{self, Count};
 use crate::observe::{MessageKind, Observer, Tap};
-use crate::resolver::outside::TcpQuestion;
+use crate::resolver::outside::TcpQuery;
 use crate::transport::Transport;
 use crate::transport::backlog::{Backlogs, ToStream};
 use crate::transport::client::Client;
-use crate::transport::connections::{Connections, Entry};
-use crate::transport::stream::{self, Bounds, End};
+use crate::transport::connections::{Admission, Connections};
+use crate::transport::stream::{self, ConnectionEnd, ConnectionLimits};
 use crate::transport::upstream_tcp;
 
 /// Interval between checks for a stop.
@@ -43,7 +43,7 @@ const STOP_CHECK: Duration = Duration::from_millis(50);
 /// Time in which every task of the thread has been scheduled once.
 const HEARD: Duration = Duration::from_millis(5);
 /// Time that a stopping server waits for clients to receive their last replies.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Sockets of the thread, bound before it starts.
 pub(super) struct Sockets {
@@ -58,7 +58,7 @@ pub(super) struct Sockets {
     /// One socket for router advertisements per configured interface.
     pub(super) routers: Vec<RouterSocket>,
     /// Descriptions of the interfaces with AF_XDP.
-    pub(super) past_stack: Vec<String>,
+    pub(super) xdp: Vec<String>,
 }
 
 /// Runs until the server stops.
@@ -71,7 +71,7 @@ pub(super) struct Sockets {
 pub(super) fn run(
     shared: &Arc<Shared>,
     sockets: Sockets,
-    questions: UnboundedReceiver<TcpQuestion>,
+    questions: UnboundedReceiver<TcpQuery>,
     observer: Option<&Observer>,
 ) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -99,12 +99,11 @@ pub(super) fn run(
         if let Some(listener) = sockets.metrics {
             serve_metrics(&tasks, shared, TcpListener::from_std(listener)?);
         }
-        ask_upstreams(&tasks, shared, questions, observer.and_then(Observer::of_upstreams));
+        ask_upstreams(&tasks, shared, questions, observer.and_then(Observer::upstream_tap));
         prefixes::watch(&tasks, shared, sockets.routers)?;
         let (shared_too, addresses) = (Arc::clone(shared), sockets.addresses);
-        let (past_stack, on_reload) = (sockets.past_stack, sockets.on_reload);
-        let context =
-            Context { shared: shared_too, addresses, metrics_address, past_stack, on_reload };
+        let (xdp, on_reload) = (sockets.xdp, sockets.on_reload);
+        let context = Context { shared: shared_too, addresses, metrics_address, xdp, on_reload };
         // The socket's file is removed at the end of this function.
         let _file = match sockets.control {
             Some(socket) => Some(serve_control(&tasks, socket, context)?),
@@ -132,7 +131,7 @@ pub(super) fn run(
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };
-        let _ = timeout(LAST_WORDS, written).await;
+        let _ = timeout(SHUTDOWN_TIMEOUT, written).await;
         Ok(())
     })
 }
@@ -141,10 +140,10 @@ pub(super) fn run(
 /// of them.
 fn tasks(shared: &Arc<Shared>, too_many: &Rc<RefCell<Option<TooMany>>>) -> Tasks {
     let (shared, too_many) = (Arc::clone(shared), Rc::clone(too_many));
-    let defects = RefCell::new(Defects::default());
+    let panics = RefCell::new(PanicBudget::default());
     Tasks::new(move |panic, cost| {
         if let Err(error) =
-            defects.borrow_mut().note(panic, cost, clock::now(), shared.metrics().tcp())
+            panics.borrow_mut().record(panic, cost, clock::now(), shared.metrics().tcp())
         {
             too_many.replace(Some(error));
         }
@@ -176,7 +175,7 @@ fn serve_control(tasks: &Tasks, socket: ControlSocket, context: Context) -> io::
 fn ask_upstreams(
     tasks: &Tasks,
     shared: &Arc<Shared>,
-    questions: UnboundedReceiver<TcpQuestion>,
+    questions: UnboundedReceiver<TcpQuery>,
     tap: Option<Tap>,
 ) {
     let connections = shared.settings.load().upstream_connections;
@@ -203,8 +202,8 @@ fn ask_upstreams(
                         let message = message(kind, Transport::Tcp, Some(upstream), octets);
                         tap.put(message, shared.metrics().tcp());
                     }
-                    shared.mailboxes[question.worker.0]
-                        .post(Mail::TcpAnswer { fetch: question.fetch, message: answer });
+                    shared.worker_inboxes[question.worker.0]
+                        .post(WorkerMessage::TcpAnswer { fetch: question.fetch, message: answer });
                 },
             )
         }
@@ -250,13 +249,13 @@ async fn accept(
             continue;
         }
         let place = match connections.enter(ip, limits.tcp_connections, limits.tcp_per_client) {
-            Entry::Free(place) => place,
-            Entry::Displacing(place) => {
+            Admission::Free(place) => place,
+            Admission::Displacing(place) => {
                 // Let the displaced connection close its file descriptor first.
                 tokio::task::yield_now().await;
                 place
             }
-            Entry::Refused => {
+            Admission::Refused => {
                 shared.metrics().tcp().count(Count::TcpRefusedLimit);
                 continue;
             }
@@ -264,12 +263,12 @@ async fn accept(
         // Without TCP_NODELAY, replies would wait for the client's acknowledgements. It can only
         // fail for a closed connection.
         let _ = stream.set_nodelay(true);
-        let bounds = Bounds { pipeline: limits.tcp_pipeline, idle: limits.tcp_idle };
+        let bounds = ConnectionLimits { pipeline: limits.tcp_pipeline, idle: limits.tcp_idle };
         let (service, stopping) = (service.clone(), stopping.clone());
         tasks.spawn(move || format!("a connection of {ip}"), async move {
-            let mut worker = rand::random_range(0..service.shared.mailboxes.len());
+            let mut worker = rand::random_range(0..service.shared.worker_inboxes.len());
             let hand_on = |bytes, reply: ToStream| {
-                worker = (worker + 1) % service.shared.mailboxes.len();
+                worker = (worker + 1) % service.shared.worker_inboxes.len();
                 service.hand_on(WorkerId(worker), ip, bytes, &reply);
             };
             let activity = place.activity();
@@ -277,9 +276,9 @@ async fn accept(
             let end = stream::serve(stream, bounds, backlogs, activity, stopping, hand_on).await;
             let metrics = service.shared.metrics();
             match end {
-                End::Usual => {}
-                End::Unread => metrics.tcp().count(Count::TcpUnread),
-                End::Displaced => metrics.tcp().count(Count::TcpDisplaced),
+                ConnectionEnd::Usual => {}
+                ConnectionEnd::Unread => metrics.tcp().count(Count::TcpUnread),
+                ConnectionEnd::Displaced => metrics.tcp().count(Count::TcpDisplaced),
             }
             drop(place);
         });
@@ -299,12 +298,12 @@ impl TcpService {
             );
             if let Some(bytes) = held.take() {
                 let client = Client::Stream(Transport::Tcp, ip, reply.clone());
-                self.shared.mailboxes[worker.0].post(Mail::Query { bytes, client });
+                self.shared.worker_inboxes[worker.0].post(WorkerMessage::Query { bytes, client });
             }
         });
         if let Err(panic) = handed_on {
             let bytes = held.unwrap_or_default();
-            self.tasks.report(&panic, &answer_to(&describe(&bytes)));
+            self.tasks.report(&panic, &cost_of(&describe(&bytes)));
             let mut servfail = Vec::new();
             let answer = |cookie| self.shared.cookies.answer(cookie, ip);
             write_servfail(&mut servfail, &bytes, Transport::Tcp, answer);

@@ -20,16 +20,16 @@ use net::batch::{OFFLOAD_LEN, ReceiveBatch};
 use net::clock;
 use net::socket::Endpoint;
 
-use super::defects::Defects;
 use super::explain::Trace;
 use super::frontend::Frontend;
-use super::intake::Intake;
+use super::inbox::WorkerMessage;
 use super::lateness::Lateness;
-use super::mail::Mail;
 use super::network::{FIRST_RINGS, INBOX, Network};
-use super::past_stack::Rings;
+use super::panics::PanicBudget;
+use super::quota::QueryQuota;
 use super::replies::Replies;
 use super::shared::Shared;
+use super::xdp::Rings;
 use crate::client::query;
 use crate::guard::{self, Panic};
 use crate::ids::WorkerId;
@@ -37,7 +37,7 @@ use crate::name::text;
 use crate::observe::Observer;
 use crate::resolver::Resolver;
 use crate::resolver::upstreams::ports;
-use crate::resolver::waiter::{Waiter, Waiting};
+use crate::resolver::waiter::{QueuedWaiter, Waiter};
 use crate::transport::client::Client;
 
 /// Longest wait, after which the worker checks for a stop.
@@ -50,19 +50,19 @@ const READ_OUT: Nanos = Nanos::from_millis(500);
 pub(super) struct Worker {
     id: WorkerId,
     shared: Arc<Shared>,
-    inbox: Receiver<Mail>,
+    inbox: Receiver<WorkerMessage>,
     frontend: Frontend,
     resolver: Resolver<Network>,
     /// AF_XDP rings of this worker.
     rings: Vec<Rings>,
     /// Next time to read the drop counters of the rings.
-    losses_due: Nanos,
+    next_loss_check: Nanos,
     /// Datagrams for other workers that were lost because the inboxes were full.
     undelivered: u64,
-    intake: Intake,
+    quota: QueryQuota,
     /// One per client socket.
     lateness: Vec<Lateness>,
-    defects: Defects,
+    panics: PanicBudget,
     now: Nanos,
 }
 
@@ -86,12 +86,12 @@ impl Worker {
         id: WorkerId,
         shared: Arc<Shared>,
         served: Served,
-        inbox: Receiver<Mail>,
+        inbox: Receiver<WorkerMessage>,
         observer: Option<Observer>,
     ) -> std::io::Result<Worker> {
         let settings = shared.settings.load_full();
-        let of_upstreams = observer.as_ref().and_then(Observer::of_upstreams);
-        let of_clients = observer.as_ref().and_then(Observer::of_clients);
+        let of_upstreams = observer.as_ref().and_then(Observer::upstream_tap);
+        let of_clients = observer.as_ref().and_then(Observer::client_tap);
         let Served { endpoints, counts_drops, rings } = served;
         let lateness = vec![Lateness::default(); endpoints.len()];
         let network = Network::new(id, Arc::clone(&shared), &endpoints, &rings, of_upstreams)?;
@@ -104,11 +104,11 @@ impl Worker {
             shared,
             inbox,
             rings,
-            losses_due: Nanos(0),
+            next_loss_check: Nanos(0),
             undelivered: 0,
-            intake: Intake::default(),
+            quota: QueryQuota::default(),
             lateness,
-            defects: Defects::default(),
+            panics: PanicBudget::default(),
             now: clock::now(),
         })
     }
@@ -125,8 +125,8 @@ impl Worker {
                 for endpoint in self.frontend.replies().endpoints() {
                     let _ = self.resolver.outside().poller.remove(endpoint);
                 }
-                self.rings.iter().for_each(|rings| rings.destinations.leave_clients());
-                self.look_at_the_clock();
+                self.rings.iter().for_each(|rings| rings.destinations.stop_redirecting_clients());
+                self.read_clock();
                 stopped_at = Some(self.now);
             }
             if let Some(stopped_at) = stopped_at {
@@ -151,11 +151,11 @@ impl Worker {
                     std::thread::sleep(IDLE);
                 }
             }
-            self.look_at_the_clock();
+            self.read_clock();
             self.take_settings();
             // Process pending work before new queries.
             for &token in &ready {
-                match ports::of_token(token) {
+                match ports::from_token(token) {
                     Some(port) => self.read_upstream(port, &mut batch),
                     None if token == INBOX => {
                         self.read_inbox();
@@ -186,7 +186,7 @@ impl Worker {
     fn read_rings_out(&mut self, stopped_at: Nanos) -> bool {
         // Read the clock before the rings, because packets may arrive while this thread is
         // preempted.
-        self.look_at_the_clock();
+        self.read_clock();
         let since = self.now.since(stopped_at);
         let mut is_empty = true;
         for number in 0..self.rings.len() {
@@ -195,7 +195,7 @@ impl Worker {
         self.rings.is_empty() || (is_empty && since >= SHOWN) || since >= READ_OUT
     }
 
-    fn look_at_the_clock(&mut self) {
+    fn read_clock(&mut self) {
         self.now = clock::now();
         self.resolver.set_now(self.now);
         self.frontend.set_now(self.now);
@@ -246,8 +246,8 @@ impl Worker {
     /// Continues the queries for completed fetches. If that panics, their clients get SERVFAIL.
     #[inline]
     fn resume(&mut self) {
-        while let Some(landed) = self.resolver.next_landed() {
-            for Waiting { waiter: Waiter::Job(id), .. } in landed.waiters {
+        while let Some(landed) = self.resolver.next_completed() {
+            for QueuedWaiter { waiter: Waiter::Job(id), .. } in landed.waiters {
                 let Worker { frontend, resolver, .. } = self;
                 resolver.begin_work();
                 let mut job = frontend.take(id);
@@ -267,6 +267,6 @@ impl Worker {
     fn on_panic(&mut self, panic: &Panic, question: impl FnOnce() -> String) {
         let _ = guard::catch(|| self.resolver.abandon());
         let question = guard::catch(question).unwrap_or_default();
-        self.defects.note_query(panic, &question, self.now, self.shared.metrics().worker(self.id));
+        self.panics.record_query(panic, &question, self.now, self.shared.metrics().worker(self.id));
     }
 }

@@ -23,7 +23,7 @@ pub(crate) type NetworkId = u64;
 impl ClientId {
     /// Returns the client with this address.
     #[inline]
-    pub(crate) fn of(address: IpAddr) -> ClientId {
+    pub(crate) fn from_address(address: IpAddr) -> ClientId {
         ClientId(match address {
             IpAddr::V4(v4) => IPV4 | u64::from(u32::from(v4)),
             IpAddr::V6(v6) => link_local(v6).unwrap_or((u128::from(v6) >> 64) as u64),
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     fn networks(address: &str) -> [NetworkId; LEVELS] {
-        ClientId::of(address.parse().unwrap()).networks()
+        ClientId::from_address(address.parse().unwrap()).networks()
     }
 
     /// Number of levels, from the widest on, at which two addresses are in the same network.

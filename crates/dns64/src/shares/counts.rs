@@ -120,7 +120,7 @@ mod tests {
     const PLACES: usize = 8_192;
 
     fn client(address: &str) -> ClientId {
-        ClientId::of(address.parse().unwrap())
+        ClientId::from_address(address.parse().unwrap())
     }
 
     /// Takes places for clients in turn. Returns the number of places taken.
@@ -172,7 +172,7 @@ mod tests {
         }
         let of_ipv4 = |n: usize| {
             let address = Ipv4Addr::from_bits(0x0a10_0000 | (n % (1 << 20)) as u32);
-            ClientId::of(IpAddr::V4(address))
+            ClientId::from_address(IpAddr::V4(address))
         };
         let mut counts = Counts::default();
         let taken = fill(&mut counts, 100_000, |n| of_ipv4(n * 4_099));

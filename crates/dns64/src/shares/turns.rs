@@ -159,7 +159,7 @@ mod tests {
     /// Returns the longest wait, in milliseconds, of a client that sends a query every 20 ms during
     /// an attack with `rate` queries per millisecond.
     fn longest_wait(rate: usize, honest: &str, attacker: impl Fn(usize) -> ClientId) -> usize {
-        let honest = ClientId::of(honest.parse().unwrap());
+        let honest = ClientId::from_address(honest.parse().unwrap());
         let mut turns = Turns::default();
         let mut ends: HashMap<usize, Vec<ClientId>> = HashMap::new();
         let (mut asked, mut longest, mut waiting) = (0, 0, 0);
@@ -194,8 +194,9 @@ mod tests {
     #[test]
     fn other_networks_need_not_wait_for_an_attack() {
         let of_ipv6 = |n: usize| ClientId(0x2001_0db8_0000_0000 | n as u64);
-        let of_ipv4 =
-            |n: usize| ClientId(ClientId::of([10, 16, 0, 0].into()).0 | (n % (1 << 20)) as u64);
+        let of_ipv4 = |n: usize| {
+            ClientId(ClientId::from_address([10, 16, 0, 0].into()).0 | (n % (1 << 20)) as u64)
+        };
         for clients in [1, 20, 256, 2_000, 65_536, 1 << 20] {
             for honest in ["2001:db8:100::1", "2001:db9::1", "192.0.2.1"] {
                 let waited = longest_wait(1, honest, |n| of_ipv6(n * 257 % clients));

@@ -30,7 +30,7 @@ use wire::view::{CLASS_IN, rtype};
 
 use crate::name::LowerName;
 use crate::resolver::answer::{Answer, AnswerKind, MAX_ALIASES};
-use crate::resolver::outcome::{Failure, Kept, Outcome};
+use crate::resolver::outcome::{CachedAnswer, Failure, Outcome};
 use crate::translation::local::LocalAnswer;
 
 use crate::translation::policy::{Mode, Policy, TTL_WITHOUT_SOA};
@@ -65,7 +65,7 @@ pub(crate) enum Next<'a> {
     /// Query an upstream again for the AAAA records of this name, bypassing the cache. The last
     /// probe was answered some time after the failure, so the upstream may have recovered
     /// meanwhile.
-    Again(&'a [u8]),
+    Repeat(&'a [u8]),
     /// Send this reply; no further upstream query is needed.
     Reply(Reply<'a>),
 }
@@ -85,7 +85,7 @@ pub(crate) enum Reason {
 
 /// Reason why existing A records are neither sent nor used for synthesis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Withheld {
+pub(crate) enum WithheldReason {
     /// No prefix carries the IPv4 addresses.
     Unmapped,
     /// The client requested signatures, and the answer is signed.
@@ -99,7 +99,7 @@ pub(crate) enum Withheld {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Plan {
     /// The question unchanged.
-    AsItIs,
+    Unchanged,
     /// AAAA records and, depending on the mode, A records.
     Translated(Mode),
     /// AAAA records, and A records if there are none (`filter-a`). With a mode, AAAA records are
@@ -132,14 +132,14 @@ impl Strip {
 /// Answers before the last one. Only their aliases are repeated, in order; failures among them
 /// contribute nothing.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Way<'a> {
+pub(crate) struct AliasChain<'a> {
     aaaa: &'a [Outcome],
     a: &'a [Outcome],
 }
 
-impl<'a> Way<'a> {
+impl<'a> AliasChain<'a> {
     /// Returns the answers, beginning with those to the AAAA query.
-    pub(crate) fn answers(&self) -> impl Iterator<Item = &'a Kept> + use<'a> {
+    pub(crate) fn answers(&self) -> impl Iterator<Item = &'a CachedAnswer> + use<'a> {
         self.aaaa.iter().chain(self.a).filter_map(Outcome::kept)
     }
 
@@ -160,21 +160,21 @@ pub(crate) enum Reply<'a> {
     /// The aliases, and the complete last answer.
     Pass {
         /// Answers with the aliases that lead to the last one.
-        aliases: Way<'a>,
+        aliases: AliasChain<'a>,
         /// The answer to be forwarded.
-        last: &'a Kept,
+        last: &'a CachedAnswer,
         /// AAAA records to be removed.
         strip: Strip,
         /// Set if there were A records that were not used.
-        withheld: Option<Withheld>,
+        withheld: Option<WithheldReason>,
     },
     /// The aliases, those of `a`, and synthesized AAAA records: one per A record of `a` and prefix
     /// that carries it.
     Synthesize {
         /// The answers before the one with the A records, to both queries.
-        aliases: Way<'a>,
+        aliases: AliasChain<'a>,
         /// The answer with the A records.
-        a: &'a Kept,
+        a: &'a CachedAnswer,
         /// Maximum TTL of the synthesized records, seconds (RFC 6147 §5.1.7).
         ttl_limit: u32,
         /// Reason for the A query.
@@ -183,15 +183,15 @@ pub(crate) enum Reply<'a> {
     /// The aliases, those of `last`, and no data.
     Empty {
         /// Answers from which the aliases are repeated.
-        aliases: Way<'a>,
+        aliases: AliasChain<'a>,
         /// The answer to the last query. If it is negative, its SOA is repeated; if it has data, an
         /// SOA with the same lifetime is generated.
-        last: &'a Kept,
+        last: &'a CachedAnswer,
         /// True if the reply replaces synthesized records: its TTL is then limited by the lifetime
         /// of the prefixes.
-        made: bool,
+        synthesized: bool,
         /// Set if there were A records that were not used.
-        withheld: Option<Withheld>,
+        withheld: Option<WithheldReason>,
     },
     /// Only an RCODE.
     Error {
@@ -235,7 +235,7 @@ impl Reply<'_> {
     pub(crate) fn is_filtered(&self) -> bool {
         match self {
             Reply::Pass { strip, withheld, .. } => {
-                *strip != Strip::Nothing || *withheld == Some(Withheld::Unmapped)
+                *strip != Strip::Nothing || *withheld == Some(WithheldReason::Unmapped)
             }
             Reply::Empty { .. } => true,
             Reply::Synthesize { .. } | Reply::Error { .. } | Reply::Local(_) => false,
@@ -243,7 +243,7 @@ impl Reply<'_> {
     }
 
     /// Returns the reason why existing A records were not used.
-    pub(crate) fn withheld(&self) -> Option<Withheld> {
+    pub(crate) fn withheld(&self) -> Option<WithheldReason> {
         match self {
             Reply::Pass { withheld, .. } | Reply::Empty { withheld, .. } => *withheld,
             Reply::Synthesize { .. } | Reply::Error { .. } | Reply::Local(_) => None,
@@ -253,40 +253,40 @@ impl Reply<'_> {
 
 impl Question {
     /// True if DNS64 may change the answer (items 1, 21, 24: only AAAA of class IN, never with CD).
-    pub(crate) fn may_translate(&self, policy: &Policy) -> bool {
-        self.qtype == rtype::AAAA && self.may_have_aaaa_made(policy)
+    pub(crate) fn may_synthesize(&self, policy: &Policy) -> bool {
+        self.qtype == rtype::AAAA && self.may_synthesize_aaaa(policy)
     }
 
     /// True if AAAA records of its name may be synthesized for a query with these flags, whatever
     /// the type.
-    fn may_have_aaaa_made(&self, policy: &Policy) -> bool {
+    fn may_synthesize_aaaa(&self, policy: &Policy) -> bool {
         self.qclass == CLASS_IN
-            && policy.translates()
+            && policy.synthesizes()
             && !self.checking_disabled
             && (self.recursion_desired || !policy.recursive_only)
     }
 
     /// True if its A records may be withheld.
-    fn may_lose_a(&self, policy: &Policy) -> bool {
+    fn may_withhold_a(&self, policy: &Policy) -> bool {
         policy.filter_a && self.qtype == rtype::A && self.qclass == CLASS_IN
     }
 
     /// Returns the upstream queries that it needs. `mode` is the condition for A queries.
     #[inline]
     pub(crate) fn plan(&self, policy: &Policy, mode: Mode) -> Plan {
-        if self.may_lose_a(policy) {
-            Plan::Filtered(self.may_have_aaaa_made(policy).then_some(mode))
-        } else if self.may_translate(policy) {
+        if self.may_withhold_a(policy) {
+            Plan::Filtered(self.may_synthesize_aaaa(policy).then_some(mode))
+        } else if self.may_synthesize(policy) {
             Plan::Translated(mode)
         } else {
-            Plan::AsItIs
+            Plan::Unchanged
         }
     }
 }
 
 /// Returns the next step after the answers in `known`, which are in the order of their queries and
 /// belong to the same plan ([`Question::plan`]). `mode` is the condition for A queries. If
-/// `may_ask_again` is true, no query was repeated yet, and [`Next::Again`] may be returned.
+/// `may_ask_again` is true, no query was repeated yet, and [`Next::Repeat`] may be returned.
 pub(crate) fn next<'a>(
     question: &'a Question,
     policy: &Policy,
@@ -296,8 +296,8 @@ pub(crate) fn next<'a>(
 ) -> Next<'a> {
     let known = Known { answers: known, may_ask_again };
     let mode = match question.plan(policy, mode) {
-        Plan::AsItIs => return untranslated(question, question.qtype, known.answers),
-        Plan::Filtered(made) => return a_unless_aaaa(question, policy, made, known),
+        Plan::Unchanged => return without_synthesis(question, question.qtype, known.answers),
+        Plan::Filtered(synthesized) => return a_unless_aaaa(question, policy, synthesized, known),
         Plan::Translated(mode) => mode,
     };
     match aaaa(question, policy, mode, known) {
@@ -317,7 +317,7 @@ struct Known<'a> {
 }
 
 /// Resolves the name with its aliases (RFC 1034 §5.3.3), and forwards the answer.
-fn untranslated<'a>(question: &'a Question, qtype: u16, known: &'a [Outcome]) -> Next<'a> {
+fn without_synthesis<'a>(question: &'a Question, qtype: u16, known: &'a [Outcome]) -> Next<'a> {
     passed_on(question, qtype, known).map_or_else(|open| open, |(reply, _)| Next::Reply(reply))
 }
 
@@ -330,7 +330,9 @@ fn passed_on<'a>(
     match follow(question.name.wire(), known) {
         Followed::Ask(name) => Err(Next::Ask(name, qtype)),
         Followed::Endless(answers) => Ok((error(Failure::AliasLoop), answers)),
-        Followed::End(chain) => Ok((as_it_is(chain.way, chain.last), chain.with_last.len())),
+        Followed::End(chain) => {
+            Ok((unchanged_reply(chain.earlier, chain.last), chain.with_last.len()))
+        }
     }
 }
 
@@ -362,7 +364,7 @@ fn aaaa<'a>(question: &'a Question, policy: &Policy, mode: Mode, known: Known<'a
                 let is_younger = is_younger(found, aaaa.last);
                 if is_younger && may_ask_again {
                     let asked = aaaa.last.kept().map_or(aaaa.end, |kept| kept.answer.name());
-                    return Aaaa::Open(Next::Again(asked));
+                    return Aaaa::Open(Next::Repeat(asked));
                 }
                 // If the probe gives no new information, a stale answer is still used (RFC 8767
                 // §5).
@@ -384,39 +386,39 @@ fn aaaa<'a>(question: &'a Question, policy: &Policy, mode: Mode, known: Known<'a
         Mode::Timeout => reason == Reason::Rcode,
     };
     if is_passed_on {
-        return alone(as_it_is(aaaa.way, aaaa.last), answers);
+        return alone(unchanged_reply(aaaa.earlier, aaaa.last), answers);
     }
-    let way = Way { aaaa: aaaa.with_last, a: &[] };
+    let earlier = AliasChain { aaaa: aaaa.with_last, a: &[] };
     match follow(aaaa.end, known.get(answers..).unwrap_or_default()) {
         Followed::Ask(name) => Aaaa::Open(Next::Ask(name, rtype::A)),
         Followed::Endless(_) => alone(error(Failure::AliasLoop), answers),
         Followed::End(chain) => {
             let answers = answers + chain.with_last.len();
-            let a = Chain { way: Way { a: chain.way.aaaa, ..way }, ..chain };
+            let a = Chain { earlier: AliasChain { a: chain.earlier.aaaa, ..earlier }, ..chain };
             Aaaa::WithA { reason, aaaa, a, answers }
         }
     }
 }
 
 /// Returns the A records of a name if an AAAA query with the same answers would result in no AAAA
-/// records. `made` is the mode of synthesis if AAAA records may be synthesized.
+/// records. `synthesized` is the mode of synthesis if AAAA records may be synthesized.
 fn a_unless_aaaa<'a>(
     question: &'a Question,
     policy: &Policy,
-    made: Option<Mode>,
+    synthesized: Option<Mode>,
     known: Known<'a>,
 ) -> Next<'a> {
     // The reply to an AAAA query, the number of its answers, and the reply to the A query. The
     // latter counts only if it was for this very name or has records: the end of an alias chain
     // that only the AAAA answer contains may have no records.
-    let (given, answers, a) = if let Some(mode) = made {
+    let (given, answers, a) = if let Some(mode) = synthesized {
         match aaaa(question, policy, mode, known) {
             Aaaa::Open(next) => return next,
             Aaaa::Alone { reply, answers } => (reply, answers, None),
             Aaaa::WithA { reason, aaaa, a, answers } => {
-                let is_data = |kept: &Kept| kept.answer.kind() == AnswerKind::Data;
+                let is_data = |kept: &CachedAnswer| kept.answer.kind() == AnswerKind::Data;
                 let counts = aaaa.end == question.name.wire() || a.last.kept().is_some_and(is_data);
-                let reply = counts.then(|| as_it_is(a.way, a.last));
+                let reply = counts.then(|| unchanged_reply(a.earlier, a.last));
                 (conclude(question, policy, reason, &aaaa, &a), answers, reply)
             }
         }
@@ -441,11 +443,14 @@ fn a_unless_aaaa<'a>(
     };
     // A validating client would take NODATA without a proof for forged.
     let is_forgery =
-        |last: &Kept| question.dnssec_ok && last.answer.is_signed() && !policy.break_dnssec;
+        |last: &CachedAnswer| question.dnssec_ok && last.answer.is_signed() && !policy.break_dnssec;
     match (filtered, a) {
-        (Some((aliases, last, made)), _) if !is_forgery(last) => {
-            Next::Reply(Reply::Empty { aliases, last, made, withheld: Some(Withheld::Filtered) })
-        }
+        (Some((aliases, last, synthesized)), _) if !is_forgery(last) => Next::Reply(Reply::Empty {
+            aliases,
+            last,
+            synthesized,
+            withheld: Some(WithheldReason::Filtered),
+        }),
         (_, Some(reply)) => Next::Reply(reply),
         (_, None) => {
             let rest = known.answers.get(answers..).unwrap_or_default();
@@ -456,7 +461,7 @@ fn a_unless_aaaa<'a>(
                 outcome.kept().is_none_or(|kept| kept.answer.name() == question.name.wire())
             };
             let own = rest.iter().position(is_its).and_then(|at| rest.get(at..));
-            untranslated(question, rtype::A, own.unwrap_or_default())
+            without_synthesis(question, rtype::A, own.unwrap_or_default())
         }
     }
 }
@@ -480,7 +485,7 @@ fn is_there(probed: &Outcome) -> bool {
 /// True if a probe was answered some time after the failure that it explains, so that the upstream
 /// may have recovered meanwhile.
 fn is_younger(probed: &Outcome, failed: &Outcome) -> bool {
-    let since_failure = failed.kept().map_or(0, Kept::since_failure);
+    let since_failure = failed.kept().map_or(0, CachedAnswer::since_failure);
     probed.kept().is_some_and(|kept| kept.age < since_failure)
 }
 
@@ -501,7 +506,7 @@ fn reason<'a>(policy: &Policy, aaaa: &Chain<'a>) -> Result<Reason, Reply<'a>> {
         Outcome::Failed(failure) => return Err(error(*failure)),
         Outcome::Answered(kept) => kept,
     };
-    let pass = |strip| Reply::Pass { aliases: aaaa.way, last: kept, strip, withheld: None };
+    let pass = |strip| Reply::Pass { aliases: aaaa.earlier, last: kept, strip, withheld: None };
     match kept.answer.kind() {
         AnswerKind::NxDomain => Err(pass(Strip::Nothing)),
         AnswerKind::Data => match hidden(&kept.answer, |v6| policy.excludes(v6)) {
@@ -510,7 +515,9 @@ fn reason<'a>(policy: &Policy, aaaa: &Chain<'a>) -> Result<Reason, Reply<'a>> {
             Hidden::All => Ok(Reason::Excluded),
         },
         AnswerKind::NoData | AnswerKind::Unfinished => Ok(Reason::NoData),
-        AnswerKind::Failed if kept.answer.is_rejected() => Err(as_it_is(aaaa.way, aaaa.last)),
+        AnswerKind::Failed if kept.answer.is_rejected() => {
+            Err(unchanged_reply(aaaa.earlier, aaaa.last))
+        }
         AnswerKind::Failed => Ok(Reason::Rcode),
     }
 }
@@ -532,15 +539,15 @@ fn conclude<'a>(
     // The reply that the client would get without DNS64.
     let denial = |withheld| match (reason, aaaa.last) {
         (Reason::NoData, Outcome::Answered(last)) => {
-            Reply::Pass { aliases: aaaa.way, last, strip: Strip::Nothing, withheld }
+            Reply::Pass { aliases: aaaa.earlier, last, strip: Strip::Nothing, withheld }
         }
         (Reason::Excluded, _) => native.clone().unwrap_or(Reply::Empty {
-            aliases: Way { aaaa: aaaa.with_last, a: &[] },
+            aliases: AliasChain { aaaa: aaaa.with_last, a: &[] },
             last: found,
-            made: false,
+            synthesized: false,
             withheld,
         }),
-        _ => as_it_is(aaaa.way, aaaa.last),
+        _ => unchanged_reply(aaaa.earlier, aaaa.last),
     };
     match found.answer.kind() {
         AnswerKind::Data => {
@@ -548,7 +555,7 @@ fn conclude<'a>(
             let signed =
                 found.answer.is_signed() || denied.is_some_and(|kept| kept.answer.is_signed());
             if question.dnssec_ok && signed && !policy.break_dnssec {
-                return denial(Some(Withheld::Signed));
+                return denial(Some(WithheldReason::Signed));
             }
             if !addresses(&found.answer).any(|v4| policy.carries(v4)) {
                 // NODATA would be cached, and be wrong as soon as a prefix is available.
@@ -560,16 +567,16 @@ fn conclude<'a>(
                     };
                     native.unwrap_or_else(failed)
                 } else {
-                    denial(Some(Withheld::Unmapped))
+                    denial(Some(WithheldReason::Unmapped))
                 };
             }
             let soa = denied.and_then(|kept| kept.answer.negative_ttl().map(|ttl| kept.left(ttl)));
             let ttl_limit = soa.unwrap_or(TTL_WITHOUT_SOA);
-            Reply::Synthesize { aliases: a.way, a: found, ttl_limit, reason }
+            Reply::Synthesize { aliases: a.earlier, a: found, ttl_limit, reason }
         }
         AnswerKind::NoData | AnswerKind::Unfinished => denial(None),
-        AnswerKind::NxDomain => native.unwrap_or_else(|| as_it_is(a.way, a.last)),
-        AnswerKind::Failed => as_it_is(a.way, a.last),
+        AnswerKind::NxDomain => native.unwrap_or_else(|| unchanged_reply(a.earlier, a.last)),
+        AnswerKind::Failed => unchanged_reply(a.earlier, a.last),
     }
 }
 
@@ -582,7 +589,7 @@ fn native<'a>(policy: &Policy, reason: Reason, aaaa: &Chain<'a>) -> Option<Reply
         Hidden::Some => Strip::Mapped,
         Hidden::All => return None,
     };
-    Some(Reply::Pass { aliases: aaaa.way, last, strip, withheld: None })
+    Some(Reply::Pass { aliases: aaaa.earlier, last, strip, withheld: None })
 }
 
 /// Returns the IPv4 addresses in the A records of an answer.
@@ -595,7 +602,7 @@ pub(crate) fn addresses(answer: &Answer) -> impl Iterator<Item = Ipv4Addr> + '_ 
 }
 
 /// Returns the reply without synthesis: the answers, or the error.
-fn as_it_is<'a>(aliases: Way<'a>, last: &'a Outcome) -> Reply<'a> {
+fn unchanged_reply<'a>(aliases: AliasChain<'a>, last: &'a Outcome) -> Reply<'a> {
     match last {
         Outcome::Answered(kept) if kept.answer.kind() == AnswerKind::Failed => {
             let extended_error = kept.answer.extended_error();
@@ -638,7 +645,7 @@ fn hidden(answer: &Answer, hides: impl Fn(Ipv6Addr) -> bool) -> Hidden {
 /// Answers to one question, from alias to alias.
 struct Chain<'a> {
     /// The answers before the last one; for an A query also those to the AAAA query.
-    way: Way<'a>,
+    earlier: AliasChain<'a>,
     /// The answers to this question.
     with_last: &'a [Outcome],
     last: &'a Outcome,
@@ -665,8 +672,8 @@ fn follow<'a>(start: &'a [u8], known: &'a [Outcome]) -> Followed<'a> {
             None => name,
         };
         if last.kept().is_none_or(|kept| kept.answer.kind() != AnswerKind::Unfinished) {
-            let way = Way { aaaa: &known[..i], a: &[] };
-            return Followed::End(Chain { way, with_last: &known[..=i], last, end });
+            let earlier = AliasChain { aaaa: &known[..i], a: &[] };
+            return Followed::End(Chain { earlier, with_last: &known[..=i], last, end });
         }
         asked.push(name);
         if asked.contains(&end) || asked.len() > MAX_ALIASES {

@@ -7,8 +7,8 @@ use wire::rcode::Rcode;
 use wire::view::{CLASS_IN, rtype};
 
 use crate::resolver::answer::{Answer, AnswerKind};
-use crate::resolver::outcome::{Failure, Kept};
-use crate::translation::decide::{Cause, Question, Reason, Reply, Strip, Withheld};
+use crate::resolver::outcome::{CachedAnswer, Failure};
+use crate::translation::decide::{Cause, Question, Reason, Reply, Strip, WithheldReason};
 use crate::translation::policy::Policy;
 
 /// Defines [`Decision`]: keyword, sentence and source of each variant.
@@ -150,7 +150,7 @@ impl Decision {
     }
 
     /// Returns the decision behind a reply to a question under a policy.
-    pub(crate) fn of(question: &Question, policy: &Policy, reply: &Reply<'_>) -> Decision {
+    pub(crate) fn from_reply(question: &Question, policy: &Policy, reply: &Reply<'_>) -> Decision {
         match *reply {
             // The only failure among local answers.
             Reply::Local(answer) if answer.rcode == Rcode::SERVFAIL => Decision::NoPrefixKnown,
@@ -163,9 +163,9 @@ impl Decision {
             },
             Reply::Pass { withheld: Some(why), .. } | Reply::Empty { withheld: Some(why), .. } => {
                 match why {
-                    Withheld::Unmapped => Decision::Unmapped,
-                    Withheld::Signed => Decision::Signed,
-                    Withheld::Filtered => Decision::FilteredA,
+                    WithheldReason::Unmapped => Decision::Unmapped,
+                    WithheldReason::Signed => Decision::Signed,
+                    WithheldReason::Filtered => Decision::FilteredA,
                 }
             }
             Reply::Empty { withheld: None, .. } => Decision::Excluded,
@@ -187,7 +187,7 @@ impl Decision {
 }
 
 /// Returns the reason why an answer is forwarded.
-fn passed(question: &Question, policy: &Policy, last: &Kept, strip: Strip) -> Decision {
+fn passed(question: &Question, policy: &Policy, last: &CachedAnswer, strip: Strip) -> Decision {
     let is_aaaa = question.qtype == rtype::AAAA && question.qclass == CLASS_IN;
     match (last.answer.kind(), strip) {
         (AnswerKind::NxDomain, _) => Decision::NoName,
@@ -195,7 +195,7 @@ fn passed(question: &Question, policy: &Policy, last: &Kept, strip: Strip) -> De
         (_, Strip::Excluded) => Decision::NativeInPart,
         (_, Strip::Mapped) => Decision::NativeAfterAll,
         (AnswerKind::Data, Strip::Nothing) if is_aaaa => {
-            let after_all = policy.fallback_native && question.may_translate(policy);
+            let after_all = policy.fallback_native && question.may_synthesize(policy);
             if after_all && aaaa_addresses(&last.answer).all(|address| policy.excludes(address)) {
                 Decision::NativeAfterAll
             } else {
@@ -204,9 +204,9 @@ fn passed(question: &Question, policy: &Policy, last: &Kept, strip: Strip) -> De
         }
         (AnswerKind::Data, Strip::Nothing) => Decision::PassedOn,
         (AnswerKind::NoData | AnswerKind::Unfinished, Strip::Nothing) => {
-            if !is_aaaa || question.may_translate(policy) {
+            if !is_aaaa || question.may_synthesize(policy) {
                 Decision::NoData
-            } else if !policy.translates() {
+            } else if !policy.synthesizes() {
                 Decision::Off
             } else if question.checking_disabled {
                 Decision::CheckingDisabled
@@ -229,7 +229,7 @@ mod tests {
 
     use super::*;
     use crate::resolver::outcome::Outcome;
-    use crate::testing::{Said, said};
+    use crate::testing::{TestAnswer, said};
     use crate::translation::decide::{Next, next};
     use crate::translation::local::LocalAnswer;
     use crate::translation::policy::Mode;
@@ -248,15 +248,15 @@ mod tests {
         assert_eq!(Decision::Refused.source(), "[access]");
     }
 
-    fn nodata() -> Said {
+    fn nodata() -> TestAnswer {
         said("a.test", AAAA).nodata(120)
     }
 
-    fn native(address: &str) -> Said {
+    fn native(address: &str) -> TestAnswer {
         said("a.test", AAAA).aaaa("a.test", 60, address)
     }
 
-    fn address(address: &str) -> Said {
+    fn address(address: &str) -> TestAnswer {
         said("a.test", A).a("a.test", 60, address)
     }
 
@@ -279,17 +279,17 @@ mod tests {
     }
 
     /// Returns the decision about a query for `a.test` with these answers.
-    fn decided(qtype: u16, known: &[Said], change: impl Fn(&mut Case)) -> &'static str {
+    fn decided(qtype: u16, known: &[TestAnswer], change: impl Fn(&mut Case)) -> &'static str {
         let mut case = Case {
             question: question("a.test", qtype),
             policy: Policy::default(),
             mode: Mode::Strict,
-            known: known.iter().map(Said::kept).collect(),
+            known: known.iter().map(TestAnswer::kept).collect(),
         };
         change(&mut case);
         let Case { question, policy, mode, known } = &case;
         match next(question, policy, *mode, known, true) {
-            Next::Reply(reply) => Decision::of(question, policy, &reply).word(),
+            Next::Reply(reply) => Decision::from_reply(question, policy, &reply).word(),
             other => panic!("{other:?}"),
         }
     }
@@ -300,7 +300,7 @@ mod tests {
         let excluded = native("::ffff:192.0.2.1");
         let servfail = said("a.test", AAAA).rcode(2).ede(22);
         let none: fn(&mut Case) = |_| {};
-        type Row<'a> = (&'a str, Vec<Said>, fn(&mut Case));
+        type Row<'a> = (&'a str, Vec<TestAnswer>, fn(&mut Case));
         let rows: [Row<'_>; 17] = [
             ("translated-no-data", vec![nodata(), good.clone()], none),
             ("translated-error", vec![servfail.clone(), good.clone()], none),
@@ -381,7 +381,7 @@ mod tests {
         let decided = |rcode| {
             let answer = LocalAnswer::negative(rcode, b"\0");
             let question = question("ipv4only.arpa", AAAA);
-            Decision::of(&question, &Policy::default(), &Reply::Local(&answer))
+            Decision::from_reply(&question, &Policy::default(), &Reply::Local(&answer))
         };
         assert_eq!(decided(Rcode::NOERROR), Decision::Local);
         assert_eq!(decided(Rcode::NXDOMAIN), Decision::Local);

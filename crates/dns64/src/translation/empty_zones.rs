@@ -30,7 +30,7 @@ impl EmptyZones {
         for name in apexes.iter().cloned().chain(others) {
             for existing in ancestors(name.wire()) {
                 let Some(zone) = zones.get(existing) else { break };
-                names.insert(&LowerName::of_wire(existing), zone.clone());
+                names.insert(&LowerName::from_wire(existing), zone.clone());
             }
         }
         EmptyZones { names }
@@ -47,10 +47,10 @@ impl EmptyZones {
         forward: &[u8],
         local: &LocalZones,
     ) -> Option<LocalAnswer> {
-        if self.names.is_empty() { None } else { self.look(name, qtype, forward, local) }
+        if self.names.is_empty() { None } else { self.find_local(name, qtype, forward, local) }
     }
 
-    fn look(
+    fn find_local(
         &self,
         name: &LowerName,
         qtype: u16,
@@ -80,7 +80,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::translation::local::{Local, empty_zones, look};
+    use crate::translation::local::{Local, empty_zones, find_local};
     use crate::translation::policy::{Policy, Rules};
 
     const PTR: u16 = 12;
@@ -103,8 +103,8 @@ mod tests {
     fn ask(policy: &Policy, asked: &str, qtype: u16, forward: &str) -> Local {
         let forward = name(forward);
         let client = Ipv4Addr::LOCALHOST.into();
-        let rules = Rules { forward: forward.wire(), ..Rules::of_all(policy, client) };
-        look(&name(asked), qtype, &rules)
+        let rules = Rules { forward: forward.wire(), ..Rules::for_all_names(policy, client) };
+        find_local(&name(asked), qtype, &rules)
     }
 
     /// Returns RCODE and number of records of a local answer.

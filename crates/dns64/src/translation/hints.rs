@@ -76,10 +76,10 @@ impl<'a> Service<'a> {
         let keeps_ipv4 = match policy.hints {
             Hints::Keep => return None,
             Hints::Strip => false,
-            Hints::Translate if !policy.translates() => return None,
+            Hints::Translate if !policy.synthesizes() => return None,
             Hints::Translate => {
                 if ipv6.is_empty() && matches!(native, Native::None(_)) {
-                    ipv6 = made(&ipv4, policy, client).take(most).collect();
+                    ipv6 = embedded(&ipv4, policy, client).take(most).collect();
                 }
                 ipv6.is_empty() && native != Native::Some
             }
@@ -93,12 +93,12 @@ impl<'a> Service<'a> {
     }
 
     /// True if an `ipv6hint` is synthesized for a target without AAAA records.
-    pub(crate) fn is_translated(&self, policy: &Policy, client: IpAddr) -> bool {
+    pub(crate) fn is_synthesized(&self, policy: &Policy, client: IpAddr) -> bool {
         let hints = || Some((self.hint(IPV4_HINT)?, self.hint(IPV6_HINT)?));
         policy.hints == Hints::Translate
-            && policy.translates()
+            && policy.synthesizes()
             && hints().is_some_and(|(ipv4, ipv6): (Vec<Ipv4Addr>, Vec<Ipv6Addr>)| {
-                given(&ipv6, policy).is_empty() && made(&ipv4, policy, client).next().is_some()
+                given(&ipv6, policy).is_empty() && embedded(&ipv4, policy, client).next().is_some()
             })
     }
 
@@ -154,12 +154,12 @@ pub(crate) enum Native {
 
 /// Returns the addresses of an `ipv6hint` that are sent to a client.
 fn given(native: &[Ipv6Addr], policy: &Policy) -> Vec<Ipv6Addr> {
-    let is_given = |address: &Ipv6Addr| !policy.translates() || !policy.excludes(*address);
+    let is_given = |address: &Ipv6Addr| !policy.synthesizes() || !policy.excludes(*address);
     native.iter().copied().filter(is_given).collect()
 }
 
 /// Returns the addresses of an `ipv4hint`, embedded in the prefixes.
-fn made(ipv4: &[Ipv4Addr], policy: &Policy, client: IpAddr) -> impl Iterator<Item = Ipv6Addr> {
+fn embedded(ipv4: &[Ipv4Addr], policy: &Policy, client: IpAddr) -> impl Iterator<Item = Ipv6Addr> {
     ipv4.iter().flat_map(move |&address| policy.embed(address, client))
 }
 
@@ -333,9 +333,9 @@ mod tests {
             let found = rewritten_for(&data(1, ".", params), &translate, native);
             assert_eq!(found, expected.map(|params| data(1, ".", params)), "{name}");
         }
-        let is_translated = |params: &[(u16, &[u8])], policy: &Policy| {
+        let is_synthesized = |params: &[(u16, &[u8])], policy: &Policy| {
             let data = data(1, ".", params);
-            Service::read(&data).unwrap().is_translated(policy, Ipv4Addr::LOCALHOST.into())
+            Service::read(&data).unwrap().is_synthesized(policy, Ipv4Addr::LOCALHOST.into())
         };
         for (params, expected) in [
             (&[ALPN, V4][..], true),
@@ -345,8 +345,8 @@ mod tests {
             (&[ALPN, NATIVE], false),
             (&[(4, &[8, 8])], false),
         ] {
-            assert_eq!(is_translated(params, &translate), expected, "{params:?}");
-            assert!(!is_translated(params, &policy(Hints::Strip)), "{params:?}");
+            assert_eq!(is_synthesized(params, &translate), expected, "{params:?}");
+            assert!(!is_synthesized(params, &policy(Hints::Strip)), "{params:?}");
         }
     }
 

@@ -57,9 +57,9 @@ impl Alias {
 }
 
 /// Searches for a local answer to a question of class IN.
-pub(crate) fn look(name: &LowerName, qtype: u16, rules: &Rules<'_>) -> Local {
+pub(crate) fn find_local(name: &LowerName, qtype: u16, rules: &Rules<'_>) -> Local {
     let policy = rules.policy;
-    if let Some(answer) = special::look(name, qtype, rules) {
+    if let Some(answer) = special::find_local(name, qtype, rules) {
         return Local::Answer(answer);
     }
     if name.ends_with(ARPA)
@@ -81,10 +81,10 @@ pub(crate) fn empty_zones(
     reverse: &[Mapping],
 ) -> EmptyZones {
     let zone_of = |prefix: &Prefix| ip6_arpa(prefix.network(), u32::from(prefix.len()) / 4);
-    let reverse = reverse.iter().map(|mapping| LowerName::of_wire(&zone_of(mapping.prefix())));
+    let reverse = reverse.iter().map(|mapping| LowerName::from_wire(&zone_of(mapping.prefix())));
     let of_ipv4only = IPV4ONLY.map(in_addr_arpa).into_iter();
     let others = forwards.chain(reverse).chain(of_ipv4only);
-    EmptyZones::new(apexes, others.chain([LowerName::of_wire(IPV4ONLY_ARPA)]))
+    EmptyZones::new(apexes, others.chain([LowerName::from_wire(IPV4ONLY_ARPA)]))
 }
 
 /// Searches for a name below `arpa`. Returns `None` if it is neither a name of `ipv4only.arpa` nor
@@ -103,10 +103,10 @@ fn arpa(name: &LowerName, qtype: u16, rules: &Rules<'_>) -> Option<Local> {
     reverse(name, qtype, &policy.reverse, &policy.zones)
 }
 
-/// Returns the TTL of the CNAME record of a name that [`look`] found to be an alias, in seconds. It
+/// Returns the TTL of the CNAME record of a name that [`find_local`] found to be an alias, in seconds. It
 /// is zero if its prefix has expired meanwhile.
 pub(crate) fn alias_ttl(name: &LowerName, rules: &Rules<'_>) -> u32 {
-    match look(name, rtype::PTR, rules) {
+    match find_local(name, rtype::PTR, rules) {
         Local::Alias(alias) => {
             let zones = &rules.policy.zones;
             zones.alias_ttl.min(zones.max_ttl).min(seconds_left(alias.until, rules.now))
@@ -223,7 +223,7 @@ fn known_until(mappings: &[Mapping], prefix: &Prefix) -> Option<Nanos> {
         let other = mapping.prefix();
         other.network() == prefix.network() && other.len() == prefix.len()
     };
-    let mut ends = mappings.iter().filter(is_same).map(|mapping| mapping.stands().until);
+    let mut ends = mappings.iter().filter(is_same).map(|mapping| mapping.state().until);
     ends.try_fold(Nanos(0), |latest, end| end.map(|end| latest.max(end)))
 }
 
@@ -266,7 +266,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::translation::policy::{Policy, Standing};
+    use crate::translation::policy::{Policy, PrefixState};
 
     fn policy(prefix: &str) -> Policy {
         let prefix: Prefix = prefix.parse().unwrap();
@@ -276,7 +276,7 @@ mod tests {
 
     fn ask(name: &str, qtype: u16, policy: &Policy) -> Local {
         let client = Ipv4Addr::LOCALHOST.into();
-        look(&name.parse().unwrap(), qtype, &Rules::of_all(policy, client))
+        find_local(&name.parse().unwrap(), qtype, &Rules::for_all_names(policy, client))
     }
 
     fn reverse_name(address: &str) -> String {
@@ -398,7 +398,7 @@ mod tests {
             let until = seconds.map(|seconds| Nanos(seconds * Nanos::SECOND.0));
             let all = vec!["0.0.0.0/0".parse().unwrap()];
             Mapping::new(prefix.parse().unwrap(), all, false)
-                .standing(Standing { until, ..Standing::default() })
+                .with_state(PrefixState { until, ..PrefixState::default() })
         };
         let zones = LocalZones { alias_ttl: 86_400, ..LocalZones::default() };
         let policy = |reverse: &[Mapping]| Policy {
@@ -413,8 +413,10 @@ mod tests {
                 other => panic!("{name}: {other:?}"),
             };
             let pointer = reverse_name("2001:db8:64::8.8.8.8");
-            let rules =
-                Rules { now: Nanos::SECOND, ..Rules::of_all(policy, Ipv4Addr::LOCALHOST.into()) };
+            let rules = Rules {
+                now: Nanos::SECOND,
+                ..Rules::for_all_names(policy, Ipv4Addr::LOCALHOST.into())
+            };
             let Local::Alias(alias) = ask(&pointer, rtype::PTR, policy) else { panic!("an alias") };
             let mut all = vec![
                 answered(&format!("z.{pointer}")),
@@ -440,7 +442,7 @@ mod tests {
         assert_eq!(lifetimes(&policy(&[over])), (vec![0], 0));
         let name = reverse_name("2001:db8:64::8.8.8.8").parse().unwrap();
         let gone = policy(&[]);
-        assert_eq!(alias_ttl(&name, &Rules::of_all(&gone, Ipv4Addr::LOCALHOST.into())), 0);
+        assert_eq!(alias_ttl(&name, &Rules::for_all_names(&gone, Ipv4Addr::LOCALHOST.into())), 0);
     }
 
     /// A changed prefix takes effect at clients when their cached records expire.
@@ -449,7 +451,7 @@ mod tests {
         let zones = LocalZones { max_ttl: 300, ..LocalZones::default() };
         let policy = Policy { zones: Arc::new(zones), ..policy("64:ff9b::/96") };
         let name = reverse_name("64:ff9b::8.8.8.8").parse().unwrap();
-        let rules = Rules::of_all(&policy, Ipv4Addr::LOCALHOST.into());
+        let rules = Rules::for_all_names(&policy, Ipv4Addr::LOCALHOST.into());
         assert_eq!(alias_ttl(&name, &rules), 300);
     }
 
@@ -494,7 +496,7 @@ mod tests {
         let zone = |name: &str| match ask(name, rtype::DS, &policy) {
             Local::Answer(answer) => {
                 assert!(answer.records.is_empty(), "{name}");
-                answer.zone.map(|zone| (answer.rcode, LowerName::of_wire(&zone)))
+                answer.zone.map(|zone| (answer.rcode, LowerName::from_wire(&zone)))
             }
             Local::No => None,
             other => panic!("{name}: {other:?}"),

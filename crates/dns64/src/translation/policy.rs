@@ -97,7 +97,7 @@ pub enum Select {
 
 /// State of a prefix.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Standing {
+pub(crate) struct PrefixState {
     /// True if it is not used for new answers, so that its NAT64 loses its clients.
     pub draining: bool,
     /// Time since which its NAT64 has not responded. Such a prefix is used only if all prefixes are
@@ -116,7 +116,7 @@ pub(crate) struct Mapping {
     everything: bool,
     /// True for the well-known prefix if it is restricted to global addresses.
     global_only: bool,
-    standing: Standing,
+    state: PrefixState,
 }
 
 impl Mapping {
@@ -130,12 +130,12 @@ impl Mapping {
         let ranges = ranges.into();
         let everything = ranges == Networks::from(vec![Ipv4Net::default()]);
         let global_only = prefix == Prefix::WELL_KNOWN && !allow_non_global;
-        Mapping { prefix, ranges, everything, global_only, standing: Standing::default() }
+        Mapping { prefix, ranges, everything, global_only, state: PrefixState::default() }
     }
 
     /// Returns the mapping with this state.
-    pub(crate) fn standing(self, standing: Standing) -> Mapping {
-        Mapping { standing, ..self }
+    pub(crate) fn with_state(self, state: PrefixState) -> Mapping {
+        Mapping { state, ..self }
     }
 
     /// Returns the mapping of all global addresses to the well-known prefix.
@@ -146,12 +146,12 @@ impl Mapping {
     /// True if it is used for new answers.
     #[inline]
     fn is_used(&self) -> bool {
-        !self.standing.draining
+        !self.state.draining
     }
 
     /// Returns its state.
-    pub(crate) fn stands(&self) -> &Standing {
-        &self.standing
+    pub(crate) fn state(&self) -> &PrefixState {
+        &self.state
     }
 
     /// Returns the prefix.
@@ -282,7 +282,7 @@ impl Rules<'_> {
 #[cfg(test)]
 impl<'a> Rules<'a> {
     /// Returns rules with one policy for all names.
-    pub(crate) fn of_all(policy: &'a Policy, client: IpAddr) -> Rules<'a> {
+    pub(crate) fn for_all_names(policy: &'a Policy, client: IpAddr) -> Rules<'a> {
         let mode = policy.mode;
         let (forward, now) = (&b"\0"[..], Nanos(0));
         Rules { policy, others: policy, client, mode, forward, trust_ad: false, now }
@@ -292,7 +292,7 @@ impl<'a> Rules<'a> {
 impl Policy {
     /// True if synthesis is enabled for this group.
     #[inline]
-    pub(crate) fn translates(&self) -> bool {
+    pub(crate) fn synthesizes(&self) -> bool {
         !self.mappings.is_empty() || self.awaits_prefix
     }
 
@@ -326,7 +326,7 @@ impl Policy {
 
     /// Reduces several prefixes to those selected for a client.
     fn choose(&self, used: &mut SmallVec<[&Mapping; 2]>, client: IpAddr) {
-        let since = |mapping: &&Mapping| mapping.standing.unhealthy_since;
+        let since = |mapping: &&Mapping| mapping.state.unhealthy_since;
         if used.iter().any(|mapping| since(mapping).is_none()) {
             used.retain(|mapping| since(mapping).is_none());
         } else if let Some(&last) = used.iter().max_by_key(|mapping| since(mapping)) {
@@ -352,7 +352,7 @@ impl Policy {
     #[inline]
     pub(crate) fn lifetime(&self, now: Nanos) -> u32 {
         let used = self.mappings.iter().filter(|mapping| mapping.is_used());
-        let ends = used.filter_map(|mapping| mapping.standing.until);
+        let ends = used.filter_map(|mapping| mapping.state.until);
         ends.min().map_or(u32::MAX, |end| {
             u32::try_from(end.since(now).0 / Nanos::SECOND.0).unwrap_or(u32::MAX)
         })
@@ -482,11 +482,11 @@ mod tests {
         assert!(begins.map(|net| Ipv4Addr::from(net << 8)).eq(GLOBAL_AGAIN));
     }
 
-    fn given(standings: &[Standing], select: Select, client: IpAddr) -> Vec<u128> {
-        let mapping = |(n, &standing): (u128, &Standing)| {
+    fn given(standings: &[PrefixState], select: Select, client: IpAddr) -> Vec<u128> {
+        let mapping = |(n, &state): (u128, &PrefixState)| {
             let network = Ipv6Addr::from((0x2001_0db8 << 96) | n << 80);
             let prefix = Prefix::new(network, 96).unwrap();
-            Mapping::new(prefix, vec![Ipv4Net::default()], false).standing(standing)
+            Mapping::new(prefix, vec![Ipv4Net::default()], false).with_state(state)
         };
         let mappings = (1..).zip(standings).map(mapping).collect();
         let policy = Policy { mappings, select, ..Policy::default() };
@@ -496,10 +496,10 @@ mod tests {
 
     #[test]
     fn draining_and_unhealthy_prefixes_are_skipped() {
-        let good = Standing::default();
-        let bad = |since| Standing { unhealthy_since: Some(Nanos(since)), ..good };
-        let draining = Standing { draining: true, ..good };
-        let given = |standings: &[Standing]| given(standings, Select::All, CLIENT);
+        let good = PrefixState::default();
+        let bad = |since| PrefixState { unhealthy_since: Some(Nanos(since)), ..good };
+        let draining = PrefixState { draining: true, ..good };
+        let given = |standings: &[PrefixState]| given(standings, Select::All, CLIENT);
         assert_eq!(given(&[good, good]), [1, 2]);
         assert_eq!(given(&[good, bad(1), good]), [1, 3]);
         assert_eq!(given(&[draining, good]), [2]);
@@ -511,8 +511,8 @@ mod tests {
 
     #[test]
     fn select_first_or_spread() {
-        let (good, bad) = (Standing::default(), Some(Nanos(1)));
-        let bad = Standing { unhealthy_since: bad, ..good };
+        let (good, bad) = (PrefixState::default(), Some(Nanos(1)));
+        let bad = PrefixState { unhealthy_since: bad, ..good };
         assert_eq!(given(&[good, good], Select::First, CLIENT), [1]);
         assert_eq!(given(&[bad, good, good], Select::First, CLIENT), [2]);
         let client = |n: u32| IpAddr::V4(n.into());
@@ -544,13 +544,13 @@ mod tests {
 
     #[test]
     fn the_lifetime_is_that_of_the_prefix_that_ends_first() {
-        let until = |seconds: u64| Standing {
+        let until = |seconds: u64| PrefixState {
             until: Some(Nanos(seconds * Nanos::SECOND.0)),
-            ..Standing::default()
+            ..PrefixState::default()
         };
-        let mapping = |standing| Mapping::well_known().standing(standing);
+        let mapping = |state| Mapping::well_known().with_state(state);
         let lifetime = |mappings| Policy { mappings, ..Policy::default() }.lifetime(Nanos::SECOND);
-        assert_eq!(lifetime(vec![mapping(Standing::default())]), u32::MAX);
+        assert_eq!(lifetime(vec![mapping(PrefixState::default())]), u32::MAX);
         assert_eq!(
             lifetime(vec![mapping(until(61)), mapping(until(31)), Mapping::well_known()]),
             30

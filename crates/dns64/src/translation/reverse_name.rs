@@ -16,7 +16,7 @@ pub(super) fn in_addr_arpa(v4: Ipv4Addr) -> LowerName {
         wire.extend(digits.bytes());
     }
     wire.extend(b"\x07in-addr\x04arpa\0");
-    LowerName::of_wire(&wire)
+    LowerName::from_wire(&wire)
 }
 
 /// Returns the reverse name of the first `nibbles` nibbles of an IPv6 address, in wire format.

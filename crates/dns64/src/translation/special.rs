@@ -11,7 +11,7 @@ use crate::translation::policy::Rules;
 
 /// Kind of answer for a domain and all names below it.
 #[derive(Clone, Copy)]
-enum Answers {
+enum SpecialAnswer {
     /// Loopback addresses (RFC 6761 §6.3).
     Loopback,
     /// The names exist and have no records (RFC 9462 §6.1).
@@ -20,15 +20,15 @@ enum Answers {
     NxDomain,
 }
 
-const DOMAINS: [(&[u8], Answers); 5] = [
-    (b"\x09localhost\0", Answers::Loopback),
+const DOMAINS: [(&[u8], SpecialAnswer); 5] = [
+    (b"\x09localhost\0", SpecialAnswer::Loopback),
     // RFC 6761 §6.4.
-    (b"\x07invalid\0", Answers::NxDomain),
+    (b"\x07invalid\0", SpecialAnswer::NxDomain),
     // RFC 7686 §2.
-    (b"\x05onion\0", Answers::NxDomain),
+    (b"\x05onion\0", SpecialAnswer::NxDomain),
     // RFC 9476 §2.
-    (b"\x03alt\0", Answers::NxDomain),
-    (b"\x08resolver\x04arpa\0", Answers::NoData),
+    (b"\x03alt\0", SpecialAnswer::NxDomain),
+    (b"\x08resolver\x04arpa\0", SpecialAnswer::NoData),
 ];
 
 /// Returns the domains in wire format.
@@ -40,7 +40,7 @@ pub(crate) fn domains() -> impl Iterator<Item = &'static [u8]> {
 /// names, and if the name belongs to a `[[forward]]` for the special domain or for a domain below
 /// it.
 #[inline]
-pub(super) fn look(name: &LowerName, qtype: u16, rules: &Rules<'_>) -> Option<LocalAnswer> {
+pub(super) fn find_local(name: &LowerName, qtype: u16, rules: &Rules<'_>) -> Option<LocalAnswer> {
     // Fast check: the last letters of nearly all other names differ from those of the domains
     // above.
     let end = name.wire().last_chunk::<4>()?;
@@ -53,9 +53,9 @@ pub(super) fn look(name: &LowerName, qtype: u16, rules: &Rules<'_>) -> Option<Lo
     }
     let ttl = rules.policy.zones.ttl;
     Some(match answers {
-        Answers::Loopback => LocalAnswer::positive_or_nodata(loopback(qtype, ttl), domain),
-        Answers::NoData => LocalAnswer::negative(Rcode::NOERROR, domain),
-        Answers::NxDomain => LocalAnswer::negative(Rcode::NXDOMAIN, domain),
+        SpecialAnswer::Loopback => LocalAnswer::positive_or_nodata(loopback(qtype, ttl), domain),
+        SpecialAnswer::NoData => LocalAnswer::negative(Rcode::NOERROR, domain),
+        SpecialAnswer::NxDomain => LocalAnswer::negative(Rcode::NXDOMAIN, domain),
     })
 }
 
@@ -80,9 +80,11 @@ mod tests {
         let (name, forward): (LowerName, LowerName) =
             (name.parse().unwrap(), forward.parse().unwrap());
         let policy = Policy::default();
-        let rules =
-            Rules { forward: forward.wire(), ..Rules::of_all(&policy, [127, 0, 0, 1].into()) };
-        look(&name, qtype, &rules)
+        let rules = Rules {
+            forward: forward.wire(),
+            ..Rules::for_all_names(&policy, [127, 0, 0, 1].into())
+        };
+        find_local(&name, qtype, &rules)
     }
 
     #[test]

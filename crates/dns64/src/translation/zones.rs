@@ -23,8 +23,8 @@ pub(crate) struct LocalZones {
 impl Default for LocalZones {
     fn default() -> LocalZones {
         LocalZones {
-            name_server: LowerName::of_wire(b"\x09localhost\0"),
-            contact: LowerName::of_wire(b"\x06nobody\x07invalid\0"),
+            name_server: LowerName::from_wire(b"\x09localhost\0"),
+            contact: LowerName::from_wire(b"\x06nobody\x07invalid\0"),
             ttl: 600,
             alias_ttl: 600,
             max_ttl: 86_400,

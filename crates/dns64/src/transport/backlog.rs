@@ -45,7 +45,7 @@ struct Counter {
     octets: AtomicUsize,
     all: Backlogs,
     /// Notified when fewer octets are waiting.
-    lessened: Notify,
+    drained: Notify,
     /// Notified when a reply was refused.
     refused: Notify,
 }
@@ -53,13 +53,13 @@ struct Counter {
 /// Sender to a connection's writer; takes one message per query, empty if there is no reply.
 #[derive(Clone)]
 pub(crate) struct ToStream {
-    sender: UnboundedSender<Waiting>,
+    sender: UnboundedSender<QueuedReply>,
     counter: Arc<Counter>,
 }
 
 /// Error for a reply that was not passed to its connection.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Unsent;
+pub(crate) struct SendError;
 
 impl ToStream {
     /// Returns a sender to a closed connection.
@@ -71,61 +71,61 @@ impl ToStream {
     ///
     /// # Errors If the client has closed the connection, or too many octets are waiting and the
     /// connection is closed.
-    pub(crate) fn send(&self, mut message: Vec<u8>) -> Result<(), Unsent> {
+    pub(crate) fn send(&self, mut message: Vec<u8>) -> Result<(), SendError> {
         // The count must equal the allocated memory.
         message.shrink_to_fit();
         let (octets, counter) = (message.len(), &self.counter);
         // Relaxed: plain counters, without ordering requirements.
         let each = counter.octets.fetch_add(octets, Ordering::Relaxed) + octets;
         let all = counter.all.octets.fetch_add(octets, Ordering::Relaxed) + octets;
-        let waiting = Waiting { message, counter: Arc::clone(counter) };
+        let waiting = QueuedReply { message, counter: Arc::clone(counter) };
         if each > MOST_EACH && all > MOST {
             counter.refused.notify_one();
-            return Err(Unsent);
+            return Err(SendError);
         }
-        self.sender.send(waiting).map_err(|_| Unsent)
+        self.sender.send(waiting).map_err(|_| SendError)
     }
 
     /// Waits until at most [`MOST_EACH`] octets are waiting. Only one task may call this.
-    pub(crate) async fn caught_up(&self) {
+    pub(crate) async fn below_limit(&self) {
         while self.counter.octets.load(Ordering::Relaxed) > MOST_EACH {
-            self.counter.lessened.notified().await;
+            self.counter.drained.notified().await;
         }
     }
 }
 
 /// Receiver of a connection's replies.
 pub(crate) struct Backlog {
-    replies: UnboundedReceiver<Waiting>,
+    replies: UnboundedReceiver<QueuedReply>,
     counter: Arc<Counter>,
 }
 
 impl Backlog {
     /// Returns the waiting replies, and the notification of refused replies.
-    pub(super) fn parts(&mut self) -> (&mut UnboundedReceiver<Waiting>, &Notify) {
+    pub(super) fn parts(&mut self) -> (&mut UnboundedReceiver<QueuedReply>, &Notify) {
         (&mut self.replies, &self.counter.refused)
     }
 }
 
 /// A waiting reply; counted until it is dropped.
-pub(crate) struct Waiting {
+pub(crate) struct QueuedReply {
     message: Vec<u8>,
     counter: Arc<Counter>,
 }
 
-impl Waiting {
+impl QueuedReply {
     /// Returns the message; empty if the query gets none.
     pub(crate) fn message(&self) -> &[u8] {
         &self.message
     }
 }
 
-impl Drop for Waiting {
+impl Drop for QueuedReply {
     fn drop(&mut self) {
         let octets = self.message.len();
         self.counter.all.octets.fetch_sub(octets, Ordering::Relaxed);
         self.counter.octets.fetch_sub(octets, Ordering::Relaxed);
-        self.counter.lessened.notify_one();
+        self.counter.drained.notify_one();
     }
 }
 

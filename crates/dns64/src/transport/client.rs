@@ -14,14 +14,14 @@ pub(crate) enum Client {
     /// A datagram's source, and the number of the endpoint that received it.
     Udp(usize, Peer),
     /// The same for AF_XDP.
-    PastStack(PastStack, Peer),
+    Xdp(Xdp, Peer),
     /// A connection, and the address of its peer.
     Stream(Transport, IpAddr, ToStream),
 }
 
 /// Path of a datagram received by AF_XDP, and of its reply.
 #[derive(Clone, Copy)]
-pub(crate) struct PastStack {
+pub(crate) struct Xdp {
     /// Number of its destination endpoint.
     pub(crate) endpoint: u16,
     /// Number of its rings among the worker's.
@@ -33,7 +33,7 @@ impl Client {
     /// Returns its address; an IPv4-mapped IPv6 address is converted to IPv4.
     pub(crate) fn ip(&self) -> IpAddr {
         match self {
-            Client::Udp(_, peer) | Client::PastStack(_, peer) => peer.address.ip().to_canonical(),
+            Client::Udp(_, peer) | Client::Xdp(_, peer) => peer.address.ip().to_canonical(),
             Client::Stream(_, ip, _) => *ip,
         }
     }
@@ -42,7 +42,7 @@ impl Client {
     #[inline]
     pub(crate) fn transport(&self) -> Transport {
         match self {
-            Client::Udp(..) | Client::PastStack(..) => Transport::Udp,
+            Client::Udp(..) | Client::Xdp(..) => Transport::Udp,
             Client::Stream(transport, ..) => *transport,
         }
     }

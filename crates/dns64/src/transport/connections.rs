@@ -56,18 +56,18 @@ pub(crate) struct Activity {
 }
 
 /// The place of an open connection; released when dropped.
-pub(crate) struct Place {
+pub(crate) struct ConnectionSlot {
     connections: Rc<Connections>,
     number: usize,
     activity: Rc<Activity>,
 }
 
 /// Result of [`Connections::enter`].
-pub(crate) enum Entry {
+pub(crate) enum Admission {
     /// There was a free place.
-    Free(Place),
+    Free(ConnectionSlot),
     /// Another connection is being closed in favour of this one.
-    Displacing(Place),
+    Displacing(ConnectionSlot),
     /// The client already has the maximum number of connections per client.
     Refused,
 }
@@ -85,23 +85,23 @@ impl Connections {
         ip: IpAddr,
         most: usize,
         most_each: usize,
-    ) -> Entry {
-        let client = ClientId::of(ip);
+    ) -> Admission {
+        let client = ClientId::from_address(ip);
         let mut open = self.open.borrow_mut();
         if open.held_by(client) >= most_each {
-            return Entry::Refused;
+            return Admission::Refused;
         }
         let mut displaces = false;
         while open.connections.len() >= most {
             if !open.displace_for(client) {
-                return Entry::Refused;
+                return Admission::Refused;
             }
             displaces = true;
         }
         let activity = Rc::new(Activity::new());
         let number = open.insert(client, Rc::clone(&activity));
-        let place = Place { connections: Rc::clone(self), number, activity };
-        if displaces { Entry::Displacing(place) } else { Entry::Free(place) }
+        let place = ConnectionSlot { connections: Rc::clone(self), number, activity };
+        if displaces { Admission::Displacing(place) } else { Admission::Free(place) }
     }
 }
 
@@ -209,14 +209,14 @@ impl Default for Activity {
     }
 }
 
-impl Place {
+impl ConnectionSlot {
     /// Returns the activity of the connection.
     pub(crate) fn activity(&self) -> Rc<Activity> {
         Rc::clone(&self.activity)
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         if !self.activity.is_displaced.get() {
             self.connections.open.borrow_mut().remove(self.number);
@@ -229,10 +229,10 @@ mod tests {
     use super::*;
 
     /// Takes a free place, or that of another connection.
-    fn enter(connections: &Rc<Connections>, ip: IpAddr, most: usize) -> Place {
+    fn enter(connections: &Rc<Connections>, ip: IpAddr, most: usize) -> ConnectionSlot {
         match connections.enter(ip, most, 50) {
-            Entry::Free(place) | Entry::Displacing(place) => place,
-            Entry::Refused => panic!("{ip} is refused"),
+            Admission::Free(place) | Admission::Displacing(place) => place,
+            Admission::Refused => panic!("{ip} is refused"),
         }
     }
 
@@ -241,7 +241,7 @@ mod tests {
     }
 
     /// Returns the places that were displaced.
-    fn displaced(places: &[Place]) -> Vec<usize> {
+    fn displaced(places: &[ConnectionSlot]) -> Vec<usize> {
         let is_displaced = |at: &usize| places[*at].activity.is_displaced.get();
         (0..places.len()).filter(is_displaced).collect()
     }
@@ -250,12 +250,12 @@ mod tests {
     fn limits_per_client_and_in_all() {
         let connections = Rc::new(Connections::default());
         let enter = |address: &str| connections.enter(ip(address), 3, 2);
-        let Entry::Free(first) = enter("fd00::1") else { panic!("refused") };
-        let Entry::Free(second) = enter("fd00::2") else { panic!("refused") };
-        assert!(matches!(enter("fd00::3"), Entry::Refused), "one client has its share");
-        let Entry::Free(third) = enter("192.0.2.1") else { panic!("refused") };
+        let Admission::Free(first) = enter("fd00::1") else { panic!("refused") };
+        let Admission::Free(second) = enter("fd00::2") else { panic!("refused") };
+        assert!(matches!(enter("fd00::3"), Admission::Refused), "one client has its share");
+        let Admission::Free(third) = enter("192.0.2.1") else { panic!("refused") };
         drop(first);
-        let Entry::Free(again) = enter("fd00::3") else { panic!("refused") };
+        let Admission::Free(again) = enter("fd00::3") else { panic!("refused") };
         drop((second, third, again));
         assert!(connections.is_empty());
         assert!(connections.open.borrow().held.is_empty());
@@ -271,7 +271,7 @@ mod tests {
             "2001:db8:2:1::1",
             "2001:db9:1:1::1",
         ];
-        let mut places: Vec<Place> =
+        let mut places: Vec<ConnectionSlot> =
             addresses.map(|address| enter(&connections, ip(address), 5)).into();
         places.push(enter(&connections, ip("198.51.100.1"), 5));
         // 2001:db8::/32 holds three, and 2001:db8:1::/48 in it holds two.
@@ -285,13 +285,13 @@ mod tests {
     #[test]
     fn the_longest_idle_connection_goes_first() {
         let connections = Rc::new(Connections::default());
-        let places: Vec<Place> =
+        let places: Vec<ConnectionSlot> =
             (1..=4).map(|n| enter(&connections, [192, 0, 2, n].into(), 4)).collect();
         for (place, (in_progress, last)) in places.iter().zip([(1, 1), (0, 4), (0, 3), (1, 2)]) {
             place.activity.in_progress.set(in_progress);
             place.activity.last.set(Nanos(last));
         }
-        let newcomer = ClientId::of(ip("2001:db8::1"));
+        let newcomer = ClientId::from_address(ip("2001:db8::1"));
         for wanted in [&[2][..], &[1, 2], &[0, 1, 2], &[0, 1, 2, 3]] {
             assert!(connections.open.borrow_mut().displace_for(newcomer));
             assert_eq!(displaced(&places), wanted);
@@ -303,9 +303,9 @@ mod tests {
         let connections = Rc::new(Connections::default());
         let place = enter(&connections, ip("192.0.2.1"), 1);
         place.activity.begin_query();
-        assert!(matches!(connections.enter(ip("192.0.2.1"), 1, 50), Entry::Refused));
+        assert!(matches!(connections.enter(ip("192.0.2.1"), 1, 50), Admission::Refused));
         place.activity.end_query();
-        assert!(matches!(connections.enter(ip("192.0.2.1"), 1, 50), Entry::Displacing(_)));
+        assert!(matches!(connections.enter(ip("192.0.2.1"), 1, 50), Admission::Displacing(_)));
     }
 
     /// Hostile clients hold all places, and reconnect when they are displaced. New clients must get
@@ -313,10 +313,10 @@ mod tests {
     fn newcomers_stay(hostile: &[IpAddr], busy: bool) {
         const MOST: usize = 1_000;
         let connections = Rc::new(Connections::default());
-        let mut held: Vec<Place> = Vec::new();
-        let attack = |held: &mut Vec<Place>, n: usize| {
+        let mut held: Vec<ConnectionSlot> = Vec::new();
+        let attack = |held: &mut Vec<ConnectionSlot>, n: usize| {
             held.retain(|place| !place.activity.is_displaced.get());
-            if let Entry::Free(place) | Entry::Displacing(place) =
+            if let Admission::Free(place) | Admission::Displacing(place) =
                 connections.enter(hostile[n % hostile.len()], MOST, 50)
             {
                 place.activity.in_progress.set(usize::from(busy));

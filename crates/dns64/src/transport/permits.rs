@@ -17,11 +17,11 @@ pub(super) struct Permits {
     most: usize,
     /// Returns the largest number of permits for one upstream; a reload may change it.
     most_each: Box<dyn Fn() -> usize>,
-    upstreams: RefCell<HashMap<ServiceAddr, Turns<Waiting>>>,
+    upstreams: RefCell<HashMap<ServiceAddr, Turns<PendingQuery>>>,
 }
 
 /// An upstream query waiting for its permit.
-struct Waiting {
+struct PendingQuery {
     client: ClientId,
     /// Closed if the query was abandoned.
     sender: oneshot::Sender<Permit>,
@@ -47,7 +47,7 @@ impl Permits {
         client: ClientId,
     ) -> Option<Permit> {
         let (sender, receiver) = oneshot::channel();
-        let waiting = Waiting { client, sender };
+        let waiting = PendingQuery { client, sender };
         self.upstreams.borrow_mut().entry(upstream).or_default().wait(client, waiting);
         self.hand_out();
         receiver.await.ok()
@@ -55,7 +55,7 @@ impl Permits {
 
     /// Grants all permits that are available now.
     fn hand_out(self: &Rc<Permits>) {
-        while let Some((upstream, Waiting { client, sender })) = self.next() {
+        while let Some((upstream, PendingQuery { client, sender })) = self.next() {
             if sender.is_closed() {
                 self.give_back(upstream, client);
             } else {
@@ -67,7 +67,7 @@ impl Permits {
 
     /// Removes the query that gets the next permit. With several upstreams, it is one of the
     /// upstream with the fewest permits.
-    fn next(&self) -> Option<(ServiceAddr, Waiting)> {
+    fn next(&self) -> Option<(ServiceAddr, PendingQuery)> {
         let mut upstreams = self.upstreams.borrow_mut();
         let free = self.most.saturating_sub(upstreams.values().map(Turns::held).sum());
         let most = self.most.min((self.most_each)());

@@ -136,7 +136,7 @@ struct Connection {
 }
 
 /// Place of a connection, until it is dropped.
-struct Place {
+struct ConnectionSlot {
     open: Rc<Open>,
     number: u64,
 }
@@ -144,7 +144,7 @@ struct Place {
 impl Open {
     /// Adds a connection. If there is no place left, another one is closed. The receiver completes
     /// when this connection has to be closed.
-    fn enter(open: &Rc<Open>, peer: u64) -> (Place, oneshot::Receiver<()>) {
+    fn enter(open: &Rc<Open>, peer: u64) -> (ConnectionSlot, oneshot::Receiver<()>) {
         let (close, closed) = oneshot::channel();
         let number = open.next.replace(open.next.get() + 1);
         let mut connections = open.connections.borrow_mut();
@@ -153,7 +153,7 @@ impl Open {
             connections.remove(least);
         }
         connections.push(Connection { number, peer, is_busy: false, _close: close });
-        (Place { open: Rc::clone(open), number }, closed)
+        (ConnectionSlot { open: Rc::clone(open), number }, closed)
     }
 }
 
@@ -168,7 +168,7 @@ fn least_needed(connections: &[Connection]) -> usize {
     first(false).or_else(|| first(true)).unwrap_or(0)
 }
 
-impl Place {
+impl ConnectionSlot {
     /// Records that the request is complete.
     fn set_busy(&self) {
         let mut connections = self.open.connections.borrow_mut();
@@ -178,7 +178,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         self.open.connections.borrow_mut().retain(|one| one.number != self.number);
     }
@@ -228,7 +228,7 @@ mod tests {
         let mut places: Vec<_> = (0..CONNECTIONS).map(|_| Open::enter(&open, 7)).collect();
         places[0].0.set_busy();
         let (last, _closed) = Open::enter(&open, 8);
-        let is_closed = |of: &mut (Place, oneshot::Receiver<()>)| {
+        let is_closed = |of: &mut (ConnectionSlot, oneshot::Receiver<()>)| {
             matches!(of.1.try_recv(), Err(oneshot::error::TryRecvError::Closed))
         };
         let closed: Vec<bool> = places.iter_mut().map(is_closed).collect();

@@ -19,13 +19,13 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::spawn_local;
 use tokio::time::timeout;
 
-use super::backlog::{Backlog, Backlogs, ToStream, Waiting};
+use super::backlog::{Backlog, Backlogs, QueuedReply, ToStream};
 use super::connections::Activity;
 use super::framing::{read_message, write_message};
 
 /// Limits of a connection.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Bounds {
+pub(crate) struct ConnectionLimits {
     /// Maximum number of queries in progress.
     pub(crate) pipeline: usize,
     /// Time limit for idleness, for an incomplete message, and for a blocked write.
@@ -34,7 +34,7 @@ pub(crate) struct Bounds {
 
 /// Reason for the end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum End {
+pub(crate) enum ConnectionEnd {
     /// Closed by its client, idle for too long, or the server stops.
     Usual,
     /// Too many octets of replies were waiting on it and on all others.
@@ -54,22 +54,22 @@ pub(crate) enum End {
 /// # Panics If reading, `hand_on` or writing panics.
 pub(crate) async fn serve<S: AsyncRead + AsyncWrite + 'static>(
     stream: S,
-    bounds: Bounds,
+    bounds: ConnectionLimits,
     backlogs: &Backlogs,
     activity: Rc<Activity>,
     mut stopping: watch::Receiver<bool>,
     mut hand_on: impl FnMut(Vec<u8>, ToStream),
-) -> End {
+) -> ConnectionEnd {
     let (mut reader, writer) = tokio::io::split(stream);
     let (reply, backlog) = backlogs.connection();
     let free = Rc::new(Semaphore::new(bounds.pipeline));
-    let given_back = GivenBack { free: Rc::clone(&free), activity: Rc::clone(&activity) };
-    let mut writing = spawn_local(write_replies(writer, backlog, given_back, bounds.idle));
+    let reply_written = ReplyWritten { free: Rc::clone(&free), activity: Rc::clone(&activity) };
+    let mut writing = spawn_local(write_replies(writer, backlog, reply_written, bounds.idle));
     let ended = loop {
         // A message that was read must be handed on even if the server stops just then.
         let next = async {
             let permit = free.acquire().await.ok()?;
-            reply.caught_up().await;
+            reply.below_limit().await;
             let bytes = read_message(&mut reader, bounds.idle).await.ok()?;
             Some((permit, bytes))
         };
@@ -78,7 +78,7 @@ pub(crate) async fn serve<S: AsyncRead + AsyncWrite + 'static>(
             ended = &mut writing => break Some(ended),
             () = activity.displaced() => {
                 writing.abort();
-                return End::Displaced;
+                return ConnectionEnd::Displaced;
             }
             _ = stopping.wait_for(|stopping| *stopping) => break None,
         };
@@ -97,7 +97,7 @@ pub(crate) async fn serve<S: AsyncRead + AsyncWrite + 'static>(
             ended = &mut writing => ended,
             () = activity.displaced() => {
                 writing.abort();
-                return End::Displaced;
+                return ConnectionEnd::Displaced;
             }
         },
     };
@@ -105,12 +105,12 @@ pub(crate) async fn serve<S: AsyncRead + AsyncWrite + 'static>(
         Ok(end) => end,
         // The task that serves this connection must end with the panic, so that it is reported.
         Err(ended) if ended.is_panic() => std::panic::resume_unwind(ended.into_panic()),
-        Err(_) => End::Usual,
+        Err(_) => ConnectionEnd::Usual,
     }
 }
 
 /// Updated when a reply has been written: releases a pipeline slot, and ends the query.
-struct GivenBack {
+struct ReplyWritten {
     free: Rc<Semaphore>,
     activity: Rc<Activity>,
 }
@@ -120,14 +120,14 @@ struct GivenBack {
 async fn write_replies(
     mut writer: impl AsyncWrite + Unpin,
     mut backlog: Backlog,
-    given_back: GivenBack,
+    reply_written: ReplyWritten,
     patience: Duration,
-) -> End {
+) -> ConnectionEnd {
     let (replies, refused) = backlog.parts();
     let end = tokio::select! {
         biased;
-        () = refused.notified() => End::Unread,
-        () = write_each(&mut writer, replies, &given_back, patience) => End::Usual,
+        () = refused.notified() => ConnectionEnd::Unread,
+        () = write_each(&mut writer, replies, &reply_written, patience) => ConnectionEnd::Usual,
     };
     drop(backlog);
     let _: io::Result<()> = tokio::io::AsyncWriteExt::shutdown(&mut writer).await;
@@ -136,8 +136,8 @@ async fn write_replies(
 
 async fn write_each(
     writer: &mut (impl AsyncWrite + Unpin),
-    replies: &mut UnboundedReceiver<Waiting>,
-    given_back: &GivenBack,
+    replies: &mut UnboundedReceiver<QueuedReply>,
+    reply_written: &ReplyWritten,
     patience: Duration,
 ) {
     while let Some(reply) = replies.recv().await {
@@ -148,8 +148,8 @@ async fn write_each(
             }
         }
         drop(reply);
-        given_back.activity.end_query();
-        given_back.free.add_permits(1);
+        reply_written.activity.end_query();
+        reply_written.free.add_permits(1);
     }
 }
 
@@ -174,7 +174,7 @@ mod tests {
         client: DuplexStream,
         asked: Asked,
         stop: watch::Sender<bool>,
-        serving: tokio::task::JoinHandle<End>,
+        serving: tokio::task::JoinHandle<ConnectionEnd>,
         activity: Rc<Activity>,
     }
 
@@ -192,7 +192,7 @@ mod tests {
                 let asked = Rc::clone(&asked);
                 move |bytes, reply| asked.borrow_mut().push((bytes, reply))
             };
-            let (bounds, backlogs) = (Bounds { pipeline, idle }, backlogs.clone());
+            let (bounds, backlogs) = (ConnectionLimits { pipeline, idle }, backlogs.clone());
             let activity = Rc::<Activity>::default();
             let noted = Rc::clone(&activity);
             let serving = spawn_local(async move {
@@ -278,7 +278,10 @@ mod tests {
                 assert_eq!(test.activity.is_idle(), in_progress == 0);
                 test.activity.displace();
                 assert!(test.read().await.is_err());
-                assert_eq!(timeout(SOON, test.serving).await.unwrap().unwrap(), End::Displaced);
+                assert_eq!(
+                    timeout(SOON, test.serving).await.unwrap().unwrap(),
+                    ConnectionEnd::Displaced
+                );
             }
         });
     }
@@ -345,7 +348,7 @@ mod tests {
             test.asked(5).await;
             (0..4).for_each(|number| test.reply(number, LONG));
             assert!(test.asked.borrow()[4].1.send(LONG.to_vec()).is_err());
-            assert_eq!(timeout(SOON, test.serving).await.unwrap().unwrap(), End::Unread);
+            assert_eq!(timeout(SOON, test.serving).await.unwrap().unwrap(), ConnectionEnd::Unread);
             assert_eq!(backlogs.octets(), MOST, "its replies are no longer counted");
         });
     }

@@ -21,7 +21,7 @@ use super::framing::{read_message, write_message};
 use super::permits::Permits;
 use crate::client::query::describe;
 use crate::guard::{Tasks, catch_async};
-use crate::resolver::outside::{TcpFailure, TcpQuestion};
+use crate::resolver::outside::{TcpFailure, TcpQuery};
 
 /// Maximum number of idle connections per upstream.
 const IDLE_CONNECTIONS: usize = 4;
@@ -29,28 +29,28 @@ const IDLE_CONNECTIONS: usize = 4;
 /// Time for which idle connections are kept.
 const IDLE_TIME: Duration = Duration::from_secs(10);
 /// Interval between checks for connections to close.
-const LOOK: Duration = Duration::from_secs(1);
+const CLEANUP_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Idle connections per upstream, each with the start of its idle time.
 type Idle = Rc<RefCell<HashMap<ServiceAddr, Vec<(TcpStream, Instant)>>>>;
 
-/// Sends the queries received from `questions` and passes the outcome of each to `tell`, until
+/// Sends the queries received from `questions` and passes the outcome of each to `report_result`, until
 /// `questions` is closed. At most `connections` queries are outstanding, and at most `share()` of them
 /// at one upstream. A panic while one query is processed costs only its answer.
 pub(crate) async fn run(
     tasks: Tasks,
     connections: usize,
     share: impl Fn() -> usize + 'static,
-    questions: Rc<Mutex<UnboundedReceiver<TcpQuestion>>>,
-    tell: impl Fn(&TcpQuestion, Result<Vec<u8>, TcpFailure>) + Clone + 'static,
+    questions: Rc<Mutex<UnboundedReceiver<TcpQuery>>>,
+    report_result: impl Fn(&TcpQuery, Result<Vec<u8>, TcpFailure>) + Clone + 'static,
 ) {
     let (permits, idle) = (Permits::new(connections, share), Idle::default());
     let mut questions = questions.lock().await;
-    let mut look = Instant::now() + LOOK;
+    let mut next_cleanup = Instant::now() + CLEANUP_INTERVAL;
     loop {
-        let next = timeout_at(look.into(), questions.recv()).await;
-        if look <= Instant::now() {
-            look = Instant::now() + LOOK;
+        let next = timeout_at(next_cleanup.into(), questions.recv()).await;
+        if next_cleanup <= Instant::now() {
+            next_cleanup = Instant::now() + CLEANUP_INTERVAL;
             close_some(&idle, Instant::now());
         }
         let question = match next {
@@ -58,8 +58,8 @@ pub(crate) async fn run(
             Ok(None) => break,
             Err(_) => continue,
         };
-        let (permits, idle, tell, tasks) =
-            (Rc::clone(&permits), Rc::clone(&idle), tell.clone(), tasks.clone());
+        let (permits, idle, report_result, tasks) =
+            (Rc::clone(&permits), Rc::clone(&idle), report_result.clone(), tasks.clone());
         spawn_local(async move {
             let ask = async {
                 let _permit = permits.acquire(question.address, question.client).await?;
@@ -85,12 +85,12 @@ pub(crate) async fn run(
                 }
                 Ok(_) => Err(TcpFailure::NoAnswer),
             };
-            tell(&question, answer);
+            report_result(&question, answer);
         });
     }
 }
 
-async fn ask(question: &TcpQuestion, idle: &Idle) -> io::Result<Vec<u8>> {
+async fn ask(question: &TcpQuery, idle: &Idle) -> io::Result<Vec<u8>> {
     let kept = idle.borrow_mut().get_mut(&question.address).and_then(Vec::pop);
     if let Some((stream, _)) = kept {
         // The upstream may have closed the connection meanwhile, or disappeared without closing it.
@@ -104,7 +104,7 @@ async fn ask(question: &TcpQuestion, idle: &Idle) -> io::Result<Vec<u8>> {
     ask_on(stream, question, idle).await
 }
 
-async fn ask_on(mut stream: TcpStream, question: &TcpQuestion, idle: &Idle) -> io::Result<Vec<u8>> {
+async fn ask_on(mut stream: TcpStream, question: &TcpQuery, idle: &Idle) -> io::Result<Vec<u8>> {
     write_message(&mut stream, &question.query).await?;
     let answer = read_message(&mut stream, question.timeout).await?;
     let is_ours = Message::new(&answer).is_some_and(|view| {
@@ -164,7 +164,7 @@ mod tests {
             let mut open = Vec::new();
             while let Ok((mut stream, _)) = listener.accept().await {
                 if answers {
-                    let mut query = read_message(&mut stream, LOOK).await.unwrap();
+                    let mut query = read_message(&mut stream, CLEANUP_INTERVAL).await.unwrap();
                     query[2] |= 0x80;
                     write_message(&mut stream, &query).await.unwrap();
                 }
@@ -174,8 +174,8 @@ mod tests {
         address.into()
     }
 
-    fn question(address: ServiceAddr) -> TcpQuestion {
-        TcpQuestion {
+    fn question(address: ServiceAddr) -> TcpQuery {
+        TcpQuery {
             worker: WorkerId(0),
             fetch: FetchId { index: 0, generation: 0 },
             client: ClientId(1),
@@ -195,13 +195,13 @@ mod tests {
             sender.send(question(live)).unwrap();
             let answered = Rc::new(Cell::new(None));
             let seen = Rc::clone(&answered);
-            let tell = move |question: &TcpQuestion, answer: Result<_, _>| {
+            let report_result = move |question: &TcpQuery, answer: Result<_, _>| {
                 if question.address == live {
                     seen.set(Some(answer.is_ok()));
                 }
             };
             let tasks = Tasks::new(|panic, _| panic!("{panic}"));
-            spawn_local(run(tasks, 4, || 2, Rc::new(Mutex::new(receiver)), tell));
+            spawn_local(run(tasks, 4, || 2, Rc::new(Mutex::new(receiver)), report_result));
             while answered.get().is_none() {
                 sleep(Duration::from_millis(5)).await;
             }
@@ -218,12 +218,12 @@ mod tests {
             {
                 let (sender, receiver) = unbounded_channel();
                 let timeout = Duration::from_millis(100);
-                sender.send(TcpQuestion { timeout, ..question(address) }).unwrap();
+                sender.send(TcpQuery { timeout, ..question(address) }).unwrap();
                 drop(sender);
-                let (tell, mut told) = unbounded_channel();
-                let tell = move |_: &TcpQuestion, answer| tell.send(answer).unwrap();
+                let (report_result, mut told) = unbounded_channel();
+                let report_result = move |_: &TcpQuery, answer| report_result.send(answer).unwrap();
                 let tasks = Tasks::new(|panic, _| panic!("{panic}"));
-                run(tasks, 4, || 2, Rc::new(Mutex::new(receiver)), tell).await;
+                run(tasks, 4, || 2, Rc::new(Mutex::new(receiver)), report_result).await;
                 assert_eq!(told.recv().await, Some(Err(failure)));
             }
         });
@@ -246,10 +246,10 @@ mod tests {
                 close_some(&idle, begin + after);
                 idle.borrow().get(&server).map_or(0, Vec::len)
             };
-            assert_eq!(left(IDLE_TIME - LOOK), 2);
+            assert_eq!(left(IDLE_TIME - CLEANUP_INTERVAL), 2);
             drop(theirs.pop());
             let give_up = Instant::now() + Duration::from_secs(30);
-            while left(LOOK) != 1 {
+            while left(CLEANUP_INTERVAL) != 1 {
                 assert!(Instant::now() < give_up, "a closed connection remains");
                 sleep(Duration::from_millis(5)).await;
             }

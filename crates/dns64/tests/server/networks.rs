@@ -88,7 +88,7 @@ fn server_in_zone(listen: &str, zone: &str, port: u16) -> RunningServer {
 #[test]
 fn item_49_link_local_upstreams_and_clients() {
     let test = "item_49_link_local_upstreams_and_clients";
-    testbed::on_an_ethernet(test, 1, &["fe80::1/64"], &["fe80::2/64"], |far| {
+    testbed::with_veth_pair(test, 1, &["fe80::1/64"], &["fe80::2/64"], |far| {
         let upstream = link_local_upstream(&far, 0);
         let port = upstream.address.port();
         let index = if_nametoindex("near").unwrap();
@@ -105,7 +105,7 @@ fn item_49_link_local_upstreams_and_clients() {
 #[test]
 fn item_49_interfaces_appear_and_come_back() {
     let test = "item_49_interfaces_appear_and_come_back";
-    testbed::on_an_ethernet(test, 1, &[], &["fe80::2/64"], |far| {
+    testbed::with_veth_pair(test, 1, &[], &["fe80::2/64"], |far| {
         let upstream = link_local_upstream(&far, 0);
         let port = upstream.address.port();
         let server = server_in_zone("[::1]:0", "later", port);

@@ -187,7 +187,7 @@ fn torture(limits: &str, clients: u8, dead: fn(usize) -> String) {
     flood.join().unwrap();
     let metrics = server.running.metrics();
     let [overload, share, branch] =
-        [Count::Overload, Count::ClientShare, Count::DeadBranch].map(|c| metrics.total(c));
+        [Count::Overload, Count::ClientShare, Count::FailingSubtree].map(|c| metrics.total(c));
     assert!(
         answered * 1_000 >= asked * 999,
         "{answered} of {asked}; denied: {overload}, {share}, {branch}"

@@ -14,7 +14,7 @@ use tester::measurer::expect::Prefix;
 use wire::name::{Domain, NameRange};
 use wire::tsig::Key;
 
-use super::common::{Asking, Display};
+use super::common::{Display, LivenessOptions};
 use super::help::{self, FILES, LOAD, NAMES, PERF2, QUESTIONS, REPLIES, SERVER, THREADS};
 use super::values::{CpuList, Server, like, parse_cpus, parse_time};
 
@@ -89,7 +89,7 @@ pub(crate) struct ClosedLoop {
     #[arg(long, value_name = "SERVER", required_unless_present = "dns64perf2", help_heading = SERVER)]
     pub(crate) server: Option<Server>,
     #[command(flatten)]
-    pub(crate) asking: Asking,
+    pub(crate) asking: LivenessOptions,
     /// Total number of queries in flight of all threads
     #[arg(long, value_name = "N", default_value_t = 100, help_heading = LOAD)]
     pub(crate) outstanding: usize,

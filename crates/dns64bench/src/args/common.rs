@@ -9,7 +9,7 @@ use super::values::parse_address;
 
 /// Options of the liveness check.
 #[derive(Clone, Copy, Debug, Args)]
-pub(crate) struct Asking {
+pub(crate) struct LivenessOptions {
     /// Probe the server before the first trial and after a trial with no valid reply; the command ends with status 4 if
     /// there is no reply within 6 s, or if all replies are wrong in the same way
     #[arg(long, value_name = "YES", default_value_t = true, action = clap::ArgAction::Set, help_heading = SERVER)]

@@ -37,7 +37,7 @@ pub(crate) struct Conform {
     pub(crate) zone: Option<Name>,
     /// Status socket of that `auth --conform`; checks that need the log of upstream queries are not run without it
     #[arg(long, value_name = "PATH|ssh:HOST:PATH", requires = "zone", help_heading = AUTH)]
-    pub(crate) auth_status: Option<StatusPlace>,
+    pub(crate) auth_status: Option<StatusSocketLocation>,
     /// Configuration file for ssh instead of the user's
     #[arg(long, value_name = "FILE", requires = "auth_status", help_heading = AUTH)]
     pub(crate) ssh_config: Option<PathBuf>,
@@ -80,11 +80,11 @@ fn excluded_range(text: &str) -> Result<Ipv6Net, String> {
 
 /// Location of AuthDNS's status socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum StatusPlace {
+pub(crate) enum StatusSocketLocation {
     /// On this host.
-    Here(PathBuf),
+    Local(PathBuf),
     /// On another host, reached by ssh.
-    There {
+    OverSsh {
         /// Name of the host for ssh.
         host: String,
         /// Path of the socket on that host.
@@ -92,18 +92,18 @@ pub(crate) enum StatusPlace {
     },
 }
 
-impl FromStr for StatusPlace {
+impl FromStr for StatusSocketLocation {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<StatusPlace, String> {
+    fn from_str(text: &str) -> Result<StatusSocketLocation, String> {
         let Some(far) = text.strip_prefix("ssh:") else {
-            return Ok(StatusPlace::Here(text.into()));
+            return Ok(StatusSocketLocation::Local(text.into()));
         };
         let place = far.split_once(":/").and_then(|(host, path)| Some((ssh_host(host)?, path)));
         match place {
             // A host that begins with a hyphen would be an option of ssh.
             Some((host, path)) if !host.starts_with('-') => {
-                Ok(StatusPlace::There { host, path: format!("/{path}") })
+                Ok(StatusSocketLocation::OverSsh { host, path: format!("/{path}") })
             }
             _ => Err("a socket on another host is ssh:HOST:/PATH".into()),
         }
@@ -139,10 +139,12 @@ mod tests {
 
     #[test]
     fn a_status_socket_is_here_or_behind_ssh() {
-        let there =
-            |host: &str, path: &str| StatusPlace::There { host: host.into(), path: path.into() };
+        let there = |host: &str, path: &str| StatusSocketLocation::OverSsh {
+            host: host.into(),
+            path: path.into(),
+        };
         for (text, wanted) in [
-            ("far.socket", Some(StatusPlace::Here("far.socket".into()))),
+            ("far.socket", Some(StatusSocketLocation::Local("far.socket".into()))),
             ("ssh:me@auth:/run/far", Some(there("me@auth", "/run/far"))),
             ("ssh:[2001:db8::1]:/run/far", Some(there("2001:db8::1", "/run/far"))),
             ("ssh:me@[2001:db8::1]:/run/far", Some(there("me@2001:db8::1", "/run/far"))),

@@ -5,14 +5,14 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use campaign::archive::write_whole;
-use conform::far::{self, FarConfig};
+use conform::authority::{self, AuthorityConfig};
 use conform::message::Name;
 use method::units::counted;
 use net::affinity::allowed_cpus;
 use net::status::StatusSocket;
 use tester::authdns::counters::AuthCounters;
 use tester::authdns::{AuthConfig, start, status};
-use tester::past_stack::PastStack;
+use tester::xdp::XdpInterface;
 
 use super::{end_with_any_thread, wait_for_end};
 use crate::args::Auth;
@@ -50,9 +50,9 @@ fn serve(args: &Auth) -> Outcome {
     for address in running.addresses() {
         eprintln!("AuthDNS serves {} on {address}", config.zone.domain());
     }
-    if let Some(PastStack { interface, way, queues }) = running.past_stack() {
+    if let Some(XdpInterface { interface, attach_mode, queues }) = running.xdp() {
         let queues = counted(*queues as u64, "queue", "queues");
-        eprintln!("Queries on {interface} are received by AF_XDP ({way}, {queues})");
+        eprintln!("Queries on {interface} are received by AF_XDP ({attach_mode}, {queues})");
     }
     let ended = wait_for_end(args.duration);
     let counters = running.counters();
@@ -64,16 +64,19 @@ fn serve(args: &Auth) -> Outcome {
 
 /// Serves the names of `conform` until a signal ends it.
 fn serve_checks(args: &Auth, zone: &Name) -> Outcome {
-    let config =
-        FarConfig { listen: args.listen.clone(), zone: zone.clone(), ns: args.zone.ns_address };
+    let config = AuthorityConfig {
+        listen: args.listen.clone(),
+        zone: zone.clone(),
+        ns: args.zone.ns_address,
+    };
     let socket = status_socket(args.status.as_deref())?;
-    let far = far::start(&config).map_err(Failure::environment)?;
+    let far = authority::start(&config).map_err(Failure::environment)?;
     if let Some(path) = &args.anchors {
         let text = far.anchors().join("\n") + "\n";
         write_whole(path, text.as_bytes()).map_err(Failure::environment)?;
     }
     if let Some(socket) = &socket {
-        far::status::serve(socket, far.log(), far.anchors()).map_err(Failure::environment)?;
+        authority::status::serve(socket, far.log(), far.anchors()).map_err(Failure::environment)?;
     }
     for address in far.addresses() {
         eprintln!("AuthDNS serves the test names of conform below {zone} on {address}");

@@ -26,7 +26,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::args::{Campaign, CampaignAction};
-use crate::lines::{COLUMNS, cut, fitted, plain_spaces};
+use crate::lines::{COLUMNS, cut, plain_spaces, wrapped_for};
 use crate::output::{
     Failure, Outcome, SPOILED, counted, grouped, print_points, remaining, rounded,
 };
@@ -147,7 +147,7 @@ fn carry_out(
     let (summary, points) = (run.summary(), run.results.noncompliance.clone());
     let page = write(&[run], &folder).map_err(Failure::environment)?;
     if !quiet {
-        println!("{}", fitted(&visible(&summary.join("\n")), &std::io::stdout()));
+        println!("{}", wrapped_for(&visible(&summary.join("\n")), &std::io::stdout()));
         print_points("Not RFC 8219 compliant", &points);
     }
     println!("{}", page.display());
@@ -215,7 +215,7 @@ fn print_plan(plan: &Plan) {
     for paper in Paper::ALL {
         let fills = fills(plan, paper);
         if !fills.is_empty() {
-            println!("{}", fitted(&format!("{}: {fills}", paper.title()), &std::io::stdout()));
+            println!("{}", wrapped_for(&format!("{}: {fills}", paper.title()), &std::io::stdout()));
         }
     }
 }
@@ -342,7 +342,7 @@ impl CampaignTerminal<'_> {
             (false, true) => {
                 eprintln!("{text}");
             }
-            (false, false) => self.bar.println(fitted(text, &std::io::stderr())),
+            (false, false) => self.bar.println(wrapped_for(text, &std::io::stderr())),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use campaign::environment::Environment;
 
 use crate::args::Check;
-use crate::colour::{Meaning, painted};
+use crate::colour::{Severity, painted};
 use crate::output::{ENVIRONMENT, Outcome, counted, grouped, print_versioned};
 
 pub(crate) fn run(args: &Check) -> Outcome {
@@ -37,9 +37,9 @@ fn print(environment: &Environment) {
     let out = std::io::stdout();
     for finding in &environment.findings {
         let (mark, meaning) = if finding.concern.is_some() {
-            ("!", Meaning::Doubtful)
+            ("!", Severity::Doubtful)
         } else {
-            ("✓", Meaning::Good)
+            ("✓", Severity::Good)
         };
         println!("{} {:<32} {}", painted(mark, meaning, &out), finding.subject, finding.value);
         if let Some(concern) = &finding.concern {

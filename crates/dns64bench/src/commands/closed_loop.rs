@@ -25,7 +25,7 @@ use crate::output::{
 use crate::{interruption, metrics, progress};
 
 pub(crate) fn run(args: &ClosedLoop) -> Outcome {
-    interruption::heed()?;
+    interruption::install_handlers()?;
     if let Some(words) = &args.dns64perf2 {
         let experiments =
             Experiments::parse(words).map_err(|why| Failure::usage(anyhow::anyhow!(why)))?;
@@ -34,7 +34,7 @@ pub(crate) fn run(args: &ClosedLoop) -> Outcome {
     let plan = args.resolve()?;
     let files = args.questions.intervals.open()?;
     metrics::serve(args.display.metrics, "closed-loop", &plan.cpus, args.display.quiet)?;
-    require_somebody(args, &plan)?;
+    require_response(args, &plan)?;
     let length = args.duration.map_or(String::new(), |time| format!(" for {}", rounded(time)));
     let words = format!("{} queries in flight{length}", grouped(plan.outstanding as u64));
     let sums = Arc::new(Progress::new(plan.threads));
@@ -65,13 +65,13 @@ pub(crate) fn run(args: &ClosedLoop) -> Outcome {
         })?;
     }
     if result.counts.valid == 0 {
-        require_somebody(args, &plan)?;
+        require_response(args, &plan)?;
     }
     Ok(if result.counts.valid > 0 { ExitCode::SUCCESS } else { DUT_FAILED.into() })
 }
 
 /// Checks that the server responds; over TCP, establishing the connections is enough.
-fn require_somebody(args: &ClosedLoop, plan: &ClosedLoopPlan) -> Result<(), Failure> {
+fn require_response(args: &ClosedLoop, plan: &ClosedLoopPlan) -> Result<(), Failure> {
     plan.check().map_err(Failure::usage)?;
     if args.asking.liveness && plan.settings.transport != Transport::Tcp {
         liveness::require(plan.settings.server, &Domain::dns64perf())?;
@@ -173,14 +173,14 @@ fn run_experiments(args: &ClosedLoop, experiments: &Experiments) -> Outcome {
                     &plan.cpus,
                     args.display.quiet,
                 )?;
-                require_somebody(args, &plan)?;
+                require_response(args, &plan)?;
             }
             let experiment = carry_out(&plan, &Arc::new(Progress::new(plan.threads)))?;
             if experiment.interrupted {
                 break;
             }
             if experiment.counts.valid == 0 {
-                require_somebody(args, &plan)?;
+                require_response(args, &plan)?;
             }
             result.add(&experiment);
             if !args.display.json {

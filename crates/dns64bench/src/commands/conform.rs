@@ -8,14 +8,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
-use conform::far::status::Remote;
-use conform::far::view::View;
+use conform::authority::status::Remote;
+use conform::authority::view::View;
 use conform::outcome::{Checked, Outcome as CheckOutcome, Report};
 use conform::runner::{self, RunError, Settings};
 use conform::show;
 use tempfile::TempDir;
 
-use crate::args::{Conform, StatusPlace};
+use crate::args::{Conform, StatusSocketLocation};
 use crate::output::{DUT_FAILED, Failure, INTERRUPTED, Outcome, Versioned, fill_text, open};
 use crate::{interruption, progress};
 
@@ -27,7 +27,7 @@ pub(crate) fn run(args: &Conform) -> Outcome {
         print!("{}", show::list(&args.only).map_err(Failure::usage)?);
         return Ok(ExitCode::SUCCESS);
     }
-    interruption::heed()?;
+    interruption::install_handlers()?;
     let mut others = Vec::new();
     for path in &args.beside {
         others.push(read(path)?);
@@ -84,7 +84,7 @@ fn check(args: &Conform) -> Result<Option<Report>, Failure> {
         until: interruption::flag(),
         ..defaults
     };
-    let open = |place| FarView::open(place, args.ssh_config.as_deref());
+    let open = |place| AuthorityView::open(place, args.ssh_config.as_deref());
     let view = args.auth_status.as_ref().map(open).transpose()?;
     let view = view.as_ref().map(|far| &far.remote as &dyn View);
     let words = format!("Checking {}", settings.name);
@@ -109,17 +109,20 @@ fn check(args: &Conform) -> Result<Option<Report>, Failure> {
 }
 
 /// Status socket of the test authoritative server, local or forwarded by ssh.
-struct FarView {
+struct AuthorityView {
     remote: Remote,
     /// The ssh connection that forwards the socket, and the folder of the socket.
     _forwarded: Option<(Forwarding, TempDir)>,
 }
 
-impl FarView {
-    fn open(place: &StatusPlace, ssh_config: Option<&Path>) -> Result<FarView, Failure> {
+impl AuthorityView {
+    fn open(
+        place: &StatusSocketLocation,
+        ssh_config: Option<&Path>,
+    ) -> Result<AuthorityView, Failure> {
         let (path, forwarded) = match place {
-            StatusPlace::Here(path) => (path.clone(), None),
-            StatusPlace::There { host, path } => {
+            StatusSocketLocation::Local(path) => (path.clone(), None),
+            StatusSocketLocation::OverSsh { host, path } => {
                 let folder = TempDir::new().map_err(Failure::environment)?;
                 let local = folder.path().join("far.socket");
                 let forwarding = Forwarding::start(host, ssh_config, path, &local)
@@ -133,7 +136,7 @@ impl FarView {
             .anchors()
             .with_context(|| format!("no `auth --conform --status` answers at {}", path.display()))
             .map_err(Failure::environment)?;
-        Ok(FarView { remote, _forwarded: forwarded })
+        Ok(AuthorityView { remote, _forwarded: forwarded })
     }
 }
 

@@ -11,7 +11,7 @@ use crate::output::{Failure, INTERRUPTED, Outcome, SPOILED, grouped, is_interrup
 use crate::progress::run_trial;
 
 pub(crate) fn run(args: &Dns64perf) -> Outcome {
-    interruption::heed()?;
+    interruption::install_handlers()?;
     let plan = args.resolve()?;
     let trial = run_trial(&plan, false, &format!("{} q/s", grouped(plan.rate.0)))?;
     print!("{}", printed(&trial));

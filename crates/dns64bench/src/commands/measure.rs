@@ -18,7 +18,7 @@ use crate::resolve::passed_self_test;
 use crate::{interruption, metrics};
 
 pub(crate) fn run(args: &Measure) -> Outcome {
-    interruption::heed()?;
+    interruption::install_handlers()?;
     let plan = args.resolve()?;
     metrics::serve(args.display.metrics, "measure", &plan.cpus, args.display.quiet)?;
     let self_test = args.self_test.as_deref().map(passed_self_test).transpose()?;

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use net::clock::ClockError;
 use serde::Deserialize;
-use tester::measurer::merge::{Given, Merged, Offsets, ShardSummary, merge};
+use tester::measurer::merge::{Merged, Offsets, ShardSummary, TesterResult, merge};
 use tester::measurer::result::TrialResult;
 
 use crate::args::Merge;
@@ -39,7 +39,7 @@ pub(crate) fn run(args: &Merge) -> Outcome {
 }
 
 /// Reads a file with the result of one tester.
-fn read(path: &Path) -> Result<Given, Failure> {
+fn read(path: &Path) -> Result<TesterResult, Failure> {
     let file = path.display().to_string();
     let text = std::fs::read_to_string(path);
     let text = text.map_err(|e| Failure::usage(anyhow::anyhow!("cannot read {file}: {e}")))?;
@@ -58,7 +58,7 @@ fn read(path: &Path) -> Result<Given, Failure> {
             "its schema_version is {schema_version}, but only {SCHEMA_VERSION} can be read"
         )));
     }
-    Ok(Given { file, trial })
+    Ok(TesterResult { file, trial })
 }
 
 fn print(merged: &Merged) {
@@ -78,15 +78,17 @@ fn print_shard(shard: &ShardSummary) {
         grouped(shard.pacing.p999_us.round() as u64),
         shard.pacing.window_100ms_worst_pct,
         clock(shard),
-        past_stack(shard),
+        xdp(shard),
         shard.file,
     );
 }
 
 /// Describes the AF_XDP mode of a shard, if it used AF_XDP.
-fn past_stack(shard: &ShardSummary) -> String {
-    let told = shard.past_stack.as_ref();
-    told.map_or_else(String::new, |past| format!("; AF_XDP on {} ({})", past.interface, past.way))
+fn xdp(shard: &ShardSummary) -> String {
+    let told = shard.xdp.as_ref();
+    told.map_or_else(String::new, |past| {
+        format!("; AF_XDP on {} ({})", past.interface, past.attach_mode)
+    })
 }
 
 /// Describes the clock offset of a shard.

@@ -29,7 +29,7 @@ use super::search::{Terminal, UsedNames};
 use super::self_test::{SelfTestPlan, SelfTestResult};
 use super::{measured_send_cost, short_run};
 use crate::args::Quickstart;
-use crate::lines::{fitted, plain_spaces};
+use crate::lines::{plain_spaces, wrapped_for};
 use crate::output::{Failure, Outcome, grouped, print_json};
 use crate::resolve::{as_self_test, with_names};
 use crate::{colour, interruption, metrics};
@@ -107,7 +107,7 @@ pub(crate) struct QuickstartResult {
 }
 
 pub(crate) fn run(args: &Quickstart) -> Outcome {
-    interruption::heed()?;
+    interruption::install_handlers()?;
     let quiet = args.display.quiet || args.display.json;
     let say = |text: &str| {
         if !quiet {
@@ -148,7 +148,7 @@ pub(crate) fn run(args: &Quickstart) -> Outcome {
         print_json(&result)?;
     } else {
         for line in summary(&result, &io::stdout()).lines() {
-            println!("{}", fitted(line, &io::stdout()));
+            println!("{}", wrapped_for(line, &io::stdout()));
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -158,7 +158,7 @@ fn self_test(folder: &Path, quiet: bool) -> Result<SelfTestResult, Failure> {
     let status = status_in(folder, "self-test");
     let (mut auth, address) = auth(Share::ONE, folder, &status)?;
     let found = super::self_test::self_test(&self_test_plan(address, &status), quiet, true);
-    found.map_err(|failure| with_what_servers_say(failure, [&mut auth]))
+    found.map_err(|failure| with_server_states(failure, [&mut auth]))
 }
 
 /// Plans a self-test for the worst case, which is the first stage: AuthDNS is queried like the DUT.
@@ -191,7 +191,7 @@ fn closed_loop(quiet: bool) -> Result<ClosedLoopResult, Failure> {
     }
     if found.counts.valid == 0 {
         let silent = Failure::environment(anyhow::anyhow!("dns64d gave no valid answer"));
-        return Err(with_what_servers_say(silent, [&mut auth, &mut dut]));
+        return Err(with_server_states(silent, [&mut auth, &mut dut]));
     }
     Ok(found)
 }
@@ -213,8 +213,7 @@ fn measure(
     let used = UsedNames { first: plan.trial.first_name, count: plan.most_names() };
     let mut terminal = Terminal::new(quiet, Some(used));
     let found = short_run::search(&plan, folder.path(), &mut terminal);
-    let found =
-        found.map_err(|error| with_what_servers_say(error.into(), [&mut auth, &mut dut]))?;
+    let found = found.map_err(|error| with_server_states(error.into(), [&mut auth, &mut dut]))?;
     found.ok_or_else(|| Failure::environment(anyhow::anyhow!("the search ended without a trial")))
 }
 
@@ -407,14 +406,14 @@ fn so_far(
 }
 
 /// Adds the state of the servers to an error that prevents a measurement.
-fn with_what_servers_say<const N: usize>(
+fn with_server_states<const N: usize>(
     failure: Failure,
     servers: [&mut ServerProcess; N],
 ) -> Failure {
     if !failure.is_of_environment() {
         return failure;
     }
-    let said = servers.map(ServerProcess::how_it_is);
+    let said = servers.map(ServerProcess::process_state);
     failure.with_advice(&said.join("; "))
 }
 
@@ -444,13 +443,13 @@ impl ServerProcess {
         let mut server = ServerProcess { name: name.clone(), child, log };
         if let Err(error) = server.wait_until_ready(address) {
             let failure = anyhow::anyhow!("{name} does not serve: {error}");
-            return Err(with_what_servers_say(Failure::environment(failure), [&mut server]));
+            return Err(with_server_states(Failure::environment(failure), [&mut server]));
         }
         Ok(server)
     }
 
     /// Returns true if it runs, and its last log line.
-    fn how_it_is(&mut self) -> String {
+    fn process_state(&mut self) -> String {
         let name = &self.name;
         let state = match self.child.try_wait() {
             Ok(None) => format!("{name} is running"),
@@ -525,7 +524,7 @@ mod tests {
         let taken = free_port().ok().unwrap();
         let _held = Endpoint::listen(taken, 1).unwrap();
         let mut runs = start("exec sleep 60", taken).ok().unwrap();
-        assert_eq!(runs.how_it_is(), "-c is running");
+        assert_eq!(runs.process_state(), "-c is running");
     }
 
     /// Runs trials that all have one outcome.

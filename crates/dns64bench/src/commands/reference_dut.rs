@@ -5,9 +5,9 @@ use std::process::ExitCode;
 use method::units::CpuId;
 use schemars::JsonSchema;
 use serde::Serialize;
-use tester::asker::Asking;
-use tester::past_stack::PastStack;
 use tester::reference_dut::{ReferenceConfig, ReferenceCounters, start};
+use tester::upstream_queries::UpstreamQueryConfig;
+use tester::xdp::XdpInterface;
 
 use super::{end_with_any_thread, wait_for_end};
 use crate::args::ReferenceDut;
@@ -21,7 +21,8 @@ pub(crate) struct Served {
     counters: ReferenceCounters,
     /// Interface that it served by AF_XDP, and the mode; absent if AF_XDP was not used.
     #[serde(skip_serializing_if = "Option::is_none")]
-    past_stack: Option<PastStack>,
+    #[serde(rename = "past_stack")]
+    xdp: Option<XdpInterface>,
 }
 
 pub(crate) fn run(args: &ReferenceDut) -> Outcome {
@@ -54,7 +55,7 @@ pub(crate) fn run(args: &ReferenceDut) -> Outcome {
         seed: args.seed,
         cpu: args.cpu.map(CpuId),
         xdp: xdp_config(args.xdp.as_ref(), args.xdp_mode),
-        asking: args.ask.map(|upstream| Asking {
+        asking: args.ask.map(|upstream| UpstreamQueryConfig {
             upstream,
             times: args.ask_times,
             new_names: args.ask_share,
@@ -66,7 +67,7 @@ pub(crate) fn run(args: &ReferenceDut) -> Outcome {
     wait_for_end(None)?;
     let c = running.counters();
     if args.json {
-        print_versioned(&Served { counters: c, past_stack: running.past_stack().cloned() })?;
+        print_versioned(&Served { counters: c, xdp: running.xdp().cloned() })?;
     } else {
         let [received, answered, over, lost] =
             [c.received, c.answered, c.over_capacity, c.lost].map(grouped);

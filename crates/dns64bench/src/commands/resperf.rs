@@ -23,7 +23,7 @@ const PACING_PCT: f64 = 1.0;
 const HEADER: &str = "# time target_qps actual_qps responses_per_sec failures_per_sec avg_latency connections conn_avg_latency";
 
 pub(crate) fn run(args: &Resperf) -> Outcome {
-    interruption::heed()?;
+    interruption::install_handlers()?;
     let output = Output::default();
     output.line("DNS Resolution Performance Testing Tool");
     output.line(&format!("Version {}\n", env!("CARGO_PKG_VERSION")));

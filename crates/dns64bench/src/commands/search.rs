@@ -17,7 +17,7 @@ use tester::measurer::result::TrialResult;
 
 use super::measured_send_cost;
 use crate::args::Search;
-use crate::lines::fitted;
+use crate::lines::wrapped_for;
 use crate::output::{
     DUT_FAILED, Failure, Outcome, SPOILED, grouped, is_interrupted, print_json, print_search,
 };
@@ -25,7 +25,7 @@ use crate::progress::{run_trial, title};
 use crate::{colour, interruption, metrics, progress};
 
 pub(crate) fn run(args: Search) -> Outcome {
-    interruption::heed()?;
+    interruption::install_handlers()?;
     let (json, quiet) = (args.display.json, args.display.quiet);
     let (mut journal, plan, done) = match args.resume {
         Some(path) => Journal::open(&path).map_err(SearchError::from)?,
@@ -102,9 +102,9 @@ fn on_failure(error: SearchError, journal: &Path) -> Failure {
     let entries: Vec<SearchEntry> = Lines::read(journal).unwrap_or_default();
     let has_trial = entries.iter().any(|entry| matches!(entry, SearchEntry::Finished(_)));
     let when = match error {
-        SearchError::Trial(
-            TrialError::NobodyAnswers { .. } | TrialError::NobodyAnswersThere { .. },
-        ) => "continue when it responds",
+        SearchError::Trial(TrialError::NoAnswer { .. } | TrialError::NoAnswerToSource { .. }) => {
+            "continue when it responds"
+        }
         SearchError::Trial(TrialError::WrongReplies { .. }) if has_trial => {
             return Failure::from(error).with_advice(
                 "then start a new search; this one has a trial with wrong replies (--liveness false counts it as failed)",
@@ -238,7 +238,7 @@ impl Runner for Terminal {
             let reason = trial.reasons.first().map_or(String::new(), |r| format!(": {r}"));
             let (rate, err) = (grouped(trial.rate.0), std::io::stderr());
             let line = format!("{rate:>9} q/s {}{reason}", colour::verdict(trial.verdict, &err));
-            eprintln!("{}", fitted(&line, &err));
+            eprintln!("{}", wrapped_for(&line, &err));
         }
     }
 

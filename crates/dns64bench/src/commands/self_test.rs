@@ -69,7 +69,7 @@ impl SelfTestResult {
 }
 
 pub(crate) fn run(args: &SelfTest) -> Outcome {
-    interruption::heed()?;
+    interruption::install_handlers()?;
     let plan = args.resolve()?;
     metrics::serve(args.display.metrics, "self-test", &plan.trial.cpus, args.display.quiet)?;
     let result = self_test(&plan, args.display.quiet, args.asking.liveness)?;
@@ -198,9 +198,7 @@ fn range_from(required: Qps, search_to: Option<Qps>) -> Result<SearchRange, Fail
 fn on_failure(error: TrialError, trials: &[TrialResult]) -> Failure {
     if !matches!(
         error,
-        TrialError::NobodyAnswers { .. }
-            | TrialError::NobodyAnswersThere { .. }
-            | TrialError::Interrupted
+        TrialError::NoAnswer { .. } | TrialError::NoAnswerToSource { .. } | TrialError::Interrupted
     ) {
         return error.into();
     }

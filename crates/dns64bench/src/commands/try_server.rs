@@ -105,7 +105,7 @@ pub(crate) struct TryResult {
 }
 
 pub(crate) fn run(args: &Try) -> Outcome {
-    interruption::heed()?;
+    interruption::install_handlers()?;
     end_with_any_thread();
     let quiet = args.display.quiet;
     let server = args.server.resolve()?;
@@ -216,7 +216,7 @@ impl Setup<'_> {
         let Setup { args, server, .. } = self;
         let (began, mut shown) = (Instant::now(), None);
         loop {
-            let seen = probe.look(|| auth.counters().queries.total());
+            let seen = probe.query_name(|| auth.counters().queries.total());
             let state = seen.state(&args.expect_prefix);
             if interruption::is_asked() {
                 return Err(Failure::interrupted(anyhow!("interrupted before the first trial")));
@@ -281,7 +281,7 @@ impl Setup<'_> {
             let send_cost = measured_send_cost(&plan.trial)?;
             let plan = SearchPlan { trial: TrialPlan { send_cost, ..plan.trial }, ..plan };
             let used = UsedNames { first: plan.trial.first_name, count: plan.most_names() };
-            let mut runner = Keeping::new(Terminal::new(quiet, Some(used)));
+            let mut runner = RecordingRunner::new(Terminal::new(quiet, Some(used)));
             search = runner.search(&plan, folder)?;
             trials = runner.trials;
         }
@@ -303,7 +303,7 @@ impl Setup<'_> {
 }
 
 /// Runs trials like `search`, keeps them in case of an interruption, and begins no search late.
-struct Keeping {
+struct RecordingRunner {
     terminal: Terminal,
     trials: Vec<TrialResult>,
     began: Instant,
@@ -311,9 +311,9 @@ struct Keeping {
     completed: u32,
 }
 
-impl Keeping {
-    fn new(terminal: Terminal) -> Keeping {
-        Keeping { terminal, trials: Vec::new(), began: Instant::now(), completed: 0 }
+impl RecordingRunner {
+    fn new(terminal: Terminal) -> RecordingRunner {
+        RecordingRunner { terminal, trials: Vec::new(), began: Instant::now(), completed: 0 }
     }
 
     /// Returns the result of all searches, or of the completed ones after an interruption or when time is up.
@@ -335,7 +335,7 @@ impl Keeping {
     }
 }
 
-impl Runner for Keeping {
+impl Runner for RecordingRunner {
     fn trial(&mut self, plan: &TrialPlan, standing: Standing) -> Result<TrialResult, TrialError> {
         let is_new = standing.repeat > self.completed;
         self.completed = standing.repeat;

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::goal::{Goal, GoalError};
-use super::tally::{Class, Trial, classify, conditional_throughput};
+use super::tally::{LoadClass, Trial, classify, conditional_throughput};
 use crate::records::Counts;
 use crate::units::{Nanos, Qps};
 use crate::verdict::Verdict;
@@ -141,7 +141,7 @@ impl MlrSearch {
                 .or_default()
                 .push(Trial::of(focus.due.duration, counts));
             let target = &self.goals[focus.due.goal][focus.stage];
-            if classify(target, &self.loads[&focus.due.rate]) == Class::Undecided {
+            if classify(target, &self.loads[&focus.due.rate]) == LoadClass::Undecided {
                 self.focus = Some(Focus { retries: 0, ..focus });
                 return;
             }
@@ -183,9 +183,9 @@ impl MlrSearch {
         let mut lower = None;
         for (&load, trials) in &self.loads {
             match classify(target, trials) {
-                Class::Lower => lower = Some(load),
-                Class::Upper => return (lower, Some(load)),
-                Class::Undecided => {}
+                LoadClass::Lower => lower = Some(load),
+                LoadClass::Upper => return (lower, Some(load)),
+                LoadClass::Undecided => {}
             }
         }
         (lower, None)

@@ -31,7 +31,7 @@ impl Trial {
 
 /// Class of a load for a goal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Class {
+pub enum LoadClass {
     /// Lower bound: the DUT meets the goal.
     Lower,
     /// Upper bound: the DUT does not meet the goal.
@@ -72,18 +72,18 @@ impl Sums {
 /// It is a lower bound if it stays one even if all remaining trials had high loss, and an upper bound if it stays one
 /// even if all of them had low loss. Short trials with high loss count against a load unless short ones with low loss
 /// balance them. Short trials with low loss alone never make a lower bound.
-pub fn classify(goal: &Goal, trials: &[Trial]) -> Class {
+pub fn classify(goal: &Goal, trials: &[Trial]) -> LoadClass {
     let sums = Sums::of(goal, trials);
     let balancing = sums.short_low * goal.exceed_ratio / (1.0 - goal.exceed_ratio);
     let high = sums.full_high + (sums.short_high - balancing).max(0.0);
     let whole = (sums.full_low + high).max(goal.duration_sum.as_secs_f64());
     let may_exceed = whole * goal.exceed_ratio;
     if whole - sums.full_low <= may_exceed {
-        Class::Lower
+        LoadClass::Lower
     } else if high > may_exceed {
-        Class::Upper
+        LoadClass::Upper
     } else {
-        Class::Undecided
+        LoadClass::Undecided
     }
 }
 
@@ -133,12 +133,16 @@ mod tests {
     fn the_goal_of_rfc_8219_is_decided_by_one_full_trial_or_any_loss() {
         let goal = goal(0.0, 0.0, 60, 60);
         let class = |each: &[(u64, u64)]| classify(&goal, &trials(each));
-        assert_eq!(class(&[]), Class::Undecided);
-        assert_eq!(class(&[(60, 0)]), Class::Lower);
-        assert_eq!(class(&[(60, 1)]), Class::Upper);
-        assert_eq!(class(&[(1, 0), (1, 0)]), Class::Undecided);
-        assert_eq!(class(&[(1, 0), (1, 1)]), Class::Upper);
-        assert_eq!(class(&[(60, 0), (1, 1)]), Class::Upper, "no share of the time may have loss");
+        assert_eq!(class(&[]), LoadClass::Undecided);
+        assert_eq!(class(&[(60, 0)]), LoadClass::Lower);
+        assert_eq!(class(&[(60, 1)]), LoadClass::Upper);
+        assert_eq!(class(&[(1, 0), (1, 0)]), LoadClass::Undecided);
+        assert_eq!(class(&[(1, 0), (1, 1)]), LoadClass::Upper);
+        assert_eq!(
+            class(&[(60, 0), (1, 1)]),
+            LoadClass::Upper,
+            "no share of the time may have loss"
+        );
     }
 
     #[test]
@@ -146,14 +150,14 @@ mod tests {
         // The second goal of RFC 9971's examples: two trials of 60 s, of which one may be bad.
         let goal = goal(0.0, 0.5, 60, 120);
         let class = |each: &[(u64, u64)]| classify(&goal, &trials(each));
-        assert_eq!(class(&[(60, 0)]), Class::Lower, "the other may be bad");
-        assert_eq!(class(&[(60, 9)]), Class::Undecided);
-        assert_eq!(class(&[(60, 9), (60, 0)]), Class::Lower);
-        assert_eq!(class(&[(60, 9), (60, 9)]), Class::Upper);
-        assert_eq!(class(&[(60, 9), (1, 9)]), Class::Upper, "a short bad trial tips it");
+        assert_eq!(class(&[(60, 0)]), LoadClass::Lower, "the other may be bad");
+        assert_eq!(class(&[(60, 9)]), LoadClass::Undecided);
+        assert_eq!(class(&[(60, 9), (60, 0)]), LoadClass::Lower);
+        assert_eq!(class(&[(60, 9), (60, 9)]), LoadClass::Upper);
+        assert_eq!(class(&[(60, 9), (1, 9)]), LoadClass::Upper, "a short bad trial tips it");
         assert_eq!(
             class(&[(60, 9), (1, 9), (1, 0)]),
-            Class::Undecided,
+            LoadClass::Undecided,
             "a short good one balances it"
         );
     }
@@ -163,15 +167,15 @@ mod tests {
     fn short_good_trials_balance_by_the_exceed_ratio() {
         let goal = goal(0.0, 0.25, 30, 120);
         let class = |each: &[(u64, u64)]| classify(&goal, &trials(each));
-        assert_eq!(class(&[(30, 9), (4, 9), (9, 0)]), Class::Upper);
-        assert_eq!(class(&[(30, 9), (4, 9), (12, 0)]), Class::Undecided);
+        assert_eq!(class(&[(30, 9), (4, 9), (9, 0)]), LoadClass::Upper);
+        assert_eq!(class(&[(30, 9), (4, 9), (12, 0)]), LoadClass::Undecided);
     }
 
     #[test]
     fn loss_up_to_the_goals_ratio_is_low() {
         let goal = goal(0.005, 0.0, 1, 1);
-        assert_eq!(classify(&goal, &trials(&[(1, 5)])), Class::Lower);
-        assert_eq!(classify(&goal, &trials(&[(1, 6)])), Class::Upper);
+        assert_eq!(classify(&goal, &trials(&[(1, 5)])), LoadClass::Lower);
+        assert_eq!(classify(&goal, &trials(&[(1, 6)])), LoadClass::Upper);
         assert_eq!(Trial { duration: Nanos::SECOND, missing: 0, of: 0 }.loss_ratio(), 1.0);
     }
 

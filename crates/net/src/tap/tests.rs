@@ -16,13 +16,13 @@ use crate::neighbour::NextHop;
 use crate::socket::Endpoint;
 use testbed::{LAST_RESORT, ip, is_root};
 
-use crate::testing::once_free;
+use crate::testing::retry_until_free;
 
 /// Receives the datagrams of `endpoint` one by one; returns their number.
 fn drain(endpoint: &Endpoint) -> u64 {
     let mut batch = ReceiveBatch::new(OFFLOAD_LEN);
     let mut datagrams = 0;
-    while batch.receive(endpoint, Wait::Dont).unwrap() > 0 {
+    while batch.receive(endpoint, Wait::NonBlocking).unwrap() > 0 {
         datagrams += batch.iter().map(|datagram| datagram.segments().count() as u64).sum::<u64>();
     }
     datagrams
@@ -47,7 +47,7 @@ fn on_loopback_the_sockets_get_what_the_interface_got() {
         ip("link set lo up");
         for server in ["127.0.0.1:53", "[::1]:53"] {
             let server = server.parse().unwrap();
-            let (connected, strays) = Endpoint::client_pair(server, 0).unwrap();
+            let (connected, unmatched) = Endpoint::client_pair(server, 0).unwrap();
             connected.use_receive_offload();
             let ours = connected.local_address().unwrap();
             let to_us = Endpoint::connect_from(Some(server), ours).unwrap();
@@ -57,10 +57,13 @@ fn on_loopback_the_sockets_get_what_the_interface_got() {
             // Sent datagrams, and those for other ports, are not counted.
             connected.send(b"query").unwrap();
             let sent = send(&to_us);
-            assert_eq!((tap.count().unwrap(), drain(&connected), drain(&strays)), (sent, sent, 0));
+            assert_eq!(
+                (tap.count().unwrap(), drain(&connected), drain(&unmatched)),
+                (sent, sent, 0)
+            );
             assert_eq!(send(&stranger), sent);
             assert_eq!(
-                (tap.count().unwrap(), drain(&connected), drain(&strays)),
+                (tap.count().unwrap(), drain(&connected), drain(&unmatched)),
                 (2 * sent, 0, sent)
             );
         }
@@ -97,13 +100,13 @@ fn a_prefix_of_ours_counts_as_a_whole_and_nothing_beside_it() {
         ] {
             let (server, net): (SocketAddr, IpNet) =
                 (server.parse().unwrap(), ours.parse().unwrap());
-            let client = Endpoint::client_of_many(server, 0).unwrap();
+            let client = Endpoint::client_on_any_address(server, 0).unwrap();
             client.use_receive_offload();
             let port = client.local_address().unwrap().port();
             let tap = Tap::on("lo", net, &[port]).unwrap();
             let to = |address: &str| {
                 let ours = SocketAddr::new(address.parse().unwrap(), port);
-                send(&once_free(|| Endpoint::connect_from(Some(server), ours)))
+                send(&retry_until_free(|| Endpoint::connect_from(Some(server), ours)))
             };
             let counted: u64 = inside.iter().map(|address| to(address)).sum();
             // 127.0.0.1 is also in 127.0.0.0/8.
@@ -159,7 +162,7 @@ fn segments_over_a_link_count_one_by_one() {
         let hop = NextHop::towards(server).unwrap();
         assert_eq!((hop.interface.as_str(), hop.needs_address), ("near", true));
         hop.resolve(server, LAST_RESORT).unwrap();
-        let (connected, strays) = Endpoint::client_pair(server, 0).unwrap();
+        let (connected, unmatched) = Endpoint::client_pair(server, 0).unwrap();
         connected.use_receive_offload();
         let ours = connected.local_address().unwrap();
         let tap = Tap::on("near", ours.ip().into(), &[ours.port()]).unwrap();
@@ -170,7 +173,7 @@ fn segments_over_a_link_count_one_by_one() {
         while received < sent && Instant::now() < give_up {
             received += drain(&connected);
         }
-        assert_eq!((tap.count().unwrap(), received, drain(&strays)), (sent, sent, 0));
+        assert_eq!((tap.count().unwrap(), received, drain(&unmatched)), (sent, sent, 0));
     });
     near.join().unwrap();
 }

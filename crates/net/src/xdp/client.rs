@@ -14,13 +14,13 @@ use super::exchange::{Receiver, Sender};
 use super::filter::Claim;
 use super::frame::Link;
 use super::interface::{Interface, LINK, await_link, find};
-use super::mode::{Mode, Way};
-use super::queue::Room;
+use super::mode::{AttachMode, Mode};
+use super::queue::Capacity;
 use crate::neighbour::NextHop;
 
 /// Sender and receiver of a client.
 pub struct Client {
-    way: Way,
+    attach_mode: AttachMode,
     link: Link,
     sender: Sender,
     receiver: Receiver,
@@ -37,18 +37,18 @@ impl Client {
             let (interface, address) = (hop.interface.clone(), hop.address);
             return Err(XdpError::NoEthernet { interface, address });
         };
-        let opened = Interface::open_found(&find(&hop.interface)?, claims, mode, Room::client)?;
+        let opened = Interface::open_found(&find(&hop.interface)?, claims, mode, Capacity::client)?;
         await_link(&hop.interface, LINK)?;
-        let (way, own) = (opened.way, opened.own);
+        let (attach_mode, own) = (opened.attach_mode, opened.own);
         let (mut first, mut incomings) = (None, Vec::new());
         for queue in opened.queues {
-            let (sender, incoming) = Sender::split(queue, way);
+            let (sender, incoming) = Sender::split(queue, attach_mode);
             first.get_or_insert(sender);
             incomings.push(incoming);
         }
         let sender = first.expect("an interface has a queue");
         let receiver = Receiver { queues: incomings, own, unreadable: 0 };
-        Ok(Client { way, link, sender, receiver })
+        Ok(Client { attach_mode, link, sender, receiver })
     }
 
     /// Returns the Ethernet addresses of sent frames: the next hop's at the time of opening, and the interface's.
@@ -57,8 +57,8 @@ impl Client {
     }
 
     /// Returns the attach mode in use.
-    pub fn way(&self) -> Way {
-        self.way
+    pub fn attach_mode(&self) -> AttachMode {
+        self.attach_mode
     }
 
     /// Returns the number of queues that are read.

@@ -16,13 +16,13 @@ pub enum XdpError {
     },
     /// No interface has the address.
     #[error("no interface that is up has the address {address}")]
-    NobodyHas {
+    UnknownAddress {
         /// The address.
         address: IpAddr,
     },
     /// Packets to the address do not arrive on the interface.
     #[error("{interface} does not have the address {address}")]
-    NotItsAddress {
+    ForeignAddress {
         /// The interface's name.
         interface: String,
         /// The address.
@@ -117,7 +117,7 @@ pub enum XdpError {
     },
     /// None of the tried modes works on this interface.
     #[error("{interface} does not support AF_XDP here: {}", .tried.join("; "))]
-    NoWay {
+    NoAttachMode {
         /// The interface's name.
         interface: String,
         /// Each mode that was tried, with its error.
@@ -128,7 +128,7 @@ pub enum XdpError {
 impl XdpError {
     /// True if the kernel, the driver or this process lacks something, so that sockets are the remaining choice.
     /// Otherwise the request itself is wrong.
-    pub fn is_a_lack(&self) -> bool {
+    pub fn is_missing_requirement(&self) -> bool {
         match self {
             XdpError::NotAllowed { .. }
             | XdpError::NotLocked { .. }
@@ -136,10 +136,10 @@ impl XdpError {
             | XdpError::TooOld { .. }
             | XdpError::Filter { .. }
             | XdpError::Queues { .. }
-            | XdpError::NoWay { .. } => true,
+            | XdpError::NoAttachMode { .. } => true,
             XdpError::NoInterface { .. }
-            | XdpError::NobodyHas { .. }
-            | XdpError::NotItsAddress { .. }
+            | XdpError::UnknownAddress { .. }
+            | XdpError::ForeignAddress { .. }
             | XdpError::NoMac { .. }
             | XdpError::NoEthernet { .. }
             | XdpError::NoLink { .. }

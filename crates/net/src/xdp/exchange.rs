@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 
 use method::units::Nanos;
 
-use super::frame::{self, Link, Own};
-use super::mode::Way;
+use super::frame::{self, HostAddresses, Link};
+use super::mode::AttachMode;
 use super::outbox::Outbox;
 use super::queue::{Incoming, Outgoing, Queue};
 
 /// Maximum time that a sender retries while the kernel has no room.
-const HELD: Duration = Duration::from_millis(5);
+const SEND_TIMEOUT: Duration = Duration::from_millis(5);
 
 /// Sender and receiver of one queue, for a thread that sends queries and replies on it.
 pub struct Exchange {
@@ -25,8 +25,8 @@ pub struct Exchange {
 }
 
 impl Exchange {
-    pub(super) fn new(queue: Queue, way: Way, own: Own) -> Exchange {
-        let (sender, incoming) = Sender::split(queue, way);
+    pub(super) fn new(queue: Queue, attach_mode: AttachMode, own: HostAddresses) -> Exchange {
+        let (sender, incoming) = Sender::split(queue, attach_mode);
         Exchange { sender, receiver: Receiver { queues: vec![incoming], own, unreadable: 0 } }
     }
 }
@@ -43,10 +43,10 @@ pub struct Sender {
 }
 
 impl Sender {
-    pub(super) fn split(queue: Queue, way: Way) -> (Sender, Incoming) {
+    pub(super) fn split(queue: Queue, attach_mode: AttachMode) -> (Sender, Incoming) {
         let (outgoing, incoming, own) = queue.split();
         let free: Vec<u64> = own.collect();
-        let (frames, copies) = (free.len(), way != Way::ZeroCopy);
+        let (frames, copies) = (free.len(), attach_mode != AttachMode::ZeroCopy);
         (Sender { outgoing, free, frames, copies }, incoming)
     }
 
@@ -121,7 +121,7 @@ impl Sender {
     /// Sends queued datagrams to free frames; returns false if no frame becomes free within 5 ms.
     #[cold]
     fn makes_room(&mut self) -> bool {
-        let give_up = Instant::now() + HELD;
+        let give_up = Instant::now() + SEND_TIMEOUT;
         loop {
             if self.flush().is_err() {
                 return false;
@@ -149,7 +149,7 @@ impl Sender {
         }
     }
 
-    /// True if the device itself reads the frames when it sends them ([`Way::ZeroCopy`]).
+    /// True if the device itself reads the frames when it sends them ([`AttachMode::ZeroCopy`]).
     pub fn is_read_by_device(&self) -> bool {
         !self.copies
     }
@@ -173,7 +173,7 @@ impl Sender {
     /// Retries sending while the kernel has no room.
     #[cold]
     fn insist(&mut self) -> io::Result<()> {
-        let give_up = Instant::now() + HELD;
+        let give_up = Instant::now() + SEND_TIMEOUT;
         while self.outgoing.is_held() {
             if Instant::now() > give_up {
                 return Err(io::ErrorKind::TimedOut.into());
@@ -199,13 +199,13 @@ pub struct Arrived<'a> {
     pub received: Nanos,
     /// True if the sender left the checksum to a network card. The kernel does so with every datagram that carries
     /// several joined ones (`UDP_SEGMENT`).
-    pub checksum_left: bool,
+    pub has_partial_checksum: bool,
 }
 
 /// Receives datagrams by AF_XDP.
 pub struct Receiver {
     pub(super) queues: Vec<Incoming>,
-    pub(super) own: Own,
+    pub(super) own: HostAddresses,
     pub(super) unreadable: u64,
 }
 
@@ -267,7 +267,12 @@ impl Receiver {
 
 /// Parses the datagram in the packet that occupies the first `length` octets of a frame.
 #[inline]
-fn arrived<'a>(frame: &'a [u8], length: usize, own: &Own, received: Nanos) -> Option<Arrived<'a>> {
+fn arrived<'a>(
+    frame: &'a [u8],
+    length: usize,
+    own: &HostAddresses,
+    received: Nanos,
+) -> Option<Arrived<'a>> {
     let packet = frame.get(..length)?;
     let found = frame::read(packet, own)?;
     Some(Arrived {
@@ -276,7 +281,7 @@ fn arrived<'a>(frame: &'a [u8], length: usize, own: &Own, received: Nanos) -> Op
         destination: found.destination,
         link: frame::link_back(packet),
         received,
-        checksum_left: found.checksum_left,
+        has_partial_checksum: found.has_partial_checksum,
     })
 }
 
@@ -284,6 +289,6 @@ fn arrived<'a>(frame: &'a [u8], length: usize, own: &Own, received: Nanos) -> Op
 /// interface.
 #[doc(hidden)]
 pub fn receive_frame(frame: &[u8], length: usize, by_cable: bool) -> Option<Arrived<'_>> {
-    let own = Own::default().whose_checksums_may_be_left(!by_cable);
+    let own = HostAddresses::default().with_partial_checksums(!by_cable);
     arrived(frame, length, &own, Nanos(0))
 }

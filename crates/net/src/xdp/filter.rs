@@ -54,7 +54,7 @@ impl From<RangeInclusive<u16>> for Ports {
 
 impl Claim {
     /// Claims datagrams to one address, which must not be a wildcard.
-    pub fn of(address: IpAddr, ports: impl Into<Ports>) -> Claim {
+    pub fn to_address(address: IpAddr, ports: impl Into<Ports>) -> Claim {
         Claim { addresses: address.into(), ports: ports.into() }
     }
 
@@ -67,7 +67,7 @@ impl Claim {
 
 /// A register. R0 holds results and R1 to R5 hold arguments; calls overwrite these. R6 to R9 are preserved.
 #[derive(Clone, Copy)]
-enum R {
+enum Register {
     R0,
     R1,
     R2,
@@ -91,7 +91,7 @@ enum Label {
 
 /// Action for a packet that is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Taken {
+pub(super) enum MatchAction {
     /// Redirects it to the socket of the packet's queue in this map (a descriptor).
     Redirected(i32),
     /// Returns this number from the program; for tests without a socket.
@@ -123,8 +123,8 @@ struct Writer {
 }
 
 /// Returns the program for these claims on the interface with this Ethernet address.
-pub(super) fn program(claims: &[Claim], mac: [u8; 6], taken: Taken) -> Vec<Insn> {
-    use R::{R0, R1, R2, R3, R4, R5, R6, R7, R8};
+pub(super) fn program(claims: &[Claim], mac: [u8; 6], taken: MatchAction) -> Vec<Insn> {
+    use Register::{R0, R1, R2, R3, R4, R5, R6, R7, R8};
     let mut w = Writer::default();
     w.copy(R6, R1);
     w.load32(R2, R6, DATA);
@@ -188,7 +188,7 @@ pub(super) fn program(claims: &[Claim], mac: [u8; 6], taken: Taken) -> Vec<Insn>
         w.need(R4, R2, STAMP as i32, R3);
         w.store64(R2, 0, R8);
         match taken {
-            Taken::Redirected(map) => {
+            MatchAction::Redirected(map) => {
                 w.load32(R2, R6, QUEUE);
                 w.set_map(R1, map);
                 // Return value if the queue has no socket.
@@ -196,7 +196,7 @@ pub(super) fn program(claims: &[Claim], mac: [u8; 6], taken: Taken) -> Vec<Insn>
                 w.call(REDIRECT_MAP);
             }
             #[cfg(test)]
-            Taken::Returned(number) => w.set(R0, number),
+            MatchAction::Returned(number) => w.set(R0, number),
         }
         w.exit();
     }
@@ -217,105 +217,105 @@ fn word(octets: [u8; 4]) -> i32 {
 }
 
 impl Writer {
-    fn push(&mut self, code: u8, to: R, from: R, offset: i16, immediate: i32) {
+    fn push(&mut self, code: u8, to: Register, from: Register, offset: i16, immediate: i32) {
         let (to, from) = (to as u8, from as u8);
         let registers =
             if cfg!(target_endian = "little") { (from << 4) | to } else { (to << 4) | from };
         self.program.push(Insn { code, registers, offset, immediate });
     }
 
-    fn jumping(&mut self, code: u8, to: R, from: R, immediate: i32, label: Label) {
+    fn jumping(&mut self, code: u8, to: Register, from: Register, immediate: i32, label: Label) {
         self.jumps.push((self.program.len(), label));
         self.push(code, to, from, 0, immediate);
     }
 
-    fn copy(&mut self, to: R, from: R) {
+    fn copy(&mut self, to: Register, from: Register) {
         self.push(0xbf, to, from, 0, 0);
     }
 
-    fn set(&mut self, to: R, number: i32) {
-        self.push(0xb7, to, R::R0, 0, number);
+    fn set(&mut self, to: Register, number: i32) {
+        self.push(0xb7, to, Register::R0, 0, number);
     }
 
     /// Loads the address of a map; takes two instructions.
-    fn set_map(&mut self, to: R, map: i32) {
+    fn set_map(&mut self, to: Register, map: i32) {
         // Source register 1 marks the number as a map's descriptor.
-        self.push(0x18, to, R::R1, 0, map);
+        self.push(0x18, to, Register::R1, 0, map);
         self.program.push(Insn::default());
     }
 
     /// Loads the address of a map's first value; takes two instructions.
-    fn set_value(&mut self, to: R, map: i32) {
+    fn set_value(&mut self, to: Register, map: i32) {
         // Source register 2 refers to the values of the map with this descriptor.
-        self.push(0x18, to, R::R2, 0, map);
+        self.push(0x18, to, Register::R2, 0, map);
         self.program.push(Insn::default());
     }
 
-    fn add(&mut self, to: R, from: R) {
+    fn add(&mut self, to: Register, from: Register) {
         self.push(0x0f, to, from, 0, 0);
     }
 
-    fn shift_right(&mut self, register: R, bits: i32) {
-        self.push(0x77, register, R::R0, 0, bits);
+    fn shift_right(&mut self, register: Register, bits: i32) {
+        self.push(0x77, register, Register::R0, 0, bits);
     }
 
     /// Shifts by the number of bits in register `bits`.
-    fn shift_right_by(&mut self, register: R, bits: R) {
+    fn shift_right_by(&mut self, register: Register, bits: Register) {
         self.push(0x7f, register, bits, 0, 0);
     }
 
-    fn load8(&mut self, to: R, at: R, offset: i16) {
+    fn load8(&mut self, to: Register, at: Register, offset: i16) {
         self.push(0x71, to, at, offset, 0);
     }
 
-    fn load16(&mut self, to: R, at: R, offset: i16) {
+    fn load16(&mut self, to: Register, at: Register, offset: i16) {
         self.push(0x69, to, at, offset, 0);
     }
 
-    fn load32(&mut self, to: R, at: R, offset: i16) {
+    fn load32(&mut self, to: Register, at: Register, offset: i16) {
         self.push(0x61, to, at, offset, 0);
     }
 
-    fn store64(&mut self, at: R, offset: i16, from: R) {
+    fn store64(&mut self, at: Register, offset: i16, from: Register) {
         self.push(0x7b, at, from, offset, 0);
     }
 
     /// Operates on the lower 32 bits; the others become zero.
-    fn and(&mut self, to: R, number: i32) {
-        self.push(0x54, to, R::R0, 0, number);
+    fn and(&mut self, to: Register, number: i32) {
+        self.push(0x54, to, Register::R0, 0, number);
     }
 
     /// Converts a 16-bit number between network and host order.
-    fn swap16(&mut self, register: R) {
-        self.push(0xdc, register, R::R0, 0, 16);
+    fn swap16(&mut self, register: Register) {
+        self.push(0xdc, register, Register::R0, 0, 16);
     }
 
     fn call(&mut self, helper: i32) {
-        self.push(0x85, R::R0, R::R0, 0, helper);
+        self.push(0x85, Register::R0, Register::R0, 0, helper);
     }
 
     fn exit(&mut self) {
-        self.push(0x95, R::R0, R::R0, 0, 0);
+        self.push(0x95, Register::R0, Register::R0, 0, 0);
     }
 
     fn jump(&mut self, label: Label) {
-        self.jumping(0x05, R::R0, R::R0, 0, label);
+        self.jumping(0x05, Register::R0, Register::R0, 0, label);
     }
 
     /// Compares the lower 32 bits, so that the number's sign does not matter.
-    fn jump_if_equal(&mut self, register: R, number: i32, label: Label) {
-        self.jumping(0x16, register, R::R0, number, label);
+    fn jump_if_equal(&mut self, register: Register, number: i32, label: Label) {
+        self.jumping(0x16, register, Register::R0, number, label);
     }
 
-    fn jump_unless_equal(&mut self, register: R, number: i32, label: Label) {
-        self.jumping(0x56, register, R::R0, number, label);
+    fn jump_unless_equal(&mut self, register: Register, number: i32, label: Label) {
+        self.jumping(0x56, register, Register::R0, number, label);
     }
 
     /// Continues only if `length` octets starting at `from` lie before `end`, as the verifier requires. Overwrites
     /// `scratch`.
-    fn need(&mut self, scratch: R, from: R, length: i32, end: R) {
+    fn need(&mut self, scratch: Register, from: Register, length: i32, end: Register) {
         self.copy(scratch, from);
-        self.push(0x07, scratch, R::R0, 0, length);
+        self.push(0x07, scratch, Register::R0, 0, length);
         self.jumping(0x2d, scratch, end, 0, Label::Pass);
     }
 
@@ -330,17 +330,29 @@ impl Writer {
             if mask == 0 {
                 break;
             }
-            self.load32(R::R5, R::R2, at + 4 * i as i16);
+            self.load32(Register::R5, Register::R2, at + 4 * i as i16);
             if mask != -1 {
-                self.and(R::R5, mask);
+                self.and(Register::R5, mask);
             }
-            self.jump_unless_equal(R::R5, word, Label::Next(n));
+            self.jump_unless_equal(Register::R5, word, Label::Next(n));
         }
         match ports {
             Ports::Range(range) => {
                 // Below and above the range; unsigned.
-                self.jumping(0xa5, R::R7, R::R0, i32::from(*range.start()), Label::Next(n));
-                self.jumping(0x25, R::R7, R::R0, i32::from(*range.end()), Label::Next(n));
+                self.jumping(
+                    0xa5,
+                    Register::R7,
+                    Register::R0,
+                    i32::from(*range.start()),
+                    Label::Next(n),
+                );
+                self.jumping(
+                    0x25,
+                    Register::R7,
+                    Register::R0,
+                    i32::from(*range.end()),
+                    Label::Next(n),
+                );
             }
             Ports::Set(set) => self.unless_in(set, Label::Next(n)),
         }
@@ -350,7 +362,7 @@ impl Writer {
 
     /// Jumps unless the port in R7 is in the set.
     fn unless_in(&mut self, set: &PortSet, label: Label) {
-        use R::{R1, R5, R7, R8};
+        use Register::{R1, R5, R7, R8};
         self.copy(R8, R7);
         self.shift_right(R8, 3);
         // For the verifier, which cannot infer that a port has sixteen bits.
@@ -393,8 +405,9 @@ mod tests {
     const MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
 
     fn claims() -> Vec<Claim> {
-        let claim =
-            |address: &str, ports: RangeInclusive<u16>| Claim::of(address.parse().unwrap(), ports);
+        let claim = |address: &str, ports: RangeInclusive<u16>| {
+            Claim::to_address(address.parse().unwrap(), ports)
+        };
         let net = |prefix: &str, ports: RangeInclusive<u16>| {
             let addresses = prefix.parse().unwrap();
             Claim { addresses, ports: ports.into() }
@@ -412,7 +425,7 @@ mod tests {
 
     #[test]
     fn all_jumps_lead_forward_and_stay_inside() {
-        let program = program(&claims(), MAC, Taken::Redirected(5));
+        let program = program(&claims(), MAC, MatchAction::Redirected(5));
         for (at, insn) in program.iter().enumerate() {
             let target = at as i64 + 1 + i64::from(insn.offset);
             let is_jump =
@@ -424,7 +437,7 @@ mod tests {
         }
         assert!(program.len() < 130, "{} instructions", program.len());
         // docs/src/xdp.md states this size for a program with an address of each family.
-        let usual = super::program(&claims()[..2], MAC, Taken::Redirected(5)).len();
+        let usual = super::program(&claims()[..2], MAC, MatchAction::Redirected(5)).len();
         assert!((65..75).contains(&usual), "{usual} instructions");
     }
 
@@ -443,7 +456,8 @@ mod tests {
             claims(),
         ];
         for claims in kinds {
-            let loaded = Program::load(&program(&claims, MAC, Taken::Redirected(map.number())));
+            let loaded =
+                Program::load(&program(&claims, MAC, MatchAction::Redirected(map.number())));
             assert!(loaded.is_ok(), "{claims:?}: {}", loaded.err().unwrap());
         }
     }
@@ -451,7 +465,7 @@ mod tests {
     /// Returns a loaded program, or `None` if the test cannot run here.
     fn loaded(test: &str) -> Option<Program> {
         is_root(test).then(|| {
-            Program::load(&program(&claims(), MAC, Taken::Returned(TAKEN)))
+            Program::load(&program(&claims(), MAC, MatchAction::Returned(TAKEN)))
                 .expect("the verifier takes it")
         })
     }
@@ -689,12 +703,11 @@ mod tests {
             return;
         }
         let sets = [(); 2].map(|()| Arc::new(PortSet::new().unwrap()));
-        let claims = ["198.18.0.2", "2001:2::2"]
-            .iter()
-            .zip(&sets)
-            .map(|(address, set)| Claim::of(address.parse().unwrap(), Ports::Set(Arc::clone(set))));
+        let claims = ["198.18.0.2", "2001:2::2"].iter().zip(&sets).map(|(address, set)| {
+            Claim::to_address(address.parse().unwrap(), Ports::Set(Arc::clone(set)))
+        });
         let claims: Vec<Claim> = claims.collect();
-        let program = Program::load(&program(&claims, MAC, Taken::Returned(TAKEN))).unwrap();
+        let program = Program::load(&program(&claims, MAC, MatchAction::Returned(TAKEN))).unwrap();
         let is_taken = |to: &str| {
             let from = if to.starts_with('[') { ENDS[1].0 } else { ENDS[0].0 };
             kernel::run(&program, &frame(from, to, b"an answer")) == TAKEN

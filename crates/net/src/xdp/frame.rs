@@ -41,37 +41,37 @@ pub(super) struct Datagram {
     /// Position of the payload in the frame.
     pub(super) payload: Range<usize>,
     /// True if its checksum is left to a network card to complete.
-    pub(super) checksum_left: bool,
+    pub(super) has_partial_checksum: bool,
 }
 
 /// Facts about an interface: the addresses that this host had when it was opened, which no other host on the link has.
 #[derive(Clone, Debug)]
-pub(super) struct Own {
+pub(super) struct HostAddresses {
     addresses: Arc<[IpAddr]>,
     /// True if datagrams may arrive with a checksum left to a network card, as from senders on the same machine. Over a
     /// cable no such datagram arrives, so there it is a wrong checksum.
     leaves_checksums: bool,
 }
 
-impl FromIterator<IpAddr> for Own {
-    fn from_iter<I: IntoIterator<Item = IpAddr>>(addresses: I) -> Own {
+impl FromIterator<IpAddr> for HostAddresses {
+    fn from_iter<I: IntoIterator<Item = IpAddr>>(addresses: I) -> HostAddresses {
         let mut all: Vec<IpAddr> = addresses.into_iter().collect();
         all.sort_unstable();
-        Own { addresses: all.into(), leaves_checksums: true }
+        HostAddresses { addresses: all.into(), leaves_checksums: true }
     }
 }
 
-impl Default for Own {
+impl Default for HostAddresses {
     /// No addresses; checksums may be left to a card.
-    fn default() -> Own {
+    fn default() -> HostAddresses {
         [].into_iter().collect()
     }
 }
 
-impl Own {
+impl HostAddresses {
     /// Sets whether datagrams may arrive with an incomplete checksum.
-    pub(super) fn whose_checksums_may_be_left(self, leaves_checksums: bool) -> Own {
-        Own { leaves_checksums, ..self }
+    pub(super) fn with_partial_checksums(self, leaves_checksums: bool) -> HostAddresses {
+        HostAddresses { leaves_checksums, ..self }
     }
 
     #[inline]
@@ -85,13 +85,13 @@ impl Own {
 ///
 /// Also returns `None` if the source is one of this host's `own` addresses, which no other host has. The stack rejects
 /// that over IPv4. A forged source of this kind would otherwise pass for a privileged client.
-pub(super) fn read(frame: &[u8], own: &Own) -> Option<Datagram> {
+pub(super) fn read(frame: &[u8], own: &HostAddresses) -> Option<Datagram> {
     let (source, destination, udp) = match frame.get(12..ETHERNET)? {
         [0x08, 0x00] => read_ipv4(frame)?,
         [0x86, 0xdd] => read_ipv6(frame)?,
         _ => return None,
     };
-    if !is_of_a_host(source) || !is_of_a_host(destination) || own.has(source) {
+    if !is_host_address(source) || !is_host_address(destination) || own.has(source) {
         return None;
     }
     let header = frame.get(udp.clone()).filter(|udp| udp.len() >= UDP)?;
@@ -102,7 +102,7 @@ pub(super) fn read(frame: &[u8], own: &Own) -> Option<Datagram> {
         return None;
     }
     let may_be_left = own.leaves_checksums;
-    let checksum_left = match checksum(source, destination, header, length, may_be_left) {
+    let has_partial_checksum = match checksum(source, destination, header, length, may_be_left) {
         Checksum::Right => false,
         Checksum::Left => true,
         Checksum::Wrong => return None,
@@ -111,14 +111,14 @@ pub(super) fn read(frame: &[u8], own: &Own) -> Option<Datagram> {
         source: SocketAddr::new(source, word(0)),
         destination: SocketAddr::new(destination, word(2)),
         payload: udp.start + UDP..udp.start + length,
-        checksum_left,
+        has_partial_checksum,
     })
 }
 
 /// True if a packet that arrives on a link can come from this address, or be answered from it. A loopback address (RFC
 /// 1122 §3.2.1.3; RFC 4291 §2.5.3), or one mapped from the other family (RFC 4291 §2.5.5.2), would pass for a
 /// privileged client.
-fn is_of_a_host(address: IpAddr) -> bool {
+fn is_host_address(address: IpAddr) -> bool {
     let is_nobodys = address.is_unspecified() || address.is_loopback() || address.is_multicast();
     !is_nobodys
         && match address {
@@ -194,7 +194,7 @@ fn checksum(from: IpAddr, to: IpAddr, udp: &[u8], length: usize, may_be_left: bo
 ///
 /// # Panics
 /// If the frame is shorter than that.
-pub(super) fn turn_round(frame: &mut [u8], datagram: &Datagram, length: usize) -> usize {
+pub(super) fn turn_into_reply(frame: &mut [u8], datagram: &Datagram, length: usize) -> usize {
     let (macs, _) = frame.split_at_mut(12);
     let (to, from) = macs.split_at_mut(6);
     to.swap_with_slice(from);
@@ -378,8 +378,8 @@ pub(super) mod tests {
     }
 
     /// Returns no addresses of this host.
-    pub(in super::super) fn none() -> Own {
-        Own::default()
+    pub(in super::super) fn none() -> HostAddresses {
+        HostAddresses::default()
     }
 
     pub(in super::super) const ENDS: [(&str, &str); 2] =
@@ -441,7 +441,7 @@ pub(super) mod tests {
         for (from, to) in ENDS {
             let frame = frame(from, to, b"query");
             let [from, to] = [from, to].map(|end| end.parse::<SocketAddr>().unwrap().ip());
-            let others: Own =
+            let others: HostAddresses =
                 ["192.0.2.2", "2001:db8::2"].map(|a| a.parse().unwrap()).into_iter().collect();
             assert!(read(&frame, &[to].into_iter().collect()).is_some());
             assert!(read(&frame, &others).is_some());
@@ -457,7 +457,7 @@ pub(super) mod tests {
                 frame.resize(200, 0xee);
                 let datagram = read(&frame[..frame.len()], &none()).unwrap();
                 frame[datagram.payload.start..][..reply.len()].copy_from_slice(reply);
-                let length = turn_round(&mut frame, &datagram, reply.len());
+                let length = turn_into_reply(&mut frame, &datagram, reply.len());
                 let turned =
                     read(&frame[..length], &none()).expect("it has right lengths and checksums");
                 assert_eq!(
@@ -526,10 +526,10 @@ pub(super) mod tests {
             let partial = fold(pseudo_header(from, to, UDP + 5));
             frame[at..at + 2].copy_from_slice(&partial.to_be_bytes());
             let is_left =
-                |frame: &[u8]| read(frame, &none()).map(|datagram| datagram.checksum_left);
+                |frame: &[u8]| read(frame, &none()).map(|datagram| datagram.has_partial_checksum);
             assert_eq!(is_left(&frame), Some(true));
             // Over a cable no datagram arrives without a checksum.
-            let card = none().whose_checksums_may_be_left(false);
+            let card = none().with_partial_checksums(false);
             assert_eq!(read(&frame, &card), None);
             frame[at..at + 2].fill(0);
             assert_eq!(is_left(&frame), from.is_ipv4().then_some(false));
@@ -549,8 +549,10 @@ pub(super) mod tests {
             let word = fold(u64::from(!partial) + u64::from(given(&frame(from, to, &[0, 0]))));
             let frame = frame(from, to, &word.to_be_bytes());
             assert_eq!(given(&frame), partial);
-            let card = none().whose_checksums_may_be_left(false);
-            let is_left = |own: &Own| read(&frame, own).map(|datagram| datagram.checksum_left);
+            let card = none().with_partial_checksums(false);
+            let is_left = |own: &HostAddresses| {
+                read(&frame, own).map(|datagram| datagram.has_partial_checksum)
+            };
             assert_eq!((is_left(&card), is_left(&none())), (Some(false), Some(true)));
         }
     }

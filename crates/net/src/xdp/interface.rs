@@ -13,10 +13,10 @@ use nix::net::if_::if_nametoindex;
 use super::bpf::{Attached, Hook, Program, SocketMap};
 use super::error::{XdpError, refused};
 use super::exchange::Exchange;
-use super::filter::{self, Claim, Taken};
-use super::frame::Own;
-use super::mode::{Mode, Way};
-use super::queue::{self, Queue, Room};
+use super::filter::{self, Claim, MatchAction};
+use super::frame::HostAddresses;
+use super::mode::{AttachMode, Mode};
+use super::queue::{self, Capacity, Queue};
 use super::server::Server;
 use crate::ethtool;
 use crate::interfaces::{address_of, held};
@@ -25,9 +25,9 @@ use crate::socket::scope_of;
 
 /// An interface on which claimed datagrams are received by AF_XDP.
 pub struct Interface {
-    pub(super) way: Way,
+    pub(super) attach_mode: AttachMode,
     pub(super) queues: Vec<Queue>,
-    pub(super) own: Own,
+    pub(super) own: HostAddresses,
 }
 
 impl Interface {
@@ -36,7 +36,7 @@ impl Interface {
     /// # Errors
     /// See [`XdpError`].
     pub fn open(name: &str, claims: &[Claim], mode: Mode) -> Result<Interface, XdpError> {
-        Interface::open_own(name, claims, mode, |_| Room::SERVER)
+        Interface::open_own(name, claims, mode, |_| Capacity::SERVER)
     }
 
     /// Opens an interface also for threads that send queries on its queues ([`Interface::into_exchanges`]).
@@ -44,21 +44,21 @@ impl Interface {
     /// # Errors
     /// See [`XdpError`].
     pub fn open_both(name: &str, claims: &[Claim], mode: Mode) -> Result<Interface, XdpError> {
-        Interface::open_own(name, claims, mode, |_| Room::BOTH)
+        Interface::open_own(name, claims, mode, |_| Capacity::BOTH)
     }
 
     fn open_own(
         name: &str,
         claims: &[Claim],
         mode: Mode,
-        room: fn(u32) -> Room,
+        room: fn(u32) -> Capacity,
     ) -> Result<Interface, XdpError> {
         let found = find(name)?;
         let its: Vec<IpAddr> =
             addresses().filter(|(of, _)| of == name).map(|(_, address)| address.ip()).collect();
         let mut wanted = claims.iter().filter_map(Claim::only_address);
         if let Some(address) = wanted.find(|address| !its.contains(address)) {
-            return Err(XdpError::NotItsAddress { interface: name.to_owned(), address });
+            return Err(XdpError::ForeignAddress { interface: name.to_owned(), address });
         }
         let opened = Interface::open_found(&found, claims, mode, room)?;
         // A server may be started before its network is up.
@@ -72,40 +72,40 @@ impl Interface {
         found: &Found,
         claims: &[Claim],
         mode: Mode,
-        room: fn(u32) -> Room,
+        room: fn(u32) -> Capacity,
     ) -> Result<Interface, XdpError> {
         let count = count_queues(&found.facts)?;
         let name = &found.facts.name;
         let mut tried = Vec::new();
-        for &way in mode.ways() {
-            match open_way(found, count, claims, way, room(count))? {
+        for &attach_mode in mode.attach_modes() {
+            match open_in_mode(found, count, claims, attach_mode, room(count))? {
                 Ok(queues) => {
                     let is_card = is_card(found.facts.driver.as_ref());
-                    let own = own_addresses(name).whose_checksums_may_be_left(!is_card);
-                    return Ok(Interface { way, queues, own });
+                    let own = own_addresses(name).with_partial_checksums(!is_card);
+                    return Ok(Interface { attach_mode, queues, own });
                 }
                 Err(error) if is_busy(&error) => {
-                    let hook = way.hook().word();
+                    let hook = attach_mode.hook().word();
                     tried.push(format!(
-                        "{way}: {error}; another program uses the interface, or has left its filter on it: \
+                        "{attach_mode}: {error}; another program uses the interface, or has left its filter on it: \
                          ip link set dev {name} {hook} off"
                     ));
                 }
-                Err(error) => tried.push(format!("{way}: {error}")),
+                Err(error) => tried.push(format!("{attach_mode}: {error}")),
             }
         }
-        Err(XdpError::NoWay { interface: name.clone(), tried })
+        Err(XdpError::NoAttachMode { interface: name.clone(), tried })
     }
 
     /// Returns the attach mode in use.
-    pub fn way(&self) -> Way {
-        self.way
+    pub fn attach_mode(&self) -> AttachMode {
+        self.attach_mode
     }
 
     /// Returns sender and receiver of each queue, if the interface was opened for both.
     pub fn into_exchanges(self) -> Vec<Exchange> {
-        let Interface { way, queues, own } = self;
-        queues.into_iter().map(|queue| Exchange::new(queue, way, own.clone())).collect()
+        let Interface { attach_mode, queues, own } = self;
+        queues.into_iter().map(|queue| Exchange::new(queue, attach_mode, own.clone())).collect()
     }
 
     /// Returns a server for each queue.
@@ -143,21 +143,21 @@ const RETURNED: Duration = Duration::from_secs(1);
 /// may have, the scope decides.
 ///
 /// # Errors
-/// [`XdpError::NobodyHas`].
+/// [`XdpError::UnknownAddress`].
 pub fn interface_of(address: SocketAddr) -> Result<String, XdpError> {
     let is_it = |has: &SocketAddr| {
         has.ip() == address.ip() && [0, scope_of(has)].contains(&scope_of(&address))
     };
     let found = addresses().find(|(_, has)| is_it(has));
-    found.map(|(name, _)| name).ok_or(XdpError::NobodyHas { address: address.ip() })
+    found.map(|(name, _)| name).ok_or(XdpError::UnknownAddress { address: address.ip() })
 }
 
 /// True if a datagram received on this interface in this mode may consist of several, joined by the sender
 /// (`UDP_SEGMENT`) or by the kernel at a lower interface. This happens in generic mode with senders on this machine or
 /// on the host of this virtual machine, and on a bridge, bond or VLAN. A network card delivers each datagram as it
 /// arrived: the kernel joins none on an interface with such a filter.
-pub fn may_join(interface: &str, way: Way) -> bool {
-    way == Way::Generic && !is_card(ethtool::driver(interface).as_ref())
+pub fn may_join(interface: &str, attach_mode: AttachMode) -> bool {
+    attach_mode == AttachMode::Generic && !is_card(ethtool::driver(interface).as_ref())
 }
 
 /// True for drivers of physical network cards, where packets arrive over a cable. The driver reports the interface of
@@ -166,21 +166,21 @@ pub fn may_join(interface: &str, way: Way) -> bool {
 fn is_card(driver: Option<&ethtool::Driver>) -> bool {
     // Devices, unlike interfaces, are the same in every network namespace.
     let is_device = |path: &str| fs::read_link(path).is_ok();
-    driver.is_some_and(|driver| is_of_cards(driver, is_device))
+    driver.is_some_and(|driver| is_on_card_bus(driver, is_device))
 }
 
 /// Buses of network cards by their sysfs names. Interfaces that exist only in the kernel have no bus, and those of
 /// virtual machines use others.
-const CARDS: [&str; 6] = ["pci", "usb", "platform", "auxiliary", "sdio", "mdio_bus"];
+const CARD_BUSES: [&str; 6] = ["pci", "usb", "platform", "auxiliary", "sdio", "mdio_bus"];
 
 /// True if a driver's device is on a bus of network cards; `is_device` checks if sysfs has a device at a path. Drivers
 /// report the device's name, only the bus, or, for USB, the path to the port.
-fn is_of_cards(driver: &ethtool::Driver, is_device: impl Fn(&str) -> bool) -> bool {
+fn is_on_card_bus(driver: &ethtool::Driver, is_device: impl Fn(&str) -> bool) -> bool {
     let place = driver.bus.as_str();
     let is_on = |bus: &str| place == bus || is_device(&format!("/sys/bus/{bus}/devices/{place}"));
     // virtio's own bus is behind a device of another bus, which its driver reports.
     let tells_its_own = !place.is_empty() && driver.name != "virtio_net";
-    tells_its_own && (place.starts_with("usb-") || CARDS.into_iter().any(is_on))
+    tells_its_own && (place.starts_with("usb-") || CARD_BUSES.into_iter().any(is_on))
 }
 
 /// Returns the names of all interfaces that are up, except loopback, each with each of its addresses; ports are 0.
@@ -191,18 +191,18 @@ fn addresses() -> impl Iterator<Item = (String, SocketAddr)> {
 
 /// Returns the addresses that no other host sending to this interface can have: all addresses of this host, including
 /// loopback and interfaces that are down. Addresses of link scope are included only if they belong to this interface.
-fn own_addresses(interface: &str) -> Own {
+fn own_addresses(interface: &str) -> HostAddresses {
     let all = getifaddrs().into_iter().flatten();
     let own = all.filter_map(|entry| {
         let address = address_of(&entry)?;
-        let is_its = !is_of_one_link(address.ip()) || entry.interface_name == interface;
+        let is_its = !is_link_scoped(address.ip()) || entry.interface_name == interface;
         is_its.then_some(address.ip())
     });
     own.collect()
 }
 
 /// True if a host on another link may have the same address (RFC 3927 §1.3, RFC 4291 §2.5.6).
-fn is_of_one_link(address: IpAddr) -> bool {
+fn is_link_scoped(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => address.is_link_local(),
         IpAddr::V6(address) => address.is_unicast_link_local(),
@@ -215,7 +215,7 @@ pub struct Probed {
     /// Receive queues in use.
     pub queues: u32,
     /// Each attach mode, and the system's error if it does not work.
-    pub ways: Vec<(Way, io::Result<()>)>,
+    pub attach_modes: Vec<(AttachMode, io::Result<()>)>,
 }
 
 /// Tries all attach modes on an interface, with a filter that takes nothing.
@@ -225,11 +225,14 @@ pub struct Probed {
 pub fn probe(name: &str) -> Result<Probed, XdpError> {
     let found = find(name)?;
     let queues = count_queues(&found.facts)?;
-    let mut ways = Vec::new();
-    for &way in Mode::Auto.ways() {
-        ways.push((way, open_way(&found, queues, &[], way, Room::SERVER)?.map(drop)));
+    let mut attach_modes = Vec::new();
+    for &attach_mode in Mode::Auto.attach_modes() {
+        attach_modes.push((
+            attach_mode,
+            open_in_mode(&found, queues, &[], attach_mode, Capacity::SERVER)?.map(drop),
+        ));
     }
-    Ok(Probed { queues, ways })
+    Ok(Probed { queues, attach_modes })
 }
 
 /// Checks the AF_XDP requirements of an interface that can be read without privileges.
@@ -270,16 +273,16 @@ fn count_queues(facts: &ethtool::Interface) -> Result<u32, XdpError> {
 
 /// Attaches the filter in one mode and opens a socket for each queue. The inner error means that interface or driver do
 /// not support that mode, or that another program uses them.
-fn open_way(
+fn open_in_mode(
     found: &Found,
     count: u32,
     claims: &[Claim],
-    way: Way,
-    room: Room,
+    attach_mode: AttachMode,
+    room: Capacity,
 ) -> Result<Result<Vec<Queue>, io::Error>, XdpError> {
     let give_up = Instant::now() + RETURNED;
     loop {
-        match try_way(found, count, claims, way, room)? {
+        match try_in_mode(found, count, claims, attach_mode, room)? {
             Err(error) if is_busy(&error) && Instant::now() < give_up => {
                 thread::sleep(Duration::from_millis(10));
             }
@@ -289,14 +292,14 @@ fn open_way(
 }
 
 /// Does the same without waiting.
-fn try_way(
+fn try_in_mode(
     found: &Found,
     count: u32,
     claims: &[Claim],
-    way: Way,
-    room: Room,
+    attach_mode: AttachMode,
+    room: Capacity,
 ) -> Result<Result<Vec<Queue>, io::Error>, XdpError> {
-    if way.hook() == Hook::Driver && found.facts.driver.as_ref().is_some_and(is_bond) {
+    if attach_mode.hook() == Hook::Driver && found.facts.driver.as_ref().is_some_and(is_bond) {
         let error = "the kernel runs the filter of a bond on its members, and does not deliver their packets to \
                      sockets of the bond";
         return Ok(Err(io::Error::new(io::ErrorKind::Unsupported, error)));
@@ -305,22 +308,22 @@ fn try_way(
     let opened: io::Result<Vec<_>> = (0..count).map(|_| queue::socket()).collect();
     let opened = match opened {
         Ok(opened) => opened,
-        Err(error) => return of_this_way(Step::Open, error, &release()).map(Err),
+        Err(error) => return of_this_mode(Step::Open, error, &release()).map(Err),
     };
     let sockets = SocketMap::new(count).map_err(refused)?;
-    let program = filter::program(claims, found.mac, Taken::Redirected(sockets.number()));
+    let program = filter::program(claims, found.mac, MatchAction::Redirected(sockets.number()));
     let program = Program::load(&program).map_err(refused)?;
-    let link = match program.attach(found.index, way.hook()) {
+    let link = match program.attach(found.index, attach_mode.hook()) {
         Ok(link) => link,
-        Err(error) => return of_this_way(Step::Attach, error, &release()).map(Err),
+        Err(error) => return of_this_mode(Step::Attach, error, &release()).map(Err),
     };
     let attached = Arc::new(Attached { _link: link, sockets });
     let mut queues = Vec::new();
     for (number, socket) in (0..count).zip(opened) {
-        let zero_copy = way == Way::ZeroCopy;
+        let zero_copy = attach_mode == AttachMode::ZeroCopy;
         match Queue::open(socket, (found.index, number), zero_copy, room, &attached) {
             Ok(queue) => queues.push(queue),
-            Err(error) => return of_this_way(Step::Open, error, &release()).map(Err),
+            Err(error) => return of_this_mode(Step::Open, error, &release()).map(Err),
         }
     }
     // Packets are redirected from here on.
@@ -345,7 +348,7 @@ enum Step {
 ///
 /// # Errors
 /// Causes that affect all modes: a missing capability, the limit of locked memory, a kernel without AF_XDP.
-fn of_this_way(step: Step, source: io::Error, release: &str) -> Result<io::Error, XdpError> {
+fn of_this_mode(step: Step, source: io::Error, release: &str) -> Result<io::Error, XdpError> {
     match (step, source.raw_os_error()) {
         (_, Some(libc::EPERM)) => Err(XdpError::NotAllowed { source }),
         // XDP_UMEM_REG fails because RLIMIT_MEMLOCK is too small.

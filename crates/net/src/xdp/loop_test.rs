@@ -12,8 +12,8 @@ use super::exchange::{Receiver, Sender};
 use super::filter::Claim;
 use super::frame::Link;
 use super::interface::{Interface, LINK, await_link, find};
-use super::mode::{Mode, Way};
-use super::queue::Room;
+use super::mode::{AttachMode, Mode};
+use super::queue::Capacity;
 use crate::batch::BATCH;
 
 /// Source and destination: benchmarking addresses (RFC 2544 appendix C.2.2), which neither interface needs to have.
@@ -24,17 +24,17 @@ const PORT: u16 = 9;
 /// Payload octets, about the size of a query.
 const LENGTH: usize = 50;
 /// Datagrams handed to the interface per call.
-const TOGETHER: usize = 64;
+const DATAGRAMS_PER_CALL: usize = 64;
 /// Time limit for datagrams still in flight after the last was sent.
-const ON_ITS_WAY: Duration = Duration::from_millis(200);
+const IN_FLIGHT_TIME: Duration = Duration::from_millis(200);
 
 /// Result of a loop test.
 #[derive(Clone, Copy, Debug)]
 pub struct LoopTest {
     /// Attach mode of the sending interface.
-    pub out: Way,
+    pub out: AttachMode,
     /// Attach mode of the receiving interface.
-    pub back: Way,
+    pub back: AttachMode,
     /// Datagrams that the sending interface accepted.
     pub sent: u64,
     /// Datagrams received on the other interface.
@@ -52,11 +52,11 @@ pub struct LoopTest {
 /// See [`XdpError`].
 pub fn loop_test(from: &str, to: &str, mode: Mode, time: Duration) -> Result<LoopTest, XdpError> {
     let link = link(from, to)?;
-    let claim = Claim::of(IpAddr::V4(TO), PORT..=PORT);
-    let receiving = Interface::open_found(&find(to)?, &[claim], mode, Room::client)?;
-    let sending = Interface::open_found(&find(from)?, &[], mode, Room::client)?;
+    let claim = Claim::to_address(IpAddr::V4(TO), PORT..=PORT);
+    let receiving = Interface::open_found(&find(to)?, &[claim], mode, Capacity::client)?;
+    let sending = Interface::open_found(&find(from)?, &[], mode, Capacity::client)?;
     [from, to].into_iter().try_for_each(|name| await_link(name, LINK))?;
-    let (out, back) = (sending.way(), receiving.way());
+    let (out, back) = (sending.attach_mode(), receiving.attach_mode());
     let mut senders = sending.into_exchanges();
     let mut receivers: Vec<Receiver> =
         receiving.into_exchanges().into_iter().map(|exchange| exchange.receiver).collect();
@@ -90,7 +90,7 @@ fn link(from: &str, to: &str) -> Result<Link, XdpError> {
 /// moment, sending is retried.
 fn send(sender: &mut Sender, link: &Link, time: Duration) -> io::Result<u64> {
     let (from, to) = (SocketAddr::new(FROM.into(), PORT), SocketAddr::new(TO.into(), PORT));
-    let payloads = [0; TOGETHER * LENGTH];
+    let payloads = [0; DATAGRAMS_PER_CALL * LENGTH];
     let (mut sent, end) = (0, Instant::now() + time);
     while Instant::now() < end {
         sent += sender.send(&payloads, LENGTH, link, from, to)? as u64;
@@ -107,7 +107,7 @@ fn count(receivers: &mut [Receiver], all_sent: &OnceLock<u64>) -> io::Result<u64
         }
         let Some(sent) = all_sent.get() else { continue };
         let now = Instant::now();
-        if received >= *sent || now >= *end.get_or_insert(now + ON_ITS_WAY) {
+        if received >= *sent || now >= *end.get_or_insert(now + IN_FLIGHT_TIME) {
             return Ok(received);
         }
     }

@@ -41,7 +41,7 @@ pub use self::filter::{Claim, Ports};
 pub use self::frame::Link as EthernetLink;
 pub use self::interface::{Interface, Probed, check, interface_of, may_join, probe};
 pub use self::loop_test::{LoopTest, loop_test};
-pub use self::mode::{Mode, Way};
+pub use self::mode::{AttachMode, Mode};
 pub use self::outbox::Outbox;
 pub use self::ports::PortSet;
 pub use self::queue::stamped;

@@ -26,7 +26,7 @@ pub enum Mode {
 /// Attach mode in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum Way {
+pub enum AttachMode {
     /// See [`Mode::ZeroCopy`].
     ZeroCopy,
     /// See [`Mode::Copy`].
@@ -35,12 +35,12 @@ pub enum Way {
     Generic,
 }
 
-impl fmt::Display for Way {
+impl fmt::Display for AttachMode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Way::ZeroCopy => "native, zero-copy",
-            Way::Copy => "native, copied",
-            Way::Generic => "generic, copied",
+            AttachMode::ZeroCopy => "native, zero-copy",
+            AttachMode::Copy => "native, copied",
+            AttachMode::Generic => "generic, copied",
         })
     }
 }
@@ -57,21 +57,21 @@ impl Mode {
     }
 
     /// Returns the modes to try, the fastest first.
-    pub(super) fn ways(self) -> &'static [Way] {
+    pub(super) fn attach_modes(self) -> &'static [AttachMode] {
         match self {
-            Mode::Auto => &[Way::ZeroCopy, Way::Copy, Way::Generic],
-            Mode::ZeroCopy => &[Way::ZeroCopy],
-            Mode::Copy => &[Way::Copy],
-            Mode::Generic => &[Way::Generic],
+            Mode::Auto => &[AttachMode::ZeroCopy, AttachMode::Copy, AttachMode::Generic],
+            Mode::ZeroCopy => &[AttachMode::ZeroCopy],
+            Mode::Copy => &[AttachMode::Copy],
+            Mode::Generic => &[AttachMode::Generic],
         }
     }
 }
 
-impl Way {
+impl AttachMode {
     pub(super) fn hook(self) -> Hook {
         match self {
-            Way::ZeroCopy | Way::Copy => Hook::Driver,
-            Way::Generic => Hook::Generic,
+            AttachMode::ZeroCopy | AttachMode::Copy => Hook::Driver,
+            AttachMode::Generic => Hook::Generic,
         }
     }
 }

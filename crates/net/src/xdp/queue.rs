@@ -15,7 +15,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::bpf::Attached;
 use super::filter::STAMP;
-use super::ring::{Consumer, Mapping, Producer, Which, get_option, set_option};
+use super::ring::{Consumer, Mapping, Producer, RingKind, get_option, set_option};
 
 /// Octets of a frame: the kernel's headroom of 256 octets, and any Ethernet packet.
 const FRAME: usize = 2048;
@@ -24,13 +24,13 @@ const SEND_BUDGET: (libc::c_int, u32) = (9, 256);
 /// Maximum number of repeated send calls while the kernel has no room.
 const SEND_TRIES: u32 = 200;
 /// Maximum time for the previous socket of a queue to release it.
-const LETS_GO: Duration = Duration::from_secs(2);
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
 /// The address family, which libc does not define for every target.
 const AF_XDP: libc::c_int = 44;
 
 /// Capacity of a queue. Each number is a power of two, or zero.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Room {
+pub(super) struct Capacity {
     /// Frames for received packets and their replies.
     frames: u32,
     /// Received packets that are kept until they are read.
@@ -39,11 +39,11 @@ pub(super) struct Room {
     own: u32,
 }
 
-impl Room {
+impl Capacity {
     /// Capacity for a server. It keeps as many packets of a burst as a socket buffer of 4 MiB.
-    pub(super) const SERVER: Room = Room { frames: Room::FRAMES, kept: 2048, own: 0 };
+    pub(super) const SERVER: Capacity = Capacity { frames: Capacity::FRAMES, kept: 2048, own: 0 };
     /// Capacity for a server that also sends queries of its own.
-    pub(super) const BOTH: Room = Room { frames: Room::FRAMES, kept: 2048, own: 4096 };
+    pub(super) const BOTH: Capacity = Capacity { frames: Capacity::FRAMES, kept: 2048, own: 4096 };
 
     /// Packets that all queues of a client keep together: 16 ms of traffic at one million packets per second.
     const CLIENT_KEEPS: u32 = 16_384;
@@ -52,9 +52,9 @@ impl Room {
     const FRAMES: u32 = 4096;
 
     /// Returns the capacity of one of the `queues` of a client.
-    pub(super) fn client(queues: u32) -> Room {
-        let kept = (Room::CLIENT_KEEPS / queues.max(1).next_power_of_two()).max(2048);
-        Room { frames: kept.max(Room::FRAMES), kept, own: 2048 }
+    pub(super) fn client(queues: u32) -> Capacity {
+        let kept = (Capacity::CLIENT_KEEPS / queues.max(1).next_power_of_two()).max(2048);
+        Capacity { frames: kept.max(Capacity::FRAMES), kept, own: 2048 }
     }
 
     /// Entries of the fill ring, which holds idle frames. There are more entries than frames, because the kernel
@@ -90,7 +90,7 @@ pub(super) struct Packet {
 pub(super) struct Queue {
     incoming: Incoming,
     outgoing: Outgoing,
-    room: Room,
+    room: Capacity,
 }
 
 /// Receiving half of a queue.
@@ -139,7 +139,7 @@ impl Queue {
         socket: OwnedFd,
         (interface, queue): (u32, u32),
         zero_copy: bool,
-        room: Room,
+        room: Capacity,
         attached: &Arc<Attached>,
     ) -> io::Result<Queue> {
         let memory = Mapping::anonymous(room.octets())?;
@@ -152,10 +152,10 @@ impl Queue {
             tx_metadata_len: 0,
         };
         set_option(&socket, libc::XDP_UMEM_REG, &registered)?;
-        let mut fill = Producer::new(&socket, Which::Fill, room.fill_places())?;
-        let completion = Consumer::new(&socket, Which::Completion, room.sending_places())?;
-        let received = Consumer::new(&socket, Which::Receive, room.kept)?;
-        let transmit = Producer::new(&socket, Which::Transmit, room.sending_places())?;
+        let mut fill = Producer::new(&socket, RingKind::Fill, room.fill_places())?;
+        let completion = Consumer::new(&socket, RingKind::Completion, room.sending_places())?;
+        let received = Consumer::new(&socket, RingKind::Receive, room.kept)?;
+        let transmit = Producer::new(&socket, RingKind::Transmit, room.sending_places())?;
         // An older kernel sends fewer packets per call.
         let _ = set_option(&socket, SEND_BUDGET.0, &SEND_BUDGET.1);
         for frame in 0..u64::from(room.frames) {
@@ -448,7 +448,7 @@ pub(super) fn socket() -> io::Result<OwnedFd> {
 /// Binds a socket to a queue. Retries, because a closed socket releases its queue a moment later (RCU, then a work
 /// queue).
 fn bind_soon(socket: &OwnedFd, interface: u32, queue: u32, zero_copy: bool) -> io::Result<()> {
-    let give_up = Instant::now() + LETS_GO;
+    let give_up = Instant::now() + RELEASE_TIMEOUT;
     loop {
         match bind(socket, interface, queue, zero_copy) {
             Err(error) if error.raw_os_error() == Some(libc::EBUSY) && Instant::now() < give_up => {
@@ -499,8 +499,8 @@ mod tests {
 
     #[test]
     fn a_card_with_a_ring_of_2048_leaves_frames_for_what_is_kept() {
-        let rooms = [1, 2, 3, 8, 64].map(Room::client);
-        for room in rooms.into_iter().chain([Room::SERVER, Room::BOTH]) {
+        let rooms = [1, 2, 3, 8, 64].map(Capacity::client);
+        for room in rooms.into_iter().chain([Capacity::SERVER, Capacity::BOTH]) {
             assert!(room.frames >= 2048 + room.kept.min(2048), "{room:?}");
         }
     }

@@ -84,35 +84,35 @@ impl Drop for Mapping {
 
 /// Kind of a socket's ring.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Which {
+pub(super) enum RingKind {
     Fill,
     Completion,
     Receive,
     Transmit,
 }
 
-impl Which {
+impl RingKind {
     /// Returns the setsockopt(2) option that creates the ring, and its mmap(2) offset.
     fn numbers(self) -> (libc::c_int, libc::off_t) {
         match self {
-            Which::Fill => {
+            RingKind::Fill => {
                 (libc::XDP_UMEM_FILL_RING, libc::XDP_UMEM_PGOFF_FILL_RING as libc::off_t)
             }
-            Which::Completion => (
+            RingKind::Completion => (
                 libc::XDP_UMEM_COMPLETION_RING,
                 libc::XDP_UMEM_PGOFF_COMPLETION_RING as libc::off_t,
             ),
-            Which::Receive => (libc::XDP_RX_RING, libc::XDP_PGOFF_RX_RING),
-            Which::Transmit => (libc::XDP_TX_RING, libc::XDP_PGOFF_TX_RING),
+            RingKind::Receive => (libc::XDP_RX_RING, libc::XDP_PGOFF_RX_RING),
+            RingKind::Transmit => (libc::XDP_TX_RING, libc::XDP_PGOFF_TX_RING),
         }
     }
 
     fn offsets(self, all: &libc::xdp_mmap_offsets) -> libc::xdp_ring_offset {
         match self {
-            Which::Fill => all.fr,
-            Which::Completion => all.cr,
-            Which::Receive => all.rx,
-            Which::Transmit => all.tx,
+            RingKind::Fill => all.fr,
+            RingKind::Completion => all.cr,
+            RingKind::Receive => all.rx,
+            RingKind::Transmit => all.tx,
         }
     }
 }
@@ -132,7 +132,7 @@ unsafe impl<T: Send> Send for Ring<T> {}
 
 impl<T: Copy> Ring<T> {
     /// Creates a ring of a socket with `size` entries, a power of two.
-    fn new(socket: &impl AsFd, which: Which, size: u32) -> io::Result<Ring<T>> {
+    fn new(socket: &impl AsFd, which: RingKind, size: u32) -> io::Result<Ring<T>> {
         debug_assert!(size.is_power_of_two());
         let (option, at) = which.numbers();
         set_option(socket, option, &size)?;
@@ -178,7 +178,7 @@ impl<T: Copy> Producer<T> {
     ///
     /// # Errors
     /// See setsockopt(2) and mmap(2).
-    pub(super) fn new(socket: &impl AsFd, which: Which, size: u32) -> io::Result<Producer<T>> {
+    pub(super) fn new(socket: &impl AsFd, which: RingKind, size: u32) -> io::Result<Producer<T>> {
         Ok(Producer { ring: Ring::new(socket, which, size)?, next: 0, taken: 0 })
     }
 
@@ -233,7 +233,7 @@ impl<T: Copy> Consumer<T> {
     ///
     /// # Errors
     /// See setsockopt(2) and mmap(2).
-    pub(super) fn new(socket: &impl AsFd, which: Which, size: u32) -> io::Result<Consumer<T>> {
+    pub(super) fn new(socket: &impl AsFd, which: RingKind, size: u32) -> io::Result<Consumer<T>> {
         Ok(Consumer { ring: Ring::new(socket, which, size)?, next: 0, filled: 0 })
     }
 

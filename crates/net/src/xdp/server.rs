@@ -6,19 +6,19 @@ use std::time::Duration;
 
 use method::units::Nanos;
 
-use super::frame::{self, Own};
+use super::frame::{self, HostAddresses};
 use super::outbox::LONGEST;
 use super::queue::Queue;
 use crate::batch::{BATCH, Datagram, Source, Turn};
 use crate::clock::ClockPair;
 
 /// Maximum delay until replies that the device had no room for are submitted again.
-const AGAIN: Duration = Duration::from_millis(1);
+const RESEND_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Receives queries and sends replies by AF_XDP; the counterpart of [`crate::batch::ServerBatch`] on a socket.
 pub struct Server {
     queue: Queue,
-    own: Own,
+    own: HostAddresses,
     reply: Box<[u8]>,
     /// Claimed packets that are not datagrams of other hosts: wrong checksums, inconsistent lengths, or this host's own
     /// addresses as their source.
@@ -26,7 +26,7 @@ pub struct Server {
 }
 
 impl Server {
-    pub(super) fn new(queue: Queue, own: Own) -> Server {
+    pub(super) fn new(queue: Queue, own: HostAddresses) -> Server {
         // Size of the largest payload that fits into a frame after the longest headers.
         Server { queue, own, reply: vec![0; LONGEST].into(), unreadable: 0 }
     }
@@ -44,7 +44,7 @@ impl Server {
         mut answer: impl FnMut(&Datagram<'_>, Source<'_>, &mut [u8]) -> usize,
     ) -> io::Result<Turn> {
         // Replies that the device had no room for are soon submitted again.
-        let limit = if self.queue.is_held() { limit.min(AGAIN) } else { limit };
+        let limit = if self.queue.is_held() { limit.min(RESEND_INTERVAL) } else { limit };
         let incoming = self.queue.incoming();
         if !incoming.has_received() {
             incoming.wait(limit)?;
@@ -115,7 +115,7 @@ enum Response {
 fn respond(
     frame: &mut [u8],
     length: usize,
-    own: &Own,
+    own: &HostAddresses,
     moment: Nanos,
     reply: &mut [u8],
     answer: &mut impl FnMut(&Datagram<'_>, Source<'_>, &mut [u8]) -> usize,
@@ -128,14 +128,14 @@ fn respond(
         bytes: &frame[found.payload.clone()],
         segment: None,
         received: Some(moment),
-        checksum_left: found.checksum_left,
+        has_partial_checksum: found.has_partial_checksum,
     };
     let written = answer(&query, Source::known(found.source), reply);
     let start = found.payload.start;
     match frame.get_mut(start..start + written) {
         Some(payload) if written > 0 => {
             payload.copy_from_slice(&reply[..written]);
-            Response::Reply(frame::turn_round(frame, &found, written))
+            Response::Reply(frame::turn_into_reply(frame, &found, written))
         }
         _ => Response::None,
     }
@@ -151,7 +151,7 @@ pub fn answer_frame(
     by_cable: bool,
     mut answer: impl FnMut(&Datagram<'_>, Source<'_>, &mut [u8]) -> usize,
 ) -> Option<usize> {
-    let own = Own::default().whose_checksums_may_be_left(!by_cable);
+    let own = HostAddresses::default().with_partial_checksums(!by_cable);
     match respond(frame, length, &own, Nanos(0), &mut [0; LONGEST], &mut answer) {
         Response::Reply(length) => Some(length),
         Response::None | Response::Unreadable => None,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use method::units::Share;
 use wire::edns::{OPT_LEN, Opt, opt_header};
-use wire::name::{Domain, LABEL_LEN, has_aaaa, own_aaaa, parse_label};
+use wire::name::{Domain, LABEL_LEN, has_aaaa, native_aaaa, parse_label};
 use wire::rcode::Rcode;
 use wire::template::HEADER_LEN;
 use wire::view::{CLASS_IN, Message, rtype};
@@ -296,7 +296,7 @@ impl Zone {
         match qtype {
             rtype::AAAA => {
                 let aaaa = if has_aaaa(address, self.aaaa_share) {
-                    own_aaaa(address).octets()
+                    native_aaaa(address).octets()
                 } else if let Some(prefix) = self.synthesis {
                     (prefix | u128::from(u32::from(address))).to_be_bytes()
                 } else {
@@ -417,7 +417,7 @@ fn parse_edns(message: &Message<'_>, end: usize) -> Option<Option<QueryEdns>> {
     let mut edns = None;
     for record in message.records(before.offset(), message.arcount()) {
         let record = record.ok()?;
-        let Some(opt) = Opt::of(&record) else { continue };
+        let Some(opt) = Opt::from_record(&record) else { continue };
         let is_root = record.data_at == record.owner + OPT_LEN;
         if edns.is_some() || !is_root {
             return None;

@@ -12,7 +12,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::thread;
 use std::time::Duration;
 
-use net::interfaces::Held;
+use net::interfaces::LocalAddress;
 use net::socket::scope_of;
 use net::tap::Tap;
 use serde::{Deserialize, Serialize};
@@ -65,7 +65,11 @@ pub(super) struct Taps {
 impl Taps {
     /// Starts counting datagrams to `listen` on the interfaces that hold its addresses, or on all of `names` for an
     /// address that none holds. `None` if the process lacks the privilege, or there are too many addresses.
-    pub(super) fn on(listen: &[SocketAddr], names: &[String], held: &[Held]) -> Option<Taps> {
+    pub(super) fn on(
+        listen: &[SocketAddr],
+        names: &[String],
+        held: &[LocalAddress],
+    ) -> Option<Taps> {
         let places = places(listen, names, held);
         if places.len() > MOST_TAPS {
             return None;
@@ -115,12 +119,12 @@ fn settled(
 fn places(
     listen: &[SocketAddr],
     names: &[String],
-    held: &[Held],
+    held: &[LocalAddress],
 ) -> BTreeMap<(String, IpAddr), Vec<u16>> {
     let mut places: BTreeMap<_, Vec<u16>> = BTreeMap::new();
     for address in listen {
         let ip = address.ip().to_canonical();
-        let is_reached = |held: &&Held| match ip {
+        let is_reached = |held: &&LocalAddress| match ip {
             IpAddr::V4(v4) if v4.is_unspecified() => held.address.is_ipv4(),
             IpAddr::V6(v6) if v6.is_unspecified() => true,
             _ => is_of(*address, held),
@@ -145,7 +149,7 @@ fn places(
 
 /// True if a server on `address` listens on this interface's address. Several interfaces may have the same link-local
 /// address; the scope selects one.
-pub(super) fn is_of(address: SocketAddr, held: &Held) -> bool {
+pub(super) fn is_of(address: SocketAddr, held: &LocalAddress) -> bool {
     address.ip().to_canonical() == held.address.ip()
         && [0, scope_of(&held.address)].contains(&scope_of(&address))
 }
@@ -188,7 +192,7 @@ mod tests {
     fn taps_are_where_datagrams_arrive() {
         let on = |interface: &str, address: &str| {
             let address = address.parse().unwrap();
-            Held { interface: interface.into(), address, loopback: interface == "lo" }
+            LocalAddress { interface: interface.into(), address, loopback: interface == "lo" }
         };
         let held = [on("lo", "127.0.0.1:0"), on("eth1", "198.18.0.2:0"), on("eth1", "[fd00::2]:0")];
         let names = ["eth1".to_owned(), "lo".to_owned()];

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::answer::{Answered, Kind, QueryType};
 use super::host_drops::HostDrops;
 use super::times::Times;
-use crate::past_stack::PastStack;
+use crate::xdp::XdpInterface;
 
 const KINDS: usize = 8;
 const TYPES: usize = 3;
@@ -146,7 +146,8 @@ pub struct AuthCounters {
     pub repeats: Repeats,
     /// Interface served by AF_XDP, with its attach mode; absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub past_stack: Option<PastStack>,
+    #[serde(rename = "past_stack")]
+    pub xdp: Option<XdpInterface>,
 }
 
 /// The only AuthDNS.
@@ -289,7 +290,7 @@ impl AuthCounters {
             aaaa_present: sum(|w| &w.aaaa_present),
             own_time,
             repeats,
-            past_stack: None,
+            xdp: None,
         }
     }
 }

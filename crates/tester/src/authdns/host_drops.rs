@@ -4,7 +4,7 @@
 //! DUT ─► interface ─► tap ─► netfilter, UDP ─► sockets ─► AuthDNS
 //!       (/proc/net/dev)     (`arrivals`: missing between)
 //! DUT ◄─ interface ◄─ neighbour's queue ◄─ queueing discipline ◄─ sockets ◄─ AuthDNS
-//!       (/proc/net/dev)  (`glances`: state)  (RTM_GETQDISC, UDP's SndbufErrors; `glances`: waits)
+//!       (/proc/net/dev)  (`state_samples`: state)  (RTM_GETQDISC, UDP's SndbufErrors; `state_samples`: waits)
 //! ```
 //!
 //! The rule is that of the Measurer's host (`measurer::host_losses`): the counters are those of the whole interface,
@@ -26,19 +26,19 @@ use std::net::SocketAddr;
 
 use method::reason::HostLoss;
 use method::units::Nanos;
-use net::drops::{InterfaceCounters, Outward, UdpErrors, interface_counters, udp_errors};
-use net::interfaces::{Held, held};
+use net::drops::{InterfaceCounters, PacketPath, UdpErrors, interface_counters, udp_errors};
+use net::interfaces::{LocalAddress, held};
 use net::queueing::{Queueing, disciplines};
-use net::xdp::Way;
+use net::xdp::AttachMode;
 use serde::{Deserialize, Serialize};
 
 use super::arrivals::{Taps, is_of};
-use super::glances::Glances;
+use super::state_samples::StateSamples;
 use crate::interface_drops::beyond_disciplines;
-use crate::past_stack::PastStack;
+use crate::xdp::XdpInterface;
 
 pub use super::arrivals::Arrived;
-pub use super::glances::UnresolvedNeighbour;
+pub use super::state_samples::UnresolvedNeighbour;
 pub use crate::interface_drops::InterfaceDrops;
 pub use crate::waits::Waits;
 
@@ -184,23 +184,23 @@ fn longer(one: &UnresolvedNeighbour, before: &HostDrops) -> Option<UnresolvedNei
 pub(super) struct HostWatch {
     /// Losses so far; the keys are the watched interfaces.
     drops: HostDrops,
-    last: Reading,
-    scope: Scope,
-    glances: Glances,
+    last: CounterReading,
+    scope: WatchedInterfaces,
+    state_samples: StateSamples,
     listen: Vec<SocketAddr>,
     /// Taps, set up with the first sample; the inner `None` means that they are unavailable.
     taps: Option<Option<Taps>>,
     /// Datagrams with a wrong checksum, from UDP's counter, since AuthDNS started.
     wrong_checksum: u64,
     /// Interface on which replies are sent by AF_XDP.
-    past_stack: Option<String>,
+    xdp: Option<String>,
     /// Interface with received packets counted by its rings.
     counted_by_rings: Option<String>,
 }
 
 /// Interfaces selected by the served addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Scope {
+struct WatchedInterfaces {
     /// True if queries may arrive on any interface: a missing interface is then possibly unrelated to AuthDNS.
     everywhere: bool,
     /// True if an interface other than loopback is watched.
@@ -209,22 +209,22 @@ struct Scope {
 
 /// All counters at one moment that the kernel reported.
 #[derive(Clone, Default)]
-struct Reading {
+struct CounterReading {
     interfaces: BTreeMap<String, InterfaceCounters>,
     queueing: BTreeMap<String, Queueing>,
     udp: Option<UdpErrors>,
 }
 
-impl Reading {
+impl CounterReading {
     /// Reads the counters in this thread's network namespace; replies may be sent by AF_XDP on one interface.
-    fn now<'a>(names: impl Iterator<Item = &'a String>, past_stack: Option<&str>) -> Reading {
+    fn now<'a>(names: impl Iterator<Item = &'a String>, xdp: Option<&str>) -> CounterReading {
         let counted = names.filter_map(|name| {
-            let is_past = past_stack == Some(name.as_str());
-            let outward = if is_past { Outward::PastStack } else { Outward::ThroughStack };
-            Some((name.clone(), interface_counters(name, outward).ok()?))
+            let is_past = xdp == Some(name.as_str());
+            let path = if is_past { PacketPath::Xdp } else { PacketPath::Sockets };
+            Some((name.clone(), interface_counters(name, path).ok()?))
         });
         let queueing = disciplines().into_iter().flatten();
-        Reading {
+        CounterReading {
             interfaces: counted.collect(),
             queueing: queueing.map(|one| (one.interface.clone(), one)).collect(),
             udp: udp_errors().ok(),
@@ -239,23 +239,23 @@ impl HostWatch {
     /// If the system does not list its interfaces.
     pub(super) fn begin(
         listen: &[SocketAddr],
-        past_stack: Option<&PastStack>,
+        xdp: Option<&XdpInterface>,
     ) -> io::Result<HostWatch> {
         let held = held()?;
         let (names, scope) = interfaces_of(listen, &held);
-        let zero_copy = past_stack.filter(|past_stack| past_stack.way == Way::ZeroCopy);
-        let counted_by_rings = zero_copy.map(|past_stack| past_stack.interface.clone());
-        let past_stack = past_stack.map(|past_stack| past_stack.interface.clone());
-        let last = Reading::now(names.iter(), past_stack.as_deref());
+        let zero_copy = xdp.filter(|xdp| xdp.attach_mode == AttachMode::ZeroCopy);
+        let counted_by_rings = zero_copy.map(|xdp| xdp.interface.clone());
+        let xdp = xdp.map(|xdp| xdp.interface.clone());
+        let last = CounterReading::now(names.iter(), xdp.as_deref());
         let watch = HostWatch::new(names, scope, counted_by_rings, last);
-        Ok(HostWatch { past_stack, listen: listen.to_vec(), ..watch })
+        Ok(HostWatch { xdp, listen: listen.to_vec(), ..watch })
     }
 
     fn new(
         names: Vec<String>,
-        scope: Scope,
+        scope: WatchedInterfaces,
         counted_by_rings: Option<String>,
-        last: Reading,
+        last: CounterReading,
     ) -> HostWatch {
         let none = |name| (name, InterfaceDrops::default());
         let interfaces = names.into_iter().map(none).collect();
@@ -263,21 +263,21 @@ impl HostWatch {
             drops: HostDrops { interfaces, ..HostDrops::default() },
             last,
             scope,
-            glances: Glances::default(),
+            state_samples: StateSamples::default(),
             listen: Vec::new(),
             taps: None,
             wrong_checksum: 0,
-            past_stack: None,
+            xdp: None,
             counted_by_rings,
         }
     }
 
     /// Returns the losses until now; `received` returns the number of datagrams that the sockets received or dropped.
     /// Queries the kernel, which takes up to some milliseconds, and longer if datagrams are missing.
-    pub(super) fn look(&mut self, received: impl Fn() -> u64) -> HostDrops {
-        self.add(Reading::now(self.drops.interfaces.keys(), self.past_stack.as_deref()));
-        self.glances.note_discards();
-        self.glance();
+    pub(super) fn sample(&mut self, received: impl Fn() -> u64) -> HostDrops {
+        self.add(CounterReading::now(self.drops.interfaces.keys(), self.xdp.as_deref()));
+        self.state_samples.note_discards();
+        self.sample_state();
         let (listen, names) = (&self.listen, &self.drops.interfaces);
         let taps = self.taps.get_or_insert_with(|| {
             let names: Vec<String> = names.keys().cloned().collect();
@@ -285,24 +285,24 @@ impl HostWatch {
         });
         let at_sockets = || received() + self.wrong_checksum;
         self.drops.arrived = taps.as_mut().and_then(|taps| taps.compare(at_sockets));
-        let waits = names.keys().map(|name| (name.clone(), self.glances.waits(name)));
+        let waits = names.keys().map(|name| (name.clone(), self.state_samples.waits(name)));
         self.drops.waits = waits.filter(|(_, waits)| !waits.is_empty()).collect();
-        self.drops.neighbours = self.glances.unresolved();
-        self.drops.neighbour_drops = self.glances.neighbour_drops();
+        self.drops.neighbours = self.state_samples.unresolved();
+        self.drops.neighbour_drops = self.state_samples.neighbour_drops();
         self.drops.clone()
     }
 
     /// Samples only queues and neighbours, for which the kernel has no counters.
-    pub(super) fn glance(&mut self) {
+    pub(super) fn sample_state(&mut self) {
         if self.scope.beyond_loopback {
             let names = self.drops.interfaces.keys();
             let looked_at =
                 |queue: &&Queueing| self.drops.interfaces.contains_key(&queue.interface);
-            self.glances.look(self.last.queueing.values().filter(looked_at), names);
+            self.state_samples.sample(self.last.queueing.values().filter(looked_at), names);
         }
     }
 
-    fn add(&mut self, now: Reading) {
+    fn add(&mut self, now: CounterReading) {
         for (name, drops) in &mut self.drops.interfaces {
             let by_rings = self.counted_by_rings.as_ref() == Some(name);
             match (self.last.interfaces.get(name), now.interfaces.get(name)) {
@@ -335,9 +335,9 @@ impl HostWatch {
 }
 
 /// Returns the names of the interfaces on which queries to these addresses arrive.
-fn interfaces_of(listen: &[SocketAddr], held: &[Held]) -> (Vec<String>, Scope) {
+fn interfaces_of(listen: &[SocketAddr], held: &[LocalAddress]) -> (Vec<String>, WatchedInterfaces) {
     let mut everywhere = false;
-    let mut found: Vec<&Held> = Vec::new();
+    let mut found: Vec<&LocalAddress> = Vec::new();
     for address in listen {
         let before = found.len();
         found.extend(held.iter().filter(|held| is_of(*address, held)));
@@ -354,7 +354,7 @@ fn interfaces_of(listen: &[SocketAddr], held: &[Held]) -> (Vec<String>, Scope) {
     let mut names: Vec<String> = found.iter().map(|held| held.interface.clone()).collect();
     names.sort_unstable();
     names.dedup();
-    (names, Scope { everywhere, beyond_loopback })
+    (names, WatchedInterfaces { everywhere, beyond_loopback })
 }
 
 #[cfg(test)]
@@ -362,11 +362,12 @@ mod tests {
     use super::*;
     use crate::interface_drops::IN_TWO_COUNTERS;
 
-    const BEYOND: Scope = Scope { everywhere: false, beyond_loopback: true };
+    const BEYOND: WatchedInterfaces =
+        WatchedInterfaces { everywhere: false, beyond_loopback: true };
 
     /// Returns the counters of `to-dut`: packets dropped on receive and on send, drops of the discipline, and sends
     /// that found no room.
-    fn reading(receive_drops: u64, send_drops: u64, queued: u32, no_room: u64) -> Reading {
+    fn reading(receive_drops: u64, send_drops: u64, queued: u32, no_room: u64) -> CounterReading {
         let name = || "to-dut".to_owned();
         let counters = InterfaceCounters { received: 0, receive_drops, send_drops };
         let queueing = Queueing {
@@ -375,25 +376,25 @@ mod tests {
             drops: queued,
             ..Queueing::default()
         };
-        Reading {
+        CounterReading {
             interfaces: [(name(), counters)].into(),
             queueing: [(name(), queueing)].into(),
             udp: Some(UdpErrors { no_room_to_send: no_room, wrong_checksum: 0 }),
         }
     }
 
-    fn watch(scope: Scope) -> HostWatch {
+    fn watch(scope: WatchedInterfaces) -> HostWatch {
         HostWatch::new(vec!["to-dut".into()], scope, None, reading(10, 20, 30, 40))
     }
 
-    fn after(mut watch: HostWatch, now: Reading) -> InterfaceDrops {
+    fn after(mut watch: HostWatch, now: CounterReading) -> InterfaceDrops {
         watch.add(now);
         watch.drops.interfaces["to-dut"].clone()
     }
 
-    fn on(interface: &str, address: &str) -> Held {
+    fn on(interface: &str, address: &str) -> LocalAddress {
         let address = address.parse().unwrap();
-        Held { interface: interface.into(), address, loopback: interface == "lo" }
+        LocalAddress { interface: interface.into(), address, loopback: interface == "lo" }
     }
 
     #[test]
@@ -427,7 +428,7 @@ mod tests {
     #[test]
     fn a_packet_in_two_counters_is_dropped_once() {
         for (loopback, queued, no_room, dropped) in IN_TWO_COUNTERS {
-            let mut watch = watch(Scope { beyond_loopback: !loopback, ..BEYOND });
+            let mut watch = watch(WatchedInterfaces { beyond_loopback: !loopback, ..BEYOND });
             watch.add(reading(10, 20, 30 + queued, 40 + no_room));
             let packets = match watch.drops.losses()[..] {
                 [HostLoss::QueueingDiscipline { packets, .. }] => packets,
@@ -453,11 +454,11 @@ mod tests {
 
     #[test]
     fn what_the_kernel_does_not_tell_is_a_loss_where_the_interface_is_known() {
-        assert_eq!(after(watch(BEYOND), Reading::default()).receive, 1);
-        let everywhere = Scope { everywhere: true, ..BEYOND };
-        assert_eq!(after(watch(everywhere), Reading::default()).receive, 0);
+        assert_eq!(after(watch(BEYOND), CounterReading::default()).receive, 1);
+        let everywhere = WatchedInterfaces { everywhere: true, ..BEYOND };
+        assert_eq!(after(watch(everywhere), CounterReading::default()).receive, 0);
         let mut watch = watch(BEYOND);
-        watch.add(Reading::default());
+        watch.add(CounterReading::default());
         watch.add(reading(99, 0, 0, 0));
         watch.add(reading(100, 0, 0, 0));
         assert_eq!(watch.drops.interfaces["to-dut"].receive, 3, "it came back with other counters");
@@ -469,7 +470,7 @@ mod tests {
         let drops = after(by_rings, reading(99, 21, 31, 40));
         assert_eq!((drops.receive, drops.send, drops.queueing_discipline), (0, 1, 1));
         let by_rings = HostWatch { counted_by_rings: Some("to-dut".into()), ..watch(BEYOND) };
-        assert_eq!(after(by_rings, Reading::default()).receive, 0);
+        assert_eq!(after(by_rings, CounterReading::default()).receive, 0);
     }
 
     #[test]
@@ -507,7 +508,7 @@ mod tests {
     fn the_kernel_tells_the_counters_of_loopback() {
         let mut watch = HostWatch::begin(&["127.0.0.1:53".parse().unwrap()], None).unwrap();
         assert!(watch.last.interfaces.contains_key("lo") && watch.last.udp.is_some());
-        let drops = watch.look(|| 0);
+        let drops = watch.sample(|| 0);
         assert_eq!(drops.interfaces.keys().collect::<Vec<_>>(), ["lo"]);
         assert!(drops.interfaces["lo"].discipline.is_some());
     }

@@ -11,12 +11,12 @@
 
 pub mod answer;
 mod arrivals;
+pub mod auth_delta;
 pub mod counters;
-mod glances;
 pub mod host_drops;
-pub mod part;
 mod recent;
 mod server;
+mod state_samples;
 pub mod status;
 pub mod times;
 pub mod zonefile;

@@ -21,11 +21,11 @@ const SLOTS: usize = 1 << 20;
 const TIME_BITS: u32 = 52;
 
 /// The table: 16 MiB, of which the kernel allocates only the used pages.
-pub(super) struct Recent(Box<[[AtomicU64; 2]]>);
+pub(super) struct RecentQueries(Box<[[AtomicU64; 2]]>);
 
-impl Recent {
-    pub(super) fn new() -> Recent {
-        Recent((0..SLOTS).map(|_| Default::default()).collect())
+impl RecentQueries {
+    pub(super) fn new() -> RecentQueries {
+        RecentQueries((0..SLOTS).map(|_| Default::default()).collect())
     }
 
     /// Records a query at `now`; returns the time since the same query, if there was one.
@@ -53,7 +53,7 @@ mod tests {
 
     #[test]
     fn repeated_questions_are_found_with_their_age() {
-        let recent = Recent::new();
+        let recent = RecentQueries::new();
         let (name, other) = (Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 16, 0, 1));
         let at = Nanos::from_millis;
         assert_eq!(recent.note(name, QueryType::Aaaa, at(1_000)), None);

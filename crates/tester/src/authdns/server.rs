@@ -9,22 +9,22 @@ use std::time::Duration;
 
 use method::reason::ZoneFacts;
 use method::units::CpuId;
-use net::affinity::{be_favoured, pin_to};
+use net::affinity::{pin_to, set_high_priority};
 use net::clock;
-use net::socket::{Endpoint, ListenError, listen_both};
+use net::socket::{Endpoint, ListenError, listen_udp_and_tcp};
 use net::xdp::XdpError;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use super::answer::{AuthTransport, Zone};
 use super::counters::{AuthCounters, BatchCounts, BatchTimes, WorkerCounters};
-use super::glances::LOOK;
 use super::host_drops::HostWatch;
-use super::recent::Recent;
+use super::recent::RecentQueries;
+use super::state_samples::SAMPLE_INTERVAL;
 use crate::delay_line::{Delay, DelayLine};
-use crate::past_stack::{PastStack, XdpConfig};
 use crate::port::Port;
 use crate::tcp::{self, TcpServer};
+use crate::xdp::{XdpConfig, XdpInterface};
 
 /// Interval at which an idle worker checks for a stop request.
 const STOP_CHECK: Duration = Duration::from_millis(100);
@@ -91,7 +91,7 @@ pub struct RunningAuth {
     threads: Vec<JoinHandle<()>>,
     /// One for each address.
     tcp: Vec<TcpServer>,
-    past_stack: Option<PastStack>,
+    xdp: Option<XdpInterface>,
     /// Locked by readers of the counters, never by a worker.
     host: Arc<Mutex<HostWatch>>,
     /// See [`AuthCounters::start`].
@@ -106,8 +106,8 @@ impl RunningAuth {
     }
 
     /// Returns the interface that it also serves by AF_XDP, if any.
-    pub fn past_stack(&self) -> Option<&PastStack> {
-        self.past_stack.as_ref()
+    pub fn xdp(&self) -> Option<&XdpInterface> {
+        self.xdp.as_ref()
     }
 
     /// Returns the counters so far, and the losses of this host. Queries the kernel for the latter in the network
@@ -125,22 +125,22 @@ impl RunningAuth {
         let host = Arc::downgrade(&self.host);
         thread::Builder::new().name("host".into()).spawn(move || {
             while let Some(host) = host.upgrade() {
-                host.lock().unwrap_or_else(PoisonError::into_inner).glance();
+                host.lock().unwrap_or_else(PoisonError::into_inner).sample_state();
                 drop(host);
-                thread::sleep(LOOK);
+                thread::sleep(SAMPLE_INTERVAL);
             }
         })?;
         Ok(self.reader())
     }
 
     fn reader(&self) -> impl Fn() -> AuthCounters + Send + Sync + 'static {
-        let (counters, past_stack) = (Arc::clone(&self.counters), self.past_stack.clone());
+        let (counters, xdp) = (Arc::clone(&self.counters), self.xdp.clone());
         let (host, start, zone) = (Arc::clone(&self.host), self.start, self.zone.clone());
         move || {
-            let (past_stack, zones) = (past_stack.clone(), vec![zone.clone()]);
+            let (xdp, zones) = (xdp.clone(), vec![zone.clone()]);
             let received = || counters.iter().map(WorkerCounters::at_socket).sum();
-            let host_drops = host.lock().unwrap_or_else(PoisonError::into_inner).look(received);
-            AuthCounters { start, zones, host_drops, past_stack, ..AuthCounters::sum(&counters) }
+            let host_drops = host.lock().unwrap_or_else(PoisonError::into_inner).sample(received);
+            AuthCounters { start, zones, host_drops, xdp, ..AuthCounters::sum(&counters) }
         }
     }
 
@@ -174,14 +174,14 @@ pub fn start(config: &AuthConfig) -> Result<RunningAuth, AuthError> {
         .map(|&address| Bound::open(address, config))
         .collect::<Result<Vec<_>, _>>()?;
     let addresses: Vec<SocketAddr> = bound.iter().map(|bound| bound.address).collect();
-    let (past_stack, servers) = match &config.xdp {
+    let (xdp, servers) = match &config.xdp {
         Some(wanted) => {
-            let (past_stack, servers) = PastStack::serve(wanted, &addresses)?;
-            (Some(past_stack), servers)
+            let (xdp, servers) = XdpInterface::serve(wanted, &addresses)?;
+            (Some(xdp), servers)
         }
         None => (None, Vec::new()),
     };
-    let host = HostWatch::begin(&addresses, past_stack.as_ref()).map_err(AuthError::Interfaces)?;
+    let host = HostWatch::begin(&addresses, xdp.as_ref()).map_err(AuthError::Interfaces)?;
     let host = Arc::new(Mutex::new(host));
     let workers = bound.len() * config.threads + servers.len();
     // The last set of counters belongs to the TCP side.
@@ -194,7 +194,7 @@ pub fn start(config: &AuthConfig) -> Result<RunningAuth, AuthError> {
         stop,
         threads: Vec::new(),
         tcp: Vec::new(),
-        past_stack,
+        xdp,
         host,
         start: rand::random(),
         zone: ZoneFacts {
@@ -202,7 +202,7 @@ pub fn start(config: &AuthConfig) -> Result<RunningAuth, AuthError> {
             aaaa_share: config.zone.aaaa_share(),
         },
     };
-    let (zone, recent) = (Arc::new(config.zone.clone()), Arc::new(Recent::new()));
+    let (zone, recent) = (Arc::new(config.zone.clone()), Arc::new(RecentQueries::new()));
     let mut ports: Vec<(Port, usize)> = Vec::new();
     for Bound { endpoints, listener, address } in bound {
         let counters = Arc::clone(&running.counters);
@@ -212,7 +212,7 @@ pub fn start(config: &AuthConfig) -> Result<RunningAuth, AuthError> {
         let sockets = endpoints.into_iter().map(|endpoint| Port::socket(Arc::new(endpoint)));
         ports.extend(sockets.zip(0..));
     }
-    if let Some(interface) = &running.past_stack {
+    if let Some(interface) = &running.xdp {
         ports.extend(Port::rings(servers, interface).zip(0..));
     }
     for (number, (port, n)) in ports.into_iter().enumerate() {
@@ -246,7 +246,7 @@ impl Bound {
         }
         let at = |source| AuthError::Listen { address, source };
         let udp = |source| at(ListenError::Udp(source));
-        let (endpoints, listener) = listen_both(address, config.threads).map_err(at)?;
+        let (endpoints, listener) = listen_udp_and_tcp(address, config.threads).map_err(at)?;
         for endpoint in &endpoints {
             endpoint.set_receive_timeout(STOP_CHECK).map_err(udp)?;
             endpoint.use_kernel_timestamps().map_err(udp)?;
@@ -277,7 +277,7 @@ struct Worker {
     port: Port,
     zone: Arc<Zone>,
     counters: Arc<Vec<WorkerCounters>>,
-    recent: Arc<Recent>,
+    recent: Arc<RecentQueries>,
     number: usize,
     stop: Arc<AtomicBool>,
     cpu: Option<CpuId>,
@@ -294,7 +294,7 @@ impl Worker {
             tracing::warn!("cannot pin an AuthDNS worker to CPU {}: {error}", cpu.0);
         }
         // On a CPU shared with the Measurer neither may delay the other, and the DUT must not wait for either.
-        be_favoured();
+        set_high_priority();
         let is_socket = self.port.endpoint().is_some();
         let line = self.port.endpoint().filter(|_| !self.delay.is_none()).map(DelayLine::new);
         let mut times = BatchTimes::default();

@@ -43,7 +43,7 @@ pub fn serve<T: Serialize>(
 ) -> io::Result<()> {
     let trials = Arc::new(Mutex::default());
     socket.serve(move |stream| {
-        let visit = Visit { trials: Arc::clone(&trials), runs: false, begun: 0 };
+        let visit = ConnectionTrials { trials: Arc::clone(&trials), runs: false, begun: 0 };
         attend(stream, visit, &read)
     })
 }
@@ -51,7 +51,7 @@ pub fn serve<T: Serialize>(
 /// Answers one connection until it is closed.
 fn attend<T: Serialize>(
     stream: &UnixStream,
-    mut visit: Visit,
+    mut visit: ConnectionTrials,
     read: &impl Fn(OtherTrials) -> T,
 ) -> io::Result<()> {
     stream.set_write_timeout(Some(PATIENCE))?;
@@ -76,7 +76,7 @@ fn attend<T: Serialize>(
 }
 
 /// State of one connection with respect to the trials of all.
-struct Visit {
+struct ConnectionTrials {
     /// Trials of all connections.
     trials: Arc<Mutex<OtherTrials>>,
     /// True while a trial of this connection runs.
@@ -85,7 +85,7 @@ struct Visit {
     begun: u64,
 }
 
-impl Visit {
+impl ConnectionTrials {
     fn all(&self) -> MutexGuard<'_, OtherTrials> {
         self.trials.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -117,7 +117,7 @@ impl Visit {
     }
 }
 
-impl Drop for Visit {
+impl Drop for ConnectionTrials {
     fn drop(&mut self) {
         self.end();
     }

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use wire::name::{LABEL_LEN, NameRange, has_aaaa, own_aaaa, write_label};
+use wire::name::{LABEL_LEN, NameRange, has_aaaa, native_aaaa, write_label};
 
 use super::answer::{Zone, soa_numbers};
 
@@ -23,7 +23,7 @@ pub fn write(zone: &Zone, range: NameRange, out: &mut impl Write) -> io::Result<
         writeln!(out, " IN A {address}")?;
         if has_aaaa(address, zone.aaaa_share()) {
             out.write_all(&label)?;
-            writeln!(out, " IN AAAA {}", own_aaaa(address))?;
+            writeln!(out, " IN AAAA {}", native_aaaa(address))?;
         }
     }
     Ok(())

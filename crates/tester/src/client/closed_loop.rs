@@ -14,7 +14,7 @@ use method::units::{CpuId, Nanos, Qps};
 use net::clock;
 use serde::{Deserialize, Serialize};
 
-use super::lane::{Drive, Lane, share};
+use super::client_thread::{ClientThread, LoadModel, share};
 use super::progress::Progress;
 use super::tally::Tally;
 use super::{ClientSettings, Connections, SocketError};
@@ -165,29 +165,31 @@ pub fn run_until(
 ) -> Result<ClosedLoopResult, ClosedLoopError> {
     plan.check()?;
     let failed = |source| SocketError { server: plan.settings.server, source };
-    let (mut lanes, mut first_port) = (Vec::new(), 0);
+    let (mut client_threads, mut first_port) = (Vec::new(), 0);
     for thread in 0..plan.threads {
         let ports = share(plan.source_ports, thread, plan.threads);
         let room = share(plan.outstanding, thread, plan.threads).max(ports);
         let cursor = plan.settings.source.cursor(thread, plan.threads, plan.duration.is_some());
         let cpu = plan.cpus.get(thread % plan.cpus.len().max(1)).copied();
-        lanes
-            .push(Lane::new(&plan.settings, cpu, first_port, ports, room, cursor).map_err(failed)?);
+        client_threads.push(
+            ClientThread::new(&plan.settings, cpu, first_port, ports, room, cursor)
+                .map_err(failed)?,
+        );
         first_port += ports;
     }
     let (start, began) = (clock::now(), clock::wall());
     let end = plan.duration.map(|duration| start + duration);
-    let ended: Vec<io::Result<Lane<'_>>> = thread::scope(|scope| {
-        let running: Vec<_> = lanes
+    let ended: Vec<io::Result<ClientThread<'_>>> = thread::scope(|scope| {
+        let running: Vec<_> = client_threads
             .into_iter()
             .enumerate()
-            .map(|(thread, lane)| {
+            .map(|(thread, client_thread)| {
                 let most = plan
                     .most
                     .map(|Qps(most)| Qps(share(most as usize, thread, plan.threads).max(1) as u64));
                 let progress = progress.of(thread);
-                let mut drive = Drive::Closed { end, most, stop, progress };
-                scope.spawn(move || lane.run(start, &mut drive))
+                let mut load_model = LoadModel::Closed { end, most, stop, progress };
+                scope.spawn(move || client_thread.run(start, &mut load_model))
             })
             .collect();
         running
@@ -197,8 +199,8 @@ pub fn run_until(
     });
     let mut tally = Tally::new(plan.settings.interval);
     tally.last_answer = start;
-    for lane in ended {
-        tally.merge(&lane.map_err(failed)?.tally);
+    for client_thread in ended {
+        tally.merge(&client_thread.map_err(failed)?.tally);
     }
     let elapsed = clock::now().since(start);
     Ok(result(plan, tally, start, began, elapsed))

@@ -13,7 +13,7 @@
 //! query of a constant rate must be answered; the Measurer does that.
 
 mod additional;
-mod lane;
+mod client_thread;
 mod port;
 pub mod progress;
 mod schedule;

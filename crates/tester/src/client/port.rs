@@ -11,7 +11,7 @@ use net::socket::Endpoint;
 use rand::seq::SliceRandom;
 use wire::tsig::Mac;
 
-use super::source::{Asked, Source};
+use super::source::{SentQuestion, Source};
 use super::stream::Stream;
 use super::{ClientSettings, Transport};
 
@@ -21,7 +21,7 @@ const RECONNECT: Nanos = Nanos::from_millis(100);
 /// A query in flight.
 #[derive(Clone, Copy)]
 pub(super) struct Flight {
-    pub(super) asked: Asked,
+    pub(super) asked: SentQuestion,
     pub(super) sent: Nanos,
     pub(super) over_tcp: bool,
 }

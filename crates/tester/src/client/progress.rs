@@ -27,21 +27,21 @@ impl Progress {
 
     /// Returns the queries sent so far.
     pub fn sent(&self) -> u64 {
-        self.sum(|lane| &lane.sent)
+        self.sum(|client_thread| &client_thread.sent)
     }
 
     /// Returns the valid responses so far.
     pub fn valid(&self) -> u64 {
-        self.sum(|lane| &lane.valid)
+        self.sum(|client_thread| &client_thread.valid)
     }
 
     /// Returns the queries with a known outcome.
     pub fn decided(&self) -> u64 {
-        self.sum(|lane| &lane.decided)
+        self.sum(|client_thread| &client_thread.decided)
     }
 
     fn sum(&self, of: fn(&ThreadSums) -> &AtomicU64) -> u64 {
-        self.threads.iter().map(|lane| of(lane).load(Ordering::Relaxed)).sum()
+        self.threads.iter().map(|client_thread| of(client_thread).load(Ordering::Relaxed)).sum()
     }
 
     /// Returns the totals of a thread; `None` for an index out of range.

@@ -10,7 +10,7 @@ use method::units::{CpuId, Nanos};
 use net::clock;
 use serde::Serialize;
 
-use super::lane::{Drive, Due, Lane, share};
+use super::client_thread::{ClientThread, LoadModel, RampShare, share};
 pub use super::schedule::{Ending, Ramp, Status};
 use super::tally::Tally;
 use super::{ClientSettings, SocketError};
@@ -137,26 +137,27 @@ pub fn run(
         .clamp(1, plan.clients.max(1))
         .min(plan.settings.source.count().max(1) as usize);
     let over = AtomicBool::new(false);
-    let (mut lanes, mut first_port) = (Vec::new(), 0);
+    let (mut client_threads, mut first_port) = (Vec::new(), 0);
     for thread in 0..threads {
         let ports = share(plan.clients.max(1), thread, threads);
         let cursor = plan.settings.source.cursor(thread, threads, plan.repeat);
         let cpu = plan.cpus.get(thread % plan.cpus.len().max(1)).copied();
-        let lane = Lane::new(&plan.settings, cpu, first_port, ports, 65_536 * ports, cursor)
-            .map_err(failed)?;
+        let client_thread =
+            ClientThread::new(&plan.settings, cpu, first_port, ports, 65_536 * ports, cursor)
+                .map_err(failed)?;
         first_port += ports;
-        lanes.push((lane, due(plan, thread, threads, [&over, until], watch)));
+        client_threads.push((client_thread, due(plan, thread, threads, [&over, until], watch)));
     }
     let (start, began) = (clock::now(), clock::wall());
-    let ended: Vec<io::Result<(Lane<'_>, Due<'_>)>> = thread::scope(|scope| {
-        let running: Vec<_> = lanes
+    let ended: Vec<io::Result<(ClientThread<'_>, RampShare<'_>)>> = thread::scope(|scope| {
+        let running: Vec<_> = client_threads
             .into_iter()
-            .map(|(lane, due)| {
+            .map(|(client_thread, due)| {
                 scope.spawn(move || {
-                    let mut drive = Drive::Ramp(Box::new(due));
-                    let lane = lane.run(start, &mut drive)?;
-                    let Drive::Ramp(due) = drive else { unreachable!("set above") };
-                    Ok((lane, *due))
+                    let mut load_model = LoadModel::Ramp(Box::new(due));
+                    let client_thread = client_thread.run(start, &mut load_model)?;
+                    let LoadModel::Ramp(due) = load_model else { unreachable!("set above") };
+                    Ok((client_thread, *due))
                 })
             })
             .collect();
@@ -168,9 +169,9 @@ pub fn run(
     let total = clock::now().since(start);
     let mut tally = Tally::new(plan.settings.interval);
     let (mut ending, mut sending, mut lateness) = (Ending::Time, Nanos(0), histogram());
-    for lane in ended {
-        let (lane, due) = lane.map_err(failed)?;
-        tally.merge(&lane.tally);
+    for client_thread in ended {
+        let (client_thread, due) = client_thread.map_err(failed)?;
+        tally.merge(&client_thread.tally);
         if let Some(why) = due.ending.filter(|&why| why != Ending::Other) {
             (ending, sending) = (why, due.ended);
         }
@@ -187,13 +188,13 @@ fn due<'a>(
     threads: usize,
     [over, until]: [&'a AtomicBool; 2],
     watch: &'a (dyn Fn(Status) + Sync),
-) -> Due<'a> {
-    Due {
+) -> RampShare<'a> {
+    RampShare {
         ramp: plan.ramp,
         wait: plan.wait,
         watch,
         on_plateau: plan.ramp.constant == Nanos(0),
-        lane: thread as u64,
+        client_thread: thread as u64,
         of: threads as u64,
         outstanding: share(plan.outstanding, thread, threads).max(1),
         behind: plan.behind.div_ceil(threads as u64),
@@ -203,7 +204,7 @@ fn due<'a>(
         ending: None,
         ended: Nanos(0),
         lateness: histogram(),
-        burns: Due::can_burn(),
+        burns: RampShare::can_busy_wait(),
     }
 }
 

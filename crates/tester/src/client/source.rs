@@ -172,9 +172,9 @@ impl QueryFile {
 
 /// A question that has been sent: the address of a name of the tester, or the position in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Asked(u64);
+pub(super) struct SentQuestion(u64);
 
-impl Asked {
+impl SentQuestion {
     /// Returns the address of a name of the tester.
     pub(super) fn address(self) -> Ipv4Addr {
         Ipv4Addr::from(self.0 as u32)
@@ -192,7 +192,7 @@ impl Source {
 
     /// Appends the query with a header of id 0 and RD.
     #[inline]
-    pub(super) fn write(&self, asked: Asked, out: &mut Vec<u8>) {
+    pub(super) fn write(&self, asked: SentQuestion, out: &mut Vec<u8>) {
         let start = out.len();
         match self {
             Source::Names(names) => {
@@ -213,7 +213,7 @@ impl Source {
         &self,
         message: &Message<'_>,
         bytes: &[u8],
-        asked: Asked,
+        asked: SentQuestion,
     ) -> Option<usize> {
         let (is_it, len) = match self {
             Source::Names(names) => {
@@ -238,21 +238,25 @@ impl Source {
         }
     }
 
-    /// Returns the sequence of questions for client thread `lane` of `of`: once, or cyclic.
-    pub(super) fn cursor(&self, lane: usize, of: usize, repeat: bool) -> Cursor {
-        let (lane, of) = (lane as u64, of as u64);
+    /// Returns the sequence of questions for client thread `client_thread` of `of`: once, or cyclic.
+    pub(super) fn cursor(&self, client_thread: usize, of: usize, repeat: bool) -> Cursor {
+        let (client_thread, of) = (client_thread as u64, of as u64);
         match self {
             Source::Names(names) => {
                 let share = names.count / of;
-                let first = names.first + share * lane;
-                let count = if lane + 1 == of { names.count - share * lane } else { share };
+                let first = names.first + share * client_thread;
+                let count = if client_thread + 1 == of {
+                    names.count - share * client_thread
+                } else {
+                    share
+                };
                 Cursor { at: 0, end: count, first, skip: 0, step: 1, repeat }
             }
             Source::File(file) => Cursor {
                 at: 0,
                 end: file.records.len() as u64,
                 first: 0,
-                skip: lane,
+                skip: client_thread,
                 step: of,
                 repeat,
             },
@@ -276,7 +280,7 @@ pub(super) struct Cursor {
 impl Cursor {
     /// Returns the next question; `None` at the end.
     #[inline]
-    pub(super) fn next(&mut self, source: &Source) -> Option<Asked> {
+    pub(super) fn next(&mut self, source: &Source) -> Option<SentQuestion> {
         loop {
             if self.at >= self.end {
                 if !self.repeat || self.end == 0 {
@@ -288,13 +292,15 @@ impl Cursor {
             match source {
                 Source::Names(names) => {
                     self.at += 1;
-                    return Some(Asked(u32::from(names.block.address(self.first + at)).into()));
+                    return Some(SentQuestion(
+                        u32::from(names.block.address(self.first + at)).into(),
+                    ));
                 }
                 Source::File(file) => {
                     self.at = file.question(at as usize).1 as u64;
                     if self.skip == 0 {
                         self.skip = self.step - 1;
-                        return Some(Asked(at));
+                        return Some(SentQuestion(at));
                     }
                     self.skip -= 1;
                 }
@@ -359,18 +365,21 @@ mod tests {
     fn lanes_share_the_lines_and_go_round() {
         let text: String = (0..10).map(|n| format!("n{n} A\n")).collect();
         let queries = Source::File(Arc::new(file(&text).unwrap()));
-        let take = |lane, of, repeat, n| {
-            let mut cursor = queries.cursor(lane, of, repeat);
+        let take = |client_thread, of, repeat, n| {
+            let mut cursor = queries.cursor(client_thread, of, repeat);
             std::iter::from_fn(|| cursor.next(&queries)).take(n).collect::<Vec<_>>()
         };
-        let mut all: Vec<u64> =
-            (0..3).flat_map(|lane| take(lane, 3, false, 99)).map(|Asked(at)| at).collect();
+        let mut all: Vec<u64> = (0..3)
+            .flat_map(|client_thread| take(client_thread, 3, false, 99))
+            .map(|SentQuestion(at)| at)
+            .collect();
         all.sort_unstable();
-        let whole: Vec<u64> = take(0, 1, false, 99).into_iter().map(|Asked(at)| at).collect();
+        let whole: Vec<u64> =
+            take(0, 1, false, 99).into_iter().map(|SentQuestion(at)| at).collect();
         assert_eq!((all.len(), &all), (10, &whole));
         // 12 steps of 3 lines from line 1 on end at line (1 + 12 · 3) mod 10.
-        assert_eq!(take(1, 3, true, 13)[12], Asked(whole[7]));
-        assert_eq!(take(5, 7, true, 2), [Asked(whole[5]), Asked(whole[2])]);
+        assert_eq!(take(1, 3, true, 13)[12], SentQuestion(whole[7]));
+        assert_eq!(take(5, 7, true, 2), [SentQuestion(whole[5]), SentQuestion(whole[2])]);
     }
 
     #[test]

@@ -31,7 +31,7 @@ pub(super) struct Stream {
 
 /// Result of processing a connection.
 #[derive(Default)]
-pub(super) struct News {
+pub(super) struct StreamEvent {
     /// Connection setup time, if it has just been established.
     pub(super) connected: Option<Nanos>,
     /// True if it is closed.
@@ -96,8 +96,8 @@ impl Stream {
     }
 
     /// Writes and reads until it would block; passes every whole message to `on_message`.
-    pub(super) fn work(&mut self, mut on_message: impl FnMut(&[u8])) -> News {
-        let mut news = News::default();
+    pub(super) fn work(&mut self, mut on_message: impl FnMut(&[u8])) -> StreamEvent {
+        let mut news = StreamEvent::default();
         if !self.is_open {
             match self.socket.take_error() {
                 Ok(None) if self.socket.peer_addr().is_ok() => {
@@ -105,7 +105,7 @@ impl Stream {
                     news.connected = Some(clock::now().since(self.begun));
                 }
                 Ok(None) => return news,
-                _ => return News { closed: true, ..news },
+                _ => return StreamEvent { closed: true, ..news },
             }
         }
         news.closed = self.write().is_err();

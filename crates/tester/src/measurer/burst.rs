@@ -16,7 +16,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use method::units::{CpuId, Nanos};
-use net::affinity::{pin_to, take_short_turns};
+use net::affinity::{pin_to, use_short_time_slices};
 use net::batch::{BATCH, ReceiveBatch, Wait};
 use net::clock;
 use net::socket::Endpoint;
@@ -107,13 +107,13 @@ impl SendCost {
                 pin_to(cpu)?;
             }
             clock::use_exact_timers();
-            take_short_turns();
+            use_short_time_slices();
             let sink = Endpoint::listen(([127, 0, 0, 1], 0).into(), 1)?.remove(0);
             let source = Endpoint::connect(sink.local_address()?)?;
             let mut batch = ReceiveBatch::new(DATAGRAM.len());
             let mut median = |together| {
                 let mut looks: Vec<u64> =
-                    (0..LOOKS).map(|_| look(&source, &sink, &mut batch, together)).collect();
+                    (0..LOOKS).map(|_| sample(&source, &sink, &mut batch, together)).collect();
                 looks.sort_unstable();
                 looks[LOOKS / 2]
             };
@@ -139,7 +139,7 @@ impl SendCost {
 }
 
 /// Measures the CPU time per wake-up after which `together` datagrams are sent and read.
-fn look(source: &Endpoint, sink: &Endpoint, batch: &mut ReceiveBatch, together: u32) -> u64 {
+fn sample(source: &Endpoint, sink: &Endpoint, batch: &mut ReceiveBatch, together: u32) -> u64 {
     let (before, start) = (clock::thread_cpu_time(), clock::now());
     for n in 1..=WAKE_UPS {
         clock::sleep_until(Nanos(start.0 + APART.0 * u64::from(n)));
@@ -149,7 +149,7 @@ fn look(source: &Endpoint, sink: &Endpoint, batch: &mut ReceiveBatch, together: 
         }
         // A receiver reads several replies at a time.
         if n.is_multiple_of(BATCH as u32 / TOGETHER) {
-            let _ = batch.receive(sink, Wait::Dont);
+            let _ = batch.receive(sink, Wait::NonBlocking);
         }
     }
     clock::thread_cpu_time().since(before).0 / u64::from(WAKE_UPS)

@@ -8,7 +8,7 @@ use net::xdp::XdpError;
 use super::liveness::outcome::Liveness;
 use super::plan::PlanError;
 use super::plan::shard::Moment;
-use super::plan::sources::{SourceAddresses, way_back};
+use super::plan::sources::{SourceAddresses, return_route};
 use super::recorder::RecordError;
 use super::wrong_replies::WrongReplies;
 
@@ -64,8 +64,8 @@ pub enum TrialError {
         source: io::Error,
     },
     /// The server does not answer.
-    #[error("{} {server}: {found}", if .found.is_on_the_way() { "there is no route to" } else { "no answer from" })]
-    NobodyAnswers {
+    #[error("{} {server}: {found}", if .found.is_path_error() { "there is no route to" } else { "no answer from" })]
+    NoAnswer {
         /// The server of the trial.
         server: SocketAddr,
         /// Result of the liveness check.
@@ -75,9 +75,9 @@ pub enum TrialError {
     #[error(
         "no answer from {server} to {}: {found}; its host needs a route back to --source-addresses {from}, such as: {}",
         .from.first(),
-        way_back(.from)
+        return_route(.from)
     )]
-    NobodyAnswersThere {
+    NoAnswerToSource {
         /// The server of the trial.
         server: SocketAddr,
         /// Result of the liveness check.

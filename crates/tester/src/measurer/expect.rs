@@ -9,7 +9,7 @@ use method::records::Wrong;
 use method::units::Share;
 use serde::{Deserialize, Serialize};
 use wire::edns::Opt;
-use wire::name::{has_aaaa, own_aaaa};
+use wire::name::{has_aaaa, native_aaaa};
 use wire::rcode::Rcode;
 use wire::template::{HEADER_LEN, QueryTemplate};
 use wire::view::{CLASS_IN, Malformed, Message, rtype};
@@ -109,7 +109,7 @@ pub struct Expectation {
 impl Expectation {
     fn allows(&self, name: Ipv4Addr, given: Ipv6Addr) -> bool {
         if has_aaaa(name, self.aaaa_share) {
-            !self.check_own_aaaa || given == own_aaaa(name)
+            !self.check_own_aaaa || given == native_aaaa(name)
         } else {
             self.prefixes.is_empty()
                 || self.prefixes.iter().any(|prefix| prefix.embed(name) == given)
@@ -194,7 +194,8 @@ pub(crate) fn wrong_rcode(message: &Message<'_>, at: usize) -> Wrong {
 /// begins at the offset `at`.
 #[cold]
 pub(crate) fn whole_rcode(message: &Message<'_>, at: usize) -> Rcode {
-    let opt = message.all_records(at).map_while(Result::ok).find_map(|record| Opt::of(&record));
+    let opt =
+        message.all_records(at).map_while(Result::ok).find_map(|record| Opt::from_record(&record));
     message.rcode().extended(opt.map_or(0, |opt| opt.rcode_bits))
 }
 
@@ -341,7 +342,7 @@ mod tests {
             aaaa(b, Q, "2001:db8:64::a00:1");
         });
         assert_eq!(judge_with(&both, Share::ZERO, &["64:ff9b::/96", "2001:db8:64::/96"]), Ok(()));
-        let own = reply(Rcode::NOERROR, |b| aaaa(b, Q, &own_aaaa(NAME).to_string()));
+        let own = reply(Rcode::NOERROR, |b| aaaa(b, Q, &native_aaaa(NAME).to_string()));
         assert_eq!(judge_with(&own, Share::ONE, &["64:ff9b::/96"]), Ok(()));
     }
 

@@ -19,27 +19,27 @@ use std::time::Duration;
 use method::reason::HostLoss;
 use method::records::Counts;
 use method::units::Nanos;
-use method::verdict::{Acceptance, Missed, weigh_missed};
+use method::verdict::{Acceptance, Missed, evaluate_missed};
 use method::warning::Warning;
 use net::batch::{BATCH, OFFLOAD_LEN, ReceiveBatch, Wait};
 use net::clock;
-use net::drops::{InterfaceCounters, Outward, UdpErrors, interface_counters, udp_errors};
-use net::neighbour::{NextHop, Reach, Watch};
+use net::drops::{InterfaceCounters, PacketPath, UdpErrors, interface_counters, udp_errors};
+use net::neighbour::{NextHop, Reachability, Watch};
 use net::queueing::{Disciplines, Queueing, discipline};
 use net::socket::Endpoint;
 use net::tap::Tap;
 
 use super::error::TrialError;
-use super::pair::Ports;
 use super::plan::TrialPlan;
 use super::result::TesterDrops;
+use super::thread_pair::Ports;
 use crate::interface_drops::{InterfaceDrops, beyond_disciplines};
 use crate::waits::WaitWatch;
 
 /// Maximum wait for the next hop's link-layer address.
 const RESOLVE: Duration = Duration::from_secs(10);
 /// Interval between reads of the next hop's state.
-const LOOK: Duration = Duration::from_millis(20);
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(20);
 /// Time for packets at the interface to reach their sockets.
 const IN_FLIGHT: Duration = Duration::from_millis(2);
 /// Maximum number of receives from one socket at the end of a trial; a peer that floods it must not keep the trial from
@@ -63,8 +63,8 @@ pub(super) fn reach(server: SocketAddr) -> Result<NextHop, TrialError> {
 /// The host's counters and watchers during a trial.
 pub(super) struct HostLosses {
     hop: NextHop,
-    outward: Outward,
-    before: Reading,
+    path: PacketPath,
+    before: CounterReading,
     /// `None` if the next hop needs no link-layer address, or the kernel does not report its state.
     watch: Option<Watch>,
     /// `None` if no packet can wait in the queueing discipline.
@@ -96,7 +96,7 @@ impl Losses {
             warnings.push(Warning::UnknownQueueing { interface });
         }
         let missed = self.drops.missed.unwrap_or(0);
-        if weigh_missed(counts, missed, acceptance) == Missed::Beside {
+        if evaluate_missed(counts, missed, acceptance) == Missed::NotDecisive {
             warnings.push(Warning::Missed { datagrams: missed, lost: counts.lost });
         }
         if counts.sent_again > 0 {
@@ -107,17 +107,17 @@ impl Losses {
 }
 
 /// All counters at one moment.
-struct Reading {
+struct CounterReading {
     interface: InterfaceCounters,
     udp: UdpErrors,
     queueing: Option<Queueing>,
     discards: Option<u64>,
 }
 
-impl Reading {
-    fn now(hop: &NextHop, outward: Outward) -> io::Result<Reading> {
-        Ok(Reading {
-            interface: interface_counters(&hop.interface, outward)?,
+impl CounterReading {
+    fn now(hop: &NextHop, path: PacketPath) -> io::Result<CounterReading> {
+        Ok(CounterReading {
+            interface: interface_counters(&hop.interface, path)?,
             udp: udp_errors()?,
             queueing: discipline(&hop.interface).ok(),
             discards: hop.discards(),
@@ -142,18 +142,18 @@ impl HostLosses {
             .map(|sources| sources.prefix())
             .or(chosen)
             .and_then(|ours| Tap::on(&hop.interface, ours, &numbers).ok());
-        let outward = if plan.xdp.is_some() { Outward::PastStack } else { Outward::ThroughStack };
+        let path = if plan.xdp.is_some() { PacketPath::Xdp } else { PacketPath::Sockets };
         // With AF_XDP no packet waits for a neighbour.
-        let is_watched = hop.needs_address && outward == Outward::ThroughStack;
+        let is_watched = hop.needs_address && path == PacketPath::Sockets;
         let watch = if is_watched { Watch::new(hop.clone()).ok() } else { None };
-        let before = Reading::now(&hop, outward)?;
+        let before = CounterReading::now(&hop, path)?;
         let holds = before.queueing.as_ref().is_some_and(Queueing::can_hold);
-        let is_held = holds && outward == Outward::ThroughStack;
+        let is_held = holds && path == PacketPath::Sockets;
         let queue = if is_held { Disciplines::open().ok() } else { None };
         let looked = clock::now();
         Ok(HostLosses {
             hop,
-            outward,
+            path,
             before,
             watch,
             queue,
@@ -169,21 +169,21 @@ impl HostLosses {
     /// nothing to watch.
     pub(super) fn watch_while(&mut self, running: impl Fn() -> bool) {
         while (self.watch.is_some() || self.queue.is_some()) && running() {
-            self.look();
-            thread::sleep(LOOK);
+            self.sample();
+            thread::sleep(SAMPLE_INTERVAL);
         }
     }
 
-    fn look(&mut self) {
+    fn sample(&mut self) {
         let now = clock::now();
-        if let Some(all) = self.queue.as_mut().and_then(|queue| queue.look().ok())
+        if let Some(all) = self.queue.as_mut().and_then(|queue| queue.sample().ok())
             && let Some(ours) = all.iter().find(|queue| queue.interface == self.hop.interface)
         {
-            self.waits.look(now, ours);
+            self.waits.sample(now, ours);
         }
         let Some(watch) = &mut self.watch else { return };
         // An absent entry holds no packets; the next packet creates one.
-        if matches!(watch.look(), Ok(Reach::Unresolved)) {
+        if matches!(watch.sample(), Ok(Reachability::Unresolved)) {
             let so_far = self.unresolved.unwrap_or_default();
             self.unresolved = Some(so_far + now.since(self.looked));
         }
@@ -198,14 +198,14 @@ impl HostLosses {
         datagrams: u64,
         rings: u64,
     ) -> io::Result<Losses> {
-        self.look();
+        self.sample();
         let tapped = self.tap.as_ref().and_then(|tap| tap.count().ok());
         thread::sleep(IN_FLIGHT);
         let endpoints: Vec<&Endpoint> =
-            ports.iter().flat_map(|ports| ports.asking.iter().chain(&ports.strays)).collect();
+            ports.iter().flat_map(|ports| ports.asking.iter().chain(&ports.unmatched)).collect();
         let datagrams = datagrams + take_the_rest(&endpoints);
         let sockets = endpoints.iter().map(|endpoint| endpoint.drops()).sum();
-        let after = Reading::now(&self.hop, self.outward)?;
+        let after = CounterReading::now(&self.hop, self.path)?;
         let wrong_checksum =
             after.udp.wrong_checksum.saturating_sub(self.before.udp.wrong_checksum);
         let drops = TesterDrops {
@@ -229,7 +229,7 @@ impl HostLosses {
         Ok(Losses { drops, places: self.places(&drops, &after), unknown_queueing })
     }
 
-    fn dropped_by_queueing(&self, after: &Reading) -> u64 {
+    fn dropped_by_queueing(&self, after: &CounterReading) -> u64 {
         let own = match (&self.before.queueing, &after.queueing) {
             (Some(before), Some(after)) => after.drops.saturating_sub(before.drops),
             _ => 0,
@@ -242,12 +242,12 @@ impl HostLosses {
 
     /// Returns the packets that the next hop's queue dropped. The counter covers all neighbours, so it is used only if
     /// this one was seen unresolved.
-    fn discarded(&self, after: &Reading) -> Option<u64> {
+    fn discarded(&self, after: &CounterReading) -> Option<u64> {
         self.unresolved?;
         Some(after.discards?.saturating_sub(self.before.discards?))
     }
 
-    fn places(&self, drops: &TesterDrops, after: &Reading) -> Vec<HostLoss> {
+    fn places(&self, drops: &TesterDrops, after: &CounterReading) -> Vec<HostLoss> {
         let interface = || self.hop.interface.clone();
         let mut places = Vec::new();
         if drops.sockets > 0 {
@@ -285,7 +285,7 @@ fn take_the_rest(endpoints: &[&Endpoint]) -> u64 {
     for endpoint in endpoints {
         for _ in 0..LAST_RECEIVES {
             // This consumes a pending ICMP error; there may be datagrams after it.
-            let Ok(received) = batch.receive(endpoint, Wait::Dont) else { continue };
+            let Ok(received) = batch.receive(endpoint, Wait::NonBlocking) else { continue };
             datagrams +=
                 batch.iter().map(|datagram| datagram.segments().count() as u64).sum::<u64>();
             if received < BATCH {
@@ -301,14 +301,14 @@ mod tests {
     use super::*;
     use crate::interface_drops::IN_TWO_COUNTERS;
 
-    fn reading(queueing_drops: u32, no_room_to_send: u64, discards: Option<u64>) -> Reading {
+    fn reading(queueing_drops: u32, no_room_to_send: u64, discards: Option<u64>) -> CounterReading {
         let queueing = Queueing {
             interface: "to-dut".into(),
             kind: "tbf".into(),
             drops: queueing_drops,
             ..Queueing::default()
         };
-        Reading {
+        CounterReading {
             interface: InterfaceCounters::default(),
             udp: UdpErrors { no_room_to_send, wrong_checksum: 0 },
             queueing: Some(queueing),
@@ -321,7 +321,7 @@ mod tests {
         hop.loopback = loopback;
         HostLosses {
             hop,
-            outward: Outward::ThroughStack,
+            path: PacketPath::Sockets,
             before: reading(10, 100, Some(1_000)),
             watch: None,
             queue: None,
@@ -391,7 +391,7 @@ mod tests {
         for (number, limit, is_loss) in [(1, 10, false), (2, 10, true), (3, 60, false)] {
             let waiting =
                 Queueing { backlog: 300, waiting: 3, ..reading(10, 100, None).queueing.unwrap() };
-            losses.waits.look(Nanos::from_millis(20 * number), &waiting);
+            losses.waits.sample(Nanos::from_millis(20 * number), &waiting);
             losses.longest_wait = Nanos::from_millis(limit);
             let places = losses.places(&TesterDrops::default(), &reading(10, 100, None));
             let found = matches!(places[..], [HostLoss::Waited { packets: 3, .. }]);

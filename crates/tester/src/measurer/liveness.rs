@@ -22,7 +22,7 @@ use wire::template::QueryTemplate;
 use wire::view::Message;
 
 use self::outcome::LAST_WAITS;
-pub use self::outcome::{Liveness, QUESTIONS, WAIT};
+pub use self::outcome::{Liveness, PROBES, WAIT};
 use super::error::TrialError;
 use super::expect::{Expectation, answers_at, first_aaaa};
 use super::plan::TrialPlan;
@@ -49,7 +49,7 @@ pub fn require_right(plan: &TrialPlan, used: u64) -> Result<(), TrialError> {
     let spare = spare_names(plan, used).filter(|_| !auth_serves_another_zone(plan));
     let expectation = spare.is_some().then(|| plan.expectation());
     let names = spare.unwrap_or_else(unused_names);
-    require_for(plan, &Questions { domain: &plan.domain, names, expectation })
+    require_for(plan, &Probes { domain: &plan.domain, names, expectation })
 }
 
 /// True if the status of AuthDNS shows another zone than the plan needs.
@@ -63,7 +63,7 @@ fn auth_serves_another_zone(plan: &TrialPlan) -> bool {
 /// # Errors
 /// If the server does not answer, or this host has no socket towards it.
 pub fn require_reply(plan: &TrialPlan) -> Result<(), TrialError> {
-    require_for(plan, &Questions::of_no_trial(&plan.domain))
+    require_for(plan, &Probes::of_no_trial(&plan.domain))
 }
 
 /// Returns advice after a first trial that shows a misconfiguration: no reply was valid, and at least 99 % were wrong
@@ -76,7 +76,7 @@ pub fn misconfigured(plan: &TrialPlan, used: u64, counts: &Counts) -> Option<Wro
     })
 }
 
-fn require_for(plan: &TrialPlan, questions: &Questions<'_>) -> Result<(), TrialError> {
+fn require_for(plan: &TrialPlan, questions: &Probes<'_>) -> Result<(), TrialError> {
     plan.check()?;
     plan.check_sources()?;
     plan.records.as_deref().map_or(Ok(()), Recorder::check_name)?;
@@ -95,7 +95,7 @@ fn require_for(plan: &TrialPlan, questions: &Questions<'_>) -> Result<(), TrialE
 /// # Errors
 /// If the server does not answer, or this host has no socket towards it.
 pub fn require(server: SocketAddr, domain: &Domain) -> Result<(), TrialError> {
-    judge(server, None, ask(None, server, &Questions::of_no_trial(domain), WAIT))
+    judge(server, None, ask(None, server, &Probes::of_no_trial(domain), WAIT))
 }
 
 /// Converts the result of probing a server from these addresses; an error if it does not answer.
@@ -108,18 +108,18 @@ fn judge(
         (Ok(Liveness::Answers | Liveness::Wrong(..)), _) => Ok(()),
         // A refusal arrived, so there is a route.
         (Ok(found @ Liveness::Silent), Some(from)) => {
-            Err(TrialError::NobodyAnswersThere { server, found, from })
+            Err(TrialError::NoAnswerToSource { server, found, from })
         }
-        (Ok(found), _) => Err(TrialError::NobodyAnswers { server, found }),
+        (Ok(found), _) => Err(TrialError::NoAnswer { server, found }),
         (Err(source), _) => Err(TrialError::Socket { server, source }),
     }
 }
 
 /// Returns names of the plan's block that are not among the `used` ones from its first name on; `None` if there are
 /// fewer than probes.
-fn spare_names(plan: &TrialPlan, used: u64) -> Option<[Ipv4Addr; QUESTIONS as usize]> {
+fn spare_names(plan: &TrialPlan, used: u64) -> Option<[Ipv4Addr; PROBES as usize]> {
     let spare = plan.names.count().checked_sub(used)?;
-    if spare < QUESTIONS.into() {
+    if spare < PROBES.into() {
         return None;
     }
     let choice = spare.min(CHOICE);
@@ -130,24 +130,24 @@ fn spare_names(plan: &TrialPlan, used: u64) -> Option<[Ipv4Addr; QUESTIONS as us
 }
 
 /// Returns names of 9.0.0.0/24, which no trial uses and zone files do not have.
-fn unused_names() -> [Ipv4Addr; QUESTIONS as usize] {
+fn unused_names() -> [Ipv4Addr; PROBES as usize] {
     let block: NameRange = "9.0.0.0/24".parse().expect("a constant");
     let any = rand::random::<u8>();
     std::array::from_fn(|n| block.address(u64::from(any) + n as u64))
 }
 
 /// Names to probe.
-struct Questions<'a> {
+struct Probes<'a> {
     domain: &'a Domain,
     /// A different name each time: a resolver may hold back a query that it is already resolving.
-    names: [Ipv4Addr; QUESTIONS as usize],
+    names: [Ipv4Addr; PROBES as usize],
     /// Content of a correct reply; `None`: any reply is correct.
     expectation: Option<Expectation>,
 }
 
-impl Questions<'_> {
-    fn of_no_trial(domain: &Domain) -> Questions<'_> {
-        Questions { domain, names: unused_names(), expectation: None }
+impl Probes<'_> {
+    fn of_no_trial(domain: &Domain) -> Probes<'_> {
+        Probes { domain, names: unused_names(), expectation: None }
     }
 }
 
@@ -155,7 +155,7 @@ impl Questions<'_> {
 fn ask(
     local: Option<IpAddr>,
     server: SocketAddr,
-    questions: &Questions<'_>,
+    questions: &Probes<'_>,
     wait: Duration,
 ) -> io::Result<Liveness> {
     let any: IpAddr =
@@ -163,10 +163,11 @@ fn ask(
     let socket = bound_to(SocketAddr::new(local.unwrap_or(any), 0))?;
     let template = QueryTemplate::aaaa(questions.domain);
     let expectation = questions.expectation.as_ref();
-    let mut asking = Asking { socket, template, expectation, open: Vec::new(), wrong: Vec::new() };
+    let mut asking =
+        ProbeState { socket, template, expectation, open: Vec::new(), wrong: Vec::new() };
     let mut last = Liveness::Silent;
     for (number, name) in (1..).zip(questions.names) {
-        let is_last = number == QUESTIONS;
+        let is_last = number == PROBES;
         let patience = if is_last { wait * LAST_WAITS } else { wait };
         let mut ask = || {
             asking.socket.connect(server)?;
@@ -200,7 +201,7 @@ fn ask(
 }
 
 /// Sent probes, and the wrong replies so far.
-struct Asking<'a> {
+struct ProbeState<'a> {
     socket: UdpSocket,
     template: QueryTemplate,
     expectation: Option<&'a Expectation>,
@@ -208,7 +209,7 @@ struct Asking<'a> {
     wrong: Vec<(Wrong, Option<Ipv6Addr>)>,
 }
 
-impl Asking<'_> {
+impl ProbeState<'_> {
     /// Sends a query with a random id.
     fn send(&mut self, name: Ipv4Addr) -> io::Result<()> {
         let mut query = self.template.bytes().to_vec();
@@ -280,7 +281,7 @@ mod tests {
 
     fn asked(server: SocketAddr, wait: Duration) -> Liveness {
         let domain = Domain::dns64perf();
-        ask(None, server, &Questions::of_no_trial(&domain), wait).unwrap()
+        ask(None, server, &Probes::of_no_trial(&domain), wait).unwrap()
     }
 
     /// Starts a server that modifies each query with `reply` and returns it.
@@ -289,7 +290,7 @@ mod tests {
         let address = socket.local_addr().unwrap();
         thread::spawn(move || {
             let mut bytes = [0; 512];
-            for _ in 0..QUESTIONS {
+            for _ in 0..PROBES {
                 let Ok((len, peer)) = socket.recv_from(&mut bytes) else { return };
                 reply(&mut bytes[..len]);
                 let _ = socket.send_to(&bytes[..len], peer);
@@ -316,7 +317,7 @@ mod tests {
             ..TrialPlan::new(socket.local_addr().unwrap(), Qps(10))
         };
         thread::spawn(move || {
-            for number in 0..usize::from(QUESTIONS) {
+            for number in 0..usize::from(PROBES) {
                 let mut bytes = vec![0; 512];
                 let Ok((len, peer)) = socket.recv_from(&mut bytes) else { return };
                 bytes.truncate(len);
@@ -327,8 +328,7 @@ mod tests {
         });
         let names = spare_names(&plan, plan.names_needed()).unwrap();
         let expectation = Some(plan.expectation());
-        ask(None, plan.server, &Questions { domain: &plan.domain, names, expectation }, LONG)
-            .unwrap()
+        ask(None, plan.server, &Probes { domain: &plan.domain, names, expectation }, LONG).unwrap()
     }
 
     /// Adds an AAAA record of the question's name with this prefix, as DNS64 servers do.
@@ -390,7 +390,7 @@ mod tests {
         let address = silent.local_addr().unwrap();
         let begun = Instant::now();
         assert_eq!(asked(address, SHORT), Liveness::Silent);
-        assert!(begun.elapsed() >= SHORT * (u32::from(QUESTIONS) - 1 + LAST_WAITS));
+        assert!(begun.elapsed() >= SHORT * (u32::from(PROBES) - 1 + LAST_WAITS));
         drop(silent);
         assert_eq!(asked(address, SHORT), Liveness::Refused);
         assert_eq!(Liveness::Silent.to_string(), "no reply to 3 queries within 6 s");
@@ -417,7 +417,7 @@ mod tests {
         let address = socket.local_addr().unwrap();
         let local = IpAddr::from([127, 1, 0, 77]);
         let domain = Domain::dns64perf();
-        ask(Some(local), address, &Questions::of_no_trial(&domain), SHORT).unwrap();
+        ask(Some(local), address, &Probes::of_no_trial(&domain), SHORT).unwrap();
         assert_eq!(socket.recv_from(&mut [0; 512]).unwrap().1.ip(), local);
     }
 
@@ -443,7 +443,7 @@ mod tests {
         asked(address, SHORT);
         let mut bytes = [0; 512];
         let mut ids = Vec::new();
-        for _ in 0..QUESTIONS {
+        for _ in 0..PROBES {
             let len = socket.recv(&mut bytes).unwrap();
             assert!(bytes[..len].windows(12).any(|w| w == b"009-000-000-"), "{:?}", &bytes[..len]);
             ids.push([bytes[0], bytes[1]]);

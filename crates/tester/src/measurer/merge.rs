@@ -27,11 +27,11 @@ use super::histogram::rtt_histogram;
 use super::plan::{PlanError, SenderSettings, TrialPlan};
 use super::result::{Findings, Rtt, Sending, TesterDrops, TrialResult};
 use super::shards::ShardPart;
-use crate::past_stack::PastStack;
+use crate::xdp::XdpInterface;
 
 /// Result of one tester, and its file.
 #[derive(Clone, Debug)]
-pub struct Given {
+pub struct TesterResult {
     /// File name.
     pub file: String,
     /// Contents of the file.
@@ -139,7 +139,8 @@ pub struct ShardSummary {
     pub pacing: method::pacing::Pacing,
     /// Interface used by AF_XDP; absent if sockets were used.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub past_stack: Option<PastStack>,
+    #[serde(rename = "past_stack")]
+    pub xdp: Option<XdpInterface>,
 }
 
 /// Minimum and maximum offset of each shard's clock ahead of a common reference, in nanoseconds, for shards with a
@@ -156,14 +157,14 @@ fn farthest(range: &RangeInclusive<i64>) -> i64 {
 ///
 /// # Errors
 /// [`MergeError`] if the results are not those of all testers of one trial.
-pub fn merge(given: Vec<Given>, offsets: &Offsets) -> Result<Merged, MergeError> {
+pub fn merge(given: Vec<TesterResult>, offsets: &Offsets) -> Result<Merged, MergeError> {
     let shards = in_order(given)?;
     let Some(first) = shards.first() else { unreachable!("in_order misses shard 0") };
     let (plan, of) = (first.part.plan.common(), shards.len() as u16);
     if let Some((&index, _)) = offsets.iter().find(|(index, _)| **index >= of) {
         return Err(MergeError::NoSuchShard { index, last: of - 1 });
     }
-    let all = Sums::of(&shards);
+    let all = Totals::of(&shards);
     let faults: Vec<Reason> =
         shards.iter().flat_map(|shard| shard.faults(&shards, &all.counts, offsets)).collect();
     let whole = Schedule::new(plan.rate, plan.duration).whole();
@@ -216,10 +217,10 @@ struct Shard {
 }
 
 /// Returns the shards of a trial in order of their indices, each once.
-fn in_order(given: Vec<Given>) -> Result<Vec<Shard>, MergeError> {
+fn in_order(given: Vec<TesterResult>) -> Result<Vec<Shard>, MergeError> {
     let mut by_index: BTreeMap<u16, Shard> = BTreeMap::new();
     let mut one: Option<(String, TrialPlan)> = None;
-    for Given { file, mut trial } in given {
+    for TesterResult { file, mut trial } in given {
         let no_shard = || MergeError::NoShard { file: file.clone() };
         let part = *trial.shard.take().ok_or_else(no_shard)?;
         let place = part.plan.shard.ok_or_else(no_shard)?;
@@ -268,19 +269,19 @@ fn same(file: &str, has: &TrialPlan, other: &str, wanted: &TrialPlan) -> Result<
 }
 
 /// Expected number of replies above which at least one is practically certain (the probability of none is 1 in 10⁸).
-const SURELY: u64 = 20;
+const CERTAIN_REPLIES: u64 = 20;
 
 /// Minimum and maximum lead of a clock in ns.
-type Ahead = RangeInclusive<i64>;
+type ClockLead = RangeInclusive<i64>;
 
 /// Returns the maximum difference of two clocks in ns.
-fn apart(one: &Ahead, other: &Ahead) -> Nanos {
+fn apart(one: &ClockLead, other: &ClockLead) -> Nanos {
     Nanos(one.end().abs_diff(*other.start()).max(other.end().abs_diff(*one.start())))
 }
 
 impl Shard {
     /// Returns the lead of its clock over the common reference when the start was taken from it; `None` if unknown.
-    fn ahead(&self, all: &[Shard], offsets: &Offsets) -> Option<Ahead> {
+    fn ahead(&self, all: &[Shard], offsets: &Offsets) -> Option<ClockLead> {
         if let Some(offset) = offsets.get(&self.index) {
             return Some(self.or_before_the_step(offset));
         }
@@ -296,7 +297,7 @@ impl Shard {
 
     /// Extends an offset measured at an unknown time by the clock's step since the start was taken from it: the
     /// measurement may be from before or after the step.
-    fn or_before_the_step(&self, found: &Ahead) -> Ahead {
+    fn or_before_the_step(&self, found: &ClockLead) -> ClockLead {
         let step = self.part.clock_step_ns;
         let (least, most) = (found.start(), found.end());
         least.saturating_sub(step.max(0))..=most.saturating_sub(step.min(0))
@@ -306,7 +307,7 @@ impl Shard {
     /// another tester with the same property; `None` if unknown.
     fn clock_error(&self, all: &[Shard], offsets: &Offsets, limit: Nanos) -> Option<Nanos> {
         let own = self.ahead(all, offsets)?;
-        let off = |ahead: &Ahead| apart(ahead, &(0..=0));
+        let off = |ahead: &ClockLead| apart(ahead, &(0..=0));
         if off(&own) > limit {
             return Some(off(&own));
         }
@@ -349,7 +350,7 @@ impl Shard {
         let own = &self.trial.counts;
         let others = (counts.sent - own.sent).max(1);
         let expected = (own.sent as f64 * counts.valid as f64 / others as f64) as u64;
-        let is_cut_off = own.valid == 0 && expected >= SURELY;
+        let is_cut_off = own.valid == 0 && expected >= CERTAIN_REPLIES;
         is_cut_off.then_some(Reason::NothingCameBack { sent: own.sent, expected })
     }
 
@@ -370,22 +371,22 @@ impl Shard {
             reasons: self.trial.reasons.iter().map(ToString::to_string).collect(),
             counts: self.trial.counts,
             pacing: self.trial.pacing,
-            past_stack: self.trial.sending.past_stack,
+            xdp: self.trial.sending.xdp,
         }
     }
 }
 
 /// Totals of all testers.
-struct Sums {
+struct Totals {
     counts: Counts,
     drops: TesterDrops,
     pacing: PacingRecorder,
     rtt: Histogram<u64>,
 }
 
-impl Sums {
-    fn of(shards: &[Shard]) -> Sums {
-        let mut all = Sums {
+impl Totals {
+    fn of(shards: &[Shard]) -> Totals {
+        let mut all = Totals {
             counts: Counts::default(),
             drops: TesterDrops::default(),
             pacing: PacingRecorder::new(Nanos(0)),
@@ -459,8 +460,8 @@ fn sending(shards: &[Shard]) -> Sending {
             (Some(ours), Some(others)) if ours == *others => Some(ours),
             _ => None,
         };
-        if all.past_stack != other.past_stack {
-            all.past_stack = None;
+        if all.xdp != other.xdp {
+            all.xdp = None;
         }
         all.spinning &= other.spinning;
         all.real_time &= other.real_time;

@@ -1,7 +1,7 @@
 //! The Measurer: sends queries at a constant rate and checks every reply.
 
 pub mod burst;
-mod company;
+mod cpu_sharing;
 mod error;
 pub mod expect;
 mod histogram;
@@ -11,8 +11,6 @@ mod ledger;
 pub mod liveness;
 pub mod merge;
 pub mod names;
-mod outlet;
-mod pair;
 mod placement;
 pub mod plan;
 mod preload;
@@ -22,11 +20,13 @@ pub mod result;
 mod sender;
 pub mod shards;
 pub mod sources;
+mod thread_pair;
 mod topology;
 mod trial;
+mod tx_rx_path;
 pub mod wrong_replies;
 
 pub use error::TrialError;
-pub use pair::Progress;
 pub use placement::needs_send_cost;
+pub use thread_pair::Progress;
 pub use trial::{run, run_without_clock};

@@ -8,7 +8,7 @@ use method::units::CpuId;
 use net::affinity::allowed_cpus;
 
 use super::burst::Burst;
-use super::company;
+use super::cpu_sharing;
 use super::plan::{Spin, TrialPlan};
 
 /// Returns the CPU of a pair's sender (0) or receiver (1); `None`: any.
@@ -28,7 +28,7 @@ fn is_alone(plan: &TrialPlan, pair: u16) -> bool {
 /// that work on this host now.
 pub(super) fn owns_cpu(plan: &TrialPlan, pair: u16) -> bool {
     is_alone(plan, pair)
-        && cpu_of(plan, pair, 0).is_some_and(|cpu| company::sharers(cpu).is_empty())
+        && cpu_of(plan, pair, 0).is_some_and(|cpu| cpu_sharing::sharing_threads(cpu).is_empty())
 }
 
 /// True if the senders busy-wait from query to query on this host.

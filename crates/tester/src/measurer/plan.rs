@@ -6,7 +6,7 @@ pub mod sources;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use method::compliance::{DEFAULT_AUTH_LIMIT, Fact, Facts, Proof};
+use method::compliance::{DEFAULT_AUTH_LIMIT, Fact, Facts, TesterProof};
 use method::pacing::PacingLimits;
 use method::reason::ZoneFacts;
 use method::schedule::Schedule;
@@ -22,7 +22,7 @@ use super::burst::{Burst, SendCost};
 use super::expect::{Expectation, Prefix};
 use super::ids::IDS;
 use super::names::NameSequence;
-use crate::past_stack::XdpConfig;
+use crate::xdp::XdpConfig;
 
 /// Determines if the sender may busy-wait for exact timing.
 #[derive(
@@ -269,8 +269,8 @@ impl TrialPlan {
             resolution: None,
             reuses_names: false,
             proof: match self.subject {
-                Subject::Dut => Proof::None,
-                Subject::Tester { delta, .. } => Proof::IsSelfTest { delta },
+                Subject::Dut => TesterProof::None,
+                Subject::Tester { delta, .. } => TesterProof::IsSelfTest { delta },
             },
         }
     }
@@ -298,7 +298,7 @@ impl TrialPlan {
             return Err(PlanError::Ports { ports: self.source_ports, threads: self.threads });
         }
         let ports = self.source_ports;
-        if self.xdp.is_some() && (self.threads > 1 || ports > MOST_XDP_PORTS) {
+        if self.xdp.is_some() && (self.threads > 1 || ports > MAX_XDP_PORTS) {
             return Err(PlanError::Xdp { threads: self.threads, ports });
         }
         if !(self.accept.0 > 0.0 && self.accept.0 <= 1.0) {
@@ -360,7 +360,7 @@ impl TrialPlan {
 }
 
 /// Returns advice when a trial needs more names than its block has.
-fn way_out(needed: u64) -> &'static str {
+fn name_advice(needed: u64) -> &'static str {
     if needed <= NameRange::ALL.count() {
         "a larger block such as 0.0.0.0/0"
     } else {
@@ -378,7 +378,7 @@ pub const MAX_WINDOW_LIMIT_PCT: f64 = 10_000.0;
 const LONGEST: Nanos = Nanos(365 * 86_400 * Nanos::SECOND.0);
 
 /// Maximum number of source ports with AF_XDP: they must be a contiguous range of free ports.
-pub(super) const MOST_XDP_PORTS: u16 = 16_384;
+pub(super) const MAX_XDP_PORTS: u16 = 16_384;
 
 /// Default number of source ports: enough for the sockets of any DUT's threads to get their share.
 pub const DEFAULT_SOURCE_PORTS: u16 = 64;
@@ -404,7 +404,7 @@ pub enum PlanError {
     /// More threads or ports than AF_XDP supports.
     #[error(
         "--xdp with --threads {threads} and --source-ports {ports}: one pair of threads reads all queues of the interface, \
-         and there are up to {MOST_XDP_PORTS} source ports"
+         and there are up to {MAX_XDP_PORTS} source ports"
     )]
     Xdp {
         /// Sender/receiver pairs (`--threads`).
@@ -491,7 +491,7 @@ pub enum PlanError {
     /// Names would repeat.
     #[error(
         "--names {range} has {has} names, and the trial needs {needed}; names must not repeat, so use {}",
-         way_out(*needed)
+         name_advice(*needed)
     )]
     Names {
         /// Block of names (`--names`).
@@ -579,7 +579,7 @@ mod tests {
             TrialPlan { limits: PacingLimits { window_100ms_pct: 0.0, ..limits }, ..plan(1) },
             TrialPlan { limits: PacingLimits { total_pct: -1.0, ..limits }, ..plan(1) },
             TrialPlan { xdp: xdp.clone(), threads: 2, ..plan(1) },
-            TrialPlan { xdp, source_ports: MOST_XDP_PORTS + 1, ..plan(1) },
+            TrialPlan { xdp, source_ports: MAX_XDP_PORTS + 1, ..plan(1) },
             TrialPlan { limits: PacingLimits { lateness_p999: Nanos(0), ..limits }, ..plan(1) },
         ];
         for wrong in each {

@@ -9,7 +9,7 @@ use method::reason::{Half, Reason};
 use method::records::{Counts, Outcome, Record, Wrong};
 use method::schedule::Part;
 use method::units::{CpuId, Nanos, counted};
-use net::affinity::{pin_to, take_short_turns};
+use net::affinity::{pin_to, use_short_time_slices};
 use net::batch::{BATCH, OFFLOAD_LEN, ReceiveBatch, Wait};
 use net::clock::{self, ClockPair};
 use net::poller::Poller;
@@ -22,12 +22,12 @@ use super::histogram::rtt_histogram;
 use super::ids::IdPlan;
 use super::ledger::Ledger;
 use super::names::NameSequence;
-use super::outlet::{Inlet, ends_of};
-use super::pair::{Ports, Progress};
 use super::recorder::PairRecorder;
 use super::sources::SourcePlan;
+use super::thread_pair::{Ports, Progress};
+use super::tx_rx_path::{XdpRxPath, ends_of};
 use crate::intervals::Intervals;
-use crate::past_stack::joined_behind;
+use crate::xdp::joined_behind;
 
 /// Pause between reads. With kernel timestamps, reading replies a little later and several at a time loses nothing.
 const NAP: Duration = Duration::from_micros(500);
@@ -72,7 +72,7 @@ pub(super) struct Receiver {
     pub(super) ledger: Arc<Ledger>,
     pub(super) ports: Arc<Ports>,
     /// Receive path by AF_XDP, if used.
-    pub(super) inlet: Option<Inlet>,
+    pub(super) rx_path: Option<XdpRxPath>,
     /// Source address of each query, if there are several.
     pub(super) sources: Option<Arc<SourcePlan>>,
     pub(super) cpu: Option<CpuId>,
@@ -92,18 +92,18 @@ impl Receiver {
             let error = error.to_string();
             state.received.faults.push(Reason::NotPinned { half: Half::Receiver, cpu, error });
         }
-        take_short_turns();
-        let mut inlet = self.inlet.take();
-        let received = self.receive_all(&mut inlet, &mut state);
-        if let Some(inlet) = inlet {
-            match inlet.receiver.drops() {
+        use_short_time_slices();
+        let mut rx_path = self.rx_path.take();
+        let received = self.receive_all(&mut rx_path, &mut state);
+        if let Some(rx_path) = rx_path {
+            match rx_path.receiver.drops() {
                 Ok(drops) => state.received.ring_drops = drops,
                 Err(error) => {
                     let error = format!("the drops of AF_XDP's rings are unknown: {error}");
                     state.received.faults.push(Reason::CannotReceive { error });
                 }
             }
-            state.received.counts.stray += inlet.receiver.unreadable();
+            state.received.counts.stray += rx_path.receiver.unreadable();
         }
         if state.joined > 0 {
             let error = format!(
@@ -124,15 +124,15 @@ impl Receiver {
         state.received
     }
 
-    fn receive_all(&self, inlet: &mut Option<Inlet>, state: &mut State) -> io::Result<()> {
+    fn receive_all(&self, rx_path: &mut Option<XdpRxPath>, state: &mut State) -> io::Result<()> {
         let endpoints: Vec<&Endpoint> =
-            self.ports.asking.iter().chain(&self.ports.strays).collect();
-        let queues = inlet.as_ref().map_or(0, |inlet| inlet.receiver.sockets().len());
+            self.ports.asking.iter().chain(&self.ports.unmatched).collect();
+        let queues = rx_path.as_ref().map_or(0, |rx_path| rx_path.receiver.sockets().len());
         let mut poller = Poller::new(endpoints.len() + queues)?;
         for (token, endpoint) in endpoints.iter().enumerate() {
             poller.add(endpoint, token)?;
         }
-        for (queue, socket) in inlet.iter().flat_map(|i| i.receiver.sockets()).enumerate() {
+        for (queue, socket) in rx_path.iter().flat_map(|i| i.receiver.sockets()).enumerate() {
             poller.add(&socket, endpoints.len() + queue)?;
         }
         let mut batch = ReceiveBatch::new(OFFLOAD_LEN);
@@ -150,11 +150,11 @@ impl Receiver {
             for token in poller.wait(Duration::from_millis(1))? {
                 all_read &= match endpoints.get(token) {
                     Some(endpoint) => self.drain(endpoint, token, &mut batch, state),
-                    None => self.drain_queue(inlet, token - endpoints.len(), state)?,
+                    None => self.drain_queue(rx_path, token - endpoints.len(), state)?,
                 };
             }
             let now = clock::now();
-            if state.take_news() {
+            if state.take_activity() {
                 last_news = now;
             }
             let head = self.give_up(state, &mut read, before, all_read);
@@ -196,7 +196,7 @@ impl Receiver {
     ) -> bool {
         // Bounded, so that a flood on one port cannot keep the receiver from the others.
         for _ in 0..64 {
-            let n = match batch.receive(endpoint, Wait::Dont) {
+            let n = match batch.receive(endpoint, Wait::NonBlocking) {
                 Ok(n) => n,
                 // ICMP errors mean that a query reached no server; it will time out and count as lost.
                 Err(_) => continue,
@@ -223,18 +223,18 @@ impl Receiver {
     /// Reads the packets of an AF_XDP queue; returns true if that was all.
     fn drain_queue(
         &self,
-        inlet: &mut Option<Inlet>,
+        rx_path: &mut Option<XdpRxPath>,
         queue: usize,
         state: &mut State,
     ) -> io::Result<bool> {
-        let Some(Inlet { receiver, ends, may_be_joined }) = inlet else { return Ok(true) };
+        let Some(XdpRxPath { receiver, ends, may_be_joined }) = rx_path else { return Ok(true) };
         // Bounded, as for a port.
         for _ in 0..64 {
             let packets = receiver.receive(queue, BATCH, |arrived| {
                 state.seen += 1;
                 let port = ends.port(arrived);
                 if *may_be_joined && port.is_some() {
-                    let behind = joined_behind(arrived.bytes, arrived.checksum_left);
+                    let behind = joined_behind(arrived.bytes, arrived.has_partial_checksum);
                     state.joined += u64::from(behind > 0);
                 }
                 let is_back = |k| {
@@ -377,7 +377,7 @@ impl State {
     }
 
     /// True if packets arrived since the last call.
-    fn take_news(&mut self) -> bool {
+    fn take_activity(&mut self) -> bool {
         std::mem::take(&mut self.seen) > 0
     }
 
@@ -475,8 +475,8 @@ mod tests {
             },
             ids: Arc::new(IdPlan::new(ids, plan.part_of(0), 1, Blocks::new(1))),
             ledger,
-            ports: Arc::new(Ports { asking: Vec::new(), strays: Vec::new() }),
-            inlet: None,
+            ports: Arc::new(Ports { asking: Vec::new(), unmatched: Vec::new() }),
+            rx_path: None,
             sources: None,
             cpu: None,
             start: clock::now().since(Nanos(10 * Nanos::SECOND.0)),

@@ -294,7 +294,7 @@ fn column(position: usize, rows: &[Record], context: &RecordContext) -> Column {
         5 => Column::OptionalInt64(
             rows.iter().map(|row| row.received.map(|time| time.0 as i64)).collect(),
         ),
-        6 => Column::Text(rows.iter().map(|row| row.outcome.word().to_owned()).collect()),
+        6 => Column::Text(rows.iter().map(|row| row.outcome.as_str().to_owned()).collect()),
         _ => Column::OptionalInt32(rows.iter().map(|row| row.rcode.map(i32::from)).collect()),
     }
 }

@@ -2,7 +2,7 @@
 
 use hdrhistogram::Histogram;
 use method::compliance::Facts;
-use method::evidence::{Deviation, Wanted};
+use method::evidence::{Deviation, OfferedLoad};
 use method::noncompliance::Noncompliance;
 use method::pacing::{Pacing, Windows};
 use method::reason::{Reason, ReasonKind, ZoneFacts};
@@ -18,9 +18,9 @@ use super::plan::{SenderSettings, Subject, TrialPlan};
 use super::shards::ShardPart;
 use super::sources::SourcesUsed;
 use super::topology;
-use crate::authdns::part::AuthPart;
+use crate::authdns::auth_delta::AuthDelta;
 use crate::intervals::Intervals;
-use crate::past_stack::PastStack;
+use crate::xdp::XdpInterface;
 
 /// The RCODE of a DUT that got no answer (RFC 1035 §4.1.1).
 const SERVFAIL: u8 = 2;
@@ -72,7 +72,7 @@ pub struct TrialResult {
     pub stolen: Option<Stolen>,
     /// AuthDNS's part, if its counters were read.
     #[serde(default)]
-    pub auth: Option<AuthPart>,
+    pub auth: Option<AuthDelta>,
     /// Deviation from the planned trial: of its AAAA share, or of the cached share if it would have passed.
     #[serde(default)]
     pub deviation: Option<Deviation>,
@@ -142,7 +142,7 @@ pub struct TesterDrops {
     pub neighbour: u64,
     /// Datagrams for the Measurer's ports that the interface received and its sockets neither received nor dropped;
     /// `None` if they were not counted. Not part of [`TesterDrops::total`]: their meaning depends on the losses
-    /// (`method::verdict::weigh_missed`).
+    /// (`method::verdict::evaluate_missed`).
     #[serde(default)]
     pub missed: Option<u64>,
 }
@@ -239,7 +239,8 @@ pub struct Sending {
     /// Interface used by AF_XDP; absent if sockets were used. The send time of a query is that at which it was put into
     /// the ring.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub past_stack: Option<PastStack>,
+    #[serde(rename = "past_stack")]
+    pub xdp: Option<XdpInterface>,
     /// True if the senders busy-waited from query to query.
     pub spinning: bool,
     /// True if all senders had real-time priority.
@@ -267,7 +268,7 @@ impl Sending {
             threads: plan.threads,
             source_ports: plan.source_ports,
             source_addresses: None,
-            past_stack: None,
+            xdp: None,
             spinning: false,
             real_time: false,
             priority: Priority::Ordinary,
@@ -310,7 +311,7 @@ pub struct Findings {
 
 impl TrialResult {
     /// Creates the result of a trial of `plan` with these findings. AuthDNS's part is added by
-    /// [`TrialResult::weigh_auth`].
+    /// [`TrialResult::apply_auth`].
     pub fn new(plan: &TrialPlan, found: Findings) -> TrialResult {
         let facts = plan.facts(topology::shares_host(plan.server, plan.separate_hosts));
         let noncompliance = facts.noncompliance();
@@ -411,10 +412,10 @@ impl TrialResult {
     }
 
     /// Returns the load offered to the DUT, for comparison with AuthDNS's counters.
-    pub fn wanted(&self) -> Wanted {
+    pub fn wanted(&self) -> OfferedLoad {
         let sent = self.counts.sent;
         let cached = self.cached_share.count_below(sent) as f64 / sent.max(1) as f64;
-        Wanted {
+        OfferedLoad {
             sent,
             valid: self.counts.valid,
             preloaded: self.preloaded(),
@@ -431,19 +432,19 @@ impl TrialResult {
     ///    processing time above `limit` for one query in a thousand, or for enough queries to have caused a failed
     ///    trial.
     /// 3. A trial in which the DUT's load differed from the plan is invalid. If it failed, only the AAAA share counts.
-    pub fn weigh_auth(&mut self, part: AuthPart, limit: Nanos, subject: Subject) {
+    pub fn apply_auth(&mut self, part: AuthDelta, limit: Nanos, subject: Subject) {
         let mut disagreements = part.disagreements(self.zone().as_ref(), self.names.count);
         if self.verdict == Verdict::Failed {
             disagreements.extend(part.refusal());
         }
-        self.spoil(disagreements);
-        self.blame_auth(&part, limit, subject);
+        self.invalidate(disagreements);
+        self.judge_by_auth(&part, limit, subject);
         let deviation = match self.verdict {
             Verdict::Passed => part.asked.deviation(&self.wanted()),
             Verdict::Failed => part.asked.other_aaaa_share(self.aaaa_share),
             Verdict::Invalid => None,
         };
-        self.spoil(deviation.map(|deviation| Reason::Deviation { deviation }));
+        self.invalidate(deviation.map(|deviation| Reason::Deviation { deviation }));
         self.deviation = self.deviation.or(deviation);
         if self.verdict != Verdict::Invalid && part.missed() > 0 {
             self.warnings.push(Warning::AuthMissed { datagrams: part.missed() });
@@ -460,7 +461,7 @@ impl TrialResult {
     }
 
     /// Makes the trial invalid for these reasons, if there are any.
-    fn spoil(&mut self, reasons: impl IntoIterator<Item = Reason>) {
+    fn invalidate(&mut self, reasons: impl IntoIterator<Item = Reason>) {
         let before = self.reasons.len();
         self.reasons.extend(reasons);
         if self.reasons.len() > before {
@@ -471,7 +472,7 @@ impl TrialResult {
     }
 
     /// Judges the trial by the losses and delays of AuthDNS and its host.
-    fn blame_auth(&mut self, part: &AuthPart, limit: Nanos, subject: Subject) {
+    fn judge_by_auth(&mut self, part: &AuthDelta, limit: Nanos, subject: Subject) {
         let mut faults = part.faults(limit, self.facts.limits.lateness_p999);
         let decides = self.would_pass_with(0, part.doubtful(), self.facts.accept);
         if faults.is_empty() && self.verdict == Verdict::Failed && decides {
@@ -484,7 +485,7 @@ impl TrialResult {
                     self.reasons.extend(faults);
                 }
             }
-            _ => self.spoil(faults),
+            _ => self.invalidate(faults),
         }
     }
 
@@ -499,7 +500,7 @@ impl TrialResult {
     /// True if possible losses of the tester or AuthDNS determine whether the trial passes by `accept`, which may
     /// differ from its own criterion.
     pub fn is_in_doubt(&self, accept: Acceptance) -> bool {
-        let at_auth = self.auth.as_ref().map_or(0, AuthPart::doubtful);
+        let at_auth = self.auth.as_ref().map_or(0, AuthDelta::doubtful);
         let missed = self.tester_drops_at.missed.unwrap_or(0);
         !accept.is_met(&self.counts) && self.would_pass_with(missed, at_auth, accept)
     }
@@ -530,7 +531,7 @@ pub fn unanswered(counts: &Counts) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use method::evidence::Asked;
+    use method::evidence::UpstreamQueries;
 
     use super::*;
     use crate::authdns::host_drops::{Arrived, HostDrops, Waits};
@@ -543,8 +544,8 @@ mod tests {
             Counts { sent: 1000, valid: 1000 - late - failures, late, ..Counts::default() };
         counts.wrong.rcode.insert(SERVFAIL, failures);
         let mut trial = TrialResult::simulated(&plan, counts);
-        let part = AuthPart { slow, ..AuthPart::default() };
-        trial.weigh_auth(part, plan.auth_limit, plan.subject);
+        let part = AuthDelta { slow, ..AuthDelta::default() };
+        trial.apply_auth(part, plan.auth_limit, plan.subject);
         trial
     }
 
@@ -569,7 +570,7 @@ mod tests {
     }
 
     /// Returns a trial of 1000 queries with `failures` SERVFAIL replies and this part of AuthDNS.
-    fn judged(failures: u64, part: AuthPart, change: fn(&mut TrialPlan)) -> TrialResult {
+    fn judged(failures: u64, part: AuthDelta, change: fn(&mut TrialPlan)) -> TrialResult {
         let mut plan = TrialPlan::new("[::1]:53".parse().unwrap(), Qps(1000));
         change(&mut plan);
         let mut counts = Counts { sent: 1000, valid: 1000 - failures, ..Counts::default() };
@@ -577,18 +578,18 @@ mod tests {
         // The same number of names and queries.
         plan.duration = Nanos::SECOND;
         let mut trial = TrialResult::simulated(&plan, counts);
-        trial.weigh_auth(part, plan.auth_limit, plan.subject);
+        trial.apply_auth(part, plan.auth_limit, plan.subject);
         trial
     }
 
     /// Returns AuthDNS's part in a trial of 1000 names, each queried once.
-    fn right_part() -> AuthPart {
+    fn right_part() -> AuthDelta {
         let zone = ZoneFacts { domain: "dns64perf.test".into(), aaaa_share: Share::ZERO };
-        AuthPart {
-            asked: Asked { aaaa: 1000, a: 1000, ..Asked::default() },
+        AuthDelta {
+            asked: UpstreamQueries { aaaa: 1000, a: 1000, ..UpstreamQueries::default() },
             names: Some(1000),
             zones: vec![zone],
-            ..AuthPart::default()
+            ..AuthDelta::default()
         }
     }
 
@@ -598,7 +599,8 @@ mod tests {
 
     #[test]
     fn a_dut_that_asks_nothing_is_not_measured() {
-        let silent = AuthPart { asked: Asked::default(), names: Some(0), ..right_part() };
+        let silent =
+            AuthDelta { asked: UpstreamQueries::default(), names: Some(0), ..right_part() };
         let trial = judged(0, silent, |_| ());
         assert_eq!(kinds(&trial), (Verdict::Invalid, vec![ReasonKind::Deviation]));
         assert_eq!(trial.deviation, Some(Deviation::CachedShare { wanted: 0.0, real: 1.0 }));
@@ -612,7 +614,7 @@ mod tests {
         for (domain, aaaa) in [("other.test", 0), ("dns64perf.test", 50)] {
             let aaaa_share = Share::percent(aaaa);
             let zones = vec![ZoneFacts { domain: domain.into(), aaaa_share }];
-            let part = AuthPart { zones, ..right_part() };
+            let part = AuthDelta { zones, ..right_part() };
             let invalid = (Verdict::Invalid, vec![ReasonKind::AuthServes]);
             for failures in [0, 500, 1000] {
                 assert_eq!(kinds(&judged(failures, part.clone(), |_| ())), invalid);
@@ -623,14 +625,15 @@ mod tests {
 
     #[test]
     fn another_aaaa_share_makes_a_failed_trial_invalid() {
-        let asked = Asked { aaaa: 1000, a: 500, aaaa_present: 500, ..Asked::default() };
-        let part = AuthPart { asked, zones: Vec::new(), ..right_part() };
+        let asked =
+            UpstreamQueries { aaaa: 1000, a: 500, aaaa_present: 500, ..UpstreamQueries::default() };
+        let part = AuthDelta { asked, zones: Vec::new(), ..right_part() };
         let trial = judged(500, part, |_| ());
         assert_eq!(kinds(&trial), (Verdict::Invalid, vec![ReasonKind::Deviation]));
         assert!(matches!(trial.deviation, Some(Deviation::AaaaShare { .. })), "{trial:?}");
         // A DUT that sheds half of the load.
-        let asked = Asked { aaaa: 500, a: 500, ..Asked::default() };
-        let part = AuthPart { asked, names: Some(500), ..right_part() };
+        let asked = UpstreamQueries { aaaa: 500, a: 500, ..UpstreamQueries::default() };
+        let part = AuthDelta { asked, names: Some(500), ..right_part() };
         assert_eq!(
             kinds(&judged(500, part, |_| ())),
             (Verdict::Failed, vec![ReasonKind::TooFewValid])
@@ -639,7 +642,7 @@ mod tests {
 
     #[test]
     fn refused_questions_make_a_failed_trial_invalid() {
-        let refusing = |refused| AuthPart { refused, ..right_part() };
+        let refusing = |refused| AuthDelta { refused, ..right_part() };
         let failed = |part| judged(1000, part, |_| ()).verdict;
         assert_eq!(
             kinds(&judged(1000, refusing(2000), |_| ())),
@@ -656,17 +659,17 @@ mod tests {
     #[test]
     fn other_clients_make_any_trial_invalid() {
         for failures in [0, 300] {
-            let part = AuthPart { other_trials: 2, ..right_part() };
+            let part = AuthDelta { other_trials: 2, ..right_part() };
             let trial = judged(failures, part, |_| ());
             assert_eq!(trial.verdict, Verdict::Invalid);
             assert_eq!(trial.reasons, [Reason::OtherTrials { trials: 2 }]);
-            let part = AuthPart { names: Some(1500), ..right_part() };
+            let part = AuthDelta { names: Some(1500), ..right_part() };
             let trial = judged(failures, part, |_| ());
             assert_eq!(trial.reasons, [Reason::OtherNames { asked: 1500, names: 1000 }]);
         }
         // A few names of an earlier trial, and several AuthDNS that were queried for the same names.
         for names in [Some(1020), None] {
-            let part = AuthPart { names, ..right_part() };
+            let part = AuthDelta { names, ..right_part() };
             assert_eq!(judged(0, part, |_| ()).verdict, Verdict::Passed);
         }
     }
@@ -675,7 +678,7 @@ mod tests {
     fn datagrams_that_authdns_missed_decide_or_warn() {
         let missing = |missed: u64| {
             let arrived = Some(Arrived { interfaces: 8000 + missed, sockets: 8000 });
-            AuthPart { host_drops: HostDrops { arrived, ..HostDrops::default() }, ..right_part() }
+            AuthDelta { host_drops: HostDrops { arrived, ..HostDrops::default() }, ..right_part() }
         };
         let invalid = judged(5, missing(5), |_| ());
         let reason = Reason::AuthMissed { datagrams: 5, came: 8005 };
@@ -686,7 +689,7 @@ mod tests {
             assert_eq!(trial.warnings, [Warning::AuthMissed { datagrams: 4 }]);
         }
         // Slow and missed queries are added.
-        let both = judged(5, AuthPart { slow: 2, ..missing(3) }, |_| ());
+        let both = judged(5, AuthDelta { slow: 2, ..missing(3) }, |_| ());
         assert_eq!(
             kinds(&both),
             (Verdict::Invalid, vec![ReasonKind::AuthDecides, ReasonKind::AuthMissed])
@@ -705,7 +708,7 @@ mod tests {
             let mut waits = Waits::default();
             waits.left.add(Nanos::from_millis(ms));
             let waits = [("to-dut".into(), waits)].into();
-            AuthPart { host_drops: HostDrops { waits, ..HostDrops::default() }, ..right_part() }
+            AuthDelta { host_drops: HostDrops { waits, ..HostDrops::default() }, ..right_part() }
         };
         assert_eq!(judged(3, waited(8), |_| ()).verdict, Verdict::Failed);
         let trial = judged(3, waited(40), |_| ());

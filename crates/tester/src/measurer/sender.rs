@@ -7,16 +7,16 @@ use method::pacing::PacingRecorder;
 use method::reason::{Half, Reason};
 use method::schedule::Part;
 use method::units::{CpuId, Nanos, counted};
-use net::affinity::{be_favoured, be_real_time, pin_to};
+use net::affinity::{pin_to, set_high_priority, set_real_time_priority};
 use net::clock;
 use wire::template::QueryTemplate;
 
 use super::ids::IdPlan;
 use super::ledger::Ledger;
 use super::names::NameSequence;
-use super::outlet::{Block, Left, Outlet};
-use super::pair::Progress;
 use super::result::Priority;
+use super::thread_pair::Progress;
+use super::tx_rx_path::{Block, SendOutcome, TxPath};
 
 /// Interval below which a core cannot send queries one by one: a `send` takes about a microsecond, with reserve.
 const SEND_COST: Nanos = Nanos(2_000);
@@ -25,11 +25,11 @@ pub(super) const MAX_RUN: u64 = 64;
 /// Maximum number of attempts for a send that fails because the kernel has no memory.
 const SEND_TRIES: u32 = 5;
 /// Maximum time until a zero-copy device has sent the last queries that it was handed.
-const LEAVES: Nanos = Nanos::from_millis(50);
+const DRAIN_TIMEOUT: Nanos = Nanos::from_millis(50);
 
 /// Timing of a pair's sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Pace {
+pub(super) struct SendTiming {
     /// True to busy-wait from query to query, false to sleep.
     pub(super) spinning: bool,
     /// Queries sent together, at the send time of the last of them.
@@ -38,14 +38,19 @@ pub(super) struct Pace {
     pub(super) block: u16,
 }
 
-impl Pace {
+impl SendTiming {
     /// Selects the timing of a pair with `interval` between its queries. Queries are sent one by one if there is time
     /// for it. They are sent together, none more than `max_burst` from its schedule, if the interval is shorter than a
     /// send takes, or if the sender sleeps: waking up for each would cost more than sending it.
-    pub(super) fn choose(spinning: bool, offload: bool, interval: Nanos, max_burst: Nanos) -> Pace {
+    pub(super) fn choose(
+        spinning: bool,
+        offload: bool,
+        interval: Nanos,
+        max_burst: Nanos,
+    ) -> SendTiming {
         let together = (max_burst.0 / interval.0.max(1)).clamp(1, MAX_RUN) as u16;
         let run = if spinning && interval >= SEND_COST { 1 } else { together };
-        Pace { spinning, run, block: if offload { run } else { 1 } }
+        SendTiming { spinning, run, block: if offload { run } else { 1 } }
     }
 }
 
@@ -64,12 +69,12 @@ pub(super) struct Sent {
 pub(super) struct Sender {
     /// The pair's part of the schedule.
     pub(super) part: Part,
-    pub(super) pace: Pace,
+    pub(super) pace: SendTiming,
     pub(super) names: NameSequence,
     pub(super) template: QueryTemplate,
     pub(super) ids: Arc<IdPlan>,
     pub(super) ledger: Arc<Ledger>,
-    pub(super) outlet: Outlet,
+    pub(super) tx_path: TxPath,
     pub(super) cpu: Option<CpuId>,
     /// True if it may use real-time priority, because none of our other threads needs its CPU.
     pub(super) owns_cpu: bool,
@@ -121,7 +126,7 @@ impl Sender {
             next = end;
         }
         self.ledger.finish();
-        let unsent = self.outlet.unsent(LEAVES.into());
+        let unsent = self.tx_path.unsent(DRAIN_TIMEOUT.into());
         if unsent > 0 {
             let error =
                 format!("the device has not sent {}", counted(unsent as u64, "query", "queries"));
@@ -147,8 +152,8 @@ impl Sender {
     fn priority(&self) -> Priority {
         match (self.pace.spinning, self.owns_cpu) {
             (true, _) => Priority::Ordinary,
-            (false, true) if be_real_time() => Priority::RealTime,
-            (false, _) if be_favoured() => Priority::Favoured,
+            (false, true) if set_real_time_priority() => Priority::RealTime,
+            (false, _) if set_high_priority() => Priority::Favoured,
             (false, _) => Priority::Ordinary,
         }
     }
@@ -226,17 +231,17 @@ impl Sender {
     /// Sends queries `from..to`, which are a block: together if possible, otherwise one by one.
     fn send_block(&mut self, from: u64, to: u64, block: Block<'_>, sent: &mut Sent) {
         let (mut next, mut refused) = (from, false);
-        if self.outlet.joins(to - from) {
+        if self.tx_path.joins(to - from) {
             self.stamp(from, to);
-            match self.outlet.send_together(block) {
-                Left::First(n) => {
+            match self.tx_path.send_together(block) {
+                SendOutcome::First(n) => {
                     self.book(from, from + n, sent);
                     next = from + n;
                     refused = true;
                 }
                 // The packets have not been sent, so they are sent (and stamped again) one by one.
-                Left::None(why) => refused = why.is_some(),
-                Left::Unknown(error) => {
+                SendOutcome::None(why) => refused = why.is_some(),
+                SendOutcome::Unknown(error) => {
                     for k in from..to {
                         self.withdraw(k, Some(&error), sent);
                     }
@@ -251,9 +256,9 @@ impl Sender {
 
     /// Sends query `k`; `refused`: there was a send error before, together with others.
     fn send_one(&mut self, k: u64, query: Block<'_>, refused: bool, sent: &mut Sent) {
-        let tried = until_it_leaves(|| {
+        let tried = send_with_retries(|| {
             self.stamp(k, k + 1);
-            self.outlet.send(query)
+            self.tx_path.send(query)
         });
         match tried {
             Ok(was_refused) => {
@@ -297,18 +302,18 @@ impl Sender {
 
 /// Sends a query, retrying with increasing pauses while it is certain that it has not been sent. Returns true if an
 /// attempt failed, or the reason for giving up, if known.
-fn until_it_leaves(mut send: impl FnMut() -> Left) -> Result<bool, Option<io::Error>> {
+fn send_with_retries(mut send: impl FnMut() -> SendOutcome) -> Result<bool, Option<io::Error>> {
     let mut refusal = None;
     for attempt in 0..SEND_TRIES {
         match send() {
-            Left::First(_) => return Ok(refusal.is_some()),
+            SendOutcome::First(_) => return Ok(refusal.is_some()),
             // An ICMP error of an earlier query is reported once, and this query has not been sent yet.
-            Left::None(None) => {}
-            Left::None(Some(error)) => {
+            SendOutcome::None(None) => {}
+            SendOutcome::None(Some(error)) => {
                 refusal = Some(error);
                 std::thread::sleep(Nanos::from_micros(50 << attempt).into());
             }
-            Left::Unknown(error) => return Err(Some(error)),
+            SendOutcome::Unknown(error) => return Err(Some(error)),
         }
     }
     Err(refusal)
@@ -319,30 +324,32 @@ mod tests {
     use super::*;
 
     /// Returns the result for a query with these first attempts, and the number of attempts.
-    fn fares(attempts: Vec<Left>) -> (Result<bool, Option<io::ErrorKind>>, u32) {
+    fn fares(attempts: Vec<SendOutcome>) -> (Result<bool, Option<io::ErrorKind>>, u32) {
         let (mut attempts, mut count) = (attempts.into_iter(), 0);
-        let tried = until_it_leaves(|| {
+        let tried = send_with_retries(|| {
             count += 1;
-            attempts.next().unwrap_or(Left::None(Some(io::ErrorKind::PermissionDenied.into())))
+            attempts
+                .next()
+                .unwrap_or(SendOutcome::None(Some(io::ErrorKind::PermissionDenied.into())))
         });
         (tried.map_err(|why| why.map(|error| error.kind())), count)
     }
 
     #[test]
     fn a_query_that_may_have_left_is_not_sent_again() {
-        let timed_out = || Left::Unknown(io::ErrorKind::TimedOut.into());
+        let timed_out = || SendOutcome::Unknown(io::ErrorKind::TimedOut.into());
         assert_eq!(fares(vec![timed_out()]), (Err(Some(io::ErrorKind::TimedOut)), 1));
-        let no_room = || Left::None(Some(io::ErrorKind::WouldBlock.into()));
+        let no_room = || SendOutcome::None(Some(io::ErrorKind::WouldBlock.into()));
         let after_waiting = fares(vec![no_room(), timed_out()]);
         assert_eq!(after_waiting, (Err(Some(io::ErrorKind::TimedOut)), 2));
     }
 
     #[test]
     fn a_query_that_has_not_left_is_sent_again_for_a_while() {
-        let refused = || Left::None(Some(io::ErrorKind::PermissionDenied.into()));
-        assert_eq!(fares(vec![Left::First(1)]), (Ok(false), 1));
-        assert_eq!(fares(vec![Left::None(None), Left::First(1)]), (Ok(false), 2));
-        assert_eq!(fares(vec![refused(), Left::First(1)]), (Ok(true), 2));
+        let refused = || SendOutcome::None(Some(io::ErrorKind::PermissionDenied.into()));
+        assert_eq!(fares(vec![SendOutcome::First(1)]), (Ok(false), 1));
+        assert_eq!(fares(vec![SendOutcome::None(None), SendOutcome::First(1)]), (Ok(false), 2));
+        assert_eq!(fares(vec![refused(), SendOutcome::First(1)]), (Ok(true), 2));
         let always = fares(Vec::new());
         assert_eq!(always, (Err(Some(io::ErrorKind::PermissionDenied)), SEND_TRIES));
     }
@@ -350,12 +357,12 @@ mod tests {
     #[test]
     fn queries_leave_together_only_where_they_must() {
         let burst = Nanos::from_micros(50);
-        let pace = |spinning, offload, ns| Pace::choose(spinning, offload, Nanos(ns), burst);
-        assert_eq!(pace(true, true, 10_000), Pace { spinning: true, run: 1, block: 1 });
-        assert_eq!(pace(true, true, 1_000), Pace { spinning: true, run: 50, block: 50 });
-        assert_eq!(pace(false, true, 10_000), Pace { spinning: false, run: 5, block: 5 });
-        assert_eq!(pace(false, false, 10_000), Pace { spinning: false, run: 5, block: 1 });
-        assert_eq!(pace(false, true, 1_000_000), Pace { spinning: false, run: 1, block: 1 });
+        let pace = |spinning, offload, ns| SendTiming::choose(spinning, offload, Nanos(ns), burst);
+        assert_eq!(pace(true, true, 10_000), SendTiming { spinning: true, run: 1, block: 1 });
+        assert_eq!(pace(true, true, 1_000), SendTiming { spinning: true, run: 50, block: 50 });
+        assert_eq!(pace(false, true, 10_000), SendTiming { spinning: false, run: 5, block: 5 });
+        assert_eq!(pace(false, false, 10_000), SendTiming { spinning: false, run: 5, block: 1 });
+        assert_eq!(pace(false, true, 1_000_000), SendTiming { spinning: false, run: 1, block: 1 });
         assert_eq!(pace(true, true, 100).run, 64);
     }
 }

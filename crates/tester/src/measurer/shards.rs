@@ -22,16 +22,16 @@ use sha2::{Digest, Sha256};
 
 use super::error::TrialError;
 use super::histogram::{Hdr, rtt_histogram};
-use super::pair::Progress;
 use super::plan::TrialPlan;
 use super::plan::shard::{Moment, ShardPlan};
+use super::thread_pair::Progress;
 
 /// Time from the start of the threads to the first query: they pin themselves and measure their timers meanwhile.
 pub(super) const LEAD: Nanos = Nanos::from_millis(30);
 /// Time before the first query at which the host's counters are read.
 const EARLY: Nanos = Nanos::from_millis(300);
 /// Interval at which a waiting tester checks for an interruption.
-const LOOK: Nanos = Nanos::from_millis(50);
+const SAMPLE_INTERVAL: Nanos = Nanos::from_millis(50);
 /// Maximum number of bits of a generated seed, the precision of a JavaScript number.
 const SEED_BITS: u32 = 53;
 
@@ -110,7 +110,7 @@ pub(super) fn await_start(
         if progress.is_stopped() {
             return Err(TrialError::Interrupted);
         }
-        clock::sleep_until(until.min(clock::now() + LOOK));
+        clock::sleep_until(until.min(clock::now() + SAMPLE_INTERVAL));
     }
     Ok(start)
 }

@@ -142,7 +142,7 @@ mod tests {
 
     use ipnet::IpNet;
 
-    use super::super::plan::sources::{MOST_ADDRESSES, USUAL_ADDRESSES};
+    use super::super::plan::sources::{DEFAULT_ADDRESSES, MAX_ADDRESSES};
     use super::*;
     use crate::measurer::ids::tests::plan_of;
     use method::units::Qps;
@@ -183,8 +183,8 @@ mod tests {
             assert_eq!(sources.to_string(), text);
         }
         assert_eq!(sources("198.19.0.0/16,256").to_string(), "198.19.0.0/16", "the default number");
-        assert_eq!(sources("2001:2::/48,65536").count(), MOST_ADDRESSES);
-        assert_eq!(sources("::/0").count(), USUAL_ADDRESSES);
+        assert_eq!(sources("2001:2::/48,65536").count(), MAX_ADDRESSES);
+        assert_eq!(sources("::/0").count(), DEFAULT_ADDRESSES);
     }
 
     #[test]
@@ -281,7 +281,7 @@ mod tests {
             prop_assert_eq!(all.len() as u32, sources.count());
             prop_assert!(all.iter().all(|address| prefix.contains(address)));
             prop_assert_eq!(sources.to_string().parse::<SourceAddresses>().unwrap(), sources);
-            if sources.count() == USUAL_ADDRESSES {
+            if sources.count() == DEFAULT_ADDRESSES {
                 // Each eighth of the prefix has about an eighth of them.
                 for eighth in prefix.subnets(prefix.prefix_len() + 3).unwrap() {
                     let n = all.iter().filter(|address| eighth.contains(*address)).count();

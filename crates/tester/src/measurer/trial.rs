@@ -25,22 +25,22 @@ use super::expect::Expectation;
 use super::host_losses::{self, HostLosses, Losses};
 use super::ids::{Blocks, IdPlan, Ids};
 use super::ledger::Ledger;
-use super::outlet::{Outlet, Rings};
-use super::pair::{Ports, Progress};
 use super::placement::{cpu_of, owns_cpu, spins};
 use super::plan::TrialPlan;
 use super::preload::preload;
 use super::receiver::{Received, Receiver};
 use super::recorder::{RecordContext, Recorder};
 use super::result::{Findings, Priority, Rtt, Sending, TrialResult};
-use super::sender::{MAX_RUN, Pace, Sender, Sent};
+use super::sender::{MAX_RUN, SendTiming, Sender, Sent};
 use super::shards::{AskedClock, LEAD, ShardPart, await_start};
 use super::sources::{SourcePlan, SourcesUsed};
+use super::thread_pair::{Ports, Progress};
+use super::tx_rx_path::{TxPath, XdpRings};
+use crate::authdns::auth_delta::AuthDelta;
 use crate::authdns::counters::AuthCounters;
-use crate::authdns::part::AuthPart;
 use crate::authdns::status::Session;
 use crate::intervals::Intervals;
-use crate::past_stack::PastStack;
+use crate::xdp::XdpInterface;
 
 /// Traffic that the receive buffers should hold while the receiver does not run.
 const BUFFERED: Nanos = Nanos::from_millis(50);
@@ -74,8 +74,8 @@ pub fn run(plan: &TrialPlan, progress: &Arc<Progress>) -> Result<TrialResult, Tr
     };
     if let Some((session, before)) = session {
         let after = session.end().map_err(auth_status(plan))?;
-        result.weigh_auth(
-            AuthPart::between(&before, &after, plan.timeout, plan.auth_limit),
+        result.apply_auth(
+            AuthDelta::between(&before, &after, plan.timeout, plan.auth_limit),
             plan.auth_limit,
             plan.subject,
         );
@@ -121,11 +121,11 @@ pub fn run_without_clock(
     let setup = Setup::new(plan, plan.expectation(), &next_hop)?;
     let start = Nanos(clock::now().0.saturating_sub(plan.duration.0));
     let progress = Progress::new(plan);
-    let run = Run { start, recorder: None, progress: &progress };
+    let run = TrialContext { start, recorder: None, progress: &progress };
     let (sender, receiver) = setup.pair(0, &setup.ports[0], None, run);
     let sent = sender.run();
     await_replies().map_err(|source| TrialError::Socket { server: plan.server, source })?;
-    Ok(Together::of(plan, vec![(sent, receiver.run())]).counts)
+    Ok(TrialTotals::of(plan, vec![(sent, receiver.run())]).counts)
 }
 
 /// Sends the queries and checks the replies, without AuthDNS's part.
@@ -159,12 +159,12 @@ fn offer(plan: &TrialPlan, progress: &Arc<Progress>) -> Result<TrialResult, Tria
     let started = clock::ClockPair::sample();
     let start = agreed.unwrap_or(started.monotonic() + LEAD);
     let wall = plan.shard.map_or(started.wall() + LEAD, |shard| shard.start.0);
-    let began = Began { wall, clock, rate: ClockRate::sample() };
+    let began = TrialStart { wall, clock, rate: ClockRate::sample() };
     let context = RecordContext::new(plan, wall);
     let recorder =
         plan.records.as_deref().map(|path| Recorder::start(path, context)).transpose()?;
     let times = CpuTimes::now().ok();
-    let run = Run { start, recorder: recorder.as_ref(), progress };
+    let run = TrialContext { start, recorder: recorder.as_ref(), progress };
     let outcome = setup.run_pairs(run, &mut losses)?;
     let stolen = times.zip(CpuTimes::now().ok()).map(|(before, after)| after.stolen_since(&before));
     let sum = |of: fn(&Received) -> u64| outcome.iter().map(|(_, received)| of(received)).sum();
@@ -211,7 +211,7 @@ fn ports_of(pair: u16, plan: &TrialPlan) -> u16 {
 struct Setup<'a> {
     plan: &'a TrialPlan,
     ids: Arc<Ids>,
-    pace: Pace,
+    pace: SendTiming,
     max_burst: Nanos,
     /// For each pair, true if its sender has an exclusive CPU.
     owns_cpu: Vec<bool>,
@@ -220,15 +220,15 @@ struct Setup<'a> {
     receive_buffer: usize,
     ports: Vec<Arc<Ports>>,
     /// AF_XDP rings, if used, until sending begins.
-    rings: Option<Rings>,
-    past_stack: Option<PastStack>,
+    rings: Option<XdpRings>,
+    xdp: Option<XdpInterface>,
 }
 
 type PairOutcome = (Sent, Received);
 
 /// State shared by all pairs of a trial while it runs.
 #[derive(Clone, Copy)]
-struct Run<'a> {
+struct TrialContext<'a> {
     /// Scheduled time of query 0.
     start: Nanos,
     recorder: Option<&'a Recorder>,
@@ -251,7 +251,7 @@ impl<'a> Setup<'a> {
             } else {
                 (0..share).map(|_| open_port(plan, 0)).collect()
             };
-            let (connected, strays): (Vec<_>, Vec<Option<_>>) =
+            let (connected, unmatched): (Vec<_>, Vec<Option<_>>) =
                 opened.map_err(at)?.into_iter().unzip();
             receive_buffer = connected
                 .iter()
@@ -259,12 +259,12 @@ impl<'a> Setup<'a> {
                 .min()
                 .unwrap_or(0)
                 .min(receive_buffer);
-            let strays = strays.into_iter().flatten().collect();
-            ports.push(Arc::new(Ports { asking: connected, strays }));
+            let unmatched = unmatched.into_iter().flatten().collect();
+            ports.push(Arc::new(Ports { asking: connected, unmatched }));
         }
-        let open = |wanted| Rings::open(plan, wanted, next_hop, &ports[0]);
+        let open = |wanted| XdpRings::open(plan, wanted, next_hop, &ports[0]);
         let rings = plan.xdp.as_ref().map(open).transpose()?;
-        let past_stack = rings.as_ref().map(|rings| rings.past_stack().clone());
+        let xdp = rings.as_ref().map(|rings| rings.xdp().clone());
         let spinning = spins(plan);
         let interval = plan.part_of(0).interval();
         let owns_cpu: Vec<bool> = (0..plan.threads).map(|number| owns_cpu(plan, number)).collect();
@@ -280,7 +280,7 @@ impl<'a> Setup<'a> {
                 cost.burst(plan.paced_rate() / f64::from(plan.threads))
             }
         };
-        let pace = Pace::choose(spinning, plan.offload, interval, max_burst);
+        let pace = SendTiming::choose(spinning, plan.offload, interval, max_burst);
         let template = QueryTemplate::aaaa(&plan.domain);
         let ids = Arc::new(match plan.shard {
             None => Ids::new(&mut rand::rng()),
@@ -297,7 +297,7 @@ impl<'a> Setup<'a> {
             receive_buffer,
             ports,
             rings,
-            past_stack,
+            xdp,
         })
     }
 
@@ -308,7 +308,7 @@ impl<'a> Setup<'a> {
             source_ports: self.plan.source_ports,
             // The number in use is known at the end.
             source_addresses: None,
-            past_stack: self.past_stack.clone(),
+            xdp: self.xdp.clone(),
             spinning: self.pace.spinning,
             real_time: priority == Priority::RealTime,
             priority,
@@ -323,7 +323,7 @@ impl<'a> Setup<'a> {
 
     fn run_pairs(
         &mut self,
-        run: Run<'_>,
+        run: TrialContext<'_>,
         losses: &mut HostLosses,
     ) -> Result<Vec<PairOutcome>, TrialError> {
         let mut threads = Vec::new();
@@ -357,8 +357,8 @@ impl<'a> Setup<'a> {
         &self,
         number: u16,
         ports: &Arc<Ports>,
-        rings: Option<Rings>,
-        Run { start, recorder, progress }: Run<'_>,
+        rings: Option<XdpRings>,
+        TrialContext { start, recorder, progress }: TrialContext<'_>,
     ) -> (Sender, Receiver) {
         let plan = self.plan;
         // Room for outstanding and remembered queries, and for a receiver that is a fifth of a second behind.
@@ -372,14 +372,14 @@ impl<'a> Setup<'a> {
         let sources = plan
             .source_addresses
             .map(|given| Arc::new(SourcePlan::new(plan, given, ports.asking.len(), blocks)));
-        let (outlet, inlet) = match rings {
+        let (tx_path, rx_path) = match rings {
             Some(rings) => {
-                let (outlet, inlet) = rings.into_halves(sources.as_ref());
-                (outlet, Some(inlet))
+                let (tx_path, rx_path) = rings.into_halves(sources.as_ref());
+                (tx_path, Some(rx_path))
             }
             None => {
                 let joins = self.pace.block > 1;
-                (Outlet::sockets(Arc::clone(ports), sources.clone(), joins), None)
+                (TxPath::sockets(Arc::clone(ports), sources.clone(), joins), None)
             }
         };
         let sender = Sender {
@@ -389,7 +389,7 @@ impl<'a> Setup<'a> {
             template: self.template.clone(),
             ids: Arc::clone(&ids),
             ledger: Arc::clone(&ledger),
-            outlet,
+            tx_path,
             cpu: cpu_of(plan, number, 0),
             owns_cpu: self.owns_cpu[usize::from(number)],
             start,
@@ -407,7 +407,7 @@ impl<'a> Setup<'a> {
             ids,
             ledger,
             ports: Arc::clone(ports),
-            inlet,
+            rx_path,
             sources,
             cpu: cpu_of(plan, number, 1),
             start,
@@ -438,23 +438,23 @@ fn open_row(plan: &TrialPlan, count: u16) -> io::Result<Vec<SourcePort>> {
 
 /// Opens a source port, any one if `port` is 0.
 fn open_port(plan: &TrialPlan, port: u16) -> io::Result<SourcePort> {
-    let (asking, strays) = match plan.source_addresses {
+    let (asking, unmatched) = match plan.source_addresses {
         None => {
-            let (connected, strays) = Endpoint::client_pair(plan.server, port)?;
-            (connected, Some(strays))
+            let (connected, unmatched) = Endpoint::client_pair(plan.server, port)?;
+            (connected, Some(unmatched))
         }
-        Some(_) => (Endpoint::client_of_many(plan.canonical_server(), port)?, None),
+        Some(_) => (Endpoint::client_on_any_address(plan.canonical_server(), port)?, None),
     };
     asking.use_kernel_timestamps()?;
     // It would join replies before a filter in generic mode sees them.
     if plan.xdp.is_none() {
         asking.use_receive_offload();
     }
-    Ok((asking, strays))
+    Ok((asking, unmatched))
 }
 
 /// Totals of all pairs.
-struct Together {
+struct TrialTotals {
     counts: Counts,
     faults: Vec<Reason>,
     rtt: Option<Histogram<u64>>,
@@ -464,9 +464,9 @@ struct Together {
     priority: Priority,
 }
 
-impl Together {
-    fn of(plan: &TrialPlan, pairs: Vec<PairOutcome>) -> Together {
-        let mut all = Together {
+impl TrialTotals {
+    fn of(plan: &TrialPlan, pairs: Vec<PairOutcome>) -> TrialTotals {
+        let mut all = TrialTotals {
             counts: Counts::default(),
             faults: Vec::new(),
             rtt: None,
@@ -501,7 +501,7 @@ impl Together {
 }
 
 /// Start of a trial.
-struct Began {
+struct TrialStart {
     /// By the wall clock.
     wall: Nanos,
     /// Clock that its start was taken from.
@@ -517,12 +517,12 @@ fn conclude(
     pairs: Vec<PairOutcome>,
     losses: &Losses,
     records_lost: u64,
-    began: &Began,
+    began: &TrialStart,
 ) -> TrialResult {
     let tried = pairs.iter().map(|(sent, _)| sent.queries + sent.refused);
     let source_addresses = SourcesUsed::of(plan, setup.pace.block, tried);
-    let Together { counts, mut faults, rtt, pacing, intervals, priority } =
-        Together::of(plan, pairs);
+    let TrialTotals { counts, mut faults, rtt, pacing, intervals, priority } =
+        TrialTotals::of(plan, pairs);
     let ppm = began.rate.ppm_until(ClockRate::sample());
     if ppm.abs() > SLEW_LIMIT_PPM {
         faults.push(Reason::ClockSlewed { ppm, limit_ppm: SLEW_LIMIT_PPM });
@@ -575,7 +575,7 @@ fn warnings(plan: &TrialPlan, sending: &Sending) -> Vec<Warning> {
         warnings.push(Warning::SmallReceiveBuffer {
             octets: sending.receive_buffer,
             holds: BUFFERED,
-            wanted: net::socket::WANTED_BUFFER,
+            wanted: net::socket::REQUESTED_BUFFER,
         });
     }
     if plan.retention() < Nanos(plan.timeout.0 * 2) {

@@ -80,16 +80,20 @@ fn names_lie_where_they_are_read_from() {
     let names = message.names();
     let place =
         |octets: &Range<usize>| question.contains(&octets.start) && octets.end <= question.end;
-    assert_eq!(names.lies_in(owner, place), Ok(false), "the pointer itself is behind the question");
+    assert_eq!(
+        names.octets_lie_in(owner, place),
+        Ok(false),
+        "the pointer itself is behind the question"
+    );
     let with_owner = |octets: &Range<usize>| place(octets) || *octets == (owner..owner + 2);
-    assert_eq!(names.lies_in(owner, with_owner), Ok(true));
+    assert_eq!(names.octets_lie_in(owner, with_owner), Ok(true));
     // From the name's beginning to the end of the pointer, and from its target to the root label.
     let asked = RefCell::new(Vec::new());
     let all = |octets: &Range<usize>| {
         asked.borrow_mut().push(octets.clone());
         true
     };
-    assert_eq!(names.lies_in(owner, all), Ok(true));
+    assert_eq!(names.octets_lie_in(owner, all), Ok(true));
     assert_eq!(asked.into_inner(), [owner..owner + 2, question]);
 }
 

@@ -4,17 +4,17 @@ mod addresses;
 mod aliases;
 mod common;
 mod excluded;
+mod existing_aaaa;
 mod failures;
-mod made;
-mod native;
+mod synthesis;
 
 use crate::mutant::Mutant;
 
 pub(super) const MUTANTS: &[&[Mutant]] = &[
-    native::MUTANTS,
+    existing_aaaa::MUTANTS,
     failures::MUTANTS,
     excluded::MUTANTS,
     aliases::MUTANTS,
-    made::MUTANTS,
+    synthesis::MUTANTS,
     addresses::MUTANTS,
 ];

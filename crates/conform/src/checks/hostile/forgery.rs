@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use domain::base::iana::Rtype;
 
 use crate::ask;
-use crate::far::view::Asked;
+use crate::authority::view::Asked;
 use crate::label::{self, EVIL4, EVIL6};
 use crate::message::{Message, Name, Record, name};
 use crate::trial::{Fault, Judge, Judged, Subject, Trial, expect, no_socket};
@@ -243,7 +243,7 @@ fn with_victim(t: &mut Trial<'_>, labels: &str) -> Judged<(Name, Name)> {
 }
 
 /// The reply of the test authoritative server in its zone `b` has an address for a name of the parent zone.
-pub(super) fn aliens_are_dropped(t: &mut Trial<'_>) -> Judged {
+pub(super) fn out_of_zone_records_are_dropped(t: &mut Trial<'_>) -> Judged {
     let made = t.embedded("1.2.3.4");
     for (record, wanted) in [("v4-1-2-3-4", made), (NATIVE_LABEL, vec![NATIVE])] {
         let (name, victim) = with_victim(t, &format!("alien.{record}.b"))?;

@@ -11,7 +11,7 @@ use crate::trial::{Fault, Judge, Judged, Trial, expect};
 const NATIVE: Ipv6Addr = Ipv6Addr::new(0x2600, 1, 0, 0, 0, 0, 0, 0x53);
 const NATIVE_LABEL: &str = "v6-26000001000000000000000000000053";
 /// IPv4 address from which the records of the label `v4-1-2-3-4` are synthesized.
-const MADE_OF: &str = "1.2.3.4";
+const SYNTHESIS_SOURCE: &str = "1.2.3.4";
 
 /// The bits of a query that concern DNSSEC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,7 +90,7 @@ fn covers(record: &Record) -> Option<Rtype> {
 }
 
 /// True if the answer has AAAA records.
-fn is_made(reply: &Message) -> bool {
+fn has_aaaa_records(reply: &Message) -> bool {
     reply.answers(Rtype::AAAA).next().is_some()
 }
 
@@ -107,7 +107,7 @@ fn has_proof(reply: &Message) -> Judged {
 }
 
 /// Requires DNSSEC support for the checks that need it; a server without it is not at fault (RFC 6147 §3, item 2).
-fn knows_dnssec(t: &mut Trial<'_>) -> Judged {
+fn supports_dnssec(t: &mut Trial<'_>) -> Judged {
     let reply = ask(t, &native("secure"), Rtype::AAAA, DO)?;
     if is_signed(&reply.answer, Rtype::AAAA) {
         return Ok(());
@@ -125,14 +125,14 @@ pub(super) fn native_with_any_bits(t: &mut Trial<'_>) -> Judged {
 
 pub(super) fn made_with_ad(t: &mut Trial<'_>) -> Judged {
     let reply = ask(t, "v4-1-2-3-4", Rtype::AAAA, AD)?;
-    reply.has_aaaa(&t.embedded(MADE_OF))
+    reply.has_aaaa(&t.embedded(SYNTHESIS_SOURCE))
 }
 
 pub(super) fn cd_alone(t: &mut Trial<'_>) -> Judged {
     for bits in [CD, AD_CD] {
         let reply = ask(t, "v4-1-2-3-4", Rtype::AAAA, bits)?;
-        let judged = if is_made(&reply) {
-            reply.has_aaaa(&t.embedded(MADE_OF))
+        let judged = if has_aaaa_records(&reply) {
+            reply.has_aaaa(&t.embedded(SYNTHESIS_SOURCE))
         } else {
             reply.lacks(Rtype::AAAA)
         };
@@ -143,18 +143,18 @@ pub(super) fn cd_alone(t: &mut Trial<'_>) -> Judged {
 
 pub(super) fn trusting_with_do(t: &mut Trial<'_>) -> Judged {
     let reply = ask(t, "v4-1-2-3-4", Rtype::AAAA, DO)?;
-    reply.has_aaaa(&t.embedded(MADE_OF))
+    reply.has_aaaa(&t.embedded(SYNTHESIS_SOURCE))
 }
 
 pub(super) fn trusting_with_cd_do(t: &mut Trial<'_>) -> Judged {
-    knows_dnssec(t)?;
+    supports_dnssec(t)?;
     not_made(t, &["v4-1-2-3-4.secure", "v4-1-2-3-4.nsec3", "v4-1-2-3-4"])
 }
 
 pub(super) fn ad_not_copied(t: &mut Trial<'_>) -> Judged {
     for bits in [PLAIN, AD, DO, AD_DO] {
         let reply = ask(t, "ad.v4-1-2-3-4", Rtype::AAAA, bits)?;
-        if is_made(&reply) {
+        if has_aaaa_records(&reply) {
             about(has_ad(&reply, false), "ad.v4-1-2-3-4", bits)?;
         }
     }
@@ -195,9 +195,9 @@ pub(super) fn made_not_signed(t: &mut Trial<'_>) -> Judged {
     for labels in ["v4-1-2-3-4", "v4-1-2-3-4.secure", "v4-1-2-3-4.nsec3", "cname.v4-1-2-3-4.secure"]
     {
         let reply = ask(t, labels, Rtype::AAAA, DO)?;
-        has_any |= is_made(&reply);
+        has_any |= has_aaaa_records(&reply);
         for covered in [Rtype::AAAA, Rtype::A] {
-            let signed = is_made(&reply) && is_signed(&reply.answer, covered);
+            let signed = has_aaaa_records(&reply) && is_signed(&reply.answer, covered);
             let judged = expect(!signed, || format!("there is a signature over {covered}"));
             about(judged, labels, DO)?;
         }
@@ -226,7 +226,7 @@ pub(super) fn bits_and_cache(t: &mut Trial<'_>) -> Judged {
         for bits in order {
             let reply = again(t, &name, Rtype::AAAA, bits)?;
             let judged = if bits == PLAIN {
-                reply.has_aaaa(&t.embedded(MADE_OF))
+                reply.has_aaaa(&t.embedded(SYNTHESIS_SOURCE))
             } else {
                 reply.lacks(Rtype::AAAA)
             };
@@ -271,7 +271,7 @@ pub(super) fn fails(t: &mut Trial<'_>, all: &[&str], qtype: Rtype) -> Judged {
 pub(super) fn made(t: &mut Trial<'_>, all: &[&str]) -> Judged {
     for labels in all {
         let reply = ask(t, labels, Rtype::AAAA, PLAIN)?;
-        about(reply.has_aaaa(&t.embedded(MADE_OF)), labels, PLAIN)?;
+        about(reply.has_aaaa(&t.embedded(SYNTHESIS_SOURCE)), labels, PLAIN)?;
     }
     Ok(())
 }
@@ -295,9 +295,12 @@ pub(super) fn made_or_denied(t: &mut Trial<'_>) -> Judged {
     let mut has_any = false;
     for labels in ["v4-1-2-3-4.secure", "v4-1-2-3-4.nsec3"] {
         let reply = ask(t, labels, Rtype::AAAA, DO)?;
-        has_any |= is_made(&reply);
-        let judged =
-            if is_made(&reply) { reply.has_aaaa(&t.embedded(MADE_OF)) } else { has_proof(&reply) };
+        has_any |= has_aaaa_records(&reply);
+        let judged = if has_aaaa_records(&reply) {
+            reply.has_aaaa(&t.embedded(SYNTHESIS_SOURCE))
+        } else {
+            has_proof(&reply)
+        };
         about(judged, labels, DO)?;
     }
     if has_any { Ok(()) } else { leaves_signed() }
@@ -307,7 +310,7 @@ pub(super) fn made_has_ad(t: &mut Trial<'_>) -> Judged {
     let mut has_any = false;
     for labels in ["v4-1-2-3-4.secure", "v4-1-2-3-4.nsec3", "cname.v4-1-2-3-4.secure"] {
         let reply = ask(t, labels, Rtype::AAAA, DO)?;
-        if is_made(&reply) {
+        if has_aaaa_records(&reply) {
             has_any = true;
             about(has_ad(&reply, true), labels, DO)?;
         }

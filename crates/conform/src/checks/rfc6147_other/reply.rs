@@ -7,7 +7,7 @@ use domain::base::iana::{Class, Rtype};
 use crate::message::{Message, Name, PAYLOAD, Question, Record, rcode};
 use crate::trial::{Fault, Judge, Judged, Trial, expect};
 
-const MADE_OF: &str = "1.2.3.4";
+const SYNTHESIS_SOURCE: &str = "1.2.3.4";
 const V4: Ipv4Addr = Ipv4Addr::new(1, 2, 3, 4);
 
 /// Returns the host that MX, NS and SRV records of the test zone name: `NONCE.host.v4-1-2-3-4.ZONE`.
@@ -29,7 +29,7 @@ fn with_second(name: &Name, second: &str, rest: &str) -> String {
 }
 
 /// Requires that no AAAA record in the additional section has an address of the server's prefixes.
-fn has_nothing_made(t: &Trial<'_>, reply: &Message) -> Judged {
+fn has_nothing_synthesized(t: &Trial<'_>, reply: &Message) -> Judged {
     let prefixes = t.subject().prefixes;
     let made = reply.additional.iter().find(|record| {
         let address = record.ipv6();
@@ -51,7 +51,7 @@ pub(super) fn additional_not_made(t: &mut Trial<'_>) -> Judged {
         ("srv.v4-1-2-3-4", Rtype::SRV),
     ] {
         let (_, reply) = t.look_up(labels, qtype)?;
-        has_nothing_made(t, &reply)?;
+        has_nothing_synthesized(t, &reply)?;
     }
     Ok(())
 }
@@ -82,7 +82,7 @@ pub(super) fn host_is_made(t: &mut Trial<'_>) -> Judged {
     let host = reply.answers(Rtype::MX).find_map(host);
     let host = host.ok_or_else(|| Fault::Wrong("there is no MX record".into()))?;
     let reply = t.ask(&Message::query(&host, Rtype::AAAA))?;
-    reply.has_aaaa(&t.embedded(MADE_OF))
+    reply.has_aaaa(&t.embedded(SYNTHESIS_SOURCE))
 }
 
 /// Requires NOERROR and one record, which has this type and the queried name as its owner; returns it.
@@ -229,7 +229,7 @@ pub(super) fn question(t: &mut Trial<'_>) -> Judged {
 
 pub(super) fn header(t: &mut Trial<'_>) -> Judged {
     let (_, reply) = t.aaaa("v4-1-2-3-4")?;
-    reply.has_aaaa(&t.embedded(MADE_OF))?;
+    reply.has_aaaa(&t.embedded(SYNTHESIS_SOURCE))?;
     let flags = reply.flags;
     expect(reply.opcode == 0, || format!("the opcode is {}", reply.opcode))?;
     expect(flags.rd, || "RD is not copied (RFC 1035 section 4.1.1)".into())?;
@@ -240,7 +240,7 @@ pub(super) fn header(t: &mut Trial<'_>) -> Judged {
 
 pub(super) fn authority(t: &mut Trial<'_>) -> Judged {
     let (_, reply) = t.aaaa("v4-1-2-3-4")?;
-    reply.has_aaaa(&t.embedded(MADE_OF))?;
+    reply.has_aaaa(&t.embedded(SYNTHESIS_SOURCE))?;
     let denying = [Rtype::SOA, Rtype::NSEC, Rtype::NSEC3];
     let found = reply.authority.iter().find(|record| denying.contains(&record.rtype));
     found.map_or(Ok(()), |record| {
@@ -259,7 +259,7 @@ pub(super) fn empty(t: &mut Trial<'_>) -> Judged {
 pub(super) fn aliases_first(t: &mut Trial<'_>) -> Judged {
     cnames_first(t)?;
     let (_, reply) = t.aaaa("dname.v4-1-2-3-4")?;
-    reply.has_aaaa(&t.embedded(MADE_OF))?;
+    reply.has_aaaa(&t.embedded(SYNTHESIS_SOURCE))?;
     let first = |rtype| reply.answer.iter().position(|record| record.rtype == rtype);
     let last = |rtype| reply.answer.iter().rposition(|record| record.rtype == rtype);
     expect(last(Rtype::DNAME) < first(Rtype::AAAA), || {
@@ -269,7 +269,7 @@ pub(super) fn aliases_first(t: &mut Trial<'_>) -> Judged {
 
 fn cnames_first(t: &mut Trial<'_>) -> Judged {
     let (name, reply) = t.aaaa("cname.cname.v4-1-2-3-4")?;
-    reply.has_aaaa(&t.embedded(MADE_OF))?;
+    reply.has_aaaa(&t.embedded(SYNTHESIS_SOURCE))?;
     let mut at = name;
     let mut behind = false;
     for record in &reply.answer {

@@ -14,7 +14,7 @@ use crate::trial::{Fault, Judge, Judged, Trial, expect, rcode_name};
 
 /// The two ways to answer.
 #[derive(PartialEq, Eq)]
-enum Way {
+enum ReverseAnswer {
     /// A PTR record of the name itself.
     Own,
     /// An alias for this name.
@@ -23,14 +23,18 @@ enum Way {
     None,
 }
 
-impl Way {
-    fn of(reply: &Message, asked: &Name) -> Way {
+impl ReverseAnswer {
+    fn of(reply: &Message, asked: &Name) -> ReverseAnswer {
         let mut own = reply.answer.iter().filter(|record| record.owner == *asked);
         if let Some(target) = own.clone().find(|r| r.rtype == Rtype::CNAME).and_then(Record::target)
         {
-            return Way::Alias(target);
+            return ReverseAnswer::Alias(target);
         }
-        if own.any(|record| record.rtype == Rtype::PTR) { Way::Own } else { Way::None }
+        if own.any(|record| record.rtype == Rtype::PTR) {
+            ReverseAnswer::Own
+        } else {
+            ReverseAnswer::None
+        }
     }
 }
 
@@ -74,12 +78,12 @@ fn neither(reply: &Message) -> Fault {
 
 /// Requires one of the two ways. An alias points to the name of `v4`, and the answer then also has the PTR record of
 /// that name.
-fn points_to(t: &Trial<'_>, asked: &Name, reply: &Message, v4: &str) -> Judged<Way> {
-    let way = Way::of(reply, asked);
+fn points_to(t: &Trial<'_>, asked: &Name, reply: &Message, v4: &str) -> Judged<ReverseAnswer> {
+    let way = ReverseAnswer::of(reply, asked);
     match &way {
-        Way::None => return Err(neither(reply)),
-        Way::Own => reply.has_rcode(rcode::NOERROR)?,
-        Way::Alias(target) => {
+        ReverseAnswer::None => return Err(neither(reply)),
+        ReverseAnswer::Own => reply.has_rcode(rcode::NOERROR)?,
+        ReverseAnswer::Alias(target) => {
             reply.has_rcode(rcode::NOERROR)?;
             let wanted = in_addr(v4);
             expect(*target == wanted, || format!("the alias leads to {target}, not to {wanted}"))?;
@@ -98,7 +102,7 @@ fn points_to(t: &Trial<'_>, asked: &Name, reply: &Message, v4: &str) -> Judged<W
 /// other checks the feature is not supported.
 fn is_there(t: &mut Trial<'_>) -> Judged {
     let (asked, reply) = ask(t, &below(t.prefix(), "1.2.3.4"))?;
-    if Way::of(&reply, &asked) == Way::None {
+    if ReverseAnswer::of(&reply, &asked) == ReverseAnswer::None {
         return Err(Fault::NotOffered("it answers no PTR queries below its prefix".into()));
     }
     Ok(())
@@ -106,10 +110,10 @@ fn is_there(t: &mut Trial<'_>) -> Judged {
 
 pub(super) fn is_answered(t: &mut Trial<'_>) -> Judged {
     let (asked, reply) = ask(t, &below(t.prefix(), "1.2.3.4"))?;
-    match Way::of(&reply, &asked) {
-        Way::None => Err(neither(&reply)),
-        Way::Own => reply.has_rcode(rcode::NOERROR),
-        Way::Alias(target) => {
+    match ReverseAnswer::of(&reply, &asked) {
+        ReverseAnswer::None => Err(neither(&reply)),
+        ReverseAnswer::Own => reply.has_rcode(rcode::NOERROR),
+        ReverseAnswer::Alias(target) => {
             let behind = reply.answers(Rtype::PTR).any(|record| record.owner == target);
             expect(behind, || "there is an alias, but no PTR record of its target".into())
         }
@@ -124,10 +128,10 @@ pub(super) fn in_one_way(t: &mut Trial<'_>) -> Judged {
         let both = reply.answers(Rtype::CNAME).any(|record| record.owner == asked)
             && reply.answers(Rtype::PTR).any(|record| record.owner == asked);
         expect(!both, || format!("{asked} has both an alias and a PTR record"))?;
-        ways.push(match Way::of(&reply, &asked) {
-            Way::None => return Err(neither(&reply)),
-            Way::Own => "PTR records",
-            Way::Alias(_) => "aliases",
+        ways.push(match ReverseAnswer::of(&reply, &asked) {
+            ReverseAnswer::None => return Err(neither(&reply)),
+            ReverseAnswer::Own => "PTR records",
+            ReverseAnswer::Alias(_) => "aliases",
         });
     }
     ways.dedup();
@@ -139,7 +143,7 @@ pub(super) fn leads_to_the_address(t: &mut Trial<'_>) -> Judged {
     // The octets differ, and one has two hexadecimal digits that are letters.
     for v4 in ["9.8.7.6", "205.171.18.52"] {
         let (asked, reply) = ask(t, &below(t.prefix(), v4))?;
-        if points_to(t, &asked, &reply, v4)? == Way::Own {
+        if points_to(t, &asked, &reply, v4)? == ReverseAnswer::Own {
             return not_offered();
         }
     }
@@ -164,7 +168,7 @@ pub(super) fn nodes_are_empty(t: &mut Trial<'_>) -> Judged {
     is_there(t)?;
     for prefix in t.subject().prefixes.iter().take(6) {
         let (asked, reply) = ask(t, &below(*prefix, "1.2.3.4"))?;
-        if Way::of(&reply, &asked) == Way::None {
+        if ReverseAnswer::of(&reply, &asked) == ReverseAnswer::None {
             // Another check reports it.
             continue;
         }
@@ -189,15 +193,15 @@ pub(super) fn in_capitals(t: &mut Trial<'_>) -> Judged {
 }
 
 /// The target of the alias has no record: there should be no alias, and it is no failure either.
-pub(super) fn leads_nowhere(t: &mut Trial<'_>, v4: &str) -> Judged {
+pub(super) fn target_has_no_record(t: &mut Trial<'_>, v4: &str) -> Judged {
     is_there(t)?;
     let (asked, reply) = ask(t, &below(t.prefix(), v4))?;
-    match Way::of(&reply, &asked) {
-        Way::Own => not_offered(),
-        Way::Alias(target) => {
+    match ReverseAnswer::of(&reply, &asked) {
+        ReverseAnswer::Own => not_offered(),
+        ReverseAnswer::Alias(target) => {
             Err(Fault::Wrong(format!("an alias leads to {target}, which has no PTR record")))
         }
-        Way::None => is_denied(&reply),
+        ReverseAnswer::None => is_denied(&reply),
     }
 }
 
@@ -212,21 +216,21 @@ fn is_denied(reply: &Message) -> Judged {
 pub(super) fn fails_behind(t: &mut Trial<'_>) -> Judged {
     is_there(t)?;
     let (asked, reply) = ask(t, &below(t.prefix(), "9.9.9.252"))?;
-    match Way::of(&reply, &asked) {
-        Way::Own => not_offered(),
-        Way::Alias(_) | Way::None => reply.has_rcode(rcode::SERVFAIL),
+    match ReverseAnswer::of(&reply, &asked) {
+        ReverseAnswer::Own => not_offered(),
+        ReverseAnswer::Alias(_) | ReverseAnswer::None => reply.has_rcode(rcode::SERVFAIL),
     }
 }
 
 /// Requires a denial of names that are no address; a server with PTR records of its own may have them at any name.
 fn is_no_address(t: &mut Trial<'_>, text: &str) -> Judged {
     let (asked, reply) = ask(t, text)?;
-    match Way::of(&reply, &asked) {
-        Way::Own => Ok(()),
-        Way::Alias(target) => {
+    match ReverseAnswer::of(&reply, &asked) {
+        ReverseAnswer::Own => Ok(()),
+        ReverseAnswer::Alias(target) => {
             Err(Fault::Wrong(format!("{asked} names no address, but is an alias for {target}")))
         }
-        Way::None => is_denied(&reply),
+        ReverseAnswer::None => is_denied(&reply),
     }
 }
 
@@ -258,9 +262,9 @@ pub(super) fn with_suffix(t: &mut Trial<'_>) -> Judged {
     let v4 = "1.2.3.4";
     let suffixed = u128::from(prefix.with(address(v4))) | 1;
     let (asked, reply) = ask(t, &reverse(suffixed.into()))?;
-    match Way::of(&reply, &asked) {
-        Way::None => is_denied(&reply),
-        Way::Own | Way::Alias(_) => points_to(t, &asked, &reply, v4).map(drop),
+    match ReverseAnswer::of(&reply, &asked) {
+        ReverseAnswer::None => is_denied(&reply),
+        ReverseAnswer::Own | ReverseAnswer::Alias(_) => points_to(t, &asked, &reply, v4).map(drop),
     }
 }
 

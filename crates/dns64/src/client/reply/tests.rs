@@ -6,9 +6,9 @@ use wire::view::rtype::{A, AAAA, CNAME, SOA};
 use super::*;
 use crate::client::query::Received;
 use crate::resolver::outcome::Outcome;
-use crate::testing::{Said, Section, record, said, wire};
+use crate::testing::{Section, TestAnswer, record, said, wire};
 use crate::translation::decide::{self, Next, Question};
-use crate::translation::policy::{Mapping, Mode, Standing};
+use crate::translation::policy::{Mapping, Mode, PrefixState};
 
 /// Returns a query for `a.test` AAAA with these flags in octets 2 and 3, and optionally EDNS with a
 /// size and DO.
@@ -38,7 +38,7 @@ fn reply_by(
 ) -> Vec<u8> {
     let Received::Query(query) = Received::read(query) else { panic!("a query") };
     let client = std::net::Ipv4Addr::LOCALHOST.into();
-    let rules = Rules { trust_ad, ..Rules::of_all(policy, client) };
+    let rules = Rules { trust_ad, ..Rules::for_all_names(policy, client) };
     let question: Question = query.to_question();
     let Next::Reply(reply) = decide::next(&question, policy, Mode::Strict, known, true) else {
         panic!("a question is open")
@@ -59,18 +59,20 @@ fn records(message: &[u8]) -> Vec<(u16, u32)> {
 
 fn errors(message: &[u8]) -> Vec<u16> {
     let view = Message::new(message).unwrap();
-    let opt =
-        view.all_records(HEADER_LEN + 12).flatten().find_map(|record| wire::edns::Opt::of(&record));
+    let opt = view
+        .all_records(HEADER_LEN + 12)
+        .flatten()
+        .find_map(|record| wire::edns::Opt::from_record(&record));
     let options = opt.unwrap().options().map(Result::unwrap);
     let errors = options.filter(|(code, _)| *code == option::EXTENDED_ERROR);
     errors.map(|(_, data)| u16::from_be_bytes([data[0], data[1]])).collect()
 }
 
-fn real() -> Said {
+fn real() -> TestAnswer {
     said("a.test", AAAA).aaaa("a.test", 60, "2001:db8::1")
 }
 
-fn nodata() -> Said {
+fn nodata() -> TestAnswer {
     said("a.test", AAAA).nodata(120)
 }
 
@@ -140,7 +142,7 @@ fn extended_errors_by_reply() {
         "nobody answered"
     );
     let refused = said("a.test", AAAA).rcode(5);
-    let answered = |a: Said| of(&[refused.kept(), a.rcode(2).kept()]);
+    let answered = |a: TestAnswer| of(&[refused.kept(), a.rcode(2).kept()]);
     assert_eq!(answered(said("a.test", A)), [0; 0], "somebody answered");
     assert_eq!(
         answered(said("a.test", A).ede(22)),
@@ -166,7 +168,7 @@ fn stale_filtered_reply_has_both_extended_errors() {
         assert_eq!(of(mixed.aged(age)), (vec![AAAA], vec![ede::FILTERED]), "{age} s");
     }
     let Outcome::Answered(kept) = mixed.kept() else { panic!("an answer") };
-    let stale = Outcome::Answered(crate::resolver::outcome::Kept { stale: true, ..kept });
+    let stale = Outcome::Answered(crate::resolver::outcome::CachedAnswer { stale: true, ..kept });
     assert_eq!(of(stale), (vec![AAAA], vec![ede::STALE_ANSWER, ede::FILTERED]));
     let explained = mixed.ede(15).kept();
     assert_eq!(of(explained).1, [15, ede::FILTERED], "RFC 8914 section 3");
@@ -193,7 +195,8 @@ fn signed_excluded_answer_becomes_cacheable_nodata() {
 #[test]
 fn filtered_nodata_expires_with_its_prefix() {
     let until = Some(Nanos(24 * Nanos::SECOND.0));
-    let announced = Mapping::well_known().standing(Standing { until, ..Standing::default() });
+    let announced =
+        Mapping::well_known().with_state(PrefixState { until, ..PrefixState::default() });
     let policy = Policy { mappings: vec![announced], filter_a: true, ..Policy::default() };
     let mut asked = query(RD, None);
     asked[HEADER_LEN + 9] = 1;
@@ -232,8 +235,8 @@ fn local_answers_last_no_longer_than_others() {
     let ttls = |name: &str, qtype: u16, max_ttl: u32| {
         let zones = local_zones(max_ttl);
         let policy = Policy { zones: std::sync::Arc::new(zones), ..Policy::default() };
-        let rules = Rules::of_all(&policy, client);
-        let local::Local::Answer(answer) = local::look(&name.parse().unwrap(), qtype, &rules)
+        let rules = Rules::for_all_names(&policy, client);
+        let local::Local::Answer(answer) = local::find_local(&name.parse().unwrap(), qtype, &rules)
         else {
             panic!("a local answer")
         };
@@ -260,7 +263,7 @@ fn local_zones(max_ttl: u32) -> crate::translation::zones::LocalZones {
 }
 
 /// Returns a text record with this number of octets including the record header, in strings of 255.
-fn text(octets: usize) -> Said {
+fn text(octets: usize) -> TestAnswer {
     let mut data = Vec::new();
     while data.len() < octets {
         let len = (octets - data.len() - 1).min(255);
@@ -290,7 +293,7 @@ fn over_tcp_a_whole_message_fits() {
     assert_eq!((view.rcode(), view.is_truncated(), view.ancount()), (Rcode::SERVFAIL, false, 0));
     let room_for_opt = text(65_535 - fixed - OPT_LEN);
     let Outcome::Answered(kept) = room_for_opt.kept() else { panic!("an answer") };
-    let stale = Outcome::Answered(crate::resolver::outcome::Kept { stale: true, ..kept });
+    let stale = Outcome::Answered(crate::resolver::outcome::CachedAnswer { stale: true, ..kept });
     let got = reply(&text_query(Some((1232, false))), Transport::Tcp, false, &[stale]);
     assert_eq!(
         (got.len(), records(&got)),
@@ -303,7 +306,7 @@ fn over_tcp_a_whole_message_fits() {
 }
 
 /// Adds A records 8.0.0.0, 8.0.0.1, … owned by the name at an offset of the message.
-fn many_addresses(said: Said, owner: usize, count: u32) -> Said {
+fn many_addresses(said: TestAnswer, owner: usize, count: u32) -> TestAnswer {
     (0..count).fold(said, |said, n| {
         let address = (0x0800_0000 + n).to_be_bytes();
         said.with(Section::Answer, record(&[0xc0, owner as u8], A, 60, &address))
@@ -394,7 +397,7 @@ fn composed(
     known: &[Outcome],
 ) -> (Vec<u8>, Vec<u8>) {
     let Received::Query(query) = Received::read(query) else { panic!("a query") };
-    let rules = Rules::of_all(policy, std::net::Ipv4Addr::LOCALHOST.into());
+    let rules = Rules::for_all_names(policy, std::net::Ipv4Addr::LOCALHOST.into());
     let question: Question = query.to_question();
     let Next::Reply(reply) = decide::next(&question, policy, Mode::Strict, known, true) else {
         panic!("a question is open")
@@ -411,16 +414,17 @@ fn composed(
 /// section after the other.
 fn long_answers(count: u8) -> Vec<(&'static str, u16, Policy, Vec<Outcome>)> {
     let usual = Policy::default;
-    let many =
-        |said: Said| (0..count).fold(said, |said, n| said.a("b.test", 60, &format!("8.8.8.{n}")));
+    let many = |said: TestAnswer| {
+        (0..count).fold(said, |said, n| said.a("b.test", 60, &format!("8.8.8.{n}")))
+    };
     let aliased = || said("a.test", A).cname("a.test", 60, "b.test");
-    let named = |said: Said, section| {
+    let named = |said: TestAnswer, section| {
         (0..count).fold(said, |said, n| {
             let data = wire(&format!("ns{n}.test"));
             said.with(section, record(&wire("test"), 2, 60, &data))
         })
     };
-    let glue = |said: Said| {
+    let glue = |said: TestAnswer| {
         (0..count).fold(named(said, Section::Authority), |said, n| {
             let owner = wire(&format!("ns{n}.test"));
             said.with(Section::Additional, record(&owner, A, 60, &[192, 0, 2, n]))

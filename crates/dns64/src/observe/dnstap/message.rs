@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use method::units::Nanos;
 use net::clock;
 
-use crate::observe::queue::Load;
+use crate::observe::queue::HeapSize;
 use crate::transport::Transport;
 
 /// Kind of a message, with the numbers of dnstap's schema.
@@ -70,7 +70,7 @@ pub(crate) struct Message {
     pub(crate) octets: Box<[u8]>,
 }
 
-impl Load for Message {
+impl HeapSize for Message {
     fn octets(&self) -> usize {
         self.octets.len()
     }

@@ -7,7 +7,7 @@ use std::ops::Range;
 use wire::rcode::Rcode;
 use wire::view::{Malformed, Message, NameReader, Record, rtype};
 
-use super::asked::{AskedQuestion, MAX_ALIASES, Unusable};
+use super::asked::{MAX_ALIASES, Unusable, UpstreamQuestion};
 use super::survey::{Facts, Survey, is_of_transport, lower, type_covered};
 use crate::name::{ancestors, is_at_or_below};
 use crate::resolver::scope::Scope;
@@ -67,7 +67,7 @@ struct Listed<'a> {
 struct NextAlias {
     alias: Option<Vec<u8>>,
     /// TTL of the DNAME if the alias follows from a DNAME alone.
-    made_of: Option<u32>,
+    dname_ttl: Option<u32>,
     has_data: bool,
 }
 
@@ -79,7 +79,7 @@ impl<'a> Aliases<'a> {
     pub(super) fn follow(
         view: &Message<'a>,
         survey: &Survey<'a>,
-        asked: AskedQuestion<'_>,
+        asked: UpstreamQuestion<'_>,
         scope: Option<Scope<'_>>,
     ) -> Result<Aliases<'a>, Unusable> {
         let mut aliases = Aliases::list(view, survey, asked)?;
@@ -90,7 +90,7 @@ impl<'a> Aliases<'a> {
                 // The name has both data and an alias (RFC 1034 §3.6.2), which is a contradiction.
                 return Err(Unusable::Malformed);
             }
-            if let Some(ttl) = found.made_of {
+            if let Some(ttl) = found.dname_ttl {
                 let made = Cname { owner: aliases.end.clone(), target: target.clone(), ttl };
                 aliases.facts.note(rtype::CNAME, ttl, asked);
                 aliases.items.push(Item::Cname(Box::new(made)));
@@ -138,7 +138,7 @@ impl<'a> Aliases<'a> {
     fn list(
         view: &Message<'a>,
         survey: &Survey<'a>,
-        asked: AskedQuestion<'_>,
+        asked: UpstreamQuestion<'_>,
     ) -> Result<Aliases<'a>, Malformed> {
         let mut aliases = Aliases {
             records: Vec::with_capacity(usize::from(view.ancount()).min(survey.ttls.len())),
@@ -167,10 +167,10 @@ impl<'a> Aliases<'a> {
     fn look_at_end(
         &mut self,
         names: &NameReader<'_>,
-        asked: AskedQuestion<'_>,
+        asked: UpstreamQuestion<'_>,
         rcode: Rcode,
     ) -> Result<NextAlias, Unusable> {
-        let AskedQuestion { qtype, qclass, .. } = asked;
+        let UpstreamQuestion { qtype, qclass, .. } = asked;
         let may_be_too_long = rcode == Rcode::YXDOMAIN;
         let is_followed = may_be_too_long || qtype != rtype::CNAME && qtype != rtype::ANY;
         let mut cname: Option<Vec<u8>> = None;
@@ -226,11 +226,11 @@ impl<'a> Aliases<'a> {
         match (cname, dname) {
             // RFC 6672 §3.1: a CNAME next to a DNAME must equal the substitution by the DNAME.
             (Some(cname), Some((target, _))) if cname != target => Err(Unusable::Malformed),
-            (Some(cname), _) => Ok(NextAlias { alias: Some(cname), made_of: None, has_data }),
+            (Some(cname), _) => Ok(NextAlias { alias: Some(cname), dname_ttl: None, has_data }),
             (None, Some((target, ttl))) => {
-                Ok(NextAlias { alias: Some(target), made_of: Some(ttl), has_data })
+                Ok(NextAlias { alias: Some(target), dname_ttl: Some(ttl), has_data })
             }
-            (None, None) => Ok(NextAlias { alias: None, made_of: None, has_data }),
+            (None, None) => Ok(NextAlias { alias: None, dname_ttl: None, has_data }),
         }
     }
 

@@ -28,18 +28,18 @@ impl From<Malformed> for Unusable {
 
 /// The question of an upstream query.
 #[derive(Clone, Copy)]
-pub(super) struct AskedQuestion<'a> {
+pub(super) struct UpstreamQuestion<'a> {
     /// Name in lower case, type and class.
     pub(super) question: &'a [u8],
     pub(super) qtype: u16,
     pub(super) qclass: u16,
 }
 
-impl<'a> AskedQuestion<'a> {
+impl<'a> UpstreamQuestion<'a> {
     /// Parses a question section; `None` if it is too short.
-    pub(super) fn of(question: &'a [u8]) -> Option<AskedQuestion<'a>> {
+    pub(super) fn of(question: &'a [u8]) -> Option<UpstreamQuestion<'a>> {
         let [.., _, t0, t1, c0, c1] = *question else { return None };
-        Some(AskedQuestion {
+        Some(UpstreamQuestion {
             question,
             qtype: u16::from_be_bytes([t0, t1]),
             qclass: u16::from_be_bytes([c0, c1]),

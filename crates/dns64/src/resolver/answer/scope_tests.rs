@@ -9,7 +9,7 @@ use wire::view::rtype;
 
 use super::*;
 use crate::config::Settings;
-use crate::testing::{Said, Section, record, said, wire};
+use crate::testing::{Section, TestAnswer, record, said, wire};
 
 const MX: u16 = 15;
 
@@ -28,7 +28,7 @@ fn scope(name: &str) -> Scope<'static> {
 }
 
 /// Parses an answer to a question for `name`.
-fn answer_for(name: &str, said: &Said) -> Answer {
+fn answer_for(name: &str, said: &TestAnswer) -> Answer {
     said.parse_in(scope(name)).unwrap()
 }
 
@@ -40,22 +40,22 @@ fn types(answer: &Answer) -> [Vec<u16>; 3] {
     [of(&mut answer.answers()), of(&mut answer.authorities()), of(&mut answer.additional())]
 }
 
-impl Said {
-    fn authority(self, owner: &str, rtype: u16, data: &[u8]) -> Said {
+impl TestAnswer {
+    fn authority(self, owner: &str, rtype: u16, data: &[u8]) -> TestAnswer {
         self.with(Section::Authority, record(&wire(owner), rtype, 300, data))
     }
 
-    fn additional(self, owner: &str) -> Said {
+    fn additional(self, owner: &str) -> TestAnswer {
         self.with(Section::Additional, record(&wire(owner), rtype::A, 300, &[192, 0, 2, 66]))
     }
 
-    fn bad(self, owner: &str) -> Said {
+    fn bad(self, owner: &str) -> TestAnswer {
         self.aaaa(owner, 300, "2001:db8::bad")
     }
 }
 
 /// Asserts that an answer to a question for `name` ends with an alias of `end`.
-fn assert_cut(name: &str, said: &Said, end: &str, expected: &[u16], case: &str) {
+fn assert_cut(name: &str, said: &TestAnswer, end: &str, expected: &[u16], case: &str) {
     let answer = answer_for(name, said);
     let found = (answer.kind(), answer.rcode(), answer.extended_error(), answer.negative_ttl());
     assert_eq!(found, (AnswerKind::Unfinished, Rcode::NOERROR, None, None), "{case}");

@@ -8,7 +8,7 @@ use wire::edns::{OPT_LEN, Opt, ede, option};
 use wire::template::HEADER_LEN;
 use wire::view::{Malformed, Message, NameReader, Record, rtype};
 
-use super::asked::{AskedQuestion, Unusable, sane};
+use super::asked::{Unusable, UpstreamQuestion, sane};
 use crate::name::{LowerName, is_at_or_below};
 
 /// Summary of the answer records.
@@ -26,7 +26,7 @@ impl Facts {
     pub(super) const NONE: Facts = Facts { has_data: false, signed: false, min_ttl: u32::MAX };
 
     #[inline]
-    pub(super) fn note(&mut self, rtype: u16, ttl: u32, asked: AskedQuestion<'_>) {
+    pub(super) fn note(&mut self, rtype: u16, ttl: u32, asked: UpstreamQuestion<'_>) {
         self.has_data |= rtype == asked.qtype || asked.qtype == rtype::ANY;
         self.signed |= rtype == rtype::RRSIG;
         self.min_ttl = self.min_ttl.min(sane(ttl));
@@ -34,7 +34,7 @@ impl Facts {
 }
 
 /// An SOA of the authority section.
-pub(super) struct Denial {
+pub(super) struct NegativeSoa {
     owner: usize,
     ttl_at: usize,
     /// Negative TTL, seconds: the SOA's TTL or its MINIMUM, whichever is less (RFC 2308 §5).
@@ -59,7 +59,7 @@ pub(super) struct Survey<'a> {
     /// True if the authority section has NS records.
     has_ns: bool,
     /// The SOAs of the authority section.
-    denials: SmallVec<[Denial; 1]>,
+    negative_soas: SmallVec<[NegativeSoa; 1]>,
     /// Signatures of SOAs in the authority section: owner and TTL offset.
     soa_signatures: SmallVec<[(usize, usize); 1]>,
     /// TTL offsets of the kept records, in the format of [`Answer`](super::Answer).
@@ -79,11 +79,11 @@ pub(super) struct Survey<'a> {
 const TO_QUESTION: [u8; 2] = [0xc0, HEADER_LEN as u8];
 
 impl<'a> Survey<'a> {
-    pub(super) fn of(
+    pub(super) fn scan(
         view: &Message<'a>,
         message: &'a [u8],
         records_at: usize,
-        asked: AskedQuestion<'_>,
+        asked: UpstreamQuestion<'_>,
     ) -> Result<Survey<'a>, Unusable> {
         if message.len() > usize::from(u16::MAX) {
             return Err(Unusable::Malformed);
@@ -98,7 +98,7 @@ impl<'a> Survey<'a> {
             facts: Facts::NONE,
             signed_authority: false,
             has_ns: false,
-            denials: SmallVec::new(),
+            negative_soas: SmallVec::new(),
             soa_signatures: SmallVec::new(),
             ttls: SmallVec::new(),
             end: records_at,
@@ -137,27 +137,28 @@ impl<'a> Survey<'a> {
 
     /// Returns the SOA with the negative TTL for `name`. An SOA of an unrelated zone does not
     /// apply.
-    pub(super) fn denial(&self, name: &[u8]) -> Option<&Denial> {
+    pub(super) fn negative_soa(&self, name: &[u8]) -> Option<&NegativeSoa> {
         let is_above = |soa: usize| {
             let mut zone = [0; 255];
             self.names.copy_name(soa, &mut zone).is_ok_and(|len| is_at_or_below(name, &zone[..len]))
         };
-        self.denials.iter().find(|soa| is_above(soa.owner))
+        self.negative_soas.iter().find(|soa| is_above(soa.owner))
     }
 
     /// True if a message without records of the name is a referral: NS records and no SOA (RFC 2308
     /// §2.2).
     pub(super) fn is_referral(&self) -> bool {
-        self.has_ns && self.denials.is_empty()
+        self.has_ns && self.negative_soas.is_empty()
     }
 
     /// Returns the TTL offsets of a negative answer's SOA. They include all SOAs of the same owner
     /// and their signatures, which have the RRset's TTL (RFC 4034 §3).
-    pub(super) fn ttls_of(&self, denial: &Denial) -> impl Iterator<Item = usize> {
-        let soas = self.denials.iter().map(|soa| (soa.owner, soa.ttl_at));
+    pub(super) fn ttls_of(&self, negative_soa: &NegativeSoa) -> impl Iterator<Item = usize> {
+        let soas = self.negative_soas.iter().map(|soa| (soa.owner, soa.ttl_at));
         let all = soas.chain(self.soa_signatures.iter().copied());
         let is_its = move |owner: usize| {
-            owner == denial.owner || self.names.same_name(owner, denial.owner) == Ok(true)
+            owner == negative_soa.owner
+                || self.names.same_name(owner, negative_soa.owner) == Ok(true)
         };
         all.filter(move |&(owner, _)| is_its(owner)).map(|(_, ttl_at)| ttl_at)
     }
@@ -165,7 +166,7 @@ impl<'a> Survey<'a> {
     fn walk_answers(
         &mut self,
         view: &Message<'a>,
-        asked: AskedQuestion<'_>,
+        asked: UpstreamQuestion<'_>,
     ) -> Result<usize, Unusable> {
         let mut records = view.records(self.records_at, view.ancount());
         for record in records.by_ref() {
@@ -191,7 +192,7 @@ impl<'a> Survey<'a> {
         &mut self,
         view: &Message<'a>,
         at: usize,
-        asked: AskedQuestion<'_>,
+        asked: UpstreamQuestion<'_>,
     ) -> Result<usize, Unusable> {
         let mut records = view.records(at, view.nscount());
         for record in records.by_ref() {
@@ -202,7 +203,7 @@ impl<'a> Survey<'a> {
                     if let Some(minimum) = record.data.last_chunk::<4>() {
                         let ttl = sane(record.ttl).min(sane(u32::from_be_bytes(*minimum)));
                         let (owner, ttl_at) = (record.owner, record.ttl_at());
-                        self.denials.push(Denial { owner, ttl_at, ttl });
+                        self.negative_soas.push(NegativeSoa { owner, ttl_at, ttl });
                     }
                 }
                 rtype::RRSIG => {
@@ -226,7 +227,7 @@ impl<'a> Survey<'a> {
         while let Some(record) = records.next() {
             let record = record?;
             self.check(view, &record)?;
-            match Opt::of(&record) {
+            match Opt::from_record(&record) {
                 Some(opt) if opts == 0 && record.data_at == record.owner + OPT_LEN => {
                     opts = 1;
                     self.rcode_bits = opt.rcode_bits;
@@ -294,7 +295,7 @@ impl<'a> Survey<'a> {
             let after = places.partition_point(|place| place.start <= octets.start);
             after.checked_sub(1).is_some_and(|i| octets.end <= places[i].end)
         };
-        self.steady &= self.names.lies_in(name, is_name)?;
+        self.steady &= self.names.octets_lie_in(name, is_name)?;
         Ok(())
     }
 }
@@ -332,5 +333,5 @@ fn extended_error(opt: &Opt<'_>) -> Option<u16> {
 pub(super) fn lower(names: &NameReader<'_>, offset: usize) -> Result<LowerName, Malformed> {
     let mut octets = [0; 255];
     let len = names.copy_name(offset, &mut octets)?;
-    Ok(LowerName::of_wire(&octets[..len]))
+    Ok(LowerName::from_wire(&octets[..len]))
 }

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use wire::view::rtype;
 
 use super::*;
-use crate::testing::{Said, Section, record, said, wire};
+use crate::testing::{Section, TestAnswer, record, said, wire};
 
 /// `a.test` AAAA IN.
 const QUESTION: &[u8] = b"\x01a\x04test\0\0\x1c\0\x01";
@@ -151,7 +151,7 @@ fn caching_times_by_kind() {
     assert_eq!(question().soa("test", 300, 60).parse().unwrap().ttl(), 60, "RFC 2308 section 5");
     assert_eq!(question().parse().unwrap().ttl(), 0, "no SOA");
     let limits = TtlLimits { min: 100, max: 200, negative_max: 50, ..TtlLimits::default() };
-    let ttl = |said: Said| Answer::parse(&said.bytes(), QUESTION, &limits).unwrap().ttl();
+    let ttl = |said: TestAnswer| Answer::parse(&said.bytes(), QUESTION, &limits).unwrap().ttl();
     assert_eq!(ttl(question().aaaa("a.test", 60, "2001:db8::1")), 100);
     assert_eq!(ttl(question().aaaa("a.test", 600, "2001:db8::1")), 200);
     assert_eq!(ttl(question().nodata(300)), 50);
@@ -159,7 +159,7 @@ fn caching_times_by_kind() {
 }
 
 /// Returns the TTLs of all records of an answer, in order.
-fn ttls(said: &Said, limits: &TtlLimits) -> Vec<u32> {
+fn ttls(said: &TestAnswer, limits: &TtlLimits) -> Vec<u32> {
     let answer = Answer::parse(&said.bytes(), QUESTION, limits).unwrap();
     answer.ttl_places().map(|place| answer.ttl_at(place)).collect()
 }

@@ -3,7 +3,7 @@
 //!
 //! The number of fetches in flight is limited to the number that upstreams answer in time (`rate`).
 //! It is divided among the networks of clients at every prefix length ([`crate::shares`]), so that
-//! heavy load from some networks does not exclude the others. A failing subtree (`branches`) gets
+//! heavy load from some networks does not exclude the others. A failing subtree (`failing_subtrees`) gets
 //! one more fetch while it holds fewer than an eighth of the free places. This share is divided
 //! among the networks of clients in the same way. The first fetch of a client in a subtree that
 //! fails because of an attack is therefore admitted.
@@ -16,22 +16,22 @@
 //! client is admitted, and the places are not counted as held by a network, so that usual load
 //! costs nothing. They remain uncounted when places become scarce; the others are then divided.
 
-mod branches;
+mod failing_subtrees;
 mod rate;
 #[cfg(test)]
 mod tests;
 
 use method::units::Nanos;
 
-use self::branches::{BranchId, Branches};
+use self::failing_subtrees::{FailingSubtrees, SubtreeId};
 use self::rate::Rate;
-use super::waiter::Denial;
+use super::waiter::Rejection;
 use crate::shares::client::ClientId;
 use crate::shares::counts::Counts;
 use crate::shares::{Place, Places};
 
 /// Divisor: a failing subtree may hold this part of the free places.
-const BRANCH: usize = 8;
+const SUBTREE_DIVISOR: usize = 8;
 /// Kind of places that do not belong to a failing subtree.
 const ALL: u64 = 0;
 
@@ -44,17 +44,17 @@ pub(super) struct Budget {
     places: Counts,
     /// Number of places that are taken.
     waiting: usize,
-    branches: Branches,
+    failing_subtrees: FailingSubtrees,
 }
 
 /// The places held by a fetch.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Charge {
+pub(super) struct AdmissionTicket {
     place: Place,
-    branch: Option<BranchId>,
+    subtree: Option<SubtreeId>,
 }
 
-impl Charge {
+impl AdmissionTicket {
     /// Returns the client that caused the fetch.
     pub(super) fn client(&self) -> ClientId {
         self.place.client
@@ -69,7 +69,7 @@ impl Budget {
             questions: Counts::default(),
             places: Counts::default(),
             waiting: 0,
-            branches: Branches::default(),
+            failing_subtrees: FailingSubtrees::default(),
         }
     }
 
@@ -84,14 +84,14 @@ impl Budget {
         client: ClientId,
         most: usize,
         first: bool,
-    ) -> Result<Place, Denial> {
+    ) -> Result<Place, Rejection> {
         let places = Places { taken: self.waiting, most };
         if places.free() == 0 {
-            return Err(Denial::NoRoom);
+            return Err(Rejection::NoRoom);
         }
         let place = places.next(client);
         if first && place.counted && !self.places.admit(ALL, client, places) {
-            return Err(Denial::ClientShare);
+            return Err(Rejection::ClientShare);
         }
         Ok(place)
     }
@@ -106,10 +106,10 @@ impl Budget {
         name: &[u8],
         most: usize,
         now: Nanos,
-    ) -> Result<(), Denial> {
-        let many = others * BRANCH >= most.saturating_sub(self.waiting);
-        if many && self.branches.dead(name, now).is_some() {
-            Err(Denial::DeadBranch)
+    ) -> Result<(), Rejection> {
+        let many = others * SUBTREE_DIVISOR >= most.saturating_sub(self.waiting);
+        if many && self.failing_subtrees.failing(name, now).is_some() {
+            Err(Rejection::FailingSubtree)
         } else {
             Ok(())
         }
@@ -141,87 +141,91 @@ impl Budget {
 
     /// Returns the places that a fetch for `name` (wire format, lower case) by `client` takes.
     #[inline]
-    pub(super) fn charge(
+    pub(super) fn ticket(
         &self,
         client: ClientId,
         name: &[u8],
         places: Places,
         now: Nanos,
-    ) -> Charge {
-        Charge { place: places.next(client), branch: self.branches.dead(name, now) }
+    ) -> AdmissionTicket {
+        AdmissionTicket {
+            place: places.next(client),
+            subtree: self.failing_subtrees.failing(name, now),
+        }
     }
 
     /// Checks if one more fetch may be in flight.
     ///
     /// # Errors If it may not, the limit that rejects it.
     #[inline]
-    pub(super) fn admit(&self, charge: Charge, places: Places) -> Result<(), Denial> {
-        let Charge { place, branch } = charge;
+    pub(super) fn admit(&self, ticket: AdmissionTicket, places: Places) -> Result<(), Rejection> {
+        let AdmissionTicket { place, subtree } = ticket;
         if places.free() == 0 {
-            return Err(Denial::NoRoom);
+            return Err(Rejection::NoRoom);
         }
         if place.counted && !self.questions.admit(ALL, place.client, places) {
-            return Err(Denial::ClientShare);
+            return Err(Rejection::ClientShare);
         }
-        match branch {
-            Some(branch) if !self.admits_to_branch(branch, place.client, places) => {
-                Err(Denial::DeadBranch)
+        match subtree {
+            Some(subtree) if !self.admits_to_subtree(subtree, place.client, places) => {
+                Err(Rejection::FailingSubtree)
             }
             _ => Ok(()),
         }
     }
 
     /// True if a client may have one more fetch in flight in a failing subtree.
-    fn admits_to_branch(&self, branch: BranchId, client: ClientId, places: Places) -> bool {
-        let most = places.free().div_ceil(BRANCH);
-        let places = Places { taken: self.branches.questions(branch), most };
-        places.free() > 0 && self.questions.admit(branch.number(), client, places)
+    fn admits_to_subtree(&self, subtree: SubtreeId, client: ClientId, places: Places) -> bool {
+        let most = places.free().div_ceil(SUBTREE_DIVISOR);
+        let places = Places { taken: self.failing_subtrees.questions(subtree), most };
+        places.free() > 0 && self.questions.admit(subtree.number(), client, places)
     }
 
     /// Takes the places of a fetch that begins.
     #[inline]
-    pub(super) fn enter(&mut self, Charge { place, branch }: Charge) {
+    pub(super) fn enter(&mut self, AdmissionTicket { place, subtree }: AdmissionTicket) {
         if place.counted {
             self.questions.enter(ALL, place.client);
         }
-        if let Some(branch) = branch {
-            self.branches.enter(branch);
-            self.questions.enter(branch.number(), place.client);
+        if let Some(subtree) = subtree {
+            self.failing_subtrees.enter(subtree);
+            self.questions.enter(subtree.number(), place.client);
         }
     }
 
     /// Releases the places of a fetch that ends.
     #[inline]
-    pub(super) fn leave(&mut self, Charge { place, branch }: Charge) {
+    pub(super) fn leave(&mut self, AdmissionTicket { place, subtree }: AdmissionTicket) {
         if place.counted {
             self.questions.leave(ALL, place.client);
         }
-        if let Some(branch) = branch {
-            self.branches.leave(branch);
-            self.questions.leave(branch.number(), place.client);
+        if let Some(subtree) = subtree {
+            self.failing_subtrees.leave(subtree);
+            self.questions.leave(subtree.number(), place.client);
         }
     }
 
     /// Counts an upstream response that arrived in time.
     #[inline]
-    pub(super) fn heard(&mut self, now: Nanos) {
+    pub(super) fn count_answer(&mut self, now: Nanos) {
         self.rate.answered(now);
     }
 
     /// Records a fetch for `name` that failed or timed out.
     pub(super) fn failed(&mut self, name: &[u8], now: Nanos) {
-        self.branches.failed(name, now);
+        self.failing_subtrees.failed(name, now);
     }
 
     /// True if there were recent failures, so that answers must be recorded too.
     #[inline]
     pub(super) fn has_failures(&self, now: Nanos) -> bool {
-        !self.branches.are_quiet(now)
+        !self.failing_subtrees.no_recent_failure(now)
     }
 
     /// Records an answer for `name`, sent by a server of that name's zone, or of a zone above it if
     /// `by_parent` is true.
     pub(super) fn answered(&mut self, name: &[u8], by_parent: bool, now: Nanos) {
-        self.branches.answered(if by_parent { branches::parent(name) } else { name }, now);
+        self.failing_subtrees
+            .answered(if by_parent { failing_subtrees::parent(name) } else { name }, now);
     }
 }

@@ -9,7 +9,7 @@ use crate::name::LowerName;
 const TIMEOUT: Nanos = Nanos::from_millis(1_700);
 
 fn client(address: impl Into<std::net::IpAddr>) -> ClientId {
-    ClientId::of(address.into())
+    ClientId::from_address(address.into())
 }
 
 /// A zone that answers after a millisecond and a zone that never answers.
@@ -17,7 +17,7 @@ struct World {
     budget: Budget,
     now: Nanos,
     /// Fetches in flight with their end, charge and name; those in the first queue fail.
-    flights: [VecDeque<(Nanos, Charge, Vec<u8>)>; 2],
+    flights: [VecDeque<(Nanos, AdmissionTicket, Vec<u8>)>; 2],
     denied: [usize; 2],
     asked: [usize; 2],
     /// Fetches that count as failing from the given time on, because they are not answered.
@@ -42,19 +42,19 @@ impl World {
         let name = name.parse::<LowerName>().unwrap().wire().to_vec();
         let taken = self.flights.iter().map(VecDeque::len).sum();
         let places = Places { taken, most: self.budget.questions(TIMEOUT) };
-        let charge = self.budget.charge(client, &name, places, self.now);
+        let ticket = self.budget.ticket(client, &name, places, self.now);
         let kind = usize::from(living);
         self.asked[kind] += 1;
-        if self.budget.admit(charge, places).is_err() {
+        if self.budget.admit(ticket, places).is_err() {
             self.denied[kind] += 1;
             return;
         }
-        self.budget.enter(charge);
+        self.budget.enter(ticket);
         let takes = if living { Nanos::from_millis(1) } else { TIMEOUT };
         if !living {
             self.doubts.push_back((self.now + Nanos::from_millis(400), name.clone()));
         }
-        self.flights[kind].push_back((self.now + takes, charge, name));
+        self.flights[kind].push_back((self.now + takes, ticket, name));
     }
 
     fn pass(&mut self, time: Nanos) {
@@ -66,10 +66,10 @@ impl World {
         }
         for (kind, flights) in self.flights.iter_mut().enumerate() {
             while flights.front().is_some_and(|(at, ..)| *at <= now) {
-                let (_, charge, name) = flights.pop_front().unwrap();
-                budget.leave(charge);
+                let (_, ticket, name) = flights.pop_front().unwrap();
+                budget.leave(ticket);
                 if kind == 1 {
-                    budget.heard(now);
+                    budget.count_answer(now);
                     budget.answered(&name, false, now);
                 } else {
                     budget.failed(&name, now);
@@ -105,7 +105,7 @@ fn r3_dead_zone_flood_by_200_clients_spares_others() {
     world.torture(200, |n| format!("n{n}.dead.test"));
     assert_eq!((world.asked[1], world.denied[1]), (5_000, 0));
     // The dead zone gets only its share.
-    let share = world.budget.questions(TIMEOUT) / (BRANCH + 1);
+    let share = world.budget.questions(TIMEOUT) / (SUBTREE_DIVISOR + 1);
     let in_flight = world.flights[0].len();
     assert!((share / 2..=share + 1).contains(&in_flight), "{in_flight} of {share}");
 }
@@ -155,14 +155,14 @@ fn places_to_wait_in_are_shared_out_as_they_get_less() {
     }
     assert!((MOST * 8 / 10..MOST).contains(&budget.waiting), "{}", budget.waiting);
     let denial = |budget: &Budget, client, first| budget.admit_waiter(client, MOST, first).err();
-    assert_eq!(denial(&budget, greedy, true), Some(Denial::ClientShare));
+    assert_eq!(denial(&budget, greedy, true), Some(Rejection::ClientShare));
     assert_eq!(denial(&budget, modest, true), None, "another one still finds some");
     assert_eq!(denial(&budget, greedy, false), None, "a query in progress continues");
     while let Ok(place) = budget.admit_waiter(modest, MOST, false) {
         budget.enter_waiter(place);
         taken.push(place);
     }
-    assert_eq!((budget.waiting, denial(&budget, modest, false)), (MOST, Some(Denial::NoRoom)));
+    assert_eq!((budget.waiting, denial(&budget, modest, false)), (MOST, Some(Rejection::NoRoom)));
     taken.into_iter().for_each(|place| budget.leave_waiter(place));
     assert_eq!((budget.waiting, budget.places.is_empty()), (0, true));
 }
@@ -175,7 +175,7 @@ fn few_may_wait_in_a_failing_subtree() {
         |budget: &Budget, others| budget.admit_beside(others, name.wire(), 800, Nanos::SECOND);
     assert_eq!(admit(&budget, 700), Ok(()), "the subtree is not failing yet");
     budget.failed(name.wire(), Nanos::SECOND);
-    assert_eq!((admit(&budget, 99), admit(&budget, 100)), (Ok(()), Err(Denial::DeadBranch)));
+    assert_eq!((admit(&budget, 99), admit(&budget, 100)), (Ok(()), Err(Rejection::FailingSubtree)));
 }
 
 /// Draws a client of an attack.

@@ -62,7 +62,7 @@ fn removed_upstream_is_kept_during_a_fetch() {
             Some(question) => test.resolver.on_tcp(question.fetch, Ok(answer)),
             None => test.answer(&sent, &answer),
         }
-        assert!(test.resolver.next_landed().is_some());
+        assert!(test.resolver.next_completed().is_some());
         assert_eq!((numbers(&test).len(), in_metrics(&test)), (3, 3), "TCP: {over_tcp}");
         test.answer(&younger, &younger.answer(0, &[[192, 0, 2, 1]]));
         assert_eq!(test.outcome(), Some(Ok((0, 1))));
@@ -76,6 +76,6 @@ fn a_removed_upstream_that_is_silent_is_forgotten() {
     test.resolver.take_settings(set(1));
     assert_eq!(numbers(&test).len(), 4, "one of the two was queried");
     test.pass(1_700);
-    assert!(test.resolver.next_landed().is_some());
+    assert!(test.resolver.next_completed().is_some());
     assert_eq!((numbers(&test).len(), in_metrics(&test)), (3, 3));
 }

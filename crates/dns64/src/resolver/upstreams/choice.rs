@@ -27,7 +27,7 @@ const EXPLORE: u32 = 64;
 
 /// State of an upstream for the selection.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Standing {
+pub(super) struct Candidate {
     pub(super) server: ServerId,
     /// Load share, at least 1.
     pub(super) weight: u32,
@@ -43,14 +43,14 @@ pub(super) struct Standing {
 ///
 /// # Panics If `route` is empty.
 pub(super) fn choose(
-    route: &[Standing],
+    route: &[Candidate],
     order: UpstreamOrder,
     tried: &[ServerId],
     now: Nanos,
     rng: &mut StdRng,
 ) -> ServerId {
-    let fresh = |standing: &&Standing| !tried.contains(&standing.server);
-    let up: SmallVec<[&Standing; 8]> =
+    let fresh = |standing: &&Candidate| !tried.contains(&standing.server);
+    let up: SmallVec<[&Candidate; 8]> =
         route.iter().filter(fresh).filter(|standing| standing.down_until <= now).collect();
     if let (UpstreamOrder::Listed, Some(first)) = (order, up.first()) {
         return first.server;
@@ -63,8 +63,8 @@ pub(super) fn choose(
 }
 
 /// Selects one at random, in proportion to the weights.
-fn by_weight<'a>(among: impl Iterator<Item = &'a Standing>, rng: &mut impl Rng) -> ServerId {
-    let among: SmallVec<[&Standing; 8]> = among.collect();
+fn by_weight<'a>(among: impl Iterator<Item = &'a Candidate>, rng: &mut impl Rng) -> ServerId {
+    let among: SmallVec<[&Candidate; 8]> = among.collect();
     let mut ticket =
         rng.random_range(0..among.iter().map(|standing| u64::from(standing.weight)).sum::<u64>());
     for standing in &among {
@@ -77,8 +77,8 @@ fn by_weight<'a>(among: impl Iterator<Item = &'a Standing>, rng: &mut impl Rng) 
 }
 
 /// Selects an upstream if none is both up and not yet queried.
-fn last_resort(route: &[Standing], tried: &[ServerId], now: Nanos) -> ServerId {
-    let by_rank = |standing: &&Standing| (standing.down_until.max(now), !standing.may_ask_again);
+fn last_resort(route: &[Candidate], tried: &[ServerId], now: Nanos) -> ServerId {
+    let by_rank = |standing: &&Candidate| (standing.down_until.max(now), !standing.may_ask_again);
     let fresh =
         route.iter().filter(|standing| !tried.contains(&standing.server)).min_by_key(by_rank);
     fresh.or_else(|| route.iter().min_by_key(by_rank)).expect("a route has an upstream").server
@@ -93,9 +93,9 @@ mod tests {
 
     /// Weight, round-trip time in milliseconds, second until which it is marked down, and the retry
     /// flag.
-    fn route(servers: &[(u32, u64, u64, bool)]) -> Vec<Standing> {
+    fn route(servers: &[(u32, u64, u64, bool)]) -> Vec<Candidate> {
         let standing =
-            |(i, &(weight, ms, down, may_ask_again)): (usize, &(u32, u64, u64, bool))| Standing {
+            |(i, &(weight, ms, down, may_ask_again)): (usize, &(u32, u64, u64, bool))| Candidate {
                 server: ServerId(i as u32),
                 weight,
                 speed: Nanos::from_millis(ms),
@@ -105,7 +105,7 @@ mod tests {
         servers.iter().enumerate().map(standing).collect()
     }
 
-    fn shares(route: &[Standing], tried: &[u32], times: usize) -> Vec<usize> {
+    fn shares(route: &[Candidate], tried: &[u32], times: usize) -> Vec<usize> {
         let mut rng = StdRng::seed_from_u64(1);
         let tried: Vec<ServerId> = tried.iter().copied().map(ServerId).collect();
         let mut shares = vec![0; route.len()];

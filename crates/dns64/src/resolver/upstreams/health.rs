@@ -30,7 +30,7 @@ const MOST_BACKOFF: Nanos = Nanos::from_millis(30_000);
 /// Maximum time for which a probe of a down upstream keeps other queries away from it.
 const PROBE: Nanos = Nanos::SECOND;
 /// Minimum interval between log lines about an upstream that is marked down.
-const TELL_AGAIN: Nanos = Nanos::from_millis(10_000);
+const LOG_INTERVAL: Nanos = Nanos::from_millis(10_000);
 
 /// Health of one upstream.
 #[derive(Clone, Copy, Debug, Default)]
@@ -47,13 +47,13 @@ pub(super) struct UpstreamHealth {
     probed: bool,
     /// Time of the last log line about its being marked down, and true if its return was logged
     /// since.
-    told: Option<Nanos>,
-    told_back: bool,
+    logged_down_at: Option<Nanos>,
+    logged_up: bool,
 }
 
 /// A change that is logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum News {
+pub(super) enum HealthChange {
     /// The upstream is marked down.
     MarkedDown,
     /// The upstream is marked up again.
@@ -104,7 +104,7 @@ impl UpstreamHealth {
 
     /// Records an answer after `rtt`. For an error response (`is_error`), at least 400 ms count, so
     /// that an upstream that fails quickly is not preferred.
-    pub(super) fn answered(&mut self, rtt: Nanos, is_error: bool) -> Option<News> {
+    pub(super) fn answered(&mut self, rtt: Nanos, is_error: bool) -> Option<HealthChange> {
         let rtt = if is_error { rtt.max(FIRST_RTO) } else { rtt };
         let (srtt, var) = match self.smoothed {
             None => (rtt.0, rtt.0 / 2),
@@ -112,19 +112,19 @@ impl UpstreamHealth {
                 ((7 * srtt.0 + rtt.0) / 8, (3 * var.0 + srtt.0.abs_diff(rtt.0)) / 4)
             }
         };
-        let news = (self.is_down() && !self.told_back).then_some(News::MarkedUp);
-        let told_back = self.told_back || news.is_some();
+        let news = (self.is_down() && !self.logged_up).then_some(HealthChange::MarkedUp);
+        let logged_up = self.logged_up || news.is_some();
         *self = UpstreamHealth {
             smoothed: Some((Nanos(srtt), Nanos(var))),
-            told: self.told,
-            told_back,
+            logged_down_at: self.logged_down_at,
+            logged_up,
             ..UpstreamHealth::default()
         };
         news
     }
 
     /// Records that the upstream did not answer, or was unreachable.
-    pub(super) fn failed(&mut self, now: Nanos) -> Option<News> {
+    pub(super) fn failed(&mut self, now: Nanos) -> Option<HealthChange> {
         self.failures = self.failures.saturating_add(1);
         if self.failures == FAILURES {
             self.down_since = now;
@@ -135,11 +135,15 @@ impl UpstreamHealth {
         }
         self.backoff = Nanos((self.backoff.0 * 2).clamp(FIRST_BACKOFF.0, MOST_BACKOFF.0));
         self.down_until = now + self.backoff;
-        if self.failures > FAILURES || self.told.is_some_and(|told| now.since(told) <= TELL_AGAIN) {
+        if self.failures > FAILURES
+            || self
+                .logged_down_at
+                .is_some_and(|logged_down_at| now.since(logged_down_at) <= LOG_INTERVAL)
+        {
             return None;
         }
-        (self.told, self.told_back) = (Some(now), false);
-        Some(News::MarkedDown)
+        (self.logged_down_at, self.logged_up) = (Some(now), false);
+        Some(HealthChange::MarkedDown)
     }
 }
 
@@ -173,7 +177,7 @@ mod tests {
         let mut health = UpstreamHealth::default();
         assert_eq!([health.failed(at(0)), health.failed(at(1))], [None, None]);
         assert!(!health.is_down() && health.down_since().is_none());
-        assert_eq!(health.failed(at(2)), Some(News::MarkedDown));
+        assert_eq!(health.failed(at(2)), Some(HealthChange::MarkedDown));
         let mut expected = 1_000;
         let mut now = 2;
         for _ in 0..8 {
@@ -189,7 +193,7 @@ mod tests {
             assert_eq!(health.down_since(), Some(at(2)));
             expected = (2 * expected).min(30_000);
         }
-        assert_eq!(health.answered(Nanos::from_millis(5), false), Some(News::MarkedUp));
+        assert_eq!(health.answered(Nanos::from_millis(5), false), Some(HealthChange::MarkedUp));
         assert!(!health.is_down() && health.down_until() == Nanos(0));
         assert_eq!(health.down_since(), None);
         assert_eq!(health.answered(Nanos::from_millis(5), false), None);
@@ -198,11 +202,13 @@ mod tests {
     #[test]
     fn repeated_mark_downs_are_logged_once() {
         let mut health = UpstreamHealth::default();
-        let mut told = 0;
+        let mut logged_down_at = 0;
         for ms in (0..9_000).step_by(100) {
-            told += usize::from((0..3).any(|_| health.failed(at(ms)) == Some(News::MarkedDown)));
+            logged_down_at += usize::from(
+                (0..3).any(|_| health.failed(at(ms)) == Some(HealthChange::MarkedDown)),
+            );
             health.answered(Nanos::from_millis(5), false);
         }
-        assert_eq!(told, 1);
+        assert_eq!(logged_down_at, 1);
     }
 }

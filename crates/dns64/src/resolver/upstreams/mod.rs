@@ -12,11 +12,11 @@
 mod choice;
 mod health;
 mod network;
-pub(crate) mod past_stack;
 pub(crate) mod ports;
 mod retries;
 mod server;
 mod suspended;
+pub(crate) mod xdp;
 
 use net::address::ServiceAddr;
 use std::collections::HashMap;
@@ -30,7 +30,7 @@ use smallvec::SmallVec;
 use crate::config::{Settings, UpstreamOrder};
 use crate::ids::{RouteId, ServerId};
 use crate::metrics::Metrics;
-use choice::Standing;
+use choice::Candidate;
 pub(super) use health::LEAST_RTO;
 pub(super) use server::Server;
 
@@ -67,7 +67,7 @@ impl Upstreams {
                 self.servers.insert(Server::new(address, metrics.add_upstream(address)))
             });
             self.servers[place].set_configured(true);
-            members.push(Member { server: ServerId::of_place(place), weight: upstream.weight });
+            members.push(Member { server: ServerId::from_place(place), weight: upstream.weight });
         }
         let route = |numbers: &Vec<usize>| numbers.iter().map(|&number| members[number]).collect();
         self.routes = settings.routes.iter().map(|of| route(&of.upstreams)).collect();
@@ -77,7 +77,7 @@ impl Upstreams {
     /// Removes servers that are not configured and that no fetch in flight uses.
     pub(super) fn forget_removed(&mut self, in_flight: &FxHashSet<ServerId>, metrics: &Metrics) {
         self.servers.retain(|place, server| {
-            server.is_configured() || in_flight.contains(&ServerId::of_place(place))
+            server.is_configured() || in_flight.contains(&ServerId::from_place(place))
         });
         metrics.forget_upstreams();
     }
@@ -95,7 +95,7 @@ impl Upstreams {
 
     /// Returns the servers that are configured or used by a fetch in flight.
     pub(super) fn servers(&self) -> impl Iterator<Item = (ServerId, &Server)> {
-        self.servers.iter().map(|(place, server)| (ServerId::of_place(place), server))
+        self.servers.iter().map(|(place, server)| (ServerId::from_place(place), server))
     }
 
     /// Selects the next server among those of `route`.
@@ -110,11 +110,11 @@ impl Upstreams {
         if let [only] = members[..] {
             return only.server;
         }
-        let standings: SmallVec<[Standing; 8]> = members
+        let standings: SmallVec<[Candidate; 8]> = members
             .iter()
             .map(|member| {
                 let server = &self.servers[member.server.place()];
-                Standing {
+                Candidate {
                     server: member.server,
                     weight: member.weight,
                     speed: server.health().speed(),
@@ -124,7 +124,7 @@ impl Upstreams {
             })
             .collect();
         let chosen = choice::choose(&standings, self.order, tried, now, rng);
-        if !self.server(chosen).is_left_alone(now) {
+        if !self.server(chosen).is_marked_down(now) {
             self.server(chosen).chosen(now);
         }
         chosen
@@ -132,7 +132,7 @@ impl Upstreams {
 
     /// True if the route has a server that has not been tried and is not marked down.
     pub(super) fn has_another(&self, route: RouteId, tried: &[ServerId], now: Nanos) -> bool {
-        let is_up = |member: &Member| !self.servers[member.server.place()].is_left_alone(now);
+        let is_up = |member: &Member| !self.servers[member.server.place()].is_marked_down(now);
         self.routes[route.0].iter().any(|member| !tried.contains(&member.server) && is_up(member))
     }
 
@@ -159,7 +159,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::metrics::{Trouble, to_text};
+    use crate::metrics::{UpstreamFailure, to_text};
     use crate::resolver::cache::Cache;
     use rand::SeedableRng;
 
@@ -190,7 +190,7 @@ mod tests {
                 probes += 1;
                 upstreams
                     .server(ServerId(1))
-                    .failed(now + Nanos::from_millis(400), Trouble::Timeout);
+                    .failed(now + Nanos::from_millis(400), UpstreamFailure::Timeout);
             }
         }
         // Three to detect the failure, then after 1, 2, 4, 8, 16 and 30 s (each slightly later at
@@ -207,7 +207,7 @@ mod tests {
         assert_eq!(upstreams.choose(MAIN, &both, Nanos::SECOND, &mut rng), ServerId(1));
         // An upstream that is marked down is not selected.
         for _ in 0..health::FAILURES {
-            upstreams.server(ServerId(1)).failed(Nanos::SECOND, Trouble::Timeout);
+            upstreams.server(ServerId(1)).failed(Nanos::SECOND, UpstreamFailure::Timeout);
         }
         assert_eq!(upstreams.choose(MAIN, &both, Nanos::SECOND, &mut rng), ServerId(0));
         assert!(!upstreams.has_another(MAIN, &[ServerId(0)], Nanos::SECOND));
@@ -261,8 +261,9 @@ mod tests {
             assert!(text.lines().any(|l| l == line), "{line} is not in\n{text}");
         };
         shown(0);
-        (0..health::FAILURES)
-            .for_each(|_| upstreams.server(ServerId(0)).failed(Nanos::SECOND, Trouble::Timeout));
+        (0..health::FAILURES).for_each(|_| {
+            upstreams.server(ServerId(0)).failed(Nanos::SECOND, UpstreamFailure::Timeout)
+        });
         shown(1);
         upstreams.configure(&settings(&[1, 2]), &metrics);
         shown(1);

@@ -55,7 +55,7 @@ impl NetworkErrors {
     }
 
     /// Records a timeout.
-    pub(super) fn silent(&mut self, now: Nanos) {
+    pub(super) fn timed_out(&mut self, now: Nanos) {
         self.seen = self.seen.filter(|seen| seen.is_recent(now));
     }
 
@@ -129,7 +129,7 @@ mod tests {
     fn errors_are_forgotten_in_five_seconds_of_silence() {
         let mut errors = NetworkErrors::default();
         errors.note(at(0), &io::ErrorKind::HostUnreachable.into(), true);
-        errors.silent(at(4_999));
+        errors.timed_out(at(4_999));
         assert!(errors.is_unreachable(at(4_999)));
         assert!(!errors.is_unreachable(at(5_000)));
         // An expired error does not count towards a new refusal.

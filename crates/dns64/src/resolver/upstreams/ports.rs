@@ -1,5 +1,5 @@
 //! The sockets towards the upstreams, and the ids in use on each. A port may also send and receive
-//! by AF_XDP ([`super::past_stack`]).
+//! by AF_XDP ([`super::xdp`]).
 //!
 //! An attacker must guess a source port and an id (RFC 5452 §4). Each upstream gets a number of
 //! source ports, which the kernel draws at random; each query gets one of them and a random id. Up
@@ -25,7 +25,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, RngExt};
 use rustc_hash::FxHashMap;
 
-use super::past_stack::{Route, Source, Ways, is_same};
+use super::xdp::{Egress, XdpRoute, XdpSource, is_same};
 use crate::ids::{Expected, FetchId, PortId, ServerId};
 use crate::resolver::outside::Access;
 
@@ -53,7 +53,7 @@ fn token(port: PortId) -> usize {
 }
 
 /// Returns the port for a poller token of its socket.
-pub(crate) fn of_token(token: usize) -> Option<PortId> {
+pub(crate) fn from_token(token: usize) -> Option<PortId> {
     let bits = token.checked_sub(FIRST_TOKEN)?;
     Some(PortId { server: ServerId((bits >> 16) as u32), number: bits as u16 })
 }
@@ -62,7 +62,7 @@ pub(crate) fn of_token(token: usize) -> Option<PortId> {
 struct Port {
     /// Set if answers arrive by AF_XDP. It is dropped before the socket, while the port is still
     /// reserved.
-    source: Option<Source>,
+    source: Option<XdpSource>,
     endpoint: Endpoint,
     /// The fetches that expect responses, by id.
     ids: FxHashMap<u16, FetchId>,
@@ -100,7 +100,7 @@ struct ServerPorts {
     /// servers of a long list are never queried, and a queue takes 34 KiB.
     queue: Option<SendQueue>,
     /// AF_XDP route to the server.
-    route: Route,
+    route: XdpRoute,
     /// Source port of the next queries, and the number of queries queued for it since it was drawn.
     turn: Option<(usize, u32)>,
     /// Ports with send errors since the last flush, with the error.
@@ -112,12 +112,12 @@ struct ServerPorts {
 pub(crate) struct Ports {
     /// By server number; `None` if the number is free.
     servers: Vec<Option<ServerPorts>>,
-    ways: Ways,
+    ways: Egress,
 }
 
 impl Ports {
     /// Returns a value without servers, with these AF_XDP interfaces.
-    pub(crate) fn new(ways: Ways) -> Ports {
+    pub(crate) fn new(ways: Egress) -> Ports {
         Ports { servers: Vec::new(), ways }
     }
 
@@ -131,7 +131,7 @@ impl Ports {
             let mut server = known
                 .filter(|known| known.server == access.address)
                 .unwrap_or_else(|| ServerPorts::new(access.address));
-            server.route.is_wanted = access.past_stack;
+            server.route.is_enabled = access.xdp;
             server.allow(usize::from(access.source_ports));
             let places = self.servers.len().max(id.place() + 1);
             self.servers.resize_with(places, || None);
@@ -145,7 +145,7 @@ impl Ports {
     }
 
     /// Returns the AF_XDP interfaces.
-    pub(crate) fn ways(&mut self) -> &mut Ways {
+    pub(crate) fn ways(&mut self) -> &mut Egress {
         &mut self.ways
     }
 
@@ -173,9 +173,9 @@ impl Ports {
         rng: &mut StdRng,
         write: impl FnOnce(u16, &mut Vec<u8>),
     ) -> io::Result<Expected> {
-        let by = By { poller, ways: &mut self.ways, now, rng };
+        let context = SendContext { poller, ways: &mut self.ways, now, rng };
         let ports = self.servers.get_mut(server.place()).and_then(Option::as_mut);
-        ports.ok_or(io::ErrorKind::NotConnected)?.ask(server, fetch, by, write)
+        ports.ok_or(io::ErrorKind::NotConnected)?.ask(server, fetch, context, write)
     }
 
     /// Returns the socket of a port while it is open.
@@ -213,7 +213,7 @@ impl Ports {
         for (place, server) in self.servers.iter_mut().enumerate() {
             let Some(server) = server else { continue };
             server.end_turn();
-            let server_id = ServerId::of_place(place);
+            let server_id = ServerId::from_place(place);
             let port = |number: usize| PortId { server: server_id, number: number as u16 };
             refused.extend(server.refused.drain(..).map(|(number, error)| (port(number), error)));
         }
@@ -231,10 +231,10 @@ impl Ports {
 }
 
 /// Environment for sending a query.
-struct By<'a> {
+struct SendContext<'a> {
     /// Poller of all the worker's sockets.
     poller: &'a Poller,
-    ways: &'a mut Ways,
+    ways: &'a mut Egress,
     now: Nanos,
     rng: &'a mut StdRng,
 }
@@ -255,7 +255,7 @@ impl ServerPorts {
             ports: Vec::new(),
             allowed: 0,
             queue: None,
-            route: Route::default(),
+            route: XdpRoute::default(),
             turn: None,
             refused: Vec::new(),
         }
@@ -272,12 +272,12 @@ impl ServerPorts {
         &mut self,
         server: ServerId,
         fetch: FetchId,
-        mut by: By<'_>,
+        mut context: SendContext<'_>,
         write: impl FnOnce(u16, &mut Vec<u8>),
     ) -> io::Result<Expected> {
         let (number, sharing) = match self.turn {
             Some(turn) => turn,
-            None => (self.draw(server, &mut by)?, 0),
+            None => (self.draw(server, &mut context)?, 0),
         };
         self.turn = Some((number, sharing + 1));
         let port = self.ports[number].as_mut().ok_or(io::ErrorKind::NotConnected)?;
@@ -285,7 +285,7 @@ impl ServerPorts {
         // next query (`draw`, and the end of this function). A free one is therefore found by
         // random draws.
         let id = loop {
-            let id = by.rng.next_u32() as u16;
+            let id = context.rng.next_u32() as u16;
             if !port.ids.contains_key(&id) {
                 break id;
             }
@@ -293,7 +293,7 @@ impl ServerPorts {
         port.ids.insert(id, fetch);
         port.used += 1;
         let is_enough = !port.has_room() || sharing + 1 == SHARE_A_PORT;
-        match self.route.take(self.address, port.source.as_ref(), by.ways, by.now) {
+        match self.route.take(self.address, port.source.as_ref(), context.ways, context.now) {
             None => {
                 let queue = self.queue.get_or_insert_with(SendQueue::new);
                 queue.push(None, |out| write(id, out));
@@ -308,8 +308,8 @@ impl ServerPorts {
 
     /// Draws a random source port. A port that is due for replacement is replaced as soon as no
     /// response is expected on it.
-    fn draw(&mut self, server: ServerId, by: &mut By<'_>) -> io::Result<usize> {
-        let now = by.now;
+    fn draw(&mut self, server: ServerId, context: &mut SendContext<'_>) -> io::Result<usize> {
+        let now = context.now;
         let allowed = self.allowed.max(1);
         if self.ports.len() < allowed {
             self.ports.resize_with(allowed, || None);
@@ -317,15 +317,15 @@ impl ServerPorts {
         let is_good = |port: &Option<Port>| {
             port.as_ref().is_none_or(|port| !port.is_worn(now) && port.has_room() || port.is_done())
         };
-        let mut number = by.rng.random_range(0..allowed);
+        let mut number = context.rng.random_range(0..allowed);
         for _ in 0..DRAWS {
             if is_good(&self.ports[number]) {
                 break;
             }
-            number = by.rng.random_range(0..allowed);
+            number = context.rng.random_range(0..allowed);
         }
         if self.ports[number].as_ref().is_none_or(|port| port.is_worn(now) && port.is_done()) {
-            match self.open(PortId { server, number: number as u16 }, by) {
+            match self.open(PortId { server, number: number as u16 }, context) {
                 Ok(()) => return Ok(number),
                 // Perhaps no file descriptor is left. Then an open port is used, whatever its age.
                 Err(error) if self.ports.iter().all(Option::is_none) => return Err(error),
@@ -342,18 +342,26 @@ impl ServerPorts {
     }
 
     /// Replaces a port by a new socket. The old one is closed, which removes it from the poller.
-    fn open(&mut self, id: PortId, by: &By<'_>) -> io::Result<()> {
+    fn open(&mut self, id: PortId, context: &SendContext<'_>) -> io::Result<()> {
         self.address = self.server.resolve()?;
         let endpoint = Endpoint::connect(self.address)?;
         endpoint.use_receive_offload();
-        by.poller.add(&endpoint, token(id))?;
-        let source = if self.route.is_wanted {
-            endpoint.local_address().ok().and_then(|source| by.ways.open(source, self.address, id))
+        context.poller.add(&endpoint, token(id))?;
+        let source = if self.route.is_enabled {
+            endpoint
+                .local_address()
+                .ok()
+                .and_then(|source| context.ways.open(source, self.address, id))
         } else {
             None
         };
-        self.ports[usize::from(id.number)] =
-            Some(Port { source, endpoint, ids: FxHashMap::default(), used: 0, opened: by.now });
+        self.ports[usize::from(id.number)] = Some(Port {
+            source,
+            endpoint,
+            ids: FxHashMap::default(),
+            used: 0,
+            opened: context.now,
+        });
         Ok(())
     }
 
@@ -411,8 +419,7 @@ mod tests {
 
         fn allow(&mut self, allowed: u16) {
             let address = self.silent.local_addr().unwrap();
-            let access =
-                Access { address: address.into(), source_ports: allowed, past_stack: false };
+            let access = Access { address: address.into(), source_ports: allowed, xdp: false };
             self.ports.configure([(SERVER, access)].into_iter());
         }
 
@@ -533,7 +540,7 @@ mod tests {
         let access = |port: u16| Access {
             address: ([127, 0, 0, 1], port).into(),
             source_ports: 4,
-            past_stack: false,
+            xdp: false,
         };
         test.ports.configure([(ServerId(1), access(1))].into_iter());
         assert!(test.ports.endpoint(at.port).is_none() && test.ports.address(SERVER).is_none());
@@ -550,8 +557,8 @@ mod tests {
     fn tokens_name_ports() {
         for (server, number) in [(0, 0), (3, 4_095), (u32::MAX, u16::MAX)] {
             let port = PortId { server: ServerId(server), number };
-            assert_eq!(of_token(token(port)), Some(port));
+            assert_eq!(from_token(token(port)), Some(port));
         }
-        assert_eq!(of_token(FIRST_TOKEN - 1), None);
+        assert_eq!(from_token(FIRST_TOKEN - 1), None);
     }
 }

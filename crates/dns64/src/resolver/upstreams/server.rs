@@ -7,11 +7,11 @@ use std::sync::Arc;
 use method::units::Nanos;
 use net::address::ServiceAddr;
 
-use super::health::{News, UpstreamHealth};
+use super::health::{HealthChange, UpstreamHealth};
 use super::network::NetworkErrors;
 use super::retries::Retries;
 use super::suspended::Suspended;
-use crate::metrics::{Metrics, Trouble, UpstreamMetrics};
+use crate::metrics::{Metrics, UpstreamFailure, UpstreamMetrics};
 
 /// State of an upstream server in one worker.
 pub(crate) struct Server {
@@ -53,7 +53,7 @@ impl Server {
 
     pub(super) fn set_configured(&mut self, configured: bool) {
         self.configured = configured;
-        self.tell_metrics();
+        self.update_metrics();
     }
 
     pub(super) fn health(&self) -> &UpstreamHealth {
@@ -66,7 +66,7 @@ impl Server {
     }
 
     /// True if it is marked down.
-    pub(crate) fn is_left_alone(&self, now: Nanos) -> bool {
+    pub(crate) fn is_marked_down(&self, now: Nanos) -> bool {
         now < self.health.down_until()
     }
 
@@ -97,7 +97,7 @@ impl Server {
 
     /// Records that the server answered a query without EDNS after rejecting it with EDNS: it is
     /// queried without EDNS for a while.
-    pub(crate) fn found_plain(&mut self, now: Nanos) {
+    pub(crate) fn mark_without_edns(&mut self, now: Nanos) {
         self.edns.begin(now);
     }
 
@@ -108,7 +108,7 @@ impl Server {
 
     /// Records that the server answered in another letter case: it is queried in lower case for a
     /// while, which is logged once.
-    pub(crate) fn found_other_case(&mut self, now: Nanos, metrics: &Metrics) {
+    pub(crate) fn mark_without_case(&mut self, now: Nanos, metrics: &Metrics) {
         self.random_case.begin(now);
         if metrics.is_first_other_case(self.address) {
             tracing::warn!(
@@ -131,10 +131,10 @@ impl Server {
         let was_down = self.health.is_down() | self.network.answered();
         self.retries.answered();
         self.metrics.answered(rtt);
-        if self.health.answered(rtt, is_error) == Some(News::MarkedUp) {
+        if self.health.answered(rtt, is_error) == Some(HealthChange::MarkedUp) {
             tracing::info!("upstream {} marked up again", self.address);
         }
-        self.tell_metrics();
+        self.update_metrics();
         was_down
     }
 
@@ -142,22 +142,22 @@ impl Server {
     /// opened.
     pub(crate) fn unreachable(&mut self, now: Nanos, error: &io::Error, opening: bool) {
         self.network.note(now, error, opening);
-        self.failed(now, Trouble::of(error));
+        self.failed(now, UpstreamFailure::of(error));
     }
 
     /// Records that the server did not answer, or was unreachable, and why.
-    pub(crate) fn failed(&mut self, now: Nanos, trouble: Trouble) {
-        self.network.silent(now);
+    pub(crate) fn failed(&mut self, now: Nanos, trouble: UpstreamFailure) {
+        self.network.timed_out(now);
         self.metrics.failed(trouble);
-        if self.health.failed(now) == Some(News::MarkedDown) {
+        if self.health.failed(now) == Some(HealthChange::MarkedDown) {
             tracing::warn!("upstream {} marked down ({trouble}); it will be probed", self.address);
         }
-        self.tell_metrics();
+        self.update_metrics();
     }
 
     /// Updates the metric that shows if it is marked down; a server that is no longer configured is
     /// shown as up.
-    fn tell_metrics(&self) {
+    fn update_metrics(&self) {
         let since = if self.configured { self.health.down_since() } else { None };
         self.metrics.set_down(since);
     }

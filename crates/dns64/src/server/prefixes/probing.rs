@@ -8,14 +8,14 @@ use net::clock;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::state::Shares;
+use super::state::SharedState;
 use crate::config::{ProbeKeys, Settings};
 use crate::guard::Tasks;
 use crate::prefixes::health::Probe;
 use crate::translation::prefix::Prefix;
 
 /// Starts the probes that are due.
-pub(super) fn probe_when_due(tasks: &Tasks, settings: &Settings, state: &Shares) {
+pub(super) fn probe_when_due(tasks: &Tasks, settings: &Settings, state: &SharedState) {
     let now = clock::now();
     let live = state.borrow().live(now);
     let mut due: Vec<(Prefix, ProbeKeys)> = Vec::new();

@@ -9,8 +9,8 @@ use net::address::ServiceAddr;
 
 use super::probes::Probes;
 use crate::config::Settings;
-use crate::prefixes::known::Known;
-use crate::prefixes::{InUse, Live};
+use crate::prefixes::known::KnownPrefixes;
+use crate::prefixes::{LivePrefixes, PrefixReport};
 use crate::translation::prefix::Prefix;
 
 /// Interval between checks for due work, expiry and changes.
@@ -19,26 +19,26 @@ pub(super) const TICK: Duration = Duration::from_millis(200);
 /// the TTL, and at least [`MARGIN`] before its end, so that the upstreams have time to answer.
 /// After a failure the next query follows soon, and the pause doubles with each further failure.
 const MARGIN: Nanos = Nanos::from_millis(2_500);
-const LEAST_PAUSE: Nanos = Nanos::SECOND;
-const MOST_PAUSE: Nanos = Nanos::from_millis(3_600_000);
-const MOST_PAUSE_IN_VAIN: Nanos = Nanos::from_millis(60_000);
+const MIN_PAUSE: Nanos = Nanos::SECOND;
+const MAX_PAUSE: Nanos = Nanos::from_millis(3_600_000);
+const MAX_FAILURE_PAUSE: Nanos = Nanos::from_millis(60_000);
 /// Shortest lifetime of a discovered prefix: until the next answer, even with a short TTL.
 const LEAST_LIFETIME: Nanos = Nanos::from_millis(4_000);
 
 /// State shared by the tasks.
 #[derive(Default)]
 pub(super) struct State {
-    pub(super) known: Known,
+    pub(super) known: KnownPrefixes,
     pub(super) probes: Probes,
-    asking: Asking,
+    asking: QueryState,
 }
 
 /// Reference to the state. No task holds a borrow across an await point.
-pub(super) type Shares = Rc<RefCell<State>>;
+pub(super) type SharedState = Rc<RefCell<State>>;
 
 /// State of the queries to the upstreams.
 #[derive(Debug, Default)]
-pub(super) struct Asking {
+pub(super) struct QueryState {
     /// The upstreams queried.
     upstreams: Vec<ServiceAddr>,
     /// The announcing upstream of the prefixes in effect.
@@ -46,33 +46,36 @@ pub(super) struct Asking {
     /// Time of the next query.
     at: Nanos,
     /// Last pause after a failure, if the last query failed.
-    in_vain: Option<Nanos>,
+    failure_pause: Option<Nanos>,
 }
 
 /// Prefixes and their lifetime.
-pub(super) type Found = (Vec<Prefix>, Nanos);
+pub(super) type PrefixesWithTtl = (Vec<Prefix>, Nanos);
 
 /// The combined announcement of the upstreams.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Announcement {
     /// The announcing upstream; `None` if all have answered and none announces a prefix.
     pub(super) by: Option<ServiceAddr>,
-    pub(super) found: Found,
+    pub(super) found: PrefixesWithTtl,
 }
 
 impl State {
     /// Returns the current state of the prefixes.
-    pub(super) fn live(&self, now: Nanos) -> Live {
+    pub(super) fn live(&self, now: Nanos) -> LivePrefixes {
         let until = |prefix| self.known.until(prefix).unwrap_or(now);
         let announced = self.known.prefixes(now);
         let unhealthy = self.probes.unhealthy();
-        Live { announced: announced.into_iter().map(|p| (p, until(p))).collect(), unhealthy }
+        LivePrefixes {
+            announced: announced.into_iter().map(|p| (p, until(p))).collect(),
+            unhealthy,
+        }
     }
 
     /// Returns all prefixes in use, each once, for status output and metrics.
-    pub(super) fn in_use(&self, settings: &Settings, now: Nanos) -> Vec<InUse> {
+    pub(super) fn in_use(&self, settings: &Settings, now: Nanos) -> Vec<PrefixReport> {
         let live = self.live(now);
-        let mut all: Vec<InUse> = Vec::new();
+        let mut all: Vec<PrefixReport> = Vec::new();
         let lists = settings.config.prefix_lists();
         for (keys, list) in lists.flat_map(|list| list.iter().map(move |keys| (keys, list))) {
             for (prefix, until) in keys.prefixes(&live) {
@@ -83,7 +86,7 @@ impl State {
                     continue;
                 }
                 let announcers = self.known.announcers(prefix).filter(|_| until.is_some());
-                all.push(InUse {
+                all.push(PrefixReport {
                     prefix,
                     name: keys.name().map(str::to_owned),
                     announced_by: announcers.map(ToString::to_string).collect(),
@@ -104,25 +107,26 @@ impl State {
             if announcer.is_none() {
                 self.known.answered(&[], Nanos(0), now);
             }
-            self.asking = Asking { upstreams: upstreams.to_vec(), announcer, ..Asking::default() };
+            self.asking =
+                QueryState { upstreams: upstreams.to_vec(), announcer, ..QueryState::default() };
         }
         !upstreams.is_empty() && self.asking.at <= now
     }
 
     /// Records an answer of the upstreams, or a failure.
-    pub(super) fn note(&mut self, announcement: Option<Announcement>, now: Nanos) {
+    pub(super) fn record_announcement(&mut self, announcement: Option<Announcement>, now: Nanos) {
         let pause = match announcement {
             // Query before the TTL ends, so that no client query waits for the next answer.
             Some(Announcement { by, found: (prefixes, ttl) }) => {
                 self.known.answered(&prefixes, ttl.max(LEAST_LIFETIME), now);
-                (self.asking.announcer, self.asking.in_vain) = (by, None);
+                (self.asking.announcer, self.asking.failure_pause) = (by, None);
                 // A DNS64 may be introduced in the network later.
-                let most = if prefixes.is_empty() { MOST_PAUSE_IN_VAIN } else { MOST_PAUSE };
-                Nanos(ttl.0.saturating_sub(MARGIN.0.max(ttl.0 / 10))).clamp(LEAST_PAUSE, most)
+                let most = if prefixes.is_empty() { MAX_FAILURE_PAUSE } else { MAX_PAUSE };
+                Nanos(ttl.0.saturating_sub(MARGIN.0.max(ttl.0 / 10))).clamp(MIN_PAUSE, most)
             }
             None => {
-                let doubled = self.asking.in_vain.map_or(LEAST_PAUSE, |last| Nanos(last.0 * 2));
-                *self.asking.in_vain.insert(doubled.min(MOST_PAUSE_IN_VAIN))
+                let doubled = self.asking.failure_pause.map_or(MIN_PAUSE, |last| Nanos(last.0 * 2));
+                *self.asking.failure_pause.insert(doubled.min(MAX_FAILURE_PAUSE))
             }
         };
         self.asking.at = now + pause;
@@ -147,7 +151,7 @@ mod tests {
             ["192.0.2.1:53", "192.0.2.2:53"].map(|a| a.parse().unwrap());
         let minute = Nanos::from_millis(60_000);
         assert!(state.is_due(&[one], Nanos(0)));
-        state.note(said(Some(one), &[Prefix::WELL_KNOWN], minute), Nanos(0));
+        state.record_announcement(said(Some(one), &[Prefix::WELL_KNOWN], minute), Nanos(0));
         assert!(!state.is_due(&[one], Nanos::SECOND));
         assert!(!state.known.prefixes(Nanos::SECOND).is_empty());
         assert!(state.is_due(&[other], Nanos::SECOND), "at once");
@@ -162,12 +166,12 @@ mod tests {
             ["192.0.2.1:53", "192.0.2.2:53", "192.0.2.3:53"].map(|a| a.parse().unwrap());
         let (now, prefixes) = (Nanos::SECOND, [Prefix::WELL_KNOWN]);
         state.is_due(&[one, other], now);
-        state.note(said(Some(other), &prefixes, Nanos::from_millis(60_000)), now);
+        state.record_announcement(said(Some(other), &prefixes, Nanos::from_millis(60_000)), now);
         for upstreams in [&[other, one][..], &[third, other], &[other]] {
             assert!(state.is_due(upstreams, now), "{upstreams:?} are asked at once");
             assert_eq!(state.known.prefixes(now), prefixes, "{upstreams:?}");
             // A failure changes nothing.
-            state.note(None, now);
+            state.record_announcement(None, now);
             assert!(!state.is_due(upstreams, now));
         }
         assert!(state.is_due(&[one, third], now) && state.known.prefixes(now).is_empty());
@@ -183,7 +187,7 @@ mod tests {
             );
             let settings = Settings::from_text(&text, Path::new("test.toml")).unwrap();
             let mut state = State::default();
-            state.note(said(None, &[Prefix::WELL_KNOWN], Nanos::SECOND), Nanos(0));
+            state.record_announcement(said(None, &[Prefix::WELL_KNOWN], Nanos::SECOND), Nanos(0));
             let used = state.in_use(&settings, Nanos(0));
             used.into_iter().map(|used| (used.prefix, used.draining)).collect::<Vec<_>>()
         };
@@ -205,24 +209,24 @@ mod tests {
         let mut state = State::default();
         let prefix = vec![Prefix::WELL_KNOWN];
         let at = |seconds: u64| Nanos(seconds * Nanos::SECOND.0);
-        state.note(said(None, &prefix, at(100)), at(0));
+        state.record_announcement(said(None, &prefix, at(100)), at(0));
         assert_eq!(state.asking.at, at(90));
         // An upstream may need time to answer.
-        state.note(said(None, &prefix, at(10)), at(0));
+        state.record_announcement(said(None, &prefix, at(10)), at(0));
         assert_eq!(state.asking.at, Nanos::from_millis(7_500));
         // A TTL of zero does not remove the prefix before the next query.
-        state.note(said(None, &prefix, at(0)), at(90));
+        state.record_announcement(said(None, &prefix, at(0)), at(90));
         assert_eq!(state.asking.at, at(91));
         assert_eq!(state.known.prefixes(at(91)), prefix);
         let mut pauses = Vec::new();
         for _ in 0..8 {
             let now = state.asking.at;
-            state.note(None, now);
+            state.record_announcement(None, now);
             pauses.push(state.asking.at.since(now).0 / Nanos::SECOND.0);
         }
         assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 60, 60]);
         let now = state.asking.at;
-        state.note(said(None, &[], at(86_400)), now);
+        state.record_announcement(said(None, &[], at(86_400)), now);
         assert_eq!(state.asking.at.since(now), at(60), "no DNS64, so far");
     }
 }

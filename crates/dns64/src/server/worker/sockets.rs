@@ -12,9 +12,9 @@ use net::xdp::Arrived;
 use super::Worker;
 use crate::ids::PortId;
 use crate::metrics::Count;
-use crate::server::mail::Mail;
-use crate::server::past_stack::{self, Destinations, Rings, Whom};
-use crate::transport::client::{Client, PastStack};
+use crate::server::inbox::WorkerMessage;
+use crate::server::xdp::{self, DatagramOwner, Destinations, Rings};
+use crate::transport::client::{Client, Xdp};
 
 /// Batches read per turn from an upstream socket or from rings.
 const BATCHES: usize = 4;
@@ -27,17 +27,17 @@ const LOSSES_EACH: Nanos = Nanos::from_millis(100);
 
 impl Worker {
     pub(super) fn read_clients(&mut self, number: usize, batch: &mut ReceiveBatch) {
-        self.intake.begin();
+        self.quota.begin();
         let mut is_empty = false;
         while !is_empty {
-            let most = self.intake.datagrams();
+            let most = self.quota.datagrams();
             if most == 0 {
                 break;
             }
             let endpoint = &self.frontend.replies().endpoints()[number];
             // An error is an ICMP message about a client that has gone.
-            let received = batch.receive_up_to(most, endpoint, Wait::Dont).unwrap_or(0);
-            self.look_at_the_clock();
+            let received = batch.receive_up_to(most, endpoint, Wait::NonBlocking).unwrap_or(0);
+            self.read_clock();
             let is_watching = self.lateness[number].is_watching();
             let (late, mut queries) =
                 if is_watching { self.drop_late(number, batch, received) } else { (0, 0) };
@@ -56,7 +56,7 @@ impl Worker {
                 }
                 joined = joined.max(queries - before);
             }
-            self.intake.took(queries, joined);
+            self.quota.record_batch(queries, joined);
             is_empty = received < most;
         }
         if self.lateness[number].end_turn(is_empty, self.now) {
@@ -93,12 +93,12 @@ impl Worker {
     pub(super) fn read_upstream(&mut self, port: PortId, batch: &mut ReceiveBatch) {
         for _ in 0..BATCHES {
             let Some(endpoint) = self.resolver.outside().ports.endpoint(port) else { return };
-            match batch.receive(endpoint, Wait::Dont) {
+            match batch.receive(endpoint, Wait::NonBlocking) {
                 Ok(received) => {
-                    self.look_at_the_clock();
+                    self.read_clock();
                     for i in 0..received {
                         for datagram in batch.get(i).segments() {
-                            self.resolver.outside().tell_response(port, datagram);
+                            self.resolver.outside().report_response(port, datagram);
                             self.resolve(|resolver| {
                                 resolver.on_datagram(port, datagram);
                             });
@@ -118,25 +118,25 @@ impl Worker {
     /// Reads client queries and upstream answers from AF_XDP rings; answers may belong to another
     /// worker. Returns true if the rings were drained.
     pub(super) fn read_rings(&mut self, number: usize) -> bool {
-        self.intake.begin();
+        self.quota.begin();
         // Take the rings out of `self` for the duration of the loop: the callback borrows the
         // worker mutably.
         let mut all = std::mem::take(&mut self.rings);
         let Rings { exchange, destinations, .. } = &mut all[number];
         let mut is_empty = false;
         for _ in 0..BATCHES {
-            let most = self.intake.datagrams();
+            let most = self.quota.datagrams();
             if most == 0 {
                 break;
             }
-            self.look_at_the_clock();
+            self.read_clock();
             let (mut queries, mut joined) = (0, 0);
             let received = exchange.receiver.receive(0, most, |arrived| {
                 let of_clients = self.on_arrived(number, destinations, arrived);
                 queries += of_clients;
                 joined = joined.max(of_clients);
             });
-            self.intake.took(queries, joined);
+            self.quota.record_batch(queries, joined);
             // A removed interface delivers nothing more.
             is_empty = received.unwrap_or(0) < most;
             if is_empty {
@@ -156,13 +156,13 @@ impl Worker {
         arrived: &Arrived<'_>,
     ) -> usize {
         let (from, to) = (arrived.source, arrived.destination);
-        match destinations.whom(to) {
+        match destinations.owner_of(to) {
             // As on sockets: no host sends from port 0.
-            Whom::Clients(_) if from.port() == 0 => return 1,
-            Whom::Clients(endpoint) => {
+            DatagramOwner::Clients(_) if from.port() == 0 => return 1,
+            DatagramOwner::Clients(endpoint) => {
                 let (rings, link) = (rings as u16, arrived.link);
-                let past = PastStack { endpoint: endpoint as u16, rings, link };
-                let client = Client::PastStack(past, Peer { address: from, local: Some(to.ip()) });
+                let past = Xdp { endpoint: endpoint as u16, rings, link };
+                let client = Client::Xdp(past, Peer { address: from, local: Some(to.ip()) });
                 let mut queries = 0;
                 for message in destinations.messages(arrived) {
                     self.on_query(&client, message);
@@ -170,16 +170,16 @@ impl Worker {
                 }
                 return queries;
             }
-            Whom::Port(worker, port) if worker == self.id => {
+            DatagramOwner::Port(worker, port) if worker == self.id => {
                 self.on_answers(port, from, to, arrived.bytes, destinations.may_be_joined(arrived));
             }
-            Whom::Port(worker, port) if destinations.is_asked(from, to) => {
-                let mailbox = &self.shared.mailboxes[worker.0];
+            DatagramOwner::Port(worker, port) if destinations.is_asked(from, to) => {
+                let mailbox = &self.shared.worker_inboxes[worker.0];
                 let may_be_joined = destinations.may_be_joined(arrived);
                 let is_posted = mailbox.post_answer(port, from, to, arrived.bytes, may_be_joined);
                 self.undelivered += u64::from(!is_posted);
             }
-            Whom::Port(..) | Whom::Nobody => {
+            DatagramOwner::Port(..) | DatagramOwner::ClosedPort => {
                 self.shared.metrics().worker(self.id).count(Count::UpstreamStray);
             }
         }
@@ -199,12 +199,12 @@ impl Worker {
         octets: &[u8],
         may_be_joined: bool,
     ) {
-        for bytes in past_stack::messages(octets, may_be_joined) {
+        for bytes in xdp::messages(octets, may_be_joined) {
             let outside = self.resolver.outside();
             if !outside.ports.is_for(port, from, to) {
                 return self.shared.metrics().worker(self.id).count(Count::UpstreamStray);
             }
-            outside.tell_response(port, bytes);
+            outside.report_response(port, bytes);
             let mut is_expected = false;
             self.resolve(|resolver| is_expected = resolver.on_datagram(port, bytes));
             if !is_expected {
@@ -215,26 +215,28 @@ impl Worker {
 
     /// Reads up to [`MAILS`] messages from the inbox. Returns true if there were no more.
     pub(super) fn read_inbox(&mut self) -> bool {
-        self.shared.mailboxes[self.id.0].alarm.reset();
+        self.shared.worker_inboxes[self.id.0].alarm.reset();
         for _ in 0..MAILS {
-            let Ok(mail) = self.inbox.try_recv() else { return true };
-            match mail {
-                Mail::Query { bytes, client } => self.on_query(&client, &bytes),
-                Mail::Explain { bytes, client, trace } => self.on_explain(client, &bytes, trace),
-                Mail::TcpAnswer { fetch, message } => {
+            let Ok(inbox) = self.inbox.try_recv() else { return true };
+            match inbox {
+                WorkerMessage::Query { bytes, client } => self.on_query(&client, &bytes),
+                WorkerMessage::Explain { bytes, client, trace } => {
+                    self.on_explain(client, &bytes, trace)
+                }
+                WorkerMessage::TcpAnswer { fetch, message } => {
                     self.resolve(|resolver| resolver.on_tcp(fetch, message));
                 }
-                Mail::Answer { port, from, to, bytes, may_be_joined } => {
-                    self.shared.mailboxes[self.id.0].took_answer();
+                WorkerMessage::Answer { port, from, to, bytes, may_be_joined } => {
+                    self.shared.worker_inboxes[self.id.0].answer_taken();
                     self.on_answers(port, from, to, &bytes, may_be_joined);
                 }
-                Mail::Landed(key, outcome) => {
-                    self.resolve(|resolver| resolver.on_elsewhere(&key, outcome));
+                WorkerMessage::Completed(key, outcome) => {
+                    self.resolve(|resolver| resolver.on_worker_result(&key, outcome));
                 }
             }
         }
         // The rest is read in the next turn.
-        self.shared.mailboxes[self.id.0].alarm.ring();
+        self.shared.worker_inboxes[self.id.0].alarm.ring();
         false
     }
 
@@ -274,8 +276,8 @@ impl Worker {
                 );
             }
         }
-        if !self.rings.is_empty() && self.now >= self.losses_due {
-            self.losses_due = self.now + LOSSES_EACH;
+        if !self.rings.is_empty() && self.now >= self.next_loss_check {
+            self.next_loss_check = self.now + LOSSES_EACH;
             // If the kernel reports no value, the previous value is kept.
             let lost: io::Result<u64> = self.rings.iter().map(Rings::drops).sum();
             if let Ok(lost) = lost {

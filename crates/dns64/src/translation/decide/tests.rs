@@ -4,7 +4,7 @@ use wire::view::rtype::{A, AAAA, ANY};
 
 use super::*;
 use crate::name::text;
-use crate::testing::{Said, said};
+use crate::testing::{TestAnswer, said};
 
 /// A case: the answers known for `a.test`, and the query.
 struct Case {
@@ -49,11 +49,11 @@ impl Case {
         self.mode = mode;
         self
     }
-    fn known(mut self, said: &Said) -> Case {
+    fn known(mut self, said: &TestAnswer) -> Case {
         self.known.push(said.kept());
         self
     }
-    fn aged(mut self, said: &Said, age: u32) -> Case {
+    fn aged(mut self, said: &TestAnswer, age: u32) -> Case {
         self.known.push(said.aged(age));
         self
     }
@@ -65,12 +65,12 @@ impl Case {
     /// Asserts the next step, in a notation that fits into a table; answers are given by their
     /// numbers.
     fn becomes(&self, expected: &str) {
-        let number = |kept: &Kept| {
+        let number = |kept: &CachedAnswer| {
             let same =
                 |outcome: &Outcome| outcome.kept().is_some_and(|other| std::ptr::eq(kept, other));
             self.known.iter().position(same).expect("an answer that is known")
         };
-        let withheld = |withheld: Option<Withheld>| {
+        let withheld = |withheld: Option<WithheldReason>| {
             withheld.map(|why| format!(", {why:?}")).unwrap_or_default()
         };
         let next = next(&self.question, &self.policy, self.mode, &self.known, self.may_ask_again);
@@ -78,7 +78,7 @@ impl Case {
         let shown = match next {
             Next::Ask(name, qtype) => format!("ask {} {qtype}", text(name)),
             Next::Probe(name) => format!("probe {}", text(name)),
-            Next::Again(name) => format!("again {}", text(name)),
+            Next::Repeat(name) => format!("again {}", text(name)),
             Next::Reply(Reply::Pass { aliases, last, strip, withheld: why }) => {
                 let strip = match strip {
                     Strip::Nothing => "",
@@ -94,10 +94,10 @@ impl Case {
                     aliases.len()
                 )
             }
-            Next::Reply(Reply::Empty { aliases, last, made, withheld: why }) => {
-                let made = if made { ", made" } else { "" };
+            Next::Reply(Reply::Empty { aliases, last, synthesized, withheld: why }) => {
+                let synthesized = if synthesized { ", made" } else { "" };
                 let (after, why) = (aliases.len(), withheld(why));
-                format!("empty after {after}, like {}{made}{why}", number(last))
+                format!("empty after {after}, like {}{synthesized}{why}", number(last))
             }
             Next::Reply(Reply::Error { rcode, cause, extended_error }) => {
                 let failure = if let Cause::Failed(failure) = cause { Some(failure) } else { None };
@@ -108,36 +108,36 @@ impl Case {
             Next::Reply(Reply::Local(_)) => "local".into(),
         };
         assert_eq!(shown, expected, "{}", self.name);
-        let said = [Withheld::Unmapped, Withheld::Signed, Withheld::Filtered]
+        let said = [WithheldReason::Unmapped, WithheldReason::Signed, WithheldReason::Filtered]
             .into_iter()
             .find(|why| shown.ends_with(&format!("{why:?}")));
         assert_eq!(counted, said, "{}: what metrics count", self.name);
     }
 }
 
-fn nodata() -> Said {
+fn nodata() -> TestAnswer {
     said("a.test", AAAA).nodata(120)
 }
 
-fn real() -> Said {
+fn real() -> TestAnswer {
     said("a.test", AAAA).aaaa("a.test", 60, "2001:db8::1")
 }
 
-fn mapped() -> Said {
+fn mapped() -> TestAnswer {
     said("a.test", AAAA).aaaa("a.test", 60, "::ffff:192.0.2.1")
 }
 
-fn address() -> Said {
+fn address() -> TestAnswer {
     said("a.test", A).a("a.test", 60, "8.8.8.8")
 }
 
 /// Returns a failure with an extended error: no reachable authority.
-fn servfail(qtype: u16) -> Said {
+fn servfail(qtype: u16) -> TestAnswer {
     said("a.test", qtype).rcode(2).ede(22)
 }
 
 /// Returns a failure without an extended error.
-fn unexplained() -> Said {
+fn unexplained() -> TestAnswer {
     said("a.test", AAAA).rcode(2)
 }
 
@@ -359,21 +359,21 @@ fn rfc6147_5_1_2_unexplained_failures_are_probed() {
         .known(&said("a.test", AAAA).rcode(5))
         .becomes("ask a.test. 1");
     case("silent").known(&unexplained()).failed(Failure::Timeout).becomes("ask a.test. 1");
-    let made = case("made").known(&unexplained()).failed(Failure::Timeout).known(&address());
-    made.becomes("synthesize 2 after 1, Rcode, 600 s");
+    let synthesized = case("made").known(&unexplained()).failed(Failure::Timeout).known(&address());
+    synthesized.becomes("synthesize 2 after 1, Rcode, 600 s");
     case("nodata-only").mode(Mode::NodataOnly).known(&unexplained()).becomes("error SERVFAIL None");
     let alias = said("a.test", AAAA).cname("a.test", 60, "b.test");
     let end = said("b.test", AAAA).rcode(2);
     case("behind an alias").known(&alias).known(&end).becomes("probe b.test.");
-    let made = case("behind an alias").known(&alias).known(&end).known(&end);
-    made.becomes("ask b.test. 1");
+    let synthesized = case("behind an alias").known(&alias).known(&end).known(&end);
+    synthesized.becomes("ask b.test. 1");
 }
 
 #[test]
 fn rfc8767_4_stale_does_not_replace_bogus() {
     let stale = |doubtful: bool| match real().aged(100) {
         Outcome::Answered(kept) => {
-            Outcome::Answered(Kept { stale: true, doubted: doubtful.then_some(0), ..kept })
+            Outcome::Answered(CachedAnswer { stale: true, doubted: doubtful.then_some(0), ..kept })
         }
         failed @ Outcome::Failed(_) => failed,
     };
@@ -400,7 +400,7 @@ fn failure_older_than_its_probe_is_asked_again() {
     case("3 s old").aged(&unexplained(), 3).known(&real()).becomes("again a.test.");
     let old = |may_ask_again| {
         let Outcome::Answered(kept) = real().aged(100) else { panic!("an answer") };
-        let stale = Kept { stale: true, doubted: Some(25), ..kept };
+        let stale = CachedAnswer { stale: true, doubted: Some(25), ..kept };
         let mut case = case("stale, doubted for 25 s");
         case.may_ask_again = may_ask_again;
         case.known = vec![Outcome::Answered(stale), real().kept()];
@@ -552,8 +552,8 @@ fn plan_lists_the_upstream_queries() {
     };
     assert_eq!(plan(AAAA, |_| {}), Plan::Translated(Mode::Strict));
     assert_eq!(plan(AAAA, |p| p.filter_a = true), Plan::Translated(Mode::Strict));
-    assert_eq!(plan(AAAA, |p| p.mappings.clear()), Plan::AsItIs);
-    assert_eq!(plan(A, |_| {}), Plan::AsItIs);
+    assert_eq!(plan(AAAA, |p| p.mappings.clear()), Plan::Unchanged);
+    assert_eq!(plan(A, |_| {}), Plan::Unchanged);
     assert_eq!(plan(A, |p| p.filter_a = true), Plan::Filtered(Some(Mode::Strict)));
     let native_only = |p: &mut Policy| {
         p.filter_a = true;

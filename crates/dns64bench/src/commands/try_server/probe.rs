@@ -10,7 +10,7 @@ use wire::rcode::Rcode;
 use wire::template::{HEADER_LEN, QueryTemplate};
 use wire::view::{CLASS_IN, Message, rtype};
 
-use super::state::{Reply, Seen};
+use super::state::{NameReplies, Reply};
 use crate::interruption;
 
 /// Longest wait for a response. Resolvers send SERVFAIL after some seconds without a reply of their
@@ -67,14 +67,14 @@ impl Probe {
 
     /// Queries a name of 9.0.0.0/8, which no trial uses. `auth_queries` returns the number of queries that AuthDNS has
     /// received so far.
-    pub(super) fn look(&self, auth_queries: impl Fn() -> u64) -> Seen {
+    pub(super) fn query_name(&self, auth_queries: impl Fn() -> u64) -> NameReplies {
         let [_, b, c, d] = random().to_be_bytes();
         let name = Ipv4Addr::new(9, b, c, d);
         let before = auth_queries();
         let aaaa = self.addresses(name, rtype::AAAA);
         let is_nodata = aaaa == Reply::Addresses(Vec::new());
         let a = is_nodata.then(|| self.addresses(name, rtype::A));
-        Seen { name, aaaa, a, auth_asked: auth_queries() > before }
+        NameReplies { name, aaaa, a, auth_asked: auth_queries() > before }
     }
 
     /// Queries the addresses of a name.

@@ -31,7 +31,7 @@ pub(super) enum Reply {
 
 /// Replies for a name.
 #[derive(Clone, Debug)]
-pub(super) struct Seen {
+pub(super) struct NameReplies {
     /// IPv4 address of the name.
     pub(super) name: Ipv4Addr,
     pub(super) aaaa: Reply,
@@ -74,7 +74,7 @@ pub(super) enum Next {
     AskAgain,
 }
 
-impl Seen {
+impl NameReplies {
     /// Evaluates the replies; synthesized addresses must lie under one of the prefixes `expected`.
     pub(super) fn state(&self, expected: &[Prefix]) -> State {
         match (&self.aaaa, &self.a) {
@@ -210,7 +210,7 @@ mod tests {
 
     /// Derives the state from the two replies.
     fn state(aaaa: Reply, a: Option<Reply>, auth_asked: bool) -> State {
-        Seen { name: NAME, aaaa, a, auth_asked }.state(&[prefix("64:ff9b::/96")])
+        NameReplies { name: NAME, aaaa, a, auth_asked }.state(&[prefix("64:ff9b::/96")])
     }
 
     #[test]

@@ -291,10 +291,10 @@ proptest! {
         for found in walk.result() {
             let class = |load: Qps| classify(&found.goal, &walk.search.loads()[&load]);
             if let Some(lower) = found.relevant_lower_bound {
-                prop_assert_eq!(class(lower), Class::Lower);
+                prop_assert_eq!(class(lower), LoadClass::Lower);
             }
             if let Some(upper) = found.relevant_upper_bound {
-                prop_assert_eq!(class(upper), Class::Upper);
+                prop_assert_eq!(class(upper), LoadClass::Upper);
                 prop_assert!(found.relevant_lower_bound.is_none_or(|lower| lower < upper));
             }
             let above = found.relevant_upper_bound.into_iter().chain(found.unmeasurable).min();

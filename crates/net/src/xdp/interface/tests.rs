@@ -11,7 +11,7 @@ use super::super::*;
 use super::*;
 use crate::batch::BATCH;
 use crate::neighbour::NextHop;
-use testbed::{LAST_RESORT, Namespace, ip, on_an_ethernet};
+use testbed::{LAST_RESORT, Namespace, ip, with_veth_pair};
 
 const OURS: &str = "198.18.0.2:53";
 const THEIRS: &str = "198.18.0.1:0";
@@ -20,11 +20,13 @@ const THEIRS: &str = "198.18.0.1:0";
 /// client's.
 fn on_a_pair(test: &str, run: impl FnOnce(Namespace) + Send) {
     let here = ["198.18.0.2/24", "2001:2::2/64"];
-    on_an_ethernet(test, 1, &here, &["198.18.0.1/24", "2001:2::1/64"], run);
+    with_veth_pair(test, 1, &here, &["198.18.0.1/24", "2001:2::1/64"], run);
 }
 
 fn claims() -> Vec<Claim> {
-    ["198.18.0.2", "2001:2::2"].map(|address| Claim::of(address.parse().unwrap(), 53..=53)).into()
+    ["198.18.0.2", "2001:2::2"]
+        .map(|address| Claim::to_address(address.parse().unwrap(), 53..=53))
+        .into()
 }
 
 /// Answers `count` queries by echoing them with one octet changed.
@@ -66,10 +68,10 @@ fn ask(from: &str, to: &str, payloads: &[&'static [u8]]) -> Vec<Option<Vec<u8>>>
         .collect()
 }
 
-fn queries_are_answered(test: &str, mode: Mode, way: Way) {
+fn queries_are_answered(test: &str, mode: Mode, attach_mode: AttachMode) {
     on_a_pair(test, |client| {
         let interface = Interface::open("near", &claims(), mode).unwrap();
-        assert_eq!(interface.way(), way);
+        assert_eq!(interface.attach_mode(), attach_mode);
         let mut servers = interface.into_servers();
         for (from, to) in [(THEIRS, OURS), ("[2001:2::1]:0", "[2001:2::2]:53")] {
             let (from, to) = (from.to_owned(), to.to_owned());
@@ -86,12 +88,12 @@ fn queries_are_answered(test: &str, mode: Mode, way: Way) {
 
 #[test]
 fn queries_are_answered_past_the_stack_in_the_driver() {
-    queries_are_answered("xdp-native", Mode::Auto, Way::Copy);
+    queries_are_answered("xdp-native", Mode::Auto, AttachMode::Copy);
 }
 
 #[test]
 fn queries_are_answered_past_the_stack_behind_the_driver() {
-    queries_are_answered("xdp-generic", Mode::Generic, Way::Generic);
+    queries_are_answered("xdp-generic", Mode::Generic, AttachMode::Generic);
 }
 
 /// Sockets of the stack receive all unclaimed packets while AF_XDP is on, and all packets afterwards, even without
@@ -207,7 +209,7 @@ fn received(receiver: &mut Receiver, count: usize) -> Vec<(SocketAddr, Vec<u8>)>
     seen
 }
 
-fn a_client_asks(test: &str, mode: Mode, way: Way) {
+fn a_client_asks(test: &str, mode: Mode, attach_mode: AttachMode) {
     on_a_pair(test, |far| {
         ip("route add local 198.19.0.0/24 dev lo");
         ip(&format!("-n {} route add 198.19.0.0/24 via 198.18.0.2", far.name()));
@@ -228,7 +230,7 @@ fn a_client_asks(test: &str, mode: Mode, way: Way) {
             let client =
                 Client::open(&hop, &[Claim { addresses, ports: (40_000..=40_003).into() }], mode);
             let client = client.unwrap();
-            assert_eq!(client.way(), way);
+            assert_eq!(client.attach_mode(), attach_mode);
             let link = client.link();
             let (mut sender, mut receiver) = client.into_halves();
             assert_eq!(sender.send(b"onetwosix", 3, &link, from[0], server).unwrap(), 3);
@@ -254,12 +256,12 @@ fn a_client_asks(test: &str, mode: Mode, way: Way) {
 
 #[test]
 fn a_client_asks_past_the_stack_in_the_driver() {
-    a_client_asks("xdp-client-native", Mode::Auto, Way::Copy);
+    a_client_asks("xdp-client-native", Mode::Auto, AttachMode::Copy);
 }
 
 #[test]
 fn a_client_asks_past_the_stack_behind_the_driver() {
-    a_client_asks("xdp-client-generic", Mode::Generic, Way::Generic);
+    a_client_asks("xdp-client-generic", Mode::Generic, AttachMode::Generic);
 }
 
 #[test]
@@ -322,9 +324,11 @@ fn a_loop_test_counts_what_comes_from_one_port_to_another() {
         ip("link add one type veth peer name other");
         ip("link set one up");
         ip("link set other up");
-        for (mode, way) in [(Mode::Auto, Way::Copy), (Mode::Generic, Way::Generic)] {
+        for (mode, attach_mode) in
+            [(Mode::Auto, AttachMode::Copy), (Mode::Generic, AttachMode::Generic)]
+        {
             let found = loop_test("one", "other", mode, Duration::from_millis(300)).unwrap();
-            assert_eq!((found.out, found.back), (way, way));
+            assert_eq!((found.out, found.back), (attach_mode, attach_mode));
             assert!(found.sent > 1_000 && found.received > 1_000, "{found:?}");
             assert!(found.received <= found.sent, "{found:?}");
         }
@@ -351,7 +355,7 @@ fn an_address_of_several_links_is_that_of_its_scope() {
         }
         assert_eq!(interface_of("198.18.0.2:53".parse().unwrap()).unwrap(), "near");
         let nobody = interface_of("[fe80::53%9999]:53".parse().unwrap());
-        assert!(matches!(nobody, Err(XdpError::NobodyHas { .. })), "{nobody:?}");
+        assert!(matches!(nobody, Err(XdpError::UnknownAddress { .. })), "{nobody:?}");
     });
 }
 
@@ -423,7 +427,7 @@ fn who_sends_waits_for_a_link_and_says_so_if_there_is_none() {
 fn only_a_machine_itself_joins_datagrams() {
     let is_device =
         |path: &str| ["/sys/bus/pci/devices/", "/sys/bus/pci/devices/0000:03:00.0"].contains(&path);
-    for (name, bus, is_of_cards) in [
+    for (name, bus, is_on_card_bus) in [
         ("veth", "", false),
         ("bridge", "", false),
         ("tun", "tap", false),
@@ -435,10 +439,10 @@ fn only_a_machine_itself_joins_datagrams() {
     ] {
         let (name, bus) = (name.to_owned(), bus.to_owned());
         let driver = ethtool::Driver { name, bus, firmware: String::new() };
-        assert_eq!(super::is_of_cards(&driver, is_device), is_of_cards, "{driver:?}");
+        assert_eq!(super::is_on_card_bus(&driver, is_device), is_on_card_bus, "{driver:?}");
     }
     assert!(!is_card(None));
-    assert!(may_join("lo", Way::Generic) && !may_join("lo", Way::Copy));
+    assert!(may_join("lo", AttachMode::Generic) && !may_join("lo", AttachMode::Copy));
 }
 
 /// The kernel has no driver-mode filter for a bridge.
@@ -450,13 +454,13 @@ fn a_bridge_is_served_behind_the_driver() {
         ip("addr flush dev near");
         ip("link set over up");
         ip("addr add 198.18.0.2/24 dev over");
-        let claim = || Claim::of("198.18.0.2".parse().unwrap(), 53..=53);
+        let claim = || Claim::to_address("198.18.0.2".parse().unwrap(), 53..=53);
         // Its port has no address.
         let error = Interface::open("near", &[claim()], Mode::Auto).map(drop).unwrap_err();
         assert!(error.to_string().contains("near does not have the address"), "{error}");
         assert_eq!(interface_of(OURS.parse().unwrap()).unwrap(), "over");
         let interface = Interface::open("over", &[claim()], Mode::Auto).unwrap();
-        assert_eq!(interface.way(), Way::Generic);
+        assert_eq!(interface.attach_mode(), AttachMode::Generic);
         let mut servers = interface.into_servers();
         let asking = client.start(|| ask(THEIRS, OURS, &[b"one", b"two"]));
         assert_eq!(answer(&mut servers, 2).len(), 2);
@@ -470,8 +474,8 @@ fn a_filter_that_would_run_at_other_interfaces_is_not_tried() {
     on_a_pair("xdp-bond", |_far| {
         let mut found = find("near").unwrap();
         found.facts.driver = Some(ethtool::Driver { name: "bonding".into(), ..Default::default() });
-        let open = |mode| Interface::open_found(&found, &claims(), mode, |_| Room::SERVER);
-        assert_eq!(open(Mode::Auto).unwrap().way(), Way::Generic);
+        let open = |mode| Interface::open_found(&found, &claims(), mode, |_| Capacity::SERVER);
+        assert_eq!(open(Mode::Auto).unwrap().attach_mode(), AttachMode::Generic);
         let error = open(Mode::Copy).map(drop).unwrap_err().to_string();
         assert!(error.contains("runs the filter of a bond on its members"), "{error}");
     });
@@ -482,7 +486,7 @@ fn a_filter_that_would_run_at_other_interfaces_is_not_tried() {
 fn what_the_host_lacks_is_told_from_what_a_way_lacks() {
     let told = |step, number, release: &str| {
         let error = io::Error::from_raw_os_error(number);
-        of_this_way(step, error, release).map(drop).map_err(|error| error.to_string())
+        of_this_mode(step, error, release).map(drop).map_err(|error| error.to_string())
     };
     for (step, number, release, sentence) in [
         (Step::Attach, libc::EPERM, "6.1.0", "CAP_NET_ADMIN"),
@@ -529,11 +533,11 @@ fn what_is_lacking_is_said() {
         |name: &str| Interface::open(name, &claims(), Mode::Auto).err().unwrap().to_string();
     assert!(error("no-such-interface").contains("no interface no-such-interface"));
     on_a_pair("xdp-lacking", |_far| {
-        let claim = Claim::of("192.0.2.1".parse().unwrap(), 53..=53);
+        let claim = Claim::to_address("192.0.2.1".parse().unwrap(), 53..=53);
         let wrong = Interface::open("near", &[claim], Mode::Auto).err().unwrap().to_string();
         assert!(wrong.contains("near does not have the address 192.0.2.1"), "{wrong}");
         let probed = probe("near").unwrap();
-        let works: Vec<bool> = probed.ways.iter().map(|(_, tried)| tried.is_ok()).collect();
+        let works: Vec<bool> = probed.attach_modes.iter().map(|(_, tried)| tried.is_ok()).collect();
         assert_eq!(works, [false, true, true], "{probed:?}");
         let zero_copy =
             Interface::open("near", &claims(), Mode::ZeroCopy).err().unwrap().to_string();

@@ -8,7 +8,7 @@ use std::time::Duration;
 use method::records::Wrong;
 
 /// Number of probes before a server counts as silent.
-pub const QUESTIONS: u8 = 3;
+pub const PROBES: u8 = 3;
 
 /// Interval between probes, also after a refusal, for a server that is just starting.
 pub const WAIT: Duration = Duration::from_secs(1);
@@ -34,7 +34,7 @@ pub enum Liveness {
 
 impl Liveness {
     /// True if the error concerns the path to the server and not the server.
-    pub(crate) fn is_on_the_way(self) -> bool {
+    pub(crate) fn is_path_error(self) -> bool {
         use io::ErrorKind::{HostUnreachable, NetworkUnreachable};
         matches!(self, Liveness::Unreachable(HostUnreachable | NetworkUnreachable))
     }
@@ -46,8 +46,8 @@ impl fmt::Display for Liveness {
             Liveness::Answers => write!(f, "it answers"),
             Liveness::Wrong(..) => write!(f, "its answers are wrong"),
             Liveness::Silent => {
-                let all = WAIT * (u32::from(QUESTIONS) - 1 + LAST_WAITS);
-                write!(f, "no reply to {QUESTIONS} queries within {} s", all.as_secs())
+                let all = WAIT * (u32::from(PROBES) - 1 + LAST_WAITS);
+                write!(f, "no reply to {PROBES} queries within {} s", all.as_secs())
             }
             Liveness::Refused => write!(f, "connection refused"),
             Liveness::Unreachable(kind) => write!(f, "{kind}"),

@@ -2,16 +2,16 @@ use method::reason::ReasonKind;
 use method::records::Outcome;
 use method::units::{Qps, QueryIndex};
 use method::verdict::Acceptance;
-use net::xdp::Way;
+use net::xdp::AttachMode;
 use proptest::prelude::*;
 
 use super::super::plan::shard::{Moment, ShardPlan};
 use super::super::shards::AskedClock;
 use super::*;
-use crate::past_stack::XdpConfig;
+use crate::xdp::XdpConfig;
 
 /// Outcome of a query: its lateness, and the time after which its reply arrived, if one did.
-type Fate = (u64, Option<u64>);
+type QueryFate = (u64, Option<u64>);
 
 fn plan(rate: u64, shard: Option<(u16, u16)>) -> TrialPlan {
     let start = Moment(Nanos(1_795_608_000_000_000_000));
@@ -24,7 +24,7 @@ fn plan(rate: u64, shard: Option<(u16, u16)>) -> TrialPlan {
 }
 
 /// Returns the result of a tester that sent its part of these queries, as read from a file.
-fn result_of(plan: &TrialPlan, fates: &[Fate]) -> TrialResult {
+fn result_of(plan: &TrialPlan, fates: &[QueryFate]) -> TrialResult {
     let (part, schedule) = (plan.own_part(), plan.schedule());
     let (mut counts, mut rtt) = (Counts::default(), rtt_histogram());
     let mut pacing = PacingRecorder::new(plan.duration);
@@ -75,9 +75,9 @@ fn result_of(plan: &TrialPlan, fates: &[Fate]) -> TrialResult {
 }
 
 /// Returns the results of `of` testers.
-fn shards_of(of: u16, fates: &[Fate]) -> Vec<Given> {
+fn shards_of(of: u16, fates: &[QueryFate]) -> Vec<TesterResult> {
     let rate = fates.len() as u64;
-    let given = |index: u16| Given {
+    let given = |index: u16| TesterResult {
         file: format!("{index}.json"),
         trial: result_of(&plan(rate, Some((index, of))), fates),
     };
@@ -85,21 +85,21 @@ fn shards_of(of: u16, fates: &[Fate]) -> Vec<Given> {
 }
 
 /// Returns the results of three testers whose clocks were not set meanwhile.
-fn at_once(fates: &[Fate]) -> Vec<Given> {
+fn at_once(fates: &[QueryFate]) -> Vec<TesterResult> {
     let mut given = shards_of(3, fates);
     given.iter_mut().for_each(|one| one.trial.shard.as_mut().unwrap().clock_step_ns = 0);
     given
 }
 
-fn fair(queries: usize) -> Vec<Fate> {
+fn fair(queries: usize) -> Vec<QueryFate> {
     vec![(3_000, Some(200_000)); queries]
 }
 
-fn merged(given: Vec<Given>) -> Result<Merged, MergeError> {
+fn merged(given: Vec<TesterResult>) -> Result<Merged, MergeError> {
     merge(given, &Offsets::new())
 }
 
-fn fates() -> impl Strategy<Value = Vec<Fate>> {
+fn fates() -> impl Strategy<Value = Vec<QueryFate>> {
     let reply = proptest::option::weighted(0.999, 1u64..150_000_000);
     proptest::collection::vec((0u64..400_000, reply), 200..1_500)
 }
@@ -130,22 +130,23 @@ proptest! {
 
 #[test]
 fn the_way_past_the_stack_of_each_shard_is_kept() {
-    let past_stack =
-        |interface: &str, way| Some(PastStack { interface: interface.into(), way, queues: 4 });
-    let merged_of = |ways: [Option<PastStack>; 2]| {
+    let xdp = |interface: &str, attach_mode| {
+        Some(XdpInterface { interface: interface.into(), attach_mode, queues: 4 })
+    };
+    let merged_of = |ways: [Option<XdpInterface>; 2]| {
         let mut given = shards_of(2, &fair(200));
-        for (one, way) in given.iter_mut().zip(ways) {
-            one.trial.sending.past_stack = way;
+        for (one, attach_mode) in given.iter_mut().zip(ways) {
+            one.trial.sending.xdp = attach_mode;
         }
         let merged = merged(given).unwrap();
-        let of_shards: Vec<_> = merged.shards.into_iter().map(|shard| shard.past_stack).collect();
-        (merged.trial.sending.past_stack, of_shards)
+        let of_shards: Vec<_> = merged.shards.into_iter().map(|shard| shard.xdp).collect();
+        (merged.trial.sending.xdp, of_shards)
     };
-    let (one, other) = (past_stack("eth1", Way::Copy), past_stack("eth2", Way::Copy));
+    let (one, other) = (xdp("eth1", AttachMode::Copy), xdp("eth2", AttachMode::Copy));
     for (ways, common) in [
         ([one.clone(), one.clone()], one.clone()),
         ([one.clone(), other.clone()], None),
-        ([one.clone(), past_stack("eth1", Way::Generic)], None),
+        ([one.clone(), xdp("eth1", AttachMode::Generic)], None),
         ([one, None], None),
         ([None, None], None),
     ] {
@@ -179,7 +180,7 @@ fn the_dut_fails_by_what_all_of_them_saw() {
     let verdicts: Vec<Verdict> = merged.shards.iter().map(|shard| shard.verdict).collect();
     assert_eq!(verdicts, [Verdict::Passed, Verdict::Failed, Verdict::Passed]);
     // One loss in 900 is accepted for the trial, but not one in 300.
-    let lenient = |mut given: Given| {
+    let lenient = |mut given: TesterResult| {
         let accept = method::verdict::Acceptance(0.998);
         given.trial.shard.as_mut().unwrap().plan.accept = accept;
         given
@@ -332,12 +333,12 @@ fn each_tester_has_its_own_interface_and_intervals() {
 
 #[test]
 fn what_is_not_one_trial_is_refused_with_the_file() {
-    let of = |change: fn(&mut Vec<Given>)| {
+    let of = |change: fn(&mut Vec<TesterResult>)| {
         let mut given = shards_of(3, &fair(900));
         change(&mut given);
         merged(given).unwrap_err().to_string()
     };
-    fn plan_of(given: &mut Given) -> &mut TrialPlan {
+    fn plan_of(given: &mut TesterResult) -> &mut TrialPlan {
         &mut given.trial.shard.as_mut().unwrap().plan
     }
     for (said, words) in [

@@ -8,10 +8,10 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 /// Default number of source addresses, limited by the size of the prefix.
-pub const USUAL_ADDRESSES: u32 = 256;
+pub const DEFAULT_ADDRESSES: u32 = 256;
 
 /// Maximum number of source addresses.
-pub const MOST_ADDRESSES: u32 = 65_536;
+pub const MAX_ADDRESSES: u32 = 65_536;
 
 /// 2¹²⁸ divided by the golden ratio.
 const GOLDEN: u128 = 0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C834;
@@ -22,7 +22,7 @@ const GOLDEN: u128 = 0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C834;
 #[serde(try_from = "String", into = "String")]
 pub struct SourceAddresses {
     prefix: IpNet,
-    /// From 1 to [`MOST_ADDRESSES`], at most the size of the prefix.
+    /// From 1 to [`MAX_ADDRESSES`], at most the size of the prefix.
     count: u32,
 }
 
@@ -32,7 +32,7 @@ impl SourceAddresses {
         self.prefix
     }
 
-    /// Returns the number of addresses, 1 to [`MOST_ADDRESSES`].
+    /// Returns the number of addresses, 1 to [`MAX_ADDRESSES`].
     pub fn count(&self) -> u32 {
         self.count
     }
@@ -91,10 +91,10 @@ pub(crate) fn is_over_ipv6(server: &SocketAddr) -> bool {
     server.ip().to_canonical().is_ipv6()
 }
 
-/// Returns the number of addresses of a prefix, at most [`MOST_ADDRESSES`].
+/// Returns the number of addresses of a prefix, at most [`MAX_ADDRESSES`].
 fn size_of(prefix: IpNet) -> u32 {
     let host_bits = u32::from(prefix.max_prefix_len() - prefix.prefix_len());
-    1 << host_bits.min(MOST_ADDRESSES.ilog2())
+    1 << host_bits.min(MAX_ADDRESSES.ilog2())
 }
 
 /// Returns the command that makes a prefix local to this host.
@@ -104,7 +104,7 @@ fn route(prefix: &IpNet) -> String {
 }
 
 /// Returns the command that gives a server's host a route back to these addresses.
-pub(crate) fn way_back(sources: &SourceAddresses) -> String {
+pub(crate) fn return_route(sources: &SourceAddresses) -> String {
     let prefix = sources.prefix;
     let version = if is_ipv6(prefix) { "-6 " } else { "" };
     format!("ip {version}route add {prefix} via ADDRESS-OF-THIS-HOST")
@@ -144,7 +144,7 @@ impl FromStr for SourceAddresses {
         }
         let all = size_of(prefix);
         let count = match number.map(str::trim).map(str::parse::<u32>) {
-            None => all.min(USUAL_ADDRESSES),
+            None => all.min(DEFAULT_ADDRESSES),
             Some(Ok(number)) if (1..=all).contains(&number) => number,
             Some(_) => {
                 let why = format!("the number of addresses is from 1 to {all}");
@@ -158,7 +158,7 @@ impl FromStr for SourceAddresses {
 impl fmt::Display for SourceAddresses {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let SourceAddresses { prefix, count } = self;
-        let usual = size_of(*prefix).min(USUAL_ADDRESSES);
+        let usual = size_of(*prefix).min(DEFAULT_ADDRESSES);
         if *count == usual { write!(f, "{prefix}") } else { write!(f, "{prefix},{count}") }
     }
 }

@@ -1,0 +1,349 @@
+//! Turns a query into the messages that are sent for it, and their times. It uses neither sockets nor a clock, so that
+//! tables can test it.
+//!
+//! A walk follows the aliases of the name and collects the reply, together with the labels that concern the reply as a
+//! whole. The first fate other than an RCODE or NODATA then determines how the reply is sent.
+
+use std::time::Duration;
+
+use domain::base::ToName;
+use domain::base::iana::Rtype;
+use domain::base::name::{Label, ToLabelIter};
+
+use super::denial::{Chain, Denial};
+use super::node::{Node, alias_records};
+use super::zones::Zones;
+use crate::label::{Alias, Behaviour, EVIL4, EVIL6, Fate, Forgery, TTL};
+use crate::message::{Message, Name, PAYLOAD, Question, Record, rcode};
+
+/// Time from a forged reply to the correct one.
+const AFTER_FORGERY: Duration = Duration::from_millis(100);
+/// Longest delay; longer ones are reduced to it.
+const LONGEST_DELAY: Duration = Duration::from_secs(60);
+/// Longest UDP message for a client that sends no OPT record (RFC 1035 §2.3.4).
+const PLAIN_PAYLOAD: u16 = 512;
+/// Extended DNS error (RFC 8914 §2).
+const EDE: u16 = 15;
+
+/// One message that is sent in reply to a query.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Sending {
+    /// Delay after the query.
+    pub(super) after: Duration,
+    /// The message, no longer than the transport allows.
+    pub(super) octets: Vec<u8>,
+    /// True if it is sent from another port than the one that received the query.
+    pub(super) other_port: bool,
+}
+
+/// Returns the messages that are sent for a query; an empty list is silence.
+pub(super) fn answer(zones: &Zones, query: &Message, tcp: bool) -> Vec<Sending> {
+    let limit = match &query.edns {
+        _ if tcp => u16::MAX,
+        Some(edns) => edns.payload.clamp(PLAIN_PAYLOAD, PAYLOAD),
+        None => PLAIN_PAYLOAD,
+    };
+    let send = |after, octets| vec![Sending { after, octets, other_port: false }];
+    let refuse = |rcode| send(Duration::ZERO, Message { rcode, ..query.response() }.octets());
+    let question = match question(query) {
+        Ok(question) => question,
+        Err(rcode) => return refuse(rcode),
+    };
+    let walk = Walk::of(zones, query, question);
+    let octets = fit(&walk.reply, walk.odd_case, limit);
+    match walk.fate {
+        Some(Fate::Silent) => Vec::new(),
+        Some(Fate::TcpOnly) if !tcp => Vec::new(),
+        Some(Fate::Truncated) if !tcp => send(Duration::ZERO, truncated(&walk.reply).octets()),
+        Some(Fate::NoEdns) if query.edns.is_some() => {
+            let reply = Message { rcode: rcode::FORMERR, edns: None, ..query.response() };
+            send(Duration::ZERO, reply.octets())
+        }
+        Some(Fate::Delay(after)) => send(after.min(LONGEST_DELAY), octets),
+        Some(Fate::Forged(forgery)) if !tcp => vec![
+            Sending {
+                after: Duration::ZERO,
+                octets: forged(zones, query, question, forgery).octets(),
+                other_port: forgery == Forgery::Port,
+            },
+            Sending { after: AFTER_FORGERY, octets, other_port: false },
+        ],
+        _ => send(Duration::ZERO, octets),
+    }
+}
+
+/// Returns the question of a query, or the RCODE for a query without an answerable question.
+fn question(query: &Message) -> Result<&Question, u16> {
+    match query.question() {
+        _ if query.opcode != 0 => Err(rcode::NOTIMP),
+        _ if query.edns.as_ref().is_some_and(|edns| edns.version > 0) => Err(rcode::BADVERS),
+        _ if query.opt_records > 1 => Err(rcode::FORMERR),
+        None => Err(rcode::FORMERR),
+        Some(question) if question.class != domain::base::iana::Class::IN => Err(rcode::REFUSED),
+        Some(question) => Ok(question),
+    }
+}
+
+/// The reply under construction.
+struct Walk<'a> {
+    zones: &'a Zones,
+    qtype: Rtype,
+    dnssec_ok: bool,
+    reply: Message,
+    fate: Option<Fate>,
+    odd_case: bool,
+    victims: Vec<Name>,
+}
+
+impl<'a> Walk<'a> {
+    fn of(zones: &'a Zones, query: &Message, question: &Question) -> Walk<'a> {
+        let mut reply = query.response();
+        (reply.flags.aa, reply.flags.ra) = (true, true);
+        let mut walk = Walk {
+            zones,
+            qtype: question.qtype,
+            dnssec_ok: query.edns.as_ref().is_some_and(|edns| edns.dnssec_ok),
+            reply,
+            fate: None,
+            odd_case: false,
+            victims: Vec::new(),
+        };
+        let mut name = question.name.clone();
+        name.make_canonical();
+        walk.follow(name);
+        walk.add_unqueried_addresses();
+        walk
+    }
+
+    /// Follows the aliases to their end, or until an alias points back.
+    fn follow(&mut self, mut name: Name) {
+        let mut seen = Vec::new();
+        loop {
+            let node = self.zones.node(&name, self.qtype);
+            self.add_behaviour(&node.behaviour);
+            match node.behaviour.fate(self.qtype) {
+                Some(Fate::Rcode(code)) => return self.fail(code, &node, &name),
+                Some(Fate::NoData) => {
+                    return self.deny(&Denial::NoData(&node.types()), &node, &name);
+                }
+                fate => self.fate = self.fate.or(fate),
+            }
+            let Some(alias) = &node.behaviour.alias else { return self.end(&node, &name) };
+            self.add_alias(alias, &node, &name);
+            let target = alias.target().clone();
+            seen.push(name);
+            // A query for the alias itself is not followed (RFC 1034 §3.6.2).
+            let is_asked_for = [Rtype::CNAME, Rtype::ANY].contains(&self.qtype);
+            if is_asked_for || node.behaviour.half || seen.contains(&target) {
+                return;
+            }
+            name = target;
+        }
+    }
+
+    /// Adds the labels that concern the reply as a whole.
+    fn add_behaviour(&mut self, behaviour: &Behaviour) {
+        self.reply.flags.ad |= behaviour.ad;
+        self.odd_case |= behaviour.odd_case;
+        self.victims.extend(behaviour.victim.clone());
+        if let (Some(code), Some(edns)) = (behaviour.ede, &mut self.reply.edns) {
+            edns.options.push((EDE, code.to_be_bytes().to_vec()));
+        }
+    }
+
+    fn fail(&mut self, code: u16, node: &Node, name: &Name) {
+        self.reply.rcode = code;
+        if code == rcode::NXDOMAIN {
+            self.deny(&Denial::NoName, node, name);
+        } else {
+            self.reply.answer.clear();
+            self.reply.authority.clear();
+        }
+    }
+
+    fn add_alias(&mut self, alias: &Alias, node: &Node, name: &Name) {
+        let (own, follows) = alias_records(name, alias, node.behaviour.ttl);
+        // A DNAME record does not belong to this name, so it does not belong to its wildcard either.
+        let wildcard = follows.is_empty().then_some(node.behaviour.wildcard.as_ref()).flatten();
+        let own = self.with_signatures(own, node, wildcard);
+        self.reply.answer.extend(own.into_iter().chain(follows));
+        if wildcard.is_some() {
+            self.prove(&Denial::Expanded, node, name);
+        }
+    }
+
+    /// Adds the records at the end of the aliases: those of the type, or a denial.
+    fn end(&mut self, node: &Node, name: &Name) {
+        let other = match self.qtype {
+            Rtype::A if node.behaviour.mixed => Some(Rtype::AAAA),
+            Rtype::AAAA if node.behaviour.mixed => Some(Rtype::A),
+            _ => None,
+        };
+        let of = |wanted: Option<Rtype>| {
+            let is_wanted = move |rtype| wanted == Some(rtype) || wanted == Some(Rtype::ANY);
+            node.records.iter().filter(move |record| is_wanted(record.rtype)).cloned()
+        };
+        let mut found: Vec<Record> = of(Some(self.qtype)).collect();
+        if found.is_empty() {
+            self.deny(&Denial::NoData(&node.types()), node, name);
+        }
+        found.extend(of(other));
+        if !found.is_empty() && node.behaviour.wildcard.is_some() {
+            self.prove(&Denial::Expanded, node, name);
+        }
+        let found = self.with_signatures(found, node, node.behaviour.wildcard.as_ref());
+        self.reply.answer.extend(found);
+        self.add_host(node);
+    }
+
+    /// Adds the addresses of the host that the answer names (RFC 1035 §3.3.9, RFC 2782).
+    fn add_host(&mut self, node: &Node) {
+        let Some((rtype, host)) = &node.behaviour.host else { return };
+        if *rtype == self.qtype {
+            let host = self.zones.node(host, Rtype::A);
+            let addresses = host.records.iter().filter(|record| record.rtype == Rtype::A);
+            let addresses = self.with_signatures(addresses.cloned().collect(), &host, None);
+            self.reply.additional.extend(addresses);
+        }
+    }
+
+    /// Adds the SOA record of a denial (RFC 2308 §2) and its proof.
+    fn deny(&mut self, denial: &Denial<'_>, node: &Node, name: &Name) {
+        let soa =
+            node.behaviour.soa.map(|(ttl, min)| Record::soa(&owner_of_soa(name, node), ttl, min));
+        let soa = self.with_signatures(soa.into_iter().collect(), node, None);
+        self.reply.authority.extend(soa);
+        self.prove(denial, node, name);
+    }
+
+    fn prove(&mut self, denial: &Denial<'_>, node: &Node, name: &Name) {
+        if self.dnssec_ok && node.tree.is_signed() {
+            let ttl = node.behaviour.soa.map_or(TTL, |(ttl, min)| ttl.min(min));
+            let chain = Chain { tree: node.tree, apex: &node.apex, ttl };
+            let records = chain.prove(denial, name, node.behaviour.wildcard.as_ref());
+            let records = self.with_signatures(records, node, None);
+            self.reply.authority.extend(records);
+        }
+    }
+
+    /// Returns the records, each RRset followed by its signature if there is one and DO is set (RFC 4035 §3.1.1). The
+    /// records of an RRset are adjacent.
+    fn with_signatures(
+        &self,
+        records: Vec<Record>,
+        node: &Node,
+        wildcard: Option<&Name>,
+    ) -> Vec<Record> {
+        if !self.dnssec_ok || !node.tree.is_signed() {
+            return records;
+        }
+        let rrsets = records.chunk_by(|a, b| (a.rtype, &a.owner) == (b.rtype, &b.owner));
+        let signed = rrsets.flat_map(|rrset| {
+            rrset.iter().cloned().chain(self.zones.keys.sign(node.tree, rrset, wildcard))
+        });
+        signed.collect()
+    }
+
+    /// Adds addresses of names that were not queried.
+    fn add_unqueried_addresses(&mut self) {
+        if self.reply.rcode == rcode::NOERROR {
+            let evil = self.victims.iter().filter_map(|victim| evil(victim, self.qtype));
+            self.reply.answer.extend(evil);
+        }
+    }
+}
+
+/// Returns the forged record for a question, if the question is for addresses.
+fn evil(name: &Name, qtype: Rtype) -> Option<Record> {
+    match qtype {
+        Rtype::A => Some(Record::a(name.clone(), TTL, EVIL4)),
+        Rtype::AAAA => Some(Record::aaaa(name.clone(), TTL, EVIL6)),
+        _ => None,
+    }
+}
+
+/// Returns a forged reply. It has records for the queried name even if its question is another one, so that only the
+/// question shows that it is forged.
+fn forged(zones: &Zones, query: &Message, question: &Question, forgery: Forgery) -> Message {
+    let mut reply = query.response();
+    (reply.flags.aa, reply.flags.ra) = (true, true);
+    reply.answer.extend(evil(&question.name, question.qtype));
+    match forgery {
+        Forgery::Id => reply.id = !reply.id,
+        Forgery::Port => {}
+        Forgery::Question => {
+            reply.questions = vec![Question { name: zones.zone.clone(), ..question.clone() }];
+        }
+    }
+    reply
+}
+
+/// Returns the owner of the SOA record that denies `name`: the part of the name from its `soa-` label on, if it has one
+/// and lies in an unsigned zone. Servers that cache one SOA record per zone thus cache each of them.
+fn owner_of_soa(name: &Name, node: &Node) -> Name {
+    let is_label = |label: &Label| label.as_slice().to_ascii_lowercase().starts_with(b"soa-");
+    let begins = |suffix: &Name| suffix.iter_labels().next().is_some_and(is_label);
+    let mut suffixes = name.iter_suffixes().map(|suffix| suffix.to_name());
+    let own = suffixes.find(begins).filter(|_| !node.tree.is_signed());
+    own.unwrap_or_else(|| node.apex.clone())
+}
+
+/// Returns the reply without its records (RFC 2181 §9).
+fn truncated(reply: &Message) -> Message {
+    let mut truncated = bare(reply);
+    truncated.flags.tc = true;
+    truncated
+}
+
+fn bare(reply: &Message) -> Message {
+    let (answer, authority, additional) = (Vec::new(), Vec::new(), Vec::new());
+    Message { answer, authority, additional, ..reply.clone() }
+}
+
+/// Returns the reply in wire format if it is no longer than `limit`, and a truncated reply otherwise. Additional data
+/// that does not fit is omitted, for which no TC is needed (RFC 2181 §9).
+fn fit(reply: &Message, odd_case: bool, limit: u16) -> Vec<u8> {
+    let wire = |reply: &Message| if odd_case { uncompressed(reply) } else { reply.octets() };
+    let fits = |octets: &Vec<u8>| octets.len() <= usize::from(limit);
+    let without_extra = || wire(&Message { additional: Vec::new(), ..reply.clone() });
+    Some(wire(reply))
+        .filter(fits)
+        .or_else(|| Some(without_extra()).filter(fits))
+        .unwrap_or_else(|| truncated(reply).octets())
+}
+
+/// Returns the reply with every other letter of owner names in upper case. It is not compressed, because compression
+/// would give the names the letter case of the question.
+fn uncompressed(reply: &Message) -> Vec<u8> {
+    let head = Message { edns: None, ..bare(reply) }.octets();
+    let opt = bare(reply).octets().split_off(head.len());
+    let sections = [&reply.answer, &reply.authority, &reply.additional];
+    let mut octets = head;
+    for (n, section) in sections.into_iter().enumerate() {
+        // A reply with this many records does not occur: with one more it would be too long to send.
+        let count = section.len() as u16 + u16::from(n == 2 && !opt.is_empty());
+        octets[6 + 2 * n..8 + 2 * n].copy_from_slice(&count.to_be_bytes());
+        for record in section {
+            octets.extend(odd(&record.owner));
+            octets.extend(record.rtype.to_int().to_be_bytes());
+            octets.extend(record.class.to_int().to_be_bytes());
+            octets.extend(record.ttl.to_be_bytes());
+            octets.extend((record.data.len() as u16).to_be_bytes());
+            octets.extend(&record.data);
+        }
+    }
+    octets.extend(opt);
+    octets
+}
+
+fn odd(name: &Name) -> Vec<u8> {
+    // Lengths of labels are below 64, so they are never letters.
+    let alternate = |(n, octet): (usize, &u8)| match n % 2 {
+        0 => octet.to_ascii_lowercase(),
+        _ => octet.to_ascii_uppercase(),
+    };
+    name.as_slice().iter().enumerate().map(alternate).collect()
+}
+
+#[cfg(test)]
+mod tests;

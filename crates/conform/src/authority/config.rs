@@ -1,0 +1,53 @@
+//! Configuration of the test authoritative server, and its start-up errors.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+
+use domain::crypto::sign::{FromBytesError, GenerateError};
+use net::socket::ListenError;
+
+use crate::message::Name;
+
+/// Maximum length of the zone name in octets; below it, no name that the server generates becomes too long.
+pub(super) const LONGEST_ZONE: usize = 200;
+
+/// Zone and addresses of the test authoritative server.
+#[derive(Clone, Debug)]
+pub struct AuthorityConfig {
+    /// Addresses to serve over UDP and TCP; port 0 is any free port. On a host with several addresses, a wildcard
+    /// address may cause replies to leave from another address than the one that received the query.
+    pub listen: Vec<SocketAddr>,
+    /// Zone in which the labels of a name select its behaviour; at most 200 octets.
+    pub zone: Name,
+    /// Address of `ns.ZONE`, which all zones name as their name server.
+    pub ns: Ipv4Addr,
+}
+
+/// Reasons for which the test authoritative server does not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AuthorityError {
+    /// An address cannot be used.
+    #[error("cannot serve {address} {source}")]
+    Listen {
+        /// The listen address.
+        address: SocketAddr,
+        /// Transport, and the operating system's error.
+        source: ListenError,
+    },
+    /// The name of the zone leaves no room for labels.
+    #[error("the zone {zone} is longer than {LONGEST_ZONE} octets")]
+    LongZone {
+        /// Name of the zone.
+        zone: Name,
+    },
+    /// No key pair could be generated.
+    #[error("cannot make a key pair: {0}")]
+    Generate(#[from] GenerateError),
+    /// The generated key pair could not be used.
+    #[error("cannot use the new key pair: {0}")]
+    Key(#[from] FromBytesError),
+    /// A thread could not be started.
+    #[error("cannot start a thread: {0}")]
+    Thread(io::Error),
+}

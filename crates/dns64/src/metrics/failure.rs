@@ -1,0 +1,89 @@
+//! Failures of upstream queries.
+
+use std::fmt;
+use std::io;
+
+/// Reason why an upstream did not answer a query.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum UpstreamFailure {
+    /// No UDP answer in time.
+    Timeout,
+    /// No TCP answer in time.
+    TcpTimeout,
+    /// The TCP connection was refused, or closed without an answer.
+    TcpClosed,
+    /// A system error with this number, such as ENETUNREACH; 0 for any other error.
+    System(i32),
+}
+
+impl UpstreamFailure {
+    /// Classifies a socket error.
+    pub(crate) fn of(error: &io::Error) -> UpstreamFailure {
+        let by_kind = || match error.kind() {
+            io::ErrorKind::ConnectionRefused => libc::ECONNREFUSED,
+            io::ErrorKind::HostUnreachable => libc::EHOSTUNREACH,
+            io::ErrorKind::NetworkUnreachable => libc::ENETUNREACH,
+            io::ErrorKind::NotFound => libc::ENODEV,
+            _ => 0,
+        };
+        UpstreamFailure::System(error.raw_os_error().unwrap_or_else(by_kind))
+    }
+
+    /// True for a timeout.
+    pub(crate) fn is_timeout(self) -> bool {
+        matches!(self, UpstreamFailure::Timeout | UpstreamFailure::TcpTimeout)
+    }
+
+    /// Returns the stored number: negative, or that of the system error.
+    pub(super) fn to_number(self) -> i32 {
+        match self {
+            UpstreamFailure::Timeout => -1,
+            UpstreamFailure::TcpTimeout => -2,
+            UpstreamFailure::TcpClosed => -3,
+            UpstreamFailure::System(number) => number.max(0),
+        }
+    }
+
+    pub(super) fn of_number(number: i32) -> UpstreamFailure {
+        match number {
+            -1 => UpstreamFailure::Timeout,
+            -2 => UpstreamFailure::TcpTimeout,
+            -3 => UpstreamFailure::TcpClosed,
+            number => UpstreamFailure::System(number),
+        }
+    }
+}
+
+impl fmt::Display for UpstreamFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            UpstreamFailure::Timeout => f.write_str("timeout"),
+            UpstreamFailure::TcpTimeout => f.write_str("timeout over TCP"),
+            UpstreamFailure::TcpClosed => f.write_str("no answer over TCP"),
+            UpstreamFailure::System(0) => f.write_str("cannot send"),
+            UpstreamFailure::System(number) => io::Error::from_raw_os_error(*number).fmt(f),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_reason_has_a_number_and_words() {
+        for (trouble, words) in [
+            (UpstreamFailure::Timeout, "timeout"),
+            (UpstreamFailure::TcpTimeout, "timeout over TCP"),
+            (UpstreamFailure::TcpClosed, "no answer over TCP"),
+            (UpstreamFailure::of(&io::ErrorKind::QuotaExceeded.into()), "cannot send"),
+            (
+                UpstreamFailure::of(&io::Error::from_raw_os_error(101)),
+                "Network is unreachable (os error 101)",
+            ),
+        ] {
+            assert_eq!(UpstreamFailure::of_number(trouble.to_number()), trouble);
+            assert_eq!(trouble.to_string(), words);
+        }
+    }
+}

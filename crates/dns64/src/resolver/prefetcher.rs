@@ -1,0 +1,116 @@
+//! Prefetching: frequently requested answers are refreshed before they expire, so that no client
+//! waits for them.
+//!
+//! ```text
+//! stored ────────────── nine tenths of the TTL ─────────── expired
+//!         served from the cache      │ first request: noted │ second request: refreshed
+//! ```
+//!
+//! Two requests in the last tenth of the TTL count as frequent. Refreshes are at most a tenth of
+//! the client queries, and at most a hundred in a row, so that upstreams receive only slightly more
+//! queries than without prefetching.
+
+use super::answer::AnswerKind;
+use super::fetches::KeyHash;
+use super::outcome::CachedAnswer;
+
+/// Minimum TTL of refreshed answers, seconds; a tenth of a shorter TTL is too short for two
+/// requests.
+const LEAST_TTL: u32 = 10;
+/// Number of slots for questions requested once. Another question may overwrite a slot. Among very
+/// many different questions, a frequent one may therefore need a third request.
+const PLACES: usize = 4_096;
+/// Client queries per refresh.
+const QUESTIONS: u32 = 10;
+/// Maximum number of refreshes that can be saved up.
+const SAVED: u32 = 100;
+
+/// Selects the answers to refresh.
+#[derive(Debug)]
+pub(super) struct Prefetcher {
+    /// Hashes of questions requested once in the last tenth.
+    once: Box<[Option<KeyHash>]>,
+    /// Client queries that are not yet used up by refreshes.
+    saved: u32,
+}
+
+impl Default for Prefetcher {
+    fn default() -> Prefetcher {
+        Prefetcher { once: vec![None; PLACES].into(), saved: 0 }
+    }
+}
+
+impl Prefetcher {
+    /// Counts a client query.
+    #[inline]
+    pub(super) fn count(&mut self) {
+        self.saved = (self.saved + 1).min(SAVED * QUESTIONS);
+    }
+
+    /// True if an answer is in the last tenth of its TTL and suitable for a refresh.
+    #[inline]
+    pub(super) fn is_near_end(kept: &CachedAnswer) -> bool {
+        let ttl = kept.answer.ttl();
+        ttl >= LEAST_TTL
+            && kept.age >= ttl - ttl / 10
+            && !kept.stale
+            && kept.answer.kind() != AnswerKind::Failed
+    }
+
+    /// True if the answer to this question, requested in the last tenth of its TTL, is to be
+    /// refreshed.
+    pub(super) fn should_refresh(&mut self, question: KeyHash) -> bool {
+        let place = &mut self.once[question.place(PLACES)];
+        if *place != Some(question) {
+            *place = Some(question);
+            return false;
+        }
+        let Some(left) = self.saved.checked_sub(QUESTIONS) else { return false };
+        *place = None;
+        self.saved = left;
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::resolver::fetches::Fetches;
+
+    fn hash(n: u32) -> KeyHash {
+        // A single hasher for all calls: each has its own random key.
+        thread_local!(static FETCHES: Fetches = Fetches::default());
+        FETCHES.with(|fetches| fetches.hash(&n.to_be_bytes()))
+    }
+
+    fn with_questions(count: u32) -> Prefetcher {
+        let mut prefetcher = Prefetcher::default();
+        (0..count).for_each(|_| prefetcher.count());
+        prefetcher
+    }
+
+    #[test]
+    fn second_late_request_causes_one_refresh() {
+        let mut prefetcher = with_questions(1_000);
+        let asked: Vec<bool> = (0..4).map(|_| prefetcher.should_refresh(hash(1))).collect();
+        assert_eq!(asked, [false, true, false, true]);
+        assert!(!prefetcher.should_refresh(hash(2)));
+    }
+
+    #[test]
+    fn refreshes_are_a_tenth_of_queries_burst_100() {
+        let renewed = |prefetcher: &mut Prefetcher| {
+            (0..5_000)
+                .filter(|&n| {
+                    prefetcher.should_refresh(hash(n)) | prefetcher.should_refresh(hash(n))
+                })
+                .count()
+        };
+        let mut prefetcher = with_questions(250);
+        assert_eq!(renewed(&mut prefetcher), 25);
+        assert_eq!(renewed(&mut with_questions(1_000_000)), 100);
+        // A refresh that was withheld takes place when the quota allows it again.
+        (0..10).for_each(|_| prefetcher.count());
+        assert_eq!(renewed(&mut prefetcher), 1);
+    }
+}

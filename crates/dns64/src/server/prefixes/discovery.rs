@@ -1,0 +1,275 @@
+//! Discovery of the upstreams' prefixes by `ipv4only.arpa` queries (RFC 7050 §3).
+
+use std::future::{Future, poll_fn};
+use std::io;
+use std::net::{Ipv6Addr, SocketAddr};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use method::units::Nanos;
+use net::address::ServiceAddr;
+use net::clock;
+use rand::RngExt;
+use tokio::net::{TcpStream, UdpSocket};
+use tokio::time::{sleep, timeout};
+use wire::view::{Message, rtype};
+
+use super::state::{Announcement, PrefixesWithTtl, SharedState, TICK};
+use crate::config::{PrefixKeys, Settings};
+use crate::prefixes::discovery;
+use crate::resolver::answer::{Answer, AnswerKind};
+use crate::resolver::ttl::TtlLimits;
+use crate::server::shared::Shared;
+use crate::transport::framing::{read_message, write_message};
+
+/// Time limit for an upstream's answer, including TCP.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// The root name.
+const ROOT: &[u8] = b"\0";
+/// Header with RD and one question. CD is clear, because a DNS64 would not synthesize otherwise
+/// (RFC 7050 §3).
+const HEADER: &[u8] = b"\x01\0\0\x01\0\0\0\0\0\x01";
+/// Question for AAAA of ipv4only.arpa.
+const QUESTION: &[u8] = b"\x08ipv4only\x04arpa\0\0\x1c\0\x01";
+/// An OPT record for answers of up to 1 232 octets (RFC 6891 §6.1.2).
+const OPT: &[u8] = b"\0\0\x29\x04\xd0\0\0\0\0\0\0";
+
+/// Repeats the query when due, for as long as discovery from upstreams is configured.
+pub(super) async fn query_periodically(shared: Arc<Shared>, state: SharedState) {
+    let wanted = || upstreams(&shared.settings.load());
+    loop {
+        let upstreams = wanted();
+        let is_due = state.borrow_mut().is_due(&upstreams, clock::now());
+        if is_due {
+            let still = || wanted() == upstreams;
+            // If the list of upstreams has changed meanwhile, the answers of the old ones are
+            // discarded.
+            let Some(announcement) = query_while(&upstreams, still).await else { continue };
+            state.borrow_mut().record_announcement(announcement, clock::now());
+        }
+        sleep(TICK).await;
+    }
+}
+
+/// Returns the upstreams used for discovery: those that resolve everything except the domains of
+/// forward rules. Empty if discovery from upstreams is off.
+fn upstreams(settings: &Settings) -> Vec<ServiceAddr> {
+    let wanted = settings.config.discovery.upstreams
+        && settings.config.written_prefixes().any(PrefixKeys::is_discovered);
+    if !wanted {
+        return Vec::new();
+    }
+    let numbers = &settings.routes[settings.route(ROOT).0].upstreams;
+    numbers.iter().map(|&number| settings.upstreams[number].address).collect()
+}
+
+/// Returns the result of [`ask`], or `None` as soon as `wanted` returns other upstreams, without
+/// waiting for pending answers.
+async fn query_while(
+    upstreams: &[ServiceAddr],
+    wanted: impl Fn() -> bool,
+) -> Option<Option<Announcement>> {
+    let mut asking = pin!(ask(upstreams));
+    loop {
+        let answered = timeout(TICK, asking.as_mut()).await;
+        if !wanted() {
+            return None;
+        }
+        if let Ok(announcement) = answered {
+            return Some(announcement);
+        }
+    }
+}
+
+/// Returns the prefixes of the first upstream in the list that has any. The list is empty if all
+/// upstreams answered without a prefix; `None` means that this is unknown. All upstreams are
+/// queried in parallel, so that dead ones do not delay the others until a prefix expires.
+async fn ask(upstreams: &[ServiceAddr]) -> Option<Announcement> {
+    let asked = |&upstream| Box::pin(timeout(PATIENCE, ask_one(upstream)));
+    let mut asked: Vec<_> = upstreams.iter().map(|to| (asked(to), None)).collect();
+    poll_fn(|context| {
+        for (asking, said) in asked.iter_mut().filter(|(_, said)| said.is_none()) {
+            if let Poll::Ready(answer) = asking.as_mut().poll(context) {
+                // A timeout, an error and an invalid answer count alike.
+                *said = Some(answer.ok().and_then(Result::ok).flatten());
+            }
+        }
+        let mut none = None;
+        let mut have_all_answered = true;
+        for (&upstream, (_, said)) in upstreams.iter().zip(&asked) {
+            match said {
+                // An earlier upstream is still pending, and takes precedence.
+                None => return Poll::Pending,
+                Some(None) => have_all_answered = false,
+                Some(Some(found)) if found.0.is_empty() => {
+                    none = Some(Announcement { by: None, found: found.clone() });
+                }
+                Some(Some(found)) => {
+                    let found = found.clone();
+                    return Poll::Ready(Some(Announcement { by: Some(upstream), found }));
+                }
+            }
+        }
+        Poll::Ready(none.filter(|_| have_all_answered))
+    })
+    .await
+}
+
+/// Queries one upstream. Returns `None` if its answer does not match the question.
+async fn ask_one(upstream: ServiceAddr) -> io::Result<Option<PrefixesWithTtl>> {
+    let upstream = upstream.resolve()?;
+    let id: [u8; 2] = rand::rng().random();
+    let query = [&id[..], HEADER, QUESTION, OPT].concat();
+    let answer = ask_over_udp(upstream, &query).await?;
+    if Message::new(&answer).is_some_and(|message| message.is_truncated()) {
+        return Ok(read(&query_over_tcp(upstream, &query).await?));
+    }
+    Ok(read(&answer))
+}
+
+/// Returns the first datagram of the upstream with the query's ID.
+async fn ask_over_udp(upstream: SocketAddr, query: &[u8]) -> io::Result<Vec<u8>> {
+    let any: SocketAddr = match upstream {
+        SocketAddr::V4(_) => ([0, 0, 0, 0], 0).into(),
+        SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
+    };
+    let socket = UdpSocket::bind(any).await?;
+    socket.connect(upstream).await?;
+    socket.send(query).await?;
+    let mut buffer = vec![0; 4_096];
+    loop {
+        let len = socket.recv(&mut buffer).await?;
+        // A forged answer with a wrong ID does not end the wait.
+        if buffer[..len].starts_with(&query[..2]) {
+            buffer.truncate(len);
+            return Ok(buffer);
+        }
+    }
+}
+
+async fn query_over_tcp(upstream: SocketAddr, query: &[u8]) -> io::Result<Vec<u8>> {
+    let mut stream = TcpStream::connect(upstream).await?;
+    write_message(&mut stream, query).await?;
+    read_message(&mut stream, PATIENCE).await
+}
+
+/// Returns the prefixes in an answer, and the lowest TTL of its AAAA records. Without AAAA records
+/// there is no DNS64. If AAAA records contain no prefix, the answer is invalid.
+fn read(message: &[u8]) -> Option<PrefixesWithTtl> {
+    if !Message::new(message)?.is_response() {
+        return None;
+    }
+    let answer = Answer::parse(message, QUESTION, &TtlLimits::default()).ok()?;
+    let (mut addresses, mut ttl) = (Vec::new(), u32::MAX);
+    match answer.kind() {
+        AnswerKind::Data => {
+            for record in answer.answers().filter(|record| record.rtype == rtype::AAAA) {
+                addresses.push(Ipv6Addr::from(<[u8; 16]>::try_from(record.data).ok()?));
+                ttl = ttl.min(record.ttl);
+            }
+        }
+        AnswerKind::NoData | AnswerKind::NxDomain => ttl = answer.negative_ttl().unwrap_or(0),
+        AnswerKind::Unfinished | AnswerKind::Failed => return None,
+    }
+    let prefixes = discovery::prefixes(&addresses);
+    let is_wrong = prefixes.is_empty() && !addresses.is_empty();
+    (!is_wrong).then(|| (prefixes, Nanos(u64::from(ttl) * Nanos::SECOND.0)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+    use crate::translation::prefix::Prefix;
+
+    /// Queries these upstreams, which stay configured for `looks` checks.
+    fn asked(upstreams: &[ServiceAddr], looks: u32) -> Option<Option<Announcement>> {
+        let left = Cell::new(looks);
+        let wanted = || left.replace(left.get().saturating_sub(1)) > 0;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(query_while(upstreams, wanted))
+    }
+
+    #[test]
+    fn removed_upstreams_are_not_waited_for() {
+        let at = || std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let (dead, live) = (at(), at());
+        let [to_dead, to_live] = [&dead, &live].map(|socket| socket.local_addr().unwrap().into());
+        std::thread::spawn(move || {
+            live.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+            let mut query = [0; 512];
+            while let Ok((_, from)) = live.recv_from(&mut query) {
+                let mut answer = reply(0, &[(SAME, 60, "64:ff9b::c000:aa")]);
+                answer[..2].copy_from_slice(&query[..2]);
+                let _ = live.send_to(&answer, from);
+            }
+        });
+        // The queries to dead upstreams end by their timeout.
+        let found = (vec![Prefix::WELL_KNOWN], Nanos(60 * Nanos::SECOND.0));
+        let announcement = Announcement { by: Some(to_live), found };
+        let wanted = [&[to_dead; 20][..], &[to_live]].concat();
+        assert_eq!(asked(&wanted, u32::MAX), Some(Some(announcement)));
+        // Ignore answers that arrive after the query was cancelled.
+        assert_eq!(asked(&[to_live], 0), None);
+        // A removed upstream is not waited for. All are queried in parallel, so each one has its
+        // query by then.
+        dead.set_nonblocking(true).unwrap();
+        let questions = || std::iter::from_fn(|| dead.recv(&mut [0; 512]).ok()).count();
+        questions();
+        assert_eq!(asked(&[to_dead; 20], 2), None);
+        assert_eq!(questions(), 20);
+    }
+
+    /// A reply with these records: owner (a pointer or a name), TTL, address.
+    fn reply(rcode: u8, records: &[(&[u8], u32, &str)]) -> Vec<u8> {
+        let count = [0, records.len() as u8];
+        let mut message = [&b"\0\0\x81"[..], &[0x80 | rcode, 0, 1], &count, &[0; 4]].concat();
+        message.extend(QUESTION);
+        for (owner, ttl, address) in records {
+            let address = address.parse::<Ipv6Addr>().unwrap().octets();
+            let ttl = ttl.to_be_bytes();
+            message.extend([*owner, b"\0\x1c\0\x01", &ttl, b"\0\x10", &address].concat());
+        }
+        message
+    }
+
+    const SAME: &[u8] = b"\xc0\x0c";
+
+    fn found(message: &[u8]) -> Option<(Vec<String>, u64)> {
+        let (prefixes, lifetime) = read(message)?;
+        let prefixes = prefixes.iter().map(ToString::to_string).collect();
+        Some((prefixes, lifetime.0 / Nanos::SECOND.0))
+    }
+
+    #[test]
+    fn prefixes_have_the_lowest_ttl_of_their_records() {
+        let two = [(SAME, 600, "64:ff9b::c000:aa"), (SAME, 60, "2001:db8::c000:ab")];
+        let wanted = vec!["64:ff9b::/96".to_owned(), "2001:db8::/96".to_owned()];
+        assert_eq!(found(&reply(0, &two)), Some((wanted, 60)));
+        assert_eq!(found(&reply(0, &[])), Some((vec![], 0)), "no DNS64");
+        assert_eq!(found(&reply(3, &[])), Some((vec![], 0)), "nor here");
+    }
+
+    #[test]
+    fn invalid_answers_are_ignored() {
+        assert_eq!(found(&reply(2, &[])), None, "SERVFAIL");
+        let mut query = reply(0, &[(SAME, 60, "64:ff9b::c000:aa")]);
+        query[2] &= 0x7f;
+        assert_eq!(found(&query), None);
+        let mut other = reply(0, &[(SAME, 60, "64:ff9b::c000:aa")]);
+        other[13] = b'x';
+        assert_eq!(found(&other), None, "the answer to another question");
+        assert_eq!(found(&reply(0, &[(SAME, 60, "2001:db8::1")])), None, "no address of the name");
+        assert_eq!(found(b""), None);
+    }
+
+    #[test]
+    fn records_of_other_names_do_not_count() {
+        let other = [(&b"\x01x\x04arpa\0"[..], 60, "64:ff9b::c000:aa")];
+        let found = found(&reply(0, &other));
+        assert!(found.is_none_or(|(prefixes, _)| prefixes.is_empty()));
+    }
+}

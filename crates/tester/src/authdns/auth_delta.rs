@@ -1,0 +1,293 @@
+//! Change of AuthDNS's counters over a trial. AuthDNS is half of the tester, so its drops and its processing time never
+//! count against the DUT.
+
+use method::evidence::{PATTERN, TOLERANCE, UpstreamQueries};
+use method::reason::{Reason, ZoneFacts};
+use method::units::Nanos;
+use serde::{Deserialize, Serialize};
+
+use super::counters::AuthCounters;
+use super::host_drops::HostDrops;
+use super::times::Times;
+use crate::xdp::XdpInterface;
+
+/// AuthDNS in one trial: its queries, losses and processing time.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct AuthDelta {
+    /// Queries received, including those for names resolved before the trial.
+    pub asked: UpstreamQueries,
+    /// Queries that the kernel dropped because AuthDNS was too slow.
+    pub socket_drops: u64,
+    /// Send errors of replies.
+    pub send_refused: u64,
+    /// Losses of its host below the sockets, including those of other programs; absent if they were not watched.
+    #[serde(default, skip_serializing_if = "HostDrops::is_unwatched")]
+    pub host_drops: HostDrops,
+    /// Queries that took longer than the limit.
+    #[serde(default)]
+    pub slow: u64,
+    /// Replies with REFUSED or NXDOMAIN.
+    #[serde(default)]
+    pub refused: u64,
+    /// Different names in its AAAA queries; absent with several AuthDNS, which may have received queries for the same
+    /// names.
+    #[serde(default)]
+    pub names: Option<u64>,
+    /// Served zones; empty for versions that do not report them.
+    #[serde(default)]
+    pub zones: Vec<ZoneFacts>,
+    /// Trials of other testers at the same time.
+    #[serde(default)]
+    pub other_trials: u64,
+    /// True if it was restarted: all other counts are then since the restart.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub restarted: bool,
+    /// AuthDNS's processing time, from the kernel's receive timestamp of a query to its reply, in microseconds; absent
+    /// if it answered nothing over UDP.
+    pub own_time_us: Option<OwnTime>,
+    /// Interface served by AF_XDP, with its attach mode; absent if there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "past_stack")]
+    pub xdp: Option<XdpInterface>,
+}
+
+/// Percentiles of AuthDNS's processing time in microseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct OwnTime {
+    /// Median.
+    pub p50: f64,
+    /// 99th percentile.
+    pub p99: f64,
+    /// 99.9th percentile, which is compared with the limit.
+    pub p999: f64,
+    /// Maximum.
+    pub max: f64,
+}
+
+impl OwnTime {
+    fn of(times: &Times) -> Option<OwnTime> {
+        let us = |quantile| Some(times.quantile(quantile)?.0 as f64 / 1e3);
+        Some(OwnTime {
+            p50: us(0.5)?,
+            p99: us(0.99)?,
+            p999: us(0.999)?,
+            max: times.max()?.0 as f64 / 1e3,
+        })
+    }
+}
+
+impl AuthDelta {
+    /// Computes the difference between two reads of AuthDNS's counters. A query that repeats one less than `timeout`
+    /// ago is a retry; one that took AuthDNS longer than `limit` is slow.
+    pub fn between(
+        before: &AuthCounters,
+        after: &AuthCounters,
+        timeout: Nanos,
+        limit: Nanos,
+    ) -> AuthDelta {
+        let less = |get: fn(&AuthCounters) -> u64| get(after).saturating_sub(get(before));
+        let retries =
+            |get: fn(&AuthCounters) -> &Times| get(after).since(get(before)).count_below(timeout);
+        let own = after.own_time.since(&before.own_time);
+        let asked = UpstreamQueries {
+            aaaa: less(|c| c.queries.aaaa),
+            a: less(|c| c.queries.a),
+            other: less(|c| c.queries.other),
+            aaaa_present: less(|c| c.aaaa_present),
+            aaaa_retries: retries(|c| &c.repeats.aaaa),
+            a_retries: retries(|c| &c.repeats.a),
+            aaaa_repeats: after.repeats.aaaa.since(&before.repeats.aaaa).count(),
+        };
+        AuthDelta {
+            restarted: before.start != after.start,
+            slow: own.count() - own.count_below(limit),
+            refused: less(|c| c.replies.refused + c.replies.nxdomain),
+            names: (after.servers == 1).then(|| asked.names()),
+            zones: after.zones.clone(),
+            other_trials: before.other_trials.running + less(|c| c.other_trials.begun),
+            asked,
+            socket_drops: less(|c| c.socket_drops),
+            send_refused: less(|c| c.send_refused),
+            host_drops: after.host_drops.since(&before.host_drops),
+            own_time_us: OwnTime::of(&own),
+            xdp: after.xdp.clone(),
+        }
+    }
+
+    /// Returns the reasons for which AuthDNS invalidated the trial: a restart, drops of AuthDNS or of its host, waits
+    /// in its host's queueing disciplines above `waiting`, more than one missed datagram in [`MISSED_IN`], or a 99.9th
+    /// percentile of its processing time above `limit`.
+    pub fn faults(&self, limit: Nanos, waiting: Nanos) -> Vec<Reason> {
+        let mut faults = Vec::new();
+        if self.restarted {
+            faults.push(Reason::AuthRestarted);
+        }
+        if self.socket_drops > 0 {
+            faults.push(Reason::AuthDropped { queries: self.socket_drops });
+        }
+        if self.send_refused > 0 {
+            faults.push(Reason::AuthSendRefused { replies: self.send_refused });
+        }
+        let losses = self.host_drops.losses().into_iter();
+        let losses = losses.chain(self.host_drops.waits_beyond(waiting));
+        faults.extend(losses.map(Reason::AuthHostLoss));
+        faults.extend(self.missed_reason().filter(|_| self.missed() * MISSED_IN > self.came()));
+        if let Some(own) = self.own_time_us.filter(|own| own.p999 > limit.0 as f64 / 1e3) {
+            faults.push(Reason::AuthSlow { p999_us: own.p999, limit });
+        }
+        faults
+    }
+
+    /// Returns the reasons for which a trial with this number of `names` was not the planned one: another zone than
+    /// `wanted`, or other clients at the same time.
+    pub fn disagreements(&self, wanted: Option<&ZoneFacts>, names: u64) -> Vec<Reason> {
+        let mut found = Vec::new();
+        if let Some(wanted) = wanted {
+            let others = self.zones.iter().filter(|served| *served != wanted).cloned();
+            found
+                .extend(others.map(|served| Reason::AuthServes { served, wanted: wanted.clone() }));
+        }
+        if self.other_trials > 0 {
+            found.push(Reason::OtherTrials { trials: self.other_trials });
+        }
+        if let Some(asked) = self.names.filter(|asked| asked.saturating_sub(names) > spare(names)) {
+            found.push(Reason::OtherNames { asked, names });
+        }
+        found
+    }
+
+    /// Returns the reason if the DUT did not cause a failure: AuthDNS refused more queries than a DUT sends for names
+    /// outside the zone, such as trust anchors.
+    pub fn refusal(&self) -> Option<Reason> {
+        let UpstreamQueries { aaaa, a, other, .. } = self.asked;
+        let (refused, questions) = (self.refused, aaaa + a + other);
+        (refused > spare(questions)).then_some(Reason::AuthRefused { refused, questions })
+    }
+
+    /// Returns the queries that AuthDNS answered too late, or did not receive although its host did.
+    pub fn doubtful(&self) -> u64 {
+        self.slow + self.missed()
+    }
+
+    /// Returns the datagrams that AuthDNS's host received and AuthDNS did not, as far as counted.
+    pub fn missed(&self) -> u64 {
+        self.host_drops.missed().unwrap_or(0)
+    }
+
+    /// Returns the datagrams that AuthDNS's host received, as far as counted.
+    fn came(&self) -> u64 {
+        self.host_drops.arrived.map_or(0, |arrived| arrived.interfaces)
+    }
+
+    fn missed_reason(&self) -> Option<Reason> {
+        let (datagrams, came) = (self.missed(), self.came());
+        (datagrams > 0).then_some(Reason::AuthMissed { datagrams, came })
+    }
+
+    /// Returns the reasons for a trial with this number of `unanswered` queries whose verdict depends on
+    /// [`AuthDelta::doubtful`] queries.
+    pub fn doubts(&self, limit: Nanos, unanswered: u64) -> Vec<Reason> {
+        let slow = Reason::AuthDecides { questions: self.slow, limit, unanswered };
+        let slow = (self.slow > 0).then_some(slow);
+        slow.into_iter().chain(self.missed_reason()).collect()
+    }
+}
+
+/// Number of datagrams of which one missed is tolerated. A DUT marks down a server that does not answer, so one missed
+/// query may cost many others.
+const MISSED_IN: u64 = 1_000;
+
+/// Returns the names or queries beyond `count` that do not indicate another trial, by the tolerance of a share.
+fn spare(count: u64) -> u64 {
+    (TOLERANCE * count as f64 + PATTERN) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use method::reason::HostLoss;
+    use method::records::Counts;
+    use method::units::Qps;
+    use method::verdict::Verdict;
+
+    use super::super::host_drops::InterfaceDrops;
+    use super::*;
+    use crate::measurer::plan::TrialPlan;
+    use crate::measurer::result::TrialResult;
+
+    fn counters(aaaa: u64, own: &[u64], repeats: &[u64]) -> AuthCounters {
+        let mut all = AuthCounters::default();
+        all.queries.aaaa = aaaa;
+        own.iter().for_each(|&ms| all.own_time.add(Nanos::from_millis(ms)));
+        repeats.iter().for_each(|&ms| all.repeats.aaaa.add(Nanos::from_millis(ms)));
+        all
+    }
+
+    #[test]
+    fn retries_are_repeats_within_the_timeout() {
+        let before = counters(5, &[], &[10]);
+        let after = counters(105, &[], &[10, 20, 90, 1_500]);
+        let part =
+            AuthDelta::between(&before, &after, Nanos::from_millis(100), Nanos::from_millis(10));
+        assert_eq!((part.asked.aaaa, part.asked.aaaa_retries), (100, 2));
+    }
+
+    #[test]
+    fn a_new_start_is_a_fault_whatever_was_counted_since() {
+        let limit = Nanos::from_millis(10);
+        let before = AuthCounters { start: 7, ..counters(5, &[], &[]) };
+        let faults = |after: &AuthCounters| {
+            AuthDelta::between(&before, after, Nanos::SECOND, limit).faults(limit, limit)
+        };
+        assert_eq!(faults(&AuthCounters { start: 7, ..counters(9, &[], &[]) }), []);
+        let after = AuthCounters { start: 8, ..counters(9, &[], &[]) };
+        assert_eq!(faults(&after), [Reason::AuthRestarted]);
+    }
+
+    #[test]
+    fn drops_and_slowness_are_faults() {
+        let limit = Nanos::from_millis(10);
+        assert_eq!(AuthDelta::default().faults(limit, limit), []);
+        let slow = AuthDelta::between(
+            &counters(0, &[50], &[]),
+            &counters(9, &[50, 1, 1, 40], &[]),
+            limit,
+            limit,
+        );
+        assert_eq!(slow.slow, 1);
+        assert!(
+            matches!(slow.faults(limit, limit)[..], [Reason::AuthSlow { p999_us, .. }] if (39_000.0..42_000.0).contains(&p999_us)),
+            "{:?}",
+            slow.faults(limit, limit)
+        );
+        assert_eq!(slow.faults(Nanos::SECOND, limit), []);
+        let dropped = AuthDelta { socket_drops: 3, send_refused: 1, ..AuthDelta::default() };
+        assert_eq!(
+            dropped.faults(limit, limit),
+            [Reason::AuthDropped { queries: 3 }, Reason::AuthSendRefused { replies: 1 }]
+        );
+    }
+
+    #[test]
+    fn what_the_host_loses_below_the_sockets_is_not_the_duts_failure() {
+        let dropped = |receive| {
+            let drops = InterfaceDrops { receive, ..InterfaceDrops::default() };
+            let interfaces = [("to-dut".into(), drops)].into();
+            let host_drops = HostDrops { interfaces, ..HostDrops::default() };
+            AuthCounters { start: 7, host_drops, ..AuthCounters::default() }
+        };
+        let verdict = |before, after| {
+            let plan = TrialPlan::new("[::1]:53".parse().unwrap(), Qps(1000));
+            let counts = Counts { sent: 10, valid: 9, late: 1, ..Counts::default() };
+            let mut trial = TrialResult::simulated(&plan, counts);
+            let part = AuthDelta::between(&before, &after, plan.timeout, plan.auth_limit);
+            trial.apply_auth(part, plan.auth_limit, plan.subject);
+            (trial.verdict, trial.reasons)
+        };
+        assert_eq!(verdict(dropped(5), dropped(5)).0, Verdict::Failed, "before the trial");
+        let loss = HostLoss::InterfaceReceive { packets: 4, interface: "to-dut".into() };
+        assert_eq!(
+            verdict(dropped(5), dropped(9)),
+            (Verdict::Invalid, vec![Reason::AuthHostLoss(loss)])
+        );
+    }
+}

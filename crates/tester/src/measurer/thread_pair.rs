@@ -1,0 +1,81 @@
+//! State shared by sender and receiver of a pair: their ports, and their progress.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use net::socket::Endpoint;
+
+use super::plan::TrialPlan;
+
+/// Progress of a running trial, readable from another thread; about a second old at most.
+pub struct Progress {
+    sent: AtomicU64,
+    pairs: Vec<PairProgress>,
+    stop: Arc<AtomicBool>,
+}
+
+#[derive(Default)]
+struct PairProgress {
+    valid: AtomicU64,
+    decided: AtomicU64,
+}
+
+impl Progress {
+    /// Creates the progress of a trial of `plan`.
+    pub fn new(plan: &TrialPlan) -> Arc<Progress> {
+        Progress::until(plan, Arc::default())
+    }
+
+    /// Creates the progress of a trial of `plan` that is interrupted when `stop` is set.
+    pub fn until(plan: &TrialPlan, stop: Arc<AtomicBool>) -> Arc<Progress> {
+        Arc::new(Progress {
+            sent: AtomicU64::new(0),
+            pairs: (0..plan.threads).map(|_| PairProgress::default()).collect(),
+            stop,
+        })
+    }
+
+    /// Returns the flag that interrupts the trial.
+    pub(super) fn stop(&self) -> &AtomicBool {
+        &self.stop
+    }
+
+    /// True if the trial is to be interrupted.
+    pub(super) fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Returns the queries sent so far.
+    pub fn sent(&self) -> u64 {
+        self.sent.load(Ordering::Relaxed)
+    }
+
+    /// Returns the valid replies so far.
+    pub fn valid(&self) -> u64 {
+        self.pairs.iter().map(|s| s.valid.load(Ordering::Relaxed)).sum()
+    }
+
+    /// Returns the queries with a known outcome.
+    pub fn decided(&self) -> u64 {
+        self.pairs.iter().map(|s| s.decided.load(Ordering::Relaxed)).sum()
+    }
+
+    pub(super) fn add_sent(&self, n: u64) {
+        self.sent.fetch_add(n, Ordering::Relaxed);
+    }
+
+    pub(super) fn set_received(&self, pair: u16, valid: u64, decided: u64) {
+        let progress = &self.pairs[usize::from(pair)];
+        progress.valid.store(valid, Ordering::Relaxed);
+        progress.decided.store(decided, Ordering::Relaxed);
+    }
+}
+
+/// The source ports of a pair.
+pub(super) struct Ports {
+    /// The sending sockets, one for each port: connected to the server, or bound to all addresses of this host if
+    /// queries are sent from several ([`super::sources`]).
+    pub(super) asking: Vec<Endpoint>,
+    /// Sockets that receive unmatched datagrams to the ports of connected ones.
+    pub(super) unmatched: Vec<Endpoint>,
+}

@@ -1,0 +1,315 @@
+//! Transmit and receive paths of a pair: the sockets of its ports, or AF_XDP.
+//!
+//! ```text
+//! Sender ─► Outlet ─┬─ sockets of the ports, one system call for a block (UDP_SEGMENT)
+//!                   └─ frames ─► ring of the interface
+//! Receiver ◄─┬─ sockets of the ports: replies, or with AF_XDP what the filter leaves to the stack
+//!            └─ Inlet: rings of the interface ◄─ filter: to our addresses and ports
+//! ```
+//!
+//! With AF_XDP the sockets are open as well: they reserve the ports, and receive packets that the filter does not take,
+//! such as fragments. So nothing is lost.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use net::batch::Peer;
+use net::neighbour::NextHop;
+use net::socket::Endpoint;
+use net::xdp::{self, Arrived, Claim, Client};
+
+use super::error::TrialError;
+use super::plan::{PlanError, TrialPlan};
+use super::sources::SourcePlan;
+use super::thread_pair::Ports;
+use crate::xdp::{XdpConfig, XdpInterface};
+
+/// Queries sent together from one address and port.
+#[derive(Clone, Copy)]
+pub(super) struct Block<'a> {
+    /// The messages, laid end to end.
+    pub(super) packets: &'a [u8],
+    /// Length of each message.
+    pub(super) len: usize,
+    /// Index of their port among those of the pair.
+    pub(super) port: usize,
+    /// Index of the first query among the pair's.
+    pub(super) first: u64,
+}
+
+impl<'a> Block<'a> {
+    /// Returns the queries from index `k` on.
+    fn from(self, k: u64) -> Block<'a> {
+        Block { packets: &self.packets[(k - self.first) as usize * self.len..], ..self }
+    }
+
+    /// Returns the queries from index `k` on one by one: the index, and a block with each.
+    pub(super) fn singly(self, k: u64) -> impl Iterator<Item = (u64, Block<'a>)> {
+        let packets = self.from(k).packets.chunks(self.len);
+        (k..).zip(packets).map(move |(k, packets)| (k, Block { packets, ..self }))
+    }
+}
+
+/// Result of sending queries.
+#[derive(Debug)]
+pub(super) enum SendOutcome {
+    /// This number of queries was sent; there was no room for any others.
+    First(u64),
+    /// None was sent, and they may be retried one by one. Contains the send error; `None` if the reported error belongs
+    /// to an earlier query, or if only sending together is not possible.
+    None(Option<io::Error>),
+    /// It is unknown which of them were sent, so none may be retried.
+    Unknown(io::Error),
+}
+
+impl SendOutcome {
+    /// Interprets a socket's result for this number of queries. A pending ICMP error concerns only the call that
+    /// reports it; any other error is a send error (EPERM: a packet filter).
+    fn of_socket(queries: u64, sent: io::Result<()>) -> SendOutcome {
+        match sent {
+            Ok(()) => SendOutcome::First(queries),
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                SendOutcome::None(None)
+            }
+            Err(error) => SendOutcome::None(Some(error)),
+        }
+    }
+}
+
+/// Transmit path.
+pub(super) enum TxPath {
+    /// Through the network stack.
+    Sockets {
+        /// The sending sockets.
+        ports: Arc<Ports>,
+        /// Source address of each query, if there are several.
+        sources: Option<Arc<SourcePlan>>,
+        /// True if the kernel supports segmentation; found out by trying.
+        offload: bool,
+    },
+    /// By AF_XDP.
+    XdpRings(Box<XdpTxPath>),
+}
+
+/// Transmit path by AF_XDP.
+pub(super) struct XdpTxPath {
+    sender: xdp::Sender,
+    link: xdp::EthernetLink,
+    ends: AddressPair,
+}
+
+impl TxPath {
+    /// Creates a path through sockets; `offload`: a block may be sent in one system call.
+    pub(super) fn sockets(
+        ports: Arc<Ports>,
+        sources: Option<Arc<SourcePlan>>,
+        offload: bool,
+    ) -> TxPath {
+        TxPath::Sockets { ports, sources, offload }
+    }
+
+    /// True if this number of queries on one port is sent in one call.
+    #[inline]
+    pub(super) fn joins(&self, queries: u64) -> bool {
+        match self {
+            TxPath::Sockets { offload, .. } => *offload && queries > 1,
+            TxPath::XdpRings(_) => true,
+        }
+    }
+
+    /// Sends a block in one call.
+    #[inline]
+    pub(super) fn send_together(&mut self, block: Block<'_>) -> SendOutcome {
+        match self {
+            TxPath::Sockets { ports, sources, offload } => {
+                let port = &ports.asking[block.port];
+                let segment = block.len as u16;
+                let sent = match sources {
+                    None => port.send_segmented(block.packets, segment),
+                    Some(sources) => {
+                        port.send_from(block.packets, Some(segment), sources.ends(block.first))
+                    }
+                };
+                match sent {
+                    // Segmentation is not supported; the packets have not been sent.
+                    Err(e)
+                        if matches!(
+                            e.raw_os_error(),
+                            Some(libc_errors::EIO | libc_errors::EINVAL)
+                        ) =>
+                    {
+                        *offload = false;
+                        SendOutcome::None(None)
+                    }
+                    sent => SendOutcome::of_socket((block.packets.len() / block.len) as u64, sent),
+                }
+            }
+            TxPath::XdpRings(rings) => rings.send(block),
+        }
+    }
+
+    /// Sends a block of one query.
+    #[inline]
+    pub(super) fn send(&mut self, block: Block<'_>) -> SendOutcome {
+        match self {
+            TxPath::Sockets { ports, sources, .. } => {
+                let port = &ports.asking[block.port];
+                let sent = match sources {
+                    None => port.send(block.packets),
+                    Some(sources) => port.send_from(block.packets, None, sources.ends(block.first)),
+                };
+                SendOutcome::of_socket(1, sent)
+            }
+            TxPath::XdpRings(rings) => rings.send(block),
+        }
+    }
+
+    /// Returns the number of queries that a zero-copy device was handed but has not sent after `limit`. If the kernel
+    /// copies, or sockets are used, none waits at the end.
+    pub(super) fn unsent(&mut self, limit: Duration) -> usize {
+        match self {
+            TxPath::XdpRings(rings) if rings.sender.is_read_by_device() => {
+                rings.sender.settle(limit)
+            }
+            TxPath::XdpRings(_) | TxPath::Sockets { .. } => 0,
+        }
+    }
+}
+
+impl XdpTxPath {
+    #[inline]
+    fn send(&mut self, block: Block<'_>) -> SendOutcome {
+        let from = self.ends.ours(block);
+        let server = self.ends.server;
+        match self.sender.send(block.packets, block.len, &self.link, from, server) {
+            Ok(0) => SendOutcome::None(Some(io::ErrorKind::WouldBlock.into())),
+            Ok(taken) => SendOutcome::First(taken as u64),
+            Err(error) => SendOutcome::Unknown(error),
+        }
+    }
+}
+
+/// Receive path by AF_XDP.
+pub(super) struct XdpRxPath {
+    pub(super) receiver: xdp::Receiver,
+    pub(super) ends: AddressPair,
+    /// True if datagrams may have been joined before the filter sees them ([`xdp::may_join`]).
+    pub(super) may_be_joined: bool,
+}
+
+impl AddressPair {
+    /// Returns the index of the port that a datagram was sent to, if it is from the server (RFC 5452 §9.1).
+    #[inline]
+    pub(super) fn port(&self, arrived: &Arrived<'_>) -> Option<usize> {
+        let AddressPair { server, first_port, .. } = *self;
+        let is_servers =
+            (arrived.source.ip(), arrived.source.port()) == (server.ip(), server.port());
+        is_servers.then(|| usize::from(arrived.destination.port().wrapping_sub(first_port)))
+    }
+}
+
+/// Source and destination of queries sent by AF_XDP.
+#[derive(Clone)]
+pub(super) struct AddressPair {
+    server: SocketAddr,
+    /// Source address that the kernel would select.
+    address: IpAddr,
+    first_port: u16,
+    sources: Option<Arc<SourcePlan>>,
+}
+
+impl AddressPair {
+    /// Returns the source address and port of a block.
+    #[inline]
+    fn ours(&self, block: Block<'_>) -> SocketAddr {
+        let source = self.sources.as_deref().and_then(|sources| sources.ends(block.first).local);
+        SocketAddr::new(source.unwrap_or(self.address), self.first_port + block.port as u16)
+    }
+}
+
+impl TrialPlan {
+    /// Checks that the route to the server uses the interface selected for AF_XDP. Queries the kernel for its routes,
+    /// and sends nothing.
+    ///
+    /// # Errors
+    /// [`PlanError::XdpInterface`] if it does not; [`TrialError::Interface`] if there is no route.
+    pub fn check_xdp(&self) -> Result<(), TrialError> {
+        let Some(wanted) = self.xdp.as_ref().and_then(|xdp| xdp.interface.as_ref()) else {
+            return Ok(());
+        };
+        let at = |source| TrialError::Interface { server: self.server, source };
+        let is = NextHop::towards(self.server).map_err(at)?.interface;
+        if is == *wanted {
+            return Ok(());
+        }
+        let interface = wanted.clone();
+        Err(PlanError::XdpInterface { server: self.server, interface, is }.into())
+    }
+}
+
+/// AF_XDP for the ports of a trial's only pair, opened but not in use yet.
+pub(super) struct XdpRings {
+    client: Client,
+    ends: AddressPair,
+    xdp: XdpInterface,
+}
+
+impl XdpRings {
+    /// Claims datagrams to these ports, which must be consecutive, on the next hop's interface.
+    pub(super) fn open(
+        plan: &TrialPlan,
+        wanted: &XdpConfig,
+        hop: &NextHop,
+        ports: &Ports,
+    ) -> Result<XdpRings, TrialError> {
+        let at = |source| TrialError::Socket { server: plan.server, source };
+        let numbers: Vec<SocketAddr> = ports
+            .asking
+            .iter()
+            .map(Endpoint::local_address)
+            .collect::<io::Result<_>>()
+            .map_err(at)?;
+        let (first, last) = (numbers[0], numbers[numbers.len() - 1]);
+        let address = first.ip().to_canonical();
+        let addresses = plan.source_addresses.map_or(address.into(), |sources| sources.prefix());
+        let claim = Claim { addresses, ports: (first.port()..=last.port()).into() };
+        let client = Client::open(hop, &[claim], wanted.mode)?;
+        let xdp = XdpInterface {
+            interface: hop.interface.clone(),
+            attach_mode: client.attach_mode(),
+            queues: client.queues(),
+        };
+        let server = plan.canonical_server();
+        let ends = AddressPair { server, address, first_port: first.port(), sources: None };
+        Ok(XdpRings { client, ends, xdp })
+    }
+
+    /// Returns the interface and its attach mode.
+    pub(super) fn xdp(&self) -> &XdpInterface {
+        &self.xdp
+    }
+
+    /// Returns the transmit and receive paths, for queries from these source addresses.
+    pub(super) fn into_halves(self, sources: Option<&Arc<SourcePlan>>) -> (TxPath, XdpRxPath) {
+        let link = self.client.link();
+        let (sender, receiver) = self.client.into_halves();
+        let ends = AddressPair { sources: sources.cloned(), ..self.ends };
+        let tx_path = XdpTxPath { sender, link, ends: ends.clone() };
+        let may_be_joined = self.xdp.may_join();
+        (TxPath::XdpRings(Box::new(tx_path)), XdpRxPath { receiver, ends, may_be_joined })
+    }
+}
+
+/// Converts source and destination of an AF_XDP datagram to the form used for sockets.
+#[inline]
+pub(super) fn ends_of(arrived: &Arrived<'_>) -> Option<Peer> {
+    Some(Peer { address: arrived.source, local: Some(arrived.destination.ip()) })
+}
+
+/// Error numbers for missing segmentation support (the same on all Linux architectures).
+mod libc_errors {
+    pub(super) const EIO: i32 = 5;
+    pub(super) const EINVAL: i32 = 22;
+}

@@ -1,0 +1,94 @@
+//! Upstream queries of a reference DUT. Their number is known, so AuthDNS's counters, and conclusions drawn from them,
+//! can be checked. The reference DUT does not wait for answers, because it computes its replies itself.
+
+use std::collections::HashSet;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+
+use method::units::Share;
+use net::socket::Endpoint;
+use wire::name::{Domain, has_aaaa};
+use wire::template::QueryTemplate;
+use wire::view::rtype;
+
+/// Octets of the socket's receive buffer: answers of AuthDNS are not read, and stay there until they are dropped.
+const UNREAD: usize = 4096;
+
+/// Query behaviour of a reference DUT towards AuthDNS.
+#[derive(Clone, Copy, Debug)]
+pub struct UpstreamQueryConfig {
+    /// Address and port of AuthDNS.
+    pub upstream: SocketAddr,
+    /// Number of times that each query is sent; 2 is a DUT that retries at once.
+    pub times: u8,
+    /// Share of new names that are queried; less than all is a DUT that answers new names without an upstream query.
+    pub new_names: Share,
+    /// True if each name is queried only once, as with a cache.
+    pub remembers: bool,
+}
+
+/// Sends the queries that a DNS64 server would have to send.
+pub(crate) struct UpstreamQuerier {
+    asking: UpstreamQueryConfig,
+    aaaa_share: Share,
+    endpoint: Endpoint,
+    query: Vec<u8>,
+    seen: HashSet<Ipv4Addr>,
+    /// Number of names seen for the first time.
+    new: u64,
+    next_id: u16,
+}
+
+impl UpstreamQuerier {
+    /// Creates an asker for names of `domain`, of which `aaaa_share` have an AAAA record.
+    ///
+    /// # Errors
+    /// If there is no route to AuthDNS.
+    pub(crate) fn new(
+        asking: UpstreamQueryConfig,
+        domain: &Domain,
+        aaaa_share: Share,
+    ) -> io::Result<UpstreamQuerier> {
+        let endpoint = Endpoint::connect(asking.upstream)?;
+        endpoint.limit_buffers(UNREAD)?;
+        let query = QueryTemplate::aaaa(domain).bytes().to_vec();
+        Ok(UpstreamQuerier {
+            asking,
+            aaaa_share,
+            endpoint,
+            query,
+            seen: HashSet::new(),
+            new: 0,
+            next_id: 0,
+        })
+    }
+
+    /// Queries the AAAA record of `name` and, if it has none, its A record.
+    pub(crate) fn ask_for(&mut self, name: Ipv4Addr) {
+        if self.asking.remembers && !self.seen.insert(name) {
+            return;
+        }
+        self.new += 1;
+        if !self.asking.new_names.selects(self.new) {
+            return;
+        }
+        for _ in 0..self.asking.times {
+            self.send(name, rtype::AAAA);
+            if !has_aaaa(name, self.aaaa_share) {
+                self.send(name, rtype::A);
+            }
+        }
+    }
+
+    fn send(&mut self, name: Ipv4Addr, qtype: u16) {
+        self.next_id = self.next_id.wrapping_add(1);
+        QueryTemplate::patch(&mut self.query, self.next_id, name);
+        // The query ends with type and class.
+        let at = self.query.len() - 4;
+        self.query[at..at + 2].copy_from_slice(&qtype.to_be_bytes());
+        // An ICMP error of an earlier query is reported once; then the query is sent again.
+        if self.endpoint.send(&self.query).is_err() {
+            let _ = self.endpoint.send(&self.query);
+        }
+    }
+}
