@@ -10,7 +10,7 @@
 //! a port is replaced as soon as no response is expected on it.
 //!
 //! ```text
-//! server ─► port ─► id ─► query        a port:  opened ─► used 10 000 times, or for ten minutes ─► nothing expected ─► closed
+//! server ─► port ─► id ─► query      a port: opened ─► used 10 000 times or ten minutes ─► nothing expected ─► closed
 //! ```
 
 use std::io;
