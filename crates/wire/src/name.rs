@@ -148,7 +148,7 @@ impl From<Domain> for String {
     }
 }
 
-/// A block of IPv4 addresses whose names are queried, written `a.b.c.d/len`.
+/// Range of queried names, as a block of IPv4 addresses, written `a.b.c.d/len`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 pub struct NameRange {
