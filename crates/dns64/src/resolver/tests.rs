@@ -1240,7 +1240,7 @@ fn rfc8767_5_earlier_wait_counts_for_stale_answer() {
     test.pass(700);
     assert!(test.resolver.next_completed().is_none());
     test.pass(50);
-    let landed = test.resolver.next_completed().expect("1.75 s after it came");
+    let landed = test.resolver.next_completed().expect("1.75 s after its arrival");
     assert!(landed.waiters.len() == 1 && landed.outcome.kept().unwrap().stale);
     assert_eq!(test.resolver.fetches.len(), 1, "the fetch continues");
     test.answer(&sent, &sent.answer(0, &[[192, 0, 2, 2]]));
@@ -1282,7 +1282,7 @@ fn rfc8767_5_a_probe_does_not_keep_a_stale_answer_back() {
         Resolve::Pending
     ));
     test.pass(750);
-    let landed = test.resolver.next_completed().expect("1.75 s after it came");
+    let landed = test.resolver.next_completed().expect("1.75 s after its arrival");
     assert!(
         landed.waiters.len() == 1 && matches!(landed.outcome, Outcome::Failed(Failure::Timeout))
     );
