@@ -326,7 +326,7 @@ fn rooms(uses: &Uses<Module>) -> Uses<String> {
 
 /// The top-level modules in the document: the lines of the block below "uses these others:".
 fn drawn(document: &str) -> Uses<String> {
-    let block = document.split("uses these others:\n").nth(1).expect("the drawing of the rooms");
+    let block = document.split("uses these others:\n").nth(1).expect("the drawing of the modules");
     let lines =
         block.split("```").nth(1).expect("a block").lines().filter(|line| line.contains('─'));
     let room = |line: &str| {

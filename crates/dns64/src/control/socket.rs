@@ -166,7 +166,7 @@ mod tests {
         let (listener, file) = ControlSocket::bind(&path, None).unwrap().into_parts();
         assert_eq!(mode(&path), OWNER);
         assert!(UnixStream::connect(&path).is_ok());
-        assert_eq!(refused(&path, None), ErrorKind::AddrInUse, "somebody listens");
+        assert_eq!(refused(&path, None), ErrorKind::AddrInUse, "a server listens");
         drop(file);
         assert!(!path.exists());
         drop(listener);

@@ -153,8 +153,7 @@ impl Lines {
 ///
 /// # Errors
 /// If the system refuses, or a pipe has no reader. Also if it is a symbolic link and the process is
-/// root: the folder may belong to the user that root becomes, who must not redirect root to another
-/// file.
+/// root: its folder may belong to another user, and a link could redirect root to any file.
 pub(super) fn append_to(path: &Path) -> io::Result<File> {
     let links = if Uid::effective().is_root() { libc::O_NOFOLLOW } else { 0 };
     let flags = libc::O_NONBLOCK | links;

@@ -201,7 +201,10 @@ mod tests {
         assert!(known.announced(&router(1), &for_seconds(8), at(50)));
         known.answered(&[prefix], at(60), at(50));
         assert!(known.has_router_on("eth0", at(57)) && !known.has_router_on("eth1", at(50)));
-        assert!(!known.has_router_on("eth0", at(58)), "the upstreams' is not a router's");
+        assert!(
+            !known.has_router_on("eth0", at(58)),
+            "upstream prefixes do not count as a router's"
+        );
         known.answered(&[], at(0), at(50));
         known.listen_on(&["eth0".into()]);
         assert_eq!(known.prefixes(at(50)), [prefix]);

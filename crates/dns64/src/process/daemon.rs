@@ -525,7 +525,7 @@ mod tests {
         let thread = std::thread::spawn(move || {
             guard::guard_thread(|| {
                 assert!(guard::catch(|| panic!("one query's work")).is_err());
-                assert!(how == "caught", "nobody catches this");
+                assert!(how == "caught", "an uncaught panic");
             });
         });
         let _ = thread.join();
@@ -567,8 +567,11 @@ mod tests {
                 .unwrap();
             assert_eq!(child.status.code(), Some(status), "{how}: {child:?}");
             let stderr = String::from_utf8_lossy(&child.stderr);
-            assert_eq!(stderr.contains("nobody catches this"), said, "{stderr}");
-            assert!(!stderr.contains("one query's work"), "who catches it says it");
+            assert_eq!(stderr.contains("an uncaught panic"), said, "{stderr}");
+            assert!(
+                !stderr.contains("one query's work"),
+                "a caught panic is reported by its handler"
+            );
         }
     }
 }

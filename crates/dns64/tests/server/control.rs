@@ -525,14 +525,14 @@ fn commands_reach_the_program_and_its_socket_is_removed() {
     let lines = |file: &Path| std::fs::read_to_string(file).map_or(0, |text| text.lines().count());
     let query = || ask("four.test", Rtype::AAAA).try_of(daemon.address, SOON).unwrap();
     assert_eq!(query().addresses(), [mapped("192.0.2.1")]);
-    eventually("the line is there", || lines(&log) == 1);
+    eventually("the line is written", || lines(&log) == 1);
     let old = folder.path().join("queries.log.1");
     std::fs::rename(&log, &old).unwrap();
     daemon.signal("HUP");
     daemon.line_with("configuration reloaded");
     eventually("a new file", || log.exists());
     query();
-    eventually("the next line is there", || lines(&log) == 1);
+    eventually("the next line is written", || lines(&log) == 1);
     assert_eq!(lines(&old), 1);
 
     daemon.signal("TERM");
@@ -540,5 +540,5 @@ fn commands_reach_the_program_and_its_socket_is_removed() {
     assert!(!socket.exists(), "its file is removed");
     let (code, _, error) = run(&["status", "--socket", socket_path]);
     assert!(code == Some(4) && error.contains(socket_path), "{error}");
-    assert_eq!(error.matches("No such file").count(), 1, "told once: {error}");
+    assert_eq!(error.matches("No such file").count(), 1, "printed once: {error}");
 }

@@ -29,7 +29,7 @@ fn zone() -> Upstream {
 /// The lines of a log, after at least `count` have been written.
 fn lines(log: &Path, count: usize) -> Vec<String> {
     let read = || std::fs::read_to_string(log).unwrap_or_default();
-    eventually("the lines are there", || read().lines().count() >= count);
+    eventually("the lines are written", || read().lines().count() >= count);
     read().lines().map(str::to_owned).collect()
 }
 

@@ -72,7 +72,7 @@ fn item_42_drops_of_the_kernel_are_counted() {
         let _ = socket.send(b"no query");
     }
     daemon.signal("CONT");
-    eventually("it is counted", || {
+    eventually("the drops are counted", || {
         let text = get(metrics, "/metrics");
         let line = text
             .lines()
@@ -835,7 +835,10 @@ fn the_example_configuration_has_the_defaults() {
         &example,
     )
     .unwrap();
-    assert!(!text.contains("\n[[upstream]]"), "the example would ask a server that is not there");
+    assert!(
+        !text.contains("\n[[upstream]]"),
+        "the example would query a server that does not exist"
+    );
     // The example documents each key.
     let uncommented: String =
         text.lines().map(|l| l.strip_prefix("#| ").unwrap_or(l)).collect::<Vec<_>>().join("\n");
@@ -856,7 +859,11 @@ fn the_example_configuration_has_the_defaults() {
     };
     let defaults =
         dns64::config::Settings::from_text(&toml::to_string(&defaults).unwrap(), &example).unwrap();
-    assert_eq!(settings.to_toml(), defaults.to_toml(), "what is not commented out is the default");
+    assert_eq!(
+        settings.to_toml(),
+        defaults.to_toml(),
+        "keys that are not commented out have their defaults"
+    );
 }
 
 fn collect_keys(path: &str, value: &toml::Value, keys: &mut BTreeSet<String>) {

@@ -219,9 +219,9 @@ fn hints_name_the_addresses_that_aaaa_records_have() {
         assert!(found[0].contains("alpn"), "{found:?}");
     }
     let validates = ask("signed.test", Rtype::HTTPS).from("127.0.0.2").dnssec_ok();
-    assert!(services(&server, &validates)[0].contains(kept), "signed, for who asks with DO");
+    assert!(services(&server, &validates)[0].contains(kept), "signed, for a client with DO");
     let cd = ask("www.test", Rtype::HTTPS).from("127.0.0.2").checking_disabled();
-    assert!(services(&server, &cd)[0].contains(kept), "for who validates himself");
+    assert!(services(&server, &cd)[0].contains(kept), "for a validating client");
 }
 
 /// RFC 9460 §4.2.1: hints do not replace AAAA records. §4.2: no failure of a lookup fails the

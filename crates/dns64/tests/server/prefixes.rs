@@ -117,9 +117,9 @@ fn a_prefix_expires_without_further_answers() {
     let server = server(&[upstream.address], DISCOVER);
     eventually("the prefix is used", || answer(&server).2 == made("64:ff9b::"));
     *announced.lock().unwrap() = None;
-    eventually("it is over", || answer(&server) == (Rcode::SERVFAIL, Some(14), vec![]));
+    eventually("the prefix has expired", || answer(&server) == (Rcode::SERVFAIL, Some(14), vec![]));
     *announced.lock().unwrap() = Some((vec!["64:ff9b::c000:aa"], 2));
-    eventually("it is back", || answer(&server).2 == made("64:ff9b::"));
+    eventually("the prefix is back", || answer(&server).2 == made("64:ff9b::"));
 }
 
 /// Item 47: answers for names below a prefix depend on it as well.

@@ -132,7 +132,7 @@ fn a_an_outage_does_not_make_a_zone_bogus() {
             assert_eq!(query.of(&server).ede(), Some(6));
         }
         state.store(DOWN, Ordering::Relaxed);
-        eventually("the failure is asked for anew", || query.of(&server).ede() == Some(29));
+        eventually("the failure is queried again", || query.of(&server).ede() == Some(29));
         for got in both(&server, &query) {
             assert_eq!(
                 (got.addresses(), got.ede()),
@@ -177,7 +177,7 @@ fn a_stale_records_do_not_stand_for_bogus_ones() {
         let server = server(&[upstream.address], &format!("{PREFIX}[cache]\nserve-stale = '1h'\n"));
         let query = ask("www.test", Rtype::AAAA).edns(1232);
         assert_eq!(query.of(&server).addresses(), [v6("2001:db8::1")]);
-        eventually("its time is over", || query.of(&server).rcode() == Rcode::SERVFAIL);
+        eventually("the entry has expired", || query.of(&server).rcode() == Rcode::SERVFAIL);
         for got in both(&server, &query) {
             assert_eq!((got.rcode(), got.ede()), (Rcode::SERVFAIL, Some(6)));
         }

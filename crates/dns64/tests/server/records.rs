@@ -145,7 +145,7 @@ fn item_22_pointers_under_a_prefix() {
     assert_eq!(
         ask(&reverse("2001:db8::1"), Rtype::PTR).of(&server).answers().len(),
         1,
-        "not ours, but somebody's"
+        "not local, but an upstream answer"
     );
 }
 

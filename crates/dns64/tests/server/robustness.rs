@@ -192,7 +192,7 @@ fn torture(limits: &str, clients: u8, dead: fn(usize) -> String) {
         answered * 1_000 >= asked * 999,
         "{answered} of {asked}; denied: {overload}, {share}, {branch}"
     );
-    assert!(share + branch > 0, "the attack has not been felt");
+    assert!(share + branch > 0, "the attack had no effect");
     assert!(server.running.is_whole());
 }
 

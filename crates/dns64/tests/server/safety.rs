@@ -42,7 +42,7 @@ fn items_37_and_41_groups_share_the_cache() {
     let mut iterative = ask("www.test", Rtype::AAAA).from("127.0.0.4");
     iterative.recursion_desired = false;
     assert!(iterative.of(&server).addresses().is_empty(), "recursive-only");
-    assert_eq!(upstream.asked(), ["www.test AAAA", "www.test A"], "asked once for all of them");
+    assert_eq!(upstream.asked(), ["www.test AAAA", "www.test A"], "queried once for all of them");
 }
 
 #[test]
@@ -76,7 +76,7 @@ fn item_38_failures_are_remembered_for_a_moment() {
     }
     let asked = upstream.asked().len();
     assert!(asked <= 2, "{asked} queries: a second may have passed, not more");
-    eventually("it is asked again", || {
+    eventually("it is queried again", || {
         ask("www.test", Rtype::A).of(&server);
         upstream.asked().len() > asked
     });
@@ -92,7 +92,7 @@ fn item_38_negative_ttl_is_that_of_the_soa_or_limit() {
     for _ in 0..3 {
         ask("without-soa.test", Rtype::TXT).of(&server);
     }
-    assert_eq!(upstream.asked().len(), 3, "nothing says how long");
+    assert_eq!(upstream.asked().len(), 3, "no SOA, so not cached");
     ask("www.test", Rtype::TXT).of(&server);
     eventually("negative-max-ttl passes", || {
         ask("www.test", Rtype::TXT).of(&server);
@@ -190,7 +190,7 @@ fn item_40_stale_answers_while_the_upstream_is_dead() {
         got.ede() == Some(19)
     });
     assert_eq!(ask("other.test", Rtype::AAAA).of(&server).rcode(), Rcode::SERVFAIL);
-    eventually("nobody is being asked", || server.running.metrics().in_flight() == 0);
+    eventually("no query is in flight", || server.running.metrics().in_flight() == 0);
     let of_it = || upstream.asked().iter().filter(|line| line.starts_with("www.test ")).count();
     let before = of_it();
     for _ in 0..5 {
@@ -348,7 +348,7 @@ fn item_43_an_error_does_not_wait_for_dead_upstreams() {
     for i in 0..12 {
         ask(&format!("first{i}.test"), Rtype::A).of(&server);
     }
-    assert!(asked() > 0, "nobody has seen that it is dead");
+    assert!(asked() > 0, "no query has reached the dead upstream");
     for i in 0..5 {
         assert_eq!(ask(&format!("then{i}.test"), Rtype::A).of(&server).rcode(), Rcode::SERVFAIL);
     }
@@ -396,7 +396,7 @@ fn item_43_all_upstreams_dead_is_servfail_except_cached() {
     assert_eq!(ask("new.test", Rtype::AAAA).of(&server).rcode(), Rcode::SERVFAIL);
     assert_eq!(ask("kept.test", Rtype::AAAA).of(&server).addresses(), [mapped("192.0.2.1")]);
     on.store(true, Ordering::Relaxed);
-    eventually("it is found that the upstream is back", || {
+    eventually("the recovery of the upstream is detected", || {
         ask("new.test", Rtype::AAAA).of(&server).addresses() == [mapped("192.0.2.1")]
     });
 }

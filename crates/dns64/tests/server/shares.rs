@@ -45,7 +45,7 @@ fn newcomers_are_served(networks: u32, busy: bool) {
         })
         .collect();
     let metrics = server.running.metrics();
-    eventually("each took the place of a hostile one", || {
+    eventually("each has displaced a hostile one", || {
         metrics.total(Count::TcpDisplaced) == u64::from(NEWCOMERS)
     });
     assert_eq!(metrics.total(Count::TcpRefusedLimit), 0);

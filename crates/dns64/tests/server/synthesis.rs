@@ -466,7 +466,7 @@ fn item_17_both_questions_in_parallel_if_wanted() {
     let server = patient_server(&[upstream.address], &format!("{PREFIX}parallel = true\n"));
     let client = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     client.send_to(&ask("www.test", Rtype::AAAA).bytes(), server.address).unwrap();
-    eventually("both are asked", || upstream.asked().len() == 2);
+    eventually("both queries have arrived", || upstream.asked().len() == 2);
     // The upstream has not answered so far; a new query that needs no upstream is answered first.
     client.send_to(&ask("ipv4only.arpa", Rtype::A).bytes(), server.address).unwrap();
     assert_eq!(receive(&client, SOON).unwrap().answers().len(), 2, "the two A records");

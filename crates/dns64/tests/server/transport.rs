@@ -134,7 +134,7 @@ fn item_30_a_tcp_client_that_never_reads_is_let_go() {
         Rcode::NOERROR,
         "others are served"
     );
-    eventually("nothing of it is left", || server.running.metrics().in_flight() == 0);
+    eventually("no query is left", || server.running.metrics().in_flight() == 0);
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn item_31_edns_is_of_each_hop() {
     let upstream = many();
     let server = server(&[upstream.address], PREFIX);
     let plain = ask("1.test", Rtype::AAAA).of(&server);
-    assert!(plain.message.opt().is_none(), "no OPT for who sent none");
+    assert!(plain.message.opt().is_none(), "no OPT in reply to a query without one");
     let edns = ask("1.test", Rtype::AAAA).option(65_001, b"what is this").of(&server);
     let opt = edns.message.opt().unwrap();
     assert_eq!(opt.udp_payload_size(), 1232);
@@ -169,7 +169,7 @@ fn item_31_upstreams_without_edns_are_asked_without() {
     let server = server(&[upstream.address], PREFIX);
     assert_eq!(ask("a.test", Rtype::A).of(&server).answers().len(), 1);
     assert_eq!(ask("b.test", Rtype::A).of(&server).answers().len(), 1);
-    assert_eq!(upstream.asked(), ["a.test A", "a.test A", "b.test A"], "found out once");
+    assert_eq!(upstream.asked(), ["a.test A", "a.test A", "b.test A"], "detected once");
 }
 
 #[test]
@@ -498,7 +498,7 @@ fn item_35_extended_errors_explain() {
     let ede = |name: &str| ask(name, Rtype::AAAA).edns(1232).of(&server).ede();
     assert_eq!(ede("made.test"), Some(29));
     assert_eq!(ede("dead.test"), Some(22));
-    assert_eq!(ede("broken.test"), None, "somebody answered, without a reason");
+    assert_eq!(ede("broken.test"), None, "an upstream answered without a reason");
     assert_eq!(ask("made.test", Rtype::AAAA).of(&server).ede(), None, "not without EDNS");
     assert_eq!(ask("made.test", Rtype::A).edns(1232).of(&server).ede(), None);
 }

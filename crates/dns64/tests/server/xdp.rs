@@ -183,7 +183,7 @@ fn other_programs_on_the_interface_get_their_datagrams() {
             });
             let (sent, wait) = (200_000, || thread::sleep(Duration::from_millis(5)));
             let received = testbed::flood(&far, others.parse().unwrap(), other, sent, wait);
-            assert_eq!(received, sent, "all of what is not ours");
+            assert_eq!(received, sent, "all datagrams to other programs");
             is_over.store(true, Ordering::Relaxed);
             let questions = asking.join().unwrap();
             assert!(questions >= 200, "{questions} questions");
@@ -444,7 +444,7 @@ fn joined_queries_beyond_a_frame_are_counted_as_lost() {
         };
         // Those that fit are not lost.
         assert!(ask_joined(10..20) < 1_700);
-        eventually("ten names are asked", || asked() == 10);
+        eventually("ten names are queried", || asked() == 10);
         assert_eq!(lost(), 0);
         assert!(ask_joined(20..45) > 1_792);
         eventually("a loss is counted", || lost() == 1);

@@ -2,7 +2,7 @@
 #![allow(
     dead_code,
     unreachable_pub,
-    reason = "the derived code has a public method for each optional field, and nobody calls it"
+    reason = "the derived code has an unused public method for each optional field"
 )]
 
 use std::net::IpAddr;

@@ -101,7 +101,7 @@ mod tests {
         let is_up = |second: u64| !(60..100).contains(&second);
         assert_eq!(asked(0..120, |_| true, is_up), [0, 4, 8, 100, 104, 108]);
         let mut solicitations = Solicitations::default();
-        assert!(solicitations.failed(Nanos(0)) && !solicitations.failed(INTERVAL), "told once");
+        assert!(solicitations.failed(Nanos(0)) && !solicitations.failed(INTERVAL), "reported once");
         solicitations.sent(LATER);
         assert!(solicitations.failed(LATER + LATER), "and once more");
     }

@@ -156,7 +156,7 @@ mod tests {
         assert!(!state.known.prefixes(Nanos::SECOND).is_empty());
         assert!(state.is_due(&[other], Nanos::SECOND), "at once");
         assert!(state.known.prefixes(Nanos::SECOND).is_empty());
-        assert!(!state.is_due(&[], Nanos::SECOND), "nobody is to be asked");
+        assert!(!state.is_due(&[], Nanos::SECOND), "there is no upstream to query");
     }
 
     #[test]
