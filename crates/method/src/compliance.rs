@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn several_trials_have_each_point_of_theirs_once() {
+    fn points_of_several_trials_are_listed_once() {
         let shared = Facts { shares_host: Fact::Yes, ..compliant() };
         let shared_and_ipv4 = Facts { over_ipv6: false, ..shared };
         assert_eq!(
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_user_states_is_compliant_and_said() {
+    fn statements_of_the_user_are_compliant_and_listed() {
         let stated =
             Facts { shares_host: Fact::StatedNo, shares_cpus: Fact::StatedNo, ..compliant() };
         assert_eq!(stated.noncompliance(), []);
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn short_trials_with_long_timeouts_say_that_they_overstate() {
+    fn short_trials_with_long_timeouts_overstate() {
         let short = Facts { duration: Nanos(2 * Nanos::SECOND.0), ..compliant() };
         let points = short.noncompliance();
         assert!(points.contains(&Noncompliance::Overstated { factor: 1.5 }), "{points:?}");

@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn two_questions_per_new_name_are_the_worst_case() {
+    fn two_queries_per_new_name_are_the_worst_case() {
         let asked = UpstreamQueries { aaaa: 10_000, a: 10_000, ..UpstreamQueries::default() };
         let real = asked.real(&wanted(0)).unwrap();
         assert_eq!(
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn what_several_authdns_were_asked_counts_together() {
+    fn counters_of_several_authdns_are_added() {
         let of = |n: u64| UpstreamQueries {
             aaaa: n,
             a: 2 * n,
@@ -267,14 +267,14 @@ mod tests {
     }
 
     #[test]
-    fn a_dut_that_asks_for_a_only_has_its_questions_counted() {
+    fn a_dut_that_queries_a_only_is_counted() {
         let real =
             UpstreamQueries { a: 10_000, ..UpstreamQueries::default() }.real(&wanted(0)).unwrap();
         assert_eq!((real.aaaa_share, real.questions_per_query), (None, 1.0));
     }
 
     #[test]
-    fn a_dut_that_asks_everything_twice_is_no_other_trial() {
+    fn doubled_queries_are_no_deviation() {
         let asked = UpstreamQueries {
             aaaa: 20_000,
             a: 20_000,
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn caching_what_is_new_and_not_caching_what_is_not_deviate() {
+    fn too_much_and_too_little_caching_deviate() {
         let half = UpstreamQueries { aaaa: 5_000, a: 5_000, ..UpstreamQueries::default() };
         assert_eq!(
             half.deviation(&wanted(0)),
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn names_resolved_before_the_trial_are_not_of_it() {
+    fn preloaded_names_do_not_count_in_the_trial() {
         let asked = UpstreamQueries { aaaa: 1_000, a: 1_000, ..UpstreamQueries::default() };
         let all = OfferedLoad { preloaded: 1_000, ..wanted(100) };
         assert_eq!(asked.deviation(&all), None);
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn queries_without_a_valid_reply_may_have_been_asked_about_or_not() {
+    fn queries_without_a_valid_reply_give_a_range() {
         // A twentieth may be lost. All names were queried.
         let lossy = |cached| OfferedLoad { valid: 9_500, ..wanted(cached) };
         let all = UpstreamQueries { aaaa: 10_000, a: 10_000, ..UpstreamQueries::default() };
@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn more_questions_than_queries_are_no_other_share() {
+    fn more_upstream_queries_than_queries_do_not_deviate() {
         // Every name at two AuthDNS, which do not share their counters.
         let twice = UpstreamQueries { aaaa: 20_000, a: 20_000, ..UpstreamQueries::default() };
         assert_eq!(twice.deviation(&wanted(0)), None);

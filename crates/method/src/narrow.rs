@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_spoiled_full_trial_is_repeated_without_another_probe() {
+    fn an_invalid_full_trial_is_repeated_without_a_probe() {
         let begin = [(100, Probe, Passed), (100, Full, Invalid), (100, Full, Passed)];
         // An invalid probe shows nothing: the full trial decides. The search does not continue above an unmeasurable
         // rate, and the next rate begins with its probe.
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_so_far_counts_probes_that_failed() {
+    fn the_bracket_includes_failed_probes() {
         let mut search = NarrowedSearch::new(range(100, 102, 1), true);
         assert_eq!(search.bracket(), (None, None));
         PROBED_ABOVE.iter().take(3).for_each(|&(.., verdict)| search.report(verdict));

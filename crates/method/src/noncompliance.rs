@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn json_has_the_words_and_the_data_and_the_data_is_read() {
+    fn json_has_text_and_data_and_the_data_is_read() {
         let holder = Holder {
             compliant: false,
             points: vec![

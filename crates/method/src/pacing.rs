@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_is_held_against_what_is_due_of_it_and_parts_together_against_all() {
+    fn parts_and_their_sum_are_audited() {
         let schedule = Schedule::new(Qps(1_000), Nanos::SECOND);
         // The second one of three parts is complete but sends 30 ms late.
         let recorded = |number| {
@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn lateness_is_told_in_microseconds() {
+    fn lateness_is_in_microseconds() {
         // 1 % of the queries are sent 8 ms late, the others 2 ms.
         let schedule = Schedule::new(Qps(1_000), Nanos::SECOND);
         let pacing =

@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn what_failed_above_the_self_tests_rate_bounds_nothing() {
+    fn failures_above_the_validated_rate_do_not_bound() {
         let figures = of(&[found(Some(900), Some(1000))]);
         let to = |allowed| figures.validated_to(allowed).interval.to;
         assert_eq!(
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interval_reaches_from_the_smallest_pass_to_the_largest_fail() {
+    fn an_interval_spans_smallest_pass_to_largest_fail() {
         let all = [
             found(Some(900), Some(1000)),
             found(Some(1100), Some(1200)),
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ratio_is_said_only_if_it_does_not_contain_one() {
+    fn a_ratio_is_decided_if_it_excludes_one() {
         let interval =
             |from: u64, to: u64| Interval { from: Some(from as f64), to: Some(to as f64) };
         let ratio = interval(60, 80).ratio_to(&interval(10, 20));
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_not_be_measured_is_not_zero() {
+    fn an_unmeasurable_search_is_not_zero() {
         let blocked =
             Found { highest: None, failed: None, lower_bound: true, unmeasurable: Some(Qps(10)) };
         assert_eq!((of(&[blocked]).n, of(&[blocked]).median), (0, None));

@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn each_outcome_has_its_word_and_its_sum() {
+    fn each_outcome_has_its_word_and_total() {
         for (outcome, as_str) in ALL {
             assert_eq!(outcome.as_str(), as_str);
         }
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn replies_wrong_in_one_way_are_told_from_others() {
+    fn replies_with_one_common_fault_are_detected() {
         let of = |valid, late, lost, rcodes: &[(u8, u64)], address| {
             let wrong = WrongCounts {
                 rcode: rcodes.iter().copied().collect(),

@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn what_failed_before_it_began_is_known_at_its_end() {
+    fn a_known_failure_is_part_of_the_result() {
         // Nothing is left to try: the rates are close enough.
         let found =
             Search::between(range(1, 1_000, 10), Qps(300), Some(Qps(310))).result().unwrap();

@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn searches_follow_each_other_and_say_how_narrowly_they_failed() {
+    fn searches_run_in_sequence_with_their_shortfalls() {
         for (probes, slack) in [(false, 0), (true, 0), (true, 60)] {
             let (set, asked) = walked(plan(3, probes), 250, slack);
             assert_eq!(asked.iter().map(|due| due.repeat).max(), Some(2));
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn how_many_trials_are_left_is_known_from_the_first_search_on() {
+    fn the_number_of_remaining_trials_is_estimated() {
         let range = SearchRange {
             min: Qps(100),
             max: Qps(1_000_000),
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_measured_leaves_a_lower_bound() {
+    fn an_unmeasurable_rate_leaves_a_lower_bound() {
         let mut set = Set::new(plan(1, false));
         while let Some(due) = set.next() {
             set.report(
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn spoiled_trials_at_one_rate_are_tried_again_and_then_given_up() {
+    fn invalid_trials_are_repeated_and_then_given_up() {
         let mut trials = Repeats::new(Qps(7), 2, 1);
         let mut asked = Vec::new();
         for verdict in [Verdict::Invalid, Verdict::Passed, Verdict::Invalid, Verdict::Invalid] {

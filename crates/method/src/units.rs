@@ -488,7 +488,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_quantity_is_named() {
+    fn invalid_quantities_are_quoted() {
         for (error, word) in [
             ("x".parse::<Qps>().unwrap_err(), "'x' is not a rate"),
             ("x".parse::<Share>().unwrap_err(), "'x' is not a share"),

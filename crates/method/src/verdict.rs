@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn one_lost_query_fails_the_trial_and_acceptance_mends_it() {
+    fn one_lost_query_fails_unless_loss_is_accepted() {
         let all = Counts { sent: 1000, valid: 1000, ..Counts::default() };
         assert_eq!(verdict(&all, 1.0), Verdict::Passed);
         let one = Counts { sent: 1000, valid: 999, lost: 1, ..Counts::default() };
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_trial_says_what_became_of_its_queries() {
+    fn a_failed_trial_lists_the_outcomes() {
         let counts = Counts { sent: 1000, valid: 990, lost: 7, late: 3, ..Counts::default() };
         let decided = decide(
             &evidence(&counts, &Pacing::default()),
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn missed_datagrams_spoil_a_trial_only_if_they_could_have_passed_it() {
+    fn missed_datagrams_invalidate_only_if_decisive() {
         let counts =
             |valid, lost, late| Counts { sent: 1000, valid, lost, late, ..Counts::default() };
         let cases = [

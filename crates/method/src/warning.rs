@@ -148,14 +148,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn warnings_of_one_kind_are_alike_whatever_their_numbers_are() {
+    fn warnings_of_one_kind_are_alike() {
         let busy = |used| Warning::AuthBusy { used, cores: 1 };
         assert!(busy(0.91).is_like(&busy(0.97)) && busy(0.91) != busy(0.97));
         assert!(!busy(0.91).is_like(&Warning::SentAgain { queries: 1 }));
     }
 
     #[test]
-    fn what_is_one_is_in_the_singular() {
+    fn single_items_are_in_the_singular() {
         let retention = Nanos::SECOND;
         let words = |n: u16| {
             [

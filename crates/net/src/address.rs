@@ -267,7 +267,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_shown_as_they_are_written() {
+    fn addresses_round_trip_through_text() {
         for text in ["192.0.2.1", "2001:db8::1", "fe80::1", "fe80::1%eth0", "fe80::1%3"] {
             assert_eq!(text.parse::<HostAddr>().unwrap().to_string(), text);
         }
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_addresses_are_refused_with_the_reason() {
+    fn bad_addresses_are_rejected_with_a_reason() {
         let of_host = |text: &str| text.parse::<HostAddr>().unwrap_err();
         for text in ["", "%eth0", "eth0", "fe80::1%", "fe80::1%eth0%1", "fe80::1%sixteen-letters-"]
         {
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn a_zone_is_an_interface_of_now() {
+    fn zones_are_looked_up_among_current_interfaces() {
         let index = if_nametoindex("lo").unwrap();
         for zone in ["lo".to_owned(), index.to_string()] {
             let address: ServiceAddr = format!("[fe80::1%{zone}]:53").parse().unwrap();

@@ -24,7 +24,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_reserve_no_arenas_of_their_own() {
+    fn threads_share_one_arena() {
         super::share_one_arena();
         let before = address_space();
         let (stop, stopped) = std::sync::mpsc::channel::<()>();

@@ -502,7 +502,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_from_others_go_to_the_stray_socket() {
+    fn packets_of_other_sources_go_to_the_second_socket() {
         let (_server, address) = server("127.0.0.1:0");
         let (client, unmatched) = Endpoint::client_pair(address, 0).unwrap();
         unmatched.set_receive_timeout(testbed::LAST_RESORT).unwrap();
@@ -554,7 +554,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_shared_with_ourselves_only() {
+    fn an_address_is_shared_only_between_our_sockets() {
         let ours = Endpoint::listen("127.0.0.1:0".parse().unwrap(), 3).unwrap();
         let address = ours[0].local_address().unwrap();
         assert!(ours.iter().all(|endpoint| endpoint.local_address().unwrap() == address));

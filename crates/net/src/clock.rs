@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn cpu_time_of_a_process_is_exact_until_it_was_waited_for() {
+    fn cpu_time_of_a_process_is_exact_until_reaped() {
         let mut child = std::process::Command::new("true").spawn().unwrap();
         nix::sys::wait::waitid(
             nix::sys::wait::Id::Pid(Pid::from_raw(child.id() as i32)),
@@ -289,14 +289,14 @@ mod tests {
     }
 
     #[test]
-    fn moments_to_come_are_as_far_away_on_both_clocks() {
+    fn future_times_keep_their_distance_on_both_clocks() {
         let pair = ClockPair { monotonic: Nanos(5_000), wall: Nanos(1_000_000) };
         assert_eq!(pair.monotonic_at(Nanos(1_700_000)), Nanos(705_000));
         assert_eq!(pair.monotonic_at(Nanos(999_000)), Nanos(4_000));
     }
 
     #[test]
-    fn the_kernel_tells_how_far_its_clock_is_off() {
+    fn the_kernel_reports_its_clock_error() {
         let error = ClockError::now().unwrap();
         assert!(error.estimated_us.is_none_or(|us| us < 60_000_000), "{error:?}");
     }
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_counts_only_where_somebody_has_estimated_it() {
+    fn an_unestimated_clock_error_is_unknown() {
         let of = |status, numbers| ClockError::of(libc::TIME_OK, &timex(status, numbers));
         let known = |status, numbers| of(status, numbers).estimated_us;
         // chrony reports its estimate, which may be less than a microsecond.
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_readings_of_a_clock_the_worse_counts() {
+    fn the_worse_of_two_clock_readings_counts() {
         let read = |synchronized, estimated_us, largest_us| ClockError {
             synchronized,
             estimated_us,
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_is_set_right_runs_faster_or_slower() {
+    fn a_slewed_clock_runs_faster_or_slower() {
         let at = |monotonic, raw| ClockRate {
             monotonic: Nanos(monotonic),
             raw: Nanos(raw),

@@ -163,7 +163,7 @@ mod tests {
     const AFTER: &str = "cpu  150 0 110 810 110 5 5 10 40 0\ncpu0 100 0 50 450 0 0 0 0 40 0\ncpu1 50 0 60 360 110 5 5 10 0 0\nintr 2\n";
 
     #[test]
-    fn what_was_stolen_is_a_share_of_all_and_of_the_worst_cpu() {
+    fn stolen_time_is_given_for_all_and_for_the_worst_cpu() {
         let (before, after) = (CpuTimes::parse(BEFORE).unwrap(), CpuTimes::parse(AFTER).unwrap());
         let stolen = after.stolen_since(&before);
         assert_eq!(stolen, Stolen { all_pct: 5.0, worst_cpu_pct: 10.0, worst_cpu: 1 });
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_proc_stat_and_what_did_not_change_is_no_error() {
+    fn bad_or_unchanged_proc_stat_does_not_panic() {
         assert_eq!(CpuTimes::parse(""), None);
         assert_eq!(CpuTimes::parse("intr 1\n"), None);
         assert_eq!(CpuTimes::parse("cpu  1 2 3\n"), None);

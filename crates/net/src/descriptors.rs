@@ -18,7 +18,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_may_be_had_is_had() {
+    fn the_limit_is_raised_to_the_maximum() {
         let limit = raise_limit();
         assert_eq!(getrlimit(Resource::RLIMIT_NOFILE).unwrap(), (limit, limit));
         assert_eq!(raise_limit(), limit);

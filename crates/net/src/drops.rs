@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_veth_drops_in_sending_is_in_no_other_counter_past_the_stack() {
+    fn veth_send_drops_count_only_with_xdp() {
         let counted = InterfaceCounters { received: 1, receive_drops: 2, send_drops: 4 };
         for (is_veth, path, send_drops) in [
             (true, PacketPath::Sockets, 0),

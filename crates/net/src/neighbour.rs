@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn local_is_what_has_a_local_route() {
+    fn addresses_with_a_local_route_are_local() {
         let first = |all: &[&str]| {
             first_not_local(all.iter().map(|text| text.parse::<IpAddr>().unwrap())).unwrap()
         };

@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_refuses_is_counted() {
+    fn send_errors_are_counted() {
         let closed = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let client = Endpoint::connect(closed).unwrap();
         client.send(b"provoke an ICMP error").unwrap();

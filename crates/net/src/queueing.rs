@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_waits_from_look_to_look() {
+    fn a_packet_waits_from_sample_to_sample() {
         // The queue is empty, or its packets are gone at the next sample.
         assert_eq!(waits(&[(0, 0), (900, 0), (2_000, 0)]), (vec![], 0));
         assert_eq!(waits(&[(0, 300), (1_000, 200), (2_000, 0)]), (vec![], 0));
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_discipline_begins_again() {
+    fn a_new_discipline_starts_at_zero() {
         let (found, oldest) = waits(&[(5_000, 1_000), (5_000, 1_000), (0, 0), (400, 0)]);
         assert_eq!((found, oldest), (vec![], 0));
     }

@@ -504,7 +504,7 @@ mod tests {
     use testbed::{ip, is_root};
 
     #[test]
-    fn a_client_of_many_asks_from_the_address_that_it_is_told_and_hears_who_answers_where() {
+    fn a_client_of_many_addresses_reports_both_ends() {
         let server = UdpSocket::bind("127.0.0.1:0").unwrap();
         server.set_read_timeout(Some(testbed::LAST_RESORT)).unwrap();
         let address = server.local_addr().unwrap();
@@ -536,8 +536,8 @@ mod tests {
     }
 
     #[test]
-    fn a_route_makes_a_prefix_of_ipv6_an_address_of_this_host() {
-        if !is_root("a_route_makes_a_prefix_of_ipv6_an_address_of_this_host") {
+    fn a_local_route_makes_an_ipv6_prefix_bindable() {
+        if !is_root("a_local_route_makes_an_ipv6_prefix_bindable") {
             return;
         }
         let in_namespace = || {
@@ -571,8 +571,8 @@ mod tests {
     }
 
     #[test]
-    fn any_port_for_both_is_one_that_tcp_has_left_free() {
-        if !is_root("any_port_for_both_is_one_that_tcp_has_left_free") {
+    fn any_port_for_both_is_also_free_for_tcp() {
+        if !is_root("any_port_for_both_is_also_free_for_tcp") {
             return;
         }
         let in_namespace = || {
@@ -602,7 +602,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_that_is_not_of_this_host_is_refused_though_freebind_would_take_it() {
+    fn foreign_addresses_are_rejected_despite_freebind() {
         for local in ["[2001:db8::1]:0", "192.0.2.1:0"] {
             let local: SocketAddr = local.parse().unwrap();
             let error = bound_to(local).unwrap_err();
@@ -615,7 +615,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_else_gets_a_port_of_the_tester() {
+    fn no_other_socket_joins_a_port_of_the_tester() {
         let server: SocketAddr = "127.0.0.1:9".parse().unwrap();
         let (connected, _strays) = Endpoint::client_pair(server, 0).unwrap();
         let port = connected.local_address().unwrap().port();

@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_known_counts_as_a_loss() {
+    fn unreadable_counters_count_as_losses() {
         let mut losses = Losses::default();
         let broken = || Err(io::ErrorKind::InvalidData.into());
         assert_eq!(losses.of(&Ok(0)), 0);
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_device_drops_counts_from_the_beginning_and_what_it_does_not_tell_is_a_loss() {
+    fn device_drops_and_unreadable_counters_are_losses() {
         let mut device = Device::of("lo");
         assert_eq!((device.before.is_some(), device.drops()), (true, 0));
         let mut none = Device::of("no-such-interface");

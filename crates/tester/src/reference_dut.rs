@@ -517,7 +517,7 @@ mod tests {
     }
 
     #[test]
-    fn so_many_trials_lose_one_query_each() {
+    fn failing_trials_lose_one_query_each() {
         const TRIALS: u64 = 2_000;
         let lost_with = |chance: f64, queries: u64| -> Vec<u64> {
             let (mut random_failures, mut rng) =

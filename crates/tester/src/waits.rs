@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_queue_is_seen_by_looks_at_its_counters() {
+    fn a_full_queue_shows_in_its_counters() {
         let mut watch = WaitWatch::default();
         for number in 1..=4u32 {
             let queue = Queueing {

@@ -267,7 +267,7 @@ fn the_first_reply_decides() {
 }
 
 #[test]
-fn other_ids_are_stray() {
+fn replies_with_other_ids_are_unmatched() {
     let Some(c) = spoiled(lie!(|server, query, to| {
         let mut reply = right(query);
         reply[0] ^= 0xff;
@@ -279,7 +279,7 @@ fn other_ids_are_stray() {
 }
 
 #[test]
-fn other_questions_are_stray() {
+fn replies_with_other_questions_are_unmatched() {
     let Some(c) = spoiled(lie!(|server, query, to| {
         let mut reply = right(query);
         reply[27] ^= 1;
@@ -291,7 +291,7 @@ fn other_questions_are_stray() {
 }
 
 #[test]
-fn other_source_ports_are_stray() {
+fn replies_from_other_ports_are_unmatched() {
     let Some(c) = spoiled(lie!(|server, query, to| {
         server.other.send_to(&right(query), to).unwrap();
     })) else {
@@ -325,7 +325,7 @@ fn other_addresses_are_wrong() {
 }
 
 #[test]
-fn rcodes_and_truncation_are_told_apart() {
+fn rcodes_and_truncation_are_distinguished() {
     let Some(c) = spoiled(|server, number, query, to| {
         let mut reply = right(query);
         match number % 20 {
@@ -361,7 +361,7 @@ fn bits_in_opt_and_octets_behind_are_wrong() {
 }
 
 #[test]
-fn garbage_is_malformed_or_stray() {
+fn garbage_is_malformed_or_unmatched() {
     let Some(c) = spoiled(|server, number, query, to| {
         let reply = right(query);
         match number % 20 {
@@ -377,13 +377,13 @@ fn garbage_is_malformed_or_stray() {
 }
 
 #[test]
-fn a_query_sent_back_is_stray() {
+fn an_echoed_query_is_unmatched() {
     let Some(c) = spoiled(lie!(|server, query, to| server.send(query, to))) else { return };
     assert_eq!((c.lost, c.stray), (20, 20));
 }
 
 #[test]
-fn a_flood_of_strays_stops_nothing() {
+fn a_flood_of_unmatched_packets_stops_nothing() {
     let Some(result) = trial(
         |server, _, query, to| {
             for _ in 0..50 {
@@ -414,8 +414,8 @@ fn a_dead_server_is_a_failed_trial() {
 
 /// The error states the reason, and advice.
 #[test]
-fn without_loopback_the_cost_of_sending_is_not_known() {
-    if !is_root("without_loopback_the_cost_of_sending_is_not_known") {
+fn without_loopback_the_cost_of_sending_is_unknown() {
+    if !is_root("without_loopback_the_cost_of_sending_is_unknown") {
         return;
     }
     let tried = thread::spawn(|| {
@@ -438,7 +438,7 @@ fn promised(from: &str) -> Vec<IpAddr> {
 }
 
 #[test]
-fn queries_come_from_the_promised_addresses_in_their_order() {
+fn queries_use_the_source_addresses_in_order() {
     let honest: Lie = |server, _, query, to| server.send(&right(query), to);
     // With fewer addresses than ports, with as many, and with more addresses than queries.
     for from in ["127.1.0.0/24,16", "127.1.0.0/26", "127.0.0.0/8"] {
@@ -464,7 +464,7 @@ fn queries_come_from_the_promised_addresses_in_their_order() {
 }
 
 #[test]
-fn queries_that_leave_together_have_one_address_and_blocks_take_turns() {
+fn blocks_of_queries_alternate_source_addresses() {
     let honest: Lie = |server, _, query, to| server.send(&right(query), to);
     for (offload, block) in [(true, 8), (false, 1)] {
         let Some((result, came)) = trial_from(honest, "127.1.0.0/24,10", |plan| {
@@ -486,7 +486,7 @@ fn queries_that_leave_together_have_one_address_and_blocks_take_turns() {
 }
 
 #[test]
-fn names_to_be_cached_are_asked_for_from_there_too() {
+fn preloading_uses_the_source_addresses() {
     let honest: Lie = |server, _, query, to| server.send(&right(query), to);
     let Some((result, came)) = trial_from(honest, "127.1.0.0/24", |plan| {
         (plan.threads, plan.cached_share) = (3, Share::percent(50));
@@ -516,7 +516,7 @@ fn a_trial_does_not_begin_without_its_cached_names() {
 }
 
 #[test]
-fn replies_to_another_address_of_ours_are_wrong() {
+fn replies_to_other_own_addresses_are_wrong() {
     let lie: Lie = lie!(|server, query, to| {
         // One that was the source of another query, and one that never is.
         let elsewhere = if to.port() % 2 == 0 { "127.1.0.159" } else { "127.9.9.9" };
@@ -535,7 +535,7 @@ fn replies_to_another_address_of_ours_are_wrong() {
 }
 
 #[test]
-fn strangers_are_stray_to_many_addresses_too() {
+fn unmatched_replies_with_many_addresses() {
     let lie: Lie = lie!(|server, query, to| {
         server.other.send_to(&right(query), to).unwrap();
     });

@@ -24,7 +24,7 @@ fn searches_are_counted() {
 }
 
 #[test]
-fn what_an_interval_says() {
+fn an_interval_decides_against_a_limit() {
     let of = |from, to, limit| judge(&Ratio { from, to }, limit);
     for (from, to, outcome) in [
         (Some(0.90), Some(0.94), ChangeOutcome::Regressed),
@@ -46,7 +46,7 @@ fn what_an_interval_says() {
 }
 
 #[test]
-fn clear_differences_are_seen_and_equal_servers_are_no_regression() {
+fn clear_differences_decide() {
     let baseline = searches(&[10_000, 10_100, 9_900, 10_050, 9_950, 10_020], 10);
     let slower = searches(&[9_000, 9_100, 8_900, 9_050, 8_950, 9_020], 10);
     let change = compare(&baseline, &slower, 0.05);
@@ -62,7 +62,7 @@ fn clear_differences_are_seen_and_equal_servers_are_no_regression() {
 }
 
 #[test]
-fn three_searches_say_nothing_and_ask_for_one_more() {
+fn three_searches_need_one_more() {
     let (baseline, slower) = (searches(&[10_000; 3], 1), searches(&[5_000; 3], 1));
     let change = compare(&baseline, &slower, 0.05);
     assert_eq!(
@@ -83,7 +83,7 @@ fn three_searches_say_nothing_and_ask_for_one_more() {
 
 /// The suggested number of searches decides, if they are like the existing ones.
 #[test]
-fn as_many_searches_as_are_asked_for_decide() {
+fn the_suggested_number_of_searches_decides() {
     let baseline = [9_000, 9_500, 10_000, 10_500, 11_000];
     let slower = [8_400, 8_900, 9_400, 9_900, 10_400];
     let (few, few_slower) = (searches(&baseline, 1), searches(&slower, 1));
@@ -97,7 +97,7 @@ fn as_many_searches_as_are_asked_for_decide() {
 }
 
 #[test]
-fn what_no_number_of_searches_decides_is_said() {
+fn undecidable_comparisons_give_their_reason() {
     // The servers are between 1 000 and 6 000: one may be six times as fast as the other.
     let coarse = searches(&[1_000; 8], 5_000);
     assert_eq!(compare(&coarse, &coarse, 0.05).wanted, Some(WouldDecide::Resolution));
@@ -129,7 +129,7 @@ fn what_no_number_of_searches_decides_is_said() {
 /// A failure at a rate for which the tester is not validated does not count against the server. A pass that short
 /// trials overstate counts less.
 #[test]
-fn only_what_is_proven_counts() {
+fn only_proven_rates_count() {
     let found = |passed, failed| Found {
         highest: Some(Qps(passed)),
         failed: Some(Qps(failed)),
@@ -295,7 +295,7 @@ fn each_term_of_the_series_counts() {
 
 /// The suggested number of searches decides, and one fewer does not.
 #[test]
-fn no_more_searches_are_asked_for_than_decide() {
+fn one_search_less_than_suggested_does_not_decide() {
     let rates = [9_000, 9_500, 10_000, 10_500, 11_000];
     let baseline = searches(&rates, 1);
     let mut asked = Vec::new();
@@ -325,7 +325,7 @@ fn a_server_that_passed_nowhere_has_no_lower_bound() {
 
 /// Covers the range up to the maximum, not only up to a power of two below it.
 #[test]
-fn the_last_searches_that_may_be_asked_for_are_asked_for() {
+fn the_maximum_number_of_searches_can_be_suggested() {
     let rates: Vec<u64> = (0..27).map(|step| 9_000 + 80 * step).collect();
     let slower: Vec<u64> = rates.iter().map(|rate| rate * 977 / 1_000).collect();
     let wanted = compare(&searches(&rates, 1), &searches(&slower, 1), 0.01).wanted;

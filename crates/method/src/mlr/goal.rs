@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn impossible_goals_are_refused_with_what_would_be_right() {
+    fn impossible_goals_are_rejected_with_advice() {
         let good = Goal::rfc8219(Nanos::SECOND, 0.01);
         assert_eq!(good.validate(), Ok(()));
         let bad = [

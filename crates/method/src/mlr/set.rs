@@ -101,7 +101,7 @@ mod tests {
     use crate::units::Nanos;
 
     #[test]
-    fn searches_follow_each_other_and_say_what_each_found() {
+    fn searches_run_in_sequence_with_their_results() {
         let limits = Limits { min: Qps(100), max: Qps(10_000), invalid_retries: 0 };
         let goals = vec![Goal::rfc8219(Nanos(4 * Nanos::SECOND.0), 0.02); 2];
         let mut set = MlrSet::new(limits, goals, 3).unwrap();
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_open_is_a_lower_bound() {
+    fn an_open_result_is_a_lower_bound() {
         let limits = Limits { min: Qps(100), max: Qps(10_000), invalid_retries: 0 };
         let mut set = MlrSet::new(limits, vec![Goal::rfc8219(Nanos::SECOND, 0.02)], 1).unwrap();
         while set.due().is_some() {

@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn the_goal_of_rfc_8219_is_decided_by_one_full_trial_or_any_loss() {
+    fn rfc8219_is_decided_by_one_full_trial_or_any_loss() {
         let goal = goal(0.0, 0.0, 60, 60);
         let class = |each: &[(u64, u64)]| classify(&goal, &trials(each));
         assert_eq!(class(&[]), LoadClass::Undecided);
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn conditional_throughput_is_that_of_the_worst_trial_that_counts() {
+    fn conditional_throughput_is_the_worst_counted_one() {
         let strict = goal(0.01, 0.0, 1, 1);
         assert_eq!(conditional_throughput(&strict, Qps(1000), &trials(&[(1, 3)])), 997.0);
         let half = goal(0.01, 0.5, 1, 3);

@@ -230,7 +230,7 @@ fn all() -> Vec<(Reason, &'static str)> {
 }
 
 #[test]
-fn each_reason_has_its_words() {
+fn each_reason_has_its_text() {
     for (reason, words) in all() {
         assert_eq!(reason.to_string(), words, "{reason:?}");
     }
@@ -273,7 +273,7 @@ fn names_in_json_are_those_of_the_kinds() {
 }
 
 #[test]
-fn kinds_differ_in_their_words_and_have_no_numbers_of_a_trial() {
+fn kinds_have_different_texts_without_numbers() {
     let kinds: BTreeSet<ReasonKind> = all().iter().map(|(reason, _)| reason.kind()).collect();
     let words: BTreeSet<String> = kinds.iter().map(ReasonKind::to_string).collect();
     assert_eq!((kinds.len(), words.len()), (39, 39), "{words:?}");

@@ -38,8 +38,8 @@ fn send(to_us: &Endpoint) -> u64 {
 }
 
 #[test]
-fn on_loopback_the_sockets_get_what_the_interface_got() {
-    if !is_root("on_loopback_the_sockets_get_what_the_interface_got") {
+fn loopback_counts_agree_with_the_sockets() {
+    if !is_root("loopback_counts_agree_with_the_sockets") {
         return;
     }
     let in_namespace = || {
@@ -72,8 +72,8 @@ fn on_loopback_the_sockets_get_what_the_interface_got() {
 }
 
 #[test]
-fn a_prefix_of_ours_counts_as_a_whole_and_nothing_beside_it() {
-    if !is_root("a_prefix_of_ours_counts_as_a_whole_and_nothing_beside_it") {
+fn only_addresses_of_the_prefix_count() {
+    if !is_root("only_addresses_of_the_prefix_count") {
         return;
     }
     let in_namespace = || {

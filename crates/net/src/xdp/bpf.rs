@@ -321,7 +321,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_the_verifier_says_is_told_in_short() {
+    fn the_verifier_log_is_shortened() {
         let error = io::Error::from(io::ErrorKind::InvalidInput);
         let log =
             b"0: (b7) r0 = 2\n1: (79) r0 = *(u64 *)(r1 +0)\n\ninvalid access\nprocessed 2\n\0rest";

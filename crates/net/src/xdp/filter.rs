@@ -471,8 +471,8 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_claimed_is_taken() {
-        let Some(program) = loaded("only_what_is_claimed_is_taken") else { return };
+    fn only_claimed_datagrams_are_taken() {
+        let Some(program) = loaded("only_claimed_datagrams_are_taken") else { return };
         let of =
             |from: &str, to: &str| kernel::run(&program, &frame(from, to, b"a query of twenty"));
         for (from, to) in ENDS {
@@ -511,8 +511,8 @@ mod tests {
 
     /// A reply to a broadcast would come from the broadcast address; a reply to a group address would be a broadcast.
     #[test]
-    fn what_is_not_from_one_interface_to_this_one_goes_to_the_kernel() {
-        let test = "what_is_not_from_one_interface_to_this_one_goes_to_the_kernel";
+    fn broadcast_and_group_frames_go_to_the_kernel() {
+        let test = "broadcast_and_group_frames_go_to_the_kernel";
         let Some(program) = loaded(test) else { return };
         for (from, to) in ENDS {
             let whole = frame(from, to, b"a query of twenty");
@@ -542,8 +542,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_plain_datagram_goes_to_the_kernel() {
-        let Some(program) = loaded("what_is_no_plain_datagram_goes_to_the_kernel") else { return };
+    fn frames_without_a_plain_datagram_go_to_the_kernel() {
+        let Some(program) = loaded("frames_without_a_plain_datagram_go_to_the_kernel") else {
+            return;
+        };
         let whole = ENDS.map(|(from, to)| frame(from, to, b"a query of twenty"));
         // Frame, octet, value: each change makes it a frame for the kernel's stack.
         for (which, at, value) in [

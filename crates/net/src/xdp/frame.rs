@@ -404,7 +404,7 @@ pub(super) mod tests {
 
     /// Clients with more permissions are recognized by their address.
     #[test]
-    fn nobody_passes_for_this_host_or_for_one_of_the_other_family() {
+    fn loopback_and_mapped_sources_are_rejected() {
         for (from, is_good) in [
             ("127.0.0.1", false),
             ("127.255.0.9", false),
@@ -437,7 +437,7 @@ pub(super) mod tests {
 
     /// This host sends nothing to itself over a link.
     #[test]
-    fn nobody_passes_for_this_host_with_an_address_of_its_own() {
+    fn own_addresses_as_source_are_rejected() {
         for (from, to) in ENDS {
             let frame = frame(from, to, b"query");
             let [from, to] = [from, to].map(|end| end.parse::<SocketAddr>().unwrap().ip());
@@ -450,7 +450,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_reply_is_a_right_frame_in_the_other_direction() {
+    fn a_reply_is_a_valid_frame_in_the_other_direction() {
         for (from, to) in ENDS {
             for reply in [&b"a longer reply"[..], b"x", b""] {
                 let mut frame = frame(from, to, b"query");
@@ -472,7 +472,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_written_frame_is_read_as_it_was_meant() {
+    fn a_written_frame_is_read_back() {
         let link = [2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
         for (from, to) in ENDS {
             for payload in [&b"a query"[..], b"", b"even"] {
@@ -517,7 +517,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_checksum_may_be_left_to_the_nic_and_with_ipv4_be_missing() {
+    fn partial_and_omitted_checksums_are_accepted() {
         for (from, to) in ENDS {
             let mut frame = frame(from, to, b"query");
             let at = frame.len() - b"query".len() - 2;
@@ -537,7 +537,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_right_checksum_that_looks_like_one_left_out_is_right_by_a_cable() {
+    fn a_full_checksum_equal_to_a_partial_one_is_right() {
         for (from, to) in ENDS {
             let [source, destination] =
                 [from, to].map(|end| end.parse::<SocketAddr>().unwrap().ip());

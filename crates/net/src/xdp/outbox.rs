@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_waits_and_what_is_empty_or_too_long_does_not() {
+    fn empty_and_too_long_datagrams_are_not_queued() {
         let [from, to] = ["192.0.2.1:53", "192.0.2.2:1053"].map(|text| text.parse().unwrap());
         let mut outbox = Outbox::default();
         let mut push =

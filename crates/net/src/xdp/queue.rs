@@ -485,7 +485,7 @@ mod tests {
 
     /// A descriptor comes from the kernel and is checked nevertheless.
     #[test]
-    fn only_addresses_in_the_memory_are_places() {
+    fn only_addresses_in_the_memory_are_valid() {
         let memory = 3 * FRAME;
         assert_eq!(stamped(memory, 256), Some(248..FRAME));
         assert_eq!(stamped(memory, 8), Some(0..FRAME));
@@ -498,7 +498,7 @@ mod tests {
     }
 
     #[test]
-    fn a_card_with_a_ring_of_2048_leaves_frames_for_what_is_kept() {
+    fn a_ring_of_2048_leaves_frames_for_kept_packets() {
         let rooms = [1, 2, 3, 8, 64].map(Capacity::client);
         for room in rooms.into_iter().chain([Capacity::SERVER, Capacity::BOTH]) {
             assert!(room.frames >= 2048 + room.kept.min(2048), "{room:?}");

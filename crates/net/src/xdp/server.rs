@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reply_that_the_interface_dropped_is_refused_and_not_sent() {
+    fn a_reply_dropped_by_the_interface_is_not_sent() {
         for (sent, dropped, left) in [(5, 0, 5), (5, 2, 3), (1, 3, 0)] {
             let mut turn = Turn { received: 7, sent, refused: 1 };
             refuse(&mut turn, dropped);
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_answered_or_not_readable_leaves_nothing() {
+    fn unanswered_and_unreadable_packets_send_nothing() {
         let (from, to) = ENDS[0];
         let mut memory = frame(from, to, b"query");
         let length = memory.len();

@@ -498,7 +498,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_exist_is_denied_with_the_soa() {
+    fn negative_answers_contain_the_soa() {
         for (name, qtype, rcode) in [
             (NAME, Rtype::AAAA, Rcode::NOERROR),
             (NAME, Rtype::TXT, Rcode::NOERROR),
@@ -528,7 +528,7 @@ mod tests {
     }
 
     #[test]
-    fn letter_case_is_kept_and_other_zones_are_refused() {
+    fn letter_case_is_kept_and_other_zones_get_refused() {
         let mixed = query("010-000-000-001.DNS64Perf.tEST", Rtype::A);
         let reply = ask(&zone(0), &mixed);
         assert_eq!(reply[12..mixed.len()], mixed[12..]);

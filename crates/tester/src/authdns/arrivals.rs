@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn misses_are_what_interfaces_got_and_sockets_did_not() {
+    fn misses_are_interface_minus_socket_counts() {
         let at = |interfaces, sockets| Arrived { interfaces, sockets };
         assert_eq!(at(100, 90).missed_since(&at(50, 45)), 5);
         assert_eq!(at(100, 95).missed_since(&at(50, 45)), 0);

@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_start_is_a_fault_whatever_was_counted_since() {
+    fn a_restart_is_always_a_fault() {
         let limit = Nanos::from_millis(10);
         let before = AuthCounters { start: 7, ..counters(5, &[], &[]) };
         let faults = |after: &AuthCounters| {
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_host_loses_below_the_sockets_is_not_the_duts_failure() {
+    fn host_losses_are_not_the_duts_failure() {
         let dropped = |receive| {
             let drops = InterfaceDrops { receive, ..InterfaceDrops::default() };
             let interfaces = [("to-dut".into(), drops)].into();

@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn several_servers_count_as_several_workers_of_one_do() {
+    fn counters_of_several_servers_are_added() {
         let mut merged = AuthCounters::sum(&[worker(100)]);
         merged.merge(&AuthCounters::sum(&[worker(1_000)]));
         let both = AuthCounters::sum(&[worker(100), worker(1_000)]);

@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_interface_drops_counts_from_the_beginning() {
+    fn interface_drops_count_from_the_start() {
         let mut watch = watch(BEYOND);
         watch.add(reading(10, 20, 30, 40));
         assert_eq!(watch.drops.losses(), []);
@@ -439,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn what_udp_counts_beyond_several_disciplines_is_of_one_of_them() {
+    fn udp_drops_beyond_disciplines_go_to_one_interface() {
         let queued = InterfaceDrops { queueing_discipline: 2, ..InterfaceDrops::default() };
         let interfaces = [("eth0".into(), queued), ("eth1".into(), InterfaceDrops::default())];
         let drops =
@@ -453,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_does_not_tell_is_a_loss_where_the_interface_is_known() {
+    fn unreadable_counters_of_known_interfaces_are_losses() {
         assert_eq!(after(watch(BEYOND), CounterReading::default()).receive, 1);
         let everywhere = WatchedInterfaces { everywhere: true, ..BEYOND };
         assert_eq!(after(watch(everywhere), CounterReading::default()).receive, 0);
@@ -465,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_rings_count_counts_once() {
+    fn drops_in_rings_are_counted_once() {
         let by_rings = HostWatch { counted_by_rings: Some("to-dut".into()), ..watch(BEYOND) };
         let drops = after(by_rings, reading(99, 21, 31, 40));
         assert_eq!((drops.receive, drops.send, drops.queueing_discipline), (0, 1, 1));
@@ -505,7 +505,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_tells_the_counters_of_loopback() {
+    fn counters_of_loopback_are_readable() {
         let mut watch = HostWatch::begin(&["127.0.0.1:53".parse().unwrap()], None).unwrap();
         assert!(watch.last.interfaces.contains_key("lo") && watch.last.udp.is_some());
         let drops = watch.sample(|| 0);
@@ -561,7 +561,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_of_several_servers_lose_together() {
+    fn losses_of_several_hosts_are_added() {
         let drops = |receive| {
             let one = InterfaceDrops { receive, send: 1, ..InterfaceDrops::default() };
             let neighbour = UnresolvedNeighbour {

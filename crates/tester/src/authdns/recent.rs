@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn repeated_questions_are_found_with_their_age() {
+    fn repeated_queries_are_found_with_their_age() {
         let recent = RecentQueries::new();
         let (name, other) = (Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 16, 0, 1));
         let at = Nanos::from_millis;

@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn trials_at_the_same_time_find_each_other() {
+    fn concurrent_trials_detect_each_other() {
         let (_served, path) = served();
         let (first, before) = Session::begin(&path).unwrap();
         assert_eq!(others(&before), (0, 0));
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn trials_one_after_the_other_are_alone() {
+    fn consecutive_trials_do_not_conflict() {
         let (_served, path) = served();
         for number in 0..20 {
             let (session, before) = Session::begin(&path).unwrap();

@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn the_difference_of_two_looks_survives_the_wire() {
+    fn the_difference_of_two_reads_survives_json() {
         let before = times(1..=1000);
         let mut after = before.clone();
         after.merge(&times((0..10).map(|_| 50_000)));

@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_options_are_refused() {
+    fn bad_options_are_rejected() {
         for bad in ["x:00", "1:0", "1:0g", "70000:00", ":", "1:+1"] {
             assert!(bad.parse::<EdnsOption>().is_err(), "{bad} was accepted");
         }

@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn every_name_is_asked_for_once_and_has_its_outcome() {
+    fn every_name_is_queried_once_and_has_an_outcome() {
         let dut = start(ReferenceConfig {
             listen: "127.0.0.1:0".parse().unwrap(),
             capacity: None,
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_that_do_not_fit_are_refused() {
+    fn inconsistent_shares_are_rejected() {
         let good = plan("127.0.0.1:53".parse().unwrap());
         for bad in [
             ClosedLoopPlan { threads: 0, ..good.clone() },

@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_splinter_at_the_end_belongs_to_the_bucket_before() {
+    fn a_short_last_interval_joins_the_previous_one() {
         let ramp = Ramp { max: Qps(100), growing: Nanos(0), constant: Nanos(Nanos::SECOND.0) };
         let mut tally = Tally::new(Some(Nanos::from_millis(500)));
         for ms in (0..1000).step_by(10) {
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn the_best_bucket_comes_before_the_loss_and_is_no_splinter() {
+    fn the_best_bucket_precedes_the_loss_and_is_whole() {
         let buckets = vec![
             bucket(0.5, 10.0, 10.0),
             bucket(0.5, 20.0, 19.0),

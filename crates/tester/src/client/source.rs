@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn lanes_share_the_lines_and_go_round() {
+    fn threads_share_the_lines_cyclically() {
         let text: String = (0..10).map(|n| format!("n{n} A\n")).collect();
         let queries = Source::File(Arc::new(file(&text).unwrap()));
         let take = |client_thread, of, repeat, n| {

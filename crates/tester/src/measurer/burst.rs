@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn words_for_bursts() {
+    fn bursts_are_parsed_from_text() {
         assert_eq!("auto".parse(), Ok(Burst::Auto));
         assert_eq!("200us".parse(), Ok(Burst::Fixed(Nanos::from_micros(200))));
         assert!("often".parse::<Burst>().unwrap_err().contains("200us"));

@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn prefixes_outside_rfc_6052_are_refused() {
+    fn prefixes_outside_rfc_6052_are_rejected() {
         for bad in [
             "64:ff9b::",
             "64:ff9b::/72",

@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn what_did_not_decide_is_a_warning() {
+    fn undecisive_losses_are_warnings() {
         let counts = |valid, sent_again| Counts {
             sent: 10,
             valid,
@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn what_rings_drop_is_a_loss() {
+    fn drops_in_rings_are_losses() {
         let drops = TesterDrops { rings: 7, ..TesterDrops::default() };
         let places = watched(false, None).places(&drops, &reading(10, 100, None));
         assert!(matches!(places[..], [HostLoss::Rings { packets: 7, .. }]), "{places:?}");
@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unresolved_neighbour_is_a_loss_even_where_nobody_counts() {
+    fn unresolved_neighbours_are_losses_if_uncounted() {
         let after = reading(10, 100, None);
         assert_eq!(watched(false, None).places(&TesterDrops::default(), &after), []);
         let places =

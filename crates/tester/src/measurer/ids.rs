@@ -220,7 +220,7 @@ pub(super) mod tests {
         }
 
         #[test]
-        fn a_block_leaves_from_one_port_and_the_next_from_the_next(ports in 2u16..9, block in 1u16..=64, n in 0u64..300_000) {
+        fn consecutive_blocks_use_consecutive_ports(ports in 2u16..9, block in 1u16..=64, n in 0u64..300_000) {
             let (plan, blocks) = (plan_of((0, 1), ports, block, 1), Blocks::new(block));
             let end = plan.block_end(n);
             prop_assert!(end > n && end - n <= block.into());
@@ -235,7 +235,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn places_are_unique_among_as_many_in_a_row_as_there_are() {
+    fn port_and_id_are_unique_within_a_full_cycle() {
         for (of, ports, block) in [(1, 1, 1), (3, 3, 5), (2, 4, 64)] {
             let plan = plan_of((of - 1, of), ports, block, 1);
             for start in [0, 7_777_777] {
@@ -247,7 +247,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn strange_ids_find_nothing_before_they_are_sent() {
+    fn unused_ids_match_no_query() {
         let plan = plan_of((1, 3), 2, 1, 2);
         let sent: HashSet<_> = (0..10).map(|n| plan.place(n)).collect();
         for port in 0..2 {

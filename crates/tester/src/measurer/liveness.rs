@@ -344,7 +344,7 @@ mod tests {
     const OTHER: [u8; 12] = [0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0];
 
     #[test]
-    fn replies_all_wrong_in_one_way_are_found() {
+    fn replies_with_one_common_fault_are_detected() {
         assert_eq!(asked_for_right_answers(|m, _| synthesize(m, WELL_KNOWN)), Liveness::Answers);
         assert_eq!(
             asked_for_right_answers(|m, _| m[3] = 3),
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn silence_and_refusal_are_told_apart() {
+    fn silence_and_refusal_are_distinguished() {
         let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
         let address = silent.local_addr().unwrap();
         let begun = Instant::now();
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn the_address_that_is_told_asks() {
+    fn probes_use_the_configured_source_address() {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let address = socket.local_addr().unwrap();
         let local = IpAddr::from([127, 1, 0, 77]);
@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_no_way_back_is_told_of_it() {
+    fn a_missing_route_back_is_reported() {
         let server = "[2001:2::1]:53".parse().unwrap();
         let from = "2001:2:0:ff::/64".parse().unwrap();
         let told = judge(server, Some(from), Ok(Liveness::Silent)).unwrap_err().to_string();
@@ -437,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_those_that_no_trial_asks_for() {
+    fn probe_names_are_not_used_by_trials() {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let address = socket.local_addr().unwrap();
         asked(address, SHORT);

@@ -138,7 +138,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn cached_names_were_asked_long_enough_ago_and_not_too_long(percent in 1u8..100, rate in 100u64..3000) {
+        fn cached_names_were_queried_in_the_right_time_span(percent in 1u8..100, rate in 100u64..3000) {
             let sequence = sequence(percent, rate);
             // Time of the last resolution of each name, preloading at time 0, in queries.
             let mut asked: HashMap<Ipv4Addr, u64> = preloaded(&sequence).map(|a| (a, 0)).collect();

@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn costs_are_needed_only_where_others_need_the_cpu() {
+    fn costs_are_needed_only_on_shared_cpus() {
         assert!(!needs_send_cost(&plan(&[0, 1])), "sender and receiver have a CPU each");
         assert!(needs_send_cost(&plan(&[])), "any CPU");
         assert!(needs_send_cost(&plan(&[0])), "the receiver is there too");

@@ -531,7 +531,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ipv4_address_written_as_ipv6_is_asked_over_ipv4() {
+    fn a_mapped_ipv4_address_is_queried_over_ipv4() {
         let over_ipv6 = |server: &str| {
             TrialPlan::new(server.parse().unwrap(), Qps(1)).facts(Fact::NotKnown).over_ipv6
         };
@@ -540,7 +540,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_work_is_refused() {
+    fn impossible_plans_are_rejected() {
         let mut few = plan(100_000);
         few.source_ports = 1;
         assert_eq!(few.check(), Err(PlanError::Ids { rate: Qps(100_000), ports: 1, needed: 2 }));
@@ -566,7 +566,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_no_option_would_take_are_refused() {
+    fn out_of_range_numbers_are_rejected() {
         let limits = PacingLimits::default();
         let xdp = Some(XdpConfig { interface: Some("eth1".into()), mode: Mode::Auto });
         let each = [

@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_more_testers_there_are_the_longer_each_takes_for_all_names() {
+    fn preloading_takes_longer_with_more_testers() {
         let mut plan = TrialPlan::new("[::1]:53".parse().unwrap(), Qps(100_000));
         assert_eq!(plan.preload_time(), Nanos(0), "nothing is to be cached");
         plan.cached_share = Share::percent(50);

@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn unusable_paths_are_refused_before_the_trial() {
+    fn unusable_paths_are_rejected_before_the_trial() {
         let context = || {
             let plan = TrialPlan::new("[::1]:53".parse().unwrap(), Qps(1));
             RecordContext::new(&plan, Nanos(0))

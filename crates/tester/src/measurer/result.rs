@@ -554,7 +554,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_decide_over_a_simulated_trial_and_nothing_over_one_that_did_not_begin() {
+    fn simulated_and_unstarted_trials_have_verdicts() {
         let plan = TrialPlan::new("[::1]:53".parse().unwrap(), Qps(1000));
         let of = |valid, lost| {
             TrialResult::simulated(&plan, Counts { sent: 10, valid, lost, ..Counts::default() })
@@ -598,7 +598,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dut_that_asks_nothing_is_not_measured() {
+    fn a_dut_without_upstream_queries_is_not_measured() {
         let silent =
             AuthDelta { asked: UpstreamQueries::default(), names: Some(0), ..right_part() };
         let trial = judged(0, silent, |_| ());
@@ -641,7 +641,7 @@ mod tests {
     }
 
     #[test]
-    fn refused_questions_make_a_failed_trial_invalid() {
+    fn refused_queries_make_a_failed_trial_invalid() {
         let refusing = |refused| AuthDelta { refused, ..right_part() };
         let failed = |part| judged(1000, part, |_| ()).verdict;
         assert_eq!(
@@ -732,20 +732,20 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_authdns_that_covers_what_came_late_makes_the_trial_invalid() {
+    fn a_decisively_slow_authdns_makes_a_trial_invalid() {
         assert_eq!(weighed(11, 11), Verdict::Invalid);
         assert_eq!(weighed(11, 10), Verdict::Failed);
         assert_eq!(weighed(11, 0), Verdict::Failed);
     }
 
     #[test]
-    fn a_slow_authdns_may_be_why_the_dut_said_servfail() {
+    fn a_slow_authdns_may_explain_servfail() {
         assert_eq!(weighed_with(0, 5, 5).verdict, Verdict::Invalid);
         assert_eq!(weighed_with(3, 5, 7).verdict, Verdict::Failed);
     }
 
     #[test]
-    fn a_trial_that_failed_may_be_in_doubt_for_those_who_accept_less() {
+    fn a_failure_may_be_in_doubt_for_a_lower_acceptance() {
         // 15 of 1000 failed. Without the 12 for which AuthDNS was slow only 3 did.
         let trial = weighed_with(15, 0, 12);
         assert_eq!(trial.verdict, Verdict::Failed);

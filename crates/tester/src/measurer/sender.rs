@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn a_query_that_may_have_left_is_not_sent_again() {
+    fn a_possibly_sent_query_is_not_retried() {
         let timed_out = || SendOutcome::Unknown(io::ErrorKind::TimedOut.into());
         assert_eq!(fares(vec![timed_out()]), (Err(Some(io::ErrorKind::TimedOut)), 1));
         let no_room = || SendOutcome::None(Some(io::ErrorKind::WouldBlock.into()));
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn a_query_that_has_not_left_is_sent_again_for_a_while() {
+    fn an_unsent_query_is_retried_for_a_while() {
         let refused = || SendOutcome::None(Some(io::ErrorKind::PermissionDenied.into()));
         assert_eq!(fares(vec![SendOutcome::First(1)]), (Ok(false), 1));
         assert_eq!(fares(vec![SendOutcome::None(None), SendOutcome::First(1)]), (Ok(false), 2));
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn queries_leave_together_only_where_they_must() {
+    fn queries_are_batched_only_if_necessary() {
         let burst = Nanos::from_micros(50);
         let pace = |spinning, offload, ns| SendTiming::choose(spinning, offload, Nanos(ns), burst);
         assert_eq!(pace(true, true, 10_000), SendTiming { spinning: true, run: 1, block: 1 });

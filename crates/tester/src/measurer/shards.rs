@@ -203,7 +203,7 @@ mod tests {
     use method::units::{CpuId, Qps};
 
     #[test]
-    fn moments_are_read_as_people_and_programs_write_them() {
+    fn times_are_parsed_in_common_formats() {
         let at = |text: &str| text.parse::<Moment>().map(|moment| moment.0.0);
         let noon = 1_795_608_000_000_000_000;
         for text in [
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn the_seed_follows_from_what_all_testers_have_in_common() {
+    fn the_seed_follows_from_the_common_plan() {
         let plan = TrialPlan::new("[::1]:53".parse().unwrap(), Qps(1000));
         let start = Moment(Nanos(5));
         let own = TrialPlan {
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn histograms_are_read_back_as_they_were_and_nothing_else_is_one() {
+    fn histograms_round_trip_and_garbage_is_rejected() {
         let mut histogram = super::rtt_histogram();
         (1..1000).for_each(|n| histogram.record(n * 997).unwrap());
         let text = serde_json::to_string(&Hdr(histogram.clone())).unwrap();
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_too_late_is_told_by_how_much() {
+    fn a_late_tester_reports_its_delay() {
         let plan = |start| ShardPlan { index: 0, of: 1, seed: 0, start: Moment(start) };
         let second = Nanos::SECOND;
         assert!(plan(clock::wall() + second).has_time().is_ok());

@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prefix_has_its_usual_number_of_addresses_or_the_one_that_is_asked_for() {
+    fn a_prefix_has_the_default_or_given_address_count() {
         for (text, count, first, last) in [
             ("198.19.0.0/24", 256, "198.19.0.159", "198.19.0.0"),
             ("198.19.0.0/30", 4, "198.19.0.3", "198.19.0.0"),
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_prefix_is_refused_with_the_route_that_would_be_right() {
+    fn bad_prefixes_are_rejected_with_an_example_route() {
         for (text, why, route) in [
             ("198.19.0.0/33", "0 to 32", "ip route add local 198.19.0.0/24 dev lo"),
             ("2001:2::/129", "0 to 128", "ip -6 route add local 2001:2:0:ff::/64 dev lo"),
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_of_another_host_or_another_family_are_refused_before_anything_is_sent() {
+    fn foreign_source_addresses_are_rejected_early() {
         let told = |server: &str, from: &str| plan(server, from).check_sources().unwrap_err();
         for (server, from, words, line) in [
             ("[::1]:9", "127.1.0.0/24", "IPv6", "ip -6 route add local 2001:2:0:ff::/64 dev lo"),
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn the_addresses_that_were_used_are_counted() {
+    fn addresses_in_use_are_counted() {
         let used = |from: &str, block, sent: &[u64]| {
             SourcesUsed::of(&plan("127.0.0.1:9", from), block, sent.iter().copied()).unwrap()
         };
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn replies_are_known_by_both_ends() {
+    fn replies_are_matched_by_both_addresses() {
         let plan = plan("[::ffff:127.0.0.1]:9", "127.1.0.0/24");
         let sources = SourcePlan::new(&plan, sources("127.1.0.0/24"), 64, Blocks::new(1));
         let ends = sources.ends(7);

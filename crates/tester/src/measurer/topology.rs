@@ -26,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn loopback_is_this_host_whatever_the_user_states() {
+    fn loopback_is_always_this_host() {
         for server in ["127.0.0.1:53", "127.3.2.1:53", "[::1]:53"] {
             assert_eq!(shares_host(server.parse().unwrap(), true), Fact::Yes, "{server}");
         }

@@ -598,7 +598,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_hypervisor_that_takes_more_than_a_hundredth_is_told() {
+    fn more_than_one_per_cent_stolen_time_is_a_warning() {
         let of =
             |worst_cpu_pct| stolen_warning(Stolen { all_pct: 0.5, worst_cpu_pct, worst_cpu: 1 });
         assert_eq!(of(1.0), None);

@@ -124,7 +124,7 @@ mod tests {
     use method::units::Qps;
 
     #[test]
-    fn each_way_to_be_wrong_has_its_advice() {
+    fn each_fault_has_its_advice() {
         let plan = TrialPlan {
             prefixes: vec!["64:ff9b::/96".parse().unwrap()],
             ..TrialPlan::new("[::1]:53".parse().unwrap(), Qps(1_000))

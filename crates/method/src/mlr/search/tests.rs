@@ -145,7 +145,7 @@ fn a_goal_that_tolerates_bad_trials_is_not_misled_by_them() {
 }
 
 #[test]
-fn what_the_tester_cannot_measure_leaves_the_result_open() {
+fn unmeasurable_rates_leave_the_result_open() {
     let walk = walk(LIMITS, &[rfc8219()], |due| if due.rate.0 > 40_000 { None } else { Some(0.0) });
     let found = walk.result()[0];
     let (lower, blocked) = (found.relevant_lower_bound.unwrap(), found.unmeasurable.unwrap());
@@ -167,7 +167,7 @@ fn what_the_tester_cannot_measure_leaves_the_result_open() {
 }
 
 #[test]
-fn a_spoiled_trial_is_tried_again() {
+fn an_invalid_trial_is_repeated() {
     let mut spoil = 2;
     let walk = walk(LIMITS, &[rfc8219()], |due| {
         spoil -= 1;
@@ -179,7 +179,7 @@ fn a_spoiled_trial_is_tried_again() {
 
 /// Retries are counted separately for each trial, even if one load needs many trials.
 #[test]
-fn a_load_with_many_trials_bears_as_many_spoiled_ones() {
+fn invalid_trials_are_counted_per_trial() {
     let mut is_spoiled = false;
     let walk = walk(Limits { invalid_retries: 1, ..LIMITS }, &[tolerant(0.001)], |due| {
         is_spoiled = !is_spoiled;
@@ -190,7 +190,7 @@ fn a_load_with_many_trials_bears_as_many_spoiled_ones() {
 }
 
 #[test]
-fn impossible_searches_are_refused() {
+fn impossible_searches_are_rejected() {
     assert_eq!(MlrSearch::new(LIMITS, &[]).unwrap_err(), GoalError::NoGoal);
     for (min, max) in [(0, 5), (6, 5)] {
         let limits = Limits { min: Qps(min), max: Qps(max), ..LIMITS };
@@ -400,7 +400,7 @@ fn the_bounds_of_the_stage_before_are_tried_first() {
 
 /// For a goal without tolerated loss the upper bound of the previous stage is also one of the last stage.
 #[test]
-fn an_upper_bound_that_is_shown_leaves_the_lower_one_to_be_tried() {
+fn a_proven_upper_bound_is_not_tried_again() {
     for (upper, rate) in [(10_040, 10_000), (10_080, 10_040)] {
         let due = due_after(rfc8219(), &[(10_000, 8000, 0, 1), (upper, 8000, 1, 1)]);
         assert_eq!((due.rate.0, due.bracket), (rate, (None, Some(Qps(upper)))));

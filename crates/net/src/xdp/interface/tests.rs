@@ -87,12 +87,12 @@ fn queries_are_answered(test: &str, mode: Mode, attach_mode: AttachMode) {
 }
 
 #[test]
-fn queries_are_answered_past_the_stack_in_the_driver() {
+fn xdp_server_answers_in_driver_mode() {
     queries_are_answered("xdp-native", Mode::Auto, AttachMode::Copy);
 }
 
 #[test]
-fn queries_are_answered_past_the_stack_behind_the_driver() {
+fn xdp_server_answers_in_generic_mode() {
     queries_are_answered("xdp-generic", Mode::Generic, AttachMode::Generic);
 }
 
@@ -255,12 +255,12 @@ fn a_client_asks(test: &str, mode: Mode, attach_mode: AttachMode) {
 }
 
 #[test]
-fn a_client_asks_past_the_stack_in_the_driver() {
+fn xdp_client_works_in_driver_mode() {
     a_client_asks("xdp-client-native", Mode::Auto, AttachMode::Copy);
 }
 
 #[test]
-fn a_client_asks_past_the_stack_behind_the_driver() {
+fn xdp_client_works_in_generic_mode() {
     a_client_asks("xdp-client-generic", Mode::Generic, AttachMode::Generic);
 }
 
@@ -272,7 +272,7 @@ fn a_client_needs_an_ethernet_neighbour() {
 }
 
 #[test]
-fn what_finds_no_room_is_counted() {
+fn packets_without_room_are_counted() {
     on_a_pair("xdp-drops", |client| {
         let mut servers = Interface::open("near", &claims(), Mode::Auto).unwrap().into_servers();
         // More than its rings hold, a little at a time, so that all of them get there.
@@ -295,7 +295,7 @@ fn what_finds_no_room_is_counted() {
 
 /// Trials follow each other at once, and the kernel closes the sockets of a process a moment after it has ended.
 #[test]
-fn an_interface_that_is_given_back_is_waited_for() {
+fn opening_waits_for_a_released_interface() {
     on_a_pair("an interface that is given back", |_far| {
         let open = |mode| Interface::open("near", &claims(), mode);
         for mode in [Mode::Copy, Mode::Generic] {
@@ -318,7 +318,7 @@ fn an_interface_that_is_given_back_is_waited_for() {
 }
 
 #[test]
-fn a_loop_test_counts_what_comes_from_one_port_to_another() {
+fn a_loop_test_counts_datagrams_between_two_ports() {
     on_a_pair("a loop test", |_far| {
         // Both ends of this cable are here.
         ip("link add one type veth peer name other");
@@ -341,7 +341,7 @@ fn a_loop_test_counts_what_comes_from_one_port_to_another() {
 }
 
 #[test]
-fn an_address_of_several_links_is_that_of_its_scope() {
+fn a_link_local_address_is_found_by_its_scope() {
     on_a_pair("an address of several links", |_far| {
         ip("link add other type veth peer name another");
         ip("link set other up");
@@ -361,7 +361,7 @@ fn an_address_of_several_links_is_that_of_its_scope() {
 
 /// More replies than there are frames may wait for one answer and leave together.
 #[test]
-fn more_leaves_together_than_there_is_room_for_at_once() {
+fn a_batch_larger_than_the_ring_is_sent() {
     on_a_pair("more than there is room for", |_far| {
         let hop = NextHop::towards("198.18.0.1:9".parse().unwrap()).unwrap();
         hop.resolve("198.18.0.1:9".parse().unwrap(), LAST_RESORT).unwrap();
@@ -381,7 +381,7 @@ fn more_leaves_together_than_there_is_room_for_at_once() {
 
 /// Many bridges have fe80::1.
 #[test]
-fn an_address_of_another_link_may_be_another_hosts_on_this_one() {
+fn link_local_addresses_of_other_links_may_be_remote() {
     on_a_pair("an address of another link", |_far| {
         ip("link add other type veth peer name another");
         ip("link set other up");
@@ -406,7 +406,7 @@ fn an_address_of_another_link_may_be_another_hosts_on_this_one() {
 }
 
 #[test]
-fn who_sends_waits_for_a_link_and_says_so_if_there_is_none() {
+fn a_sender_waits_for_the_link_or_reports_an_error() {
     on_a_pair("without a link", |far| {
         let far = |state: &str| ip(&format!("-n {} link set far {state}", far.name()));
         let waited = Duration::from_millis(50);
@@ -447,7 +447,7 @@ fn only_a_machine_itself_joins_datagrams() {
 
 /// The kernel has no driver-mode filter for a bridge.
 #[test]
-fn a_bridge_is_served_behind_the_driver() {
+fn a_bridge_is_served_in_generic_mode() {
     on_a_pair("xdp-bridge", |client| {
         ip("link add over type bridge");
         ip("link set near master over");
@@ -483,7 +483,7 @@ fn a_filter_that_would_run_at_other_interfaces_is_not_tried() {
 
 /// Each missing requirement has a sentence with advice; other errors concern one mode only.
 #[test]
-fn what_the_host_lacks_is_told_from_what_a_way_lacks() {
+fn host_errors_differ_from_errors_of_one_mode() {
     let told = |step, number, release: &str| {
         let error = io::Error::from_raw_os_error(number);
         of_this_mode(step, error, release).map(drop).map_err(|error| error.to_string())
@@ -528,7 +528,7 @@ fn what_the_host_lacks_is_told_from_what_a_way_lacks() {
 }
 
 #[test]
-fn what_is_lacking_is_said() {
+fn missing_requirements_have_messages() {
     let error =
         |name: &str| Interface::open(name, &claims(), Mode::Auto).err().unwrap().to_string();
     assert!(error("no-such-interface").contains("no interface no-such-interface"));

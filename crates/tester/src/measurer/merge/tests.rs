@@ -107,7 +107,7 @@ fn fates() -> impl Strategy<Value = Vec<QueryFate>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn shards_in_any_number_and_order_make_the_result_of_one_tester(fates in fates(), of in 1u16..9, turn in 0usize..9) {
+    fn merged_shards_equal_one_tester(fates in fates(), of in 1u16..9, turn in 0usize..9) {
         let alone = result_of(&plan(fates.len() as u64, Some((0, 1))), &fates);
         let mut given = shards_of(of, &fates);
         given.rotate_left(turn % usize::from(of));
@@ -129,7 +129,7 @@ proptest! {
 }
 
 #[test]
-fn the_way_past_the_stack_of_each_shard_is_kept() {
+fn the_xdp_interface_of_each_shard_is_kept() {
     let xdp = |interface: &str, attach_mode| {
         Some(XdpInterface { interface: interface.into(), attach_mode, queues: 4 })
     };
@@ -172,7 +172,7 @@ fn one_invalid_shard_makes_the_trial_invalid_and_is_named() {
 }
 
 #[test]
-fn the_dut_fails_by_what_all_of_them_saw() {
+fn the_dut_fails_by_the_sum_of_all_shards() {
     let mut fates = fair(900);
     fates[4].1 = None;
     let merged = merged(shards_of(3, &fates)).unwrap();
@@ -190,7 +190,7 @@ fn the_dut_fails_by_what_all_of_them_saw() {
 }
 
 #[test]
-fn clocks_that_are_off_or_unknown_spoil_it() {
+fn wrong_or_unknown_clocks_invalidate() {
     let kinds = |merged: &Merged| {
         let of = |reason: &Reason| match reason {
             Reason::OfShard { shard, reason } => (*shard, reason.kind()),
@@ -248,7 +248,7 @@ fn clocks_that_are_off_or_unknown_spoil_it() {
 
 /// The clock was set while a tester waited for the start, or sent.
 #[test]
-fn a_step_of_the_clock_after_the_start_was_taken_from_it_counts() {
+fn a_clock_step_after_reading_the_start_counts() {
     let after = |steps: [i64; 3], change: fn(&mut ShardPart), offsets: &Offsets| {
         let mut given = at_once(&fair(900));
         for (shard, step) in given.iter_mut().zip(steps) {
@@ -287,7 +287,7 @@ fn a_step_of_the_clock_after_the_start_was_taken_from_it_counts() {
 
 /// A tester that is cut off from the server looks as if the server had lost a third.
 #[test]
-fn a_tester_that_nothing_came_back_to_spoils_it() {
+fn a_tester_without_valid_replies_invalidates() {
     let cut_off = |answered: fn(usize) -> bool| {
         let mut fates = fair(3_000);
         let silent = fates.iter_mut().enumerate().filter(|(index, _)| !answered(*index));
@@ -306,7 +306,7 @@ fn a_tester_that_nothing_came_back_to_spoils_it() {
 
 /// A datagram missed by one tester's sockets is not a reply to another.
 #[test]
-fn what_one_tester_missed_does_not_excuse_what_another_lost() {
+fn misses_of_one_tester_do_not_excuse_another() {
     let mut fates = fair(900);
     fates[4].1 = None;
     let missed_by = |index: usize| {
@@ -332,7 +332,7 @@ fn each_tester_has_its_own_interface_and_intervals() {
 }
 
 #[test]
-fn what_is_not_one_trial_is_refused_with_the_file() {
+fn results_of_different_trials_are_rejected_by_file() {
     let of = |change: fn(&mut Vec<TesterResult>)| {
         let mut given = shards_of(3, &fair(900));
         change(&mut given);
@@ -369,7 +369,7 @@ fn what_is_not_one_trial_is_refused_with_the_file() {
 }
 
 #[test]
-fn testers_that_could_not_begin_or_were_interrupted_are_named() {
+fn interrupted_and_late_testers_are_named() {
     let mut given = shards_of(2, &fair(900));
     let plan_of_one = plan(900, Some((1, 2)));
     let text = serde_json::to_string(&TrialResult::not_begun(&plan_of_one, 3)).unwrap();
