@@ -5,8 +5,8 @@
 /// "reasons", "causes")` writes the sentences as `reasons` and the data as `causes`.
 macro_rules! in_words {
     ($item:ident: $words:tt, $data:tt) => {
-        #[doc = concat!("Inside of another object: `", $words, "` holds the words, for readers, and `", $data, "` the data, which \
-                         is what is read back. For `#[serde(flatten, with = \"…\")]`.")]
+        #[doc = concat!("Serializes a list inside another object: `", $words, "` is the text for readers, `", $data, "` the data, which \
+                         is read back. For `#[serde(flatten, with = \"…\")]`.")]
         pub mod in_words {
             use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
