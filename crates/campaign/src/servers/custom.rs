@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{Driver, Program, Ready, Told, Translate, Version};
 
-/// Commands of the driver `custom`, run on the DUT's host. Placeholders ([`super::PLACEHOLDERS`])
-/// are replaced, except in `version`, which runs before any server.
+/// Commands of the driver `custom`, run on the DUT's host. Placeholders such as `{listen}` are
+/// replaced, except in `version`, which runs before any server.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Custom {
