@@ -58,7 +58,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6891-6.1.1-two",
-        title: "A query with two OPT records is FORMERR",
+        title: "A query with two OPT records gets FORMERR",
         section: "6.1.1",
         sentence: "If a query message with more than one OPT RR is received, a FORMERR (RCODE=1) \
              MUST be returned.",
@@ -76,7 +76,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6891-6.1.3-badvers",
-        title: "EDNS version 1 is BADVERS",
+        title: "EDNS version 1 gets BADVERS",
         section: "6.1.3",
         sentence: "If a responder does not implement the VERSION level of the request, then it \
              MUST respond with RCODE=BADVERS.",
@@ -126,7 +126,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6891-7-option-format",
-        title: "An option that is longer than its OPT record is FORMERR, with an OPT record",
+        title: "An option that is longer than its OPT record gets FORMERR, with an OPT record",
         section: "7",
         sentence: "If there is a problem with processing the OPT record itself, such as an option \
              value that is badly formatted or that includes out-of-range values, a FORMERR MUST be \
@@ -177,7 +177,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc7873-5.2.2-length",
-        title: "A COOKIE option of 0, 7, 9, 15 or 41 octets is FORMERR",
+        title: "A COOKIE option of 0, 7, 9, 15 or 41 octets gets FORMERR",
         section: "5.2.2",
         sentence: "If the COOKIE option is too short to contain a Client Cookie, then FORMERR is \
              generated. … If the COOKIE option is longer than the maximum valid COOKIE option (40 \

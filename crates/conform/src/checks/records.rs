@@ -251,7 +251,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc2181-9-extra",
-        title: "TC is not set only because addresses of an MX record's host do not fit",
+        title: "TC is not set merely because addresses of an MX record's host do not fit",
         rfc: 2181,
         section: "9",
         sentence: "The TC bit should not be set merely because some extra information could have \

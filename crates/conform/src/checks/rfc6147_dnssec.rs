@@ -91,7 +91,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6147-3-do-alone",
-        title: "A server that does not validate synthesizes for unsigned names and clients with DO",
+        title: "A non-validating server synthesizes for unsigned names and clients with DO",
         sentence: "A security-aware and non-validating DNS64 receives a query with the DO bit set \
              and the CD bit clear. … this case amounts to the same as the previous case, and no \
              validation happens.",
@@ -100,8 +100,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6147-3-cd-do",
-        title: "A server that does not validate, but supports DNSSEC, synthesizes nothing with CD \
-            and DO",
+        title: "A non-validating server with DNSSEC support synthesizes nothing with CD and DO",
         sentence: "A security-aware and non-validating DNS64 receives a query with the DO bit set \
              and the CD bit set. In this case, the DNS64 is supposed to pass on all the data it \
              gets to the query initiator",
@@ -216,7 +215,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6147-5.5-plain",
-        title: "Without DO and CD, signed names are synthesized too",
+        title: "Without DO and CD, AAAA records are also synthesized for signed names",
         sentence: NEITHER,
         level: Level::Should,
         script: |t| scripts::made(t, &["v4-1-2-3-4.secure", "v4-1-2-3-4.nsec3"]),
@@ -224,7 +223,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6147-5.5-plain-insecure",
-        title: "A server that validates synthesizes for names of unsigned zones",
+        title: "A validating server synthesizes AAAA records for names of unsigned zones",
         sentence: NEITHER,
         level: Level::Should,
         script: |t| scripts::made(t, &["v4-1-2-3-4", "v4-1-2-3-4.b", "hop.v4-1-2-3-4.secure"]),
@@ -232,7 +231,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6147-5.5-plain-aliases",
-        title: "Without DO and CD, signed aliases are followed and synthesized",
+        title: "Without DO and CD, signed aliases are followed to synthesized records",
         sentence: NEITHER,
         level: Level::Should,
         script: |t| scripts::made(t, &["cname.v4-1-2-3-4.secure", "dname.v4-1-2-3-4.nsec3"]),
@@ -240,7 +239,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6147-5.5-plain-wildcard",
-        title: "Without DO and CD, names from a signed wildcard are synthesized",
+        title: "Without DO and CD, AAAA records are synthesized for names from a signed wildcard",
         sentence: NEITHER,
         level: Level::Should,
         script: |t| scripts::made(t, &["wild.v4-1-2-3-4.secure", "wild.v4-1-2-3-4.nsec3"]),
@@ -255,7 +254,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6147-5.5-do",
-        title: "With DO alone, a signed name is synthesized, or denied with its proof",
+        title: "With DO alone, AAAA records of a signed name are synthesized, or denied with proof",
         sentence: VALID,
         level: Level::May,
         script: scripts::made_or_denied,

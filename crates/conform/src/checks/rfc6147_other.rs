@@ -134,7 +134,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6147-5.3.1-other-addresses",
-        title: "PTR queries for addresses outside the prefixes are forwarded",
+        title: "PTR queries for addresses outside the prefixes are resolved normally",
         sentence: "If the address prefix does not match any Pref64::/n, then the DNS64 server MUST \
              process the query as though it were any other query; i.e., a recursive name server \
              MUST attempt to resolve the query …",
