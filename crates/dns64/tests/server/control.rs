@@ -378,7 +378,7 @@ fn reload_exit_status_depends_on_the_outcome() {
     let text = std::fs::read_to_string(file.path()).unwrap();
     std::fs::write(file.path(), text.replace("127.0.0.1:0", "127.0.0.1:9")).unwrap();
     let (status, _, error) = run(&["reload", "--socket", socket.to_str().unwrap()]);
-    assert!(status == Some(2) && error.contains("is this server itself"), "{error}");
+    assert!(status == Some(2) && error.contains("is dns64d itself"), "{error}");
 
     file.write("", PREFIX);
     let (status, json, _) = run(&["--config", path, "reload", "--json"]);
