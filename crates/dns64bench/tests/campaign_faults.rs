@@ -136,7 +136,7 @@ fn resume_requires_the_original_plan() {
         &["campaign", "status", "plan-run"],
         &["report", "plan-run"],
     ] {
-        ends(folder, args, 2, &["version 1 of the format", "reads version 2"]);
+        ends(folder, args, 2, &["format version 1", "reads version 2"]);
     }
     fs::write(&path, lines.split_once('\n').unwrap().1).unwrap();
     for args in [
@@ -298,7 +298,7 @@ fn with_ssh(folder: &Path, ssh: &str, args: &[&str]) -> Command {
 #[test]
 fn misbehaving_host_ends_campaign_with_clear_error() {
     for (ssh, word) in [
-        ("exec cat /dev/zero", "more than 8 MiB"),
+        ("exec cat /dev/zero", "larger than 8 MiB"),
         ("exec yes '\u{1b}[31m{\"version\": 7}'", "does not begin with the agent's greeting"),
         ("printf '\\033[2Jgo away\\033]0;title\\007\\n' >&2; exit 255", "go away"),
         ("echo '{\"version\": \"\u{1b}]0;evil\u{7}9\"}'; sleep 100", "far"),
