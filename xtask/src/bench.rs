@@ -9,7 +9,7 @@ mod xdp;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use campaign::servers::Auth;
+use hosts::servers::Auth;
 use method::stats::Summary;
 use serde_json::{Value, json};
 

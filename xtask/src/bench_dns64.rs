@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use campaign::servers::{self, Operator};
+use hosts::servers::{self, Operator};
 use method::stats::Summary;
 use net::cpu_time::CpuTimes;
 use serde_json::{Value, json};

@@ -10,9 +10,9 @@ use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
-use campaign::archive::write_json;
-use campaign::environment::Environment;
 use clap::Args;
+use hosts::environment::Environment;
+use hosts::new_file::write_json;
 use serde_json::{Map, Value, json};
 
 use crate::process::{self, Build};

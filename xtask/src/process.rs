@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use campaign::ports;
-pub(crate) use campaign::servers::find;
+use hosts::ports;
+pub(crate) use hosts::servers::find;
 use net::clock;
 
 /// Longest run of git.

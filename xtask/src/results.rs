@@ -12,8 +12,8 @@ use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use campaign::report::{self, Run};
 use clap::Args;
+use report::Run;
 
 use crate::process::{self, Build, at_the_same_time, root, target};
 use crate::versions::cell::{AT_ONCE, Cell, NOT_MEASURED, Site, cells, not_run_because};

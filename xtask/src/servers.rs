@@ -1,4 +1,4 @@
-//! Other servers, driven like in campaigns (`campaign::servers`), for benchmarks and tests.
+//! Other servers, driven like in campaigns (`hosts::servers`), for benchmarks and tests.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use campaign::servers::{Auth, Driver, Dut, Operator, Release, Serve, Setting, Task, Translate};
+use hosts::servers::{Auth, Driver, Dut, Operator, Release, Serve, Setting, Task, Translate};
 use method::units::Share;
 use serde_json::Value;
 

@@ -124,7 +124,7 @@ impl Timing {
         for figure in figures(sendings) {
             fs::write(self.output.join(format!("{}.svg", figure.file)), figure.svg(true))?;
         }
-        let environment = campaign::environment::Environment::observe();
+        let environment = hosts::environment::Environment::observe();
         fs::write(
             self.output.join("environment.json"),
             serde_json::to_string_pretty(&environment)?,
@@ -357,7 +357,7 @@ impl Run<'_> {
     /// Starts dns64d with one thread, on the last CPU.
     fn dut(&self) -> Result<Server> {
         let folder = self.lab.folder.path().join("dut");
-        let words = dut_in_lab(campaign::servers::Dut::Dns64d, &folder, &self.dns64d(), 1)?;
+        let words = dut_in_lab(hosts::servers::Dut::Dns64d, &folder, &self.dns64d(), 1)?;
         let cpu = allowed_cpus().last().map_or(0, |cpu| cpu.0).to_string();
         let mut command = vec!["taskset", "-c", &cpu];
         command.extend(words.iter().map(String::as_str));

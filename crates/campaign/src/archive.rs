@@ -15,390 +15,22 @@
 //! results.json        computed from the journal at the end of the run, and by `report`
 //! ```
 
+pub mod begun;
+mod error;
+
 use std::fs;
-use std::io::{self, Write};
+use std::io::{self};
 use std::path::{Path, PathBuf};
-use std::sync::LazyLock;
 
-use method::evidence::Deviation;
-use method::narrow::Length;
-use method::reason::{OtherUse, Reason};
-use method::records::Counts;
-use method::units::Qps;
-use method::verdict::Verdict;
-use method::warning::Warning;
-use net::cpu_time::Stolen;
-use serde::{Deserialize, Serialize};
-use tester::measurer::burst::SendCost;
-use tester::measurer::result::TrialResult;
+use hosts::environment::Environment;
+use hosts::new_file::{FileError, write_json, write_whole};
 
-use crate::begun::{journal_of, plan_of, same_plan};
-use crate::environment::Environment;
-use crate::governor::CannotBeMade;
-use crate::journal::{JournalError, Lines};
-use crate::measures::closed_loop::LoopTrial;
-use crate::measures::conform::ConformTrial;
-use crate::new_file::NewFile;
-use crate::numa::Numa;
-use crate::place::Place;
-use crate::plan::{Plan, PlanError};
-use crate::point::Point;
-use crate::text::is_hidden;
+use crate::archive::begun::{journal_of, plan_of, same_plan};
+use crate::journal::Lines;
+use crate::plan::Plan;
+use crate::record::Entry;
 
-/// Version of run folders and `results.json`. Version 1 had values by position, and points without
-/// a placement.
-pub const VERSION: u32 = 2;
-
-/// A line of the journal.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Entry {
-    /// The first line.
-    Begun {
-        /// Version of the run folder's format: [`VERSION`].
-        version: u32,
-        /// The plan at the start of the run, which applies to every other line.
-        plan: Box<Plan>,
-    },
-    /// Version of a server.
-    Version {
-        /// Name of the DUT.
-        dut: String,
-        /// First line of the server's version output.
-        text: String,
-    },
-    /// Configuration of a server at its first start.
-    Configuration {
-        /// Name of the DUT, or of the server that plays AuthDNS.
-        server: String,
-        /// The command and the configuration file.
-        told: Configuration,
-    },
-    /// Facts of a host that is another machine or a network namespace of this one.
-    Host {
-        /// Role of the host: tester, dut or auth. "tester N" is a further tester, with the number
-        /// of its shard.
-        role: String,
-        /// The facts reported by `check` there.
-        environment: Environment,
-    },
-    /// A host whose kernel, CPUs or dns64bench build differ from those recorded last. The campaign
-    /// continues there.
-    HostChanged {
-        /// Role as in `Host`; "all" is the single machine of a campaign on loopback.
-        role: String,
-        /// The facts now reported by `check` there.
-        environment: Environment,
-    },
-    /// Cost of sending on the tester's host, which determines the bursts of all trials.
-    SendCost(SendCost),
-    /// Start of a trial.
-    Started(Step),
-    /// End of a trial.
-    Finished(Box<Measured>),
-    /// A trial in which the DUT died or hung. It was repeated with a restarted server and is not
-    /// included in any result.
-    Repeated(Box<Measured>),
-    /// Request to measure these points again: their trials above this line do not count.
-    Redone(Redo),
-    /// A point that the DUT's host cannot provide, also after a resume.
-    CannotBeMade {
-        /// The point, which has no trials for that reason.
-        point: Point,
-        /// The missing feature, or the host's refusal.
-        why: CannotBeMade,
-    },
-    /// An incident that is not a result: a server died or hung, or a point cannot be measured.
-    Mishap {
-        /// The point at which it happened.
-        point: Point,
-        /// Description of the incident.
-        what: String,
-        /// The end of the server's log.
-        log: String,
-    },
-}
-
-/// Points that `campaign resume --redo` measures again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Redo {
-    /// All self-tests of the plan.
-    SelfTest,
-}
-
-impl Redo {
-    /// True for points that it measures again.
-    pub(crate) fn covers(self, point: &Point) -> bool {
-        match self {
-            Redo::SelfTest => matches!(point, Point::SelfTest(_)),
-        }
-    }
-}
-
-/// Command and configuration file of a server, which determine the subject of the measurement.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
-pub struct Configuration {
-    /// The command that starts the server.
-    pub command: Vec<String>,
-    /// Name of the configuration file; empty without one.
-    pub file: String,
-    /// Contents of that file.
-    pub text: String,
-}
-
-impl Entry {
-    /// Returns the first line of a journal.
-    pub fn begun(plan: &Plan) -> Entry {
-        Entry::Begun { version: VERSION, plan: Box::new(plan.clone()) }
-    }
-}
-
-/// Identity of a trial: its point, its search or repetition, its rate and its length.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
-pub struct Step {
-    /// The point of the trial.
-    pub point: Point,
-    /// Number of the search or repetition, from 0.
-    pub repeat: u32,
-    /// The rate that is sent, queries per second.
-    pub rate: Qps,
-    /// A probe, or a trial of full length.
-    pub length: Length,
-}
-
-/// A trial and the observations around it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
-pub struct Measured {
-    /// Identity of the trial.
-    #[serde(flatten)]
-    pub step: Step,
-    /// The tester's result.
-    #[serde(flatten)]
-    pub found: TaskResult,
-    /// The way in which the DUT ended during the trial, if it did. CPU use and latency are then
-    /// meaningless.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub dut_end: Option<DutEnd>,
-    /// CPU use of the DUT, of AuthDNS and of the hosts, in cores.
-    pub cpu: Cpu,
-    /// Page allocations of the DUT's host during the trial, by NUMA node; absent if the kernel does
-    /// not count them.
-    pub numa: Option<Numa>,
-    /// CPU time stolen by a hypervisor.
-    #[serde(default)]
-    pub stolen: StolenFrom,
-    /// Doubts about the tester that did not make the trial invalid. In JSON `warnings` contains the
-    /// sentences and `warning_causes` the data.
-    #[serde(flatten, with = "method::warning::in_words")]
-    #[schemars(with = "method::warning::in_words::Written<'static>")]
-    pub warnings: Vec<Warning>,
-    /// Path of its records below the run folder, if the plan asks for them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub records: Option<PathBuf>,
-}
-
-impl Measured {
-    /// Returns the verdict.
-    pub fn verdict(&self) -> Verdict {
-        match &self.found {
-            TaskResult::Trial(trial) => trial.verdict,
-            TaskResult::ClosedLoop(trial) => trial.verdict,
-            TaskResult::Conform(trial) => trial.verdict(),
-        }
-    }
-
-    /// Returns the reasons of the verdict; empty if the trial passed.
-    pub fn reasons(&self) -> &[Reason] {
-        match &self.found {
-            TaskResult::Trial(trial) => &trial.reasons,
-            TaskResult::ClosedLoop(trial) => &trial.reasons,
-            TaskResult::Conform(_) => &[],
-        }
-    }
-
-    /// Returns the deviation from the plan's conditions, if any.
-    pub fn deviation(&self) -> Option<Deviation> {
-        match &self.found {
-            TaskResult::Trial(trial) => trial.deviation,
-            TaskResult::ClosedLoop(trial) => trial.deviation,
-            TaskResult::Conform(_) => None,
-        }
-    }
-
-    /// Returns the trial if it sent at a rate.
-    pub fn at_rate(&self) -> Option<&TrialResult> {
-        match &self.found {
-            TaskResult::Trial(trial) => Some(trial),
-            TaskResult::ClosedLoop(_) | TaskResult::Conform(_) => None,
-        }
-    }
-
-    /// Returns the trial if it was a closed loop.
-    pub(crate) fn in_loop(&self) -> Option<&LoopTrial> {
-        match &self.found {
-            TaskResult::ClosedLoop(trial) => Some(trial),
-            TaskResult::Trial(_) | TaskResult::Conform(_) => None,
-        }
-    }
-
-    /// Returns the trial if it consisted of conformance checks.
-    pub fn checked(&self) -> Option<&ConformTrial> {
-        match &self.found {
-            TaskResult::Conform(trial) => Some(trial),
-            TaskResult::Trial(_) | TaskResult::ClosedLoop(_) => None,
-        }
-    }
-
-    /// True if the DUT may have ended in the trial: queries had no reply, or the trial does not
-    /// count queries.
-    pub(crate) fn may_have_ended_the_dut(&self) -> bool {
-        self.counts().lost > 0 || self.checked().is_some()
-    }
-
-    /// Returns the queries by outcome; zeros for conformance checks, which are not counted.
-    pub fn counts(&self) -> &Counts {
-        static NOT_COUNTED: LazyLock<Counts> = LazyLock::new(Counts::default);
-        match &self.found {
-            TaskResult::Trial(trial) => &trial.counts,
-            TaskResult::ClosedLoop(trial) => &trial.experiments.counts,
-            TaskResult::Conform(_) => &NOT_COUNTED,
-        }
-    }
-}
-
-/// The tester's result of a trial.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum TaskResult {
-    /// Queries at a rate.
-    Trial(Box<TrialResult>),
-    /// A closed loop: each query waited for the answer to the previous one.
-    ClosedLoop(Box<LoopTrial>),
-    /// Results of the conformance checks.
-    Conform(Box<ConformTrial>),
-}
-
-/// The way in which a DUT ended in a trial.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum DutEnd {
-    /// Its process ended, with this status.
-    Died(String),
-    /// It runs, but does not answer, even some seconds after the trial.
-    Hung,
-}
-
-impl std::fmt::Display for DutEnd {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            DutEnd::Died(how) => write!(f, "the DUT ended with {how}"),
-            DutEnd::Hung => write!(f, "the DUT hangs"),
-        }
-    }
-}
-
-/// CPU use during a trial, in cores, and the DUT's CPU placement.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
-pub struct Cpu {
-    /// CPU use of the DUT, second by second.
-    pub dut: Vec<f64>,
-    /// Share of the time that the CPUs of the DUT's host were not idle, second by second, from 0 to
-    /// 1; empty if the host does not report it.
-    #[serde(default)]
-    pub host: Vec<f64>,
-    /// Mean CPU use of AuthDNS; with several, that of the one that used most.
-    pub auth: f64,
-    /// Mean CPU use of the Measurer.
-    pub tester: f64,
-    /// CPU placement of the DUT, observed in the middle of the trial; absent in self-tests.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub place: Option<Place>,
-    /// Use of the DUT's CPUs by processes other than the DUT and the tester; absent in self-tests
-    /// and if the host does not report it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub others: Option<OtherUse>,
-}
-
-/// CPU time that a hypervisor stole from each host during a trial, if the host reports it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
-pub struct StolenFrom {
-    /// From the tester's host; with several, from the one that lost most.
-    pub tester: Option<Stolen>,
-    /// From the DUT's host.
-    pub dut: Option<Stolen>,
-    /// From AuthDNS's host, with several from the one that lost most; absent if no host reports it.
-    pub auth: Option<Stolen>,
-}
-
-/// Error of a run folder.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ArchiveError {
-    /// The system refused to read or write a file of the run folder.
-    #[error("cannot {doing} {path}: {source}")]
-    Io {
-        /// The failed operation: `read`, `write`, `create`.
-        doing: &'static str,
-        /// The file or folder.
-        path: PathBuf,
-        /// The system's error.
-        source: io::Error,
-    },
-    /// The plan in the run folder is invalid.
-    #[error(transparent)]
-    Plan(#[from] PlanError),
-    /// The journal cannot be used.
-    #[error(transparent)]
-    Journal(#[from] JournalError),
-    /// The run folder was written by another version of this program.
-    #[error(
-        "{folder} has format version {version}, but this program reads version {VERSION}: use the program that wrote it, or \
-         measure again into another run folder"
-    )]
-    Version {
-        /// The run folder that was to be read or resumed.
-        folder: PathBuf,
-        /// The format version of its journal.
-        version: u64,
-    },
-    /// There is no journal.
-    #[error("{folder} is not a run folder: it has no journal.jsonl")]
-    NoRun {
-        /// The given folder.
-        folder: PathBuf,
-    },
-    /// The campaign was killed before its first line.
-    #[error(
-        "the journal of {folder} is empty: nothing has been measured yet; continue with: dns64bench campaign resume {folder}"
-    )]
-    Empty {
-        /// The run folder that was to be read.
-        folder: PathBuf,
-    },
-    /// The journal does not contain the plan that it was measured with.
-    #[error(
-        "the journal of {folder} does not contain the plan that it was measured with (older versions did not write it); \
-         start another run folder: dns64bench campaign run PLAN --dir DIR"
-    )]
-    NoPlan {
-        /// The run folder that was to be read or resumed.
-        folder: PathBuf,
-    },
-    /// The given plan differs from the one in the journal.
-    #[error(
-        "{path} differs from the plan in the journal of {folder}, in: {keys}; restore it, or start another run folder for it \
-         (dns64bench campaign run PLAN --dir DIR)"
-    )]
-    OtherPlan {
-        /// File of the given plan.
-        path: PathBuf,
-        /// The run folder that was to be read or resumed.
-        folder: PathBuf,
-        /// The keys in which they differ, truncated if there are many.
-        keys: String,
-    },
-}
+pub use error::ArchiveError;
 
 /// Returns a path that no program mistakes for an option.
 fn as_operand(path: &Path) -> PathBuf {
@@ -407,8 +39,8 @@ fn as_operand(path: &Path) -> PathBuf {
 }
 
 fn io_error(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> ArchiveError {
-    let path = path.to_owned();
-    move |source| ArchiveError::Io { doing, path, source }
+    let error = FileError::of(doing, path);
+    move |source| error(source).into()
 }
 
 /// A run folder open for writing.
@@ -570,47 +202,16 @@ pub(crate) fn machine_of(folder: &Path) -> Result<Environment, ArchiveError> {
     serde_json::from_str(&text).map_err(|e| io_error("read", &path)(e.into()))
 }
 
-/// Writes a file atomically. Its mode follows the umask.
-///
-/// # Errors
-/// If the file could not be written; a previous file is then unchanged.
-pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), ArchiveError> {
-    let write = || -> io::Result<()> {
-        let mut file = NewFile::open(path)?;
-        file.write_all(bytes)?;
-        file.finish()
-    };
-    write().map_err(io_error("write", path))
-}
-
-/// Writes a value as JSON, atomically.
-///
-/// # Errors
-/// Same as [`write_whole`].
-pub fn write_json(path: &Path, value: &impl Serialize) -> Result<(), ArchiveError> {
-    let text =
-        serde_json::to_string_pretty(value).map_err(|e| io_error("write", path)(e.into()))?;
-    write_whole(path, without_hidden(&text).as_bytes())
-}
-
-/// Escapes the control and direction-changing characters that JSON allows in texts (RFC 8259 §7).
-/// All of them are in the basic multilingual plane.
-fn without_hidden(json: &str) -> String {
-    let mut out = String::with_capacity(json.len());
-    for c in json.chars() {
-        if is_hidden(c) && c != '\n' {
-            out += &format!("\\u{:04x}", u32::from(c));
-        } else {
-            out.push(c);
-        }
-    }
-    out
-}
-
 #[cfg(test)]
 mod tests {
+    use method::narrow::Length;
+    use method::units::Qps;
+
+    use crate::journal::JournalError;
+    use crate::plan::point::{Conditions, Cores, Point};
+    use crate::record::Step;
+
     use super::*;
-    use crate::point::{Conditions, Cores};
 
     /// Opens a journal, retrying while it is busy: a process that another test has just forked
     /// holds the lock until its exec.

@@ -7,6 +7,8 @@
 //! {"finished": {"repeat", "trial"}}          one for each `started`, except for a trial that was killed
 //! ```
 
+pub(crate) mod plausible;
+
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
@@ -16,7 +18,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tester::measurer::result::TrialResult;
 
-use crate::search_plan::SearchPlan;
+use crate::plan::search_plan::SearchPlan;
 
 /// A line of the journal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
@@ -61,7 +63,7 @@ pub enum JournalError {
     Io {
         /// The failed operation: `read`, `write`, `create`.
         doing: &'static str,
-        /// The journal's path.
+        /// Returns the journal's path.
         path: PathBuf,
         /// The system's error.
         source: io::Error,
@@ -69,7 +71,7 @@ pub enum JournalError {
     /// An invalid line.
     #[error("{path}, line {line}: not a line of a journal: {why}")]
     Line {
-        /// The journal's path.
+        /// Returns the journal's path.
         path: PathBuf,
         /// Line number, from 1.
         line: usize,
@@ -100,7 +102,7 @@ impl Lines {
     /// Creates a file, which must not exist.
     ///
     /// # Errors
-    /// If it exists, or cannot be written.
+    /// If the folder exists, or cannot be written.
     pub fn create(path: &Path) -> Result<Lines, JournalError> {
         let file = OpenOptions::new()
             .append(true)

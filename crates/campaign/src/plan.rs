@@ -1,32 +1,36 @@
 //! Campaign plan (TOML): servers, measurements, durations and repetitions.
 
-mod servers;
+pub mod difference;
+pub(crate) mod duts;
+mod family;
+pub mod goal;
+pub mod keys;
+pub mod point;
+pub mod search_plan;
+pub mod servers;
 mod testers;
+pub mod written;
 
-use std::collections::BTreeSet;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
+use hosts::servers::{Auth, Custom, Dut, Operator, OwnFile, stands_for_nothing, unknown_in_braces};
+use hosts::ssh_host::SshHost;
 use method::compliance::DEFAULT_AUTH_LIMIT;
 use method::pacing::PacingLimits;
 use method::precision::default_timeout;
-use method::units::{Qps, counted};
+use method::units::{Qps, Share, counted};
 use serde::{Deserialize, Serialize};
 use tester::measurer::burst::Burst;
 use tester::measurer::expect::Prefix;
-use tester::measurer::plan::MAX_WINDOW_LIMIT_PCT;
+use tester::measurer::names::working_set;
 use tester::measurer::plan::sources::SourceAddresses;
 use wire::name::NameRange;
 
-use crate::measures;
-use crate::measures::keys::{DutKeys, Keys};
-use crate::measures::search::Searching;
-use crate::measures::self_test::SelfTest;
-use crate::servers::{Auth, Custom, Dut, Operator, OwnFile, stands_for_nothing, unknown_in_braces};
+use crate::plan::keys::{DutKeys, Keys, Searching, SelfTest};
 
-pub(crate) use servers::CHECKS;
-pub use servers::Family;
+pub use family::Family;
 
 /// Names and texts of the ready plans.
 pub const READY: [(&str, &str); 4] = [
@@ -166,25 +170,6 @@ impl Ssh {
     }
 }
 
-/// A host reached over ssh.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct SshHost {
-    /// Destination for ssh: `[user@]name`, or a name from the user's configuration.
-    pub host: String,
-    /// Path of dns64bench on that host; default: the one on its `PATH`.
-    #[serde(default)]
-    pub program: Option<PathBuf>,
-    /// True if dns64bench is installed on that host. A DUT's host without it is driven through its
-    /// shell and supports the driver `custom` only.
-    #[serde(default = "yes")]
-    pub agent: bool,
-}
-
-fn yes() -> bool {
-    true
-}
-
 /// Listen addresses of the servers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
@@ -210,7 +195,7 @@ pub enum OneOrSeveral {
 
 impl OneOrSeveral {
     /// Returns all addresses.
-    pub fn as_slice(&self) -> &[SocketAddr] {
+    pub(crate) fn as_slice(&self) -> &[SocketAddr] {
         match self {
             OneOrSeveral::One(address) => std::slice::from_ref(address),
             OneOrSeveral::Several(addresses) => addresses,
@@ -281,17 +266,17 @@ pub struct Cpus {
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Trial {
     /// Sending time of a trial; RFC 8219 §9.2 requires at least 60 s.
-    #[serde(with = "crate::written::plan_time")]
-    #[schemars(with = "crate::written::Time")]
+    #[serde(with = "crate::plan::written::plan_time")]
+    #[schemars(with = "crate::plan::written::Time")]
     pub duration: Duration,
     /// Reply timeout; RFC 8219 §9.2 allows at most 1 s. Default: 1 s, or a twentieth of the
     /// duration if that is below 20 s.
-    #[serde(with = "crate::written::plan_time", skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<crate::written::Time>")]
+    #[serde(with = "crate::plan::written::plan_time", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<crate::plan::written::Time>")]
     pub timeout: Option<Duration>,
     /// Pause between two trials, such as `"10s"`.
-    #[serde(with = "crate::written::plan_time")]
-    #[schemars(with = "crate::written::Time")]
+    #[serde(with = "crate::plan::written::plan_time")]
+    #[schemars(with = "crate::plan::written::Time")]
     pub pause: Duration,
     /// DNS64 prefix that the DUTs are configured with and that their answers must have.
     pub prefix: Prefix,
@@ -315,13 +300,13 @@ pub struct Trial {
     pub window_limit: f64,
     /// Lateness limit: a trial is invalid if more than one query in a thousand leaves later than
     /// this.
-    #[serde(with = "crate::written::plan_time")]
-    #[schemars(with = "crate::written::Time")]
+    #[serde(with = "crate::plan::written::plan_time")]
+    #[schemars(with = "crate::plan::written::Time")]
     pub lateness_limit: Duration,
     /// Limit of AuthDNS's response time: a trial is invalid if AuthDNS exceeded it for more than
     /// one query in a thousand.
-    #[serde(with = "crate::written::plan_time")]
-    #[schemars(with = "crate::written::Time")]
+    #[serde(with = "crate::plan::written::plan_time")]
+    #[schemars(with = "crate::plan::written::Time")]
     pub auth_limit: Duration,
     /// Format of the records of every query in every trial; default: no records.
     pub records: Option<Records>,
@@ -348,6 +333,11 @@ impl Default for Trial {
 }
 
 impl Trial {
+    /// The number of names that cached queries repeat at a rate; 0 without a cached share.
+    pub fn working_set(&self, cached: Share, rate: Qps) -> u64 {
+        working_set(cached, rate, self.timeout(self.duration).into())
+    }
+
     /// Returns the effective timeout of trials that send for `duration`.
     pub fn timeout(&self, duration: Duration) -> Duration {
         self.timeout.unwrap_or_else(|| default_timeout(duration.into()).into())
@@ -450,7 +440,7 @@ impl AuthPlan {
     }
 
     /// Returns the settings that the operator chose for this server.
-    pub fn operator(&self) -> Operator {
+    pub(crate) fn operator(&self) -> Operator {
         let (extra, config) = (self.extra.clone(), self.config.clone());
         Operator { extra, config, custom: None, xdp: self.xdp }
     }
@@ -499,89 +489,7 @@ pub enum PlanError {
 }
 
 impl Plan {
-    /// Reads a plan from a file, or a ready plan by name.
-    ///
-    /// # Errors
-    /// If there is no such plan, or if it is invalid or contradicts itself.
-    pub fn load(path: &Path) -> Result<Plan, PlanError> {
-        let ready = READY.iter().find(|(name, _)| path.as_os_str() == *name && !path.exists());
-        match ready {
-            Some((_, text)) => Plan::parse(text, path),
-            None => {
-                let text = std::fs::read_to_string(path)
-                    .map_err(|source| PlanError::Read { path: path.into(), source })?;
-                Plan::parse(&text, path)
-            }
-        }
-    }
-
-    /// Parses a plan; `path` is named in errors.
-    ///
-    /// # Errors
-    /// Same as [`Plan::load`].
-    pub fn parse(text: &str, path: &Path) -> Result<Plan, PlanError> {
-        let mut plan: Plan = toml::from_str(text).map_err(|error| {
-            let schema = serde_json::to_value(schemars::schema_for!(Plan)).unwrap_or_default();
-            match toml_faults::fault(text, &schema) {
-                Some(toml_faults::Fault { line, reason }) => {
-                    PlanError::Value { path: path.into(), line, reason }
-                }
-                None => PlanError::Syntax { path: path.into(), why: error.to_string() },
-            }
-        })?;
-        let content = |why: String| PlanError::Content { path: path.into(), why };
-        plan.read_files(path.parent().unwrap_or(Path::new(""))).map_err(content)?;
-        plan.check().map_err(|why| PlanError::Content { path: path.into(), why })?;
-        Ok(plan)
-    }
-
-    fn check(&self) -> Result<(), String> {
-        if self.duts.is_empty() {
-            return Err(
-                "there is no [[dut]]; write for example [[dut]] with driver = \"unbound\"".into()
-            );
-        }
-        let mut names = BTreeSet::new();
-        for dut in &self.duts {
-            if !names.insert(dut.name()) {
-                return Err(format!(
-                    "two DUTs have the name {}; give one another name",
-                    dut.name()
-                ));
-            }
-            check_dut(dut)?;
-        }
-        let window_limit = self.trial.window_limit;
-        if !(window_limit > 0.0 && window_limit <= MAX_WINDOW_LIMIT_PCT) {
-            return Err(format!(
-                "[trial] window-limit = {window_limit} is not a percentage above 0, at most {MAX_WINDOW_LIMIT_PCT}"
-            ));
-        }
-        if self.trial.lateness_limit.is_zero() {
-            return Err(
-                "[trial] lateness-limit must be above 0, because no query leaves exactly on time; write for example 10ms"
-                    .into(),
-            );
-        }
-        let is_far = |ssh: &Ssh| ssh.tester_hosts().iter().any(Option::is_some);
-        if self.trial.records.is_some() && self.ssh.as_ref().is_some_and(is_far) {
-            return Err("[trial] records: only with the tester on this host, because records are not copied over ssh".into());
-        }
-        if self.trial.duration.is_zero()
-            || self.trial.timeout.is_some_and(|timeout| timeout.is_zero())
-            || self.trial.threads == 0
-        {
-            return Err("[trial]: duration, timeout and threads must be above 0".into());
-        }
-        self.check_hosts()?;
-        self.check_servers()?;
-        self.check_sources()?;
-        self.check_xdp()?;
-        measures::check(self)?;
-        self.check_testers()
-    }
-
-    fn check_hosts(&self) -> Result<(), String> {
+    pub(crate) fn check_hosts(&self) -> Result<(), String> {
         let Some(ssh) = &self.ssh else {
             return match self.topology {
                 Topology::Ssh => {
@@ -659,7 +567,7 @@ fn check_addresses(ssh: &Ssh) -> Result<(), String> {
 }
 
 /// Checks the name of a DUT and the placeholders of its commands.
-fn check_dut(dut: &DutPlan) -> Result<(), String> {
+pub(crate) fn check_dut(dut: &DutPlan) -> Result<(), String> {
     let name = dut.name();
     if name.trim().is_empty() || name.contains(['/', '\\']) || name.chars().any(char::is_control) {
         return Err(format!(
@@ -700,8 +608,11 @@ fn check_dut(dut: &DutPlan) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
+    use crate::plan::keys::SearchMethod;
+
     use super::*;
-    use crate::measures::search::SearchMethod;
 
     #[test]
     fn the_method_of_rfc_8219_has_two_names() {

@@ -1,10 +1,25 @@
 //! Results of a campaign, computed from its plan and journal only. A report can therefore be
 //! created again without measuring.
 
+pub mod closed_loop;
+pub mod conform;
+pub mod constant_rate;
+pub mod contradictions;
+mod dut;
+pub mod groups;
+pub mod host_change;
+pub mod load;
+pub mod missing;
+mod outcome;
+pub mod search;
+pub mod self_test;
+pub mod sustained;
+pub mod trials;
+
+use hosts::environment::Environment;
 use method::compliance::{Fact, Facts, TesterProof, noncompliance_of};
 use method::narrow::Length;
 use method::noncompliance::Noncompliance;
-use method::pacing::Windows;
 use method::reason::{Reason, ReasonKind};
 use method::stats::Summary;
 use method::units::{Qps, Share};
@@ -15,23 +30,19 @@ use serde::{Deserialize, Serialize};
 use tester::measurer::plan::TrialPlan;
 use tester::measurer::result::TrialResult;
 
-use crate::archive::{Configuration, Entry, Measured, StolenFrom, VERSION};
-use crate::contradictions::{Contradiction, contradictions};
-use crate::environment::Environment;
-use crate::host_change::{HostChange, host_changes};
-use crate::measures::closed_loop::{self, ClosedLoopResult};
-use crate::measures::conform::{self, ConformResult};
-use crate::measures::constant_rate::{self, ConstantRateResult};
-use crate::measures::load::{self, LoadResult};
-use crate::measures::search::{self, PointResult, Trials};
-use crate::measures::self_test::{self, SelfTestResult};
-use crate::missing::Missing;
+use crate::course::{self, Recorded, SearchCourse};
+use crate::journal::plausible::span;
+use crate::plan::point::{Conditions, Point};
 use crate::plan::{AuthPlan, Plan};
-use crate::plausible::span;
-use crate::point::{Conditions, Point};
-use crate::recorded::Recorded;
-use crate::search::SearchCourse;
-use crate::trials::Trial;
+use crate::record::{Configuration, Entry, Measured, StolenFrom, VERSION};
+use crate::results::contradictions::{Contradiction, contradictions};
+use crate::results::host_change::{HostChange, host_changes};
+use crate::results::missing::Missing;
+use crate::results::search::Trials;
+use crate::results::self_test::SelfTestResult;
+use crate::results::trials::Trial;
+
+pub use dut::{DutResult, PacedTrial};
 
 /// Contents of `results.json`: all data of a report. `dns64bench schema results` prints its JSON
 /// Schema.
@@ -121,38 +132,6 @@ pub struct HostFacts {
     pub role: String,
     /// The facts reported by `check` there.
     pub environment: Environment,
-}
-
-/// Results of one DUT.
-#[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
-pub struct DutResult {
-    /// Name of the DUT in the plan.
-    pub name: String,
-    /// Its version output.
-    pub version: String,
-    /// Searches, in plan order.
-    pub points: Vec<PointResult>,
-    /// CPU use and latency at shares of the worst-case median.
-    pub loads: Vec<LoadResult>,
-    /// CPU use, latency and memory at rates from the plan.
-    pub constant_rates: Vec<ConstantRateResult>,
-    /// Durations of experiments in a closed loop.
-    pub closed_loops: Vec<ClosedLoopResult>,
-    /// Results of the conformance checks; absent if the plan does not ask for them.
-    #[serde(default)]
-    pub conform: Option<ConformResult>,
-    /// Pacing of the trial of full length at the highest rate that passed; absent if none passed.
-    #[serde(default)]
-    pub paced: Option<PacedTrial>,
-}
-
-/// Pacing of the tester in a trial.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
-pub struct PacedTrial {
-    /// The rate that was sent, queries per second.
-    pub rate: Qps,
-    /// Deviation of its windows from the schedule.
-    pub windows: Windows,
 }
 
 /// Quality of the tester's work over all trials of a run.
@@ -302,12 +281,12 @@ impl Results {
 
     /// Returns the self-test that validates the tester with the AuthDNS of `[auth]`, if the plan
     /// has one.
-    pub(crate) fn own_self_test(&self) -> Option<&SelfTestResult> {
+    pub fn own_self_test(&self) -> Option<&SelfTestResult> {
         self.self_tests.iter().find(|test| test.vouches)
     }
 
     /// Returns the versions of the servers that DUTs query and that do not count queries.
-    pub(crate) fn silent(&self) -> Vec<&str> {
+    pub fn silent(&self) -> Vec<&str> {
         self.authdns.iter().filter(|auth| !auth.counts).map(|auth| auth.version.as_str()).collect()
     }
 }
@@ -319,7 +298,7 @@ fn without_result(recorded: &Recorded<'_>, points: &[Point]) -> Vec<WithoutResul
         .filter(|point| recorded.cannot(point).is_none() && !recorded.has_result(point));
     open.map(|point| WithoutResult {
         point: point.to_string(),
-        missing: point.measure().missing(recorded, point).unwrap_or(Missing::Unfinished),
+        missing: recorded.missing(point).unwrap_or(Missing::Unfinished),
     })
     .collect()
 }
@@ -516,7 +495,7 @@ fn noncompliance(recorded: &Recorded<'_>) -> Vec<Noncompliance> {
         let point = &m.step.point;
         let known = resolutions.iter().find(|(of, _)| *of == point).map(|(_, known)| *known);
         let resolution = known.unwrap_or_else(|| {
-            let found = search::resolution(recorded, point);
+            let found = course::resolution(recorded, point);
             resolutions.push((point, found));
             found
         });
@@ -559,7 +538,7 @@ impl<'a> Vouching<'a> {
     /// Returns the coverage for the trials of a point and of others with the same AuthDNS.
     fn of(recorded: &Recorded<'a>, point: &Point) -> Vouching<'a> {
         let walk = || recorded.walk(&recorded.plan.self_test_for(point)?);
-        let passed = |walk: &crate::recorded::Walk<'_>| {
+        let passed = |walk: &crate::course::Walk<'_>| {
             let found = walk.course.searches().map(SearchCourse::found).unwrap_or_default();
             walk.void.is_none() && !found.is_empty() && found.iter().all(|f| f.highest.is_some())
         };

@@ -10,16 +10,27 @@
 //! A resumed campaign replays its journal in the same way, so its results do not differ from those
 //! of an uninterrupted one.
 
+mod error;
+mod governor;
 mod hosts;
 mod meter;
 mod others;
+pub mod preflight;
+mod roles;
+#[cfg(any(test, feature = "simulated"))]
+pub mod simulated;
+mod site;
 mod start;
 mod tasks;
 mod testers;
+mod world;
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use ::hosts::environment::Environment;
+use ::hosts::host::HostError;
+use ::hosts::interruption::Interruption;
 use method::records::Counts;
 use method::set::Due;
 use method::units::Qps;
@@ -29,21 +40,17 @@ use tester::authdns::auth_delta::AuthDelta;
 use tester::measurer::burst::{Burst, SendCost};
 use tester::measurer::wrong_replies::WrongReplies;
 
-use crate::archive::{
-    Archive, ArchiveError, Cpu, DutEnd, Entry, Measured, Step, StolenFrom, TaskResult, machine_of,
-};
-use crate::environment::Environment;
-use crate::governor::CannotBeMade;
-use crate::host::HostError;
-use crate::host_change::{self, ALL_ROLES, changed_facts};
-use crate::interruption::Interruption;
-use crate::measures::Task;
+use crate::archive::{Archive, ArchiveError, machine_of};
+use crate::course::{Recorded, Task};
+use crate::plan::point::Point;
 use crate::plan::{Plan, Topology};
-use crate::point::Point;
-use crate::recorded::{FailedSelfTest, Recorded};
-use crate::site::{SiteError, UNKNOWN};
-use crate::world::{World, WorldError};
-use hosts::{Hosts, RealHosts};
+use crate::record::{CannotBeMade, Cpu, DutEnd, Entry, Measured, Step, StolenFrom, TaskResult};
+use crate::results::host_change::{self, ALL_ROLES, changed_facts};
+use crate::runner::hosts::{Hosts, RealHosts};
+use crate::runner::site::{SiteError, UNKNOWN};
+use crate::runner::world::{World, WorldError};
+
+pub use error::CampaignError;
 
 /// Maximum number of repetitions of a trial in which the DUT died or hung; the result of the last
 /// one counts.
@@ -53,78 +60,12 @@ const COMES_BACK: Duration = Duration::from_secs(5);
 /// Share of AuthDNS's cores in use above which AuthDNS may have limited the DUT.
 const BUSY: f64 = 0.9;
 
-/// Error that ended a campaign.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum CampaignError {
-    /// The run folder cannot be written; its contents are intact.
-    #[error(transparent)]
-    Archive(#[from] ArchiveError),
-    /// The hosts cannot be prepared.
-    #[error(transparent)]
-    World(#[from] WorldError),
-    /// A host is no longer reachable.
-    #[error(transparent)]
-    Host(HostError),
-    /// Programs or CPUs in the plan are missing; nothing was started.
-    #[error("the plan cannot be executed:\n  {}", .0.join("\n  "))]
-    Impossible(Vec<String>),
-    /// None of the DUTs starts; nothing was measured.
-    #[error("no server started\n{}", .0.iter().map(SiteError::with_log).collect::<Vec<_>>().join("\n"))]
-    NotReady(Vec<SiteError>),
-    /// A DUT does not run.
-    #[error(transparent)]
-    Site(SiteError),
-    /// AuthDNS does not run.
-    #[error("{0}")]
-    Auth(String),
-    /// The cost of sending could not be measured on the tester's host.
-    #[error("cannot measure the cost of sending on the tester's host: {0}")]
-    Tester(String),
-    /// The tester could not execute a trial.
-    #[error("the trial{} could not be executed: {why}", .rate.map_or(String::new(), |rate| format!(" at {rate} queries/s")))]
-    Trial {
-        /// The trial's rate, if it has one.
-        rate: Option<Qps>,
-        /// The tester's error.
-        why: String,
-        /// True if the plan causes the error.
-        is_usage: bool,
-    },
-    /// A self-test failed, and the campaign is configured to end in this case.
-    #[error("{0}; without a passed self-test every result is a lower bound")]
-    SelfTest(Box<FailedSelfTest>),
-    /// The user interrupted the campaign.
-    #[error("interrupted")]
-    Interrupted,
-}
-
-impl From<HostError> for CampaignError {
-    fn from(error: HostError) -> CampaignError {
-        match error {
-            HostError::Interrupted => CampaignError::Interrupted,
-            other => CampaignError::Host(other),
-        }
-    }
-}
-
-impl From<SiteError> for CampaignError {
-    /// Errors of a host or of the run folder are not attributed to the server.
-    fn from(error: SiteError) -> CampaignError {
-        match error {
-            SiteError::Host(error) => error.into(),
-            SiteError::Archive(error) => error.into(),
-            other => CampaignError::Site(other),
-        }
-    }
-}
-
 /// Observer of a campaign's progress.
 pub trait Watcher {
     /// A trial is about to start; `bracket` holds the highest passed and the lowest failed rate so
     /// far.
     fn begins(&mut self, step: &Step, bracket: (Option<Qps>, Option<Qps>));
-    /// A trial has ended.
+    /// End of a trial.
     fn ended(&mut self, measured: &Measured);
     /// An incident that is not a result.
     fn mishap(&mut self, point: &Point, what: &str);
@@ -629,7 +570,5 @@ fn measured(step: &Step, found: TaskResult, cpu: Cpu) -> Measured {
     }
 }
 
-#[cfg(test)]
-pub(crate) mod simulated;
 #[cfg(test)]
 mod tests;

@@ -1,7 +1,5 @@
 //! A set of searches: RFC 8219 §9.2 with its repetitions, statistics and self-test limit.
 
-mod course;
-
 use std::time::Duration;
 
 use method::compliance::{Facts, noncompliance_of};
@@ -18,10 +16,9 @@ use tester::measurer::TrialError;
 use tester::measurer::plan::TrialPlan;
 use tester::measurer::result::TrialResult;
 
+use crate::course::{GoalFigures, SearchCourse};
 use crate::journal::{Finished, Journal, JournalError, SearchEntry, Started};
-use crate::search_plan::{Method, SearchPlan};
-
-pub use self::course::{GoalFigures, SearchCourse};
+use crate::plan::search_plan::{Method, SearchPlan};
 
 /// Result of a set of searches. It serializes to the object of `search --json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
@@ -335,17 +332,18 @@ fn new_trial(
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::search_plan::PassedSelfTest;
+    use std::path::Path;
+
     use method::evidence::UpstreamQueries;
     use method::mlr::goal::Goal;
-    use method::noncompliance::Noncompliance;
     use method::precision::Interval;
     use method::records::Counts;
     use method::search::SearchRange;
-    use method::units::Nanos;
-    use std::path::Path;
     use tester::authdns::auth_delta::AuthDelta;
+
+    use crate::plan::search_plan::PassedSelfTest;
+
+    use super::*;
 
     fn plan(repeat: u32) -> SearchPlan {
         let mut trial = TrialPlan::new("[::1]:53".parse().unwrap(), Qps(1));

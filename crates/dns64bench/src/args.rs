@@ -11,9 +11,9 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use campaign::archive::Redo;
-use campaign::goal::TypedGoal;
 use campaign::plan::READY;
+use campaign::plan::goal::TypedGoal;
+use campaign::record::Redo;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use method::pacing::PacingLimits;
 use method::units::{Qps, Share};
@@ -42,7 +42,7 @@ use values::{
 
 /// Measures how many queries per second a DNS64 server answers, by RFC 8219.
 #[derive(Debug, Parser)]
-#[command(version, long_version = campaign::BUILD, propagate_version = true, max_term_width = 110, after_help = help::below(""))]
+#[command(version, long_version = hosts::BUILD, propagate_version = true, max_term_width = 110, after_help = help::below(""))]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -746,7 +746,7 @@ pub(crate) enum LabAction {
     #[command(after_help = help::below("lab exec"))]
     Exec {
         /// tester, dut or auth
-        name: campaign::lab::Host,
+        name: hosts::lab::Host,
         /// The command and its arguments
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
         command: Vec<std::ffi::OsString>,

@@ -4,10 +4,10 @@ use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
 
-use campaign::new_file::NewFile;
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::V2DeflateSerializer;
 use hdrhistogram::serialization::interval_log::IntervalLogWriterBuilder;
+use hosts::new_file::NewFile;
 use method::records::Counts;
 use method::units::Nanos;
 use serde_json::{Value, json};

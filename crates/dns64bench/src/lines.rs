@@ -2,9 +2,9 @@
 
 use std::io::IsTerminal;
 
-use campaign::archive::Measured;
-use campaign::point::Point;
-use campaign::text::{MESSAGE, plain};
+use campaign::plan::point::Point;
+use campaign::record::Measured;
+use hosts::text::{MESSAGE, plain};
 use method::narrow::Length;
 use method::units::grouped;
 use method::verdict::Verdict;

@@ -236,7 +236,7 @@ impl State {
             None,
             MetricType::Gauge,
         )?;
-        let labels = [("command", self.command), ("version", campaign::BUILD)];
+        let labels = [("command", self.command), ("version", hosts::BUILD)];
         ConstGauge::new(1i64).encode(described.encode_family(&labels)?)?;
         let trials = VERDICTS.iter().map(|(_, verdict)| *verdict).zip(self.trials);
         counter(encoder, "trials", "Finished trials by verdict", "verdict", trials)?;

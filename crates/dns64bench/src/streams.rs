@@ -14,7 +14,7 @@ use std::sync::OnceLock;
 use std::thread::{self, ThreadId};
 
 use anyhow::Context;
-use campaign::new_file::NewFile;
+use hosts::new_file::NewFile;
 
 use crate::lines::plain_spaces;
 use crate::output::{Failure, Outcome};

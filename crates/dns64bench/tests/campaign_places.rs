@@ -10,9 +10,9 @@ use std::process::Stdio;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use campaign::cpu_list::cpu_list;
-use campaign::place::Place;
-use campaign::servers::{Dut, find};
+use hosts::cpu_list::cpu_list;
+use hosts::place::Place;
+use hosts::servers::{Dut, find};
 use serde_json::Value;
 
 use common::{LENIENT_TRIAL, dns64bench, run_in, told};

@@ -42,7 +42,7 @@ fn authority(folder: &Path) -> (Running, String) {
 
 /// Returns a free port for UDP and TCP that no client is assigned meanwhile.
 fn free_port() -> u16 {
-    campaign::ports::free(Ipv4Addr::LOCALHOST.into()).unwrap().port()
+    hosts::ports::free(Ipv4Addr::LOCALHOST.into()).unwrap().port()
 }
 
 /// Starts dns64d in front of the test authoritative server; returns it with its address once it serves.

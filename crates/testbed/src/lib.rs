@@ -22,6 +22,8 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::socket::{setsockopt, sockopt};
 use nix::unistd::geteuid;
 
+pub mod golden;
+
 /// Limits the number of open descriptors of this process.
 ///
 /// # Panics

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use campaign::servers::Operator;
+use hosts::servers::Operator;
 use method::stats::Summary;
 use net::xdp::Mode;
 use serde_json::{Value, json};

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use campaign::servers::{Dut as Kind, Operator};
+use hosts::servers::{Dut as Kind, Operator};
 
 use super::{
     CACHED_NAMES, DUTS, Dut, Names, closed_loop_at, dnsperf, program, serve_auth, start, start_with,

@@ -8,7 +8,7 @@ use std::os::unix::fs::symlink;
 use std::thread;
 
 use anyhow::{Context, Result, ensure};
-use campaign::servers::{Auth, Dut};
+use hosts::servers::{Auth, Dut};
 use method::stats::Summary;
 use serde_json::Value;
 

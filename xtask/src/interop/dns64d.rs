@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
-use campaign::servers::Auth;
+use hosts::servers::Auth;
 use serde_json::Value;
 
 use super::harness::{A, AAAA, Bench, LIGHT, LIGHT_QUERIES, LIMIT, all_noerror, wait_for};

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-use ::campaign::servers::{Auth, Dut, Operator};
+use ::hosts::servers::{Auth, Dut, Operator};
 use anyhow::{Context, Result, ensure};
 use net::affinity::allowed_cpus;
 use serde_json::Value;

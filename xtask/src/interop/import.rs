@@ -11,7 +11,7 @@
 use std::fs;
 
 use anyhow::{Context, Result, ensure};
-use campaign::servers::Auth;
+use hosts::servers::Auth;
 
 use super::harness::{A, Bench, FIRST_NAME, LIMIT, wait_for};
 use super::test::Test;

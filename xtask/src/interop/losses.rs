@@ -5,7 +5,8 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use ::campaign::archive::{self, Entry};
+use ::campaign::archive;
+use ::campaign::record::Entry;
 use anyhow::{Context, Result, ensure};
 use method::verdict::Verdict;
 use serde_json::Value;

@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::thread;
 
 use anyhow::{Result, ensure};
-use campaign::servers::Dut;
+use hosts::servers::Dut;
 use serde_json::Value;
 
 use super::harness::{Bench, LIMIT, Lab};

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use campaign::cpu_list::cpu_list;
+use hosts::cpu_list::cpu_list;
 use serde_json::Value;
 
 /// Interval between two scans of all processes.

@@ -1,7 +1,7 @@
 //! One trial and one campaign point against each DNS64 server.
 
 use anyhow::{Context, Result, ensure};
-use campaign::servers::Dut;
+use hosts::servers::Dut;
 use serde_json::Value;
 
 use super::harness::{Bench, LIGHT, LIGHT_QUERIES, Lab, SHORT_TRIALS};

@@ -1,7 +1,7 @@
 //! dns64bench against other servers, and other clients against its AuthDNS.
 
 use anyhow::{Context, Result, ensure};
-use campaign::servers::{Auth, Dut};
+use hosts::servers::{Auth, Dut};
 use serde_json::Value;
 
 use super::harness::{Bench, LIGHT, LIGHT_QUERIES, LIMIT, Lab, all_noerror};

@@ -3,8 +3,9 @@
 
 use std::fmt::Write;
 
-use campaign::report::chart::{Dot, Figure, Panel, Series, Shape, number};
 use method::stats::Summary;
+use report::chart::{Dot, Figure, Panel, Series, Shape};
+use report::format::number;
 
 /// A sender in the comparison of timing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
-use campaign::servers::Dut;
+use hosts::servers::Dut;
 use tempfile::TempDir;
 
 use super::chroot::Chroot;

@@ -4,54 +4,20 @@ use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::path::Path;
 
+use hosts::servers::{Driver, Dut, Operator};
 use method::units::counted;
-use serde::{Deserialize, Serialize};
 use tester::measurer::plan::sources::SourceAddresses;
 
-use super::{AuthPlan, Plan, Topology};
-use crate::point::{Cores, Point};
-use crate::servers::{Driver, Dut, Operator};
+use crate::plan::family::Family;
+use crate::plan::point::{Cores, Point};
+use crate::plan::{AuthPlan, Plan, Topology};
 
 /// Name of the AuthDNS that serves the names of conformance checks.
-pub(crate) const CHECKS: &str = "conform";
-
-/// IP version.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Family {
-    /// IPv4.
-    Ipv4,
-    /// IPv6.
-    Ipv6,
-}
-
-impl Family {
-    /// Returns the IP version of an address.
-    pub fn of(address: SocketAddr) -> Family {
-        if address.is_ipv6() { Family::Ipv6 } else { Family::Ipv4 }
-    }
-
-    /// Returns the name in plans.
-    pub fn word(self) -> &'static str {
-        match self {
-            Family::Ipv4 => "ipv4",
-            Family::Ipv6 => "ipv6",
-        }
-    }
-}
-
-impl std::fmt::Display for Family {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Family::Ipv4 => "IPv4",
-            Family::Ipv6 => "IPv6",
-        })
-    }
-}
+pub const CHECKS: &str = "conform";
 
 impl Plan {
     /// Reads the configuration files of the operator. Relative paths start in `folder`.
-    pub(super) fn read_files(&mut self, folder: &Path) -> Result<(), String> {
+    pub(crate) fn read_files(&mut self, folder: &Path) -> Result<(), String> {
         let duts = self
             .duts
             .iter_mut()
@@ -70,7 +36,7 @@ impl Plan {
     }
 
     /// Checks the keys that DUTs and AuthDNS have in common.
-    pub(super) fn check_servers(&self) -> Result<(), String> {
+    pub(crate) fn check_servers(&self) -> Result<(), String> {
         for dut in &self.duts {
             let (whose, driver) = (format!("[[dut]] {}", dut.name()), dut.driver.driver());
             check_server(&whose, driver, dut.threads, &dut.operator())?;
@@ -106,7 +72,7 @@ impl Plan {
     /// Checks the source addresses. If any are given, each server that the Measurer queries needs a
     /// prefix, and all prefixes need the same size, because a self-test validates only trials with
     /// the same send settings.
-    pub(super) fn check_sources(&self) -> Result<(), String> {
+    pub fn check_sources(&self) -> Result<(), String> {
         let all = &self.trial.source_addresses;
         if all.is_empty() {
             return Ok(());
@@ -152,7 +118,7 @@ impl Plan {
 
     /// Checks that each role with AF_XDP has an Ethernet interface, and that the Measurer supports
     /// AF_XDP.
-    pub(super) fn check_xdp(&self) -> Result<(), String> {
+    pub fn check_xdp(&self) -> Result<(), String> {
         let of_duts = self.duts.iter().filter(|dut| dut.xdp.is_some());
         let of_auths = self.auths().filter(|auth| auth.xdp.is_some());
         let mut all = of_duts
@@ -203,13 +169,13 @@ impl Plan {
     }
 
     /// Returns the AuthDNS with that name; without a name that of `[auth]`.
-    pub(crate) fn auth_called(&self, name: Option<&str>) -> &AuthPlan {
+    pub fn auth_called(&self, name: Option<&str>) -> &AuthPlan {
         let called = |auth: &&AuthPlan| name.is_some_and(|name| auth.name() == name);
         self.auths().find(called).unwrap_or(&self.auth)
     }
 
     /// Returns the server that plays AuthDNS at a point.
-    pub(crate) fn auth_at(&self, point: &Point) -> Cow<'_, AuthPlan> {
+    pub fn auth_at(&self, point: &Point) -> Cow<'_, AuthPlan> {
         let at = match point {
             Point::SelfTest(at) => at,
             // Only dns64bench's AuthDNS serves the names of the checks.
@@ -234,7 +200,7 @@ impl Plan {
     }
 
     /// Returns the CPUs of AuthDNS at a point; empty if any will do.
-    pub(crate) fn auth_cpus(&self, point: &Point) -> &[usize] {
+    pub fn auth_cpus(&self, point: &Point) -> &[usize] {
         let all = &self.cpus.auth;
         &all[..self.auth_at(point).cores.unwrap_or(all.len()).min(all.len())]
     }

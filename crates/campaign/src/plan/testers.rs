@@ -6,8 +6,8 @@ use std::time::Duration;
 use method::schedule::Schedule;
 use method::units::{Nanos, Qps, counted, grouped};
 
-use super::Plan;
-use crate::search_plan::Method;
+use crate::plan::Plan;
+use crate::plan::search_plan::Method;
 
 /// The smallest trial that a group of plan keys can lead to.
 struct Smallest {
@@ -37,7 +37,7 @@ impl Smallest {
 
 impl Plan {
     /// Checks that even the smallest trial has a query for each of several testers.
-    pub(super) fn check_testers(&self) -> Result<(), String> {
+    pub(crate) fn check_testers(&self) -> Result<(), String> {
         let testers = self.ssh.as_ref().map_or(1, |ssh| ssh.tester_hosts().len()) as u64;
         let is_too_small = |trial: &Smallest| testers > 1 && trial.queries() < testers;
         let Some(trial) = self.smallest_trials().into_iter().find(is_too_small) else {

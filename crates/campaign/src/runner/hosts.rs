@@ -7,6 +7,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use conform::outcome::Checked;
+use hosts::environment::Environment;
+use hosts::host::{Ended, HostError, Machine, Running};
+use hosts::interruption::Interruption;
+use hosts::numa::Numa;
 use method::units::{Nanos, Share, counted};
 use net::cpu_time::CpuTimes;
 use serde::de::Error as _;
@@ -16,22 +20,17 @@ use tester::measurer::burst::SendCost;
 use tester::measurer::plan::TrialPlan;
 use tester::measurer::result::TrialResult;
 
-use super::CampaignError;
-use super::meter::Meter;
-use crate::archive::{Archive, Configuration, Cpu, Step, TaskResult};
-use crate::environment::Environment;
-use crate::governor::{CannotBeMade, Governed, GovernorError};
-use crate::host::{Ended, HostError, Machine, Running};
-use crate::interruption::Interruption;
-use crate::measures::Task;
-use crate::measures::closed_loop::LoopTrial;
-use crate::measures::conform::{ConformTrial, FarView};
-use crate::numa::Numa;
+use crate::archive::Archive;
+use crate::course::{FarView, Task};
+use crate::plan::point::{Cores, Point};
 use crate::plan::{AuthPlan, DutPlan, Plan, Topology};
-use crate::point::{Cores, Point};
-use crate::preflight;
-use crate::site::{Names, RunningAuth, RunningDut, SiteError, auth_version, version_of};
-use crate::world::World;
+use crate::record::{CannotBeMade, Configuration, ConformTrial, Cpu, LoopTrial, Step, TaskResult};
+use crate::runner::error::CampaignError;
+use crate::runner::governor::{Governed, GovernorError};
+use crate::runner::meter::Meter;
+use crate::runner::preflight;
+use crate::runner::site::{Names, RunningAuth, RunningDut, SiteError, auth_version, version_of};
+use crate::runner::world::World;
 
 /// Polling interval for the processes of a trial.
 pub(super) const LOOK: Duration = Duration::from_millis(100);
@@ -52,7 +51,7 @@ pub(super) struct Machines {
     /// Machines of the testers, each once.
     pub(super) testers: Vec<String>,
     /// Machine of the DUT.
-    pub(super) dut: String,
+    pub dut: String,
     /// Machines of AuthDNS, each once.
     pub(super) auths: Vec<String>,
 }
@@ -160,11 +159,11 @@ pub(super) trait Hosts {
 /// The real hosts: processes on machines.
 pub(super) struct RealHosts<'a> {
     /// The plan.
-    pub(super) plan: &'a Plan,
+    pub plan: &'a Plan,
     /// The machines.
     pub(super) world: World,
     /// The user's request to stop.
-    pub(super) interruption: Interruption,
+    pub interruption: Interruption,
 }
 
 impl Hosts for RealHosts<'_> {

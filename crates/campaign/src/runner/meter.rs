@@ -3,14 +3,14 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
+use hosts::host::{HostError, Machine, Running};
 use method::reason::OtherUse;
 use method::units::Nanos;
 use net::cpu_time::CpuTimes;
 
-use crate::archive::Cpu;
-use crate::host::{HostError, Machine, Running};
-use crate::measures::Task;
-use crate::site::{RunningAuth, RunningDut};
+use crate::course::Task;
+use crate::record::Cpu;
+use crate::runner::site::{RunningAuth, RunningDut};
 
 /// Delay from the start of the Measurer's process to its first query.
 const SLACK: Nanos = Nanos::from_millis(200);

@@ -5,9 +5,9 @@ use method::verdict::Verdict;
 use method::warning::Warning;
 use tester::measurer::result::TrialResult;
 
-use super::hosts::Hosts;
-use super::{Campaign, Measured};
-use crate::archive::{Step, TaskResult};
+use crate::record::{Measured, Step, TaskResult};
+use crate::runner::Campaign;
+use crate::runner::hosts::Hosts;
 
 /// Limit for other programs and stolen time together, in per cent of the time of the CPUs on which
 /// the DUT may run.

@@ -3,39 +3,36 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::rc::Rc;
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::UNIX_EPOCH;
 
+use ::hosts::numa::{NodePages, Numa};
+use ::hosts::place::{Allowed, Place};
 use conform::check::Level;
 use conform::outcome::{Outcome, Report, Verdict as Checked};
 use method::reason::{OtherUse, Reason};
-use method::records::Counts;
-use method::units::{Nanos, Qps, Share};
-use tester::authdns::auth_delta::AuthDelta;
+use method::units::{Nanos, Share};
 use tester::authdns::counters::AuthCounters;
 use tester::client::experiments::Experiments;
-use tester::measurer::burst::SendCost;
 use tester::measurer::plan::shard::{Moment, ShardPlan};
 use tester::measurer::plan::{Subject, TrialPlan};
 use tester::measurer::result::{Rtt, TrialResult};
 
-use super::hosts::{Hosts, Machines};
-use super::testers::{of_shard, spoiled, with_hosts};
-use super::*;
-use crate::archive::Configuration;
-use crate::governor::{CannotBeMade, FIXED};
+use crate::course::ConformPlan;
 use crate::journal::JournalError;
-use crate::measures::closed_loop::LoopTrial;
-use crate::measures::conform::{ConformPlan, ConformTrial};
-use crate::numa::{NodePages, Numa};
-use crate::place::{Allowed, Place};
+use crate::plan::keys::FIXED;
+use crate::plan::point::Cores;
 use crate::plan::{AuthPlan, DutPlan};
-use crate::point::Cores;
+use crate::record::{Configuration, ConformTrial, LoopTrial};
+use crate::runner::hosts::Machines;
+use crate::runner::testers::{of_shard, spoiled, with_hosts};
+
+use super::*;
 
 /// Event in a trial.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Event {
+pub enum Event {
     /// The DUT's process ends.
     Dies,
     /// The DUT stops answering.
@@ -53,47 +50,48 @@ pub(crate) enum Event {
 }
 
 /// Hosts on which every DUT answers `capacity` queries/s per core.
-pub(super) struct Simulated {
+pub struct Simulated {
     capacity: u64,
     /// Capacities of the DUT and of AuthDNS that the trials have in turn; if empty, `capacity` and
     /// no limit.
     varying: [Vec<u64>; 2],
     /// Events by trial number, counted from 0; readiness checks do not count as trials.
     events: Vec<(usize, Event)>,
-    pub(super) trials: Cell<usize>,
+    /// How many trials there were.
+    pub trials: Cell<usize>,
     /// Number of readiness checks.
-    pub(super) looks: Cell<usize>,
+    pub looks: Cell<usize>,
     /// Number of testers that share each trial.
-    pub(super) testers: u16,
+    pub testers: u16,
     /// Names of the DUTs that were started, in order.
-    pub(super) started: RefCell<Vec<String>>,
+    pub started: RefCell<Vec<String>>,
     /// Names of the AuthDNS servers that were started, in order.
-    pub(super) auths: RefCell<Vec<String>>,
+    pub auths: RefCell<Vec<String>>,
     /// A DUT that does not start from its N-th start on, counted from 1.
-    pub(super) broken: Option<(&'static str, usize)>,
+    pub broken: Option<(&'static str, usize)>,
     /// Facts of the hosts with their roles.
-    pub(super) facts: Vec<(String, Environment)>,
+    pub facts: Vec<(String, Environment)>,
     /// Number of the trial from which the DUTs are of another version.
-    pub(super) upgraded_at: usize,
+    pub upgraded_at: usize,
     /// True for DUTs that answer readiness checks with NXDOMAIN from their start on.
-    pub(super) denies_at_start: bool,
+    pub denies_at_start: bool,
     denies: Cell<bool>,
     /// Use of the DUT's CPUs by other programs, in all trials.
-    pub(super) others: Option<OtherUse>,
+    pub others: Option<OtherUse>,
     /// True for campaigns that go on after a failed self-test.
-    pub(super) keep_going: bool,
+    pub keep_going: bool,
     hangs: Cell<bool>,
     /// First names and numbers of names of all trials, by start of the DUT.
-    pub(super) names: RefCell<Vec<(usize, u64, u64)>>,
+    pub names: RefCell<Vec<(usize, u64, u64)>>,
     numa: Cell<u64>,
     /// Frequency governors of the DUT's host; empty: no frequency scaling.
-    pub(super) governors: &'static [&'static str],
+    pub governors: &'static [&'static str],
     /// Log of governor changes.
-    pub(super) governed: Rc<RefCell<Vec<String>>>,
+    pub governed: Rc<RefCell<Vec<String>>>,
 }
 
 /// A governor in effect; setting and restoring are logged.
-pub(super) struct SimulatedGovernor {
+pub struct SimulatedGovernor {
     name: String,
     log: Rc<RefCell<Vec<String>>>,
 }
@@ -105,14 +103,15 @@ impl Drop for SimulatedGovernor {
 }
 
 /// A running DUT.
-pub(super) struct SimulatedDut {
+pub struct SimulatedDut {
     cores: usize,
     start: usize,
     died: Cell<bool>,
 }
 
 impl Simulated {
-    pub(super) fn new(capacity: u64, events: &[(usize, Event)]) -> Simulated {
+    /// Hosts with that capacity, and events in their trials.
+    pub fn new(capacity: u64, events: &[(usize, Event)]) -> Simulated {
         Simulated {
             capacity,
             varying: [Vec::new(), Vec::new()],
@@ -485,7 +484,7 @@ impl Hosts for Simulated {
 }
 
 /// Observer that ignores everything.
-pub(super) struct Nobody;
+pub struct Nobody;
 
 impl Watcher for Nobody {
     fn begins(&mut self, _: &Step, _: (Option<Qps>, Option<Qps>)) {}
@@ -496,7 +495,7 @@ impl Watcher for Nobody {
 
 /// Opens an archive, retrying while it is busy: a process that another test has just forked holds
 /// the lock until its exec.
-pub(super) fn reopened(run_folder: &Path) -> (Archive, Vec<Entry>) {
+pub fn reopened(run_folder: &Path) -> (Archive, Vec<Entry>) {
     loop {
         match Archive::open(run_folder) {
             Err(ArchiveError::Journal(JournalError::Busy { .. })) => std::thread::yield_now(),
@@ -509,7 +508,7 @@ pub(super) fn reopened(run_folder: &Path) -> (Archive, Vec<Entry>) {
 }
 
 /// Executes the rest of a campaign in `folder`; returns how it ended, its journal and its hosts.
-pub(super) fn go_on(
+pub fn go_on(
     plan: &Plan,
     folder: &Path,
     hosts: Simulated,
@@ -531,7 +530,7 @@ pub(super) fn go_on(
 }
 
 /// Returns the journal of a whole campaign on simulated hosts.
-pub(crate) fn journal_of(plan: &Plan, capacity: u64, events: &[(usize, Event)]) -> Vec<Entry> {
+pub fn journal_of(plan: &Plan, capacity: u64, events: &[(usize, Event)]) -> Vec<Entry> {
     let folder = tempfile::tempdir().unwrap();
     let (ended, entries, _) = go_on(plan, folder.path(), Simulated::new(capacity, events));
     ended.unwrap();
@@ -540,7 +539,7 @@ pub(crate) fn journal_of(plan: &Plan, capacity: u64, events: &[(usize, Event)]) 
 
 /// Returns the journal of a campaign, complete or not. Its trials have these capacities of the DUTs
 /// and of AuthDNS in turn.
-pub(crate) fn journal_of_varying(
+pub fn journal_of_varying(
     plan: &Plan,
     varying: [Vec<u64>; 2],
     events: &[(usize, Event)],

@@ -1,14 +1,15 @@
 //! Starts of servers: once each before anything is measured, and again for each search.
 
+use hosts::servers::Variant;
 use method::records::Counts;
 
-use super::hosts::Hosts;
-use super::{Campaign, CampaignError, Site, is_right};
-use crate::archive::{Configuration, Entry, Step};
+use crate::plan::point::Point;
 use crate::plan::{DutPlan, Plan};
-use crate::point::Point;
-use crate::servers::Variant;
-use crate::site::SiteError;
+use crate::record::{Configuration, Entry, Step};
+use crate::runner::error::CampaignError;
+use crate::runner::hosts::Hosts;
+use crate::runner::site::SiteError;
+use crate::runner::{Campaign, Site, is_right};
 
 impl<H: Hosts> Campaign<'_, H> {
     /// Checks that the open points can be measured: programs and CPUs exist, and each DUT starts

@@ -8,12 +8,13 @@ use tester::measurer::result::TrialResult;
 use tester::xdp::XdpConfig;
 use wire::name::NameRange;
 
-use super::hosts::{Hosts, Machines};
-use super::{Campaign, CampaignError, Site};
-use crate::archive::Step;
-use crate::measures::Task;
-use crate::point::Point;
-use crate::roles::{Role, shared};
+use crate::course::Task;
+use crate::plan::point::Point;
+use crate::record::Step;
+use crate::runner::error::CampaignError;
+use crate::runner::hosts::{Hosts, Machines};
+use crate::runner::roles::{Role, shared};
+use crate::runner::{Campaign, Site};
 
 /// Position of the first name of the trials. The DUT restarts with each search, and so do the
 /// names.

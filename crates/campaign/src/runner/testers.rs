@@ -16,6 +16,7 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
+use hosts::host::{HostError, Machine, Running};
 use method::reason::Reason;
 use method::units::Nanos;
 use net::clock;
@@ -24,13 +25,12 @@ use tester::measurer::plan::TrialPlan;
 use tester::measurer::plan::shard::{Moment, ShardPlan};
 use tester::measurer::result::TrialResult;
 
-use super::CampaignError;
-use super::hosts::{LOOK, RESULT, RealHosts, auth_lives, measure};
-use super::meter::Meter;
-use crate::archive::{Cpu, TaskResult};
-use crate::host::{HostError, Machine, Running};
-use crate::measures::Task;
-use crate::site::{RunningAuth, RunningDut};
+use crate::course::Task;
+use crate::record::{Cpu, TaskResult};
+use crate::runner::error::CampaignError;
+use crate::runner::hosts::{LOOK, RESULT, RealHosts, auth_lives, measure};
+use crate::runner::meter::Meter;
+use crate::runner::site::{RunningAuth, RunningDut};
 
 /// Time from the last tester's start to its first query, excluding the caching of names: each
 /// tester must have started its process by then.
@@ -292,9 +292,10 @@ fn between(before: &[Reading], after: &[Reading]) -> Offsets {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use method::units::{Qps, Share};
     use method::verdict::Verdict;
+
+    use super::*;
 
     fn reading(ahead: i64, error: u64) -> Reading {
         Reading { ahead, error }

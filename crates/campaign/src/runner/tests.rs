@@ -3,16 +3,12 @@
 use std::path::Path;
 
 use method::narrow::Length;
-use method::units::Qps;
 use method::verdict::Verdict;
 
-use super::simulated::{Event, Simulated, go_on, journal_of};
-use super::*;
-use crate::environment::Environment;
-use crate::report::Run;
 use crate::results::Results;
+use crate::runner::simulated::{self, Event, Simulated, go_on, journal_of};
 
-mod judged;
+use super::*;
 
 /// Hosts on which Unbound does not start from this start on.
 fn broken_from(start: usize) -> Simulated {
@@ -180,8 +176,6 @@ fn a_dead_or_hung_dut_is_restarted_for_the_same_trial() {
     let point = found.duts[0].points.iter().find(|point| point.ends.died > 0).unwrap();
     let (of, words) = (point.ends.of, point.ends.in_words().unwrap());
     assert_eq!((point.ends.died, words), (3, format!("died in 3 of {of} trials")));
-    let run = Run { name: "x".into(), results: found, notes: Vec::new() };
-    assert!(run.summary()[0].contains("died in 3 of"), "{:?}", run.summary());
 }
 
 #[test]
@@ -213,7 +207,7 @@ fn invalid_trials_are_repeated_and_then_given_up() {
     let all: Vec<_> = (at..at + 4).map(|at| (at, Event::Spoiled)).collect();
     let never = results(&plan(), &journal_of(&plan(), 250, &all)).duts[0].loads[0].clone();
     assert_eq!((never.found.trials, never.found.spoiled, never.found.complete), (0, 4, true));
-    assert_eq!(never.found.missing, Some(crate::missing::Missing::Spoiled));
+    assert_eq!(never.found.missing, Some(crate::results::missing::Missing::Spoiled));
 }
 
 #[test]
@@ -230,7 +224,7 @@ fn a_load_without_a_worst_case_rate_is_complete() {
     let load = &found.duts[0].loads[0].found;
     assert_eq!(
         (load.complete, load.missing.clone()),
-        (true, Some(crate::missing::Missing::NoRate))
+        (true, Some(crate::results::missing::Missing::NoRate))
     );
     let figures = &found.duts[0].points[0].figures;
     assert_eq!((figures.n, figures.without_pass, figures.median), (2, 2, None));
@@ -353,17 +347,6 @@ fn a_dut_is_measured_with_several_authdns_servers() {
         ["AuthDNS", "AuthDNS NSD", "Unbound"].iter().all(|server| told.contains(server)),
         "{told:?}"
     );
-    let run = crate::report::Run { name: "here".into(), results: found, notes: Vec::new() };
-    let tables = crate::report::tables(&run);
-    let by_cores = tables
-        .iter()
-        .find(|t| t.title.starts_with("DNS64 performance by the number of CPU cores"))
-        .unwrap();
-    assert_eq!(by_cores.header, ["CPU cores", "1 with AuthDNS", "1 with NSD"]);
-    assert!(tables[0].rows[1][1].contains("AuthDNS: NSD"), "{:?}", tables[0].rows);
-    assert!(
-        run.summary().iter().any(|line| line.contains("unproven in every result with NSD 1.0"))
-    );
 }
 
 /// A self-test with one AuthDNS does not validate trials with another one.
@@ -415,11 +398,6 @@ fn a_dut_that_never_starts_is_a_marked_row() {
     let of_unbound: Vec<Point> =
         plan.points().into_iter().filter(|point| point.dut() == Some("Unbound")).collect();
     assert!(!of_unbound.is_empty() && of_unbound.iter().all(|point| !recorded.has_result(point)));
-    let run = Run { name: "here".into(), results: found, notes: Vec::new() };
-    let tables = crate::report::tables(&run);
-    let marks = tables.iter().flat_map(|table| table.rows.iter().flatten());
-    let mark = "not measured: Unbound did not start: exit status: 7";
-    assert!(marks.filter(|cell| cell.contains(mark)).count() >= 2, "{tables:?}");
     // A later run tries it again, and measures the open points.
     let (ended, entries, _) = go_on(&plan, folder.path(), Simulated::new(250, &[]));
     ended.unwrap();
@@ -563,10 +541,9 @@ fn a_dut_that_ends_in_checks_is_not_checked_again() {
     let plan = checking();
     let (calm, at) = checks_in(&plan);
     let point = &calm[at].point;
-    for (event, end, mark) in [
-        (Event::Dies, DutEnd::Died("signal: 9".into()), "DIED: signal: 9"),
-        (Event::Hangs, DutEnd::Hung, "HUNG"),
-    ] {
+    for (event, end) in
+        [(Event::Dies, DutEnd::Died("signal: 9".into())), (Event::Hangs, DutEnd::Hung)]
+    {
         let entries = journal_of(&plan, 250, &[(at, event)]);
         assert_eq!(steps(&entries), calm, "{event:?}");
         assert_eq!(mishaps(&entries).len(), 1, "{event:?}");
@@ -575,15 +552,6 @@ fn a_dut_that_ends_in_checks_is_not_checked_again() {
         assert_eq!((conform.complete, conform.ended), (true, Some(end)), "{event:?}");
         assert_eq!(conform.report.is_none(), event == Event::Dies, "completed checks are kept");
         assert!(Recorded::new(&plan, &entries).has_result(point), "{event:?}");
-        let run = crate::report::Run { name: "here".into(), results: found, notes: Vec::new() };
-        let tables = point.measure().tables(&run);
-        assert_eq!(tables[0].rows[0].last().unwrap(), mark);
-        assert!(point.measure().rows(&run).iter().all(|row| row.mark == mark), "{event:?}");
-        let caveat = format!(
-            "Unbound: {} during the conformance checks.",
-            finished(&entries)[at].dut_end.as_ref().unwrap()
-        );
-        assert!(run.summary().contains(&caveat), "{:?}", run.summary());
     }
 }
 
@@ -710,8 +678,6 @@ fn a_host_changed_during_an_interruption_is_a_caveat() {
              Points with trials from before and after the change: {point}."
         )
     );
-    let run = Run { name: "x".into(), results: results(&plan(), &whole), notes: Vec::new() };
-    assert!(run.summary().contains(&change.to_string()), "{:?}", run.summary());
 }
 
 #[test]
@@ -737,3 +703,5 @@ fn a_changed_loopback_machine_is_recorded() {
         "{changes:?}"
     );
 }
+
+mod judged;

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 use std::time::Duration;
 
-pub(crate) use campaign::written::{
+pub(crate) use campaign::plan::written::{
     share as parse_share, some_time as parse_some_time, time as parse_time,
 };
 use method::units::{CpuId, fraction};

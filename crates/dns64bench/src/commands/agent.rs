@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::process::ExitCode;
 
-use campaign::host::agent;
+use hosts::host::agent;
 
 use crate::args::Agent;
 use crate::output::{Failure, Outcome};

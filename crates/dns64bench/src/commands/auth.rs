@@ -4,9 +4,9 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use campaign::archive::write_whole;
 use conform::authority::{self, AuthorityConfig};
 use conform::message::Name;
+use hosts::new_file::write_whole;
 use method::units::counted;
 use net::affinity::allowed_cpus;
 use net::status::StatusSocket;

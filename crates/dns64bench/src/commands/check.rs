@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use campaign::environment::Environment;
+use hosts::environment::Environment;
 
 use crate::args::Check;
 use crate::colour::{Severity, painted};

@@ -238,12 +238,12 @@ fn print_experiments(result: &Found) {
 /// Returns the CPU use of a process in per cent of a core, for each second until `over` is set.
 fn cpu_by_second(pid: u32, over: &AtomicBool) -> Vec<f64> {
     let mut seconds = Vec::new();
-    let mut last = (clock::now(), campaign::process::cpu_seconds(&[pid]));
+    let mut last = (clock::now(), hosts::process::cpu_seconds(&[pid]));
     while !over.load(Ordering::Relaxed) {
         thread::sleep(Duration::from_millis(50));
         let passed = clock::now().since(last.0);
         if passed >= Nanos::SECOND {
-            let used = campaign::process::cpu_seconds(&[pid]);
+            let used = hosts::process::cpu_seconds(&[pid]);
             seconds.push((used - last.1) / passed.as_secs_f64() * 100.0);
             last = (clock::now(), used);
         }

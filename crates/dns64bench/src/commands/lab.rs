@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use campaign::lab;
+use hosts::lab;
 
 use crate::args::{Lab, LabAction};
 use crate::output::{Failure, Outcome};

@@ -9,10 +9,8 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use campaign::report::chart::number;
+use campaign::plan::search_plan::{Method, PassedSelfTest, SearchPlan};
 use campaign::search::SearchResult;
-use campaign::search_plan::{Method, PassedSelfTest, SearchPlan};
-use campaign::wording;
 use method::noncompliance::Noncompliance;
 use method::pacing::PacingLimits;
 use method::precision::default_timeout;
@@ -21,6 +19,8 @@ use method::selftest::{MIN_DELTA, allowed_rate};
 use method::units::{Nanos, Qps, Share};
 use method::verdict::Verdict;
 use net::socket::Endpoint;
+use report::format::number;
+use report::wording;
 use serde::Serialize;
 use tester::client::closed_loop::ClosedLoopResult;
 use tester::measurer::plan::TrialPlan;
@@ -487,7 +487,7 @@ impl Drop for ServerProcess {
 }
 
 fn free_port() -> Result<SocketAddr, Failure> {
-    campaign::ports::free(Ipv6Addr::LOCALHOST.into())
+    hosts::ports::free(Ipv6Addr::LOCALHOST.into())
         .context("cannot listen on [::1]")
         .map_err(Failure::environment)
 }

@@ -5,9 +5,9 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use campaign::comparison::Comparison;
-use campaign::report::{Run, write_compared};
-use campaign::text::{MESSAGE, plain, visible};
+use hosts::text::{MESSAGE, plain, visible};
+use report::comparison::Comparison;
+use report::{Run, write_compared};
 
 use crate::args::{Gate, Report};
 use crate::output::{DUT_FAILED, Failure, Outcome, SPOILED, fill_text, open};

@@ -6,10 +6,10 @@ use std::process::ExitCode;
 use std::sync::Mutex;
 
 use anyhow::Context;
-use campaign::archive::write_whole;
-use campaign::report::chart::{Dot, Figure, Series, Shape};
-use campaign::report::page;
+use hosts::new_file::write_whole;
 use method::units::Nanos;
+use report::chart::{Dot, Figure, Series, Shape};
+use report::page;
 use tester::client::ramp::{self, Bucket, Ending, RampPlan, RampResult, Status};
 
 use crate::args::Resperf;

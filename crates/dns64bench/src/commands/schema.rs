@@ -2,12 +2,12 @@
 
 use std::process::ExitCode;
 
-use campaign::comparison::Comparison;
-use campaign::environment::Environment;
 use campaign::plan::Plan;
 use campaign::results::Results;
 use campaign::search::SearchResult;
 use conform::outcome::Checked;
+use hosts::environment::Environment;
+use report::comparison::Comparison;
 use schemars::generate::SchemaSettings;
 use schemars::transform::{Transform, transform_subschemas};
 use schemars::{JsonSchema, Schema as Made};
@@ -49,9 +49,9 @@ const ALL: [Entry; 24] = [
     ("auth", SCHEMA_VERSION, written::<Versioned<AuthCounters>>),
     ("reference-dut", SCHEMA_VERSION, written::<Versioned<Served>>),
     ("send-cost", SCHEMA_VERSION, written::<Versioned<SendCost>>),
-    ("comparison", campaign::comparison::VERSION, written::<Comparison>),
-    ("results", campaign::archive::VERSION, written::<Results>),
-    ("journal", campaign::archive::VERSION, written::<campaign::archive::Entry>),
+    ("comparison", report::comparison::VERSION, written::<Comparison>),
+    ("results", campaign::record::VERSION, written::<Results>),
+    ("journal", campaign::record::VERSION, written::<campaign::record::Entry>),
     ("search-journal", SCHEMA_VERSION, written::<campaign::journal::SearchEntry>),
     ("trial-plan", SCHEMA_VERSION, read::<TrialPlan>),
     ("plan", SCHEMA_VERSION, read::<Plan>),

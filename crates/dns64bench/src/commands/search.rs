@@ -5,9 +5,9 @@ use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use campaign::journal::{Journal, JournalError, Lines, SearchEntry};
+use campaign::plan::search_plan::SearchPlan;
 use campaign::search::{Runner, SearchError, SearchResult, Standing};
-use campaign::search_plan::SearchPlan;
-use campaign::state;
+use hosts::state;
 use method::units::{Nanos, Qps};
 use method::verdict::Verdict;
 use tester::measurer::TrialError;
@@ -256,7 +256,7 @@ fn from_first(plan: &TrialPlan, used: UsedNames) -> TrialPlan {
 mod tests {
     use super::*;
     use campaign::journal::Finished;
-    use campaign::search_plan::Method;
+    use campaign::plan::search_plan::Method;
     use method::records::Counts;
     use method::search::SearchRange;
 

@@ -3,8 +3,8 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
+use campaign::plan::search_plan::{PassedSelfTest, SelfTestSending};
 use campaign::search::{Runner, Standing};
-use campaign::search_plan::{PassedSelfTest, SelfTestSending};
 use method::noncompliance::Noncompliance;
 use method::search::SearchRange;
 use method::selftest::{allowed_rate, required_rate};

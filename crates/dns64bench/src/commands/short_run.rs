@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use campaign::journal::{Journal, Lines, SearchEntry};
+use campaign::plan::search_plan::SearchPlan;
 use campaign::search::{Runner, SearchError, SearchResult};
-use campaign::search_plan::SearchPlan;
 use method::reason::ReasonKind;
 use method::units::{Nanos, counted, grouped};
 use method::verdict::Verdict;

@@ -15,9 +15,8 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, anyhow};
+use campaign::plan::search_plan::{Method, SearchPlan};
 use campaign::search::{Runner, SearchError, SearchResult, Standing};
-use campaign::search_plan::{Method, SearchPlan};
-use campaign::wording;
 use method::pacing::PacingLimits;
 use method::precision::default_timeout;
 use method::search::SearchRange;
@@ -25,6 +24,7 @@ use method::units::{Nanos, Qps, Share, grouped};
 use method::verdict::{Acceptance, Verdict};
 use net::affinity::allowed_cpus;
 use net::status::StatusSocket;
+use report::wording;
 use serde::Serialize;
 use tester::authdns::answer::Zone;
 use tester::authdns::counters::AuthCounters;

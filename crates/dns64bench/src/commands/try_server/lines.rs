@@ -1,5 +1,5 @@
 //! Configuration lines with which a server in use forwards the domain of the test to AuthDNS and synthesizes AAAA
-//! records from its answers. Campaigns write complete configurations instead (`campaign::servers`).
+//! records from its answers. Campaigns write complete configurations instead (`hosts::servers`).
 
 use std::fmt;
 use std::net::SocketAddr;

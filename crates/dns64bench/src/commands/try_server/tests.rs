@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use campaign::search::SearchCourse;
+use campaign::course::SearchCourse;
 use method::narrow::Length;
 use method::records::Counts;
 

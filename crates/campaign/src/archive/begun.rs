@@ -1,0 +1,82 @@
+//! The plan in the first line of a journal. It applies to all results in the journal, even if
+//! `plan.toml` is changed later.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+
+use crate::archive::error::ArchiveError;
+use crate::plan::{Plan, difference};
+use crate::record::{Entry, VERSION};
+
+/// Returns the path of a run folder's journal.
+///
+/// # Errors
+/// If there is no journal.
+pub(super) fn journal_of(folder: &Path) -> Result<PathBuf, ArchiveError> {
+    let path = folder.join("journal.jsonl");
+    if !path.is_file() {
+        return Err(ArchiveError::NoRun { folder: folder.into() });
+    }
+    match version_of(&path) {
+        Some(version) if version != u64::from(VERSION) => {
+            Err(ArchiveError::Version { folder: folder.into(), version })
+        }
+        _ => Ok(path),
+    }
+}
+
+/// Returns the version in a journal's first line; `None` if that line is not valid.
+fn version_of(journal: &Path) -> Option<u64> {
+    let mut line = String::new();
+    BufReader::new(File::open(journal).ok()?).read_line(&mut line).ok()?;
+    let first: serde_json::Value = serde_json::from_str(&line).ok()?;
+    // A journal of version 1 began with the plan alone.
+    let old = first.get("plan").map(|_| 1);
+    first.pointer("/begun/version").and_then(serde_json::Value::as_u64).or(old)
+}
+
+/// Returns the plan of a journal that is not empty.
+///
+/// # Errors
+/// If its first line contains no plan.
+pub(super) fn plan_of(entries: &[Entry], folder: &Path) -> Result<Plan, ArchiveError> {
+    match entries.first() {
+        Some(Entry::Begun { plan, .. }) => Ok((**plan).clone()),
+        _ => Err(ArchiveError::NoPlan { folder: folder.into() }),
+    }
+}
+
+/// Checks that the plan in `path` is the one in a run folder's journal.
+///
+/// # Errors
+/// If the plan differs, or cannot be read.
+pub fn same_plan(begun: &Plan, path: &Path, folder: &Path) -> Result<(), ArchiveError> {
+    let keys = difference::of_plans(begun, &Plan::load(path)?);
+    if keys.is_empty() {
+        return Ok(());
+    }
+    let keys = difference::sentence(&keys);
+    Err(ArchiveError::OtherPlan { path: path.into(), folder: folder.into(), keys })
+}
+
+/// Returns a sentence about `plan.toml` if it differs from the plan in the journal; otherwise
+/// `None`.
+pub fn difference_of(begun: &Plan, folder: &Path) -> Option<String> {
+    let path = folder.join("plan.toml");
+    let what = match Plan::load(&path) {
+        Ok(plan) => {
+            let keys = difference::of_plans(begun, &plan);
+            if keys.is_empty() {
+                return None;
+            }
+            format!(
+                "{} differs from the plan in the journal, in: {}",
+                path.display(),
+                difference::sentence(&keys)
+            )
+        }
+        Err(error) => error.to_string(),
+    };
+    Some(format!("{what}; the results shown were measured with the plan in the journal"))
+}

@@ -1,0 +1,71 @@
+//! Errors of run folders.
+
+use std::path::PathBuf;
+
+use hosts::new_file::FileError;
+
+use crate::journal::JournalError;
+use crate::plan::PlanError;
+use crate::record::VERSION;
+
+/// Error of a run folder.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ArchiveError {
+    /// The system refused to read or write a file of the run folder.
+    #[error(transparent)]
+    Io(#[from] FileError),
+    /// The plan in the run folder is invalid.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// The journal cannot be used.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// The run folder was written by another version of this program.
+    #[error(
+        "{folder} has format version {version}, but this program reads version {VERSION}: use the program that wrote it, or \
+         measure again into another run folder"
+    )]
+    Version {
+        /// The run folder that was to be read or resumed.
+        folder: PathBuf,
+        /// The format version of its journal.
+        version: u64,
+    },
+    /// There is no journal.
+    #[error("{folder} is not a run folder: it has no journal.jsonl")]
+    NoRun {
+        /// The given folder.
+        folder: PathBuf,
+    },
+    /// The campaign was killed before its first line.
+    #[error(
+        "the journal of {folder} is empty: nothing has been measured yet; continue with: dns64bench campaign resume {folder}"
+    )]
+    Empty {
+        /// The run folder that was to be read.
+        folder: PathBuf,
+    },
+    /// The journal does not contain the plan that it was measured with.
+    #[error(
+        "the journal of {folder} does not contain the plan that it was measured with (older versions did not write it); \
+         start another run folder: dns64bench campaign run PLAN --dir DIR"
+    )]
+    NoPlan {
+        /// The run folder that was to be read or resumed.
+        folder: PathBuf,
+    },
+    /// The given plan differs from the one in the journal.
+    #[error(
+        "{path} differs from the plan in the journal of {folder}, in: {keys}; restore it, or start another run folder for it \
+         (dns64bench campaign run PLAN --dir DIR)"
+    )]
+    OtherPlan {
+        /// File of the given plan.
+        path: PathBuf,
+        /// The run folder that was to be read or resumed.
+        folder: PathBuf,
+        /// The keys in which they differ, truncated if there are many.
+        keys: String,
+    },
+}

@@ -1,0 +1,72 @@
+//! The measures of a campaign, a file each: points, checks of the plan, and the sequence of trials of a point.
+//! Results are in `results`, tables and figures in crate `report`, under the same names.
+//!
+//! ```text
+//! plan ─► Measure::points ─► Measure::course ─► task ─► (a trial runs elsewhere) ─► journal
+//!                                 ▲                                                    │
+//!                                 └───────────── Recorded::walk ◄──────────────────────┘
+//! ```
+
+mod closed_loop;
+mod conform;
+pub mod constant_rate;
+pub mod load;
+mod measure;
+mod recorded;
+mod search;
+mod searches;
+mod self_test;
+mod task;
+
+use crate::course::measure::Measure;
+use crate::plan::point::Point;
+use crate::plan::{Plan, duts};
+
+pub use measure::Paper;
+pub use recorded::Recorded;
+pub(crate) use recorded::{Walk, resolution, wanted_resolution, why_void};
+pub use searches::{GoalFigures, SearchCourse};
+pub use task::ConformPlan;
+pub(crate) use task::{FarView, Task};
+
+/// All measurements, in the order in which the points of a DUT are measured: those that others
+/// depend on come first.
+pub const ALL: [&dyn Measure; 6] = [
+    &self_test::SelfTestMeasure,
+    &search::SearchMeasure,
+    &load::LoadMeasure,
+    &constant_rate::ConstantRateMeasure,
+    &closed_loop::ClosedLoopMeasure,
+    &conform::ConformMeasure,
+];
+
+/// Returns the measurement of a point.
+pub fn of(point: &Point) -> &'static dyn Measure {
+    match point {
+        Point::SelfTest(_) => &self_test::SelfTestMeasure,
+        Point::Search(_) => &search::SearchMeasure,
+        Point::Load(_) => &load::LoadMeasure,
+        Point::ConstantRate(_) => &constant_rate::ConstantRateMeasure,
+        Point::ClosedLoop(_) => &closed_loop::ClosedLoopMeasure,
+        Point::Conform(_) => &conform::ConformMeasure,
+    }
+}
+
+/// Checks the plan keys of all measurements.
+///
+/// # Errors
+/// The first error, with its key.
+pub(crate) fn check(plan: &Plan) -> Result<(), String> {
+    duts::check(plan)?;
+    ALL.iter().try_for_each(|measure| measure.check(plan))
+}
+
+impl Point {
+    /// Returns the measurement of this point.
+    pub fn measure(&self) -> &'static dyn Measure {
+        of(self)
+    }
+}
+
+#[cfg(test)]
+mod fills_tests;

@@ -1,0 +1,111 @@
+//! Loads: a DUT at shares of its worst-case median, on the same CPUs. Reports CPU use, efficiency
+//! (CPRDP, Lencse and Kadobayashi 2018, §VI) and latency.
+
+use std::time::Duration;
+
+use method::set::Repeats;
+use method::units::Qps;
+use tester::measurer::plan::TrialPlan;
+
+use crate::course::measure::{Filled, Measure, Paper};
+use crate::course::recorded::Recorded;
+use crate::course::searches::Course;
+use crate::course::task::Task;
+use crate::plan::keys::Loads;
+use crate::plan::point::{AtShare, Conditions, Cores, Point};
+use crate::plan::{DutPlan, Plan};
+use crate::record::Step;
+
+/// The measurement of `[measure.loads]`: trials at shares of the worst-case median.
+pub(crate) struct LoadMeasure;
+
+impl Measure for LoadMeasure {
+    fn name(&self) -> &'static str {
+        "load"
+    }
+
+    fn points(&self, plan: &Plan, dut: Option<&DutPlan>) -> Vec<Point> {
+        let Some(dut) = dut else { return Vec::new() };
+        let keys = plan.keys_of(dut);
+        let Some(loads) = &keys.loads else { return Vec::new() };
+        let name = dut.name();
+        let of = |place: Cores| {
+            let at = move |&share| {
+                Point::Load(AtShare { dut: name.into(), place: place.clone(), share })
+            };
+            loads.shares.iter().map(at)
+        };
+        keys.places_at(loads.at.as_deref()).into_iter().flat_map(of).collect()
+    }
+
+    fn check(&self, plan: &Plan) -> Result<(), String> {
+        for dut in &plan.duts {
+            let keys = plan.keys_of(dut);
+            let Some(loads) = keys.loads.as_ref().filter(|loads| !loads.shares.is_empty()) else {
+                continue;
+            };
+            if loads.transient >= loads.duration || loads.repeat == 0 {
+                return Err(
+                    "[measure.loads]: transient must be shorter than duration, and repeat at least 1"
+                        .into(),
+                );
+            }
+            if let Some(stray) = keys.stray(loads.at.as_deref()) {
+                return Err(format!(
+                    "[measure.loads] at: {stray} is not one of the cores and placements of {}",
+                    dut.name()
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn effort(&self, plan: &Plan, point: &Point) -> (u32, Duration) {
+        loads_of(plan, point)
+            .map_or((0, Duration::ZERO), |l| (l.repeat, plan.takes(l.duration) * l.repeat))
+    }
+
+    fn course(&self, recorded: &Recorded<'_>, point: &Point) -> Option<Course> {
+        let (Point::Load(at), loads) = (point, loads_of(recorded.plan, point)?) else {
+            return None;
+        };
+        let rate = Qps((recorded.median_at(&at.dut, &at.place)? * at.share.fraction()) as u64);
+        let retries = recorded.plan.search.invalid_retries;
+        (rate.0 > 0).then(|| Course::Repeats(Repeats::new(rate, loads.repeat, retries)))
+    }
+
+    fn is_hopeless(&self, recorded: &Recorded<'_>, point: &Point) -> bool {
+        let Point::Load(at) = point else { return false };
+        let worst = Point::Search(Conditions::worst_case(&at.dut, at.place.clone()));
+        self.course(recorded, point).is_none() && recorded.is_complete(&worst)
+    }
+
+    fn starts_anew(&self) -> bool {
+        false
+    }
+
+    fn repeats_deaths(&self) -> bool {
+        false
+    }
+
+    fn task(&self, plan: &Plan, step: &Step, mut base: TrialPlan) -> Task {
+        if let Some(loads) = loads_of(plan, &step.point) {
+            (base.duration, base.timeout) =
+                (loads.duration.into(), plan.trial.timeout(loads.duration).into());
+        }
+        Task::Trial(Box::new(base))
+    }
+
+    fn fills(&self, _: &Plan, _: &Point) -> Vec<Filled> {
+        vec![Paper::Benchmarking.has("Tables XIX-XXI")]
+    }
+}
+
+pub(crate) fn loads_of(plan: &Plan, point: &Point) -> Option<Loads> {
+    loads_for(plan, point.dut()?)
+}
+
+/// The loads at which a DUT is measured.
+pub fn loads_for(plan: &Plan, dut: &str) -> Option<Loads> {
+    plan.keys_of(plan.dut(dut)?).loads
+}

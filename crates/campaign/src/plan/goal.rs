@@ -1,0 +1,162 @@
+//! Parser for the goals of an MLRsearch.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use method::mlr::goal::Goal;
+use method::units::{Nanos, Qps};
+use serde::{Deserialize, Serialize};
+
+use crate::plan::written::{share, some_time};
+
+/// Returns the maximum distance of an MLRsearch's bounds at this rate.
+pub(crate) fn distance(width: f64, rate: Qps) -> Qps {
+    Qps((width * rate.0 as f64).ceil() as u64)
+}
+
+/// `LOSS[,exceed=SHARE][,final=TIME][,sum=TIME]`, as in `--goal` and in `goals` of a plan. Omitted
+/// parts are those of RFC 8219.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct TypedGoal {
+    loss: f64,
+    exceed: f64,
+    last: Option<Duration>,
+    sum: Option<Duration>,
+}
+
+impl TypedGoal {
+    /// Returns the goal, with `duration` as the trial length and `width` as the relative width of
+    /// the bounds unless the text sets them.
+    pub fn goal(&self, duration: Duration, width: f64) -> Goal {
+        let last = self.last.unwrap_or(self.sum.map_or(duration, |sum| duration.min(sum)));
+        let goal = Goal::rfc8219(Nanos::from(last), width);
+        Goal {
+            loss_ratio: self.loss,
+            exceed_ratio: self.exceed,
+            duration_sum: self.sum.unwrap_or(last).into(),
+            ..goal
+        }
+    }
+}
+
+impl schemars::JsonSchema for TypedGoal {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "TypedGoal".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({
+            "type": "string",
+            "description": "LOSS[,exceed=SHARE][,final=TIME][,sum=TIME], such as 0.5%,exceed=50%,final=1s,sum=21s"
+        })
+    }
+}
+
+impl fmt::Display for TypedGoal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.loss)?;
+        if self.exceed > 0.0 {
+            write!(f, ",exceed={}", self.exceed)?;
+        }
+        for (name, time) in [("final", self.last), ("sum", self.sum)] {
+            if let Some(time) = time {
+                write!(
+                    f,
+                    ",{name}={}",
+                    humantime::format_duration(time).to_string().replace(' ', "")
+                )?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl From<TypedGoal> for String {
+    fn from(goal: TypedGoal) -> String {
+        goal.to_string()
+    }
+}
+
+impl TryFrom<String> for TypedGoal {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<TypedGoal, String> {
+        text.parse()
+    }
+}
+
+impl FromStr for TypedGoal {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<TypedGoal, String> {
+        let mut parts = text.split(',');
+        let loss = share(parts.next().unwrap_or_default())?;
+        let mut goal = TypedGoal { loss, exceed: 0.0, last: None, sum: None };
+        for part in parts {
+            match part.split_once('=') {
+                Some(("exceed", exceed)) => goal.exceed = share(exceed)?,
+                Some(("final", time)) => goal.last = Some(some_time(time)?),
+                Some(("sum", time)) => goal.sum = Some(some_time(time)?),
+                _ => {
+                    return Err(format!(
+                        "'{part}' is not part of a goal; write for example 0.5%,exceed=50%,final=1s,sum=21s"
+                    ));
+                }
+            }
+        }
+        Ok(goal)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<TypedGoal, String> {
+        text.parse()
+    }
+
+    #[test]
+    fn goals_are_read_as_people_write_them() {
+        let minute = Duration::from_secs(60);
+        let strict = parse("0").unwrap().goal(minute, 0.01);
+        assert_eq!(strict, Goal::rfc8219(minute.into(), 0.01));
+        let half = parse("0.5%,exceed=50%,final=1s,sum=21").unwrap().goal(minute, 0.01);
+        assert_eq!((half.loss_ratio, half.exceed_ratio), (0.005, 0.5));
+        assert_eq!(
+            (half.final_duration, half.duration_sum),
+            (Nanos::SECOND, Nanos(21_000_000_000))
+        );
+        // A sum below the trial length shortens the trials; a sum above it increases their number.
+        let sum = |text: &str| parse(text).unwrap().goal(minute, 0.01);
+        assert_eq!(sum("0.001,sum=20s").final_duration, Nanos(20_000_000_000));
+        assert_eq!(sum("0.001,sum=2m").final_duration, Nanos(60_000_000_000));
+        assert!([strict, half].iter().all(|goal| goal.validate().is_ok()));
+    }
+
+    #[test]
+    fn goals_are_written_as_they_are_read() {
+        for text in ["0", "0.005,exceed=0.5,final=1s,sum=21s", "0.001,sum=1m30s"] {
+            assert_eq!(parse(text).unwrap().to_string(), text);
+        }
+        for text in ["0.5%,exceed=50%", "1%,final=250ms,sum=1h2m3s4ms", "0.1 %,final=0.5,sum=90"] {
+            let goal = parse(text).unwrap();
+            assert_eq!(parse(&goal.to_string()), Ok(goal), "{text}");
+        }
+    }
+
+    #[test]
+    fn invalid_goals_are_rejected_with_the_correct_form() {
+        for (text, says) in [
+            ("", "share"),
+            ("101%", "share"),
+            ("0,exceeds=1%", "exceed=50%"),
+            ("0,final=0s", "above 0"),
+        ] {
+            let error = parse(text).unwrap_err();
+            assert!(error.contains(says), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,515 @@
+//! Lines of the journal: everything that a campaign writes down of its servers, hosts and trials.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::LazyLock;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use conform::outcome::Report;
+use hosts::environment::Environment;
+use hosts::numa::Numa;
+use hosts::place::Place;
+use method::evidence::{Deviation, OfferedLoad};
+use method::narrow::Length;
+use method::reason::{HostLoss, OtherUse, Reason, ReasonKind};
+use method::records::Counts;
+use method::units::{Nanos, Qps, Share};
+use method::verdict::Verdict;
+use method::warning::Warning;
+use net::cpu_time::Stolen;
+use serde::{Deserialize, Serialize};
+use tester::authdns::auth_delta::AuthDelta;
+use tester::client::experiments::Experiments;
+use tester::measurer::burst::SendCost;
+use tester::measurer::result::{TrialResult, unanswered};
+
+use crate::plan::Plan;
+use crate::plan::point::Point;
+
+/// Version of run folders and `results.json`. Version 1 had values by position, and points without
+/// a placement.
+pub const VERSION: u32 = 2;
+
+/// A line of the journal.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Entry {
+    /// The first line.
+    Begun {
+        /// Version of the run folder's format: [`VERSION`].
+        version: u32,
+        /// The plan at the start of the run, which applies to every other line.
+        plan: Box<Plan>,
+    },
+    /// Version of a server.
+    Version {
+        /// Name of the DUT.
+        dut: String,
+        /// First line of the server's version output.
+        text: String,
+    },
+    /// Configuration of a server at its first start.
+    Configuration {
+        /// Name of the DUT, or of the server that plays AuthDNS.
+        server: String,
+        /// The command and the configuration file.
+        told: Configuration,
+    },
+    /// Facts of a host that is another machine or a network namespace of this one.
+    Host {
+        /// Role of the host: tester, dut or auth. "tester N" is a further tester, with the number
+        /// of its shard.
+        role: String,
+        /// The facts reported by `check` there.
+        environment: Environment,
+    },
+    /// A host whose kernel, CPUs or dns64bench build differ from those recorded last. The campaign
+    /// continues there.
+    HostChanged {
+        /// Role as in `Host`; "all" is the single machine of a campaign on loopback.
+        role: String,
+        /// The facts now reported by `check` there.
+        environment: Environment,
+    },
+    /// Cost of sending on the tester's host, which determines the bursts of all trials.
+    SendCost(SendCost),
+    /// Start of a trial.
+    Started(Step),
+    /// End of a trial.
+    Finished(Box<Measured>),
+    /// A trial in which the DUT died or hung. It was repeated with a restarted server and is not
+    /// included in any result.
+    Repeated(Box<Measured>),
+    /// Request to measure these points again: their trials above this line do not count.
+    Redone(Redo),
+    /// A point that the DUT's host cannot provide, also after a resume.
+    CannotBeMade {
+        /// The point, which has no trials for that reason.
+        point: Point,
+        /// The missing feature, or the host's refusal.
+        why: CannotBeMade,
+    },
+    /// An incident that is not a result: a server died or hung, or a point cannot be measured.
+    Mishap {
+        /// The point at which it happened.
+        point: Point,
+        /// Description of the incident.
+        what: String,
+        /// The end of the server's log.
+        log: String,
+    },
+}
+
+/// Points that `campaign resume --redo` measures again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Redo {
+    /// All self-tests of the plan.
+    SelfTest,
+}
+
+impl Redo {
+    /// True for points that it measures again.
+    pub(crate) fn covers(self, point: &Point) -> bool {
+        match self {
+            Redo::SelfTest => matches!(point, Point::SelfTest(_)),
+        }
+    }
+}
+
+/// Command and configuration file of a server, which determine the subject of the measurement.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct Configuration {
+    /// The command that starts the server.
+    pub command: Vec<String>,
+    /// Name of the configuration file; empty without one.
+    pub file: String,
+    /// Contents of that file.
+    pub text: String,
+}
+
+impl Entry {
+    /// Returns the first line of a journal.
+    pub fn begun(plan: &Plan) -> Entry {
+        Entry::Begun { version: VERSION, plan: Box::new(plan.clone()) }
+    }
+}
+
+/// Identity of a trial: its point, its search or repetition, its rate and its length.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct Step {
+    /// The point of the trial.
+    pub point: Point,
+    /// Number of the search or repetition, from 0.
+    pub repeat: u32,
+    /// The rate that is sent, queries per second.
+    pub rate: Qps,
+    /// A probe, or a trial of full length.
+    pub length: Length,
+}
+
+/// A trial and the observations around it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct Measured {
+    /// Identity of the trial.
+    #[serde(flatten)]
+    pub step: Step,
+    /// The tester's result.
+    #[serde(flatten)]
+    pub found: TaskResult,
+    /// The way in which the DUT ended during the trial, if it did. CPU use and latency are then
+    /// meaningless.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dut_end: Option<DutEnd>,
+    /// CPU use of the DUT, of AuthDNS and of the hosts, in cores.
+    pub cpu: Cpu,
+    /// Page allocations of the DUT's host during the trial, by NUMA node; absent if the kernel does
+    /// not count them.
+    pub numa: Option<Numa>,
+    /// CPU time stolen by a hypervisor.
+    #[serde(default)]
+    pub stolen: StolenFrom,
+    /// Doubts about the tester that did not make the trial invalid. In JSON `warnings` contains the
+    /// sentences and `warning_causes` the data.
+    #[serde(flatten, with = "method::warning::in_words")]
+    #[schemars(with = "method::warning::in_words::Written<'static>")]
+    pub warnings: Vec<Warning>,
+    /// Path of its records below the run folder, if the plan asks for them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub records: Option<PathBuf>,
+}
+
+impl Measured {
+    /// Returns the verdict.
+    pub fn verdict(&self) -> Verdict {
+        match &self.found {
+            TaskResult::Trial(trial) => trial.verdict,
+            TaskResult::ClosedLoop(trial) => trial.verdict,
+            TaskResult::Conform(trial) => trial.verdict(),
+        }
+    }
+
+    /// Returns the reasons of the verdict; empty if the trial passed.
+    pub fn reasons(&self) -> &[Reason] {
+        match &self.found {
+            TaskResult::Trial(trial) => &trial.reasons,
+            TaskResult::ClosedLoop(trial) => &trial.reasons,
+            TaskResult::Conform(_) => &[],
+        }
+    }
+
+    /// Returns the deviation from the plan's conditions, if any.
+    pub fn deviation(&self) -> Option<Deviation> {
+        match &self.found {
+            TaskResult::Trial(trial) => trial.deviation,
+            TaskResult::ClosedLoop(trial) => trial.deviation,
+            TaskResult::Conform(_) => None,
+        }
+    }
+
+    /// Returns the trial if it sent at a rate.
+    pub fn at_rate(&self) -> Option<&TrialResult> {
+        match &self.found {
+            TaskResult::Trial(trial) => Some(trial),
+            TaskResult::ClosedLoop(_) | TaskResult::Conform(_) => None,
+        }
+    }
+
+    /// Returns the trial if it was a closed loop.
+    pub fn in_loop(&self) -> Option<&LoopTrial> {
+        match &self.found {
+            TaskResult::ClosedLoop(trial) => Some(trial),
+            TaskResult::Trial(_) | TaskResult::Conform(_) => None,
+        }
+    }
+
+    /// Returns the trial if it consisted of conformance checks.
+    pub fn checked(&self) -> Option<&ConformTrial> {
+        match &self.found {
+            TaskResult::Conform(trial) => Some(trial),
+            TaskResult::Trial(_) | TaskResult::ClosedLoop(_) => None,
+        }
+    }
+
+    /// True if the DUT may have ended in the trial: queries had no reply, or the trial does not
+    /// count queries.
+    pub(crate) fn may_have_ended_the_dut(&self) -> bool {
+        self.counts().lost > 0 || self.checked().is_some()
+    }
+
+    /// Returns the queries by outcome; zeros for conformance checks, which are not counted.
+    pub fn counts(&self) -> &Counts {
+        static NOT_COUNTED: LazyLock<Counts> = LazyLock::new(Counts::default);
+        match &self.found {
+            TaskResult::Trial(trial) => &trial.counts,
+            TaskResult::ClosedLoop(trial) => &trial.experiments.counts,
+            TaskResult::Conform(_) => &NOT_COUNTED,
+        }
+    }
+}
+
+/// The tester's result of a trial.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TaskResult {
+    /// Queries at a rate.
+    Trial(Box<TrialResult>),
+    /// A closed loop: each query waited for the answer to the previous one.
+    ClosedLoop(Box<LoopTrial>),
+    /// Results of the conformance checks.
+    Conform(Box<ConformTrial>),
+}
+
+/// The way in which a DUT ended in a trial.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum DutEnd {
+    /// Its process ended, with this status.
+    Died(String),
+    /// It runs, but does not answer, even some seconds after the trial.
+    Hung,
+}
+
+impl std::fmt::Display for DutEnd {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            DutEnd::Died(how) => write!(f, "the DUT ended with {how}"),
+            DutEnd::Hung => write!(f, "the DUT hangs"),
+        }
+    }
+}
+
+/// CPU use during a trial, in cores, and the DUT's CPU placement.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct Cpu {
+    /// CPU use of the DUT, second by second.
+    pub dut: Vec<f64>,
+    /// Share of the time that the CPUs of the DUT's host were not idle, second by second, from 0 to
+    /// 1; empty if the host does not report it.
+    #[serde(default)]
+    pub host: Vec<f64>,
+    /// Mean CPU use of AuthDNS; with several, that of the one that used most.
+    pub auth: f64,
+    /// Mean CPU use of the Measurer.
+    pub tester: f64,
+    /// CPU placement of the DUT, observed in the middle of the trial; absent in self-tests.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub place: Option<Place>,
+    /// Use of the DUT's CPUs by processes other than the DUT and the tester; absent in self-tests
+    /// and if the host does not report it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub others: Option<OtherUse>,
+}
+
+/// CPU time that a hypervisor stole from each host during a trial, if the host reports it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct StolenFrom {
+    /// From the tester's host; with several, from the one that lost most.
+    pub tester: Option<Stolen>,
+    /// From the DUT's host.
+    pub dut: Option<Stolen>,
+    /// From AuthDNS's host, with several from the one that lost most; absent if no host reports it.
+    pub auth: Option<Stolen>,
+}
+
+/// Folder of the CPUs in Linux.
+pub(crate) const CPUS: &str = "/sys/devices/system/cpu";
+
+/// Reason why the DUT's host cannot provide a point.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum CannotBeMade {
+    /// Its CPUs have no frequency scaling.
+    NoScaling,
+    /// They have frequency scaling, but not this governor.
+    NoSuchGovernor {
+        /// The requested governor.
+        wanted: String,
+        /// The available governors.
+        known: Vec<String>,
+    },
+    /// The host refused to set it; another user may be allowed to.
+    Refused {
+        /// Output of the command that sets it.
+        why: String,
+    },
+}
+
+impl CannotBeMade {
+    /// True if a further attempt would have the same result.
+    pub(crate) fn is_final(&self) -> bool {
+        !matches!(self, CannotBeMade::Refused { .. })
+    }
+}
+
+impl fmt::Display for CannotBeMade {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CannotBeMade::NoScaling => {
+                write!(f, "the DUT's host has no dynamic frequency scaling (no cpufreq in {CPUS})")
+            }
+            CannotBeMade::NoSuchGovernor { wanted, known } => {
+                write!(
+                    f,
+                    "the CPUs of the DUT's host have no frequency governor {wanted}, only {}",
+                    known.join(", ")
+                )
+            }
+            CannotBeMade::Refused { why } => {
+                write!(f, "cannot set the frequency governor of the DUT's host: {why}")
+            }
+        }
+    }
+}
+
+/// A closed-loop trial with its verdict.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct LoopTrial {
+    /// The tester's result.
+    #[serde(flatten)]
+    pub experiments: Experiments,
+    /// Change of AuthDNS's counters during the trial, if it counts.
+    #[serde(default)]
+    pub auth: Option<AuthDelta>,
+    /// Deviation from the plan's conditions; only for a trial that would have passed.
+    #[serde(default)]
+    pub deviation: Option<Deviation>,
+    /// Passed if every name got a valid answer; invalid if the tester lost any.
+    pub verdict: Verdict,
+    /// Reasons of the verdict; empty if the trial passed.
+    pub reasons: Vec<Reason>,
+}
+
+impl LoopTrial {
+    /// Judges the tester's result: a trial is invalid if the tester's own host dropped or refused
+    /// to send anything, and fails if a name has no valid answer.
+    pub(crate) fn judge(experiments: Experiments) -> LoopTrial {
+        let (drops, c) = (experiments.client_drops, &experiments.counts);
+        let too_few = Reason::TooFewValid {
+            sent: c.sent,
+            valid: c.valid,
+            lost: c.lost,
+            late: c.late,
+            wrong: c.wrong.total(),
+        };
+        let (verdict, reasons) = match c.sent - c.valid {
+            _ if drops > 0 => {
+                (Verdict::Invalid, vec![Reason::HostLoss(HostLoss::Sockets { packets: drops })])
+            }
+            // Each query was waited for, so no other name of its experiment was faster.
+            _ if c.refused > 0 => {
+                (Verdict::Invalid, vec![Reason::QueriesRefused { queries: c.refused }])
+            }
+            0 => (Verdict::Passed, Vec::new()),
+            _ => (Verdict::Failed, vec![too_few]),
+        };
+        LoopTrial { experiments, auth: None, deviation: None, verdict, reasons }
+    }
+
+    /// Compares the trial with the change of AuthDNS's counters, as for trials at a rate. Faults of
+    /// AuthDNS make it invalid, and so do slow answers to as many upstream queries as names without
+    /// an answer. A DUT that passed without an upstream query for each name makes it invalid too.
+    pub(crate) fn apply_auth(&mut self, part: AuthDelta, limit: Nanos) {
+        let mut faults = part.faults(limit, limit);
+        let counts = &self.experiments.counts;
+        let unanswered = unanswered(counts);
+        let decides = counts.valid + unanswered.min(part.doubtful()) >= counts.sent;
+        if faults.is_empty() && self.verdict == Verdict::Failed && decides {
+            faults.extend(part.doubts(limit, unanswered));
+        }
+        if !faults.is_empty() {
+            self.verdict = Verdict::Invalid;
+            // The DUT's result is now meaningless.
+            self.reasons.retain(|reason| reason.kind() != ReasonKind::TooFewValid);
+            self.reasons.extend(faults);
+        }
+        let wanted = OfferedLoad {
+            sent: self.experiments.counts.sent,
+            valid: self.experiments.counts.valid,
+            preloaded: 0,
+            aaaa: Share::ZERO,
+            cached: 0.0,
+        };
+        if self.verdict == Verdict::Passed
+            && let Some(deviation) = part.asked.deviation(&wanted)
+        {
+            self.verdict = Verdict::Invalid;
+            self.reasons.push(Reason::Deviation { deviation });
+            self.deviation = Some(deviation);
+        }
+        self.auth = Some(part);
+    }
+}
+
+/// Result of the checks of a server.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct ConformTrial {
+    /// Start of the checks, seconds since 1970-01-01 UTC.
+    pub started_unix_s: f64,
+    /// Duration of the checks, in seconds.
+    #[serde(alias = "seconds")]
+    pub duration_s: f64,
+    /// Result of each check; absent if none could be executed.
+    pub report: Option<Report>,
+    /// Reason for a missing report; empty if there is one.
+    pub why: String,
+}
+
+impl ConformTrial {
+    /// Returns checks that began at `begun` and completed.
+    pub(crate) fn of(begun: SystemTime, report: Report) -> ConformTrial {
+        let started_unix_s = unix_s(begun);
+        let duration_s = report.duration_s;
+        ConformTrial { started_unix_s, duration_s, report: Some(report), why: String::new() }
+    }
+
+    /// Returns checks that began at `begun` and end now without a report, because of `why`.
+    pub(crate) fn without_report(begun: SystemTime, why: String) -> ConformTrial {
+        let duration_s = begun.elapsed().unwrap_or_default().as_secs_f64();
+        ConformTrial { started_unix_s: unix_s(begun), duration_s, report: None, why }
+    }
+
+    /// Passed if no check of level MUST failed. The tester cannot invalidate checks.
+    pub(crate) fn verdict(&self) -> Verdict {
+        match &self.report {
+            Some(report) if !report.fails_a_must() => Verdict::Passed,
+            _ => Verdict::Failed,
+        }
+    }
+}
+
+fn unix_s(moment: SystemTime) -> f64 {
+    moment.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_send_error_is_not_a_slow_answer() {
+        let judged = |valid, refused| {
+            let mut found = Experiments::begin("[::1]:53".into(), 1, 0.0);
+            found.counts.sent = 256 - refused;
+            (found.counts.valid, found.counts.refused) = (valid, refused);
+            LoopTrial::judge(found).verdict
+        };
+        assert_eq!(judged(256, 0), Verdict::Passed);
+        assert_eq!(judged(255, 0), Verdict::Failed);
+        assert_eq!(judged(255, 1), Verdict::Invalid);
+    }
+
+    #[test]
+    fn unanswered_names_may_be_due_to_a_slow_authdns() {
+        let judged = |lost, slow| {
+            let mut found = Experiments::begin("[::1]:53".into(), 1, 0.0);
+            found.counts.sent = 25_600;
+            (found.counts.valid, found.counts.lost) = (25_600 - lost, lost);
+            let mut trial = LoopTrial::judge(found);
+            trial.apply_auth(AuthDelta { slow, ..AuthDelta::default() }, Nanos::from_millis(10));
+            (trial.verdict, trial.reasons.iter().map(Reason::kind).collect::<Vec<_>>())
+        };
+        assert_eq!(judged(16, 15), (Verdict::Failed, vec![ReasonKind::TooFewValid]));
+        assert_eq!(judged(16, 16), (Verdict::Invalid, vec![ReasonKind::AuthDecides]));
+    }
+}

@@ -1,0 +1,113 @@
+//! Results of closed loops.
+
+use hosts::place::Place;
+use method::stats::MeanAndDeviation;
+use method::verdict::Verdict;
+use serde::{Deserialize, Serialize};
+use tester::client::experiments::NAMES;
+
+use crate::course::Recorded;
+use crate::plan::point::{Cores, Point};
+use crate::record::{DutEnd, Measured};
+use crate::results::missing::Missing;
+use crate::results::sustained::Unspoiled;
+
+/// Result of the closed loop with one number of threads.
+#[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct ClosedLoopResult {
+    /// CPU placement of the DUT.
+    #[serde(flatten)]
+    pub place: Cores,
+    /// Threads of the tester.
+    pub threads: usize,
+    /// Requested frequency governor of the DUT's CPUs; absent: unchanged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub governor: Option<String>,
+    /// Number of trials that count: all that the tester did not invalidate.
+    pub trials: usize,
+    /// Number of trials that the tester invalidated.
+    pub spoiled: usize,
+    /// True if all trials of the plan are done.
+    pub complete: bool,
+    /// Reason for a missing result.
+    pub missing: Option<Missing>,
+    /// True if every name got a valid answer in the trials that count; absent if none counts.
+    pub passed: Option<bool>,
+    /// Ends of the DUT in these trials.
+    pub ended: Vec<DutEnd>,
+    /// CPU placement of the DUT in all its trials; absent if it was not observed.
+    #[serde(rename = "place")]
+    pub seen: Option<Place>,
+    /// Duration of an experiment with 256 names in ms.
+    pub time_ms: Option<MeanAndDeviation>,
+    /// 256 divided by that duration: answered queries per second.
+    pub qps: Option<f64>,
+    /// CPU use of the DUT's host, 100 % minus idle, in per cent of all its CPUs, over the seconds.
+    pub host_cpu_pct: Option<MeanAndDeviation>,
+    /// CPU use of the DUT's processes in per cent of one CPU, over the seconds.
+    pub dut_cpu_pct: Option<MeanAndDeviation>,
+}
+
+/// True if there is a result for the point, which is complete.
+pub(crate) fn has_result(recorded: &Recorded<'_>, point: &Point) -> bool {
+    let walk = recorded.walk(point);
+    walk.is_some_and(|walk| walk.trials.iter().any(|m| m.verdict() != Verdict::Invalid))
+}
+
+/// The reason why the point has no number; `None` if it has one.
+pub(crate) fn missing(recorded: &Recorded<'_>, point: &Point) -> Option<Missing> {
+    result(recorded, point)?.missing
+}
+
+/// Returns the result of the closed loop with one number of threads.
+pub(super) fn result(recorded: &Recorded<'_>, point: &Point) -> Option<ClosedLoopResult> {
+    let Point::ClosedLoop(with) = point else { return None };
+    let walk = recorded.walk(point)?;
+    let Unspoiled { counted, spoiled, ended, missing, passed } =
+        Unspoiled::of(recorded, point, Some(&walk));
+    let figured: &[&Measured] = if missing.is_none() { &counted } else { &[] };
+    let times: Vec<f64> = figured
+        .iter()
+        .filter_map(|m| m.in_loop())
+        .flat_map(|t| t.experiments.experiments_ms.iter().copied())
+        .collect();
+    let seconds = |get: fn(&Measured) -> &[f64]| -> Vec<f64> {
+        figured.iter().flat_map(|m| get(m).iter().map(|share| share * 100.0)).collect()
+    };
+    let time_ms = MeanAndDeviation::of(&times);
+    Some(ClosedLoopResult {
+        place: with.place.clone(),
+        threads: with.threads,
+        governor: with.governor.clone(),
+        trials: counted.len(),
+        spoiled,
+        complete: walk.due().is_none(),
+        missing,
+        passed,
+        ended,
+        seen: crate::results::search::place_of(walk.trials.iter().copied()),
+        time_ms,
+        qps: time_ms.filter(|t| t.mean > 0.0).map(|t| NAMES as f64 * 1e3 / t.mean),
+        host_cpu_pct: MeanAndDeviation::of(&seconds(|m| &m.cpu.host)),
+        dut_cpu_pct: MeanAndDeviation::of(&seconds(|m| &m.cpu.dut)),
+    })
+}
+
+/// Placement of the DUT and governor of its CPUs, common to the columns of a table.
+pub type Circumstances<'a> = (&'a Cores, Option<&'a str>);
+
+impl ClosedLoopResult {
+    /// Place and governor, which the columns of a table have in common.
+    pub fn circumstances(&self) -> Circumstances<'_> {
+        (&self.place, self.governor.as_deref())
+    }
+
+    /// Returns a label if the figures are not those of a server that answered everything.
+    pub fn state(&self) -> Option<String> {
+        match (&self.missing, self.passed) {
+            (Some(why), _) => Some(why.to_string()),
+            (None, Some(false)) => Some("failed: not every name got a valid answer".into()),
+            _ => None,
+        }
+    }
+}

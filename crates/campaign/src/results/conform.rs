@@ -1,0 +1,180 @@
+//! Results of conformance checks.
+
+use std::cmp::Reverse;
+
+use conform::check::Level;
+use conform::outcome::{Count, Report};
+use hosts::place::Place;
+use hosts::servers::Variant;
+use serde::{Deserialize, Serialize};
+
+use crate::course::Recorded;
+use crate::plan::point::{AtPlace, Cores, Point};
+use crate::record::{DutEnd, Measured};
+use crate::results::missing::Missing;
+
+/// Numbers of checks by level and outcome.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct Counts {
+    /// Requirements with MUST (BCP 14).
+    pub must: Count,
+    /// Requirements with SHOULD, and statements of RFCs without a keyword.
+    pub should: Count,
+    /// Requirements with MAY. A failed one is an unsupported option, not a fault.
+    pub may: Count,
+    /// Advice that is not in any RFC.
+    pub hardening: Count,
+}
+
+impl Counts {
+    fn of(report: &Report) -> Counts {
+        Counts {
+            must: report.count(&[Level::Must]),
+            should: report.count(&[Level::Should, Level::Says]),
+            may: report.count(&[Level::May]),
+            hardening: report.count(&[Level::Hardening]),
+        }
+    }
+
+    /// Returns the levels with their names in `results.csv` and as text.
+    pub fn by_level(&self) -> [(&'static str, &'static str, Count); 4] {
+        [
+            ("must", "MUST", self.must),
+            ("should", "SHOULD, RFC says", self.should),
+            ("may", "MAY", self.may),
+            ("hardening", "hardening", self.hardening),
+        ]
+    }
+}
+
+/// Correctness of a DUT's answers.
+#[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct ConformResult {
+    /// CPU placement of the DUT.
+    #[serde(flatten)]
+    pub place: Cores,
+    /// True if the checks are done.
+    pub complete: bool,
+    /// Reason for missing verdicts.
+    pub missing: Option<Missing>,
+    /// The way in which the DUT ended during the checks, if it did.
+    pub ended: Option<DutEnd>,
+    /// The configuration in which it ended, if not the usual one.
+    pub ended_in: Option<String>,
+    /// CPU placement of the DUT; absent if it was not observed.
+    #[serde(rename = "place")]
+    pub seen: Option<Place>,
+    /// Duration of the checks with all variants, in seconds; absent if none were executed.
+    pub duration_s: Option<f64>,
+    /// Numbers of checks by outcome.
+    pub counts: Option<Counts>,
+    /// Result of each check, with the server's version.
+    pub report: Option<Report>,
+}
+
+impl ConformResult {
+    /// Merges the result of a further variant. A server without a report for its usual
+    /// configuration has none: the few checks of a variant are not enough.
+    fn with(self, variant: &Variant, found: ConformResult) -> ConformResult {
+        let mut report = self.report;
+        if let (Some(report), Some(further)) = (&mut report, found.report) {
+            report.add(&variant.to_string(), further);
+        }
+        // A variant that is still to come is indicated by `complete`.
+        let missing = found.missing.and_then(|missing| match missing {
+            Missing::NotChecked { why } => {
+                Some(Missing::NotChecked { why: format!("{variant}: {why}") })
+            }
+            _ => None,
+        });
+        let ended_in = match (&self.ended, &found.ended) {
+            (None, Some(_)) => Some(variant.to_string()),
+            _ => self.ended_in,
+        };
+        ConformResult {
+            complete: self.complete && found.complete,
+            missing: self.missing.or(missing),
+            ended: self.ended.or(found.ended),
+            ended_in,
+            duration_s: self.duration_s.map(|time| time + found.duration_s.unwrap_or_default()),
+            counts: report.as_ref().map(Counts::of),
+            report,
+            ..self
+        }
+    }
+
+    /// Returns a label if the verdicts are not those of a server that ran to the end.
+    pub fn state(&self) -> String {
+        let state = match (&self.ended, &self.missing) {
+            (Some(DutEnd::Died(how)), _) => format!("DIED: {how}"),
+            (Some(DutEnd::Hung), _) => "HUNG".into(),
+            (None, Some(why)) => why.to_string(),
+            (None, None) => String::new(),
+        };
+        match &self.ended_in {
+            Some(variant) => format!("{state} ({variant})"),
+            None => state,
+        }
+    }
+
+    /// Returns the sort key of a server: missing verdicts last, then the numbers of failures, MUST
+    /// first.
+    pub fn faults(&self) -> (bool, usize, usize, Reverse<usize>) {
+        let failed = |of: fn(&Counts) -> usize| self.counts.as_ref().map_or(0, of);
+        (
+            self.counts.is_none(),
+            failed(|counts| counts.must.failed),
+            failed(|counts| counts.should.failed),
+            Reverse(failed(|counts| counts.must.passed + counts.should.passed)),
+        )
+    }
+}
+
+/// That the DUT did not survive them is a result.
+pub(crate) fn has_result(recorded: &Recorded<'_>, point: &Point) -> bool {
+    let has = |m: &Measured| m.dut_end.is_some() || m.checked().is_some_and(|t| t.report.is_some());
+    recorded.walk(point).is_some_and(|walk| walk.trials.into_iter().any(has))
+}
+
+/// The reason why the point has no number; `None` if it has one.
+pub(crate) fn missing(recorded: &Recorded<'_>, point: &Point) -> Option<Missing> {
+    of_variant(recorded, point)?.missing
+}
+
+/// Returns the result of a DUT's checks, with all its variants.
+pub fn result(recorded: &Recorded<'_>, dut: &str, points: &[Point]) -> Option<ConformResult> {
+    let of_dut = points.iter().filter(|point| point.dut() == Some(dut));
+    let mut each =
+        of_dut.filter_map(|point| Some((point.variant()?, of_variant(recorded, point)?)));
+    let (_, usual) = each.next()?;
+    Some(each.fold(usual, |all, (variant, found)| all.with(variant, found)))
+}
+
+/// Returns the result with one variant.
+fn of_variant(recorded: &Recorded<'_>, point: &Point) -> Option<ConformResult> {
+    let Point::Conform(AtPlace { dut, place, .. }) = point else { return None };
+    let walk = recorded.walk(point)?;
+    let measured = walk.trials.first();
+    let trial = measured.and_then(|m| m.checked());
+    let ended = measured.and_then(|m| m.dut_end.clone());
+    let report = trial
+        .and_then(|trial| trial.report.clone())
+        .map(|report| Report { version: recorded.version(dut).unwrap_or_default(), ..report });
+    let missing = match (trial, &report, &ended) {
+        (None, ..) => Some(Missing::not_begun(recorded, point)),
+        (_, Some(_), _) => None,
+        (_, None, Some(end)) => Some(Missing::Ended(end.clone())),
+        (Some(trial), None, None) => Some(Missing::NotChecked { why: trial.why.clone() }),
+    };
+    Some(ConformResult {
+        place: place.clone(),
+        complete: walk.due().is_none(),
+        missing,
+        ended,
+        ended_in: None,
+        seen: crate::results::search::place_of(walk.trials.iter().copied()),
+        duration_s: trial.map(|trial| trial.duration_s),
+        counts: report.as_ref().map(Counts::of),
+        report,
+    })
+}

@@ -1,0 +1,94 @@
+//! Contradictions in the results of a campaign, for the summary, with advice.
+
+use method::precision::Interval;
+use method::units::Qps;
+use serde::{Deserialize, Serialize};
+
+use crate::plan::point::{Cores, Point};
+use crate::results::dut::DutResult;
+use crate::results::groups::by_key;
+use crate::results::search::PointResult;
+
+/// Two results that cannot both be correct.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Contradiction {
+    /// With a lower acceptance ratio the DUT failed at rates at which it passed with a higher one.
+    LessForLess {
+        /// The DUT and its CPU placement.
+        dut: String,
+        /// The acceptance ratio below 1, a fraction.
+        accept: f64,
+        /// The interval of its limit with that ratio.
+        less: Interval,
+        /// The interval of its limit with every reply required.
+        all: Interval,
+    },
+    /// Trials at a rate at or below the median failed.
+    DoesNotHold {
+        /// The DUT and its CPU placement.
+        dut: String,
+        /// The lowest rate of these trials, queries per second.
+        rate: Qps,
+        /// Share of valid replies in the trials at that rate.
+        valid: f64,
+    },
+    /// Searches passed above the rate up to which the self-test validates the tester.
+    BeyondSelfTest {
+        /// The DUT and the conditions.
+        point: String,
+        /// The highest rate that passed in a search, queries per second.
+        passed: f64,
+        /// The rate up to which the self-test validates the tester there.
+        allowed: Qps,
+    },
+}
+
+/// Returns all contradictions of a campaign; `allowed` is the rate up to which the self-test
+/// validates the tester at a point.
+pub(super) fn contradictions(
+    duts: &[DutResult],
+    allowed: impl Fn(&Point) -> Option<Qps>,
+) -> Vec<Contradiction> {
+    let mut all = Vec::new();
+    for dut in duts {
+        all.extend(dut.points.iter().filter_map(|point| less_for_less(dut, point)));
+        for (place, loads) in by_key(&dut.loads, |load| &load.place) {
+            let failed = loads.iter().filter(|load| load.found.passed == Some(false));
+            let refuting = failed.min_by_key(|load| load.rate).and_then(|load| {
+                let dut = on(&dut.name, place);
+                Some(Contradiction::DoesNotHold { dut, rate: load.rate?, valid: load.found.valid? })
+            });
+            all.extend(refuting);
+        }
+        for point in &dut.points {
+            let named = Point::Search(point.conditions.clone());
+            // A self-test that passed at no rate is a caveat of the whole run.
+            let allowed = allowed(&named).filter(|&allowed| allowed > Qps(0));
+            if let (Some(passed), Some(allowed)) = (point.figures.max, allowed)
+                && passed > allowed.0 as f64
+            {
+                let point = named.to_string();
+                all.push(Contradiction::BeyondSelfTest { point, passed, allowed });
+            }
+        }
+    }
+    all
+}
+
+/// Names a DUT and its placement.
+fn on(dut: &str, place: &Cores) -> String {
+    format!("{dut} on {place}")
+}
+
+fn less_for_less(dut: &DutResult, point: &PointResult) -> Option<Contradiction> {
+    let c = &point.conditions;
+    let strict = dut.points.iter().find(|other| {
+        let o = &other.conditions;
+        o.accept >= 1.0 && (&o.place, o.aaaa, o.cached) == (&c.place, c.aaaa, c.cached)
+    })?;
+    let (less, all) = (point.figures.interval, strict.figures.interval);
+    let contradicts = c.accept < 1.0 && less.to? <= all.from?;
+    let (dut, accept) = (on(&dut.name, &c.place), c.accept);
+    contradicts.then_some(Contradiction::LessForLess { dut, accept, less, all })
+}

@@ -1,0 +1,43 @@
+//! All results of a DUT.
+
+use method::pacing::Windows;
+use method::units::Qps;
+use serde::{Deserialize, Serialize};
+
+use crate::results::closed_loop::ClosedLoopResult;
+use crate::results::conform::ConformResult;
+use crate::results::constant_rate::ConstantRateResult;
+use crate::results::load::LoadResult;
+use crate::results::search::PointResult;
+
+/// Results of one DUT.
+#[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct DutResult {
+    /// Name of the DUT in the plan.
+    pub name: String,
+    /// Its version output.
+    pub version: String,
+    /// Searches, in plan order.
+    pub points: Vec<PointResult>,
+    /// CPU use and latency at shares of the worst-case median.
+    pub loads: Vec<LoadResult>,
+    /// CPU use, latency and memory at rates from the plan.
+    pub constant_rates: Vec<ConstantRateResult>,
+    /// Durations of experiments in a closed loop.
+    pub closed_loops: Vec<ClosedLoopResult>,
+    /// Results of the conformance checks; absent if the plan does not ask for them.
+    #[serde(default)]
+    pub conform: Option<ConformResult>,
+    /// Pacing of the trial of full length at the highest rate that passed; absent if none passed.
+    #[serde(default)]
+    pub paced: Option<PacedTrial>,
+}
+
+/// Pacing of the tester in a trial.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct PacedTrial {
+    /// The rate that was sent, queries per second.
+    pub rate: Qps,
+    /// Deviation of its windows from the schedule.
+    pub windows: Windows,
+}

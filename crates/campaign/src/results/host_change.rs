@@ -1,0 +1,143 @@
+//! Hosts that changed while a campaign was interrupted: another kernel, another dns64bench build,
+//! or other CPUs. The campaign continues, and the report marks the affected results.
+
+use std::fmt;
+
+use hosts::environment::Environment;
+use method::units::counted;
+use serde::{Deserialize, Serialize};
+
+use crate::plan::point::Point;
+use crate::record::Entry;
+
+/// Role of the machine on which all servers run with topology loopback.
+pub(crate) const ALL_ROLES: &str = "all";
+
+/// Hosts that changed in the same way at the same moment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct HostChange {
+    /// Their roles: tester, dut or auth. "tester N" is a further tester; "all" is the single
+    /// machine of a campaign on loopback.
+    pub roles: Vec<String>,
+    /// The changed facts.
+    pub facts: Vec<FactChange>,
+    /// Number of trials that had ended before the change.
+    pub trials_before: usize,
+    /// The points that have trials from before and after the change, as text.
+    pub points: Vec<String>,
+}
+
+/// A changed fact of a host.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct FactChange {
+    /// Name of the fact: kernel, CPU or dns64bench.
+    pub what: String,
+    /// Value before the change.
+    pub before: String,
+    /// Value after the change.
+    pub after: String,
+}
+
+/// Returns the changed facts of a host that affect results.
+pub(crate) fn changed_facts(before: &Environment, after: &Environment) -> Vec<FactChange> {
+    let cpus = |e: &Environment| format!("{} × {}", e.cpus, e.cpu);
+    let facts = [
+        ("kernel", before.kernel.clone(), after.kernel.clone()),
+        ("CPU", cpus(before), cpus(after)),
+        ("dns64bench", before.dns64bench.clone(), after.dns64bench.clone()),
+    ];
+    let changed = facts.into_iter().filter(|(_, before, after)| before != after);
+    changed.map(|(what, before, after)| FactChange { what: what.into(), before, after }).collect()
+}
+
+/// Returns the last recorded facts of the host with this role, if there are any.
+pub(crate) fn noted<'a>(entries: &'a [Entry], role: &str) -> Option<&'a Environment> {
+    entries.iter().rev().find_map(|entry| match entry {
+        Entry::Host { role: of, environment } | Entry::HostChanged { role: of, environment }
+            if of == role =>
+        {
+            Some(environment)
+        }
+        _ => None,
+    })
+}
+
+/// Returns the changes that a journal records; `begun` is the machine on which the campaign was
+/// started.
+pub(super) fn host_changes(begun: &Environment, entries: &[Entry]) -> Vec<HostChange> {
+    let mut all: Vec<HostChange> = Vec::new();
+    for (at, entry) in entries.iter().enumerate() {
+        let Entry::HostChanged { role, environment } = entry else { continue };
+        let (before, after) = entries.split_at(at);
+        let facts = changed_facts(noted(before, role).unwrap_or(begun), environment);
+        let (trials, points) = (points_of(before), mixed(before, after));
+        match all.last_mut() {
+            Some(last) if (last.trials_before, &last.facts) == (trials.len(), &facts) => {
+                last.roles.push(role.clone());
+            }
+            _ => all.push(HostChange {
+                roles: vec![role.clone()],
+                facts,
+                trials_before: trials.len(),
+                points,
+            }),
+        }
+    }
+    all
+}
+
+/// Returns the point of each finished trial.
+fn points_of(entries: &[Entry]) -> Vec<&Point> {
+    let of_trials = entries.iter().filter_map(|entry| match entry {
+        Entry::Finished(measured) => Some(&measured.step.point),
+        _ => None,
+    });
+    of_trials.collect()
+}
+
+/// Returns the points that have trials on both sides, each once.
+fn mixed(before: &[Entry], after: &[Entry]) -> Vec<String> {
+    let after = points_of(after);
+    let mut both: Vec<&Point> = Vec::new();
+    for point in points_of(before) {
+        if after.contains(&point) && !both.contains(&point) {
+            both.push(point);
+        }
+    }
+    both.into_iter().map(ToString::to_string).collect()
+}
+
+impl HostChange {
+    /// Returns the subject of the sentence.
+    fn whose(&self) -> String {
+        match &self.roles[..] {
+            [role] if role == ALL_ROLES => "The machine".into(),
+            [role] => format!("The host of {role}"),
+            roles => format!("The hosts of {}", roles.join(", ")),
+        }
+    }
+
+    /// Returns the time of the change: `after 34 trials`.
+    pub fn when(&self) -> String {
+        format!("after {}", counted(self.trials_before as u64, "trial", "trials"))
+    }
+}
+
+/// Formats the change as a complete sentence.
+impl fmt::Display for HostChange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} changed {} of this run:", self.whose(), self.when())?;
+        for (n, FactChange { what, before, after }) in self.facts.iter().enumerate() {
+            let end = if n == 0 { "" } else { ";" };
+            write!(f, "{end} {what} was {before}, now {after}")?;
+        }
+        match &self.points[..] {
+            [] => write!(f, ". No point has trials from both before and after the change."),
+            points => write!(
+                f,
+                ". Points with trials from before and after the change: {}.",
+                points.join("; ")
+            ),
+        }
+    }
+}

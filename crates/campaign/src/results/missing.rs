@@ -1,0 +1,85 @@
+//! Reasons for a missing result.
+
+use std::fmt;
+
+use method::evidence::Deviation;
+use method::records::Wrong;
+use serde::{Deserialize, Serialize};
+
+use crate::course::Recorded;
+use crate::plan::point::Point;
+use crate::record::{CannotBeMade, DutEnd, Entry};
+
+/// Reason for a missing result.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Missing {
+    /// No trial of the point has ended.
+    NotBegun {
+        /// The incident at the point or at its server, if any.
+        because: Option<String>,
+    },
+    /// Trials have ended, but too few for a result.
+    Unfinished,
+    /// The tester invalidated all trials that could have given the result.
+    Spoiled,
+    /// The DUT was not queried under the conditions of the point.
+    Void(Deviation),
+    /// The DUT is misconfigured: the replies in its first trial were all wrong in one way, and no
+    /// rate passed.
+    WrongReplies(Wrong),
+    /// The DUT ended in a trial.
+    Ended(DutEnd),
+    /// The worst case of the same server on the same CPUs has no median to take a share of.
+    NoRate,
+    /// A search of the self-test found no passing rate.
+    NoPassingRate,
+    /// The DUT's host lacks a required feature.
+    CannotBeMade(CannotBeMade),
+    /// The host does not count it.
+    NotCounted,
+    /// No check could be executed.
+    NotChecked {
+        /// The error reported by `conform`.
+        why: String,
+    },
+}
+
+impl Missing {
+    /// Returns the reason for a point without trials: the last incident recorded at the point or at
+    /// its server.
+    pub(crate) fn not_begun(recorded: &Recorded<'_>, point: &Point) -> Missing {
+        let because = recorded.entries.iter().rev().find_map(|entry| match entry {
+            Entry::Mishap { point: of, what, .. }
+                if of == point || of.dut().is_some() && of.dut() == point.dut() =>
+            {
+                Some(what.clone())
+            }
+            _ => None,
+        });
+        Missing::NotBegun { because }
+    }
+}
+
+impl fmt::Display for Missing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Missing::NotBegun { because: None } => write!(f, "not measured: no trial has ended"),
+            Missing::NotBegun { because: Some(why) } => write!(f, "not measured: {why}"),
+            Missing::Unfinished => write!(f, "not finished: too few trials have ended"),
+            Missing::Spoiled => write!(f, "not measured: the tester invalidated the trials"),
+            Missing::Void(why) => write!(f, "invalid: {why}"),
+            Missing::WrongReplies(wrong) => {
+                write!(f, "no result: every reply was wrong ({wrong}); check its configuration")
+            }
+            Missing::Ended(end) => write!(f, "no result: {end}"),
+            Missing::NoRate => {
+                write!(f, "not measured: the worst case has no median to take a share of")
+            }
+            Missing::NoPassingRate => write!(f, "a search found no passing rate"),
+            Missing::CannotBeMade(why) => write!(f, "not possible here: {why}"),
+            Missing::NotCounted => write!(f, "not measured: the host does not count it"),
+            Missing::NotChecked { why } => write!(f, "not checked: {why}"),
+        }
+    }
+}

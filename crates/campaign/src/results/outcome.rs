@@ -1,0 +1,42 @@
+//! The outcome of a point: a result, or the reason for its absence.
+
+use crate::course::Recorded;
+use crate::plan::point::Point;
+use crate::results::missing::Missing;
+use crate::results::{closed_loop, conform, constant_rate, load, search, self_test};
+
+impl<'a> Recorded<'a> {
+    /// True if a point has a result: a number, or a failure at the lowest rate.
+    pub fn has_result(&self, point: &Point) -> bool {
+        let complete = self
+            .walk(point)
+            .is_some_and(|walk| walk.void.is_none() && walk.course.next().is_none());
+        complete && has_result(self, point)
+    }
+}
+
+impl Recorded<'_> {
+    /// Returns the reason why a point has no result; `None` if it has one.
+    pub fn missing(&self, point: &Point) -> Option<Missing> {
+        match point {
+            Point::SelfTest(_) => self_test::missing(self, point),
+            Point::Search(_) => search::missing(self, point),
+            Point::Load(_) => load::missing(self, point),
+            Point::ConstantRate(_) => constant_rate::missing(self, point),
+            Point::ClosedLoop(_) => closed_loop::missing(self, point),
+            Point::Conform(_) => conform::missing(self, point),
+        }
+    }
+}
+
+/// True if there is a result for a point, which is complete.
+fn has_result(recorded: &Recorded<'_>, point: &Point) -> bool {
+    match point {
+        Point::SelfTest(_) => self_test::has_result(recorded, point),
+        Point::Search(_) => search::has_result(recorded, point),
+        Point::Load(_) => load::has_result(recorded, point),
+        Point::ConstantRate(_) => constant_rate::has_result(recorded, point),
+        Point::ClosedLoop(_) => closed_loop::has_result(recorded, point),
+        Point::Conform(_) => conform::has_result(recorded, point),
+    }
+}

@@ -1,0 +1,128 @@
+//! Results of self-tests.
+
+use std::fmt;
+use std::net::SocketAddr;
+
+use method::precision::Figures;
+use method::search::Found;
+use method::selftest::allowed_rate;
+use method::set::smallest_pass;
+use method::units::{Qps, Share};
+use serde::{Deserialize, Serialize};
+
+use crate::course::Recorded;
+use crate::plan::Family;
+use crate::plan::point::Point;
+use crate::results::missing::Missing;
+use crate::results::search::{Trials, count};
+
+/// Result of a self-test.
+#[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct SelfTestResult {
+    /// Name of the server that played AuthDNS.
+    pub server: String,
+    /// IP version of the queries; absent without a trial.
+    pub family: Option<Family>,
+    /// Number of CPUs that it was confined to; absent: not confined.
+    pub cores: Option<usize>,
+    /// True if it validates the tester for the plan's trials.
+    pub vouches: bool,
+    /// The smallest of the highest rates that passed; absent if a search found no passing rate.
+    pub passed: Option<Qps>,
+    /// Validated rate for tests at 0 % AAAA and 0 % cached.
+    pub allows: Option<Qps>,
+    /// Statistics of all searches, queries per second.
+    pub figures: Figures,
+    /// Result of each search, in order; rates in queries per second.
+    pub found: Vec<Found>,
+    /// True if all repetitions are done.
+    pub complete: bool,
+    /// Reason for a missing result.
+    pub missing: Option<Missing>,
+    /// Numbers of trials by kind.
+    pub trials: Trials,
+}
+
+/// True if there is a result for the point, which is complete.
+pub(crate) fn has_result(recorded: &Recorded<'_>, point: &Point) -> bool {
+    let walk = recorded.walk(point);
+    walk.is_some_and(|walk| {
+        walk.course.searches().is_some_and(|set| set.found().iter().all(|f| f.highest.is_some()))
+    })
+}
+
+/// The reason why the point has no number; `None` if it has one.
+pub(crate) fn missing(recorded: &Recorded<'_>, point: &Point) -> Option<Missing> {
+    let test = result(recorded, point)?;
+    test.missing.or(test.passed.is_none().then_some(Missing::NoPassingRate))
+}
+
+/// Returns the result of a self-test.
+pub fn result(recorded: &Recorded<'_>, point: &Point) -> Option<SelfTestResult> {
+    let (Point::SelfTest(at), Some(test)) = (point, &recorded.plan.self_test) else { return None };
+    let walk = recorded.walk(point)?;
+    let found = walk.course.searches()?.found();
+    let passed = smallest_pass(&found);
+    let is_own = recorded.plan.own_self_test().as_ref() == Some(point);
+    let figures = Figures::of(&found, 1.0, test.resolution);
+    let asked = walk.trials.first().and_then(|m| m.at_rate()?.server.parse::<SocketAddr>().ok());
+    let missing = match (figures.n, walk.trials.is_empty(), found.is_empty()) {
+        (0, true, _) => Some(Missing::not_begun(recorded, point)),
+        (0, _, true) => Some(Missing::Unfinished),
+        (0, ..) => Some(Missing::Spoiled),
+        _ => None,
+    };
+    Some(SelfTestResult {
+        server: at.named.clone().unwrap_or_else(|| at.server.name().into()),
+        family: asked.map(|a| if a.is_ipv6() { Family::Ipv6 } else { Family::Ipv4 }).or(at.family),
+        cores: Some(recorded.plan.auth_cpus(point).len()).filter(|&cores| cores > 0),
+        vouches: at.named.is_some() || is_own,
+        passed,
+        allows: passed.map(|p| allowed_rate(p, Share::ZERO, Share::ZERO, test.delta)),
+        figures,
+        found,
+        complete: walk.due().is_none(),
+        missing,
+        trials: count(walk.trials.iter().copied()),
+    })
+}
+
+/// A self-test that passed at no rate.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FailedSelfTest {
+    /// The self-test.
+    pub point: Point,
+    /// The rate of its last trial, queries per second.
+    pub rate: Qps,
+    /// The reason why the last trial did not pass.
+    pub reason: String,
+}
+
+impl fmt::Display for FailedSelfTest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let FailedSelfTest { point, rate, reason } = self;
+        write!(
+            f,
+            "the {point} failed: no rate passed, the last trial was at {rate} queries/s ({reason})"
+        )
+    }
+}
+
+impl<'a> Recorded<'a> {
+    /// Returns the first self-test that is meant to validate the tester and passed at no rate, with
+    /// the reason of its last trial; `None` if no such self-test has failed.
+    pub fn failed_self_test(&self) -> Option<FailedSelfTest> {
+        self.plan.points().into_iter().find_map(|point| {
+            let result = result(self, &point)?;
+            if !result.vouches || !result.complete || result.passed.is_some() {
+                return None;
+            }
+            let walk = self.walk(&point)?;
+            let (rate, reason) = walk
+                .trials
+                .last()
+                .map(|last| (last.step.rate, last.reasons().first().map(ToString::to_string)))?;
+            Some(FailedSelfTest { point, rate, reason: reason.unwrap_or_default() })
+        })
+    }
+}

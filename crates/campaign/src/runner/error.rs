@@ -1,0 +1,75 @@
+//! Errors that end a campaign.
+
+use hosts::host::HostError;
+use method::units::Qps;
+
+use crate::archive::ArchiveError;
+use crate::results::self_test::FailedSelfTest;
+use crate::runner::site::SiteError;
+use crate::runner::world::WorldError;
+
+/// Error that ended a campaign.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CampaignError {
+    /// The run folder cannot be written; its contents are intact.
+    #[error(transparent)]
+    Archive(#[from] ArchiveError),
+    /// The hosts cannot be prepared.
+    #[error(transparent)]
+    World(#[from] WorldError),
+    /// A host is no longer reachable.
+    #[error(transparent)]
+    Host(HostError),
+    /// Programs or CPUs in the plan are missing; nothing was started.
+    #[error("the plan cannot be executed:\n  {}", .0.join("\n  "))]
+    Impossible(Vec<String>),
+    /// None of the DUTs starts; nothing was measured.
+    #[error("no server started\n{}", .0.iter().map(SiteError::with_log).collect::<Vec<_>>().join("\n"))]
+    NotReady(Vec<SiteError>),
+    /// A DUT does not run.
+    #[error(transparent)]
+    Site(SiteError),
+    /// AuthDNS does not run.
+    #[error("{0}")]
+    Auth(String),
+    /// The cost of sending could not be measured on the tester's host.
+    #[error("cannot measure the cost of sending on the tester's host: {0}")]
+    Tester(String),
+    /// The tester could not execute a trial.
+    #[error("the trial{} could not be executed: {why}", .rate.map_or(String::new(), |rate| format!(" at {rate} queries/s")))]
+    Trial {
+        /// The trial's rate, if it has one.
+        rate: Option<Qps>,
+        /// The tester's error.
+        why: String,
+        /// True if the plan causes the error.
+        is_usage: bool,
+    },
+    /// A self-test failed, and the campaign is configured to end in this case.
+    #[error("{0}; without a passed self-test every result is a lower bound")]
+    SelfTest(Box<FailedSelfTest>),
+    /// The user interrupted the campaign.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+impl From<HostError> for CampaignError {
+    fn from(error: HostError) -> CampaignError {
+        match error {
+            HostError::Interrupted => CampaignError::Interrupted,
+            other => CampaignError::Host(other),
+        }
+    }
+}
+
+impl From<SiteError> for CampaignError {
+    /// Errors of a host or of the run folder are not attributed to the server.
+    fn from(error: SiteError) -> CampaignError {
+        match error {
+            SiteError::Host(error) => error.into(),
+            SiteError::Archive(error) => error.into(),
+            other => CampaignError::Site(other),
+        }
+    }
+}

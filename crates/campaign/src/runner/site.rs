@@ -1,0 +1,744 @@
+//! Running AuthDNS and DUT, the servers of a trial.
+//!
+//! ```text
+//! machine ─► RunningAuth::start ─► it listens ─► RunningDut::start ─► it listens, or `ready` succeeds ─► trials
+//!                                                    │ ended, or silent for too long
+//!                                                    └──► SiteError, with the end of its log
+//! ```
+//!
+//! A server is ready when it answers, not when its process runs. Its command and configuration file
+//! are kept for the report, and the CPU placement of its threads is read under load. Dropping the
+//! value ends the server, by its own command if it has one, and removes its large files.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use hosts::host::{HostError, Machine, Running};
+use hosts::place::Place;
+use hosts::servers::{
+    Checked, Driver, Operator, Program, Ready, Release, Serve, Setting, Task, Translate, Variant,
+    ZONE_FILE,
+};
+use hosts::text::plain_line;
+use method::units::Share;
+use tester::authdns::counters::AuthCounters;
+
+use crate::archive::{Archive, ArchiveError};
+use crate::plan::{AuthPlan, DutPlan, Plan};
+use crate::record::Configuration;
+use crate::runner::world::World;
+
+/// Time limit for a server to answer after its start; zones of millions of names take long to load.
+const START: Duration = Duration::from_secs(60);
+/// Time limit for writing a zone file of all names.
+const WRITE: Duration = Duration::from_secs(600);
+/// Number of started AuthDNS servers.
+static STARTS: AtomicU32 = AtomicU32::new(0);
+/// Maximum size of trust anchors in octets.
+const ANCHORS: u64 = 64 << 10;
+/// Maximum length of a version in characters.
+const VERSION: usize = 200;
+/// Polling interval for a server that starts.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Error of a server.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SiteError {
+    /// A server's program is missing.
+    #[error("{name}: program {program} not found; install it, or set program = in the plan")]
+    NotFound {
+        /// The server's name.
+        name: String,
+        /// The program that was to be started.
+        program: PathBuf,
+    },
+    /// A server did not start.
+    #[error("{name} did not start: {why}")]
+    NotStarted {
+        /// The server's name.
+        name: String,
+        /// The reason, as far as it is known.
+        why: String,
+        /// Returns the end of its log.
+        log: String,
+        /// Path of that log on its host; `None` if there is none yet.
+        log_path: Option<PathBuf>,
+    },
+    /// A host is unreachable.
+    #[error(transparent)]
+    Host(#[from] HostError),
+    /// The run folder cannot be written.
+    #[error(transparent)]
+    Archive(#[from] ArchiveError),
+}
+
+impl SiteError {
+    /// Creates the error of a server that did not start.
+    pub(crate) fn not_started(name: &str, why: &dyn ToString, log: String) -> SiteError {
+        SiteError::NotStarted { name: name.into(), why: why.to_string(), log, log_path: None }
+    }
+
+    /// Creates the error of a server that was started but did not become ready.
+    fn did_not_come_up(name: &str, why: String, process: &Running) -> SiteError {
+        let (log, log_path) = (process.log_tail(), Some(process.log_path()));
+        SiteError::NotStarted { name: name.into(), why, log, log_path }
+    }
+
+    /// Returns the error with the path and the end of its server's log.
+    pub(crate) fn with_log(&self) -> String {
+        let mut text = self.to_string();
+        if let SiteError::NotStarted { log_path: Some(path), .. } = self {
+            text += &format!("; its log is {}", path.display());
+        }
+        let log = self.log().trim();
+        if log.is_empty() { text } else { format!("{text}, and ends:\n{log}") }
+    }
+
+    /// Returns the end of the server's log, if there is one.
+    pub(crate) fn log(&self) -> &str {
+        match self {
+            SiteError::NotStarted { log, .. } => log,
+            _ => "",
+        }
+    }
+
+    /// Adds a further reason to the error.
+    pub(crate) fn because(mut self, reason: &str) -> SiteError {
+        if let SiteError::NotStarted { why, .. } = &mut self {
+            why.push_str(&format!("; {reason}"));
+        }
+        self
+    }
+
+    /// Adds the output of a command to the error of a server that did not start.
+    fn said_by(self, said: &str) -> SiteError {
+        match self {
+            SiteError::NotStarted { name, why, log, log_path } => SiteError::NotStarted {
+                name,
+                why,
+                log: format!("{log}\n{said}").trim().to_owned(),
+                log_path,
+            },
+            other => other,
+        }
+    }
+
+    /// Converts a host error: a refused request is attributed to the server, an unreachable host is
+    /// not.
+    fn of(name: &str) -> impl Fn(HostError) -> SiteError {
+        move |error| match error {
+            HostError::Refused { why, .. } => SiteError::not_started(name, &why, String::new()),
+            other => other.into(),
+        }
+    }
+}
+
+/// Guard of large files of a server on its host, which are removed on drop: otherwise caches would
+/// fill the disk point by point.
+struct Bulk {
+    machine: Machine,
+    files: Vec<String>,
+}
+
+impl Bulk {
+    /// Creates the guard for a server whose folder is `place` on `machine`.
+    fn of(machine: &Machine, place: &Path, files: &[&str]) -> Bulk {
+        let files = files.iter().map(|file| place.join(file).to_string_lossy().into_owned());
+        Bulk { machine: machine.clone(), files: files.collect() }
+    }
+}
+
+impl Drop for Bulk {
+    fn drop(&mut self) {
+        if !self.files.is_empty() {
+            let words = [&["rm".to_owned(), "-f".into(), "--".into()], &self.files[..]].concat();
+            // They remain on an unreachable host; the results are valid anyway.
+            let _ = self.machine.run(&words, START);
+        }
+    }
+}
+
+/// The names that AuthDNS serves.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Names {
+    /// The names of trials.
+    OfTrials {
+        /// Share of the names with an AAAA record (α).
+        aaaa: Share,
+    },
+    /// The names of `conform`.
+    OfChecks,
+}
+
+/// Access to an AuthDNS that serves the names of checks.
+struct OfChecks {
+    /// The socket on which it reports its queries.
+    status: PathBuf,
+    /// The trust anchors of its signed zones, as lines of a zone file.
+    anchors: Vec<String>,
+}
+
+/// A running AuthDNS: a server on each of its hosts.
+pub(super) struct RunningAuth {
+    /// In the order of the hosts; never empty.
+    servers: Vec<AuthServer>,
+}
+
+impl RunningAuth {
+    /// Starts AuthDNS on each of these addresses, on the corresponding host, with these names, and
+    /// waits until all answer. With fewer addresses than hosts, the last hosts are not used.
+    ///
+    /// # Errors
+    /// If one of them does not start.
+    pub(super) fn start(
+        world: &World,
+        plan: &Plan,
+        archive: &Archive,
+        listen: &[SocketAddr],
+        names: Names,
+    ) -> Result<RunningAuth, SiteError> {
+        let each =
+            world.auths.iter().zip(listen).enumerate().map(|(number, (machine, &listen))| {
+                AuthServer::start((number, machine), plan, archive, listen, names)
+            });
+        Ok(RunningAuth { servers: each.collect::<Result<_, _>>()? })
+    }
+
+    /// Returns the sum of the counters, if all servers count.
+    ///
+    /// # Errors
+    /// If a host is unreachable, or its server has ended.
+    pub(super) fn counters(&self) -> Result<Option<AuthCounters>, HostError> {
+        let mut sum: Option<AuthCounters> = None;
+        for server in &self.servers {
+            let Some(counted) = server.counters()? else { return Ok(None) };
+            match &mut sum {
+                Some(sum) => sum.merge(&counted),
+                None => sum = Some(counted),
+            }
+        }
+        Ok(sum)
+    }
+
+    /// Returns the trust anchors of the signed zones, if the server has the names of checks.
+    pub(super) fn anchors(&self) -> Option<&[String]> {
+        self.servers[0].checks.as_ref().map(|checks| checks.anchors.as_slice())
+    }
+
+    /// Returns the path, on its host, of the socket on which a server with the names of checks
+    /// reports its queries.
+    pub(crate) fn checks_status(&self) -> Option<&Path> {
+        self.servers[0].checks.as_ref().map(|checks| checks.status.as_path())
+    }
+
+    /// Returns the processes of the servers.
+    pub(crate) fn processes(&self) -> impl Iterator<Item = &Running> {
+        self.servers.iter().map(|server| &server.process)
+    }
+
+    /// Returns the address and port of each server.
+    pub(crate) fn listens_on(&self) -> Vec<SocketAddr> {
+        self.servers.iter().map(|server| server.listen).collect()
+    }
+
+    /// Returns the configuration of the first server. The others differ in their addresses only.
+    pub(super) fn configuration(&self) -> &Configuration {
+        &self.servers[0].configuration
+    }
+}
+
+/// One of the servers that play AuthDNS.
+struct AuthServer {
+    process: Running,
+    /// Dropped after the process, which writes the files, has ended: fields are dropped in order.
+    _bulk: Bulk,
+    /// Status socket of dns64bench with the names of trials; other servers do not count.
+    status: Option<PathBuf>,
+    /// Set if it has the names of checks.
+    checks: Option<OfChecks>,
+    listen: SocketAddr,
+    configuration: Configuration,
+}
+
+impl AuthServer {
+    /// Starts AuthDNS on `listen`, on the machine with this number, with these names, and waits
+    /// until it answers.
+    fn start(
+        (of, machine): (usize, &Machine),
+        plan: &Plan,
+        archive: &Archive,
+        listen: SocketAddr,
+        names: Names,
+    ) -> Result<AuthServer, SiteError> {
+        let driver = plan.auth.driver.driver();
+        let refused = SiteError::of(driver.name);
+        let program = program(machine, driver.name, driver, plan.auth.program.as_deref())?;
+        let operator = plan.auth.operator();
+        let driver = driver.for_release(release(machine, driver, &operator, &program)?);
+        // dns64bench has only a log file, regardless of the number of starts.
+        let (folder, log) = match driver.file {
+            "" => {
+                let log = if of == 0 { "auth.log".into() } else { format!("auth-{of}.log") };
+                (PathBuf::from("servers"), Path::new("servers").join(log))
+            }
+            _ => {
+                let folder = archive.server_folder(&format!("auth {}", driver.name))?;
+                (folder.clone(), folder.join("log"))
+            }
+        };
+        let place = machine.place(&folder);
+        // A socket's name is used only once, because a killed server leaves the socket behind.
+        let number = STARTS.fetch_add(1, Ordering::Relaxed);
+        let scratch = &machine.greeting().scratch;
+        let status =
+            (driver.ready == Ready::Status).then(|| scratch.join(format!("auth-{number}")));
+        let (aaaa, anchors) = match names {
+            Names::OfTrials { aaaa } => (aaaa, None),
+            Names::OfChecks => (Share::ZERO, Some(scratch.join(format!("anchors-{number}")))),
+        };
+        let cores = match plan.cpus.auth.len() {
+            0 if plan.auth.driver.is_ours() => machine.greeting().environment.cpus,
+            pinned => pinned.max(1),
+        };
+        let threads = plan.auth.threads.unwrap_or(cores);
+        let (status_of, anchors_of) = (status.clone(), anchors.clone());
+        let task = Serve { zone: ZONE_FILE.into(), aaaa, status: status_of, anchors: anchors_of };
+        let setting = Setting { folder: &place, listen, cores, threads, operator: &operator, task };
+        let text = driver.configuration(&setting);
+        if !driver.file.is_empty() {
+            machine.write(&folder.join(driver.file), &text).map_err(&refused)?;
+            write_zone(machine, driver.name, &place.join(ZONE_FILE), plan, aaaa)?;
+        }
+        let words = driver.command(&setting, &program);
+        let process = machine.start(&words, &plan.cpus.auth, &log, None).map_err(&refused)?;
+        let configuration = Configuration { command: words, file: driver.file.into(), text };
+        let _bulk = Bulk::of(machine, &place, plan.auth.driver.bulk());
+        let mut auth = AuthServer { process, _bulk, status, checks: None, listen, configuration };
+        match anchors {
+            Some(file) => auth.wait_for_checks(machine, driver.name, &file)?,
+            None => auth.wait(driver.name, &mut || auth.is_ready(machine, listen))?,
+        }
+        Ok(auth)
+    }
+
+    /// Waits until the status socket of a server with the names of checks exists. It is created
+    /// last, so the trust anchors are then in their file.
+    fn wait_for_checks(
+        &mut self,
+        machine: &Machine,
+        name: &str,
+        anchors: &Path,
+    ) -> Result<(), SiteError> {
+        let status = self.status.take().unwrap_or_default();
+        let look = ["test", "-S", &status.to_string_lossy()].map(str::to_owned);
+        self.wait(name, &mut || {
+            machine.run(&look, START).map(|(is_there, _)| is_there).map_err(SiteError::of(name))
+        })?;
+        let text = machine.read(anchors, ANCHORS)?;
+        let anchors = text.lines().map(str::to_owned).collect();
+        self.checks = Some(OfChecks { status, anchors });
+        Ok(())
+    }
+
+    /// Waits until `is_ready` returns true.
+    fn wait(
+        &self,
+        name: &str,
+        is_ready: &mut dyn FnMut() -> Result<bool, SiteError>,
+    ) -> Result<(), SiteError> {
+        let ended = || Ok(self.process.ended(Duration::ZERO)?.map(|ended| ended.how));
+        wait_until_ready(name, is_ready, &ended, &self.process)
+    }
+
+    fn is_ready(&self, machine: &Machine, listen: SocketAddr) -> Result<bool, SiteError> {
+        match &self.status {
+            // Its socket exists when it is ready.
+            Some(status) => match machine.counters(status) {
+                Ok(_) => Ok(true),
+                Err(HostError::Refused { .. }) => Ok(false),
+                Err(other) => Err(other.into()),
+            },
+            None => Ok(machine.answers(listen)?),
+        }
+    }
+
+    /// Returns its counters, if it counts.
+    fn counters(&self) -> Result<Option<AuthCounters>, HostError> {
+        self.status.as_ref().map(|status| self.process.machine().counters(status)).transpose()
+    }
+}
+
+/// A running DUT.
+pub(super) struct RunningDut {
+    process: Running,
+    /// Dropped after the process, which writes the files, has ended: fields are dropped in order.
+    _bulk: Bulk,
+    /// Command that ends the server; with it, the started process may end earlier.
+    stop: Vec<String>,
+    /// Processes whose CPU time and threads are the server's.
+    cpu_ids: RefCell<Vec<u32>>,
+    /// Command that prints these processes; empty: the started process is the server.
+    cpu_pids: Vec<String>,
+    /// The known part of its CPU placement, before it is observed.
+    place: Place,
+    /// The CPUs that its host has.
+    existing: BTreeSet<usize>,
+    configuration: Configuration,
+}
+
+impl RunningDut {
+    /// Writes the configuration of a DUT and starts it on the given CPUs (empty: any) with this
+    /// number of threads, for rates or for checks in a variant with these anchors. The caller waits
+    /// until it answers.
+    ///
+    /// # Errors
+    /// If its program is missing or cannot be started.
+    pub(super) fn start(
+        world: &World,
+        plan: &Plan,
+        archive: &Archive,
+        dut: &DutPlan,
+        cores: usize,
+        cpus: &[usize],
+        checked: Option<(&Variant, &[String])>,
+    ) -> Result<RunningDut, SiteError> {
+        let (name, machine, driver) = (dut.name(), &world.dut, dut.driver.driver());
+        let refused = SiteError::of(name);
+        let folder = archive.server_folder(name)?;
+        let place = machine.place(&folder);
+        let operator = dut.operator();
+        let program = program(machine, name, driver, dut.program.as_deref())?;
+        let driver = driver.for_release(release(machine, driver, &operator, &program)?);
+        let usual = plan.trial.prefix;
+        let mut upstreams = world.auth_addresses(dut.family);
+        if checked.is_some() {
+            // Checks observe a single AuthDNS, which must receive all upstream queries.
+            upstreams.truncate(1);
+        }
+        let task = Translate {
+            upstreams,
+            prefixes: checked.map_or(vec![usual], |(variant, _)| variant.prefixes(usual)),
+            checked: checked.map(|(variant, anchors)| Checked::of(variant, anchors)),
+        };
+        if let Some((file, text)) = task.checked.as_ref().map(|told| dut.driver.anchors(told)) {
+            machine.write(&folder.join(file), &text).map_err(&refused)?;
+        }
+        let threads = dut.threads.unwrap_or(cores);
+        let setting = Setting {
+            folder: &place,
+            listen: world.dut_address,
+            cores,
+            threads,
+            operator: &operator,
+            task,
+        };
+        let text = driver.configuration(&setting);
+        if !text.is_empty() {
+            machine.write(&folder.join(driver.file), &text).map_err(&refused)?;
+        }
+        let custom = operator.custom.clone().unwrap_or_default();
+        let stop = setting.fill_all(&custom.stop);
+        if !stop.is_empty() {
+            // A server left by an earlier, killed run would answer instead, with a full cache.
+            machine.run(&stop, START).map_err(&refused)?;
+        }
+        let words = driver.command(&setting, &program);
+        let process = machine.start(&words, cpus, &folder.join("log"), None).map_err(&refused)?;
+        let told = driver.tells_threads(&operator).then_some(setting.threads);
+        // With `stop`, the started process only launches the server, so its CPUs are not the
+        // server's.
+        let confined: &[usize] = if stop.is_empty() { cpus } else { &[] };
+        let shared = world.sharing(plan, confined);
+        let place =
+            Place { cpus: confined.iter().copied().collect(), told, shared, ..Place::default() };
+        let existing = world.topology.cpus();
+        let configuration = Configuration { command: words, file: driver.file.into(), text };
+        let _bulk = Bulk::of(machine, &machine.place(&folder), dut.driver.bulk());
+        let started = RunningDut {
+            cpu_ids: RefCell::new(vec![process.id()]),
+            cpu_pids: setting.fill_all(&custom.cpu_pids),
+            process,
+            _bulk,
+            stop,
+            place,
+            existing,
+            configuration,
+        };
+        let ready = setting.fill_all(&custom.ready);
+        if !ready.is_empty() {
+            started.wait_until_it_says_so(machine, name, &ready)?;
+        }
+        Ok(started)
+    }
+
+    /// Runs the plan's command that prints the server's processes, before each trial: they may have
+    /// changed since the start, when the server may not have run yet.
+    ///
+    /// # Errors
+    /// If its host is unreachable.
+    pub(crate) fn look_for_processes(&self) -> Result<(), HostError> {
+        if !self.cpu_pids.is_empty() {
+            let (_, printed) = self.process.machine().run(&self.cpu_pids, START)?;
+            let ids = printed.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+            self.cpu_ids.replace(ids);
+        }
+        Ok(())
+    }
+
+    /// Waits until `is_ready` returns true, which queries the server or runs the plan's `ready`
+    /// command.
+    ///
+    /// # Errors
+    /// If the server ends before, or takes too long.
+    pub(super) fn wait_until<E: From<SiteError>>(
+        &self,
+        name: &str,
+        is_ready: &mut dyn FnMut() -> Result<bool, E>,
+    ) -> Result<(), E> {
+        wait_until_ready(name, is_ready, &|| Ok(self.ended()?), &self.process)
+    }
+
+    /// Waits until the plan's command `ready` ends with status 0.
+    fn wait_until_it_says_so(
+        &self,
+        machine: &Machine,
+        name: &str,
+        ready: &[String],
+    ) -> Result<(), SiteError> {
+        let mut told = String::new();
+        let mut is_ready = || -> Result<bool, SiteError> {
+            let (is_ready, said) = machine.run(ready, START).map_err(SiteError::of(name))?;
+            told = said;
+            Ok(is_ready)
+        };
+        let waited = self.wait_until(name, &mut is_ready);
+        waited.map_err(|error| error.said_by(&format!("{}: {}", ready.join(" "), told.trim())))
+    }
+
+    /// Returns how it ended, if it has.
+    ///
+    /// # Errors
+    /// If its host is unreachable.
+    pub(super) fn ended(&self) -> Result<Option<String>, HostError> {
+        let ended = self.process.ended(Duration::ZERO)?;
+        // A process that only launches the server may end after that.
+        Ok(ended.filter(|ended| self.stop.is_empty() || !ended.success).map(|ended| ended.how))
+    }
+
+    /// Returns the CPU seconds used so far.
+    ///
+    /// # Errors
+    /// If its host is unreachable.
+    pub(super) fn cpu(&self) -> Result<f64, HostError> {
+        self.process.machine().cpu(&self.cpu_ids.borrow())
+    }
+
+    /// Returns the ids of its processes on its host.
+    pub(crate) fn ids(&self) -> Vec<u32> {
+        self.cpu_ids.borrow().clone()
+    }
+
+    /// Returns the machine that it runs on.
+    pub(crate) fn machine(&self) -> &Machine {
+        self.process.machine()
+    }
+
+    /// Returns its configuration.
+    pub(super) fn configuration(&self) -> &Configuration {
+        &self.configuration
+    }
+
+    /// Returns the CPUs that it is confined to; empty: any.
+    pub(super) fn cpus(&self) -> Vec<usize> {
+        self.place.cpus.iter().copied().collect()
+    }
+
+    /// Returns its CPU placement, with the CPUs on which its threads may run at this moment.
+    ///
+    /// # Errors
+    /// If its host is unreachable.
+    pub(super) fn place(&self) -> Result<Place, HostError> {
+        let mut allowed = self.process.machine().threads(&self.cpu_ids.borrow())?;
+        for set in &mut allowed {
+            // The kernel also reports CPUs that could be plugged in.
+            set.cpus.retain(|cpu| self.existing.is_empty() || self.existing.contains(cpu));
+        }
+        let quota_millicpu = self.process.machine().quota(&self.cpu_ids.borrow())?;
+        Ok(Place { allowed, quota_millicpu, ..self.place.clone() })
+    }
+
+    /// Returns the end of its log.
+    pub(crate) fn log_tail(&self) -> String {
+        self.process.log_tail()
+    }
+}
+
+impl Drop for RunningDut {
+    fn drop(&mut self) {
+        if !self.stop.is_empty() {
+            // The command's output is in the log; remaining processes are ended with the server's
+            // process.
+            let _ = self.process.machine().run(&self.stop, START);
+        }
+    }
+}
+
+/// Polls a server that starts until `is_ready` returns true; an error if the server ends before, or
+/// takes longer than [`START`].
+fn wait_until_ready<E: From<SiteError>>(
+    name: &str,
+    is_ready: &mut dyn FnMut() -> Result<bool, E>,
+    ended: &dyn Fn() -> Result<Option<String>, SiteError>,
+    process: &Running,
+) -> Result<(), E> {
+    let give_up = Instant::now() + START;
+    while !is_ready()? {
+        let ended = ended()?;
+        if ended.is_some() || Instant::now() > give_up {
+            let why = ended.unwrap_or_else(|| format!("not ready after {} s", START.as_secs()));
+            return Err(SiteError::did_not_come_up(name, why, process).into());
+        }
+        process.machine().check().map_err(SiteError::from)?;
+        thread::sleep(LOOK);
+    }
+    Ok(())
+}
+
+/// Runs dns64bench on a host to write the zone file with all of a plan's names.
+fn write_zone(
+    machine: &Machine,
+    name: &str,
+    file: &Path,
+    plan: &Plan,
+    aaaa: Share,
+) -> Result<(), SiteError> {
+    let (aaaa, names, file) =
+        (aaaa.to_string(), plan.auth.names.to_string(), file.to_string_lossy());
+    let words =
+        ["zone", "--aaaa-share", &aaaa, "--names", &names, "--output", &file].map(str::to_owned);
+    let (written, told) = machine.run(&machine.ours(&words), WRITE).map_err(SiteError::of(name))?;
+    if written {
+        Ok(())
+    } else {
+        Err(SiteError::not_started(name, &"its zone file could not be written", told))
+    }
+}
+
+/// Returns the first words of a server's command on a host: its program, as the plan gives it or as
+/// it is found; empty if the plan's commands name it.
+fn program<T>(
+    machine: &Machine,
+    name: &str,
+    driver: &Driver<T>,
+    given: Option<&Path>,
+) -> Result<Vec<String>, SiteError> {
+    let usual = match (driver.program, given) {
+        (Program::OfThePlan, _) => return Ok(Vec::new()),
+        (Program::Own { words, .. }, None) => {
+            return Ok(machine.ours(&words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>()));
+        }
+        (Program::Own { name: usual, .. } | Program::Named(usual), _) => usual,
+    };
+    let program = given.unwrap_or(Path::new(usual));
+    match machine.find(program)? {
+        Some(found) => Ok(vec![found.to_string_lossy().into_owned()]),
+        None => Err(SiteError::NotFound { name: name.into(), program: program.into() }),
+    }
+}
+
+/// Returns the version of a DUT.
+///
+/// # Errors
+/// If its program is missing.
+pub(super) fn version_of(machine: &Machine, dut: &DutPlan) -> Result<String, SiteError> {
+    let driver = dut.driver.driver();
+    version(
+        machine,
+        driver,
+        &dut.operator(),
+        &program(machine, dut.name(), driver, dut.program.as_deref())?,
+    )
+}
+
+/// Returns the version of an AuthDNS.
+///
+/// # Errors
+/// If its program is missing.
+pub(super) fn auth_version(machine: &Machine, auth: &AuthPlan) -> Result<String, SiteError> {
+    let driver = auth.driver.driver();
+    version(
+        machine,
+        driver,
+        &auth.operator(),
+        &program(machine, auth.name(), driver, auth.program.as_deref())?,
+    )
+}
+
+/// The version of a server that does not report it.
+pub(super) const UNKNOWN: &str = "unknown";
+
+/// Returns the release of a server; the version is queried only if the driver depends on it.
+fn release<T: Task>(
+    machine: &Machine,
+    driver: &Driver<T>,
+    operator: &Operator,
+    program: &[String],
+) -> Result<Release, SiteError> {
+    if !driver.depends_on_release() {
+        return Ok(Release::UNKNOWN);
+    }
+    Ok(Release::of(&version(machine, driver, operator, program)?))
+}
+
+/// Returns the version line that a server prints; [`UNKNOWN`] if it prints none.
+fn version<T: Task>(
+    machine: &Machine,
+    driver: &Driver<T>,
+    operator: &Operator,
+    program: &[String],
+) -> Result<String, SiteError> {
+    let words = driver.version_command(operator, program);
+    if words.is_empty() {
+        return Ok(UNKNOWN.into());
+    }
+    let printed = match machine.run(&words, START) {
+        Ok((_, printed)) => printed,
+        Err(HostError::Interrupted) => return Err(HostError::Interrupted.into()),
+        Err(_) => String::new(),
+    };
+    Ok(version_line(&printed, driver.name).unwrap_or_else(|| UNKNOWN.into()))
+}
+
+/// Returns the first line that contains a digit in a server's output, from its name on: PowerDNS
+/// prints the time first.
+fn version_line(printed: &str, name: &str) -> Option<String> {
+    let line = printed.lines().find(|line| line.chars().any(|c| c.is_ascii_digit()))?;
+    Some(plain_line(line[line.find(name).unwrap_or(0)..].trim(), VERSION))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_begin_with_the_name_of_the_server() {
+        for (printed, name, expected) in [
+            (
+                "Nov 22 14:25:00 PowerDNS Recursor 4.8.8 (C) 2001\nmore",
+                "PowerDNS",
+                "PowerDNS Recursor 4.8.8 (C) 2001",
+            ),
+            ("Version 1.17.1\n\nConfigure line: x", "Unbound", "Version 1.17.1"),
+            ("hello\nBIND 9.18.49 (Extended)\n", "BIND", "BIND 9.18.49 (Extended)"),
+        ] {
+            assert_eq!(version_line(printed, name).as_deref(), Some(expected));
+        }
+        assert_eq!(version_line("no number\n", "x"), None);
+    }
+}

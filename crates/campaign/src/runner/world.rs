@@ -1,0 +1,288 @@
+//! Deployment of a campaign's processes: the hosts of testers, DUT and AuthDNS, and their
+//! addresses.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+use hosts::host::{HostError, Machine, agent_here, over_ssh};
+use hosts::interruption::Interruption;
+use hosts::lab::{self, Host, LabError};
+use hosts::new_file::write_whole;
+use hosts::place::{Neighbour, Sharing};
+use hosts::ports;
+use hosts::ssh_host::SshHost;
+use hosts::topology::CpuTopology;
+
+use crate::archive::{Archive, ArchiveError};
+use crate::plan::point::Cores;
+use crate::plan::{self, Family, Plan};
+
+/// Error of the deployment.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WorldError {
+    /// The lab could not be created or entered.
+    #[error(transparent)]
+    Lab(#[from] LabError),
+    /// A host cannot be used.
+    #[error(transparent)]
+    Host(#[from] HostError),
+    /// The run folder cannot be used.
+    #[error(transparent)]
+    Archive(#[from] ArchiveError),
+    /// No free port was found for a server.
+    #[error("no free port on loopback: {0}")]
+    Port(io::Error),
+}
+
+/// The hosts of a campaign.
+pub(super) struct World {
+    /// Hosts of the Measurer: one machine, or several that share each trial.
+    pub testers: Vec<Machine>,
+    /// Host of the DUT.
+    pub dut: Machine,
+    /// Hosts of AuthDNS: one machine, or several that a DUT may query.
+    pub auths: Vec<Machine>,
+    /// Address at which the DUT is queried.
+    pub dut_address: SocketAddr,
+    /// Addresses of each AuthDNS; never empty.
+    auth_addresses: Vec<AuthAddresses>,
+    /// The CPUs of the DUT's host; empty if unknown.
+    pub topology: CpuTopology,
+    /// True if the ports of DUT and AuthDNS may be chosen freely.
+    loopback: bool,
+    /// Removes the lab after the hosts are gone, if it was created for this run.
+    _lab: Option<PutUp>,
+}
+
+/// Guard of a lab that was created for this run and is removed on drop. While the lab is up, a file
+/// in the run folder records that, for a resumed run if this one is killed.
+struct PutUp {
+    note: PathBuf,
+}
+
+impl PutUp {
+    /// Creates the lab, or takes over the one that an earlier process of this run has created;
+    /// `None` if it was up already and was not created by this run.
+    fn up(run_folder: &Path) -> Result<Option<PutUp>, WorldError> {
+        let note = run_folder.join("lab");
+        let noted = std::fs::read_to_string(&note).ok();
+        if !is_ours(lab::identity().as_deref(), noted.as_deref()) {
+            let _ = std::fs::remove_file(&note);
+            return Ok(None);
+        }
+        write_whole(&note, b"").map_err(ArchiveError::from)?;
+        // From here on this value removes the lab.
+        let put_up = PutUp { note };
+        lab::up()?;
+        write_whole(&put_up.note, lab::identity().unwrap_or_default().as_bytes())
+            .map_err(ArchiveError::from)?;
+        Ok(Some(put_up))
+    }
+}
+
+impl Drop for PutUp {
+    fn drop(&mut self) {
+        if lab::down().is_ok() {
+            let _ = std::fs::remove_file(&self.note);
+        }
+    }
+}
+
+/// True if this run may remove the lab: `up` is the identity of the existing lab, if any, `noted`
+/// the one that the run recorded. An empty record was written before the lab was up.
+fn is_ours(up: Option<&str>, noted: Option<&str>) -> bool {
+    match (up, noted) {
+        (None, _) | (Some(_), Some("")) => true,
+        (Some(up), Some(noted)) => up == noted,
+        (Some(_), None) => false,
+    }
+}
+
+impl World {
+    /// Prepares the hosts of a plan.
+    ///
+    /// # Errors
+    /// If the lab cannot be created, a host cannot be reached, or there is no free port.
+    pub(super) fn make(
+        plan: &Plan,
+        archive: &Archive,
+        interruption: &Interruption,
+    ) -> Result<World, WorldError> {
+        let run_folder = archive.folder();
+        let here = |host, in_lab| agent_here(host, in_lab, run_folder, interruption);
+        let in_lab = plan.topology == plan::Topology::Lab;
+        let put_up = if in_lab { PutUp::up(run_folder)? } else { None };
+        let addresses = addresses(plan)?;
+        let (testers, dut, auths) = match (&plan.ssh, plan.topology) {
+            (Some(ssh), plan::Topology::Ssh) => {
+                let config = ssh.config.as_deref();
+                let (cache, name) = (Path::new(".cache/dns64bench"), archive.far_name()?);
+                let far = cache.join(&name);
+                let machine = |host, at: Option<&SshHost>, far: &Path| match at {
+                    None => here(host, false),
+                    Some(at) => over_ssh(at, config, far, run_folder, interruption),
+                };
+                // Several roles may be on one host, so each agent has a separate folder.
+                let machines = |role, hosts: &[Option<&SshHost>], word| {
+                    let folder = |number| match hosts.len() {
+                        1 => far.clone(),
+                        _ => cache.join(format!("{name}-{word}-{number}")),
+                    };
+                    let each = hosts.iter().enumerate();
+                    each.map(|(number, at)| machine(role, *at, &folder(number))).collect()
+                };
+                let testers: Result<Vec<_>, _> =
+                    machines(Host::Tester, &ssh.tester_hosts(), "tester");
+                let dut = machine(Host::Dut, ssh.dut.as_ref(), &far)?;
+                let auths: Result<Vec<_>, _> = machines(Host::Auth, &ssh.auth_hosts(), "auth");
+                (testers?, dut, auths?)
+            }
+            _ => (
+                vec![here(Host::Tester, in_lab)?],
+                here(Host::Dut, in_lab)?,
+                vec![here(Host::Auth, in_lab)?],
+            ),
+        };
+        let (dut_address, auth_addresses) = addresses;
+        let loopback = plan.topology == plan::Topology::Loopback;
+        let topology = dut.topology()?;
+        let _lab = put_up;
+        Ok(World { testers, dut, auths, dut_address, auth_addresses, topology, loopback, _lab })
+    }
+
+    /// Returns the host of the Measurer, the first one if there are several.
+    pub(super) fn tester(&self) -> &Machine {
+        &self.testers[0]
+    }
+
+    /// Returns the CPUs of the DUT at a placement: those of the plan, otherwise as many of its
+    /// host's as the placement has cores. Empty if the plan names none and those of the host are
+    /// unknown.
+    pub(crate) fn dut_cpus(&self, plan: &Plan, place: &Cores) -> Vec<usize> {
+        let given = plan.cpus_at(place);
+        if !given.is_empty() {
+            return given.to_vec();
+        }
+        let taken = self.neighbours(plan).into_iter().flat_map(|(_, cpus)| cpus).collect();
+        self.topology.pick(place.cores, &taken).unwrap_or_default()
+    }
+
+    /// Returns the roles that may use these CPUs of the DUT.
+    pub(crate) fn sharing(&self, plan: &Plan, cpus: &[usize]) -> Vec<Sharing> {
+        let common = self.neighbours(plan).into_iter().map(|(with, theirs)| Sharing {
+            with,
+            cpus: cpus.iter().copied().filter(|cpu| theirs.contains(cpu)).collect(),
+        });
+        common.filter(|sharing| !sharing.cpus.is_empty()).collect()
+    }
+
+    /// Returns the other roles on the DUT's machine with their CPUs; all CPUs if the plan names
+    /// none.
+    fn neighbours(&self, plan: &Plan) -> Vec<(Neighbour, BTreeSet<usize>)> {
+        let here = &self.dut.greeting().boot_id;
+        let is_near = |machine: &Machine| !here.is_empty() && machine.greeting().boot_id == *here;
+        // Several testers on one machine have the same CPUs there.
+        let tester =
+            self.testers.iter().any(is_near).then_some((Neighbour::Tester, &plan.cpus.tester));
+        let auth = self.auths.iter().any(is_near).then_some((Neighbour::Auth, &plan.cpus.auth));
+        let near = tester.into_iter().chain(auth);
+        near.map(|(who, cpus)| {
+            (
+                who,
+                if cpus.is_empty() { self.topology.cpus() } else { cpus.iter().copied().collect() },
+            )
+        })
+        .collect()
+    }
+
+    /// Returns the addresses at which a DUT queries each AuthDNS.
+    pub(crate) fn auth_addresses(&self, family: Option<Family>) -> Vec<SocketAddr> {
+        self.auth_addresses.iter().map(|at| of_family(&at.by_dut, family)).collect()
+    }
+
+    /// Returns the addresses at which the Measurer queries each AuthDNS in self-tests.
+    pub(crate) fn self_test_addresses(&self, family: Option<Family>) -> Vec<SocketAddr> {
+        self.auth_addresses.iter().map(|at| of_family(&at.by_tester, family)).collect()
+    }
+
+    /// Chooses other ports if the topology permits it; no server may run on the old ones.
+    ///
+    /// # Errors
+    /// If there is no free port.
+    pub(crate) fn change_ports(&mut self) -> Result<(), WorldError> {
+        if self.loopback {
+            let (dut, auth) = on_loopback()?;
+            (self.dut_address, self.auth_addresses) = (dut, vec![auth]);
+        }
+        Ok(())
+    }
+}
+
+/// Addresses of an AuthDNS, the default one first; never empty.
+struct AuthAddresses {
+    by_dut: Vec<SocketAddr>,
+    by_tester: Vec<SocketAddr>,
+}
+
+/// Returns the address of an IP version, otherwise the first one. Plans that request a missing IP
+/// version are rejected when they are read.
+fn of_family(addresses: &[SocketAddr], family: Option<Family>) -> SocketAddr {
+    let of = addresses
+        .iter()
+        .find(|address| family.is_none_or(|family| Family::of(**address) == family));
+    *of.unwrap_or(&addresses[0])
+}
+
+/// Returns the addresses of the DUT and of each AuthDNS.
+fn addresses(plan: &Plan) -> Result<(SocketAddr, Vec<AuthAddresses>), WorldError> {
+    let address = |text: &str| text.parse().expect("a constant");
+    Ok(match (&plan.ssh, plan.topology) {
+        (Some(ssh), plan::Topology::Ssh) => {
+            let each = ssh.auth_addresses().iter().zip(ssh.self_test_addresses());
+            let auths = each.map(|(&by_dut, &by_tester)| AuthAddresses {
+                by_dut: vec![by_dut],
+                by_tester: vec![by_tester],
+            });
+            (ssh.addresses.dut, auths.collect())
+        }
+        (_, plan::Topology::Lab) => {
+            let by_dut = ["198.18.0.2:53", "[2001:2:0:2::2]:53"].map(address).into();
+            let by_tester = ["198.18.1.2:53", "[2001:2:1::2]:53"].map(address).into();
+            (address("[2001:2::1]:53"), vec![AuthAddresses { by_dut, by_tester }])
+        }
+        _ => {
+            let (dut, auth) = on_loopback()?;
+            (dut, vec![auth])
+        }
+    })
+}
+
+/// Same as [`addresses`], on free ports of loopback.
+fn on_loopback() -> Result<(SocketAddr, AuthAddresses), WorldError> {
+    let free = |ip: IpAddr| ports::free(ip).map_err(WorldError::Port);
+    let (ipv4, ipv6) = (free(Ipv4Addr::LOCALHOST.into())?, free(Ipv6Addr::LOCALHOST.into())?);
+    let mut dut = free(Ipv6Addr::LOCALHOST.into())?;
+    while dut == ipv6 {
+        // The port that was drawn first is not in use yet.
+        dut = free(Ipv6Addr::LOCALHOST.into())?;
+    }
+    Ok((dut, AuthAddresses { by_dut: vec![ipv4, ipv6], by_tester: vec![ipv4, ipv6] }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lab_is_removed_by_the_run_that_created_it() {
+        assert!(is_ours(None, None), "there is none: it will be put up");
+        assert!(is_ours(None, Some("1 2 3")), "the lab has been removed since");
+        assert!(!is_ours(Some("1 2 3"), None), "the lab was up before");
+        assert!(is_ours(Some("1 2 3"), Some("1 2 3")), "the run before this one was killed");
+        assert!(!is_ours(Some("4 5 6"), Some("1 2 3")), "the lab has been replaced since");
+        assert!(is_ours(Some("1 2 3"), Some("")), "killed while the lab was put up");
+    }
+}

@@ -1,0 +1,34 @@
+//! A single fact of a host, with the reason why it is a concern.
+
+use serde::{Deserialize, Serialize};
+
+/// One fact of a machine.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct Finding {
+    /// Subject of the fact.
+    pub subject: String,
+    /// Value as text, with units.
+    pub value: String,
+    /// Effect on measurements, if the value can distort them.
+    pub concern: Option<Concern>,
+}
+
+/// Effect of a finding on measurements, and its fix.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct Concern {
+    /// The effect on a measurement.
+    pub why: String,
+    /// The command that fixes it, if there is one.
+    pub mend: Option<String>,
+}
+
+pub(super) fn finding(subject: &str, value: impl Into<String>) -> Finding {
+    Finding { subject: subject.into(), value: value.into(), concern: None }
+}
+
+impl Finding {
+    pub(crate) fn concern_if(mut self, bad: bool, why: &str, mend: Option<&str>) -> Finding {
+        self.concern = bad.then(|| Concern { why: why.into(), mend: mend.map(Into::into) });
+        self
+    }
+}

@@ -1,0 +1,124 @@
+//! AF_XDP features of an interface.
+
+use std::time::Duration;
+
+use method::units::grouped;
+use net::ethtool::{HashedFields, steering};
+use net::xdp::{self, AttachMode, LoopTest, Mode};
+
+use crate::environment::finding::{Finding, finding};
+
+/// Returns the AF_XDP findings of an interface: its queues, its queue selection, and a finding for
+/// each AF_XDP mode; or the reason why AF_XDP cannot be used.
+pub(super) fn findings(interface: &str) -> Vec<Finding> {
+    let subject = |what: &str| format!("AF_XDP on {interface}: {what}");
+    let probed = match xdp::probe(interface) {
+        Ok(probed) => probed,
+        Err(error) => {
+            let found = finding(&subject("any"), error.to_string());
+            return vec![found.concern_if(true, "AuthDNS cannot use AF_XDP here", None)];
+        }
+    };
+    let mut all = vec![
+        finding(
+            &subject("queues"),
+            format!("{} for received packets, with one worker of AuthDNS each", probed.queues),
+        ),
+        steered(interface, probed.queues),
+    ];
+    all.extend(probed.attach_modes.iter().map(|(attach_mode, tried)| {
+        let value = tried.as_ref().map_or_else(ToString::to_string, |()| "works".into());
+        let found = finding(&subject(&attach_mode.to_string()), value);
+        // The slower modes do not need the driver.
+        let why = "AF_XDP cannot be used at all";
+        found.concern_if(*attach_mode == AttachMode::Generic && tried.is_err(), why, None)
+    }));
+    all
+}
+
+/// Returns how an interface with `queues` queues selects a queue.
+fn steered(interface: &str, queues: u32) -> Finding {
+    let found = steering(interface);
+    let word = |hashed: Option<HashedFields>| match hashed {
+        None => "not reported by the driver",
+        Some(HashedFields::Nothing) => "by nothing",
+        Some(HashedFields::Addresses) => "by addresses",
+        Some(HashedFields::AddressesAndPorts) => "by addresses and ports",
+    };
+    let rules = match found.by_rules {
+        Some(true) => "on",
+        Some(false) => "off",
+        None => "unknown",
+    };
+    let value = format!(
+        "UDP over IPv4 {}, over IPv6 {}; ntuple rules {rules}",
+        word(found.over_ipv4),
+        word(found.over_ipv6)
+    );
+    let families = [("udp4", found.over_ipv4), ("udp6", found.over_ipv6)];
+    let lacks = |hashed: Option<HashedFields>| {
+        hashed.is_some_and(|by| by != HashedFields::AddressesAndPorts)
+    };
+    let mend: Vec<String> = families
+        .iter()
+        .filter(|(_, hashed)| lacks(*hashed))
+        .map(|(flow, _)| format!("ethtool -N {interface} rx-flow-hash {flow} sdfn"))
+        .collect();
+    let why = "all queries from one address arrive at one queue and are answered by one worker";
+    let mend_all = mend.join("; ");
+    finding(&format!("AF_XDP on {interface}: queue selection"), value).concern_if(
+        queues > 1 && !mend.is_empty(),
+        why,
+        Some(&mend_all),
+    )
+}
+
+/// Returns the share of datagrams, sent by one interface for `time`, that arrives at another one.
+pub(super) fn looped(from: &str, to: &str, time: Duration) -> Finding {
+    let subject = format!("AF_XDP from {from} to {to}");
+    let found = match xdp::loop_test(from, to, Mode::Auto, time) {
+        Ok(found) => found,
+        Err(error) => {
+            let why = "the loop cannot be tested";
+            return finding(&subject, error.to_string()).concern_if(true, why, None);
+        }
+    };
+    let LoopTest { out, back, sent, received, dropped, time } = found;
+    let per_second = received as f64 / time.as_secs_f64();
+    let mut value = format!(
+        "{} of {} datagrams arrived in {:.1} s, {}/s; sent {out}, received {back}",
+        grouped(received),
+        grouped(sent),
+        time.as_secs_f64(),
+        grouped(per_second as u64)
+    );
+    // A sender at full speed may overrun the receiver.
+    let lost = sent.saturating_sub(received);
+    if lost > 0 {
+        let (lost, dropped) = (grouped(lost), grouped(dropped));
+        value += &format!("; {lost} were lost, {dropped} of them because its rings were full");
+    }
+    let why =
+        "nothing arrived: check the cable between them, or that the switch passes 198.18.255.0/24";
+    finding(&subject, value).concern_if(received == 0, why, None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_loop_interface_is_reported() {
+        let found = looped("no-such-interface", "nor-this", Duration::from_millis(1));
+        assert!(found.value.contains("no interface nor-this"), "{found:?}");
+        assert!(found.concern.is_some());
+    }
+
+    #[test]
+    fn an_interface_that_is_not_there_is_named() {
+        let found = findings("no-such-interface");
+        assert_eq!(found.len(), 1);
+        assert!(found[0].value.contains("no interface no-such-interface"), "{found:?}");
+        assert!(found[0].concern.is_some());
+    }
+}

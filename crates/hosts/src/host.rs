@@ -1,0 +1,21 @@
+//! The hosts of a campaign: requests to a host, and a handle on its processes.
+//!
+//! ```text
+//!                  ┌─ pipe ─────────► dns64bench agent      this machine, or a namespace of it
+//! Machine ─ Link ──┼─ ssh's stdio ──► dns64bench agent      another host
+//!                  └─ ssh's stdio ──► sh                    a host without dns64bench
+//! ```
+//!
+//! Nothing listens on the network. When the pipe or the connection ends, everything that was
+//! started over it is ended.
+
+pub mod agent;
+mod machine;
+mod pipe;
+mod protocol;
+mod shell;
+mod ways;
+
+pub use machine::{HostError, Machine, Running};
+pub use protocol::Ended;
+pub use ways::{agent_here, over_ssh};

@@ -1,0 +1,423 @@
+//! A host: its requests, and the programs that run there.
+
+use std::cell::RefCell;
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use method::units::Nanos;
+use net::cpu_time::{self, CpuTimes};
+use tester::authdns::counters::AuthCounters;
+
+use crate::host::pipe::PipeError;
+use crate::host::protocol::{Ended, Greeting, Reply, Request};
+use crate::interruption::Interruption;
+use crate::numa::Numa;
+use crate::place::Allowed;
+use crate::text::{MESSAGE, plain};
+use crate::topology::{CpuTopology, LOOK};
+
+/// Quoted part of a dead server's log, in octets.
+const TAIL: u64 = 2_000;
+/// Time limit of a request, in addition to the time that the request itself waits for.
+const REQUEST: Duration = Duration::from_secs(30);
+/// Time limit for a host's greeting; ssh itself gives up after 15 s.
+pub(super) const GREETING: Duration = Duration::from_secs(30);
+/// Copied part of a log on another host, in octets.
+const WHOLE: u64 = 1 << 20;
+/// Maximum size of the file of CPU times, also on hosts with thousands of CPUs; octets.
+const CPU_TIMES: u64 = 4 << 20;
+
+/// Error of a host.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum HostError {
+    /// The host cannot be reached.
+    #[error("host {host} cannot be reached: {why}")]
+    Unreachable {
+        /// Name in the plan.
+        host: String,
+        /// Error of ssh or the system.
+        why: String,
+    },
+    /// Another version of dns64bench.
+    #[error(
+        "host {host} has dns64bench {theirs}, this is {ours}: install the same build on all hosts"
+    )]
+    Version {
+        /// Name in the plan.
+        host: String,
+        /// The version of dns64bench on the host.
+        theirs: String,
+        /// The version of this program.
+        ours: &'static str,
+    },
+    /// The connection to the host, or the agent there, has ended.
+    #[error(
+        "the connection to host {host} is lost: {why}; continue with `dns64bench campaign resume` when it is back"
+    )]
+    Lost {
+        /// Name in the plan.
+        host: String,
+        /// Error of ssh or the system.
+        why: String,
+    },
+    /// The request failed.
+    #[error("host {host} cannot {what}: {why}")]
+    Refused {
+        /// Name in the plan.
+        host: String,
+        /// The request.
+        what: String,
+        /// The reason.
+        why: String,
+    },
+    /// The user interrupted the campaign.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+/// A connection to a host.
+pub(crate) trait Link {
+    /// Sends a request and waits for the reply; an error if there is none within `limit`, or if the
+    /// user interrupts.
+    fn ask(&mut self, request: &Request, limit: Duration) -> Result<Reply, PipeError>;
+}
+
+/// A host. Clones refer to the same host.
+#[derive(Clone)]
+pub struct Machine {
+    pub(crate) host: Rc<str>,
+    pub(crate) link: Rc<RefCell<Box<dyn Link>>>,
+    pub(crate) greeting: Rc<Greeting>,
+    /// The run folder, if it is not the host's folder.
+    pub(crate) copies: Option<Rc<Path>>,
+    pub(crate) interruption: Interruption,
+}
+
+impl Machine {
+    /// Returns its greeting; for a host without dns64bench, it contains the facts that a shell can
+    /// find.
+    pub fn greeting(&self) -> &Greeting {
+        &self.greeting
+    }
+
+    /// Returns the name in the plan.
+    pub fn name(&self) -> &str {
+        &self.host
+    }
+
+    /// Returns the path on the host for `path`, which is below the run folder.
+    pub fn place(&self, path: &Path) -> PathBuf {
+        self.greeting.folder.join(path)
+    }
+
+    fn ask(&self, what: &str, request: &Request) -> Result<Reply, HostError> {
+        let host = || self.host.to_string();
+        let limit = REQUEST + request.waits();
+        match self.link.borrow_mut().ask(request, limit) {
+            Ok(Reply::Refused(why)) => Err(HostError::Refused {
+                host: host(),
+                what: what.into(),
+                why: plain(&why, MESSAGE),
+            }),
+            Ok(reply) => Ok(reply),
+            Err(PipeError::Gone(why)) => {
+                Err(HostError::Lost { host: host(), why: plain(&why, MESSAGE) })
+            }
+            Err(PipeError::Interrupted) => Err(HostError::Interrupted),
+        }
+    }
+
+    /// Returns an error if the user interrupted; for loops of short requests.
+    ///
+    /// # Errors
+    /// [`HostError::Interrupted`] only.
+    pub fn check(&self) -> Result<(), HostError> {
+        if self.interruption.is_asked() { Err(HostError::Interrupted) } else { Ok(()) }
+    }
+
+    fn unexpected(&self, reply: &Reply) -> HostError {
+        HostError::Lost {
+            host: self.host.to_string(),
+            why: format!("unexpected reply: {}", plain(&format!("{reply:?}"), MESSAGE)),
+        }
+    }
+
+    /// Writes a file below the host's folder, and a copy into the run folder.
+    ///
+    /// # Errors
+    /// If the host is unreachable or the request fails.
+    pub fn write(&self, path: &Path, text: &str) -> Result<(), HostError> {
+        self.ask(
+            &format!("write {}", path.display()),
+            &Request::Write { path: path.into(), text: text.into() },
+        )?;
+        self.copy(path, text);
+        Ok(())
+    }
+
+    /// Stores a copy of a file on another host in the run folder.
+    fn copy(&self, path: &Path, text: &str) {
+        if let Some(copies) = &self.copies {
+            let copy = copies.join(path);
+            // A copy that cannot be stored is still on the host.
+            let _ = copy.parent().map(fs::create_dir_all);
+            let _ = fs::write(copy, text);
+        }
+    }
+
+    /// Reads the end of a file below the host's folder.
+    ///
+    /// # Errors
+    /// If the host is unreachable or the request fails.
+    pub fn read(&self, path: &Path, last: u64) -> Result<String, HostError> {
+        match self
+            .ask(&format!("read {}", path.display()), &Request::Read { path: path.into(), last })?
+        {
+            Reply::Text(text) => Ok(text),
+            other => Err(self.unexpected(&other)),
+        }
+    }
+
+    /// Finds a program.
+    ///
+    /// # Errors
+    /// If the host is unreachable.
+    pub fn find(&self, program: &Path) -> Result<Option<PathBuf>, HostError> {
+        match self.ask("find a program", &Request::Find { program: program.into() })? {
+            Reply::Found(found) => Ok(found),
+            other => Err(self.unexpected(&other)),
+        }
+    }
+
+    /// Runs a command that ends by itself, or is ended after `limit`. Returns whether its status
+    /// was 0, and its output.
+    ///
+    /// # Errors
+    /// If the host is unreachable or the request fails.
+    pub fn run(&self, words: &[String], limit: Duration) -> Result<(bool, String), HostError> {
+        let what = format!("run {}", words.join(" "));
+        let (program, arguments) =
+            words.split_first().map_or(("", words), |(first, rest)| (first.as_str(), rest));
+        let Some(program) = self.find(Path::new(program))? else {
+            let why = format!("program {program:?} not found");
+            return Err(HostError::Refused { host: self.host.to_string(), what, why });
+        };
+        // A program that ignores SIGTERM gets SIGKILL, together with its process group.
+        let seconds = limit.as_secs().max(1).to_string();
+        let bounded =
+            ["timeout", "-k", "5", &seconds, &program.to_string_lossy()].map(str::to_owned);
+        let begun = Instant::now();
+        match self.ask(&what, &Request::Run { words: [&bounded, arguments].concat(), limit })? {
+            Reply::Ran { success: false, output } if begun.elapsed() >= limit => {
+                Ok((false, format!("{output}(ended after its time limit of {seconds} s)")))
+            }
+            Reply::Ran { success, output } => Ok((success, output)),
+            other => Err(self.unexpected(&other)),
+        }
+    }
+
+    /// Starts a command that runs until the handle is dropped.
+    ///
+    /// # Errors
+    /// If the host is unreachable or the request fails.
+    pub fn start(
+        &self,
+        words: &[String],
+        cpus: &[usize],
+        log: &Path,
+        output: Option<&Path>,
+    ) -> Result<Running, HostError> {
+        let request = Request::Start {
+            words: words.into(),
+            cpus: cpus.into(),
+            log: log.into(),
+            output: output.map(Into::into),
+        };
+        match self.ask(&format!("start {}", words.join(" ")), &request)? {
+            Reply::Started(id) => Ok(Running { machine: self.clone(), id, log: log.into() }),
+            other => Err(self.unexpected(&other)),
+        }
+    }
+
+    /// Returns the command line that runs dns64bench there.
+    pub fn ours(&self, arguments: &[String]) -> Vec<String> {
+        [&[self.greeting.program.to_string_lossy().into_owned()], arguments].concat()
+    }
+
+    /// Returns the CPU seconds of processes and their descendants.
+    ///
+    /// # Errors
+    /// If the host is unreachable.
+    pub fn cpu(&self, ids: &[u32]) -> Result<f64, HostError> {
+        match self.ask("read CPU times", &Request::Cpu { ids: ids.into() })? {
+            Reply::Seconds(seconds) => Ok(seconds),
+            other => Err(self.unexpected(&other)),
+        }
+    }
+
+    /// Returns the CPU seconds so far of all programs except `ours`, dns64bench and kernel threads;
+    /// `None` if the host does not report all of its processes.
+    ///
+    /// # Errors
+    /// If the host is unreachable.
+    pub fn others(&self, ours: Vec<u32>) -> Result<Option<f64>, HostError> {
+        match self.ask("read CPU times of other programs", &Request::Others { ours })? {
+            Reply::Others(seconds) => Ok(seconds),
+            other => Err(self.unexpected(&other)),
+        }
+    }
+
+    /// Returns the smallest CPU quota of processes and their descendants, in thousandths of a CPU.
+    ///
+    /// # Errors
+    /// If the host is unreachable.
+    pub fn quota(&self, ids: &[u32]) -> Result<Option<u64>, HostError> {
+        match self.ask("read CPU quotas", &Request::Quota { ids: ids.into() })? {
+            Reply::Quota(quota) => Ok(quota),
+            other => Err(self.unexpected(&other)),
+        }
+    }
+
+    /// True if both are the same machine, possibly in different namespaces; false if unknown.
+    pub fn is_same_as(&self, other: &Machine) -> bool {
+        let id = &self.greeting.boot_id;
+        !id.is_empty() && *id == other.greeting.boot_id
+    }
+
+    /// Returns the CPUs on which the threads of processes and their descendants may run; empty for
+    /// processes that have ended.
+    ///
+    /// # Errors
+    /// If the host is unreachable.
+    pub fn threads(&self, ids: &[u32]) -> Result<Vec<Allowed>, HostError> {
+        match self.ask("read the CPUs of threads", &Request::Threads { ids: ids.into() })? {
+            Reply::Threads(allowed) => Ok(allowed),
+            other => Err(self.unexpected(&other)),
+        }
+    }
+
+    /// Returns its CPUs; empty if the host does not report them.
+    ///
+    /// # Errors
+    /// If the host is unreachable.
+    pub fn topology(&self) -> Result<CpuTopology, HostError> {
+        match self.run(&LOOK.map(str::to_owned), REQUEST) {
+            Ok((_, printed)) => Ok(CpuTopology::parse(&printed)),
+            Err(HostError::Refused { .. }) => Ok(CpuTopology::default()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Returns AuthDNS's counters.
+    ///
+    /// # Errors
+    /// If the host is unreachable, or AuthDNS does not run.
+    pub fn counters(&self, socket: &Path) -> Result<AuthCounters, HostError> {
+        match self.ask("read AuthDNS's counters", &Request::Counters { socket: socket.into() })? {
+            Reply::Counters(counters) => Ok(*counters),
+            other => Err(self.unexpected(&other)),
+        }
+    }
+
+    /// Returns whether a server on the host answers there.
+    ///
+    /// # Errors
+    /// If the host is unreachable or the request fails.
+    pub fn answers(&self, server: SocketAddr) -> Result<bool, HostError> {
+        match self.ask("query a server", &Request::Answers { server })? {
+            Reply::Answered(answered) => Ok(answered),
+            other => Err(self.unexpected(&other)),
+        }
+    }
+
+    /// Returns the CPU times since the host started; `None` if the host does not report them.
+    ///
+    /// # Errors
+    /// If the host is unreachable.
+    pub fn cpu_times(&self) -> Result<Option<CpuTimes>, HostError> {
+        match self.read(Path::new(cpu_time::FILE), CPU_TIMES) {
+            Ok(text) => Ok(CpuTimes::parse(&text)),
+            Err(HostError::Refused { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Returns its wall clock, in nanoseconds since 1970-01-01 UTC.
+    ///
+    /// # Errors
+    /// If the host is unreachable, or has no agent.
+    pub fn clock(&self) -> Result<Nanos, HostError> {
+        match self.ask("read the clock", &Request::Clock)? {
+            Reply::Clock(now) => Ok(now),
+            other => Err(self.unexpected(&other)),
+        }
+    }
+
+    /// Returns the page allocations since the host started, by NUMA node; `None` if the kernel does
+    /// not count them.
+    ///
+    /// # Errors
+    /// If the host is unreachable.
+    pub fn numa(&self) -> Result<Option<Numa>, HostError> {
+        match self.ask("read NUMA counters", &Request::Numa)? {
+            Reply::Numa(numa) => Ok(numa),
+            other => Err(self.unexpected(&other)),
+        }
+    }
+}
+
+/// A process on a host, which is ended when this value is dropped.
+pub struct Running {
+    machine: Machine,
+    id: u32,
+    log: PathBuf,
+}
+
+impl Running {
+    /// Returns its process id there.
+    pub fn id(&self) -> u32 {
+        self.id
+    }
+
+    /// Returns the machine of the process.
+    pub fn machine(&self) -> &Machine {
+        &self.machine
+    }
+
+    /// Returns how it ended, if it does within `wait`.
+    ///
+    /// # Errors
+    /// If the host is unreachable.
+    pub fn ended(&self, wait: Duration) -> Result<Option<Ended>, HostError> {
+        match self.machine.ask("check a process", &Request::Look { id: self.id, wait })? {
+            Reply::State(ended) => Ok(ended),
+            other => Err(self.machine.unexpected(&other)),
+        }
+    }
+
+    /// Returns the end of its log if it is readable, safe for a terminal.
+    pub fn log_tail(&self) -> String {
+        plain(&self.machine.read(&self.log, TAIL).unwrap_or_default(), TAIL as usize)
+    }
+
+    /// Returns the path of its log on its host.
+    pub fn log_path(&self) -> PathBuf {
+        self.machine.place(&self.log)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // An unreachable host has ended the process itself.
+        let _ = self.machine.ask("stop a process", &Request::Stop { id: self.id });
+        if self.machine.copies.is_some()
+            && let Ok(log) = self.machine.read(&self.log, WHOLE)
+        {
+            self.machine.copy(&self.log, &log);
+        }
+    }
+}

@@ -1,0 +1,360 @@
+//! A process whose standard input and output are the connection to a host. It cannot block the
+//! campaign: its output is limited in size and time, and the user can end the waiting.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+use crate::interruption::Interruption;
+use crate::process::kill_left_over;
+use crate::text::plain_line;
+
+/// Time for the other side to end its processes, several servers with 5 s each, before it is
+/// killed.
+const GRACE: Duration = Duration::from_secs(20);
+/// The same for an abandoned connection to another host, which ends its processes by itself.
+const FAR_GRACE: Duration = Duration::from_secs(2);
+/// Remaining time of a pending request after the user interrupts.
+const INTERRUPTED: Duration = Duration::from_secs(2);
+/// Polling interval for an interruption.
+const LOOK_MS: u16 = 50;
+/// Maximum size of a reply in octets; a log of 1 MiB takes up to 6 MiB as JSON.
+const MOST: usize = 8 << 20;
+/// Time to wait for its standard error after it has ended.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+/// Maximum length in octets of a line from standard error, and maximum number of lines shown.
+const STDERR_LINE: u64 = 2_000;
+const STDERR_LINES: usize = 200;
+
+/// Reason for a missing reply.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum PipeError {
+    /// The other side is gone, silent, or sends too much. The connection is closed.
+    Gone(String),
+    /// The user interrupted the campaign.
+    Interrupted,
+}
+
+impl From<String> for PipeError {
+    fn from(why: String) -> PipeError {
+        PipeError::Gone(why)
+    }
+}
+
+/// A process with connected standard input and output. It gets no signals from this terminal, and
+/// ends with this process.
+pub(super) struct Pipe {
+    child: Child,
+    input: Option<File>,
+    output: File,
+    /// Shows its standard error.
+    forwarder: JoinHandle<()>,
+    /// Input after the last complete line.
+    ahead: Vec<u8>,
+    /// Octets received for this request.
+    taken: usize,
+    deadline: Instant,
+    interruption: Interruption,
+    /// Time at which the pending request noticed the interruption.
+    noticed: Option<Instant>,
+    /// If set, no more requests are sent.
+    failed: Option<PipeError>,
+    /// Folder in which a process on this host registers its children, to be ended if it has to be
+    /// killed; `None` for another host.
+    registry: Option<PathBuf>,
+}
+
+impl Pipe {
+    /// Starts `command`. `registry` is the folder in which it registers its children, if it runs on
+    /// this host.
+    pub(super) fn open(
+        mut command: Command,
+        interruption: &Interruption,
+        registry: Option<PathBuf>,
+    ) -> Result<Pipe, String> {
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0);
+        let program = command.get_program().to_string_lossy().into_owned();
+        let mut child = command.spawn().map_err(|e| format!("{program}: {e}"))?;
+        let (input, output) =
+            (child.stdin.take().expect("just piped"), child.stdout.take().expect("just piped"));
+        let errors = child.stderr.take().expect("just piped");
+        let forwarder = thread::spawn(|| forward(errors));
+        let [input, output] = [OwnedFd::from(input), OwnedFd::from(output)];
+        for end in [&input, &output] {
+            fcntl(end, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))
+                .map_err(|e| format!("{program}: {e}"))?;
+        }
+        Ok(Pipe {
+            child,
+            input: Some(input.into()),
+            output: output.into(),
+            forwarder,
+            ahead: Vec::new(),
+            taken: 0,
+            deadline: Instant::now(),
+            interruption: interruption.clone(),
+            noticed: None,
+            failed: None,
+            registry,
+        })
+    }
+
+    /// Starts a request, with the time limit `limit` from writing to its last line.
+    pub(super) fn begin(&mut self, limit: Duration) {
+        self.deadline = Instant::now() + limit;
+        self.taken = self.ahead.len();
+        self.noticed = None;
+    }
+
+    pub(super) fn write(&mut self, bytes: &[u8]) -> Result<(), PipeError> {
+        let mut left = bytes;
+        while !left.is_empty() {
+            self.check()?;
+            let Some(input) = &mut self.input else { return Err(PipeError::Gone("closed".into())) };
+            match input.write(left) {
+                Ok(n) => left = &left[n..],
+                Err(e) if is_no_error(&e) => wait_for(input.as_fd(), PollFlags::POLLOUT),
+                Err(e) => return Err(self.gone(&e.to_string())),
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the next line, without its end.
+    pub(super) fn line(&mut self) -> Result<String, PipeError> {
+        let mut seen = 0;
+        loop {
+            if let Some(end) = self.ahead[seen..].iter().position(|&octet| octet == b'\n') {
+                let rest = self.ahead.split_off(seen + end + 1);
+                let line = std::mem::replace(&mut self.ahead, rest);
+                // Logs may contain any octets.
+                return Ok(String::from_utf8_lossy(&line[..line.len() - 1]).into_owned());
+            }
+            seen = self.ahead.len();
+            self.check()?;
+            self.read()?;
+        }
+    }
+
+    /// Reads the available input, or waits for it for a moment.
+    fn read(&mut self) -> Result<(), PipeError> {
+        let mut bytes = [0; 16 << 10];
+        match self.output.read(&mut bytes) {
+            Ok(0) => return Err(self.gone("it closed the connection")),
+            Ok(n) => {
+                self.ahead.extend_from_slice(&bytes[..n]);
+                self.taken += n;
+            }
+            Err(e) if is_no_error(&e) => wait_for(self.output.as_fd(), PollFlags::POLLIN),
+            Err(e) => return Err(self.gone(&e.to_string())),
+        }
+        if self.taken > MOST {
+            return Err(
+                self.fail(PipeError::Gone(format!("its reply is larger than {} MiB", MOST >> 20)))
+            );
+        }
+        Ok(())
+    }
+
+    fn check(&mut self) -> Result<(), PipeError> {
+        self.check_at(Instant::now())
+    }
+
+    /// Fails if the pending request must not wait beyond `now`.
+    fn check_at(&mut self, now: Instant) -> Result<(), PipeError> {
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
+        if self.interruption.is_asked() {
+            let noticed = *self.noticed.get_or_insert(now);
+            if self.interruption.is_urgent() || now >= noticed + INTERRUPTED {
+                return Err(self.fail(PipeError::Interrupted));
+            }
+        }
+        if now >= self.deadline {
+            return Err(self.fail(PipeError::Gone("no reply in time".into())));
+        }
+        Ok(())
+    }
+
+    /// Closes the connection: any further input would answer an older request.
+    fn fail(&mut self, error: PipeError) -> PipeError {
+        self.input = None;
+        self.ahead = Vec::new();
+        self.failed = Some(error.clone());
+        error
+    }
+
+    /// Returns an error with the status of the process, which is more informative than a broken
+    /// pipe.
+    fn gone(&mut self, known: &str) -> PipeError {
+        self.input = None;
+        let ended = self.wait();
+        let give_up = Instant::now() + LAST_WORDS;
+        while !self.forwarder.is_finished() && Instant::now() < give_up {
+            thread::sleep(Duration::from_millis(5));
+        }
+        let why = ended.map_or_else(|| known.into(), |status| format!("{known} ({status})"));
+        self.fail(PipeError::Gone(why))
+    }
+
+    /// Waits for the end of the process, which is killed if it takes too long.
+    fn wait(&mut self) -> Option<ExitStatus> {
+        let far = self.registry.is_none() && self.failed.is_some();
+        let give_up = Instant::now() + if far { FAR_GRACE } else { GRACE };
+        loop {
+            match self.child.try_wait() {
+                Ok(Some(status)) => return Some(status),
+                Ok(None) if Instant::now() < give_up && !self.interruption.is_urgent() => {
+                    thread::sleep(Duration::from_millis(10));
+                }
+                _ => return self.kill(),
+            }
+        }
+    }
+
+    /// Kills the process, and ends the processes that it has started on this host.
+    fn kill(&mut self) -> Option<ExitStatus> {
+        let _ = self.child.kill();
+        let status = self.child.wait().ok();
+        if let Some(registry) = &self.registry {
+            // Remaining processes are ended by the next run.
+            let _ = kill_left_over(registry);
+        }
+        status
+    }
+}
+
+impl Drop for Pipe {
+    fn drop(&mut self) {
+        self.input = None;
+        self.wait();
+    }
+}
+
+/// True if there is no data yet, or a signal interrupted the call.
+fn is_no_error(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
+}
+
+/// Waits briefly until there is something to read or room to write; the caller checks again in any
+/// case.
+fn wait_for(end: BorrowedFd<'_>, what: PollFlags) {
+    let _ = poll(&mut [PollFd::new(end, what)], PollTimeout::from(LOOK_MS));
+}
+
+/// Shows the standard error of a connection, such as the reason why ssh fails.
+fn forward(errors: ChildStderr) {
+    let mut errors = BufReader::new(errors);
+    for shown in 0.. {
+        let mut line = Vec::new();
+        match errors.by_ref().take(STDERR_LINE).read_until(b'\n', &mut line) {
+            Ok(0) | Err(_) => return,
+            Ok(_) if shown < STDERR_LINES => {
+                let text = plain_line(&String::from_utf8_lossy(&line), STDERR_LINE as usize);
+                let _ = writeln!(io::stderr(), "{text}");
+            }
+            // Read anyway, because a full pipe would block the process.
+            Ok(_) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str, interruption: &Interruption) -> Pipe {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        let mut pipe = Pipe::open(command, interruption, None).unwrap();
+        pipe.begin(Duration::from_secs(30));
+        pipe
+    }
+
+    fn why(result: Result<String, PipeError>) -> String {
+        match result {
+            Err(PipeError::Gone(why)) => why,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn lines_come_one_by_one_until_the_end_and_its_status() {
+        let mut pipe = shell("read a; echo \"1 $a\"; printf '2\\n3'; exit 4", &Interruption::new());
+        pipe.write(b"x\n").unwrap();
+        assert_eq!((pipe.line(), pipe.line()), (Ok("1 x".into()), Ok("2".into())));
+        assert!(why(pipe.line()).contains("exit status: 4"));
+        assert!(why(pipe.line()).contains("exit status: 4"), "the connection stays closed");
+    }
+
+    #[test]
+    fn an_endless_line_is_an_error() {
+        let mut pipe = shell("exec cat /dev/zero", &Interruption::new());
+        assert!(why(pipe.line()).contains("larger than 8 MiB"));
+        assert!(pipe.ahead.capacity() == 0);
+    }
+
+    #[test]
+    fn endless_short_lines_for_one_request_are_too() {
+        let mut pipe = shell("exec yes", &Interruption::new());
+        let last = loop {
+            if let Err(error) = pipe.line() {
+                break error;
+            }
+        };
+        assert!(matches!(last, PipeError::Gone(why) if why.contains("larger than 8 MiB")));
+    }
+
+    #[test]
+    fn a_silent_side_is_an_error_after_its_time() {
+        let mut pipe = shell("exec sleep 1000", &Interruption::new());
+        assert_eq!(pipe.check_at(pipe.deadline - Duration::from_nanos(1)), Ok(()));
+        pipe.begin(Duration::ZERO);
+        assert!(why(pipe.line()).contains("no reply in time"));
+    }
+
+    #[test]
+    fn a_reader_that_does_not_read_does_not_block() {
+        let mut pipe = shell("exec sleep 1000", &Interruption::new());
+        pipe.begin(Duration::from_millis(200));
+        let written = pipe.write(&vec![b'x'; 4 << 20]);
+        assert!(matches!(written, Err(PipeError::Gone(_))), "{written:?}");
+    }
+
+    #[test]
+    fn a_pending_request_ends_some_time_after_the_first_interrupt() {
+        let interruption = Interruption::new();
+        let mut pipe = shell("exec sleep 1000", &interruption);
+        let now = Instant::now();
+        assert_eq!(pipe.check_at(now), Ok(()));
+        interruption.ask();
+        assert_eq!(pipe.check_at(now), Ok(()), "the interrupt is noticed");
+        assert_eq!(pipe.check_at(now + INTERRUPTED - Duration::from_nanos(1)), Ok(()));
+        assert_eq!(pipe.check_at(now + INTERRUPTED), Err(PipeError::Interrupted));
+        assert_eq!(pipe.line(), Err(PipeError::Interrupted), "the connection stays failed");
+    }
+
+    #[test]
+    fn a_pending_request_ends_with_the_second_interrupt() {
+        let interruption = Interruption::new();
+        let mut pipe = shell("exec sleep 1000", &interruption);
+        let now = Instant::now();
+        interruption.ask();
+        assert_eq!(pipe.check_at(now), Ok(()));
+        interruption.ask();
+        assert_eq!(pipe.check_at(now), Err(PipeError::Interrupted));
+    }
+}

@@ -1,0 +1,136 @@
+//! Connections to a host: an agent through a pipe, here or over ssh, and a shell over ssh.
+
+use std::cell::RefCell;
+use std::path::Path;
+use std::process::Command;
+use std::rc::Rc;
+use std::time::Duration;
+
+use crate::host::machine::{GREETING, HostError, Link, Machine};
+use crate::host::pipe::{Pipe, PipeError};
+use crate::host::protocol::{Greeting, Reply, Request};
+use crate::host::shell;
+use crate::interruption::Interruption;
+use crate::lab::Host;
+use crate::ssh_host::SshHost;
+use crate::text::plain_line;
+
+/// Maximum length of unexpected output that is shown.
+const SAID: usize = 200;
+
+struct AgentLink(Pipe);
+
+impl Link for AgentLink {
+    fn ask(&mut self, request: &Request, limit: Duration) -> Result<Reply, PipeError> {
+        self.0.begin(limit);
+        let mut line = serde_json::to_vec(request).map_err(|e| e.to_string())?;
+        line.push(b'\n');
+        self.0.write(&line)?;
+        Ok(serde_json::from_str(&self.0.line()?).map_err(|e| e.to_string())?)
+    }
+}
+
+/// Starts the agent of a host on this machine, working in the run folder: in a namespace of the
+/// lab, or directly.
+///
+/// # Errors
+/// If the agent does not start.
+pub fn agent_here(
+    host: Host,
+    in_lab: bool,
+    run_folder: &Path,
+    interruption: &Interruption,
+) -> Result<Machine, HostError> {
+    let name = host.word().to_owned();
+    let unreachable = |why: String| HostError::Unreachable { host: name.clone(), why };
+    let program = std::env::current_exe().map_err(|e| unreachable(e.to_string()))?;
+    let mut command = Command::new(&program);
+    if in_lab {
+        command.args(["lab", "exec", host.word(), "--"]).arg(&program);
+    }
+    command.arg("agent").arg("--folder").arg(run_folder);
+    let pipe =
+        Pipe::open(command, interruption, Some(run_folder.join("running"))).map_err(unreachable)?;
+    greeted(&name, pipe, None, interruption)
+}
+
+/// Connects to another host over the user's ssh: to its agent, or to its shell if the plan sets
+/// `agent = false`. It works in `folder` below the user's home folder, and important files are
+/// copied into the run folder.
+///
+/// # Errors
+/// If the host is unreachable, or has no agent of the same version, or no shell.
+pub fn over_ssh(
+    at: &SshHost,
+    config: Option<&Path>,
+    folder: &Path,
+    run_folder: &Path,
+    interruption: &Interruption,
+) -> Result<Machine, HostError> {
+    let mut command = ssh(&at.host, config);
+    if !at.agent {
+        command.arg("exec sh");
+        return shell::greeted(&at.host, command, folder, Some(run_folder), interruption);
+    }
+    let program = at.program.clone().unwrap_or_else(|| "dns64bench".into());
+    let words =
+        [&program.to_string_lossy(), "agent", "--remove", "--folder", &folder.to_string_lossy()]
+            .map(shell::quoted);
+    command.arg(words.join(" "));
+    let unreachable = |why| HostError::Unreachable { host: at.host.clone(), why };
+    let pipe = Pipe::open(command, interruption, None).map_err(unreachable)?;
+    greeted(&at.host, pipe, Some(run_folder), interruption)
+}
+
+/// Returns an ssh command for a host, with the user's keys and configuration. It never prompts, and
+/// detects a dead connection within 15 s.
+fn ssh(destination: &str, config: Option<&Path>) -> Command {
+    let mut command = Command::new("ssh");
+    if let Some(config) = config {
+        command.arg("-F").arg(config);
+    }
+    for option in
+        ["BatchMode=yes", "ServerAliveInterval=5", "ServerAliveCountMax=3", "ConnectTimeout=15"]
+    {
+        command.args(["-o", option]);
+    }
+    command.args(["-T", "--", destination]);
+    command
+}
+
+fn greeted(
+    host: &str,
+    mut pipe: Pipe,
+    copies: Option<&Path>,
+    interruption: &Interruption,
+) -> Result<Machine, HostError> {
+    let unreachable = |why: String| HostError::Unreachable { host: host.into(), why };
+    pipe.begin(GREETING);
+    let line = pipe.line().map_err(|error| match error {
+        PipeError::Gone(why) => unreachable(format!("no dns64bench agent answers there: {why}")),
+        PipeError::Interrupted => HostError::Interrupted,
+    })?;
+    let version = serde_json::from_str::<serde_json::Value>(&line)
+        .ok()
+        .and_then(|v| Some(v["version"].as_str()?.to_owned()));
+    let ours = crate::BUILD;
+    let theirs = version.ok_or_else(|| {
+        unreachable(format!(
+            "its output does not begin with the agent's greeting: {}; start-up files of its shell must not print to \
+             standard output",
+            plain_line(&line, SAID)
+        ))
+    })?;
+    if theirs != ours {
+        let theirs = plain_line(&theirs, SAID);
+        return Err(HostError::Version { host: host.into(), theirs, ours });
+    }
+    let greeting: Greeting = serde_json::from_str(&line).map_err(|e| unreachable(e.to_string()))?;
+    Ok(Machine {
+        host: host.into(),
+        link: Rc::new(RefCell::new(Box::new(AgentLink(pipe)))),
+        greeting: Rc::new(greeting),
+        copies: copies.map(Into::into),
+        interruption: interruption.clone(),
+    })
+}

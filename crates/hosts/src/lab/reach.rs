@@ -1,0 +1,102 @@
+//! Check that the lab's links answer: each end must have the link-layer address of the other.
+//!
+//! A new link drops the first query for a link-layer address, and the kernel repeats it only after
+//! a second; packets sent meanwhile are lost. The lab is therefore up only when both ends of each
+//! link have received an answer.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use net::neighbour::NextHop;
+
+use crate::lab::links::{End, LINKS, LabError, io_error};
+
+/// Time limit for the answers of all links.
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// Error of an unreachable address of the lab.
+#[derive(Debug, thiserror::Error)]
+#[error("no neighbour answers for {address}: {source}")]
+pub struct Unreached {
+    /// The address.
+    pub address: IpAddr,
+    /// The system's error.
+    pub source: io::Error,
+}
+
+/// Waits until the link-layer addresses of all `addresses` are known to this host, for at most ten
+/// seconds. Only link-layer addresses are queried.
+///
+/// # Errors
+/// The first address without an answer.
+pub fn reach(addresses: &[IpAddr]) -> Result<(), Unreached> {
+    let give_up = Instant::now() + LIMIT;
+    for &address in addresses {
+        let target = SocketAddr::new(address, 0);
+        let resolve =
+            |hop: NextHop| hop.resolve(target, give_up.saturating_duration_since(Instant::now()));
+        NextHop::towards(target)
+            .and_then(resolve)
+            .map_err(|source| Unreached { address, source })?;
+    }
+    Ok(())
+}
+
+/// Waits until both ends of all links reach each other. Each end uses a dns64bench process inside
+/// its host; all run at the same time.
+pub(super) fn all_links() -> Result<(), LabError> {
+    let ends = LINKS
+        .iter()
+        .flat_map(|link| [(&link.ends[0], &link.ends[1]), (&link.ends[1], &link.ends[0])]);
+    let asking = ends
+        .map(|(near, far)| Ok((near, far, ask(near, far)?)))
+        .collect::<Result<Vec<_>, LabError>>()?;
+    // All processes are waited for, regardless of errors of the others.
+    let answers: Vec<_> =
+        asking.into_iter().map(|(near, far, child)| answer(near, far, child)).collect();
+    answers.into_iter().collect()
+}
+
+fn ask(near: &End, far: &End) -> Result<Child, LabError> {
+    let program = std::env::current_exe().map_err(io_error("find this program"))?;
+    let mut command = Command::new(&program);
+    command.args(["lab", "exec", near.host.word(), "--"]).arg(&program).args(["lab", "reach"]);
+    // Without the length of the prefix.
+    command.args(far.addresses.iter().map(|address| address.split('/').next().unwrap_or(address)));
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    command.spawn().map_err(io_error(format!("run {}", program.display())))
+}
+
+fn answer(near: &End, far: &End, child: Child) -> Result<(), LabError> {
+    let ended = child.wait_with_output().map_err(io_error("wait for 'lab reach'"))?;
+    if ended.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&ended.stderr);
+    Err(LabError::Link {
+        from: format!("{} ({})", near.host.word(), near.interface),
+        to: format!("{} ({})", far.host.word(), far.interface),
+        why: said.trim().trim_start_matches("dns64bench: ").to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_of_this_host_are_reached_at_once() {
+        reach(&["127.0.0.1".parse().unwrap(), "::1".parse().unwrap()]).unwrap();
+    }
+
+    #[test]
+    fn the_addresses_of_all_ends_can_be_asked_for() {
+        for end in LINKS.iter().flat_map(|link| &link.ends) {
+            for address in end.addresses {
+                address.split('/').next().unwrap().parse::<IpAddr>().unwrap();
+            }
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! Programs on the hosts of a measurement: this machine, the lab of network namespaces, and others over ssh.
+//!
+//! ```text
+//! host::Machine ─► agent, or a shell over ssh ─► process, servers ─► place, numa, environment: facts
+//!       ▲                                                              │
+//!       └── lab: three hosts on one machine                            └─► report
+//! ```
+//!
+//! This crate has no plans, no points and no trials.
+#![forbid(unsafe_code)]
+
+pub mod cpu_list;
+pub mod environment;
+pub mod host;
+pub mod interruption;
+pub mod lab;
+pub mod new_file;
+pub mod numa;
+pub mod place;
+pub mod ports;
+pub mod process;
+pub mod servers;
+pub mod ssh_host;
+pub mod state;
+pub mod text;
+pub mod topology;
+
+/// The version of this program, and the commit that it was built from, as in `0.2.0
+/// (486a6f3a1b2c)`; with a `+` if the sources had been changed. Without the commit if it was not
+/// built in a checkout.
+pub const BUILD: &str = env!("BUILD_VERSION");

@@ -1,0 +1,320 @@
+//! CPU placement of the DUT during a trial: the CPUs on which its threads were allowed to run, as
+//! reported by the kernel in the middle of the trial; its configured number of threads or
+//! processes; and the roles that share its CPUs. A report says "4 cores" only if all three agree.
+
+use std::collections::BTreeSet;
+
+use method::units::counted;
+use serde::{Deserialize, Serialize};
+
+use crate::cpu_list::cpu_ranges;
+use crate::environment::quota::in_words;
+
+/// CPU placement of a DUT, and its configured number of threads.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct Place {
+    /// The CPUs that the DUT was confined to; empty if it was not confined.
+    pub cpus: BTreeSet<usize>,
+    /// Configured number of answering threads or processes; absent if not configured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub told: Option<usize>,
+    /// Sets of existing CPUs that threads of its processes were allowed to run on.
+    pub allowed: Vec<Allowed>,
+    /// Roles that may use some of its CPUs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub shared: Vec<Sharing>,
+    /// CPU quota of its control groups, in thousandths of a CPU; absent without a quota.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quota_millicpu: Option<u64>,
+}
+
+/// Threads that were allowed to run on the same CPUs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct Allowed {
+    /// The CPUs that the threads may run on, as numbered by the kernel.
+    pub cpus: BTreeSet<usize>,
+    /// Number of threads, including those of a shell or another wrapper of the server.
+    pub threads: usize,
+}
+
+/// A role that may use CPUs of the DUT.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct Sharing {
+    /// The role that shares them.
+    pub with: Neighbour,
+    /// The DUT's CPUs that are shared.
+    pub cpus: BTreeSet<usize>,
+}
+
+/// Another role on the DUT's host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Neighbour {
+    /// The Measurer.
+    Tester,
+    /// The server that plays AuthDNS.
+    Auth,
+}
+
+impl Neighbour {
+    fn in_words(self) -> &'static str {
+        match self {
+            Neighbour::Tester => "the tester",
+            Neighbour::Auth => "AuthDNS",
+        }
+    }
+}
+
+impl Place {
+    /// Returns the number of CPUs that all its threads were confined to; `None` if they were not
+    /// confined or not observed.
+    pub(crate) fn confined_to(&self) -> Option<usize> {
+        let used = self.used();
+        (!used.is_empty() && used.is_subset(&self.cpus)).then_some(used.len())
+    }
+
+    /// True if the threads of both could run on the same CPUs, and both or neither were confined to
+    /// them.
+    pub fn is_on_the_cpus_of(&self, other: &Place) -> bool {
+        let used = self.used();
+        !used.is_empty()
+            && used == other.used()
+            && self.confined_to().is_some() == other.confined_to().is_some()
+    }
+
+    /// True if both were on the same CPUs, with the same number of threads, and shared the same
+    /// CPUs with the same roles.
+    pub fn is_like(&self, other: &Place) -> bool {
+        let shares = |a: &Place, b: &Place| a.shared.iter().all(|with| b.shared.contains(with));
+        (self.used(), self.confined_to(), self.told)
+            == (other.used(), other.confined_to(), other.told)
+            && shares(self, other)
+            && shares(other, self)
+    }
+
+    /// Returns the CPUs on which at least one of its threads could run.
+    fn used(&self) -> BTreeSet<usize> {
+        self.allowed.iter().flat_map(|allowed| allowed.cpus.iter().copied()).collect()
+    }
+
+    /// True if the DUT had this number of cores: it was confined to as many CPUs, and configured
+    /// with as many threads.
+    pub fn is_cores(&self, cores: usize) -> bool {
+        self.cores() == Ok(cores)
+    }
+
+    /// Returns the number of cores if [`Place::is_cores`], otherwise a description of the actual
+    /// placement.
+    fn cores(&self) -> Result<usize, String> {
+        let threads = |n: usize| counted(n as u64, "thread", "threads");
+        let cpus = |n: usize| counted(n as u64, "CPU", "CPUs");
+        let quota = self.limit().map_or(String::new(), |quota| format!(", quota of {quota}"));
+        let words = match (self.confined_to(), self.told) {
+            (Some(n), Some(told)) if n == told && quota.is_empty() => return Ok(n),
+            (Some(n), Some(told)) => format!("{} with {}", cpus(n), threads(told)),
+            (Some(n), None) => format!("{}, threads chosen by the server", cpus(n)),
+            (None, told) => {
+                let how =
+                    if self.allowed.is_empty() { "CPUs not observed" } else { "not confined" };
+                format!("{}, {how}", told.map_or("threads chosen by the server".into(), threads))
+            }
+        };
+        Err(words + &quota)
+    }
+
+    /// Returns the CPU quota as text, if it is below the CPUs that the DUT was confined to.
+    fn limit(&self) -> Option<String> {
+        let quota = self.quota_millicpu?;
+        let is_less = |cpus: usize| quota < cpus as u64 * 1_000;
+        self.confined_to().is_none_or(is_less).then(|| in_words(quota))
+    }
+
+    /// Returns the legend of the placement: `2 cores` if [`Place::is_cores`], otherwise a
+    /// description. Roles that share CPUs are not named.
+    pub fn cores_in_words(&self) -> String {
+        self.cores().map_or_else(|other| other, cores_in_words)
+    }
+
+    /// Returns the table cell of the placement: the number of cores if [`Place::is_cores`],
+    /// otherwise a description, followed by the roles that share its CPUs.
+    pub fn in_words(&self) -> String {
+        let cores = self.cores().map_or_else(|other| other, |n| n.to_string());
+        std::iter::once(cores).chain(self.sharing()).collect::<Vec<_>>().join(", ")
+    }
+
+    /// Returns descriptions of the deviations from `cores` exclusive CPUs with one thread each;
+    /// empty if there are none.
+    pub fn deviations_from(&self, cores: usize) -> Vec<String> {
+        let other = match self.cores() {
+            Ok(n) if n == cores => None,
+            Ok(n) => Some(cores_in_words(n)),
+            Err(other) => Some(other),
+        };
+        other.into_iter().chain(self.sharing()).collect()
+    }
+
+    /// Returns descriptions of the roles that share its CPUs.
+    fn sharing(&self) -> Vec<String> {
+        let of = |group: &[Sharing]| {
+            let cpus = &group[0].cpus;
+            let noun = if cpus.len() == 1 { "CPU" } else { "CPUs" };
+            let with: Vec<&str> = group.iter().map(|sharing| sharing.with.in_words()).collect();
+            format!("shares {noun} {} with {}", cpu_ranges(cpus), with.join(" and "))
+        };
+        self.shared.chunk_by(|a, b| a.cpus == b.cpus).map(of).collect()
+    }
+
+    /// Merges the placements of one DUT in several trials or points; `None` if it was never
+    /// observed.
+    pub fn of_all<'a>(all: impl Iterator<Item = &'a Place>) -> Option<Place> {
+        all.cloned().reduce(|a, b| a.and(&b))
+    }
+
+    /// Merges the placement in another trial: the result has all CPU sets that its threads were
+    /// allowed in either.
+    pub fn and(mut self, other: &Place) -> Place {
+        for more in &other.allowed {
+            match self.allowed.iter_mut().find(|allowed| allowed.cpus == more.cpus) {
+                Some(known) => known.threads = known.threads.max(more.threads),
+                None => self.allowed.push(more.clone()),
+            }
+        }
+        self.quota_millicpu =
+            [self.quota_millicpu, other.quota_millicpu].into_iter().flatten().min();
+        // Fields that differ between trials are left empty.
+        self.cpus = self.cpus.intersection(&other.cpus).copied().collect();
+        self.told = self.told.filter(|told| Some(*told) == other.told);
+        for sharing in &other.shared {
+            if !self.shared.contains(sharing) {
+                self.shared.push(sharing.clone());
+            }
+        }
+        self
+    }
+}
+
+/// Returns `1 core` or `2 cores`.
+pub fn cores_in_words(n: usize) -> String {
+    counted(n as u64, "core", "cores")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(cpus: &[usize]) -> BTreeSet<usize> {
+        cpus.iter().copied().collect()
+    }
+
+    fn place(cpus: &[usize], told: Option<usize>, allowed: &[&[usize]]) -> Place {
+        let allowed = allowed.iter().map(|cpus| Allowed { cpus: set(cpus), threads: 3 }).collect();
+        Place { cpus: set(cpus), told, allowed, ..Place::default() }
+    }
+
+    #[test]
+    fn cores_are_stated_only_if_all_facts_agree() {
+        for (place, words, cores) in [
+            (place(&[0, 1], Some(2), &[&[0, 1]]), "2", Some(2)),
+            (place(&[3], Some(1), &[&[3]]), "1", Some(1)),
+            // A server that pins each of its threads to one of its CPUs is confined too.
+            (place(&[0, 1], Some(2), &[&[0], &[1]]), "2", Some(2)),
+            // A server that pinned itself to one of two CPUs uses one.
+            (place(&[0, 1], Some(2), &[&[1]]), "1 CPU with 2 threads", None),
+            (
+                place(&[0, 1, 2, 3, 4, 5, 6, 7], Some(14), &[&[0, 1, 2, 3, 4, 5, 6, 7]]),
+                "8 CPUs with 14 threads",
+                None,
+            ),
+            (place(&[0, 1], Some(1), &[&[0, 1]]), "2 CPUs with 1 thread", None),
+            (place(&[0, 1], None, &[&[0, 1]]), "2 CPUs, threads chosen by the server", None),
+            // One thread that may run elsewhere is enough.
+            (place(&[0, 1], Some(2), &[&[0, 1], &[0, 1, 2]]), "2 threads, not confined", None),
+            (place(&[], Some(16), &[&[0, 1]]), "16 threads, not confined", None),
+            (place(&[], None, &[&[0, 1]]), "threads chosen by the server, not confined", None),
+            (place(&[0, 1], Some(2), &[]), "2 threads, CPUs not observed", None),
+        ] {
+            assert_eq!(place.in_words(), words);
+            let legend = cores.map_or_else(|| words.to_owned(), cores_in_words);
+            assert_eq!(place.cores_in_words(), legend);
+            for n in 1..20 {
+                assert_eq!(place.is_cores(n), cores == Some(n), "{words}: {n}");
+            }
+        }
+    }
+
+    /// "1 CPU" must not be shown for a twentieth of a CPU.
+    #[test]
+    fn a_quota_below_its_cpus_is_named() {
+        let with = |quota, place: Place| Place { quota_millicpu: Some(quota), ..place };
+        let one = || place(&[3], Some(1), &[&[3]]);
+        let limited = with(50, one());
+        assert_eq!(limited.in_words(), "1 CPU with 1 thread, quota of 0.05 CPUs");
+        assert!(!limited.is_cores(1) && with(1_000, one()).is_cores(1));
+        let free = with(2_500, place(&[], None, &[&[0, 1]]));
+        assert_eq!(
+            free.in_words(),
+            "threads chosen by the server, not confined, quota of 2.5 CPUs"
+        );
+        assert_eq!(one().and(&limited), limited);
+    }
+
+    #[test]
+    fn roles_that_share_cpus_are_named() {
+        let mut place = place(&[0, 1], Some(2), &[&[0, 1]]);
+        place.shared.push(Sharing { with: Neighbour::Tester, cpus: set(&[0]) });
+        assert_eq!(place.in_words(), "2, shares CPU 0 with the tester");
+        assert_eq!(place.cores_in_words(), "2 cores");
+        place.shared.push(Sharing { with: Neighbour::Auth, cpus: set(&[0, 1]) });
+        assert_eq!(
+            place.in_words(),
+            "2, shares CPU 0 with the tester, shares CPUs 0-1 with AuthDNS"
+        );
+        place.shared[0].cpus = set(&[0, 1]);
+        assert_eq!(place.in_words(), "2, shares CPUs 0-1 with the tester and AuthDNS");
+    }
+
+    #[test]
+    fn places_are_compared_as_data() {
+        let by_own_choice = place(&[1], None, &[&[1]]);
+        let one = place(&[1], Some(1), &[&[1]]);
+        assert!(one.is_on_the_cpus_of(&by_own_choice) && by_own_choice.is_on_the_cpus_of(&one));
+        assert!(!one.is_like(&by_own_choice) && one.is_like(&one));
+        for elsewhere in [
+            place(&[2], Some(1), &[&[2]]),
+            place(&[1, 2], Some(1), &[&[1, 2]]),
+            place(&[], Some(1), &[&[1]]),
+            place(&[1], Some(1), &[]),
+        ] {
+            assert!(!one.is_on_the_cpus_of(&elsewhere), "{elsewhere:?}");
+            assert!(!elsewhere.is_on_the_cpus_of(&one) && !one.is_like(&elsewhere));
+        }
+        let mut shared = one.clone();
+        shared.shared.push(Sharing { with: Neighbour::Tester, cpus: set(&[1]) });
+        assert!(one.is_on_the_cpus_of(&shared));
+        assert!(!one.is_like(&shared) && !shared.is_like(&one));
+        assert_eq!(one.deviations_from(1), [""; 0]);
+        assert_eq!(shared.deviations_from(1), ["shares CPU 1 with the tester"]);
+        assert_eq!(one.deviations_from(2), ["1 core"]);
+        assert_eq!(by_own_choice.deviations_from(1), ["1 CPU, threads chosen by the server"]);
+    }
+
+    #[test]
+    fn one_deviating_trial_removes_the_core_count() {
+        let good = place(&[0, 1], Some(2), &[&[0, 1]]);
+        assert_eq!(good.clone().and(&good), good);
+        assert!(good.clone().and(&good).is_cores(2));
+        for bad in [
+            place(&[], Some(2), &[&[0, 1, 2]]),
+            place(&[0, 1], Some(1), &[&[0, 1]]),
+            place(&[1], Some(2), &[&[1]]),
+        ] {
+            assert!(!good.clone().and(&bad).is_cores(2), "{bad:?}");
+            assert!(!bad.clone().and(&good).is_cores(2), "{bad:?}");
+        }
+        let unseen = place(&[0, 1], Some(2), &[]);
+        assert!(
+            good.and(&unseen).is_cores(2),
+            "a trial that ended before it was observed has no placement"
+        );
+    }
+}

@@ -1,0 +1,241 @@
+//! The servers that a campaign controls: DUTs and AuthDNS servers. A file for each program
+//! describes its configuration, start, check and version. A program that can play both roles has
+//! two drivers in its file.
+//!
+//! ```text
+//! plan ─► Dut, Auth (which) ─► Driver (how) ─┬─ configuration ─► file ─┐
+//!                                ▲            ├─ command ───────────────┼─► site, or xtask's compat
+//!                   Setting (where, for whom, └─ version, check ────────┘
+//!                   how many threads)
+//! ```
+//!
+//! A driver is data: names, and functions that turn a [`Setting`] into a text or arguments. Only
+//! [`find`] reads files here, and no process is started; starting, observing and stopping are the
+//! same for all servers.
+
+mod bind;
+mod coredns;
+mod custom;
+mod dns64bench;
+mod dns64d;
+mod driver;
+mod knot;
+mod knot_resolver;
+mod mtd64_ng;
+mod nsd;
+mod operator;
+mod powerdns;
+mod release;
+mod unbound;
+mod variant;
+mod yadifa;
+mod zone_file;
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use tester::measurer::expect::Prefix;
+
+pub use driver::{
+    CHECKED_ZONE, Checked, Driver, Program, Ready, Serve, Setting, Task, Translate, ZONE_FILE,
+};
+pub use operator::{Custom, Operator, OwnFile, stands_for_nothing, unknown_in_braces};
+pub use release::Release;
+pub use variant::Variant;
+
+/// Defines the servers for a task: the plan's name for each, and its driver.
+macro_rules! kinds {
+    ($(#[$about:meta])* $name:ident for $task:ty { $($(#[$of:meta])* $kind:ident => $driver:expr,)* }) => {
+        $(#[$about])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
+        #[serde(rename_all = "kebab-case")]
+        pub enum $name {
+            $($(#[$of])* $kind,)*
+        }
+
+        impl $name {
+            /// Returns all addresses.
+            pub const ALL: &'static [$name] = &[$($name::$kind),*];
+
+            /// Returns the driver.
+            pub fn driver(self) -> &'static Driver<$task> {
+                match self {
+                    $($name::$kind => &$driver,)*
+                }
+            }
+
+            /// Name in reports.
+            pub fn name(self) -> &'static str {
+                self.driver().name
+            }
+        }
+    };
+}
+
+impl Dut {
+    /// Returns the files in its folder that are large or keep state, and are rewritten at every
+    /// start.
+    pub fn bulk(self) -> &'static [&'static str] {
+        match self {
+            // The cache, which has its full size from the start, followed by files of version 6.
+            Dut::KnotResolver => {
+                &["data.mdb", "lock.mdb", "ruledb/data.mdb", "ruledb/lock.mdb", "top", "defer"]
+            }
+            _ => &[],
+        }
+    }
+
+    /// True if its driver configures validation in checks; `None` if the plan's commands decide.
+    pub fn validates(self) -> Option<bool> {
+        match self {
+            Dut::Bind | Dut::Unbound | Dut::Powerdns | Dut::KnotResolver => Some(true),
+            Dut::Coredns | Dut::Mtd64Ng | Dut::Dns64d => Some(false),
+            Dut::Custom => None,
+        }
+    }
+
+    /// Returns the file in its folder with the trust anchors of checks: name and contents.
+    pub fn anchors(self, checked: &Checked) -> (&'static str, String) {
+        match self {
+            Dut::Powerdns => (powerdns::ANCHORS, powerdns::anchors(checked)),
+            // Drivers have them in their configuration; the operator's configuration may refer to
+            // the file.
+            _ => ("anchors", checked.anchors.iter().map(|line| format!("{line}\n")).collect()),
+        }
+    }
+}
+
+impl Auth {
+    /// Same as [`Dut::bulk`].
+    pub fn bulk(self) -> &'static [&'static str] {
+        if self.is_ours() { &[] } else { &[ZONE_FILE] }
+    }
+}
+
+kinds! {
+    /// Server program of a DUT.
+    Dut for Translate {
+        /// ISC BIND 9.
+        Bind => bind::DNS64,
+        /// NLnet Labs Unbound.
+        Unbound => unbound::DRIVER,
+        /// PowerDNS Recursor.
+        Powerdns => powerdns::DRIVER,
+        /// CZ.NIC Knot Resolver (kresd, version 5 or 6).
+        KnotResolver => knot_resolver::DRIVER,
+        /// CoreDNS with its plugins `dns64`, `forward` and `cache`.
+        Coredns => coredns::DRIVER,
+        /// mtd64-ng; its program must be given.
+        Mtd64Ng => mtd64_ng::DRIVER,
+        /// dns64d.
+        Dns64d => dns64d::DRIVER,
+        /// Any server that the plan's commands start.
+        Custom => custom::DRIVER,
+    }
+}
+
+kinds! {
+    /// Server program that plays AuthDNS.
+    #[derive(Default)]
+    Auth for Serve {
+        /// dns64bench, which counts queries.
+        #[default]
+        Dns64bench => dns64bench::DRIVER,
+        /// NLnet Labs NSD.
+        Nsd => nsd::DRIVER,
+        /// CZ.NIC Knot DNS.
+        Knot => knot::DRIVER,
+        /// ISC BIND 9.
+        Bind => bind::AUTHORITATIVE,
+        /// EURid YADIFA.
+        Yadifa => yadifa::DRIVER,
+    }
+}
+
+impl Auth {
+    /// True for dns64bench, which serves all names without a zone file and counts queries.
+    pub fn is_ours(self) -> bool {
+        self == Auth::Dns64bench
+    }
+}
+
+/// Finds a program: at the given path, in the folder of this program, on the `PATH`, or in the
+/// system's folders.
+pub fn find(program: impl AsRef<Path>) -> Option<PathBuf> {
+    let program = program.as_ref();
+    if program.components().count() > 1 {
+        return program.is_file().then(|| program.into());
+    }
+    let ours = std::env::current_exe().ok().and_then(|exe| Some(exe.parent()?.to_owned()));
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = ours
+        .into_iter()
+        .chain(std::env::split_paths(&path))
+        .chain(["/usr/sbin".into(), "/sbin".into()]);
+    folders.map(|folder| folder.join(program)).find(|file| file.is_file())
+}
+
+/// The Well-Known Prefix (RFC 6052 §2.1).
+const WELL_KNOWN: &str = "64:ff9b::/96";
+/// A prefix of each length in RFC 6052 §2.2, from the range for documentation (RFC 9637). The names
+/// of checks have addresses in 2001:db8::/32.
+const OWN_PREFIXES: [&str; 6] = [
+    "3fff:64::/32",
+    "3fff:64:6400::/40",
+    "3fff:64:64::/48",
+    "3fff:64:64:6400::/56",
+    "3fff:64:64:64::/64",
+    "3fff:64:64:64:0:64::/96",
+];
+/// Two prefixes in the same configuration.
+const SEVERAL: [&str; 2] = ["3fff:64:64:64:0:64::/96", "3fff:65:65::/48"];
+
+impl Dut {
+    /// Returns all configurations for checks, if the plan's prefix is `usual`: the usual one first,
+    /// then those that its driver supports.
+    pub fn variants(self, usual: Prefix) -> Vec<Variant> {
+        let prefix = |text: &str| text.parse::<Prefix>().ok();
+        let is_well_known = prefix(WELL_KNOWN) == Some(usual);
+        let other = (!is_well_known).then(|| prefix(WELL_KNOWN)).flatten();
+        let own = OWN_PREFIXES.into_iter().filter_map(prefix).filter(|own| {
+            let is_new = is_well_known || own.length() != usual.length();
+            is_new && self.prefix_lengths().contains(&own.length())
+        });
+        let mut all = vec![Variant::Usual];
+        if self != Dut::Custom {
+            all.extend(other.into_iter().chain(own).map(|own| Variant::Prefixes(vec![own])));
+        }
+        if self.takes_several_prefixes() {
+            all.push(Variant::Prefixes(SEVERAL.into_iter().filter_map(prefix).collect()));
+        }
+        if self.validates() == Some(true) {
+            all.push(Variant::NoValidation);
+        }
+        if self.excludes() {
+            all.push(Variant::Excluding);
+        }
+        all
+    }
+
+    /// Returns the supported prefix lengths, according to its manual.
+    fn prefix_lengths(self) -> &'static [u8] {
+        match self {
+            Dut::Bind | Dut::Unbound | Dut::Coredns | Dut::Dns64d => &[32, 40, 48, 56, 64, 96],
+            Dut::Powerdns | Dut::KnotResolver | Dut::Mtd64Ng => &[96],
+            Dut::Custom => &[],
+        }
+    }
+
+    /// True if it synthesizes records with several prefixes for the same client.
+    fn takes_several_prefixes(self) -> bool {
+        matches!(self, Dut::Bind | Dut::Dns64d)
+    }
+
+    /// True if the excluded addresses can be configured.
+    fn excludes(self) -> bool {
+        matches!(self, Dut::Bind | Dut::KnotResolver | Dut::Dns64d)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,39 @@
+//! CoreDNS. Its threads are the processors of Go's scheduler. The operator's lines are added to its
+//! server block.
+
+use std::net::SocketAddr;
+
+use crate::servers::driver::{Driver, Program, Ready, Setting, Told, Translate, Version, words};
+
+const FILE: &str = "Corefile";
+pub(super) const DRIVER: Driver<Translate> = Driver {
+    name: "CoreDNS",
+    program: Program::Named("coredns"),
+    version: Version::Argument("-version"),
+    file: FILE,
+    configuration,
+    command: |setting, program| {
+        let threads = format!("GOMAXPROCS={}", setting.threads);
+        [&words(&["env", &threads]), program, &words(&["-conf", &setting.file(FILE)])].concat()
+    },
+    check: None,
+    told: Told::ByCommand,
+    ready: Ready::Answers,
+    speaks_ipv6: true,
+    speaks_xdp: false,
+    later: &[],
+};
+
+fn configuration(setting: &Setting<'_, Translate>) -> String {
+    let prefix = setting.task.prefix();
+    let upstreams =
+        setting.task.each_upstream(|ip, port| format!(" {}", SocketAddr::new(ip, port)));
+    format!(
+        "# Started in {}.\n.:{} {{\n  bind {}\n  dns64 {{\n    prefix {prefix}\n    allow_ipv4\n  }}\n  \
+         cache {{\n    success 4000000\n    denial 4000000\n  }}\n  forward .{upstreams}\n{}}}\n",
+        setting.place(),
+        setting.listen.port(),
+        setting.listen.ip(),
+        setting.extra("  ")
+    )
+}

@@ -1,0 +1,22 @@
+//! Any server, controlled by commands in the plan.
+
+use crate::servers::driver::{Driver, Program, Ready, Told, Translate, Version};
+
+/// The operator's configuration, if there is one, is `server.conf` in the server's folder.
+pub(super) const DRIVER: Driver<Translate> = Driver {
+    name: "custom",
+    program: Program::OfThePlan,
+    version: Version::OfThePlan,
+    file: "server.conf",
+    configuration: |_| String::new(),
+    command: |setting, _| {
+        let custom = setting.operator.custom.as_ref();
+        custom.map(|custom| setting.fill_all(&custom.start)).unwrap_or_default()
+    },
+    check: None,
+    told: Told::ByCommand,
+    ready: Ready::Answers,
+    speaks_ipv6: true,
+    speaks_xdp: false,
+    later: &[],
+};

@@ -1,0 +1,37 @@
+//! dns64bench's AuthDNS. It needs no zone file, and reports its queries on a status socket. Instead
+//! of the names of trials it can serve those of `conform`.
+
+use crate::servers::driver::{CHECKED_ZONE, Driver, Program, Ready, Serve, Told, Version, with};
+
+pub(super) const DRIVER: Driver<Serve> = Driver {
+    name: "AuthDNS",
+    program: Program::Own { name: "dns64bench", words: &[] },
+    version: Version::Argument("--version"),
+    file: "",
+    configuration: |_| String::new(),
+    command: |setting, program| {
+        let (listen, aaaa) = (setting.listen.to_string(), setting.task.aaaa.to_string());
+        let threads = setting.threads.to_string();
+        let mut all = with(program, &["auth", "--listen", &listen]);
+        all.extend(match &setting.task.anchors {
+            None => with(&[], &["--aaaa-share", &aaaa, "--threads", &threads]),
+            Some(file) => {
+                let zone = format!("--conform={CHECKED_ZONE}");
+                with(&[zone], &["--anchors", &file.to_string_lossy()])
+            }
+        });
+        if let Some(mode) = setting.operator.xdp {
+            all.extend(with(&[], &["--xdp", "auto", "--xdp-mode", mode.word()]));
+        }
+        if let Some(status) = &setting.task.status {
+            all.extend(["--status".into(), status.to_string_lossy().into_owned()]);
+        }
+        all
+    },
+    check: None,
+    told: Told::ByCommand,
+    ready: Ready::Status,
+    speaks_ipv6: true,
+    speaks_xdp: true,
+    later: &[],
+};

@@ -1,0 +1,57 @@
+//! dns64d. The operator's lines are added to the end of its file, where tables such as `[limits]`
+//! may begin.
+
+use crate::servers::driver::{
+    Driver, Program, Ready, Setting, Told, Translate, Version, with, words,
+};
+
+const FILE: &str = "dns64d.toml";
+pub(super) const DRIVER: Driver<Translate> = Driver {
+    name: "dns64d",
+    program: Program::Own { name: "dns64d", words: &["dns64d"] },
+    version: Version::Argument("--version"),
+    file: FILE,
+    configuration,
+    command: |setting, program| with(program, &["--config", &setting.file(FILE)]),
+    check: Some(|file| words(&["dns64d", "--config", file, "check"])),
+    told: Told::ByConfiguration,
+    ready: Ready::Answers,
+    speaks_ipv6: true,
+    speaks_xdp: true,
+    later: &[],
+};
+
+fn configuration(setting: &Setting<'_, Translate>) -> String {
+    let Setting { listen, threads, task, .. } = setting;
+    let Translate { prefixes, checked, .. } = task;
+    // The Measurer's names represent private addresses, which the well-known prefix may represent
+    // only if dns64d is configured so. The default is tested by the conformance checks.
+    let non_global = if checked.is_some() { "" } else { ", allow-non-global = true" };
+    let prefixes: Vec<String> =
+        prefixes.iter().map(|prefix| format!("{{ prefix = '{prefix}'{non_global} }}")).collect();
+    // An explicit list replaces the ranges that dns64d excludes by default.
+    let excluded = checked.as_ref().and_then(|checked| checked.excluded);
+    let exclude =
+        excluded.map_or(String::new(), |range| format!("exclude = ['::ffff:0:0/96', '{range}']\n"));
+    let (listen, of_upstream) = match setting.operator.xdp {
+        None => (format!("listen = ['{listen}']"), ""),
+        Some(mode) => {
+            let listen = format!("listen = [{{ address = '{listen}', xdp = true }}]");
+            let mode = mode.word();
+            // Results published as AF_XDP must not come from sockets.
+            let keys = format!("{listen}\nxdp-mode = '{mode}'\nxdp-fallback = false");
+            (keys, "xdp = true\n")
+        }
+    };
+    let upstreams = task.each_upstream(|ip, port| {
+        format!("[[upstream]]\naddress = '{ip}'\nport = {port}\n{of_upstream}")
+    });
+    format!(
+        "# Started by dns64bench in {}.\n{listen}\nthreads = {threads}\n\n[access]\nallow = ['::/0', '0.0.0.0/0']\n\
+         open-resolver = true\n\n[cache]\nmebibytes = 1024\n\n[dns64]\nprefixes = [{}]\n{exclude}\n\
+         {upstreams}{}",
+        setting.place(),
+        prefixes.join(", "),
+        setting.extra("")
+    )
+}

@@ -1,0 +1,97 @@
+//! Knot Resolver 5 and 6 (`kresd`), configured in Lua. A process answers with a single thread, so
+//! there is a process for each thread: independent instances on the same address and in the same
+//! folder, with a shared cache ("Multiple instances" in its manual). The manager of version 6,
+//! which starts such processes from a `config.yaml`, is not used. The operator's lines are added to
+//! the end of the file.
+
+use std::net::IpAddr;
+
+use crate::servers::driver::{
+    Driver, Program, Ready, Setting, Told, Translate, Version, with, words,
+};
+use crate::servers::release::Release;
+
+const FILE: &str = "kresd.conf";
+pub(super) const DRIVER: Driver<Translate> =
+    Driver { later: &[(Release(6, 0), OF_RULES)], ..OF_POLICIES };
+/// Driver of releases that forward by rules. They answer names below `test.` themselves (RFC 6761)
+/// unless a rule forwards them, regardless of policies.
+const OF_RULES: Driver<Translate> = Driver {
+    configuration: |setting| {
+        let upstreams = each(setting, |ip, port| format!("{{ '{ip}@{port}' }}"));
+        let rule = |zone, dnssec| {
+            format!(
+                "policy.rule_forward_add('{zone}', {{ dnssec = {dnssec}, auth = false }}, {{ {upstreams} }})"
+            )
+        };
+        configuration(setting, &rule("dns64perf.test", false), &rule(".", true))
+    },
+    ..OF_POLICIES
+};
+/// Driver of releases that forward by policies.
+const OF_POLICIES: Driver<Translate> = Driver {
+    name: "Knot Resolver",
+    program: Program::Named("kresd"),
+    version: Version::Argument("--version"),
+    file: FILE,
+    configuration: |setting| {
+        let upstreams = each(setting, |ip, port| format!("'{ip}@{port}'"));
+        let forward = format!("policy.FORWARD({{ {upstreams} }})");
+        let perf = format!("policy.add(policy.suffix({forward}, {{ todname('dns64perf.test') }}))");
+        configuration(setting, &perf, &format!("policy.add(policy.all({forward}))"))
+    },
+    command,
+    check: None,
+    told: Told::ByCommand,
+    ready: Ready::Answers,
+    speaks_ipv6: true,
+    speaks_xdp: false,
+    later: &[],
+};
+/// $1: number of processes; the rest: the command of one process. If one ends, all end.
+const INSTANCES: &str = "trap 'exit 1' TERM; n=$1; shift; \
+                         while [ \"$n\" -gt 0 ]; do { \"$@\"; kill -TERM $$; } & n=$((n - 1)); done; wait";
+
+fn command(setting: &Setting<'_, Translate>, program: &[String]) -> Vec<String> {
+    let one = with(program, &["-n", "-q", "-c", &setting.file(FILE), &setting.place()]);
+    if setting.threads == 1 {
+        return one;
+    }
+    [words(&["sh", "-c", INSTANCES, "sh", &setting.threads.to_string()]), one].concat()
+}
+
+/// Returns each AuthDNS as an element of a Lua table.
+fn each(setting: &Setting<'_, Translate>, element: impl Fn(IpAddr, u16) -> String) -> String {
+    let all = setting.task.each_upstream(|ip, port| format!("{}, ", element(ip, port)));
+    all.trim_end_matches(", ").to_owned()
+}
+
+/// Returns the text of the file. `perf` forwards the names of trials, `all` forwards all names.
+fn configuration(setting: &Setting<'_, Translate>, perf: &str, all: &str) -> String {
+    let Translate { checked, .. } = &setting.task;
+    let (anchors, forward): (String, _) = match checked {
+        None => (String::new(), perf),
+        Some(checked) => {
+            let anchor = |(owner, data): (&str, Vec<&str>)| {
+                format!("trust_anchors.add('{owner} IN DS {}')\n", data.join(" "))
+            };
+            (checked.of_type("DS").map(anchor).collect(), all)
+        }
+    };
+    let network = setting.task.prefix().to_string();
+    let network = network.split('/').next().unwrap_or_default();
+    let dns64 = match checked.as_ref().and_then(|checked| checked.excluded) {
+        None => format!("'{network}'"),
+        Some(range) => format!(
+            "{{ prefix = '{network}', exclude_subnets = {{ '::ffff:0:0/96', '{range}' }} }}"
+        ),
+    };
+    format!(
+        "net.listen('{}', {}, {{ kind = 'dns' }})\nnet.ipv6 = true\ntrust_anchors.remove('.')\n{anchors}\
+         modules = {{ 'policy', dns64 = {dns64} }}\ncache.size = 1 * GB\n\
+         {forward}\n{}",
+        setting.listen.ip(),
+        setting.listen.port(),
+        setting.extra("")
+    )
+}

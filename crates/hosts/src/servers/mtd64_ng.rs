@@ -1,0 +1,58 @@
+//! mtd64-ng (D. Bakai), a server with a thread pool. It listens on all addresses, runs in the
+//! background, queries over IPv4 only, and reads `/etc/mtd64-ng.conf` only. Therefore it runs in a
+//! mount and a PID namespace: its file is replaced there, and it ends with the first process of the
+//! namespace. This requires root. The operator's lines are added to the end of its file.
+
+use crate::servers::driver::{Driver, Program, Ready, Setting, Told, Translate, Version, words};
+
+pub(super) const DRIVER: Driver<Translate> = Driver {
+    name: "mtd64-ng",
+    program: Program::Named("mtd64-ng"),
+    version: Version::Script(VERSION),
+    file: "etc/mtd64-ng.conf",
+    configuration,
+    command,
+    check: None,
+    told: Told::ByConfiguration,
+    ready: Ready::Answers,
+    speaks_ipv6: false,
+    speaks_xdp: false,
+    later: &[],
+};
+/// $1: the folder whose `etc` is mounted over the system's; $2: the program.
+const SCRIPT: &str = "mount -t overlay overlay -o lowerdir=\"$1/etc\":/etc /etc && \"$2\" || exit 1; \
+                      trap 'exit 0' TERM; sleep infinity & wait";
+/// It has no version option. The version is the commit of the checkout that it was built in, and
+/// the SHA-256 of the program.
+const VERSION: &str = "commit=$(git -C \"$(dirname \"$1\")\" log -1 --format='commit %h of %as, ' 2>/dev/null); \
+                       echo \"mtd64-ng, ${commit}SHA-256 $(sha256sum < \"$1\" | cut -c 1-16)\"";
+
+fn command(setting: &Setting<'_, Translate>, program: &[String]) -> Vec<String> {
+    let around = [
+        "unshare",
+        "--mount",
+        "--pid",
+        "--fork",
+        "--kill-child",
+        "sh",
+        "-c",
+        SCRIPT,
+        "sh",
+        &setting.place(),
+    ];
+    [&words(&around), program].concat()
+}
+
+fn configuration(setting: &Setting<'_, Translate>) -> String {
+    let Setting { listen, threads, task, .. } = setting;
+    let prefix = task.prefix();
+    // It queries port 53 only, and with several servers any of them.
+    let upstreams = task.each_upstream(|ip, _| format!("nameserver {ip}\n"));
+    format!(
+        "// {}: for {listen}\n{upstreams}selection-mode random\ndns64-prefix {prefix}\ndebugging no\ntimeout-time 1.0\n\
+         resend-attempts 0\nresponse-maxlength 512\nnum-threads {threads}\nport {}\n{}",
+        setting.place(),
+        listen.port(),
+        setting.extra("")
+    )
+}

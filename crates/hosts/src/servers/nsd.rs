@@ -1,0 +1,24 @@
+//! NSD. The operator's lines are added to `server`.
+
+use crate::servers::driver::{Driver, Serve, Setting, with, words};
+use crate::servers::zone_file::{Given, driver};
+
+const FILE: &str = "nsd.conf";
+pub(super) const DRIVER: Driver<Serve> = driver(
+    ("NSD", "nsd"),
+    "-v",
+    (FILE, configuration),
+    |setting, program| with(program, &["-d", "-c", &setting.file(FILE)]),
+    Some(|file| words(&["nsd-checkconf", file])),
+);
+
+fn configuration(setting: &Setting<'_, Serve>) -> String {
+    let Given { folder, ip, port, threads, zone, extra } = Given::by(setting, "  ");
+    // Debian's NSD has rate limiting of equal answers, and these answers would count as equal.
+    format!(
+        "server:\n  server-count: {threads}\n  ip-address: {ip}@{port}\n  username: \"\"\n  zonesdir: \"{folder}\"\n  \
+         database: \"\"\n  pidfile: \"{folder}/nsd.pid\"\n  xfrdfile: \"{folder}/xfrd.state\"\n  \
+         zonelistfile: \"{folder}/zone.list\"\n  xfrdir: \"{folder}\"\n  reuseport: yes\n  rrl-ratelimit: 0\n{extra}\
+         remote-control:\n  control-enable: no\nzone:\n  name: dns64perf.test\n  zonefile: \"{zone}\"\n"
+    )
+}

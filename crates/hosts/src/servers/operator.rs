@@ -1,0 +1,166 @@
+//! Settings of the operator: lines for a server's configuration, a whole configuration file, or
+//! commands, with placeholders for the addresses and settings of the server.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+/// Placeholders in commands and configuration files of the operator: listen address (`listen`,
+/// `port`), upstream (`upstream`, `upstream-port`), DNS64 prefix (`prefix`), numbers of CPUs and
+/// threads (`cores`, `threads`), the server's folder (`folder`) and, for an AuthDNS, its zone file
+/// (`zone`).
+pub(super) const PLACEHOLDERS: [&str; 9] =
+    ["listen", "port", "upstream", "upstream-port", "prefix", "cores", "threads", "folder", "zone"];
+
+/// Settings of the operator for a server.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Operator {
+    /// Lines for the main section of the driver's configuration.
+    pub extra: Vec<String>,
+    /// A configuration file that replaces the driver's.
+    pub config: Option<OwnFile>,
+    /// Commands of the driver `custom`.
+    pub custom: Option<Custom>,
+    /// AF_XDP mode (kernel bypass); absent: sockets.
+    pub xdp: Option<net::xdp::Mode>,
+}
+
+/// A configuration file of the operator. A plan contains its path. After the plan is read it also
+/// contains the text, so that a run folder documents the measurement even if the file changes.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(from = "Given")]
+pub struct OwnFile {
+    /// Path relative to the plan's folder.
+    pub path: PathBuf,
+    /// Contents; empty before [`OwnFile::read`].
+    pub text: String,
+}
+
+/// A path, or a file that was already read.
+#[derive(Deserialize, schemars::JsonSchema)]
+#[serde(untagged)]
+enum Given {
+    Path(PathBuf),
+    Read { path: PathBuf, text: String },
+}
+
+impl From<Given> for OwnFile {
+    fn from(given: Given) -> OwnFile {
+        match given {
+            Given::Path(path) => OwnFile { path, text: String::new() },
+            Given::Read { path, text } => OwnFile { path, text },
+        }
+    }
+}
+
+impl OwnFile {
+    /// Reads the file unless that was done before; its path is relative to `folder`.
+    ///
+    /// # Errors
+    /// If the file cannot be read, is empty, or has unknown placeholders; the sentence names the
+    /// file.
+    pub fn read(&mut self, folder: &Path) -> Result<(), String> {
+        let path = folder.join(&self.path);
+        if self.text.is_empty() {
+            self.text = std::fs::read_to_string(&path)
+                .map_err(|e| format!("cannot read {}: {e}", path.display()))?;
+        }
+        if self.text.trim().is_empty() {
+            return Err(format!("{} is empty", path.display()));
+        }
+        match unknown_in_braces(&self.text) {
+            Some(word) => Err(format!("{} has {}", path.display(), stands_for_nothing(word))),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Returns the error for an unknown placeholder, with the valid ones.
+pub fn stands_for_nothing(word: &str) -> String {
+    format!(
+        "the unknown placeholder {{{word}}}; valid ones are {} (write other braces with spaces: {{ {word} }})",
+        PLACEHOLDERS.map(|word| format!("{{{word}}}")).join(", ")
+    )
+}
+
+/// Returns the first unknown placeholder. Shell variables such as `${name}` are ignored.
+pub fn unknown_in_braces(text: &str) -> Option<&str> {
+    text.match_indices('{').find_map(|(at, _)| {
+        let inside = text[at + 1..].split_once('}')?.0;
+        let is_word = !inside.is_empty()
+            && inside.chars().all(|c| c.is_ascii_alphabetic() || c == '-' || c == '_');
+        (is_word && !text[..at].ends_with('$') && !PLACEHOLDERS.contains(&inside)).then_some(inside)
+    })
+}
+
+/// Commands of the driver `custom`, run on the DUT's host. Placeholders such as `{listen}` are
+/// replaced, except in `version`, which runs before any server.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Custom {
+    /// Program and arguments. The process stays in the foreground and ends on SIGTERM, unless
+    /// `stop` is set.
+    pub start: Vec<String>,
+    /// Exits with status 0 when the server is ready; repeated until then. The tester also queries
+    /// the server.
+    pub ready: Vec<String>,
+    /// Ends the server. With this command `start` may return immediately, as `systemctl start`
+    /// does.
+    pub stop: Vec<String>,
+    /// Prints the ids of the server's processes, for CPU time and CPUs; default: the process that
+    /// `start` started.
+    pub cpu_pids: Vec<String>,
+    /// Prints the version of the server.
+    pub version: Vec<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn braces_of_a_shell_are_its_own() {
+        for word in [
+            "{port}",
+            "a{listen}#{upstream-port}b",
+            "${HOME}",
+            "{ print $1 }",
+            "{print $1}",
+            "{}",
+            "{",
+            "}{",
+        ] {
+            assert_eq!(unknown_in_braces(word), None, "{word}");
+        }
+        assert_eq!(unknown_in_braces("x {port} {upstream_port}"), Some("upstream_port"));
+        assert_eq!(unknown_in_braces("${HOME}{prt}"), Some("prt"));
+        assert_eq!(
+            unknown_in_braces("options {\n  listen-on { any; };\n};"),
+            None,
+            "a configuration of BIND"
+        );
+    }
+
+    #[test]
+    fn a_file_of_the_operators_is_read_once_and_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("own.conf"), "port {port}\n").unwrap();
+        let mut own = OwnFile { path: "own.conf".into(), text: String::new() };
+        own.read(folder.path()).unwrap();
+        std::fs::remove_file(folder.path().join("own.conf")).unwrap();
+        let kept = serde_json::to_string(&own).unwrap();
+        let mut kept: OwnFile = serde_json::from_str(&kept).unwrap();
+        kept.read(folder.path()).unwrap();
+        assert_eq!((kept.text.as_str(), &kept), ("port {port}\n", &own));
+        let named: OwnFile = serde_json::from_str("\"own.conf\"").unwrap();
+        assert!(named.clone().read(folder.path()).unwrap_err().contains("own.conf"), "it is gone");
+        std::fs::write(folder.path().join("own.conf"), "port {prt}\n").unwrap();
+        assert!(
+            named
+                .clone()
+                .read(folder.path())
+                .unwrap_err()
+                .contains("the unknown placeholder {prt}")
+        );
+    }
+}

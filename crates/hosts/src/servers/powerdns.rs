@@ -1,0 +1,116 @@
+//! PowerDNS Recursor with `dns64-prefix`. Releases before 5.0 read `recursor.conf` with lines
+//! `key=value`, and the operator's lines are added to its end. Later releases read `recursor.yml`.
+//! The operator's lines have the same form for all releases; for later ones they become options of
+//! the command, which override the file.
+
+use std::net::SocketAddr;
+
+use crate::servers::driver::{
+    Checked, Driver, Program, Ready, Setting, Told, Translate, Version, with,
+};
+use crate::servers::release::Release;
+
+pub(super) const DRIVER: Driver<Translate> =
+    Driver { later: &[(Release(5, 0), OF_YAML)], ..OF_LINES };
+/// Driver of releases that read `recursor.yml`.
+const OF_YAML: Driver<Translate> = Driver {
+    file: "recursor.yml",
+    configuration: yaml,
+    command: |setting, program| {
+        let option = |line: &String| {
+            let (key, value) = line.split_once('=').unwrap_or((line, ""));
+            format!("--{}={}", key.trim(), value.trim())
+        };
+        let folder = with(program, &[&format!("--config-dir={}", setting.place())]);
+        folder.into_iter().chain(setting.operator.extra.iter().map(option)).collect()
+    },
+    ..OF_LINES
+};
+/// Driver of releases that read `recursor.conf`.
+const OF_LINES: Driver<Translate> = Driver {
+    name: "PowerDNS",
+    program: Program::Named("pdns_recursor"),
+    version: Version::Argument("--version"),
+    file: "recursor.conf",
+    configuration,
+    command: |setting, program| with(program, &[&format!("--config-dir={}", setting.place())]),
+    check: Some(check),
+    told: Told::ByConfiguration,
+    ready: Ready::Answers,
+    speaks_ipv6: true,
+    speaks_xdp: false,
+    later: &[],
+};
+/// Name of the Lua file with trust anchors in its folder; trust anchors can be set in Lua only.
+pub(super) const ANCHORS: &str = "anchors.lua";
+
+/// Returns the contents of that file: the anchors of checks in place of the root's.
+pub(super) fn anchors(checked: &Checked) -> String {
+    let add = |(owner, data): (&str, Vec<&str>)| {
+        format!("addTA(\"{}\", \"{}\")\n", owner.trim_end_matches('.'), data.join(" "))
+    };
+    format!("clearTA()\n{}", checked.of_type("DS").map(add).collect::<String>())
+}
+
+/// Returns the check command, which takes the folder of the file.
+fn check(file: &str) -> Vec<String> {
+    let folder = std::path::Path::new(file).parent().unwrap_or(std::path::Path::new("."));
+    vec![
+        "pdns_recursor".into(),
+        format!("--config-dir={}", folder.display()),
+        "--config=check".into(),
+    ]
+}
+
+fn yaml(setting: &Setting<'_, Translate>) -> String {
+    let Setting { listen, threads, task, .. } = setting;
+    let (place, prefix) = (setting.place(), task.prefix());
+    let upstreams = task.each_upstream(|ip, port| format!("'{}', ", SocketAddr::new(ip, port)));
+    let upstreams = upstreams.trim_end_matches(", ");
+    let all = ("forward_zones_recurse", ".");
+    let (validation, lua, (forward, zone)) = match &task.checked {
+        None => ("off", String::new(), ("forward_zones", "dns64perf.test")),
+        Some(checked) if checked.validates() => {
+            ("validate", format!("  lua_config_file: '{}'\n", setting.file(ANCHORS)), all)
+        }
+        // DNSSEC records still reach the client.
+        Some(_) => ("process-no-validate", String::new(), all),
+    };
+    format!(
+        "incoming:\n  listen: ['{listen}']\n  allow_from: ['::/0', '0.0.0.0/0']\n  \
+         pdns_distributes_queries: false\n  reuseport: true\n\
+         outgoing:\n  dont_query: []\n\
+         dnssec:\n  validation: '{validation}'\n\
+         recordcache:\n  max_entries: 4000000\n\
+         packetcache:\n  max_entries: 2000000\n\
+         logging:\n  quiet: true\n  loglevel: 3\n\
+         recursor:\n  socket_dir: '{place}'\n  daemon: false\n  write_pid: false\n  threads: {threads}\n  \
+         dns64_prefix: '{prefix}'\n{lua}  {forward}:\n    - zone: '{zone}'\n      forwarders: [{upstreams}]\n"
+    )
+}
+
+fn configuration(setting: &Setting<'_, Translate>) -> String {
+    let Setting { listen, threads, task, .. } = setting;
+    let prefix = task.prefix();
+    let upstreams = task.each_upstream(|ip, port| format!("{};", SocketAddr::new(ip, port)));
+    let upstreams = upstreams.trim_end_matches(';');
+    let everything = format!("forward-zones-recurse=.={upstreams}");
+    let (dnssec, forwarded) = match &task.checked {
+        None => ("off".into(), format!("forward-zones=dns64perf.test={upstreams}")),
+        Some(checked) if checked.validates() => {
+            (format!("validate\nlua-config-file={}", setting.file(ANCHORS)), everything)
+        }
+        // Without validation it still passes signatures on.
+        Some(_) => ("process-no-validate".into(), everything),
+    };
+    format!(
+        "local-address={}\nlocal-port={}\nallow-from=::/0,0.0.0.0/0\nsocket-dir={}\ndaemon=no\nthreads={threads}\n\
+         pdns-distributes-queries=no\nreuseport=yes\ndnssec={dnssec}\nquiet=yes\nloglevel=3\nwrite-pid=no\n\
+         {forwarded}\ndns64-prefix={prefix}\nmax-cache-entries=4000000\n\
+         max-packetcache-entries=2000000\ndont-query=\n{}",
+        listen.ip(),
+        listen.port(),
+        setting.place(),
+        setting.extra("")
+    )
+}

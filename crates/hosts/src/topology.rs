@@ -1,0 +1,117 @@
+//! CPUs of a host, their cores and NUMA nodes, and the choice of CPUs for a DUT if the plan names
+//! none.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use method::units::counted;
+
+use crate::cpu_list::{cpu_list, cpu_ranges};
+
+/// The command that prints the input of [`CpuTopology::parse`], a line `FILE:CONTENT` each. It
+/// needs only a shell.
+pub const LOOK: [&str; 3] = [
+    "sh",
+    "-c",
+    "grep -sH '' /sys/devices/system/cpu/online /sys/devices/system/node/node*/cpulist \
+     /sys/devices/system/cpu/cpu*/topology/thread_siblings_list; grep -sH Cpus_allowed_list /proc/self/status; :",
+];
+
+/// The CPUs of a host that are online and usable by the campaign's processes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CpuTopology {
+    cpus: BTreeMap<usize, Cpu>,
+}
+
+/// Position of a CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Cpu {
+    /// The lowest number among the threads of its core, including itself.
+    core: usize,
+    /// Its NUMA node; 0 if the kernel reports none.
+    node: usize,
+}
+
+impl CpuTopology {
+    /// Parses the output of [`LOOK`]. Without a line of online CPUs, the CPUs are unknown and the
+    /// result is empty.
+    pub fn parse(text: &str) -> CpuTopology {
+        let (mut online, mut allowed) = (BTreeSet::new(), None);
+        let (mut cores, mut nodes) = (BTreeMap::new(), BTreeMap::new());
+        for (file, content) in text.lines().filter_map(|line| line.split_once(':')) {
+            let numbered = |before: &str, after: &str| {
+                file.strip_prefix("/sys/devices/system/")?
+                    .strip_prefix(before)?
+                    .strip_suffix(after)?
+                    .parse()
+                    .ok()
+            };
+            if file == "/sys/devices/system/cpu/online" {
+                online = cpu_list(content);
+            } else if let Some(node) = numbered("node/node", "/cpulist") {
+                nodes.extend(cpu_list(content).into_iter().map(|cpu| (cpu, node)));
+            } else if let Some(cpu) = numbered("cpu/cpu", "/topology/thread_siblings_list") {
+                cores.insert(cpu, cpu_list(content).first().copied().unwrap_or(cpu));
+            } else if let Some(list) = content.strip_prefix("Cpus_allowed_list:") {
+                allowed = Some(cpu_list(list));
+            }
+        }
+        let usable = online
+            .into_iter()
+            .filter(|cpu| allowed.as_ref().is_none_or(|allowed| allowed.contains(cpu)));
+        let place = |cpu: usize| Cpu {
+            core: cores.get(&cpu).copied().unwrap_or(cpu),
+            node: nodes.get(&cpu).copied().unwrap_or(0),
+        };
+        CpuTopology { cpus: usable.map(|cpu| (cpu, place(cpu))).collect() }
+    }
+
+    /// Returns all CPUs, in order.
+    pub fn cpus(&self) -> BTreeSet<usize> {
+        self.cpus.keys().copied().collect()
+    }
+
+    /// True if the host's CPUs are unknown.
+    pub fn is_unknown(&self) -> bool {
+        self.cpus.is_empty()
+    }
+
+    /// Returns `count` CPUs, in order; `None` if the host has fewer. CPUs that are not `taken` come
+    /// first: one thread of each core, then the other threads, and last those of cores of which a
+    /// thread is taken. Among equals, those of one NUMA node come first, starting with the node
+    /// that has most of the best ones.
+    pub fn pick(&self, count: usize, taken: &BTreeSet<usize>) -> Option<Vec<usize>> {
+        let rank = |(&cpu, place): (&usize, &Cpu)| {
+            let same_core = |other: &Cpu| other.core == place.core;
+            let before = self
+                .cpus
+                .range(..cpu)
+                .any(|(other, p)| same_core(p) && taken.contains(other) == taken.contains(&cpu));
+            let beside_taken =
+                self.cpus.iter().any(|(other, p)| same_core(p) && taken.contains(other));
+            let is_taken = taken.contains(&cpu);
+            (is_taken, if beside_taken && !is_taken { 2 } else { u8::from(before) })
+        };
+        let ranks: BTreeMap<usize, (bool, u8)> =
+            self.cpus.iter().map(|entry| (*entry.0, rank(entry))).collect();
+        let best = ranks.values().min()?;
+        let most = |node: usize| {
+            self.cpus.iter().filter(|(cpu, p)| p.node == node && ranks[cpu] == *best).count()
+        };
+        let mut order: Vec<usize> = self.cpus.keys().copied().collect();
+        order.sort_by_key(|cpu| {
+            let node = self.cpus[cpu].node;
+            (ranks[cpu], std::cmp::Reverse(most(node)), node, *cpu)
+        });
+        let mut picked = order.get(..count)?.to_vec();
+        picked.sort_unstable();
+        Some(picked)
+    }
+
+    /// Returns the number and the list of CPUs: `2 CPUs (0-1)`.
+    pub fn counted(&self) -> String {
+        format!("{} ({})", counted(self.cpus.len() as u64, "CPU", "CPUs"), cpu_ranges(&self.cpus()))
+    }
+}
+
+#[cfg(test)]
+mod tests;

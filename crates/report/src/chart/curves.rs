@@ -1,0 +1,65 @@
+//! Choice of the shape for curves, which depends on their number and their points.
+
+use crate::chart::figure::{COLOURS, Dot, Multiple, Series, Shape};
+use crate::format::number;
+
+/// Up to this number of positions, bars are used instead of curves.
+const FEW: usize = 3;
+
+/// A curve among others.
+#[derive(Clone, Debug)]
+pub(crate) struct Curve {
+    /// Name of the subject.
+    pub of: String,
+    /// Distinguishes it from other curves of the same subject; may be empty.
+    pub what: String,
+    /// Its points, in order.
+    pub dots: Vec<Dot>,
+}
+
+impl Curve {
+    fn name(&self) -> String {
+        if self.what.is_empty() { self.of.clone() } else { format!("{}, {}", self.of, self.what) }
+    }
+}
+
+/// Returns the label of the horizontal axis, with the unit if the positions do not have it.
+pub(crate) fn along(shape: &Shape, words: &str, unit: &str) -> String {
+    match shape {
+        Shape::Bars { .. } => words.into(),
+        _ if unit.is_empty() => words.into(),
+        _ => format!("{words},{unit}"),
+    }
+}
+
+/// Chooses the shape: bars with their values for few points, curves for more, and small diagrams,
+/// one for each subject, if there are more curves than colours. `unit` follows the positions of
+/// bars.
+pub(crate) fn curves(all: Vec<Curve>, unit: &str) -> Shape {
+    let mut places: Vec<f64> = all.iter().flat_map(|curve| &curve.dots).map(|dot| dot.x).collect();
+    places.sort_by(f64::total_cmp);
+    places.dedup();
+    if places.len() <= FEW {
+        let group = |x: f64| places.iter().position(|&place| place == x).unwrap_or_default() as f64;
+        let in_group = |dot: &Dot| Dot { x: group(dot.x), ..dot.clone() };
+        let series = |curve: &Curve| Series {
+            name: curve.name(),
+            dots: curve.dots.iter().map(in_group).collect(),
+        };
+        let groups = places.iter().map(|&place| format!("{}{unit}", number(place))).collect();
+        return Shape::Bars { groups, series: all.iter().map(series).collect() };
+    }
+    if all.len() <= COLOURS {
+        let series = |curve: Curve| Series { name: curve.name(), dots: curve.dots };
+        return Shape::Lines(all.into_iter().map(series).collect());
+    }
+    let mut panels: Vec<Multiple> = Vec::new();
+    for Curve { of, what, dots } in all {
+        let series = Series { name: what, dots };
+        match panels.iter_mut().find(|panel| panel.name == of) {
+            Some(panel) => panel.series.push(series),
+            None => panels.push(Multiple { name: of, series: vec![series], mark: None }),
+        }
+    }
+    Shape::Grid { panels, shared: true }
+}

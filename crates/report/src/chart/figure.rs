@@ -1,0 +1,165 @@
+//! Figures and their shapes.
+
+use hosts::text::visible;
+
+use crate::format::{AT_LEAST, number};
+
+/// A point with the range of its repetitions.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Dot {
+    /// Value along the horizontal axis.
+    pub x: f64,
+    /// Value along the vertical axis: the median.
+    pub y: f64,
+    /// The smallest and the largest value; equal for a single value.
+    pub range: (f64, f64),
+    /// The values of all repetitions, each shown as a small dot; may be empty.
+    pub each: Vec<f64>,
+    /// True for a proven lower end without an upper one: "≥" before the value of a bar, a triangle
+    /// in a curve.
+    pub at_least: bool,
+    /// True if its trials failed: a bar is then hollow, and a curve shows a cross at the axis
+    /// instead of the value.
+    pub failed: bool,
+}
+
+impl Dot {
+    /// Creates a value without repetitions.
+    pub fn at(x: f64, y: f64) -> Dot {
+        Dot { x, y, range: (y, y), ..Dot::default() }
+    }
+}
+
+/// A curve, or the bars of one colour.
+#[derive(Clone, Debug)]
+pub struct Series {
+    /// Name in the legend.
+    pub name: String,
+    /// Its points, in the order in which the curve connects them.
+    pub dots: Vec<Dot>,
+}
+
+/// A row of a heat map: its name, and its values, each with a flag for a lower bound.
+pub(crate) type HeatRow = (String, Vec<Option<(f64, bool)>>);
+
+/// A heat map.
+#[derive(Clone, Debug)]
+pub struct HeatMap {
+    /// Name of the map.
+    pub name: String,
+    /// Column names.
+    pub columns: Vec<String>,
+    /// Rows.
+    pub rows: Vec<HeatRow>,
+}
+
+/// A diagram stacked with others that have the same horizontal axis.
+#[derive(Clone, Debug)]
+pub struct Panel {
+    /// The series, shown against the requested value.
+    pub series: Series,
+    /// The requested value at every position, shown as a line.
+    pub wanted: f64,
+}
+
+/// One of the small diagrams of a grid.
+#[derive(Clone, Debug)]
+pub struct Multiple {
+    /// Name of the diagram.
+    pub name: String,
+    /// Its curves; curves with the same name have the same colour in all diagrams.
+    pub series: Vec<Series>,
+    /// Position of a vertical line.
+    pub mark: Option<f64>,
+}
+
+/// Content of a figure.
+#[derive(Clone, Debug)]
+pub enum Shape {
+    /// Curves over numbers.
+    Lines(Vec<Series>),
+    /// Curves of shares in per cent over offered rates, one for each server.
+    Shares(Vec<Series>),
+    /// Horizontal bars in groups, one below the other; `x` of a dot is the number of its group.
+    Bars {
+        /// Names of the groups.
+        groups: Vec<String>,
+        /// Bars by colour.
+        series: Vec<Series>,
+    },
+    /// Cells shaded by value, in one map or in several side by side.
+    Heat {
+        /// The maps.
+        maps: Vec<HeatMap>,
+        /// The value of the darkest cell, the same in all maps that are compared.
+        highest: f64,
+    },
+    /// Panels one below the other, one for each series: the ranges of its dots as a band, their
+    /// values as a curve.
+    Panels {
+        /// The panels, from the top.
+        panels: Vec<Panel>,
+        /// True if all have the same vertical scale; otherwise each has its own, which need not
+        /// begin at 0.
+        shared: bool,
+    },
+    /// Small diagrams side by side, with one horizontal axis.
+    Grid {
+        /// The diagrams, row by row.
+        panels: Vec<Multiple>,
+        /// True if all have the same vertical scale; otherwise each has its own from 0.
+        shared: bool,
+    },
+}
+
+/// A figure.
+#[derive(Clone, Debug)]
+pub struct Figure {
+    /// File name without extension.
+    pub file: String,
+    /// Heading.
+    pub title: String,
+    /// Label of the horizontal axis, with its unit; for bars, the meaning of their groups, empty if
+    /// it is obvious.
+    pub x_label: String,
+    /// Label of the vertical axis, with its unit; for bars, the meaning of their length.
+    pub y_label: String,
+    /// The content.
+    pub shape: Shape,
+}
+
+/// Values that differ by more than this factor get a logarithmic axis.
+pub(super) const UNEQUAL: f64 = 20.0;
+/// Number of colours for curves.
+pub(crate) const COLOURS: usize = 6;
+
+/// Returns the data of a mark as attributes.
+pub(super) fn data(of: &str, at: &str, dot: &Dot) -> String {
+    let state = match (dot.failed, dot.at_least) {
+        (true, _) => "failed",
+        (_, true) => "at-least",
+        _ => "",
+    };
+    let (low, high) = dot.range;
+    format!(
+        "data-of=\"{}\" data-at=\"{}\" data-y=\"{}\" data-low=\"{low}\" data-high=\"{high}\" data-state=\"{state}\"",
+        escape(of),
+        escape(at),
+        dot.y
+    )
+}
+
+/// Returns the value of a mark as text.
+pub(super) fn value(dot: &Dot) -> String {
+    match (dot.failed, dot.y == 0.0) {
+        (true, true) => "failed".into(),
+        (true, false) => format!("{}, failed", number(dot.y)),
+        _ => format!("{}{}", if dot.at_least { AT_LEAST } else { "" }, number(dot.y)),
+    }
+}
+
+/// Escapes text for HTML and SVG.
+pub(crate) fn escape(text: &str) -> String {
+    let text = visible(text).replace('&', "&amp;").replace('<', "&lt;");
+    text.replace('>', "&gt;").replace('"', "&quot;")
+}

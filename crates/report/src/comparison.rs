@@ -1,0 +1,423 @@
+//! Comparison of the searches of runs with those of a baseline, for regression tests in a pipeline.
+//!
+//! ```text
+//! baseline ─┐
+//!           ├─► same point? same plan, placement, machines? ─► method::change ─► regressed, no regression, improved, undecided
+//! run ──────┘                    └─ no ─► not comparable, with the reason
+//! ```
+
+use crate::places::PointWords;
+use std::fmt;
+
+use campaign::plan::point::{Conditions, Point};
+use campaign::plan::{DutPlan, Plan, difference};
+use campaign::results::missing::Missing;
+use campaign::results::search::PointResult;
+use campaign::results::{DutResult, Results};
+use method::change::{Change, ChangeOutcome, LEAST_SEARCHES, Searches, WouldDecide, compare};
+use method::mlr::goal::Goal;
+use method::mlr::search::GoalResult;
+use method::precision::Figures;
+use method::search::Found;
+use method::units::{Qps, counted};
+use serde::Serialize;
+
+use crate::run::Run;
+use crate::wording::{self, counted_searches};
+
+/// The version of [`Comparison`] as a JSON object.
+pub const VERSION: u32 = 1;
+
+/// Comparison of runs with a baseline.
+#[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
+pub struct Comparison {
+    /// The version of this object: [`VERSION`].
+    pub schema_version: u32,
+    /// Name of the baseline.
+    pub baseline: String,
+    /// The largest tolerated decrease, per cent.
+    pub max_regression_pct: f64,
+    /// One row for each run and each search point of the baseline or the run, followed by one for
+    /// each further goal of its MLRsearches.
+    pub rows: Vec<Row>,
+}
+
+/// A search point of a run compared with the same point of the baseline.
+#[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
+pub struct Row {
+    /// Name of the run.
+    pub run: String,
+    /// The point: DUT, placement, shares and acceptance ratio.
+    pub conditions: Conditions,
+    /// The goal of an MLRsearch (RFC 9971); absent for the goal of RFC 8219.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub goal: Option<Goal>,
+    /// The baseline's median of the rates that passed, as in its report, queries per second; absent
+    /// if it has none.
+    pub baseline_median: Option<f64>,
+    /// The run's median of the rates that passed, as in its report, queries per second; absent if
+    /// it has none.
+    pub median: Option<f64>,
+    /// Result of the comparison; absent if the points cannot be compared.
+    pub change: Option<Change>,
+    /// Reason why they cannot be compared; absent if they can.
+    pub incomparable: Option<Incomparable>,
+}
+
+/// Reason why two points cannot be compared.
+#[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Incomparable {
+    /// The baseline's plan does not have the point.
+    NotInBaseline,
+    /// The run's plan does not have the point.
+    NotInRun,
+    /// The baseline has no result.
+    BaselineMissing(Missing),
+    /// The run has no result.
+    Missing(Missing),
+    /// Their plans differ in these keys. Keys that describe the server are excluded.
+    Plans(Vec<String>),
+    /// CPU placement of the server in the baseline and in the run.
+    Places(String, String),
+    /// A host has another CPU model or number of CPUs: those of the baseline and of the run.
+    Hosts(String, String),
+}
+
+impl fmt::Display for Incomparable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Incomparable::NotInBaseline => write!(f, "not in the baseline"),
+            Incomparable::NotInRun => write!(f, "in the baseline only"),
+            Incomparable::BaselineMissing(why) => write!(f, "no result in the baseline: {why}"),
+            Incomparable::Missing(why) => write!(f, "no result: {why}"),
+            Incomparable::Plans(keys) => {
+                write!(f, "measured with another plan: {} differ", difference::sentence(keys))
+            }
+            Incomparable::Places(then, now) => {
+                write!(f, "the cores differ: {then} in the baseline, {now} in this run")
+            }
+            Incomparable::Hosts(then, now) => {
+                write!(f, "the machines differ: {then} in the baseline, {now} in this run")
+            }
+        }
+    }
+}
+
+impl Row {
+    /// Returns the explanation beside the numbers: the outcome and the searches that would decide
+    /// it, or the reason why the points cannot be compared.
+    pub fn in_words(&self) -> String {
+        match (&self.change, &self.incomparable) {
+            (Some(change), _) => told(change),
+            (None, Some(why)) => format!("not comparable: {why}"),
+            (None, None) => "not comparable".into(),
+        }
+    }
+
+    /// Returns the outcome; `None` if the points cannot be compared.
+    pub fn outcome(&self) -> Option<ChangeOutcome> {
+        self.change.map(|change| change.outcome)
+    }
+}
+
+/// Returns an outcome as text.
+pub fn word(outcome: ChangeOutcome) -> &'static str {
+    match outcome {
+        ChangeOutcome::Regressed => "regressed",
+        ChangeOutcome::NoRegression => "no regression",
+        ChangeOutcome::Improved => "improved",
+        ChangeOutcome::Undecided => "undecided",
+    }
+}
+
+fn told(change: &Change) -> String {
+    let outcome = word(change.outcome);
+    let more = |n: usize| counted(n as u64, "more search", "more searches");
+    match change.wanted {
+        None => outcome.into(),
+        Some(WouldDecide::Searches(n))
+            if change.searches.min(change.baseline_searches) < LEAST_SEARCHES =>
+        {
+            format!("{outcome}: at least {} of each are needed", more(n))
+        }
+        Some(WouldDecide::Searches(n)) => {
+            format!("{outcome}: about {} of each are needed", more(n))
+        }
+        Some(WouldDecide::MoreSearchesThan(n)) => {
+            format!("{outcome}: more than {} of each are needed", counted_searches(n))
+        }
+        Some(WouldDecide::Resolution) => {
+            format!(
+                "{outcome}: a finer resolution (mlrsearch: width) is needed, or a shorter timeout for short trials"
+            )
+        }
+        Some(WouldDecide::Bounds) => {
+            format!(
+                "{outcome}: the searches end at a bound; a wider range or a faster tester is needed"
+            )
+        }
+    }
+}
+
+impl Comparison {
+    /// Compares each of `runs` with `baselines`, whose searches are merged: they have one plan and
+    /// were measured alternately with the runs. `limit` is the largest tolerated decrease, a
+    /// fraction from 0 to 1.
+    pub fn of(baselines: &[&Run], runs: &[&Run], limit: f64) -> Comparison {
+        let names: Vec<&str> = baselines.iter().map(|run| run.name.as_str()).collect();
+        Comparison {
+            schema_version: VERSION,
+            baseline: names.join(" and "),
+            max_regression_pct: limit * 100.0,
+            rows: runs.iter().flat_map(|run| rows(baselines, run, limit)).collect(),
+        }
+    }
+
+    /// Compares the merged `runs` with the merged `baselines`.
+    pub fn in_turn(baselines: &[&Run], runs: &[&Run], limit: f64) -> Comparison {
+        let mut comparison = Comparison::of(baselines, &[], limit);
+        let name = runs.iter().map(|run| run.name.as_str()).collect::<Vec<_>>().join(" and ");
+        comparison.rows = together(baselines, runs, &name, limit);
+        comparison
+    }
+
+    /// True if a row regressed.
+    pub fn has_regressed(&self) -> bool {
+        self.rows.iter().any(|row| row.outcome() == Some(ChangeOutcome::Regressed))
+    }
+
+    /// True if there are rows, and none of them is undecided or incomparable.
+    pub fn is_decided(&self) -> bool {
+        let decided =
+            |row: &Row| row.outcome().is_some_and(|outcome| outcome != ChangeOutcome::Undecided);
+        !self.rows.is_empty() && self.rows.iter().all(decided)
+    }
+}
+
+fn rows(baselines: &[&Run], run: &Run, limit: f64) -> Vec<Row> {
+    together(baselines, &[run], &run.name, limit)
+}
+
+/// Returns the points of all runs and all baselines, each once, in plan order, followed by the
+/// further goals of its searches.
+fn together(baselines: &[&Run], runs: &[&Run], name: &str, limit: f64) -> Vec<Row> {
+    let mut all: Vec<(Conditions, Vec<Option<Goal>>)> = Vec::new();
+    for point in baselines
+        .iter()
+        .chain(runs)
+        .flat_map(|run| run.results.duts.iter().flat_map(|dut| &dut.points))
+    {
+        let at = all.iter().position(|(conditions, _)| *conditions == point.conditions);
+        let at = at.unwrap_or_else(|| {
+            all.push((point.conditions.clone(), vec![None]));
+            all.len() - 1
+        });
+        // The first goal is that of RFC 8219.
+        for further in point.goals.iter().skip(1).map(|found| Some(found.goal)) {
+            if !all[at].1.contains(&further) {
+                all[at].1.push(further);
+            }
+        }
+    }
+    all.iter()
+        .flat_map(|(conditions, goals)| {
+            goals.iter().map(|goal| row(baselines, runs, name, conditions, *goal, limit))
+        })
+        .collect()
+}
+
+/// The searches of a point for one goal, with the results that contain it.
+struct Numbers<'a> {
+    results: &'a Results,
+    point: &'a PointResult,
+    found: Vec<Found>,
+    overstatement: f64,
+    resolution: Qps,
+    is_refuted: bool,
+}
+
+impl<'a> Numbers<'a> {
+    /// Returns the searches for the goal of RFC 8219, or for another goal; `None` if there was no
+    /// search for it.
+    fn of(results: &'a Results, point: &'a PointResult, goal: Option<Goal>) -> Option<Numbers<'a>> {
+        let (found, overstatement, resolution, figures) = match goal {
+            None => (point.found.clone(), point.overstatement, point.resolution, &point.figures),
+            Some(goal) => match point.goals.iter().find(|figures| figures.goal == goal) {
+                Some(of) => (
+                    of.searches.iter().map(GoalResult::found).collect(),
+                    of.overstatement,
+                    of.resolution,
+                    &of.figures,
+                ),
+                None if point.missing.is_some() || point.void.is_some() => {
+                    (Vec::new(), 1.0, point.resolution, &point.figures)
+                }
+                None => return None,
+            },
+        };
+        let is_refuted = figures.refuted_at.is_some();
+        Some(Numbers { results, point, found, overstatement, resolution, is_refuted })
+    }
+
+    /// Returns the searches; passed rates are divided by the factor by which they may be
+    /// overstated.
+    fn searches(&self) -> Searches {
+        Searches::of(&self.found, self.overstatement, self.point.vouched.map(|rate| rate.0))
+    }
+}
+
+/// The searches of several runs.
+type Side<'a> = Vec<Numbers<'a>>;
+
+fn side<'a>(runs: &[&'a Run], conditions: &Conditions, goal: Option<Goal>) -> Side<'a> {
+    let of_dut =
+        |dut: &'a DutResult| dut.points.iter().find(|point| point.conditions == *conditions);
+    let of_run = |run: &&'a Run| {
+        let point = run.results.duts.iter().find_map(of_dut)?;
+        Numbers::of(&run.results, point, goal)
+    };
+    runs.iter().filter_map(of_run).collect()
+}
+
+fn row(
+    baselines: &[&Run],
+    runs: &[&Run],
+    name: &str,
+    conditions: &Conditions,
+    goal: Option<Goal>,
+    limit: f64,
+) -> Row {
+    let (before, now) = (side(baselines, conditions, goal), side(runs, conditions, goal));
+    let incomparable = incomparable(&before, &now);
+    let [then, after] = [&before, &now].map(searches);
+    let (baseline_median, median) = (median(&before), median(&now));
+    let ratio = median.zip(baseline_median).map(|(now, before)| now / before);
+    let compared = || Change { ratio, ..compare(&then, &after, limit) };
+    Row {
+        run: name.into(),
+        baseline_median,
+        median,
+        change: incomparable.is_none().then(compared),
+        conditions: conditions.clone(),
+        goal,
+        incomparable,
+    }
+}
+
+/// Returns the merged searches of a side.
+fn searches(side: &Side<'_>) -> Searches {
+    side.iter()
+        .map(Numbers::searches)
+        .reduce(|all, more| all.and(&more))
+        .unwrap_or_else(|| Searches::of(&[], 1.0, None))
+}
+
+/// Returns the median of a side as a report prints it: that of its run, or of the merged searches
+/// of several runs. `None` if a later trial refuted one of them.
+fn median(side: &Side<'_>) -> Option<f64> {
+    let resolution = side.iter().map(|numbers| numbers.resolution).max()?;
+    if side.iter().any(|numbers| numbers.is_refuted) {
+        return None;
+    }
+    let found: Vec<Found> = side.iter().flat_map(|numbers| &numbers.found).copied().collect();
+    Figures::of(&found, 1.0, resolution).median
+}
+
+/// Returns the reason why the points of both sides cannot be compared; `None` if they can. All of
+/// them are compared with the first one.
+fn incomparable(before: &Side<'_>, now: &Side<'_>) -> Option<Incomparable> {
+    let (Some(&Numbers { results: then, point: first, .. }), false) =
+        (before.first(), now.is_empty())
+    else {
+        return Some(if before.is_empty() {
+            Incomparable::NotInBaseline
+        } else {
+            Incomparable::NotInRun
+        });
+    };
+    if let Some(why) = before.iter().find_map(|of| of.point.missing.clone()) {
+        return Some(Incomparable::BaselineMissing(why));
+    }
+    if let Some(why) = now.iter().find_map(|of| of.point.missing.clone()) {
+        return Some(Incomparable::Missing(why));
+    }
+    let wanted = measured_by(&then.plan, &first.conditions);
+    for &Numbers { results: other, point, .. } in before[1..].iter().chain(now) {
+        let keys = difference::of_plans(&wanted, &measured_by(&other.plan, &point.conditions));
+        if !keys.is_empty() {
+            return Some(Incomparable::Plans(keys));
+        }
+        if let Some((then, now)) =
+            machines(then).into_iter().zip(machines(other)).find(|(then, now)| then != now)
+        {
+            return Some(Incomparable::Hosts(then, now));
+        }
+        let is_same = match (&first.place, &point.place) {
+            (Some(then), Some(now)) => then.is_like(now),
+            (None, None) => true,
+            _ => false,
+        };
+        if !is_same {
+            return Some(Incomparable::Places(first.ran_on(), point.ran_on()));
+        }
+    }
+    None
+}
+
+/// Returns the CPUs of a run's machines: of this one, and of its hosts.
+fn machines(results: &Results) -> Vec<String> {
+    let here = std::iter::once(&results.environment);
+    let all = here.chain(results.hosts.iter().map(|host| &host.environment));
+    all.map(|e| format!("{} × {}", e.cpus, e.cpu)).collect()
+}
+
+/// Returns the part of a plan that affects the searches of a point, without the description of the
+/// server itself (program, configuration and commands), which is the subject of the comparison.
+fn measured_by(plan: &Plan, conditions: &Conditions) -> Plan {
+    let mut plan = plan.clone();
+    let place = plan
+        .measure
+        .placements
+        .iter()
+        .find(|p| Some(&p.name) == conditions.place.placement.as_ref())
+        .cloned();
+    plan.duts.retain(|dut| dut.name() == conditions.dut);
+    for dut in &mut plan.duts {
+        *dut = DutPlan {
+            name: None,
+            program: None,
+            threads: None,
+            extra: Vec::new(),
+            config: None,
+            cores: None,
+            placements: None,
+            measure: None,
+            custom: None,
+            ..dut.clone()
+        };
+    }
+    plan.name = String::new();
+    plan.self_test = None;
+    plan.search.repeat = 0;
+    plan.trial.records = None;
+    plan.measure = campaign::plan::keys::Keys {
+        placements: place.into_iter().collect(),
+        ..Default::default()
+    };
+    plan
+}
+
+impl Row {
+    /// Returns the point as in `campaign status`, with the goal if it is not that of RFC 8219.
+    pub fn point(&self) -> String {
+        let point = Point::Search(self.conditions.clone()).to_string();
+        match &self.goal {
+            Some(goal) => format!("{point}, {}", wording::goal(goal)),
+            None => point,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,255 @@
+//! Rows of `results.csv`, and their cells.
+
+use campaign::plan::point::Point;
+use hosts::place::Place;
+use hosts::text::visible;
+use method::evidence::Real;
+use method::precision::{Figures, Interval};
+use method::stats::Summary;
+use method::units::Qps;
+
+use crate::places::ran_on;
+use crate::run::Run;
+
+/// Subject of a number.
+#[derive(Clone, Debug)]
+pub(crate) enum Of {
+    /// A point.
+    Point(Box<Point>),
+    /// Pacing of the tester in a trial of this DUT.
+    Pacing(String),
+    /// The tester in all trials.
+    Tester,
+}
+
+impl Of {
+    pub(crate) fn point(&self) -> Option<&Point> {
+        if let Of::Point(point) = self { Some(point) } else { None }
+    }
+
+    /// Returns the name of the measurement.
+    fn measure(&self) -> &'static str {
+        match self {
+            Of::Point(point) => point.measure().name(),
+            Of::Pacing(_) => "pacing",
+            Of::Tester => "tester",
+        }
+    }
+
+    fn dut(&self) -> Option<&str> {
+        match self {
+            Of::Point(point) => point.dut(),
+            Of::Pacing(dut) => Some(dut),
+            Of::Tester => None,
+        }
+    }
+}
+
+/// A quantity with its statistics over trials or searches; missing statistics are absent.
+#[derive(Clone, Debug)]
+pub(crate) struct Row {
+    /// Subject of the quantity.
+    pub of: Of,
+    /// CPU placement of the DUT; absent if it was not observed.
+    pub ran_on: Option<Place>,
+    /// The rate that was sent, if it is not the quantity itself.
+    pub rate: Option<Qps>,
+    /// The quantity's name.
+    pub quantity: String,
+    /// The unit of the values; the relative range is in per cent.
+    pub unit: &'static str,
+    /// Number of trials or searches.
+    pub n: usize,
+    /// The median, or the single value.
+    pub median: Option<f64>,
+    /// 1st percentile.
+    pub p1: Option<f64>,
+    /// 99th percentile.
+    pub p99: Option<f64>,
+    /// The smallest value.
+    pub min: Option<f64>,
+    /// The largest value.
+    pub max: Option<f64>,
+    /// Relative range: (max − min) ÷ median · 100 %.
+    pub dispersion_pct: Option<f64>,
+    /// Mean.
+    pub mean: Option<f64>,
+    /// Sample standard deviation.
+    pub stdev: Option<f64>,
+    /// Interval that contains the limit.
+    pub interval: Interval,
+    /// True if the median is the proven lower end and nothing bounds it from above.
+    pub at_least: bool,
+    /// Observed α and β of the trials, by AuthDNS's counters.
+    pub real: Option<Real>,
+    /// Objections to the number, or the reason for its absence.
+    pub mark: String,
+}
+
+impl Row {
+    /// Creates a single value of a point without statistics.
+    pub(crate) fn of_value(
+        point: Point,
+        quantity: &str,
+        unit: &'static str,
+        n: usize,
+        value: Option<f64>,
+    ) -> Row {
+        let rate = if let Point::ConstantRate(at) = &point { Some(at.rate) } else { None };
+        Row { rate, ..Row::new(Of::Point(Box::new(point)), quantity, unit, n, value) }
+    }
+
+    /// Creates a single value without statistics.
+    pub(crate) fn new(
+        of: Of,
+        quantity: &str,
+        unit: &'static str,
+        n: usize,
+        value: Option<f64>,
+    ) -> Row {
+        Row {
+            of,
+            ran_on: None,
+            rate: None,
+            quantity: quantity.into(),
+            unit,
+            n,
+            median: value,
+            p1: None,
+            p99: None,
+            min: None,
+            max: None,
+            dispersion_pct: None,
+            mean: None,
+            stdev: None,
+            interval: Interval::default(),
+            at_least: false,
+            real: None,
+            mark: String::new(),
+        }
+    }
+
+    /// Creates the statistics of trials.
+    pub(crate) fn of_summary(
+        point: Point,
+        quantity: &str,
+        unit: &'static str,
+        summary: Option<&Summary>,
+    ) -> Row {
+        let n = summary.map_or(0, |s| s.n);
+        Row {
+            p1: summary.map(|s| s.p1),
+            p99: summary.map(|s| s.p99),
+            min: summary.map(|s| s.min),
+            max: summary.map(|s| s.max),
+            dispersion_pct: summary.filter(|s| s.n > 1).and_then(|s| s.dispersion_pct),
+            ..Row::of_value(point, quantity, unit, n, summary.map(|s| s.median))
+        }
+    }
+
+    /// Creates the statistics of searches.
+    pub(crate) fn of_figures(
+        point: Point,
+        quantity: &str,
+        unit: &'static str,
+        figures: &Figures,
+    ) -> Row {
+        Row {
+            p1: figures.p1,
+            p99: figures.p99,
+            min: figures.min,
+            max: figures.max,
+            dispersion_pct: figures.dispersion_pct,
+            interval: figures.interval,
+            at_least: figures.is_at_least(),
+            ..Row::of_value(point, quantity, unit, figures.n, figures.median)
+        }
+    }
+
+    pub(crate) fn cells(&self, run: &Run) -> Vec<String> {
+        let mut cells = key_cells(run, &self.of, self.ran_on.as_ref());
+        cells.push(self.rate.map_or(String::new(), |rate| rate.to_string()));
+        cells.extend([quote(&self.quantity), quote(self.unit), self.n.to_string()]);
+        let values = [
+            self.median,
+            self.p1,
+            self.p99,
+            self.min,
+            self.max,
+            self.dispersion_pct,
+            self.mean,
+            self.stdev,
+            self.interval.from,
+            self.interval.to,
+        ];
+        cells.extend(values.map(option));
+        cells.push(self.at_least.to_string());
+        let real = |get: fn(&Real) -> Option<f64>| option(self.real.as_ref().and_then(get));
+        cells.extend([
+            real(|r| r.aaaa_share),
+            real(|r| Some(r.cached_share)),
+            real(|r| Some(r.questions_per_query)),
+            real(|r| Some(r.retries_per_question)),
+        ]);
+        cells.push(quote(&self.mark));
+        cells
+    }
+}
+
+/// Columns that identify a point.
+pub(crate) const KEYS: &str = "run,measure,dut,cores,ran_on,placement,authdns,family,aaaa_share,cached_share,acceptance,load,threads,governor";
+
+/// Returns the cells of [`KEYS`]; `seen` is the CPU placement of the DUT.
+pub(crate) fn key_cells(run: &Run, of: &Of, seen: Option<&Place>) -> Vec<String> {
+    let (plan, point) = (&run.results.plan, of.point());
+    let place = point.and_then(Point::place);
+    // A self-test has no DUT: its cores are those of AuthDNS.
+    let of_auth =
+        point.filter(|point| point.dut().is_none()).map(|point| plan.auth_cpus(point).len());
+    let cores = place.map(|place| place.cores).or(of_auth.filter(|&cores| cores > 0));
+    let mut cells = vec![
+        quote(&run.name),
+        quote(of.measure()),
+        quote(of.dut().unwrap_or_default()),
+        cores.map_or(String::new(), |cores| cores.to_string()),
+        quote(&place.map_or(String::new(), |place| ran_on(place, seen))),
+        quote(place.and_then(|place| place.placement.as_deref()).unwrap_or_default()),
+        quote(&point.map_or(String::new(), |point| plan.auth_at(point).name().to_owned())),
+    ];
+    cells.extend(point.map(conditions).unwrap_or_default());
+    cells
+}
+
+/// Returns the other keys of a point: IP version of a self-test, shares, acceptance, load, threads,
+/// governor.
+fn conditions(point: &Point) -> [String; 7] {
+    let mut cells: [String; 7] = Default::default();
+    match point {
+        Point::SelfTest(at) => {
+            cells[0] = at.family.map_or(String::new(), |family| quote(&family.to_string()));
+        }
+        Point::Search(c) => {
+            (cells[1], cells[2], cells[3]) =
+                (c.aaaa.to_string(), c.cached.to_string(), c.accept.to_string());
+        }
+        Point::Load(at) => cells[4] = at.share.to_string(),
+        Point::ConstantRate(_) | Point::Conform(_) => {}
+        Point::ClosedLoop(with) => {
+            cells[5] = with.threads.to_string();
+            cells[6] = quote(with.governor.as_deref().unwrap_or_default());
+        }
+    }
+    cells
+}
+
+/// Quotes a text cell (RFC 4180 §2). An apostrophe is put before text that a spreadsheet would
+/// evaluate as a formula.
+pub(crate) fn quote(text: &str) -> String {
+    let text = visible(text).replace('"', "\"\"");
+    let formula = if text.starts_with(['=', '+', '-', '@', '\t']) { "'" } else { "" };
+    format!("\"{formula}{text}\"")
+}
+
+pub(crate) fn option(value: Option<f64>) -> String {
+    value.map_or(String::new(), |value| value.to_string())
+}

@@ -1,0 +1,49 @@
+//! Reports: read from run folders, without measuring. A report is one page that needs no network,
+//! with its tables and figures also as files.
+//!
+//! ```text
+//! run folder ─► Run ─► sections, one per measure ─┬─► tables ──► report.html, tables.md, tables.tex
+//!                                                 ├─► rows ────► results.csv, points.csv, searches.csv, trials.csv
+//!                                                 └─► figures ─► report.html, figures/*.{svg,png,pdf}, figures.tex
+//! ```
+//!
+//! This crate does not depend on `tester`, so it cannot send a query.
+#![forbid(unsafe_code)]
+
+mod caveats;
+mod change;
+pub mod chart;
+pub mod comparison;
+mod contents;
+mod csv;
+pub mod format;
+mod latex;
+mod pacing;
+mod page;
+mod places;
+mod response;
+mod run;
+mod section;
+mod sections;
+mod servers;
+mod summary;
+mod table;
+mod tables;
+mod tidy;
+pub mod wording;
+mod write;
+
+pub use page::page;
+pub use run::Run;
+pub use write::{publication, write, write_compared};
+
+#[cfg(test)]
+mod csv_tests;
+#[cfg(test)]
+mod page_tests;
+#[cfg(test)]
+mod papers_tests;
+#[cfg(test)]
+mod runs_tests;
+#[cfg(test)]
+mod values_tests;

@@ -1,0 +1,85 @@
+//! Names of places: cores, placements and AuthDNS servers as columns, legends and captions have them.
+
+use campaign::plan::point::Cores;
+use campaign::results::missing::Missing;
+use campaign::results::search::PointResult;
+use hosts::place::{Place, cores_in_words};
+use method::set::LowerBound;
+
+use crate::wording;
+
+/// Returns the name of a placement in column headings.
+fn place_name(place: &Cores) -> String {
+    let name = place.placement.clone().unwrap_or_else(|| place.cores.to_string());
+    place.authdns.as_ref().map_or(name.clone(), |authdns| format!("{name} with {authdns}"))
+}
+
+/// The words of a report for a point of searches.
+pub(crate) trait PointWords {
+    /// Returns objections to the result, or the reason for its absence; empty if there is neither.
+    fn mark(&self) -> String;
+
+    /// Returns the DUT's number of cores, or a description of its actual placement.
+    fn ran_on(&self) -> String;
+
+    /// Same as [`PointResult::ran_on`], for a column that is named after the requested cores or
+    /// placement.
+    fn column(&self) -> String;
+
+    /// Returns the cores that it was confined to, for legends and captions.
+    fn on_cores(&self) -> String;
+}
+
+impl PointWords for PointResult {
+    fn mark(&self) -> String {
+        if let Some(why) = &self.missing {
+            return why.to_string();
+        }
+        let validated = self.lower_bound_reasons.iter().filter_map(|reason| match reason {
+            LowerBound::SelfTest { .. } => Some(wording::lower_bound(reason)),
+            _ => None,
+        });
+        let objection = Some(wording::objection(&self.figures)).filter(|words| !words.is_empty());
+        objection.into_iter().chain(validated).collect::<Vec<_>>().join("; ")
+    }
+
+    fn ran_on(&self) -> String {
+        ran_on(&self.conditions.place, self.place.as_ref())
+    }
+
+    fn column(&self) -> String {
+        column(&self.conditions.place, self.place.as_ref(), self.missing.as_ref())
+    }
+
+    fn on_cores(&self) -> String {
+        on_cores(&self.conditions.place, self.place.as_ref())
+    }
+}
+
+/// Returns the number of cores of a DUT for which `asked` was requested.
+pub(crate) fn ran_on(asked: &Cores, seen: Option<&Place>) -> String {
+    seen.map_or_else(|| format!("{} requested, not observed", asked.cores), Place::in_words)
+}
+
+/// Returns the heading of a column or row: the requested cores or placement, and deviations from
+/// it.
+pub(crate) fn column(asked: &Cores, seen: Option<&Place>, missing: Option<&Missing>) -> String {
+    let name = place_name(asked);
+    let deviations = match seen {
+        Some(place) => place.deviations_from(asked.cores),
+        None if missing.is_some() => Vec::new(),
+        None => vec![ran_on(asked, None)],
+    };
+    if deviations.is_empty() { name } else { format!("{name} ({})", deviations.join(", ")) }
+}
+
+/// Returns the placement of a DUT for legends and captions: the cores that it was confined to, not
+/// those requested, with the names of the placement and of AuthDNS, if any.
+pub(crate) fn on_cores(asked: &Cores, seen: Option<&Place>) -> String {
+    let not_seen = || format!("{} requested, not observed", cores_in_words(asked.cores));
+    let cores = seen.map_or_else(not_seen, Place::cores_in_words);
+    let placement = asked.placement.as_ref().map_or(String::new(), |name| format!("{name}: "));
+    let authdns =
+        asked.authdns.as_ref().map_or(String::new(), |authdns| format!(" with {authdns}"));
+    format!("{placement}{cores}{authdns}")
+}

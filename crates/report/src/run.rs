@@ -1,0 +1,107 @@
+//! A run that is shown, and the order of its DUTs.
+
+use std::path::Path;
+
+use campaign::archive::{self, ArchiveError, begun};
+use campaign::results::missing::Missing;
+use campaign::results::search::PointResult;
+use campaign::results::self_test::SelfTestResult;
+use campaign::results::{DutResult, Results};
+
+/// Returns the worst case of a DUT on its first number of cores.
+pub(crate) fn worst_point(dut: &DutResult) -> Option<&PointResult> {
+    dut.points.iter().find(|p| p.conditions.is_worst_case())
+}
+
+/// A run and its name in a comparison.
+pub struct Run {
+    /// Name of its folder.
+    pub name: String,
+    /// Its results, computed from its journal.
+    pub results: Results,
+    /// Notes that precede everything else.
+    pub notes: Vec<String>,
+}
+
+impl Run {
+    /// Returns the name in the plan, and the folder if its name differs.
+    pub fn title(&self) -> String {
+        let plan = &self.results.plan.name;
+        if *plan == self.name { plan.clone() } else { format!("{plan} ({})", self.name) }
+    }
+
+    /// Reads a run folder of a complete or incomplete run.
+    ///
+    /// # Errors
+    /// If it is not a run folder, or its journal is empty.
+    pub fn read(folder: &Path) -> Result<Run, ArchiveError> {
+        let (plan, environment, entries) = archive::read(folder)?;
+        if entries.is_empty() {
+            return Err(ArchiveError::Empty { folder: folder.into() });
+        }
+        let name = folder
+            .file_name()
+            .map_or_else(|| plan.name.clone(), |name| name.to_string_lossy().into_owned());
+        let notes = begun::difference_of(&plan, folder).into_iter().collect();
+        Ok(Run { name, results: Results::compute(&plan, &environment, &entries), notes })
+    }
+}
+
+/// True if the self-test of the tester has ended without a passing rate: its results are lower
+/// bounds, and the servers are not ranked.
+pub(crate) fn has_failed_self_test(results: &Results) -> bool {
+    let is_over = |test: &SelfTestResult| {
+        !matches!(test.missing, Some(Missing::NotBegun { .. } | Missing::Unfinished))
+    };
+    results.own_self_test().is_some_and(|test| is_over(test) && test.allows.is_none())
+}
+
+/// Returns the DUTs of a run: the fastest in the worst case first, those without a result last; in
+/// plan order if the self-test failed.
+pub(crate) fn ranked(results: &Results) -> Vec<&DutResult> {
+    let mut all: Vec<&DutResult> = results.duts.iter().collect();
+    if !has_failed_self_test(results) {
+        all.sort_by(|a, b| match (worst_point(a), worst_point(b)) {
+            (Some(a), Some(b)) => a.by_result(b),
+            (a, b) => b.is_some().cmp(&a.is_some()),
+        });
+    }
+    all
+}
+
+/// Returns all DUTs of all runs, the fastest of each run first.
+pub(crate) fn each_dut(runs: &[Run]) -> impl Iterator<Item = (&Run, &DutResult)> {
+    runs.iter().flat_map(|run| ranked(&run.results).into_iter().map(move |dut| (run, dut)))
+}
+
+/// Returns the name of a DUT in a legend, with its run if there are several.
+pub(crate) fn legend(run: &Run, dut: &str, many: bool) -> String {
+    if many { format!("{dut} ({})", run.name) } else { dut.into() }
+}
+
+/// Returns a note with a caveat for each AuthDNS that does not count queries.
+pub(crate) fn with_proof(run: &Run, note: &str) -> String {
+    run.results.silent().iter().fold(note.to_owned(), |note, auth| {
+        format!("{note} Cached shares are unproven with {auth} as AuthDNS, because it does not count queries.")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use campaign::archive::Archive;
+    use campaign::plan::Plan;
+    use hosts::environment::Environment;
+
+    use super::*;
+
+    #[test]
+    fn an_empty_journal_has_no_report() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path().join("run");
+        let plan = Plan::load(Path::new("smoke")).unwrap();
+        Archive::create(&folder, &plan, Environment::of_tests()).unwrap();
+        std::fs::write(folder.join("journal.jsonl"), "").unwrap();
+        let error = Run::read(&folder).err().unwrap().to_string();
+        assert!(error.contains("is empty") && error.contains("campaign resume"), "{error}");
+    }
+}

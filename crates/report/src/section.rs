@@ -1,0 +1,36 @@
+//! The trait of all sections.
+
+use crate::chart::Figure;
+use crate::csv::row::Row;
+use crate::run::Run;
+use crate::table::Table;
+
+/// The section of the report on a measure.
+pub(crate) trait Section: Sync {
+    /// Returns the heading of its section in the report.
+    fn title(&self) -> &'static str;
+
+    /// Returns its tables for one run.
+    fn tables(&self, run: &Run) -> Vec<Table>;
+
+    /// Returns its tables that compare several runs, one column each.
+    fn comparisons(&self, _runs: &[Run]) -> Vec<Table> {
+        Vec::new()
+    }
+
+    /// Returns its figures for all runs.
+    fn figures(&self, runs: &[Run]) -> Vec<Figure>;
+
+    /// Returns the HTML that follows its figures and tables on the page.
+    fn html(&self, _runs: &[Run]) -> String {
+        String::new()
+    }
+
+    /// Returns the Markdown that follows its tables in `tables.md`.
+    fn markdown(&self, _runs: &[Run]) -> String {
+        String::new()
+    }
+
+    /// Returns all its results for `results.csv`.
+    fn rows(&self, run: &Run) -> Vec<Row>;
+}

@@ -1,0 +1,700 @@
+//! Tables and figures of searches.
+
+use crate::places::PointWords;
+pub(crate) mod rows;
+
+use campaign::plan::keys::SearchMethod;
+use campaign::plan::point::{Conditions, Cores};
+use campaign::results::DutResult;
+use campaign::results::search::PointResult;
+use hosts::place::Place;
+use method::precision::Figures;
+use method::search::{Found, Shortfall};
+use method::units::{Qps, Share};
+
+use crate::chart::{Curve, Dot, Figure, HeatMap, HeatRow, Series, Shape, along, curves};
+use crate::csv::row::Row;
+use crate::format::{number, percent};
+use crate::run::{Run, each_dut, legend, ranked, with_proof, worst_point};
+use crate::section::Section;
+use crate::sections::search::rows::rows;
+use crate::table::Table;
+use crate::wording;
+
+/// Returns the cell for the result of a point.
+pub(crate) fn found_in_words(point: &PointResult) -> String {
+    match &point.missing {
+        Some(why) => why.to_string(),
+        None => wording::found(&point.figures),
+    }
+}
+
+fn tables(run: &Run) -> Vec<Table> {
+    let mut all = vec![worst_case(run)];
+    all.extend(goals(run));
+    all.extend(by_server(run));
+    for dut in ranked(&run.results) {
+        all.extend(by_cores(run, dut));
+        all.extend(by_placement(run, dut));
+        for place in share_places(run, dut) {
+            let which = |c: &Conditions| c.place == place && c.accept >= 1.0;
+            let aaaa: Vec<&PointResult> = points(dut, |c| which(c) && c.cached == Share::ZERO);
+            let cached: Vec<&PointResult> = points(dut, |c| which(c) && c.aaaa == Share::ZERO);
+            let note = working_sets(run, &cached);
+            all.extend(sweep(run, dut, &place, ("AAAA record rate", ""), aaaa, |c| c.aaaa));
+            all.extend(sweep(run, dut, &place, ("cache hit rate", &note), cached, |c| c.cached));
+            all.extend(both_shares(run, dut, &place));
+        }
+    }
+    all
+}
+
+fn points(dut: &DutResult, is_meant: impl Fn(&Conditions) -> bool) -> Vec<&PointResult> {
+    dut.points.iter().filter(|p| is_meant(&p.conditions)).collect()
+}
+
+/// Returns the placements at which the shares of a DUT were measured.
+fn share_places(run: &Run, dut: &DutResult) -> Vec<Cores> {
+    let plan = &run.results.plan;
+    plan.dut(&dut.name).map(|dut| plan.keys_of(dut).share_places()).unwrap_or_default()
+}
+
+/// Returns the shortfall at the lowest failed rate, in the search with the lowest result.
+fn failed_by(point: &PointResult) -> String {
+    Shortfall::lowest(&point.failed_by).map_or("–".into(), |s| {
+        let [rate, missing, of] = [s.rate.0, s.missing, s.of].map(|n| number(n as f64));
+        format!("{rate} ({missing} of {of})")
+    })
+}
+
+/// Results of MLRsearches for each of their goals, that of RFC 8219 first; `None` for bisections.
+fn goals(run: &Run) -> Option<Table> {
+    let note = "Queries/s, from the smallest lower bound of the searches to the largest upper one. Replies/s: \
+                valid replies/s at the lower bound, in the search with the fewest. The other tables show the goal of \
+                RFC 8219.";
+    let header =
+        ["DUT", "Cores", "AAAA", "Cached", "Goal", "Median in [lower, upper)", "Replies/s"];
+    let title = "Several goals in the same searches (MLRsearch, RFC 9971)";
+    let mut table = Table::new(title, note, &header);
+    for dut in ranked(&run.results) {
+        for point in &dut.points {
+            let c = &point.conditions;
+            for (at, found) in point.goals.iter().enumerate() {
+                let label = match (at, c.accept >= 1.0) {
+                    (0, true) => "RFC 8219: ",
+                    (0, false) => "RFC 8219 except for the loss: ",
+                    _ => "RFC 9971: ",
+                };
+                let overstated = match found.overstatement > 1.0 {
+                    true => format!(", overstated by up to {:.3}", found.overstatement),
+                    false => String::new(),
+                };
+                table.rows.push(vec![
+                    dut.name.clone(),
+                    ran_on(point),
+                    percent(c.aaaa.per_hundred()),
+                    percent(c.cached.per_hundred()),
+                    format!("{label}{}", wording::goal(&found.goal)),
+                    format!("{}{overstated}", wording::goal_found(found)),
+                    wording::conditional_throughput(found).unwrap_or_else(|| "–".into()),
+                ]);
+            }
+        }
+    }
+    (!table.rows.is_empty()).then_some(table)
+}
+
+fn worst_case(run: &Run) -> Table {
+    let by_mlrsearch =
+        "Rates were chosen by MLRsearch (RFC 9971); the results are for its goal of RFC 8219. ";
+    let chosen = match run.results.plan.search.method {
+        SearchMethod::Mlrsearch => by_mlrsearch,
+        SearchMethod::Bisection => "",
+    };
+    let note = "Queries/s. Every name is new and has no AAAA record: each AAAA query causes 2 upstream queries to AuthDNS. [passed, failed): \
+                from the smallest rate that passed to the largest that failed. p1 and p99 need 20 searches, dispersion needs 2. \
+                ≥: a proven lower end without an upper one.";
+    let header = [
+        "DUT",
+        "Cores",
+        "Median in [passed, failed)",
+        "Searches",
+        "p1",
+        "p99",
+        "Dispersion",
+        "Lowest failed rate (missing)",
+        "Upstream queries",
+    ];
+    let title = "Worst case: 0 % AAAA, 0 % cached";
+    let mut table = Table::new(title, &format!("{chosen}{note}"), &header);
+    for (name, p) in by_result(run) {
+        let f = &p.figures;
+        let rate = |rate: Option<f64>| rate.map_or("–".into(), number);
+        let asked =
+            p.real.as_ref().map(|real| format!("{:.2} per query", real.questions_per_query));
+        table.rows.push(vec![
+            name.into(),
+            ran_on(p),
+            found_in_words(p),
+            format!("{} of {}", f.n, run.results.plan.search.repeat),
+            rate(f.p1),
+            rate(f.p99),
+            f.dispersion_pct.map_or("–".into(), |d| format!("{d:.2} %")),
+            failed_by(p),
+            asked.unwrap_or_else(|| "0 % cached unproven".into()),
+        ]);
+    }
+    table
+}
+
+/// Returns the worst case of every DUT and placement, the highest median first and those without a
+/// result last.
+fn by_result(run: &Run) -> Vec<(&str, &PointResult)> {
+    let of =
+        |dut| points(dut, Conditions::is_worst_case).into_iter().map(|p| (dut.name.as_str(), p));
+    let mut all: Vec<(&str, &PointResult)> = run.results.duts.iter().flat_map(of).collect();
+    all.sort_by(|a, b| a.1.by_result(b.1));
+    all
+}
+
+/// Returns the cores of points that were measured at one placement, for legends and captions.
+fn cores_of<'a>(place: &Cores, points: impl Iterator<Item = &'a PointResult>) -> String {
+    let seen = Place::of_all(points.filter_map(|p| p.place.as_ref()));
+    crate::places::on_cores(place, seen.as_ref())
+}
+
+/// Returns the placement of a DUT for a row, with the names of the placement and of AuthDNS, if
+/// any.
+fn ran_on(p: &PointResult) -> String {
+    let place = &p.conditions.place;
+    let placement =
+        place.placement.as_ref().map_or(String::new(), |placement| format!(" ({placement})"));
+    let authdns =
+        place.authdns.as_ref().map_or(String::new(), |authdns| format!(", AuthDNS: {authdns}"));
+    format!("{}{placement}{authdns}", p.ran_on())
+}
+
+/// A table in the form of the papers: rows of statistics, a column for each point.
+fn statistics(
+    run: &Run,
+    title: &str,
+    note: &str,
+    corner: &str,
+    columns: &[(String, &PointResult)],
+) -> Option<Table> {
+    if columns.is_empty() {
+        return None;
+    }
+    let mut table = Table::new(title, &with_proof(run, note), &[corner]);
+    table.rows = wording::STATISTICS.map(|name| vec![name.to_owned()]).into();
+    for (name, point) in columns {
+        table.header.push(name.clone());
+        let cells = cells(point);
+        table.rows.iter_mut().zip(cells).for_each(|(row, cell)| row.push(cell));
+    }
+    Some(table)
+}
+
+/// Returns the cells of a point in the order of [`wording::STATISTICS`].
+fn cells(point: &PointResult) -> [String; wording::STATISTICS.len()] {
+    match &point.missing {
+        Some(why) => std::array::from_fn(|_| why.to_string()),
+        None => wording::statistics(&point.figures),
+    }
+}
+
+/// Returns the acceptance criterion for a title; the papers mark criteria that RFC 8219 does not
+/// define.
+fn demanded(accept: f64) -> String {
+    if accept >= 1.0 {
+        return String::new();
+    }
+    format!(", acceptance criterion: {} %, not RFC 8219 compliant", number(accept * 100.0))
+}
+
+/// Returns the acceptance ratios of a DUT's points, the strictest first.
+fn ratios(dut: &DutResult) -> Vec<f64> {
+    let mut ratios: Vec<f64> = dut.points.iter().map(|p| p.conditions.accept).collect();
+    ratios.sort_by(|a, b| b.total_cmp(a));
+    ratios.dedup();
+    ratios
+}
+
+fn is_plain(c: &Conditions, accept: f64) -> bool {
+    (c.aaaa, c.cached) == (Share::ZERO, Share::ZERO) && c.accept == accept
+}
+
+/// Points of a DUT at its numbers of cores.
+fn at_cores(dut: &DutResult, accept: f64) -> Vec<&PointResult> {
+    points(dut, |c| is_plain(c, accept) && c.place.placement.is_none())
+}
+
+/// Performance of the servers that were measured on one number of cores, a column for each, a table
+/// for each acceptance ratio.
+fn by_server(run: &Run) -> Vec<Table> {
+    let duts = ranked(&run.results);
+    let mut all: Vec<f64> = duts.iter().flat_map(|dut| ratios(dut)).collect();
+    all.sort_by(|a, b| b.total_cmp(a));
+    all.dedup();
+    let table = |accept: f64| {
+        let columns: Vec<_> = duts
+            .iter()
+            .filter_map(|dut| match at_cores(dut, accept)[..] {
+                [point] => Some((format!("{}, {}", dut.name, point.on_cores()), point)),
+                _ => None,
+            })
+            .collect();
+        let title = format!("DNS64 performance by server{}", demanded(accept));
+        statistics(run, &title, "Worst case: 0 % AAAA, 0 % cached.", "Server", &columns)
+    };
+    all.into_iter().filter_map(table).collect()
+}
+
+/// Performance as a function of the number of cores, a table for each acceptance ratio. A single
+/// number of cores is a column of [`by_server`].
+fn by_cores(run: &Run, dut: &DutResult) -> Vec<Table> {
+    let table = |accept: f64| {
+        let all = at_cores(dut, accept);
+        if all.len() < 2 {
+            return None;
+        }
+        let columns: Vec<_> = all.into_iter().map(|p| (p.column(), p)).collect();
+        let title = format!(
+            "DNS64 performance by the number of CPU cores and threads: {}{}",
+            dut.name,
+            demanded(accept)
+        );
+        statistics(run, &title, "Worst case: 0 % AAAA, 0 % cached.", "CPU cores", &columns)
+    };
+    ratios(dut).into_iter().filter_map(table).collect()
+}
+
+/// Performance on chosen CPUs, a table for each acceptance ratio.
+fn by_placement(run: &Run, dut: &DutResult) -> Vec<Table> {
+    let table = |accept: f64| {
+        let all = points(dut, |c| is_plain(c, accept) && c.place.placement.is_some());
+        let columns: Vec<_> = all.into_iter().map(|p| (p.column(), p)).collect();
+        let title = format!(
+            "DNS64 performance by the placement of the cores: {}{}",
+            dut.name,
+            demanded(accept)
+        );
+        statistics(run, &title, "Worst case: 0 % AAAA, 0 % cached.", "Placement", &columns)
+    };
+    ratios(dut).into_iter().filter_map(table).collect()
+}
+
+/// Performance as a function of one of the shares.
+fn sweep(
+    run: &Run,
+    dut: &DutResult,
+    place: &Cores,
+    (what, note): (&str, &str),
+    mut all: Vec<&PointResult>,
+    share: fn(&Conditions) -> Share,
+) -> Option<Table> {
+    // The worst case alone is not a series.
+    if all.len() < 2 {
+        return None;
+    }
+    all.sort_by_key(|p| share(&p.conditions));
+    let columns: Vec<_> =
+        all.into_iter().map(|p| (percent(share(&p.conditions).per_hundred()), p)).collect();
+    let cores = cores_of(place, columns.iter().map(|(_, p)| *p));
+    let title = format!("DNS64 performance by {what}: {}, {cores}", dut.name);
+    statistics(run, &title, note, what, &columns)
+}
+
+/// Returns a note with the sizes of the working sets of cached names at the medians of these
+/// points.
+fn working_sets(run: &Run, all: &[&PointResult]) -> String {
+    let trial = &run.results.plan.trial;
+    let size = |point: &&PointResult| {
+        let (cached, median) = (point.conditions.cached, point.figures.median?);
+        let names = trial.working_set(cached, Qps(median as u64));
+        let share = percent(cached.per_hundred());
+        (names > 0).then(|| format!("{share}: {}", number(names as f64)))
+    };
+    let sizes: Vec<String> = all.iter().filter_map(size).collect();
+    if sizes.is_empty() {
+        return String::new();
+    }
+    format!("Working set of cached names at the median rate: {}.", sizes.join(", "))
+}
+
+/// Returns the shares of the α×β table of a DUT, including 0.
+fn axes(run: &Run, dut: &DutResult) -> (Vec<Share>, Vec<Share>) {
+    let plan = &run.results.plan;
+    let keys = plan.dut(&dut.name).map(|dut| plan.keys_of(dut)).unwrap_or_default();
+    let with_zero = |shares: &[Share]| {
+        let mut all = vec![Share::ZERO];
+        all.extend(shares);
+        all.sort_unstable();
+        all.dedup();
+        all
+    };
+    // Without a share there is only the worst case.
+    let has_shares = !(keys.aaaa_shares.is_empty() && keys.cached_shares.is_empty());
+    if keys.table && has_shares {
+        (with_zero(&keys.aaaa_shares), with_zero(&keys.cached_shares))
+    } else {
+        (Vec::new(), Vec::new())
+    }
+}
+
+/// Returns the point at an AAAA share and a cached share, if it was measured.
+fn cell<'a>(
+    dut: &'a DutResult,
+    place: &Cores,
+    aaaa: Share,
+    cached: Share,
+) -> Option<&'a PointResult> {
+    let is_it = |p: &&PointResult| {
+        let c = &p.conditions;
+        c.place == *place && c.accept >= 1.0 && (c.aaaa, c.cached) == (aaaa, cached)
+    };
+    dut.points.iter().find(is_it)
+}
+
+/// Medians by both shares.
+fn both_shares(run: &Run, dut: &DutResult, place: &Cores) -> Option<Table> {
+    let (aaaa, cached) = axes(run, dut);
+    let note = "Queries/s: median in [passed, failed). Rows: share of names with an AAAA record (α); columns: share of queries for cached \
+                names (β).";
+    let here = points(dut, |c| c.place == *place && c.accept >= 1.0);
+    let title = format!(
+        "{} by AAAA share and cached share, {}",
+        dut.name,
+        cores_of(place, here.into_iter())
+    );
+    let mut table = Table::new(&title, &with_proof(run, note), &["α \\ β"]);
+    table.header.extend(cached.iter().map(|b| percent(b.per_hundred())));
+    for &a in &aaaa {
+        let mut row = vec![percent(a.per_hundred())];
+        let of = |&b: &Share| cell(dut, place, a, b).map_or("–".into(), found_in_words);
+        row.extend(cached.iter().map(of));
+        table.rows.push(row);
+    }
+    (!table.rows.is_empty()).then_some(table)
+}
+
+/// The worst case of each DUT and placement, a column for each run, to compare test systems.
+fn comparisons(runs: &[Run]) -> Vec<Table> {
+    if runs.len() < 2 {
+        return Vec::new();
+    }
+    let mut kinds: Vec<(String, Conditions)> = Vec::new();
+    for (_, dut) in each_dut(runs) {
+        for p in points(dut, |c| (c.aaaa, c.cached) == (Share::ZERO, Share::ZERO)) {
+            let kind = (dut.name.clone(), p.conditions.clone());
+            if !kinds.contains(&kind) {
+                kinds.push(kind);
+            }
+        }
+    }
+    kinds.iter().map(|(name, conditions)| comparison(runs, name, conditions)).collect()
+}
+
+fn point_of<'a>(run: &'a Run, name: &str, conditions: &Conditions) -> Option<&'a PointResult> {
+    let dut = run.results.duts.iter().find(|dut| dut.name == name)?;
+    dut.points.iter().find(|p| p.conditions == *conditions)
+}
+
+fn comparison(runs: &[Run], name: &str, conditions: &Conditions) -> Table {
+    let cores =
+        cores_of(&conditions.place, runs.iter().filter_map(|run| point_of(run, name, conditions)));
+    let title =
+        format!("DNS64 performance of {name} on {cores}{}, by run", demanded(conditions.accept));
+    let mut table = Table::new(&title, "Worst case: 0 % AAAA, 0 % cached.", &["Run"]);
+    table.rows = wording::STATISTICS.map(|name| vec![name.to_owned()]).into();
+    for run in runs {
+        table.header.push(run.name.clone());
+        let cells = match point_of(run, name, conditions) {
+            Some(point) => cells(point),
+            None => std::array::from_fn(|_| "not in this run's plan".into()),
+        };
+        table.rows.iter_mut().zip(cells).for_each(|(row, cell)| row.push(cell));
+    }
+    table
+}
+
+fn figures(runs: &[Run]) -> Vec<Figure> {
+    let mut all: Vec<Figure> = worst_case_bars(runs).into_iter().collect();
+    let plain = |c: &Conditions| (c.aaaa, c.cached) == (Share::ZERO, Share::ZERO);
+    all.extend(curve(
+        runs,
+        Over::Places,
+        ["scale-up", "Scale-up: worst case by cores", "cores", ""],
+        |_, c| (c.is_worst_case() && c.place.placement.is_none()).then_some(c.place.cores as f64),
+    ));
+    let title = "Worst case with a share of names that have AAAA records";
+    all.extend(curve(
+        runs,
+        Over::Conditions,
+        ["aaaa", title, "AAAA share α", " %"],
+        |shares, c| {
+            let is_in = shares.contains(&c.place) && c.cached == Share::ZERO && c.accept >= 1.0;
+            is_in.then(|| f64::from(c.aaaa.per_hundred()))
+        },
+    ));
+    let title = "Worst case with a share of cached names";
+    all.extend(curve(
+        runs,
+        Over::Conditions,
+        ["cached", title, "cached share β", " %"],
+        |shares, c| {
+            let is_in = shares.contains(&c.place) && c.aaaa == Share::ZERO && c.accept >= 1.0;
+            is_in.then(|| f64::from(c.cached.per_hundred()))
+        },
+    ));
+    let title = "Worst case by acceptance ratio (not RFC 8219 compliant below 100 %)";
+    all.extend(curve(
+        runs,
+        Over::Conditions,
+        ["acceptance", title, "accepted", " %"],
+        |shares, c| (plain(c) && shares.contains(&c.place)).then_some(c.accept * 100.0),
+    ));
+    all.extend(placement_bars(runs));
+    all.extend(heat(runs));
+    all
+}
+
+/// Returns the mark of a point in a diagram; `None` without a result. A point without a median has
+/// the mark of a failure.
+fn dot(x: f64, point: &PointResult) -> Option<Dot> {
+    point.missing.is_none().then(|| dot_of(x, &point.figures, &point.found))
+}
+
+/// Returns the mark of searches in a diagram, with their interval as the range.
+pub(super) fn dot_of(x: f64, figures: &Figures, found: &[Found]) -> Dot {
+    let y = figures.median.unwrap_or(0.0);
+    let from = figures.interval.from.unwrap_or(0.0);
+    let range = (from, figures.interval.to.unwrap_or(from).max(y));
+    // A search without a passing rate has no value.
+    let each = found.iter().filter_map(|search| search.highest).map(|rate| rate.0 as f64).collect();
+    let (at_least, failed) = (figures.is_at_least(), figures.median.is_none());
+    Dot { x, y, range, at_least, failed, each }
+}
+
+/// Bars of the worst case of each DUT on its first number of cores, the fastest first.
+fn worst_case_bars(runs: &[Run]) -> Option<Figure> {
+    let measured = |(run, dut)| Some((run, dut, worst_point(dut).filter(|p| p.missing.is_none())?));
+    let all: Vec<(&Run, &DutResult, &PointResult)> = each_dut(runs).filter_map(measured).collect();
+    let same = all.windows(2).all(|two| two[0].2.on_cores() == two[1].2.on_cores());
+    let cores = all
+        .first()
+        .filter(|_| same)
+        .map_or(String::new(), |(_, _, p)| format!(", {}", p.on_cores()));
+    let mut groups: Vec<String> = Vec::new();
+    let mut series: Vec<Series> =
+        runs.iter().map(|run| Series { name: run.name.clone(), dots: Vec::new() }).collect();
+    for (run, dut, point) in all {
+        let name =
+            if same { dut.name.clone() } else { format!("{}, {}", dut.name, point.on_cores()) };
+        let group = groups.iter().position(|g| *g == name).unwrap_or_else(|| {
+            groups.push(name);
+            groups.len() - 1
+        });
+        let of = runs.iter().position(|other| std::ptr::eq(other, run)).unwrap_or_default();
+        series[of].dots.extend(dot(group as f64, point));
+    }
+    (!groups.is_empty()).then(|| Figure {
+        file: "worst-case".into(),
+        title: format!("Worst case: 0 % AAAA, 0 % cached{cores}"),
+        x_label: String::new(),
+        y_label: "queries/s".into(),
+        shape: Shape::Bars { groups, series },
+    })
+}
+
+/// Bars of the worst case on placements beside that on as many of the first cores.
+fn placement_bars(runs: &[Run]) -> Option<Figure> {
+    let mut groups: Vec<String> = Vec::new();
+    let mut series: Vec<Series> = Vec::new();
+    for (run, dut) in each_dut(runs) {
+        let placed: Vec<&PointResult> =
+            points(dut, |c| c.is_worst_case() && c.place.placement.is_some());
+        let cores: Vec<usize> = placed.iter().map(|p| p.conditions.place.cores).collect();
+        let beside = |c: &Conditions| c.place.placement.is_none() && cores.contains(&c.place.cores);
+        let all = points(dut, |c| c.is_worst_case() && (c.place.placement.is_some() || beside(c)));
+        if placed.is_empty() {
+            continue;
+        }
+        let group = groups.len() as f64;
+        groups.push(legend(run, &dut.name, runs.len() > 1));
+        for point in all {
+            let name = point.on_cores();
+            let Some(dot) = dot(group, point) else { continue };
+            match series.iter_mut().find(|known| known.name == name) {
+                Some(known) => known.dots.push(dot),
+                None => series.push(Series { name, dots: vec![dot] }),
+            }
+        }
+    }
+    (!series.is_empty()).then(|| Figure {
+        file: "placements".into(),
+        title: "Worst case by the placement of the cores".into(),
+        x_label: String::new(),
+        y_label: "queries/s".into(),
+        shape: Shape::Bars { groups, series },
+    })
+}
+
+/// Axis of a curve.
+#[derive(Clone, Copy)]
+enum Over {
+    /// From placement to placement.
+    Places,
+    /// At one placement.
+    Conditions,
+}
+
+/// The points of one curve.
+#[derive(Clone, Copy)]
+enum Group<'a> {
+    /// All placements with one AuthDNS.
+    With(Option<&'a str>),
+    /// One placement.
+    At(&'a Cores),
+}
+
+impl Group<'_> {
+    fn has(self, p: &PointResult) -> bool {
+        match self {
+            // Only points that had their cores are shown over a number of cores.
+            Group::With(authdns) => {
+                p.has_its_cores() && p.conditions.place.authdns.as_deref() == authdns
+            }
+            Group::At(place) => p.conditions.place == *place,
+        }
+    }
+
+    /// Returns the name that distinguishes the curve from others of the same DUT.
+    fn name(self, points: &[&PointResult]) -> String {
+        match self {
+            Group::With(None) => String::new(),
+            Group::With(Some(authdns)) => format!("with {authdns}"),
+            Group::At(place) => cores_of(place, points.iter().copied()),
+        }
+    }
+}
+
+/// Returns the servers that play AuthDNS for a DUT.
+fn auths(dut: &DutResult) -> Vec<Option<&str>> {
+    let mut all: Vec<Option<&str>> =
+        dut.points.iter().map(|p| p.conditions.place.authdns.as_deref()).collect();
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+/// Returns a curve for each DUT over `x` of the conditions; `x` also gets the placements at which
+/// the DUT's shares were measured. `None` if no DUT has two points. The texts are the file, the
+/// title, the horizontal axis and the unit of its positions.
+fn curve(
+    runs: &[Run],
+    over: Over,
+    [file, title, x_label, unit]: [&str; 4],
+    x: impl Fn(&[Cores], &Conditions) -> Option<f64>,
+) -> Option<Figure> {
+    let mut all = Vec::new();
+    for (run, dut) in each_dut(runs) {
+        let places = share_places(run, dut);
+        let groups = match over {
+            Over::Places => auths(dut).into_iter().map(Group::With).collect(),
+            Over::Conditions => places.iter().map(Group::At).collect::<Vec<_>>(),
+        };
+        for group in groups {
+            let here = dut.points.iter().filter(|p| group.has(p));
+            let with_dots = here.filter_map(|p| Some((dot(x(&places, &p.conditions)?, p)?, p)));
+            let (mut dots, of): (Vec<Dot>, Vec<&PointResult>) = with_dots.unzip();
+            dots.sort_by(|a, b| a.x.total_cmp(&b.x));
+            if dots.len() > 1 {
+                all.push(Curve {
+                    of: legend(run, &dut.name, runs.len() > 1),
+                    what: group.name(&of),
+                    dots,
+                });
+            }
+        }
+    }
+    (!all.is_empty()).then(|| {
+        let shape = curves(all, unit);
+        let x_label = along(&shape, x_label, unit);
+        Figure {
+            file: file.into(),
+            title: title.into(),
+            x_label,
+            y_label: "queries/s".into(),
+            shape,
+        }
+    })
+}
+
+/// Medians by both shares, a map for each DUT and placement, all shaded relative to the largest
+/// value.
+fn heat(runs: &[Run]) -> Option<Figure> {
+    let mut maps: Vec<HeatMap> = Vec::new();
+    for (run, dut) in each_dut(runs) {
+        maps.extend(
+            share_places(run, dut)
+                .iter()
+                .filter_map(|place| heat_map(run, dut, place, runs.len() > 1)),
+        );
+    }
+    let values = maps.iter().flat_map(|map| &map.rows).flat_map(|(_, values)| values).flatten();
+    let highest = values.map(|(value, _)| *value).fold(0.0, f64::max);
+    (!maps.is_empty()).then(|| Figure {
+        file: "shares".into(),
+        title: "Queries/s by AAAA share and cached share".into(),
+        x_label: "cached share β".into(),
+        y_label: "AAAA share α".into(),
+        shape: Shape::Heat { maps, highest },
+    })
+}
+
+fn heat_map(run: &Run, dut: &DutResult, place: &Cores, many: bool) -> Option<HeatMap> {
+    let (aaaa, cached) = axes(run, dut);
+    let point = |a: Share, b: Share| cell(dut, place, a, b).filter(|p| p.missing.is_none());
+    let value = |a: Share, b: Share| {
+        let point = point(a, b)?;
+        Some((point.figures.median?, point.figures.is_at_least()))
+    };
+    let row =
+        |&a: &Share| (percent(a.per_hundred()), cached.iter().map(|&b| value(a, b)).collect());
+    let rows: Vec<HeatRow> = aaaa.iter().map(row).collect();
+    let shown = aaaa.iter().flat_map(|&a| cached.iter().filter_map(move |&b| point(a, b)));
+    let name = format!("{}, {}", legend(run, &dut.name, many), cores_of(place, shown));
+    let is_filled = rows.iter().flat_map(|(_, values)| values).any(Option::is_some);
+    let columns = cached.iter().map(|b| percent(b.per_hundred())).collect();
+    is_filled.then_some(HeatMap { name, columns, rows })
+}
+
+/// The section on searches for the highest rate that passes.
+pub(crate) struct SearchSection;
+
+impl Section for SearchSection {
+    fn title(&self) -> &'static str {
+        "Highest passing rates"
+    }
+
+    fn tables(&self, run: &Run) -> Vec<Table> {
+        tables(run)
+    }
+
+    fn comparisons(&self, runs: &[Run]) -> Vec<Table> {
+        comparisons(runs)
+    }
+
+    fn figures(&self, runs: &[Run]) -> Vec<Figure> {
+        figures(runs)
+    }
+
+    fn rows(&self, run: &Run) -> Vec<Row> {
+        let points = run.results.duts.iter().flat_map(|dut| &dut.points);
+        points.flat_map(rows).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;
