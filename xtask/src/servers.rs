@@ -131,7 +131,7 @@ fn release<T>(driver: &Driver<T>, operator: &Operator, program: &[String]) -> Re
     let words = driver.version_command(operator, program);
     let (first, rest) = words.split_first().context("no command prints the version")?;
     let ran = run(first, rest, PATIENCE)?;
-    Ok(Release::of(&format!("{}{}", ran.stdout, ran.stderr)))
+    Ok(Release::parse(&format!("{}{}", ran.stdout, ran.stderr)))
 }
 
 /// Waits until a server returns a valid answer to the Measurer in the lab's tester. `more` defines a valid answer:

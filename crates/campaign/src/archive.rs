@@ -15,8 +15,8 @@
 //! results.json        computed from the journal at the end of the run, and by `report`
 //! ```
 
-pub mod begun;
 mod error;
+pub mod journal_header;
 
 use std::fs;
 use std::io::{self};
@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 use hosts::environment::Environment;
 use hosts::new_file::{FileError, write_json, write_whole};
 
-use crate::archive::begun::{journal_of, plan_of, same_plan};
+use crate::archive::journal_header::{journal_of, plan_of, same_plan};
 use crate::journal::Lines;
 use crate::plan::Plan;
 use crate::record::Entry;
@@ -235,7 +235,7 @@ mod tests {
             Entry::Started(Step { point, repeat: 0, rate: Qps(rate), length: Length::Probe })
         };
         let point = Point::Search(Conditions::worst_case("x", Cores::first(2)));
-        let mishap = Entry::Mishap { point, what: "a\nb".into(), log: "ü".into() };
+        let mishap = Entry::Incident { point, what: "a\nb".into(), log: "ü".into() };
         let entries =
             [Entry::Version { dut: "x".into(), text: "1".into() }, step(1), mishap, step(2)];
         let mut journal = Lines::create(&path).unwrap();

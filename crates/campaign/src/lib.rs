@@ -10,7 +10,6 @@
 #![forbid(unsafe_code)]
 
 pub mod archive;
-pub mod course;
 pub mod journal;
 pub mod plan;
 mod programme;
@@ -18,3 +17,4 @@ pub mod record;
 pub mod results;
 pub mod runner;
 pub mod search;
+pub mod sequence;

@@ -1,21 +1,23 @@
 //! Campaign plan (TOML): servers, measurements, durations and repetitions.
 
-pub mod difference;
 pub(crate) mod duts;
 mod family;
 pub mod goal;
 pub mod keys;
+pub mod plan_diff;
 pub mod point;
+pub mod quantity;
 pub mod search_plan;
 pub mod servers;
 mod testers;
-pub mod written;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use hosts::servers::{Auth, Custom, Dut, Operator, OwnFile, stands_for_nothing, unknown_in_braces};
+use hosts::servers::{
+    Auth, Custom, Dut, Operator, OperatorFile, unknown_placeholder, unknown_placeholder_error,
+};
 use hosts::ssh_host::SshHost;
 use method::compliance::DEFAULT_AUTH_LIMIT;
 use method::pacing::PacingLimits;
@@ -28,7 +30,7 @@ use tester::measurer::names::working_set;
 use tester::measurer::plan::sources::SourceAddresses;
 use wire::name::NameRange;
 
-use crate::plan::keys::{DutKeys, Keys, Searching, SelfTest};
+use crate::plan::keys::{DutKeys, Keys, SearchSettings, SelfTest};
 
 pub use family::Family;
 
@@ -66,7 +68,7 @@ pub struct Plan {
     pub trial: Trial,
     /// Settings of the search for the highest rate.
     #[serde(default)]
-    pub search: Searching,
+    pub search: SearchSettings,
     /// The self-test. Without it every result is at best a lower bound.
     #[serde(default)]
     pub self_test: Option<SelfTest>,
@@ -223,7 +225,7 @@ pub struct AuthPlan {
     pub extra: Vec<String>,
     /// A configuration file of the operator instead of the generated one, with `{listen}`,
     /// `{port}`, `{threads}`, `{folder}` and `{zone}`.
-    pub config: Option<OwnFile>,
+    pub config: Option<OperatorFile>,
     /// Answers over AF_XDP (kernel bypass) on the interface that has its address; default: over
     /// sockets. Supported by dns64bench's AuthDNS only.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -266,17 +268,17 @@ pub struct Cpus {
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Trial {
     /// Sending time of a trial; RFC 8219 §9.2 requires at least 60 s.
-    #[serde(with = "crate::plan::written::plan_time")]
-    #[schemars(with = "crate::plan::written::Time")]
+    #[serde(with = "crate::plan::quantity::plan_time")]
+    #[schemars(with = "crate::plan::quantity::Time")]
     pub duration: Duration,
     /// Reply timeout; RFC 8219 §9.2 allows at most 1 s. Default: 1 s, or a twentieth of the
     /// duration if that is below 20 s.
-    #[serde(with = "crate::plan::written::plan_time", skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<crate::plan::written::Time>")]
+    #[serde(with = "crate::plan::quantity::plan_time", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<crate::plan::quantity::Time>")]
     pub timeout: Option<Duration>,
     /// Pause between two trials, such as `"10s"`.
-    #[serde(with = "crate::plan::written::plan_time")]
-    #[schemars(with = "crate::plan::written::Time")]
+    #[serde(with = "crate::plan::quantity::plan_time")]
+    #[schemars(with = "crate::plan::quantity::Time")]
     pub pause: Duration,
     /// DNS64 prefix that the DUTs are configured with and that their answers must have.
     pub prefix: Prefix,
@@ -300,13 +302,13 @@ pub struct Trial {
     pub window_limit: f64,
     /// Lateness limit: a trial is invalid if more than one query in a thousand leaves later than
     /// this.
-    #[serde(with = "crate::plan::written::plan_time")]
-    #[schemars(with = "crate::plan::written::Time")]
+    #[serde(with = "crate::plan::quantity::plan_time")]
+    #[schemars(with = "crate::plan::quantity::Time")]
     pub lateness_limit: Duration,
     /// Limit of AuthDNS's response time: a trial is invalid if AuthDNS exceeded it for more than
     /// one query in a thousand.
-    #[serde(with = "crate::plan::written::plan_time")]
-    #[schemars(with = "crate::plan::written::Time")]
+    #[serde(with = "crate::plan::quantity::plan_time")]
+    #[schemars(with = "crate::plan::quantity::Time")]
     pub auth_limit: Duration,
     /// Format of the records of every query in every trial; default: no records.
     pub records: Option<Records>,
@@ -391,7 +393,7 @@ pub struct DutPlan {
     /// A configuration file of the operator instead of the generated one, with `{listen}` and the
     /// other placeholders.
     #[serde(default)]
-    pub config: Option<OwnFile>,
+    pub config: Option<OperatorFile>,
     /// Answers and queries over AF_XDP (kernel bypass), on the interfaces that have its address and
     /// that lead to AuthDNS; default: over sockets. Supported by dns64d only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -593,10 +595,10 @@ pub(crate) fn check_dut(dut: &DutPlan) -> Result<(), String> {
         ("cpu-pids", &custom.cpu_pids),
     ];
     for (key, words) in commands {
-        if let Some(unknown) = words.iter().find_map(|word| unknown_in_braces(word)) {
+        if let Some(unknown) = words.iter().find_map(|word| unknown_placeholder(word)) {
             return Err(format!(
                 "[[dut]] {name}: [dut.custom] {key} has {}",
-                stands_for_nothing(unknown)
+                unknown_placeholder_error(unknown)
             ));
         }
     }

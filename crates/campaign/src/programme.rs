@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use tester::measurer::plan::MAX_WINDOW_LIMIT_PCT;
 
-use crate::course;
 use crate::plan::point::Point;
 use crate::plan::{Plan, PlanError, READY, Ssh, check_dut};
+use crate::sequence;
 
 impl Plan {
     /// Reads a plan from a file, or a ready plan by name.
@@ -89,7 +89,7 @@ impl Plan {
         self.check_servers()?;
         self.check_sources()?;
         self.check_xdp()?;
-        course::check(self)?;
+        sequence::check(self)?;
         self.check_testers()
     }
 }
@@ -101,7 +101,7 @@ impl Plan {
         let mut points: Vec<Point> = Vec::new();
         let duts = std::iter::once(None).chain(self.duts.iter().map(Some));
         for point in duts
-            .flat_map(|dut| course::ALL.iter().flat_map(move |measure| measure.points(self, dut)))
+            .flat_map(|dut| sequence::ALL.iter().flat_map(move |measure| measure.points(self, dut)))
         {
             // A share of 0 in a list repeats the worst case.
             if !points.contains(&point) {

@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use conform::outcome::Report;
 use hosts::environment::Environment;
 use hosts::numa::Numa;
-use hosts::place::Place;
+use hosts::place::CpuPlacement;
 use method::evidence::{Deviation, OfferedLoad};
 use method::narrow::Length;
 use method::reason::{HostLoss, OtherUse, Reason, ReasonKind};
@@ -90,7 +90,8 @@ pub enum Entry {
         why: CannotBeMade,
     },
     /// An incident that is not a result: a server died or hung, or a point cannot be measured.
-    Mishap {
+    #[serde(rename = "mishap")]
+    Incident {
         /// The point at which it happened.
         point: Point,
         /// Description of the incident.
@@ -294,7 +295,7 @@ pub struct Cpu {
     pub tester: f64,
     /// CPU placement of the DUT, observed in the middle of the trial; absent in self-tests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub place: Option<Place>,
+    pub place: Option<CpuPlacement>,
     /// Use of the DUT's CPUs by processes other than the DUT and the tester; absent in self-tests
     /// and if the host does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -457,7 +458,7 @@ pub struct ConformTrial {
 
 impl ConformTrial {
     /// Returns checks that began at `begun` and completed.
-    pub(crate) fn of(begun: SystemTime, report: Report) -> ConformTrial {
+    pub(crate) fn new(begun: SystemTime, report: Report) -> ConformTrial {
         let started_unix_s = unix_s(begun);
         let duration_s = report.duration_s;
         ConformTrial { started_unix_s, duration_s, report: Some(report), why: String::new() }

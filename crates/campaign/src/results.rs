@@ -3,13 +3,13 @@
 
 pub mod closed_loop;
 pub mod conform;
+pub mod consistency;
 pub mod constant_rate;
-pub mod contradictions;
 mod dut;
 pub mod groups;
 pub mod host_change;
 pub mod load;
-pub mod missing;
+pub mod no_result;
 mod outcome;
 pub mod search;
 pub mod self_test;
@@ -30,17 +30,17 @@ use serde::{Deserialize, Serialize};
 use tester::measurer::plan::TrialPlan;
 use tester::measurer::result::TrialResult;
 
-use crate::course::{self, Recorded, SearchCourse};
 use crate::journal::plausible::span;
 use crate::plan::point::{Conditions, Point};
 use crate::plan::{AuthPlan, Plan};
 use crate::record::{Configuration, Entry, Measured, StolenFrom, VERSION};
-use crate::results::contradictions::{Contradiction, contradictions};
+use crate::results::consistency::{Contradiction, contradictions};
 use crate::results::host_change::{HostChange, host_changes};
-use crate::results::missing::Missing;
+use crate::results::no_result::NoResult;
 use crate::results::search::Trials;
 use crate::results::self_test::SelfTestResult;
 use crate::results::trials::Trial;
+use crate::sequence::{self, Recorded, SearchSequence};
 
 pub use dut::{DutResult, PacedTrial};
 
@@ -64,7 +64,7 @@ pub struct Results {
     /// Each server that plays AuthDNS for a DUT.
     pub authdns: Vec<AuthResult>,
     /// Configuration of each server.
-    pub configurations: Vec<Told>,
+    pub configurations: Vec<ServerConfig>,
     /// True if every point of the plan has a result, or cannot be provided by this machine.
     pub complete: bool,
     /// The points without a result, in plan order.
@@ -86,7 +86,7 @@ pub struct Results {
     /// Start of the first trial and end of the last one; absent without a trial.
     pub period_unix_s: Option<Period>,
     /// Incidents: servers that died, hung or could not be started.
-    pub mishaps: Vec<Mishap>,
+    pub mishaps: Vec<Incident>,
     /// All trials of the journal; not part of the object.
     #[serde(skip)]
     pub trials: Vec<Trial>,
@@ -94,7 +94,7 @@ pub struct Results {
 
 /// Configuration of a server.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
-pub struct Told {
+pub struct ServerConfig {
     /// Name of the DUT, or of the server that plays AuthDNS.
     pub server: String,
     /// Its command and configuration file at the first start.
@@ -146,7 +146,7 @@ pub struct Health {
     /// Reasons of invalid trials, with the number of trials for each kind.
     pub invalid_reasons: Vec<InvalidReason>,
     /// Other warnings of trials, with the number of trials for each kind.
-    pub warnings: Vec<Warned>,
+    pub warnings: Vec<WarningCount>,
     /// CPU time stolen by a hypervisor, for each host that reports it.
     #[serde(default)]
     pub stolen: Vec<StolenTime>,
@@ -187,14 +187,14 @@ pub struct InvalidReason {
 
 impl InvalidReason {
     /// Creates an entry for a kind of reason.
-    fn of(kind: ReasonKind, trials: usize) -> InvalidReason {
+    fn new(kind: ReasonKind, trials: usize) -> InvalidReason {
         InvalidReason { kind, reason: kind.to_string(), trials }
     }
 }
 
 /// Warnings of one kind.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
-pub struct Warned {
+pub struct WarningCount {
     /// The first warning of this kind.
     #[serde(flatten)]
     pub warning: Warning,
@@ -210,12 +210,12 @@ pub struct WithoutResult {
     /// The point, as text.
     pub point: String,
     /// The reason.
-    pub missing: Missing,
+    pub missing: NoResult,
 }
 
 /// An incident that is not a result: a server died or hung, or a point could not be measured.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
-pub struct Mishap {
+pub struct Incident {
     /// The point at which it happened, as text.
     pub point: String,
     /// Description of the incident.
@@ -232,14 +232,14 @@ impl Results {
         let duts: Vec<DutResult> =
             plan.duts.iter().map(|dut| dut_result(&recorded, dut.name(), &points)).collect();
         let mishaps = entries.iter().filter_map(|entry| match entry {
-            Entry::Mishap { point, what, log } => {
-                Some(Mishap { point: point.to_string(), what: what.clone(), log: log.clone() })
+            Entry::Incident { point, what, log } => {
+                Some(Incident { point: point.to_string(), what: what.clone(), log: log.clone() })
             }
             _ => None,
         });
         let told = entries.iter().filter_map(|entry| match entry {
             Entry::Configuration { server, told } => {
-                Some(Told { server: server.clone(), configuration: told.clone() })
+                Some(ServerConfig { server: server.clone(), configuration: told.clone() })
             }
             _ => None,
         });
@@ -286,7 +286,7 @@ impl Results {
     }
 
     /// Returns the versions of the servers that DUTs query and that do not count queries.
-    pub fn silent(&self) -> Vec<&str> {
+    pub fn without_counters(&self) -> Vec<&str> {
         self.authdns.iter().filter(|auth| !auth.counts).map(|auth| auth.version.as_str()).collect()
     }
 }
@@ -298,7 +298,7 @@ fn without_result(recorded: &Recorded<'_>, points: &[Point]) -> Vec<WithoutResul
         .filter(|point| recorded.cannot(point).is_none() && !recorded.has_result(point));
     open.map(|point| WithoutResult {
         point: point.to_string(),
-        missing: recorded.missing(point).unwrap_or(Missing::Unfinished),
+        missing: recorded.missing(point).unwrap_or(NoResult::Unfinished),
     })
     .collect()
 }
@@ -337,7 +337,7 @@ fn dut_result(recorded: &Recorded<'_>, name: &str, points: &[Point]) -> DutResul
             is_same && (c.accept >= 1.0 || load.found.valid.is_some_and(|valid| valid < c.accept))
         };
         for point in searched.iter_mut().filter(|point| judged(&point.conditions)) {
-            point.take_in_failure(recorded, rate);
+            point.include_failure(recorded, rate);
         }
     }
     DutResult {
@@ -439,13 +439,13 @@ fn by_kind<'a>(trials: impl Iterator<Item = &'a [Reason]>) -> Vec<InvalidReason>
             }
         }
     }
-    kinds.into_iter().map(|(kind, trials)| InvalidReason::of(kind, trials)).collect()
+    kinds.into_iter().map(|(kind, trials)| InvalidReason::new(kind, trials)).collect()
 }
 
 /// Counts the trials for each kind of warning, in the order of their first occurrence. Numbers
 /// differ from trial to trial; the first warning represents all.
-fn warned(trials: &[&Measured]) -> Vec<Warned> {
-    let mut kinds: Vec<Warned> = Vec::new();
+fn warned(trials: &[&Measured]) -> Vec<WarningCount> {
+    let mut kinds: Vec<WarningCount> = Vec::new();
     for m in trials {
         let mut of_trial: Vec<&Warning> = Vec::new();
         for warning in
@@ -458,7 +458,7 @@ fn warned(trials: &[&Measured]) -> Vec<Warned> {
         for warning in of_trial {
             match kinds.iter_mut().find(|known| known.warning.is_like(warning)) {
                 Some(known) => known.trials += 1,
-                None => kinds.push(Warned {
+                None => kinds.push(WarningCount {
                     warning: warning.clone(),
                     words: warning.to_string(),
                     trials: 1,
@@ -475,7 +475,7 @@ fn warned(trials: &[&Measured]) -> Vec<Warned> {
 fn noncompliance(recorded: &Recorded<'_>) -> Vec<Noncompliance> {
     let plan = recorded.plan;
     let repeats = Some(fewest_searches(recorded).unwrap_or(plan.search.repeat));
-    let mut vouching: Vec<(Option<&str>, Vouching<'_>)> = Vec::new();
+    let mut vouching: Vec<(Option<&str>, SelfTestCoverage<'_>)> = Vec::new();
     let mut resolutions: Vec<(&Point, Option<Qps>)> = Vec::new();
     let mut all: Vec<Facts> = Vec::new();
     for m in recorded.finished() {
@@ -486,7 +486,7 @@ fn noncompliance(recorded: &Recorded<'_>) -> Vec<Noncompliance> {
         let Some(trial) = m.at_rate().filter(counts) else { continue };
         let auth = m.step.point.authdns();
         if vouching.iter().all(|(of, _)| *of != auth) {
-            vouching.push((auth, Vouching::of(recorded, &m.step.point)));
+            vouching.push((auth, SelfTestCoverage::new(recorded, &m.step.point)));
         }
         let proof = vouching
             .iter()
@@ -495,7 +495,7 @@ fn noncompliance(recorded: &Recorded<'_>) -> Vec<Noncompliance> {
         let point = &m.step.point;
         let known = resolutions.iter().find(|(of, _)| *of == point).map(|(_, known)| *known);
         let resolution = known.unwrap_or_else(|| {
-            let found = course::resolution(recorded, point);
+            let found = sequence::resolution(recorded, point);
             resolutions.push((point, found));
             found
         });
@@ -513,8 +513,8 @@ fn noncompliance(recorded: &Recorded<'_>) -> Vec<Noncompliance> {
 fn fewest_searches(recorded: &Recorded<'_>) -> Option<u32> {
     let of = |point: &Point| {
         let Point::Search(conditions) = point else { return None };
-        let walk = recorded.walk(point).filter(|walk| !walk.trials.is_empty())?;
-        let found = walk.course.searches()?.found();
+        let replay = recorded.replay(point).filter(|replay| !replay.trials.is_empty())?;
+        let found = replay.sequence.searches()?.found();
         let telling = found.iter().filter(|search| !search.is_unmeasurable()).count();
         (conditions.accept >= 1.0).then_some(telling as u32)
     };
@@ -532,21 +532,21 @@ fn planned_facts(plan: &Plan) -> Facts {
 }
 
 /// Coverage by the self-test that validates the tester: `None`, or its reserve and its trials.
-struct Vouching<'a>(Option<(f64, Vec<&'a TrialResult>)>);
+struct SelfTestCoverage<'a>(Option<(f64, Vec<&'a TrialResult>)>);
 
-impl<'a> Vouching<'a> {
+impl<'a> SelfTestCoverage<'a> {
     /// Returns the coverage for the trials of a point and of others with the same AuthDNS.
-    fn of(recorded: &Recorded<'a>, point: &Point) -> Vouching<'a> {
-        let walk = || recorded.walk(&recorded.plan.self_test_for(point)?);
-        let passed = |walk: &crate::course::Walk<'_>| {
-            let found = walk.course.searches().map(SearchCourse::found).unwrap_or_default();
-            walk.void.is_none() && !found.is_empty() && found.iter().all(|f| f.highest.is_some())
+    fn new(recorded: &Recorded<'a>, point: &Point) -> SelfTestCoverage<'a> {
+        let replay = || recorded.replay(&recorded.plan.self_test_for(point)?);
+        let passed = |replay: &crate::sequence::Replay<'_>| {
+            let found = replay.sequence.searches().map(SearchSequence::found).unwrap_or_default();
+            replay.void.is_none() && !found.is_empty() && found.iter().all(|f| f.highest.is_some())
         };
         let delta = recorded.plan.self_test.as_ref().map(|test| test.delta);
-        let trials = walk()
+        let trials = replay()
             .filter(passed)
-            .map(|walk| walk.trials.into_iter().filter_map(|m| m.at_rate()).collect());
-        Vouching(delta.zip(trials.filter(|trials: &Vec<_>| !trials.is_empty())))
+            .map(|replay| replay.trials.into_iter().filter_map(|m| m.at_rate()).collect());
+        SelfTestCoverage(delta.zip(trials.filter(|trials: &Vec<_>| !trials.is_empty())))
     }
 
     /// Returns the self-test's proof for a trial: the self-test's trials must have the same send

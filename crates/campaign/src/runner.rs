@@ -10,20 +10,20 @@
 //! A resumed campaign replays its journal in the same way, so its results do not differ from those
 //! of an uninterrupted one.
 
+mod colocation;
+mod deployment;
 mod error;
 mod governor;
 mod hosts;
 mod meter;
-mod others;
+mod other_programs;
 pub mod preflight;
-mod roles;
+mod running_servers;
 #[cfg(any(test, feature = "simulated"))]
 pub mod simulated;
-mod site;
 mod start;
 mod tasks;
 mod testers;
-mod world;
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -41,14 +41,14 @@ use tester::measurer::burst::{Burst, SendCost};
 use tester::measurer::wrong_replies::WrongReplies;
 
 use crate::archive::{Archive, ArchiveError, machine_of};
-use crate::course::{Recorded, Task};
 use crate::plan::point::Point;
 use crate::plan::{Plan, Topology};
 use crate::record::{CannotBeMade, Cpu, DutEnd, Entry, Measured, Step, StolenFrom, TaskResult};
 use crate::results::host_change::{self, ALL_ROLES, changed_facts};
+use crate::runner::deployment::{Deployment, DeploymentError};
 use crate::runner::hosts::{Hosts, RealHosts};
-use crate::runner::site::{SiteError, UNKNOWN};
-use crate::runner::world::{World, WorldError};
+use crate::runner::running_servers::{ServerError, UNKNOWN};
+use crate::sequence::{Recorded, Task};
 
 pub use error::CampaignError;
 
@@ -88,17 +88,18 @@ pub fn run(
     interruption: &Interruption,
     watcher: &mut dyn Watcher,
 ) -> Result<Archive, CampaignError> {
-    let world = World::make(plan, &archive, interruption).map_err(|error| match error {
-        WorldError::Host(HostError::Interrupted) => CampaignError::Interrupted,
-        other => other.into(),
-    })?;
-    let hosts = RealHosts { plan, world, interruption: interruption.clone() };
+    let deployment =
+        Deployment::make(plan, &archive, interruption).map_err(|error| match error {
+            DeploymentError::Host(HostError::Interrupted) => CampaignError::Interrupted,
+            other => other.into(),
+        })?;
+    let hosts = RealHosts { plan, deployment, interruption: interruption.clone() };
     let is_resumed = !done.is_empty();
     let mut run = Campaign::new(plan, hosts, archive, done, interruption, watcher);
     run.keep_going = keep_going;
     // With other topologies the hosts report their own facts.
     if is_resumed && plan.topology == Topology::Loopback {
-        run.note_machine(Environment::observe())?;
+        run.record_machine(Environment::observe())?;
     }
     run.carry_out()?;
     Ok(run.archive)
@@ -114,7 +115,7 @@ struct Campaign<'a, H: Hosts> {
     watcher: &'a mut dyn Watcher,
     /// DUTs that do not start, by name; the flag is true for checks and false for rates.
     given_up: Vec<(String, bool)>,
-    comes_back: Duration,
+    replies_again: Duration,
     /// Pause between trials.
     pause: Duration,
     /// True if a failed self-test does not end the campaign.
@@ -122,7 +123,7 @@ struct Campaign<'a, H: Hosts> {
 }
 
 /// A running AuthDNS, the DUT for points that have one, and the position of their next name.
-struct Site<H: Hosts> {
+struct Testbed<H: Hosts> {
     // Dropped before AuthDNS.
     dut: Option<H::Dut>,
     auth: H::Auth,
@@ -153,7 +154,7 @@ impl<'a, H: Hosts> Campaign<'a, H> {
             interruption,
             watcher,
             given_up,
-            comes_back: COMES_BACK,
+            replies_again: COMES_BACK,
             pause: plan.trial.pause,
             keep_going: false,
         }
@@ -162,8 +163,8 @@ impl<'a, H: Hosts> Campaign<'a, H> {
     fn carry_out(&mut self) -> Result<(), CampaignError> {
         self.hosts.restore_governors(self.archive.folder())?;
         self.rehearse()?;
-        self.note_hosts()?;
-        self.note_send_cost()?;
+        self.record_hosts()?;
+        self.record_send_cost()?;
         for point in self.plan.points() {
             if self.is_given_up(&point) {
                 continue;
@@ -175,7 +176,7 @@ impl<'a, H: Hosts> Campaign<'a, H> {
                     self.judge_self_test(&point, was_complete)?;
                 }
                 // An unreachable host may come back, but a server that does not start will not.
-                Err(CampaignError::Site(error)) if point.dut().is_some() => {
+                Err(CampaignError::Testbed(error)) if point.dut().is_some() => {
                     self.give_up(&point, &error)?;
                 }
                 Err(error @ (CampaignError::Trial { .. } | CampaignError::Auth(_))) => {
@@ -202,10 +203,10 @@ impl<'a, H: Hosts> Campaign<'a, H> {
 
     /// Measures a point until nothing is due.
     fn point(&mut self, point: &Point) -> Result<(), CampaignError> {
-        if self.recorded().walk(point).is_none() {
+        if self.recorded().replay(point).is_none() {
             // Recorded once, regardless of the number of resumes.
             let is_said =
-                |entry: &Entry| matches!(entry, Entry::Mishap { point: of, .. } if of == point);
+                |entry: &Entry| matches!(entry, Entry::Incident { point: of, .. } if of == point);
             return match self.entries.iter().any(is_said) {
                 true => Ok(()),
                 false => self.mishap(
@@ -226,8 +227,8 @@ impl<'a, H: Hosts> Campaign<'a, H> {
             }
             Err(why) => return self.mishap(point, &why.to_string(), String::new()),
         };
-        let mut site: Option<Site<H>> = None;
-        while let Some(due) = self.recorded().walk(point).and_then(|walk| walk.due()) {
+        let mut site: Option<Testbed<H>> = None;
+        while let Some(due) = self.recorded().replay(point).and_then(|replay| replay.due()) {
             let Due { repeat, rate, length, bracket } = due;
             if site.as_ref().is_some_and(|site| site.repeat.is_some_and(|of| of != repeat)) {
                 site = None;
@@ -236,7 +237,7 @@ impl<'a, H: Hosts> Campaign<'a, H> {
                 && let Some(dut) = point.dut().and_then(|name| self.plan.dut(name))
             {
                 let text = self.hosts.dut_version(dut)?;
-                self.note_version(dut.name().into(), text)?;
+                self.record_version(dut.name().into(), text)?;
             }
             self.measure(&mut site, &Step { point: point.clone(), repeat, rate, length }, bracket)?;
         }
@@ -247,7 +248,7 @@ impl<'a, H: Hosts> Campaign<'a, H> {
     fn govern(
         &self,
         point: &Point,
-    ) -> Result<Result<Option<H::Governed>, CannotBeMade>, CampaignError> {
+    ) -> Result<Result<Option<H::GovernorGuard>, CannotBeMade>, CampaignError> {
         let Some(governor) = point.governor() else { return Ok(Ok(None)) };
         Ok(self.hosts.govern(self.archive.folder(), governor)?.map(Some))
     }
@@ -259,16 +260,16 @@ impl<'a, H: Hosts> Campaign<'a, H> {
     /// Executes one trial, repeats it if the DUT dies or hangs, and records it.
     fn measure(
         &mut self,
-        site: &mut Option<Site<H>>,
+        site: &mut Option<Testbed<H>>,
         step: &Step,
         bracket: (Option<Qps>, Option<Qps>),
     ) -> Result<(), CampaignError> {
         let deaths = if step.point.measure().repeats_deaths() { DEATHS } else { 0 };
         for death in 0..=deaths {
-            if self.interruption.is_asked() {
+            if self.interruption.is_requested() {
                 return Err(CampaignError::Interrupted);
             }
-            self.make_room(site, step)?;
+            self.ensure_names(site, step)?;
             if site.is_none() {
                 *site = Some(self.start(step)?);
             }
@@ -303,7 +304,7 @@ impl<'a, H: Hosts> Campaign<'a, H> {
     /// Executes one trial with the servers of `site`, which is empty afterwards if the DUT ended.
     fn try_once(
         &mut self,
-        site: &mut Option<Site<H>>,
+        site: &mut Option<Testbed<H>>,
         step: &Step,
     ) -> Result<Box<Measured>, CampaignError> {
         let ready = site.as_mut().expect("servers are started before each trial");
@@ -368,7 +369,7 @@ impl<'a, H: Hosts> Campaign<'a, H> {
     /// Removes a DUT that ended in the trial, so that the next trial starts a new one.
     fn dut_is_gone(
         &mut self,
-        site: &mut Option<Site<H>>,
+        site: &mut Option<Testbed<H>>,
         step: &Step,
         how: &str,
     ) -> Result<(), CampaignError> {
@@ -380,7 +381,7 @@ impl<'a, H: Hosts> Campaign<'a, H> {
             _ => format!("at {} queries/s: {how}", step.rate),
         };
         self.watcher.mishap(&step.point, &what);
-        self.append(Entry::Mishap { point: step.point.clone(), what, log })
+        self.append(Entry::Incident { point: step.point.clone(), what, log })
     }
 
     /// Returns the path for the records of the next trial, if the plan asks for records.
@@ -394,18 +395,18 @@ impl<'a, H: Hosts> Campaign<'a, H> {
     }
 
     /// Returns how the DUT ended, if it did not survive a trial.
-    fn dut_end(&self, site: &Site<H>, point: &Point) -> Result<Option<DutEnd>, CampaignError> {
+    fn dut_end(&self, site: &Testbed<H>, point: &Point) -> Result<Option<DutEnd>, CampaignError> {
         let Some(dut) = &site.dut else { return Ok(None) };
         if let Some(how) = self.hosts.dut_ended(dut)? {
             return Ok(Some(DutEnd::Died(how)));
         }
-        Ok(if self.comes_back(site, point)? { None } else { Some(DutEnd::Hung) })
+        Ok(if self.replies_again(site, point)? { None } else { Some(DutEnd::Hung) })
     }
 
     /// True if the DUT replies again after it lost queries, with any kind of reply; only silence
     /// counts as a hang. An overloaded server may need a moment.
-    fn comes_back(&self, site: &Site<H>, point: &Point) -> Result<bool, CampaignError> {
-        let give_up = Instant::now() + self.comes_back;
+    fn replies_again(&self, site: &Testbed<H>, point: &Point) -> Result<bool, CampaignError> {
+        let give_up = Instant::now() + self.replies_again;
         while self.replies(site, point)?.replies() == 0 {
             if Instant::now() > give_up {
                 return Ok(false);
@@ -415,15 +416,19 @@ impl<'a, H: Hosts> Campaign<'a, H> {
     }
 
     /// Counts the DUT's replies to a few queries for names that no trial uses.
-    fn replies(&self, site: &Site<H>, point: &Point) -> Result<Counts, CampaignError> {
-        let found = self.hosts.look(&site.auth, site.dut.as_ref(), &self.look(point))?;
-        Ok(measured(&self.looking(point), found, Cpu::default()).counts().clone())
+    fn replies(&self, site: &Testbed<H>, point: &Point) -> Result<Counts, CampaignError> {
+        let found = self.hosts.check_readiness(
+            &site.auth,
+            site.dut.as_ref(),
+            &self.readiness_task(point),
+        )?;
+        Ok(measured(&self.readiness_step(point), found, Cpu::default()).counts().clone())
     }
 
     /// Returns advice for a DUT whose replies are all wrong in the same way.
     fn misconfigured(&self, point: &Point, counts: &Counts) -> Option<String> {
         let wrong = counts.wrong_in_one_way()?;
-        let Task::Trial(plan) = self.look(point) else { return None };
+        let Task::Trial(plan) = self.readiness_task(point) else { return None };
         Some(format!("every reply is wrong: {}", WrongReplies::in_campaign(&plan, wrong)))
     }
 
@@ -443,7 +448,7 @@ impl<'a, H: Hosts> Campaign<'a, H> {
 
     /// Records a server's version. A changed version ends the run, because results of two versions
     /// must not be mixed.
-    fn note_version(&mut self, server: String, text: String) -> Result<(), CampaignError> {
+    fn record_version(&mut self, server: String, text: String) -> Result<(), CampaignError> {
         match self.recorded().version(&server) {
             None => self.append(Entry::Version { dut: server, text }),
             Some(known) if known != text && ![&*known, &*text].contains(&UNKNOWN) => {
@@ -458,7 +463,7 @@ impl<'a, H: Hosts> Campaign<'a, H> {
 
     /// Records the versions of the AuthDNS servers and the facts of the hosts, and again if a host
     /// has changed since the last record.
-    fn note_hosts(&mut self) -> Result<(), CampaignError> {
+    fn record_hosts(&mut self) -> Result<(), CampaignError> {
         let plan = self.plan;
         let mut asked = plan.auths_of_duts();
         if asked.iter().all(|auth| auth.name() != plan.auth.name()) {
@@ -466,10 +471,10 @@ impl<'a, H: Hosts> Campaign<'a, H> {
         }
         for auth in asked {
             let text = self.hosts.auth_version(auth)?;
-            self.note_version(auth.role(), text)?;
+            self.record_version(auth.role(), text)?;
         }
         for (role, environment) in self.hosts.facts() {
-            match host_change::noted(&self.entries, &role) {
+            match host_change::last_recorded(&self.entries, &role) {
                 None => self.append(Entry::Host { role, environment })?,
                 Some(known) if !changed_facts(known, &environment).is_empty() => {
                     self.append(Entry::HostChanged { role, environment })?;
@@ -482,9 +487,9 @@ impl<'a, H: Hosts> Campaign<'a, H> {
 
     /// Records the facts of the machine of a campaign on loopback, if they differ from those at the
     /// start or from the last record.
-    fn note_machine(&mut self, environment: Environment) -> Result<(), CampaignError> {
+    fn record_machine(&mut self, environment: Environment) -> Result<(), CampaignError> {
         let begun = machine_of(self.archive.folder())?;
-        let known = host_change::noted(&self.entries, ALL_ROLES).unwrap_or(&begun);
+        let known = host_change::last_recorded(&self.entries, ALL_ROLES).unwrap_or(&begun);
         if changed_facts(known, &environment).is_empty() {
             return Ok(());
         }
@@ -493,9 +498,9 @@ impl<'a, H: Hosts> Campaign<'a, H> {
 
     /// Measures the cost of sending on the tester's host, once, so that all trials send alike, also
     /// after a resume. Not needed if the senders have exclusive CPUs.
-    fn note_send_cost(&mut self) -> Result<(), CampaignError> {
+    fn record_send_cost(&mut self) -> Result<(), CampaignError> {
         let Some(point) = self.plan.points().into_iter().next() else { return Ok(()) };
-        let any = self.base(&Step { rate: self.plan.search.min, ..self.looking(&point) }, 0);
+        let any = self.base(&Step { rate: self.plan.search.min, ..self.readiness_step(&point) }, 0);
         if any.send_cost.is_some() || any.max_burst != Burst::Auto || any.gives_senders_cpus() {
             return Ok(());
         }
@@ -512,7 +517,7 @@ impl<'a, H: Hosts> Campaign<'a, H> {
 
     /// Gives up a DUT that does not start: its points with checks, or those with rates, are
     /// skipped.
-    fn give_up(&mut self, point: &Point, error: &SiteError) -> Result<(), CampaignError> {
+    fn give_up(&mut self, point: &Point, error: &ServerError) -> Result<(), CampaignError> {
         self.given_up.extend(point.dut().map(|dut| (dut.to_owned(), point.is_checked())));
         self.mishap(point, &error.to_string(), error.log().to_owned())
     }
@@ -527,7 +532,7 @@ impl<'a, H: Hosts> Campaign<'a, H> {
     fn mishap(&mut self, point: &Point, what: &str, log: String) -> Result<(), CampaignError> {
         self.watcher.mishap(point, what);
         let (point, what) = (point.clone(), what.into());
-        self.append(Entry::Mishap { point, what, log })
+        self.append(Entry::Incident { point, what, log })
     }
 
     fn append(&mut self, entry: Entry) -> Result<(), CampaignError> {

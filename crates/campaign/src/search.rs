@@ -16,9 +16,9 @@ use tester::measurer::TrialError;
 use tester::measurer::plan::TrialPlan;
 use tester::measurer::result::TrialResult;
 
-use crate::course::{GoalFigures, SearchCourse};
 use crate::journal::{Finished, Journal, JournalError, SearchEntry, Started};
 use crate::plan::search_plan::{Method, SearchPlan};
+use crate::sequence::{GoalFigures, SearchSequence};
 
 /// Result of a set of searches. It serializes to the object of `search --json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
@@ -66,13 +66,13 @@ pub struct SearchResult {
 impl SearchResult {
     fn conclude(
         plan: &SearchPlan,
-        course: &SearchCourse,
+        sequence: &SearchSequence,
         trials: Vec<TrialResult>,
     ) -> Option<SearchResult> {
-        let repeats = course.found();
+        let repeats = sequence.found();
         let overstatement = plan.overstatement();
         let allowed = plan.allowed();
-        let resolution = course.resolution(plan.wanted_resolution());
+        let resolution = sequence.resolution(plan.wanted_resolution());
         let figures = Figures::of(&repeats, overstatement, resolution).validated_to(allowed);
         let reasons = lower_bounds(&repeats, plan.range.max, &figures, allowed);
         let of = |trial| Facts {
@@ -104,8 +104,8 @@ impl SearchResult {
             self_test_allows: allowed,
             method: plan.method.clone(),
             repeats,
-            goals: course.goals(plan.trial.timeout, plan.range.max, allowed),
-            failed_by: course.failed_by(),
+            goals: sequence.goals(plan.trial.timeout, plan.range.max, allowed),
+            failed_by: sequence.failed_by(),
             invalid_trials: trials.iter().filter(|t| t.verdict == Verdict::Invalid).count(),
             trials,
         })
@@ -150,7 +150,7 @@ pub enum SearchError {
 
 /// Progress of a set of searches, for display.
 #[derive(Clone, Copy, Debug)]
-pub struct Standing {
+pub struct SearchProgress {
     /// Number of the search, from 0.
     pub repeat: u32,
     /// Total number of searches.
@@ -176,14 +176,14 @@ pub struct Forecast {
     pub left: Duration,
 }
 
-impl Standing {
+impl SearchProgress {
     /// Adds a forecast for `left` remaining trials, including this one, of duration `each`.
-    pub fn with_trials_left(self, left: Option<u64>, each: Duration) -> Standing {
+    pub fn with_trials_left(self, left: Option<u64>, each: Duration) -> SearchProgress {
         let forecast = |left: u64| Forecast {
             trials: self.number - 1 + left,
             left: each.saturating_mul(u32::try_from(left).unwrap_or(u32::MAX)),
         };
-        Standing { forecast: left.map(forecast), ..self }
+        SearchProgress { forecast: left.map(forecast), ..self }
     }
 }
 
@@ -193,7 +193,11 @@ pub trait Runner {
     ///
     /// # Errors
     /// If the trial cannot be executed.
-    fn trial(&mut self, plan: &TrialPlan, standing: Standing) -> Result<TrialResult, TrialError>;
+    fn trial(
+        &mut self,
+        plan: &TrialPlan,
+        standing: SearchProgress,
+    ) -> Result<TrialResult, TrialError>;
     /// Judges the first trial of the set, including one from the journal.
     ///
     /// # Errors
@@ -204,7 +208,7 @@ pub trait Runner {
     /// Receives each result.
     fn finished(&mut self, trial: &TrialResult);
     /// Waits between trials; `standing` is that of the next trial.
-    fn pause(&mut self, pause: Duration, standing: Standing);
+    fn pause(&mut self, pause: Duration, standing: SearchProgress);
 }
 
 /// Executes a set of searches, or the rest of it: `done` contains the journal's entries.
@@ -229,9 +233,9 @@ pub fn run(
         }
     }
     let mut replay = replay.into_iter();
-    let mut course = SearchCourse::new(plan.set(), &plan.method, plan.trial.duration)?;
+    let mut sequence = SearchSequence::new(plan.set(), &plan.method, plan.trial.duration)?;
     let mut trials = Vec::new();
-    while let Some(due) = course.next() {
+    while let Some(due) = sequence.next() {
         let Due { repeat, rate, .. } = due;
         let duration = match due.length {
             Length::Of(duration) => duration,
@@ -247,7 +251,7 @@ pub fn run(
                 });
             }
             None => {
-                let standing = Standing {
+                let standing = SearchProgress {
                     repeat,
                     of: plan.repeat,
                     rate,
@@ -255,13 +259,13 @@ pub fn run(
                     number: trials.len() as u64 + 1,
                     forecast: None,
                 }
-                .with_trials_left(course.trials_left(), plan.each());
+                .with_trials_left(sequence.trials_left(), plan.each());
                 if !trials.is_empty() {
                     runner.pause(plan.pause, standing);
                 }
                 let trial = new_trial(plan, standing, duration, &mut names_until, journal, runner)?;
                 let Some(trial) = trial else {
-                    let found = SearchResult::conclude(plan, &course, trials);
+                    let found = SearchResult::conclude(plan, &sequence, trials);
                     let found = found.filter(|found| !found.repeats.is_empty()).map(Box::new);
                     let range = plan.trial.names.to_string();
                     return Err(SearchError::NamesUsedUp { range, found });
@@ -273,7 +277,7 @@ pub fn run(
         if trials.is_empty() {
             runner.first(&plan.trial_at(rate, plan.trial.first_name), &trial)?;
         }
-        course.report(course.verdict_of(&trial), &trial.counts);
+        sequence.report(sequence.verdict_of(&trial), &trial.counts);
         trials.push(trial);
     }
     if let Some(finished) = replay.next() {
@@ -283,7 +287,7 @@ pub fn run(
             expected: None,
         });
     }
-    Ok(SearchResult::conclude(plan, &course, trials))
+    Ok(SearchResult::conclude(plan, &sequence, trials))
 }
 
 /// True if a finished trial is the one that is due.
@@ -295,7 +299,7 @@ fn is_of(finished: &Finished, due: (u32, Qps, Nanos)) -> bool {
 /// Executes and records a trial; `None` if the names are used up.
 fn new_trial(
     plan: &SearchPlan,
-    standing: Standing,
+    standing: SearchProgress,
     duration: Nanos,
     names_until: &mut u64,
     journal: &mut Journal,
@@ -386,7 +390,11 @@ mod tests {
     }
 
     impl Runner for Simulated {
-        fn trial(&mut self, plan: &TrialPlan, _: Standing) -> Result<TrialResult, TrialError> {
+        fn trial(
+            &mut self,
+            plan: &TrialPlan,
+            _: SearchProgress,
+        ) -> Result<TrialResult, TrialError> {
             self.asked.push((plan.rate, plan.first_name, plan.names_needed()));
             if self.asked.len() > self.lives {
                 return Err(TrialError::Thread { source: std::io::Error::other("killed") });
@@ -394,7 +402,7 @@ mod tests {
             Ok(result(plan, plan.rate.0 <= self.capacity))
         }
         fn finished(&mut self, _: &TrialResult) {}
-        fn pause(&mut self, _: Duration, _: Standing) {}
+        fn pause(&mut self, _: Duration, _: SearchProgress) {}
     }
 
     fn simulated(capacity: u64, lives: usize) -> Simulated {
@@ -462,10 +470,14 @@ mod tests {
     }
 
     /// Invalidates all trials of the searches after the first one.
-    struct SpoiledLater(u32);
+    struct InvalidLater(u32);
 
-    impl Runner for SpoiledLater {
-        fn trial(&mut self, plan: &TrialPlan, at: Standing) -> Result<TrialResult, TrialError> {
+    impl Runner for InvalidLater {
+        fn trial(
+            &mut self,
+            plan: &TrialPlan,
+            at: SearchProgress,
+        ) -> Result<TrialResult, TrialError> {
             let mut trial = result(plan, plan.rate.0 <= 300);
             if at.repeat >= self.0 {
                 trial.verdict = Verdict::Invalid;
@@ -473,7 +485,7 @@ mod tests {
             Ok(trial)
         }
         fn finished(&mut self, _: &TrialResult) {}
-        fn pause(&mut self, _: Duration, _: Standing) {}
+        fn pause(&mut self, _: Duration, _: SearchProgress) {}
     }
 
     #[test]
@@ -483,7 +495,7 @@ mod tests {
         let searched = |sound: u32| {
             let mut journal =
                 Journal::create(&folder.path().join(sound.to_string()), &plan).unwrap();
-            run(&plan, &mut journal, vec![], &mut SpoiledLater(sound)).unwrap().unwrap()
+            run(&plan, &mut journal, vec![], &mut InvalidLater(sound)).unwrap().unwrap()
         };
         let few = |found: &SearchResult| {
             found
@@ -497,27 +509,27 @@ mod tests {
     }
 
     /// An MLRsearch for no loss, and for a loss of 0.5 %.
-    fn with_two_goals() -> (SearchPlan, SearchCourse) {
+    fn with_two_goals() -> (SearchPlan, SearchSequence) {
         let goals = [0.0, 0.005]
             .map(|loss_ratio| Goal { loss_ratio, ..Goal::rfc8219(Nanos::SECOND, 0.01) });
         let plan = SearchPlan { method: Method::MlrSearch(goals.into()), ..plan(1) };
-        let course = SearchCourse::new(plan.set(), &plan.method, plan.trial.duration).unwrap();
-        (plan, course)
+        let sequence = SearchSequence::new(plan.set(), &plan.method, plan.trial.duration).unwrap();
+        (plan, sequence)
     }
 
     /// The tester may have lost 12 of the 15 missing replies. The trial fails the first goal in any
     /// case, but would not have failed the second.
     #[test]
     fn possible_tester_losses_count_against_no_goal() {
-        let (plan, course) = with_two_goals();
+        let (plan, sequence) = with_two_goals();
         let counts = Counts { sent: 1000, valid: 985, lost: 15, ..Counts::default() };
         let mut trial = TrialResult::simulated(&plan.trial, counts);
-        assert_eq!(course.verdict_of(&trial), Verdict::Failed);
+        assert_eq!(sequence.verdict_of(&trial), Verdict::Failed);
         trial.tester_drops_at.missed = Some(12);
-        assert_eq!(course.verdict_of(&trial), Verdict::Invalid);
+        assert_eq!(sequence.verdict_of(&trial), Verdict::Invalid);
         trial.tester_drops_at.missed = Some(5);
-        assert_eq!(course.verdict_of(&trial), Verdict::Failed);
-        let halving = SearchCourse::new(plan.set(), &Method::Bisection, plan.trial.duration);
+        assert_eq!(sequence.verdict_of(&trial), Verdict::Failed);
+        let halving = SearchSequence::new(plan.set(), &Method::Bisection, plan.trial.duration);
         trial.tester_drops_at.missed = Some(12);
         assert_eq!(halving.unwrap().verdict_of(&trial), Verdict::Failed);
     }
@@ -525,7 +537,7 @@ mod tests {
     #[test]
     fn a_set_is_as_compliant_as_its_least_compliant_trial() {
         let plan = plan(20);
-        let course = SearchCourse::new(plan.set(), &plan.method, plan.trial.duration).unwrap();
+        let sequence = SearchSequence::new(plan.set(), &plan.method, plan.trial.duration).unwrap();
         let of = |sent, over_ipv6| {
             let counts = Counts { sent, valid: sent, ..Counts::default() };
             let mut trial = TrialResult::simulated(&plan.trial, counts);
@@ -533,7 +545,7 @@ mod tests {
             trial
         };
         let is_over_ipv4 = |trials| {
-            let found = SearchResult::conclude(&plan, &course, trials).unwrap();
+            let found = SearchResult::conclude(&plan, &sequence, trials).unwrap();
             let points = &found.noncompliance;
             let count = points.iter().filter(|p| **p == Noncompliance::OverIpv4).count();
             assert_eq!((count, count == 1), (count, !found.facts.over_ipv6));
@@ -550,7 +562,7 @@ mod tests {
     /// the second goal, possibly from the DUT's cache.
     #[test]
     fn deviating_trials_count_for_no_goal() {
-        let (plan, course) = with_two_goals();
+        let (plan, sequence) = with_two_goals();
         let of = |lost, asked| {
             let counts = Counts { sent: 1000, valid: 1000 - lost, lost, ..Counts::default() };
             let mut trial = TrialResult::simulated(&plan.trial, counts);
@@ -559,13 +571,13 @@ mod tests {
             trial.apply_auth(part, plan.trial.auth_limit, plan.trial.subject);
             trial
         };
-        assert_eq!(course.verdict_of(&of(1, 1000)), Verdict::Failed);
+        assert_eq!(sequence.verdict_of(&of(1, 1000)), Verdict::Failed);
         let cached = of(1, 900);
         assert_eq!(cached.verdict, Verdict::Failed);
-        assert_eq!(course.verdict_of(&cached), Verdict::Invalid);
-        assert!(course.deviation_of(&cached).is_some());
+        assert_eq!(sequence.verdict_of(&cached), Verdict::Invalid);
+        assert!(sequence.deviation_of(&cached).is_some());
         // It fails both goals: an overloaded DUT sends fewer upstream queries.
-        assert_eq!(course.verdict_of(&of(6, 900)), Verdict::Failed);
+        assert_eq!(sequence.verdict_of(&of(6, 900)), Verdict::Failed);
     }
 
     /// Opens a journal, retrying while it is busy: a process that another test has just forked

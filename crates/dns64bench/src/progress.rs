@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use campaign::search::{Forecast, Standing};
+use campaign::search::{Forecast, SearchProgress};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use method::units::Qps;
 use tester::measurer::plan::TrialPlan;
@@ -114,7 +114,7 @@ pub(crate) fn pause(time: Duration, quiet: bool, next: &str) {
 
 /// Formats the state of a search before a trial, in two lines: `trial 7 of about 19 at 1 500 q/s in [1 000, 2 000)`,
 /// and the remaining time.
-pub(crate) fn title(standing: &Standing) -> String {
+pub(crate) fn title(standing: &SearchProgress) -> String {
     let show = |rate: Option<Qps>| rate.map_or("…".to_owned(), |rate| grouped(rate.0));
     let (passed, failed) = standing.bracket;
     let search = if standing.of > 1 {
@@ -217,7 +217,7 @@ mod tests {
 
     #[test]
     fn search_title_has_state_and_remaining_time() {
-        let standing = Standing {
+        let standing = SearchProgress {
             repeat: 1,
             of: 20,
             rate: Qps(1_500),
@@ -228,7 +228,7 @@ mod tests {
         let text = title(&standing);
         let words = "trial 27 of about 380 (search 2/20) at 1 500 q/s in [1 000, 2 000)\nabout 1h to go, until ";
         assert!(text.starts_with(words) && text.ends_with(" UTC"), "{text}");
-        let first = title(&Standing {
+        let first = title(&SearchProgress {
             of: 1,
             repeat: 0,
             bracket: (None, None),
@@ -245,7 +245,7 @@ mod tests {
 
     #[test]
     fn progress_fits_80_columns() {
-        let standing = Standing {
+        let standing = SearchProgress {
             repeat: 18,
             of: 20,
             rate: Qps(131_072),

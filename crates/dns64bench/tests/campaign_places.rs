@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use hosts::cpu_list::cpu_list;
-use hosts::place::Place;
+use hosts::place::CpuPlacement;
 use hosts::servers::{Dut, find};
 use serde_json::Value;
 
@@ -128,7 +128,7 @@ fn every_dut_runs_on_the_cpus_that_its_row_claims() {
         let points = result["points"].as_array().unwrap();
         assert_eq!(points.len(), cores.len(), "{name}: {result:#}");
         for (point, &cores) in points.iter().zip(&cores) {
-            let place: Place = serde_json::from_value(point["place"].clone()).unwrap();
+            let place: CpuPlacement = serde_json::from_value(point["place"].clone()).unwrap();
             assert!(
                 place.is_cores(cores),
                 "{name}: {cores} cores were asked for, and it ran on: {}",

@@ -53,7 +53,7 @@ impl Environment {
         let before = CpuTimes::now().ok();
         std::thread::sleep(BUSY);
         let times = before.zip(CpuTimes::now().ok());
-        let seen = Seen { usable: allowed_cpus().len(), is_root: geteuid().is_root(), times };
+        let seen = LiveFacts { usable: allowed_cpus().len(), is_root: geteuid().is_root(), times };
         let mut environment = Environment::of(&tree, crate::BUILD, &seen);
         environment.findings.extend(network::findings());
         environment.findings.extend(match interfaces() {
@@ -65,7 +65,7 @@ impl Environment {
 
     /// Returns facts that were observed once, for all tests.
     #[cfg(any(test, feature = "simulated"))]
-    pub fn of_tests() -> &'static Environment {
+    pub fn for_tests() -> &'static Environment {
         static OBSERVED: std::sync::LazyLock<Environment> =
             std::sync::LazyLock::new(Environment::observe);
         &OBSERVED
@@ -91,7 +91,7 @@ impl Environment {
         let times = tree.read(LATER).and_then(|later| {
             CpuTimes::parse(&tree.read(cpu_time::FILE)?).zip(CpuTimes::parse(&later))
         });
-        let mut environment = Environment::of(&tree, "none", &Seen { usable, is_root, times });
+        let mut environment = Environment::of(&tree, "none", &LiveFacts { usable, is_root, times });
         environment.findings.extend(nic::findings(&tree, &nic::from_files(&tree)));
         let not = "packet filter, queueing disciplines, offloads, coalescing";
         environment.findings.push(finding(not, "not checked: no dns64bench there"));
@@ -108,7 +108,7 @@ impl Environment {
         )
     }
 
-    fn of(tree: &Tree, dns64bench: &str, seen: &Seen) -> Environment {
+    fn of(tree: &Tree, dns64bench: &str, seen: &LiveFacts) -> Environment {
         Environment {
             dns64bench: dns64bench.into(),
             host: tree.read("/proc/sys/kernel/hostname").unwrap_or_default(),
@@ -127,7 +127,7 @@ impl Environment {
 }
 
 /// Facts of a host that are not in its files.
-struct Seen {
+struct LiveFacts {
     /// Number of CPUs that a process may use.
     usable: usize,
     /// True if that process is root.
@@ -154,7 +154,7 @@ fn memory(tree: &Tree) -> Option<u64> {
     Some(kib * 1024)
 }
 
-fn findings(tree: &Tree, seen: &Seen) -> Vec<Finding> {
+fn findings(tree: &Tree, seen: &LiveFacts) -> Vec<Finding> {
     let mut all = machine::product(tree);
     all.extend(machine::virtualized(tree));
     all.extend(cpus::findings(tree, seen.usable));
@@ -171,20 +171,20 @@ fn findings(tree: &Tree, seen: &Seen) -> Vec<Finding> {
 fn buffer_limit(tree: &Tree, is_root: bool, which: &str, why: &str) -> Option<Finding> {
     let limit: usize = tree.read(format!("/proc/sys/net/core/{which}"))?.parse().ok()?;
     let wanted = net::socket::REQUESTED_BUFFER;
-    let mend = format!("sysctl -w net.core.{which}={wanted}");
+    let fix = format!("sysctl -w net.core.{which}={wanted}");
     // Root can exceed the limit (SO_RCVBUFFORCE).
     let bad = limit < wanted && !is_root;
-    Some(finding(&format!("net.core.{which}"), limit.to_string()).concern_if(bad, why, Some(&mend)))
+    Some(finding(&format!("net.core.{which}"), limit.to_string()).concern_if(bad, why, Some(&fix)))
 }
 
 fn backlog(tree: &Tree) -> Option<Finding> {
     let limit: usize = tree.read("/proc/sys/net/core/netdev_max_backlog")?.parse().ok()?;
     let why = "loopback and veth drop packets if more than this wait for a CPU";
-    let mend = "sysctl -w net.core.netdev_max_backlog=10000";
+    let fix = "sysctl -w net.core.netdev_max_backlog=10000";
     Some(finding("net.core.netdev_max_backlog", limit.to_string()).concern_if(
         limit < 10_000,
         why,
-        Some(mend),
+        Some(fix),
     ))
 }
 

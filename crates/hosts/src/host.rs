@@ -10,12 +10,12 @@
 //! started over it is ended.
 
 pub mod agent;
+mod connect;
 mod machine;
 mod pipe;
 mod protocol;
 mod shell;
-mod ways;
 
+pub use connect::{local_agent, over_ssh};
 pub use machine::{HostError, Machine, Running};
 pub use protocol::Ended;
-pub use ways::{agent_here, over_ssh};

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// Polling interval.
-const LOOK: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Number of stop requests: after the first the campaign ends in order, after the second at once.
 /// Clones share the state.
@@ -20,12 +20,12 @@ impl Interruption {
     }
 
     /// Requests the end; call it for each signal.
-    pub fn ask(&self) {
+    pub fn request(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 
     /// True if the end was requested.
-    pub fn is_asked(&self) -> bool {
+    pub fn is_requested(&self) -> bool {
         self.0.load(Ordering::Relaxed) > 0
     }
 
@@ -37,8 +37,8 @@ impl Interruption {
     /// Sleeps for `time`, or until the end is requested.
     pub fn sleep(&self, time: Duration) {
         let end = Instant::now() + time;
-        while !self.is_asked() && Instant::now() < end {
-            thread::sleep(LOOK.min(end.saturating_duration_since(Instant::now())));
+        while !self.is_requested() && Instant::now() < end {
+            thread::sleep(POLL_INTERVAL.min(end.saturating_duration_since(Instant::now())));
         }
     }
 }
@@ -50,18 +50,18 @@ mod tests {
     #[test]
     fn a_sleep_ends_when_the_end_is_asked_for() {
         let interruption = Interruption::new();
-        assert!(!interruption.is_asked() && !interruption.is_urgent());
+        assert!(!interruption.is_requested() && !interruption.is_urgent());
         let other = interruption.clone();
         let asking = thread::spawn(move || {
             thread::sleep(Duration::from_millis(50));
-            other.ask();
+            other.request();
         });
         let begun = Instant::now();
         interruption.sleep(Duration::from_secs(60));
         assert!(begun.elapsed() < Duration::from_secs(30));
         asking.join().unwrap();
-        assert!(interruption.is_asked() && !interruption.is_urgent());
-        interruption.ask();
+        assert!(interruption.is_requested() && !interruption.is_urgent());
+        interruption.request();
         assert!(interruption.is_urgent());
     }
 }

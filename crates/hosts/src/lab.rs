@@ -242,7 +242,7 @@ struct Holder {
 
 impl State {
     fn path() -> Result<PathBuf, LabError> {
-        let folder = state::passing()
+        let folder = state::runtime_folder()
             .map_err(io_error("find a folder for the lab's state (XDG_RUNTIME_DIR)"))?;
         Ok(folder.join("lab.json"))
     }

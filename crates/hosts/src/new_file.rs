@@ -138,12 +138,12 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
 pub fn write_json(path: &Path, value: &impl Serialize) -> Result<(), FileError> {
     let text =
         serde_json::to_string_pretty(value).map_err(|e| FileError::of("write", path)(e.into()))?;
-    write_whole(path, without_hidden(&text).as_bytes())
+    write_whole(path, escape_hidden(&text).as_bytes())
 }
 
 /// Escapes the control and direction-changing characters that JSON allows in texts (RFC 8259 §7).
 /// All of them are in the basic multilingual plane.
-fn without_hidden(json: &str) -> String {
+fn escape_hidden(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     for c in json.chars() {
         if is_hidden(c) && c != '\n' {

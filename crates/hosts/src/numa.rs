@@ -107,7 +107,7 @@ mod tests {
     use std::fs;
     use std::path::Path;
 
-    use crate::environment::tree::tests::of_lines;
+    use crate::environment::tree::tests::from_lines;
 
     use super::*;
 
@@ -163,7 +163,7 @@ mod tests {
     /// The recordings used for the choice of cores contain the nodes' counters too.
     #[test]
     fn counters_of_recorded_machines_are_read() {
-        let of = |text: &str| Numa::read(&of_lines(text)).unwrap();
+        let of = |text: &str| Numa::read(&from_lines(text)).unwrap();
         let (one, two) =
             (of(include_str!("topology/one-node.txt")), of(include_str!("topology/two-nodes.txt")));
         let four = of(include_str!("topology/four-nodes.txt"));

@@ -12,7 +12,7 @@ use crate::environment::quota::in_words;
 
 /// CPU placement of a DUT, and its configured number of threads.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
-pub struct Place {
+pub struct CpuPlacement {
     /// The CPUs that the DUT was confined to; empty if it was not confined.
     pub cpus: BTreeSet<usize>,
     /// Configured number of answering threads or processes; absent if not configured.
@@ -65,7 +65,7 @@ impl Neighbour {
     }
 }
 
-impl Place {
+impl CpuPlacement {
     /// Returns the number of CPUs that all its threads were confined to; `None` if they were not
     /// confined or not observed.
     pub(crate) fn confined_to(&self) -> Option<usize> {
@@ -75,7 +75,7 @@ impl Place {
 
     /// True if the threads of both could run on the same CPUs, and both or neither were confined to
     /// them.
-    pub fn is_on_the_cpus_of(&self, other: &Place) -> bool {
+    pub fn is_on_the_cpus_of(&self, other: &CpuPlacement) -> bool {
         let used = self.used();
         !used.is_empty()
             && used == other.used()
@@ -84,8 +84,10 @@ impl Place {
 
     /// True if both were on the same CPUs, with the same number of threads, and shared the same
     /// CPUs with the same roles.
-    pub fn is_like(&self, other: &Place) -> bool {
-        let shares = |a: &Place, b: &Place| a.shared.iter().all(|with| b.shared.contains(with));
+    pub fn is_like(&self, other: &CpuPlacement) -> bool {
+        let shares = |a: &CpuPlacement, b: &CpuPlacement| {
+            a.shared.iter().all(|with| b.shared.contains(with))
+        };
         (self.used(), self.confined_to(), self.told)
             == (other.used(), other.confined_to(), other.told)
             && shares(self, other)
@@ -103,7 +105,7 @@ impl Place {
         self.cores() == Ok(cores)
     }
 
-    /// Returns the number of cores if [`Place::is_cores`], otherwise a description of the actual
+    /// Returns the number of cores if [`CpuPlacement::is_cores`], otherwise a description of the actual
     /// placement.
     fn cores(&self) -> Result<usize, String> {
         let threads = |n: usize| counted(n as u64, "thread", "threads");
@@ -129,13 +131,13 @@ impl Place {
         self.confined_to().is_none_or(is_less).then(|| in_words(quota))
     }
 
-    /// Returns the legend of the placement: `2 cores` if [`Place::is_cores`], otherwise a
+    /// Returns the legend of the placement: `2 cores` if [`CpuPlacement::is_cores`], otherwise a
     /// description. Roles that share CPUs are not named.
     pub fn cores_in_words(&self) -> String {
         self.cores().map_or_else(|other| other, cores_in_words)
     }
 
-    /// Returns the table cell of the placement: the number of cores if [`Place::is_cores`],
+    /// Returns the table cell of the placement: the number of cores if [`CpuPlacement::is_cores`],
     /// otherwise a description, followed by the roles that share its CPUs.
     pub fn in_words(&self) -> String {
         let cores = self.cores().map_or_else(|other| other, |n| n.to_string());
@@ -166,13 +168,13 @@ impl Place {
 
     /// Merges the placements of one DUT in several trials or points; `None` if it was never
     /// observed.
-    pub fn of_all<'a>(all: impl Iterator<Item = &'a Place>) -> Option<Place> {
+    pub fn merge_all<'a>(all: impl Iterator<Item = &'a CpuPlacement>) -> Option<CpuPlacement> {
         all.cloned().reduce(|a, b| a.and(&b))
     }
 
     /// Merges the placement in another trial: the result has all CPU sets that its threads were
     /// allowed in either.
-    pub fn and(mut self, other: &Place) -> Place {
+    pub fn and(mut self, other: &CpuPlacement) -> CpuPlacement {
         for more in &other.allowed {
             match self.allowed.iter_mut().find(|allowed| allowed.cpus == more.cpus) {
                 Some(known) => known.threads = known.threads.max(more.threads),
@@ -206,9 +208,9 @@ mod tests {
         cpus.iter().copied().collect()
     }
 
-    fn place(cpus: &[usize], told: Option<usize>, allowed: &[&[usize]]) -> Place {
+    fn place(cpus: &[usize], told: Option<usize>, allowed: &[&[usize]]) -> CpuPlacement {
         let allowed = allowed.iter().map(|cpus| Allowed { cpus: set(cpus), threads: 3 }).collect();
-        Place { cpus: set(cpus), told, allowed, ..Place::default() }
+        CpuPlacement { cpus: set(cpus), told, allowed, ..CpuPlacement::default() }
     }
 
     #[test]
@@ -245,7 +247,8 @@ mod tests {
     /// "1 CPU" must not be shown for a twentieth of a CPU.
     #[test]
     fn a_quota_below_its_cpus_is_named() {
-        let with = |quota, place: Place| Place { quota_millicpu: Some(quota), ..place };
+        let with =
+            |quota, place: CpuPlacement| CpuPlacement { quota_millicpu: Some(quota), ..place };
         let one = || place(&[3], Some(1), &[&[3]]);
         let limited = with(50, one());
         assert_eq!(limited.in_words(), "1 CPU with 1 thread, quota of 0.05 CPUs");

@@ -106,11 +106,11 @@ fn end(pid: u32, patience: Duration, mut is_over: impl FnMut() -> bool) {
 ///
 /// # Errors
 /// If the folder cannot be read.
-pub(crate) fn end_left_over(registry: &Path) -> io::Result<()> {
+pub(crate) fn end_leftover(registry: &Path) -> io::Result<()> {
     end_noted(registry, PATIENCE)
 }
 
-/// Same as [`end_left_over`], immediately and with SIGKILL.
+/// Same as [`end_leftover`], immediately and with SIGKILL.
 ///
 /// # Errors
 /// If the folder cannot be read.
@@ -331,7 +331,7 @@ mod tests {
         // An entry with another start time belongs to an earlier process with the same id.
         let mut other = Command::new("sleep").arg("1000").spawn().unwrap();
         fs::write(registry.join("x.pid"), format!("{} 1\n", other.id())).unwrap();
-        end_left_over(&registry).unwrap();
+        end_leftover(&registry).unwrap();
         assert_eq!(start_time(process.pid()), None);
         assert!(start_time(other.id()).is_some());
         other.kill().unwrap();

@@ -39,7 +39,9 @@ use tester::measurer::expect::Prefix;
 pub use driver::{
     CHECKED_ZONE, Checked, Driver, Program, Ready, Serve, Setting, Task, Translate, ZONE_FILE,
 };
-pub use operator::{Custom, Operator, OwnFile, stands_for_nothing, unknown_in_braces};
+pub use operator::{
+    Custom, Operator, OperatorFile, unknown_placeholder, unknown_placeholder_error,
+};
 pub use release::Release;
 pub use variant::Variant;
 
@@ -205,7 +207,7 @@ impl Dut {
         if self != Dut::Custom {
             all.extend(other.into_iter().chain(own).map(|own| Variant::Prefixes(vec![own])));
         }
-        if self.takes_several_prefixes() {
+        if self.supports_several_prefixes() {
             all.push(Variant::Prefixes(SEVERAL.into_iter().filter_map(prefix).collect()));
         }
         if self.validates() == Some(true) {
@@ -227,7 +229,7 @@ impl Dut {
     }
 
     /// True if it synthesizes records with several prefixes for the same client.
-    fn takes_several_prefixes(self) -> bool {
+    fn supports_several_prefixes(self) -> bool {
         matches!(self, Dut::Bind | Dut::Dns64d)
     }
 

@@ -9,7 +9,7 @@ use crate::cpu_list::{cpu_list, cpu_ranges};
 
 /// The command that prints the input of [`CpuTopology::parse`], a line `FILE:CONTENT` each. It
 /// needs only a shell.
-pub const LOOK: [&str; 3] = [
+pub const LIST_CPUS: [&str; 3] = [
     "sh",
     "-c",
     "grep -sH '' /sys/devices/system/cpu/online /sys/devices/system/node/node*/cpulist \
@@ -32,7 +32,7 @@ struct Cpu {
 }
 
 impl CpuTopology {
-    /// Parses the output of [`LOOK`]. Without a line of online CPUs, the CPUs are unknown and the
+    /// Parses the output of [`LIST_CPUS`]. Without a line of online CPUs, the CPUs are unknown and the
     /// result is empty.
     pub fn parse(text: &str) -> CpuTopology {
         let (mut online, mut allowed) = (BTreeSet::new(), None);

@@ -1,6 +1,6 @@
 //! Caveats that apply to several servers or points, merged.
 
-use campaign::results::contradictions::Contradiction;
+use campaign::results::consistency::Contradiction;
 use campaign::results::groups::by_key;
 use campaign::results::search::PointResult;
 use method::set::LowerBound;
@@ -94,7 +94,7 @@ mod tests {
                     [[dut]]\ndriver = 'unbound'\n[[dut]]\ndriver = 'bind'\n";
         let plan = Plan::parse(text, std::path::Path::new("p.toml")).unwrap();
         let results =
-            Results::compute(&plan, Environment::of_tests(), &journal_of(&plan, 3_000, &[]));
+            Results::compute(&plan, Environment::for_tests(), &journal_of(&plan, 3_000, &[]));
         assert_eq!(results.contradictions.len(), 2, "{:?}", results.contradictions);
         let found = contradictions(&results.contradictions);
         assert_eq!(found.len(), 1, "{found:?}");

@@ -10,8 +10,8 @@ use crate::places::PointWords;
 use std::fmt;
 
 use campaign::plan::point::{Conditions, Point};
-use campaign::plan::{DutPlan, Plan, difference};
-use campaign::results::missing::Missing;
+use campaign::plan::{DutPlan, Plan, plan_diff};
+use campaign::results::no_result::NoResult;
 use campaign::results::search::PointResult;
 use campaign::results::{DutResult, Results};
 use method::change::{Change, ChangeOutcome, LEAST_SEARCHES, Searches, WouldDecide, compare};
@@ -73,9 +73,9 @@ pub enum Incomparable {
     /// The run's plan does not have the point.
     NotInRun,
     /// The baseline has no result.
-    BaselineMissing(Missing),
+    BaselineMissing(NoResult),
     /// The run has no result.
-    Missing(Missing),
+    NoResult(NoResult),
     /// Their plans differ in these keys. Keys that describe the server are excluded.
     Plans(Vec<String>),
     /// CPU placement of the server in the baseline and in the run.
@@ -90,9 +90,9 @@ impl fmt::Display for Incomparable {
             Incomparable::NotInBaseline => write!(f, "not in the baseline"),
             Incomparable::NotInRun => write!(f, "in the baseline only"),
             Incomparable::BaselineMissing(why) => write!(f, "no result in the baseline: {why}"),
-            Incomparable::Missing(why) => write!(f, "no result: {why}"),
+            Incomparable::NoResult(why) => write!(f, "no result: {why}"),
             Incomparable::Plans(keys) => {
-                write!(f, "measured with another plan: {} differ", difference::sentence(keys))
+                write!(f, "measured with another plan: {} differ", plan_diff::sentence(keys))
             }
             Incomparable::Places(then, now) => {
                 write!(f, "the cores differ: {then} in the baseline, {now} in this run")
@@ -164,7 +164,7 @@ impl Comparison {
     /// Compares each of `runs` with `baselines`, whose searches are merged: they have one plan and
     /// were measured alternately with the runs. `limit` is the largest tolerated decrease, a
     /// fraction from 0 to 1.
-    pub fn of(baselines: &[&Run], runs: &[&Run], limit: f64) -> Comparison {
+    pub fn new(baselines: &[&Run], runs: &[&Run], limit: f64) -> Comparison {
         let names: Vec<&str> = baselines.iter().map(|run| run.name.as_str()).collect();
         Comparison {
             schema_version: VERSION,
@@ -176,7 +176,7 @@ impl Comparison {
 
     /// Compares the merged `runs` with the merged `baselines`.
     pub fn in_turn(baselines: &[&Run], runs: &[&Run], limit: f64) -> Comparison {
-        let mut comparison = Comparison::of(baselines, &[], limit);
+        let mut comparison = Comparison::new(baselines, &[], limit);
         let name = runs.iter().map(|run| run.name.as_str()).collect::<Vec<_>>().join(" and ");
         comparison.rows = together(baselines, runs, &name, limit);
         comparison
@@ -228,7 +228,7 @@ fn together(baselines: &[&Run], runs: &[&Run], name: &str, limit: f64) -> Vec<Ro
 }
 
 /// The searches of a point for one goal, with the results that contain it.
-struct Numbers<'a> {
+struct GoalSearches<'a> {
     results: &'a Results,
     point: &'a PointResult,
     found: Vec<Found>,
@@ -237,10 +237,14 @@ struct Numbers<'a> {
     is_refuted: bool,
 }
 
-impl<'a> Numbers<'a> {
+impl<'a> GoalSearches<'a> {
     /// Returns the searches for the goal of RFC 8219, or for another goal; `None` if there was no
     /// search for it.
-    fn of(results: &'a Results, point: &'a PointResult, goal: Option<Goal>) -> Option<Numbers<'a>> {
+    fn new(
+        results: &'a Results,
+        point: &'a PointResult,
+        goal: Option<Goal>,
+    ) -> Option<GoalSearches<'a>> {
         let (found, overstatement, resolution, figures) = match goal {
             None => (point.found.clone(), point.overstatement, point.resolution, &point.figures),
             Some(goal) => match point.goals.iter().find(|figures| figures.goal == goal) {
@@ -257,7 +261,7 @@ impl<'a> Numbers<'a> {
             },
         };
         let is_refuted = figures.refuted_at.is_some();
-        Some(Numbers { results, point, found, overstatement, resolution, is_refuted })
+        Some(GoalSearches { results, point, found, overstatement, resolution, is_refuted })
     }
 
     /// Returns the searches; passed rates are divided by the factor by which they may be
@@ -268,14 +272,14 @@ impl<'a> Numbers<'a> {
 }
 
 /// The searches of several runs.
-type Side<'a> = Vec<Numbers<'a>>;
+type Side<'a> = Vec<GoalSearches<'a>>;
 
 fn side<'a>(runs: &[&'a Run], conditions: &Conditions, goal: Option<Goal>) -> Side<'a> {
     let of_dut =
         |dut: &'a DutResult| dut.points.iter().find(|point| point.conditions == *conditions);
     let of_run = |run: &&'a Run| {
         let point = run.results.duts.iter().find_map(of_dut)?;
-        Numbers::of(&run.results, point, goal)
+        GoalSearches::new(&run.results, point, goal)
     };
     runs.iter().filter_map(of_run).collect()
 }
@@ -308,7 +312,7 @@ fn row(
 /// Returns the merged searches of a side.
 fn searches(side: &Side<'_>) -> Searches {
     side.iter()
-        .map(Numbers::searches)
+        .map(GoalSearches::searches)
         .reduce(|all, more| all.and(&more))
         .unwrap_or_else(|| Searches::of(&[], 1.0, None))
 }
@@ -327,7 +331,7 @@ fn median(side: &Side<'_>) -> Option<f64> {
 /// Returns the reason why the points of both sides cannot be compared; `None` if they can. All of
 /// them are compared with the first one.
 fn incomparable(before: &Side<'_>, now: &Side<'_>) -> Option<Incomparable> {
-    let (Some(&Numbers { results: then, point: first, .. }), false) =
+    let (Some(&GoalSearches { results: then, point: first, .. }), false) =
         (before.first(), now.is_empty())
     else {
         return Some(if before.is_empty() {
@@ -340,11 +344,11 @@ fn incomparable(before: &Side<'_>, now: &Side<'_>) -> Option<Incomparable> {
         return Some(Incomparable::BaselineMissing(why));
     }
     if let Some(why) = now.iter().find_map(|of| of.point.missing.clone()) {
-        return Some(Incomparable::Missing(why));
+        return Some(Incomparable::NoResult(why));
     }
     let wanted = measured_by(&then.plan, &first.conditions);
-    for &Numbers { results: other, point, .. } in before[1..].iter().chain(now) {
-        let keys = difference::of_plans(&wanted, &measured_by(&other.plan, &point.conditions));
+    for &GoalSearches { results: other, point, .. } in before[1..].iter().chain(now) {
+        let keys = plan_diff::differing_keys(&wanted, &measured_by(&other.plan, &point.conditions));
         if !keys.is_empty() {
             return Some(Incomparable::Plans(keys));
         }

@@ -3,12 +3,12 @@
 use crate::chart::Figure;
 use crate::run::Run;
 use crate::table::Table;
-use crate::{pacing, response, sections, servers, tables};
+use crate::{pacing, sections, servers, tables, valid_replies};
 
 /// Returns all figures that the runs have data for.
 pub(crate) fn figures(runs: &[Run]) -> Vec<Figure> {
     let measured = sections::all().flat_map(|measure| measure.figures(runs));
-    response::figures(runs).into_iter().chain(measured).chain(pacing::pacing(runs)).collect()
+    valid_replies::figures(runs).into_iter().chain(measured).chain(pacing::pacing(runs)).collect()
 }
 
 /// Returns the tables of one run.

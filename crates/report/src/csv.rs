@@ -4,7 +4,7 @@ pub(crate) mod row;
 
 use std::fmt::Write;
 
-use crate::csv::row::{KEYS, Of, Row};
+use crate::csv::row::{KEYS, MetricSubject, Row};
 use crate::run::Run;
 use crate::sections;
 
@@ -31,7 +31,7 @@ fn pacing(run: &Run) -> Vec<Row> {
     for (dut, paced) in run.results.duts.iter().filter_map(|dut| Some((dut, dut.paced.as_ref()?))) {
         let row = |quantity: &str, unit, value: f64| Row {
             rate: Some(paced.rate),
-            ..Row::new(Of::Pacing(dut.name.clone()), quantity, unit, 1, Some(value))
+            ..Row::new(MetricSubject::Pacing(dut.name.clone()), quantity, unit, 1, Some(value))
         };
         let w = &paced.windows;
         rows.push(row("stretch", "ms", w.stretch_ms as f64));
@@ -54,8 +54,9 @@ fn pacing(run: &Run) -> Vec<Row> {
 /// Returns the quality of the tester's work.
 fn tester(run: &Run) -> Vec<Row> {
     let (r, h) = (&run.results, &run.results.health);
-    let row =
-        |quantity: &str, unit, value: f64| Row::new(Of::Tester, quantity, unit, 1, Some(value));
+    let row = |quantity: &str, unit, value: f64| {
+        Row::new(MetricSubject::Tester, quantity, unit, 1, Some(value))
+    };
     let count = |quantity: &str, n: usize| row(quantity, "trials", n as f64);
     let t = h.trials;
     let mut rows = vec![

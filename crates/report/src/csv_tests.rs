@@ -195,7 +195,7 @@ fn make_run() -> Run {
             campaign::record::TaskResult::Conform(_) => {}
         }
     }
-    let results = Results::compute(&plan, Environment::of_tests(), &entries);
+    let results = Results::compute(&plan, Environment::for_tests(), &entries);
     assert!(
         results.complete
             && results.health.stolen.len() == 1

@@ -21,7 +21,6 @@ mod latex;
 mod pacing;
 mod page;
 mod places;
-mod response;
 mod run;
 mod section;
 mod sections;
@@ -30,6 +29,7 @@ mod summary;
 mod table;
 mod tables;
 mod tidy;
+mod valid_replies;
 pub mod wording;
 mod write;
 

@@ -7,7 +7,7 @@ use crate::chart::{self, Figure, escape};
 use crate::run::{Run, has_failed_self_test};
 use crate::summary::{RunSummary, summary};
 use crate::table::Table;
-use crate::{pacing, response, section, sections, servers, tables};
+use crate::{pacing, section, sections, servers, tables, valid_replies};
 
 const STYLE: &str = "\
 :root{color-scheme:light dark;--ink:#1b1b1b;--paper:#fff;--line:#d8d8d8;--soft:#f4f4f2;--warn:#8a4b00;--bad:#b3001b;--shade:rgba(0,0,0,.35)}\
@@ -200,8 +200,10 @@ const FAILED_SELF_TEST: &str =
 /// Returns the comparison of the servers with the figure of valid replies beside it.
 fn compared(runs: &[Run]) -> String {
     let table = servers::table(runs).map_or(String::new(), |table| table.html("servers", ""));
-    let figures: String =
-        response::figures(runs).iter().map(|figure| drawn(figure, &figure_id(figure))).collect();
+    let figures: String = valid_replies::figures(runs)
+        .iter()
+        .map(|figure| drawn(figure, &figure_id(figure)))
+        .collect();
     if table.is_empty() && figures.is_empty() {
         return String::new();
     }

@@ -12,7 +12,7 @@ use campaign::plan::Plan;
 use campaign::results::Results;
 use campaign::runner::simulated::journal_of;
 use hosts::environment::Environment;
-use hosts::place::{Allowed, Place};
+use hosts::place::{Allowed, CpuPlacement};
 
 use crate::chart::read::{elements, marks};
 use crate::chart::{Figure, Shape};
@@ -20,7 +20,7 @@ use crate::contents::{figures, tables};
 use crate::run::Run;
 use crate::table::COLUMNS;
 use crate::write::{markdown, write};
-use crate::{page, response, servers};
+use crate::{page, servers, valid_replies};
 
 /// Wide tables: many cores, many shares, long names.
 const WIDE: &str = "name = 'wide'\ntopology = 'lab'\n[cpus]\ndut = [0, 1, 2, 3, 4, 5, 6, 7]\n[trial]\nduration = '1s'\npause = '0s'\n\
@@ -34,7 +34,7 @@ fn wide() -> Run {
     static RESULTS: OnceLock<Results> = OnceLock::new();
     let results = RESULTS.get_or_init(|| {
         let plan = Plan::parse(WIDE, Path::new("wide.toml")).unwrap();
-        Results::compute(&plan, Environment::of_tests(), &journal_of(&plan, 3_000, &[]))
+        Results::compute(&plan, Environment::for_tests(), &journal_of(&plan, 3_000, &[]))
     });
     Run { name: "wide".into(), results: results.clone(), notes: Vec::new() }
 }
@@ -45,7 +45,7 @@ fn checked() -> Run {
                 resolution = 4000\nrepeat = 2\n[measure]\nconform = true\n[[dut]]\ndriver = 'unbound'\n\
                 [[dut]]\ndriver = 'dns64d'\n";
     let plan = Plan::parse(text, Path::new("checked.toml")).unwrap();
-    let results = Results::compute(&plan, Environment::of_tests(), &journal_of(&plan, 3_000, &[]));
+    let results = Results::compute(&plan, Environment::for_tests(), &journal_of(&plan, 3_000, &[]));
     Run { name: "checked".into(), results, notes: Vec::new() }
 }
 
@@ -122,7 +122,7 @@ fn with_failed_self_test() -> Run {
                 [[dut]]\ndriver = 'unbound'\n[[dut]]\ndriver = 'dns64d'\n";
     let plan = Plan::parse(text, Path::new("failed.toml")).unwrap();
     let mut results =
-        Results::compute(&plan, Environment::of_tests(), &journal_of(&plan, 3_000, &[]));
+        Results::compute(&plan, Environment::for_tests(), &journal_of(&plan, 3_000, &[]));
     (results.self_tests[0].passed, results.self_tests[0].allows) = (None, None);
     Run { name: "failed".into(), results, notes: Vec::new() }
 }
@@ -172,7 +172,7 @@ fn no_server_has_a_table_of_one_column() {
                 repeat = 2\n[measure]\nacceptance = [0.99]\n[measure.loads]\nshares = [0.5, 1]\nduration = '3s'\n\
                 transient = '1s'\n[[dut]]\ndriver = 'unbound'\n[[dut]]\ndriver = 'bind'\n[[dut]]\ndriver = 'dns64d'\n";
     let plan = Plan::parse(text, Path::new("x.toml")).unwrap();
-    let results = Results::compute(&plan, Environment::of_tests(), &journal_of(&plan, 3_000, &[]));
+    let results = Results::compute(&plan, Environment::for_tests(), &journal_of(&plan, 3_000, &[]));
     let all = tables(&Run { name: "x".into(), results, notes: Vec::new() });
     let titles: Vec<&str> = all.iter().map(|table| table.title.as_str()).collect();
     for table in &all {
@@ -192,7 +192,7 @@ fn no_server_has_a_table_of_one_column() {
 #[test]
 fn valid_replies_are_drawn_from_all_trials() {
     let runs = [wide()];
-    let svg = response::figures(&runs)[0].svg(true);
+    let svg = valid_replies::figures(&runs)[0].svg(true);
     let drawn = marks(&svg);
     for dut in &runs[0].results.duts {
         let of_dut: Vec<_> = drawn.iter().filter(|mark| mark.of == dut.name).collect();
@@ -263,7 +263,7 @@ fn figures_and_captions_name_the_observed_cores() {
     let mut run = wide();
     let cpus: BTreeSet<usize> = [0, 1].into();
     let allowed = vec![Allowed { cpus: cpus.clone(), threads: 16 }];
-    let seen = Some(Place { cpus, told: Some(16), allowed, ..Place::default() });
+    let seen = Some(CpuPlacement { cpus, told: Some(16), allowed, ..CpuPlacement::default() });
     for dut in &mut run.results.duts {
         dut.points.iter_mut().for_each(|p| p.place.clone_from(&seen));
         dut.loads.iter_mut().for_each(|load| load.found.place.clone_from(&seen));

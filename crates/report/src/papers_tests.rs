@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::LazyLock;
 use testbed::golden;
 
-use campaign::plan::point::{Conditions, Cores, Loop, Point};
+use campaign::plan::point::{Conditions, Cores, Point, SelfTestTarget};
 use campaign::plan::{DutPlan, Family, Plan};
 use campaign::record::{Entry, Measured, TaskResult};
 use campaign::results::Results;
@@ -242,7 +242,7 @@ fn make_entries() -> Vec<Entry> {
 }
 
 fn run(name: &str, entries: &[Entry]) -> Run {
-    run_of(name, &plan(), Environment::of_tests(), entries)
+    run_of(name, &plan(), Environment::for_tests(), entries)
 }
 
 fn run_of(name: &str, plan: &Plan, environment: &Environment, entries: &[Entry]) -> Run {
@@ -571,7 +571,12 @@ fn check_self_tests(plan: &Plan, entries: &[Entry], shown: &Shown) -> Result<(),
     let test = plan.self_test.as_ref().ok_or("no self-test")?;
     for (title, family, named) in SELF_TESTS {
         let named = named.map(str::to_owned);
-        let point = Point::SelfTest(Loop { server: Auth::Dns64bench, family, cores: None, named });
+        let point = Point::SelfTest(SelfTestTarget {
+            server: Auth::Dns64bench,
+            family,
+            cores: None,
+            named,
+        });
         let cells = searched(plan, entries, &point, test.repeat, test.resolution)?;
         let table = shown.table(title)?;
         let names: Vec<&str> = table.rows.iter().map(|row| row[0].as_str()).collect();
@@ -624,7 +629,7 @@ fn impossible_points_have_a_table_with_the_reason() {
 /// differs from the expected contents.
 #[test]
 fn no_trial_can_be_taken_out_of_the_journal() {
-    let (plan, environment, mut entries) = (plan(), Environment::of_tests(), entries());
+    let (plan, environment, mut entries) = (plan(), Environment::for_tests(), entries());
     let whole = Shown::of(&plan, run_of("here", &plan, environment, &entries));
     let drawn = whole.figures();
     let trials: Vec<usize> =

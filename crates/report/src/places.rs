@@ -1,9 +1,9 @@
 //! Names of places: cores, placements and AuthDNS servers as columns, legends and captions have them.
 
 use campaign::plan::point::Cores;
-use campaign::results::missing::Missing;
+use campaign::results::no_result::NoResult;
 use campaign::results::search::PointResult;
-use hosts::place::{Place, cores_in_words};
+use hosts::place::{CpuPlacement, cores_in_words};
 use method::set::LowerBound;
 
 use crate::wording;
@@ -57,13 +57,17 @@ impl PointWords for PointResult {
 }
 
 /// Returns the number of cores of a DUT for which `asked` was requested.
-pub(crate) fn ran_on(asked: &Cores, seen: Option<&Place>) -> String {
-    seen.map_or_else(|| format!("{} requested, not observed", asked.cores), Place::in_words)
+pub(crate) fn ran_on(asked: &Cores, seen: Option<&CpuPlacement>) -> String {
+    seen.map_or_else(|| format!("{} requested, not observed", asked.cores), CpuPlacement::in_words)
 }
 
 /// Returns the heading of a column or row: the requested cores or placement, and deviations from
 /// it.
-pub(crate) fn column(asked: &Cores, seen: Option<&Place>, missing: Option<&Missing>) -> String {
+pub(crate) fn column(
+    asked: &Cores,
+    seen: Option<&CpuPlacement>,
+    missing: Option<&NoResult>,
+) -> String {
     let name = place_name(asked);
     let deviations = match seen {
         Some(place) => place.deviations_from(asked.cores),
@@ -75,9 +79,9 @@ pub(crate) fn column(asked: &Cores, seen: Option<&Place>, missing: Option<&Missi
 
 /// Returns the placement of a DUT for legends and captions: the cores that it was confined to, not
 /// those requested, with the names of the placement and of AuthDNS, if any.
-pub(crate) fn on_cores(asked: &Cores, seen: Option<&Place>) -> String {
+pub(crate) fn on_cores(asked: &Cores, seen: Option<&CpuPlacement>) -> String {
     let not_seen = || format!("{} requested, not observed", cores_in_words(asked.cores));
-    let cores = seen.map_or_else(not_seen, Place::cores_in_words);
+    let cores = seen.map_or_else(not_seen, CpuPlacement::cores_in_words);
     let placement = asked.placement.as_ref().map_or(String::new(), |name| format!("{name}: "));
     let authdns =
         asked.authdns.as_ref().map_or(String::new(), |authdns| format!(" with {authdns}"));

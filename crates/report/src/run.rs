@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use campaign::archive::{self, ArchiveError, begun};
-use campaign::results::missing::Missing;
+use campaign::archive::{self, ArchiveError, journal_header};
+use campaign::results::no_result::NoResult;
 use campaign::results::search::PointResult;
 use campaign::results::self_test::SelfTestResult;
 use campaign::results::{DutResult, Results};
@@ -42,7 +42,7 @@ impl Run {
         let name = folder
             .file_name()
             .map_or_else(|| plan.name.clone(), |name| name.to_string_lossy().into_owned());
-        let notes = begun::difference_of(&plan, folder).into_iter().collect();
+        let notes = journal_header::difference_of(&plan, folder).into_iter().collect();
         Ok(Run { name, results: Results::compute(&plan, &environment, &entries), notes })
     }
 }
@@ -51,7 +51,7 @@ impl Run {
 /// bounds, and the servers are not ranked.
 pub(crate) fn has_failed_self_test(results: &Results) -> bool {
     let is_over = |test: &SelfTestResult| {
-        !matches!(test.missing, Some(Missing::NotBegun { .. } | Missing::Unfinished))
+        !matches!(test.missing, Some(NoResult::NotBegun { .. } | NoResult::Unfinished))
     };
     results.own_self_test().is_some_and(|test| is_over(test) && test.allows.is_none())
 }
@@ -81,7 +81,7 @@ pub(crate) fn legend(run: &Run, dut: &str, many: bool) -> String {
 
 /// Returns a note with a caveat for each AuthDNS that does not count queries.
 pub(crate) fn with_proof(run: &Run, note: &str) -> String {
-    run.results.silent().iter().fold(note.to_owned(), |note, auth| {
+    run.results.without_counters().iter().fold(note.to_owned(), |note, auth| {
         format!("{note} Cached shares are unproven with {auth} as AuthDNS, because it does not count queries.")
     })
 }
@@ -99,7 +99,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path().join("run");
         let plan = Plan::load(Path::new("smoke")).unwrap();
-        Archive::create(&folder, &plan, Environment::of_tests()).unwrap();
+        Archive::create(&folder, &plan, Environment::for_tests()).unwrap();
         std::fs::write(folder.join("journal.jsonl"), "").unwrap();
         let error = Run::read(&folder).err().unwrap().to_string();
         assert!(error.contains("is empty") && error.contains("campaign resume"), "{error}");

@@ -20,7 +20,7 @@ const PLAN: &str = "name = 'x'\n[trial]\nduration = '1s'\npause = '0s'\nmax-burs
     threads = [4]\nblocks = 1\n[[dut]]\ndriver = 'unbound'\n";
 
 fn run(plan: &Plan, entries: &[Entry]) -> Run {
-    let results = Results::compute(plan, Environment::of_tests(), entries);
+    let results = Results::compute(plan, Environment::for_tests(), entries);
     Run { name: "here".into(), results, notes: Vec::new() }
 }
 
@@ -96,7 +96,7 @@ fn a_host_that_changed_is_a_caveat() {
     let plan = Plan::parse(PLAN, Path::new("p.toml")).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let hosts = |kernel: &str, events: &[(usize, Event)]| {
-        let environment = Environment { kernel: kernel.into(), ..Environment::of_tests().clone() };
+        let environment = Environment { kernel: kernel.into(), ..Environment::for_tests().clone() };
         let mut hosts = Simulated::new(250, events);
         hosts.facts = vec![("dut".into(), environment)];
         hosts

@@ -1,4 +1,4 @@
-//! The sections of a report, one per measure, under the name that the measure has in `campaign::course`.
+//! The sections of a report, one per measure, under the name that the measure has in `campaign::sequence`.
 
 mod closed_loop;
 pub(crate) mod conform;
@@ -32,6 +32,6 @@ mod tests {
     #[test]
     fn every_measure_has_its_section() {
         let measures = ALL.map(|(measure, _)| measure);
-        assert_eq!(measures, campaign::course::ALL.map(|measure| measure.name()));
+        assert_eq!(measures, campaign::sequence::ALL.map(|measure| measure.name()));
     }
 }

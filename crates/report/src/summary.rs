@@ -5,8 +5,8 @@ use std::fmt::Write;
 use std::time::{Duration, UNIX_EPOCH};
 
 use campaign::results::groups::by_key;
-use campaign::results::missing::Missing;
-use campaign::results::search::{Ends, PointResult};
+use campaign::results::no_result::NoResult;
+use campaign::results::search::{DutEndCounts, PointResult};
 use campaign::results::{DutResult, Period, Results, WithoutResult};
 use method::units::counted;
 
@@ -77,7 +77,7 @@ fn caveats(run: &Run, ranked: &[(&str, &PointResult)]) -> Vec<String> {
     lines.extend(caveats::contradictions(&r.contradictions));
     lines.extend(without_result(r));
     lines.extend(r.duts.iter().filter_map(conform::caveat));
-    for auth in r.silent() {
+    for auth in r.without_counters() {
         lines.push(format!(
             "\"0 % cached\" is unproven in every result with {auth} as AuthDNS: it does not count queries, so nothing \
              proves that new names were not answered from a cache."
@@ -96,7 +96,7 @@ fn caveats(run: &Run, ranked: &[(&str, &PointResult)]) -> Vec<String> {
 
 /// Returns the points without a result, a line for each reason.
 fn without_result(r: &Results) -> Vec<String> {
-    let line = |(why, open): (&Missing, Vec<&WithoutResult>)| {
+    let line = |(why, open): (&NoResult, Vec<&WithoutResult>)| {
         let points: Vec<&str> = open.iter().map(|open| open.point.as_str()).collect();
         format!("No result ({why}): {}.", points.join("; "))
     };
@@ -141,7 +141,7 @@ fn answer(r: &Results, ranked: &[(&str, &PointResult)]) -> Option<String> {
 
 /// Returns a sentence about a DUT that died or hung in trials of its searches.
 fn deaths(dut: &DutResult) -> Option<String> {
-    let ends = dut.points.iter().map(|point| point.ends).reduce(Ends::plus)?;
+    let ends = dut.points.iter().map(|point| point.ends).reduce(DutEndCounts::plus)?;
     Some(format!(
         "{} {} of its searches. These trials were repeated with a restarted server, and the third try counts: if it ends often \
          at a rate, that rate may be overstated. See \"Incidents\".",
@@ -154,7 +154,7 @@ fn deaths(dut: &DutResult) -> Option<String> {
 pub(crate) fn are_comparable(r: &Results, a: &PointResult, b: &PointResult) -> bool {
     let [of_a, of_b] = [a, b].map(|point| {
         let authdns = point.conditions.place.authdns.as_deref();
-        r.plan.auth_called(authdns).name()
+        r.plan.auth_named(authdns).name()
     });
     of_a == of_b && a.is_on_the_cpus_of(b)
 }
@@ -236,7 +236,7 @@ mod tests {
         let text = "name = 'x'\n[trial]\nduration = '2s'\npause = '0s'\n[search]\nmin = 100\nmax = 3000\n\
                     resolution = 10\nrepeat = 2\n[[dut]]\ndriver = 'unbound'\n[[dut]]\ndriver = 'bind'\n";
         let plan = Plan::parse(text, Path::new("p.toml")).unwrap();
-        Results::compute(&plan, Environment::of_tests(), &journal_of(&plan, 1_000, &[]))
+        Results::compute(&plan, Environment::for_tests(), &journal_of(&plan, 1_000, &[]))
     }
 
     /// Returns the sentences about the rates: the answer and the comparison.
@@ -318,7 +318,7 @@ mod tests {
                     transient = '1s'\n[[dut]]\ndriver = 'unbound'\n";
         let plan = Plan::parse(text, Path::new("p.toml")).unwrap();
         let of = |entries: &[_]| {
-            let results = Results::compute(&plan, Environment::of_tests(), entries);
+            let results = Results::compute(&plan, Environment::for_tests(), entries);
             (standing(&results), without_result(&results).join(" "), results.complete)
         };
         let (standing, open, complete) = of(&journal_of(&plan, 1_000, &[]));

@@ -25,7 +25,7 @@ pub(crate) fn environment(run: &Run) -> Table {
         row("AuthDNS", &run.results.auth, "");
     }
     for auth in &run.results.authdns {
-        row(&run.results.plan.auth_called(Some(&auth.name)).role(), &auth.version, "");
+        row(&run.results.plan.auth_named(Some(&auth.name)).role(), &auth.version, "");
     }
     let hosts = &run.results.hosts;
     // If all roles have their own hosts, the machine that controlled them does not matter.
@@ -79,8 +79,8 @@ fn facts_of(e: &Environment) -> Vec<[String; 3]> {
         fact("memory", &format!("{} MiB", e.memory >> 20), none()),
     ];
     for finding in &e.findings {
-        let concern = finding.concern.as_ref().map(|c| match &c.mend {
-            Some(mend) => format!("{}; fix: {mend}", c.why),
+        let concern = finding.concern.as_ref().map(|c| match &c.fix {
+            Some(fix) => format!("{}; fix: {fix}", c.why),
             None => c.why.clone(),
         });
         all.push(fact(&finding.subject, &finding.value, concern.unwrap_or_default()));

@@ -6,12 +6,12 @@ use std::fmt::Write;
 use campaign::plan::point::Point;
 use campaign::results::search::PointResult;
 use campaign::results::trials::Trial;
-use hosts::place::Place;
+use hosts::place::CpuPlacement;
 use method::narrow::Length;
 use method::search::{Found, Shortfall};
 use method::verdict::Verdict;
 
-use crate::csv::row::{KEYS, Of, Row, key_cells, option, quote};
+use crate::csv::row::{KEYS, MetricSubject, Row, key_cells, option, quote};
 use crate::run::Run;
 use crate::sections;
 
@@ -99,11 +99,11 @@ fn search_lines(
     out: &mut String,
     run: &Run,
     point: &Point,
-    place: Option<&Place>,
+    place: Option<&CpuPlacement>,
     found: &[Found],
     failed_by: &[Option<Shortfall>],
 ) {
-    let keys = key_cells(run, &Of::Point(Box::new(point.clone())), place);
+    let keys = key_cells(run, &MetricSubject::Point(Box::new(point.clone())), place);
     for (n, search) in found.iter().enumerate() {
         let by = failed_by.get(n).copied().flatten();
         let count = |n: Option<u64>| n.map_or(String::new(), |n| n.to_string());
@@ -128,7 +128,7 @@ pub(crate) fn trials(runs: &[Run]) -> String {
     );
     for run in runs {
         for (n, trial) in run.results.trials.iter().enumerate() {
-            let keys = key_cells(run, &Of::Point(Box::new(trial.point.clone())), None);
+            let keys = key_cells(run, &MetricSubject::Point(Box::new(trial.point.clone())), None);
             let _ = writeln!(out, "{},{},{}", keys.join(","), n + 1, trial_cells(trial).join(","));
         }
     }

@@ -88,7 +88,7 @@ impl Outputs {
     fn of(campaign: &Campaign) -> Outputs {
         let plan = campaign.plan();
         let entries = journal_of_varying(&plan, campaign.varying.clone(), &campaign.events);
-        let results = Results::compute(&plan, Environment::of_tests(), &entries);
+        let results = Results::compute(&plan, Environment::for_tests(), &entries);
         let json = serde_json::to_value(&results).unwrap();
         let runs = [Run { name: "x".into(), results, notes: Vec::new() }];
         let drawn = figures(&runs);

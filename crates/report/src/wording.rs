@@ -1,7 +1,7 @@
 //! Formatting of results as text, the same in every output. Rates are printed without rounding:
 //! `method::precision` rounds derived rates.
 
-use campaign::course::GoalFigures;
+use campaign::sequence::GoalFigures;
 use method::mlr::goal::Goal;
 use method::precision::{Figures, Interval, Ratio};
 use method::search::Shortfall;

@@ -113,7 +113,7 @@ mod tests {
                     resolution = 100\nrepeat = 1\n[measure]\nconform = true\n[measure.closed-loop]\n\
                     threads = [1]\nblocks = 1\n[[dut]]\ndriver = 'unbound'\n";
         let plan = Plan::parse(text, Path::new("p.toml")).unwrap();
-        let mut archive = Archive::create(folder, &plan, Environment::of_tests()).unwrap();
+        let mut archive = Archive::create(folder, &plan, Environment::for_tests()).unwrap();
         for entry in journal_of(&plan, 500, &[]) {
             archive.append(&entry).unwrap();
         }

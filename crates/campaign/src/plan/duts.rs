@@ -5,8 +5,8 @@ use std::time::Duration;
 use method::search::SearchRange;
 use method::units::counted;
 
-use crate::plan::keys::{Keys, Placement, Searching};
-use crate::plan::point::{Cores, Loop, Point};
+use crate::plan::keys::{Keys, Placement, SearchSettings};
+use crate::plan::point::{Cores, Point, SelfTestTarget};
 use crate::plan::{AuthPlan, DutPlan, Plan};
 
 impl Plan {
@@ -83,7 +83,7 @@ pub(crate) fn check(plan: &Plan) -> Result<(), String> {
         }
         let lists = [("acceptance-at", &keys.acceptance_at), ("shares-at", &keys.shares_at)];
         for (list, at) in lists {
-            if let Some(stray) = keys.stray(at.as_deref()) {
+            if let Some(stray) = keys.unknown_placement(at.as_deref()) {
                 return Err(format!(
                     "{list}: {stray} is not one of the cores and placements of {name}"
                 ));
@@ -103,13 +103,13 @@ impl Plan {
     /// Returns the self-test that validates the trials of a point, which is the one with the same
     /// AuthDNS.
     pub(crate) fn self_test_for(&self, point: &Point) -> Option<Point> {
-        self.self_test_with(self.auth_called(point.authdns()))
+        self.self_test_with(self.auth_named(point.authdns()))
     }
 
     /// Returns the self-test with an AuthDNS of the plan.
     pub(crate) fn self_test_with(&self, auth: &AuthPlan) -> Option<Point> {
         let named = (auth.name() != self.auth.name()).then(|| auth.name().to_owned());
-        let looped = Loop { server: auth.driver, family: None, cores: None, named };
+        let looped = SelfTestTarget { server: auth.driver, family: None, cores: None, named };
         self.self_test.as_ref().map(|_| Point::SelfTest(looped))
     }
 
@@ -129,7 +129,7 @@ impl Plan {
 
     /// Returns the range and resolution of searches for a DUT.
     pub fn range(&self, dut: &DutPlan) -> SearchRange {
-        let Searching { min, max, resolution, invalid_retries, .. } = self.search;
+        let SearchSettings { min, max, resolution, invalid_retries, .. } = self.search;
         let (max, resolution) = (dut.max.unwrap_or(max), dut.resolution.unwrap_or(resolution));
         SearchRange { min, max, resolution, invalid_retries }
     }

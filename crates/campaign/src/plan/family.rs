@@ -16,12 +16,12 @@ pub enum Family {
 
 impl Family {
     /// Returns the IP version of an address.
-    pub fn of(address: SocketAddr) -> Family {
+    pub fn from_address(address: SocketAddr) -> Family {
         if address.is_ipv6() { Family::Ipv6 } else { Family::Ipv4 }
     }
 
     /// Returns the name in plans.
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Family::Ipv4 => "ipv4",
             Family::Ipv6 => "ipv6",

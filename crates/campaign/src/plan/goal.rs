@@ -8,7 +8,7 @@ use method::mlr::goal::Goal;
 use method::units::{Nanos, Qps};
 use serde::{Deserialize, Serialize};
 
-use crate::plan::written::{share, some_time};
+use crate::plan::quantity::{nonzero_time, share};
 
 /// Returns the maximum distance of an MLRsearch's bounds at this rate.
 pub(crate) fn distance(width: f64, rate: Qps) -> Qps {
@@ -97,8 +97,8 @@ impl FromStr for TypedGoal {
         for part in parts {
             match part.split_once('=') {
                 Some(("exceed", exceed)) => goal.exceed = share(exceed)?,
-                Some(("final", time)) => goal.last = Some(some_time(time)?),
-                Some(("sum", time)) => goal.sum = Some(some_time(time)?),
+                Some(("final", time)) => goal.last = Some(nonzero_time(time)?),
+                Some(("sum", time)) => goal.sum = Some(nonzero_time(time)?),
                 _ => {
                     return Err(format!(
                         "'{part}' is not part of a goal; write for example 0.5%,exceed=50%,final=1s,sum=21s"

@@ -32,7 +32,7 @@ pub struct Keys {
     pub acceptance: Vec<f64>,
     /// Placements at which acceptance ratios are measured; default: all.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub acceptance_at: Option<Vec<At>>,
+    pub acceptance_at: Option<Vec<PlacementRef>>,
     /// AAAA shares (α) at 0 % cached.
     pub aaaa_shares: Vec<Share>,
     /// Cached shares (β) at 0 % AAAA.
@@ -41,7 +41,7 @@ pub struct Keys {
     pub table: bool,
     /// Placements at which both shares are measured; default: the first number of cores.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub shares_at: Option<Vec<At>>,
+    pub shares_at: Option<Vec<PlacementRef>>,
     /// CPU use and latency at shares of the worst-case median.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub loads: Option<Loads>,
@@ -67,18 +67,18 @@ pub struct Placement {
 /// An entry in a list of placements: a number of cores, or the name of a placement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(untagged)]
-pub enum At {
+pub enum PlacementRef {
     /// The first N of the DUT's CPUs.
     Cores(usize),
     /// The CPUs of that placement.
     Placement(String),
 }
 
-impl fmt::Display for At {
+impl fmt::Display for PlacementRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            At::Cores(cores) => cores.fmt(f),
-            At::Placement(name) => write!(f, "{name:?}"),
+            PlacementRef::Cores(cores) => cores.fmt(f),
+            PlacementRef::Placement(name) => write!(f, "{name:?}"),
         }
     }
 }
@@ -96,7 +96,7 @@ pub struct DutKeys {
     pub acceptance: Option<Vec<f64>>,
     /// Placements of this DUT at which acceptance ratios below 1 are measured.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub acceptance_at: Option<Vec<At>>,
+    pub acceptance_at: Option<Vec<PlacementRef>>,
     /// AAAA shares (α) for this DUT, fractions from 0 to 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub aaaa_shares: Option<Vec<Share>>,
@@ -108,7 +108,7 @@ pub struct DutKeys {
     pub table: Option<bool>,
     /// Placements of this DUT at which shares are measured.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub shares_at: Option<Vec<At>>,
+    pub shares_at: Option<Vec<PlacementRef>>,
     /// Trials of this DUT at shares of its worst-case median.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub loads: Option<Loads>,
@@ -149,12 +149,12 @@ impl Keys {
     }
 
     /// Returns the placements in a list; without a list all of them.
-    pub(crate) fn places_at(&self, at: Option<&[At]>) -> Vec<Cores> {
+    pub(crate) fn places_at(&self, at: Option<&[PlacementRef]>) -> Vec<Cores> {
         let is_meant = |place: &Cores| {
             at.is_none_or(|list| {
                 list.iter().any(|at| match (at, &place.placement) {
-                    (At::Cores(cores), None) => place.cores == *cores,
-                    (At::Placement(name), Some(placement)) => name == placement,
+                    (PlacementRef::Cores(cores), None) => place.cores == *cores,
+                    (PlacementRef::Placement(name), Some(placement)) => name == placement,
                     _ => false,
                 })
             })
@@ -163,12 +163,12 @@ impl Keys {
     }
 
     /// Returns the placements in a list; without a list the first number of cores.
-    pub(crate) fn places_or_first(&self, at: Option<&[At]>) -> Vec<Cores> {
+    pub(crate) fn places_or_first(&self, at: Option<&[PlacementRef]>) -> Vec<Cores> {
         match at {
             Some(_) => self.places_at(at),
             None => {
                 let first = Cores::first(self.cores()[0]);
-                self.places().into_iter().filter(|place| place.is_where(&first)).collect()
+                self.places().into_iter().filter(|place| place.has_same_cpus(&first)).collect()
             }
         }
     }
@@ -179,7 +179,10 @@ impl Keys {
     }
 
     /// Returns the first entry of a list that is not a placement of this DUT.
-    pub fn stray<'a>(&self, at: Option<&'a [At]>) -> Option<&'a At> {
+    pub fn unknown_placement<'a>(
+        &self,
+        at: Option<&'a [PlacementRef]>,
+    ) -> Option<&'a PlacementRef> {
         at?.iter().find(|at| self.places_at(Some(std::slice::from_ref(at))).is_empty())
     }
 }
@@ -201,12 +204,12 @@ pub struct ClosedLoops {
     pub governors: Vec<String>,
     /// Numbers of cores and placements; default: the first number of cores.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub at: Option<Vec<At>>,
+    pub at: Option<Vec<PlacementRef>>,
     /// Blocks of 256 experiments in a trial, 1 to 10. Names are never repeated.
     pub blocks: u8,
     /// Timeout of a query; whole seconds.
-    #[serde(with = "crate::plan::written::plan_time")]
-    #[schemars(with = "crate::plan::written::Time")]
+    #[serde(with = "crate::plan::quantity::plan_time")]
+    #[schemars(with = "crate::plan::quantity::Time")]
     pub timeout: Duration,
     /// Number of trials with each number of threads, at least 1.
     pub repeat: u32,
@@ -234,14 +237,14 @@ pub struct ConstantRates {
     pub rates: Vec<Qps>,
     /// Numbers of cores and placements; default: the first number of cores.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub at: Option<Vec<At>>,
+    pub at: Option<Vec<PlacementRef>>,
     /// Sending time of each trial, such as `"60s"`.
-    #[serde(with = "crate::plan::written::plan_time")]
-    #[schemars(with = "crate::plan::written::Time")]
+    #[serde(with = "crate::plan::quantity::plan_time")]
+    #[schemars(with = "crate::plan::quantity::Time")]
     pub duration: Duration,
     /// The initial transient, excluded from the CPU figures.
-    #[serde(default, with = "crate::plan::written::plan_time")]
-    #[schemars(with = "crate::plan::written::Time")]
+    #[serde(default, with = "crate::plan::quantity::plan_time")]
+    #[schemars(with = "crate::plan::quantity::Time")]
     pub transient: Duration,
     /// Number of trials at each rate, at least 1.
     pub repeat: u32,
@@ -255,14 +258,14 @@ pub struct Loads {
     pub shares: Vec<Share>,
     /// Numbers of cores and placements; default: all.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub at: Option<Vec<At>>,
+    pub at: Option<Vec<PlacementRef>>,
     /// Sending time of each trial, such as `"60s"`.
-    #[serde(with = "crate::plan::written::plan_time")]
-    #[schemars(with = "crate::plan::written::Time")]
+    #[serde(with = "crate::plan::quantity::plan_time")]
+    #[schemars(with = "crate::plan::quantity::Time")]
     pub duration: Duration,
     /// The initial transient, excluded from the CPU figures.
-    #[serde(with = "crate::plan::written::plan_time")]
-    #[schemars(with = "crate::plan::written::Time")]
+    #[serde(with = "crate::plan::quantity::plan_time")]
+    #[schemars(with = "crate::plan::quantity::Time")]
     pub transient: Duration,
     /// Number of trials at each share, at least 1.
     pub repeat: u32,
@@ -279,7 +282,7 @@ impl Default for Loads {
 /// `[search]`: settings of the searches.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-pub struct Searching {
+pub struct SearchSettings {
     /// The lowest rate, queries per second.
     pub min: Qps,
     /// Highest rate, unless the DUT sets another one.
@@ -297,8 +300,8 @@ pub struct Searching {
     /// Maximum number of repetitions of an invalid trial.
     pub invalid_retries: u32,
     /// Length of the short trial before each full one; default: full trials only.
-    #[serde(with = "crate::plan::written::plan_time")]
-    #[schemars(with = "Option<crate::plan::written::Time>")]
+    #[serde(with = "crate::plan::quantity::plan_time")]
+    #[schemars(with = "Option<crate::plan::quantity::Time>")]
     pub probe: Option<Duration>,
 }
 
@@ -330,7 +333,7 @@ fn with_other_name(schema: &mut schemars::Schema) {
     }
 }
 
-impl Searching {
+impl SearchSettings {
     /// Returns the method for a point with trials of `duration` and the acceptance ratio `accept`,
     /// which form the first goal of an MLRsearch.
     pub(crate) fn method_for(&self, duration: Duration, accept: f64) -> Method {
@@ -343,9 +346,9 @@ impl Searching {
     }
 }
 
-impl Default for Searching {
-    fn default() -> Searching {
-        Searching {
+impl Default for SearchSettings {
+    fn default() -> SearchSettings {
+        SearchSettings {
             min: Qps(100),
             max: Qps(131_072),
             method: SearchMethod::Bisection,
@@ -379,13 +382,13 @@ pub struct SelfTest {
     pub family: Option<Family>,
     /// Further self-tests, with other servers or over another IP version. They are for comparison
     /// and do not validate trials.
-    pub also: Vec<Also>,
+    pub also: Vec<FurtherSelfTest>,
 }
 
 /// A further self-test.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct Also {
+pub struct FurtherSelfTest {
     /// The server that plays AuthDNS and receives the queries.
     pub server: Auth,
     /// IP version of the queries; default: that of the plan's trials.

@@ -19,7 +19,7 @@ use crate::plan::family::Family;
 #[serde(rename_all = "snake_case")]
 pub enum Point {
     /// Self-test: the tester against an AuthDNS.
-    SelfTest(Loop),
+    SelfTest(SelfTestTarget),
     /// Search for the highest rate of a DUT.
     Search(Conditions),
     /// Load trials at a share of the DUT's worst-case median on the same CPUs.
@@ -34,7 +34,7 @@ pub enum Point {
 
 /// The AuthDNS that the tester is looped back to in a self-test.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
-pub struct Loop {
+pub struct SelfTestTarget {
     /// The server that plays AuthDNS and receives the queries.
     pub server: Auth,
     /// IP version of the queries; absent: that of the plan's trials.
@@ -68,7 +68,7 @@ impl Cores {
     }
 
     /// True if both are on the same CPUs, with any AuthDNS.
-    pub(crate) fn is_where(&self, other: &Cores) -> bool {
+    pub(crate) fn has_same_cpus(&self, other: &Cores) -> bool {
         (self.cores, &self.placement) == (other.cores, &other.placement)
     }
 }
@@ -167,7 +167,7 @@ pub struct AtPlace {
 impl fmt::Display for Point {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Point::SelfTest(Loop {
+            Point::SelfTest(SelfTestTarget {
                 server: Auth::Dns64bench,
                 family: None,
                 cores: None,
@@ -175,7 +175,7 @@ impl fmt::Display for Point {
             }) => {
                 write!(f, "self-test")
             }
-            Point::SelfTest(Loop { server, family, cores, named }) => {
+            Point::SelfTest(SelfTestTarget { server, family, cores, named }) => {
                 write!(f, "self-test with {}", named.as_deref().unwrap_or(server.name()))?;
                 if let Some(family) = family {
                     write!(f, " over {family}")?;

@@ -45,7 +45,7 @@ impl Plan {
                     "{whose} extra: driver custom has no generated configuration; give a file with config"
                 ));
             }
-            if dut.family == Some(Family::Ipv6) && !driver.speaks_ipv6 {
+            if dut.family == Some(Family::Ipv6) && !driver.supports_ipv6 {
                 return Err(format!("{whose} family: {} queries over IPv4 only", driver.name));
             }
             let asked = self.ssh.as_ref().map(|ssh| ssh.auth_addresses()[0]);
@@ -78,10 +78,10 @@ impl Plan {
             return Ok(());
         }
         let over_ssh = self.ssh.as_ref();
-        let dut = over_ssh.map_or(Family::Ipv6, |ssh| Family::of(ssh.addresses.dut));
+        let dut = over_ssh.map_or(Family::Ipv6, |ssh| Family::from_address(ssh.addresses.dut));
         let asked = |family: Option<Family>| {
-            let usual =
-                over_ssh.map_or(Family::Ipv4, |ssh| Family::of(ssh.self_test_addresses()[0]));
+            let usual = over_ssh
+                .map_or(Family::Ipv4, |ssh| Family::from_address(ssh.self_test_addresses()[0]));
             ("AuthDNS is", family.unwrap_or(usual))
         };
         let tests = self.self_test.iter().flat_map(|test| {
@@ -169,7 +169,7 @@ impl Plan {
     }
 
     /// Returns the AuthDNS with that name; without a name that of `[auth]`.
-    pub fn auth_called(&self, name: Option<&str>) -> &AuthPlan {
+    pub fn auth_named(&self, name: Option<&str>) -> &AuthPlan {
         let called = |auth: &&AuthPlan| name.is_some_and(|name| auth.name() == name);
         self.auths().find(called).unwrap_or(&self.auth)
     }
@@ -183,9 +183,9 @@ impl Plan {
                 let name = Some(CHECKS.into());
                 return Cow::Owned(AuthPlan { name, ..AuthPlan::default() });
             }
-            _ => return Cow::Borrowed(self.auth_called(point.authdns())),
+            _ => return Cow::Borrowed(self.auth_named(point.authdns())),
         };
-        let called = self.auth_called(at.named.as_deref());
+        let called = self.auth_named(at.named.as_deref());
         if at.server == called.driver {
             let cores = at.cores.or(called.cores);
             return Cow::Owned(AuthPlan { cores, ..called.clone() });
@@ -212,7 +212,7 @@ impl Plan {
         let is_asked = |auth: &&AuthPlan| {
             places
                 .iter()
-                .any(|place| self.auth_called(place.authdns.as_deref()).name() == auth.name())
+                .any(|place| self.auth_named(place.authdns.as_deref()).name() == auth.name())
         };
         self.auths().filter(is_asked).collect()
     }
@@ -226,10 +226,12 @@ impl Plan {
         address: Option<SocketAddr>,
     ) -> Result<(), String> {
         match (wanted, address) {
-            (Some(wanted), Some(address)) if Family::of(address) != wanted => Err(format!(
-                "{whose} family = \"{}\": AuthDNS is at {address} in [ssh.addresses]",
-                wanted.word()
-            )),
+            (Some(wanted), Some(address)) if Family::from_address(address) != wanted => {
+                Err(format!(
+                    "{whose} family = \"{}\": AuthDNS is at {address} in [ssh.addresses]",
+                    wanted.as_str()
+                ))
+            }
             _ => Ok(()),
         }
     }
@@ -245,12 +247,12 @@ fn check_server<T>(
     if threads == Some(0) {
         return Err(format!("{whose} threads must be at least 1"));
     }
-    if threads.is_some() && !driver.tells_threads(operator) {
+    if threads.is_some() && !driver.configures_threads(operator) {
         return Err(format!(
             "{whose} threads: the configuration does not use it; write {{threads}} at its place"
         ));
     }
-    if operator.xdp.is_some() && !driver.speaks_xdp {
+    if operator.xdp.is_some() && !driver.supports_xdp {
         return Err(format!(
             "{whose} xdp: {} does not support AF_XDP; dns64d and AuthDNS do",
             driver.name

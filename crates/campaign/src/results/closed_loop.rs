@@ -1,16 +1,16 @@
 //! Results of closed loops.
 
-use hosts::place::Place;
+use hosts::place::CpuPlacement;
 use method::stats::MeanAndDeviation;
 use method::verdict::Verdict;
 use serde::{Deserialize, Serialize};
 use tester::client::experiments::NAMES;
 
-use crate::course::Recorded;
 use crate::plan::point::{Cores, Point};
 use crate::record::{DutEnd, Measured};
-use crate::results::missing::Missing;
-use crate::results::sustained::Unspoiled;
+use crate::results::no_result::NoResult;
+use crate::results::sustained::ValidTrials;
+use crate::sequence::Recorded;
 
 /// Result of the closed loop with one number of threads.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
@@ -30,14 +30,14 @@ pub struct ClosedLoopResult {
     /// True if all trials of the plan are done.
     pub complete: bool,
     /// Reason for a missing result.
-    pub missing: Option<Missing>,
+    pub missing: Option<NoResult>,
     /// True if every name got a valid answer in the trials that count; absent if none counts.
     pub passed: Option<bool>,
     /// Ends of the DUT in these trials.
     pub ended: Vec<DutEnd>,
     /// CPU placement of the DUT in all its trials; absent if it was not observed.
     #[serde(rename = "place")]
-    pub seen: Option<Place>,
+    pub seen: Option<CpuPlacement>,
     /// Duration of an experiment with 256 names in ms.
     pub time_ms: Option<MeanAndDeviation>,
     /// 256 divided by that duration: answered queries per second.
@@ -50,21 +50,21 @@ pub struct ClosedLoopResult {
 
 /// True if there is a result for the point, which is complete.
 pub(crate) fn has_result(recorded: &Recorded<'_>, point: &Point) -> bool {
-    let walk = recorded.walk(point);
-    walk.is_some_and(|walk| walk.trials.iter().any(|m| m.verdict() != Verdict::Invalid))
+    let replay = recorded.replay(point);
+    replay.is_some_and(|replay| replay.trials.iter().any(|m| m.verdict() != Verdict::Invalid))
 }
 
 /// The reason why the point has no number; `None` if it has one.
-pub(crate) fn missing(recorded: &Recorded<'_>, point: &Point) -> Option<Missing> {
+pub(crate) fn missing(recorded: &Recorded<'_>, point: &Point) -> Option<NoResult> {
     result(recorded, point)?.missing
 }
 
 /// Returns the result of the closed loop with one number of threads.
 pub(super) fn result(recorded: &Recorded<'_>, point: &Point) -> Option<ClosedLoopResult> {
     let Point::ClosedLoop(with) = point else { return None };
-    let walk = recorded.walk(point)?;
-    let Unspoiled { counted, spoiled, ended, missing, passed } =
-        Unspoiled::of(recorded, point, Some(&walk));
+    let replay = recorded.replay(point)?;
+    let ValidTrials { counted, spoiled, ended, missing, passed } =
+        ValidTrials::new(recorded, point, Some(&replay));
     let figured: &[&Measured] = if missing.is_none() { &counted } else { &[] };
     let times: Vec<f64> = figured
         .iter()
@@ -81,11 +81,11 @@ pub(super) fn result(recorded: &Recorded<'_>, point: &Point) -> Option<ClosedLoo
         governor: with.governor.clone(),
         trials: counted.len(),
         spoiled,
-        complete: walk.due().is_none(),
+        complete: replay.due().is_none(),
         missing,
         passed,
         ended,
-        seen: crate::results::search::place_of(walk.trials.iter().copied()),
+        seen: crate::results::search::place_of(replay.trials.iter().copied()),
         time_ms,
         qps: time_ms.filter(|t| t.mean > 0.0).map(|t| NAMES as f64 * 1e3 / t.mean),
         host_cpu_pct: MeanAndDeviation::of(&seconds(|m| &m.cpu.host)),

@@ -4,14 +4,14 @@ use std::cmp::Reverse;
 
 use conform::check::Level;
 use conform::outcome::{Count, Report};
-use hosts::place::Place;
+use hosts::place::CpuPlacement;
 use hosts::servers::Variant;
 use serde::{Deserialize, Serialize};
 
-use crate::course::Recorded;
 use crate::plan::point::{AtPlace, Cores, Point};
 use crate::record::{DutEnd, Measured};
-use crate::results::missing::Missing;
+use crate::results::no_result::NoResult;
+use crate::sequence::Recorded;
 
 /// Numbers of checks by level and outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
@@ -56,14 +56,14 @@ pub struct ConformResult {
     /// True if the checks are done.
     pub complete: bool,
     /// Reason for missing verdicts.
-    pub missing: Option<Missing>,
+    pub missing: Option<NoResult>,
     /// The way in which the DUT ended during the checks, if it did.
     pub ended: Option<DutEnd>,
     /// The configuration in which it ended, if not the usual one.
     pub ended_in: Option<String>,
     /// CPU placement of the DUT; absent if it was not observed.
     #[serde(rename = "place")]
-    pub seen: Option<Place>,
+    pub seen: Option<CpuPlacement>,
     /// Duration of the checks with all variants, in seconds; absent if none were executed.
     pub duration_s: Option<f64>,
     /// Numbers of checks by outcome.
@@ -82,8 +82,8 @@ impl ConformResult {
         }
         // A variant that is still to come is indicated by `complete`.
         let missing = found.missing.and_then(|missing| match missing {
-            Missing::NotChecked { why } => {
-                Some(Missing::NotChecked { why: format!("{variant}: {why}") })
+            NoResult::NotChecked { why } => {
+                Some(NoResult::NotChecked { why: format!("{variant}: {why}") })
             }
             _ => None,
         });
@@ -133,11 +133,11 @@ impl ConformResult {
 /// That the DUT did not survive them is a result.
 pub(crate) fn has_result(recorded: &Recorded<'_>, point: &Point) -> bool {
     let has = |m: &Measured| m.dut_end.is_some() || m.checked().is_some_and(|t| t.report.is_some());
-    recorded.walk(point).is_some_and(|walk| walk.trials.into_iter().any(has))
+    recorded.replay(point).is_some_and(|replay| replay.trials.into_iter().any(has))
 }
 
 /// The reason why the point has no number; `None` if it has one.
-pub(crate) fn missing(recorded: &Recorded<'_>, point: &Point) -> Option<Missing> {
+pub(crate) fn missing(recorded: &Recorded<'_>, point: &Point) -> Option<NoResult> {
     of_variant(recorded, point)?.missing
 }
 
@@ -153,26 +153,26 @@ pub fn result(recorded: &Recorded<'_>, dut: &str, points: &[Point]) -> Option<Co
 /// Returns the result with one variant.
 fn of_variant(recorded: &Recorded<'_>, point: &Point) -> Option<ConformResult> {
     let Point::Conform(AtPlace { dut, place, .. }) = point else { return None };
-    let walk = recorded.walk(point)?;
-    let measured = walk.trials.first();
+    let replay = recorded.replay(point)?;
+    let measured = replay.trials.first();
     let trial = measured.and_then(|m| m.checked());
     let ended = measured.and_then(|m| m.dut_end.clone());
     let report = trial
         .and_then(|trial| trial.report.clone())
         .map(|report| Report { version: recorded.version(dut).unwrap_or_default(), ..report });
     let missing = match (trial, &report, &ended) {
-        (None, ..) => Some(Missing::not_begun(recorded, point)),
+        (None, ..) => Some(NoResult::not_begun(recorded, point)),
         (_, Some(_), _) => None,
-        (_, None, Some(end)) => Some(Missing::Ended(end.clone())),
-        (Some(trial), None, None) => Some(Missing::NotChecked { why: trial.why.clone() }),
+        (_, None, Some(end)) => Some(NoResult::Ended(end.clone())),
+        (Some(trial), None, None) => Some(NoResult::NotChecked { why: trial.why.clone() }),
     };
     Some(ConformResult {
         place: place.clone(),
-        complete: walk.due().is_none(),
+        complete: replay.due().is_none(),
         missing,
         ended,
         ended_in: None,
-        seen: crate::results::search::place_of(walk.trials.iter().copied()),
+        seen: crate::results::search::place_of(replay.trials.iter().copied()),
         duration_s: trial.map(|trial| trial.duration_s),
         counts: report.as_ref().map(Counts::of),
         report,

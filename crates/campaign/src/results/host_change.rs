@@ -51,7 +51,7 @@ pub(crate) fn changed_facts(before: &Environment, after: &Environment) -> Vec<Fa
 }
 
 /// Returns the last recorded facts of the host with this role, if there are any.
-pub(crate) fn noted<'a>(entries: &'a [Entry], role: &str) -> Option<&'a Environment> {
+pub(crate) fn last_recorded<'a>(entries: &'a [Entry], role: &str) -> Option<&'a Environment> {
     entries.iter().rev().find_map(|entry| match entry {
         Entry::Host { role: of, environment } | Entry::HostChanged { role: of, environment }
             if of == role =>
@@ -69,7 +69,7 @@ pub(super) fn host_changes(begun: &Environment, entries: &[Entry]) -> Vec<HostCh
     for (at, entry) in entries.iter().enumerate() {
         let Entry::HostChanged { role, environment } = entry else { continue };
         let (before, after) = entries.split_at(at);
-        let facts = changed_facts(noted(before, role).unwrap_or(begun), environment);
+        let facts = changed_facts(last_recorded(before, role).unwrap_or(begun), environment);
         let (trials, points) = (points_of(before), mixed(before, after));
         match all.last_mut() {
             Some(last) if (last.trials_before, &last.facts) == (trials.len(), &facts) => {

@@ -3,11 +3,11 @@
 use method::units::{Qps, Share};
 use serde::{Deserialize, Serialize};
 
-use crate::course::Recorded;
-use crate::course::load::loads_of;
 use crate::plan::point::{Cores, Point};
-use crate::results::missing::Missing;
+use crate::results::no_result::NoResult;
 use crate::results::sustained::{self, Sustained};
+use crate::sequence::Recorded;
+use crate::sequence::load::loads_of;
 
 /// Result at a share of the worst-case median.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
@@ -26,14 +26,14 @@ pub struct LoadResult {
 
 /// True if there is a result for the point, which is complete.
 pub(crate) fn has_result(recorded: &Recorded<'_>, point: &Point) -> bool {
-    let walk = recorded.walk(point);
-    walk.is_some_and(|walk| {
-        walk.trials.iter().any(|m| m.verdict() != method::verdict::Verdict::Invalid)
+    let replay = recorded.replay(point);
+    replay.is_some_and(|replay| {
+        replay.trials.iter().any(|m| m.verdict() != method::verdict::Verdict::Invalid)
     })
 }
 
 /// The reason why the point has no number; `None` if it has one.
-pub(crate) fn missing(recorded: &Recorded<'_>, point: &Point) -> Option<Missing> {
+pub(crate) fn missing(recorded: &Recorded<'_>, point: &Point) -> Option<NoResult> {
     result(recorded, point)?.found.missing
 }
 
@@ -41,12 +41,12 @@ pub(crate) fn missing(recorded: &Recorded<'_>, point: &Point) -> Option<Missing>
 pub(super) fn result(recorded: &Recorded<'_>, point: &Point) -> Option<LoadResult> {
     let Point::Load(at) = point else { return None };
     let loads = loads_of(recorded.plan, point)?;
-    let walk = recorded.walk(point);
+    let replay = recorded.replay(point);
     let lengths = (loads.transient.as_secs_f64(), loads.duration.as_secs_f64());
     Some(LoadResult {
         place: at.place.clone(),
         share: at.share,
-        rate: walk.as_ref().and_then(|walk| Some(walk.trials.first()?.step.rate)),
-        found: sustained::result(recorded, point, walk.as_ref(), lengths),
+        rate: replay.as_ref().and_then(|replay| Some(replay.trials.first()?.step.rate)),
+        found: sustained::result(recorded, point, replay.as_ref(), lengths),
     })
 }

@@ -1,23 +1,23 @@
 //! The outcome of a point: a result, or the reason for its absence.
 
-use crate::course::Recorded;
 use crate::plan::point::Point;
-use crate::results::missing::Missing;
+use crate::results::no_result::NoResult;
 use crate::results::{closed_loop, conform, constant_rate, load, search, self_test};
+use crate::sequence::Recorded;
 
 impl<'a> Recorded<'a> {
     /// True if a point has a result: a number, or a failure at the lowest rate.
     pub fn has_result(&self, point: &Point) -> bool {
         let complete = self
-            .walk(point)
-            .is_some_and(|walk| walk.void.is_none() && walk.course.next().is_none());
+            .replay(point)
+            .is_some_and(|replay| replay.void.is_none() && replay.sequence.next().is_none());
         complete && has_result(self, point)
     }
 }
 
 impl Recorded<'_> {
     /// Returns the reason why a point has no result; `None` if it has one.
-    pub fn missing(&self, point: &Point) -> Option<Missing> {
+    pub fn missing(&self, point: &Point) -> Option<NoResult> {
         match point {
             Point::SelfTest(_) => self_test::missing(self, point),
             Point::Search(_) => search::missing(self, point),

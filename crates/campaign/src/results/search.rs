@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
-use hosts::place::Place;
+use hosts::place::CpuPlacement;
 use method::evidence::{Deviation, OfferedLoad, Real, UpstreamQueries};
 use method::narrow::Length;
 use method::precision::{Figures, lower_end, overstatement};
@@ -14,10 +14,10 @@ use method::units::{Nanos, Qps, counted};
 use method::verdict::Verdict;
 use serde::{Deserialize, Serialize};
 
-use crate::course::{GoalFigures, Recorded, SearchCourse, wanted_resolution, why_void};
 use crate::plan::point::{Conditions, Point};
 use crate::record::{DutEnd, Measured};
-use crate::results::missing::Missing;
+use crate::results::no_result::NoResult;
+use crate::sequence::{GoalFigures, Recorded, SearchSequence, void_deviation, wanted_resolution};
 
 /// Result of a set of searches.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
@@ -28,7 +28,7 @@ pub struct PointResult {
     /// point.
     pub figures: Figures,
     /// Reason for a missing result.
-    pub missing: Option<Missing>,
+    pub missing: Option<NoResult>,
     /// Factor by which short trials may overstate the rates; the interval is widened by it.
     pub overstatement: f64,
     /// Result of each search, in order; rates in queries per second.
@@ -51,12 +51,12 @@ pub struct PointResult {
     pub real: Option<Real>,
     /// CPU placement of the DUT in all its trials, which gives the number of cores its meaning.
     /// Absent if it was not observed.
-    pub place: Option<Place>,
+    pub place: Option<CpuPlacement>,
     /// Numbers of probes, full trials, and invalid trials.
     pub trials: Trials,
     /// Numbers of trials in which the DUT died or hung.
     #[serde(default)]
-    pub ends: Ends,
+    pub ends: DutEndCounts,
     /// Requested distance of passed and failed rates or, for an MLRsearch, the actual one; a median
     /// of two rates is rounded to it.
     pub resolution: Qps,
@@ -75,9 +75,9 @@ impl PointResult {
     /// Includes a failure of the DUT at `rate` in a later trial under the same conditions. Passes
     /// at that rate or above were not reproducible: the interval is extended down to the next lower
     /// rate that passed, and a median at or above it is refuted.
-    pub(crate) fn take_in_failure(&mut self, recorded: &Recorded<'_>, rate: Qps) {
+    pub(crate) fn include_failure(&mut self, recorded: &Recorded<'_>, rate: Qps) {
         let point = Point::Search(self.conditions.clone());
-        let trials = recorded.walk(&point).map(|walk| walk.trials).unwrap_or_default();
+        let trials = recorded.replay(&point).map(|replay| replay.trials).unwrap_or_default();
         let passed = |m: &&&Measured| {
             m.step.length == Length::Full && m.verdict() == Verdict::Passed && m.step.rate < rate
         };
@@ -105,8 +105,8 @@ impl PointResult {
 }
 
 /// Returns the CPU placement of a DUT in all trials of a point, as far as it was observed.
-pub(super) fn place_of<'a>(trials: impl Iterator<Item = &'a Measured>) -> Option<Place> {
-    Place::of_all(trials.filter_map(|m| m.cpu.place.as_ref()))
+pub(super) fn place_of<'a>(trials: impl Iterator<Item = &'a Measured>) -> Option<CpuPlacement> {
+    CpuPlacement::merge_all(trials.filter_map(|m| m.cpu.place.as_ref()))
 }
 
 /// Numbers of trials.
@@ -129,7 +129,7 @@ pub struct Trials {
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
 )]
-pub struct Ends {
+pub struct DutEndCounts {
     /// Trials in which its process ended.
     pub died: usize,
     /// Trials after which it did not reply any more.
@@ -138,9 +138,9 @@ pub struct Ends {
     pub of: usize,
 }
 
-impl Ends {
-    fn count<'a>(all: impl Iterator<Item = &'a Measured>) -> Ends {
-        let mut ends = Ends::default();
+impl DutEndCounts {
+    fn count<'a>(all: impl Iterator<Item = &'a Measured>) -> DutEndCounts {
+        let mut ends = DutEndCounts::default();
         for measured in all {
             ends.of += 1;
             match measured.dut_end {
@@ -153,8 +153,12 @@ impl Ends {
     }
 
     /// Returns the sum over several points.
-    pub fn plus(self, other: Ends) -> Ends {
-        Ends { died: self.died + other.died, hung: self.hung + other.hung, of: self.of + other.of }
+    pub fn plus(self, other: DutEndCounts) -> DutEndCounts {
+        DutEndCounts {
+            died: self.died + other.died,
+            hung: self.hung + other.hung,
+            of: self.of + other.of,
+        }
     }
 
     /// Returns text like `died in 2 of 5 trials`; `None` if it never did.
@@ -175,17 +179,17 @@ pub(crate) fn has_result(recorded: &Recorded<'_>, point: &Point) -> bool {
 }
 
 /// The reason why the point has no number; `None` if it has one.
-pub(crate) fn missing(recorded: &Recorded<'_>, point: &Point) -> Option<Missing> {
+pub(crate) fn missing(recorded: &Recorded<'_>, point: &Point) -> Option<NoResult> {
     result(recorded, point)?.missing
 }
 
 /// Returns the result at a point of a DUT.
 pub(super) fn result(recorded: &Recorded<'_>, point: &Point) -> Option<PointResult> {
     let Point::Search(conditions) = point else { return None };
-    let walk = recorded.walk(point)?;
-    let searches = walk.course.searches()?;
-    let wrong = misconfigured(&walk.trials, searches);
-    let is_void = walk.void.is_some() || wrong.is_some();
+    let replay = recorded.replay(point)?;
+    let searches = replay.sequence.searches()?;
+    let wrong = misconfigured(&replay.trials, searches);
+    let is_void = replay.void.is_some() || wrong.is_some();
     let found = if is_void { Vec::new() } else { searches.found() };
     let plan = recorded.plan;
     let range = plan.range(plan.dut(&conditions.dut)?);
@@ -194,17 +198,17 @@ pub(super) fn result(recorded: &Recorded<'_>, point: &Point) -> Option<PointResu
     let vouched = recorded.allowed(point);
     let resolution = searches.resolution(wanted_resolution(plan, &range));
     let figures = Figures::of(&found, overstatement, resolution).validated_to(vouched);
-    let missing = match walk.void {
-        Some(why) => Some(Missing::Void(why)),
-        None if wrong.is_some() => wrong.map(Missing::WrongReplies),
+    let missing = match replay.void {
+        Some(why) => Some(NoResult::Void(why)),
+        None if wrong.is_some() => wrong.map(NoResult::WrongReplies),
         None if figures.n > 0 => None,
-        None if walk.trials.is_empty() => Some(Missing::not_begun(recorded, point)),
-        None if found.is_empty() => Some(Missing::Unfinished),
-        None => Some(Missing::Spoiled),
+        None if replay.trials.is_empty() => Some(NoResult::not_begun(recorded, point)),
+        None if found.is_empty() => Some(NoResult::Unfinished),
+        None => Some(NoResult::Spoiled),
     };
     Some(PointResult {
         conditions: conditions.clone(),
-        complete: walk.due().is_none(),
+        complete: replay.due().is_none(),
         failed_by: if is_void { Vec::new() } else { searches.failed_by() },
         goals: if is_void { Vec::new() } else { searches.goals(timeout, range.max, vouched) },
         lower_bound_reasons: if is_void {
@@ -217,28 +221,28 @@ pub(super) fn result(recorded: &Recorded<'_>, point: &Point) -> Option<PointResu
         figures,
         overstatement,
         found,
-        void: walk.void,
-        real: real(&walk.trials, searches),
-        place: place_of(walk.trials.iter().copied()),
-        trials: count(walk.trials.iter().copied()),
-        ends: Ends::count(walk.trials.iter().copied().chain(recorded.repeated(point))),
+        void: replay.void,
+        real: real(&replay.trials, searches),
+        place: place_of(replay.trials.iter().copied()),
+        trials: count(replay.trials.iter().copied()),
+        ends: DutEndCounts::count(replay.trials.iter().copied().chain(recorded.repeated(point))),
         resolution,
     })
 }
 
 /// Returns the way in which the replies of the first trial were wrong, if no rate passed because of
 /// it.
-fn misconfigured(trials: &[&Measured], searches: &SearchCourse) -> Option<Wrong> {
+fn misconfigured(trials: &[&Measured], searches: &SearchSequence) -> Option<Wrong> {
     let wrong = trials.first()?.counts().wrong_in_one_way()?;
     searches.found().iter().all(|found| found.highest.is_none()).then_some(wrong)
 }
 
 /// Returns the observed α and β over all trials that passed at full length or deviated from the
 /// requested conditions.
-fn real(trials: &[&Measured], searches: &SearchCourse) -> Option<Real> {
+fn real(trials: &[&Measured], searches: &SearchSequence) -> Option<Real> {
     let judged = |m: &&&Measured| {
         let passed = m.verdict() == Verdict::Passed && m.step.length == Length::Full;
-        passed || why_void(m, Some(searches)).is_some()
+        passed || void_deviation(m, Some(searches)).is_some()
     };
     let mut sum: Option<(UpstreamQueries, OfferedLoad)> = None;
     for trial in trials.iter().filter(judged).filter_map(|m| m.at_rate()) {

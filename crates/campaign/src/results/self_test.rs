@@ -10,11 +10,11 @@ use method::set::smallest_pass;
 use method::units::{Qps, Share};
 use serde::{Deserialize, Serialize};
 
-use crate::course::Recorded;
 use crate::plan::Family;
 use crate::plan::point::Point;
-use crate::results::missing::Missing;
+use crate::results::no_result::NoResult;
 use crate::results::search::{Trials, count};
+use crate::sequence::Recorded;
 
 /// Result of a self-test.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
@@ -38,38 +38,41 @@ pub struct SelfTestResult {
     /// True if all repetitions are done.
     pub complete: bool,
     /// Reason for a missing result.
-    pub missing: Option<Missing>,
+    pub missing: Option<NoResult>,
     /// Numbers of trials by kind.
     pub trials: Trials,
 }
 
 /// True if there is a result for the point, which is complete.
 pub(crate) fn has_result(recorded: &Recorded<'_>, point: &Point) -> bool {
-    let walk = recorded.walk(point);
-    walk.is_some_and(|walk| {
-        walk.course.searches().is_some_and(|set| set.found().iter().all(|f| f.highest.is_some()))
+    let replay = recorded.replay(point);
+    replay.is_some_and(|replay| {
+        replay
+            .sequence
+            .searches()
+            .is_some_and(|set| set.found().iter().all(|f| f.highest.is_some()))
     })
 }
 
 /// The reason why the point has no number; `None` if it has one.
-pub(crate) fn missing(recorded: &Recorded<'_>, point: &Point) -> Option<Missing> {
+pub(crate) fn missing(recorded: &Recorded<'_>, point: &Point) -> Option<NoResult> {
     let test = result(recorded, point)?;
-    test.missing.or(test.passed.is_none().then_some(Missing::NoPassingRate))
+    test.missing.or(test.passed.is_none().then_some(NoResult::NoPassingRate))
 }
 
 /// Returns the result of a self-test.
 pub fn result(recorded: &Recorded<'_>, point: &Point) -> Option<SelfTestResult> {
     let (Point::SelfTest(at), Some(test)) = (point, &recorded.plan.self_test) else { return None };
-    let walk = recorded.walk(point)?;
-    let found = walk.course.searches()?.found();
+    let replay = recorded.replay(point)?;
+    let found = replay.sequence.searches()?.found();
     let passed = smallest_pass(&found);
     let is_own = recorded.plan.own_self_test().as_ref() == Some(point);
     let figures = Figures::of(&found, 1.0, test.resolution);
-    let asked = walk.trials.first().and_then(|m| m.at_rate()?.server.parse::<SocketAddr>().ok());
-    let missing = match (figures.n, walk.trials.is_empty(), found.is_empty()) {
-        (0, true, _) => Some(Missing::not_begun(recorded, point)),
-        (0, _, true) => Some(Missing::Unfinished),
-        (0, ..) => Some(Missing::Spoiled),
+    let asked = replay.trials.first().and_then(|m| m.at_rate()?.server.parse::<SocketAddr>().ok());
+    let missing = match (figures.n, replay.trials.is_empty(), found.is_empty()) {
+        (0, true, _) => Some(NoResult::not_begun(recorded, point)),
+        (0, _, true) => Some(NoResult::Unfinished),
+        (0, ..) => Some(NoResult::Spoiled),
         _ => None,
     };
     Some(SelfTestResult {
@@ -81,9 +84,9 @@ pub fn result(recorded: &Recorded<'_>, point: &Point) -> Option<SelfTestResult> 
         allows: passed.map(|p| allowed_rate(p, Share::ZERO, Share::ZERO, test.delta)),
         figures,
         found,
-        complete: walk.due().is_none(),
+        complete: replay.due().is_none(),
         missing,
-        trials: count(walk.trials.iter().copied()),
+        trials: count(replay.trials.iter().copied()),
     })
 }
 
@@ -117,8 +120,8 @@ impl<'a> Recorded<'a> {
             if !result.vouches || !result.complete || result.passed.is_some() {
                 return None;
             }
-            let walk = self.walk(&point)?;
-            let (rate, reason) = walk
+            let replay = self.replay(&point)?;
+            let (rate, reason) = replay
                 .trials
                 .last()
                 .map(|last| (last.step.rate, last.reasons().first().map(ToString::to_string)))?;

@@ -2,7 +2,7 @@
 //! efficiency, latency, memory. Shared by loads and constant rates.
 
 use hosts::numa::{NodePages, Numa};
-use hosts::place::Place;
+use hosts::place::CpuPlacement;
 use method::evidence::Deviation;
 use method::precision::four_digits;
 use method::stats::Summary;
@@ -10,11 +10,11 @@ use method::verdict::Verdict;
 use serde::{Deserialize, Serialize};
 use tester::measurer::result::Rtt;
 
-use crate::course::{Recorded, Walk};
 use crate::plan::point::Point;
 use crate::record::{DutEnd, Measured};
-use crate::results::missing::Missing;
+use crate::results::no_result::NoResult;
 use crate::results::search::place_of;
+use crate::sequence::{Recorded, Replay};
 
 /// Result at a rate. Invalid trials are excluded.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
@@ -26,7 +26,7 @@ pub struct Sustained {
     /// True if all trials of the plan are done.
     pub complete: bool,
     /// Reason for missing figures.
-    pub missing: Option<Missing>,
+    pub missing: Option<NoResult>,
     /// True if all trials that count passed; absent if none counts.
     pub passed: Option<bool>,
     /// Ends of the DUT in these trials. If there are any, there are no figures of CPU use, latency
@@ -50,7 +50,7 @@ pub struct Sustained {
     /// Share of valid replies in all trials that count; absent if none counts.
     pub valid: Option<f64>,
     /// CPU placement of the DUT in all its trials; absent if it was not observed.
-    pub place: Option<Place>,
+    pub place: Option<CpuPlacement>,
     /// Page allocations during each trial, by NUMA node; empty if the kernel does not count them.
     pub numa: Vec<NodeResult>,
 }
@@ -96,13 +96,13 @@ impl Sustained {
             n => format!(", {n} invalid"),
         };
         let state = match (&self.missing, self.passed, self.ended.first()) {
-            (Some(why @ Missing::Void(_)), ..) => format!("INVALID: {why}"),
+            (Some(why @ NoResult::Void(_)), ..) => format!("INVALID: {why}"),
             (_, _, Some(DutEnd::Hung)) => "HUNG".into(),
             (_, _, Some(DutEnd::Died(_))) => "DIED".into(),
             (Some(why), None, None) => why.to_string(),
             (_, Some(true), None) => format!("{} passed", self.trials),
             (_, Some(false), None) => format!("{} FAILED", self.trials),
-            (None, None, None) => Missing::Unfinished.to_string(),
+            (None, None, None) => NoResult::Unfinished.to_string(),
         };
         state + &spoiled
     }
@@ -113,13 +113,13 @@ impl Sustained {
         match (value, &self.missing) {
             (Some(value), _) => format!("{value}{failed}"),
             (None, Some(why)) => why.to_string(),
-            (None, None) => Missing::NotCounted.to_string(),
+            (None, None) => NoResult::NotCounted.to_string(),
         }
     }
 }
 
 /// The valid trials of a point, and their common outcome.
-pub(super) struct Unspoiled<'a> {
+pub(super) struct ValidTrials<'a> {
     /// Those trials, in order.
     pub counted: Vec<&'a Measured>,
     /// Number of trials that the tester invalidated.
@@ -127,51 +127,51 @@ pub(super) struct Unspoiled<'a> {
     /// Ends of the DUT in these trials.
     pub ended: Vec<DutEnd>,
     /// Reason for missing figures.
-    pub missing: Option<Missing>,
+    pub missing: Option<NoResult>,
     /// True if all of them passed; absent if there are none.
     pub passed: Option<bool>,
 }
 
-impl<'a> Unspoiled<'a> {
-    /// Collects the trials of a point; `walk` is `None` if there was no starting rate.
-    pub(super) fn of(
+impl<'a> ValidTrials<'a> {
+    /// Collects the trials of a point; `replay` is `None` if there was no starting rate.
+    pub(super) fn new(
         recorded: &Recorded<'_>,
         point: &Point,
-        walk: Option<&Walk<'a>>,
-    ) -> Unspoiled<'a> {
-        let all: &[&Measured] = walk.map_or(&[], |walk| &walk.trials);
+        replay: Option<&Replay<'a>>,
+    ) -> ValidTrials<'a> {
+        let all: &[&Measured] = replay.map_or(&[], |replay| &replay.trials);
         let counted: Vec<&Measured> =
             all.iter().copied().filter(|m| m.verdict() != Verdict::Invalid).collect();
         let ended: Vec<DutEnd> = counted.iter().filter_map(|m| m.dut_end.clone()).collect();
-        let cannot = walk.and_then(|walk| walk.cannot);
-        let void = walk.and_then(|walk| walk.void);
+        let cannot = replay.and_then(|replay| replay.cannot);
+        let void = replay.and_then(|replay| replay.void);
         let missing = match (void, ended.first(), counted.is_empty(), all.is_empty()) {
-            _ if cannot.is_some() => cannot.cloned().map(Missing::CannotBeMade),
-            (Some(why), ..) => Some(Missing::Void(why)),
-            (_, Some(end), ..) => Some(Missing::Ended(end.clone())),
-            (_, _, true, true) if point.measure().is_hopeless(recorded, point) => {
-                Some(Missing::NoRate)
+            _ if cannot.is_some() => cannot.cloned().map(NoResult::CannotBeMade),
+            (Some(why), ..) => Some(NoResult::Void(why)),
+            (_, Some(end), ..) => Some(NoResult::Ended(end.clone())),
+            (_, _, true, true) if point.measure().can_never_run(recorded, point) => {
+                Some(NoResult::NoRate)
             }
-            (_, _, true, true) => Some(Missing::not_begun(recorded, point)),
-            (_, _, true, false) => Some(Missing::Spoiled),
+            (_, _, true, true) => Some(NoResult::not_begun(recorded, point)),
+            (_, _, true, false) => Some(NoResult::Spoiled),
             _ => None,
         };
         let passed =
             (!counted.is_empty()).then(|| counted.iter().all(|m| m.verdict() == Verdict::Passed));
-        Unspoiled { spoiled: all.len() - counted.len(), counted, ended, missing, passed }
+        ValidTrials { spoiled: all.len() - counted.len(), counted, ended, missing, passed }
     }
 }
 
-/// Returns the result at a rate; `walk` is `None` if there was no starting rate. The first
+/// Returns the result at a rate; `replay` is `None` if there was no starting rate. The first
 /// `transient` of `duration`, both in seconds, is excluded from the CPU use.
 pub(super) fn result(
     recorded: &Recorded<'_>,
     point: &Point,
-    walk: Option<&Walk<'_>>,
+    replay: Option<&Replay<'_>>,
     (transient, duration): (f64, f64),
 ) -> Sustained {
-    let Unspoiled { counted, spoiled, ended, missing, passed } =
-        Unspoiled::of(recorded, point, walk);
+    let ValidTrials { counted, spoiled, ended, missing, passed } =
+        ValidTrials::new(recorded, point, replay);
     // A DUT that ended used CPU time without replies.
     let figured: &[&Measured] = if missing.is_none() { &counted } else { &[] };
     let steady = |m: &Measured| steady_cpu(m, transient, duration);
@@ -192,7 +192,7 @@ pub(super) fn result(
         complete: recorded.is_complete(point),
         missing,
         passed,
-        void: walk.and_then(|walk| walk.void),
+        void: replay.and_then(|replay| replay.void),
         cpu: Summary::of(&cpu),
         cprdp: Summary::of(&cprdp).map(|cprdp| cprdp.rounded(four_digits)),
         cpu_by_second: figured.first().map(|m| m.cpu.dut.clone()).unwrap_or_default(),
@@ -200,7 +200,7 @@ pub(super) fn result(
         auth_p999_us: Summary::of(&own).map(|summary| summary.median),
         valid: (sent > 0).then(|| valid as f64 / sent as f64),
         ended,
-        place: place_of(walk.into_iter().flat_map(|walk| walk.trials.iter().copied())),
+        place: place_of(replay.into_iter().flat_map(|replay| replay.trials.iter().copied())),
         numa: nodes(figured),
     }
 }

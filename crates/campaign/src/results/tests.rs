@@ -241,7 +241,10 @@ fn reasons_are_counted_by_kind() {
     let counted = by_kind(trials.iter().map(Vec::as_slice));
     assert_eq!(
         counted,
-        [InvalidReason::of(ReasonKind::WindowOff, 2), InvalidReason::of(ReasonKind::LedgerFull, 1)]
+        [
+            InvalidReason::new(ReasonKind::WindowOff, 2),
+            InvalidReason::new(ReasonKind::LedgerFull, 1)
+        ]
     );
 }
 
@@ -263,7 +266,7 @@ fn warnings_are_counted_by_kind() {
     assert_eq!(found, [("AuthDNS used 0.91 of its 1 core", 2), (beyond, 2)]);
     let json = serde_json::to_value(&warned[0]).unwrap();
     assert_eq!((json["kind"].as_str(), json["used"].as_f64()), (Some("auth_busy"), Some(0.91)));
-    assert_eq!(serde_json::from_value::<Warned>(json).unwrap(), warned[0]);
+    assert_eq!(serde_json::from_value::<WarningCount>(json).unwrap(), warned[0]);
 }
 
 #[test]

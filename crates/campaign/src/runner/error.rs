@@ -5,8 +5,8 @@ use method::units::Qps;
 
 use crate::archive::ArchiveError;
 use crate::results::self_test::FailedSelfTest;
-use crate::runner::site::SiteError;
-use crate::runner::world::WorldError;
+use crate::runner::deployment::DeploymentError;
+use crate::runner::running_servers::ServerError;
 
 /// Error that ended a campaign.
 #[derive(Debug, thiserror::Error)]
@@ -17,7 +17,7 @@ pub enum CampaignError {
     Archive(#[from] ArchiveError),
     /// The hosts cannot be prepared.
     #[error(transparent)]
-    World(#[from] WorldError),
+    Deployment(#[from] DeploymentError),
     /// A host is no longer reachable.
     #[error(transparent)]
     Host(HostError),
@@ -25,11 +25,11 @@ pub enum CampaignError {
     #[error("the plan cannot be executed:\n  {}", .0.join("\n  "))]
     Impossible(Vec<String>),
     /// None of the DUTs starts; nothing was measured.
-    #[error("no server started\n{}", .0.iter().map(SiteError::with_log).collect::<Vec<_>>().join("\n"))]
-    NotReady(Vec<SiteError>),
+    #[error("no server started\n{}", .0.iter().map(ServerError::with_log).collect::<Vec<_>>().join("\n"))]
+    NotReady(Vec<ServerError>),
     /// A DUT does not run.
     #[error(transparent)]
-    Site(SiteError),
+    Testbed(ServerError),
     /// AuthDNS does not run.
     #[error("{0}")]
     Auth(String),
@@ -63,13 +63,13 @@ impl From<HostError> for CampaignError {
     }
 }
 
-impl From<SiteError> for CampaignError {
+impl From<ServerError> for CampaignError {
     /// Errors of a host or of the run folder are not attributed to the server.
-    fn from(error: SiteError) -> CampaignError {
+    fn from(error: ServerError) -> CampaignError {
         match error {
-            SiteError::Host(error) => error.into(),
-            SiteError::Archive(error) => error.into(),
-            other => CampaignError::Site(other),
+            ServerError::Host(error) => error.into(),
+            ServerError::Archive(error) => error.into(),
+            other => CampaignError::Testbed(other),
         }
     }
 }

@@ -38,13 +38,13 @@ pub(crate) struct Scaling {
 impl Scaling {
     /// Returns the command that prints the input of [`Scaling::parse`], for CPUs below the folder
     /// `cpus`.
-    fn look(cpus: &str) -> Vec<String> {
+    fn query_command(cpus: &str) -> Vec<String> {
         let files = ["scaling_governor", "scaling_available_governors"]
             .map(|file| format!("{cpus}/cpu*/cpufreq/{file}"));
         ["sh".into(), "-c".into(), format!("grep -sH '' {}; :", files.join(" "))].into()
     }
 
-    /// Parses the output of [`Scaling::look`].
+    /// Parses the output of [`Scaling::query_command`].
     fn parse(printed: &str) -> Scaling {
         let mut scaling = Scaling::default();
         for (file, content) in printed.lines().filter_map(|line| line.split_once(':')) {
@@ -91,13 +91,13 @@ fn restore(settings: &[SavedFile]) -> Vec<String> {
 }
 
 /// A governor in effect until this value is dropped.
-pub(super) struct Governed {
+pub(super) struct GovernorGuard {
     machine: Machine,
     before: Vec<SavedFile>,
     note: PathBuf,
 }
 
-impl Governed {
+impl GovernorGuard {
     /// Sets a governor for all CPUs of a host; `folder` is the run folder. Without frequency
     /// scaling, [`FIXED`] is in effect already.
     ///
@@ -108,10 +108,10 @@ impl Governed {
         machine: &Machine,
         folder: &Path,
         governor: &str,
-    ) -> Result<Result<Governed, CannotBeMade>, GovernorError> {
-        let scaling = Scaling::parse(&machine.run(&Scaling::look(CPUS), LIMIT)?.1);
+    ) -> Result<Result<GovernorGuard, CannotBeMade>, GovernorError> {
+        let scaling = Scaling::parse(&machine.run(&Scaling::query_command(CPUS), LIMIT)?.1);
         let mut governed =
-            Governed { machine: machine.clone(), before: Vec::new(), note: folder.join(NOTE) };
+            GovernorGuard { machine: machine.clone(), before: Vec::new(), note: folder.join(NOTE) };
         match scaling.obstacle(governor) {
             Some(CannotBeMade::NoScaling) if governor == FIXED => return Ok(Ok(governed)),
             Some(why) => return Ok(Err(why)),
@@ -152,7 +152,7 @@ fn put_back(machine: &Machine, before: &[SavedFile], note: &Path) -> Result<(), 
     Ok(())
 }
 
-impl Drop for Governed {
+impl Drop for GovernorGuard {
     fn drop(&mut self) {
         if !self.before.is_empty() {
             // If the host is unreachable, the resumed run restores the settings.
@@ -198,14 +198,15 @@ mod tests {
     }
 
     fn now(folder: &Path) -> Vec<String> {
-        let scaling = Scaling::parse(&run(&Scaling::look(&folder.to_string_lossy())).1);
+        let scaling = Scaling::parse(&run(&Scaling::query_command(&folder.to_string_lossy())).1);
         scaling.set.into_iter().map(|(_, governor)| governor).collect()
     }
 
     #[test]
     fn a_governor_is_set_for_all_cpus_and_restored() {
         let folder = tree(&["performance", "ondemand", "ondemand"]);
-        let scaling = Scaling::parse(&run(&Scaling::look(&folder.path().to_string_lossy())).1);
+        let scaling =
+            Scaling::parse(&run(&Scaling::query_command(&folder.path().to_string_lossy())).1);
         assert_eq!((scaling.set.len(), scaling.obstacle("ondemand")), (3, None));
         assert!(run(&scaling.with("ondemand")).0);
         assert_eq!(now(folder.path()), ["ondemand"; 3]);
@@ -218,14 +219,16 @@ mod tests {
     #[test]
     fn missing_host_features_are_described() {
         let none = tempfile::tempdir().unwrap();
-        let scaling = Scaling::parse(&run(&Scaling::look(&none.path().to_string_lossy())).1);
+        let scaling =
+            Scaling::parse(&run(&Scaling::query_command(&none.path().to_string_lossy())).1);
         let why = scaling.obstacle("ondemand").unwrap();
         assert!(
             why == CannotBeMade::NoScaling
                 && why.to_string().contains("no dynamic frequency scaling")
         );
         let folder = tree(&["performance"]);
-        let scaling = Scaling::parse(&run(&Scaling::look(&folder.path().to_string_lossy())).1);
+        let scaling =
+            Scaling::parse(&run(&Scaling::query_command(&folder.path().to_string_lossy())).1);
         let why = scaling.obstacle("schedutil").unwrap();
         assert!(
             why.to_string()

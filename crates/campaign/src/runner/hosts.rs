@@ -21,19 +21,21 @@ use tester::measurer::plan::TrialPlan;
 use tester::measurer::result::TrialResult;
 
 use crate::archive::Archive;
-use crate::course::{FarView, Task};
 use crate::plan::point::{Cores, Point};
 use crate::plan::{AuthPlan, DutPlan, Plan, Topology};
 use crate::record::{CannotBeMade, Configuration, ConformTrial, Cpu, LoopTrial, Step, TaskResult};
+use crate::runner::deployment::Deployment;
 use crate::runner::error::CampaignError;
-use crate::runner::governor::{Governed, GovernorError};
+use crate::runner::governor::{GovernorError, GovernorGuard};
 use crate::runner::meter::Meter;
 use crate::runner::preflight;
-use crate::runner::site::{Names, RunningAuth, RunningDut, SiteError, auth_version, version_of};
-use crate::runner::world::World;
+use crate::runner::running_servers::{
+    RunningAuth, RunningDut, ServedNames, ServerError, auth_version, version_of,
+};
+use crate::sequence::{FarView, Task};
 
 /// Polling interval for the processes of a trial.
-pub(super) const LOOK: Duration = Duration::from_millis(100);
+pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Size of the test write that detects a full disk, in octets.
 const PROBE: usize = 16 << 10;
 /// Maximum duration of the measurement of the cost of sending.
@@ -63,7 +65,7 @@ pub(super) trait Hosts {
     /// A DUT, which runs until it is dropped.
     type Dut;
     /// A frequency governor of the DUT's host, in effect until it is dropped.
-    type Governed;
+    type GovernorGuard;
 
     /// Returns what is missing on the hosts for these points, a sentence each.
     fn missing(&self, open: &[Point]) -> Result<Vec<String>, HostError>;
@@ -71,9 +73,9 @@ pub(super) trait Hosts {
     /// namespaces of this one.
     fn facts(&self) -> Vec<(String, Environment)>;
     /// Returns the version of a DUT.
-    fn dut_version(&self, dut: &DutPlan) -> Result<String, SiteError>;
+    fn dut_version(&self, dut: &DutPlan) -> Result<String, ServerError>;
     /// Returns the version of an AuthDNS.
-    fn auth_version(&self, auth: &AuthPlan) -> Result<String, SiteError>;
+    fn auth_version(&self, auth: &AuthPlan) -> Result<String, ServerError>;
     /// Measures the cost of sending on the tester's host.
     fn send_cost(&self) -> Result<SendCost, CampaignError>;
     /// Returns the ids of the machines.
@@ -92,7 +94,7 @@ pub(super) trait Hosts {
         plan: &Plan,
         point: &Point,
         aaaa: Share,
-    ) -> Result<Self::Auth, SiteError>;
+    ) -> Result<Self::Auth, ServerError>;
     /// Starts a DUT for a point, configured with `auth` as its upstream. The caller checks that it
     /// answers.
     fn start_dut(
@@ -101,7 +103,7 @@ pub(super) trait Hosts {
         dut: &DutPlan,
         point: &Point,
         auth: &Self::Auth,
-    ) -> Result<Self::Dut, SiteError>;
+    ) -> Result<Self::Dut, ServerError>;
     /// True if each AuthDNS listens on the addresses that are queried at a point.
     fn serves(&self, auth: &Self::Auth, point: &Point) -> bool;
     /// Returns the configuration of AuthDNS.
@@ -129,7 +131,7 @@ pub(super) trait Hosts {
         &self,
         folder: &Path,
         governor: &str,
-    ) -> Result<Result<Self::Governed, CannotBeMade>, CampaignError>;
+    ) -> Result<Result<Self::GovernorGuard, CannotBeMade>, CampaignError>;
     /// Restores the governors that a killed run of this folder has changed.
     fn restore_governors(&self, folder: &Path) -> Result<(), HostError>;
     /// Returns AuthDNS's counters, if it has any.
@@ -148,7 +150,7 @@ pub(super) trait Hosts {
     ) -> Result<(TaskResult, Cpu), CampaignError>;
     /// Sends the few queries of a readiness check. The first tester sends them, even if several
     /// testers share the trials.
-    fn look(
+    fn check_readiness(
         &self,
         auth: &Self::Auth,
         dut: Option<&Self::Dut>,
@@ -161,7 +163,7 @@ pub(super) struct RealHosts<'a> {
     /// The plan.
     pub plan: &'a Plan,
     /// The machines.
-    pub(super) world: World,
+    pub(super) deployment: Deployment,
     /// The user's request to stop.
     pub interruption: Interruption,
 }
@@ -169,10 +171,10 @@ pub(super) struct RealHosts<'a> {
 impl Hosts for RealHosts<'_> {
     type Auth = RunningAuth;
     type Dut = RunningDut;
-    type Governed = Governed;
+    type GovernorGuard = GovernorGuard;
 
     fn missing(&self, open: &[Point]) -> Result<Vec<String>, HostError> {
-        preflight::on_hosts(self.plan, &self.world, open)
+        preflight::on_hosts(self.plan, &self.deployment, open)
     }
 
     fn facts(&self) -> Vec<(String, Environment)> {
@@ -185,19 +187,19 @@ impl Hosts for RealHosts<'_> {
             0 => role.to_owned(),
             _ => format!("{role} {number}"),
         };
-        let World { testers, dut, auths, .. } = &self.world;
+        let Deployment { testers, dut, auths, .. } = &self.deployment;
         let testers = testers.iter().enumerate().map(|(n, machine)| (name("tester", n), machine));
         let auths = auths.iter().enumerate().map(|(n, machine)| (name("auth", n), machine));
         let all = testers.chain([("dut".to_owned(), dut)]).chain(auths);
         all.map(|(role, machine)| (role, machine.greeting().environment.clone())).collect()
     }
 
-    fn dut_version(&self, dut: &DutPlan) -> Result<String, SiteError> {
-        version_of(&self.world.dut, dut)
+    fn dut_version(&self, dut: &DutPlan) -> Result<String, ServerError> {
+        version_of(&self.deployment.dut, dut)
     }
 
-    fn auth_version(&self, auth: &AuthPlan) -> Result<String, SiteError> {
-        auth_version(&self.world.auths[0], auth)
+    fn auth_version(&self, auth: &AuthPlan) -> Result<String, ServerError> {
+        auth_version(&self.deployment.auths[0], auth)
     }
 
     fn send_cost(&self) -> Result<SendCost, CampaignError> {
@@ -210,7 +212,7 @@ impl Hosts for RealHosts<'_> {
             let cost = serde_json::from_str::<SendCost>(&printed).ok().filter(|_| worked);
             cost.ok_or_else(|| CampaignError::Tester(printed.trim().to_owned()))
         };
-        let costs = self.world.testers.iter().map(of).collect::<Result<Vec<_>, _>>()?;
+        let costs = self.deployment.testers.iter().map(of).collect::<Result<Vec<_>, _>>()?;
         // The cost of the slowest tester applies to all.
         let most = |part: fn(&SendCost) -> Nanos| costs.iter().map(part).max().unwrap_or(Nanos(0));
         Ok(SendCost { wake_up: most(|cost| cost.wake_up), query: most(|cost| cost.query) })
@@ -222,7 +224,7 @@ impl Hosts for RealHosts<'_> {
             let ids: BTreeSet<String> = machines.iter().map(id).collect();
             ids.into_iter().collect()
         };
-        let World { testers, dut, auths, .. } = &self.world;
+        let Deployment { testers, dut, auths, .. } = &self.deployment;
         Machines { testers: each_once(testers), dut: id(dut), auths: each_once(auths) }
     }
 
@@ -233,16 +235,16 @@ impl Hosts for RealHosts<'_> {
                 let all = self.auth_addresses(&step.point);
                 all[step.repeat as usize % all.len()]
             }
-            _ => self.world.dut_address,
+            _ => self.deployment.dut_address,
         }
     }
 
     fn place(&self, file: &Path) -> PathBuf {
-        self.world.tester().place(file)
+        self.deployment.tester().place(file)
     }
 
     fn change_ports(&mut self) -> Result<(), CampaignError> {
-        Ok(self.world.change_ports()?)
+        Ok(self.deployment.change_ports()?)
     }
 
     fn start_auth(
@@ -251,9 +253,13 @@ impl Hosts for RealHosts<'_> {
         plan: &Plan,
         point: &Point,
         aaaa: Share,
-    ) -> Result<RunningAuth, SiteError> {
-        let names = if point.is_checked() { Names::OfChecks } else { Names::OfTrials { aaaa } };
-        RunningAuth::start(&self.world, plan, archive, &self.auth_addresses(point), names)
+    ) -> Result<RunningAuth, ServerError> {
+        let names = if point.is_checked() {
+            ServedNames::CheckAccess
+        } else {
+            ServedNames::OfTrials { aaaa }
+        };
+        RunningAuth::start(&self.deployment, plan, archive, &self.auth_addresses(point), names)
     }
 
     fn start_dut(
@@ -262,11 +268,11 @@ impl Hosts for RealHosts<'_> {
         dut: &DutPlan,
         point: &Point,
         auth: &RunningAuth,
-    ) -> Result<RunningDut, SiteError> {
+    ) -> Result<RunningDut, ServerError> {
         let place = point.dut_place();
-        let cpus = self.world.dut_cpus(self.plan, &place);
+        let cpus = self.deployment.dut_cpus(self.plan, &place);
         let checked = point.variant().zip(auth.anchors());
-        RunningDut::start(&self.world, self.plan, archive, dut, place.cores, &cpus, checked)
+        RunningDut::start(&self.deployment, self.plan, archive, dut, place.cores, &cpus, checked)
     }
 
     fn serves(&self, auth: &RunningAuth, point: &Point) -> bool {
@@ -282,7 +288,7 @@ impl Hosts for RealHosts<'_> {
     }
 
     fn cpus_at(&self, place: &Cores) -> Vec<usize> {
-        self.world.dut_cpus(self.plan, place)
+        self.deployment.dut_cpus(self.plan, place)
     }
 
     fn cpus_of(&self, dut: &RunningDut) -> Vec<usize> {
@@ -310,15 +316,15 @@ impl Hosts for RealHosts<'_> {
         &self,
         folder: &Path,
         governor: &str,
-    ) -> Result<Result<Governed, CannotBeMade>, CampaignError> {
-        Governed::set(&self.world.dut, folder, governor).map_err(|error| match error {
+    ) -> Result<Result<GovernorGuard, CannotBeMade>, CampaignError> {
+        GovernorGuard::set(&self.deployment.dut, folder, governor).map_err(|error| match error {
             GovernorError::Host(error) => error.into(),
             GovernorError::Archive(error) => error.into(),
         })
     }
 
     fn restore_governors(&self, folder: &Path) -> Result<(), HostError> {
-        Governed::restore_left_over(&self.world.dut, folder)
+        GovernorGuard::restore_left_over(&self.deployment.dut, folder)
     }
 
     fn counters(&self, auth: &RunningAuth) -> Result<Option<AuthCounters>, HostError> {
@@ -326,11 +332,11 @@ impl Hosts for RealHosts<'_> {
     }
 
     fn numa(&self) -> Result<Option<Numa>, HostError> {
-        self.world.dut.numa()
+        self.deployment.dut.numa()
     }
 
     fn cpu_times(&self) -> Result<[Vec<Option<CpuTimes>>; 3], HostError> {
-        let World { testers, dut, auths, .. } = &self.world;
+        let Deployment { testers, dut, auths, .. } = &self.deployment;
         let testers: Result<Vec<_>, _> = testers.iter().map(Machine::cpu_times).collect();
         let auths: Result<Vec<_>, _> = auths.iter().map(Machine::cpu_times).collect();
         Ok([testers?, vec![dut.cpu_times()?], auths?])
@@ -343,14 +349,14 @@ impl Hosts for RealHosts<'_> {
         task: &Task,
     ) -> Result<(TaskResult, Cpu), CampaignError> {
         if let Task::Trial(plan) = task
-            && self.world.testers.len() > 1
+            && self.deployment.testers.len() > 1
         {
             return self.shared_trial(auth, dut, plan);
         }
         self.trial_of_first(auth, dut, task)
     }
 
-    fn look(
+    fn check_readiness(
         &self,
         auth: &RunningAuth,
         dut: Option<&RunningDut>,
@@ -368,7 +374,7 @@ impl RealHosts<'_> {
         dut: Option<&RunningDut>,
         task: &Task,
     ) -> Result<(TaskResult, Cpu), CampaignError> {
-        let machine = self.world.tester();
+        let machine = self.deployment.tester();
         let (output, log) = (Path::new("trial.json"), Path::new("trial.log"));
         machine.write(log, "")?;
         // Conformance checks are not pinned by `conform`; the caller sets their CPU affinity.
@@ -377,16 +383,16 @@ impl RealHosts<'_> {
             Task::ClosedLoop(plan) => (plan.arguments(), &[]),
             Task::Conform(plan) => (plan.arguments(self.checks_view(auth)), &self.plan.cpus.tester),
         };
-        dut.map_or(Ok(()), RunningDut::look_for_processes)?;
+        dut.map_or(Ok(()), RunningDut::refresh_process_ids)?;
         let begun = SystemTime::now();
         let measurer = machine.start(&machine.ours(&words), cpus, log, Some(output))?;
         let measurers = std::slice::from_ref(&measurer);
-        let mut meter = Meter::new(auth, dut, measurers, &self.world.dut)?;
+        let mut meter = Meter::new(auth, dut, measurers, &self.deployment.dut)?;
         let ended = loop {
-            if let Some(ended) = measurer.ended(LOOK)? {
+            if let Some(ended) = measurer.ended(POLL_INTERVAL)? {
                 break ended;
             }
-            if self.interruption.is_asked() {
+            if self.interruption.is_requested() {
                 return Err(CampaignError::Interrupted);
             }
             auth_lives(auth)?;
@@ -411,10 +417,10 @@ impl RealHosts<'_> {
     fn auth_addresses(&self, point: &Point) -> Vec<SocketAddr> {
         let own = self.plan.self_test.as_ref().and_then(|test| test.family);
         let mut all = match point {
-            Point::SelfTest(at) => self.world.self_test_addresses(at.family.or(own)),
+            Point::SelfTest(at) => self.deployment.self_test_addresses(at.family.or(own)),
             _ => {
                 let family = point.dut().and_then(|name| self.plan.dut(name)?.family);
-                self.world.auth_addresses(family)
+                self.deployment.auth_addresses(family)
             }
         };
         if point.is_checked() {
@@ -429,7 +435,7 @@ impl RealHosts<'_> {
     fn checks_view(&self, auth: &RunningAuth) -> Option<FarView> {
         let path = auth.checks_status()?.to_string_lossy().into_owned();
         let id = |machine: &Machine| machine.greeting().boot_id.clone();
-        let (tester, on) = (id(self.world.tester()), id(&self.world.auths[0]));
+        let (tester, on) = (id(self.deployment.tester()), id(&self.deployment.auths[0]));
         if self.plan.topology != Topology::Ssh || !tester.is_empty() && tester == on {
             return Some(FarView { status: path, ssh_config: None });
         }
@@ -523,7 +529,7 @@ pub(super) fn auth_lives(auth: &RunningAuth) -> Result<(), CampaignError> {
 fn parse(task: &Task, text: &str, begun: SystemTime) -> serde_json::Result<TaskResult> {
     Ok(match task {
         Task::Conform(_) => TaskResult::Conform(Box::new(match serde_json::from_str(text)? {
-            Checked::Report(report) => ConformTrial::of(begun, report),
+            Checked::Report(report) => ConformTrial::new(begun, report),
             Checked::Unchecked { unchecked } => ConformTrial::without_report(begun, unchecked),
         })),
         Task::Trial(_) => TaskResult::Trial(Box::new(serde_json::from_str::<TrialResult>(text)?)),

@@ -8,9 +8,9 @@ use method::reason::OtherUse;
 use method::units::Nanos;
 use net::cpu_time::CpuTimes;
 
-use crate::course::Task;
 use crate::record::Cpu;
-use crate::runner::site::{RunningAuth, RunningDut};
+use crate::runner::running_servers::{RunningAuth, RunningDut};
+use crate::sequence::Task;
 
 /// Delay from the start of the Measurer's process to its first query.
 const SLACK: Nanos = Nanos::from_millis(200);
@@ -27,22 +27,22 @@ pub(super) struct Meter<'a> {
     dut_last: (Instant, f64),
     host: &'a Machine,
     host_last: Option<CpuTimes>,
-    first: Option<FirstLook>,
+    first: Option<CpuSample>,
     cpu: Cpu,
 }
 
 /// CPU times of the DUT's host at the start of the trial.
-struct FirstLook {
+struct CpuSample {
     host: CpuTimes,
     dut: f64,
     /// CPU time of other programs; `None` if the host does not report it.
     others: Option<f64>,
 }
 
-impl FirstLook {
+impl CpuSample {
     /// Returns the use of the DUT's CPUs by other programs between this sample and `now`; `None` if
     /// these CPUs are unknown.
-    fn others_until(&self, now: &FirstLook, cpus: &BTreeSet<usize>) -> Option<OtherUse> {
+    fn others_until(&self, now: &CpuSample, cpus: &BTreeSet<usize>) -> Option<OtherUse> {
         let used = now.host.used_since(&self.host, cpus).filter(|used| used.total > 0.0)?;
         // Some of the counted programs may have run on other CPUs. They cannot have used more than
         // the DUT left unused.
@@ -64,14 +64,14 @@ fn look(
     auth: &RunningAuth,
     dut: &RunningDut,
     measurers: &[Running],
-) -> Result<Option<FirstLook>, HostError> {
+) -> Result<Option<CpuSample>, HostError> {
     let machine = dut.machine();
     let ours =
         auth.processes().chain(measurers).filter(|process| process.machine().is_same_as(machine));
     let ours: Vec<u32> = ours.map(Running::id).chain(dut.ids()).collect();
     let others = machine.others(ours)?;
     let Some(host) = machine.cpu_times()? else { return Ok(None) };
-    Ok(Some(FirstLook { host, dut: dut.cpu()?, others }))
+    Ok(Some(CpuSample { host, dut: dut.cpu()?, others }))
 }
 
 fn cpu_of(process: &Running) -> Result<f64, HostError> {
@@ -212,12 +212,12 @@ mod tests {
 
     #[test]
     fn the_use_by_others_is_bounded_by_what_the_dut_left() {
-        let before = FirstLook { host: host([[0; 4]; 2]), dut: 5.0, others: Some(100.0) };
+        let before = CpuSample { host: host([[0; 4]; 2]), dut: 5.0, others: Some(100.0) };
         let of = |others: Option<f64>, cpus: &[usize]| {
             // Ten seconds: CPU 0 has 9 s of programs; CPU 1 has 4 s of programs, 2 s of interrupts
             // and 1 s stolen.
             let host = host([[900, 0, 0, 100], [400, 200, 100, 300]]);
-            let now = FirstLook { host, dut: 8.0, others };
+            let now = CpuSample { host, dut: 8.0, others };
             before.others_until(&now, &cpus.iter().copied().collect())
         };
         let use_of =

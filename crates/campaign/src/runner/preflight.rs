@@ -8,14 +8,14 @@ use std::process::Command;
 use hosts::host::HostError;
 use hosts::servers::{Driver, Program, find};
 use hosts::ssh_host::SshHost;
-use hosts::topology::{CpuTopology, LOOK};
+use hosts::topology::{CpuTopology, LIST_CPUS};
 
 use crate::plan::point::Point;
 use crate::plan::{DutPlan, OneOrSeveral, Plan};
-use crate::runner::world::World;
+use crate::runner::deployment::Deployment;
 
 /// Returns what is missing on this machine for the plan's roles on it, a sentence each.
-pub fn here(plan: &Plan) -> Vec<String> {
+pub fn missing_here(plan: &Plan) -> Vec<String> {
     let far = far(plan);
     let cpus = topology_here();
     let mut missing = Vec::new();
@@ -31,7 +31,7 @@ pub fn here(plan: &Plan) -> Vec<String> {
 }
 
 /// Returns the points of a plan whose cores this machine does not have, if the DUT runs here.
-pub fn beyond(plan: &Plan) -> Vec<Point> {
+pub fn points_beyond_cpus(plan: &Plan) -> Vec<Point> {
     if far(plan)[Role::Dut as usize].is_some() {
         return Vec::new();
     }
@@ -44,8 +44,8 @@ pub fn beyond(plan: &Plan) -> Vec<Point> {
 
 /// Returns the CPUs of this machine.
 fn topology_here() -> CpuTopology {
-    let printed = Command::new(LOOK[0])
-        .args(&LOOK[1..])
+    let printed = Command::new(LIST_CPUS[0])
+        .args(&LIST_CPUS[1..])
         .output()
         .map(|output| output.stdout)
         .unwrap_or_default();
@@ -60,7 +60,7 @@ fn is_beyond(plan: &Plan, point: &Point, has: &CpuTopology) -> bool {
 }
 
 /// Returns the parts of a plan that cannot be checked from this machine, a sentence each.
-pub fn elsewhere(plan: &Plan) -> Vec<String> {
+pub fn unchecked_hosts(plan: &Plan) -> Vec<String> {
     let Some(ssh) = &plan.ssh else { return Vec::new() };
     let far = far(plan);
     let others = Role::ALL.into_iter().filter_map(|role| Some((role, far[role as usize]?)));
@@ -100,13 +100,13 @@ pub fn elsewhere(plan: &Plan) -> Vec<String> {
 /// If a host is unreachable.
 pub(super) fn on_hosts(
     plan: &Plan,
-    world: &World,
+    deployment: &Deployment,
     open: &[Point],
 ) -> Result<Vec<String>, HostError> {
     let mut missing = Vec::new();
-    let testers = world.testers.iter().map(|tester| (Role::Tester, tester));
-    let auths = world.auths.iter().map(|auth| (Role::Auth, auth));
-    for (role, machine) in testers.chain([(Role::Dut, &world.dut)]).chain(auths) {
+    let testers = deployment.testers.iter().map(|tester| (Role::Tester, tester));
+    let auths = deployment.auths.iter().map(|auth| (Role::Auth, auth));
+    for (role, machine) in testers.chain([(Role::Dut, &deployment.dut)]).chain(auths) {
         for (whose, program) in programs(plan, role, open) {
             if machine.find(&program)?.is_none() {
                 missing.push(not_found(machine.name(), &whose, &program));
@@ -275,10 +275,10 @@ mod tests {
         let many = self::plan("[measure]\ncores = [1, 4]\n[[dut]]\ndriver = 'dns64d'\n");
         let said = too_many(&many, Role::Dut, "h", &has, &many.points());
         assert_eq!(said, ["[measure] cores: 4 are too many; host h has 2 CPUs (0-1)"]);
-        let beyond =
+        let points_beyond_cpus =
             |plan: &Plan| plan.points().iter().filter(|point| is_beyond(plan, point, &has)).count();
         assert_eq!(
-            (beyond(&many), beyond(&plan)),
+            (points_beyond_cpus(&many), points_beyond_cpus(&plan)),
             (1, 1),
             "four cores of two, and the placement on CPUs 2 and 3"
         );
@@ -291,7 +291,7 @@ mod tests {
              program = '/no/unbound'\n[[dut]]\ndriver = 'custom'\nname = 'own'\n\
              custom = { start = ['{folder}/x'], ready = ['sh'], stop = ['/no/stop'] }\n",
         );
-        let missing = here(&plan);
+        let missing = missing_here(&plan);
         let of = |whose: &str| missing.iter().filter(|text| text.contains(whose)).count();
         assert_eq!(
             (of("/no/nsd"), of("/no/unbound"), of("/no/stop"), missing.len()),

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::time::UNIX_EPOCH;
 
 use ::hosts::numa::{NodePages, Numa};
-use ::hosts::place::{Allowed, Place};
+use ::hosts::place::{Allowed, CpuPlacement};
 use conform::check::Level;
 use conform::outcome::{Outcome, Report, Verdict as Checked};
 use method::reason::{OtherUse, Reason};
@@ -19,7 +19,6 @@ use tester::measurer::plan::shard::{Moment, ShardPlan};
 use tester::measurer::plan::{Subject, TrialPlan};
 use tester::measurer::result::{Rtt, TrialResult};
 
-use crate::course::ConformPlan;
 use crate::journal::JournalError;
 use crate::plan::keys::FIXED;
 use crate::plan::point::Cores;
@@ -27,6 +26,7 @@ use crate::plan::{AuthPlan, DutPlan};
 use crate::record::{Configuration, ConformTrial, LoopTrial};
 use crate::runner::hosts::Machines;
 use crate::runner::testers::{of_shard, spoiled, with_hosts};
+use crate::sequence::ConformPlan;
 
 use super::*;
 
@@ -60,7 +60,7 @@ pub struct Simulated {
     /// How many trials there were.
     pub trials: Cell<usize>,
     /// Number of readiness checks.
-    pub looks: Cell<usize>,
+    pub readiness_checks: Cell<usize>,
     /// Number of testers that share each trial.
     pub testers: u16,
     /// Names of the DUTs that were started, in order.
@@ -117,7 +117,7 @@ impl Simulated {
             varying: [Vec::new(), Vec::new()],
             events: events.to_vec(),
             trials: Cell::new(0),
-            looks: Cell::new(0),
+            readiness_checks: Cell::new(0),
             testers: 1,
             started: RefCell::default(),
             auths: RefCell::default(),
@@ -185,7 +185,7 @@ impl Simulated {
         let server = plan.name.clone();
         let report =
             Report { server, version: String::new(), prefixes, outcomes, duration_s: 60.5 };
-        ConformTrial::of(UNIX_EPOCH, report)
+        ConformTrial::new(UNIX_EPOCH, report)
     }
 
     fn of_rate(
@@ -245,7 +245,7 @@ impl Simulated {
 impl Hosts for Simulated {
     type Auth = ();
     type Dut = SimulatedDut;
-    type Governed = SimulatedGovernor;
+    type GovernorGuard = SimulatedGovernor;
 
     fn missing(&self, _: &[Point]) -> Result<Vec<String>, HostError> {
         Ok(Vec::new())
@@ -255,12 +255,12 @@ impl Hosts for Simulated {
         self.facts.clone()
     }
 
-    fn dut_version(&self, dut: &DutPlan) -> Result<String, SiteError> {
+    fn dut_version(&self, dut: &DutPlan) -> Result<String, ServerError> {
         let version = if self.trials.get() < self.upgraded_at { "1.0" } else { "2.0" };
         Ok(format!("{} {version}", dut.name()))
     }
 
-    fn auth_version(&self, auth: &AuthPlan) -> Result<String, SiteError> {
+    fn auth_version(&self, auth: &AuthPlan) -> Result<String, ServerError> {
         Ok(format!("{} 1.0", auth.name()))
     }
 
@@ -293,7 +293,7 @@ impl Hosts for Simulated {
         Ok(())
     }
 
-    fn start_auth(&self, _: &Archive, plan: &Plan, _: &Point, _: Share) -> Result<(), SiteError> {
+    fn start_auth(&self, _: &Archive, plan: &Plan, _: &Point, _: Share) -> Result<(), ServerError> {
         self.auths.borrow_mut().push(plan.auth.name().into());
         Ok(())
     }
@@ -304,13 +304,13 @@ impl Hosts for Simulated {
         dut: &DutPlan,
         point: &Point,
         (): &(),
-    ) -> Result<SimulatedDut, SiteError> {
+    ) -> Result<SimulatedDut, ServerError> {
         self.started.borrow_mut().push(dut.name().into());
         self.hangs.set(false);
         self.denies.set(self.denies_at_start);
         let starts = self.started.borrow().iter().filter(|name| *name == dut.name()).count();
         if self.broken.is_some_and(|(name, from)| name == dut.name() && starts >= from) {
-            return Err(SiteError::not_started(dut.name(), &"exit status: 7", "its log".into()));
+            return Err(ServerError::not_started(dut.name(), &"exit status: 7", "its log".into()));
         }
         Ok(SimulatedDut {
             cores: point.dut_place().cores,
@@ -348,7 +348,7 @@ impl Hosts for Simulated {
         if is_ready()? {
             return Ok(());
         }
-        Err(SiteError::not_started(name, &"it is not ready", String::new()).into())
+        Err(ServerError::not_started(name, &"it is not ready", String::new()).into())
     }
 
     fn dut_ended(&self, dut: &SimulatedDut) -> Result<Option<String>, HostError> {
@@ -414,7 +414,7 @@ impl Hosts for Simulated {
         let place = dut.map(|dut| {
             let cpus: BTreeSet<usize> = (0..dut.cores).collect();
             let allowed = vec![Allowed { cpus: cpus.clone(), threads: dut.cores }];
-            Place { cpus, told: Some(dut.cores), allowed, ..Place::default() }
+            CpuPlacement { cpus, told: Some(dut.cores), allowed, ..CpuPlacement::default() }
         });
         let (seconds, host) = (vec![2.0, 0.5, 0.5, 0.5, 0.5, 0.5], vec![0.75, 0.25]);
         let others = self.others.filter(|_| dut.is_some());
@@ -466,14 +466,14 @@ impl Hosts for Simulated {
         Ok((TaskResult::Trial(Box::new(self.of_rate(plan, dut, event))), cpu))
     }
 
-    fn look(
+    fn check_readiness(
         &self,
         (): &(),
         _: Option<&SimulatedDut>,
         task: &Task,
     ) -> Result<TaskResult, CampaignError> {
         let Task::Trial(plan) = task else { panic!("a look is at a rate, not {task:?}") };
-        self.looks.set(self.looks.get() + 1);
+        self.readiness_checks.set(self.readiness_checks.get() + 1);
         let event = match (self.hangs.get(), self.denies.get()) {
             (true, _) => Some(Event::Hangs),
             (_, true) => Some(Event::Denies),
@@ -484,9 +484,9 @@ impl Hosts for Simulated {
 }
 
 /// Observer that ignores everything.
-pub struct Nobody;
+pub struct NoWatcher;
 
-impl Watcher for Nobody {
+impl Watcher for NoWatcher {
     fn begins(&mut self, _: &Step, _: (Option<Qps>, Option<Qps>)) {}
     fn ended(&mut self, _: &Measured) {}
     fn mishap(&mut self, _: &Point, _: &str) {}
@@ -517,13 +517,13 @@ pub fn go_on(
     let (archive, done) = if run_folder.exists() {
         reopened(&run_folder)
     } else {
-        (Archive::create(&run_folder, plan, Environment::of_tests()).unwrap(), Vec::new())
+        (Archive::create(&run_folder, plan, Environment::for_tests()).unwrap(), Vec::new())
     };
-    let mut nobody = Nobody;
+    let mut nobody = NoWatcher;
     let keep_going = hosts.keep_going;
     let mut run = Campaign::new(plan, hosts, archive, done, &Interruption::new(), &mut nobody);
     // Simulated servers need no real time.
-    (run.comes_back, run.pause, run.keep_going) = (Duration::ZERO, Duration::ZERO, keep_going);
+    (run.replies_again, run.pause, run.keep_going) = (Duration::ZERO, Duration::ZERO, keep_going);
     let ended = run.carry_out();
     let (entries, hosts) = (std::mem::take(&mut run.entries), run.hosts);
     (ended, entries, hosts)

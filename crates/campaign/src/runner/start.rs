@@ -8,8 +8,8 @@ use crate::plan::{DutPlan, Plan};
 use crate::record::{Configuration, Entry, Step};
 use crate::runner::error::CampaignError;
 use crate::runner::hosts::Hosts;
-use crate::runner::site::SiteError;
-use crate::runner::{Campaign, Site, is_right};
+use crate::runner::running_servers::ServerError;
+use crate::runner::{Campaign, Testbed, is_right};
 
 impl<H: Hosts> Campaign<'_, H> {
     /// Checks that the open points can be measured: programs and CPUs exist, and each DUT starts
@@ -36,9 +36,9 @@ impl<H: Hosts> Campaign<'_, H> {
             if self.is_given_up(point) {
                 continue;
             }
-            match self.start_beside(site.take(), point, dut) {
-                Ok(ready) => site = Some(Site { dut: None, ..ready }),
-                Err(CampaignError::Site(error)) => {
+            match self.start_with_auth(site.take(), point, dut) {
+                Ok(ready) => site = Some(Testbed { dut: None, ..ready }),
+                Err(CampaignError::Testbed(error)) => {
                     self.give_up(point, &error)?;
                     failed.push(error);
                 }
@@ -67,15 +67,15 @@ impl<H: Hosts> Campaign<'_, H> {
 
     /// Starts a DUT with the running AuthDNS, or with another one if that does not serve the point.
     /// A DUT that does not start is started once more. Its version is recorded first.
-    fn start_beside(
+    fn start_with_auth(
         &mut self,
-        site: Option<Site<H>>,
+        site: Option<Testbed<H>>,
         point: &Point,
         dut: &DutPlan,
-    ) -> Result<Site<H>, CampaignError> {
+    ) -> Result<Testbed<H>, CampaignError> {
         let version = self.hosts.dut_version(dut)?;
-        self.note_version(dut.name().into(), version)?;
-        let fits = |site: &Site<H>| {
+        self.record_version(dut.name().into(), version)?;
+        let fits = |site: &Testbed<H>| {
             site.of == self.plan.auth_at(point).name() && self.hosts.serves(&site.auth, point)
         };
         let started = match site.filter(fits) {
@@ -90,11 +90,11 @@ impl<H: Hosts> Campaign<'_, H> {
     ///
     /// # Errors
     /// If one of them does not start.
-    pub(super) fn start(&mut self, step: &Step) -> Result<Site<H>, CampaignError> {
+    pub(super) fn start(&mut self, step: &Step) -> Result<Testbed<H>, CampaignError> {
         let started =
             self.start_once(&step.point).or_else(|error| self.start_again(&step.point, error));
-        let repeat = step.point.measure().starts_anew().then_some(step.repeat);
-        started.map(|site| Site { repeat, ..site })
+        let repeat = step.point.measure().restarts_servers().then_some(step.repeat);
+        started.map(|site| Testbed { repeat, ..site })
     }
 
     /// Starts the servers again, on other ports, after a DUT did not start: another program may
@@ -103,8 +103,8 @@ impl<H: Hosts> Campaign<'_, H> {
         &mut self,
         point: &Point,
         error: CampaignError,
-    ) -> Result<Site<H>, CampaignError> {
-        let CampaignError::Site(error @ SiteError::NotStarted { .. }) = error else {
+    ) -> Result<Testbed<H>, CampaignError> {
+        let CampaignError::Testbed(error @ ServerError::NotStarted { .. }) = error else {
             return Err(error);
         };
         self.mishap(point, &format!("{error}; it is started again"), error.log().to_owned())?;
@@ -112,7 +112,7 @@ impl<H: Hosts> Campaign<'_, H> {
         self.start_once(point)
     }
 
-    fn start_once(&mut self, point: &Point) -> Result<Site<H>, CampaignError> {
+    fn start_once(&mut self, point: &Point) -> Result<Testbed<H>, CampaignError> {
         let mut site = self.start_auth(point)?;
         if let Some(dut) = point.dut().and_then(|name| self.plan.dut(name)) {
             self.start_dut(&mut site, point, dut)?;
@@ -123,7 +123,7 @@ impl<H: Hosts> Campaign<'_, H> {
             self.plan.auths_of_duts().into_iter().map(|auth| self.plan.self_test_with(auth));
         if point.dut().is_some() || asked.flatten().any(|test| test == *point) {
             let role = self.plan.auth_at(point).role();
-            self.note_configuration(&role, self.hosts.auth_configuration(&site.auth))?;
+            self.record_configuration(&role, self.hosts.auth_configuration(&site.auth))?;
         }
         if let (Some(name), Some(dut)) = (point.dut(), &site.dut) {
             // For checks the DUT has another configuration.
@@ -132,13 +132,17 @@ impl<H: Hosts> Campaign<'_, H> {
                 Some(Variant::Usual) => format!("{name} for conform"),
                 Some(variant) => format!("{name} for conform, {variant}"),
             };
-            self.note_configuration(&name, self.hosts.dut_configuration(dut))?;
+            self.record_configuration(&name, self.hosts.dut_configuration(dut))?;
         }
         Ok(site)
     }
 
     /// Records the configuration of a server, once.
-    fn note_configuration(&mut self, name: &str, told: Configuration) -> Result<(), CampaignError> {
+    fn record_configuration(
+        &mut self,
+        name: &str,
+        told: Configuration,
+    ) -> Result<(), CampaignError> {
         let known =
             |entry: &Entry| matches!(entry, Entry::Configuration { server, .. } if server == name);
         if self.entries.iter().any(known) {
@@ -147,16 +151,23 @@ impl<H: Hosts> Campaign<'_, H> {
         self.append(Entry::Configuration { server: name.into(), told })
     }
 
-    fn start_auth(&self, point: &Point) -> Result<Site<H>, CampaignError> {
+    fn start_auth(&self, point: &Point) -> Result<Testbed<H>, CampaignError> {
         let auth =
             self.hosts.start_auth(&self.archive, &self.with_auth_of(point), point, point.aaaa());
         let auth = auth.map_err(|error| match error.into() {
             // This is not the DUT's fault.
-            CampaignError::Site(error) => CampaignError::Auth(error.with_log()),
+            CampaignError::Testbed(error) => CampaignError::Auth(error.with_log()),
             other => other,
         })?;
         let of = self.plan.auth_at(point).name().to_owned();
-        Ok(Site { auth, of, dut: None, next_name: self.names(point).1, repeat: None, is_new: true })
+        Ok(Testbed {
+            auth,
+            of,
+            dut: None,
+            next_name: self.names(point).1,
+            repeat: None,
+            is_new: true,
+        })
     }
 
     /// Returns the plan with the AuthDNS of a point in place of that of `[auth]`, on its own CPUs.
@@ -169,12 +180,12 @@ impl<H: Hosts> Campaign<'_, H> {
 
     fn start_dut(
         &self,
-        site: &mut Site<H>,
+        site: &mut Testbed<H>,
         point: &Point,
         dut: &DutPlan,
     ) -> Result<(), CampaignError> {
         site.dut = Some(self.hosts.start_dut(&self.archive, dut, point, &site.auth)?);
-        let ready: &Site<H> = site;
+        let ready: &Testbed<H> = site;
         let Some(started) = &ready.dut else { return Ok(()) };
         let mut last = Counts::default();
         let waited = self.hosts.wait_until(started, dut.name(), &mut || {
@@ -182,7 +193,7 @@ impl<H: Hosts> Campaign<'_, H> {
             Ok(is_right(&last, point))
         });
         waited.map_err(|error| match (error, self.misconfigured(point, &last)) {
-            (CampaignError::Site(error), Some(advice)) => error.because(&advice).into(),
+            (CampaignError::Testbed(error), Some(advice)) => error.because(&advice).into(),
             (error, _) => error,
         })
     }

@@ -8,19 +8,19 @@ use tester::measurer::result::TrialResult;
 use tester::xdp::XdpConfig;
 use wire::name::NameRange;
 
-use crate::course::Task;
 use crate::plan::point::Point;
 use crate::record::Step;
+use crate::runner::colocation::{Role, shared};
 use crate::runner::error::CampaignError;
 use crate::runner::hosts::{Hosts, Machines};
-use crate::runner::roles::{Role, shared};
-use crate::runner::{Campaign, Site};
+use crate::runner::{Campaign, Testbed};
+use crate::sequence::Task;
 
 /// Position of the first name of the trials. The DUT restarts with each search, and so do the
 /// names.
 const FIRST_NAME: u64 = 10 << 24;
 /// Number of names at the start of a zone file that are reserved for readiness checks.
-const FOR_LOOKING: u64 = 256;
+const READINESS_NAMES: u64 = 256;
 
 impl<H: Hosts> Campaign<'_, H> {
     /// Returns the tester's task, and the number of names that it takes.
@@ -60,14 +60,18 @@ impl<H: Hosts> Campaign<'_, H> {
     /// Returns the block of names for a point's trials, and the position of the first.
     pub(super) fn names(&self, point: &Point) -> (NameRange, u64) {
         let auth = self.plan.auth_at(point);
-        if auth.driver.is_ours() { (NameRange::ALL, FIRST_NAME) } else { (auth.names, FOR_LOOKING) }
+        if auth.driver.is_ours() {
+            (NameRange::ALL, FIRST_NAME)
+        } else {
+            (auth.names, READINESS_NAMES)
+        }
     }
 
     /// Stops the servers if the names left in the zone file do not suffice for another trial, so
     /// that they are restarted with unused names.
-    pub(super) fn make_room(
+    pub(super) fn ensure_names(
         &self,
-        site: &mut Option<Site<H>>,
+        site: &mut Option<Testbed<H>>,
         step: &Step,
     ) -> Result<(), CampaignError> {
         let (names, first) = self.names(&step.point);
@@ -89,13 +93,13 @@ impl<H: Hosts> Campaign<'_, H> {
     }
 
     /// Returns the step of a readiness check.
-    pub(super) fn looking(&self, point: &Point) -> Step {
+    pub(super) fn readiness_step(&self, point: &Point) -> Step {
         Step { point: point.clone(), repeat: 0, rate: Qps(50), length: Length::Probe }
     }
 
     /// Returns a trial with a few names that no other trial uses, with the AAAA share of a point.
-    pub(super) fn look(&self, point: &Point) -> Task {
-        let mut plan = self.base(&self.looking(point), 0);
+    pub(super) fn readiness_task(&self, point: &Point) -> Task {
+        let mut plan = self.base(&self.readiness_step(point), 0);
         if self.plan.auth_at(point).driver.is_ours() {
             plan.names = "9.0.0.0/24".parse().expect("a constant");
         }

@@ -25,12 +25,12 @@ use tester::measurer::plan::TrialPlan;
 use tester::measurer::plan::shard::{Moment, ShardPlan};
 use tester::measurer::result::TrialResult;
 
-use crate::course::Task;
 use crate::record::{Cpu, TaskResult};
 use crate::runner::error::CampaignError;
-use crate::runner::hosts::{LOOK, RESULT, RealHosts, auth_lives, measure};
+use crate::runner::hosts::{POLL_INTERVAL, RESULT, RealHosts, auth_lives, measure};
 use crate::runner::meter::Meter;
-use crate::runner::site::{RunningAuth, RunningDut};
+use crate::runner::running_servers::{RunningAuth, RunningDut};
+use crate::sequence::Task;
 
 /// Time from the last tester's start to its first query, excluding the caching of names: each
 /// tester must have started its process by then.
@@ -46,29 +46,29 @@ const READINGS: u32 = 8;
 /// A reading of a host's clock, between two moments of this host's clock (F. Cristian,
 /// Probabilistic clock synchronization, 1989, doi:10.1007/BF01784024).
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Reading {
+struct ClockReading {
     /// Nanoseconds by which the remote clock is ahead, assuming equal delays in both directions.
     ahead: i64,
     /// Maximum error in nanoseconds: half of the round trip.
     error: u64,
 }
 
-impl Reading {
+impl ClockReading {
     /// Computes the reading of a request that was sent at `asked` of this host's clock, returned
     /// the time `theirs`, and took `way` in total.
-    fn of(asked: Nanos, theirs: Nanos, way: Nanos) -> Reading {
+    fn new(asked: Nanos, theirs: Nanos, way: Nanos) -> ClockReading {
         let error = way.0 / 2;
-        Reading { ahead: theirs.0 as i64 - (asked.0 + error) as i64, error }
+        ClockReading { ahead: theirs.0 as i64 - (asked.0 + error) as i64, error }
     }
 
     /// Returns the best of several readings of a machine's clock.
-    fn take(machine: &Machine) -> Result<Reading, HostError> {
-        let mut best: Option<Reading> = None;
+    fn take(machine: &Machine) -> Result<ClockReading, HostError> {
+        let mut best: Option<ClockReading> = None;
         for _ in 0..READINGS {
             let asked = clock::ClockPair::sample();
             let theirs = machine.clock()?;
             let way = clock::now().since(asked.monotonic());
-            let reading = Reading::of(asked.wall(), theirs, way);
+            let reading = ClockReading::new(asked.wall(), theirs, way);
             if best.is_none_or(|best| reading.error < best.error) {
                 best = Some(reading);
             }
@@ -77,7 +77,7 @@ impl Reading {
     }
 
     /// Returns the range, in nanoseconds, by which this clock was ahead of another one.
-    fn ahead_of(self, other: Reading) -> RangeInclusive<i64> {
+    fn ahead_of(self, other: ClockReading) -> RangeInclusive<i64> {
         let (ahead, error) = (self.ahead - other.ahead, (self.error + other.error) as i64);
         ahead - error..=ahead + error
     }
@@ -91,20 +91,20 @@ impl RealHosts<'_> {
         dut: Option<&RunningDut>,
         plan: &TrialPlan,
     ) -> Result<(TaskResult, Cpu), CampaignError> {
-        dut.map_or(Ok(()), RunningDut::look_for_processes)?;
+        dut.map_or(Ok(()), RunningDut::refresh_process_ids)?;
         let before = self.clocks()?;
         let off = clock_faults(&self.offsets(&before, &before), plan.limits.lateness_p999);
         if !off.is_empty() {
             return Ok(ended(spoiled(plan, with_hosts(off, &self.tester_names())), Cpu::default()));
         }
-        let lead = lead(plan, self.world.testers.len() as u16);
+        let lead = lead(plan, self.deployment.testers.len() as u16);
         let (begun, begins) = (SystemTime::now(), Instant::now() + lead.into());
         // The start time by the first tester's clock.
         let now = clock::wall().0.saturating_add_signed(before[0].ahead);
         let measurers = self.start_all(plan, Moment(Nanos(now) + lead))?;
         self.wait(begins, || Ok(()))?;
         let task = Task::Trial(Box::new(plan.clone()));
-        let mut meter = Meter::new(auth, dut, &measurers, &self.world.dut)?;
+        let mut meter = Meter::new(auth, dut, &measurers, &self.deployment.dut)?;
         let over = begins + plan.duration.into() + plan.timeout.into();
         // Servers are observed as in any trial: their CPU use is part of the result, and the trial
         // fails without AuthDNS.
@@ -135,19 +135,19 @@ impl RealHosts<'_> {
 
     /// Returns the names of the testers in the plan.
     fn tester_names(&self) -> Vec<&str> {
-        self.world.testers.iter().map(Machine::name).collect()
+        self.deployment.testers.iter().map(Machine::name).collect()
     }
 
     /// Reads the clocks of all testers.
-    fn clocks(&self) -> Result<Vec<Reading>, HostError> {
-        self.world.testers.iter().map(Reading::take).collect()
+    fn clocks(&self) -> Result<Vec<ClockReading>, HostError> {
+        self.deployment.testers.iter().map(ClockReading::take).collect()
     }
 
     /// Returns the offset of each tester's clock from that of the first one, from before to after a
     /// trial; empty if all testers are on one machine and share its clock.
-    fn offsets(&self, before: &[Reading], after: &[Reading]) -> Offsets {
-        let ids = self.world.testers.iter().map(|tester| &tester.greeting().boot_id);
-        let first = &self.world.tester().greeting().boot_id;
+    fn offsets(&self, before: &[ClockReading], after: &[ClockReading]) -> Offsets {
+        let ids = self.deployment.testers.iter().map(|tester| &tester.greeting().boot_id);
+        let first = &self.deployment.tester().greeting().boot_id;
         if !first.is_empty() && ids.into_iter().all(|id| id == first) {
             return Offsets::new();
         }
@@ -156,7 +156,7 @@ impl RealHosts<'_> {
 
     /// Starts `measure` on each tester, for its shard of a trial that begins at `start`.
     fn start_all(&self, plan: &TrialPlan, start: Moment) -> Result<Vec<Running>, CampaignError> {
-        let testers = &self.world.testers;
+        let testers = &self.deployment.testers;
         let (of, seed) = (testers.len() as u16, plan.seed_from(start));
         let each = testers.iter().zip(0..).map(|(machine, index)| {
             let [told, log, output] = ["plan.json", "log", "json"].map(|what| file(index, what));
@@ -176,11 +176,11 @@ impl RealHosts<'_> {
         mut meanwhile: impl FnMut() -> Result<(), CampaignError>,
     ) -> Result<(), CampaignError> {
         while Instant::now() < until {
-            if self.interruption.is_asked() {
+            if self.interruption.is_requested() {
                 return Err(CampaignError::Interrupted);
             }
             meanwhile()?;
-            thread::sleep(LOOK.min(until.saturating_duration_since(Instant::now())));
+            thread::sleep(POLL_INTERVAL.min(until.saturating_duration_since(Instant::now())));
         }
         Ok(())
     }
@@ -196,10 +196,10 @@ impl RealHosts<'_> {
         let machine = measurer.machine();
         let give_up = Instant::now() + PRINTS;
         let ended = loop {
-            if let Some(ended) = measurer.ended(LOOK)? {
+            if let Some(ended) = measurer.ended(POLL_INTERVAL)? {
                 break ended;
             }
-            if self.interruption.is_asked() {
+            if self.interruption.is_requested() {
                 return Err(CampaignError::Interrupted);
             }
             if Instant::now() >= give_up {
@@ -277,8 +277,8 @@ fn file(index: u16, what: &str) -> PathBuf {
 
 /// Returns the range of each clock's offset from the first one during a trial, from readings before
 /// and after it.
-fn between(before: &[Reading], after: &[Reading]) -> Offsets {
-    let of = |all: &[Reading]| -> Vec<RangeInclusive<i64>> {
+fn between(before: &[ClockReading], after: &[ClockReading]) -> Offsets {
+    let of = |all: &[ClockReading]| -> Vec<RangeInclusive<i64>> {
         all.iter().map(|reading| reading.ahead_of(all[0])).collect()
     };
     let both = of(before).into_iter().zip(of(after));
@@ -297,13 +297,13 @@ mod tests {
 
     use super::*;
 
-    fn reading(ahead: i64, error: u64) -> Reading {
-        Reading { ahead, error }
+    fn reading(ahead: i64, error: u64) -> ClockReading {
+        ClockReading { ahead, error }
     }
 
     #[test]
     fn clock_offset_refers_to_the_middle_of_the_trip() {
-        let of = |theirs| Reading::of(Nanos(1_000_000), Nanos(theirs), Nanos(600));
+        let of = |theirs| ClockReading::new(Nanos(1_000_000), Nanos(theirs), Nanos(600));
         assert_eq!(of(1_000_300), reading(0, 300));
         assert_eq!(of(1_005_300), reading(5_000, 300));
         assert_eq!(of(995_300), reading(-5_000, 300));

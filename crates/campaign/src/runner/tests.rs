@@ -27,7 +27,7 @@ fn plan() -> Plan {
 }
 
 fn results(plan: &Plan, entries: &[Entry]) -> Results {
-    Results::compute(plan, Environment::of_tests(), entries)
+    Results::compute(plan, Environment::for_tests(), entries)
 }
 
 fn finished(entries: &[Entry]) -> Vec<&Measured> {
@@ -47,7 +47,7 @@ fn steps(entries: &[Entry]) -> Vec<Step> {
 fn mishaps(entries: &[Entry]) -> Vec<&str> {
     let mut all = Vec::new();
     for entry in entries {
-        if let Entry::Mishap { what, .. } = entry {
+        if let Entry::Incident { what, .. } = entry {
             all.push(what.as_str());
         }
     }
@@ -77,7 +77,7 @@ fn readiness_checks_use_a_single_tester() {
     hosts.testers = 6;
     let (ended, entries, hosts) = go_on(&plan(), folder.path(), hosts);
     ended.unwrap();
-    assert!(results(&plan(), &entries).complete && hosts.looks.get() > 0);
+    assert!(results(&plan(), &entries).complete && hosts.readiness_checks.get() > 0);
 }
 
 /// A trial that one of several testers invalidated is repeated like any other invalid trial.
@@ -135,7 +135,7 @@ fn a_campaign_goes_on_from_any_line_of_its_journal() {
     for cut in 0..=lines.len() {
         let folder = tempfile::tempdir().unwrap();
         drop(
-            Archive::create(&folder.path().join("run"), &plan(), Environment::of_tests()).unwrap(),
+            Archive::create(&folder.path().join("run"), &plan(), Environment::for_tests()).unwrap(),
         );
         std::fs::write(folder.path().join("run/journal.jsonl"), lines[..cut].concat()).unwrap();
         let (ended, entries, _) = go_on(&plan(), folder.path(), Simulated::new(250, &[]));
@@ -207,7 +207,7 @@ fn invalid_trials_are_repeated_and_then_given_up() {
     let all: Vec<_> = (at..at + 4).map(|at| (at, Event::Spoiled)).collect();
     let never = results(&plan(), &journal_of(&plan(), 250, &all)).duts[0].loads[0].clone();
     assert_eq!((never.found.trials, never.found.spoiled, never.found.complete), (0, 4, true));
-    assert_eq!(never.found.missing, Some(crate::results::missing::Missing::Spoiled));
+    assert_eq!(never.found.missing, Some(crate::results::no_result::NoResult::Spoiled));
 }
 
 #[test]
@@ -224,7 +224,7 @@ fn a_load_without_a_worst_case_rate_is_complete() {
     let load = &found.duts[0].loads[0].found;
     assert_eq!(
         (load.complete, load.missing.clone()),
-        (true, Some(crate::results::missing::Missing::NoRate))
+        (true, Some(crate::results::no_result::NoResult::NoRate))
     );
     let figures = &found.duts[0].points[0].figures;
     assert_eq!((figures.n, figures.without_pass, figures.median), (2, 2, None));
@@ -480,8 +480,8 @@ fn a_deviating_trial_ends_its_point() {
     (trial.verdict, trial.deviation) = (Verdict::Invalid, Some(deviation));
     let point = m.step.point.clone();
     let (plan, recorded) = (plan(), entries);
-    let walk = Recorded::new(&plan, &recorded).walk(&point).unwrap();
-    assert_eq!((walk.due(), walk.void), (None, Some(deviation)));
+    let replay = Recorded::new(&plan, &recorded).replay(&point).unwrap();
+    assert_eq!((replay.due(), replay.void), (None, Some(deviation)));
 }
 
 /// A plan with conformance checks.
@@ -642,7 +642,7 @@ fn a_server_that_is_upgraded_in_the_middle_ends_the_campaign() {
 fn a_host_changed_during_an_interruption_is_a_caveat() {
     let folder = tempfile::tempdir().unwrap();
     let hosts = |kernel: &str, memory, events: &[(usize, Event)]| {
-        let known = Environment::of_tests().clone();
+        let known = Environment::for_tests().clone();
         let environment = Environment { kernel: kernel.into(), memory, ..known };
         let mut hosts = Simulated::new(250, events);
         hosts.facts = ["tester", "dut"].map(|role| (role.into(), environment.clone())).into();
@@ -684,16 +684,16 @@ fn a_host_changed_during_an_interruption_is_a_caveat() {
 fn a_changed_loopback_machine_is_recorded() {
     let folder = tempfile::tempdir().unwrap();
     let run_folder = folder.path().join("run");
-    let begun = Environment::of_tests();
+    let begun = Environment::for_tests();
     let archive = Archive::create(&run_folder, &plan(), begun).unwrap();
-    let (plan, interruption, mut nobody) = (plan(), Interruption::new(), simulated::Nobody);
+    let (plan, interruption, mut nobody) = (plan(), Interruption::new(), simulated::NoWatcher);
     let hosts = Simulated::new(250, &[]);
     let mut run = Campaign::new(&plan, hosts, archive, Vec::new(), &interruption, &mut nobody);
-    run.note_machine(begun.clone()).unwrap();
+    run.record_machine(begun.clone()).unwrap();
     assert!(run.entries.is_empty());
     let other = Environment { cpus: begun.cpus + 1, ..begun.clone() };
     for _ in 0..2 {
-        run.note_machine(other.clone()).unwrap();
+        run.record_machine(other.clone()).unwrap();
     }
     assert_eq!(run.entries.len(), 1);
     let changes = results(&plan, &run.entries).host_changes;

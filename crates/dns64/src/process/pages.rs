@@ -57,7 +57,7 @@ pub fn wrong_arguments(error: &clap::Error) -> String {
 /// Returns the completion script of a program for a shell. It covers the contents of `--help`, and
 /// no hidden subcommands.
 pub fn completions(command: &Command, shell: Shell) -> Vec<u8> {
-    let mut command = without_hidden(command);
+    let mut command = escape_hidden(command);
     let name = command.get_name().to_owned();
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut command, name, &mut script);
@@ -66,7 +66,7 @@ pub fn completions(command: &Command, shell: Shell) -> Vec<u8> {
 
 /// Copies a command without its hidden subcommands, as far as completions need it. clap_complete
 /// would offer hidden ones too, and clap cannot remove a subcommand.
-fn without_hidden(command: &Command) -> Command {
+fn escape_hidden(command: &Command) -> Command {
     let mut shown = Command::new(command.get_name().to_owned())
         .propagate_version(command.is_propagate_version_set())
         .disable_help_flag(command.is_disable_help_flag_set())
@@ -75,7 +75,7 @@ fn without_hidden(command: &Command) -> Command {
         .visible_aliases(command.get_visible_aliases().map(str::to_owned))
         .args(command.get_arguments().cloned())
         .groups(command.get_groups().cloned())
-        .subcommands(visible(command).map(without_hidden));
+        .subcommands(visible(command).map(escape_hidden));
     if let Some(about) = command.get_about() {
         shown = shown.about(about.clone());
     }

@@ -4,8 +4,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 use std::time::Duration;
 
-pub(crate) use campaign::plan::written::{
-    share as parse_share, some_time as parse_some_time, time as parse_time,
+pub(crate) use campaign::plan::quantity::{
+    nonzero_time as parse_some_time, share as parse_share, time as parse_time,
 };
 use method::units::{CpuId, fraction};
 use tester::measurer::plan::MAX_WINDOW_LIMIT_PCT;

@@ -8,15 +8,15 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::anyhow;
-use campaign::archive::begun::{difference_of, same_plan};
+use campaign::archive::journal_header::{difference_of, same_plan};
 use campaign::archive::{self, Archive};
-use campaign::course::Paper;
-use campaign::course::Recorded;
 use campaign::plan::point::Point;
 use campaign::plan::{Plan, READY};
 use campaign::record::{Entry, Measured, Step};
 use campaign::runner::preflight;
 use campaign::runner::{self, CampaignError, Watcher};
+use campaign::sequence::Paper;
+use campaign::sequence::Recorded;
 use hosts::environment::Environment;
 use hosts::interruption::Interruption;
 use hosts::text::{MESSAGE, plain, visible};
@@ -38,13 +38,13 @@ pub(crate) fn run(args: &Campaign) -> Outcome {
         CampaignAction::Run { plan, dry_run: true, .. } | CampaignAction::Plan { plan } => {
             let plan = Plan::load(plan).map_err(Failure::usage)?;
             print_plan(&plan);
-            for line in preflight::here(&plan) {
+            for line in preflight::missing_here(&plan) {
                 println!("Missing: {line}");
             }
-            for point in preflight::beyond(&plan) {
+            for point in preflight::points_beyond_cpus(&plan) {
                 println!("Not on this machine: {point}");
             }
-            for line in preflight::elsewhere(&plan) {
+            for line in preflight::unchecked_hosts(&plan) {
                 println!("Note: {line}");
             }
             Ok(ExitCode::SUCCESS)
@@ -59,7 +59,7 @@ pub(crate) fn run(args: &Campaign) -> Outcome {
                     "{folder} exists; continue it: dns64bench campaign resume {folder}, or choose another folder: --dir"
                 )));
             }
-            let missing = preflight::here(&plan);
+            let missing = preflight::missing_here(&plan);
             if !missing.is_empty() {
                 return Err(Failure::usage(CampaignError::Impossible(missing)));
             }
@@ -174,7 +174,7 @@ fn heed_signals() -> Result<Interruption, Failure> {
     let asked = interruption.clone();
     thread::spawn(move || {
         for _ in signals.forever() {
-            asked.ask();
+            asked.request();
         }
     });
     Ok(interruption)
@@ -214,9 +214,12 @@ fn print_plan(plan: &Plan) {
     }
     println!("{}", effort_line("", sum, "in total, without repeated trials and start-up times"));
     for paper in Paper::ALL {
-        let fills = fills(plan, paper);
-        if !fills.is_empty() {
-            println!("{}", wrapped_for(&format!("{}: {fills}", paper.title()), &std::io::stdout()));
+        let paper_items = paper_items(plan, paper);
+        if !paper_items.is_empty() {
+            println!(
+                "{}",
+                wrapped_for(&format!("{}: {paper_items}", paper.title()), &std::io::stdout())
+            );
         }
     }
 }
@@ -230,10 +233,10 @@ fn effort_line(trials: &str, time: Duration, point: &str) -> String {
 
 /// Returns the tables and figures of a paper that a plan fills, each with its number of points: `Tables V-VII (4
 /// points), Table XI (2 points)`.
-fn fills(plan: &Plan, paper: Paper) -> String {
+fn paper_items(plan: &Plan, paper: Paper) -> String {
     let mut counts: Vec<(&str, u64)> = Vec::new();
     for point in plan.points() {
-        let filled = point.measure().fills(plan, &point);
+        let filled = point.measure().paper_items(plan, &point);
         for what in filled.iter().filter(|filled| filled.paper == paper).map(|filled| filled.what) {
             match counts.iter_mut().find(|(known, _)| *known == what) {
                 Some((_, n)) => *n += 1,
@@ -267,7 +270,7 @@ fn print_status(plan: &Plan, entries: &[Entry]) {
         println!("{state:<8} {trials:>12}  {}", lines::point(&point));
     }
     for entry in entries {
-        if let Entry::Mishap { point, what, .. } = entry {
+        if let Entry::Incident { point, what, .. } = entry {
             println!("{:<8} {:>12}  {point}: {}", "incident", "", plain(what, MESSAGE));
         }
     }

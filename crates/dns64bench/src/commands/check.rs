@@ -44,8 +44,8 @@ fn print(environment: &Environment) {
         println!("{} {:<32} {}", painted(mark, meaning, &out), finding.subject, finding.value);
         if let Some(concern) = &finding.concern {
             println!("    {}", concern.why);
-            if let Some(mend) = &concern.mend {
-                println!("    fix: {mend}");
+            if let Some(fix) = &concern.fix {
+                println!("    fix: {fix}");
             }
         }
     }

@@ -494,7 +494,7 @@ fn free_port() -> Result<SocketAddr, Failure> {
 
 #[cfg(test)]
 mod tests {
-    use campaign::search::{Runner, Standing};
+    use campaign::search::{Runner, SearchProgress};
     use method::reason::Reason;
     use method::records::Counts;
     use method::verdict::Acceptance;
@@ -534,7 +534,11 @@ mod tests {
     }
 
     impl Runner for Simulated {
-        fn trial(&mut self, plan: &TrialPlan, _: Standing) -> Result<TrialResult, TrialError> {
+        fn trial(
+            &mut self,
+            plan: &TrialPlan,
+            _: SearchProgress,
+        ) -> Result<TrialResult, TrialError> {
             let counts = Counts { sent: 9, valid: 9, ..Counts::default() };
             let trial = TrialResult::simulated(plan, counts);
             Ok(TrialResult { verdict: self.verdict, reasons: self.reasons.clone(), ..trial })
@@ -542,7 +546,7 @@ mod tests {
 
         fn finished(&mut self, _: &TrialResult) {}
 
-        fn pause(&mut self, _: Duration, _: Standing) {}
+        fn pause(&mut self, _: Duration, _: SearchProgress) {}
     }
 
     /// Returns the result of a stage.

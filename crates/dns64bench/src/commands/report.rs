@@ -96,7 +96,7 @@ fn compared(gate: &Gate, folders: &[PathBuf], runs: &[Run]) -> Result<Option<Com
             "only the baseline is given; write for example: dns64bench report OLD NEW --baseline OLD"
         )));
     }
-    let compare = if gate.in_turn { Comparison::in_turn } else { Comparison::of };
+    let compare = if gate.in_turn { Comparison::in_turn } else { Comparison::new };
     Ok(Some(compare(&baselines, &others, gate.max_regression)))
 }
 

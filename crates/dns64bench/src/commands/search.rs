@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use campaign::journal::{Journal, JournalError, Lines, SearchEntry};
 use campaign::plan::search_plan::SearchPlan;
-use campaign::search::{Runner, SearchError, SearchResult, Standing};
+use campaign::search::{Runner, SearchError, SearchProgress, SearchResult};
 use hosts::state;
 use method::units::{Nanos, Qps};
 use method::verdict::Verdict;
@@ -90,7 +90,7 @@ fn not_begun(error: JournalError, path: &Path) -> Failure {
 /// begin in the same second have different journals.
 fn usual_journal() -> PathBuf {
     let name = format!("dns64bench-search-{}-{}.jsonl", unix_seconds(), std::process::id());
-    state::lasting().map_or_else(|_| PathBuf::from(&name), |folder| folder.join(&name))
+    state::state_folder().map_or_else(|_| PathBuf::from(&name), |folder| folder.join(&name))
 }
 
 fn unix_seconds() -> u64 {
@@ -195,7 +195,11 @@ impl Terminal {
 }
 
 impl Runner for Terminal {
-    fn trial(&mut self, plan: &TrialPlan, standing: Standing) -> Result<TrialResult, TrialError> {
+    fn trial(
+        &mut self,
+        plan: &TrialPlan,
+        standing: SearchProgress,
+    ) -> Result<TrialResult, TrialError> {
         if interruption::is_asked() {
             return Err(TrialError::Interrupted);
         }
@@ -242,7 +246,7 @@ impl Runner for Terminal {
         }
     }
 
-    fn pause(&mut self, pause: Duration, next: Standing) {
+    fn pause(&mut self, pause: Duration, next: SearchProgress) {
         progress::pause(pause, self.quiet, &title(&next));
     }
 }

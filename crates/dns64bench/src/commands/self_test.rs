@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use campaign::plan::search_plan::{PassedSelfTest, SelfTestSending};
-use campaign::search::{Runner, Standing};
+use campaign::search::{Runner, SearchProgress};
 use method::noncompliance::Noncompliance;
 use method::search::SearchRange;
 use method::selftest::{allowed_rate, required_rate};
@@ -144,7 +144,7 @@ pub(crate) fn self_test(
         first_name += plan.names_needed();
         let each = Duration::from(plan.duration + plan.timeout);
         let (number, bracket) = (trials.len() as u64 + 1, due.bracket);
-        let standing = Standing {
+        let standing = SearchProgress {
             repeat: due.repeat,
             of: repeat,
             rate: due.rate,

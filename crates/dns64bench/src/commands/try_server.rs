@@ -16,7 +16,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, anyhow};
 use campaign::plan::search_plan::{Method, SearchPlan};
-use campaign::search::{Runner, SearchError, SearchResult, Standing};
+use campaign::search::{Runner, SearchError, SearchProgress, SearchResult};
 use method::pacing::PacingLimits;
 use method::precision::default_timeout;
 use method::search::SearchRange;
@@ -336,7 +336,11 @@ impl RecordingRunner {
 }
 
 impl Runner for RecordingRunner {
-    fn trial(&mut self, plan: &TrialPlan, standing: Standing) -> Result<TrialResult, TrialError> {
+    fn trial(
+        &mut self,
+        plan: &TrialPlan,
+        standing: SearchProgress,
+    ) -> Result<TrialResult, TrialError> {
         let is_new = standing.repeat > self.completed;
         self.completed = standing.repeat;
         if is_new && self.began.elapsed() >= ENOUGH {
@@ -354,7 +358,7 @@ impl Runner for RecordingRunner {
         self.trials.push(trial.clone());
     }
 
-    fn pause(&mut self, pause: Duration, next: Standing) {
+    fn pause(&mut self, pause: Duration, next: SearchProgress) {
         self.terminal.pause(pause, next);
     }
 }

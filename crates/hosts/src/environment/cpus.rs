@@ -36,16 +36,16 @@ fn autogroup(tree: &Tree, usable: usize) -> Option<Finding> {
     let enabled = tree.read("/proc/sys/kernel/sched_autogroup_enabled")?;
     let bad = enabled == "1" && usable < ENOUGH;
     let why = "on shared CPUs the tester relies on nice values, which then apply only within a session (sched(7))";
-    let mend = Some("sysctl -w kernel.sched_autogroup_enabled=0");
-    Some(finding("kernel.sched_autogroup_enabled", enabled).concern_if(bad, why, mend))
+    let fix = Some("sysctl -w kernel.sched_autogroup_enabled=0");
+    Some(finding("kernel.sched_autogroup_enabled", enabled).concern_if(bad, why, fix))
 }
 
 fn smt(tree: &Tree) -> Finding {
     let active = tree.read(format!("{CPU}/smt/active")).as_deref() == Some("1");
     let why =
         "two threads on one core slow each other down; switch it off for repeatable measurements";
-    let mend = "echo off > /sys/devices/system/cpu/smt/control";
-    finding("SMT", if active { "on" } else { "off" }).concern_if(active, why, Some(mend))
+    let fix = "echo off > /sys/devices/system/cpu/smt/control";
+    finding("SMT", if active { "on" } else { "off" }).concern_if(active, why, Some(fix))
 }
 
 /// Returns the NUMA nodes with their CPUs; `None` if the kernel reports no nodes.
@@ -78,15 +78,14 @@ fn governors(tree: &Tree) -> Option<Finding> {
     let each =
         by_name.iter().map(|(governor, cpus)| format!("{governor} (CPUs {})", cpu_ranges(cpus)));
     let why = "CPUs change their frequency during trials; fix it for repeatable results";
-    let mend = Some("cpupower frequency-set -g performance");
+    let fix = Some("cpupower frequency-set -g performance");
     (!by_name.is_empty()).then(|| {
-        finding("frequency governor", each.collect::<Vec<_>>().join("; "))
-            .concern_if(bad, why, mend)
+        finding("frequency governor", each.collect::<Vec<_>>().join("; ")).concern_if(bad, why, fix)
     })
 }
 
 fn turbo(tree: &Tree) -> Option<Finding> {
-    let (on, mend) = match tree.read(format!("{CPU}/intel_pstate/no_turbo")) {
+    let (on, fix) = match tree.read(format!("{CPU}/intel_pstate/no_turbo")) {
         Some(no) => (no == "0", "echo 1 > /sys/devices/system/cpu/intel_pstate/no_turbo"),
         None => (
             tree.read(format!("{CPU}/cpufreq/boost"))? == "1",
@@ -94,12 +93,12 @@ fn turbo(tree: &Tree) -> Option<Finding> {
         ),
     };
     let why = "speed depends on temperature and on the load of other cores";
-    Some(finding("turbo", if on { "on" } else { "off" }).concern_if(on, why, Some(mend)))
+    Some(finding("turbo", if on { "on" } else { "off" }).concern_if(on, why, Some(fix)))
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::environment::tree::tests::{of_lines, recorded};
+    use crate::environment::tree::tests::{from_lines, recorded};
 
     use super::*;
 
@@ -112,11 +111,11 @@ mod tests {
         let concern = found("1\n", 3).concern.unwrap();
         assert!(
             concern.why.contains("nice values")
-                && concern.mend.unwrap().ends_with("sched_autogroup_enabled=0")
+                && concern.fix.unwrap().ends_with("sched_autogroup_enabled=0")
         );
         assert_eq!((found("1\n", 4).concern, found("0\n", 1).concern), (None, None));
         assert_eq!(autogroup(&recorded(&[]), 1), None);
-        let all = findings(&of_lines("/proc/sys/kernel/sched_autogroup_enabled:1"), 2);
+        let all = findings(&from_lines("/proc/sys/kernel/sched_autogroup_enabled:1"), 2);
         assert!(
             all.iter()
                 .any(|f| f.subject == "kernel.sched_autogroup_enabled" && f.concern.is_some()),
@@ -150,7 +149,7 @@ mod tests {
     /// The recordings that are also used for the choice of cores.
     #[test]
     fn nodes_of_recorded_machines_are_found() {
-        let of = |text: &str| nodes(&of_lines(text)).unwrap();
+        let of = |text: &str| nodes(&from_lines(text)).unwrap();
         let one = of(include_str!("../topology/one-node.txt"));
         assert_eq!((one.value.as_str(), one.concern), ("node 0: CPUs 0-1", None));
         let two = of(include_str!("../topology/two-nodes.txt"));

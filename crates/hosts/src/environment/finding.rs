@@ -19,7 +19,8 @@ pub struct Concern {
     /// The effect on a measurement.
     pub why: String,
     /// The command that fixes it, if there is one.
-    pub mend: Option<String>,
+    #[serde(rename = "mend")]
+    pub fix: Option<String>,
 }
 
 pub(super) fn finding(subject: &str, value: impl Into<String>) -> Finding {
@@ -27,8 +28,8 @@ pub(super) fn finding(subject: &str, value: impl Into<String>) -> Finding {
 }
 
 impl Finding {
-    pub(crate) fn concern_if(mut self, bad: bool, why: &str, mend: Option<&str>) -> Finding {
-        self.concern = bad.then(|| Concern { why: why.into(), mend: mend.map(Into::into) });
+    pub(crate) fn concern_if(mut self, bad: bool, why: &str, fix: Option<&str>) -> Finding {
+        self.concern = bad.then(|| Concern { why: why.into(), fix: fix.map(Into::into) });
         self
     }
 }

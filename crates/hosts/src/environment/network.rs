@@ -106,7 +106,7 @@ fn connection_tracking(rules: &Rules) -> Option<Finding> {
     };
     let (count, max) = (number("count")?, number("max")?);
     let why = "each flow has an entry; a full table drops packets, and the lookup takes time for each packet";
-    let mend = "nft add table inet raw; nft add chain inet raw pre '{ type filter hook prerouting priority raw; }'; \
+    let fix = "nft add table inet raw; nft add chain inet raw pre '{ type filter hook prerouting priority raw; }'; \
                 nft add rule inet raw pre udp sport 53 notrack; nft add rule inet raw pre udp dport 53 notrack";
     let bad = count > 0 || rules.track;
     Some(
@@ -114,17 +114,17 @@ fn connection_tracking(rules: &Rules) -> Option<Finding> {
             "connection tracking",
             format!("{} of {} in use", grouped(count), counted(max, "entry", "entries")),
         )
-        .concern_if(bad, why, Some(mend)),
+        .concern_if(bad, why, Some(fix)),
     )
 }
 
 fn queueing(found: &Queueing) -> Finding {
     let Queueing { interface, kind, drops, .. } = found;
-    let mend = format!("tc qdisc replace dev {interface} root pfifo limit 10000");
+    let fix = format!("tc qdisc replace dev {interface} root pfifo limit 10000");
     let why = "this queueing discipline drops or delays packets by design; drops make trials invalid, delays make replies late";
     let bad = !PLAIN.contains(&kind.as_str());
     let value = format!("{kind}, {} dropped so far", counted((*drops).into(), "packet", "packets"));
-    finding(&format!("queueing on {interface}"), value).concern_if(bad, why, Some(&mend))
+    finding(&format!("queueing on {interface}"), value).concern_if(bad, why, Some(&fix))
 }
 
 #[cfg(test)]
@@ -165,7 +165,7 @@ mod tests {
         };
         for kind in ["tbf", "fq_codel", "cake", "netem"] {
             assert!(
-                found(kind).concern.is_some_and(|concern| concern.mend.unwrap().contains("eth0")),
+                found(kind).concern.is_some_and(|concern| concern.fix.unwrap().contains("eth0")),
                 "{kind}"
             );
         }

@@ -97,11 +97,11 @@ fn described(tree: &Tree, nic: &Interface) -> Finding {
         let addresses: Vec<String> = nic.addresses.iter().map(ToString::to_string).collect();
         format!("addresses {}", addresses.join(" "))
     }));
-    let (why, mend) = concern(nic).unzip();
+    let (why, fix) = concern(nic).unzip();
     finding(&format!("interface {}", nic.name), facts.join(", ")).concern_if(
         why.is_some(),
         &why.unwrap_or_default(),
-        mend.as_deref(),
+        fix.as_deref(),
     )
 }
 
@@ -264,7 +264,7 @@ mod tests {
             change(&mut nic);
             described(&host(["0", "1"]), &nic)
                 .concern
-                .map(|c| c.why + &c.mend.unwrap())
+                .map(|c| c.why + &c.fix.unwrap())
                 .unwrap_or_default()
         };
         assert!(with(|nic| nic.speed = Some(100)).contains("100 Mbit/s"));

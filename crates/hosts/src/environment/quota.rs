@@ -53,8 +53,8 @@ pub(super) fn own(tree: &Tree) -> Option<Finding> {
     let Some(quota) = smallest(tree, &membership) else { return Some(finding(subject, "none")) };
     let why = "a process that has used its quota waits for the next period: queries are sent late, and replies are lost";
     let (value, file) = (in_words(quota.millicpu), quota.file.display());
-    let mend = format!("echo max > {file}");
-    Some(finding(subject, format!("{value} ({file})")).concern_if(true, why, Some(&mend)))
+    let fix = format!("echo max > {file}");
+    Some(finding(subject, format!("{value} ({file})")).concern_if(true, why, Some(&fix)))
 }
 
 /// Formats a quota: `0.05 CPUs`.
@@ -106,7 +106,7 @@ mod tests {
         let tree = recorded(&[(OWN, "0::/x\n"), ("/sys/fs/cgroup/x/cpu.max", "5000 100000\n")]);
         let found = own(&tree).unwrap();
         assert_eq!(found.value, "0.05 CPUs (/sys/fs/cgroup/x/cpu.max)");
-        assert_eq!(found.concern.unwrap().mend.unwrap(), "echo max > /sys/fs/cgroup/x/cpu.max");
+        assert_eq!(found.concern.unwrap().fix.unwrap(), "echo max > /sys/fs/cgroup/x/cpu.max");
         let free = own(&recorded(&[(OWN, "0::/x\n")])).unwrap();
         assert_eq!((free.value.as_str(), free.concern), ("none", None));
         assert_eq!(own(&recorded(&[])), None);

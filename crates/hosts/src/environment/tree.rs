@@ -156,7 +156,7 @@ pub(crate) mod tests {
     }
 
     /// Returns a tree from lines `FILE:LINE`, as printed by grep.
-    pub(crate) fn of_lines(text: &str) -> Tree {
+    pub(crate) fn from_lines(text: &str) -> Tree {
         let mut files: BTreeMap<PathBuf, String> = BTreeMap::new();
         for (path, line) in text.lines().filter_map(|line| line.split_once(':')) {
             *files.entry(path.into()).or_default() += &format!("{line}\n");

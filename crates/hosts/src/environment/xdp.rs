@@ -59,15 +59,15 @@ fn steered(interface: &str, queues: u32) -> Finding {
     let lacks = |hashed: Option<HashedFields>| {
         hashed.is_some_and(|by| by != HashedFields::AddressesAndPorts)
     };
-    let mend: Vec<String> = families
+    let fix: Vec<String> = families
         .iter()
         .filter(|(_, hashed)| lacks(*hashed))
         .map(|(flow, _)| format!("ethtool -N {interface} rx-flow-hash {flow} sdfn"))
         .collect();
     let why = "all queries from one address arrive at one queue and are answered by one worker";
-    let mend_all = mend.join("; ");
+    let mend_all = fix.join("; ");
     finding(&format!("AF_XDP on {interface}: queue selection"), value).concern_if(
-        queues > 1 && !mend.is_empty(),
+        queues > 1 && !fix.is_empty(),
         why,
         Some(&mend_all),
     )

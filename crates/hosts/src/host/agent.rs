@@ -17,7 +17,7 @@ use wire::template::QueryTemplate;
 use crate::environment::{Environment, Tree};
 use crate::host::protocol::{Ended, Greeting, Reply, Request};
 use crate::numa::Numa;
-use crate::process::{Process, allowed_cpus, cpu_seconds, end_left_over, other_seconds, quota};
+use crate::process::{Process, allowed_cpus, cpu_seconds, end_leftover, other_seconds, quota};
 use crate::servers::find;
 
 /// Timeout of a query that tests whether a server answers.
@@ -30,7 +30,7 @@ const ASKED: Duration = Duration::from_millis(300);
 pub fn serve(folder: &Path, input: impl BufRead, mut output: impl Write) -> io::Result<()> {
     let registry = folder.join("running");
     fs::create_dir_all(&registry)?;
-    end_left_over(&registry)?;
+    end_leftover(&registry)?;
     let scratch = tempfile::tempdir()?;
     let greeting = Greeting {
         version: crate::BUILD.into(),
@@ -109,7 +109,7 @@ impl Agent {
                 self.processes.insert(id, process);
                 Reply::Started(id)
             }
-            Request::Look { id, wait } => Reply::State(self.look(id, wait)?),
+            Request::Poll { id, wait } => Reply::State(self.look(id, wait)?),
             Request::Cpu { ids } => Reply::Seconds(cpu_seconds(&ids)),
             Request::Others { ours } => Reply::Others(other_seconds(&ours)),
             Request::Threads { ids } => Reply::Threads(allowed_cpus(&ids)),
@@ -229,7 +229,7 @@ mod tests {
         let wait = format!("until [ -s {} ]; do sleep 0.05; done", log.display());
         let pause =
             Request::Run { words: ["sh", "-c", &wait].map(str::to_owned).to_vec(), limit: SOON };
-        let look = Request::Look { id: 1, wait: Duration::ZERO };
+        let look = Request::Poll { id: 1, wait: Duration::ZERO };
         let replies = asked(folder.path(), &[start, look, pause]);
         let Reply::Started(id) = replies[0] else { panic!("{replies:?}") };
         assert!(

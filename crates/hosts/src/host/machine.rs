@@ -17,7 +17,7 @@ use crate::interruption::Interruption;
 use crate::numa::Numa;
 use crate::place::Allowed;
 use crate::text::{MESSAGE, plain};
-use crate::topology::{CpuTopology, LOOK};
+use crate::topology::{CpuTopology, LIST_CPUS};
 
 /// Quoted part of a dead server's log, in octets.
 const TAIL: u64 = 2_000;
@@ -80,7 +80,7 @@ pub enum HostError {
 }
 
 /// A connection to a host.
-pub(crate) trait Link {
+pub(crate) trait Connection {
     /// Sends a request and waits for the reply; an error if there is none within `limit`, or if the
     /// user interrupts.
     fn ask(&mut self, request: &Request, limit: Duration) -> Result<Reply, PipeError>;
@@ -90,7 +90,7 @@ pub(crate) trait Link {
 #[derive(Clone)]
 pub struct Machine {
     pub(crate) host: Rc<str>,
-    pub(crate) link: Rc<RefCell<Box<dyn Link>>>,
+    pub(crate) link: Rc<RefCell<Box<dyn Connection>>>,
     pub(crate) greeting: Rc<Greeting>,
     /// The run folder, if it is not the host's folder.
     pub(crate) copies: Option<Rc<Path>>,
@@ -136,7 +136,7 @@ impl Machine {
     /// # Errors
     /// [`HostError::Interrupted`] only.
     pub fn check(&self) -> Result<(), HostError> {
-        if self.interruption.is_asked() { Err(HostError::Interrupted) } else { Ok(()) }
+        if self.interruption.is_requested() { Err(HostError::Interrupted) } else { Ok(()) }
     }
 
     fn unexpected(&self, reply: &Reply) -> HostError {
@@ -305,7 +305,7 @@ impl Machine {
     /// # Errors
     /// If the host is unreachable.
     pub fn topology(&self) -> Result<CpuTopology, HostError> {
-        match self.run(&LOOK.map(str::to_owned), REQUEST) {
+        match self.run(&LIST_CPUS.map(str::to_owned), REQUEST) {
             Ok((_, printed)) => Ok(CpuTopology::parse(&printed)),
             Err(HostError::Refused { .. }) => Ok(CpuTopology::default()),
             Err(error) => Err(error),
@@ -393,7 +393,7 @@ impl Running {
     /// # Errors
     /// If the host is unreachable.
     pub fn ended(&self, wait: Duration) -> Result<Option<Ended>, HostError> {
-        match self.machine.ask("check a process", &Request::Look { id: self.id, wait })? {
+        match self.machine.ask("check a process", &Request::Poll { id: self.id, wait })? {
             Reply::State(ended) => Ok(ended),
             other => Err(self.machine.unexpected(&other)),
         }

@@ -25,7 +25,7 @@ const FAR_GRACE: Duration = Duration::from_secs(2);
 /// Remaining time of a pending request after the user interrupts.
 const INTERRUPTED: Duration = Duration::from_secs(2);
 /// Polling interval for an interruption.
-const LOOK_MS: u16 = 50;
+const POLL_MS: u16 = 50;
 /// Maximum size of a reply in octets; a log of 1 MiB takes up to 6 MiB as JSON.
 const MOST: usize = 8 << 20;
 /// Time to wait for its standard error after it has ended.
@@ -125,7 +125,7 @@ impl Pipe {
             let Some(input) = &mut self.input else { return Err(PipeError::Gone("closed".into())) };
             match input.write(left) {
                 Ok(n) => left = &left[n..],
-                Err(e) if is_no_error(&e) => wait_for(input.as_fd(), PollFlags::POLLOUT),
+                Err(e) if is_retryable(&e) => wait_for(input.as_fd(), PollFlags::POLLOUT),
                 Err(e) => return Err(self.gone(&e.to_string())),
             }
         }
@@ -157,7 +157,7 @@ impl Pipe {
                 self.ahead.extend_from_slice(&bytes[..n]);
                 self.taken += n;
             }
-            Err(e) if is_no_error(&e) => wait_for(self.output.as_fd(), PollFlags::POLLIN),
+            Err(e) if is_retryable(&e) => wait_for(self.output.as_fd(), PollFlags::POLLIN),
             Err(e) => return Err(self.gone(&e.to_string())),
         }
         if self.taken > MOST {
@@ -177,7 +177,7 @@ impl Pipe {
         if let Some(error) = &self.failed {
             return Err(error.clone());
         }
-        if self.interruption.is_asked() {
+        if self.interruption.is_requested() {
             let noticed = *self.noticed.get_or_insert(now);
             if self.interruption.is_urgent() || now >= noticed + INTERRUPTED {
                 return Err(self.fail(PipeError::Interrupted));
@@ -245,14 +245,14 @@ impl Drop for Pipe {
 }
 
 /// True if there is no data yet, or a signal interrupted the call.
-fn is_no_error(error: &io::Error) -> bool {
+fn is_retryable(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }
 
 /// Waits briefly until there is something to read or room to write; the caller checks again in any
 /// case.
 fn wait_for(end: BorrowedFd<'_>, what: PollFlags) {
-    let _ = poll(&mut [PollFd::new(end, what)], PollTimeout::from(LOOK_MS));
+    let _ = poll(&mut [PollFd::new(end, what)], PollTimeout::from(POLL_MS));
 }
 
 /// Shows the standard error of a connection, such as the reason why ssh fails.
@@ -340,7 +340,7 @@ mod tests {
         let mut pipe = shell("exec sleep 1000", &interruption);
         let now = Instant::now();
         assert_eq!(pipe.check_at(now), Ok(()));
-        interruption.ask();
+        interruption.request();
         assert_eq!(pipe.check_at(now), Ok(()), "the interrupt is noticed");
         assert_eq!(pipe.check_at(now + INTERRUPTED - Duration::from_nanos(1)), Ok(()));
         assert_eq!(pipe.check_at(now + INTERRUPTED), Err(PipeError::Interrupted));
@@ -352,9 +352,9 @@ mod tests {
         let interruption = Interruption::new();
         let mut pipe = shell("exec sleep 1000", &interruption);
         let now = Instant::now();
-        interruption.ask();
+        interruption.request();
         assert_eq!(pipe.check_at(now), Ok(()));
-        interruption.ask();
+        interruption.request();
         assert_eq!(pipe.check_at(now), Err(PipeError::Interrupted));
     }
 }

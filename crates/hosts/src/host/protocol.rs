@@ -54,7 +54,7 @@ pub(crate) enum Request {
         output: Option<PathBuf>,
     },
     /// Returns whether a process is still running, after waiting for its end.
-    Look {
+    Poll {
         /// The id returned by its start.
         id: u32,
         /// Time to wait for its end.
@@ -105,7 +105,7 @@ impl Request {
     /// Returns the time that the request itself waits on its host.
     pub(crate) fn waits(&self) -> Duration {
         match self {
-            Request::Look { wait, .. } => *wait,
+            Request::Poll { wait, .. } => *wait,
             // `timeout` sends SIGKILL 5 s after the time limit.
             Request::Run { limit, .. } => *limit + Duration::from_secs(5),
             _ => Duration::ZERO,

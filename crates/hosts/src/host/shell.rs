@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use crate::environment::{Environment, Tree, quota};
-use crate::host::machine::{GREETING, HostError, Link, Machine};
+use crate::host::machine::{Connection, GREETING, HostError, Machine};
 use crate::host::pipe::{Pipe, PipeError};
 use crate::host::protocol::{Ended, Greeting, Reply, Request};
 use crate::interruption::Interruption;
@@ -134,7 +134,7 @@ impl ShellLink {
     }
 }
 
-impl Link for ShellLink {
+impl Connection for ShellLink {
     fn ask(&mut self, request: &Request, limit: Duration) -> Result<Reply, PipeError> {
         self.0.begin(limit);
         let path = |path: &Path| quoted(&path.to_string_lossy());
@@ -187,7 +187,7 @@ impl Link for ShellLink {
                     Err(_) => Reply::Refused(text.into()),
                 })
             }
-            Request::Look { id, wait } => {
+            Request::Poll { id, wait } => {
                 let tenths = wait.as_millis() / 100;
                 let wait = format!(
                     "n=0; while alive {id} && [ $n -lt {tenths} ]; do sleep 0.1; n=$((n+1)); done"
@@ -420,7 +420,7 @@ mod tests {
         // The forgotten handle holds a clone of the machine, so the link is replaced in order to be
         // dropped.
         struct Gone;
-        impl Link for Gone {
+        impl Connection for Gone {
             fn ask(&mut self, _: &Request, _: Duration) -> Result<Reply, PipeError> {
                 Err(PipeError::Gone("gone".into()))
             }

@@ -20,7 +20,7 @@ impl Host {
     pub(crate) const ALL: [Host; 3] = [Host::Tester, Host::Dut, Host::Auth];
 
     /// Returns the name on the command line.
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Host::Tester => "tester",
             Host::Dut => "dut",
@@ -30,14 +30,14 @@ impl Host {
 
     /// Returns the name of the namespace for root.
     pub(crate) fn namespace(self) -> String {
-        format!("dns64bench-{}", self.word())
+        format!("dns64bench-{}", self.as_str())
     }
 }
 
 impl FromStr for Host {
     type Err = String;
     fn from_str(s: &str) -> Result<Host, String> {
-        let found = Host::ALL.into_iter().find(|host| host.word() == s);
+        let found = Host::ALL.into_iter().find(|host| host.as_str() == s);
         found.ok_or_else(|| format!("'{s}' is not a host of the lab; use tester, dut or auth"))
     }
 }

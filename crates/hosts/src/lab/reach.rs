@@ -19,7 +19,7 @@ const LIMIT: Duration = Duration::from_secs(10);
 /// Error of an unreachable address of the lab.
 #[derive(Debug, thiserror::Error)]
 #[error("no neighbour answers for {address}: {source}")]
-pub struct Unreached {
+pub struct UnreachableAddress {
     /// The address.
     pub address: IpAddr,
     /// The system's error.
@@ -31,7 +31,7 @@ pub struct Unreached {
 ///
 /// # Errors
 /// The first address without an answer.
-pub fn reach(addresses: &[IpAddr]) -> Result<(), Unreached> {
+pub fn reach(addresses: &[IpAddr]) -> Result<(), UnreachableAddress> {
     let give_up = Instant::now() + LIMIT;
     for &address in addresses {
         let target = SocketAddr::new(address, 0);
@@ -39,7 +39,7 @@ pub fn reach(addresses: &[IpAddr]) -> Result<(), Unreached> {
             |hop: NextHop| hop.resolve(target, give_up.saturating_duration_since(Instant::now()));
         NextHop::towards(target)
             .and_then(resolve)
-            .map_err(|source| Unreached { address, source })?;
+            .map_err(|source| UnreachableAddress { address, source })?;
     }
     Ok(())
 }
@@ -62,7 +62,7 @@ pub(super) fn all_links() -> Result<(), LabError> {
 fn ask(near: &End, far: &End) -> Result<Child, LabError> {
     let program = std::env::current_exe().map_err(io_error("find this program"))?;
     let mut command = Command::new(&program);
-    command.args(["lab", "exec", near.host.word(), "--"]).arg(&program).args(["lab", "reach"]);
+    command.args(["lab", "exec", near.host.as_str(), "--"]).arg(&program).args(["lab", "reach"]);
     // Without the length of the prefix.
     command.args(far.addresses.iter().map(|address| address.split('/').next().unwrap_or(address)));
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
@@ -76,8 +76,8 @@ fn answer(near: &End, far: &End, child: Child) -> Result<(), LabError> {
     }
     let said = String::from_utf8_lossy(&ended.stderr);
     Err(LabError::Link {
-        from: format!("{} ({})", near.host.word(), near.interface),
-        to: format!("{} ({})", far.host.word(), far.interface),
+        from: format!("{} ({})", near.host.as_str(), near.interface),
+        to: format!("{} ({})", far.host.as_str(), far.interface),
         why: said.trim().trim_start_matches("dns64bench: ").to_owned(),
     })
 }

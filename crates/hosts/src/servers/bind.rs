@@ -2,7 +2,7 @@
 //! added to `options`.
 
 use crate::servers::driver::{
-    Checked, Driver, Program, Ready, Serve, Setting, Told, Translate, Version, with,
+    Checked, Driver, Program, Ready, Serve, Setting, ThreadOption, Translate, Version, with,
 };
 
 const FILE: &str = "named.conf";
@@ -14,10 +14,10 @@ pub(super) const DNS64: Driver<Translate> = Driver {
     configuration: dns64,
     command,
     check: Some(check),
-    told: Told::ByCommand,
+    told: ThreadOption::ByCommand,
     ready: Ready::Answers,
-    speaks_ipv6: true,
-    speaks_xdp: false,
+    supports_ipv6: true,
+    supports_xdp: false,
     later: &[],
 };
 pub(super) const AUTHORITATIVE: Driver<Serve> = Driver {
@@ -28,10 +28,10 @@ pub(super) const AUTHORITATIVE: Driver<Serve> = Driver {
     configuration: authoritative,
     command,
     check: Some(check),
-    told: Told::ByCommand,
+    told: ThreadOption::ByCommand,
     ready: Ready::Answers,
-    speaks_ipv6: true,
-    speaks_xdp: false,
+    supports_ipv6: true,
+    supports_xdp: false,
     later: &[],
 };
 

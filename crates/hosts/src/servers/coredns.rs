@@ -3,7 +3,9 @@
 
 use std::net::SocketAddr;
 
-use crate::servers::driver::{Driver, Program, Ready, Setting, Told, Translate, Version, words};
+use crate::servers::driver::{
+    Driver, Program, Ready, Setting, ThreadOption, Translate, Version, words,
+};
 
 const FILE: &str = "Corefile";
 pub(super) const DRIVER: Driver<Translate> = Driver {
@@ -17,10 +19,10 @@ pub(super) const DRIVER: Driver<Translate> = Driver {
         [&words(&["env", &threads]), program, &words(&["-conf", &setting.file(FILE)])].concat()
     },
     check: None,
-    told: Told::ByCommand,
+    told: ThreadOption::ByCommand,
     ready: Ready::Answers,
-    speaks_ipv6: true,
-    speaks_xdp: false,
+    supports_ipv6: true,
+    supports_xdp: false,
     later: &[],
 };
 

@@ -1,6 +1,6 @@
 //! Any server, controlled by commands in the plan.
 
-use crate::servers::driver::{Driver, Program, Ready, Told, Translate, Version};
+use crate::servers::driver::{Driver, Program, Ready, ThreadOption, Translate, Version};
 
 /// The operator's configuration, if there is one, is `server.conf` in the server's folder.
 pub(super) const DRIVER: Driver<Translate> = Driver {
@@ -14,9 +14,9 @@ pub(super) const DRIVER: Driver<Translate> = Driver {
         custom.map(|custom| setting.fill_all(&custom.start)).unwrap_or_default()
     },
     check: None,
-    told: Told::ByCommand,
+    told: ThreadOption::ByCommand,
     ready: Ready::Answers,
-    speaks_ipv6: true,
-    speaks_xdp: false,
+    supports_ipv6: true,
+    supports_xdp: false,
     later: &[],
 };

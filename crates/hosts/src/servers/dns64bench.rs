@@ -1,7 +1,9 @@
 //! dns64bench's AuthDNS. It needs no zone file, and reports its queries on a status socket. Instead
 //! of the names of trials it can serve those of `conform`.
 
-use crate::servers::driver::{CHECKED_ZONE, Driver, Program, Ready, Serve, Told, Version, with};
+use crate::servers::driver::{
+    CHECKED_ZONE, Driver, Program, Ready, Serve, ThreadOption, Version, with,
+};
 
 pub(super) const DRIVER: Driver<Serve> = Driver {
     name: "AuthDNS",
@@ -29,9 +31,9 @@ pub(super) const DRIVER: Driver<Serve> = Driver {
         all
     },
     check: None,
-    told: Told::ByCommand,
+    told: ThreadOption::ByCommand,
     ready: Ready::Status,
-    speaks_ipv6: true,
-    speaks_xdp: true,
+    supports_ipv6: true,
+    supports_xdp: true,
     later: &[],
 };

@@ -2,7 +2,7 @@
 //! may begin.
 
 use crate::servers::driver::{
-    Driver, Program, Ready, Setting, Told, Translate, Version, with, words,
+    Driver, Program, Ready, Setting, ThreadOption, Translate, Version, with, words,
 };
 
 const FILE: &str = "dns64d.toml";
@@ -14,10 +14,10 @@ pub(super) const DRIVER: Driver<Translate> = Driver {
     configuration,
     command: |setting, program| with(program, &["--config", &setting.file(FILE)]),
     check: Some(|file| words(&["dns64d", "--config", file, "check"])),
-    told: Told::ByConfiguration,
+    told: ThreadOption::ByConfiguration,
     ready: Ready::Answers,
-    speaks_ipv6: true,
-    speaks_xdp: true,
+    supports_ipv6: true,
+    supports_xdp: true,
     later: &[],
 };
 

@@ -56,7 +56,7 @@ pub struct Checked {
 
 impl Checked {
     /// Returns the configuration for a variant; the signed zones have these anchors.
-    pub fn of(variant: &Variant, anchors: &[String]) -> Checked {
+    pub fn for_variant(variant: &Variant, anchors: &[String]) -> Checked {
         let validates = *variant != Variant::NoValidation;
         Checked {
             anchors: if validates { anchors.to_vec() } else { Vec::new() },
@@ -145,7 +145,7 @@ pub enum Version {
 
 /// The place where a server's number of threads or processes is configured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Told {
+pub(crate) enum ThreadOption {
     /// On the command line, even if the operator gives a configuration file.
     ByCommand,
     /// In the configuration file. That of the operator must contain `{threads}` or `{cores}`.
@@ -179,13 +179,13 @@ pub struct Driver<T: 'static> {
     /// Returns the command that checks a configuration file; `None` if there is no checker.
     pub(crate) check: Option<fn(&str) -> Vec<String>>,
     /// The place where its threads are configured.
-    pub(crate) told: Told,
+    pub(crate) told: ThreadOption,
     /// Sign that it is ready.
     pub ready: Ready,
     /// True if it supports IPv6 for its queries or answers.
-    pub speaks_ipv6: bool,
+    pub supports_ipv6: bool,
     /// True if it supports AF_XDP.
-    pub speaks_xdp: bool,
+    pub supports_xdp: bool,
     /// Drivers of later releases with another configuration format, each with its first release, in
     /// ascending order.
     pub(crate) later: &'static [(Release, Driver<T>)],
@@ -246,11 +246,11 @@ impl<T> Driver<T> {
     }
 
     /// True if the number of threads or processes is configured.
-    pub fn tells_threads(&self, operator: &Operator) -> bool {
+    pub fn configures_threads(&self, operator: &Operator) -> bool {
         let asks = |text: &String| text.contains("{threads}") || text.contains("{cores}");
         match (self.told, &operator.custom, &operator.config) {
             (_, Some(custom), _) => custom.start.iter().any(asks),
-            (Told::ByConfiguration, _, Some(own)) => asks(&own.text),
+            (ThreadOption::ByConfiguration, _, Some(own)) => asks(&own.text),
             _ => true,
         }
     }

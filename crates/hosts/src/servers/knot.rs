@@ -1,7 +1,7 @@
 //! Knot DNS. The operator's lines are added to `server`.
 
 use crate::servers::driver::{Driver, Serve, Setting, with, words};
-use crate::servers::zone_file::{Given, driver};
+use crate::servers::zone_file::{ZoneServerConfig, driver};
 
 const FILE: &str = "knot.conf";
 pub(super) const DRIVER: Driver<Serve> = driver(
@@ -13,7 +13,8 @@ pub(super) const DRIVER: Driver<Serve> = driver(
 );
 
 fn configuration(setting: &Setting<'_, Serve>) -> String {
-    let Given { folder, ip, port, threads, zone, extra } = Given::by(setting, "    ");
+    let ZoneServerConfig { folder, ip, port, threads, zone, extra } =
+        ZoneServerConfig::by(setting, "    ");
     format!(
         "server:\n    rundir: \"{folder}\"\n    listen: \"{ip}@{port}\"\n    udp-workers: {threads}\n{extra}\
          database:\n    storage: \"{folder}/db\"\nlog:\n  - target: stderr\n    any: warning\n\

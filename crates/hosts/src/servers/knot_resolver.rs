@@ -7,7 +7,7 @@
 use std::net::IpAddr;
 
 use crate::servers::driver::{
-    Driver, Program, Ready, Setting, Told, Translate, Version, with, words,
+    Driver, Program, Ready, Setting, ThreadOption, Translate, Version, with, words,
 };
 use crate::servers::release::Release;
 
@@ -42,10 +42,10 @@ const OF_POLICIES: Driver<Translate> = Driver {
     },
     command,
     check: None,
-    told: Told::ByCommand,
+    told: ThreadOption::ByCommand,
     ready: Ready::Answers,
-    speaks_ipv6: true,
-    speaks_xdp: false,
+    supports_ipv6: true,
+    supports_xdp: false,
     later: &[],
 };
 /// $1: number of processes; the rest: the command of one process. If one ends, all end.

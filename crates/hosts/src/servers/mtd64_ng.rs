@@ -3,7 +3,9 @@
 //! mount and a PID namespace: its file is replaced there, and it ends with the first process of the
 //! namespace. This requires root. The operator's lines are added to the end of its file.
 
-use crate::servers::driver::{Driver, Program, Ready, Setting, Told, Translate, Version, words};
+use crate::servers::driver::{
+    Driver, Program, Ready, Setting, ThreadOption, Translate, Version, words,
+};
 
 pub(super) const DRIVER: Driver<Translate> = Driver {
     name: "mtd64-ng",
@@ -13,10 +15,10 @@ pub(super) const DRIVER: Driver<Translate> = Driver {
     configuration,
     command,
     check: None,
-    told: Told::ByConfiguration,
+    told: ThreadOption::ByConfiguration,
     ready: Ready::Answers,
-    speaks_ipv6: false,
-    speaks_xdp: false,
+    supports_ipv6: false,
+    supports_xdp: false,
     later: &[],
 };
 /// $1: the folder whose `etc` is mounted over the system's; $2: the program.

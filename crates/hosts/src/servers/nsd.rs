@@ -1,7 +1,7 @@
 //! NSD. The operator's lines are added to `server`.
 
 use crate::servers::driver::{Driver, Serve, Setting, with, words};
-use crate::servers::zone_file::{Given, driver};
+use crate::servers::zone_file::{ZoneServerConfig, driver};
 
 const FILE: &str = "nsd.conf";
 pub(super) const DRIVER: Driver<Serve> = driver(
@@ -13,7 +13,8 @@ pub(super) const DRIVER: Driver<Serve> = driver(
 );
 
 fn configuration(setting: &Setting<'_, Serve>) -> String {
-    let Given { folder, ip, port, threads, zone, extra } = Given::by(setting, "  ");
+    let ZoneServerConfig { folder, ip, port, threads, zone, extra } =
+        ZoneServerConfig::by(setting, "  ");
     // Debian's NSD has rate limiting of equal answers, and these answers would count as equal.
     format!(
         "server:\n  server-count: {threads}\n  ip-address: {ip}@{port}\n  username: \"\"\n  zonesdir: \"{folder}\"\n  \

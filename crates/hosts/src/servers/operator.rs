@@ -18,7 +18,7 @@ pub struct Operator {
     /// Lines for the main section of the driver's configuration.
     pub extra: Vec<String>,
     /// A configuration file that replaces the driver's.
-    pub config: Option<OwnFile>,
+    pub config: Option<OperatorFile>,
     /// Commands of the driver `custom`.
     pub custom: Option<Custom>,
     /// AF_XDP mode (kernel bypass); absent: sockets.
@@ -28,32 +28,32 @@ pub struct Operator {
 /// A configuration file of the operator. A plan contains its path. After the plan is read it also
 /// contains the text, so that a run folder documents the measurement even if the file changes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(from = "Given")]
-pub struct OwnFile {
+#[serde(from = "OperatorFileForm")]
+pub struct OperatorFile {
     /// Path relative to the plan's folder.
     pub path: PathBuf,
-    /// Contents; empty before [`OwnFile::read`].
+    /// Contents; empty before [`OperatorFile::read`].
     pub text: String,
 }
 
 /// A path, or a file that was already read.
 #[derive(Deserialize, schemars::JsonSchema)]
 #[serde(untagged)]
-enum Given {
+enum OperatorFileForm {
     Path(PathBuf),
     Read { path: PathBuf, text: String },
 }
 
-impl From<Given> for OwnFile {
-    fn from(given: Given) -> OwnFile {
+impl From<OperatorFileForm> for OperatorFile {
+    fn from(given: OperatorFileForm) -> OperatorFile {
         match given {
-            Given::Path(path) => OwnFile { path, text: String::new() },
-            Given::Read { path, text } => OwnFile { path, text },
+            OperatorFileForm::Path(path) => OperatorFile { path, text: String::new() },
+            OperatorFileForm::Read { path, text } => OperatorFile { path, text },
         }
     }
 }
 
-impl OwnFile {
+impl OperatorFile {
     /// Reads the file unless that was done before; its path is relative to `folder`.
     ///
     /// # Errors
@@ -68,15 +68,17 @@ impl OwnFile {
         if self.text.trim().is_empty() {
             return Err(format!("{} is empty", path.display()));
         }
-        match unknown_in_braces(&self.text) {
-            Some(word) => Err(format!("{} has {}", path.display(), stands_for_nothing(word))),
+        match unknown_placeholder(&self.text) {
+            Some(word) => {
+                Err(format!("{} has {}", path.display(), unknown_placeholder_error(word)))
+            }
             None => Ok(()),
         }
     }
 }
 
 /// Returns the error for an unknown placeholder, with the valid ones.
-pub fn stands_for_nothing(word: &str) -> String {
+pub fn unknown_placeholder_error(word: &str) -> String {
     format!(
         "the unknown placeholder {{{word}}}; valid ones are {} (write other braces with spaces: {{ {word} }})",
         PLACEHOLDERS.map(|word| format!("{{{word}}}")).join(", ")
@@ -84,7 +86,7 @@ pub fn stands_for_nothing(word: &str) -> String {
 }
 
 /// Returns the first unknown placeholder. Shell variables such as `${name}` are ignored.
-pub fn unknown_in_braces(text: &str) -> Option<&str> {
+pub fn unknown_placeholder(text: &str) -> Option<&str> {
     text.match_indices('{').find_map(|(at, _)| {
         let inside = text[at + 1..].split_once('}')?.0;
         let is_word = !inside.is_empty()
@@ -130,12 +132,12 @@ mod tests {
             "{",
             "}{",
         ] {
-            assert_eq!(unknown_in_braces(word), None, "{word}");
+            assert_eq!(unknown_placeholder(word), None, "{word}");
         }
-        assert_eq!(unknown_in_braces("x {port} {upstream_port}"), Some("upstream_port"));
-        assert_eq!(unknown_in_braces("${HOME}{prt}"), Some("prt"));
+        assert_eq!(unknown_placeholder("x {port} {upstream_port}"), Some("upstream_port"));
+        assert_eq!(unknown_placeholder("${HOME}{prt}"), Some("prt"));
         assert_eq!(
-            unknown_in_braces("options {\n  listen-on { any; };\n};"),
+            unknown_placeholder("options {\n  listen-on { any; };\n};"),
             None,
             "a configuration of BIND"
         );
@@ -145,14 +147,14 @@ mod tests {
     fn a_file_of_the_operators_is_read_once_and_kept() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("own.conf"), "port {port}\n").unwrap();
-        let mut own = OwnFile { path: "own.conf".into(), text: String::new() };
+        let mut own = OperatorFile { path: "own.conf".into(), text: String::new() };
         own.read(folder.path()).unwrap();
         std::fs::remove_file(folder.path().join("own.conf")).unwrap();
         let kept = serde_json::to_string(&own).unwrap();
-        let mut kept: OwnFile = serde_json::from_str(&kept).unwrap();
+        let mut kept: OperatorFile = serde_json::from_str(&kept).unwrap();
         kept.read(folder.path()).unwrap();
         assert_eq!((kept.text.as_str(), &kept), ("port {port}\n", &own));
-        let named: OwnFile = serde_json::from_str("\"own.conf\"").unwrap();
+        let named: OperatorFile = serde_json::from_str("\"own.conf\"").unwrap();
         assert!(named.clone().read(folder.path()).unwrap_err().contains("own.conf"), "it is gone");
         std::fs::write(folder.path().join("own.conf"), "port {prt}\n").unwrap();
         assert!(

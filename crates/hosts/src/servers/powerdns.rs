@@ -6,7 +6,7 @@
 use std::net::SocketAddr;
 
 use crate::servers::driver::{
-    Checked, Driver, Program, Ready, Setting, Told, Translate, Version, with,
+    Checked, Driver, Program, Ready, Setting, ThreadOption, Translate, Version, with,
 };
 use crate::servers::release::Release;
 
@@ -35,10 +35,10 @@ const OF_LINES: Driver<Translate> = Driver {
     configuration,
     command: |setting, program| with(program, &[&format!("--config-dir={}", setting.place())]),
     check: Some(check),
-    told: Told::ByConfiguration,
+    told: ThreadOption::ByConfiguration,
     ready: Ready::Answers,
-    speaks_ipv6: true,
-    speaks_xdp: false,
+    supports_ipv6: true,
+    supports_xdp: false,
     later: &[],
 };
 /// Name of the Lua file with trust anchors in its folder; trust anchors can be set in Lua only.

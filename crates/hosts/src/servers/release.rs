@@ -10,12 +10,12 @@ impl Release {
 
     /// Parses the release from a line of output: the first word that starts with two numbers and a
     /// dot between them. Development builds of PowerDNS print 0.0, which counts as unknown.
-    pub fn of(printed: &str) -> Release {
-        let release = printed.split_whitespace().find_map(Release::of_word);
+    pub fn parse(printed: &str) -> Release {
+        let release = printed.split_whitespace().find_map(Release::parse_word);
         release.filter(|release| *release != Release(0, 0)).unwrap_or(Release::UNKNOWN)
     }
 
-    fn of_word(word: &str) -> Option<Release> {
+    fn parse_word(word: &str) -> Option<Release> {
         let (major, rest) = word.split_once('.')?;
         let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
         Some(Release(major.parse().ok()?, rest[..end].parse().ok()?))
@@ -38,7 +38,7 @@ mod tests {
             ("PowerDNS Recursor 0.0.21547.0.master.g0", Release::UNKNOWN),
             ("unknown", Release::UNKNOWN),
         ] {
-            assert_eq!(Release::of(printed), expected, "{printed}");
+            assert_eq!(Release::parse(printed), expected, "{printed}");
         }
         assert!(Release(5, 10) > Release(5, 9) && Release::UNKNOWN > Release(9, 20));
     }

@@ -4,7 +4,7 @@ use testbed::golden;
 use method::units::Share;
 
 use crate::servers::driver::{Setting, Task, words};
-use crate::servers::operator::{Operator, OwnFile};
+use crate::servers::operator::{Operator, OperatorFile};
 use crate::servers::release::Release;
 
 use super::*;
@@ -63,7 +63,7 @@ fn checked_as<'a>(
             format!("{zone}.conform.example. 300 IN DS 2929 13 2 {digest}"),
         ]
     };
-    let checked = Checked::of(variant, &[of("secure"), of("bogus")].concat());
+    let checked = Checked::for_variant(variant, &[of("secure"), of("bogus")].concat());
     let setting = translating(folder, operator);
     let prefixes = variant.prefixes(setting.task.prefix());
     Setting { task: Translate { checked: Some(checked), prefixes, ..setting.task }, ..setting }
@@ -114,12 +114,12 @@ fn driver_follows_the_release() {
         (Dut::Powerdns, "unknown", "recursor.yml"),
         (Dut::Bind, "BIND 9.18.49", "named.conf"),
     ] {
-        assert_eq!(dut.driver().for_release(Release::of(printed)).file, file, "{printed}");
+        assert_eq!(dut.driver().for_release(Release::parse(printed)).file, file, "{printed}");
     }
     let none = Operator::default();
     let setting = translating(Path::new("/run/x"), &none);
     let forwarding = |printed: &str| {
-        let driver = Dut::KnotResolver.driver().for_release(Release::of(printed));
+        let driver = Dut::KnotResolver.driver().for_release(Release::parse(printed));
         driver.configuration(&setting).contains("policy.rule_forward_add(")
     };
     let [five, six] = ["5.7.5", "6.0.15"].map(|of| format!("Knot Resolver, version {of}"));
@@ -161,7 +161,7 @@ fn every_server_is_configured_with_its_threads() {
         };
         let (few, many) = (both(2), both(7));
         assert!(few != many && many.contains('7'), "{}:\n{many}", driver.name);
-        assert!(driver.tells_threads(setting.operator));
+        assert!(driver.configures_threads(setting.operator));
         many
     }
     let none = Operator::default();
@@ -172,24 +172,24 @@ fn every_server_is_configured_with_its_threads() {
         told(auth.driver(), &serving(Path::new("/run/x"), &none));
     }
     let own = |text: &str| Operator {
-        config: Some(OwnFile { path: "x".into(), text: text.into() }),
+        config: Some(OperatorFile { path: "x".into(), text: text.into() }),
         ..none.clone()
     };
     assert!(
-        !Dut::Unbound.driver().tells_threads(&own("num-threads: 4")),
+        !Dut::Unbound.driver().configures_threads(&own("num-threads: 4")),
         "the author of the file decides"
     );
-    assert!(Dut::Unbound.driver().tells_threads(&own("num-threads: {threads}")));
+    assert!(Dut::Unbound.driver().configures_threads(&own("num-threads: {threads}")));
     assert!(
-        Dut::Bind.driver().tells_threads(&own("options { };")),
+        Dut::Bind.driver().configures_threads(&own("options { };")),
         "BIND's threads are set by its command"
     );
     let custom = |start: &str| Operator {
         custom: Some(Custom { start: vec!["x".into(), start.into()], ..Custom::default() }),
         ..none.clone()
     };
-    assert!(!Dut::Custom.driver().tells_threads(&custom("-v")));
-    assert!(Dut::Custom.driver().tells_threads(&custom("-t{cores}")));
+    assert!(!Dut::Custom.driver().configures_threads(&custom("-v")));
+    assert!(Dut::Custom.driver().configures_threads(&custom("-t{cores}")));
 }
 
 /// Compares the whole files with reviewed ones, because the configuration determines the
@@ -302,7 +302,7 @@ fn installed(driver: &Driver<Translate>) -> Release {
     let program = [program.to_string_lossy().into_owned()];
     let words = driver.version_command(&Operator::default(), &program);
     let output = Command::new(&words[0]).args(&words[1..]).output().unwrap();
-    Release::of(&String::from_utf8_lossy(&[output.stdout, output.stderr].concat()))
+    Release::parse(&String::from_utf8_lossy(&[output.stdout, output.stderr].concat()))
 }
 
 /// dns64d is in the parent of the test's folder, the others are on the `PATH`.
@@ -334,7 +334,7 @@ fn the_servers_own_checkers_accept_them() {
             driver.configuration(&asking_two(translating(Path::new("/run/x"), operator)))
         };
         judge(dut.name(), checked(driver, text));
-        if driver.speaks_xdp {
+        if driver.supports_xdp {
             let text = |operator: &Operator| {
                 let operator = Operator { xdp: Some(net::xdp::Mode::Copy), ..operator.clone() };
                 driver.configuration(&translating(Path::new("/run/x"), &operator))
@@ -398,7 +398,7 @@ fn custom_commands_and_own_files_are_filled_in() {
     let start = ["x", "{listen}#{port}", "-t{threads}", "{folder}/server.conf"];
     let operator = Operator {
         custom: Some(Custom { start: words(&start), ..Custom::default() }),
-        config: Some(OwnFile {
+        config: Some(OperatorFile {
             path: "own".into(),
             text: "{upstream} {upstream-port} {prefix} {cores} {zone}".into(),
         }),

@@ -2,7 +2,7 @@
 //! added to `server`.
 
 use crate::servers::driver::{
-    Driver, Program, Ready, Setting, Told, Translate, Version, with, words,
+    Driver, Program, Ready, Setting, ThreadOption, Translate, Version, with, words,
 };
 
 const FILE: &str = "unbound.conf";
@@ -14,10 +14,10 @@ pub(super) const DRIVER: Driver<Translate> = Driver {
     configuration,
     command: |setting, program| with(program, &["-d", "-c", &setting.file(FILE)]),
     check: Some(|file| words(&["unbound-checkconf", file])),
-    told: Told::ByConfiguration,
+    told: ThreadOption::ByConfiguration,
     ready: Ready::Answers,
-    speaks_ipv6: true,
-    speaks_xdp: false,
+    supports_ipv6: true,
+    supports_xdp: false,
     later: &[],
 };
 

@@ -1,7 +1,7 @@
 //! YADIFA. The operator's lines are added to `<main>`. It has no checker for its file.
 
 use crate::servers::driver::{Driver, Serve, Setting, with};
-use crate::servers::zone_file::{Given, driver};
+use crate::servers::zone_file::{ZoneServerConfig, driver};
 
 const FILE: &str = "yadifad.conf";
 pub(super) const DRIVER: Driver<Serve> = driver(
@@ -13,7 +13,8 @@ pub(super) const DRIVER: Driver<Serve> = driver(
 );
 
 fn configuration(setting: &Setting<'_, Serve>) -> String {
-    let Given { folder, ip, port, threads, zone, extra } = Given::by(setting, "  ");
+    let ZoneServerConfig { folder, ip, port, threads, zone, extra } =
+        ZoneServerConfig::by(setting, "  ");
     format!(
         "<main>\n  daemon off\n  listen {ip} port {port}\n  server-port {port}\n  data-path \"{folder}\"\n  \
          keys-path \"{folder}\"\n  log-path \"{folder}\"\n  xfr-path \"{folder}\"\n  pid-file \"{folder}/yadifad.pid\"\n  \

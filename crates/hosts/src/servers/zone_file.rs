@@ -2,10 +2,10 @@
 //! a single file, read the zone file, and do not count queries. A server's file contains the
 //! differences: its name, its program, and its configuration format.
 
-use crate::servers::driver::{Driver, Program, Ready, Serve, Setting, Told, Version};
+use crate::servers::driver::{Driver, Program, Ready, Serve, Setting, ThreadOption, Version};
 
 /// Configuration values of such a server.
-pub(super) struct Given {
+pub(super) struct ZoneServerConfig {
     /// The folder of its files.
     pub folder: String,
     /// Listen address.
@@ -20,10 +20,10 @@ pub(super) struct Given {
     pub extra: String,
 }
 
-impl Given {
+impl ZoneServerConfig {
     /// Returns the values of a setting; the operator's lines are indented by `indent`.
-    pub(super) fn by(setting: &Setting<'_, Serve>, indent: &str) -> Given {
-        Given {
+    pub(super) fn by(setting: &Setting<'_, Serve>, indent: &str) -> ZoneServerConfig {
+        ZoneServerConfig {
             folder: setting.place(),
             ip: setting.listen.ip().to_string(),
             port: setting.listen.port(),
@@ -50,10 +50,10 @@ pub(super) const fn driver(
         configuration,
         command,
         check,
-        told: Told::ByConfiguration,
+        told: ThreadOption::ByConfiguration,
         ready: Ready::Answers,
-        speaks_ipv6: true,
-        speaks_xdp: false,
+        supports_ipv6: true,
+        supports_xdp: false,
         later: &[],
     }
 }

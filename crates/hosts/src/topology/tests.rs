@@ -135,10 +135,10 @@ fn more_cores_are_the_fewer_ones_and_others() {
     }
 }
 
-/// The output of [`LOOK`] on this machine has the expected form.
+/// The output of [`LIST_CPUS`] on this machine has the expected form.
 #[test]
 fn the_cpus_of_this_machine_are_found() {
-    let output = std::process::Command::new(LOOK[0]).args(&LOOK[1..]).output().unwrap();
+    let output = std::process::Command::new(LIST_CPUS[0]).args(&LIST_CPUS[1..]).output().unwrap();
     let here = CpuTopology::parse(&String::from_utf8_lossy(&output.stdout));
     let allowed = net::affinity::allowed_cpus().len();
     assert_eq!(here.cpus().len(), allowed, "{}", String::from_utf8_lossy(&output.stdout));

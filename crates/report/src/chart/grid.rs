@@ -35,7 +35,7 @@ impl Figure {
             }
         }
         let dots: Vec<Dot> = all.iter().flat_map(|series| series.dots.clone()).collect();
-        let places = Scale::of_places(&dots.iter().map(|d| d.x).collect::<Vec<_>>());
+        let places = Scale::for_places(&dots.iter().map(|d| d.x).collect::<Vec<_>>());
         let together = scale_of(&all);
         for (n, panel) in panels.iter().enumerate() {
             let (row, column) = (n / columns, n % columns);

@@ -19,7 +19,7 @@ impl Figure {
         let area = Area { left: LEFT, right: WIDTH - RIGHT, top: TOP, floor: TOP + HEIGHT };
         area.vertical(out, &scale);
         let dots: Vec<Dot> = series.iter().flat_map(|s| s.dots.clone()).collect();
-        let places = Scale::of_places(&dots.iter().map(|d| d.x).collect::<Vec<_>>());
+        let places = Scale::for_places(&dots.iter().map(|d| d.x).collect::<Vec<_>>());
         area.horizontal(out, &places, false);
         text(out, "", (8.0, 16.0), "start", &self.value_label(scale.is_logarithmic()));
         let x_label = format!(

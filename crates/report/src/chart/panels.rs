@@ -19,7 +19,7 @@ const NAME: f64 = WIDTH - LEFT - RIGHT;
 impl Figure {
     pub(super) fn panels(&self, out: &mut String, panels: &[Panel], shared: bool) -> f64 {
         let xs: Vec<f64> = panels.iter().flat_map(|p| &p.series.dots).map(|d| d.x).collect();
-        let places = Scale::of_places(&xs);
+        let places = Scale::for_places(&xs);
         let together = panels.iter().map(extent).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
         text(out, "", (8.0, 16.0), "start", &self.y_label);
         let names = further_lines(panels.iter().map(|p| p.series.name.as_str()), NAME);

@@ -49,7 +49,7 @@ impl Scale {
 
     /// Creates a scale from the smallest to the largest of `places`. The places themselves are
     /// marked if there are few of them.
-    pub(super) fn of_places(places: &[f64]) -> Scale {
+    pub(super) fn for_places(places: &[f64]) -> Scale {
         let mut marks = places.to_vec();
         marks.sort_by(f64::total_cmp);
         marks.dedup();
@@ -71,7 +71,7 @@ impl Scale {
 
     /// Creates a scale from the smallest to the largest of many rates, with some space at both
     /// ends, marked at round numbers.
-    pub(super) fn of_rates(rates: &[f64]) -> Scale {
+    pub(super) fn for_rates(rates: &[f64]) -> Scale {
         let (low, high) = rates
             .iter()
             .fold((f64::MAX, 0.0_f64), |(low, high), &rate| (low.min(rate), high.max(rate)));
@@ -154,31 +154,31 @@ mod tests {
 
     #[test]
     fn few_places_are_marked_themselves() {
-        assert_eq!(Scale::of_places(&[4.0, 1.0, 2.0, 1.0]).marks(), [1.0, 2.0, 4.0]);
-        let wide = Scale::of_places(&[500.0, 1_000.0, 25_000.0]);
+        assert_eq!(Scale::for_places(&[4.0, 1.0, 2.0, 1.0]).marks(), [1.0, 2.0, 4.0]);
+        let wide = Scale::for_places(&[500.0, 1_000.0, 25_000.0]);
         assert!(
             wide.is_logarithmic()
                 && wide.share(500.0) == 0.0
                 && (wide.share(25_000.0) - 1.0).abs() < 1e-9
         );
         let seconds: Vec<f64> = (1..=180).map(f64::from).collect();
-        let over_time = Scale::of_places(&seconds);
+        let over_time = Scale::for_places(&seconds);
         assert!(
             !over_time.is_logarithmic() && over_time.marks().len() < PLACES,
             "{:?}",
             over_time.marks()
         );
-        assert!((Scale::of_places(&[7.0]).share(7.0) - 0.5).abs() < 1e-9);
+        assert!((Scale::for_places(&[7.0]).share(7.0) - 0.5).abs() < 1e-9);
     }
 
     #[test]
     fn many_rates_are_marked_at_round_numbers() {
-        let near = Scale::of_rates(&[1_000.0, 2_937.0, 4_000.0]);
+        let near = Scale::for_rates(&[1_000.0, 2_937.0, 4_000.0]);
         assert_eq!(near.marks(), [1_000.0, 1_500.0, 2_000.0, 2_500.0, 3_000.0, 3_500.0, 4_000.0]);
-        let far = Scale::of_rates(&[150.0, 131_072.0]);
+        let far = Scale::for_rates(&[150.0, 131_072.0]);
         assert!(far.is_logarithmic() && far.share(150.0) > 0.0 && far.share(131_072.0) < 1.0);
         assert_eq!(far.marks()[..3], [200.0, 500.0, 1_000.0]);
-        assert!(!Scale::of_rates(&[]).is_logarithmic());
+        assert!(!Scale::for_rates(&[]).is_logarithmic());
     }
 
     #[test]

@@ -19,7 +19,7 @@ impl Figure {
         let marks = [0.0, 20.0, 40.0, 60.0, 80.0, 100.0].to_vec();
         let scale = Scale::Linear { low: 0.0, high: 100.0, marks };
         let rates: Vec<f64> = series.iter().flat_map(|s| &s.dots).map(|d| d.x).collect();
-        let places = Scale::of_rates(&rates);
+        let places = Scale::for_rates(&rates);
         area.vertical(out, &scale);
         area.horizontal(out, &places, true);
         text(out, "", (8.0, 16.0), "start", &self.y_label);

@@ -41,7 +41,7 @@ fn only(comparison: &Comparison) -> &Row {
 }
 
 fn compared(before: &Run, now: &Run, limit: f64) -> Row {
-    only(&Comparison::of(&[before], &[now], limit)).clone()
+    only(&Comparison::new(&[before], &[now], limit)).clone()
 }
 
 #[test]
@@ -56,7 +56,7 @@ fn the_four_outcomes() {
         (1_000, 0.0, ChangeOutcome::Undecided, (false, false)),
     ] {
         let now = run("now", capacity, &text(4, ""));
-        let comparison = Comparison::of(&[&before], &[&now], limit);
+        let comparison = Comparison::new(&[&before], &[&now], limit);
         let row = only(&comparison);
         assert_eq!(row.outcome(), Some(outcome), "{capacity} at limit {limit}: {row:#?}");
         assert_eq!((comparison.has_regressed(), comparison.is_decided()), status, "{row:#?}");
@@ -91,17 +91,17 @@ fn only_equally_measured_points_are_compared() {
         row.in_words(),
         "not comparable: measured with another plan: search.max, trial.duration differ"
     );
-    assert!(!Comparison::of(&[&before], &[&run("now", 500, &other)], 0.05).is_decided());
+    assert!(!Comparison::new(&[&before], &[&run("now", 500, &other)], 0.05).is_decided());
 
     // The description of the server is the subject of the comparison, and other measurements do not
     // matter.
     let built = text(4, "[measure]\ncores = [1, 2]\n")
         + "program = '/opt/new/unbound'\nextra = ['verbosity: 0']\n";
     let now = run("now", 500, &built.replace("name = 'x'", "name = 'y'"));
-    let comparison = Comparison::of(&[&before], &[&now], 0.05);
+    let comparison = Comparison::new(&[&before], &[&now], 0.05);
     assert_eq!(comparison.rows[0].outcome(), Some(ChangeOutcome::Regressed), "{comparison:#?}");
     assert_eq!(comparison.rows[1].incomparable, Some(Incomparable::NotInBaseline));
-    let reverse = Comparison::of(&[&now], &[&before], 0.05);
+    let reverse = Comparison::new(&[&now], &[&before], 0.05);
     assert_eq!(reverse.rows[1].incomparable, Some(Incomparable::NotInRun));
 
     let mut elsewhere = run("now", 500, &text(4, ""));
@@ -128,11 +128,14 @@ fn missing_results_are_not_compared() {
         notes: Vec::new(),
     };
     let row = compared(&before, &empty, 0.05);
-    assert_eq!(row.incomparable, Some(Incomparable::Missing(Missing::NotBegun { because: None })));
+    assert_eq!(
+        row.incomparable,
+        Some(Incomparable::NoResult(NoResult::NotBegun { because: None }))
+    );
     let row = compared(&empty, &before, 0.05);
     assert_eq!(
         row.incomparable,
-        Some(Incomparable::BaselineMissing(Missing::NotBegun { because: None }))
+        Some(Incomparable::BaselineMissing(NoResult::NotBegun { because: None }))
     );
     assert_eq!((row.median, row.baseline_median), (Some(1_000.0), None));
 }
@@ -178,7 +181,7 @@ fn each_goal_of_an_mlrsearch_has_its_row() {
         search.relevant_lower_bound = slower(search.relevant_lower_bound);
         search.relevant_upper_bound = slower(search.relevant_upper_bound);
     }
-    let comparison = Comparison::of(&[&before], &[&now], 0.05);
+    let comparison = Comparison::new(&[&before], &[&now], 0.05);
     let [strict, further] = &comparison.rows[..] else { panic!("{comparison:#?}") };
     assert_eq!((strict.goal, strict.outcome()), (None, Some(ChangeOutcome::NoRegression)));
     assert_eq!(further.goal.map(|goal| goal.loss_ratio), Some(0.005));
@@ -199,11 +202,11 @@ fn each_goal_of_an_mlrsearch_has_its_row() {
         results: Results::compute(&plan, &environment(), &[]),
         notes: Vec::new(),
     };
-    for row in &Comparison::of(&[&before], &[&nothing], 0.05).rows {
-        assert!(matches!(row.incomparable, Some(Incomparable::Missing(_))), "{row:#?}");
+    for row in &Comparison::new(&[&before], &[&nothing], 0.05).rows {
+        assert!(matches!(row.incomparable, Some(Incomparable::NoResult(_))), "{row:#?}");
     }
     let another = run("another", 1_000, &text("'1%,exceed=50%,final=1s,sum=5s'"));
-    let comparison = Comparison::of(&[&before], &[&another], 0.05);
+    let comparison = Comparison::new(&[&before], &[&another], 0.05);
     let told: Vec<_> = comparison.rows.iter().map(|row| row.incomparable.clone()).collect();
     let [Some(Incomparable::Plans(keys)), first, second] = &told[..] else { panic!("{told:#?}") };
     assert_eq!(keys[..], ["search.goals"]);

@@ -1,7 +1,7 @@
 //! Rows of `results.csv`, and their cells.
 
 use campaign::plan::point::Point;
-use hosts::place::Place;
+use hosts::place::CpuPlacement;
 use hosts::text::visible;
 use method::evidence::Real;
 use method::precision::{Figures, Interval};
@@ -13,7 +13,7 @@ use crate::run::Run;
 
 /// Subject of a number.
 #[derive(Clone, Debug)]
-pub(crate) enum Of {
+pub(crate) enum MetricSubject {
     /// A point.
     Point(Box<Point>),
     /// Pacing of the tester in a trial of this DUT.
@@ -22,25 +22,25 @@ pub(crate) enum Of {
     Tester,
 }
 
-impl Of {
+impl MetricSubject {
     pub(crate) fn point(&self) -> Option<&Point> {
-        if let Of::Point(point) = self { Some(point) } else { None }
+        if let MetricSubject::Point(point) = self { Some(point) } else { None }
     }
 
     /// Returns the name of the measurement.
     fn measure(&self) -> &'static str {
         match self {
-            Of::Point(point) => point.measure().name(),
-            Of::Pacing(_) => "pacing",
-            Of::Tester => "tester",
+            MetricSubject::Point(point) => point.measure().name(),
+            MetricSubject::Pacing(_) => "pacing",
+            MetricSubject::Tester => "tester",
         }
     }
 
     fn dut(&self) -> Option<&str> {
         match self {
-            Of::Point(point) => point.dut(),
-            Of::Pacing(dut) => Some(dut),
-            Of::Tester => None,
+            MetricSubject::Point(point) => point.dut(),
+            MetricSubject::Pacing(dut) => Some(dut),
+            MetricSubject::Tester => None,
         }
     }
 }
@@ -49,9 +49,9 @@ impl Of {
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
     /// Subject of the quantity.
-    pub of: Of,
+    pub of: MetricSubject,
     /// CPU placement of the DUT; absent if it was not observed.
-    pub ran_on: Option<Place>,
+    pub ran_on: Option<CpuPlacement>,
     /// The rate that was sent, if it is not the quantity itself.
     pub rate: Option<Qps>,
     /// The quantity's name.
@@ -88,7 +88,7 @@ pub(crate) struct Row {
 
 impl Row {
     /// Creates a single value of a point without statistics.
-    pub(crate) fn of_value(
+    pub(crate) fn from_value(
         point: Point,
         quantity: &str,
         unit: &'static str,
@@ -96,12 +96,12 @@ impl Row {
         value: Option<f64>,
     ) -> Row {
         let rate = if let Point::ConstantRate(at) = &point { Some(at.rate) } else { None };
-        Row { rate, ..Row::new(Of::Point(Box::new(point)), quantity, unit, n, value) }
+        Row { rate, ..Row::new(MetricSubject::Point(Box::new(point)), quantity, unit, n, value) }
     }
 
     /// Creates a single value without statistics.
     pub(crate) fn new(
-        of: Of,
+        of: MetricSubject,
         quantity: &str,
         unit: &'static str,
         n: usize,
@@ -130,7 +130,7 @@ impl Row {
     }
 
     /// Creates the statistics of trials.
-    pub(crate) fn of_summary(
+    pub(crate) fn from_summary(
         point: Point,
         quantity: &str,
         unit: &'static str,
@@ -143,12 +143,12 @@ impl Row {
             min: summary.map(|s| s.min),
             max: summary.map(|s| s.max),
             dispersion_pct: summary.filter(|s| s.n > 1).and_then(|s| s.dispersion_pct),
-            ..Row::of_value(point, quantity, unit, n, summary.map(|s| s.median))
+            ..Row::from_value(point, quantity, unit, n, summary.map(|s| s.median))
         }
     }
 
     /// Creates the statistics of searches.
-    pub(crate) fn of_figures(
+    pub(crate) fn from_figures(
         point: Point,
         quantity: &str,
         unit: &'static str,
@@ -162,7 +162,7 @@ impl Row {
             dispersion_pct: figures.dispersion_pct,
             interval: figures.interval,
             at_least: figures.is_at_least(),
-            ..Row::of_value(point, quantity, unit, figures.n, figures.median)
+            ..Row::from_value(point, quantity, unit, figures.n, figures.median)
         }
     }
 
@@ -200,7 +200,7 @@ impl Row {
 pub(crate) const KEYS: &str = "run,measure,dut,cores,ran_on,placement,authdns,family,aaaa_share,cached_share,acceptance,load,threads,governor";
 
 /// Returns the cells of [`KEYS`]; `seen` is the CPU placement of the DUT.
-pub(crate) fn key_cells(run: &Run, of: &Of, seen: Option<&Place>) -> Vec<String> {
+pub(crate) fn key_cells(run: &Run, of: &MetricSubject, seen: Option<&CpuPlacement>) -> Vec<String> {
     let (plan, point) = (&run.results.plan, of.point());
     let place = point.and_then(Point::place);
     // A self-test has no DUT: its cores are those of AuthDNS.

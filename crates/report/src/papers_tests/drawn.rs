@@ -218,8 +218,12 @@ impl Expected<'_> {
             let ip = if family == Some(Family::Ipv6) { "IPv6" } else { "IPv4" };
             let at = format!("{} {ip}, 1 core", named.unwrap_or("AuthDNS"));
             let named = named.map(str::to_owned);
-            let point =
-                Point::SelfTest(Loop { server: Auth::Dns64bench, family, cores: None, named });
+            let point = Point::SelfTest(SelfTestTarget {
+                server: Auth::Dns64bench,
+                family,
+                cores: None,
+                named,
+            });
             let mark = self.searched(&point, "here", &at)?;
             self.add("self-test", mark);
         }

@@ -4,8 +4,8 @@ use campaign::plan::point::{Point, WithThreads};
 use campaign::results::DutResult;
 use campaign::results::closed_loop::{Circumstances, ClosedLoopResult};
 use campaign::results::groups::by_key;
-use campaign::results::missing::Missing;
-use hosts::place::Place;
+use campaign::results::no_result::NoResult;
+use hosts::place::CpuPlacement;
 use method::stats::MeanAndDeviation;
 
 use crate::chart::{Curve, Dot, Figure, curves};
@@ -61,18 +61,18 @@ fn rows(dut: &DutResult, at: &ClosedLoopResult) -> Vec<Row> {
         n: spread.map_or(0, |s| s.n),
         mean: spread.map(|s| s.mean),
         stdev: spread.map(|s| s.stdev),
-        ..Row::of_value(point.clone(), quantity, unit, 0, None)
+        ..Row::from_value(point.clone(), quantity, unit, 0, None)
     };
     let count = |quantity: &str, n: usize| Row {
         ran_on: at.seen.clone(),
-        ..Row::of_value(point.clone(), quantity, "trials", 1, Some(n as f64))
+        ..Row::from_value(point.clone(), quantity, "trials", 1, Some(n as f64))
     };
     vec![
         spread("time_of_256", "ms", at.time_ms),
         Row {
             ran_on: at.seen.clone(),
             mark: mark.clone(),
-            ..Row::of_value(point.clone(), "rate", "queries/s", at.trials, at.qps)
+            ..Row::from_value(point.clone(), "rate", "queries/s", at.trials, at.qps)
         },
         spread("host_cpu", "% of all CPUs", at.host_cpu_pct),
         spread("dut_cpu", "% of one CPU", at.dut_cpu_pct),
@@ -87,7 +87,7 @@ pub(crate) fn cell(found: &ClosedLoopResult, value: Option<f64>, digits: usize) 
         (Some(value), _) if digits == 0 => format!("{}{failed}", number(value.round())),
         (Some(value), _) => format!("{value:.digits$}{failed}"),
         (None, Some(why)) => why.to_string(),
-        (None, None) => Missing::NotCounted.to_string(),
+        (None, None) => NoResult::NotCounted.to_string(),
     }
 }
 
@@ -99,7 +99,7 @@ fn table(
 ) -> Table {
     let note = "Each experiment resolves 256 names, with the given number of threads and one query in flight each. CPU utilization as in the \
                 paper: 100 % minus the idle time of the DUT's host. CPU of the server's processes: 100 % is one CPU.";
-    let seen = Place::of_all(all.iter().filter_map(|at| at.seen.as_ref()));
+    let seen = CpuPlacement::merge_all(all.iter().filter_map(|at| at.seen.as_ref()));
     let governor =
         governor.map_or(String::new(), |governor| format!(", frequency governor: {governor}"));
     let title = format!("Closed loop: {}, {}{governor}", dut.name, on_cores(place, seen.as_ref()));
@@ -142,7 +142,7 @@ fn figure(runs: &[Run]) -> Option<Figure> {
                 Some(Dot { failed, ..Dot::at(at.threads as f64, y) })
             };
             let dots: Vec<Dot> = here.iter().copied().filter_map(dot).collect();
-            let seen = Place::of_all(here.iter().filter_map(|at| at.seen.as_ref()));
+            let seen = CpuPlacement::merge_all(here.iter().filter_map(|at| at.seen.as_ref()));
             let governor = governor.map_or(String::new(), |governor| format!(", {governor}"));
             let what = on_cores(place, seen.as_ref()) + &governor;
             let of = legend(run, &dut.name, runs.len() > 1);

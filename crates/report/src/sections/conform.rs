@@ -3,7 +3,7 @@
 use campaign::plan::point::{AtPlace, Point};
 use campaign::results::DutResult;
 use campaign::results::conform::{ConformResult, Counts};
-use campaign::results::missing::Missing;
+use campaign::results::no_result::NoResult;
 use conform::outcome::{Count, Report};
 use conform::show;
 use hosts::servers::Variant;
@@ -107,7 +107,7 @@ fn rows(dut: &DutResult, result: &ConformResult) -> Vec<Row> {
     let row = |quantity: &str, unit, value: Option<f64>| Row {
         ran_on: result.seen.clone(),
         mark: result.state(),
-        ..Row::of_value(point.clone(), quantity, unit, usize::from(value.is_some()), value)
+        ..Row::from_value(point.clone(), quantity, unit, usize::from(value.is_some()), value)
     };
     let mut rows = vec![row("took", "s", result.duration_s)];
     for (level, _, count) in result.counts.iter().flat_map(Counts::by_level) {
@@ -127,7 +127,7 @@ fn rows(dut: &DutResult, result: &ConformResult) -> Vec<Row> {
 /// Returns the caveat about a server with wrong answers, for the summary.
 pub(crate) fn caveat(dut: &DutResult) -> Option<String> {
     let result = dut.conform.as_ref()?;
-    if let Some(Missing::NotChecked { why }) = &result.missing {
+    if let Some(NoResult::NotChecked { why }) = &result.missing {
         return Some(format!("{}: its answers could not be checked: {why}", dut.name));
     }
     let failed = result.counts.map_or(0, |counts| counts.must.failed);

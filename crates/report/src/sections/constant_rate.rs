@@ -1,10 +1,10 @@
 //! Tables, figures and rows of constant rates.
 
-use campaign::course::constant_rate::block_of;
 use campaign::plan::point::{AtRate, Point};
 use campaign::results::DutResult;
 use campaign::results::constant_rate::ConstantRateResult;
 use campaign::results::sustained::NodeResult;
+use campaign::sequence::constant_rate::block_of;
 use method::stats::Summary;
 use method::units::Qps;
 

@@ -1,12 +1,12 @@
 //! Tables, figures and rows of loads.
 
-use campaign::course::load::loads_for;
 use campaign::plan::point::{AtShare, Cores, Point};
 use campaign::results::DutResult;
 use campaign::results::groups::by_key;
 use campaign::results::load::LoadResult;
 use campaign::results::sustained::{self, Sustained};
-use hosts::place::Place;
+use campaign::sequence::load::loads_for;
+use hosts::place::CpuPlacement;
 use method::units::Share;
 
 use crate::chart::{Curve, Dot, Figure, Series, Shape, along, curves};
@@ -100,7 +100,8 @@ fn efficiency_by_server(duts: &[&DutResult]) -> Table {
             by_key(&dut.loads, |load| &load.place).into_iter().map(move |at| (*dut, at))
         })
         .map(|(dut, (place, loads))| {
-            let seen = Place::of_all(loads.iter().filter_map(|load| load.found.place.as_ref()));
+            let seen =
+                CpuPlacement::merge_all(loads.iter().filter_map(|load| load.found.place.as_ref()));
             (format!("{}, {}", dut.name, on_cores(place, seen.as_ref())), dut, place)
         })
         .collect();
@@ -109,7 +110,7 @@ fn efficiency_by_server(duts: &[&DutResult]) -> Table {
 
 /// Returns the column heading of a placement.
 fn column_of(place: &Cores, loads: &[&LoadResult]) -> String {
-    let seen = Place::of_all(loads.iter().filter_map(|load| load.found.place.as_ref()));
+    let seen = CpuPlacement::merge_all(loads.iter().filter_map(|load| load.found.place.as_ref()));
     let missing = loads.iter().find_map(|load| load.found.missing.as_ref());
     crate::places::column(place, seen.as_ref(), missing)
 }

@@ -7,7 +7,7 @@ use campaign::plan::keys::SearchMethod;
 use campaign::plan::point::{Conditions, Cores};
 use campaign::results::DutResult;
 use campaign::results::search::PointResult;
-use hosts::place::Place;
+use hosts::place::CpuPlacement;
 use method::precision::Figures;
 use method::search::{Found, Shortfall};
 use method::units::{Qps, Share};
@@ -159,7 +159,7 @@ fn by_result(run: &Run) -> Vec<(&str, &PointResult)> {
 
 /// Returns the cores of points that were measured at one placement, for legends and captions.
 fn cores_of<'a>(place: &Cores, points: impl Iterator<Item = &'a PointResult>) -> String {
-    let seen = Place::of_all(points.filter_map(|p| p.place.as_ref()));
+    let seen = CpuPlacement::merge_all(points.filter_map(|p| p.place.as_ref()));
     crate::places::on_cores(place, seen.as_ref())
 }
 
@@ -205,7 +205,7 @@ fn cells(point: &PointResult) -> [String; wording::STATISTICS.len()] {
 
 /// Returns the acceptance criterion for a title; the papers mark criteria that RFC 8219 does not
 /// define.
-fn demanded(accept: f64) -> String {
+fn criterion_suffix(accept: f64) -> String {
     if accept >= 1.0 {
         return String::new();
     }
@@ -244,7 +244,7 @@ fn by_server(run: &Run) -> Vec<Table> {
                 _ => None,
             })
             .collect();
-        let title = format!("DNS64 performance by server{}", demanded(accept));
+        let title = format!("DNS64 performance by server{}", criterion_suffix(accept));
         statistics(run, &title, "Worst case: 0 % AAAA, 0 % cached.", "Server", &columns)
     };
     all.into_iter().filter_map(table).collect()
@@ -262,7 +262,7 @@ fn by_cores(run: &Run, dut: &DutResult) -> Vec<Table> {
         let title = format!(
             "DNS64 performance by the number of CPU cores and threads: {}{}",
             dut.name,
-            demanded(accept)
+            criterion_suffix(accept)
         );
         statistics(run, &title, "Worst case: 0 % AAAA, 0 % cached.", "CPU cores", &columns)
     };
@@ -277,7 +277,7 @@ fn by_placement(run: &Run, dut: &DutResult) -> Vec<Table> {
         let title = format!(
             "DNS64 performance by the placement of the cores: {}{}",
             dut.name,
-            demanded(accept)
+            criterion_suffix(accept)
         );
         statistics(run, &title, "Worst case: 0 % AAAA, 0 % cached.", "Placement", &columns)
     };
@@ -403,8 +403,10 @@ fn point_of<'a>(run: &'a Run, name: &str, conditions: &Conditions) -> Option<&'a
 fn comparison(runs: &[Run], name: &str, conditions: &Conditions) -> Table {
     let cores =
         cores_of(&conditions.place, runs.iter().filter_map(|run| point_of(run, name, conditions)));
-    let title =
-        format!("DNS64 performance of {name} on {cores}{}, by run", demanded(conditions.accept));
+    let title = format!(
+        "DNS64 performance of {name} on {cores}{}, by run",
+        criterion_suffix(conditions.accept)
+    );
     let mut table = Table::new(&title, "Worst case: 0 % AAAA, 0 % cached.", &["Run"]);
     table.rows = wording::STATISTICS.map(|name| vec![name.to_owned()]).into();
     for run in runs {
@@ -423,14 +425,14 @@ fn figures(runs: &[Run]) -> Vec<Figure> {
     let plain = |c: &Conditions| (c.aaaa, c.cached) == (Share::ZERO, Share::ZERO);
     all.extend(curve(
         runs,
-        Over::Places,
+        CurveAxis::Places,
         ["scale-up", "Scale-up: worst case by cores", "cores", ""],
         |_, c| (c.is_worst_case() && c.place.placement.is_none()).then_some(c.place.cores as f64),
     ));
     let title = "Worst case with a share of names that have AAAA records";
     all.extend(curve(
         runs,
-        Over::Conditions,
+        CurveAxis::Conditions,
         ["aaaa", title, "AAAA share α", " %"],
         |shares, c| {
             let is_in = shares.contains(&c.place) && c.cached == Share::ZERO && c.accept >= 1.0;
@@ -440,7 +442,7 @@ fn figures(runs: &[Run]) -> Vec<Figure> {
     let title = "Worst case with a share of cached names";
     all.extend(curve(
         runs,
-        Over::Conditions,
+        CurveAxis::Conditions,
         ["cached", title, "cached share β", " %"],
         |shares, c| {
             let is_in = shares.contains(&c.place) && c.aaaa == Share::ZERO && c.accept >= 1.0;
@@ -450,7 +452,7 @@ fn figures(runs: &[Run]) -> Vec<Figure> {
     let title = "Worst case by acceptance ratio (not RFC 8219 compliant below 100 %)";
     all.extend(curve(
         runs,
-        Over::Conditions,
+        CurveAxis::Conditions,
         ["acceptance", title, "accepted", " %"],
         |shares, c| (plain(c) && shares.contains(&c.place)).then_some(c.accept * 100.0),
     ));
@@ -542,7 +544,7 @@ fn placement_bars(runs: &[Run]) -> Option<Figure> {
 
 /// Axis of a curve.
 #[derive(Clone, Copy)]
-enum Over {
+enum CurveAxis {
     /// From placement to placement.
     Places,
     /// At one placement.
@@ -551,30 +553,30 @@ enum Over {
 
 /// The points of one curve.
 #[derive(Clone, Copy)]
-enum Group<'a> {
+enum CurveGroup<'a> {
     /// All placements with one AuthDNS.
     With(Option<&'a str>),
     /// One placement.
-    At(&'a Cores),
+    PlacementRef(&'a Cores),
 }
 
-impl Group<'_> {
+impl CurveGroup<'_> {
     fn has(self, p: &PointResult) -> bool {
         match self {
             // Only points that had their cores are shown over a number of cores.
-            Group::With(authdns) => {
+            CurveGroup::With(authdns) => {
                 p.has_its_cores() && p.conditions.place.authdns.as_deref() == authdns
             }
-            Group::At(place) => p.conditions.place == *place,
+            CurveGroup::PlacementRef(place) => p.conditions.place == *place,
         }
     }
 
     /// Returns the name that distinguishes the curve from others of the same DUT.
     fn name(self, points: &[&PointResult]) -> String {
         match self {
-            Group::With(None) => String::new(),
-            Group::With(Some(authdns)) => format!("with {authdns}"),
-            Group::At(place) => cores_of(place, points.iter().copied()),
+            CurveGroup::With(None) => String::new(),
+            CurveGroup::With(Some(authdns)) => format!("with {authdns}"),
+            CurveGroup::PlacementRef(place) => cores_of(place, points.iter().copied()),
         }
     }
 }
@@ -593,7 +595,7 @@ fn auths(dut: &DutResult) -> Vec<Option<&str>> {
 /// title, the horizontal axis and the unit of its positions.
 fn curve(
     runs: &[Run],
-    over: Over,
+    over: CurveAxis,
     [file, title, x_label, unit]: [&str; 4],
     x: impl Fn(&[Cores], &Conditions) -> Option<f64>,
 ) -> Option<Figure> {
@@ -601,8 +603,10 @@ fn curve(
     for (run, dut) in each_dut(runs) {
         let places = share_places(run, dut);
         let groups = match over {
-            Over::Places => auths(dut).into_iter().map(Group::With).collect(),
-            Over::Conditions => places.iter().map(Group::At).collect::<Vec<_>>(),
+            CurveAxis::Places => auths(dut).into_iter().map(CurveGroup::With).collect(),
+            CurveAxis::Conditions => {
+                places.iter().map(CurveGroup::PlacementRef).collect::<Vec<_>>()
+            }
         };
         for group in groups {
             let here = dut.points.iter().filter(|p| group.has(p));

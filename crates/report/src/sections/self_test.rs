@@ -60,11 +60,11 @@ fn rows(point: &Point, result: &SelfTestResult) -> Vec<Row> {
             Some(why) => why.to_string(),
             None => wording::objection(&result.figures),
         },
-        ..Row::of_figures(point.clone(), "rate", "queries/s", &result.figures)
+        ..Row::from_figures(point.clone(), "rate", "queries/s", &result.figures)
     }];
     for (quantity, rate) in [("passed", result.passed), ("allows", result.allows)] {
         let rate = rate.map(|rate| rate.0 as f64);
-        rows.push(Row::of_value(point.clone(), quantity, "queries/s", result.figures.n, rate));
+        rows.push(Row::from_value(point.clone(), quantity, "queries/s", result.figures.n, rate));
     }
     rows.extend(each_search(point, &result.found));
     rows.push(without_pass(point, &result.figures));

@@ -4,7 +4,7 @@ use campaign::plan::point::{Cores, Point};
 use campaign::results::DutResult;
 use campaign::results::groups::by_key;
 use campaign::results::sustained::{Latency, Sustained};
-use hosts::place::Place;
+use hosts::place::CpuPlacement;
 use method::stats::Summary;
 
 use crate::chart::{Curve, Dot, Figure, Multiple, Series, Shape};
@@ -24,12 +24,12 @@ pub(crate) fn rows(found: &Sustained, point: &Point) -> Vec<Row> {
     let of = |quantity: &str, unit, summary: Option<&Summary>| Row {
         ran_on: found.place.clone(),
         mark: mark.clone(),
-        ..Row::of_summary(point.clone(), quantity, unit, summary)
+        ..Row::from_summary(point.clone(), quantity, unit, summary)
     };
     let one = |quantity: &str, unit, value: Option<f64>| Row {
         ran_on: found.place.clone(),
         mark: mark.clone(),
-        ..Row::of_value(point.clone(), quantity, unit, found.trials, value)
+        ..Row::from_value(point.clone(), quantity, unit, found.trials, value)
     };
     let latency = |get: fn(&Latency) -> f64| found.rtt_us.as_ref().map(get);
     let mut rows = vec![
@@ -67,7 +67,8 @@ pub(super) fn each_place<T>(
         for (place, here) in by_key(all(dut), |at| of(at).0) {
             let mut dots: Vec<Dot> = here.iter().copied().filter_map(&dot).collect();
             dots.sort_by(|a, b| a.x.total_cmp(&b.x));
-            let seen = Place::of_all(here.iter().filter_map(|at| of(at).1.place.as_ref()));
+            let seen =
+                CpuPlacement::merge_all(here.iter().filter_map(|at| of(at).1.place.as_ref()));
             let (of, what) =
                 (legend(run, &dut.name, runs.len() > 1), on_cores(place, seen.as_ref()));
             curves.extend((!dots.is_empty()).then_some(Curve { of, what, dots }));

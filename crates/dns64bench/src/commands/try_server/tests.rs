@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use campaign::course::SearchCourse;
+use campaign::sequence::SearchSequence;
 use method::narrow::Length;
 use method::records::Counts;
 
@@ -61,7 +61,7 @@ fn the_documents_have_the_lines_of_unbound() {
 /// Searches a server that answers up to its capacity; returns the total duration of the trials, and the result.
 fn searched(capacity: u64, closed_loop: f64) -> (f64, Vec<method::search::Found>) {
     let plan = search_plan(TrialPlan::new("[::1]:53".parse().unwrap(), Qps(1)), closed_loop);
-    let mut course = SearchCourse::new(plan.set(), &plan.method, TRIAL).unwrap();
+    let mut course = SearchSequence::new(plan.set(), &plan.method, TRIAL).unwrap();
     let mut seconds = 0.0;
     while let Some(due) = course.next() {
         let duration = match due.length {
@@ -133,7 +133,7 @@ fn bounds_are_those_of_full_trials() {
 struct Simulated(u64);
 
 impl Runner for Simulated {
-    fn trial(&mut self, plan: &TrialPlan, _: Standing) -> Result<TrialResult, TrialError> {
+    fn trial(&mut self, plan: &TrialPlan, _: SearchProgress) -> Result<TrialResult, TrialError> {
         let sent = (plan.rate.0 as f64 * plan.duration.as_secs_f64()) as u64;
         let valid = sent.min((self.0 as f64 * plan.duration.as_secs_f64()) as u64);
         let counts = Counts { sent, valid, lost: sent - valid, ..Counts::default() };
@@ -142,7 +142,7 @@ impl Runner for Simulated {
 
     fn finished(&mut self, _: &TrialResult) {}
 
-    fn pause(&mut self, _: Duration, _: Standing) {}
+    fn pause(&mut self, _: Duration, _: SearchProgress) {}
 }
 
 /// Searches around 10 000 queries/s.
@@ -160,7 +160,11 @@ fn plan() -> SearchPlan {
 struct Ending(Simulated, u32);
 
 impl Runner for Ending {
-    fn trial(&mut self, plan: &TrialPlan, standing: Standing) -> Result<TrialResult, TrialError> {
+    fn trial(
+        &mut self,
+        plan: &TrialPlan,
+        standing: SearchProgress,
+    ) -> Result<TrialResult, TrialError> {
         if standing.repeat == self.1 {
             return Err(TrialError::Interrupted);
         }
@@ -169,7 +173,7 @@ impl Runner for Ending {
 
     fn finished(&mut self, _: &TrialResult) {}
 
-    fn pause(&mut self, _: Duration, _: Standing) {}
+    fn pause(&mut self, _: Duration, _: SearchProgress) {}
 }
 
 #[test]

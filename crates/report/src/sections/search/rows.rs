@@ -14,9 +14,9 @@ pub(super) fn rows(result: &PointResult) -> Vec<Row> {
     let mut rows = vec![Row {
         mark: result.mark(),
         real: result.real,
-        ..Row::of_figures(point.clone(), "rate", "queries/s", &result.figures)
+        ..Row::from_figures(point.clone(), "rate", "queries/s", &result.figures)
     }];
-    rows.push(Row::of_value(
+    rows.push(Row::from_value(
         point.clone(),
         "overstatement",
         "factor",
@@ -24,10 +24,10 @@ pub(super) fn rows(result: &PointResult) -> Vec<Row> {
         Some(result.overstatement),
     ));
     let resolution = Some(result.resolution.0 as f64);
-    rows.push(Row::of_value(point.clone(), "resolution", "queries/s", 1, resolution));
+    rows.push(Row::from_value(point.clone(), "resolution", "queries/s", 1, resolution));
     if let Some(vouched) = result.vouched {
         let vouched = Some(vouched.0 as f64);
-        rows.push(Row::of_value(point.clone(), "vouched", "queries/s", 1, vouched));
+        rows.push(Row::from_value(point.clone(), "vouched", "queries/s", 1, vouched));
     }
     rows.extend(each_search(&point, &result.found));
     rows.push(without_pass(&point, &result.figures));
@@ -35,14 +35,14 @@ pub(super) fn rows(result: &PointResult) -> Vec<Row> {
         let name = format!("goal_{}", at + 1);
         rows.push(Row {
             mark: wording::objection(&goal.figures),
-            ..Row::of_figures(point.clone(), &name, "queries/s", &goal.figures)
+            ..Row::from_figures(point.clone(), &name, "queries/s", &goal.figures)
         });
     }
     for (i, shortfall) in result.failed_by.iter().enumerate() {
         let Some(Shortfall { rate, missing, of }) = *shortfall else { continue };
         let row = |what: &str, n: u64| Row {
             rate: Some(rate),
-            ..Row::of_value(
+            ..Row::from_value(
                 point.clone(),
                 &format!("search_{}_{what}", i + 1),
                 "queries",
@@ -54,7 +54,7 @@ pub(super) fn rows(result: &PointResult) -> Vec<Row> {
     }
     rows.extend(trial_counts(&point, &result.trials));
     let ends = [("died", result.ends.died), ("hung", result.ends.hung), ("tried", result.ends.of)];
-    let row = |(what, n)| Row::of_value(point.clone(), what, "trials", 1, Some(n as f64));
+    let row = |(what, n)| Row::from_value(point.clone(), what, "trials", 1, Some(n as f64));
     rows.extend(ends.map(row));
     rows.iter_mut().for_each(|row| row.ran_on.clone_from(&result.place));
     rows
@@ -71,7 +71,13 @@ pub(crate) fn each_search(point: &Point, found: &[Found]) -> Vec<Row> {
         ];
         for (what, rate) in rates.into_iter().filter_map(|(what, rate)| Some((what, rate?))) {
             let quantity = format!("search_{}_{what}", i + 1);
-            rows.push(Row::of_value(point.clone(), &quantity, "queries/s", 1, Some(rate.0 as f64)));
+            rows.push(Row::from_value(
+                point.clone(),
+                &quantity,
+                "queries/s",
+                1,
+                Some(rate.0 as f64),
+            ));
         }
     }
     rows
@@ -80,7 +86,7 @@ pub(crate) fn each_search(point: &Point, found: &[Found]) -> Vec<Row> {
 /// Returns the number of searches that found no passing rate.
 pub(crate) fn without_pass(point: &Point, figures: &Figures) -> Row {
     let searches = Some(figures.without_pass as f64);
-    Row::of_value(point.clone(), "without_pass", "searches", figures.n, searches)
+    Row::from_value(point.clone(), "without_pass", "searches", figures.n, searches)
 }
 
 /// Returns the numbers of trials of a point.
@@ -91,5 +97,5 @@ pub(crate) fn trial_counts(point: &Point, trials: &Trials) -> Vec<Row> {
         ("spoiled", trials.invalid),
         ("saved", trials.saved),
     ];
-    all.map(|(what, n)| Row::of_value(point.clone(), what, "trials", 1, Some(n as f64))).into()
+    all.map(|(what, n)| Row::from_value(point.clone(), what, "trials", 1, Some(n as f64))).into()
 }

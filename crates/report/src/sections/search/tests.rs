@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-use campaign::course::Recorded;
 use campaign::plan::Plan;
 use campaign::plan::point::Point;
 use campaign::record::{Entry, Step, TaskResult};
 use campaign::results::Results;
 use campaign::runner::simulated::journal_of;
+use campaign::sequence::Recorded;
 use hosts::environment::Environment;
 use method::evidence::Deviation;
 use method::narrow::Length;
@@ -45,7 +45,7 @@ fn steps(entries: &[Entry], point: &Point) -> Vec<Step> {
 #[test]
 fn each_goal_has_bounds_beside_those_of_rfc_8219() {
     let (plan, entries) = (plan(), journal_of(&plan(), CAPACITY, &[]));
-    let results = Results::compute(&plan, Environment::of_tests(), &entries);
+    let results = Results::compute(&plan, Environment::for_tests(), &entries);
     let strict = &results.duts[0].points[0];
     assert!(strict.complete && strict.missing.is_none(), "{strict:?}");
     let [first, second] = &strict.goals[..] else { panic!("{:?}", strict.goals) };
@@ -81,11 +81,11 @@ fn due_trials_are_the_same_after_a_replay() {
         if !matches!(entry, Entry::Finished(_)) || done == whole.len() {
             continue;
         }
-        let due = Recorded::new(&plan, &entries[..at]).walk(&point).unwrap().due().unwrap();
+        let due = Recorded::new(&plan, &entries[..at]).replay(&point).unwrap().due().unwrap();
         let next = &whole[done];
         assert_eq!((due.repeat, due.rate, due.length), (next.repeat, next.rate, next.length));
     }
-    assert_eq!(Recorded::new(&plan, &entries).walk(&point).unwrap().due(), None);
+    assert_eq!(Recorded::new(&plan, &entries).replay(&point).unwrap().due(), None);
 }
 
 /// Found before any full trial, which is never sent if the DUT's upstream queries deviate.
@@ -103,15 +103,15 @@ fn a_void_point_has_no_result() {
     let TaskResult::Trial(trial) = &mut measured.found else { panic!("a search is at rates") };
     (trial.verdict, trial.deviation) = (Verdict::Invalid, Some(deviation));
     let point = measured.step.point.clone();
-    let walk = Recorded::new(&plan, &entries).walk(&point).unwrap();
-    assert_eq!((walk.due(), walk.void), (None, Some(deviation)));
+    let replay = Recorded::new(&plan, &entries).replay(&point).unwrap();
+    assert_eq!((replay.due(), replay.void), (None, Some(deviation)));
 }
 
 #[test]
 fn a_goal_that_ends_at_the_highest_rate_is_a_lower_bound() {
     let plan = plan();
     let entries = journal_of(&plan, 1_000_000, &[]);
-    let results = Results::compute(&plan, Environment::of_tests(), &entries);
+    let results = Results::compute(&plan, Environment::for_tests(), &entries);
     for goal in &results.duts[0].points[0].goals {
         let reasons = &goal.lower_bound_reasons;
         assert!(matches!(reasons[..], [LowerBound::RangeEnd { searches: 3, .. }]), "{reasons:?}");
@@ -128,7 +128,7 @@ fn a_goal_that_ends_at_the_highest_rate_is_a_lower_bound() {
 fn the_report_labels_each_goal() {
     let plan = plan();
     let entries = journal_of(&plan, CAPACITY, &[]);
-    let results = Results::compute(&plan, Environment::of_tests(), &entries);
+    let results = Results::compute(&plan, Environment::for_tests(), &entries);
     let run = Run { name: "x".into(), results, notes: Vec::new() };
     let tables = search::tables(&run);
     let table = tables.iter().find(|table| table.title.contains("RFC 9971")).expect("the table");
@@ -145,7 +145,7 @@ fn the_report_labels_each_goal() {
     assert!(tables[0].note.contains("MLRsearch (RFC 9971)"), "{}", tables[0].note);
     let halving = parsed("").unwrap();
     let results =
-        Results::compute(&halving, Environment::of_tests(), &journal_of(&halving, CAPACITY, &[]));
+        Results::compute(&halving, Environment::for_tests(), &journal_of(&halving, CAPACITY, &[]));
     let tables = search::tables(&Run { name: "x".into(), results, notes: Vec::new() });
     assert!(tables.iter().all(|table| !table.title.contains("9971")));
 }

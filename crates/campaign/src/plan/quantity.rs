@@ -29,7 +29,7 @@ pub fn time(text: &str) -> Result<Duration, String> {
 ///
 /// # Errors
 /// If the text is not a duration, or if it is zero; the message gives the correct form.
-pub fn some_time(text: &str) -> Result<Duration, String> {
+pub fn nonzero_time(text: &str) -> Result<Duration, String> {
     let found = time(text)?;
     if found.is_zero() { Err("it must be above 0, such as 10ms".into()) } else { Ok(found) }
 }
@@ -109,9 +109,9 @@ impl JsonSchema for Time {
 }
 
 /// Serde module for durations in a plan, in the form of [`time`] or as a number: `with =
-/// "written::plan_time"`.
+/// "quantity::plan_time"`.
 pub(crate) mod plan_time {
-    use crate::plan::written::*;
+    use crate::plan::quantity::*;
 
     /// Writes a duration with its units.
     pub(crate) fn serialize<T, S>(time: &T, to: S) -> Result<S::Ok, S::Error>

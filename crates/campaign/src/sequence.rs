@@ -12,22 +12,22 @@ mod conform;
 pub mod constant_rate;
 pub mod load;
 mod measure;
-mod recorded;
+mod replay;
 mod search;
-mod searches;
 mod self_test;
 mod task;
+mod trials;
 
-use crate::course::measure::Measure;
 use crate::plan::point::Point;
 use crate::plan::{Plan, duts};
+use crate::sequence::measure::Measure;
 
 pub use measure::Paper;
-pub use recorded::Recorded;
-pub(crate) use recorded::{Walk, resolution, wanted_resolution, why_void};
-pub use searches::{GoalFigures, SearchCourse};
+pub use replay::Recorded;
+pub(crate) use replay::{Replay, resolution, void_deviation, wanted_resolution};
 pub use task::ConformPlan;
 pub(crate) use task::{FarView, Task};
+pub use trials::{GoalFigures, SearchSequence};
 
 /// All measurements, in the order in which the points of a DUT are measured: those that others
 /// depend on come first.
@@ -69,4 +69,4 @@ impl Point {
 }
 
 #[cfg(test)]
-mod fills_tests;
+mod paper_items_tests;

@@ -10,7 +10,7 @@ const NAMED: usize = 8;
 
 /// Returns the keys in which two plans differ, in the form `trial.duration`, `dut[0].name`.
 /// Defaults count as written out.
-pub fn of_plans(a: &Plan, b: &Plan) -> Vec<String> {
+pub fn differing_keys(a: &Plan, b: &Plan) -> Vec<String> {
     let mut keys = Vec::new();
     compare(&value(a), &value(b), "", &mut keys);
     keys
@@ -75,7 +75,7 @@ mod tests {
     #[test]
     fn keys_are_named_as_a_user_writes_them() {
         let begun = "name = 'x'\n[trial]\nduration = '1s'\nwindow-limit = 0.3\n[measure]\ncores = [1]\n[[dut]]\ndriver = 'unbound'\n";
-        let differs = |text: &str| of_plans(&plan(begun), &plan(text));
+        let differs = |text: &str| differing_keys(&plan(begun), &plan(text));
         assert_eq!(differs(begun), Vec::<String>::new());
         assert_eq!(differs(&begun.replace("'1s'", "'1000ms' # the same")), Vec::<String>::new());
         assert_eq!(

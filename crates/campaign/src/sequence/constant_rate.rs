@@ -7,14 +7,14 @@ use method::set::Repeats;
 use method::units::Qps;
 use tester::measurer::plan::TrialPlan;
 
-use crate::course::measure::{Filled, Measure, Paper};
-use crate::course::recorded::Recorded;
-use crate::course::searches::Course;
-use crate::course::task::Task;
 use crate::plan::keys::ConstantRates;
 use crate::plan::point::{AtRate, Point};
 use crate::plan::{DutPlan, Plan};
 use crate::record::Step;
+use crate::sequence::measure::{Measure, Paper, PaperItem};
+use crate::sequence::replay::Recorded;
+use crate::sequence::task::Task;
+use crate::sequence::trials::TrialSequence;
 
 /// The measurement of `[[measure.constant-rates]]`: trials at rates from the plan.
 pub(crate) struct ConstantRateMeasure;
@@ -57,7 +57,7 @@ impl Measure for ConstantRateMeasure {
                             .into(),
                     );
                 }
-                if let Some(stray) = keys.stray(block.at.as_deref()) {
+                if let Some(stray) = keys.unknown_placement(block.at.as_deref()) {
                     let name = dut.name();
                     let why =
                         format!("at: {stray} is not one of the cores and placements of {name}");
@@ -81,18 +81,18 @@ impl Measure for ConstantRateMeasure {
             .map_or((0, Duration::ZERO), |b| (b.repeat, plan.takes(b.duration) * b.repeat))
     }
 
-    fn course(&self, recorded: &Recorded<'_>, point: &Point) -> Option<Course> {
+    fn sequence(&self, recorded: &Recorded<'_>, point: &Point) -> Option<TrialSequence> {
         let (Point::ConstantRate(at), block) = (point, block_of(recorded.plan, point)?) else {
             return None;
         };
-        Some(Course::Repeats(Repeats::new(
+        Some(TrialSequence::Repeats(Repeats::new(
             at.rate,
             block.repeat,
             recorded.plan.search.invalid_retries,
         )))
     }
 
-    fn starts_anew(&self) -> bool {
+    fn restarts_servers(&self) -> bool {
         false
     }
 
@@ -110,7 +110,7 @@ impl Measure for ConstantRateMeasure {
 
     /// A single trial has no minimum and maximum number of pages. A curve over seconds needs two
     /// trials, and one over rates needs two rates at the same placement.
-    fn fills(&self, plan: &Plan, point: &Point) -> Vec<Filled> {
+    fn paper_items(&self, plan: &Plan, point: &Point) -> Vec<PaperItem> {
         let (Some(block), Point::ConstantRate(at)) = (block_of(plan, point), point) else {
             return Vec::new();
         };
@@ -123,7 +123,7 @@ impl Measure for ConstantRateMeasure {
             (has_others, "Fig. 4"),
         ];
         all.into_iter()
-            .filter(|(fills, _)| *fills)
+            .filter(|(paper_items, _)| *paper_items)
             .map(|(_, what)| Paper::Benchmarking.has(what))
             .collect()
     }

@@ -6,14 +6,14 @@ use method::evidence::Deviation;
 use method::records::Wrong;
 use serde::{Deserialize, Serialize};
 
-use crate::course::Recorded;
 use crate::plan::point::Point;
 use crate::record::{CannotBeMade, DutEnd, Entry};
+use crate::sequence::Recorded;
 
 /// Reason for a missing result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Missing {
+pub enum NoResult {
     /// No trial of the point has ended.
     NotBegun {
         /// The incident at the point or at its server, if any.
@@ -45,41 +45,41 @@ pub enum Missing {
     },
 }
 
-impl Missing {
+impl NoResult {
     /// Returns the reason for a point without trials: the last incident recorded at the point or at
     /// its server.
-    pub(crate) fn not_begun(recorded: &Recorded<'_>, point: &Point) -> Missing {
+    pub(crate) fn not_begun(recorded: &Recorded<'_>, point: &Point) -> NoResult {
         let because = recorded.entries.iter().rev().find_map(|entry| match entry {
-            Entry::Mishap { point: of, what, .. }
+            Entry::Incident { point: of, what, .. }
                 if of == point || of.dut().is_some() && of.dut() == point.dut() =>
             {
                 Some(what.clone())
             }
             _ => None,
         });
-        Missing::NotBegun { because }
+        NoResult::NotBegun { because }
     }
 }
 
-impl fmt::Display for Missing {
+impl fmt::Display for NoResult {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Missing::NotBegun { because: None } => write!(f, "not measured: no trial has ended"),
-            Missing::NotBegun { because: Some(why) } => write!(f, "not measured: {why}"),
-            Missing::Unfinished => write!(f, "not finished: too few trials have ended"),
-            Missing::Spoiled => write!(f, "not measured: the tester invalidated the trials"),
-            Missing::Void(why) => write!(f, "invalid: {why}"),
-            Missing::WrongReplies(wrong) => {
+            NoResult::NotBegun { because: None } => write!(f, "not measured: no trial has ended"),
+            NoResult::NotBegun { because: Some(why) } => write!(f, "not measured: {why}"),
+            NoResult::Unfinished => write!(f, "not finished: too few trials have ended"),
+            NoResult::Spoiled => write!(f, "not measured: the tester invalidated the trials"),
+            NoResult::Void(why) => write!(f, "invalid: {why}"),
+            NoResult::WrongReplies(wrong) => {
                 write!(f, "no result: every reply was wrong ({wrong}); check its configuration")
             }
-            Missing::Ended(end) => write!(f, "no result: {end}"),
-            Missing::NoRate => {
+            NoResult::Ended(end) => write!(f, "no result: {end}"),
+            NoResult::NoRate => {
                 write!(f, "not measured: the worst case has no median to take a share of")
             }
-            Missing::NoPassingRate => write!(f, "a search found no passing rate"),
-            Missing::CannotBeMade(why) => write!(f, "not possible here: {why}"),
-            Missing::NotCounted => write!(f, "not measured: the host does not count it"),
-            Missing::NotChecked { why } => write!(f, "not checked: {why}"),
+            NoResult::NoPassingRate => write!(f, "a search found no passing rate"),
+            NoResult::CannotBeMade(why) => write!(f, "not possible here: {why}"),
+            NoResult::NotCounted => write!(f, "not measured: the host does not count it"),
+            NoResult::NotChecked { why } => write!(f, "not checked: {why}"),
         }
     }
 }

@@ -3,14 +3,14 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use crate::course::measure::Paper;
 use crate::plan::Plan;
+use crate::sequence::measure::Paper;
 
 fn labels(plan: &Plan, text: &str) -> Vec<&'static str> {
     let points = plan.points();
     let point =
         points.iter().find(|p| p.to_string() == text).unwrap_or_else(|| panic!("no point {text}"));
-    point.measure().fills(plan, point).iter().map(|filled| filled.what).collect()
+    point.measure().paper_items(plan, point).iter().map(|filled| filled.what).collect()
 }
 
 #[test]
@@ -73,7 +73,7 @@ fn all_measurements_of_the_papers_are_covered() {
     let plan = Plan::load(Path::new("paper")).unwrap();
     let points = plan.points();
     let of = |paper: Paper| -> BTreeSet<&str> {
-        let filled = points.iter().flat_map(|point| point.measure().fills(&plan, point));
+        let filled = points.iter().flat_map(|point| point.measure().paper_items(&plan, point));
         filled.filter(|filled| filled.paper == paper).map(|filled| filled.what).collect()
     };
     let benchmarking = [

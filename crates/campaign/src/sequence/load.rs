@@ -7,14 +7,14 @@ use method::set::Repeats;
 use method::units::Qps;
 use tester::measurer::plan::TrialPlan;
 
-use crate::course::measure::{Filled, Measure, Paper};
-use crate::course::recorded::Recorded;
-use crate::course::searches::Course;
-use crate::course::task::Task;
 use crate::plan::keys::Loads;
 use crate::plan::point::{AtShare, Conditions, Cores, Point};
 use crate::plan::{DutPlan, Plan};
 use crate::record::Step;
+use crate::sequence::measure::{Measure, Paper, PaperItem};
+use crate::sequence::replay::Recorded;
+use crate::sequence::task::Task;
+use crate::sequence::trials::TrialSequence;
 
 /// The measurement of `[measure.loads]`: trials at shares of the worst-case median.
 pub(crate) struct LoadMeasure;
@@ -50,7 +50,7 @@ impl Measure for LoadMeasure {
                         .into(),
                 );
             }
-            if let Some(stray) = keys.stray(loads.at.as_deref()) {
+            if let Some(stray) = keys.unknown_placement(loads.at.as_deref()) {
                 return Err(format!(
                     "[measure.loads] at: {stray} is not one of the cores and placements of {}",
                     dut.name()
@@ -65,22 +65,22 @@ impl Measure for LoadMeasure {
             .map_or((0, Duration::ZERO), |l| (l.repeat, plan.takes(l.duration) * l.repeat))
     }
 
-    fn course(&self, recorded: &Recorded<'_>, point: &Point) -> Option<Course> {
+    fn sequence(&self, recorded: &Recorded<'_>, point: &Point) -> Option<TrialSequence> {
         let (Point::Load(at), loads) = (point, loads_of(recorded.plan, point)?) else {
             return None;
         };
         let rate = Qps((recorded.median_at(&at.dut, &at.place)? * at.share.fraction()) as u64);
         let retries = recorded.plan.search.invalid_retries;
-        (rate.0 > 0).then(|| Course::Repeats(Repeats::new(rate, loads.repeat, retries)))
+        (rate.0 > 0).then(|| TrialSequence::Repeats(Repeats::new(rate, loads.repeat, retries)))
     }
 
-    fn is_hopeless(&self, recorded: &Recorded<'_>, point: &Point) -> bool {
+    fn can_never_run(&self, recorded: &Recorded<'_>, point: &Point) -> bool {
         let Point::Load(at) = point else { return false };
         let worst = Point::Search(Conditions::worst_case(&at.dut, at.place.clone()));
-        self.course(recorded, point).is_none() && recorded.is_complete(&worst)
+        self.sequence(recorded, point).is_none() && recorded.is_complete(&worst)
     }
 
-    fn starts_anew(&self) -> bool {
+    fn restarts_servers(&self) -> bool {
         false
     }
 
@@ -96,7 +96,7 @@ impl Measure for LoadMeasure {
         Task::Trial(Box::new(base))
     }
 
-    fn fills(&self, _: &Plan, _: &Point) -> Vec<Filled> {
+    fn paper_items(&self, _: &Plan, _: &Point) -> Vec<PaperItem> {
         vec![Paper::Benchmarking.has("Tables XIX-XXI")]
     }
 }

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::rc::Rc;
 use std::time::Duration;
 
-use crate::host::machine::{GREETING, HostError, Link, Machine};
+use crate::host::machine::{Connection, GREETING, HostError, Machine};
 use crate::host::pipe::{Pipe, PipeError};
 use crate::host::protocol::{Greeting, Reply, Request};
 use crate::host::shell;
@@ -20,7 +20,7 @@ const SAID: usize = 200;
 
 struct AgentLink(Pipe);
 
-impl Link for AgentLink {
+impl Connection for AgentLink {
     fn ask(&mut self, request: &Request, limit: Duration) -> Result<Reply, PipeError> {
         self.0.begin(limit);
         let mut line = serde_json::to_vec(request).map_err(|e| e.to_string())?;
@@ -35,18 +35,18 @@ impl Link for AgentLink {
 ///
 /// # Errors
 /// If the agent does not start.
-pub fn agent_here(
+pub fn local_agent(
     host: Host,
     in_lab: bool,
     run_folder: &Path,
     interruption: &Interruption,
 ) -> Result<Machine, HostError> {
-    let name = host.word().to_owned();
+    let name = host.as_str().to_owned();
     let unreachable = |why: String| HostError::Unreachable { host: name.clone(), why };
     let program = std::env::current_exe().map_err(|e| unreachable(e.to_string()))?;
     let mut command = Command::new(&program);
     if in_lab {
-        command.args(["lab", "exec", host.word(), "--"]).arg(&program);
+        command.args(["lab", "exec", host.as_str(), "--"]).arg(&program);
     }
     command.arg("agent").arg("--folder").arg(run_folder);
     let pipe =

@@ -9,15 +9,15 @@ use method::set::SetPlan;
 use method::units::{Share, counted};
 use tester::measurer::plan::{Subject, TrialPlan};
 
-use crate::course::measure::{Filled, Measure, Paper};
-use crate::course::recorded::Recorded;
-use crate::course::search::effort;
-use crate::course::searches::{Course, SearchCourse};
-use crate::course::task::Task;
-use crate::plan::keys::Also;
-use crate::plan::point::{Loop, Point};
+use crate::plan::keys::FurtherSelfTest;
+use crate::plan::point::{Point, SelfTestTarget};
 use crate::plan::{DutPlan, Family, Plan};
 use crate::record::Step;
+use crate::sequence::measure::{Measure, Paper, PaperItem};
+use crate::sequence::replay::Recorded;
+use crate::sequence::search::effort;
+use crate::sequence::task::Task;
+use crate::sequence::trials::{SearchSequence, TrialSequence};
 
 /// The measurement of `[self-test]`: searches with AuthDNS in the DUT's place.
 pub(super) struct SelfTestMeasure;
@@ -29,8 +29,8 @@ impl Measure for SelfTestMeasure {
 
     fn points(&self, plan: &Plan, dut: Option<&DutPlan>) -> Vec<Point> {
         let (Some(test), None) = (&plan.self_test, dut) else { return Vec::new() };
-        let also = |&Also { server, family, cores }: &Also| {
-            Point::SelfTest(Loop { server, family, cores, named: None })
+        let also = |&FurtherSelfTest { server, family, cores }: &FurtherSelfTest| {
+            Point::SelfTest(SelfTestTarget { server, family, cores, named: None })
         };
         // One for each AuthDNS that DUTs query: each of them forms another tester together with the
         // Measurer.
@@ -55,7 +55,7 @@ impl Measure for SelfTestMeasure {
             ));
         }
         let over_ssh = plan.ssh.as_ref().map(|ssh| ssh.self_test_addresses()[0].is_ipv6());
-        let other = |also: &Also| {
+        let other = |also: &FurtherSelfTest| {
             also.family
                 .is_some_and(|family| over_ssh.is_some_and(|v6| v6 != (family == Family::Ipv6)))
         };
@@ -82,11 +82,12 @@ impl Measure for SelfTestMeasure {
             .map_or((0, Duration::ZERO), |set| effort(&set, plan.takes(plan.trial.duration), None))
     }
 
-    fn course(&self, recorded: &Recorded<'_>, point: &Point) -> Option<Course> {
-        set_of(recorded.plan, point).map(|set| Course::Searches(SearchCourse::bisection(set)))
+    fn sequence(&self, recorded: &Recorded<'_>, point: &Point) -> Option<TrialSequence> {
+        set_of(recorded.plan, point)
+            .map(|set| TrialSequence::Searches(SearchSequence::bisection(set)))
     }
 
-    fn starts_anew(&self) -> bool {
+    fn restarts_servers(&self) -> bool {
         true
     }
 
@@ -98,7 +99,7 @@ impl Measure for SelfTestMeasure {
         Task::Trial(Box::new(base))
     }
 
-    fn fills(&self, plan: &Plan, point: &Point) -> Vec<Filled> {
+    fn paper_items(&self, plan: &Plan, point: &Point) -> Vec<PaperItem> {
         let Point::SelfTest(at) = point else { return Vec::new() };
         vec![Paper::Benchmarking.has(match (plan.auth_at(point).cores, at.family) {
             (Some(1), _) => "Table IV",

@@ -11,15 +11,15 @@ use method::units::{Nanos, Qps, Share};
 use method::verdict::Acceptance;
 use tester::measurer::plan::TrialPlan;
 
-use crate::course::measure::{Filled, Measure, Paper};
-use crate::course::recorded::Recorded;
-use crate::course::searches::{Course, SearchCourse};
-use crate::course::task::Task;
 use crate::plan::keys::WIDTH;
 use crate::plan::point::{Conditions, Point};
 use crate::plan::search_plan::Method;
 use crate::plan::{DutPlan, Plan};
 use crate::record::Step;
+use crate::sequence::measure::{Measure, Paper, PaperItem};
+use crate::sequence::replay::Recorded;
+use crate::sequence::task::Task;
+use crate::sequence::trials::{SearchSequence, TrialSequence};
 
 /// The basic measurement of every DUT: searches for the highest rate that passes (RFC 8219 §9.2).
 pub(super) struct SearchMeasure;
@@ -87,14 +87,16 @@ impl Measure for SearchMeasure {
         set.map_or((0, Duration::ZERO), |set| effort(&set, plan.takes(plan.trial.duration), probe))
     }
 
-    fn course(&self, recorded: &Recorded<'_>, point: &Point) -> Option<Course> {
+    fn sequence(&self, recorded: &Recorded<'_>, point: &Point) -> Option<TrialSequence> {
         let plan = recorded.plan;
         let (set, method) = (set_of(plan, point)?, method_of(plan, point)?);
         // Invalid goals were rejected when the plan was read (`check_method`).
-        SearchCourse::new(set, &method, plan.trial.duration.into()).ok().map(Course::Searches)
+        SearchSequence::new(set, &method, plan.trial.duration.into())
+            .ok()
+            .map(TrialSequence::Searches)
     }
 
-    fn starts_anew(&self) -> bool {
+    fn restarts_servers(&self) -> bool {
         true
     }
 
@@ -111,7 +113,7 @@ impl Measure for SearchMeasure {
         Task::Trial(Box::new(base))
     }
 
-    fn fills(&self, plan: &Plan, point: &Point) -> Vec<Filled> {
+    fn paper_items(&self, plan: &Plan, point: &Point) -> Vec<PaperItem> {
         let Point::Search(c) = point else { return Vec::new() };
         let is_mtd64 =
             plan.dut(&c.dut).is_some_and(|dut| dut.driver == hosts::servers::Dut::Mtd64Ng);

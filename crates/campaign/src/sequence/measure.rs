@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use tester::measurer::plan::TrialPlan;
 
-use crate::course::recorded::Recorded;
-use crate::course::searches::Course;
-use crate::course::task::Task;
 use crate::plan::point::Point;
 use crate::plan::{DutPlan, Plan};
 use crate::record::Step;
+use crate::sequence::replay::Recorded;
+use crate::sequence::task::Task;
+use crate::sequence::trials::TrialSequence;
 
 /// A kind of measurement.
 pub trait Measure: Sync {
@@ -30,16 +30,16 @@ pub trait Measure: Sync {
 
     /// Returns the sequence of trials of a point, before the first trial; `None` if there is no
     /// starting rate, because another point has no result.
-    fn course(&self, recorded: &Recorded<'_>, point: &Point) -> Option<Course>;
+    fn sequence(&self, recorded: &Recorded<'_>, point: &Point) -> Option<TrialSequence>;
 
     /// True if the point can never be measured, because the results it depends on are complete and
     /// give no rate.
-    fn is_hopeless(&self, _recorded: &Recorded<'_>, _point: &Point) -> bool {
+    fn can_never_run(&self, _recorded: &Recorded<'_>, _point: &Point) -> bool {
         false
     }
 
     /// True if servers are restarted for every repetition, so that caches are empty.
-    fn starts_anew(&self) -> bool;
+    fn restarts_servers(&self) -> bool;
 
     /// True if a trial in which the DUT ended is repeated; otherwise the end of the DUT is the
     /// result.
@@ -52,12 +52,12 @@ pub trait Measure: Sync {
     fn task(&self, plan: &Plan, step: &Step, base: TrialPlan) -> Task;
 
     /// Tables and figures of the papers that need this point; may be empty.
-    fn fills(&self, plan: &Plan, point: &Point) -> Vec<Filled>;
+    fn paper_items(&self, plan: &Plan, point: &Point) -> Vec<PaperItem>;
 }
 
 /// A table or figure of a paper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Filled {
+pub struct PaperItem {
     /// The paper.
     pub paper: Paper,
     /// The table or figure, as numbered in the paper.
@@ -98,7 +98,7 @@ impl Paper {
     }
 
     /// Returns a table or figure of the paper.
-    pub fn has(self, what: &'static str) -> Filled {
-        Filled { paper: self, what }
+    pub fn has(self, what: &'static str) -> PaperItem {
+        PaperItem { paper: self, what }
     }
 }

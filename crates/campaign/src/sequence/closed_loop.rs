@@ -9,14 +9,14 @@ use method::units::Qps;
 use tester::client::experiments::NAMES;
 use tester::measurer::plan::TrialPlan;
 
-use crate::course::measure::{Filled, Measure, Paper};
-use crate::course::recorded::Recorded;
-use crate::course::searches::Course;
-use crate::course::task::{BLOCK, LoopPlan, Task};
 use crate::plan::keys::{ClosedLoops, FIXED};
 use crate::plan::point::{Point, WithThreads};
 use crate::plan::{DutPlan, Plan};
 use crate::record::Step;
+use crate::sequence::measure::{Measure, Paper, PaperItem};
+use crate::sequence::replay::Recorded;
+use crate::sequence::task::{BLOCK, LoopPlan, Task};
+use crate::sequence::trials::TrialSequence;
 
 /// Placeholder for the rate, which a closed loop does not have.
 const NO_RATE: Qps = Qps(1);
@@ -85,7 +85,7 @@ impl Measure for ClosedLoopMeasure {
                         .into(),
                 );
             }
-            if let Some(stray) = keys.stray(loops.at.as_deref()) {
+            if let Some(stray) = keys.unknown_placement(loops.at.as_deref()) {
                 let name = dut.name();
                 return Err(format!(
                     "[measure.closed-loop] at: {stray} is not one of the cores and placements of {name}"
@@ -105,16 +105,16 @@ impl Measure for ClosedLoopMeasure {
         (loops.repeat, each * loops.repeat)
     }
 
-    fn course(&self, recorded: &Recorded<'_>, point: &Point) -> Option<Course> {
+    fn sequence(&self, recorded: &Recorded<'_>, point: &Point) -> Option<TrialSequence> {
         let loops = loops_of(recorded.plan, point)?;
-        Some(Course::Repeats(Repeats::new(
+        Some(TrialSequence::Repeats(Repeats::new(
             NO_RATE,
             loops.repeat,
             recorded.plan.search.invalid_retries,
         )))
     }
 
-    fn starts_anew(&self) -> bool {
+    fn restarts_servers(&self) -> bool {
         true
     }
 
@@ -137,7 +137,7 @@ impl Measure for ClosedLoopMeasure {
     }
 
     /// The paper has these results without and with dynamic frequency scaling.
-    fn fills(&self, _: &Plan, point: &Point) -> Vec<Filled> {
+    fn paper_items(&self, _: &Plan, point: &Point) -> Vec<PaperItem> {
         let what: &[&str] = match point.governor() {
             None | Some(FIXED) => &["Tables I-II", "Fig. 2"],
             Some(_) => &["Tables III-IV"],

@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
 use crate::archive::error::ArchiveError;
-use crate::plan::{Plan, difference};
+use crate::plan::{Plan, plan_diff};
 use crate::record::{Entry, VERSION};
 
 /// Returns the path of a run folder's journal.
@@ -52,11 +52,11 @@ pub(super) fn plan_of(entries: &[Entry], folder: &Path) -> Result<Plan, ArchiveE
 /// # Errors
 /// If the plan differs, or cannot be read.
 pub fn same_plan(begun: &Plan, path: &Path, folder: &Path) -> Result<(), ArchiveError> {
-    let keys = difference::of_plans(begun, &Plan::load(path)?);
+    let keys = plan_diff::differing_keys(begun, &Plan::load(path)?);
     if keys.is_empty() {
         return Ok(());
     }
-    let keys = difference::sentence(&keys);
+    let keys = plan_diff::sentence(&keys);
     Err(ArchiveError::OtherPlan { path: path.into(), folder: folder.into(), keys })
 }
 
@@ -66,14 +66,14 @@ pub fn difference_of(begun: &Plan, folder: &Path) -> Option<String> {
     let path = folder.join("plan.toml");
     let what = match Plan::load(&path) {
         Ok(plan) => {
-            let keys = difference::of_plans(begun, &plan);
+            let keys = plan_diff::differing_keys(begun, &plan);
             if keys.is_empty() {
                 return None;
             }
             format!(
                 "{} differs from the plan in the journal, in: {}",
                 path.display(),
-                difference::sentence(&keys)
+                plan_diff::sentence(&keys)
             )
         }
         Err(error) => error.to_string(),

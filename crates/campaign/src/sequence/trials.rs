@@ -42,7 +42,7 @@ fn apart(found: &Found) -> Option<Qps> {
 
 /// The searches and their progress.
 #[derive(Clone, Debug)]
-pub enum SearchCourse {
+pub enum SearchSequence {
     /// Bisection of the range.
     Bisection(Box<Set>),
     /// MLRsearch in which trials of the length `full` count as full ones.
@@ -54,30 +54,30 @@ pub enum SearchCourse {
     },
 }
 
-impl SearchCourse {
+impl SearchSequence {
     /// Creates searches without trials; full trials last `full`.
     ///
     /// # Errors
     /// If a goal of an MLRsearch is invalid.
-    pub fn new(plan: SetPlan, method: &Method, full: Nanos) -> Result<SearchCourse, GoalError> {
-        let Method::MlrSearch(goals) = method else { return Ok(SearchCourse::bisection(plan)) };
+    pub fn new(plan: SetPlan, method: &Method, full: Nanos) -> Result<SearchSequence, GoalError> {
+        let Method::MlrSearch(goals) = method else { return Ok(SearchSequence::bisection(plan)) };
         let range = plan.range;
         let limits =
             Limits { min: range.min, max: range.max, invalid_retries: range.invalid_retries };
         let set = Box::new(MlrSet::new(limits, goals.clone(), plan.repeat)?);
-        Ok(SearchCourse::MlrSearch { set, full })
+        Ok(SearchSequence::MlrSearch { set, full })
     }
 
     /// Creates bisections without trials.
-    pub(crate) fn bisection(plan: SetPlan) -> SearchCourse {
-        SearchCourse::Bisection(Box::new(Set::new(plan)))
+    pub(crate) fn bisection(plan: SetPlan) -> SearchSequence {
+        SearchSequence::Bisection(Box::new(Set::new(plan)))
     }
 
     /// Returns the next trial; `None` when all searches have ended.
     pub fn next(&self) -> Option<Due> {
         match self {
-            SearchCourse::Bisection(set) => set.next(),
-            SearchCourse::MlrSearch { set, full } => set.due().map(|(repeat, due)| Due {
+            SearchSequence::Bisection(set) => set.next(),
+            SearchSequence::MlrSearch { set, full } => set.due().map(|(repeat, due)| Due {
                 repeat,
                 rate: due.rate,
                 length: if due.duration == *full { Length::Full } else { Length::Of(due.duration) },
@@ -89,8 +89,8 @@ impl SearchCourse {
     /// Estimates the number of remaining trials; `None` if that is impossible.
     pub fn trials_left(&self) -> Option<u64> {
         match self {
-            SearchCourse::Bisection(set) => Some(set.trials_left()),
-            SearchCourse::MlrSearch { .. } => None,
+            SearchSequence::Bisection(set) => Some(set.trials_left()),
+            SearchSequence::MlrSearch { .. } => None,
         }
     }
 
@@ -98,7 +98,7 @@ impl SearchCourse {
     /// It is invalid if the tester's own losses or a slow AuthDNS decide it for any goal, or if it
     /// deviates from the requested conditions.
     pub(crate) fn verdict_of(&self, trial: &TrialResult) -> Verdict {
-        let in_doubt = self.accepted_besides().any(|accept| trial.is_in_doubt(accept));
+        let in_doubt = self.goal_acceptances().any(|accept| trial.is_in_doubt(accept));
         if in_doubt || self.deviation_of(trial).is_some() {
             Verdict::Invalid
         } else {
@@ -109,15 +109,15 @@ impl SearchCourse {
     /// Returns the trial's deviation from the requested conditions, if the trial counts for any
     /// goal.
     pub(crate) fn deviation_of(&self, trial: &TrialResult) -> Option<Deviation> {
-        let mut judged = self.accepted_besides().map(|accept| trial.deviation_by(accept));
+        let mut judged = self.goal_acceptances().map(|accept| trial.deviation_by(accept));
         trial.deviation.or_else(|| judged.find_map(|deviation| deviation))
     }
 
     /// Returns the acceptance criteria of the goals, if a trial is judged by more than its own.
-    fn accepted_besides(&self) -> impl Iterator<Item = Acceptance> {
+    fn goal_acceptances(&self) -> impl Iterator<Item = Acceptance> {
         let goals = match self {
-            SearchCourse::Bisection(_) => &[],
-            SearchCourse::MlrSearch { set, .. } => set.goals(),
+            SearchSequence::Bisection(_) => &[],
+            SearchSequence::MlrSearch { set, .. } => set.goals(),
         };
         goals.iter().map(|goal| Acceptance(1.0 - goal.loss_ratio))
     }
@@ -125,24 +125,24 @@ impl SearchCourse {
     /// Records verdict and counts of the trial that was due.
     pub fn report(&mut self, verdict: Verdict, counts: &Counts) {
         match self {
-            SearchCourse::Bisection(set) => set.report(verdict, counts),
-            SearchCourse::MlrSearch { set, .. } => set.report(verdict, counts),
+            SearchSequence::Bisection(set) => set.report(verdict, counts),
+            SearchSequence::MlrSearch { set, .. } => set.report(verdict, counts),
         }
     }
 
     /// Returns the result of each finished search for the goal of RFC 8219.
     pub fn found(&self) -> Vec<Found> {
         match self {
-            SearchCourse::Bisection(set) => set.found().to_vec(),
-            SearchCourse::MlrSearch { set, .. } => set.found(0),
+            SearchSequence::Bisection(set) => set.found().to_vec(),
+            SearchSequence::MlrSearch { set, .. } => set.found(0),
         }
     }
 
     /// Returns the shortfall at the lowest failed rate, search by search.
     pub fn failed_by(&self) -> Vec<Option<Shortfall>> {
         match self {
-            SearchCourse::Bisection(set) => set.failed_by().to_vec(),
-            SearchCourse::MlrSearch { set, .. } => set.failed_by().to_vec(),
+            SearchSequence::Bisection(set) => set.failed_by().to_vec(),
+            SearchSequence::MlrSearch { set, .. } => set.failed_by().to_vec(),
         }
     }
 
@@ -150,8 +150,8 @@ impl SearchCourse {
     /// MLRsearch found both rates.
     pub fn resolution(&self, wanted: Qps) -> Qps {
         match self {
-            SearchCourse::Bisection(_) => wanted,
-            SearchCourse::MlrSearch { set, .. } => {
+            SearchSequence::Bisection(_) => wanted,
+            SearchSequence::MlrSearch { set, .. } => {
                 set.found(0).iter().filter_map(apart).max().unwrap_or(wanted)
             }
         }
@@ -160,7 +160,7 @@ impl SearchCourse {
     /// Returns the results for each goal up to the rate `max`. All trials had this timeout, and a
     /// self-test validates up to `allowed`. Empty for a bisection, which has one goal.
     pub fn goals(&self, timeout: Nanos, max: Qps, allowed: Option<Qps>) -> Vec<GoalFigures> {
-        let SearchCourse::MlrSearch { set, .. } = self else { return Vec::new() };
+        let SearchSequence::MlrSearch { set, .. } = self else { return Vec::new() };
         let goals = set.results().first().map_or(0, Vec::len);
         let of = |at: usize| {
             let searches: Vec<GoalResult> =
@@ -180,35 +180,35 @@ impl SearchCourse {
 
 /// The sequence of trials of a point.
 #[derive(Clone, Debug)]
-pub enum Course {
+pub enum TrialSequence {
     /// Searches.
-    Searches(SearchCourse),
+    Searches(SearchSequence),
     /// Repetitions at one rate.
     Repeats(Repeats),
 }
 
-impl Course {
+impl TrialSequence {
     /// Returns the trial that is due; `None` when all are done.
     pub(crate) fn next(&self) -> Option<Due> {
         match self {
-            Course::Searches(searches) => searches.next(),
-            Course::Repeats(repeats) => repeats.next(),
+            TrialSequence::Searches(searches) => searches.next(),
+            TrialSequence::Repeats(repeats) => repeats.next(),
         }
     }
 
     /// Records verdict and counts of the trial that was due.
     pub(crate) fn report(&mut self, verdict: Verdict, counts: &Counts) {
         match self {
-            Course::Searches(searches) => searches.report(verdict, counts),
-            Course::Repeats(repeats) => repeats.report(verdict),
+            TrialSequence::Searches(searches) => searches.report(verdict, counts),
+            TrialSequence::Repeats(repeats) => repeats.report(verdict),
         }
     }
 
     /// Returns the searches, if the point consists of searches.
-    pub(crate) fn searches(&self) -> Option<&SearchCourse> {
+    pub(crate) fn searches(&self) -> Option<&SearchSequence> {
         match self {
-            Course::Searches(searches) => Some(searches),
-            Course::Repeats(_) => None,
+            TrialSequence::Searches(searches) => Some(searches),
+            TrialSequence::Repeats(_) => None,
         }
     }
 }

@@ -6,7 +6,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-use hosts::host::{HostError, Machine, agent_here, over_ssh};
+use hosts::host::{HostError, Machine, local_agent, over_ssh};
 use hosts::interruption::Interruption;
 use hosts::lab::{self, Host, LabError};
 use hosts::new_file::write_whole;
@@ -22,7 +22,7 @@ use crate::plan::{self, Family, Plan};
 /// Error of the deployment.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum WorldError {
+pub enum DeploymentError {
     /// The lab could not be created or entered.
     #[error(transparent)]
     Lab(#[from] LabError),
@@ -38,7 +38,7 @@ pub enum WorldError {
 }
 
 /// The hosts of a campaign.
-pub(super) struct World {
+pub(super) struct Deployment {
     /// Hosts of the Measurer: one machine, or several that share each trial.
     pub testers: Vec<Machine>,
     /// Host of the DUT.
@@ -54,19 +54,19 @@ pub(super) struct World {
     /// True if the ports of DUT and AuthDNS may be chosen freely.
     loopback: bool,
     /// Removes the lab after the hosts are gone, if it was created for this run.
-    _lab: Option<PutUp>,
+    _lab: Option<LabGuard>,
 }
 
 /// Guard of a lab that was created for this run and is removed on drop. While the lab is up, a file
 /// in the run folder records that, for a resumed run if this one is killed.
-struct PutUp {
+struct LabGuard {
     note: PathBuf,
 }
 
-impl PutUp {
+impl LabGuard {
     /// Creates the lab, or takes over the one that an earlier process of this run has created;
     /// `None` if it was up already and was not created by this run.
-    fn up(run_folder: &Path) -> Result<Option<PutUp>, WorldError> {
+    fn up(run_folder: &Path) -> Result<Option<LabGuard>, DeploymentError> {
         let note = run_folder.join("lab");
         let noted = std::fs::read_to_string(&note).ok();
         if !is_ours(lab::identity().as_deref(), noted.as_deref()) {
@@ -75,7 +75,7 @@ impl PutUp {
         }
         write_whole(&note, b"").map_err(ArchiveError::from)?;
         // From here on this value removes the lab.
-        let put_up = PutUp { note };
+        let put_up = LabGuard { note };
         lab::up()?;
         write_whole(&put_up.note, lab::identity().unwrap_or_default().as_bytes())
             .map_err(ArchiveError::from)?;
@@ -83,7 +83,7 @@ impl PutUp {
     }
 }
 
-impl Drop for PutUp {
+impl Drop for LabGuard {
     fn drop(&mut self) {
         if lab::down().is_ok() {
             let _ = std::fs::remove_file(&self.note);
@@ -101,7 +101,7 @@ fn is_ours(up: Option<&str>, noted: Option<&str>) -> bool {
     }
 }
 
-impl World {
+impl Deployment {
     /// Prepares the hosts of a plan.
     ///
     /// # Errors
@@ -110,11 +110,11 @@ impl World {
         plan: &Plan,
         archive: &Archive,
         interruption: &Interruption,
-    ) -> Result<World, WorldError> {
+    ) -> Result<Deployment, DeploymentError> {
         let run_folder = archive.folder();
-        let here = |host, in_lab| agent_here(host, in_lab, run_folder, interruption);
+        let here = |host, in_lab| local_agent(host, in_lab, run_folder, interruption);
         let in_lab = plan.topology == plan::Topology::Lab;
-        let put_up = if in_lab { PutUp::up(run_folder)? } else { None };
+        let put_up = if in_lab { LabGuard::up(run_folder)? } else { None };
         let addresses = addresses(plan)?;
         let (testers, dut, auths) = match (&plan.ssh, plan.topology) {
             (Some(ssh), plan::Topology::Ssh) => {
@@ -150,7 +150,16 @@ impl World {
         let loopback = plan.topology == plan::Topology::Loopback;
         let topology = dut.topology()?;
         let _lab = put_up;
-        Ok(World { testers, dut, auths, dut_address, auth_addresses, topology, loopback, _lab })
+        Ok(Deployment {
+            testers,
+            dut,
+            auths,
+            dut_address,
+            auth_addresses,
+            topology,
+            loopback,
+            _lab,
+        })
     }
 
     /// Returns the host of the Measurer, the first one if there are several.
@@ -212,7 +221,7 @@ impl World {
     ///
     /// # Errors
     /// If there is no free port.
-    pub(crate) fn change_ports(&mut self) -> Result<(), WorldError> {
+    pub(crate) fn change_ports(&mut self) -> Result<(), DeploymentError> {
         if self.loopback {
             let (dut, auth) = on_loopback()?;
             (self.dut_address, self.auth_addresses) = (dut, vec![auth]);
@@ -232,12 +241,12 @@ struct AuthAddresses {
 fn of_family(addresses: &[SocketAddr], family: Option<Family>) -> SocketAddr {
     let of = addresses
         .iter()
-        .find(|address| family.is_none_or(|family| Family::of(**address) == family));
+        .find(|address| family.is_none_or(|family| Family::from_address(**address) == family));
     *of.unwrap_or(&addresses[0])
 }
 
 /// Returns the addresses of the DUT and of each AuthDNS.
-fn addresses(plan: &Plan) -> Result<(SocketAddr, Vec<AuthAddresses>), WorldError> {
+fn addresses(plan: &Plan) -> Result<(SocketAddr, Vec<AuthAddresses>), DeploymentError> {
     let address = |text: &str| text.parse().expect("a constant");
     Ok(match (&plan.ssh, plan.topology) {
         (Some(ssh), plan::Topology::Ssh) => {
@@ -261,8 +270,8 @@ fn addresses(plan: &Plan) -> Result<(SocketAddr, Vec<AuthAddresses>), WorldError
 }
 
 /// Same as [`addresses`], on free ports of loopback.
-fn on_loopback() -> Result<(SocketAddr, AuthAddresses), WorldError> {
-    let free = |ip: IpAddr| ports::free(ip).map_err(WorldError::Port);
+fn on_loopback() -> Result<(SocketAddr, AuthAddresses), DeploymentError> {
+    let free = |ip: IpAddr| ports::free(ip).map_err(DeploymentError::Port);
     let (ipv4, ipv6) = (free(Ipv4Addr::LOCALHOST.into())?, free(Ipv6Addr::LOCALHOST.into())?);
     let mut dut = free(Ipv6Addr::LOCALHOST.into())?;
     while dut == ipv6 {

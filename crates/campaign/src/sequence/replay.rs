@@ -9,12 +9,12 @@ use method::selftest::allowed_rate;
 use method::set::{Due, smallest_pass};
 use method::units::{Qps, Share};
 
-use crate::course::searches::{Course, SearchCourse};
 use crate::plan::Plan;
 use crate::plan::goal::distance;
 use crate::plan::keys::SearchMethod;
 use crate::plan::point::{Conditions, Cores, Point};
 use crate::record::{CannotBeMade, Entry, Measured};
+use crate::sequence::trials::{SearchSequence, TrialSequence};
 
 /// A plan and the journal of its run.
 #[derive(Clone, Copy)]
@@ -26,9 +26,9 @@ pub struct Recorded<'a> {
 }
 
 /// Progress of a point, after the replay of its trials.
-pub struct Walk<'a> {
+pub struct Replay<'a> {
     /// The sequence of trials, positioned after the trials below.
-    pub course: Course,
+    pub sequence: TrialSequence,
     /// The trials that belong to the point, in order. Other trials of the point in the journal are
     /// left out.
     pub trials: Vec<&'a Measured>,
@@ -39,11 +39,11 @@ pub struct Walk<'a> {
     pub cannot: Option<&'a CannotBeMade>,
 }
 
-impl Walk<'_> {
+impl Replay<'_> {
     /// Returns the next trial; `None` if the point is complete or can have no result.
     pub fn due(&self) -> Option<Due> {
         // More trials would not change the DUT's queries.
-        if self.void.is_some() || self.cannot.is_some() { None } else { self.course.next() }
+        if self.void.is_some() || self.cannot.is_some() { None } else { self.sequence.next() }
     }
 }
 
@@ -85,12 +85,12 @@ impl<'a> Recorded<'a> {
     }
 
     /// Replays a point; `None` if it has no rate to start with.
-    pub fn walk(&self, point: &Point) -> Option<Walk<'a>> {
-        let mut course = point.measure().course(self, point)?;
+    pub fn replay(&self, point: &Point) -> Option<Replay<'a>> {
+        let mut sequence = point.measure().sequence(self, point)?;
         let mut left: Vec<&Measured> =
             self.finished().filter(|measured| measured.step.point == *point).collect();
         let (mut trials, mut void) = (Vec::new(), None);
-        while let Some(due) = course.next() {
+        while let Some(due) = sequence.next() {
             let is_due = |m: &&Measured| {
                 let step = &m.step;
                 (step.repeat, step.rate, step.length) == (due.repeat, due.rate, due.length)
@@ -98,14 +98,14 @@ impl<'a> Recorded<'a> {
             let Some(at) = left.iter().position(is_due) else { break };
             let measured = left.remove(at);
             trials.push(measured);
-            void = why_void(measured, course.searches());
+            void = void_deviation(measured, sequence.searches());
             if void.is_some() {
                 break;
             }
-            let weighed = course.searches().zip(measured.at_rate()).map(|(s, t)| s.verdict_of(t));
-            course.report(weighed.unwrap_or(measured.verdict()), measured.counts());
+            let weighed = sequence.searches().zip(measured.at_rate()).map(|(s, t)| s.verdict_of(t));
+            sequence.report(weighed.unwrap_or(measured.verdict()), measured.counts());
         }
-        Some(Walk { course, trials, void, cannot: self.cannot(point) })
+        Some(Replay { sequence, trials, void, cannot: self.cannot(point) })
     }
 
     /// Returns the recorded reason why the DUT's host cannot provide a point.
@@ -119,9 +119,9 @@ impl<'a> Recorded<'a> {
     /// True if the journal contains all trials that the plan requires of a point. A point that can
     /// have no result is complete as soon as that is known.
     pub fn is_complete(&self, point: &Point) -> bool {
-        match self.walk(point) {
-            Some(walk) => walk.due().is_none(),
-            None => point.measure().is_hopeless(self, point),
+        match self.replay(point) {
+            Some(replay) => replay.due().is_none(),
+            None => point.measure().can_never_run(self, point),
         }
     }
 
@@ -129,9 +129,9 @@ impl<'a> Recorded<'a> {
     /// if they have no median, or if the point is void.
     pub(crate) fn median_at(&self, dut: &str, place: &Cores) -> Option<f64> {
         let point = Point::Search(Conditions::worst_case(dut, place.clone()));
-        let walk = self.walk(&point).filter(|walk| walk.void.is_none())?;
+        let replay = self.replay(&point).filter(|replay| replay.void.is_none())?;
         let resolution = resolution(self, &point)?;
-        Figures::of(&walk.course.searches()?.found(), 1.0, resolution).median
+        Figures::of(&replay.sequence.searches()?.found(), 1.0, resolution).median
     }
 
     /// Returns the rate up to which the self-test validates the tester at a point: its smallest
@@ -139,8 +139,8 @@ impl<'a> Recorded<'a> {
     /// self-test, or no search of it has ended.
     pub fn allowed(&self, point: &Point) -> Option<Qps> {
         let test = self.plan.self_test.as_ref()?;
-        let walk = self.walk(&self.plan.self_test_for(point)?)?;
-        let found = walk.course.searches()?.found();
+        let replay = self.replay(&self.plan.self_test_for(point)?)?;
+        let found = replay.sequence.searches()?.found();
         if found.is_empty() {
             return None;
         }
@@ -164,7 +164,10 @@ impl<'a> Recorded<'a> {
 /// Returns the deviation because of which the point of a trial can have no result: the DUT was not
 /// queried under the conditions of the point. `searches` are those of the trial, if it belongs to
 /// searches.
-pub(crate) fn why_void(measured: &Measured, searches: Option<&SearchCourse>) -> Option<Deviation> {
+pub(crate) fn void_deviation(
+    measured: &Measured,
+    searches: Option<&SearchSequence>,
+) -> Option<Deviation> {
     // A probe is too short to decide that. In an MLRsearch even short trials decide.
     if measured.step.length == Length::Probe {
         return None;
@@ -190,7 +193,7 @@ pub(crate) fn resolution(recorded: &Recorded<'_>, point: &Point) -> Option<Qps> 
     match plan.search.method {
         SearchMethod::Bisection => Some(wanted),
         SearchMethod::Mlrsearch => {
-            Some(recorded.walk(point)?.course.searches()?.resolution(wanted))
+            Some(recorded.replay(point)?.sequence.searches()?.resolution(wanted))
         }
     }
 }

@@ -17,14 +17,14 @@ use method::set::Repeats;
 use method::units::Qps;
 use tester::measurer::plan::TrialPlan;
 
-use crate::course::measure::{Filled, Measure};
-use crate::course::recorded::Recorded;
-use crate::course::searches::Course;
-use crate::course::task::{ConformPlan, Task};
 use crate::plan::point::{AtPlace, Cores, Point};
 use crate::plan::servers::CHECKS;
 use crate::plan::{DutPlan, Plan};
 use crate::record::Step;
+use crate::sequence::measure::{Measure, PaperItem};
+use crate::sequence::replay::Recorded;
+use crate::sequence::task::{ConformPlan, Task};
+use crate::sequence::trials::TrialSequence;
 
 /// Placeholder for the rate, which checks do not have.
 const NO_RATE: Qps = Qps(1);
@@ -69,11 +69,11 @@ impl Measure for ConformMeasure {
         (1, if is_usual { ASSUMED } else { ASSUMED_OF_VARIANT })
     }
 
-    fn course(&self, _: &Recorded<'_>, _: &Point) -> Option<Course> {
-        Some(Course::Repeats(Repeats::new(NO_RATE, 1, 0)))
+    fn sequence(&self, _: &Recorded<'_>, _: &Point) -> Option<TrialSequence> {
+        Some(TrialSequence::Repeats(Repeats::new(NO_RATE, 1, 0)))
     }
 
-    fn starts_anew(&self) -> bool {
+    fn restarts_servers(&self) -> bool {
         true
     }
 
@@ -101,7 +101,7 @@ impl Measure for ConformMeasure {
         })
     }
 
-    fn fills(&self, _: &Plan, _: &Point) -> Vec<Filled> {
+    fn paper_items(&self, _: &Plan, _: &Point) -> Vec<PaperItem> {
         Vec::new()
     }
 }
@@ -110,7 +110,7 @@ impl Measure for ConformMeasure {
 mod tests {
     use std::path::Path;
 
-    use crate::course::task::FarView;
+    use crate::sequence::task::FarView;
 
     use super::*;
 

@@ -3,7 +3,7 @@
 //! ```text
 //! machine ─► RunningAuth::start ─► it listens ─► RunningDut::start ─► it listens, or `ready` succeeds ─► trials
 //!                                                    │ ended, or silent for too long
-//!                                                    └──► SiteError, with the end of its log
+//!                                                    └──► ServerError, with the end of its log
 //! ```
 //!
 //! A server is ready when it answers, not when its process runs. Its command and configuration file
@@ -19,7 +19,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use hosts::host::{HostError, Machine, Running};
-use hosts::place::Place;
+use hosts::place::CpuPlacement;
 use hosts::servers::{
     Checked, Driver, Operator, Program, Ready, Release, Serve, Setting, Task, Translate, Variant,
     ZONE_FILE,
@@ -31,7 +31,7 @@ use tester::authdns::counters::AuthCounters;
 use crate::archive::{Archive, ArchiveError};
 use crate::plan::{AuthPlan, DutPlan, Plan};
 use crate::record::Configuration;
-use crate::runner::world::World;
+use crate::runner::deployment::Deployment;
 
 /// Time limit for a server to answer after its start; zones of millions of names take long to load.
 const START: Duration = Duration::from_secs(60);
@@ -44,12 +44,12 @@ const ANCHORS: u64 = 64 << 10;
 /// Maximum length of a version in characters.
 const VERSION: usize = 200;
 /// Polling interval for a server that starts.
-const LOOK: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Error of a server.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum SiteError {
+pub enum ServerError {
     /// A server's program is missing.
     #[error("{name}: program {program} not found; install it, or set program = in the plan")]
     NotFound {
@@ -78,22 +78,22 @@ pub enum SiteError {
     Archive(#[from] ArchiveError),
 }
 
-impl SiteError {
+impl ServerError {
     /// Creates the error of a server that did not start.
-    pub(crate) fn not_started(name: &str, why: &dyn ToString, log: String) -> SiteError {
-        SiteError::NotStarted { name: name.into(), why: why.to_string(), log, log_path: None }
+    pub(crate) fn not_started(name: &str, why: &dyn ToString, log: String) -> ServerError {
+        ServerError::NotStarted { name: name.into(), why: why.to_string(), log, log_path: None }
     }
 
     /// Creates the error of a server that was started but did not become ready.
-    fn did_not_come_up(name: &str, why: String, process: &Running) -> SiteError {
+    fn did_not_come_up(name: &str, why: String, process: &Running) -> ServerError {
         let (log, log_path) = (process.log_tail(), Some(process.log_path()));
-        SiteError::NotStarted { name: name.into(), why, log, log_path }
+        ServerError::NotStarted { name: name.into(), why, log, log_path }
     }
 
     /// Returns the error with the path and the end of its server's log.
     pub(crate) fn with_log(&self) -> String {
         let mut text = self.to_string();
-        if let SiteError::NotStarted { log_path: Some(path), .. } = self {
+        if let ServerError::NotStarted { log_path: Some(path), .. } = self {
             text += &format!("; its log is {}", path.display());
         }
         let log = self.log().trim();
@@ -103,23 +103,23 @@ impl SiteError {
     /// Returns the end of the server's log, if there is one.
     pub(crate) fn log(&self) -> &str {
         match self {
-            SiteError::NotStarted { log, .. } => log,
+            ServerError::NotStarted { log, .. } => log,
             _ => "",
         }
     }
 
     /// Adds a further reason to the error.
-    pub(crate) fn because(mut self, reason: &str) -> SiteError {
-        if let SiteError::NotStarted { why, .. } = &mut self {
+    pub(crate) fn because(mut self, reason: &str) -> ServerError {
+        if let ServerError::NotStarted { why, .. } = &mut self {
             why.push_str(&format!("; {reason}"));
         }
         self
     }
 
     /// Adds the output of a command to the error of a server that did not start.
-    fn said_by(self, said: &str) -> SiteError {
+    fn said_by(self, said: &str) -> ServerError {
         match self {
-            SiteError::NotStarted { name, why, log, log_path } => SiteError::NotStarted {
+            ServerError::NotStarted { name, why, log, log_path } => ServerError::NotStarted {
                 name,
                 why,
                 log: format!("{log}\n{said}").trim().to_owned(),
@@ -131,9 +131,9 @@ impl SiteError {
 
     /// Converts a host error: a refused request is attributed to the server, an unreachable host is
     /// not.
-    fn of(name: &str) -> impl Fn(HostError) -> SiteError {
+    fn from_host_error(name: &str) -> impl Fn(HostError) -> ServerError {
         move |error| match error {
-            HostError::Refused { why, .. } => SiteError::not_started(name, &why, String::new()),
+            HostError::Refused { why, .. } => ServerError::not_started(name, &why, String::new()),
             other => other.into(),
         }
     }
@@ -141,20 +141,20 @@ impl SiteError {
 
 /// Guard of large files of a server on its host, which are removed on drop: otherwise caches would
 /// fill the disk point by point.
-struct Bulk {
+struct LargeFilesGuard {
     machine: Machine,
     files: Vec<String>,
 }
 
-impl Bulk {
+impl LargeFilesGuard {
     /// Creates the guard for a server whose folder is `place` on `machine`.
-    fn of(machine: &Machine, place: &Path, files: &[&str]) -> Bulk {
+    fn of(machine: &Machine, place: &Path, files: &[&str]) -> LargeFilesGuard {
         let files = files.iter().map(|file| place.join(file).to_string_lossy().into_owned());
-        Bulk { machine: machine.clone(), files: files.collect() }
+        LargeFilesGuard { machine: machine.clone(), files: files.collect() }
     }
 }
 
-impl Drop for Bulk {
+impl Drop for LargeFilesGuard {
     fn drop(&mut self) {
         if !self.files.is_empty() {
             let words = [&["rm".to_owned(), "-f".into(), "--".into()], &self.files[..]].concat();
@@ -166,18 +166,18 @@ impl Drop for Bulk {
 
 /// The names that AuthDNS serves.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Names {
+pub(super) enum ServedNames {
     /// The names of trials.
     OfTrials {
         /// Share of the names with an AAAA record (α).
         aaaa: Share,
     },
     /// The names of `conform`.
-    OfChecks,
+    CheckAccess,
 }
 
 /// Access to an AuthDNS that serves the names of checks.
-struct OfChecks {
+struct CheckAccess {
     /// The socket on which it reports its queries.
     status: PathBuf,
     /// The trust anchors of its signed zones, as lines of a zone file.
@@ -197,14 +197,14 @@ impl RunningAuth {
     /// # Errors
     /// If one of them does not start.
     pub(super) fn start(
-        world: &World,
+        deployment: &Deployment,
         plan: &Plan,
         archive: &Archive,
         listen: &[SocketAddr],
-        names: Names,
-    ) -> Result<RunningAuth, SiteError> {
+        names: ServedNames,
+    ) -> Result<RunningAuth, ServerError> {
         let each =
-            world.auths.iter().zip(listen).enumerate().map(|(number, (machine, &listen))| {
+            deployment.auths.iter().zip(listen).enumerate().map(|(number, (machine, &listen))| {
                 AuthServer::start((number, machine), plan, archive, listen, names)
             });
         Ok(RunningAuth { servers: each.collect::<Result<_, _>>()? })
@@ -257,11 +257,11 @@ impl RunningAuth {
 struct AuthServer {
     process: Running,
     /// Dropped after the process, which writes the files, has ended: fields are dropped in order.
-    _bulk: Bulk,
+    _bulk: LargeFilesGuard,
     /// Status socket of dns64bench with the names of trials; other servers do not count.
     status: Option<PathBuf>,
     /// Set if it has the names of checks.
-    checks: Option<OfChecks>,
+    checks: Option<CheckAccess>,
     listen: SocketAddr,
     configuration: Configuration,
 }
@@ -274,10 +274,10 @@ impl AuthServer {
         plan: &Plan,
         archive: &Archive,
         listen: SocketAddr,
-        names: Names,
-    ) -> Result<AuthServer, SiteError> {
+        names: ServedNames,
+    ) -> Result<AuthServer, ServerError> {
         let driver = plan.auth.driver.driver();
-        let refused = SiteError::of(driver.name);
+        let refused = ServerError::from_host_error(driver.name);
         let program = program(machine, driver.name, driver, plan.auth.program.as_deref())?;
         let operator = plan.auth.operator();
         let driver = driver.for_release(release(machine, driver, &operator, &program)?);
@@ -299,8 +299,10 @@ impl AuthServer {
         let status =
             (driver.ready == Ready::Status).then(|| scratch.join(format!("auth-{number}")));
         let (aaaa, anchors) = match names {
-            Names::OfTrials { aaaa } => (aaaa, None),
-            Names::OfChecks => (Share::ZERO, Some(scratch.join(format!("anchors-{number}")))),
+            ServedNames::OfTrials { aaaa } => (aaaa, None),
+            ServedNames::CheckAccess => {
+                (Share::ZERO, Some(scratch.join(format!("anchors-{number}"))))
+            }
         };
         let cores = match plan.cpus.auth.len() {
             0 if plan.auth.driver.is_ours() => machine.greeting().environment.cpus,
@@ -318,7 +320,7 @@ impl AuthServer {
         let words = driver.command(&setting, &program);
         let process = machine.start(&words, &plan.cpus.auth, &log, None).map_err(&refused)?;
         let configuration = Configuration { command: words, file: driver.file.into(), text };
-        let _bulk = Bulk::of(machine, &place, plan.auth.driver.bulk());
+        let _bulk = LargeFilesGuard::of(machine, &place, plan.auth.driver.bulk());
         let mut auth = AuthServer { process, _bulk, status, checks: None, listen, configuration };
         match anchors {
             Some(file) => auth.wait_for_checks(machine, driver.name, &file)?,
@@ -334,15 +336,18 @@ impl AuthServer {
         machine: &Machine,
         name: &str,
         anchors: &Path,
-    ) -> Result<(), SiteError> {
+    ) -> Result<(), ServerError> {
         let status = self.status.take().unwrap_or_default();
         let look = ["test", "-S", &status.to_string_lossy()].map(str::to_owned);
         self.wait(name, &mut || {
-            machine.run(&look, START).map(|(is_there, _)| is_there).map_err(SiteError::of(name))
+            machine
+                .run(&look, START)
+                .map(|(is_there, _)| is_there)
+                .map_err(ServerError::from_host_error(name))
         })?;
         let text = machine.read(anchors, ANCHORS)?;
         let anchors = text.lines().map(str::to_owned).collect();
-        self.checks = Some(OfChecks { status, anchors });
+        self.checks = Some(CheckAccess { status, anchors });
         Ok(())
     }
 
@@ -350,13 +355,13 @@ impl AuthServer {
     fn wait(
         &self,
         name: &str,
-        is_ready: &mut dyn FnMut() -> Result<bool, SiteError>,
-    ) -> Result<(), SiteError> {
+        is_ready: &mut dyn FnMut() -> Result<bool, ServerError>,
+    ) -> Result<(), ServerError> {
         let ended = || Ok(self.process.ended(Duration::ZERO)?.map(|ended| ended.how));
         wait_until_ready(name, is_ready, &ended, &self.process)
     }
 
-    fn is_ready(&self, machine: &Machine, listen: SocketAddr) -> Result<bool, SiteError> {
+    fn is_ready(&self, machine: &Machine, listen: SocketAddr) -> Result<bool, ServerError> {
         match &self.status {
             // Its socket exists when it is ready.
             Some(status) => match machine.counters(status) {
@@ -378,7 +383,7 @@ impl AuthServer {
 pub(super) struct RunningDut {
     process: Running,
     /// Dropped after the process, which writes the files, has ended: fields are dropped in order.
-    _bulk: Bulk,
+    _bulk: LargeFilesGuard,
     /// Command that ends the server; with it, the started process may end earlier.
     stop: Vec<String>,
     /// Processes whose CPU time and threads are the server's.
@@ -386,7 +391,7 @@ pub(super) struct RunningDut {
     /// Command that prints these processes; empty: the started process is the server.
     cpu_pids: Vec<String>,
     /// The known part of its CPU placement, before it is observed.
-    place: Place,
+    place: CpuPlacement,
     /// The CPUs that its host has.
     existing: BTreeSet<usize>,
     configuration: Configuration,
@@ -400,23 +405,23 @@ impl RunningDut {
     /// # Errors
     /// If its program is missing or cannot be started.
     pub(super) fn start(
-        world: &World,
+        deployment: &Deployment,
         plan: &Plan,
         archive: &Archive,
         dut: &DutPlan,
         cores: usize,
         cpus: &[usize],
         checked: Option<(&Variant, &[String])>,
-    ) -> Result<RunningDut, SiteError> {
-        let (name, machine, driver) = (dut.name(), &world.dut, dut.driver.driver());
-        let refused = SiteError::of(name);
+    ) -> Result<RunningDut, ServerError> {
+        let (name, machine, driver) = (dut.name(), &deployment.dut, dut.driver.driver());
+        let refused = ServerError::from_host_error(name);
         let folder = archive.server_folder(name)?;
         let place = machine.place(&folder);
         let operator = dut.operator();
         let program = program(machine, name, driver, dut.program.as_deref())?;
         let driver = driver.for_release(release(machine, driver, &operator, &program)?);
         let usual = plan.trial.prefix;
-        let mut upstreams = world.auth_addresses(dut.family);
+        let mut upstreams = deployment.auth_addresses(dut.family);
         if checked.is_some() {
             // Checks observe a single AuthDNS, which must receive all upstream queries.
             upstreams.truncate(1);
@@ -424,7 +429,7 @@ impl RunningDut {
         let task = Translate {
             upstreams,
             prefixes: checked.map_or(vec![usual], |(variant, _)| variant.prefixes(usual)),
-            checked: checked.map(|(variant, anchors)| Checked::of(variant, anchors)),
+            checked: checked.map(|(variant, anchors)| Checked::for_variant(variant, anchors)),
         };
         if let Some((file, text)) = task.checked.as_ref().map(|told| dut.driver.anchors(told)) {
             machine.write(&folder.join(file), &text).map_err(&refused)?;
@@ -432,7 +437,7 @@ impl RunningDut {
         let threads = dut.threads.unwrap_or(cores);
         let setting = Setting {
             folder: &place,
-            listen: world.dut_address,
+            listen: deployment.dut_address,
             cores,
             threads,
             operator: &operator,
@@ -450,16 +455,20 @@ impl RunningDut {
         }
         let words = driver.command(&setting, &program);
         let process = machine.start(&words, cpus, &folder.join("log"), None).map_err(&refused)?;
-        let told = driver.tells_threads(&operator).then_some(setting.threads);
+        let told = driver.configures_threads(&operator).then_some(setting.threads);
         // With `stop`, the started process only launches the server, so its CPUs are not the
         // server's.
         let confined: &[usize] = if stop.is_empty() { cpus } else { &[] };
-        let shared = world.sharing(plan, confined);
-        let place =
-            Place { cpus: confined.iter().copied().collect(), told, shared, ..Place::default() };
-        let existing = world.topology.cpus();
+        let shared = deployment.sharing(plan, confined);
+        let place = CpuPlacement {
+            cpus: confined.iter().copied().collect(),
+            told,
+            shared,
+            ..CpuPlacement::default()
+        };
+        let existing = deployment.topology.cpus();
         let configuration = Configuration { command: words, file: driver.file.into(), text };
-        let _bulk = Bulk::of(machine, &machine.place(&folder), dut.driver.bulk());
+        let _bulk = LargeFilesGuard::of(machine, &machine.place(&folder), dut.driver.bulk());
         let started = RunningDut {
             cpu_ids: RefCell::new(vec![process.id()]),
             cpu_pids: setting.fill_all(&custom.cpu_pids),
@@ -472,7 +481,7 @@ impl RunningDut {
         };
         let ready = setting.fill_all(&custom.ready);
         if !ready.is_empty() {
-            started.wait_until_it_says_so(machine, name, &ready)?;
+            started.wait_for_ready_command(machine, name, &ready)?;
         }
         Ok(started)
     }
@@ -482,7 +491,7 @@ impl RunningDut {
     ///
     /// # Errors
     /// If its host is unreachable.
-    pub(crate) fn look_for_processes(&self) -> Result<(), HostError> {
+    pub(crate) fn refresh_process_ids(&self) -> Result<(), HostError> {
         if !self.cpu_pids.is_empty() {
             let (_, printed) = self.process.machine().run(&self.cpu_pids, START)?;
             let ids = printed.split_whitespace().filter_map(|word| word.parse().ok()).collect();
@@ -496,7 +505,7 @@ impl RunningDut {
     ///
     /// # Errors
     /// If the server ends before, or takes too long.
-    pub(super) fn wait_until<E: From<SiteError>>(
+    pub(super) fn wait_until<E: From<ServerError>>(
         &self,
         name: &str,
         is_ready: &mut dyn FnMut() -> Result<bool, E>,
@@ -505,15 +514,16 @@ impl RunningDut {
     }
 
     /// Waits until the plan's command `ready` ends with status 0.
-    fn wait_until_it_says_so(
+    fn wait_for_ready_command(
         &self,
         machine: &Machine,
         name: &str,
         ready: &[String],
-    ) -> Result<(), SiteError> {
+    ) -> Result<(), ServerError> {
         let mut told = String::new();
-        let mut is_ready = || -> Result<bool, SiteError> {
-            let (is_ready, said) = machine.run(ready, START).map_err(SiteError::of(name))?;
+        let mut is_ready = || -> Result<bool, ServerError> {
+            let (is_ready, said) =
+                machine.run(ready, START).map_err(ServerError::from_host_error(name))?;
             told = said;
             Ok(is_ready)
         };
@@ -563,14 +573,14 @@ impl RunningDut {
     ///
     /// # Errors
     /// If its host is unreachable.
-    pub(super) fn place(&self) -> Result<Place, HostError> {
+    pub(super) fn place(&self) -> Result<CpuPlacement, HostError> {
         let mut allowed = self.process.machine().threads(&self.cpu_ids.borrow())?;
         for set in &mut allowed {
             // The kernel also reports CPUs that could be plugged in.
             set.cpus.retain(|cpu| self.existing.is_empty() || self.existing.contains(cpu));
         }
         let quota_millicpu = self.process.machine().quota(&self.cpu_ids.borrow())?;
-        Ok(Place { allowed, quota_millicpu, ..self.place.clone() })
+        Ok(CpuPlacement { allowed, quota_millicpu, ..self.place.clone() })
     }
 
     /// Returns the end of its log.
@@ -591,10 +601,10 @@ impl Drop for RunningDut {
 
 /// Polls a server that starts until `is_ready` returns true; an error if the server ends before, or
 /// takes longer than [`START`].
-fn wait_until_ready<E: From<SiteError>>(
+fn wait_until_ready<E: From<ServerError>>(
     name: &str,
     is_ready: &mut dyn FnMut() -> Result<bool, E>,
-    ended: &dyn Fn() -> Result<Option<String>, SiteError>,
+    ended: &dyn Fn() -> Result<Option<String>, ServerError>,
     process: &Running,
 ) -> Result<(), E> {
     let give_up = Instant::now() + START;
@@ -602,10 +612,10 @@ fn wait_until_ready<E: From<SiteError>>(
         let ended = ended()?;
         if ended.is_some() || Instant::now() > give_up {
             let why = ended.unwrap_or_else(|| format!("not ready after {} s", START.as_secs()));
-            return Err(SiteError::did_not_come_up(name, why, process).into());
+            return Err(ServerError::did_not_come_up(name, why, process).into());
         }
-        process.machine().check().map_err(SiteError::from)?;
-        thread::sleep(LOOK);
+        process.machine().check().map_err(ServerError::from)?;
+        thread::sleep(POLL_INTERVAL);
     }
     Ok(())
 }
@@ -617,16 +627,17 @@ fn write_zone(
     file: &Path,
     plan: &Plan,
     aaaa: Share,
-) -> Result<(), SiteError> {
+) -> Result<(), ServerError> {
     let (aaaa, names, file) =
         (aaaa.to_string(), plan.auth.names.to_string(), file.to_string_lossy());
     let words =
         ["zone", "--aaaa-share", &aaaa, "--names", &names, "--output", &file].map(str::to_owned);
-    let (written, told) = machine.run(&machine.ours(&words), WRITE).map_err(SiteError::of(name))?;
+    let (written, told) =
+        machine.run(&machine.ours(&words), WRITE).map_err(ServerError::from_host_error(name))?;
     if written {
         Ok(())
     } else {
-        Err(SiteError::not_started(name, &"its zone file could not be written", told))
+        Err(ServerError::not_started(name, &"its zone file could not be written", told))
     }
 }
 
@@ -637,7 +648,7 @@ fn program<T>(
     name: &str,
     driver: &Driver<T>,
     given: Option<&Path>,
-) -> Result<Vec<String>, SiteError> {
+) -> Result<Vec<String>, ServerError> {
     let usual = match (driver.program, given) {
         (Program::OfThePlan, _) => return Ok(Vec::new()),
         (Program::Own { words, .. }, None) => {
@@ -648,7 +659,7 @@ fn program<T>(
     let program = given.unwrap_or(Path::new(usual));
     match machine.find(program)? {
         Some(found) => Ok(vec![found.to_string_lossy().into_owned()]),
-        None => Err(SiteError::NotFound { name: name.into(), program: program.into() }),
+        None => Err(ServerError::NotFound { name: name.into(), program: program.into() }),
     }
 }
 
@@ -656,7 +667,7 @@ fn program<T>(
 ///
 /// # Errors
 /// If its program is missing.
-pub(super) fn version_of(machine: &Machine, dut: &DutPlan) -> Result<String, SiteError> {
+pub(super) fn version_of(machine: &Machine, dut: &DutPlan) -> Result<String, ServerError> {
     let driver = dut.driver.driver();
     version(
         machine,
@@ -670,7 +681,7 @@ pub(super) fn version_of(machine: &Machine, dut: &DutPlan) -> Result<String, Sit
 ///
 /// # Errors
 /// If its program is missing.
-pub(super) fn auth_version(machine: &Machine, auth: &AuthPlan) -> Result<String, SiteError> {
+pub(super) fn auth_version(machine: &Machine, auth: &AuthPlan) -> Result<String, ServerError> {
     let driver = auth.driver.driver();
     version(
         machine,
@@ -689,11 +700,11 @@ fn release<T: Task>(
     driver: &Driver<T>,
     operator: &Operator,
     program: &[String],
-) -> Result<Release, SiteError> {
+) -> Result<Release, ServerError> {
     if !driver.depends_on_release() {
         return Ok(Release::UNKNOWN);
     }
-    Ok(Release::of(&version(machine, driver, operator, program)?))
+    Ok(Release::parse(&version(machine, driver, operator, program)?))
 }
 
 /// Returns the version line that a server prints; [`UNKNOWN`] if it prints none.
@@ -702,7 +713,7 @@ fn version<T: Task>(
     driver: &Driver<T>,
     operator: &Operator,
     program: &[String],
-) -> Result<String, SiteError> {
+) -> Result<String, ServerError> {
     let words = driver.version_command(operator, program);
     if words.is_empty() {
         return Ok(UNKNOWN.into());
