@@ -47,7 +47,7 @@ pub(crate) fn summary(run: &Run) -> RunSummary {
 }
 
 /// Returns a sentence about the reliability of the results: self-test, completeness, compliance.
-fn standing(r: &Results) -> String {
+pub(crate) fn standing(r: &Results) -> String {
     let validated = match r.own_self_test() {
         None => "There was no self-test: the tester is not validated".into(),
         Some(test) => format!("Self-test: {}", self_test::in_words(test)),

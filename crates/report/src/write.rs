@@ -112,12 +112,14 @@ fn list_of_caveats(run: &Run, caveats: &[String]) -> String {
 /// Returns the main results of a run as sections of a Markdown page: speed, conformance, caveats,
 /// environment. The section about speed ends with `links`.
 pub fn publication(run: &Run, links: &str) -> String {
-    let RunSummary { answer, when, caveats } = summary(run);
+    let RunSummary { when, caveats, .. } = summary(run);
+    // The results and ratios of the servers are in the table.
+    let standing = summary::standing(&run.results);
     let speed = servers::table(std::slice::from_ref(run));
     let conform = conform::ConformSection.markdown(std::slice::from_ref(run));
     format!(
         "## Speed\n\n{}\n\n{}{links}\n\n{conform}\n## Caveats\n\n{}\n{}",
-        paragraphs(answer.into_iter().chain(when)),
+        paragraphs([standing].into_iter().chain(when)),
         speed.map(|table| table.markdown()).unwrap_or_default(),
         list_of_caveats(run, &caveats),
         tables::environment(run).markdown().replacen("###", "##", 1),
