@@ -12,7 +12,7 @@ use crate::comparison::Comparison;
 use crate::contents::{comparisons, figures, tables};
 use crate::run::Run;
 use crate::sections::{self, conform};
-use crate::summary::{RunSummary, summary};
+use crate::summary::{RunSummary, standing, summary};
 use crate::table::{Table, markdown_text};
 use crate::{change, csv, latex, page, servers, tables, tidy};
 
@@ -114,7 +114,7 @@ fn list_of_caveats(run: &Run, caveats: &[String]) -> String {
 pub fn publication(run: &Run, links: &str) -> String {
     let RunSummary { when, caveats, .. } = summary(run);
     // The results and ratios of the servers are in the table.
-    let standing = summary::standing(&run.results);
+    let standing = standing(&run.results);
     let speed = servers::table(std::slice::from_ref(run));
     let conform = conform::ConformSection.markdown(std::slice::from_ref(run));
     format!(
