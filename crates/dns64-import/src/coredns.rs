@@ -13,7 +13,7 @@ use net::address::{HostAddr, ServiceAddr};
 use super::addresses::{Addresses, FirstMatch, network};
 use super::draft::{Draft, Group, Located, Origin, PrefixDraft, Translation};
 use super::error::ImportError;
-use super::files::{called, read};
+use super::files::{called, folder_of, read};
 use super::notes::Place;
 use super::prefix;
 use super::statements::{Statement, Style, parse};
@@ -71,7 +71,7 @@ pub(super) fn import(file: &Path, draft: &mut Draft) -> Result<(), ImportError> 
         draft.notes.answers(&first.place, &first.words.join(" "), why);
     }
     for server in &servers {
-        block(server, &snippets, draft)?;
+        block(server, &snippets, folder_of(file), draft)?;
         if translates && !has(server, "dns64") {
             untranslated(server, draft);
         }
@@ -139,6 +139,7 @@ fn plugins<'a>(server: &'a Statement, snippets: &[&'a Statement]) -> Vec<&'a Sta
 fn block(
     server: &Statement,
     snippets: &[&Statement],
+    folder: &Path,
     draft: &mut Draft,
 ) -> Result<(), ImportError> {
     let plugins = plugins(server, snippets);
@@ -157,7 +158,7 @@ fn block(
         }
     }
     let names: Vec<&str> = zones.iter().map(|(zone, _)| *zone).collect();
-    plugins.into_iter().try_for_each(|plugin| self::plugin(plugin, &names, draft))
+    plugins.into_iter().try_for_each(|plugin| self::plugin(plugin, &names, folder, draft))
 }
 
 /// Sets the listen addresses: those of `bind`, or all addresses.
@@ -184,12 +185,17 @@ fn listen(server: &Statement, plugins: &[&Statement], port: u16, draft: &mut Dra
     }
 }
 
-fn plugin(plugin: &Statement, zones: &[&str], draft: &mut Draft) -> Result<(), ImportError> {
+fn plugin(
+    plugin: &Statement,
+    zones: &[&str],
+    folder: &Path,
+    draft: &mut Draft,
+) -> Result<(), ImportError> {
     let written = plugin.written();
     match plugin.name() {
         "bind" => (),
         "dns64" => translate(plugin, draft),
-        "forward" | "proxy" => forward(plugin, zones, draft)?,
+        "forward" | "proxy" => forward(plugin, zones, folder, draft)?,
         "cache" => cache(plugin, draft),
         "acl" => acl(plugin, draft),
         name if IDLE.contains(&name) => {
@@ -255,8 +261,15 @@ fn prefix_argument(statement: &Statement, draft: &mut Draft) -> Option<Ipv6Net> 
     prefix
 }
 
-/// Converts `forward FROM TO...`, where TO may be a file like /etc/resolv.conf.
-fn forward(plugin: &Statement, zones: &[&str], draft: &mut Draft) -> Result<(), ImportError> {
+/// Converts `forward FROM TO...`, where TO may be a file like /etc/resolv.conf. A relative path
+/// refers to the working directory of CoreDNS. The Corefile does not name it, so `folder`, the
+/// folder of the Corefile, is used.
+fn forward(
+    plugin: &Statement,
+    zones: &[&str],
+    folder: &Path,
+    draft: &mut Draft,
+) -> Result<(), ImportError> {
     let from = plugin.argument().unwrap_or(".").trim_end_matches('.');
     let mut upstreams = Vec::new();
     for to in plugin.words.iter().skip(2) {
@@ -266,7 +279,7 @@ fn forward(plugin: &Statement, zones: &[&str], draft: &mut Draft) -> Result<(), 
         } else if let Some(address) = socket(to.trim_start_matches("dns://"), 53) {
             upstreams.push(address);
         } else {
-            let text = read(Path::new(to))?;
+            let text = read(&folder.join(to)).map_err(|error| error.of_include(&plugin.place))?;
             let servers = text.lines().filter_map(|line| line.trim().strip_prefix("nameserver"));
             upstreams.extend(servers.filter_map(|server| socket(server.trim(), 53)));
         }

@@ -19,6 +19,16 @@ pub enum ImportError {
         /// Error of the system call.
         source: std::io::Error,
     },
+    /// A file or folder named in another file cannot be read.
+    #[error("{place}: cannot read {file}: {source}")]
+    Include {
+        /// File and line with the name.
+        place: Place,
+        /// Path of the named file or folder.
+        file: PathBuf,
+        /// Error of the system call.
+        source: std::io::Error,
+    },
     /// Wrong syntax.
     #[error("{place}: {reason}")]
     Syntax {
@@ -49,4 +59,16 @@ pub enum ImportError {
         /// Path of the file.
         file: PathBuf,
     },
+}
+
+impl ImportError {
+    /// Adds the place of the include to the error of a file that cannot be read.
+    pub(super) fn of_include(self, place: &Place) -> ImportError {
+        match self {
+            ImportError::Read { file, source } => {
+                ImportError::Include { place: place.clone(), file, source }
+            }
+            other => other,
+        }
+    }
 }

@@ -1,12 +1,12 @@
 //! Reading of configuration files, and of the files that they include.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use glob::{MatchOptions, glob_with};
+use glob::{MatchOptions, Pattern, glob_with};
 
 use super::error::{ImportError, LONGEST_FILE};
 use super::notes::Place;
@@ -54,15 +54,43 @@ pub(super) fn called(file: &Path) -> Arc<str> {
     name.chars().map(|c| if c.is_control() { '?' } else { c }).collect::<String>().into()
 }
 
-/// Returns the files of an include. `named` may contain `*` and `?`, and a relative path is
-/// relative to the including file.
-pub(super) fn included(by: &Path, named: &str) -> Vec<PathBuf> {
-    let path = by.parent().unwrap_or(Path::new("")).join(named);
-    let pattern = path.to_string_lossy();
-    if !pattern.contains(['*', '?', '[']) {
-        return vec![path];
+/// Returns the folder of a file.
+pub(super) fn folder_of(file: &Path) -> &Path {
+    file.parent().unwrap_or(Path::new(""))
+}
+
+/// Returns the working directory after a directive that changes it. A directory that does not exist
+/// here has no effect, because the configuration may be a copy from another host.
+pub(super) fn changed_directory(current: &Path, named: &str) -> PathBuf {
+    let next = current.join(named);
+    if next.is_dir() { next } else { current.to_owned() }
+}
+
+/// Returns the files of an include: those that match a pattern with `*`, `?` or `[…]`, or the named
+/// file, which may be missing. A relative path refers to `folder`.
+pub(super) fn included(folder: &Path, named: &str) -> Vec<PathBuf> {
+    if !named.contains(['*', '?', '[']) {
+        return vec![folder.join(named)];
     }
+    let pattern = Path::new(&Pattern::escape(&folder.to_string_lossy())).join(named);
     // As glob(3): a wildcard does not match the dot of a hidden file.
     let options = MatchOptions { require_literal_leading_dot: true, ..MatchOptions::new() };
-    glob_with(&pattern, options).map(|found| found.flatten().collect()).unwrap_or_default()
+    let found = glob_with(&pattern.to_string_lossy(), options);
+    found.map(|found| found.flatten().collect()).unwrap_or_default()
+}
+
+/// Returns the files of a folder with this ending of their names, sorted without regard to case.
+/// Hidden files are excluded.
+pub(super) fn of_folder(folder: &Path, ending: &str) -> Result<Vec<PathBuf>, ImportError> {
+    let bad = |source| ImportError::Read { file: folder.to_owned(), source };
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder).map_err(bad)? {
+        let name = entry.map_err(bad)?.file_name();
+        let text = name.to_string_lossy();
+        if !text.starts_with('.') && text.ends_with(ending) {
+            files.push(folder.join(&name));
+        }
+    }
+    files.sort_by_cached_key(|file| (file.to_string_lossy().to_ascii_lowercase(), file.clone()));
+    Ok(files)
 }

@@ -7,14 +7,15 @@
 //! policy.add(policy.suffix(policy.STUB('192.0.2.1'), inside))
 //! ```
 //!
-//! Any other statement becomes a note, up to the end of its line.
+//! The statements of a file in `dofile('FILE')` replace the call. Any other statement becomes a
+//! note, up to the end of its line.
 
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
 use super::error::ImportError;
-use super::files::{called, read};
+use super::files::{self, MOST, called, folder_of, read, too_many};
 use super::notes::Place;
 use super::tree::{Node, Value};
 
@@ -42,35 +43,78 @@ const SETTINGS: &[&str] = &["modules"];
 /// Returns the statements of a file, in order.
 ///
 /// # Errors
-/// If the file cannot be read.
+/// If the file, or a file in a `dofile`, cannot be read.
 pub(super) fn parse(file: &Path) -> Result<Vec<Statement>, ImportError> {
-    let text = read(file)?;
-    let variables = Variables::default();
-    let mut cursor = Cursor { rest: &text, line: 1, name: called(file), variables };
-    let mut statements = Vec::new();
-    loop {
-        cursor.skip();
-        if cursor.rest.is_empty() {
-            return Ok(statements);
+    let mut reader = Reader { folder: folder_of(file), files: 0, statements: Vec::new() };
+    reader.file(file, 0, &mut Variables::default())?;
+    Ok(reader.statements)
+}
+
+struct Reader<'a> {
+    /// Folder of the imported file, to which relative paths refer. In Knot Resolver they refer to
+    /// its working directory, which the file does not name.
+    folder: &'a Path,
+    /// Number of included files.
+    files: usize,
+    statements: Vec<Statement>,
+}
+
+impl Reader<'_> {
+    fn file(
+        &mut self,
+        file: &Path,
+        depth: usize,
+        variables: &mut Variables,
+    ) -> Result<(), ImportError> {
+        let text = read(file)?;
+        let mut cursor = Cursor { rest: &text, line: 1, name: called(file), variables };
+        loop {
+            cursor.skip();
+            if cursor.rest.is_empty() {
+                return Ok(());
+            }
+            let (rest, line) = (cursor.rest, cursor.line);
+            let statement = cursor.statement().unwrap_or_else(|| {
+                (cursor.rest, cursor.line) = (rest, line);
+                let end = rest.find('\n').unwrap_or(rest.len());
+                cursor.rest = &rest[end..];
+                Statement::Other(cursor.place(), rest[..end].trim().to_owned())
+            });
+            let Some((place, named)) = included(&statement) else {
+                self.statements.push(statement);
+                continue;
+            };
+            self.files += 1;
+            if depth >= files::DEEPEST || self.files > MOST {
+                return Err(too_many(place));
+            }
+            let path = self.folder.join(named);
+            self.file(&path, depth + 1, cursor.variables)
+                .map_err(|error| error.of_include(place))?;
         }
-        let (rest, line) = (cursor.rest, cursor.line);
-        statements.push(cursor.statement().unwrap_or_else(|| {
-            (cursor.rest, cursor.line) = (rest, line);
-            let end = rest.find('\n').unwrap_or(rest.len());
-            cursor.rest = &rest[end..];
-            Statement::Other(cursor.place(), rest[..end].trim().to_owned())
-        }));
+    }
+}
+
+/// Returns place and file of `dofile('FILE')`.
+fn included(statement: &Statement) -> Option<(&Place, &str)> {
+    let Statement::Call(Node { place, value: Value::Call(name, arguments) }) = statement else {
+        return None;
+    };
+    match &arguments[..] {
+        [file] if name == "dofile" => Some((place, file.text()?)),
+        _ => None,
     }
 }
 
 /// Values of variables; `None` after a second assignment, because either may depend on a condition.
+/// A variable of one file has its value in all files.
 type Variables = HashMap<String, Option<Node>>;
 
 struct Cursor<'a> {
     rest: &'a str,
     line: usize,
     name: Arc<str>,
-    variables: Variables,
+    variables: &'a mut Variables,
 }
 
 impl<'a> Cursor<'a> {
@@ -217,6 +261,10 @@ impl<'a> Cursor<'a> {
             }
             _ => {
                 let path = self.path()?.to_owned();
+                // Its file would not be read.
+                if path == "dofile" {
+                    return None;
+                }
                 if self.rest.starts_with(['(', '{', '\'', '"']) {
                     Value::Call(path, self.arguments(depth + 1)?)
                 } else if let Some(Some(node)) = self.variables.get(&path) {

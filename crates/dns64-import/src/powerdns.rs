@@ -13,7 +13,7 @@ use toml::Value;
 use super::addresses::{Addresses, most_specific, network};
 use super::draft::{Draft, Located, Origin, PrefixDraft};
 use super::error::ImportError;
-use super::files::{MOST, called, included, read, too_many};
+use super::files::{MOST, called, folder_of, of_folder, read, too_many};
 use super::local_zones::standard_local_zones;
 use super::notes::Place;
 use super::prefix;
@@ -190,7 +190,7 @@ fn is_yaml(file: &Path) -> bool {
 /// Reads the lines of a file, and of the files in its `include-dir`.
 fn lines(file: &Path, settings: &mut Vec<Setting>, depth: usize) -> Result<(), ImportError> {
     let name = called(file);
-    let mut folders: Vec<PathBuf> = Vec::new();
+    let mut folder = None;
     for (number, line) in read(file)?.lines().enumerate() {
         let line = without_comment(line);
         let Some((key, value)) = line.split_once('=') else {
@@ -208,27 +208,36 @@ fn lines(file: &Path, settings: &mut Vec<Setting>, depth: usize) -> Result<(), I
         };
         let place = Place::new(&name, number + 1);
         if key == "include-dir" {
-            // Ignored in an included file.
-            if depth == 0 {
-                include(&mut folders, file, &format!("{}/*.conf", value.trim()), &place)?;
-            }
+            // The last one applies.
+            folder = Some((value.trim().to_owned(), place));
             continue;
         }
         let values = value.split(',').map(|value| value.trim().to_owned()).collect();
         add(settings, Setting { place, key: key.to_owned(), values }, adds);
     }
-    folders.iter().try_for_each(|file| lines(file, settings, depth + 1))
+    // Ignored in an included file.
+    let Some((named, place)) = folder.filter(|_| depth == 0) else { return Ok(()) };
+    for file in include(file, &named, ".conf", &place)? {
+        lines(&file, settings, depth + 1).map_err(|error| error.of_include(&place))?;
+    }
+    Ok(())
 }
 
-/// Adds the files of an `include-dir`, to be read after this one.
+/// Returns the files of an `include-dir`, which are read after the file that names it. A relative
+/// path refers to the working directory of PowerDNS Recursor. The file does not name it, so the
+/// folder of the file is used.
 fn include(
-    files: &mut Vec<PathBuf>,
     by: &Path,
-    pattern: &str,
+    named: &str,
+    ending: &str,
     place: &Place,
-) -> Result<(), ImportError> {
-    files.extend(included(by, pattern));
-    if files.len() > MOST { Err(too_many(place)) } else { Ok(()) }
+) -> Result<Vec<PathBuf>, ImportError> {
+    if named.is_empty() {
+        return Ok(Vec::new());
+    }
+    let folder = folder_of(by).join(named);
+    let files = of_folder(&folder, ending).map_err(|error| error.of_include(place))?;
+    if files.len() > MOST { Err(too_many(place)) } else { Ok(files) }
 }
 
 /// Removes a comment: `#` at the start of the line or after a blank.
@@ -250,13 +259,11 @@ fn add(settings: &mut Vec<Setting>, setting: Setting, adds: bool) {
 
 /// Reads the keys of a YAML file under their old names, with lists of tables as the old lists.
 fn of_yaml(file: &Path, settings: &mut Vec<Setting>, depth: usize) -> Result<(), ImportError> {
-    let mut folders = Vec::new();
+    let mut folder = None;
     for (section, entries) in tree::yaml(file)?.entries() {
         for (key, node) in entries.entries() {
             if key == "include_dir" {
-                if let Some(folder) = node.text().filter(|_| depth == 0) {
-                    include(&mut folders, file, &format!("{folder}/*.yml"), &node.place)?;
-                }
+                folder = node.text().map(|text| (text.to_owned(), node.place.clone()));
                 continue;
             }
             let key = old_name(section, key);
@@ -266,7 +273,12 @@ fn of_yaml(file: &Path, settings: &mut Vec<Setting>, depth: usize) -> Result<(),
             add(settings, Setting { place: node.place.clone(), key, values }, adds);
         }
     }
-    folders.iter().try_for_each(|file| of_yaml(file, settings, depth + 1))
+    // Ignored in an included file.
+    let Some((named, place)) = folder.filter(|_| depth == 0) else { return Ok(()) };
+    for file in include(file, &named, ".yml", &place)? {
+        of_yaml(&file, settings, depth + 1).map_err(|error| error.of_include(&place))?;
+    }
+    Ok(())
 }
 
 /// Returns the name in recursor.conf of a key of recursor.yml.

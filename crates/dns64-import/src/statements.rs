@@ -1,11 +1,13 @@
 //! Syntax of named.conf: words, blocks in braces, and `;`. In a Corefile a newline takes the place
 //! of `;`.
 
-use std::path::Path;
+use std::collections::HashSet;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::error::ImportError;
-use super::files::{DEEPEST, MOST, called, included, read, too_many};
+use super::files::{DEEPEST, MOST, called, changed_directory, folder_of, included, read, too_many};
 use super::notes::Place;
 
 /// The words of a statement, and its block if it has one.
@@ -86,13 +88,20 @@ enum Token {
 /// # Errors
 /// If a file cannot be read, or braces or quotes do not match.
 pub(super) fn parse(file: &Path, style: Style) -> Result<Vec<Statement>, ImportError> {
-    Parser { style, files: 0 }.file(file, 0)
+    let directory = folder_of(file).to_owned();
+    Parser { style, files: 0, directory, snippets: HashSet::new() }.file(file, 0)
 }
 
 struct Parser {
     style: Style,
     /// Number of included files.
     files: usize,
+    /// Working directory of BIND, to which relative paths refer. The option `directory` sets it for
+    /// the lines after it. BIND starts in a directory that the file does not name, so the folder of
+    /// the imported file is used until then.
+    directory: PathBuf,
+    /// Names of the snippets of a Corefile.
+    snippets: HashSet<String>,
 }
 
 impl Parser {
@@ -103,6 +112,8 @@ impl Parser {
         if let Some((_, line)) = tokens.peek() {
             return Err(bad(&tokens.name, *line, "an unmatched '}'"));
         }
+        let snippet = |name: &str| Some(name.strip_prefix('(')?.strip_suffix(')')?.to_owned());
+        self.snippets.extend(statements.iter().filter_map(|statement| snippet(statement.name())));
         self.spliced(statements, file, depth)
     }
 
@@ -116,26 +127,54 @@ impl Parser {
         let style = self.style;
         let mut all = Vec::with_capacity(statements.len());
         for mut statement in statements {
-            let named = statement.argument().filter(|_| statement.name() == style.include());
-            // In a Corefile the name may be that of a snippet in the same file.
-            let named = named.filter(|named| {
-                style == Style::Semicolons
-                    || included(file, named).iter().any(|path| path.is_file())
-            });
-            if let (Some(named), None) = (named, &statement.block) {
-                for path in included(file, named) {
-                    self.files += 1;
-                    if depth >= DEEPEST || self.files > MOST {
-                        return Err(too_many(&statement.place));
-                    }
-                    all.extend(self.file(&path, depth + 1)?);
+            let named = statement.argument().filter(|_| statement.block.is_none());
+            match (style, statement.name(), named) {
+                // A snippet takes precedence over a file.
+                (_, name, Some(named))
+                    if name == style.include() && !self.snippets.contains(named) =>
+                {
+                    all.extend(self.included(named, &statement.place, file, depth)?);
+                    continue;
                 }
-                continue;
+                (Style::Semicolons, "directory", Some(named)) => {
+                    self.directory = changed_directory(&self.directory, named);
+                }
+                _ => (),
             }
             if let Some(block) = statement.block.take() {
                 statement.block = Some(self.spliced(block, file, depth)?);
             }
             all.push(statement);
+        }
+        Ok(all)
+    }
+
+    /// Returns the statements of the files that an include in `file` names. A pattern without
+    /// matching files is an error in BIND, but not in CoreDNS.
+    fn included(
+        &mut self,
+        named: &str,
+        place: &Place,
+        file: &Path,
+        depth: usize,
+    ) -> Result<Vec<Statement>, ImportError> {
+        let folder = match self.style {
+            Style::Semicolons => &self.directory,
+            Style::Lines => folder_of(file),
+        };
+        let paths = included(folder, named);
+        if paths.is_empty() && self.style == Style::Semicolons {
+            let source = io::Error::new(io::ErrorKind::NotFound, "no file matches this pattern");
+            let file = folder.join(named);
+            return Err(ImportError::Include { place: place.clone(), file, source });
+        }
+        let mut all = Vec::new();
+        for path in paths {
+            self.files += 1;
+            if depth >= DEEPEST || self.files > MOST {
+                return Err(too_many(place));
+            }
+            all.extend(self.file(&path, depth + 1).map_err(|error| error.of_include(place))?);
         }
         Ok(all)
     }

@@ -69,6 +69,7 @@ fn an_error_has_file_and_line() {
         ("unbound.conf", "verbosity: 1\n", "1: 'verbosity:' is not in a clause"),
         ("unbound.conf", "server:\n  verbosity 1\n", "2: 'verbosity' is not a key"),
         ("unbound.conf", "server:\ninclude: unbound.conf\n", "2: files include each other"),
+        ("kresd.conf", "\ndofile('kresd.conf')\n", "2: files include each other"),
         ("recursor.yml", "a: [\n", "recursor.yml: "),
     ];
     for (name, text, wanted) in cases {
@@ -151,6 +152,7 @@ fn the_files_of_a_pattern_are_counted() {
         ("unbound.conf", "include: \"d/*.conf\"\n", "conf"),
         ("recursor.conf", "include-dir=d\n", "conf"),
         ("recursor.yml", "recursor: { include_dir: d }\n", "yml"),
+        ("Corefile", "import d/*.conf\n", "conf"),
     ];
     for (name, text, extension) in cases {
         let (folder, path) = file(name, text);
@@ -162,6 +164,147 @@ fn the_files_of_a_pattern_are_counted() {
         let error = import(&path, None).map(|imported| imported.toml).unwrap_err().to_string();
         assert!(error.contains(":1: ") && error.contains("there are too many"), "{name}: {error}");
     }
+}
+
+#[test]
+fn missing_includes_are_errors_with_file_and_line() {
+    let cases = [
+        ("named.conf", "options { };\ninclude \"NAME\";\n", 2),
+        ("named.conf", "options { };\ninclude \"NAME/*.conf\";\n", 2),
+        ("unbound.conf", "server:\n  include: NAME\n", 2),
+        ("unbound.conf", "server:\n\ninclude-toplevel: \"NAME\"\n", 3),
+        ("recursor.conf", "threads=1\ninclude-dir=NAME\n", 2),
+        ("recursor.yml", "recursor:\n  threads: 1\n  include_dir: NAME\n", 3),
+        ("kresd.conf", "-- one\ndofile('NAME')\n", 2),
+        ("Corefile", "(a) {\n  cache\n}\nimport NAME\n", 4),
+        ("Corefile", ". {\n  import NAME\n}\n", 2),
+        ("Corefile", ". {\n  forward . NAME\n}\n", 2),
+    ];
+    // The other names exist in the working directory of the test, but not beside the file.
+    for named in ["gone", "tests/import/bind/acls.conf", "tests/import/powerdns/recursor.d"] {
+        assert_eq!(Path::new(named).exists(), named != "gone");
+        for (name, text, line) in cases {
+            let (folder, path) = file(name, &text.replace("NAME", named));
+            let error = import(&path, None).map(|imported| imported.toml).unwrap_err().to_string();
+            let beside = folder.path().join(named);
+            let wanted = format!("{}:{line}: cannot read {}", path.display(), beside.display());
+            assert!(error.starts_with(&wanted), "{error}, not {wanted}");
+        }
+    }
+}
+
+#[test]
+fn patterns_without_files_are_allowed_except_in_bind() {
+    for (name, text, is_allowed) in [
+        ("named.conf", "include \"gone/*.conf\";\n", false),
+        ("unbound.conf", "include: \"gone/*.conf\"\n", true),
+        ("Corefile", "import gone/*\n", true),
+    ] {
+        let (_folder, path) = file(name, text);
+        let result = import(&path, None);
+        assert_eq!(result.is_ok(), is_allowed, "{name}: {result:?}");
+    }
+}
+
+#[test]
+fn relative_includes_are_resolved_as_by_the_server() {
+    let unbound =
+        |name: &str| format!("forward-zone:\n  name: {name}\n  forward-addr: 192.0.2.1\n");
+    let bind =
+        |name: &str| format!("zone \"{name}\" {{ type forward; forwarders {{ 192.0.2.1; }}; }};\n");
+    let recursor = |name: &str| format!("forward-zones-recurse+={name}=192.0.2.1\n");
+    let kresd = |name: &str| {
+        format!(
+            "policy.add(policy.suffix(policy.STUB('192.0.2.1'), policy.todnames({{'{name}'}})))\n"
+        )
+    };
+    let corefile = |name: &str| format!("{name} {{\n  forward . 192.0.2.1\n}}\n");
+    let cases: [(&str, [(&str, String); 4]); 5] = [
+        // In all files, a path refers to the working directory.
+        (
+            "unbound.conf",
+            [
+                ("", "include: a/1\nserver:\n  directory: DIR/b\ninclude: 3\n".to_owned()),
+                ("a/1", unbound("one.test") + "include-toplevel: a/2\n"),
+                ("a/2", unbound("two.test")),
+                ("b/3", unbound("three.test")),
+            ],
+        ),
+        (
+            "named.conf",
+            [
+                (
+                    "",
+                    "include \"a/1\";\noptions { directory \"DIR/b\"; };\ninclude \"3\";\n"
+                        .to_owned(),
+                ),
+                ("a/1", bind("one.test") + "include \"a/2\";\n"),
+                ("a/2", bind("two.test")),
+                ("b/3", bind("three.test")),
+            ],
+        ),
+        (
+            "kresd.conf",
+            [
+                ("", "dofile('a/1')\ndofile \"b/3\"\n".to_owned()),
+                ("a/1", kresd("one.test") + "dofile('a/2')\n"),
+                ("a/2", kresd("two.test")),
+                ("b/3", kresd("three.test")),
+            ],
+        ),
+        // The last folder applies.
+        (
+            "recursor.conf",
+            [
+                ("", "include-dir=gone\ninclude-dir=a\n".to_owned()),
+                ("a/1.conf", recursor("one.test")),
+                ("a/B.conf", recursor("two.test")),
+                ("a/c.conf", recursor("three.test")),
+            ],
+        ),
+        // A path refers to the folder of the file that contains it.
+        (
+            "Corefile",
+            [
+                ("", "import a/1\nimport b/*\n".to_owned()),
+                ("a/1", corefile("one.test") + "import 2\n"),
+                ("a/2", corefile("two.test")),
+                ("b/3", corefile("three.test")),
+            ],
+        ),
+    ];
+    for (main, files) in cases {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["a", "b"] {
+            fs::create_dir(folder.path().join(name)).unwrap();
+        }
+        for (name, text) in files {
+            let name = if name.is_empty() { main } else { name };
+            let text = text.replace("DIR", folder.path().to_str().unwrap());
+            fs::write(folder.path().join(name), text).unwrap();
+        }
+        let toml = import(&folder.path().join(main), None).map(|imported| imported.toml);
+        let toml = toml.unwrap_or_else(|error| panic!("{error}"));
+        for domain in ["one.test", "two.test", "three.test"] {
+            assert!(toml.contains(&format!("domain = \"{domain}\"")), "{main}: {domain}\n{toml}");
+        }
+    }
+}
+
+#[test]
+fn variables_of_an_included_lua_file_are_resolved() {
+    let (folder, path) = file("kresd.conf", "servers = '192.0.2.1'\ndofile('more')\n");
+    let forward = "policy.add(policy.all(policy.FORWARD(servers)))\n";
+    for (assignment, is_forwarded) in [("", true), ("servers = '192.0.2.2'\n", false)] {
+        fs::write(folder.path().join("more"), format!("{assignment}{forward}")).unwrap();
+        let toml = import(&path, None).unwrap().toml;
+        assert_eq!(toml.contains("\naddress = \"192.0.2.1\"\n"), is_forwarded, "{toml}");
+    }
+    // A file in an expression is not read.
+    let (_folder, path) = file("kresd.conf", "local servers = dofile('gone')\n");
+    let notes = import(&path, None).unwrap().notes;
+    let is_noted = |note: &Note| note.changes_answers() && note.to_string().contains("dofile");
+    assert!(notes.iter().any(is_noted), "{notes:#?}");
 }
 
 #[test]

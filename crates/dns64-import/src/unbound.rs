@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ipnet::IpNet;
@@ -15,7 +15,7 @@ use toml::Value;
 use super::addresses::{Addresses, most_specific, network};
 use super::draft::{Draft, Located, Origin, PrefixDraft};
 use super::error::ImportError;
-use super::files::{DEEPEST, MOST, called, included, read, too_many};
+use super::files::{DEEPEST, MOST, called, changed_directory, folder_of, included, read, too_many};
 use super::local_zones::standard_local_zones;
 use super::notes::Place;
 use super::prefix;
@@ -142,7 +142,7 @@ impl Clause {
 
 /// Converts `file` into `draft`.
 pub(super) fn import(file: &Path, draft: &mut Draft) -> Result<(), ImportError> {
-    let mut clauses = Clauses::default();
+    let mut clauses = Clauses { all: Vec::new(), files: 0, directory: folder_of(file).to_owned() };
     clauses.read(file, 0)?;
     let mut server =
         Clause { place: Place::new(&called(file), 1), name: "server".into(), entries: Vec::new() };
@@ -169,11 +169,14 @@ pub(super) fn import(file: &Path, draft: &mut Draft) -> Result<(), ImportError> 
 }
 
 /// Contents of all files.
-#[derive(Default)]
 struct Clauses {
     all: Vec<Clause>,
     /// Number of included files.
     files: usize,
+    /// Working directory, to which relative paths of includes refer. A `directory:` sets it for the
+    /// lines after it. Unbound starts in a directory that the file does not name, so the folder of
+    /// the imported file is used until then.
+    directory: PathBuf,
 }
 
 impl Clauses {
@@ -196,22 +199,30 @@ impl Clauses {
                 continue;
             }
             let values = values(&mut words);
-            if key.starts_with("include") {
-                // A pattern without matching files is allowed.
-                for path in values.iter().flat_map(|value| included(file, value)) {
-                    self.files += 1;
-                    if depth >= DEEPEST || self.files > MOST {
-                        return Err(too_many(&word.place));
-                    }
-                    self.read(&path, depth + 1)?;
-                }
+            if matches!(key, "include" | "include-toplevel") {
+                values.iter().try_for_each(|named| self.include(named, &word.place, depth))?;
                 continue;
             }
             let Some(clause) = self.all.last_mut() else {
                 return Err(bad(format!("'{key}:' is not in a clause such as 'server:'")));
             };
+            if let ("server", "directory", [named]) = (&*clause.name, key, &values[..]) {
+                self.directory = changed_directory(&self.directory, named);
+            }
             let (place, key) = (word.place.clone(), key.to_owned());
             clause.entries.push(Entry { place, key, values });
+        }
+        Ok(())
+    }
+
+    /// Reads the files of an include. A pattern without matching files is allowed.
+    fn include(&mut self, named: &str, place: &Place, depth: usize) -> Result<(), ImportError> {
+        for path in included(&self.directory, named) {
+            self.files += 1;
+            if depth >= DEEPEST || self.files > MOST {
+                return Err(too_many(place));
+            }
+            self.read(&path, depth + 1).map_err(|error| error.of_include(place))?;
         }
         Ok(())
     }
