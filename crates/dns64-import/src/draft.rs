@@ -112,10 +112,11 @@ struct Setting {
 /// Default of the maximum TTL, in seconds.
 const LONGEST_TTL: i64 = 86_400;
 /// Bounds of some keys in dns64d; other keys are 32-bit numbers.
-const BOUNDS: [(&str, &str, u64, u64); 4] = [
+const BOUNDS: [(&str, &str, u64, u64); 5] = [
     ("cache", "mebibytes", 0, 1 << 20),
     ("limits", "tcp-connections", 1, 1 << 20),
     ("limits", "tcp-per-client", 1, 1 << 20),
+    ("limits", "tcp-pipeline", 1, 10_000),
     ("local", "reverse-ttl", 0, 86_400),
 ];
 

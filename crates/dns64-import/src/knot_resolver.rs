@@ -111,6 +111,10 @@ fn call(node: &Node, draft: &mut Draft) {
             let value = arguments.first().and_then(Node::text).and_then(seconds);
             draft.set_number("cache", key, value, origin);
         }
+        "net.tcp_pipeline" => {
+            let value = arguments.first().and_then(Node::text).and_then(|text| text.parse().ok());
+            draft.set_number("limits", "tcp-pipeline", value, origin);
+        }
         "policy.add" => policy(node, arguments, draft),
         "trust_anchors.remove" => (),
         "view:addr" | "view.addr" => {
@@ -320,7 +324,12 @@ fn network_yaml(node: &Node, draft: &mut Draft) {
     for (key, node) in node.entries() {
         match key.as_str() {
             "listen" => node.elements().iter().for_each(|socket| listen_yaml(socket, draft)),
-            "do-ipv4" | "do-ipv6" | "out-interface-v4" | "out-interface-v6" | "tcp-pipeline"
+            "tcp-pipeline" => {
+                let origin = Origin::new(&node.place, format!("{key}: {}", node.written()));
+                let value = node.text().and_then(|text| text.parse().ok());
+                draft.set_number("limits", "tcp-pipeline", value, origin);
+            }
+            "do-ipv4" | "do-ipv6" | "out-interface-v4" | "out-interface-v6"
             | "edns-tcp-keepalive" | "edns-buffer-size" => {
                 draft.notes.nothing(&node.place, key, "dns64d does not need it");
             }

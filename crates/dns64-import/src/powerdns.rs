@@ -55,7 +55,6 @@ const IDLE: &[&str] = &[
     "max-busy",
     "max-cache-bogus-ttl",
     "max-cache-entries",
-    "max-concurrent-requests",
     "max-dnskeys",
     "max-ds-per-zone",
     "max-generate",
@@ -325,6 +324,7 @@ fn carry(setting: &Setting, port: u16, draft: &mut Draft) {
         "max-tcp-clients" => set("limits", "tcp-connections"),
         "max-tcp-per-client" if value == "0" => (),
         "max-tcp-per-client" => set("limits", "tcp-per-client"),
+        "max-concurrent-requests-per-tcp-connection" => set("limits", "tcp-pipeline"),
         // Each extension is 30 s.
         "serve-stale-extensions" => {
             let times = value.parse::<u64>().unwrap_or(0);

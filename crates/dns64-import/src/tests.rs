@@ -352,6 +352,24 @@ fn sequential_policy_becomes_the_listed_order() {
 }
 
 #[test]
+fn query_limits_of_tcp_connections_are_carried_over() {
+    let cases = [
+        ("recursor.conf", "max-concurrent-requests-per-tcp-connection=20\n"),
+        ("recursor.yml", "incoming:\n  max_concurrent_requests_per_tcp_connection: 20\n"),
+        ("kresd.conf", "net.tcp_pipeline(20)\n"),
+        ("kresd.yaml", "network:\n  tcp-pipeline: 20\n"),
+    ];
+    for (name, text) in cases {
+        let toml = settings(name, text);
+        assert!(toml.contains("[limits]\ntcp-pipeline = 20"), "{name}:\n{toml}");
+    }
+    let (_folder, path) = file("kresd.conf", "net.tcp_pipeline(65535)\n");
+    let Imported { toml, notes } = import(&path, None).unwrap();
+    assert!(toml.contains("\ntcp-pipeline = 10000\n"), "{toml}");
+    assert!(notes.iter().any(|note| note.to_string().contains("10000 is used")), "{notes:#?}");
+}
+
+#[test]
 fn synthesis_for_queries_with_cd_is_noted() {
     let cases = [
         ("named.conf", "options { dns64 64:ff9b::/96 { }; };\n", true),
