@@ -121,6 +121,10 @@ impl Setting {
         self.values.first().map_or("", String::as_str)
     }
 
+    fn is_off(&self) -> bool {
+        matches!(self.value(), "no" | "off" | "false")
+    }
+
     fn written(&self) -> String {
         format!("{}={}", self.key, self.values.join(", "))
     }
@@ -142,7 +146,8 @@ pub(super) fn import(file: &Path, draft: &mut Draft) -> Result<(), ImportError> 
     if settings.iter().all(|setting| setting.key != "dns64-prefix") {
         draft.notes.nothing(&place, "dns64-prefix", "there is none: translation is off");
     }
-    private_reverse_zones(&settings, &place, draft);
+    reverse_zones(&settings, &place, draft);
+    queries_without_rd(&settings, &place, draft);
     let port = settings.iter().rev().find(|setting| setting.key == "local-port");
     let port = port.and_then(|setting| setting.value().parse().ok()).unwrap_or(53);
     settings.iter().for_each(|setting| carry(setting, port, draft));
@@ -153,26 +158,63 @@ pub(super) fn import(file: &Path, draft: &mut Draft) -> Result<(), ImportError> 
     Ok(())
 }
 
-/// Adds the reverse zones of private IPv4 addresses, which PowerDNS Recursor answers unless
-/// `serve-rfc1918` is off.
-fn private_reverse_zones(settings: &[Setting], place: &Place, draft: &mut Draft) {
-    let key = settings.iter().find(|setting| setting.key == "serve-rfc1918");
-    if key.is_some_and(|setting| matches!(setting.value(), "no" | "off" | "false")) {
+fn find<'a>(settings: &'a [Setting], key: &str) -> Option<&'a Setting> {
+    settings.iter().find(|setting| setting.key == key)
+}
+
+/// Adds the reverse zones that PowerDNS Recursor answers itself. `serve-rfc1918=no` disables all of
+/// them, and `serve-rfc6303=no` all except those of private IPv4 addresses and loopback.
+fn reverse_zones(settings: &[Setting], place: &Place, draft: &mut Draft) {
+    let [private, others] = ["serve-rfc1918", "serve-rfc6303"].map(|key| find(settings, key));
+    if private.is_some_and(Setting::is_off) {
         return;
     }
-    let zones = standard_local_zones().filter(|zone| is_private_reverse(zone));
-    let value = Value::Array(zones.map(Value::String).collect());
-    let origin = key.map_or_else(|| Origin::new(place, "serve-rfc1918=yes"), Setting::origin);
+    if others.is_none() {
+        let why = "the default since 5.1.3 is used; earlier versions resolve zones of RFC 6303 such as 113.0.203.in-addr.arpa and 8.b.d.0.1.0.0.2.ip6.arpa";
+        draft.notes.answers(place, "serve-rfc6303", why);
+    }
+    let serves_others = !others.is_some_and(Setting::is_off);
+    let is_served = |zone: &String| is_private_reverse(zone) || (serves_others && is_rfc6303(zone));
+    let value = Value::Array(standard_local_zones().filter(is_served).map(Value::String).collect());
+    let default = "serve-rfc1918=yes, serve-rfc6303=yes";
+    let origin = others.or(private).map_or_else(|| Origin::new(place, default), Setting::origin);
     draft.local_zones = Some(Located { value, origin });
 }
 
-/// True for the reverse zones of 10/8, 172.16/12 and 192.168/16 (RFC 1918).
+/// True for the reverse zones of 10/8, 172.16/12 and 192.168/16 (RFC 1918), and of 127/8.
 fn is_private_reverse(zone: &str) -> bool {
-    let Some(octets) = zone.strip_suffix(".in-addr.arpa") else { return false };
-    match octets.split('.').rev().map(str::parse::<u8>).collect::<Result<Vec<u8>, _>>().as_deref() {
-        Ok([10] | [192, 168]) => true,
-        Ok([172, second]) => (16..32).contains(second),
+    match octets(zone).as_deref() {
+        Some([10 | 127] | [192, 168]) => true,
+        Some([172, second]) => (16..32).contains(second),
         _ => false,
+    }
+}
+
+/// True for the reverse zones of RFC 6303. Those of 100.64/10 are of RFC 7793, and PowerDNS Recursor
+/// does not answer them itself.
+fn is_rfc6303(zone: &str) -> bool {
+    match octets(zone).as_deref() {
+        Some(octets) => !matches!(octets, [100, _]),
+        None => zone.ends_with(".ip6.arpa"),
+    }
+}
+
+/// Returns the first octets of the addresses of an IPv4 reverse zone.
+fn octets(zone: &str) -> Option<Vec<u8>> {
+    let octets = zone.strip_suffix(".in-addr.arpa")?;
+    octets.split('.').rev().map(|octet| octet.parse().ok()).collect()
+}
+
+/// Adds a note on queries with RD=0. PowerDNS Recursor refuses them by default since version 5.0.
+fn queries_without_rd(settings: &[Setting], place: &Place, draft: &mut Draft) {
+    const REFUSED: &str = "PowerDNS Recursor refuses queries with RD=0; dns64d answers them";
+    match find(settings, "allow-no-rd") {
+        None => draft.notes.answers(place, "allow-no-rd=no (default since 5.0)", REFUSED),
+        Some(setting) if setting.is_off() => lost(setting, REFUSED, draft),
+        Some(setting) => {
+            let why = "PowerDNS Recursor answers queries with RD=0 from its cache; dns64d answers them like others";
+            lost(setting, why, draft);
+        }
     }
 }
 
@@ -347,8 +389,9 @@ fn carry(setting: &Setting, port: u16, draft: &mut Draft) {
         key if IDLE.iter().any(|idle| key.starts_with(idle)) => {
             draft.notes.nothing(&setting.place, &setting.written(), "dns64d does not need it");
         }
-        "serve-rfc1918" => (),
-        "export-etc-hosts" if matches!(value, "no" | "off" | "false") => (),
+        // Handled before.
+        "serve-rfc1918" | "serve-rfc6303" | "allow-no-rd" => (),
+        "export-etc-hosts" if setting.is_off() => (),
         _ => lost(setting, "dns64d has no equivalent", draft),
     }
 }

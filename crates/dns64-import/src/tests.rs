@@ -463,6 +463,58 @@ fn unbounds_built_in_local_zones_are_kept() {
 }
 
 #[test]
+fn powerdns_reverse_zones_become_local_zones() {
+    let of = |name: &str, text: &str| {
+        let (_folder, path) = file(name, text);
+        let Imported { toml, notes } = import(&path, None).unwrap();
+        let is_noted = notes.iter().any(|note| note.to_string().contains("serve-rfc"));
+        let is_default = !text.contains("rfc6303") && !text.contains("serve-rfc1918=no");
+        assert_eq!(is_noted, is_default, "{text}: {notes:#?}");
+        let table: toml::Table = toml::from_str(&toml).unwrap();
+        let zones = table.get("local-zones").and_then(|zones| zones.as_array()).cloned();
+        let zones = zones.unwrap_or_default();
+        zones.iter().map(|zone| zone.as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    // 4 + 15 of RFC 1918 and loopback, 6 other IPv4 zones, 8 IPv6 zones.
+    for (name, text, count) in [
+        ("recursor.conf", "threads=1\n", 33),
+        ("recursor.conf", "serve-rfc6303=yes\n", 33),
+        ("recursor.conf", "serve-rfc6303\n", 33),
+        ("recursor.conf", "serve-rfc6303=no\n", 19),
+        ("recursor.conf", "serve-rfc1918=yes\nserve-rfc6303=off\n", 19),
+        ("recursor.conf", "serve-rfc1918=yes\n", 33),
+        ("recursor.conf", "serve-rfc1918=no\n", 0),
+        ("recursor.conf", "serve-rfc1918=no\nserve-rfc6303=yes\n", 0),
+        ("recursor.yml", "recursor:\n  serve_rfc6303: true\n", 33),
+        ("recursor.yml", "recursor:\n  serve_rfc6303: false\n", 19),
+    ] {
+        let zones = of(name, text);
+        assert_eq!(zones.len(), count, "{text}: {zones:?}");
+        let has = |zone: &str| zones.iter().any(|known| known == zone);
+        assert_eq!(has("10.in-addr.arpa") && has("127.in-addr.arpa"), count > 0, "{text}");
+        assert_eq!(has("254.169.in-addr.arpa") && has("d.f.ip6.arpa"), count == 33, "{text}");
+        assert!(!has("64.100.in-addr.arpa") && !has("test"), "{text}: {zones:?}");
+    }
+}
+
+#[test]
+fn powerdns_handling_of_queries_without_rd_is_noted() {
+    for (name, text, wanted) in [
+        ("recursor.conf", "threads=1\n", ":1: allow-no-rd=no (default since 5.0): "),
+        ("recursor.conf", "threads=1\nallow-no-rd=no\n", ":2: allow-no-rd=no: "),
+        ("recursor.conf", "threads=1\nallow-no-rd=yes\n", ":2: allow-no-rd=yes: "),
+        ("recursor.yml", "incoming:\n  allow_no_rd: true\n", ":2: allow-no-rd=true: "),
+    ] {
+        let (_folder, path) = file(name, text);
+        let notes = import(&path, None).unwrap().notes;
+        let of_rd: Vec<&Note> =
+            notes.iter().filter(|note| note.to_string().contains("RD=0")).collect();
+        let is_noted = |note: &&Note| note.changes_answers() && note.to_string().contains(wanted);
+        assert!(of_rd.len() == 1 && of_rd.iter().all(is_noted), "{text}: {notes:#?}");
+    }
+}
+
+#[test]
 fn opened_parts_of_unbounds_local_zones_are_forwarded() {
     let of = |lines: &str| {
         let root = "forward-zone:\n  name: .\n  forward-addr: 192.0.2.1\n";
