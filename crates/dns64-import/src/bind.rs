@@ -199,7 +199,7 @@ impl Reader<'_> {
             "blackhole" => self.access.blackhole = Some(self.located(option).value),
             // These options depend on each other, and are evaluated together afterwards.
             "listen-on" | "listen-on-v6" | "port" | "forward" => {
-                self.listen_and_forward_options(option)
+                self.listen_and_forward_options(option);
             }
             "forwarders" => self.forwarders(".", option),
             "max-cache-ttl" => self.limit("max-ttl", option, seconds(word)),
