@@ -296,7 +296,9 @@ fn literals(text: &str) -> Vec<String> {
 fn without_arguments(literal: &str) -> String {
     let mut pieces = literal.split('{');
     let first = pieces.next().unwrap_or_default().to_owned();
-    pieces.fold(first, |text, piece| text + "{}" + piece.split_once('}').map_or(piece, |(_, after)| after))
+    pieces.fold(first, |text, piece| {
+        text + "{}" + piece.split_once('}').map_or(piece, |(_, after)| after)
+    })
 }
 
 /// The length of a character literal at the start of `text`.
