@@ -208,7 +208,7 @@ mod tests {
     use method::units::Qps;
 
     use crate::journal::JournalError;
-    use crate::plan::point::{Conditions, Cores, Point};
+    use crate::plan::{Conditions, Cores, Point};
     use crate::record::Step;
 
     use super::*;

@@ -18,7 +18,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tester::measurer::result::TrialResult;
 
-use crate::plan::search_plan::SearchPlan;
+use crate::plan::SearchPlan;
 
 /// A line of the journal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]

@@ -2,12 +2,12 @@
 
 pub(crate) mod duts;
 mod family;
-pub mod goal;
-pub mod keys;
+mod goal;
+mod keys;
 pub mod plan_diff;
-pub mod point;
+mod point;
 pub mod quantity;
-pub mod search_plan;
+mod search_plan;
 pub mod servers;
 mod testers;
 
@@ -15,10 +15,10 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use hosts::host::SshHost;
 use hosts::servers::{
     Auth, Custom, Dut, Operator, OperatorFile, unknown_placeholder, unknown_placeholder_error,
 };
-use hosts::ssh_host::SshHost;
 use method::compliance::DEFAULT_AUTH_LIMIT;
 use method::pacing::PacingLimits;
 use method::precision::default_timeout;
@@ -30,9 +30,15 @@ use tester::measurer::names::working_set;
 use tester::measurer::plan::sources::SourceAddresses;
 use wire::name::NameRange;
 
-use crate::plan::keys::{DutKeys, Keys, SearchSettings, SelfTest};
+use crate::plan::keys::{DutKeys, SearchSettings, SelfTest};
 
 pub use family::Family;
+pub use goal::TypedGoal;
+pub(crate) use goal::distance;
+pub(crate) use keys::{ClosedLoops, ConstantRates, FurtherSelfTest, Loads, WIDTH};
+pub use keys::{FIXED, Keys, SearchMethod};
+pub use point::{AtPlace, AtRate, AtShare, Conditions, Cores, Point, SelfTestTarget, WithThreads};
+pub use search_plan::{Method, PassedSelfTest, SearchPlan, SelfTestSending};
 
 /// Names and texts of the ready plans.
 pub const READY: [(&str, &str); 4] = [

@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use tester::measurer::plan::MAX_WINDOW_LIMIT_PCT;
 
-use crate::plan::point::Point;
-use crate::plan::{Plan, PlanError, READY, Ssh, check_dut};
+use crate::plan::{Plan, PlanError, Point, READY, Ssh, check_dut};
 use crate::sequence;
 
 impl Plan {

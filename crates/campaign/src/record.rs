@@ -23,8 +23,7 @@ use tester::client::experiments::Experiments;
 use tester::measurer::burst::SendCost;
 use tester::measurer::result::{TrialResult, unanswered};
 
-use crate::plan::Plan;
-use crate::plan::point::Point;
+use crate::plan::{Plan, Point};
 
 /// Version of run folders and `results.json`. Version 1 had values by position, and points without
 /// a placement.

@@ -1,20 +1,19 @@
 //! Results of a campaign, computed from its plan and journal only. A report can therefore be
 //! created again without measuring.
 
-pub mod closed_loop;
-pub mod conform;
-pub mod consistency;
-pub mod constant_rate;
+mod closed_loop;
+mod conform;
+mod consistency;
+mod constant_rate;
 mod dut;
-pub mod groups;
-pub mod host_change;
-pub mod load;
-pub mod no_result;
+mod host_change;
+mod load;
+mod no_result;
 mod outcome;
-pub mod search;
-pub mod self_test;
-pub mod sustained;
-pub mod trials;
+mod search;
+mod self_test;
+mod sustained;
+mod trials;
 
 use hosts::environment::Environment;
 use method::compliance::{Fact, Facts, TesterProof, noncompliance_of};
@@ -31,18 +30,26 @@ use tester::measurer::plan::TrialPlan;
 use tester::measurer::result::TrialResult;
 
 use crate::journal::plausible::span;
-use crate::plan::point::{Conditions, Point};
-use crate::plan::{AuthPlan, Plan};
+use crate::plan::{AuthPlan, Conditions, Plan, Point};
 use crate::record::{Configuration, Entry, Measured, StolenFrom, VERSION};
-use crate::results::consistency::{Contradiction, contradictions};
-use crate::results::host_change::{HostChange, host_changes};
-use crate::results::no_result::NoResult;
-use crate::results::search::Trials;
-use crate::results::self_test::SelfTestResult;
-use crate::results::trials::Trial;
+use crate::results::consistency::contradictions;
+use crate::results::host_change::host_changes;
 use crate::sequence::{self, Recorded, SearchSequence};
 
-pub use dut::{DutResult, PacedTrial};
+pub use closed_loop::{Circumstances, ClosedLoopResult};
+pub use conform::{ConformResult, Counts};
+pub use consistency::Contradiction;
+pub use constant_rate::ConstantRateResult;
+pub use dut::{DutResult, PacedTrial, by_key};
+pub use host_change::HostChange;
+pub(crate) use host_change::{ALL_ROLES, changed_facts, last_recorded};
+pub use load::LoadResult;
+pub use no_result::NoResult;
+pub use search::{DutEndCounts, PointResult, Trials};
+pub(crate) use self_test::FailedSelfTest;
+pub use self_test::SelfTestResult;
+pub use sustained::{Latency, NodeResult, Sustained};
+pub use trials::Trial;
 
 /// Contents of `results.json`: all data of a report. `dns64bench schema results` prints its JSON
 /// Schema.

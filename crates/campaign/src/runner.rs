@@ -41,10 +41,9 @@ use tester::measurer::burst::{Burst, SendCost};
 use tester::measurer::wrong_replies::WrongReplies;
 
 use crate::archive::{Archive, ArchiveError, machine_of};
-use crate::plan::point::Point;
-use crate::plan::{Plan, Topology};
+use crate::plan::{Plan, Point, Topology};
 use crate::record::{CannotBeMade, Cpu, DutEnd, Entry, Measured, Step, StolenFrom, TaskResult};
-use crate::results::host_change::{self, ALL_ROLES, changed_facts};
+use crate::results::{self, ALL_ROLES, changed_facts};
 use crate::runner::deployment::{Deployment, DeploymentError};
 use crate::runner::hosts::{Hosts, RealHosts};
 use crate::runner::running_servers::{ServerError, UNKNOWN};
@@ -474,7 +473,7 @@ impl<'a, H: Hosts> Campaign<'a, H> {
             self.record_version(auth.role(), text)?;
         }
         for (role, environment) in self.hosts.facts() {
-            match host_change::last_recorded(&self.entries, &role) {
+            match results::last_recorded(&self.entries, &role) {
                 None => self.append(Entry::Host { role, environment })?,
                 Some(known) if !changed_facts(known, &environment).is_empty() => {
                     self.append(Entry::HostChanged { role, environment })?;
@@ -489,7 +488,7 @@ impl<'a, H: Hosts> Campaign<'a, H> {
     /// start or from the last record.
     fn record_machine(&mut self, environment: Environment) -> Result<(), CampaignError> {
         let begun = machine_of(self.archive.folder())?;
-        let known = host_change::last_recorded(&self.entries, ALL_ROLES).unwrap_or(&begun);
+        let known = results::last_recorded(&self.entries, ALL_ROLES).unwrap_or(&begun);
         if changed_facts(known, &environment).is_empty() {
             return Ok(());
         }

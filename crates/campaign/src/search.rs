@@ -17,7 +17,7 @@ use tester::measurer::plan::TrialPlan;
 use tester::measurer::result::TrialResult;
 
 use crate::journal::{Finished, Journal, JournalError, SearchEntry, Started};
-use crate::plan::search_plan::{Method, SearchPlan};
+use crate::plan::{Method, SearchPlan};
 use crate::sequence::{GoalFigures, SearchSequence};
 
 /// Result of a set of searches. It serializes to the object of `search --json`.
@@ -345,7 +345,7 @@ mod tests {
     use method::search::SearchRange;
     use tester::authdns::auth_delta::AuthDelta;
 
-    use crate::plan::search_plan::PassedSelfTest;
+    use crate::plan::PassedSelfTest;
 
     use super::*;
 

@@ -9,25 +9,28 @@
 
 mod closed_loop;
 mod conform;
-pub mod constant_rate;
-pub mod load;
+mod constant_rate;
+mod load;
 mod measure;
 mod replay;
 mod search;
 mod self_test;
-mod task;
-mod trials;
+mod steps;
 
-use crate::plan::point::Point;
-use crate::plan::{Plan, duts};
-use crate::sequence::measure::Measure;
+use crate::plan::{Plan, Point, duts};
 
-pub use measure::Paper;
+pub use closed_loop::ClosedLoopMeasure;
+pub use conform::ConformMeasure;
+pub use constant_rate::{ConstantRateMeasure, block_of};
+pub(crate) use load::loads_of;
+pub use load::{LoadMeasure, loads_for};
+pub use measure::{Measure, Paper};
 pub use replay::Recorded;
 pub(crate) use replay::{Replay, resolution, void_deviation, wanted_resolution};
-pub use task::ConformPlan;
-pub(crate) use task::{FarView, Task};
-pub use trials::{GoalFigures, SearchSequence};
+pub use search::SearchMeasure;
+pub use self_test::SelfTestMeasure;
+pub use steps::{ConformPlan, GoalFigures, SearchSequence};
+pub(crate) use steps::{FarView, Task};
 
 /// All measurements, in the order in which the points of a DUT are measured: those that others
 /// depend on come first.

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use campaign::plan::READY;
-use campaign::plan::goal::TypedGoal;
+use campaign::plan::TypedGoal;
 use campaign::record::Redo;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use method::pacing::PacingLimits;

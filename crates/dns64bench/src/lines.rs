@@ -2,7 +2,7 @@
 
 use std::io::IsTerminal;
 
-use campaign::plan::point::Point;
+use campaign::plan::Point;
 use campaign::record::Measured;
 use hosts::text::{MESSAGE, plain};
 use method::narrow::Length;

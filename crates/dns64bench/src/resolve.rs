@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use campaign::plan::search_plan::{Method, PassedSelfTest, SearchPlan};
+use campaign::plan::{Method, PassedSelfTest, SearchPlan};
 use method::mlr::goal::Goal;
 use method::pacing::PacingLimits;
 use method::precision::default_timeout;

@@ -16,6 +16,6 @@ mod pipe;
 mod protocol;
 mod shell;
 
-pub use connect::{local_agent, over_ssh};
+pub use connect::{SshHost, local_agent, over_ssh};
 pub use machine::{HostError, Machine, Running};
 pub use protocol::Ended;

@@ -20,7 +20,6 @@ pub mod place;
 pub mod ports;
 pub mod process;
 pub mod servers;
-pub mod ssh_host;
 pub mod state;
 pub mod text;
 pub mod topology;

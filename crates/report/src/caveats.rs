@@ -1,8 +1,6 @@
 //! Caveats that apply to several servers or points, merged.
 
-use campaign::results::consistency::Contradiction;
-use campaign::results::groups::by_key;
-use campaign::results::search::PointResult;
+use campaign::results::{Contradiction, PointResult, by_key};
 use method::set::LowerBound;
 use method::units::{Qps, grouped};
 

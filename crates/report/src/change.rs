@@ -141,7 +141,7 @@ fn case(row: &Row) -> TestCase {
 
 #[cfg(test)]
 mod tests {
-    use campaign::plan::point::{Conditions, Cores};
+    use campaign::plan::{Conditions, Cores};
     use method::change::{Change, WouldDecide};
 
     use crate::comparison::{Incomparable, VERSION};

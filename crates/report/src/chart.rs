@@ -7,7 +7,7 @@
 //!                                                  └─► raster ─► figures/*.png, figures/*.pdf
 //! ```
 //!
-//! A figure whose values differ by more than a factor of [`UNEQUAL`] gets a logarithmic axis, so
+//! A figure whose values differ by more than a factor of [`figure::UNEQUAL`] gets a logarithmic axis, so
 //! that small ones are legible. Every mark has its data as `data-…` attributes: series (`of`),
 //! position (`at`), value (`y`), range (`low`, `high`) and `state`.
 

@@ -9,11 +9,8 @@
 use crate::places::PointWords;
 use std::fmt;
 
-use campaign::plan::point::{Conditions, Point};
-use campaign::plan::{DutPlan, Plan, plan_diff};
-use campaign::results::no_result::NoResult;
-use campaign::results::search::PointResult;
-use campaign::results::{DutResult, Results};
+use campaign::plan::{Conditions, DutPlan, Plan, Point, plan_diff};
+use campaign::results::{DutResult, NoResult, PointResult, Results};
 use method::change::{Change, ChangeOutcome, LEAST_SEARCHES, Searches, WouldDecide, compare};
 use method::mlr::goal::Goal;
 use method::mlr::search::GoalResult;
@@ -405,10 +402,8 @@ fn measured_by(plan: &Plan, conditions: &Conditions) -> Plan {
     plan.self_test = None;
     plan.search.repeat = 0;
     plan.trial.records = None;
-    plan.measure = campaign::plan::keys::Keys {
-        placements: place.into_iter().collect(),
-        ..Default::default()
-    };
+    plan.measure =
+        campaign::plan::Keys { placements: place.into_iter().collect(), ..Default::default() };
     plan
 }
 

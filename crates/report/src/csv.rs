@@ -16,7 +16,7 @@ const QUANTITY: &str = "rate,quantity,unit,n,median,p1,p99,min,max,dispersion_pc
 pub(crate) fn csv(runs: &[Run]) -> String {
     let mut out = format!("{KEYS},{QUANTITY}\n");
     for run in runs {
-        let measured = sections::all().flat_map(|measure| measure.rows(run));
+        let measured = sections::ALL.iter().flat_map(|measure| measure.rows(run));
         for row in measured.chain(pacing(run)).chain(tester(run)) {
             let _ = writeln!(out, "{}", row.cells(run).join(","));
         }

@@ -14,7 +14,6 @@ mod caveats;
 mod change;
 pub mod chart;
 pub mod comparison;
-mod contents;
 mod csv;
 pub mod format;
 mod latex;

@@ -5,9 +5,10 @@ use std::fmt::Write;
 
 use crate::chart::{self, Figure, escape};
 use crate::run::{Run, has_failed_self_test};
+use crate::sections::{self};
 use crate::summary::{RunSummary, summary};
 use crate::table::Table;
-use crate::{pacing, section, sections, servers, tables, valid_replies};
+use crate::{pacing, section, servers, tables, valid_replies};
 
 const STYLE: &str = "\
 :root{color-scheme:light dark;--ink:#1b1b1b;--paper:#fff;--line:#d8d8d8;--soft:#f4f4f2;--warn:#8a4b00;--bad:#b3001b;--shade:rgba(0,0,0,.35)}\
@@ -224,7 +225,7 @@ fn sections(runs: &[Run]) -> Vec<Section> {
     if !is_compliant {
         note += " Not RFC 8219 compliant, see the caveats.";
     }
-    let of_measure = |measure: &dyn section::Section| Section {
+    let of_measure = |measure: &&dyn section::Section| Section {
         title: measure.title().into(),
         figures: measure.figures(runs),
         tables: (measure.comparisons(runs).into_iter().map(|table| (String::new(), table)))
@@ -233,7 +234,7 @@ fn sections(runs: &[Run]) -> Vec<Section> {
         rest: measure.html(runs),
         ..Section::default()
     };
-    let mut all: Vec<Section> = sections::all().map(of_measure).collect();
+    let mut all: Vec<Section> = sections::ALL.iter().map(of_measure).collect();
     // The self-test is measured first and shown last, because it validates the rest.
     all.rotate_left(1);
     all[0].note = note;

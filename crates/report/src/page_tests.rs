@@ -16,8 +16,8 @@ use hosts::place::{Allowed, CpuPlacement};
 
 use crate::chart::read::{elements, marks};
 use crate::chart::{Figure, Shape};
-use crate::contents::{figures, tables};
 use crate::run::Run;
+use crate::sections::{figures, tables};
 use crate::table::COLUMNS;
 use crate::write::{markdown, write};
 use crate::{page, servers, valid_replies};

@@ -6,8 +6,7 @@ use std::path::Path;
 use std::sync::LazyLock;
 use testbed::golden;
 
-use campaign::plan::point::{Conditions, Cores, Point, SelfTestTarget};
-use campaign::plan::{DutPlan, Family, Plan};
+use campaign::plan::{Conditions, Cores, DutPlan, Family, Plan, Point, SelfTestTarget};
 use campaign::record::{Entry, Measured, TaskResult};
 use campaign::results::Results;
 use campaign::runner::simulated::journal_of;
@@ -20,9 +19,9 @@ use method::verdict::Verdict;
 use tester::measurer::names::working_set;
 use tester::measurer::result::Rtt;
 
-use crate::contents::{comparisons, tables};
 use crate::format::number;
 use crate::run::Run;
+use crate::sections::{comparisons, tables};
 use crate::table::Table;
 
 /// The command that creates all of them from a run folder.

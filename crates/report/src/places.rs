@@ -1,8 +1,7 @@
 //! Names of places: cores, placements and AuthDNS servers as columns, legends and captions have them.
 
-use campaign::plan::point::Cores;
-use campaign::results::no_result::NoResult;
-use campaign::results::search::PointResult;
+use campaign::plan::Cores;
+use campaign::results::{NoResult, PointResult};
 use hosts::place::{CpuPlacement, cores_in_words};
 use method::set::LowerBound;
 

@@ -3,10 +3,7 @@
 use std::path::Path;
 
 use campaign::archive::{self, ArchiveError, journal_header};
-use campaign::results::no_result::NoResult;
-use campaign::results::search::PointResult;
-use campaign::results::self_test::SelfTestResult;
-use campaign::results::{DutResult, Results};
+use campaign::results::{DutResult, NoResult, PointResult, Results, SelfTestResult};
 
 /// Returns the worst case of a DUT on its first number of cores.
 pub(crate) fn worst_point(dut: &DutResult) -> Option<&PointResult> {

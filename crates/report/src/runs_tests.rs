@@ -2,17 +2,16 @@
 
 use std::path::Path;
 
-use campaign::plan::Plan;
-use campaign::plan::point::Point;
+use campaign::plan::{Plan, Point};
 use campaign::record::Entry;
 use campaign::results::Results;
 use campaign::runner::simulated::{Event, Simulated, go_on, journal_of};
 use hosts::environment::Environment;
 
-use crate::contents::tables;
 use crate::run::Run;
 use crate::section::Section;
-use crate::sections::conform::ConformSection;
+use crate::sections::tables;
+use campaign::sequence::ConformMeasure;
 
 const PLAN: &str = "name = 'x'\n[trial]\nduration = '1s'\npause = '0s'\nmax-burst = '500us'\n[search]\nmin = 100\nmax = 400\n\
     resolution = 100\nrepeat = 2\ninvalid-retries = 1\nprobe = '100ms'\n[self-test]\nmin = 500\nmax = 1500\nresolution = 500\nrepeat = 1\n\
@@ -72,9 +71,9 @@ fn a_dut_that_ends_in_the_checks_is_a_marked_row() {
     for (event, mark) in [(Event::Dies, "DIED: signal: 9"), (Event::Hangs, "HUNG")] {
         let entries = journal_of(&plan, 250, &[(at, event)]);
         let run = run(&plan, &entries);
-        let tables = ConformSection.tables(&run);
+        let tables = ConformMeasure.tables(&run);
         assert_eq!(tables[0].rows[0].last().unwrap(), mark);
-        assert!(ConformSection.rows(&run).iter().all(|row| row.mark == mark), "{event:?}");
+        assert!(ConformMeasure.rows(&run).iter().all(|row| row.mark == mark), "{event:?}");
         let caveat = format!(
             "Unbound: {} during the conformance checks.",
             finished(entries)[at].dut_end.as_ref().unwrap()

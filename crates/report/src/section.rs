@@ -1,12 +1,14 @@
 //! The trait of all sections.
 
+use campaign::sequence::Measure;
+
 use crate::chart::Figure;
 use crate::csv::row::Row;
 use crate::run::Run;
 use crate::table::Table;
 
 /// The section of the report on a measure.
-pub(crate) trait Section: Sync {
+pub(crate) trait Section: Measure {
     /// Returns the heading of its section in the report.
     fn title(&self) -> &'static str;
 

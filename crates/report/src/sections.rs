@@ -1,28 +1,51 @@
-//! The sections of a report, one per measure, under the name that the measure has in `campaign::sequence`.
+//! All tables and figures of a report. Each measure has a section, under the name that it has in `campaign::sequence`.
 
 mod closed_loop;
 pub(crate) mod conform;
 mod constant_rate;
-pub(crate) mod load;
+mod load;
 pub(crate) mod search;
 pub(crate) mod self_test;
 mod sustained;
 
+use campaign::sequence::{
+    ClosedLoopMeasure, ConformMeasure, ConstantRateMeasure, LoadMeasure, SearchMeasure,
+    SelfTestMeasure,
+};
+
 use crate::section::Section;
 
-/// All sections with the names of their measures, in the order of these.
-const ALL: [(&str, &dyn Section); 6] = [
-    ("self-test", &self_test::SelfTestSection),
-    ("search", &search::SearchSection),
-    ("load", &load::LoadSection),
-    ("constant rate", &constant_rate::ConstantRateSection),
-    ("closed loop", &closed_loop::ClosedLoopSection),
-    ("conform", &conform::ConformSection),
-];
+use crate::chart::Figure;
+use crate::run::Run;
+use crate::table::Table;
+use crate::{pacing, servers, tables, valid_replies};
 
 /// All sections, in the order of the measures.
-pub(crate) fn all() -> impl Iterator<Item = &'static dyn Section> {
-    ALL.into_iter().map(|(_, section)| section)
+pub(crate) const ALL: [&dyn Section; 6] = [
+    &SelfTestMeasure,
+    &SearchMeasure,
+    &LoadMeasure,
+    &ConstantRateMeasure,
+    &ClosedLoopMeasure,
+    &ConformMeasure,
+];
+
+/// Returns all figures that the runs have data for.
+pub(crate) fn figures(runs: &[Run]) -> Vec<Figure> {
+    let measured = ALL.iter().flat_map(|measure| measure.figures(runs));
+    valid_replies::figures(runs).into_iter().chain(measured).chain(pacing::pacing(runs)).collect()
+}
+
+/// Returns the tables of one run.
+pub(crate) fn tables(run: &Run) -> Vec<Table> {
+    let measured = ALL.iter().flat_map(|measure| measure.tables(run));
+    measured.chain([tables::cross_check(run), tables::trials(run), tables::health(run)]).collect()
+}
+
+/// Returns the tables of all runs together: first the comparison of the servers.
+pub(crate) fn comparisons(runs: &[Run]) -> Vec<Table> {
+    let measured = ALL.iter().flat_map(|measure| measure.comparisons(runs));
+    servers::table(runs).into_iter().chain(measured).collect()
 }
 
 #[cfg(test)]
@@ -31,7 +54,7 @@ mod tests {
 
     #[test]
     fn every_measure_has_its_section() {
-        let measures = ALL.map(|(measure, _)| measure);
-        assert_eq!(measures, campaign::sequence::ALL.map(|measure| measure.name()));
+        let measures = campaign::sequence::ALL.map(|measure| measure.name());
+        assert_eq!(ALL.map(|section| section.name()), measures);
     }
 }

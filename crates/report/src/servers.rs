@@ -1,9 +1,7 @@
 //! Comparison of all servers in one table: worst case, ratio, and cost at half load.
 
 use crate::places::PointWords;
-use campaign::results::DutResult;
-use campaign::results::load::LoadResult;
-use campaign::results::search::PointResult;
+use campaign::results::{DutResult, LoadResult, PointResult};
 
 use crate::run::{Run, has_failed_self_test, ranked, worst_point};
 use crate::sections::search::found_in_words;

@@ -4,10 +4,9 @@ use crate::places::PointWords;
 use std::fmt::Write;
 use std::time::{Duration, UNIX_EPOCH};
 
-use campaign::results::groups::by_key;
-use campaign::results::no_result::NoResult;
-use campaign::results::search::{DutEndCounts, PointResult};
-use campaign::results::{DutResult, Period, Results, WithoutResult};
+use campaign::results::{
+    DutEndCounts, DutResult, NoResult, Period, PointResult, Results, WithoutResult, by_key,
+};
 use method::units::counted;
 
 use crate::run::{Run, has_failed_self_test, worst_point};

@@ -1,9 +1,7 @@
 //! Tables of results.
 
 use crate::places::PointWords;
-use campaign::results::host_change::HostChange;
-use campaign::results::search::PointResult;
-use campaign::results::{DutResult, Spread};
+use campaign::results::{DutResult, HostChange, PointResult, Spread};
 use hosts::environment::Environment;
 use method::units::counted;
 

@@ -3,9 +3,8 @@
 
 use std::fmt::Write;
 
-use campaign::plan::point::Point;
-use campaign::results::search::PointResult;
-use campaign::results::trials::Trial;
+use campaign::plan::Point;
+use campaign::results::{PointResult, Trial};
 use hosts::place::CpuPlacement;
 use method::narrow::Length;
 use method::search::{Found, Shortfall};
@@ -41,7 +40,7 @@ pub(crate) fn points(runs: &[Run]) -> String {
         VALUES.map(|(_, column)| column).join(",")
     );
     for run in runs {
-        let rows: Vec<Row> = sections::all().flat_map(|measure| measure.rows(run)).collect();
+        let rows: Vec<Row> = sections::ALL.iter().flat_map(|measure| measure.rows(run)).collect();
         for group in rows.chunk_by(|a, b| a.of.point() == b.of.point()) {
             let _ = writeln!(out, "{}", point_cells(run, group).join(","));
         }

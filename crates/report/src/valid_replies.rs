@@ -1,8 +1,7 @@
 //! Figure of valid replies by offered rate, from all trials of the worst case.
 
-use campaign::plan::point::{Cores, Point};
-use campaign::results::DutResult;
-use campaign::results::trials::Trial;
+use campaign::plan::{Cores, Point};
+use campaign::results::{DutResult, Trial};
 use method::units::Share;
 use method::verdict::Verdict;
 

@@ -5,8 +5,7 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use campaign::plan::Plan;
-use campaign::plan::point::{AtShare, Conditions, Cores, Point};
+use campaign::plan::{AtShare, Conditions, Cores, Plan, Point};
 use campaign::record::Entry;
 use campaign::results::Results;
 use campaign::runner::simulated::{Event, journal_of_varying};
@@ -19,9 +18,9 @@ use proptest::test_runner::{RngAlgorithm, TestRng, TestRunner};
 use serde_json::Value;
 
 use crate::chart::read::{Mark, marks};
-use crate::contents::{figures, tables};
 use crate::csv;
 use crate::run::Run;
+use crate::sections::{figures, tables};
 use crate::table::Table;
 
 /// A campaign.

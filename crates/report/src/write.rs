@@ -5,13 +5,13 @@ use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use campaign::sequence;
 use hosts::new_file::{FileError, write_json, write_whole};
 
 use crate::chart::{Figure, files};
 use crate::comparison::Comparison;
-use crate::contents::{comparisons, figures, tables};
 use crate::run::Run;
-use crate::sections::{self, conform};
+use crate::sections::{self, comparisons, figures, tables};
 use crate::summary::{RunSummary, standing, summary};
 use crate::table::{Table, markdown_text};
 use crate::{change, csv, latex, page, servers, tables, tidy};
@@ -84,7 +84,7 @@ pub(crate) fn markdown(runs: &[Run], change: Option<&Table>, figures: &[Figure])
             out += &table.markdown();
         }
     }
-    sections::all().for_each(|measure| out += &measure.markdown(runs));
+    sections::ALL.iter().for_each(|measure| out += &measure.markdown(runs));
     out += "## Figures\n\n";
     for Figure { title, file, .. } in figures {
         let _ = writeln!(
@@ -116,7 +116,7 @@ pub fn publication(run: &Run, links: &str) -> String {
     // The results and ratios of the servers are in the table.
     let standing = standing(&run.results);
     let speed = servers::table(std::slice::from_ref(run));
-    let conform = conform::ConformSection.markdown(std::slice::from_ref(run));
+    let conform = sequence::ConformMeasure.markdown(std::slice::from_ref(run));
     format!(
         "## Speed\n\n{}\n\n{}{links}\n\n{conform}\n## Caveats\n\n{}\n{}",
         paragraphs([standing].into_iter().chain(when)),

@@ -189,7 +189,7 @@ impl Keys {
 
 /// The governor that keeps CPUs at their highest frequency, as CPUs without frequency scaling do
 /// anyway.
-pub(crate) const FIXED: &str = "performance";
+pub const FIXED: &str = "performance";
 
 /// `[measure.closed-loop]`: experiments in which every thread of the tester waits for an answer
 /// before it sends the next query.
@@ -306,7 +306,7 @@ pub struct SearchSettings {
 }
 
 /// Default width of an MLRsearch's bounds, relative to the upper one.
-pub const WIDTH: f64 = 0.005;
+pub(crate) const WIDTH: f64 = 0.005;
 
 /// Method that chooses the rates of searches.
 #[derive(

@@ -6,7 +6,7 @@ use method::verdict::Verdict;
 use serde::{Deserialize, Serialize};
 use tester::client::experiments::NAMES;
 
-use crate::plan::point::{Cores, Point};
+use crate::plan::{Cores, Point};
 use crate::record::{DutEnd, Measured};
 use crate::results::no_result::NoResult;
 use crate::results::sustained::ValidTrials;

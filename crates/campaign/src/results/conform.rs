@@ -8,7 +8,7 @@ use hosts::place::CpuPlacement;
 use hosts::servers::Variant;
 use serde::{Deserialize, Serialize};
 
-use crate::plan::point::{AtPlace, Cores, Point};
+use crate::plan::{AtPlace, Cores, Point};
 use crate::record::{DutEnd, Measured};
 use crate::results::no_result::NoResult;
 use crate::sequence::Recorded;
@@ -142,7 +142,11 @@ pub(crate) fn missing(recorded: &Recorded<'_>, point: &Point) -> Option<NoResult
 }
 
 /// Returns the result of a DUT's checks, with all its variants.
-pub fn result(recorded: &Recorded<'_>, dut: &str, points: &[Point]) -> Option<ConformResult> {
+pub(crate) fn result(
+    recorded: &Recorded<'_>,
+    dut: &str,
+    points: &[Point],
+) -> Option<ConformResult> {
     let of_dut = points.iter().filter(|point| point.dut() == Some(dut));
     let mut each =
         of_dut.filter_map(|point| Some((point.variant()?, of_variant(recorded, point)?)));

@@ -4,9 +4,8 @@ use method::precision::Interval;
 use method::units::Qps;
 use serde::{Deserialize, Serialize};
 
-use crate::plan::point::{Cores, Point};
-use crate::results::dut::DutResult;
-use crate::results::groups::by_key;
+use crate::plan::{Cores, Point};
+use crate::results::dut::{DutResult, by_key};
 use crate::results::search::PointResult;
 
 /// Two results that cannot both be correct.

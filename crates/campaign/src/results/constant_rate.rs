@@ -3,11 +3,10 @@
 use method::units::Qps;
 use serde::{Deserialize, Serialize};
 
-use crate::plan::point::{Cores, Point};
+use crate::plan::{Cores, Point};
 use crate::results::no_result::NoResult;
 use crate::results::sustained::{self, Sustained};
-use crate::sequence::Recorded;
-use crate::sequence::constant_rate::block_of;
+use crate::sequence::{Recorded, block_of};
 
 /// Result at a rate.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]

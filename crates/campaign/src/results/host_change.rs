@@ -7,7 +7,7 @@ use hosts::environment::Environment;
 use method::units::counted;
 use serde::{Deserialize, Serialize};
 
-use crate::plan::point::Point;
+use crate::plan::Point;
 use crate::record::Entry;
 
 /// Role of the machine on which all servers run with topology loopback.

@@ -3,11 +3,10 @@
 use method::units::{Qps, Share};
 use serde::{Deserialize, Serialize};
 
-use crate::plan::point::{Cores, Point};
+use crate::plan::{Cores, Point};
 use crate::results::no_result::NoResult;
 use crate::results::sustained::{self, Sustained};
-use crate::sequence::Recorded;
-use crate::sequence::load::loads_of;
+use crate::sequence::{Recorded, loads_of};
 
 /// Result at a share of the worst-case median.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]

@@ -6,7 +6,7 @@ use method::evidence::Deviation;
 use method::records::Wrong;
 use serde::{Deserialize, Serialize};
 
-use crate::plan::point::Point;
+use crate::plan::Point;
 use crate::record::{CannotBeMade, DutEnd, Entry};
 use crate::sequence::Recorded;
 

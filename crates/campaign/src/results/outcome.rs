@@ -1,6 +1,6 @@
 //! The outcome of a point: a result, or the reason for its absence.
 
-use crate::plan::point::Point;
+use crate::plan::Point;
 use crate::results::no_result::NoResult;
 use crate::results::{closed_loop, conform, constant_rate, load, search, self_test};
 use crate::sequence::Recorded;

@@ -14,7 +14,7 @@ use method::units::{Nanos, Qps, counted};
 use method::verdict::Verdict;
 use serde::{Deserialize, Serialize};
 
-use crate::plan::point::{Conditions, Point};
+use crate::plan::{Conditions, Point};
 use crate::record::{DutEnd, Measured};
 use crate::results::no_result::NoResult;
 use crate::sequence::{GoalFigures, Recorded, SearchSequence, void_deviation, wanted_resolution};

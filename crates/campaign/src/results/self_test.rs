@@ -10,8 +10,7 @@ use method::set::smallest_pass;
 use method::units::{Qps, Share};
 use serde::{Deserialize, Serialize};
 
-use crate::plan::Family;
-use crate::plan::point::Point;
+use crate::plan::{Family, Point};
 use crate::results::no_result::NoResult;
 use crate::results::search::{Trials, count};
 use crate::sequence::Recorded;
@@ -61,7 +60,7 @@ pub(crate) fn missing(recorded: &Recorded<'_>, point: &Point) -> Option<NoResult
 }
 
 /// Returns the result of a self-test.
-pub fn result(recorded: &Recorded<'_>, point: &Point) -> Option<SelfTestResult> {
+pub(super) fn result(recorded: &Recorded<'_>, point: &Point) -> Option<SelfTestResult> {
     let (Point::SelfTest(at), Some(test)) = (point, &recorded.plan.self_test) else { return None };
     let replay = recorded.replay(point)?;
     let found = replay.sequence.searches()?.found();

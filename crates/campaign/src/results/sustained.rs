@@ -10,7 +10,7 @@ use method::verdict::Verdict;
 use serde::{Deserialize, Serialize};
 use tester::measurer::result::Rtt;
 
-use crate::plan::point::Point;
+use crate::plan::Point;
 use crate::record::{DutEnd, Measured};
 use crate::results::no_result::NoResult;
 use crate::results::search::place_of;
@@ -205,7 +205,7 @@ pub(super) fn result(
     }
 }
 
-fn latency(all: &[Rtt]) -> Option<Latency> {
+pub(crate) fn latency(all: &[Rtt]) -> Option<Latency> {
     let median = |get: fn(&Rtt) -> f64| {
         Summary::of(&all.iter().map(get).collect::<Vec<_>>()).map(|s| s.median)
     };

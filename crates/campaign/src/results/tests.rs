@@ -12,7 +12,7 @@ use method::search::SearchRange;
 use method::units::Nanos;
 use tester::authdns::auth_delta::AuthDelta;
 
-use crate::plan::point::{AtShare, Cores};
+use crate::plan::{AtShare, Cores};
 use crate::record::{self, Cpu, DutEnd, Step};
 use crate::results::sustained::Sustained;
 

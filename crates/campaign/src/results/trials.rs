@@ -7,7 +7,7 @@ use method::units::Qps;
 use method::verdict::Verdict;
 use tester::measurer::result::Rtt;
 
-use crate::plan::point::Point;
+use crate::plan::Point;
 use crate::record::{DutEnd, Entry, Measured, TaskResult};
 
 /// A trial of the journal. Conformance checks are not listed.

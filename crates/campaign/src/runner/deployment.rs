@@ -6,18 +6,16 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-use hosts::host::{HostError, Machine, local_agent, over_ssh};
+use hosts::host::{HostError, Machine, SshHost, local_agent, over_ssh};
 use hosts::interruption::Interruption;
 use hosts::lab::{self, Host, LabError};
 use hosts::new_file::write_whole;
 use hosts::place::{Neighbour, Sharing};
 use hosts::ports;
-use hosts::ssh_host::SshHost;
 use hosts::topology::CpuTopology;
 
 use crate::archive::{Archive, ArchiveError};
-use crate::plan::point::Cores;
-use crate::plan::{self, Family, Plan};
+use crate::plan::{self, Cores, Family, Plan};
 
 /// Error of the deployment.
 #[derive(Debug, thiserror::Error)]

@@ -4,7 +4,7 @@ use hosts::host::HostError;
 use method::units::Qps;
 
 use crate::archive::ArchiveError;
-use crate::results::self_test::FailedSelfTest;
+use crate::results::FailedSelfTest;
 use crate::runner::deployment::DeploymentError;
 use crate::runner::running_servers::ServerError;
 

@@ -16,7 +16,7 @@ use hosts::host::{HostError, Machine};
 use hosts::new_file::write_json;
 
 use crate::archive::ArchiveError;
-use crate::plan::keys::FIXED;
+use crate::plan::FIXED;
 use crate::record::{CPUS, CannotBeMade};
 
 /// Name of the file with previous settings in a run folder.

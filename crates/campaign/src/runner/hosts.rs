@@ -21,8 +21,7 @@ use tester::measurer::plan::TrialPlan;
 use tester::measurer::result::TrialResult;
 
 use crate::archive::Archive;
-use crate::plan::point::{Cores, Point};
-use crate::plan::{AuthPlan, DutPlan, Plan, Topology};
+use crate::plan::{AuthPlan, Cores, DutPlan, Plan, Point, Topology};
 use crate::record::{CannotBeMade, Configuration, ConformTrial, Cpu, LoopTrial, Step, TaskResult};
 use crate::runner::deployment::Deployment;
 use crate::runner::error::CampaignError;

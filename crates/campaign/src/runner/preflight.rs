@@ -5,13 +5,11 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use hosts::host::HostError;
+use hosts::host::{HostError, SshHost};
 use hosts::servers::{Driver, Program, find};
-use hosts::ssh_host::SshHost;
 use hosts::topology::{CpuTopology, LIST_CPUS};
 
-use crate::plan::point::Point;
-use crate::plan::{DutPlan, OneOrSeveral, Plan};
+use crate::plan::{DutPlan, OneOrSeveral, Plan, Point};
 use crate::runner::deployment::Deployment;
 
 /// Returns what is missing on this machine for the plan's roles on it, a sentence each.

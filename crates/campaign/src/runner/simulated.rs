@@ -20,9 +20,7 @@ use tester::measurer::plan::{Subject, TrialPlan};
 use tester::measurer::result::{Rtt, TrialResult};
 
 use crate::journal::JournalError;
-use crate::plan::keys::FIXED;
-use crate::plan::point::Cores;
-use crate::plan::{AuthPlan, DutPlan};
+use crate::plan::{AuthPlan, Cores, DutPlan, FIXED};
 use crate::record::{Configuration, ConformTrial, LoopTrial};
 use crate::runner::hosts::Machines;
 use crate::runner::testers::{of_shard, spoiled, with_hosts};

@@ -3,8 +3,7 @@
 use hosts::servers::Variant;
 use method::records::Counts;
 
-use crate::plan::point::Point;
-use crate::plan::{DutPlan, Plan};
+use crate::plan::{DutPlan, Plan, Point};
 use crate::record::{Configuration, Entry, Step};
 use crate::runner::error::CampaignError;
 use crate::runner::hosts::Hosts;

@@ -8,7 +8,7 @@ use tester::measurer::result::TrialResult;
 use tester::xdp::XdpConfig;
 use wire::name::NameRange;
 
-use crate::plan::point::Point;
+use crate::plan::Point;
 use crate::record::Step;
 use crate::runner::colocation::{Role, shared};
 use crate::runner::error::CampaignError;

@@ -207,7 +207,7 @@ fn invalid_trials_are_repeated_and_then_given_up() {
     let all: Vec<_> = (at..at + 4).map(|at| (at, Event::Spoiled)).collect();
     let never = results(&plan(), &journal_of(&plan(), 250, &all)).duts[0].loads[0].clone();
     assert_eq!((never.found.trials, never.found.spoiled, never.found.complete), (0, 4, true));
-    assert_eq!(never.found.missing, Some(crate::results::no_result::NoResult::Spoiled));
+    assert_eq!(never.found.missing, Some(crate::results::NoResult::Spoiled));
 }
 
 #[test]
@@ -224,7 +224,7 @@ fn a_load_without_a_worst_case_rate_is_complete() {
     let load = &found.duts[0].loads[0].found;
     assert_eq!(
         (load.complete, load.missing.clone()),
-        (true, Some(crate::results::no_result::NoResult::NoRate))
+        (true, Some(crate::results::NoResult::NoRate))
     );
     let figures = &found.duts[0].points[0].figures;
     assert_eq!((figures.n, figures.without_pass, figures.median), (2, 2, None));

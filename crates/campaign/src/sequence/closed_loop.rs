@@ -9,14 +9,11 @@ use method::units::Qps;
 use tester::client::experiments::NAMES;
 use tester::measurer::plan::TrialPlan;
 
-use crate::plan::keys::{ClosedLoops, FIXED};
-use crate::plan::point::{Point, WithThreads};
-use crate::plan::{DutPlan, Plan};
+use crate::plan::{ClosedLoops, DutPlan, FIXED, Plan, Point, WithThreads};
 use crate::record::Step;
 use crate::sequence::measure::{Measure, Paper, PaperItem};
 use crate::sequence::replay::Recorded;
-use crate::sequence::task::{BLOCK, LoopPlan, Task};
-use crate::sequence::trials::TrialSequence;
+use crate::sequence::steps::{BLOCK, LoopPlan, Task, TrialSequence};
 
 /// Placeholder for the rate, which a closed loop does not have.
 const NO_RATE: Qps = Qps(1);
@@ -25,7 +22,7 @@ const ASSUMED: u64 = 4_000;
 
 /// The measurement of `[measure.closed-loop]`: experiments with as many queries in flight as
 /// threads.
-pub(super) struct ClosedLoopMeasure;
+pub struct ClosedLoopMeasure;
 
 impl Measure for ClosedLoopMeasure {
     fn name(&self) -> &'static str {

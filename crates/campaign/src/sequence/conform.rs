@@ -17,14 +17,12 @@ use method::set::Repeats;
 use method::units::Qps;
 use tester::measurer::plan::TrialPlan;
 
-use crate::plan::point::{AtPlace, Cores, Point};
 use crate::plan::servers::CHECKS;
-use crate::plan::{DutPlan, Plan};
+use crate::plan::{AtPlace, Cores, DutPlan, Plan, Point};
 use crate::record::Step;
 use crate::sequence::measure::{Measure, PaperItem};
 use crate::sequence::replay::Recorded;
-use crate::sequence::task::{ConformPlan, Task};
-use crate::sequence::trials::TrialSequence;
+use crate::sequence::steps::{ConformPlan, Task, TrialSequence};
 
 /// Placeholder for the rate, which checks do not have.
 const NO_RATE: Qps = Qps(1);
@@ -34,7 +32,7 @@ const ASSUMED: Duration = Duration::from_secs(90);
 const ASSUMED_OF_VARIANT: Duration = Duration::from_secs(5);
 
 /// The measurement of `[measure] conform`.
-pub(super) struct ConformMeasure;
+pub struct ConformMeasure;
 
 impl Measure for ConformMeasure {
     fn name(&self) -> &'static str {
@@ -110,7 +108,7 @@ impl Measure for ConformMeasure {
 mod tests {
     use std::path::Path;
 
-    use crate::sequence::task::FarView;
+    use crate::sequence::steps::FarView;
 
     use super::*;
 

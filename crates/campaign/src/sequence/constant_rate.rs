@@ -7,17 +7,14 @@ use method::set::Repeats;
 use method::units::Qps;
 use tester::measurer::plan::TrialPlan;
 
-use crate::plan::keys::ConstantRates;
-use crate::plan::point::{AtRate, Point};
-use crate::plan::{DutPlan, Plan};
+use crate::plan::{AtRate, ConstantRates, DutPlan, Plan, Point};
 use crate::record::Step;
 use crate::sequence::measure::{Measure, Paper, PaperItem};
 use crate::sequence::replay::Recorded;
-use crate::sequence::task::Task;
-use crate::sequence::trials::TrialSequence;
+use crate::sequence::steps::{Task, TrialSequence};
 
 /// The measurement of `[[measure.constant-rates]]`: trials at rates from the plan.
-pub(crate) struct ConstantRateMeasure;
+pub struct ConstantRateMeasure;
 
 impl Measure for ConstantRateMeasure {
     fn name(&self) -> &'static str {

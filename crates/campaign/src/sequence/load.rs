@@ -7,17 +7,14 @@ use method::set::Repeats;
 use method::units::Qps;
 use tester::measurer::plan::TrialPlan;
 
-use crate::plan::keys::Loads;
-use crate::plan::point::{AtShare, Conditions, Cores, Point};
-use crate::plan::{DutPlan, Plan};
+use crate::plan::{AtShare, Conditions, Cores, DutPlan, Loads, Plan, Point};
 use crate::record::Step;
 use crate::sequence::measure::{Measure, Paper, PaperItem};
 use crate::sequence::replay::Recorded;
-use crate::sequence::task::Task;
-use crate::sequence::trials::TrialSequence;
+use crate::sequence::steps::{Task, TrialSequence};
 
 /// The measurement of `[measure.loads]`: trials at shares of the worst-case median.
-pub(crate) struct LoadMeasure;
+pub struct LoadMeasure;
 
 impl Measure for LoadMeasure {
     fn name(&self) -> &'static str {

@@ -4,12 +4,10 @@ use std::time::Duration;
 
 use tester::measurer::plan::TrialPlan;
 
-use crate::plan::point::Point;
-use crate::plan::{DutPlan, Plan};
+use crate::plan::{DutPlan, Plan, Point};
 use crate::record::Step;
 use crate::sequence::replay::Recorded;
-use crate::sequence::task::Task;
-use crate::sequence::trials::TrialSequence;
+use crate::sequence::steps::{Task, TrialSequence};
 
 /// A kind of measurement.
 pub trait Measure: Sync {

@@ -9,12 +9,9 @@ use method::selftest::allowed_rate;
 use method::set::{Due, smallest_pass};
 use method::units::{Qps, Share};
 
-use crate::plan::Plan;
-use crate::plan::goal::distance;
-use crate::plan::keys::SearchMethod;
-use crate::plan::point::{Conditions, Cores, Point};
+use crate::plan::{Conditions, Cores, Plan, Point, SearchMethod, distance};
 use crate::record::{CannotBeMade, Entry, Measured};
-use crate::sequence::trials::{SearchSequence, TrialSequence};
+use crate::sequence::steps::{SearchSequence, TrialSequence};
 
 /// A plan and the journal of its run.
 #[derive(Clone, Copy)]

@@ -11,18 +11,14 @@ use method::units::{Nanos, Qps, Share};
 use method::verdict::Acceptance;
 use tester::measurer::plan::TrialPlan;
 
-use crate::plan::keys::WIDTH;
-use crate::plan::point::{Conditions, Point};
-use crate::plan::search_plan::Method;
-use crate::plan::{DutPlan, Plan};
+use crate::plan::{Conditions, DutPlan, Method, Plan, Point, WIDTH};
 use crate::record::Step;
 use crate::sequence::measure::{Measure, Paper, PaperItem};
 use crate::sequence::replay::Recorded;
-use crate::sequence::task::Task;
-use crate::sequence::trials::{SearchSequence, TrialSequence};
+use crate::sequence::steps::{SearchSequence, Task, TrialSequence};
 
 /// The basic measurement of every DUT: searches for the highest rate that passes (RFC 8219 §9.2).
-pub(super) struct SearchMeasure;
+pub struct SearchMeasure;
 
 impl Measure for SearchMeasure {
     fn name(&self) -> &'static str {

@@ -9,18 +9,15 @@ use method::set::SetPlan;
 use method::units::{Share, counted};
 use tester::measurer::plan::{Subject, TrialPlan};
 
-use crate::plan::keys::FurtherSelfTest;
-use crate::plan::point::{Point, SelfTestTarget};
-use crate::plan::{DutPlan, Family, Plan};
+use crate::plan::{DutPlan, Family, FurtherSelfTest, Plan, Point, SelfTestTarget};
 use crate::record::Step;
 use crate::sequence::measure::{Measure, Paper, PaperItem};
 use crate::sequence::replay::Recorded;
 use crate::sequence::search::effort;
-use crate::sequence::task::Task;
-use crate::sequence::trials::{SearchSequence, TrialSequence};
+use crate::sequence::steps::{SearchSequence, Task, TrialSequence};
 
 /// The measurement of `[self-test]`: searches with AuthDNS in the DUT's place.
-pub(super) struct SelfTestMeasure;
+pub struct SelfTestMeasure;
 
 impl Measure for SelfTestMeasure {
     fn name(&self) -> &'static str {

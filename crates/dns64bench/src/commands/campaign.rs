@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::anyhow;
 use campaign::archive::journal_header::{difference_of, same_plan};
 use campaign::archive::{self, Archive};
-use campaign::plan::point::Point;
+use campaign::plan::Point;
 use campaign::plan::{Plan, READY};
 use campaign::record::{Entry, Measured, Step};
 use campaign::runner::preflight;

@@ -9,7 +9,7 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use campaign::plan::search_plan::{Method, PassedSelfTest, SearchPlan};
+use campaign::plan::{Method, PassedSelfTest, SearchPlan};
 use campaign::search::SearchResult;
 use method::noncompliance::Noncompliance;
 use method::pacing::PacingLimits;

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use campaign::journal::{Journal, JournalError, Lines, SearchEntry};
-use campaign::plan::search_plan::SearchPlan;
+use campaign::plan::SearchPlan;
 use campaign::search::{Runner, SearchError, SearchProgress, SearchResult};
 use hosts::state;
 use method::units::{Nanos, Qps};
@@ -260,7 +260,7 @@ fn from_first(plan: &TrialPlan, used: UsedNames) -> TrialPlan {
 mod tests {
     use super::*;
     use campaign::journal::Finished;
-    use campaign::plan::search_plan::Method;
+    use campaign::plan::Method;
     use method::records::Counts;
     use method::search::SearchRange;
 

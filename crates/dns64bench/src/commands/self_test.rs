@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use campaign::plan::search_plan::{PassedSelfTest, SelfTestSending};
+use campaign::plan::{PassedSelfTest, SelfTestSending};
 use campaign::search::{Runner, SearchProgress};
 use method::noncompliance::Noncompliance;
 use method::search::SearchRange;

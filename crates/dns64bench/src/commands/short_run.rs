@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use campaign::journal::{Journal, Lines, SearchEntry};
-use campaign::plan::search_plan::SearchPlan;
+use campaign::plan::SearchPlan;
 use campaign::search::{Runner, SearchError, SearchResult};
 use method::reason::ReasonKind;
 use method::units::{Nanos, counted, grouped};

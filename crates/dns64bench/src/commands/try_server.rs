@@ -15,7 +15,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, anyhow};
-use campaign::plan::search_plan::{Method, SearchPlan};
+use campaign::plan::{Method, SearchPlan};
 use campaign::search::{Runner, SearchError, SearchProgress, SearchResult};
 use method::pacing::PacingLimits;
 use method::precision::default_timeout;

@@ -1,10 +1,12 @@
 //! Connections to a host: an agent through a pipe, here or over ssh, and a shell over ssh.
 
 use std::cell::RefCell;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::rc::Rc;
 use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
 
 use crate::host::machine::{Connection, GREETING, HostError, Machine};
 use crate::host::pipe::{Pipe, PipeError};
@@ -12,7 +14,6 @@ use crate::host::protocol::{Greeting, Reply, Request};
 use crate::host::shell;
 use crate::interruption::Interruption;
 use crate::lab::Host;
-use crate::ssh_host::SshHost;
 use crate::text::plain_line;
 
 /// Maximum length of unexpected output that is shown.
@@ -133,4 +134,23 @@ fn greeted(
         copies: copies.map(Into::into),
         interruption: interruption.clone(),
     })
+}
+
+/// A host reached over ssh.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct SshHost {
+    /// Destination for ssh: `[user@]name`, or a name from the user's configuration.
+    pub host: String,
+    /// Path of dns64bench on that host; default: the one on its `PATH`.
+    #[serde(default)]
+    pub program: Option<PathBuf>,
+    /// True if dns64bench is installed on that host. A DUT's host without it is driven through its
+    /// shell and supports the driver `custom` only.
+    #[serde(default = "yes")]
+    pub agent: bool,
+}
+
+fn yes() -> bool {
+    true
 }

@@ -1,6 +1,6 @@
 //! Rows of `results.csv`, and their cells.
 
-use campaign::plan::point::Point;
+use campaign::plan::Point;
 use hosts::place::CpuPlacement;
 use hosts::text::visible;
 use method::evidence::Real;

@@ -1,11 +1,11 @@
 //! Every figure, mark by mark: the data attributes of the marks in its SVG, recomputed from the
 //! journal's valid trials.
 
-use campaign::plan::point::{AtShare, WithThreads};
+use campaign::plan::{AtShare, WithThreads};
 
 use crate::chart::read::{Mark, marks};
 use crate::chart::tests::readable;
-use crate::contents::figures;
+use crate::sections::figures;
 
 use super::*;
 

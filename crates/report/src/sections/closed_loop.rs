@@ -1,10 +1,8 @@
 //! Tables, figure and rows of closed loops.
 
-use campaign::plan::point::{Point, WithThreads};
-use campaign::results::DutResult;
-use campaign::results::closed_loop::{Circumstances, ClosedLoopResult};
-use campaign::results::groups::by_key;
-use campaign::results::no_result::NoResult;
+use campaign::plan::{Point, WithThreads};
+use campaign::results::{Circumstances, ClosedLoopResult, DutResult, NoResult, by_key};
+use campaign::sequence::ClosedLoopMeasure;
 use hosts::place::CpuPlacement;
 use method::stats::MeanAndDeviation;
 
@@ -16,10 +14,7 @@ use crate::run::{Run, each_dut, legend, ranked};
 use crate::section::Section;
 use crate::table::Table;
 
-/// The section on closed loops.
-pub(crate) struct ClosedLoopSection;
-
-impl Section for ClosedLoopSection {
+impl Section for ClosedLoopMeasure {
     fn title(&self) -> &'static str {
         "Closed loop"
     }

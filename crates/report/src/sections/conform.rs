@@ -1,9 +1,8 @@
 //! Tables, scoreboard and rows of conformance checks.
 
-use campaign::plan::point::{AtPlace, Point};
-use campaign::results::DutResult;
-use campaign::results::conform::{ConformResult, Counts};
-use campaign::results::no_result::NoResult;
+use campaign::plan::{AtPlace, Point};
+use campaign::results::{ConformResult, Counts, DutResult, NoResult};
+use campaign::sequence::ConformMeasure;
 use conform::outcome::{Count, Report};
 use conform::show;
 use hosts::servers::Variant;
@@ -14,10 +13,7 @@ use crate::run::{Run, legend};
 use crate::section::Section;
 use crate::table::Table;
 
-/// The section on conformance.
-pub(crate) struct ConformSection;
-
-impl Section for ConformSection {
+impl Section for ConformMeasure {
     fn title(&self) -> &'static str {
         "Conformance"
     }

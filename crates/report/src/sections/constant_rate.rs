@@ -1,10 +1,8 @@
 //! Tables, figures and rows of constant rates.
 
-use campaign::plan::point::{AtRate, Point};
-use campaign::results::DutResult;
-use campaign::results::constant_rate::ConstantRateResult;
-use campaign::results::sustained::NodeResult;
-use campaign::sequence::constant_rate::block_of;
+use campaign::plan::{AtRate, Point};
+use campaign::results::{ConstantRateResult, DutResult, NodeResult};
+use campaign::sequence::{ConstantRateMeasure, block_of};
 use method::stats::Summary;
 use method::units::Qps;
 
@@ -14,14 +12,10 @@ use crate::format::{almost, number};
 use crate::places::on_cores;
 use crate::run::{Run, each_dut, legend, ranked};
 use crate::section::Section;
-use crate::sections::sustained::{self, each_place, second_by_second};
-use crate::sections::sustained::{cprdp_cell, rows};
+use crate::sections::sustained::{self, cprdp_cell, each_place, rows, second_by_second};
 use crate::table::Table;
 
-/// The section on constant rates.
-pub(crate) struct ConstantRateSection;
-
-impl Section for ConstantRateSection {
+impl Section for ConstantRateMeasure {
     fn title(&self) -> &'static str {
         "Constant rates: efficiency, transients and memory"
     }

@@ -1,11 +1,8 @@
 //! Tables, figures and rows of loads.
 
-use campaign::plan::point::{AtShare, Cores, Point};
-use campaign::results::DutResult;
-use campaign::results::groups::by_key;
-use campaign::results::load::LoadResult;
-use campaign::results::sustained::{self, Sustained};
-use campaign::sequence::load::loads_for;
+use campaign::plan::{AtShare, Cores, Point};
+use campaign::results::{self, DutResult, LoadResult, Sustained, by_key};
+use campaign::sequence::{LoadMeasure, loads_for};
 use hosts::place::CpuPlacement;
 use method::units::Share;
 
@@ -15,14 +12,10 @@ use crate::format::{almost, number, percent};
 use crate::places::on_cores;
 use crate::run::{Run, each_dut, legend, ranked};
 use crate::section::Section;
-use crate::sections::sustained::{cprdp_cell, rows};
-use crate::sections::sustained::{each_place, second_by_second, transients};
+use crate::sections::sustained::{cprdp_cell, each_place, rows, second_by_second, transients};
 use crate::table::Table;
 
-/// The section on loads.
-pub(crate) struct LoadSection;
-
-impl Section for LoadSection {
+impl Section for LoadMeasure {
     fn title(&self) -> &'static str {
         "Loads: CPU use and latency"
     }
@@ -220,7 +213,7 @@ fn latency_table(run: &Run) -> Table {
     let ms = |us: Option<f64>| us.map_or("–".into(), |us| format!("{:.2}", us / 1e3));
     for (dut, load) in by_load(run, |load| load.found.rtt_us.map(|rtt| rtt.p99)) {
         let found = &load.found;
-        let rtt = |get: fn(&sustained::Latency) -> f64| ms(found.rtt_us.as_ref().map(get));
+        let rtt = |get: fn(&results::Latency) -> f64| ms(found.rtt_us.as_ref().map(get));
         let mut row = names(dut, load);
         row.extend([
             found.state(),
@@ -274,7 +267,7 @@ fn bars(
 }
 
 /// CPU use second by second at the lowest load of each DUT at each placement.
-pub(crate) fn transient(runs: &[Run]) -> Option<Figure> {
+pub(super) fn transient(runs: &[Run]) -> Option<Figure> {
     let mut panels = Vec::new();
     for (run, dut) in each_dut(runs) {
         let transient =

@@ -3,10 +3,9 @@
 use crate::places::PointWords;
 pub(crate) mod rows;
 
-use campaign::plan::keys::SearchMethod;
-use campaign::plan::point::{Conditions, Cores};
-use campaign::results::DutResult;
-use campaign::results::search::PointResult;
+use campaign::plan::{Conditions, Cores, SearchMethod};
+use campaign::results::{DutResult, PointResult};
+use campaign::sequence::SearchMeasure;
 use hosts::place::CpuPlacement;
 use method::precision::Figures;
 use method::search::{Found, Shortfall};
@@ -674,10 +673,7 @@ fn heat_map(run: &Run, dut: &DutResult, place: &Cores, many: bool) -> Option<Hea
     is_filled.then_some(HeatMap { name, columns, rows })
 }
 
-/// The section on searches for the highest rate that passes.
-pub(crate) struct SearchSection;
-
-impl Section for SearchSection {
+impl Section for SearchMeasure {
     fn title(&self) -> &'static str {
         "Highest passing rates"
     }

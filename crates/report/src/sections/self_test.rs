@@ -1,8 +1,8 @@
 //! Table, figure and rows of self-tests.
 
-use campaign::plan::Family;
-use campaign::plan::point::Point;
-use campaign::results::self_test::SelfTestResult;
+use campaign::plan::{Family, Point};
+use campaign::results::SelfTestResult;
+use campaign::sequence::SelfTestMeasure;
 use hosts::place::cores_in_words;
 use method::units::Qps;
 
@@ -16,10 +16,7 @@ use crate::sections::search::rows::{each_search, trial_counts, without_pass};
 use crate::table::Table;
 use crate::wording;
 
-/// The section on self-tests.
-pub(crate) struct SelfTestSection;
-
-impl Section for SelfTestSection {
+impl Section for SelfTestMeasure {
     fn title(&self) -> &'static str {
         "Self-test"
     }

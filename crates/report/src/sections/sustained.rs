@@ -1,9 +1,7 @@
 //! Curves, diagrams and rows that loads and constant rates share.
 
-use campaign::plan::point::{Cores, Point};
-use campaign::results::DutResult;
-use campaign::results::groups::by_key;
-use campaign::results::sustained::{Latency, Sustained};
+use campaign::plan::{Cores, Point};
+use campaign::results::{DutResult, Latency, Sustained, by_key};
 use hosts::place::CpuPlacement;
 use method::stats::Summary;
 

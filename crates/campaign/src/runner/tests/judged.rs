@@ -48,7 +48,7 @@ fn a_first_trial_with_wrong_replies_marks_its_row() {
     let entries = journal_of(&plan(), 250, &all);
     let found = results(&plan(), &entries);
     let point = &found.duts[0].points[0];
-    let missing = crate::results::no_result::NoResult::WrongReplies(Wrong::Rcode(3));
+    let missing = crate::results::NoResult::WrongReplies(Wrong::Rcode(3));
     assert_eq!((point.missing.as_ref(), point.figures.n), (Some(&missing), 0));
     assert!(missing.to_string().contains("every reply was wrong (NXDOMAIN)"), "{missing}");
     assert!(found.without_result.iter().any(|of| of.missing == missing), "{found:?}");

@@ -1,8 +1,8 @@
 //! Rows of searches for `results.csv`.
 
 use crate::places::PointWords;
-use campaign::plan::point::Point;
-use campaign::results::search::{PointResult, Trials};
+use campaign::plan::Point;
+use campaign::results::{PointResult, Trials};
 use method::precision::Figures;
 use method::search::{Found, Shortfall};
 

@@ -2,8 +2,7 @@
 
 use std::path::Path;
 
-use campaign::plan::Plan;
-use campaign::plan::point::Point;
+use campaign::plan::{Plan, Point};
 use campaign::record::{Entry, Step, TaskResult};
 use campaign::results::Results;
 use campaign::runner::simulated::journal_of;
