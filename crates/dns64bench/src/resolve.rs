@@ -780,7 +780,7 @@ mod tests {
         for (field, value, words) in [
             ("rate", None, "missing field `rate`"),
             ("rates", Some(json!(1)), "unknown field `rates`"),
-            ("rate", Some(json!("ten")), "rate: 'ten' is no rate"),
+            ("rate", Some(json!("ten")), "rate: 'ten' is not a rate"),
             ("server", Some(json!("::1")), "server: "),
             ("max_burst", Some(json!("often")), "write auto, or a time such as 200us"),
             (

@@ -267,7 +267,7 @@ fn a_plan_that_is_none_is_bad_usage() {
         serde_json::to_string(&plan).unwrap()
     };
     let cases = [
-        (good.replace("\"rate\":10", "\"rate\":\"ten\""), &[][..], "rate: 'ten' is no rate"),
+        (good.replace("\"rate\":10", "\"rate\":\"ten\""), &[][..], "rate: 'ten' is not a rate"),
         (good.replace("\"timeout\"", "\"patience\""), &[], "unknown field `patience`"),
         (with(|plan| plan.rate = Qps(0)), &[], "--rate 0"),
         (with(|plan| plan.interval = Some(Nanos::SECOND)), &[], "--json-lines"),
