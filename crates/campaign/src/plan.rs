@@ -300,7 +300,7 @@ pub struct Trial {
     /// default: over sockets.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub xdp: Option<net::xdp::Mode>,
-    /// Maximum deviation from the schedule allowed for batching; `auto`: as much as needed to use
+    /// Maximum deviation from the schedule allowed for batching; `auto`: as far as needed to use
     /// at most a third of a shared CPU.
     pub max_burst: Burst,
     /// Pacing tolerance in per cent: a trial is invalid if the number of queries in any 100 ms

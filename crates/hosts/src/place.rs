@@ -1,6 +1,7 @@
-//! CPU placement of the DUT during a trial: the CPUs on which its threads were allowed to run, as
-//! reported by the kernel in the middle of the trial; its configured number of threads or
-//! processes; and the roles that share its CPUs. A report says "4 cores" only if all three agree.
+//! CPU placement of the DUT during a trial. It consists of the CPUs on which its threads were
+//! allowed to run, as reported by the kernel in the middle of the trial, its configured number of
+//! threads or processes, and the roles that share its CPUs. A report says "4 cores" only if all
+//! three agree.
 
 use std::collections::BTreeSet;
 

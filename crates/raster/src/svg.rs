@@ -9,7 +9,7 @@ const FAMILY: &str = "DejaVu Sans";
 
 pub(crate) static OPTIONS: LazyLock<Options<'static>> = LazyLock::new(options);
 
-/// Errors of [`png`] and [`pdf`].
+/// Errors of [`png`] and [`pdf()`].
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PaintError {
@@ -27,7 +27,7 @@ pub enum PaintError {
     /// The picture cannot be encoded as PNG.
     #[error("the picture cannot be encoded: {0}")]
     Encoding(String),
-    /// The SVG has elements that [`pdf`] does not convert.
+    /// The SVG has elements that [`pdf()`] does not convert.
     #[error(
         "gradients, patterns, pictures, clip paths, masks and filters cannot be converted to PDF"
     )]

@@ -429,8 +429,8 @@ impl RealHosts<'_> {
     }
 
     /// Returns how `conform` on the tester's host reads the queries that the AuthDNS of the checks
-    /// received: by the path of its status socket if both are on the same machine, otherwise over
-    /// ssh; `None` if the plan has no name for that host.
+    /// received. It uses the path of the status socket if both are on the same machine, otherwise
+    /// ssh. `None` if the plan has no name for that host.
     fn checks_view(&self, auth: &RunningAuth) -> Option<FarView> {
         let path = auth.checks_status()?.to_string_lossy().into_owned();
         let id = |machine: &Machine| machine.greeting().boot_id.clone();

@@ -131,9 +131,9 @@ impl<'a> Recorded<'a> {
         Figures::of(&replay.sequence.searches()?.found(), 1.0, resolution).median
     }
 
-    /// Returns the rate up to which the self-test validates the tester at a point: its smallest
-    /// result, or 0 if one of its searches found no passing rate. `None` if the plan has no
-    /// self-test, or no search of it has ended.
+    /// Returns the rate up to which the self-test validates the tester at a point. It is the
+    /// smallest result of the self-test, or 0 if one of its searches found no passing rate. `None`
+    /// if the plan has no self-test, or no search of it has ended.
     pub fn allowed(&self, point: &Point) -> Option<Qps> {
         let test = self.plan.self_test.as_ref()?;
         let replay = self.replay(&self.plan.self_test_for(point)?)?;

@@ -24,9 +24,11 @@ const MARK: &str = "dns64bench-status";
 /// Number of lines in the greeting of a host's shell: its folder, its number of CPUs, its user's
 /// id, its boot id.
 const FACTS: usize = 4;
-/// Functions of the shell. `alive`: true if a process exists and is not a zombie. `end_all`: runs
-/// when the connection ends. `born`: start time of a process, in ticks since boot. `note`: stores
-/// the start time for a later run, in case this shell is killed.
+/// Functions of the shell:
+/// - `alive`: true if a process exists and is not a zombie
+/// - `end_all`: runs when the connection ends
+/// - `born`: start time of a process, in ticks since boot
+/// - `note`: stores the start time for a later run, in case this shell is killed
 const PRELUDE: &str = r#"
 alive() { case $(sed 's/.*) //' "/proc/$1/stat" 2>/dev/null) in Z*|'') return 1;; esac; }
 end() {
