@@ -170,6 +170,12 @@ impl Cells<'_> {
         let at = self.header.iter().position(|name| *name == column).unwrap();
         (!self.line[at].is_empty()).then(|| self.line[at].parse().unwrap())
     }
+
+    /// The text in the last column, `mark`.
+    fn mark(&self) -> &str {
+        assert_eq!(self.header.last(), Some(&"mark"));
+        self.line.last().unwrap()
+    }
 }
 
 /// Returns the numbers in a text, with or without groups of digits.
@@ -286,6 +292,8 @@ fn check_worst_case(outputs: &Outputs, found: &Found<'_>, dut: &str) {
     ] {
         assert_eq!(row.number(column), found.get(key), "{column} in the CSV of {dut}");
     }
+    let is_objected = found.get("without_pass") > Some(0.0) || found.get("refuted_at").is_some();
+    assert!(!is_objected || !row.mark().is_empty(), "{dut} has no mark in the CSV: {:?}", row.line);
     let mark = outputs.worst_case.iter().find(|mark| mark.at == dut);
     if found.get("n") == Some(0.0) {
         assert!(mark.is_none(), "{dut} has no result: {mark:?}");
@@ -339,6 +347,17 @@ fn check_efficiency(outputs: &Outputs, dut: &str, load: &Value) {
     }
 }
 
+/// A caveat names the highest rate that passed, if the self-test validates the tester only below it.
+fn check_caveat(outputs: &Outputs, found: &Found<'_>, validated: &Value) {
+    let validated = validated.as_f64().filter(|&rate| rate > 0.0);
+    let expected = found.get("max").filter(|&max| validated.is_some_and(|rate| max > rate));
+    let name = found.point.to_string();
+    let caveats = outputs.json["contradictions"].as_array().unwrap().iter();
+    let mut beyond = caveats.map(|caveat| &caveat["beyond_self_test"]);
+    let caveat = beyond.find(|beyond| beyond["point"] == name.as_str());
+    assert_eq!(caveat.and_then(|beyond| beyond["passed"].as_f64()), expected, "{name}");
+}
+
 /// The run is complete only if every point has a result, and the summary names the others.
 fn check_completeness(outputs: &Outputs) {
     let open = outputs.json["without_result"].as_array().unwrap();
@@ -376,6 +395,7 @@ fn check(campaign: &Campaign) -> Outputs {
             };
             check_rates(&outputs, &found, campaign);
             check_refuted(&outputs, &found);
+            check_caveat(&outputs, &found, &point["vouched"]);
             if accept >= 1.0 {
                 check_worst_case(&outputs, &found, dut);
             }
@@ -398,6 +418,9 @@ fn situations(campaign: &Campaign, outputs: &Outputs) -> BTreeSet<&'static str> 
         }
     };
     note(outputs.json["complete"] == true, "complete");
+    let caveats = outputs.json["contradictions"].as_array().unwrap();
+    let is_beyond = |caveat: &Value| caveat.get("beyond_self_test").is_some();
+    note(caveats.iter().any(is_beyond), "above the self-test");
     note(outputs.json["self_tests"][0]["figures"]["without_pass"] == 1, "failed self-test");
     for dut in outputs.json["duts"].as_array().unwrap() {
         let point = &dut["points"][0];
@@ -433,6 +456,7 @@ fn every_number_is_measured_and_equal_everywhere() {
     });
     checked.unwrap_or_else(|error| panic!("{error}"));
     let expected = [
+        "above the self-test",
         "complete",
         "failed self-test",
         "interrupted searches",

@@ -80,3 +80,30 @@ fn cache_advice(plan: &TrialPlan, trial: &TrialResult) -> Option<String> {
         format!("the names were not new to the server: clear its cache, or use new ones with --first-name {next}")
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use method::records::Counts;
+    use method::units::Qps;
+
+    use super::*;
+
+    #[test]
+    fn names_from_the_cache_have_advice() {
+        let plan = TrialPlan::new("[::1]:53".parse().unwrap(), Qps(10));
+        let used = plan.names_needed();
+        let advice = |first_name, wanted, real| {
+            let plan = TrialPlan { first_name, ..plan.clone() };
+            let counts = Counts { sent: used, valid: used, ..Counts::default() };
+            let deviation = Some(Deviation::CachedShare { wanted, real });
+            let trial = TrialResult { deviation, ..TrialResult::simulated(&plan, counts) };
+            cache_advice(&plan, &trial)
+        };
+        let words = advice(100, 0.0, 1.0).unwrap();
+        assert!(words.ends_with(&format!("--first-name {}", 100 + used)), "{words}");
+        // The block of names begins anew after its last one.
+        let words = advice(plan.names.count() - 1, 0.0, 1.0).unwrap();
+        assert!(words.ends_with(&format!("--first-name {}", used - 1)), "{words}");
+        assert_eq!(advice(100, 0.6, 0.1), None, "names that were not cached");
+    }
+}
