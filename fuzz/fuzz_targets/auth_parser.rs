@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
-use method::units::Share;
+use units::Share;
 use tester::authdns::answer::{AuthTransport, MAX_REPLY, MAX_UDP, Zone};
 use wire::name::Domain;
 use wire::view::Message;

@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
-use method::units::Share;
+use units::Share;
 use tester::measurer::expect::Expectation;
 use wire::view::Message;
 

@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use dns64::config::Settings;
 use dns64::walk::Walk;
 use dns64::{Cache, Cookies, KeyBuf};
-use method::units::Nanos;
+use units::Nanos;
 use wire::edns::put_opt;
 use wire::rcode::Rcode;
 use wire::template::HEADER_LEN;

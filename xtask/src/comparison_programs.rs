@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use method::units::CpuId;
+use units::CpuId;
 use net::affinity::pin_to;
 use net::batch::{ServerBatch, Wait};
 use net::socket::Endpoint;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use method::units::CpuId;
+use units::CpuId;
 use net::affinity::pin_to;
 
 /// Interval of the checks of a CPU.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use hosts::servers::{Auth, Driver, Dut, Operator, Release, Serve, Setting, Task, Translate};
-use method::units::Share;
+use units::Share;
 use serde_json::Value;
 
 use crate::process::{find, output, run, wait_until};

@@ -205,7 +205,7 @@ pub(crate) fn machine_of(folder: &Path) -> Result<Environment, ArchiveError> {
 #[cfg(test)]
 mod tests {
     use method::narrow::Length;
-    use method::units::Qps;
+    use units::Qps;
 
     use crate::journal::JournalError;
     use crate::plan::{Conditions, Cores, Point};

@@ -13,7 +13,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
-use method::units::Qps;
+use units::Qps;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tester::measurer::result::TrialResult;

@@ -22,7 +22,7 @@ use hosts::servers::{
 use method::compliance::DEFAULT_AUTH_LIMIT;
 use method::pacing::PacingLimits;
 use method::precision::default_timeout;
-use method::units::{Qps, Share, counted};
+use units::{Qps, Share, counted};
 use serde::{Deserialize, Serialize};
 use tester::measurer::burst::Burst;
 use tester::measurer::expect::Prefix;

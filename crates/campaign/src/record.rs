@@ -13,7 +13,7 @@ use method::evidence::{Deviation, OfferedLoad};
 use method::narrow::Length;
 use method::reason::{HostLoss, OtherUse, Reason, ReasonKind};
 use method::records::Counts;
-use method::units::{Nanos, Qps, Share};
+use units::{Nanos, Qps, Share};
 use method::verdict::Verdict;
 use method::warning::Warning;
 use net::cpu_time::Stolen;

@@ -21,7 +21,7 @@ use method::narrow::Length;
 use method::noncompliance::Noncompliance;
 use method::reason::{Reason, ReasonKind};
 use method::stats::Summary;
-use method::units::{Qps, Share};
+use units::{Qps, Share};
 use method::verdict::Verdict;
 use method::warning::Warning;
 use net::cpu_time::Stolen;

@@ -33,7 +33,7 @@ use ::hosts::host::HostError;
 use ::hosts::interruption::Interruption;
 use method::records::Counts;
 use method::set::Due;
-use method::units::Qps;
+use units::Qps;
 use method::warning::Warning;
 use net::cpu_time::CpuTimes;
 use tester::authdns::auth_delta::AuthDelta;

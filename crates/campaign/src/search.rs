@@ -9,7 +9,7 @@ use method::noncompliance::Noncompliance;
 use method::precision::Figures;
 use method::search::{Found, Shortfall};
 use method::set::{Due, LowerBound, lower_bounds};
-use method::units::{Nanos, Qps};
+use units::{Nanos, Qps};
 use method::verdict::Verdict;
 use serde::{Deserialize, Serialize};
 use tester::measurer::TrialError;

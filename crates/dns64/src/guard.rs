@@ -19,7 +19,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
 
-use method::units::Nanos;
+use units::Nanos;
 use tokio::task::spawn_local;
 
 /// Maximum burst of panics per thread.

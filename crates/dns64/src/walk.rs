@@ -11,7 +11,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use method::units::Nanos;
+use units::Nanos;
 
 use crate::client::cookies::Cookies;
 use crate::client::inquiry::{Inquiry, Step};

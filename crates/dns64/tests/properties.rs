@@ -12,7 +12,7 @@ use domain::base::iana::{Class, Rcode, Rtype};
 use domain::base::rdata::UnknownRecordData;
 use domain::base::{Message, MessageBuilder, Name, Ttl};
 use domain::rdata::{A, Aaaa, Cname};
-use method::units::Nanos;
+use units::Nanos;
 use proptest::prelude::*;
 use wire::view::Message as View;
 

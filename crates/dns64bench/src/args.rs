@@ -16,7 +16,7 @@ use campaign::plan::TypedGoal;
 use campaign::record::Redo;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use method::pacing::PacingLimits;
-use method::units::{Qps, Share};
+use units::{Qps, Share};
 use tester::measurer::burst::Burst;
 use tester::measurer::expect::Prefix;
 use tester::measurer::plan::shard::Moment;

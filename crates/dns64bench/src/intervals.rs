@@ -9,7 +9,7 @@ use hdrhistogram::serialization::V2DeflateSerializer;
 use hdrhistogram::serialization::interval_log::IntervalLogWriterBuilder;
 use hosts::new_file::NewFile;
 use method::records::Counts;
-use method::units::Nanos;
+use units::Nanos;
 use serde_json::{Value, json};
 use tester::client::Connections;
 use tester::intervals::{Interval, Intervals};

@@ -6,7 +6,7 @@ use campaign::plan::Point;
 use campaign::record::Measured;
 use hosts::text::{MESSAGE, plain};
 use method::narrow::Length;
-use method::units::grouped;
+use units::grouped;
 use method::verdict::Verdict;
 
 use crate::colour;

@@ -13,7 +13,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
 
-use method::units::{CpuId, Qps};
+use units::{CpuId, Qps};
 use method::verdict::Verdict;
 use net::affinity::run_in_background;
 use prometheus_client::collector::Collector;
@@ -369,7 +369,7 @@ mod tests {
     fn metrics_of_several_testers_add_up() {
         let whole = TrialPlan::new("[::1]:53".parse().unwrap(), Qps(1_000));
         let parts = (0..7).map(|index| {
-            let start = Moment(method::units::Nanos(0));
+            let start = Moment(units::Nanos(0));
             let shard = Some(ShardPlan { index, of: 7, seed: 0, start });
             let plan = TrialPlan { shard, ..whole.clone() };
             let Running { rate, planned, .. } = Running::trial(&plan, &Progress::new(&plan));

@@ -15,7 +15,7 @@ use humantime::{FormattedDuration, format_duration};
 use method::reason::Reason;
 use method::records::WrongCounts;
 use method::search::Shortfall;
-pub(crate) use method::units::{counted, grouped};
+pub(crate) use units::{counted, grouped};
 use method::verdict::Verdict;
 use report::format::number;
 use report::wording;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use campaign::search::{Forecast, SearchProgress};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use method::units::Qps;
+use units::Qps;
 use tester::measurer::plan::TrialPlan;
 use tester::measurer::result::TrialResult;
 use tester::measurer::{Progress, TrialError};

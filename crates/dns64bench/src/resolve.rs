@@ -11,7 +11,7 @@ use method::pacing::PacingLimits;
 use method::precision::default_timeout;
 use method::search::SearchRange;
 use method::selftest::{factor, required_rate};
-use method::units::{CpuId, Nanos, Qps, Share};
+use units::{CpuId, Nanos, Qps, Share};
 use method::verdict::Acceptance;
 use net::affinity::allowed_cpus;
 use tester::authdns::answer;

@@ -12,7 +12,7 @@ use std::thread;
 use std::time::Duration;
 
 use method::compliance::TesterProof;
-use method::units::{Nanos, Qps, Share};
+use units::{Nanos, Qps, Share};
 use method::verdict::Verdict;
 use serde_json::{Value, json};
 use tester::measurer::burst::SendCost;

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use method::units::counted;
+use units::counted;
 use serde::{Deserialize, Serialize};
 
 use crate::cpu_list::cpu_ranges;

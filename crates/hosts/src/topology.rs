@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use method::units::counted;
+use units::counted;
 
 use crate::cpu_list::{cpu_list, cpu_ranges};
 

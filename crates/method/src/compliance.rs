@@ -10,7 +10,7 @@ use crate::noncompliance::{COMPLIANT_REPEATS, Noncompliance, Server};
 use crate::pacing::PacingLimits;
 use crate::precision::overstatement;
 use crate::selftest::MIN_DELTA;
-use crate::units::{Nanos, Qps};
+use units::{Nanos, Qps};
 use crate::verdict::Acceptance;
 
 /// Default limit of AuthDNS's processing time (99.9th percentile), above which a trial is invalid.

@@ -12,7 +12,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::units::Share;
+use units::Share;
 
 /// Maximum difference between observed and requested share, as a fraction.
 pub const TOLERANCE: f64 = 0.02;

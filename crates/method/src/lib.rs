@@ -32,6 +32,5 @@ pub mod search;
 pub mod selftest;
 pub mod set;
 pub mod stats;
-pub mod units;
 pub mod verdict;
 pub mod warning;

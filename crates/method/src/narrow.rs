@@ -13,7 +13,7 @@
 use std::collections::BTreeMap;
 
 use crate::search::{Found, Search, SearchRange};
-use crate::units::{Nanos, Qps};
+use units::{Nanos, Qps};
 use crate::verdict::Verdict;
 
 /// Length of a trial.

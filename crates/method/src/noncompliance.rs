@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::selftest::MIN_DELTA;
-use crate::units::{Nanos, Qps, counted};
+use units::{Nanos, Qps, counted};
 
 /// Minimum number of repetitions required by RFC 8219 §9.2.
 pub const COMPLIANT_REPEATS: u32 = 20;

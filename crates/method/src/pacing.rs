@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::reason::Reason;
 use crate::schedule::Part;
-use crate::units::Nanos;
+use units::Nanos;
 
 /// Window in which a deviation invalidates the trial.
 pub const COARSE_WINDOW: Nanos = Nanos::from_millis(100);
@@ -243,7 +243,7 @@ impl Pacing {
 mod tests {
     use super::*;
     use crate::schedule::Schedule;
-    use crate::units::{Qps, QueryIndex};
+    use units::{Qps, QueryIndex};
 
     fn audit(schedule: Schedule, sent_at: impl Fn(u64, Nanos) -> Nanos) -> Pacing {
         let mut recorder = PacingRecorder::new(Nanos::SECOND);

@@ -13,7 +13,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::search::Found;
-use crate::units::{Nanos, Qps};
+use units::{Nanos, Qps};
 
 /// Minimum number of searches from which the 1st and the 99th percentile are more informative than minimum and maximum
 /// (RFC 8219 §9.2 requires at least 20 repetitions).

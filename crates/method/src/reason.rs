@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::evidence::Deviation;
 use crate::records::Counts;
-use crate::units::{CpuId, Nanos, Share, counted, grouped};
+use units::{CpuId, Nanos, Share, counted, grouped};
 
 /// A loss on the tester's host, in its sending or receiving. The DUT is not affected.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]

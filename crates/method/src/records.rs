@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::units::{Nanos, QueryIndex};
+use units::{Nanos, QueryIndex};
 
 /// Fault of a reply that belongs to a query and arrived in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]

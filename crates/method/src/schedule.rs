@@ -1,7 +1,7 @@
 //! Send time of each query: t(i) = t₁ + i·T (equation 2 of G. Lencse and A. Pivoda, "Checking and Increasing the
 //! Accuracy of the Dns64perf++ Measurement Tool for Benchmarking DNS64 Servers", 2018, DOI 10.11601/ijates.v7i1.255).
 
-use crate::units::{Nanos, Qps, QueryIndex};
+use units::{Nanos, Qps, QueryIndex};
 
 /// The absolute schedule of a trial. Deadlines are relative to the trial's start and computed from the index alone,
 /// never by adding a rounded step, so no error accumulates.

@@ -14,7 +14,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::records::Counts;
-use crate::units::Qps;
+use units::Qps;
 use crate::verdict::Verdict;
 
 /// Range and resolution of a search.

@@ -1,7 +1,7 @@
 //! Required rate of the tester itself (RFC 8219 §9.2.1; equations 1 to 11 in section III of G. Lencse and Y.
 //! Kadobayashi, "Benchmarking DNS64 Implementations: Theory and Practice", 2018, DOI 10.1016/j.comcom.2018.05.005).
 
-use crate::units::{Nanos, Qps, Share};
+use units::{Nanos, Qps, Share};
 
 /// Minimum reserve δ required by RFC 8219 §9.2.1.
 pub const MIN_DELTA: f64 = 0.1;

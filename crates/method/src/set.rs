@@ -14,7 +14,7 @@ use crate::narrow::{Length, NarrowedSearch};
 use crate::precision::Figures;
 use crate::records::Counts;
 use crate::search::{Found, SearchRange, Shortfall};
-use crate::units::Qps;
+use units::Qps;
 use crate::verdict::Verdict;
 
 /// Searches to carry out.

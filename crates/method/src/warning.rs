@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::reason::OtherUse;
-use crate::units::{Nanos, Qps, counted, grouped};
+use units::{Nanos, Qps, counted, grouped};
 
 /// A warning of one trial.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use method::units::CpuId;
+use units::CpuId;
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
 

@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV
 use std::os::fd::AsRawFd;
 
 use libc::{c_void, iovec, mmsghdr, msghdr, sockaddr_storage, socklen_t};
-use method::units::Nanos;
+use units::Nanos;
 
 pub use crate::peer::Peer;
 use crate::socket::Endpoint;

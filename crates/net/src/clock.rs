@@ -3,7 +3,7 @@
 
 use std::io;
 
-use method::units::Nanos;
+use units::Nanos;
 use nix::errno::Errno;
 use nix::sys::time::TimeSpec;
 use nix::time::{ClockNanosleepFlags, clock_nanosleep};

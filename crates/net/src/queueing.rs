@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::io;
 
-use method::units::Nanos;
+use units::Nanos;
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::tc::{TcAttribute, TcHandle, TcMessage, TcStats2};
 use nix::ifaddrs::getifaddrs;

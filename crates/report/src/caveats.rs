@@ -2,7 +2,7 @@
 
 use campaign::results::{Contradiction, PointResult, by_key};
 use method::set::LowerBound;
-use method::units::{Qps, grouped};
+use units::{Qps, grouped};
 
 use crate::format::{almost, number};
 use crate::wording;

@@ -16,7 +16,7 @@ use method::mlr::goal::Goal;
 use method::mlr::search::GoalResult;
 use method::precision::Figures;
 use method::search::Found;
-use method::units::{Qps, counted};
+use units::{Qps, counted};
 use serde::Serialize;
 
 use crate::run::Run;

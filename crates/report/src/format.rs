@@ -1,6 +1,6 @@
 //! Numbers as text.
 
-use method::units::in_groups;
+use units::in_groups;
 
 /// Formats a share in per cent that is never rounded up to 100 %.
 pub(crate) fn almost(share: f64) -> String {

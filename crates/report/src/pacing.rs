@@ -66,7 +66,7 @@ fn paced_panel(
 
 #[cfg(test)]
 mod tests {
-    use method::units::Qps;
+    use units::Qps;
 
     use super::*;
 

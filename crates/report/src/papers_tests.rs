@@ -14,7 +14,7 @@ use hosts::environment::Environment;
 use hosts::servers::Auth;
 use method::narrow::Length;
 use method::pacing::Windows;
-use method::units::{Qps, Share};
+use units::{Qps, Share};
 use method::verdict::Verdict;
 use tester::measurer::names::working_set;
 use tester::measurer::result::Rtt;

@@ -7,7 +7,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use campaign::results::{
     DutEndCounts, DutResult, NoResult, Period, PointResult, Results, WithoutResult, by_key,
 };
-use method::units::counted;
+use units::counted;
 
 use crate::run::{Run, has_failed_self_test, worst_point};
 use crate::sections::{conform, self_test};

@@ -3,7 +3,7 @@
 use crate::places::PointWords;
 use campaign::results::{DutResult, HostChange, PointResult, Spread};
 use hosts::environment::Environment;
-use method::units::counted;
+use units::counted;
 
 use crate::format::{number, percent};
 use crate::run::{Run, ranked};

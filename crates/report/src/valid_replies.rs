@@ -2,7 +2,7 @@
 
 use campaign::plan::{Cores, Point};
 use campaign::results::{DutResult, Trial};
-use method::units::Share;
+use units::Share;
 use method::verdict::Verdict;
 
 use crate::chart::{COLOURS, Dot, Figure, Series, Shape};

@@ -10,7 +10,7 @@ use campaign::record::Entry;
 use campaign::results::Results;
 use campaign::runner::simulated::{Event, journal_of_varying};
 use hosts::environment::Environment;
-use method::units::Share;
+use units::Share;
 use method::verdict::Verdict;
 use proptest::collection::vec;
 use proptest::prelude::*;

@@ -6,7 +6,7 @@ use method::mlr::goal::Goal;
 use method::precision::{Figures, Interval, Ratio};
 use method::search::Shortfall;
 use method::set::LowerBound;
-use method::units::{Qps, counted, grouped};
+use units::{Qps, counted, grouped};
 
 use crate::format::{AT_LEAST, number};
 
@@ -227,7 +227,7 @@ pub fn ratio(ratio: &Ratio) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use method::search::Found;
-    use method::units::Nanos;
+    use units::Nanos;
 
     use super::*;
 

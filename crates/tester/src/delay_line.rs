@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
-use method::units::Nanos;
+use units::Nanos;
 use net::clock;
 use net::socket::Endpoint;
 

@@ -1,7 +1,7 @@
 //! Totals and histograms by interval of the queries' send time: shows changes during a long load.
 
 use hdrhistogram::Histogram;
-use method::units::Nanos;
+use units::Nanos;
 
 /// Queries of one interval and their outcomes.
 #[derive(Clone, Debug, PartialEq)]

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use method::units::{CpuId, Nanos, Qps, Share};
+use units::{CpuId, Nanos, Qps, Share};
 use net::affinity::pin_to;
 use net::clock::ClockPair;
 use net::socket::{Endpoint, ListenError};

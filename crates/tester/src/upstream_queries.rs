@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 
-use method::units::Share;
+use units::Share;
 use net::socket::Endpoint;
 use wire::name::{Domain, has_aaaa};
 use wire::template::QueryTemplate;

@@ -1,7 +1,7 @@
 //! Time that packets of the tester's host wait in a queueing discipline, for the Measurer and for AuthDNS.
 
 use method::reason::HostLoss;
-use method::units::Nanos;
+use units::Nanos;
 use net::queueing::{Queueing, Waiting};
 use serde::{Deserialize, Serialize};
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use method::pacing::PacingLimits;
 use method::reason::Reason;
 use method::records::Counts;
-use method::units::{Nanos, Qps, Share};
+use units::{Nanos, Qps, Share};
 use method::verdict::Verdict;
 use net::xdp::Mode;
 use nix::sched::{CloneFlags, unshare};

@@ -11,7 +11,7 @@ use std::str::FromStr;
 
 use domain::base::Name;
 use domain::base::name::ToName;
-use method::units::Share;
+use units::Share;
 use serde::{Deserialize, Serialize};
 
 /// Length of the label `AAA-BBB-CCC-DDD` in octets, without its length octet.

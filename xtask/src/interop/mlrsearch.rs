@@ -11,7 +11,7 @@ use method::mlr::goal::Goal;
 use method::mlr::search::{Limits, MlrSearch};
 use method::mlr::tally::{LoadClass, Trial, classify};
 use method::records::Counts;
-use method::units::{Nanos, Qps};
+use units::{Nanos, Qps};
 use method::verdict::Verdict;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};

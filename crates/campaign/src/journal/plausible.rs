@@ -186,7 +186,7 @@ mod tests {
     fn a_doubled_trial_of_a_search_is_refused() {
         let plan = tester::measurer::plan::TrialPlan::new(
             "[::1]:53".parse().unwrap(),
-            method::units::Qps(1_000),
+            units::Qps(1_000),
         );
         let counts = Counts { sent: 10, valid: 10, ..Counts::default() };
         let trial = TrialResult::simulated(&plan, counts);

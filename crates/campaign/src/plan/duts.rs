@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use method::search::SearchRange;
-use method::units::counted;
+use units::counted;
 
 use crate::plan::keys::{Keys, Placement, SearchSettings};
 use crate::plan::point::{Cores, Point, SelfTestTarget};

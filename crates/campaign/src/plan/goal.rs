@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use method::mlr::goal::Goal;
-use method::units::{Nanos, Qps};
+use units::{Nanos, Qps};
 use serde::{Deserialize, Serialize};
 
 use crate::plan::quantity::{nonzero_time, share};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use hosts::servers::Auth;
 use method::selftest::MIN_DELTA;
-use method::units::{Qps, Share};
+use units::{Qps, Share};
 use method::verdict::Acceptance;
 use serde::{Deserialize, Serialize};
 

@@ -9,7 +9,7 @@ use std::fmt;
 
 use hosts::place::cores_in_words;
 use hosts::servers::{Auth, Variant};
-use method::units::{Qps, Share, counted};
+use units::{Qps, Share, counted};
 use serde::{Deserialize, Serialize};
 
 use crate::plan::family::Family;

@@ -9,7 +9,7 @@ use method::precision::overstatement;
 use method::search::SearchRange;
 use method::selftest::allowed_rate;
 use method::set::SetPlan;
-use method::units::{Nanos, Qps};
+use units::{Nanos, Qps};
 use method::verdict::Acceptance;
 use serde::{Deserialize, Serialize};
 use tester::measurer::plan::{SenderSettings, TrialPlan};

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use hosts::servers::{Driver, Dut, Operator};
-use method::units::counted;
+use units::counted;
 use tester::measurer::plan::sources::SourceAddresses;
 
 use crate::plan::family::Family;

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use method::schedule::Schedule;
-use method::units::{Nanos, Qps, counted, grouped};
+use units::{Nanos, Qps, counted, grouped};
 
 use crate::plan::Plan;
 use crate::plan::search_plan::Method;

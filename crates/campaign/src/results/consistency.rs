@@ -1,7 +1,7 @@
 //! Contradictions in the results of a campaign, for the summary, with advice.
 
 use method::precision::Interval;
-use method::units::Qps;
+use units::Qps;
 use serde::{Deserialize, Serialize};
 
 use crate::plan::{Cores, Point};

@@ -1,6 +1,6 @@
 //! Results at constant rates.
 
-use method::units::Qps;
+use units::Qps;
 use serde::{Deserialize, Serialize};
 
 use crate::plan::{Cores, Point};

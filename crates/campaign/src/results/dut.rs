@@ -1,7 +1,7 @@
 //! All results of a DUT.
 
 use method::pacing::Windows;
-use method::units::Qps;
+use units::Qps;
 use serde::{Deserialize, Serialize};
 
 use crate::results::closed_loop::ClosedLoopResult;

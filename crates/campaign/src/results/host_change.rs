@@ -4,7 +4,7 @@
 use std::fmt;
 
 use hosts::environment::Environment;
-use method::units::counted;
+use units::counted;
 use serde::{Deserialize, Serialize};
 
 use crate::plan::Point;

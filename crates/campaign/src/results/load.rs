@@ -1,6 +1,6 @@
 //! Results at shares of the worst case.
 
-use method::units::{Qps, Share};
+use units::{Qps, Share};
 use serde::{Deserialize, Serialize};
 
 use crate::plan::{Cores, Point};

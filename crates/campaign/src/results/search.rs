@@ -10,7 +10,7 @@ use method::precision::{Figures, lower_end, overstatement};
 use method::records::Wrong;
 use method::search::{Found, Shortfall};
 use method::set::{LowerBound, lower_bounds};
-use method::units::{Nanos, Qps, counted};
+use units::{Nanos, Qps, counted};
 use method::verdict::Verdict;
 use serde::{Deserialize, Serialize};
 

@@ -7,7 +7,7 @@ use method::precision::Figures;
 use method::search::Found;
 use method::selftest::allowed_rate;
 use method::set::smallest_pass;
-use method::units::{Qps, Share};
+use units::{Qps, Share};
 use serde::{Deserialize, Serialize};
 
 use crate::plan::{Family, Point};

@@ -9,7 +9,7 @@ use method::pacing::Windows;
 use method::precision::Interval;
 use method::records::Counts;
 use method::search::SearchRange;
-use method::units::Nanos;
+use units::Nanos;
 use tester::authdns::auth_delta::AuthDelta;
 
 use crate::plan::{AtShare, Cores};

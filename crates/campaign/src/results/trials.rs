@@ -3,7 +3,7 @@
 use method::narrow::Length;
 use method::reason::Reason;
 use method::records::Counts;
-use method::units::Qps;
+use units::Qps;
 use method::verdict::Verdict;
 use tester::measurer::result::Rtt;
 

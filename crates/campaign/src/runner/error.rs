@@ -1,7 +1,7 @@
 //! Errors that end a campaign.
 
 use hosts::host::HostError;
-use method::units::Qps;
+use units::Qps;
 
 use crate::archive::ArchiveError;
 use crate::results::FailedSelfTest;

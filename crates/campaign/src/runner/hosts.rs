@@ -11,7 +11,7 @@ use hosts::environment::Environment;
 use hosts::host::{Ended, HostError, Machine, Running};
 use hosts::interruption::Interruption;
 use hosts::numa::Numa;
-use method::units::{Nanos, Share, counted};
+use units::{Nanos, Share, counted};
 use net::cpu_time::CpuTimes;
 use serde::de::Error as _;
 use tester::authdns::counters::AuthCounters;

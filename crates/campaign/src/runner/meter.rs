@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use hosts::host::{HostError, Machine, Running};
 use method::reason::OtherUse;
-use method::units::Nanos;
+use units::Nanos;
 use net::cpu_time::CpuTimes;
 
 use crate::record::Cpu;

@@ -25,7 +25,7 @@ use hosts::servers::{
     ZONE_FILE,
 };
 use hosts::text::plain_line;
-use method::units::Share;
+use units::Share;
 use tester::authdns::counters::AuthCounters;
 
 use crate::archive::{Archive, ArchiveError};

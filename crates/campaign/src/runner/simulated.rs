@@ -12,7 +12,7 @@ use ::hosts::place::{Allowed, CpuPlacement};
 use conform::check::Level;
 use conform::outcome::{Outcome, Report, Verdict as Checked};
 use method::reason::{OtherUse, Reason};
-use method::units::{Nanos, Share};
+use units::{Nanos, Share};
 use tester::authdns::counters::AuthCounters;
 use tester::client::experiments::Experiments;
 use tester::measurer::plan::shard::{Moment, ShardPlan};

@@ -2,7 +2,7 @@
 
 use method::compliance::{Fact, Facts};
 use method::narrow::Length;
-use method::units::{CpuId, Nanos, Qps, Share, counted, grouped};
+use units::{CpuId, Nanos, Qps, Share, counted, grouped};
 use tester::measurer::plan::TrialPlan;
 use tester::measurer::result::TrialResult;
 use tester::xdp::XdpConfig;

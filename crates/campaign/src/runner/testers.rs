@@ -18,7 +18,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use hosts::host::{HostError, Machine, Running};
 use method::reason::Reason;
-use method::units::Nanos;
+use units::Nanos;
 use net::clock;
 use tester::measurer::merge::{Offsets, TesterResult, merge};
 use tester::measurer::plan::TrialPlan;
@@ -292,7 +292,7 @@ fn between(before: &[ClockReading], after: &[ClockReading]) -> Offsets {
 
 #[cfg(test)]
 mod tests {
-    use method::units::{Qps, Share};
+    use units::{Qps, Share};
     use method::verdict::Verdict;
 
     use super::*;

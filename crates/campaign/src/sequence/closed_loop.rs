@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use method::set::Repeats;
-use method::units::Qps;
+use units::Qps;
 use tester::client::experiments::NAMES;
 use tester::measurer::plan::TrialPlan;
 

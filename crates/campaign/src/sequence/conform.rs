@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use hosts::servers::Variant;
 use method::set::Repeats;
-use method::units::Qps;
+use units::Qps;
 use tester::measurer::plan::TrialPlan;
 
 use crate::plan::servers::CHECKS;

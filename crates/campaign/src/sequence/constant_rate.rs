@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use method::set::Repeats;
-use method::units::Qps;
+use units::Qps;
 use tester::measurer::plan::TrialPlan;
 
 use crate::plan::{AtRate, ConstantRates, DutPlan, Plan, Point};

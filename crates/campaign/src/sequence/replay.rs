@@ -7,7 +7,7 @@ use method::precision::Figures;
 use method::search::SearchRange;
 use method::selftest::allowed_rate;
 use method::set::{Due, smallest_pass};
-use method::units::{Qps, Share};
+use units::{Qps, Share};
 
 use crate::plan::{Conditions, Cores, Plan, Point, SearchMethod, distance};
 use crate::record::{CannotBeMade, Entry, Measured};

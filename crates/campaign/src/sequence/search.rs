@@ -7,7 +7,7 @@ use method::mlr::goal::Goal;
 use method::narrow::Length;
 use method::search::SearchRange;
 use method::set::SetPlan;
-use method::units::{Nanos, Qps, Share};
+use units::{Nanos, Qps, Share};
 use method::verdict::Acceptance;
 use tester::measurer::plan::TrialPlan;
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use method::search::SearchRange;
 use method::selftest::{self, MIN_DELTA, factor};
 use method::set::SetPlan;
-use method::units::{Share, counted};
+use units::{Share, counted};
 use tester::measurer::plan::{Subject, TrialPlan};
 
 use crate::plan::{DutPlan, Family, FurtherSelfTest, Plan, Point, SelfTestTarget};

@@ -14,7 +14,7 @@ use method::precision::{Figures, overstatement};
 use method::records::Counts;
 use method::search::{Found, Shortfall};
 use method::set::{Due, LowerBound, Repeats, Set, SetPlan, lower_bounds};
-use method::units::{Nanos, Qps};
+use units::{Nanos, Qps};
 use method::verdict::{Acceptance, Verdict};
 use serde::{Deserialize, Serialize};
 use tester::client::experiments::NAMES;

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use method::units::Nanos;
+use units::Nanos;
 use quick_cache::sync::Cache;
 
 use crate::shares::client::ClientId;

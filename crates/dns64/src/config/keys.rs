@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
-use method::units::Nanos;
+use units::Nanos;
 use net::address::{HostAddr, ServiceAddr};
 use serde::{Deserialize, Serialize};
 use toml::Spanned;

@@ -149,7 +149,7 @@ mod tests {
     use std::net::IpAddr;
     use std::path::Path;
 
-    use method::units::Nanos;
+    use units::Nanos;
     use wire::rcode::Rcode;
     use wire::view::rtype;
 

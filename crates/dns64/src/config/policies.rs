@@ -551,7 +551,7 @@ fn all_prefixes<'a>(layers: impl Iterator<Item = &'a TableKeys>) -> Arc<[Mapping
 mod tests {
     use std::path::Path;
 
-    use method::units::Nanos;
+    use units::Nanos;
 
     use crate::config::Settings;
     use crate::name::LowerName;

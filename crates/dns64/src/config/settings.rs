@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use dns64_import::{MAX_THREADS, read_file};
 use ipnet::IpNet;
-use method::units::Nanos;
+use units::Nanos;
 use net::address::{HostAddr, ServiceAddr};
 use toml::Spanned;
 use toml_faults::line_of;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use method::units::Nanos;
+use units::Nanos;
 use net::address::ServiceAddr;
 use wire::rcode::Rcode;
 use wire::view::rtype;

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, UNIX_EPOCH};
 
 use domain::base::iana::Rtype;
-use method::units::Nanos;
+use units::Nanos;
 use nix::unistd::Uid;
 use serde::Serialize;
 use wire::rcode::Rcode;

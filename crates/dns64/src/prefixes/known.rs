@@ -12,7 +12,7 @@
 use std::fmt;
 use std::net::Ipv6Addr;
 
-use method::units::Nanos;
+use units::Nanos;
 
 use super::advertisement::AnnouncedPrefix;
 use crate::translation::prefix::Prefix;

@@ -11,7 +11,7 @@ pub(crate) mod discovery;
 pub(crate) mod health;
 pub(crate) mod known;
 
-use method::units::Nanos;
+use units::Nanos;
 
 use self::health::PrefixHealth;
 use crate::translation::prefix::Prefix;

@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
-use method::units::CpuId;
+use units::CpuId;
 use net::address::ServiceAddr;
 use net::affinity::allowed_cpus;
 use net::socket::{Endpoint, listen_tcp};

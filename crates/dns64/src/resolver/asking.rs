@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use method::units::Nanos;
+use units::Nanos;
 use wire::template::HEADER_LEN;
 use wire::view::{Message, rtype};
 

@@ -20,7 +20,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use method::units::Nanos;
+use units::Nanos;
 use rand::Rng;
 use smallvec::SmallVec;
 use wire::edns::{OPT_LEN, UDP_PAYLOAD, put_opt};

@@ -138,7 +138,7 @@ mod tests {
     use crate::resolver::fetch::State;
     use crate::shares::Places;
     use crate::shares::client::ClientId;
-    use method::units::Nanos;
+    use units::Nanos;
 
     const UPSTREAM: &str = "[[upstream]]\naddress = '192.0.2.1'\n";
 

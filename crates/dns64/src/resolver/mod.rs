@@ -38,7 +38,7 @@ use net::address::ServiceAddr;
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
-use method::units::Nanos;
+use units::Nanos;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 

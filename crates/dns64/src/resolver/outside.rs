@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use method::units::Nanos;
+use units::Nanos;
 use net::address::ServiceAddr;
 use rand::rngs::StdRng;
 

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use method::units::Nanos;
+use units::Nanos;
 
 use crate::ids::FetchId;
 

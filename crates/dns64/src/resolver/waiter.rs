@@ -1,6 +1,6 @@
 //! Callers waiting for a fetch, and the results delivered to them.
 
-use method::units::Nanos;
+use units::Nanos;
 use smallvec::SmallVec;
 
 use super::outcome::Outcome;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use domain::base::iana::Rtype;
-use method::units::Nanos;
+use units::Nanos;
 use net::clock;
 use tokio::net::UnixListener;
 use tokio::sync::oneshot;

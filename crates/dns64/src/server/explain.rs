@@ -13,7 +13,7 @@ use domain::base::iana::Rtype;
 use domain::base::name::ToName;
 use domain::base::opt::UnknownOptData;
 use domain::rdata::AllRecordData;
-use method::units::Nanos;
+use units::Nanos;
 use tokio::sync::oneshot;
 use wire::edns::option;
 use wire::rcode::Rcode;

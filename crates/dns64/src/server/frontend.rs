@@ -14,7 +14,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use method::units::Nanos;
+use units::Nanos;
 use net::clock;
 use net::xdp::Outbox;
 use wire::edns::ede;

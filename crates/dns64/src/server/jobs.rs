@@ -1,6 +1,6 @@
 //! Client queries that wait for upstreams, from arrival to reply.
 
-use method::units::Nanos;
+use units::Nanos;
 use slab::Slab;
 
 use super::explain::Trace;

@@ -14,7 +14,7 @@
 //! while a worker watches. For datagrams that were queued before, the timestamp is the time of
 //! reading.
 
-use method::units::Nanos;
+use units::Nanos;
 
 /// Age at which a datagram is dropped. Clients retry after one second or later.
 const OLDEST: Nanos = Nanos::SECOND;

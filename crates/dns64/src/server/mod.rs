@@ -32,7 +32,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use method::units::CpuId;
+use units::CpuId;
 use net::address::ServiceAddr;
 use net::affinity::pin_to;
 use net::clock;

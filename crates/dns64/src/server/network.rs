@@ -5,7 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use method::units::Nanos;
+use units::Nanos;
 use net::poller::Poller;
 use net::socket::Endpoint;
 use rand::rngs::StdRng;

@@ -1,7 +1,7 @@
 //! Handling of panics in a thread. Each panic costs the query being processed and nothing else. Too
 //! many panics end the process, so that a supervisor restarts it.
 
-use method::units::Nanos;
+use units::Nanos;
 
 use crate::guard::{Allowance, Panic};
 use crate::metrics::{Count, WorkerMetrics};

@@ -3,7 +3,7 @@
 
 use std::net::SocketAddr;
 
-use method::units::Nanos;
+use units::Nanos;
 use net::batch::Peer;
 use net::queue::SendQueue;
 use net::socket::Endpoint;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
-use method::units::Nanos;
+use units::Nanos;
 use net::clock;
 use tokio::sync::mpsc::UnboundedSender;
 

@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
-use method::units::Nanos;
+use units::Nanos;
 use net::batch::{OFFLOAD_LEN, ReceiveBatch};
 use net::clock;
 use net::socket::Endpoint;

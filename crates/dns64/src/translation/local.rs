@@ -3,7 +3,7 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use method::units::Nanos;
+use units::Nanos;
 use wire::edns::ede;
 use wire::rcode::Rcode;
 use wire::view::rtype;

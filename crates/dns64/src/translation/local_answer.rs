@@ -1,6 +1,6 @@
 //! Answers that need no upstream.
 
-use method::units::Nanos;
+use units::Nanos;
 use wire::rcode::Rcode;
 
 /// A record of a local answer; its data is uncompressed.

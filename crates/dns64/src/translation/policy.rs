@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use ipnet::{Ipv4Net, Ipv6Net};
-use method::units::Nanos;
+use units::Nanos;
 use smallvec::SmallVec;
 
 use crate::networks::Networks;

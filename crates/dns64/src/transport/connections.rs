@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::rc::Rc;
 
-use method::units::Nanos;
+use units::Nanos;
 use net::clock;
 use slab::Slab;
 use tokio::sync::Notify;

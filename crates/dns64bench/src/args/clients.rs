@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, ValueEnum};
 use ipnet::IpNet;
-use method::units::{Qps, Share};
+use units::{Qps, Share};
 use tester::client::EdnsOption;
 use tester::measurer::expect::Prefix;
 use wire::name::{Domain, NameRange};

@@ -7,7 +7,7 @@ use std::time::Duration;
 pub(crate) use campaign::plan::quantity::{
     nonzero_time as parse_some_time, share as parse_share, time as parse_time,
 };
-use method::units::{CpuId, fraction};
+use units::{CpuId, fraction};
 use tester::measurer::plan::MAX_WINDOW_LIMIT_PCT;
 
 /// Default port (RFC 1035 §4.2).

@@ -7,7 +7,7 @@ use anyhow::Context;
 use conform::authority::{self, AuthorityConfig};
 use conform::message::Name;
 use hosts::new_file::write_whole;
-use method::units::counted;
+use units::counted;
 use net::affinity::allowed_cpus;
 use net::status::StatusSocket;
 use tester::authdns::counters::AuthCounters;
@@ -131,7 +131,7 @@ fn print(counters: &AuthCounters, json: bool) -> Result<(), Failure> {
     let own = &counters.own_time;
     if let (Some(p50), Some(p999), Some(max)) = (own.quantile(0.5), own.quantile(0.999), own.max())
     {
-        let us = |time: method::units::Nanos| time.0 as f64 / 1e3;
+        let us = |time: units::Nanos| time.0 as f64 / 1e3;
         println!("Response    {:.0} µs median, {:.0} p99.9, {:.0} max", us(p50), us(p999), us(max));
     }
     Ok(())

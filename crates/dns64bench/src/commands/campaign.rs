@@ -21,7 +21,7 @@ use hosts::environment::Environment;
 use hosts::interruption::Interruption;
 use hosts::text::{MESSAGE, plain, visible};
 use indicatif::{ProgressBar, ProgressStyle};
-use method::units::{CpuId, Qps};
+use units::{CpuId, Qps};
 use report::{Run, write};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use method::stats::{MeanAndDeviation, Summary};
-use method::units::Nanos;
+use units::Nanos;
 use net::clock;
 use tester::client::Transport;
 use tester::client::closed_loop::{ClosedLoopError, ClosedLoopPlan, ClosedLoopResult, run_until};

@@ -2,7 +2,7 @@
 
 use method::compliance::Facts;
 use method::evidence::Deviation;
-use method::units::Nanos;
+use units::Nanos;
 use tester::measurer::plan::TrialPlan;
 use tester::measurer::recorder::Recorder;
 use tester::measurer::result::TrialResult;
@@ -84,7 +84,7 @@ fn cache_advice(plan: &TrialPlan, trial: &TrialResult) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use method::records::Counts;
-    use method::units::Qps;
+    use units::Qps;
 
     use super::*;
 

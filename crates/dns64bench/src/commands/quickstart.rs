@@ -16,7 +16,7 @@ use method::pacing::PacingLimits;
 use method::precision::default_timeout;
 use method::search::SearchRange;
 use method::selftest::{MIN_DELTA, allowed_rate};
-use method::units::{Nanos, Qps, Share};
+use units::{Nanos, Qps, Share};
 use method::verdict::Verdict;
 use net::socket::Endpoint;
 use report::format::number;

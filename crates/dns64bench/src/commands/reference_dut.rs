@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use method::units::CpuId;
+use units::CpuId;
 use schemars::JsonSchema;
 use serde::Serialize;
 use tester::reference_dut::{ReferenceConfig, ReferenceCounters, start};

@@ -7,7 +7,7 @@ use std::sync::Mutex;
 
 use anyhow::Context;
 use hosts::new_file::write_whole;
-use method::units::Nanos;
+use units::Nanos;
 use report::chart::{Dot, Figure, Series, Shape};
 use report::page;
 use tester::client::ramp::{self, Bucket, Ending, RampPlan, RampResult, Status};

@@ -8,7 +8,7 @@ use campaign::journal::{Journal, JournalError, Lines, SearchEntry};
 use campaign::plan::SearchPlan;
 use campaign::search::{Runner, SearchError, SearchProgress, SearchResult};
 use hosts::state;
-use method::units::{Nanos, Qps};
+use units::{Nanos, Qps};
 use method::verdict::Verdict;
 use tester::measurer::TrialError;
 use tester::measurer::liveness;

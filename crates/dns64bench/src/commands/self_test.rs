@@ -9,7 +9,7 @@ use method::noncompliance::Noncompliance;
 use method::search::SearchRange;
 use method::selftest::{allowed_rate, required_rate};
 use method::set::{Set, SetPlan, smallest_pass};
-use method::units::{Qps, Share};
+use units::{Qps, Share};
 use method::verdict::Verdict;
 use serde::{Deserialize, Serialize};
 use tester::measurer::TrialError;

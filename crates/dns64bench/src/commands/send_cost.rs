@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use method::units::CpuId;
+use units::CpuId;
 use tester::measurer::burst::SendCost;
 
 use crate::args::SendCostArguments;

@@ -8,7 +8,7 @@ use campaign::journal::{Journal, Lines, SearchEntry};
 use campaign::plan::SearchPlan;
 use campaign::search::{Runner, SearchError, SearchResult};
 use method::reason::ReasonKind;
-use method::units::{Nanos, counted, grouped};
+use units::{Nanos, counted, grouped};
 use method::verdict::Verdict;
 use tester::client::closed_loop::{ClosedLoopPlan, ClosedLoopResult, run_until};
 use tester::client::progress::Progress;
@@ -159,7 +159,7 @@ pub(super) fn simulated(qps: f64) -> ClosedLoopResult {
 mod tests {
     use method::reason::Reason;
     use method::records::Counts;
-    use method::units::Qps;
+    use units::Qps;
 
     use super::*;
 

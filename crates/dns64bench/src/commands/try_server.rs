@@ -20,7 +20,7 @@ use campaign::search::{Runner, SearchError, SearchProgress, SearchResult};
 use method::pacing::PacingLimits;
 use method::precision::default_timeout;
 use method::search::SearchRange;
-use method::units::{Nanos, Qps, Share, grouped};
+use units::{Nanos, Qps, Share, grouped};
 use method::verdict::{Acceptance, Verdict};
 use net::affinity::allowed_cpus;
 use net::status::StatusSocket;

@@ -3,7 +3,7 @@
 
 use std::process::Command;
 
-use method::units::{counted, grouped};
+use units::{counted, grouped};
 use net::queueing::{Queueing, disciplines};
 use nix::unistd::geteuid;
 use serde_json::Value;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use method::units::counted;
+use units::counted;
 use net::ethtool::{Driver, Interface, Queues};
 
 use crate::cpu_list::{cpu_list, cpu_ranges};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use method::units::grouped;
+use units::grouped;
 use net::ethtool::{HashedFields, steering};
 use net::xdp::{self, AttachMode, LoopTest, Mode};
 

@@ -201,7 +201,7 @@ fn answers(server: SocketAddr) -> io::Result<bool> {
 
 #[cfg(test)]
 mod tests {
-    use method::units::Nanos;
+    use units::Nanos;
 
     use super::*;
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use method::units::Nanos;
+use units::Nanos;
 use net::cpu_time::{self, CpuTimes};
 use tester::authdns::counters::AuthCounters;
 

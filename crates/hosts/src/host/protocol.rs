@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use method::units::Nanos;
+use units::Nanos;
 use serde::{Deserialize, Serialize};
 use tester::authdns::counters::AuthCounters;
 

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-use method::units::Share;
+use units::Share;
 use tester::measurer::expect::Prefix;
 
 use crate::servers::operator::{Operator, PLACEHOLDERS};

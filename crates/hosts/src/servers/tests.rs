@@ -1,7 +1,7 @@
 use std::process::Command;
 use testbed::golden;
 
-use method::units::Share;
+use units::Share;
 
 use crate::servers::driver::{Setting, Task, words};
 use crate::servers::operator::{Operator, OperatorFile};

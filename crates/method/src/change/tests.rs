@@ -1,5 +1,5 @@
 use super::*;
-use crate::units::Qps;
+use units::Qps;
 
 /// Returns searches that ended between each of these rates and `resolution` above it.
 fn searches(passed: &[u64], resolution: u64) -> Searches {

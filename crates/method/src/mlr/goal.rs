@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::units::{Nanos, Qps};
+use units::{Nanos, Qps};
 
 /// A search goal.
 ///

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use super::goal::{Goal, GoalError};
 use super::tally::{LoadClass, Trial, classify, conditional_throughput};
 use crate::records::Counts;
-use crate::units::{Nanos, Qps};
+use units::{Nanos, Qps};
 use crate::verdict::Verdict;
 
 /// Number of coarser targets before each goal.

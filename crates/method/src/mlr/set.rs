@@ -4,7 +4,7 @@ use super::goal::{Goal, GoalError};
 use super::search::{GoalResult, Limits, MlrDue, MlrSearch};
 use crate::records::Counts;
 use crate::search::{Found, Shortfall};
-use crate::units::Qps;
+use units::Qps;
 use crate::verdict::Verdict;
 
 /// A set of searches. Run the [`due`](MlrSet::due) trial and [`report`](MlrSet::report) it, until none is due.
@@ -98,7 +98,7 @@ impl GoalResult {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::units::Nanos;
+    use units::Nanos;
 
     #[test]
     fn searches_run_in_sequence_with_their_results() {

@@ -2,7 +2,7 @@
 //! Throughput").
 
 use crate::records::Counts;
-use crate::units::{Nanos, Qps};
+use units::{Nanos, Qps};
 
 use super::goal::Goal;
 

@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use method::units::Nanos;
+use units::Nanos;
 
 use super::frame::{self, HostAddresses, Link};
 use super::mode::AttachMode;

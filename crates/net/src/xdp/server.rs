@@ -4,7 +4,7 @@ use std::io;
 use std::mem;
 use std::time::Duration;
 
-use method::units::Nanos;
+use units::Nanos;
 
 use super::frame::{self, HostAddresses};
 use super::outbox::LONGEST;

@@ -6,7 +6,7 @@ use hosts::text::visible;
 use method::evidence::Real;
 use method::precision::{Figures, Interval};
 use method::stats::Summary;
-use method::units::Qps;
+use units::Qps;
 
 use crate::places::ran_on;
 use crate::run::Run;

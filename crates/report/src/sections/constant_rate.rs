@@ -4,7 +4,7 @@ use campaign::plan::{AtRate, Point};
 use campaign::results::{ConstantRateResult, DutResult, NodeResult};
 use campaign::sequence::{ConstantRateMeasure, block_of};
 use method::stats::Summary;
-use method::units::Qps;
+use units::Qps;
 
 use crate::chart::{Dot, Figure, Multiple, Series, Shape, curves};
 use crate::csv::row::Row;

@@ -4,7 +4,7 @@ use campaign::plan::{AtShare, Cores, Point};
 use campaign::results::{self, DutResult, LoadResult, Sustained, by_key};
 use campaign::sequence::{LoadMeasure, loads_for};
 use hosts::place::CpuPlacement;
-use method::units::Share;
+use units::Share;
 
 use crate::chart::{Curve, Dot, Figure, Series, Shape, along, curves};
 use crate::csv::row::Row;

@@ -9,7 +9,7 @@ use campaign::sequence::SearchMeasure;
 use hosts::place::CpuPlacement;
 use method::precision::Figures;
 use method::search::{Found, Shortfall};
-use method::units::{Qps, Share};
+use units::{Qps, Share};
 
 use crate::chart::{Curve, Dot, Figure, HeatMap, HeatRow, Series, Shape, along, curves};
 use crate::csv::row::Row;

@@ -4,7 +4,7 @@ use campaign::plan::{Family, Point};
 use campaign::results::SelfTestResult;
 use campaign::sequence::SelfTestMeasure;
 use hosts::place::cores_in_words;
-use method::units::Qps;
+use units::Qps;
 
 use crate::chart::{Dot, Figure, Series, Shape};
 use crate::csv::row::Row;

@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use method::units::Share;
+use units::Share;
 use wire::edns::{OPT_LEN, Opt, opt_header};
 use wire::name::{Domain, LABEL_LEN, has_aaaa, native_aaaa, parse_label};
 use wire::rcode::Rcode;

@@ -3,7 +3,7 @@
 
 use method::evidence::{PATTERN, TOLERANCE, UpstreamQueries};
 use method::reason::{Reason, ZoneFacts};
-use method::units::Nanos;
+use units::Nanos;
 use serde::{Deserialize, Serialize};
 
 use super::counters::AuthCounters;
@@ -206,7 +206,7 @@ fn spare(count: u64) -> u64 {
 mod tests {
     use method::reason::HostLoss;
     use method::records::Counts;
-    use method::units::Qps;
+    use units::Qps;
     use method::verdict::Verdict;
 
     use super::super::host_drops::InterfaceDrops;

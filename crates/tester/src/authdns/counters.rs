@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use method::reason::ZoneFacts;
-use method::units::Nanos;
+use units::Nanos;
 use serde::{Deserialize, Serialize};
 
 use super::answer::{Answered, Kind, QueryType};
@@ -297,7 +297,7 @@ impl AuthCounters {
 
 #[cfg(test)]
 mod tests {
-    use method::units::Share;
+    use units::Share;
 
     use super::*;
 

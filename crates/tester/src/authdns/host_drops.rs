@@ -25,7 +25,7 @@ use std::io;
 use std::net::SocketAddr;
 
 use method::reason::HostLoss;
-use method::units::Nanos;
+use units::Nanos;
 use net::drops::{InterfaceCounters, PacketPath, UdpErrors, interface_counters, udp_errors};
 use net::interfaces::{LocalAddress, held};
 use net::queueing::{Queueing, disciplines};

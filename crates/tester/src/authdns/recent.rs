@@ -11,7 +11,7 @@
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use method::units::Nanos;
+use units::Nanos;
 
 use super::answer::QueryType;
 

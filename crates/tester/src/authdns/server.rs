@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use method::reason::ZoneFacts;
-use method::units::CpuId;
+use units::CpuId;
 use net::affinity::{pin_to, set_high_priority};
 use net::clock;
 use net::socket::{Endpoint, ListenError, listen_udp_and_tcp};

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use method::units::Nanos;
+use units::Nanos;
 use net::clock;
 use net::neighbour::{Neighbours, all_discards};
 use net::queueing::{Disciplines, Queueing};

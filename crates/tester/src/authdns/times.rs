@@ -1,7 +1,7 @@
 //! Cumulative histograms of times: the times between two reads are the difference of two such histograms.
 
 use hdrhistogram::Histogram;
-use method::units::Nanos;
+use units::Nanos;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// Maximum recorded time; longer ones are clamped.

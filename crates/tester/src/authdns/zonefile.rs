@@ -32,7 +32,7 @@ pub fn write(zone: &Zone, range: NameRange, out: &mut impl Write) -> io::Result<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use method::units::Share;
+    use units::Share;
     use std::net::Ipv4Addr;
     use std::time::Duration;
     use wire::name::Domain;

@@ -9,7 +9,7 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
-use method::units::{Nanos, Qps};
+use units::{Nanos, Qps};
 use tester::measurer::burst::Burst;
 use tester::measurer::plan::{Spin, TrialPlan};
 use tester::measurer::run_without_clock;

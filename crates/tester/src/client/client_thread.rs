@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use method::records::{Outcome, Wrong};
-use method::units::{CpuId, Nanos, Qps};
+use units::{CpuId, Nanos, Qps};
 use net::affinity::{allowed_cpus, pin_to};
 use net::batch::{BATCH, OFFLOAD_LEN, ReceiveBatch, Wait};
 use net::clock::{self, ClockPair};

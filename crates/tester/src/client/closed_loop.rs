@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 
 use method::records::Counts;
-use method::units::{CpuId, Nanos, Qps};
+use units::{CpuId, Nanos, Qps};
 use net::clock;
 use serde::{Deserialize, Serialize};
 
@@ -249,7 +249,7 @@ mod tests {
     use crate::delay_line::Delay;
     use crate::measurer::expect::Expectation;
     use crate::reference_dut::{ReferenceConfig, start};
-    use method::units::Share;
+    use units::Share;
     use std::net::SocketAddr;
     use std::sync::atomic::Ordering;
     use wire::name::Domain;

@@ -29,7 +29,7 @@ pub mod ramp;
 use std::io;
 use std::net::SocketAddr;
 
-use method::units::Nanos;
+use units::Nanos;
 
 pub use additional::{Additional, Edns, EdnsOption, OptionError};
 pub use source::{FileError, Names, QueryFile, Source};

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 
-use method::units::Nanos;
+use units::Nanos;
 use net::poller::Poller;
 use net::queue::SendQueue;
 use net::socket::Endpoint;

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 
 use hdrhistogram::Histogram;
-use method::units::{CpuId, Nanos};
+use units::{CpuId, Nanos};
 use net::clock;
 use serde::Serialize;
 
@@ -249,7 +249,7 @@ fn bucket_of(interval: &Interval, ramp: Ramp, begin: Nanos, end: Nanos) -> Bucke
 mod tests {
     use std::net::UdpSocket;
 
-    use method::units::Qps;
+    use units::Qps;
     use wire::name::Domain;
 
     use super::super::{Additional, Check, Names, Source, Transport};

@@ -8,7 +8,7 @@
 //!                  r      r + c
 //! ```
 
-use method::units::{Nanos, Qps};
+use units::{Nanos, Qps};
 use serde::Serialize;
 
 /// A rate that grows linearly from 0, and then stays constant.

@@ -7,7 +7,7 @@
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
-use method::units::Nanos;
+use units::Nanos;
 use net::clock;
 use net::poller::Poller;
 use socket2::{Domain, Protocol, Socket, Type};

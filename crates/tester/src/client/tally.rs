@@ -2,7 +2,7 @@
 
 use hdrhistogram::Histogram;
 use method::records::{Counts, Outcome};
-use method::units::Nanos;
+use units::Nanos;
 use net::queue::Flushed;
 use serde::{Deserialize, Serialize};
 

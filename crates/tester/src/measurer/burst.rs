@@ -15,7 +15,7 @@ use std::io;
 use std::str::FromStr;
 use std::time::Duration;
 
-use method::units::{CpuId, Nanos};
+use units::{CpuId, Nanos};
 use net::affinity::{pin_to, use_short_time_slices};
 use net::batch::{BATCH, ReceiveBatch, Wait};
 use net::clock;

@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use method::units::CpuId;
+use units::CpuId;
 
 /// Our programs, by the names in the kernel.
 const PROGRAMS: [&str; 2] = ["dns64bench", "dns64d"];

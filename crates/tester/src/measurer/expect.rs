@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
 use method::records::Wrong;
-use method::units::Share;
+use units::Share;
 use serde::{Deserialize, Serialize};
 use wire::edns::Opt;
 use wire::name::{has_aaaa, native_aaaa};

@@ -4,7 +4,7 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer};
-use method::units::Nanos;
+use units::Nanos;
 use serde::{Deserialize, Serialize};
 
 /// A histogram in JSON: the compressed V2 format of HdrHistogram, in Base64.

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use method::reason::HostLoss;
 use method::records::Counts;
-use method::units::Nanos;
+use units::Nanos;
 use method::verdict::{Acceptance, Missed, evaluate_missed};
 use method::warning::Warning;
 use net::batch::{BATCH, OFFLOAD_LEN, ReceiveBatch, Wait};

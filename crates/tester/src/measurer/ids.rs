@@ -18,7 +18,7 @@
 //! B queries sent together share a port; ports take turns.
 
 use method::schedule::Part;
-use method::units::QueryIndex;
+use units::QueryIndex;
 use rand::Rng;
 use rand::seq::SliceRandom;
 
@@ -167,7 +167,7 @@ fn inverse(step: u64) -> Option<u64> {
 pub(super) mod tests {
     use super::*;
     use method::schedule::Schedule;
-    use method::units::Qps;
+    use units::Qps;
     use proptest::prelude::*;
     use rand::SeedableRng;
     use rand::rngs::StdRng;

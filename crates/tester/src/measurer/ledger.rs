@@ -13,7 +13,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use method::units::Nanos;
+use units::Nanos;
 
 const NOT_SENT: u64 = u64::MAX;
 

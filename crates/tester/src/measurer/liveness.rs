@@ -271,7 +271,7 @@ impl ProbeState<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use method::units::Qps;
+    use units::Qps;
     use std::thread;
 
     /// Timeout for servers that do not answer.

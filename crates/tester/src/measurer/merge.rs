@@ -15,7 +15,7 @@ use method::pacing::{PacingRecorder, add_clamped};
 use method::reason::Reason;
 use method::records::Counts;
 use method::schedule::Schedule;
-use method::units::Nanos;
+use units::Nanos;
 use method::verdict::{Evidence, Verdict, decide};
 use method::warning::Warning;
 use net::clock::ClockError;

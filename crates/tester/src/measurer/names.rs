@@ -14,7 +14,7 @@
 
 use std::net::Ipv4Addr;
 
-use method::units::{Nanos, Qps, QueryIndex, Share};
+use units::{Nanos, Qps, QueryIndex, Share};
 use wire::name::NameRange;
 
 /// Minimum working set in names, used at low rates.

@@ -4,7 +4,7 @@
 //! use real-time priority, and its CPU time is not needed by others. Only otherwise must the cost of sending be
 //! measured ([`SendCost`](super::burst::SendCost)).
 
-use method::units::CpuId;
+use units::CpuId;
 use net::affinity::allowed_cpus;
 
 use super::burst::Burst;
@@ -58,7 +58,7 @@ impl TrialPlan {
 mod tests {
     use super::*;
     use crate::measurer::burst::SendCost;
-    use method::units::{Nanos, Qps};
+    use units::{Nanos, Qps};
 
     /// Returns a plan whose CPUs no host has, so that they are not shared.
     fn plan(cpus: &[usize]) -> TrialPlan {

@@ -10,7 +10,7 @@ use method::compliance::{DEFAULT_AUTH_LIMIT, Fact, Facts, TesterProof};
 use method::pacing::PacingLimits;
 use method::reason::ZoneFacts;
 use method::schedule::Schedule;
-use method::units::{CpuId, Nanos, Qps, Share};
+use units::{CpuId, Nanos, Qps, Share};
 use method::verdict::Acceptance;
 use net::xdp::Mode;
 use serde::{Deserialize, Serialize};

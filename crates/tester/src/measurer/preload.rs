@@ -7,7 +7,7 @@ use crate::client::closed_loop::{self, ClosedLoopError, ClosedLoopPlan};
 use crate::client::progress::Progress;
 use crate::client::{Additional, Check, ClientSettings, Names, SocketError, Source, Transport};
 
-use method::units::{Nanos, Qps};
+use units::{Nanos, Qps};
 
 use super::error::TrialError;
 use super::expect::Expectation;
@@ -105,7 +105,7 @@ pub(super) fn preload(
 
 #[cfg(test)]
 mod tests {
-    use method::units::Share;
+    use units::Share;
 
     use super::super::plan::shard::{Moment, ShardPlan};
     use super::*;

@@ -8,7 +8,7 @@ use hdrhistogram::Histogram;
 use method::reason::{Half, Reason};
 use method::records::{Counts, Outcome, Record, Wrong};
 use method::schedule::Part;
-use method::units::{CpuId, Nanos, counted};
+use units::{CpuId, Nanos, counted};
 use net::affinity::{pin_to, use_short_time_slices};
 use net::batch::{BATCH, OFFLOAD_LEN, ReceiveBatch, Wait};
 use net::clock::{self, ClockPair};
@@ -442,7 +442,7 @@ impl State {
 
 #[cfg(test)]
 mod tests {
-    use method::units::{Qps, Share};
+    use units::{Qps, Share};
     use proptest::prelude::*;
     use wire::view::CLASS_IN;
 

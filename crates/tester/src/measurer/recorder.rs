@@ -18,7 +18,7 @@ use std::thread::JoinHandle;
 
 use columnar::{Column, Writer};
 use method::records::{Outcome, Record};
-use method::units::{Nanos, Qps};
+use units::{Nanos, Qps};
 use tempfile::NamedTempFile;
 use wire::name::Domain;
 
@@ -303,7 +303,7 @@ fn column(position: usize, rows: &[Record], context: &RecordContext) -> Column {
 mod tests {
     use super::*;
     use method::records::Wrong;
-    use method::units::QueryIndex;
+    use units::QueryIndex;
     use parquet::file::reader::{FileReader, SerializedFileReader};
     use parquet::record::RowAccessor;
 

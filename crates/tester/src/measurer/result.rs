@@ -7,7 +7,7 @@ use method::noncompliance::Noncompliance;
 use method::pacing::{Pacing, Windows};
 use method::reason::{Reason, ReasonKind, ZoneFacts};
 use method::records::Counts;
-use method::units::{Nanos, Qps, Share};
+use units::{Nanos, Qps, Share};
 use method::verdict::{Acceptance, Evidence, Verdict, decide};
 use method::warning::Warning;
 use net::cpu_time::Stolen;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use method::pacing::PacingRecorder;
 use method::reason::{Half, Reason};
 use method::schedule::Part;
-use method::units::{CpuId, Nanos, counted};
+use units::{CpuId, Nanos, counted};
 use net::affinity::{pin_to, set_high_priority, set_real_time_priority};
 use net::clock;
 use wire::template::QueryTemplate;

@@ -15,7 +15,7 @@
 use hdrhistogram::Histogram;
 use method::pacing::PacingRecorder;
 use method::schedule::Part;
-use method::units::Nanos;
+use units::Nanos;
 use net::clock::{self, ClockError, ClockPair};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -200,7 +200,7 @@ impl ShardPart {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use method::units::{CpuId, Qps};
+    use units::{CpuId, Qps};
 
     #[test]
     fn times_are_parsed_in_common_formats() {

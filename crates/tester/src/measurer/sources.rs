@@ -145,7 +145,7 @@ mod tests {
     use super::super::plan::sources::{DEFAULT_ADDRESSES, MAX_ADDRESSES};
     use super::*;
     use crate::measurer::ids::tests::plan_of;
-    use method::units::Qps;
+    use units::Qps;
     use proptest::prelude::*;
     use std::collections::HashSet;
 

@@ -8,7 +8,7 @@ use hdrhistogram::Histogram;
 use method::pacing::PacingRecorder;
 use method::reason::Reason;
 use method::records::Counts;
-use method::units::Nanos;
+use units::Nanos;
 use method::verdict::{Evidence, Verdict, decide};
 use method::warning::Warning;
 use net::clock::{self, ClockRate};

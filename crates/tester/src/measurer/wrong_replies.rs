@@ -121,7 +121,7 @@ impl fmt::Display for WrongReplies {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use method::units::Qps;
+    use units::Qps;
 
     #[test]
     fn each_fault_has_its_advice() {

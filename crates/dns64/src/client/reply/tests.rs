@@ -1,6 +1,6 @@
 //! Replies as octets: copying, synthesis, truncation.
 
-use method::units::Nanos;
+use units::Nanos;
 use wire::view::rtype::{A, AAAA, CNAME, SOA};
 
 use super::*;

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use method::units::Nanos;
+use units::Nanos;
 use net::clock;
 
 use crate::observe::queue::HeapSize;

@@ -7,7 +7,7 @@
 
 use std::net::IpAddr;
 
-use method::units::Nanos;
+use units::Nanos;
 use prost::Message as _;
 
 use super::message::{End, Message};

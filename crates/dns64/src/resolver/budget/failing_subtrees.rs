@@ -15,7 +15,7 @@
 
 use std::hash::{BuildHasher, RandomState};
 
-use method::units::Nanos;
+use units::Nanos;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 

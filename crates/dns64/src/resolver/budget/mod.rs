@@ -21,7 +21,7 @@ mod rate;
 #[cfg(test)]
 mod tests;
 
-use method::units::Nanos;
+use units::Nanos;
 
 use self::failing_subtrees::{FailingSubtrees, SubtreeId};
 use self::rate::Rate;

@@ -3,7 +3,7 @@
 //! Further queries would wait in an upstream's queue until they time out. The upstream would work
 //! for nothing, and no client would be served.
 
-use method::units::Nanos;
+use units::Nanos;
 
 /// Minimum number of fetches in flight, even for slow upstreams: 5 000 answers per second over
 /// `timeout`.

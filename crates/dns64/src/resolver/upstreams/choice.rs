@@ -12,7 +12,7 @@
 //! the one due for a probe first. If every upstream has been queried, one is queried again;
 //! upstreams that are up and have retries left come first.
 
-use method::units::Nanos;
+use units::Nanos;
 use rand::rngs::StdRng;
 use rand::{Rng, RngExt};
 use smallvec::SmallVec;

@@ -13,7 +13,7 @@
 //!     └──────────────────────────── any answer ──────────────────────────────────────┘
 //! ```
 
-use method::units::Nanos;
+use units::Nanos;
 
 /// Assumed response time of an upstream before its first answer.
 const FIRST_RTO: Nanos = Nanos::from_millis(400);

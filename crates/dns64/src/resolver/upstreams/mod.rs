@@ -21,7 +21,7 @@ pub(crate) mod xdp;
 use net::address::ServiceAddr;
 use std::collections::HashMap;
 
-use method::units::Nanos;
+use units::Nanos;
 use rand::rngs::StdRng;
 use rustc_hash::FxHashSet;
 use slab::Slab;

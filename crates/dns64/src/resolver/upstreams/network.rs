@@ -7,7 +7,7 @@
 
 use std::io;
 
-use method::units::Nanos;
+use units::Nanos;
 
 /// Time for which an upstream refuses queries before they fail at once.
 const REFUSES: Nanos = Nanos::SECOND;

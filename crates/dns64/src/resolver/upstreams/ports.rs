@@ -16,7 +16,7 @@
 use std::io;
 use std::net::SocketAddr;
 
-use method::units::Nanos;
+use units::Nanos;
 use net::address::ServiceAddr;
 use net::poller::Poller;
 use net::queue::SendQueue;

@@ -5,7 +5,7 @@
 //! cause is gone. An upstream that only loses a packet now and then answers nearly every query, and
 //! so earns the retries that it needs.
 
-use method::units::Nanos;
+use units::Nanos;
 
 /// Maximum burst of retries.
 pub(super) const AT_ONCE: u64 = 1_000;

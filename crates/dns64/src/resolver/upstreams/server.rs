@@ -4,7 +4,7 @@
 use std::io;
 use std::sync::Arc;
 
-use method::units::Nanos;
+use units::Nanos;
 use net::address::ServiceAddr;
 
 use super::health::{HealthChange, UpstreamHealth};

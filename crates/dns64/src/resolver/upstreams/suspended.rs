@@ -2,7 +2,7 @@
 //! §6.2.2), or random letter case. It is tried again after ten minutes, because the upstream may
 //! have been replaced by a newer one.
 
-use method::units::Nanos;
+use units::Nanos;
 
 /// Time for which the property is omitted.
 const LEFT_OUT: Nanos = Nanos::from_millis(600_000);

@@ -16,7 +16,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use method::units::Nanos;
+use units::Nanos;
 use net::neighbour::NextHop;
 use net::xdp::{EthernetLink, Outbox, PortSet, XdpError};
 

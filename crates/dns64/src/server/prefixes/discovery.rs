@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use method::units::Nanos;
+use units::Nanos;
 use net::address::ServiceAddr;
 use net::clock;
 use rand::RngExt;

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use method::units::Nanos;
+use units::Nanos;
 
 use crate::config::ProbeKeys;
 use crate::prefixes::health::{PrefixHealth, Probe, Record};

@@ -8,7 +8,7 @@
 //! RFC 4861 stops after three solicitations, because routers advertise periodically. But until they
 //! do, names that need a prefix cannot be answered.
 
-use method::units::Nanos;
+use units::Nanos;
 
 /// Number and interval of the initial solicitations (`MAX_RTR_SOLICITATIONS` and
 /// `RTR_SOLICITATION_INTERVAL`, RFC 4861 §10).

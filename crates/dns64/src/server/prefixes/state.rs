@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use method::units::Nanos;
+use units::Nanos;
 use net::address::ServiceAddr;
 
 use super::probes::Probes;

@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 
-use method::units::Nanos;
+use units::Nanos;
 use net::batch::{BATCH, Peer, ReceiveBatch, Wait};
 use net::clock;
 use net::xdp::Arrived;

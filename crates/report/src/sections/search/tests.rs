@@ -11,7 +11,7 @@ use hosts::environment::Environment;
 use method::evidence::Deviation;
 use method::narrow::Length;
 use method::set::LowerBound;
-use method::units::{Nanos, Qps};
+use units::{Nanos, Qps};
 use method::verdict::Verdict;
 
 use crate::run::Run;

@@ -1,6 +1,6 @@
 use method::reason::ReasonKind;
 use method::records::Outcome;
-use method::units::{Qps, QueryIndex};
+use units::{Qps, QueryIndex};
 use method::verdict::Acceptance;
 use net::xdp::AttachMode;
 use proptest::prelude::*;

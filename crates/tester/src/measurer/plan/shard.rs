@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use method::units::Nanos;
+use units::Nanos;
 use serde::{Deserialize, Serialize};
 
 /// A wall-clock time in nanoseconds since 1970-01-01 UTC, written in the format of RFC 3339.

@@ -1,4 +1,5 @@
 //! Newtypes for every quantity of a measurement, so that no bare number crosses a public signature.
+#![forbid(unsafe_code)]
 
 use std::borrow::Cow;
 use std::fmt;
