@@ -206,7 +206,7 @@ fn bad_input_is_named() {
     for (args, hint) in [
         (vec!["resperf", "-d", &bad], "line 2"),
         (vec!["resperf", "-d", "/nonexistent"], "/nonexistent"),
-        (vec!["resperf", "-d", &bad, "-f", "inet6"], "-f asks for"),
+        (vec!["resperf", "-d", &bad, "-f", "inet6"], "family of -f"),
         (vec!["resperf", "-y", "key"], "[algorithm:]name:secret"),
         ([&closed[..], &["--queries", &bad]].concat(), "line 2"),
         ([&closed[..], &["--tsig", "hmac-none:a:YQ=="]].concat(), "hmac-sha256"),
