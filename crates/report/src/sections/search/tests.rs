@@ -157,8 +157,8 @@ fn keys_of_the_other_method_are_refused() {
         ("method = 'mlrsearch'\nresolution = 10", "for mlrsearch use width"),
         ("method = 'mlrsearch'\nprobe = '1s'", "its own short trials"),
         ("method = 'mlrsearch'\nwidth = 1.5", "width of a goal is 1.5"),
-        ("method = 'mlrsearch'\nmin = 0", "1 at least"),
-        ("method = 'mlrsearch'\ngoals = ['half']", "is no share"),
+        ("method = 'mlrsearch'\nmin = 0", "at least 1"),
+        ("method = 'mlrsearch'\ngoals = ['half']", "is not a share"),
         ("method = 'mlr'", "mlrsearch"),
     ] {
         let why = parsed(search).unwrap_err();
