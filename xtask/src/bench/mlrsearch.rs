@@ -366,7 +366,7 @@ mod tests {
             ensure_was_served(&waited.to_string())
         };
         assert!(of(0).is_ok());
-        assert!(of(1).unwrap_err().to_string().contains("too slow for 30 searches"));
+        assert!(of(1).unwrap_err().to_string().contains("too slow for 30 parallel searches"));
         assert!(ensure_was_served("{}").is_err() && ensure_was_served("").is_err());
     }
 
