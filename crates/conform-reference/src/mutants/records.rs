@@ -64,7 +64,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         reply.answer.iter_mut().for_each(|record| record.ttl = highest);
     }),
     rule("strangers-returned", "rfc1035-4.1-only-answers", |rules| {
-        rules.drops_unrelated_records = false
+        rules.drops_unrelated_records = false;
     }),
     hook(
         "additional-data-as-answer",

@@ -262,7 +262,7 @@ mod tests {
         };
         shown(0);
         (0..health::FAILURES).for_each(|_| {
-            upstreams.server(ServerId(0)).failed(Nanos::SECOND, UpstreamFailure::Timeout)
+            upstreams.server(ServerId(0)).failed(Nanos::SECOND, UpstreamFailure::Timeout);
         });
         shown(1);
         upstreams.configure(&settings(&[1, 2]), &metrics);

@@ -19,7 +19,7 @@ use crate::transport::client::{Client, Xdp};
 /// Batches read per turn from an upstream socket or from rings.
 const BATCHES: usize = 4;
 /// Messages read from the inbox per turn.
-const MAILS: usize = BATCHES * BATCH;
+const MESSAGES: usize = BATCHES * BATCH;
 /// Maximum number of servers that may refuse a query in one turn.
 const ROUNDS: usize = 8;
 /// Interval between reads of the rings' drop counters.
@@ -213,15 +213,15 @@ impl Worker {
         }
     }
 
-    /// Reads up to [`MAILS`] messages from the inbox. Returns true if there were no more.
+    /// Reads up to [`MESSAGES`] messages from the inbox. Returns true if there were no more.
     pub(super) fn read_inbox(&mut self) -> bool {
         self.shared.worker_inboxes[self.id.0].alarm.reset();
-        for _ in 0..MAILS {
-            let Ok(inbox) = self.inbox.try_recv() else { return true };
-            match inbox {
+        for _ in 0..MESSAGES {
+            let Ok(message) = self.inbox.try_recv() else { return true };
+            match message {
                 WorkerMessage::Query { bytes, client } => self.on_query(&client, &bytes),
                 WorkerMessage::Explain { bytes, client, trace } => {
-                    self.on_explain(client, &bytes, trace)
+                    self.on_explain(client, &bytes, trace);
                 }
                 WorkerMessage::TcpAnswer { fetch, message } => {
                     self.resolve(|resolver| resolver.on_tcp(fetch, message));
