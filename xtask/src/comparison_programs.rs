@@ -10,11 +10,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use units::CpuId;
 use net::affinity::pin_to;
 use net::batch::{ServerBatch, Wait};
 use net::socket::Endpoint;
 use signal_hook::consts::SIGTERM;
+use units::CpuId;
 
 /// Runs a null reflector on one CPU until SIGTERM: it sends every datagram back as a response, with `recvmmsg` and
 /// `sendmmsg` only. Then it prints the number of datagrams.

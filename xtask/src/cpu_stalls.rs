@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use units::CpuId;
 use net::affinity::pin_to;
+use units::CpuId;
 
 /// Interval of the checks of a CPU.
 const NAP: Duration = Duration::from_millis(20);

@@ -116,7 +116,7 @@ enum Command {
 struct Against {
     /// Another build of the same program (dns64bench for `tester`, dns64d for `dns64`), measured in alternation with
     /// ours
-    #[arg(long, value_name = "PROGRAM", conflicts_with = "Keeping")]
+    #[arg(long, value_name = "PROGRAM", conflicts_with = "ResultOptions")]
     against: Option<std::path::PathBuf>,
     /// With --against: minimum ratio ours / theirs; below it the status is 1
     #[arg(long, value_name = "RATIO", default_value_t = 0.97, requires = "against")]

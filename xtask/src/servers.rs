@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use hosts::servers::{Auth, Driver, Dut, Operator, Release, Serve, Setting, Task, Translate};
-use units::Share;
 use serde_json::Value;
+use units::Share;
 
 use crate::process::{find, output, run, wait_until};
 

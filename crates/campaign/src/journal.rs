@@ -13,10 +13,10 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
-use units::Qps;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tester::measurer::result::TrialResult;
+use units::Qps;
 
 use crate::plan::SearchPlan;
 

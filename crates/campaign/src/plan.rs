@@ -22,12 +22,12 @@ use hosts::servers::{
 use method::compliance::DEFAULT_AUTH_LIMIT;
 use method::pacing::PacingLimits;
 use method::precision::default_timeout;
-use units::{Qps, Share, counted};
 use serde::{Deserialize, Serialize};
 use tester::measurer::burst::Burst;
 use tester::measurer::expect::Prefix;
 use tester::measurer::names::working_set;
 use tester::measurer::plan::sources::SourceAddresses;
+use units::{Qps, Share, counted};
 use wire::name::NameRange;
 
 use crate::plan::keys::{DutKeys, SearchSettings, SelfTest};

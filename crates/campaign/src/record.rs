@@ -13,7 +13,6 @@ use method::evidence::{Deviation, OfferedLoad};
 use method::narrow::Length;
 use method::reason::{HostLoss, OtherUse, Reason, ReasonKind};
 use method::records::Counts;
-use units::{Nanos, Qps, Share};
 use method::verdict::Verdict;
 use method::warning::Warning;
 use net::cpu_time::Stolen;
@@ -22,6 +21,7 @@ use tester::authdns::auth_delta::AuthDelta;
 use tester::client::experiments::Experiments;
 use tester::measurer::burst::SendCost;
 use tester::measurer::result::{TrialResult, unanswered};
+use units::{Nanos, Qps, Share};
 
 use crate::plan::{Plan, Point};
 

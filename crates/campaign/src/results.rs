@@ -21,13 +21,13 @@ use method::narrow::Length;
 use method::noncompliance::Noncompliance;
 use method::reason::{Reason, ReasonKind};
 use method::stats::Summary;
-use units::{Qps, Share};
 use method::verdict::Verdict;
 use method::warning::Warning;
 use net::cpu_time::Stolen;
 use serde::{Deserialize, Serialize};
 use tester::measurer::plan::TrialPlan;
 use tester::measurer::result::TrialResult;
+use units::{Qps, Share};
 
 use crate::journal::plausible::span;
 use crate::plan::{AuthPlan, Conditions, Plan, Point};

@@ -33,12 +33,12 @@ use ::hosts::host::HostError;
 use ::hosts::interruption::Interruption;
 use method::records::Counts;
 use method::set::Due;
-use units::Qps;
 use method::warning::Warning;
 use net::cpu_time::CpuTimes;
 use tester::authdns::auth_delta::AuthDelta;
 use tester::measurer::burst::{Burst, SendCost};
 use tester::measurer::wrong_replies::WrongReplies;
+use units::Qps;
 
 use crate::archive::{Archive, ArchiveError, machine_of};
 use crate::plan::{Plan, Point, Topology};

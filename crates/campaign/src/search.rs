@@ -9,12 +9,12 @@ use method::noncompliance::Noncompliance;
 use method::precision::Figures;
 use method::search::{Found, Shortfall};
 use method::set::{Due, LowerBound, lower_bounds};
-use units::{Nanos, Qps};
 use method::verdict::Verdict;
 use serde::{Deserialize, Serialize};
 use tester::measurer::TrialError;
 use tester::measurer::plan::TrialPlan;
 use tester::measurer::result::TrialResult;
+use units::{Nanos, Qps};
 
 use crate::journal::{Finished, Journal, JournalError, SearchEntry, Started};
 use crate::plan::{Method, SearchPlan};

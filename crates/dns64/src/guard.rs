@@ -19,8 +19,8 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
 
-use units::Nanos;
 use tokio::task::spawn_local;
+use units::Nanos;
 
 /// Maximum burst of panics per thread.
 const AT_ONCE: u64 = 10;

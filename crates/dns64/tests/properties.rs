@@ -12,8 +12,8 @@ use domain::base::iana::{Class, Rcode, Rtype};
 use domain::base::rdata::UnknownRecordData;
 use domain::base::{Message, MessageBuilder, Name, Ttl};
 use domain::rdata::{A, Aaaa, Cname};
-use units::Nanos;
 use proptest::prelude::*;
+use units::Nanos;
 use wire::view::Message as View;
 
 /// A query for `host.example`, with an optional EDNS size.

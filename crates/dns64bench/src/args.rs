@@ -16,11 +16,11 @@ use campaign::plan::TypedGoal;
 use campaign::record::Redo;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use method::pacing::PacingLimits;
-use units::{Qps, Share};
 use tester::measurer::burst::Burst;
 use tester::measurer::expect::Prefix;
 use tester::measurer::plan::shard::Moment;
 use tester::measurer::plan::sources::SourceAddresses;
+use units::{Qps, Share};
 use wire::name::{Domain, NameRange};
 
 pub(crate) use clients::{

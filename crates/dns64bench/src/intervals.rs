@@ -9,10 +9,10 @@ use hdrhistogram::serialization::V2DeflateSerializer;
 use hdrhistogram::serialization::interval_log::IntervalLogWriterBuilder;
 use hosts::new_file::NewFile;
 use method::records::Counts;
-use units::Nanos;
 use serde_json::{Value, json};
 use tester::client::Connections;
 use tester::intervals::{Interval, Intervals};
+use units::Nanos;
 
 use crate::output::{Failure, fill, open, rcodes};
 

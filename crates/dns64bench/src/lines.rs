@@ -6,8 +6,8 @@ use campaign::plan::Point;
 use campaign::record::Measured;
 use hosts::text::{MESSAGE, plain};
 use method::narrow::Length;
-use units::grouped;
 use method::verdict::Verdict;
+use units::grouped;
 
 use crate::colour;
 

@@ -140,7 +140,7 @@ fn parsed<T: Parser>(words: Vec<OsString>) -> T {
             written.map_or_else(streams::give_up, |()| {});
             std::process::exit(error.exit_code())
         }
-        eprintln!("dns64bench: {}", dns64::process::pages::wrong_arguments(&error));
+        eprintln!("dns64bench: {}", cli::wrong_arguments(&error));
         std::process::exit(error.exit_code())
     })
 }

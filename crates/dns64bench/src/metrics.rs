@@ -13,7 +13,6 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
 
-use units::{CpuId, Qps};
 use method::verdict::Verdict;
 use net::affinity::run_in_background;
 use prometheus_client::collector::Collector;
@@ -27,6 +26,7 @@ use tester::client::progress::Progress as ClientProgress;
 use tester::measurer::Progress;
 use tester::measurer::plan::TrialPlan;
 use tester::measurer::result::TrialResult;
+use units::{CpuId, Qps};
 
 use crate::output::Failure;
 

@@ -15,7 +15,6 @@ use humantime::{FormattedDuration, format_duration};
 use method::reason::Reason;
 use method::records::WrongCounts;
 use method::search::Shortfall;
-pub(crate) use units::{counted, grouped};
 use method::verdict::Verdict;
 use report::format::number;
 use report::wording;
@@ -24,6 +23,7 @@ use tester::authdns::auth_delta::AuthDelta;
 use tester::measurer::TrialError;
 use tester::measurer::result::{Priority, Rtt, Sending, TrialResult};
 use tester::xdp::XdpInterface;
+pub(crate) use units::{counted, grouped};
 
 use crate::colour;
 use crate::lines::wrapped_for;

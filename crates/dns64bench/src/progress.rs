@@ -9,10 +9,10 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use campaign::search::{Forecast, SearchProgress};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use units::Qps;
 use tester::measurer::plan::TrialPlan;
 use tester::measurer::result::TrialResult;
 use tester::measurer::{Progress, TrialError};
+use units::Qps;
 
 use crate::lines::{COLUMNS, cut, plain_spaces};
 use crate::output::{grouped, remaining, rounded};

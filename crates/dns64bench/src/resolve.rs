@@ -11,7 +11,6 @@ use method::pacing::PacingLimits;
 use method::precision::default_timeout;
 use method::search::SearchRange;
 use method::selftest::{factor, required_rate};
-use units::{CpuId, Nanos, Qps, Share};
 use method::verdict::Acceptance;
 use net::affinity::allowed_cpus;
 use tester::authdns::answer;
@@ -25,6 +24,7 @@ use tester::measurer::expect::Expectation;
 use tester::measurer::plan::shard::ShardPlan;
 use tester::measurer::plan::{PlanError, Spin, Subject, TrialPlan};
 use tester::xdp::XdpConfig;
+use units::{CpuId, Nanos, Qps, Share};
 use wire::name::{Domain, NameRange};
 
 use crate::args::{

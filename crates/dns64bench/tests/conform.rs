@@ -128,7 +128,10 @@ fn checks_that_cannot_run_are_reported() {
     let output = run(&["conform", "--server", &nobody, "--quiet", "--json"]);
     assert_eq!(output.status.code(), Some(4), "{}", show(&[], &output));
     let found: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert!(found["unchecked"].as_str().unwrap().contains("does not reply to any query"), "{found}");
+    assert!(
+        found["unchecked"].as_str().unwrap().contains("does not reply to any query"),
+        "{found}"
+    );
     let output = run(&["conform", "--server", &nobody, "--only", "rfc6147-5.9"]);
     assert_eq!(output.status.code(), Some(2), "{}", show(&[], &output));
     let output = run(&["conform"]);

@@ -12,12 +12,12 @@ use std::thread;
 use std::time::Duration;
 
 use method::compliance::TesterProof;
-use units::{Nanos, Qps, Share};
 use method::verdict::Verdict;
 use serde_json::{Value, json};
 use tester::measurer::burst::SendCost;
 use tester::measurer::plan::{Spin, Subject, TrialPlan};
 use tester::measurer::result::TrialResult;
+use units::{Nanos, Qps, Share};
 
 use common::{LENIENT, PROGRAM, Server, count, holds, measure, measure_once, run, run_valid, show};
 

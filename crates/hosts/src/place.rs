@@ -5,8 +5,8 @@
 
 use std::collections::BTreeSet;
 
-use units::counted;
 use serde::{Deserialize, Serialize};
+use units::counted;
 
 use crate::cpu_list::cpu_ranges;
 use crate::environment::quota::in_words;

@@ -10,8 +10,8 @@ use crate::noncompliance::{COMPLIANT_REPEATS, Noncompliance, Server};
 use crate::pacing::PacingLimits;
 use crate::precision::overstatement;
 use crate::selftest::MIN_DELTA;
-use units::{Nanos, Qps};
 use crate::verdict::Acceptance;
+use units::{Nanos, Qps};
 
 /// Default limit of AuthDNS's processing time (99.9th percentile), above which a trial is invalid.
 pub const DEFAULT_AUTH_LIMIT: Nanos = Nanos::from_millis(10);

@@ -13,8 +13,8 @@
 use std::collections::BTreeMap;
 
 use crate::search::{Found, Search, SearchRange};
-use units::{Nanos, Qps};
 use crate::verdict::Verdict;
+use units::{Nanos, Qps};
 
 /// Length of a trial.
 #[derive(

@@ -14,8 +14,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::records::Counts;
-use units::Qps;
 use crate::verdict::Verdict;
+use units::Qps;
 
 /// Range and resolution of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]

@@ -14,8 +14,8 @@ use crate::narrow::{Length, NarrowedSearch};
 use crate::precision::Figures;
 use crate::records::Counts;
 use crate::search::{Found, SearchRange, Shortfall};
-use units::Qps;
 use crate::verdict::Verdict;
+use units::Qps;
 
 /// Searches to carry out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]

@@ -2,9 +2,9 @@
 
 use std::io;
 
-use units::CpuId;
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
+use units::CpuId;
 
 /// Returns the CPUs that this process may use, in order.
 pub fn allowed_cpus() -> Vec<CpuId> {

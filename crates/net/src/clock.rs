@@ -3,12 +3,12 @@
 
 use std::io;
 
-use units::Nanos;
 use nix::errno::Errno;
 use nix::sys::time::TimeSpec;
 use nix::time::{ClockNanosleepFlags, clock_nanosleep};
 use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
+use units::Nanos;
 
 /// Calls libc directly: without LTO nix's function is not inlined, and the clock is read for each query.
 #[inline]

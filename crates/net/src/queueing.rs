@@ -3,11 +3,11 @@
 use std::collections::VecDeque;
 use std::io;
 
-use units::Nanos;
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::tc::{TcAttribute, TcHandle, TcMessage, TcStats2};
 use nix::ifaddrs::getifaddrs;
 use nix::net::if_::InterfaceFlags;
+use units::Nanos;
 
 use crate::netlink::Routing;
 

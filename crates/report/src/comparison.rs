@@ -16,8 +16,8 @@ use method::mlr::goal::Goal;
 use method::mlr::search::GoalResult;
 use method::precision::Figures;
 use method::search::Found;
-use units::{Qps, counted};
 use serde::Serialize;
+use units::{Qps, counted};
 
 use crate::run::Run;
 use crate::wording::{self, counted_searches};

@@ -14,10 +14,10 @@ use hosts::environment::Environment;
 use hosts::servers::Auth;
 use method::narrow::Length;
 use method::pacing::Windows;
-use units::{Qps, Share};
 use method::verdict::Verdict;
 use tester::measurer::names::working_set;
 use tester::measurer::result::Rtt;
+use units::{Qps, Share};
 
 use crate::format::number;
 use crate::run::Run;

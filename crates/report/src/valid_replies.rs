@@ -2,8 +2,8 @@
 
 use campaign::plan::{Cores, Point};
 use campaign::results::{DutResult, Trial};
-use units::Share;
 use method::verdict::Verdict;
+use units::Share;
 
 use crate::chart::{COLOURS, Dot, Figure, Series, Shape};
 use crate::run::{Run, each_dut, legend, worst_point};

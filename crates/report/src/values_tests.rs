@@ -10,12 +10,12 @@ use campaign::record::Entry;
 use campaign::results::Results;
 use campaign::runner::simulated::{Event, journal_of_varying};
 use hosts::environment::Environment;
-use units::Share;
 use method::verdict::Verdict;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::{RngAlgorithm, TestRng, TestRunner};
 use serde_json::Value;
+use units::Share;
 
 use crate::chart::read::{Mark, marks};
 use crate::csv;

@@ -6,9 +6,9 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
-use units::Nanos;
 use net::clock;
 use net::socket::Endpoint;
+use units::Nanos;
 
 /// Maximum number of waiting replies; further ones are dropped, as on a real line.
 const CAPACITY: usize = 1 << 20;

@@ -11,13 +11,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use units::{CpuId, Nanos, Qps, Share};
 use net::affinity::pin_to;
 use net::clock::ClockPair;
 use net::socket::{Endpoint, ListenError};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use serde::{Deserialize, Serialize};
+use units::{CpuId, Nanos, Qps, Share};
 use wire::name::{Domain, parse_label};
 use wire::template::HEADER_LEN;
 

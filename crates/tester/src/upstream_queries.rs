@@ -5,8 +5,8 @@ use std::collections::HashSet;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 
-use units::Share;
 use net::socket::Endpoint;
+use units::Share;
 use wire::name::{Domain, has_aaaa};
 use wire::template::QueryTemplate;
 use wire::view::rtype;

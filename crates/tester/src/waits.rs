@@ -1,9 +1,9 @@
 //! Time that packets of the tester's host wait in a queueing discipline, for the Measurer and for AuthDNS.
 
 use method::reason::HostLoss;
-use units::Nanos;
 use net::queueing::{Queueing, Waiting};
 use serde::{Deserialize, Serialize};
+use units::Nanos;
 
 use crate::authdns::times::Times;
 

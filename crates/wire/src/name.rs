@@ -11,8 +11,8 @@ use std::str::FromStr;
 
 use domain::base::Name;
 use domain::base::name::ToName;
-use units::Share;
 use serde::{Deserialize, Serialize};
+use units::Share;
 
 /// Length of the label `AAA-BBB-CCC-DDD` in octets, without its length octet.
 pub const LABEL_LEN: usize = 15;

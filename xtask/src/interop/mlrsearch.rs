@@ -11,11 +11,11 @@ use method::mlr::goal::Goal;
 use method::mlr::search::{Limits, MlrSearch};
 use method::mlr::tally::{LoadClass, Trial, classify};
 use method::records::Counts;
-use units::{Nanos, Qps};
 use method::verdict::Verdict;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use serde_json::{Value, json};
+use units::{Nanos, Qps};
 
 use super::harness::{Bench, LIMIT};
 use super::tally::Skipped;

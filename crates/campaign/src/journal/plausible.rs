@@ -184,10 +184,8 @@ mod tests {
 
     #[test]
     fn a_doubled_trial_of_a_search_is_refused() {
-        let plan = tester::measurer::plan::TrialPlan::new(
-            "[::1]:53".parse().unwrap(),
-            units::Qps(1_000),
-        );
+        let plan =
+            tester::measurer::plan::TrialPlan::new("[::1]:53".parse().unwrap(), units::Qps(1_000));
         let counts = Counts { sent: 10, valid: 10, ..Counts::default() };
         let trial = TrialResult::simulated(&plan, counts);
         let line = SearchEntry::Finished(Box::new(crate::journal::Finished { repeat: 0, trial }));

@@ -5,8 +5,8 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use method::mlr::goal::Goal;
-use units::{Nanos, Qps};
 use serde::{Deserialize, Serialize};
+use units::{Nanos, Qps};
 
 use crate::plan::quantity::{nonzero_time, share};
 

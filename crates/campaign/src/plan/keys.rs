@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use hosts::servers::Auth;
 use method::selftest::MIN_DELTA;
-use units::{Qps, Share};
 use method::verdict::Acceptance;
 use serde::{Deserialize, Serialize};
+use units::{Qps, Share};
 
 use crate::plan::family::Family;
 use crate::plan::goal::TypedGoal;

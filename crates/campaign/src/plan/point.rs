@@ -9,8 +9,8 @@ use std::fmt;
 
 use hosts::place::cores_in_words;
 use hosts::servers::{Auth, Variant};
-use units::{Qps, Share, counted};
 use serde::{Deserialize, Serialize};
+use units::{Qps, Share, counted};
 
 use crate::plan::family::Family;
 

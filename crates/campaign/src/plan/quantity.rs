@@ -4,10 +4,10 @@ use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
-use units::fraction;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{Deserializer, Error, Visitor};
 use serde::ser::Serializer;
+use units::fraction;
 
 /// Parses a duration with a unit, or a number of seconds.
 ///

@@ -9,11 +9,11 @@ use method::precision::overstatement;
 use method::search::SearchRange;
 use method::selftest::allowed_rate;
 use method::set::SetPlan;
-use units::{Nanos, Qps};
 use method::verdict::Acceptance;
 use serde::{Deserialize, Serialize};
 use tester::measurer::plan::{SenderSettings, TrialPlan};
 use tester::measurer::result::{Priority, TrialResult};
+use units::{Nanos, Qps};
 
 use crate::plan::goal::{TypedGoal, distance};
 

@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use hosts::servers::{Driver, Dut, Operator};
-use units::counted;
 use tester::measurer::plan::sources::SourceAddresses;
+use units::counted;
 
 use crate::plan::family::Family;
 use crate::plan::point::{Cores, Point};

@@ -1,8 +1,8 @@
 //! Contradictions in the results of a campaign, for the summary, with advice.
 
 use method::precision::Interval;
-use units::Qps;
 use serde::{Deserialize, Serialize};
+use units::Qps;
 
 use crate::plan::{Cores, Point};
 use crate::results::dut::{DutResult, by_key};

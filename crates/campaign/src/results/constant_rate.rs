@@ -1,7 +1,7 @@
 //! Results at constant rates.
 
-use units::Qps;
 use serde::{Deserialize, Serialize};
+use units::Qps;
 
 use crate::plan::{Cores, Point};
 use crate::results::no_result::NoResult;

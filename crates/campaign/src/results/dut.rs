@@ -1,8 +1,8 @@
 //! All results of a DUT.
 
 use method::pacing::Windows;
-use units::Qps;
 use serde::{Deserialize, Serialize};
+use units::Qps;
 
 use crate::results::closed_loop::ClosedLoopResult;
 use crate::results::conform::ConformResult;

@@ -4,8 +4,8 @@
 use std::fmt;
 
 use hosts::environment::Environment;
-use units::counted;
 use serde::{Deserialize, Serialize};
+use units::counted;
 
 use crate::plan::Point;
 use crate::record::Entry;

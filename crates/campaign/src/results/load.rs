@@ -1,7 +1,7 @@
 //! Results at shares of the worst case.
 
-use units::{Qps, Share};
 use serde::{Deserialize, Serialize};
+use units::{Qps, Share};
 
 use crate::plan::{Cores, Point};
 use crate::results::no_result::NoResult;

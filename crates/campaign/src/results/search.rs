@@ -10,9 +10,9 @@ use method::precision::{Figures, lower_end, overstatement};
 use method::records::Wrong;
 use method::search::{Found, Shortfall};
 use method::set::{LowerBound, lower_bounds};
-use units::{Nanos, Qps, counted};
 use method::verdict::Verdict;
 use serde::{Deserialize, Serialize};
+use units::{Nanos, Qps, counted};
 
 use crate::plan::{Conditions, Point};
 use crate::record::{DutEnd, Measured};

@@ -7,8 +7,8 @@ use method::precision::Figures;
 use method::search::Found;
 use method::selftest::allowed_rate;
 use method::set::smallest_pass;
-use units::{Qps, Share};
 use serde::{Deserialize, Serialize};
+use units::{Qps, Share};
 
 use crate::plan::{Family, Point};
 use crate::results::no_result::NoResult;

@@ -9,8 +9,8 @@ use method::pacing::Windows;
 use method::precision::Interval;
 use method::records::Counts;
 use method::search::SearchRange;
-use units::Nanos;
 use tester::authdns::auth_delta::AuthDelta;
+use units::Nanos;
 
 use crate::plan::{AtShare, Cores};
 use crate::record::{self, Cpu, DutEnd, Step};

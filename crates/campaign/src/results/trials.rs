@@ -3,9 +3,9 @@
 use method::narrow::Length;
 use method::reason::Reason;
 use method::records::Counts;
-use units::Qps;
 use method::verdict::Verdict;
 use tester::measurer::result::Rtt;
+use units::Qps;
 
 use crate::plan::Point;
 use crate::record::{DutEnd, Entry, Measured, TaskResult};

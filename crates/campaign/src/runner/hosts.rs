@@ -11,7 +11,6 @@ use hosts::environment::Environment;
 use hosts::host::{Ended, HostError, Machine, Running};
 use hosts::interruption::Interruption;
 use hosts::numa::Numa;
-use units::{Nanos, Share, counted};
 use net::cpu_time::CpuTimes;
 use serde::de::Error as _;
 use tester::authdns::counters::AuthCounters;
@@ -19,6 +18,7 @@ use tester::client::experiments::Experiments;
 use tester::measurer::burst::SendCost;
 use tester::measurer::plan::TrialPlan;
 use tester::measurer::result::TrialResult;
+use units::{Nanos, Share, counted};
 
 use crate::archive::Archive;
 use crate::plan::{AuthPlan, Cores, DutPlan, Plan, Point, Topology};

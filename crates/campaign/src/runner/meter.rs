@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use hosts::host::{HostError, Machine, Running};
 use method::reason::OtherUse;
-use units::Nanos;
 use net::cpu_time::CpuTimes;
+use units::Nanos;
 
 use crate::record::Cpu;
 use crate::runner::running_servers::{RunningAuth, RunningDut};

@@ -25,8 +25,8 @@ use hosts::servers::{
     ZONE_FILE,
 };
 use hosts::text::plain_line;
-use units::Share;
 use tester::authdns::counters::AuthCounters;
+use units::Share;
 
 use crate::archive::{Archive, ArchiveError};
 use crate::plan::{AuthPlan, DutPlan, Plan};

@@ -12,12 +12,12 @@ use ::hosts::place::{Allowed, CpuPlacement};
 use conform::check::Level;
 use conform::outcome::{Outcome, Report, Verdict as Checked};
 use method::reason::{OtherUse, Reason};
-use units::{Nanos, Share};
 use tester::authdns::counters::AuthCounters;
 use tester::client::experiments::Experiments;
 use tester::measurer::plan::shard::{Moment, ShardPlan};
 use tester::measurer::plan::{Subject, TrialPlan};
 use tester::measurer::result::{Rtt, TrialResult};
+use units::{Nanos, Share};
 
 use crate::journal::JournalError;
 use crate::plan::{AuthPlan, Cores, DutPlan, FIXED};

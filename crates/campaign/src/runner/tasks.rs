@@ -2,10 +2,10 @@
 
 use method::compliance::{Fact, Facts};
 use method::narrow::Length;
-use units::{CpuId, Nanos, Qps, Share, counted, grouped};
 use tester::measurer::plan::TrialPlan;
 use tester::measurer::result::TrialResult;
 use tester::xdp::XdpConfig;
+use units::{CpuId, Nanos, Qps, Share, counted, grouped};
 use wire::name::NameRange;
 
 use crate::plan::Point;

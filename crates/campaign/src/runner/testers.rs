@@ -18,12 +18,12 @@ use std::time::{Duration, Instant, SystemTime};
 
 use hosts::host::{HostError, Machine, Running};
 use method::reason::Reason;
-use units::Nanos;
 use net::clock;
 use tester::measurer::merge::{Offsets, TesterResult, merge};
 use tester::measurer::plan::TrialPlan;
 use tester::measurer::plan::shard::{Moment, ShardPlan};
 use tester::measurer::result::TrialResult;
+use units::Nanos;
 
 use crate::record::{Cpu, TaskResult};
 use crate::runner::error::CampaignError;
@@ -292,8 +292,8 @@ fn between(before: &[ClockReading], after: &[ClockReading]) -> Offsets {
 
 #[cfg(test)]
 mod tests {
-    use units::{Qps, Share};
     use method::verdict::Verdict;
+    use units::{Qps, Share};
 
     use super::*;
 

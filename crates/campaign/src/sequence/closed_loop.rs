@@ -5,9 +5,9 @@
 use std::time::Duration;
 
 use method::set::Repeats;
-use units::Qps;
 use tester::client::experiments::NAMES;
 use tester::measurer::plan::TrialPlan;
+use units::Qps;
 
 use crate::plan::{ClosedLoops, DutPlan, FIXED, Plan, Point, WithThreads};
 use crate::record::Step;

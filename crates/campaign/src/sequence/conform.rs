@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use hosts::servers::Variant;
 use method::set::Repeats;
-use units::Qps;
 use tester::measurer::plan::TrialPlan;
+use units::Qps;
 
 use crate::plan::servers::CHECKS;
 use crate::plan::{AtPlace, Cores, DutPlan, Plan, Point};

@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use method::set::Repeats;
-use units::Qps;
 use tester::measurer::plan::TrialPlan;
+use units::Qps;
 
 use crate::plan::{AtRate, ConstantRates, DutPlan, Plan, Point};
 use crate::record::Step;

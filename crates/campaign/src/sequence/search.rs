@@ -7,9 +7,9 @@ use method::mlr::goal::Goal;
 use method::narrow::Length;
 use method::search::SearchRange;
 use method::set::SetPlan;
-use units::{Nanos, Qps, Share};
 use method::verdict::Acceptance;
 use tester::measurer::plan::TrialPlan;
+use units::{Nanos, Qps, Share};
 
 use crate::plan::{Conditions, DutPlan, Method, Plan, Point, WIDTH};
 use crate::record::Step;

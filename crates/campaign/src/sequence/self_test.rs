@@ -6,8 +6,8 @@ use std::time::Duration;
 use method::search::SearchRange;
 use method::selftest::{self, MIN_DELTA, factor};
 use method::set::SetPlan;
-use units::{Share, counted};
 use tester::measurer::plan::{Subject, TrialPlan};
+use units::{Share, counted};
 
 use crate::plan::{DutPlan, Family, FurtherSelfTest, Plan, Point, SelfTestTarget};
 use crate::record::Step;

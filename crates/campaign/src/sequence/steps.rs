@@ -14,13 +14,13 @@ use method::precision::{Figures, overstatement};
 use method::records::Counts;
 use method::search::{Found, Shortfall};
 use method::set::{Due, LowerBound, Repeats, Set, SetPlan, lower_bounds};
-use units::{Nanos, Qps};
 use method::verdict::{Acceptance, Verdict};
 use serde::{Deserialize, Serialize};
 use tester::client::experiments::NAMES;
 use tester::measurer::expect::Prefix;
 use tester::measurer::plan::TrialPlan;
 use tester::measurer::result::TrialResult;
+use units::{Nanos, Qps};
 
 use crate::plan::{Method, distance};
 

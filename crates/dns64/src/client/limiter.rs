@@ -5,8 +5,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use units::Nanos;
 use quick_cache::sync::Cache;
+use units::Nanos;
 
 use crate::shares::client::ClientId;
 

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
-use units::Nanos;
 use net::address::{HostAddr, ServiceAddr};
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
+use units::Nanos;
 
 use super::local_zones::LocalZoneKeys;
 use super::networks::{BadList, NamedNetworks, NetworkList};

@@ -17,10 +17,10 @@ use std::time::Duration;
 
 use dns64_import::{MAX_THREADS, read_file};
 use ipnet::IpNet;
-use units::Nanos;
 use net::address::{HostAddr, ServiceAddr};
 use toml::Spanned;
 use toml_faults::line_of;
+use units::Nanos;
 
 use super::addresses::lack_of_zone;
 use super::error::{ConfigError, RESOLV_CONF};

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use units::Nanos;
 use net::address::ServiceAddr;
+use units::Nanos;
 use wire::rcode::Rcode;
 use wire::view::rtype;
 

@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, UNIX_EPOCH};
 
 use domain::base::iana::Rtype;
-use units::Nanos;
 use nix::unistd::Uid;
 use serde::Serialize;
+use units::Nanos;
 use wire::rcode::Rcode;
 
 use super::queue::{HeapSize, QueueReceiver, QueueSender, Received, queue};

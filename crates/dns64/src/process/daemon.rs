@@ -14,6 +14,7 @@ use anyhow::Context;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
+use cli::below_help;
 use dns64_import::{Note, Source};
 use net::address::ServiceAddr;
 use nix::sys::signal::{Signal, kill};
@@ -29,7 +30,6 @@ use super::host_check;
 use super::limits::SystemLimits;
 use super::log::Log;
 use super::output::{bounded, comment, print};
-use super::pages::{self, below_help};
 use super::probe::{self, Probed};
 use super::reload::{ConfigSource, Reloader};
 use super::sections::sections;
@@ -175,7 +175,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             if !error.use_stderr() {
                 return print_help(&error);
             }
-            print_error_line!("dns64d: {}", pages::wrong_arguments(&error));
+            print_error_line!("dns64d: {}", cli::wrong_arguments(&error));
             return ExitCode::from(BAD_CONFIGURATION);
         }
     };
@@ -199,10 +199,10 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         }
         Some(Command::Import { file, from }) => import_from(&file, from),
         Some(Command::Completions { shell }) => {
-            print(&pages::completions(&command(), shell)).map(done).map_err(anyhow::Error::from)
+            print(&cli::completions(&command(), shell)).map(done).map_err(anyhow::Error::from)
         }
         Some(Command::Manual { folder, date }) => {
-            let written = pages::write_manual(command(), &folder, &date, sections);
+            let written = cli::write_manual(command(), &folder, &date, sections);
             written
                 .map(done)
                 .with_context(|| format!("cannot write manual pages into {}", folder.display()))

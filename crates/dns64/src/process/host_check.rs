@@ -6,11 +6,11 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
-use units::CpuId;
 use net::address::ServiceAddr;
 use net::affinity::allowed_cpus;
 use net::socket::{Endpoint, listen_tcp};
 use nix::unistd::{Group, User};
+use units::CpuId;
 
 use crate::config::{CONTROL_SOCKET, RESOLV_CONF, Settings};
 use crate::control::client::ask;

@@ -2,13 +2,13 @@
 //! - `daemon`: arguments, signals and the main loop
 //! - `reload`: reload of the configuration
 //! - `systemd`: notifications and passed sockets
-//! - `harden`, `calls`: confinement
+//! - `harden`, `syscall_filter`: confinement
 //! - `follow`: upstreams of resolv.conf
 //! - `limits`, `memory`: limits of the system
-//! - `machine`, `probe`: checks of this machine and of upstreams
+//! - `host_check`, `probe`: checks of this machine and of upstreams
 //! - `log`: the log
-//! - `pages`: completions and manual pages
-//! - `asking`: commands for a running server
+//! - `commands`: commands for a running server
+//! - `sections`: sections of the manual pages
 
 /// Writes a line to standard error, with control characters escaped. Unlike `eprintln!` it does not
 /// panic if standard error is closed.
@@ -29,7 +29,6 @@ mod limits;
 mod log;
 mod memory;
 mod output;
-pub mod pages;
 mod probe;
 mod reload;
 mod sections;

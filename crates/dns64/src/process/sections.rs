@@ -1,6 +1,6 @@
 //! Examples, signals and exit statuses below `--help` and in the manual pages of dns64d.
 
-use super::pages::Section;
+use cli::Section;
 
 const EXAMPLES: &str = "Examples";
 const EXIT_STATUS: &str = "Exit status";

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-use units::Nanos;
 use quick_cache::sync::{Cache as QuickCache, DefaultLifecycle, EntryAction, EntryResult};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
+use units::Nanos;
 
 use crate::name::{Key, KeyBuf, LowerName, is_at_or_below};
 use crate::resolver::answer::{Answer, AnswerKind};

@@ -20,9 +20,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use units::Nanos;
 use rand::Rng;
 use smallvec::SmallVec;
+use units::Nanos;
 use wire::edns::{OPT_LEN, UDP_PAYLOAD, put_opt};
 use wire::rcode::Rcode;
 use wire::template::HEADER_LEN;

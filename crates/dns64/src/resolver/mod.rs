@@ -38,9 +38,9 @@ use net::address::ServiceAddr;
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
-use units::Nanos;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
+use units::Nanos;
 
 use self::budget::Budget;
 use self::cache::{Cache, CacheLookup};

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use units::Nanos;
 use net::address::ServiceAddr;
 use rand::rngs::StdRng;
+use units::Nanos;
 
 use super::outcome::Outcome;
 use crate::ids::{Expected, FetchId, PortId, ServerId, WorkerId};

@@ -1,7 +1,7 @@
 //! Callers waiting for a fetch, and the results delivered to them.
 
-use units::Nanos;
 use smallvec::SmallVec;
+use units::Nanos;
 
 use super::outcome::Outcome;
 use crate::ids::JobId;

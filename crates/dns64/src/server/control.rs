@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use domain::base::iana::Rtype;
-use units::Nanos;
 use net::clock;
 use tokio::net::UnixListener;
 use tokio::sync::oneshot;
+use units::Nanos;
 use wire::edns::{UDP_PAYLOAD, put_opt};
 use wire::rcode::Rcode;
 use wire::view::CLASS_IN;

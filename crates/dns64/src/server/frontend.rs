@@ -14,9 +14,9 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use units::Nanos;
 use net::clock;
 use net::xdp::Outbox;
+use units::Nanos;
 use wire::edns::ede;
 use wire::rcode::Rcode;
 use wire::view::rtype;

@@ -1,7 +1,7 @@
 //! Client queries that wait for upstreams, from arrival to reply.
 
-use units::Nanos;
 use slab::Slab;
+use units::Nanos;
 
 use super::explain::Trace;
 use crate::client::inquiry::Inquiry;

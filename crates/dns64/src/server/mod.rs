@@ -32,7 +32,6 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use units::CpuId;
 use net::address::ServiceAddr;
 use net::affinity::pin_to;
 use net::clock;
@@ -40,6 +39,7 @@ use net::router::RouterSocket;
 use net::socket::{Endpoint, ListenError, listen_udp_and_tcp};
 use nix::sys::socket::{getsockopt, sockopt};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use units::CpuId;
 
 use crate::client::cookies::Cookies;
 use crate::client::limiter::Limiter;

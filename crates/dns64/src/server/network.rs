@@ -5,10 +5,10 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use units::Nanos;
 use net::poller::Poller;
 use net::socket::Endpoint;
 use rand::rngs::StdRng;
+use units::Nanos;
 
 use super::inbox::WorkerMessage;
 use super::shared::Shared;

@@ -3,11 +3,11 @@
 
 use std::net::SocketAddr;
 
-use units::Nanos;
 use net::batch::Peer;
 use net::queue::SendQueue;
 use net::socket::Endpoint;
 use net::xdp::Outbox;
+use units::Nanos;
 use wire::view::Message;
 
 use crate::metrics::{Count, WorkerMetrics};

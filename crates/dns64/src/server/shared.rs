@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
-use units::Nanos;
 use net::clock;
 use tokio::sync::mpsc::UnboundedSender;
+use units::Nanos;
 
 use super::inbox::Inbox;
 use crate::client::cookies::Cookies;

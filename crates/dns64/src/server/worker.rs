@@ -15,10 +15,10 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
-use units::Nanos;
 use net::batch::{OFFLOAD_LEN, ReceiveBatch};
 use net::clock;
 use net::socket::Endpoint;
+use units::Nanos;
 
 use super::explain::Trace;
 use super::frontend::Frontend;

@@ -5,8 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use ipnet::{Ipv4Net, Ipv6Net};
-use units::Nanos;
 use smallvec::SmallVec;
+use units::Nanos;
 
 use crate::networks::Networks;
 use crate::translation::empty_zones::EmptyZones;

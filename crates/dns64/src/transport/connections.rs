@@ -13,10 +13,10 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::rc::Rc;
 
-use units::Nanos;
 use net::clock;
 use slab::Slab;
 use tokio::sync::Notify;
+use units::Nanos;
 
 use crate::shares::client::{ClientId, LEVELS, NetworkId};
 

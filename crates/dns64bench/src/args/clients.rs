@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use clap::{Args, Parser, ValueEnum};
 use ipnet::IpNet;
-use units::{Qps, Share};
 use tester::client::EdnsOption;
 use tester::measurer::expect::Prefix;
+use units::{Qps, Share};
 use wire::name::{Domain, NameRange};
 use wire::tsig::Key;
 

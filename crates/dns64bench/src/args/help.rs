@@ -1,6 +1,6 @@
 //! Parts of `--help` and of the manual pages other than the options: headings, examples, exit statuses.
 
-use dns64::process::pages::{Section, below_help};
+use cli::{Section, below_help};
 
 // Headings of options, equal in every subcommand.
 pub(super) const SERVER: &str = "Server";

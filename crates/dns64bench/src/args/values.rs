@@ -7,8 +7,8 @@ use std::time::Duration;
 pub(crate) use campaign::plan::quantity::{
     nonzero_time as parse_some_time, share as parse_share, time as parse_time,
 };
-use units::{CpuId, fraction};
 use tester::measurer::plan::MAX_WINDOW_LIMIT_PCT;
+use units::{CpuId, fraction};
 
 /// Default port (RFC 1035 §4.2).
 const DNS_PORT: u16 = 53;

@@ -7,12 +7,12 @@ use anyhow::Context;
 use conform::authority::{self, AuthorityConfig};
 use conform::message::Name;
 use hosts::new_file::write_whole;
-use units::counted;
 use net::affinity::allowed_cpus;
 use net::status::StatusSocket;
 use tester::authdns::counters::AuthCounters;
 use tester::authdns::{AuthConfig, start, status};
 use tester::xdp::XdpInterface;
+use units::counted;
 
 use super::{end_with_any_thread, wait_for_end};
 use crate::args::Auth;

@@ -21,10 +21,10 @@ use hosts::environment::Environment;
 use hosts::interruption::Interruption;
 use hosts::text::{MESSAGE, plain, visible};
 use indicatif::{ProgressBar, ProgressStyle};
-use units::{CpuId, Qps};
 use report::{Run, write};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use units::{CpuId, Qps};
 
 use crate::args::{Campaign, CampaignAction};
 use crate::lines::{COLUMNS, cut, plain_spaces, wrapped_for};

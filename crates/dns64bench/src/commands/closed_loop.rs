@@ -7,13 +7,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use method::stats::{MeanAndDeviation, Summary};
-use units::Nanos;
 use net::clock;
 use tester::client::Transport;
 use tester::client::closed_loop::{ClosedLoopError, ClosedLoopPlan, ClosedLoopResult, run_until};
 use tester::client::experiments::Experiments as Found;
 use tester::client::progress::Progress;
 use tester::measurer::liveness;
+use units::Nanos;
 use wire::name::Domain;
 
 use crate::args::{ClosedLoop, Experiments};

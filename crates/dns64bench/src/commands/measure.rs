@@ -2,11 +2,11 @@
 
 use method::compliance::Facts;
 use method::evidence::Deviation;
-use units::Nanos;
 use tester::measurer::plan::TrialPlan;
 use tester::measurer::recorder::Recorder;
 use tester::measurer::result::TrialResult;
 use tester::measurer::{TrialError, liveness};
+use units::Nanos;
 
 use crate::args::Measure;
 use crate::intervals::Load;

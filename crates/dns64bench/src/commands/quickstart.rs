@@ -16,7 +16,6 @@ use method::pacing::PacingLimits;
 use method::precision::default_timeout;
 use method::search::SearchRange;
 use method::selftest::{MIN_DELTA, allowed_rate};
-use units::{Nanos, Qps, Share};
 use method::verdict::Verdict;
 use net::socket::Endpoint;
 use report::format::number;
@@ -24,6 +23,7 @@ use report::wording;
 use serde::Serialize;
 use tester::client::closed_loop::ClosedLoopResult;
 use tester::measurer::plan::TrialPlan;
+use units::{Nanos, Qps, Share};
 
 use super::search::{Terminal, UsedNames};
 use super::self_test::{SelfTestPlan, SelfTestResult};

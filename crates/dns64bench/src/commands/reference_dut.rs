@@ -2,12 +2,12 @@
 
 use std::process::ExitCode;
 
-use units::CpuId;
 use schemars::JsonSchema;
 use serde::Serialize;
 use tester::reference_dut::{ReferenceConfig, ReferenceCounters, start};
 use tester::upstream_queries::UpstreamQueryConfig;
 use tester::xdp::XdpInterface;
+use units::CpuId;
 
 use super::{end_with_any_thread, wait_for_end};
 use crate::args::ReferenceDut;

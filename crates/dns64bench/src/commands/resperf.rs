@@ -7,10 +7,10 @@ use std::sync::Mutex;
 
 use anyhow::Context;
 use hosts::new_file::write_whole;
-use units::Nanos;
 use report::chart::{Dot, Figure, Series, Shape};
 use report::page;
 use tester::client::ramp::{self, Bucket, Ending, RampPlan, RampResult, Status};
+use units::Nanos;
 
 use crate::args::Resperf;
 use crate::interruption;

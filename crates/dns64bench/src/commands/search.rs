@@ -8,12 +8,12 @@ use campaign::journal::{Journal, JournalError, Lines, SearchEntry};
 use campaign::plan::SearchPlan;
 use campaign::search::{Runner, SearchError, SearchProgress, SearchResult};
 use hosts::state;
-use units::{Nanos, Qps};
 use method::verdict::Verdict;
 use tester::measurer::TrialError;
 use tester::measurer::liveness;
 use tester::measurer::plan::TrialPlan;
 use tester::measurer::result::TrialResult;
+use units::{Nanos, Qps};
 
 use super::measured_send_cost;
 use crate::args::Search;

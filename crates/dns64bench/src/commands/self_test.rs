@@ -9,12 +9,12 @@ use method::noncompliance::Noncompliance;
 use method::search::SearchRange;
 use method::selftest::{allowed_rate, required_rate};
 use method::set::{Set, SetPlan, smallest_pass};
-use units::{Qps, Share};
 use method::verdict::Verdict;
 use serde::{Deserialize, Serialize};
 use tester::measurer::TrialError;
 use tester::measurer::plan::TrialPlan;
 use tester::measurer::result::TrialResult;
+use units::{Qps, Share};
 
 use super::measured_send_cost;
 use super::search::{Terminal, UsedNames};

@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
-use units::CpuId;
 use tester::measurer::burst::SendCost;
+use units::CpuId;
 
 use crate::args::SendCostArguments;
 use crate::output::{Failure, Outcome, print_versioned};

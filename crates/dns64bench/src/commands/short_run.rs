@@ -8,7 +8,6 @@ use campaign::journal::{Journal, Lines, SearchEntry};
 use campaign::plan::SearchPlan;
 use campaign::search::{Runner, SearchError, SearchResult};
 use method::reason::ReasonKind;
-use units::{Nanos, counted, grouped};
 use method::verdict::Verdict;
 use tester::client::closed_loop::{ClosedLoopPlan, ClosedLoopResult, run_until};
 use tester::client::progress::Progress;
@@ -16,6 +15,7 @@ use tester::client::{Additional, Check, ClientSettings, Names, Source, Transport
 use tester::measurer::expect::Expectation;
 use tester::measurer::plan::TrialPlan;
 use tester::measurer::result::TrialResult;
+use units::{Nanos, counted, grouped};
 
 use crate::output::{Failure, rounded};
 use crate::{interruption, progress};

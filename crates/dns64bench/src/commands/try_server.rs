@@ -20,7 +20,6 @@ use campaign::search::{Runner, SearchError, SearchProgress, SearchResult};
 use method::pacing::PacingLimits;
 use method::precision::default_timeout;
 use method::search::SearchRange;
-use units::{Nanos, Qps, Share, grouped};
 use method::verdict::{Acceptance, Verdict};
 use net::affinity::allowed_cpus;
 use net::status::StatusSocket;
@@ -35,6 +34,7 @@ use tester::measurer::TrialError;
 use tester::measurer::expect::Prefix;
 use tester::measurer::plan::TrialPlan;
 use tester::measurer::result::TrialResult;
+use units::{Nanos, Qps, Share, grouped};
 use wire::name::{Domain, NameRange};
 
 use self::lines::Forward;

@@ -3,10 +3,10 @@
 
 use std::process::Command;
 
-use units::{counted, grouped};
 use net::queueing::{Queueing, disciplines};
 use nix::unistd::geteuid;
 use serde_json::Value;
+use units::{counted, grouped};
 
 use crate::environment::finding::{Finding, finding};
 use crate::environment::tree::Tree;

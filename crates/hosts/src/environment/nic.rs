@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use units::counted;
 use net::ethtool::{Driver, Interface, Queues};
+use units::counted;
 
 use crate::cpu_list::{cpu_list, cpu_ranges};
 use crate::environment::finding::{Finding, finding};

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use units::grouped;
 use net::ethtool::{HashedFields, steering};
 use net::xdp::{self, AttachMode, LoopTest, Mode};
+use units::grouped;
 
 use crate::environment::finding::{Finding, finding};
 

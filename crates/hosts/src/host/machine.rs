@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use units::Nanos;
 use net::cpu_time::{self, CpuTimes};
 use tester::authdns::counters::AuthCounters;
+use units::Nanos;
 
 use crate::host::pipe::PipeError;
 use crate::host::protocol::{Ended, Greeting, Reply, Request};

@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use units::Nanos;
 use serde::{Deserialize, Serialize};
 use tester::authdns::counters::AuthCounters;
+use units::Nanos;
 
 use crate::environment::Environment;
 use crate::numa::Numa;

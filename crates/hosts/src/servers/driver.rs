@@ -3,8 +3,8 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-use units::Share;
 use tester::measurer::expect::Prefix;
+use units::Share;
 
 use crate::servers::operator::{Operator, PLACEHOLDERS};
 use crate::servers::release::Release;

@@ -18,8 +18,8 @@ use serde::{Deserialize, Serialize};
 use super::goal::{Goal, GoalError};
 use super::tally::{LoadClass, Trial, classify, conditional_throughput};
 use crate::records::Counts;
-use units::{Nanos, Qps};
 use crate::verdict::Verdict;
+use units::{Nanos, Qps};
 
 /// Number of coarser targets before each goal.
 const STEPS: u32 = 2;

@@ -4,8 +4,8 @@ use super::goal::{Goal, GoalError};
 use super::search::{GoalResult, Limits, MlrDue, MlrSearch};
 use crate::records::Counts;
 use crate::search::{Found, Shortfall};
-use units::Qps;
 use crate::verdict::Verdict;
+use units::Qps;
 
 /// A set of searches. Run the [`due`](MlrSet::due) trial and [`report`](MlrSet::report) it, until none is due.
 #[derive(Clone, Debug)]

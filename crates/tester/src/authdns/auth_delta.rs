@@ -3,8 +3,8 @@
 
 use method::evidence::{PATTERN, TOLERANCE, UpstreamQueries};
 use method::reason::{Reason, ZoneFacts};
-use units::Nanos;
 use serde::{Deserialize, Serialize};
+use units::Nanos;
 
 use super::counters::AuthCounters;
 use super::host_drops::HostDrops;
@@ -206,8 +206,8 @@ fn spare(count: u64) -> u64 {
 mod tests {
     use method::reason::HostLoss;
     use method::records::Counts;
-    use units::Qps;
     use method::verdict::Verdict;
+    use units::Qps;
 
     use super::super::host_drops::InterfaceDrops;
     use super::*;

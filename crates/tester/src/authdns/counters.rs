@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use method::reason::ZoneFacts;
-use units::Nanos;
 use serde::{Deserialize, Serialize};
+use units::Nanos;
 
 use super::answer::{Answered, Kind, QueryType};
 use super::host_drops::HostDrops;

@@ -25,12 +25,12 @@ use std::io;
 use std::net::SocketAddr;
 
 use method::reason::HostLoss;
-use units::Nanos;
 use net::drops::{InterfaceCounters, PacketPath, UdpErrors, interface_counters, udp_errors};
 use net::interfaces::{LocalAddress, held};
 use net::queueing::{Queueing, disciplines};
 use net::xdp::AttachMode;
 use serde::{Deserialize, Serialize};
+use units::Nanos;
 
 use super::arrivals::{Taps, is_of};
 use super::state_samples::StateSamples;

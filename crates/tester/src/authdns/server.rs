@@ -8,13 +8,13 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use method::reason::ZoneFacts;
-use units::CpuId;
 use net::affinity::{pin_to, set_high_priority};
 use net::clock;
 use net::socket::{Endpoint, ListenError, listen_udp_and_tcp};
 use net::xdp::XdpError;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
+use units::CpuId;
 
 use super::answer::{AuthTransport, Zone};
 use super::counters::{AuthCounters, BatchCounts, BatchTimes, WorkerCounters};

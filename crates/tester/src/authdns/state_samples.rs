@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use units::Nanos;
 use net::clock;
 use net::neighbour::{Neighbours, all_discards};
 use net::queueing::{Disciplines, Queueing};
 use serde::{Deserialize, Serialize};
+use units::Nanos;
 
 use crate::waits::{WaitWatch, Waits};
 

@@ -1,8 +1,8 @@
 //! Cumulative histograms of times: the times between two reads are the difference of two such histograms.
 
 use hdrhistogram::Histogram;
-use units::Nanos;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use units::Nanos;
 
 /// Maximum recorded time; longer ones are clamped.
 const LONGEST: u64 = 600 * Nanos::SECOND.0;

@@ -32,9 +32,9 @@ pub fn write(zone: &Zone, range: NameRange, out: &mut impl Write) -> io::Result<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use units::Share;
     use std::net::Ipv4Addr;
     use std::time::Duration;
+    use units::Share;
     use wire::name::Domain;
 
     #[test]

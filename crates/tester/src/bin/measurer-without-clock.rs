@@ -9,10 +9,10 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
-use units::{Nanos, Qps};
 use tester::measurer::burst::Burst;
 use tester::measurer::plan::{Spin, TrialPlan};
 use tester::measurer::run_without_clock;
+use units::{Nanos, Qps};
 use wire::template::QueryTemplate;
 
 const USAGE: &str = "usage: measurer-without-clock SERVER QUERIES";

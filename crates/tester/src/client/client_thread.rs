@@ -18,11 +18,11 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use method::records::{Outcome, Wrong};
-use units::{CpuId, Nanos, Qps};
 use net::affinity::{allowed_cpus, pin_to};
 use net::batch::{BATCH, OFFLOAD_LEN, ReceiveBatch, Wait};
 use net::clock::{self, ClockPair};
 use net::poller::Poller;
+use units::{CpuId, Nanos, Qps};
 use wire::rcode::Rcode;
 use wire::view::Message;
 

@@ -10,9 +10,9 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 
 use method::records::Counts;
-use units::{CpuId, Nanos, Qps};
 use net::clock;
 use serde::{Deserialize, Serialize};
+use units::{CpuId, Nanos, Qps};
 
 use super::client_thread::{ClientThread, LoadModel, share};
 use super::progress::Progress;
@@ -249,9 +249,9 @@ mod tests {
     use crate::delay_line::Delay;
     use crate::measurer::expect::Expectation;
     use crate::reference_dut::{ReferenceConfig, start};
-    use units::Share;
     use std::net::SocketAddr;
     use std::sync::atomic::Ordering;
+    use units::Share;
     use wire::name::Domain;
 
     fn names(count: u64) -> Source {

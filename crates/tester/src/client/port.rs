@@ -4,11 +4,11 @@ use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 
-use units::Nanos;
 use net::poller::Poller;
 use net::queue::SendQueue;
 use net::socket::Endpoint;
 use rand::seq::SliceRandom;
+use units::Nanos;
 use wire::tsig::Mac;
 
 use super::source::{SentQuestion, Source};

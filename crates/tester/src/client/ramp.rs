@@ -6,9 +6,9 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 
 use hdrhistogram::Histogram;
-use units::{CpuId, Nanos};
 use net::clock;
 use serde::Serialize;
+use units::{CpuId, Nanos};
 
 use super::client_thread::{ClientThread, LoadModel, RampShare, share};
 pub use super::schedule::{Ending, Ramp, Status};

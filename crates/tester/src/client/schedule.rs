@@ -8,8 +8,8 @@
 //!                  r      r + c
 //! ```
 
-use units::{Nanos, Qps};
 use serde::Serialize;
+use units::{Nanos, Qps};
 
 /// A rate that grows linearly from 0, and then stays constant.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -7,10 +7,10 @@
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
-use units::Nanos;
 use net::clock;
 use net::poller::Poller;
 use socket2::{Domain, Protocol, Socket, Type};
+use units::Nanos;
 
 /// Maximum number of consecutive reads before other connections have their turn.
 const READS: u32 = 16;

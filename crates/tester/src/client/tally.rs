@@ -2,9 +2,9 @@
 
 use hdrhistogram::Histogram;
 use method::records::{Counts, Outcome};
-use units::Nanos;
 use net::queue::Flushed;
 use serde::{Deserialize, Serialize};
+use units::Nanos;
 
 use super::transport::Transport;
 use crate::intervals::{Interval, Intervals, add, histogram, note};

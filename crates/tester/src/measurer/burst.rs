@@ -15,12 +15,12 @@ use std::io;
 use std::str::FromStr;
 use std::time::Duration;
 
-use units::{CpuId, Nanos};
 use net::affinity::{pin_to, use_short_time_slices};
 use net::batch::{BATCH, ReceiveBatch, Wait};
 use net::clock;
 use net::socket::Endpoint;
 use serde::{Deserialize, Serialize};
+use units::{CpuId, Nanos};
 
 /// Maximum share of a CPU that a sender and its receiver use if they share it.
 const MOST: f64 = 1.0 / 3.0;

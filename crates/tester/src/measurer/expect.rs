@@ -6,8 +6,8 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
 use method::records::Wrong;
-use units::Share;
 use serde::{Deserialize, Serialize};
+use units::Share;
 use wire::edns::Opt;
 use wire::name::{has_aaaa, native_aaaa};
 use wire::rcode::Rcode;

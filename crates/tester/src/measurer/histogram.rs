@@ -4,8 +4,8 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer};
-use units::Nanos;
 use serde::{Deserialize, Serialize};
+use units::Nanos;
 
 /// A histogram in JSON: the compressed V2 format of HdrHistogram, in Base64.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -18,7 +18,6 @@ use std::time::Duration;
 
 use method::reason::HostLoss;
 use method::records::Counts;
-use units::Nanos;
 use method::verdict::{Acceptance, Missed, evaluate_missed};
 use method::warning::Warning;
 use net::batch::{BATCH, OFFLOAD_LEN, ReceiveBatch, Wait};
@@ -28,6 +27,7 @@ use net::neighbour::{NextHop, Reachability, Watch};
 use net::queueing::{Disciplines, Queueing, discipline};
 use net::socket::Endpoint;
 use net::tap::Tap;
+use units::Nanos;
 
 use super::error::TrialError;
 use super::plan::TrialPlan;

@@ -18,9 +18,9 @@
 //! B queries sent together share a port; ports take turns.
 
 use method::schedule::Part;
-use units::QueryIndex;
 use rand::Rng;
 use rand::seq::SliceRandom;
+use units::QueryIndex;
 
 /// The largest prime below 2¹⁶: number of ids in use.
 pub(super) const IDS: u64 = 65_521;
@@ -167,12 +167,12 @@ fn inverse(step: u64) -> Option<u64> {
 pub(super) mod tests {
     use super::*;
     use method::schedule::Schedule;
-    use units::Qps;
     use proptest::prelude::*;
     use rand::SeedableRng;
     use rand::rngs::StdRng;
     use std::collections::HashSet;
     use std::sync::Arc;
+    use units::Qps;
 
     /// Returns the plan of pair `number` of `of`.
     pub(in super::super) fn plan_of(

@@ -271,8 +271,8 @@ impl ProbeState<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use units::Qps;
     use std::thread;
+    use units::Qps;
 
     /// Timeout for servers that do not answer.
     const SHORT: Duration = Duration::from_millis(200);

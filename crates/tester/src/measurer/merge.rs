@@ -15,13 +15,13 @@ use method::pacing::{PacingRecorder, add_clamped};
 use method::reason::Reason;
 use method::records::Counts;
 use method::schedule::Schedule;
-use units::Nanos;
 use method::verdict::{Evidence, Verdict, decide};
 use method::warning::Warning;
 use net::clock::ClockError;
 use net::cpu_time::Stolen;
 use serde::Serialize;
 use serde_json::Value;
+use units::Nanos;
 
 use super::histogram::rtt_histogram;
 use super::plan::{PlanError, SenderSettings, TrialPlan};

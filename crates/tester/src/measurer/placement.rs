@@ -4,8 +4,8 @@
 //! use real-time priority, and its CPU time is not needed by others. Only otherwise must the cost of sending be
 //! measured ([`SendCost`](super::burst::SendCost)).
 
-use units::CpuId;
 use net::affinity::allowed_cpus;
+use units::CpuId;
 
 use super::burst::Burst;
 use super::cpu_sharing;

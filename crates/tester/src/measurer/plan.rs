@@ -10,10 +10,10 @@ use method::compliance::{DEFAULT_AUTH_LIMIT, Fact, Facts, TesterProof};
 use method::pacing::PacingLimits;
 use method::reason::ZoneFacts;
 use method::schedule::Schedule;
-use units::{CpuId, Nanos, Qps, Share};
 use method::verdict::Acceptance;
 use net::xdp::Mode;
 use serde::{Deserialize, Serialize};
+use units::{CpuId, Nanos, Qps, Share};
 use wire::name::{Domain, NameRange};
 
 use self::shard::ShardPlan;

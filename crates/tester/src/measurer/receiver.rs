@@ -8,12 +8,12 @@ use hdrhistogram::Histogram;
 use method::reason::{Half, Reason};
 use method::records::{Counts, Outcome, Record, Wrong};
 use method::schedule::Part;
-use units::{CpuId, Nanos, counted};
 use net::affinity::{pin_to, use_short_time_slices};
 use net::batch::{BATCH, OFFLOAD_LEN, ReceiveBatch, Wait};
 use net::clock::{self, ClockPair};
 use net::poller::Poller;
 use net::socket::Endpoint;
+use units::{CpuId, Nanos, counted};
 use wire::template::QueryTemplate;
 use wire::view::Message;
 
@@ -442,8 +442,8 @@ impl State {
 
 #[cfg(test)]
 mod tests {
-    use units::{Qps, Share};
     use proptest::prelude::*;
+    use units::{Qps, Share};
     use wire::view::CLASS_IN;
 
     use super::super::ids::{Blocks, Ids};

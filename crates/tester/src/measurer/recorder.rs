@@ -18,8 +18,8 @@ use std::thread::JoinHandle;
 
 use columnar::{Column, Writer};
 use method::records::{Outcome, Record};
-use units::{Nanos, Qps};
 use tempfile::NamedTempFile;
+use units::{Nanos, Qps};
 use wire::name::Domain;
 
 use super::names::NameSequence;
@@ -303,9 +303,9 @@ fn column(position: usize, rows: &[Record], context: &RecordContext) -> Column {
 mod tests {
     use super::*;
     use method::records::Wrong;
-    use units::QueryIndex;
     use parquet::file::reader::{FileReader, SerializedFileReader};
     use parquet::record::RowAccessor;
+    use units::QueryIndex;
 
     fn write(file: &str, n: u64) -> (tempfile::TempDir, PathBuf) {
         let folder = tempfile::tempdir().unwrap();

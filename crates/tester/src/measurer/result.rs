@@ -7,11 +7,11 @@ use method::noncompliance::Noncompliance;
 use method::pacing::{Pacing, Windows};
 use method::reason::{Reason, ReasonKind, ZoneFacts};
 use method::records::Counts;
-use units::{Nanos, Qps, Share};
 use method::verdict::{Acceptance, Evidence, Verdict, decide};
 use method::warning::Warning;
 use net::cpu_time::Stolen;
 use serde::{Deserialize, Serialize};
+use units::{Nanos, Qps, Share};
 use wire::name::Domain;
 
 use super::plan::{SenderSettings, Subject, TrialPlan};

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use method::pacing::PacingRecorder;
 use method::reason::{Half, Reason};
 use method::schedule::Part;
-use units::{CpuId, Nanos, counted};
 use net::affinity::{pin_to, set_high_priority, set_real_time_priority};
 use net::clock;
+use units::{CpuId, Nanos, counted};
 use wire::template::QueryTemplate;
 
 use super::ids::IdPlan;

@@ -15,10 +15,10 @@
 use hdrhistogram::Histogram;
 use method::pacing::PacingRecorder;
 use method::schedule::Part;
-use units::Nanos;
 use net::clock::{self, ClockError, ClockPair};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+use units::Nanos;
 
 use super::error::TrialError;
 use super::histogram::{Hdr, rtt_histogram};

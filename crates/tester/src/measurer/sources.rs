@@ -145,9 +145,9 @@ mod tests {
     use super::super::plan::sources::{DEFAULT_ADDRESSES, MAX_ADDRESSES};
     use super::*;
     use crate::measurer::ids::tests::plan_of;
-    use units::Qps;
     use proptest::prelude::*;
     use std::collections::HashSet;
+    use units::Qps;
 
     fn sources(text: &str) -> SourceAddresses {
         text.parse().unwrap_or_else(|error| panic!("{error}"))

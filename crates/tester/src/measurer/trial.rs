@@ -8,7 +8,6 @@ use hdrhistogram::Histogram;
 use method::pacing::PacingRecorder;
 use method::reason::Reason;
 use method::records::Counts;
-use units::Nanos;
 use method::verdict::{Evidence, Verdict, decide};
 use method::warning::Warning;
 use net::clock::{self, ClockRate};
@@ -17,6 +16,7 @@ use net::neighbour::NextHop;
 use net::socket::Endpoint;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
+use units::Nanos;
 use wire::template::QueryTemplate;
 
 use super::burst::{Burst, SHORTEST, SendCost};

@@ -2,8 +2,8 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use units::Nanos;
 use net::clock;
+use units::Nanos;
 
 use crate::observe::queue::HeapSize;
 use crate::transport::Transport;

@@ -7,8 +7,8 @@
 
 use std::net::IpAddr;
 
-use units::Nanos;
 use prost::Message as _;
+use units::Nanos;
 
 use super::message::{End, Message};
 use crate::transport::Transport;

@@ -15,9 +15,9 @@
 
 use std::hash::{BuildHasher, RandomState};
 
-use units::Nanos;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
+use units::Nanos;
 
 use crate::name::ancestors;
 

@@ -12,10 +12,10 @@
 //! the one due for a probe first. If every upstream has been queried, one is queried again;
 //! upstreams that are up and have retries left come first.
 
-use units::Nanos;
 use rand::rngs::StdRng;
 use rand::{Rng, RngExt};
 use smallvec::SmallVec;
+use units::Nanos;
 
 use crate::config::UpstreamOrder;
 use crate::ids::ServerId;

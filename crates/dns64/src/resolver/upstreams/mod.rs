@@ -21,11 +21,11 @@ pub(crate) mod xdp;
 use net::address::ServiceAddr;
 use std::collections::HashMap;
 
-use units::Nanos;
 use rand::rngs::StdRng;
 use rustc_hash::FxHashSet;
 use slab::Slab;
 use smallvec::SmallVec;
+use units::Nanos;
 
 use crate::config::{Settings, UpstreamOrder};
 use crate::ids::{RouteId, ServerId};

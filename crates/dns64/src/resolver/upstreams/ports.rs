@@ -16,7 +16,6 @@
 use std::io;
 use std::net::SocketAddr;
 
-use units::Nanos;
 use net::address::ServiceAddr;
 use net::poller::Poller;
 use net::queue::SendQueue;
@@ -24,6 +23,7 @@ use net::socket::Endpoint;
 use rand::rngs::StdRng;
 use rand::{Rng, RngExt};
 use rustc_hash::FxHashMap;
+use units::Nanos;
 
 use super::xdp::{Egress, XdpRoute, XdpSource, is_same};
 use crate::ids::{Expected, FetchId, PortId, ServerId};

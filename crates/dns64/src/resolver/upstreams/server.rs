@@ -4,8 +4,8 @@
 use std::io;
 use std::sync::Arc;
 
-use units::Nanos;
 use net::address::ServiceAddr;
+use units::Nanos;
 
 use super::health::{HealthChange, UpstreamHealth};
 use super::network::NetworkErrors;

@@ -16,9 +16,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use units::Nanos;
 use net::neighbour::NextHop;
 use net::xdp::{EthernetLink, Outbox, PortSet, XdpError};
+use units::Nanos;
 
 use crate::ids::{PortId, ServerId, WorkerId};
 

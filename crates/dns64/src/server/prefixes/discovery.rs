@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use units::Nanos;
 use net::address::ServiceAddr;
 use net::clock;
 use rand::RngExt;
 use tokio::net::{TcpStream, UdpSocket};
 use tokio::time::{sleep, timeout};
+use units::Nanos;
 use wire::view::{Message, rtype};
 
 use super::state::{Announcement, PrefixesWithTtl, SharedState, TICK};

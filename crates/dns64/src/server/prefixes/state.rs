@@ -4,8 +4,8 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use units::Nanos;
 use net::address::ServiceAddr;
+use units::Nanos;
 
 use super::probes::Probes;
 use crate::config::Settings;

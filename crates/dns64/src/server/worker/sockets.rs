@@ -4,10 +4,10 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 
-use units::Nanos;
 use net::batch::{BATCH, Peer, ReceiveBatch, Wait};
 use net::clock;
 use net::xdp::Arrived;
+use units::Nanos;
 
 use super::Worker;
 use crate::ids::PortId;

@@ -11,8 +11,8 @@ use hosts::environment::Environment;
 use method::evidence::Deviation;
 use method::narrow::Length;
 use method::set::LowerBound;
-use units::{Nanos, Qps};
 use method::verdict::Verdict;
+use units::{Nanos, Qps};
 
 use crate::run::Run;
 use crate::sections::search;

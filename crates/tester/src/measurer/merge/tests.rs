@@ -1,9 +1,9 @@
 use method::reason::ReasonKind;
 use method::records::Outcome;
-use units::{Qps, QueryIndex};
 use method::verdict::Acceptance;
 use net::xdp::AttachMode;
 use proptest::prelude::*;
+use units::{Qps, QueryIndex};
 
 use super::super::plan::shard::{Moment, ShardPlan};
 use super::super::shards::AskedClock;

@@ -4,8 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use units::Nanos;
 use serde::{Deserialize, Serialize};
+use units::Nanos;
 
 /// A wall-clock time in nanoseconds since 1970-01-01 UTC, written in the format of RFC 3339.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

@@ -1,10 +1,11 @@
 //! Manual pages, shell completions and the text after `--help`, generated from a program's command
-//! line. Also used by dns64bench.
+//! line.
 //!
 //! ```text
 //! clap's Command ──┬─► completions ─► bash, zsh, fish …
 //!                  └─► one page for the program and for each subcommand ◄── Section (examples, exit status …) ─► --help
 //! ```
+#![forbid(unsafe_code)]
 
 use std::fs;
 use std::io;
