@@ -215,3 +215,13 @@ fn main() -> Result<ExitCode> {
         Command::Classic(classic) => classic.run().map(|()| ExitCode::SUCCESS),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn arguments_name_existing_options() {
+        super::Arguments::command().debug_assert();
+    }
+}
