@@ -81,6 +81,17 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_median_that_does_not_hold_has_its_share() {
+        let found = Contradiction::DoesNotHold {
+            dut: "BIND".into(),
+            rate: units::Qps(175),
+            valid: 19.0 / 175.0,
+        };
+        let words = in_words(&found);
+        assert!(words.contains("not reproducible") && words.contains("10.86 %"), "{words}");
+    }
+
+    #[test]
     fn points_beyond_one_limit_are_in_one_sentence() {
         use campaign::plan::Plan;
         use campaign::results::Results;
