@@ -2,9 +2,9 @@
 //! each of several testers) and is recorded in the journal.
 //!
 //! ```text
-//! plan.points() ─► point ─► Recorded::walk ─► due ─► servers, `dns64bench measure`, counters, CPU, NUMA ─► journal
-//!                                 ▲                                                                          │
-//!                                 └──────────────────────────────────────────────────────────────────────────┘
+//! plan.points() ─► point ─► Recorded::replay ─► due ─► servers, `dns64bench measure`, counters, CPU, NUMA ─► journal
+//!                                   ▲                                                                          │
+//!                                   └──────────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
 //! A resumed campaign replays its journal in the same way, so its results do not differ from those

@@ -2,9 +2,9 @@
 //! Results are in `results`, tables and figures in crate `report`, under the same names.
 //!
 //! ```text
-//! plan ─► Measure::points ─► Measure::course ─► task ─► (a trial runs elsewhere) ─► journal
-//!                                 ▲                                                    │
-//!                                 └───────────── Recorded::walk ◄──────────────────────┘
+//! plan ─► Measure::points ─► Measure::sequence ─► task ─► (a trial runs elsewhere) ─► journal
+//!                                   ▲                                                    │
+//!                                   └───────────── Recorded::replay ◄────────────────────┘
 //! ```
 
 mod closed_loop;

@@ -72,6 +72,7 @@ pub enum Incomparable {
     /// The baseline has no result.
     BaselineMissing(NoResult),
     /// The run has no result.
+    #[serde(rename = "missing")]
     NoResult(NoResult),
     /// Their plans differ in these keys. Keys that describe the server are excluded.
     Plans(Vec<String>),

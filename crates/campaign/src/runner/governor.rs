@@ -4,7 +4,7 @@
 //! killed.
 //!
 //! ```text
-//! Scaling::look ─► requested? ─┬─ no scaling, no such governor ─► CannotBeMade ─► journal, table
+//! Scaling::parse ─► requested? ─┬─ no scaling, no such governor ─► CannotBeMade ─► journal, table
 //!                              └─ record, set ─► trials ─► restore
 //! ```
 

@@ -2,14 +2,14 @@
 //! callers.
 //!
 //! ```text
-//!                 ┌─ Known: cached answer or cached failure
-//! ask(key) ───────┼─ Denied: the budget is used up, or it is too late
-//!   waiter        └─ Waiting ─► fetch ─► upstreams ─► outside: UDP, TCP, other workers
+//!                 ┌─ Ready: cached answer or cached failure
+//! ask(key) ───────┼─ Rejected: the budget is used up, or it is too late
+//!   waiter        └─ Pending ─► fetch ─► upstreams ─► outside: UDP, TCP, other workers
 //!                                 ▲                        │
 //!              timers ─► on_timer ┤                        │
-//!                                 └── on_datagram, on_tcp, on_elsewhere, on_unreachable
+//!                                 └── on_datagram, on_tcp, on_worker_result, on_unreachable
 //!                                                          │
-//! next_landed ◄── waiters, outcome ◄── cache ◄── answer ◄──┘
+//! next_completed ◄── waiters, outcome ◄── cache ◄── answer ◄─┘
 //! ```
 //!
 //! A [`Resolver`] belongs to one worker. It has no sockets, which are behind [`ResolverIo`], and no
@@ -171,7 +171,7 @@ impl<O: ResolverIo> Resolver<O> {
 
     /// Returns the answer to a question if it is cached. Otherwise begins a fetch, unless one is in
     /// flight, and queues the waiter; its result is returned by
-    /// [`next_completed`](Resolver::next_landed).
+    /// [`next_completed`](Resolver::next_completed).
     #[inline]
     pub(crate) fn ask(&mut self, question: &KeyBuf, request: ResolveRequest) -> Resolve {
         let found = self.common.cache.get(question.octets(), self.now, &self.settings.ttl);

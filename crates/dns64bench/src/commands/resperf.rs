@@ -139,7 +139,7 @@ fn details(result: &RampResult) -> String {
     let late = |q| us(result.lateness.value_at_quantile(q));
     let rtt = |q| us(t.rtt.value_at_quantile(q));
     let mut text = format!(
-        "Sending ended after:  {} s\n  Lateness (us):        {:.0} median, {:.0} p99, {:.0} p99.9, \
+        "  Sending ended after:  {} s\n  Lateness (us):        {:.0} median, {:.0} p99, {:.0} p99.9, \
          {:.0} max; worst interval off by {:.2}%\n  Latency (us):         {:.0} median, {:.0} p90, \
          {:.0} p99, {:.0} p99.9, {:.0} max\n  Other:                {} late, {} unmatched, {} \
          truncated, {} send errors\n",

@@ -54,6 +54,7 @@ pub(crate) enum Request {
         output: Option<PathBuf>,
     },
     /// Returns whether a process is still running, after waiting for its end.
+    #[serde(rename = "look")]
     Poll {
         /// The id returned by its start.
         id: u32,

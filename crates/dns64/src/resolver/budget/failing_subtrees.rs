@@ -89,7 +89,7 @@ impl FailingSubtrees {
         }
     }
 
-    /// Removes a fetch that has [entered](Branches::enter) a subtree.
+    /// Removes a fetch that has [entered](FailingSubtrees::enter) a subtree.
     pub(super) fn leave(&mut self, id: SubtreeId) {
         if let Some(subtree) = self.known.get_mut(&id) {
             subtree.questions -= 1;
