@@ -1,7 +1,8 @@
 //! Unix sockets on which a running program reports its state.
 
 use std::fs;
-use std::io;
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,13 +16,20 @@ pub struct StatusSocket {
 }
 
 impl StatusSocket {
-    /// Creates the socket. Clients can connect from now on; they wait until it is served. If a server creates it before
+    /// Creates the socket, and replaces one that a killed server has left. Clients can connect from now on; they wait until it is served. If a server creates it before
     /// its network sockets, it is reachable here as soon as it is reachable there.
     ///
     /// # Errors
-    /// If the socket cannot be created, for instance because its file is left over from a killed server.
+    /// If another server listens there, another file has that name, or the system refuses.
     pub fn bind(path: &Path) -> io::Result<StatusSocket> {
-        Ok(StatusSocket { listener: UnixListener::bind(path)?, path: path.into() })
+        let listener = match UnixListener::bind(path) {
+            Err(error) if error.kind() == ErrorKind::AddrInUse => {
+                remove_left_over(path)?;
+                UnixListener::bind(path)?
+            }
+            bound => bound?,
+        };
+        Ok(StatusSocket { listener, path: path.into() })
     }
 
     /// Serves each connection in a separate thread until the process ends. An error ends only its connection.
@@ -42,6 +50,21 @@ impl StatusSocket {
             }
         })?;
         Ok(())
+    }
+}
+
+/// Removes a socket without a listener.
+fn remove_left_over(path: &Path) -> io::Result<()> {
+    if !fs::symlink_metadata(path)?.file_type().is_socket() {
+        return Err(io::Error::new(
+            ErrorKind::AlreadyExists,
+            "the path exists and is not a socket",
+        ));
+    }
+    match UnixStream::connect(path) {
+        Err(error) if error.kind() == ErrorKind::ConnectionRefused => fs::remove_file(path),
+        Err(error) => Err(error),
+        Ok(_) => Err(io::Error::new(ErrorKind::AddrInUse, "another server listens there")),
     }
 }
 
@@ -69,5 +92,22 @@ mod tests {
         assert_eq!(answer, "answer");
         drop(socket);
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn only_a_left_over_socket_is_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("status");
+        // A killed server closes its socket and leaves the file.
+        drop(UnixListener::bind(&path).unwrap());
+        let socket = StatusSocket::bind(&path).unwrap();
+        let refused = |path| StatusSocket::bind(path).unwrap_err().to_string();
+        assert_eq!(refused(&path), "another server listens there");
+        assert!(UnixStream::connect(&path).is_ok());
+        let file = folder.path().join("file");
+        fs::write(&file, "text").unwrap();
+        assert_eq!(refused(&file), "the path exists and is not a socket");
+        assert_eq!(fs::read_to_string(&file).unwrap(), "text");
+        drop(socket);
     }
 }

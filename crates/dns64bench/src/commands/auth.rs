@@ -90,13 +90,8 @@ fn serve_checks(args: &Auth, zone: &Name) -> Outcome {
 /// socket.
 fn status_socket(path: Option<&Path>) -> Result<Option<StatusSocket>, Failure> {
     let bind = |path: &Path| {
-        StatusSocket::bind(path).with_context(|| {
-            format!(
-                "cannot create the status socket {}; remove it if it is left over from a previous \
-                 run",
-                path.display()
-            )
-        })
+        StatusSocket::bind(path)
+            .with_context(|| format!("cannot create the status socket {}", path.display()))
     };
     path.map(bind).transpose().map_err(Failure::environment)
 }
