@@ -436,13 +436,16 @@ impl Transport {
     }
 }
 
-/// Reads the queries of a file.
+/// Reads the queries of a file; `warn` receives the warnings on its malformed lines.
 ///
 /// # Errors
 /// If it cannot be read, or has no valid queries.
-pub(crate) fn query_file(path: &Path) -> Result<Source, Failure> {
+fn query_file(path: &Path, warn: &dyn Fn(&str)) -> Result<Source, Failure> {
     let started = Instant::now();
     let file = QueryFile::read(path).map_err(Failure::usage)?;
+    for warning in file.warnings(path) {
+        warn(&warning);
+    }
     let source = Source::File(Arc::new(file));
     if let Source::File(file) = &source {
         tracing::info!(
@@ -465,7 +468,10 @@ impl ClosedLoop {
         may_use(self.cpus.as_ref().map_or(&[], |list| &list.0))?;
         let q = &self.questions;
         let (source, check) = match &q.queries {
-            Some(path) => (query_file(path)?, Check::Rcode),
+            Some(path) => {
+                let warn = |warning: &str| eprintln!("dns64bench: {warning}");
+                (query_file(path, &warn)?, Check::Rcode)
+            }
             None => (self.source(self.names, self.first_name, self.count)?, self.check()),
         };
         let server = self.server.as_ref().expect("clap requires it").resolve()?;
@@ -544,14 +550,17 @@ impl ClosedLoop {
 }
 
 impl Resperf {
-    /// Plans the ramp.
+    /// Plans the ramp; `warn` receives the warnings on the query file.
     ///
     /// # Errors
     /// If the server has no address of the given family, or the queries cannot be read.
-    pub(crate) fn resolve(&self) -> Result<RampPlan, Failure> {
+    pub(crate) fn resolve(&self, warn: &dyn Fn(&str)) -> Result<RampPlan, Failure> {
         let server = self.address()?;
         let (source, check) = match self.names {
-            None => (query_file(self.data.as_deref().unwrap_or(Path::new("-")))?, Check::Rcode),
+            None => {
+                let path = self.data.as_deref().unwrap_or(Path::new("-"));
+                (query_file(path, warn)?, Check::Rcode)
+            }
             Some(names) => {
                 let all = Names::new(&Domain::dns64perf(), names, 0, names.count())
                     .expect("the block has them");
@@ -771,7 +780,7 @@ mod tests {
     #[test]
     fn resperf_waits_for_forty_seconds() {
         let args = Resperf::parse_from(["resperf", "-s", "::1", "--names", "10.0.0.0/24"]);
-        let plan = args.resolve().unwrap_or_else(|failure| panic!("{failure}"));
+        let plan = args.resolve(&|_| {}).unwrap_or_else(|failure| panic!("{failure}"));
         assert_eq!(plan.wait, Nanos(40 * Nanos::SECOND.0));
     }
 

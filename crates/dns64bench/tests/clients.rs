@@ -197,10 +197,37 @@ fn resperf_ends_on_its_limits() {
 }
 
 #[test]
+fn malformed_lines_of_a_query_file_are_skipped() {
+    let (server, folder) = (auth(), tempfile::tempdir().unwrap());
+    let queries = folder.path().join("queries");
+    let names =
+        ["010-000-000-000.dns64perf.test", "invalid\\0quote", "010-000-000-001.dns64perf.test"];
+    fs::write(&queries, names.map(|name| format!("{name} AAAA\n")).concat()).unwrap();
+    let queries = queries.to_str().unwrap();
+    let warning = |start: &str| format!("{start}: {queries}, line 2 is skipped: ");
+    let ramp = ["-m", "4", "-r", "1", "-c", "1", "-t", "1"];
+    let args = [&["-s", "127.0.0.1", "-p", port(&server), "-d", queries], &ramp[..]].concat();
+    let output = run_as("resperf", folder.path(), &args);
+    let text = printed(&args, &output);
+    assert!(text.contains("Queries sent:         2\n"), "{text}");
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert!(err.contains(&warning("Warning")), "{err}");
+    let args = [&args[..], &["-W"]].concat();
+    let text = printed(&args, &run_as("resperf", folder.path(), &args));
+    assert!(text.contains(&warning("Warning")), "{text}");
+    let args = ["closed-loop", "--server", &server.address, "--queries", queries, "--json", "-q"];
+    let output = run(&args);
+    let result: Value = serde_json::from_str(&printed(&args, &output)).unwrap();
+    assert_eq!(result["sent"], 2, "{result}");
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert!(err.contains(&warning("dns64bench")), "{err}");
+}
+
+#[test]
 fn bad_input_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let bad = folder.path().join("bad");
-    fs::write(&bad, "good.example A\nbad.example\n").unwrap();
+    fs::write(&bad, "; without a question\nbad.example\n").unwrap();
     let bad = bad.to_string_lossy().into_owned();
     let closed = ["closed-loop", "--server", "127.0.0.1:53"];
     for (args, hint) in [

@@ -30,7 +30,11 @@ pub(crate) fn run(args: &Resperf) -> Outcome {
     let command: Vec<String> =
         arguments().skip_while(|word| word.ends_with("dns64bench")).collect();
     output.line(&format!("[Status] Command line: {}", command.join(" ")));
-    let plan = args.resolve()?;
+    let warn = |warning: &str| {
+        let line = format!("Warning: {warning}");
+        if args.warnings_to_stdout { output.line(&line) } else { eprintln!("{line}") }
+    };
+    let plan = args.resolve(&warn)?;
     // Written before any query is sent: a test without a plot is not worth its traffic.
     write_plot(&args.plot, &[])?;
     let files = Files::open(args.hdr_log.as_deref(), args.json_lines.as_deref())?;
@@ -45,8 +49,7 @@ pub(crate) fn run(args: &Resperf) -> Outcome {
         output.line(&details(&result));
     }
     for warning in warnings(&result) {
-        let line = format!("Warning: {warning}");
-        if args.warnings_to_stdout { output.line(&line) } else { eprintln!("{line}") }
+        warn(&warning);
     }
     write_plot(&args.plot, &result.buckets)?;
     write_intervals(files, &plan, &result)?;

@@ -19,6 +19,8 @@ use wire::view::Message;
 
 use crate::measurer::expect::whole_rcode;
 
+/// Maximum number of skipped lines with a warning each.
+const WARNINGS: usize = 10;
 /// Octets of type and class after a question's name.
 const FIXED: usize = 4;
 
@@ -54,6 +56,15 @@ impl Names {
 pub struct QueryFile {
     records: Vec<u8>,
     count: u64,
+    skipped: SkippedLines,
+}
+
+/// Malformed lines of a query file.
+#[derive(Debug, Default)]
+struct SkippedLines {
+    /// Number and fault of each of the first [`WARNINGS`] lines.
+    first: Vec<(u64, String)>,
+    count: u64,
 }
 
 /// A query file that cannot be used.
@@ -68,7 +79,7 @@ pub enum FileError {
         /// The system's error.
         source: io::Error,
     },
-    /// A line is not a question.
+    /// The file contains no question, but malformed lines; this is the first of them.
     #[error(
         "{path}, line {line}: {why}; a line is a name and a type, for example: www.example.com A"
     )]
@@ -80,7 +91,7 @@ pub enum FileError {
         /// Text of the error.
         why: String,
     },
-    /// The file contains no question.
+    /// The file contains neither a question nor a malformed line.
     #[error("{path} contains no question")]
     Empty {
         /// The query file; `-` is standard input.
@@ -90,10 +101,10 @@ pub enum FileError {
 
 impl QueryFile {
     /// Reads a file; `-` is standard input. Lines are `name type [class]`; empty lines and those that begin with `;` or
-    /// `#` are skipped.
+    /// `#` are skipped, and so are malformed lines, with [warnings](QueryFile::warnings).
     ///
     /// # Errors
-    /// If it cannot be read, a line is not a question, or there is no question.
+    /// If it cannot be read, or there is no question.
     pub fn read(path: &Path) -> Result<QueryFile, FileError> {
         let io = |source| FileError::Io { path: path.into(), source };
         if path.as_os_str() == "-" {
@@ -110,7 +121,8 @@ impl QueryFile {
     /// Same as [`QueryFile::read`].
     pub fn parse(mut input: impl BufRead, path: &Path, len: usize) -> Result<QueryFile, FileError> {
         // `name type\n` is at least as long as a question less its type, class and two lengths.
-        let mut queries = QueryFile { records: Vec::with_capacity(len + len / 4), count: 0 };
+        let mut queries =
+            QueryFile { records: Vec::with_capacity(len + len / 4), ..QueryFile::default() };
         let (mut line, mut number) = (Vec::new(), 0);
         loop {
             line.clear();
@@ -120,14 +132,16 @@ impl QueryFile {
                 break;
             }
             let text = str::from_utf8(&line).map_err(|_| "it is not text".to_owned());
-            text.and_then(|text| queries.push(text)).map_err(|why| FileError::Line {
-                path: path.into(),
-                line: number,
-                why,
-            })?;
+            if let Err(why) = text.and_then(|text| queries.push(text)) {
+                queries.skipped.add(number, why);
+            }
         }
         if queries.count == 0 {
-            return Err(FileError::Empty { path: path.into() });
+            let path = path.into();
+            return Err(match queries.skipped.first.into_iter().next() {
+                Some((line, why)) => FileError::Line { path, line, why },
+                None => FileError::Empty { path },
+            });
         }
         queries.records.shrink_to_fit();
         Ok(queries)
@@ -157,6 +171,20 @@ impl QueryFile {
         Ok(())
     }
 
+    /// Returns a warning for each of the first malformed lines of the file `path`, and one for the others.
+    pub fn warnings(&self, path: &Path) -> Vec<String> {
+        let (path, skipped) = (path.display(), &self.skipped);
+        let first = skipped.first.iter();
+        let mut warnings: Vec<String> =
+            first.map(|(line, why)| format!("{path}, line {line} is skipped: {why}")).collect();
+        match skipped.count - skipped.first.len() as u64 {
+            0 => {}
+            1 => warnings.push(format!("{path}: another malformed line is skipped")),
+            more => warnings.push(format!("{path}: {more} more malformed lines are skipped")),
+        }
+        warnings
+    }
+
     /// Returns the size in octets.
     pub fn octets(&self) -> usize {
         self.records.capacity()
@@ -167,6 +195,15 @@ impl QueryFile {
     fn question(&self, at: usize) -> (&[u8], usize) {
         let end = at + 1 + usize::from(self.records[at]) + FIXED;
         (&self.records[at + 1..end], end)
+    }
+}
+
+impl SkippedLines {
+    fn add(&mut self, line: u64, why: String) {
+        self.count += 1;
+        if self.first.len() < WARNINGS {
+            self.first.push((line, why));
+        }
     }
 }
 
@@ -347,14 +384,39 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_named_with_their_line() {
+    fn malformed_lines_are_skipped_with_a_warning() {
+        let text = b"a A\nwww.example.com\nm\xfcnchen A\n\n;\na..b A\nb A\n";
+        let queries = QueryFile::parse(&text[..], Path::new("queries"), text.len()).unwrap();
+        let warnings = queries.warnings(Path::new("queries"));
+        assert_eq!((queries.count, warnings.len()), (2, 3), "{warnings:?}");
+        let begins = [
+            "queries, line 2 is skipped: the type is missing",
+            "queries, line 3 is skipped: it is not text",
+            "queries, line 6 is skipped: 'a..b' is not a name",
+        ];
+        for (warning, begin) in warnings.iter().zip(begins) {
+            assert!(warning.starts_with(begin), "{warning}");
+        }
+        // The warnings do not hide the rest of the output.
+        let of = |malformed| {
+            let text = format!("{}b A\n", "a\n".repeat(malformed));
+            file(&text).unwrap().warnings(Path::new("queries"))
+        };
+        assert_eq!((of(0).len(), of(10).len()), (0, 10));
+        assert_eq!(of(11)[10], "queries: another malformed line is skipped");
+        assert_eq!(of(2_000)[10..], ["queries: 1990 more malformed lines are skipped"]);
+    }
+
+    #[test]
+    fn file_without_a_question_is_refused_with_its_first_fault() {
         for (text, hint) in [
-            ("a A\nwww.example.com\n", "line 2: the type is missing"),
-            ("a A\n\n;\na..b A\n", "line 4: 'a..b' is not a name"),
+            (";\nwww.example.com\n", "line 2: the type is missing"),
+            ("\n\n;\na..b A\nc\n", "line 4: 'a..b' is not a name"),
             ("a AAAAA\n", "'AAAAA' is not a type"),
             ("a A XX\n", "'XX' is not a class"),
             ("a A IN 4\n", "extra text after the class"),
             (";\n", "contains no question"),
+            ("", "contains no question"),
         ] {
             let error = file(text).unwrap_err().to_string();
             assert!(error.starts_with("queries") && error.contains(hint), "{error}");
