@@ -102,6 +102,12 @@ impl Settings {
     }
 }
 
+/// Returns the number of checks that are selected by `only`, as in [`Settings`]; 0 if a name in it selects none.
+pub fn selected(only: &[String]) -> usize {
+    let all: Vec<&Check> = checks::all().collect();
+    chosen(&all, only).map_or(0, |checks| checks.len())
+}
+
 /// Runs the selected checks. `progress` receives each outcome as soon as it is final.
 ///
 /// # Errors

@@ -88,11 +88,14 @@ fn check(args: &Conform) -> Result<Option<Report>, Failure> {
     let view = args.auth_status.as_ref().map(open).transpose()?;
     let view = view.as_ref().map(|far| &far.remote as &dyn View);
     let words = format!("Checking {}", settings.name);
-    let done = AtomicUsize::new(0);
+    let (done, total) = (AtomicUsize::new(0), runner::selected(&settings.only));
     let ran = progress::during(args.quiet, &words, |shown| {
         let told = |outcome: &CheckOutcome| {
-            let n = done.fetch_add(1, Ordering::Relaxed) + 1;
-            shown.say(&format!("{words}: {n} checks done, last {}", outcome.id));
+            // This outcome belongs to none of the selected checks.
+            let is_selected = outcome.id != runner::EXPECTED_PREFIX;
+            let n = done.fetch_add(usize::from(is_selected), Ordering::Relaxed)
+                + usize::from(is_selected);
+            shown.say(&so_far(&words, n, total, &outcome.id));
         };
         runner::run(&settings, view, &told)
     });
@@ -106,6 +109,11 @@ fn check(args: &Conform) -> Result<Option<Report>, Failure> {
         RunError::NoCheck { .. } => Failure::usage(error),
         _ => Failure::environment(error),
     })
+}
+
+/// Formats the progress: `Checking [::1]:53: 12 of 290 checks done, last rfc6147-5.1.7-ttl-of-a`.
+fn so_far(words: &str, done: usize, total: usize, last: &str) -> String {
+    format!("{words}: {done} of {total} checks done, last {last}")
 }
 
 /// Status socket of the test authoritative server, local or forwarded by ssh.
@@ -197,6 +205,16 @@ mod tests {
         let only: Vec<String> = only.iter().map(|id| (*id).to_owned()).collect();
         let text = show::list(&only).ok()?;
         Some(text.lines().filter_map(|line| line.split(' ').next()).map(str::to_owned).collect())
+    }
+
+    #[test]
+    fn progress_shows_the_checks_done_of_the_selected_ones() {
+        let all = checks::all().count();
+        let one = "rfc6147-5.1.7-ttl-of-a";
+        let totals = [&[][..], &[one.to_owned()], &["nothing".to_owned()]].map(runner::selected);
+        assert_eq!(totals, [all, 1, 0]);
+        let shown = so_far("Checking [::1]:53", 1, totals[1], one);
+        assert_eq!(shown, format!("Checking [::1]:53: 1 of 1 checks done, last {one}"));
     }
 
     #[test]
