@@ -6,9 +6,15 @@ use std::io::IsTerminal;
 
 use method::verdict::Verdict;
 
-/// True if a stream may be coloured: it is a terminal, and the user has not disabled colours (https://no-color.org).
+/// True if a stream may be coloured: it is a terminal with control sequences, and the user has not disabled colours
+/// (https://no-color.org).
 pub(crate) fn may_colour(stream: &impl IsTerminal) -> bool {
-    allowed(stream.is_terminal(), std::env::var_os("NO_COLOR").as_deref())
+    allowed(has_control_sequences(stream), std::env::var_os("NO_COLOR").as_deref())
+}
+
+/// True if a stream is a terminal that is not limited to plain text by `TERM=dumb`.
+pub(crate) fn has_control_sequences(stream: &impl IsTerminal) -> bool {
+    stream.is_terminal() && std::env::var_os("TERM").is_none_or(|kind| kind != "dumb")
 }
 
 fn allowed(is_terminal: bool, no_color: Option<&OsStr>) -> bool {

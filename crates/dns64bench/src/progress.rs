@@ -1,7 +1,6 @@
-//! Progress on standard error: redrawn on a terminal; otherwise a line after a second and then every ten seconds;
+//! Progress on standard error: redrawn on a terminal, unless `TERM` is `dumb`; otherwise a line after a second and then every ten seconds;
 //! nothing with `--quiet`. All lines fit 80 columns.
 
-use std::io::IsTerminal;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread::{self, Thread};
@@ -14,6 +13,7 @@ use tester::measurer::result::TrialResult;
 use tester::measurer::{Progress, TrialError};
 use units::Qps;
 
+use crate::colour::has_control_sequences;
 use crate::lines::{COLUMNS, cut, plain_spaces};
 use crate::output::{grouped, remaining, rounded};
 use crate::{interruption, lines, metrics};
@@ -36,7 +36,7 @@ pub(crate) fn run_trial(
     // The part of this tester, if several testers share the trial.
     let planned = plan.own_part().count();
     metrics::trial_begins(plan, &progress);
-    let bar = ProgressBar::with_draw_target(Some(planned), ProgressDrawTarget::stderr());
+    let bar = ProgressBar::with_draw_target(Some(planned), draw_target());
     bar.set_style(ProgressStyle::with_template(BAR).expect("a constant template"));
     bar.set_prefix(so_far(0, 0, Duration::ZERO));
     let shown = ProgressText { bar, text: Mutex::new(title.to_owned()) };
@@ -54,6 +54,15 @@ pub(crate) fn run_trial(
         Err(_) => metrics::ended(None, [0; 4]),
     }
     result
+}
+
+/// Returns standard error, if progress can be redrawn there.
+fn draw_target() -> ProgressDrawTarget {
+    if has_control_sequences(&std::io::stderr()) {
+        ProgressDrawTarget::stderr()
+    } else {
+        ProgressDrawTarget::hidden()
+    }
 }
 
 /// Formats share and rate of valid replies: `99.98 % valid, 9 998/s`.
@@ -86,7 +95,7 @@ pub(crate) fn during_with<T>(
     so_far: &(dyn Fn() -> Option<String> + Sync),
     work: impl FnOnce(&ProgressText) -> T,
 ) -> T {
-    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+    let bar = ProgressBar::with_draw_target(None, draw_target());
     bar.set_style(
         ProgressStyle::with_template("{wide_msg} {prefix} {elapsed}").expect("a constant template"),
     );
@@ -175,19 +184,19 @@ impl ProgressText {
         }
         let over = AtomicBool::new(false);
         thread::scope(|scope| {
-            let (over, is_terminal) = (&over, std::io::stderr().is_terminal());
-            let watcher = scope.spawn(move || self.show(line, is_terminal, over));
+            let (over, is_redrawn) = (&over, has_control_sequences(&std::io::stderr()));
+            let watcher = scope.spawn(move || self.show(line, is_redrawn, over));
             let _end = ClearGuard(over, watcher.thread().clone());
             work(self)
         })
     }
 
-    fn show(&self, line: &(dyn Fn(&str) -> String + Sync), is_terminal: bool, over: &AtomicBool) {
+    fn show(&self, line: &(dyn Fn(&str) -> String + Sync), is_redrawn: bool, over: &AtomicBool) {
         let mut next = Instant::now() + FIRST_LINE;
         while !over.load(Ordering::Relaxed) {
             let text = self.text.lock().unwrap_or_else(PoisonError::into_inner).clone();
             let line = line(&text.replace('\n', ", "));
-            if is_terminal {
+            if is_redrawn {
                 let lines: Vec<String> = text.lines().map(|line| cut(line, COLUMNS)).collect();
                 self.bar.set_message(lines.join("\n"));
                 self.bar.tick();

@@ -302,6 +302,7 @@ fn on_a_terminal(environment: &[(&str, &str)], args: &[&str]) -> String {
     script
         .args(["-qec", &command, "/dev/null"])
         .env_remove("NO_COLOR")
+        .env("TERM", "xterm")
         .envs(environment.iter().copied());
     let output = script.stdin(Stdio::null()).output().unwrap();
     String::from_utf8_lossy(&output.stdout).into_owned()
@@ -332,9 +333,25 @@ fn terminal_output_is_coloured_unless_disabled() {
     for (args, words) in [(&measure[..], verdicts), (&["check"], marks)] {
         let shown = on_a_terminal(&[], args);
         assert!(coloured(&shown, words), "{shown}");
-        let plain = [on_a_terminal(&[("NO_COLOR", "1")], args), show(args, &common::run(args))];
+        let plain = [
+            on_a_terminal(&[("NO_COLOR", "1")], args),
+            on_a_terminal(&[("TERM", "dumb")], args),
+            show(args, &common::run(args)),
+        ];
         assert!(plain.iter().all(|text| !text.contains('\u{1b}') && text.len() > 20), "{plain:?}");
     }
+}
+
+#[test]
+fn progress_on_a_dumb_terminal_is_lines() {
+    let dut = Server::start(&["reference-dut", "--capacity", "100000"]);
+    let measure = ["measure", "--server", &dut.address, "--rate", "100", "--duration", "2s"];
+    let redraws = |term| {
+        let shown = on_a_terminal(&[("TERM", term)], &measure);
+        assert!(shown.contains(" of 200 sent, ") || shown.contains("/200 sent, "), "{shown}");
+        shown.contains("\u{1b}[2K") || shown.contains("\u{1b}[1A")
+    };
+    assert_eq!(["xterm", "dumb"].map(redraws), [true, false]);
 }
 
 #[test]

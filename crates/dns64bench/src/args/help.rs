@@ -55,6 +55,7 @@ const ENVIRONMENT: Section = Section {
     title: "Environment",
     items: &[
         ("NO_COLOR", "if set and not empty, output has no colours"),
+        ("TERM", "if dumb, output has no colours, and progress is shown in separate lines"),
         ("DNS64BENCH_LOG", "log level: error, warn (the default), info, debug or trace"),
     ],
 };

@@ -1,6 +1,5 @@
 //! `campaign`: runs, resumes and shows plans.
 
-use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -27,6 +26,7 @@ use signal_hook::iterator::Signals;
 use units::{CpuId, Qps};
 
 use crate::args::{Campaign, CampaignAction};
+use crate::colour::has_control_sequences;
 use crate::lines::{COLUMNS, cut, plain_spaces, wrapped_for};
 use crate::output::{
     Failure, Outcome, SPOILED, counted, grouped, print_points, remaining, rounded,
@@ -303,7 +303,7 @@ struct CampaignTerminal<'a> {
 
 impl CampaignTerminal<'_> {
     fn new<'a>(plan: &'a Plan, done: &[Entry], quiet: bool) -> CampaignTerminal<'a> {
-        let plain = !std::io::stderr().is_terminal();
+        let plain = !has_control_sequences(&std::io::stderr());
         let points = plan.points();
         let open: Vec<Point> =
             points.iter().filter(|p| !Recorded::new(plan, done).is_complete(p)).cloned().collect();
