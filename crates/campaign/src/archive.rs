@@ -24,11 +24,12 @@ use std::path::{Path, PathBuf};
 
 use hosts::environment::Environment;
 use hosts::new_file::{FileError, write_json, write_whole};
+use serde::Serialize;
 
 use crate::archive::journal_header::{journal_of, plan_of, same_plan};
 use crate::journal::Lines;
 use crate::plan::Plan;
-use crate::record::Entry;
+use crate::record::{Entry, VERSION};
 
 pub use error::ArchiveError;
 
@@ -79,7 +80,8 @@ impl Archive {
         let text = toml::to_string(plan)
             .map_err(|e| io_error("write the plan into", folder)(io::Error::other(e)))?;
         write_whole(&folder.join("plan.toml"), text.as_bytes())?;
-        write_json(&folder.join("environment.json"), environment)?;
+        let environment = VersionedEnvironment { schema_version: VERSION, environment };
+        write_json(&folder.join("environment.json"), &environment)?;
         let mut journal = Lines::create(&folder.join("journal.jsonl"))?;
         journal.append(&Entry::begun(plan))?;
         Ok(Archive { folder: folder.clone(), journal })
@@ -190,6 +192,14 @@ pub fn read(folder: &Path) -> Result<(Plan, Environment, Vec<Entry>), ArchiveErr
         plan_of(&entries, folder)?
     };
     Ok((plan, machine_of(folder)?, entries))
+}
+
+/// Content of `environment.json`. Older run folders lack `schema_version`, and readers do not need it.
+#[derive(Serialize)]
+struct VersionedEnvironment<'a> {
+    schema_version: u32,
+    #[serde(flatten)]
+    environment: &'a Environment,
 }
 
 /// Returns the facts of the machine on which a run was started.

@@ -109,6 +109,12 @@ fn a_gate_that_cannot_decide_is_not_green() {
     for file in ["journal.jsonl", "plan.toml", "environment.json"] {
         fs::copy(folder.join("a").join(file), folder.join("b").join(file)).unwrap();
     }
+    // Run folders of older versions have no version in this file.
+    let file = folder.join("b/environment.json");
+    let mut environment: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+    holds("check", &environment);
+    environment.as_object_mut().unwrap().remove("schema_version").unwrap();
+    fs::write(&file, environment.to_string()).unwrap();
     let output = run_in(folder, &["report", "b", "--baseline", "a"]);
     let text = told(&output);
     assert_eq!(output.status.code(), Some(3), "{text}");
