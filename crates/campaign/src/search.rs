@@ -61,6 +61,9 @@ pub struct SearchResult {
     pub invalid_trials: usize,
     /// All trials in order.
     pub trials: Vec<TrialResult>,
+    /// True if the user ended the set early; absent if false.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub interrupted: bool,
 }
 
 impl SearchResult {
@@ -108,6 +111,7 @@ impl SearchResult {
             failed_by: sequence.failed_by(),
             invalid_trials: trials.iter().filter(|t| t.verdict == Verdict::Invalid).count(),
             trials,
+            interrupted: false,
         })
     }
 }
@@ -288,6 +292,29 @@ pub fn run(
         });
     }
     Ok(SearchResult::conclude(plan, &sequence, trials))
+}
+
+/// Returns the result of an interrupted set of searches: `done` contains the journal's entries. `None` if no trial has
+/// ended.
+///
+/// # Errors
+/// If the goals are invalid.
+pub fn interrupted(
+    plan: &SearchPlan,
+    done: Vec<SearchEntry>,
+) -> Result<Option<SearchResult>, SearchError> {
+    let mut sequence = SearchSequence::new(plan.set(), &plan.method, plan.trial.duration)?;
+    let mut trials = Vec::new();
+    for entry in done {
+        let SearchEntry::Finished(finished) = entry else { continue };
+        if sequence.next().is_none() {
+            break;
+        }
+        sequence.report(sequence.verdict_of(&finished.trial), &finished.trial.counts);
+        trials.push(finished.trial);
+    }
+    let found = SearchResult::conclude(plan, &sequence, trials);
+    Ok(found.map(|found| SearchResult { interrupted: true, ..found }))
 }
 
 /// True if a finished trial is the one that is due.

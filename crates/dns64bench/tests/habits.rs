@@ -154,7 +154,7 @@ fn interrupted_search_reports_rates_and_resume() {
         ["search", "--server", &dut.address, "--min", "100", "--max", "9000", "--journal", "j"];
     let trials =
         ["--duration", "1s", "--timeout", "5s", "--pause", "60s", "--invalid-retries", "0"];
-    let args = [&range[..], &trials, &LENIENT].concat();
+    let args = [&range[..], &trials, &LENIENT, &["--json"]].concat();
     // After the first trial's verdict it pauses for a minute, and prints that.
     let output = interrupted(folder.path(), "-INT", "Pause of 1m, then trial 2 of about ", &args);
     let text = show(&args, &output);
@@ -165,6 +165,10 @@ fn interrupted_search_reports_rates_and_resume() {
         "{text}"
     );
     assert_eq!(files(folder.path()), ["j"], "{text}");
+    let result: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
+    let trials = result["trials"].as_array().map(Vec::len);
+    assert_eq!((&result["interrupted"], &result["n"], trials), (&true.into(), &0.into(), Some(1)));
+    assert_eq!(result["repeats"].as_array().map(Vec::len), Some(0), "{result}");
 }
 
 #[test]

@@ -60,7 +60,12 @@ pub(crate) fn run(args: Search) -> Outcome {
             show(&result, json)?;
             return Err(SearchError::NamesUsedUp { range, found: None }.into());
         }
-        Err(error) => return Err(on_failure(error, journal.path())),
+        Err(error) => {
+            if json && matches!(error, SearchError::Trial(TrialError::Interrupted)) {
+                print_so_far(&plan, journal.path())?;
+            }
+            return Err(on_failure(error, journal.path()));
+        }
     };
     show(&result, json)?;
     Ok(status(&result))
@@ -72,6 +77,15 @@ fn show(result: &SearchResult, json: bool) -> Result<(), Failure> {
     }
     print_search(result);
     Ok(())
+}
+
+/// Prints the object of an interrupted search, if a trial has ended.
+fn print_so_far(plan: &SearchPlan, journal: &Path) -> Result<(), Failure> {
+    let done = Lines::read(journal).map_err(SearchError::from)?;
+    match campaign::search::interrupted(plan, done)? {
+        Some(result) => print_json(&result),
+        None => Ok(()),
+    }
 }
 
 /// Returns the reason why a journal cannot be created, with advice if it exists already.
