@@ -9,8 +9,8 @@
 //! The tasks of an event loop are started by [`Tasks`], because the loop would end a panicking task
 //! silently.
 //!
-//! Unwound work leaves its changes in their state at that moment. The caller of [`catch`] abandons
-//! the work item; other state was not touched.
+//! After unwinding, the changes made by the work item may be incomplete. The caller of [`catch`]
+//! abandons the work item; no other state was changed.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;

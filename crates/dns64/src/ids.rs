@@ -1,4 +1,4 @@
-//! Identifiers, with a separate type for each kind.
+//! Identifiers of workers, upstreams and similar objects, with a separate type for each kind.
 
 /// Number of an upstream server in one worker's resolver. A reload keeps it. It is reused after the
 /// server has been removed from the configuration and no fetch uses it.

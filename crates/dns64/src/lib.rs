@@ -8,11 +8,12 @@
 //!                       cookies   local           upstreams
 //! ```
 //!
-//! This is the path of a query. `translation` is pure: no sockets, no clock. `server` has a worker
-//! thread per core. Workers share only the cache and the state that they must agree on. The
-//! dependencies between the modules are drawn in docs/ARCHITECTURE.md and tested.
+//! The diagram shows the path of a query. `translation` is pure: it has no sockets and no clock.
+//! `server` runs a worker thread on each core. Workers share only the cache and the state on which
+//! they must agree. The dependencies between the modules are drawn in docs/ARCHITECTURE.md and
+//! tested.
 //!
-//! Other crates have access to the configuration of a server (`config`, `server`), its program
+//! Other crates can access the configuration of a server (`config`, `server`), its program
 //! (`process`), its counters (`metrics`), its control interface (`control`), and the processing of
 //! one query without sockets (`walk`). All other modules are private.
 #![forbid(unsafe_code)]

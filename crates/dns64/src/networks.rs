@@ -1,4 +1,4 @@
-//! Lists of networks with exceptions: the first network that contains an address decides.
+//! Lists of networks with exceptions: the first entry that contains an address decides.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

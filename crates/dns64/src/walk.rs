@@ -1,6 +1,6 @@
-//! Complete processing of one query without the server: client side, decisions and cache are those
-//! of the server, and upstreams are a function. It is used by property tests and fuzzers, and can
-//! be used as a DNS64 library.
+//! Complete processing of one query without the server. It uses the server's client side, decisions
+//! and cache, and a function in place of the upstreams. It is used by property tests and fuzzers,
+//! and can be used as a DNS64 library.
 //!
 //! ```text
 //! bytes ─► Received ─► Inquiry::step ─► cache, or ask(question) ─► Answer ─┐

@@ -1,6 +1,7 @@
 //! Address hints of HTTPS and SVCB records for a client (RFC 9460 §7.3).
 //!
-//! An `ipv6hint` is synthesized only for a target without AAAA records, so these are queried first:
+//! An `ipv6hint` is synthesized only for a target without AAAA records, so the target's AAAA
+//! records are queried first:
 //!
 //! ```text
 //! HTTPS answer ─► open_target ─► AAAA query for the target ─► open_target ─► … ─► push

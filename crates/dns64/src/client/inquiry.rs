@@ -7,8 +7,8 @@
 //!           └────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! There are no sockets, no clock and no cache here. The server resolves questions asynchronously,
-//! [`crate::walk`] synchronously.
+//! This module uses no sockets, no clock and no cache. The server resolves questions
+//! asynchronously, [`crate::walk`] synchronously.
 
 use std::net::IpAddr;
 
@@ -150,8 +150,8 @@ impl Inquiry {
         is_stale(&self.known)
     }
 
-    /// True if the reply does not depend on `asked`, the question of the last step: it is for the
-    /// AAAA records of an address hint's target.
+    /// True if the reply does not depend on `asked`, the question of the last step, because that
+    /// question is for the AAAA records of an address hint's target.
     pub(crate) fn is_optional(&self, asked: &KeyBuf) -> bool {
         matches!(self.question.qtype, rtype::HTTPS | rtype::SVCB) && asked.qtype() == rtype::AAAA
     }

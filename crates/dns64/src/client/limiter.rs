@@ -1,5 +1,5 @@
-//! Rate limits of clients and networks: the generic cell rate algorithm (ITU-T I.371) with one word
-//! of state each. The unit of a rate is queries or octets.
+//! Rate limits for clients and networks, by the generic cell rate algorithm (ITU-T I.371) with one
+//! word of state per client or network. A rate is in queries or octets per second.
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Client queries: parsing, and the errors of invalid ones (items 31, 34, 44).
+//! Parsing of client queries, and the errors for invalid queries (items 31, 34, 44).
 
 use domain::base::opt::cookie::{ClientCookie, ServerCookie};
 use wire::edns::{LEAST_PAYLOAD, OPT_LEN, Opt, option};
@@ -25,8 +25,8 @@ pub(crate) struct Edns {
 pub(crate) struct Cookie {
     /// Client cookie, 8 octets, repeated in the reply.
     pub client: ClientCookie,
-    /// Server cookie; zeros, which are not valid, if its length differs from that of this server's
-    /// cookies.
+    /// Server cookie; zeros, which are not valid, if its length differs from the length of this
+    /// server's cookies.
     pub server: Option<[u8; 16]>,
 }
 
@@ -180,7 +180,7 @@ fn refusal(qtype: u16) -> Option<Rcode> {
     }
 }
 
-/// Returns the end of the name, and the question section, if there is exactly one complete
+/// Returns the end of the queried name, and the question section, if there is exactly one complete
 /// question.
 fn read_question<'a>(message: &Message<'_>, bytes: &'a [u8]) -> Option<(usize, &'a [u8])> {
     if message.qdcount() != 1 {

@@ -1,5 +1,5 @@
-//! Replies to clients: an answer copied, synthesized or composed of several, and truncated to the
-//! client's limit.
+//! Replies to clients: copied from an answer, synthesized, or composed from several answers, and
+//! truncated to the client's limit.
 
 use std::collections::HashSet;
 use std::net::Ipv6Addr;
@@ -255,9 +255,9 @@ impl ReplyFrame {
         }
     }
 
-    /// True if the client gets other address hints than those of the upstream. Queries with CD get
-    /// the upstream's hints, and queries with DO those of signed answers; the same applies to AAAA
-    /// records.
+    /// True if the client gets other address hints than the upstream sent. Queries with CD get the
+    /// upstream's hints, and queries with DO get the hints in signed answers; the same applies to
+    /// AAAA records.
     fn rewrites_hints(&self, last: &CachedAnswer, rules: &Rules<'_>) -> bool {
         let policy = rules.policy;
         policy.hints != Hints::Keep

@@ -1,4 +1,4 @@
-//! Addresses in the file, with errors that show the right form.
+//! Addresses in the configuration file, with errors that show the correct form.
 
 use std::fmt;
 

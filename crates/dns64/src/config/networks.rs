@@ -1,5 +1,5 @@
-//! Networks in the file: `192.0.2.0/24`, a single address such as `192.0.2.1`, the name of a list
-//! of `[networks]`, or any of these after a `!` for an exception.
+//! Networks in the configuration file: `192.0.2.0/24`, a single address such as `192.0.2.1`, the
+//! name of a list in `[networks]`, or any of these after a `!` for an exception.
 
 use std::collections::BTreeMap;
 use std::fmt;

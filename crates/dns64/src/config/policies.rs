@@ -4,10 +4,10 @@
 //! in a group    [[group.domain]] ─► [[domain]] ─► [group.dns64] ─► [dns64]      others    [[domain]] ─► [dns64]
 //! ```
 //!
-//! The first table on this path that sets a key wins; among domains of one kind, the longest match.
-//! A group without prefixes stays untranslated, except for its `[[group.domain]]` entries. All
-//! possible policies are built when the configuration is read. A query then needs two table
-//! lookups, or none without domains.
+//! The value of a key comes from the first table on this path that sets the key; among domains of
+//! one kind, the longest match applies. A group without prefixes stays untranslated, except for its
+//! `[[group.domain]]` entries. All possible policies are built when the configuration is read. A
+//! query then needs two table lookups, or none without domains.
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Reading of the keys.
+//! Deserialization of the configuration keys.
 
 use std::path::Path;
 

@@ -1,7 +1,8 @@
 //! The system's name servers in resolv.conf(5), without this server itself.
 //!
-//! A host that runs dns64d often uses it for its own lookups, and lists it in resolv.conf. A query
-//! to itself would be a loop, so such an entry is skipped, whichever address of this host it has.
+//! A host that runs dns64d often uses it for its own lookups, and lists it in resolv.conf. If
+//! dns64d sent queries to itself, they would loop. Such an entry is therefore skipped, whichever
+//! address of this host it names.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::path::Path;

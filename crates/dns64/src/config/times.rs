@@ -1,4 +1,4 @@
-//! Durations in the file, with errors that show the right form.
+//! Durations in the configuration file, with errors that show the correct form.
 
 use std::fmt;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! Counters of events. Each thread has its set of counters, which only that thread writes. Counting
-//! therefore costs an ordinary addition and no locked instruction.
+//! Counters of events. Each thread has a separate set of counters, to which only that thread
+//! writes. Incrementing a counter is therefore an ordinary addition without a locked instruction.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};

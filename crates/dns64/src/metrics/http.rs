@@ -1,5 +1,5 @@
 //! The metrics listener for Prometheus: HTTP/1.1, one GET per connection. It runs on the TCP
-//! thread, or on a separate thread in programs without one ([`serve_alone`]).
+//! thread, or on a separate thread in programs without a TCP thread ([`serve_alone`]).
 
 use std::io;
 use std::rc::Rc;

@@ -1,9 +1,9 @@
 //! Buffer of a message being written with `domain`, with name compression (RFC 1035 §4.1.4).
 //!
-//! The compressors of `domain` compare each name with all earlier names, or search them once for
-//! each of its labels. A name has up to 127 labels, and a message of a hostile upstream has
-//! thousands of names. In this compressor, the work for a name is bounded by its labels and
-//! [`MOST_KNOWN`] comparisons of a label.
+//! The compressors of `domain` compare each name with all earlier names, or search all earlier
+//! names once for each label of the name. A name has up to 127 labels, and a message from a hostile
+//! upstream can have thousands of names. In this compressor, the work for a name is bounded by its
+//! number of labels and by [`MOST_KNOWN`] comparisons per label.
 
 use std::convert::Infallible;
 

@@ -1,8 +1,9 @@
 //! Follows changes of resolv.conf at run time, if no upstream is configured.
 //!
-//! The file is read every two seconds and compared with its last contents. This works if it was
-//! written, replaced, or is a link to another target now. A kernel watch (inotify(7)) would have to
-//! be renewed in each of these cases, and requires that the folder exists.
+//! The file is read every two seconds and compared with its last contents. Reading detects that the
+//! file was written, was replaced, or has become a link to another target. A kernel watch
+//! (inotify(7)) would have to be set up again in each of these cases, and requires that the folder
+//! exists.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Dropping of privileges after the sockets are bound: root, file access, signals, and unneeded
-//! system calls (`calls`).
+//! Privileges dropped after the sockets are bound: root, file access, signals, and unneeded system
+//! calls (`syscall_filter`).
 
 use std::os::unix::fs::lchown;
 use std::path::{Path, PathBuf};

@@ -1,8 +1,8 @@
 //! System limits on file descriptors and memory, and reduction of settings to fit them.
 //!
-//! Source ports are opened on first use, and could take all file descriptors. TCP and the metrics
-//! would then have none. Descriptors are therefore divided among the parts at the start, and again
-//! at each reload. The log names each setting that was reduced.
+//! Source ports are opened on first use, and could use up all file descriptors. No descriptor would
+//! then be left for TCP and the metrics. Descriptors are therefore divided among the parts at the
+//! start, and again at each reload. The log names each setting that was reduced.
 
 use net::descriptors::raise_limit;
 

@@ -6,9 +6,9 @@
 //!          └► others: queries in flight, TCP replies
 //! ```
 //!
-//! The cache gets the memory that base and others leave, and at least half of the memory beyond
-//! base. A small limit therefore covers a full cache and a usual load. A large limit also covers
-//! the worst load that `[limits]` allows.
+//! The cache gets the memory that `base` and `others` leave free, but at least half of the memory
+//! beyond `base`. A small memory limit therefore suffices for a full cache under a usual load. A
+//! large limit also suffices for the worst load that `[limits]` allows.
 
 use std::path::{Component, Path, PathBuf};
 

@@ -1,7 +1,7 @@
 //! System call filter (seccomp). Calls that a DNS server never needs fail with EPERM.
 //!
-//! The filter matters most for a server that was started as root without `user`. It has no
-//! capabilities, but it still owns the files and processes of root.
+//! The filter matters most for a server that was started as root without `user`. Such a server has
+//! no capabilities, but it still owns the files and processes of root.
 
 use std::collections::BTreeMap;
 

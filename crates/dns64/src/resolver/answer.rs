@@ -8,20 +8,20 @@
 //! ```
 //!
 //! An [`Answer`] is the upstream's message without its EDNS part, with the question's name in lower
-//! case. Its question section is as long as that of any client query for the same name. A client's
-//! reply is therefore a copy with another id, the client's spelling of the name and smaller TTLs.
-//! The SOA of a negative answer gets the negative TTL when it is stored, so that clients cache the
-//! negative answer no longer than its zone allows.
+//! case. Its question section is as long as that of any client query for the same name. A reply to
+//! a client is therefore a copy with another id, the client's spelling of the name and smaller
+//! TTLs. The SOA of a negative answer gets the negative TTL when it is stored, so that clients
+//! cache the negative answer no longer than its zone allows.
 //!
 //! The header and the TTLs of a cached message are overwritten, and a compression pointer could
-//! lead into them. The name would then change or become malformed. A message is therefore cached
-//! unchanged only if it is *steady*: all its names are read from octets that belong to names. Later
-//! accesses to an [`Answer`] (records, TTL offsets, the name at the end of the aliases) use the
-//! results of the parser; names are not looked up again.
+//! point into these octets. The name with the pointer would then change or become malformed. A
+//! message is therefore cached unchanged only if it is *steady*: all its names are parsed from
+//! octets that belong to names. Later accesses to an [`Answer`] (records, TTL offsets, the name at
+//! the end of the aliases) use the results of that parse; names are not parsed again.
 //!
-//! With `[[forward]]`, an answer ends at the first alias to a name of other upstreams ([`Scope`]).
-//! The aliases up to there form an [`AnswerKind::Unfinished`] answer. The same rules then apply as
-//! for an upstream that followed no further alias.
+//! With `[[forward]]`, an answer is cut at the first alias to a name with other upstreams
+//! ([`Scope`]). The aliases up to there form an [`AnswerKind::Unfinished`] answer. The same rules
+//! then apply as if the upstream had followed no further alias.
 
 mod aliases;
 mod asked;

@@ -1,4 +1,5 @@
-//! Processing of received responses: matching them to fetches, and the next step of the fetch.
+//! Processing of received responses: matches each response to a fetch, and takes the next step of
+//! that fetch.
 
 use std::sync::Arc;
 
@@ -118,8 +119,8 @@ impl<O: ResolverIo> Resolver<O> {
             None => self.on_malformed(id),
         };
         if !usable {
-            // The right answer may still arrive: other upstreams may be queried until the timer
-            // ends the fetch.
+            // The right answer may still arrive: other upstreams may be queried until the fetch's
+            // timer expires.
             self.attempt_another(id);
         }
     }

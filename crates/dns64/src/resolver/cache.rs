@@ -2,7 +2,7 @@
 //!
 //! Failures are cached as well (RFC 9520): for `failure-ttl`, doubled each time that the same
 //! question fails again, up to `failure-max-ttl` (§3.2). Timeouts cached while an upstream was down
-//! are discarded when it is up again.
+//! are discarded when that upstream is up again.
 
 use std::cell::Cell;
 use std::sync::Arc;

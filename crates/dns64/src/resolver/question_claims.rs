@@ -1,5 +1,5 @@
-//! Coordination between workers: a question that one worker fetches is not fetched again by another
-//! one.
+//! Coordination between workers: a question that one worker is fetching is not fetched by another
+//! worker too.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};

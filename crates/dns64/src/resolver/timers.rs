@@ -1,5 +1,5 @@
-//! Timers of fetches. There is a queue per delay: the entry added last is due last. Nothing needs
-//! sorting, and nothing is removed when an answer arrives.
+//! Timers of fetches. There is a queue for each delay, in which the entry added last is due last.
+//! The entries need no sorting, and no entry is removed when an answer arrives.
 
 use std::collections::VecDeque;
 

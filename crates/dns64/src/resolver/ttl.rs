@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-/// Time after which a waiting client gets an expired answer, if there is one. It leaves 50 ms of
-/// the 1.8 s of RFC 8767 §5 for timers and threads.
+/// Time after which a waiting client gets an expired answer, if there is one. Of the 1.8 s in RFC
+/// 8767 §5, it leaves 50 ms for timers and threads.
 pub(crate) const STALE_AFTER: Duration = Duration::from_millis(1_750);
 
 /// Limits for caching times.

@@ -1,5 +1,5 @@
-//! Explanation of a query. The query takes the path of every other query, and each step is recorded
-//! in a trace.
+//! Explanation of a query. The explained query takes the same path as every other query, and each
+//! step is recorded in a trace.
 //!
 //! ```text
 //! control ─► mail ─► Frontend ─► advance … resume … ─► Reply ─► Explanation ─► control

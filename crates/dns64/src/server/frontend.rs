@@ -419,7 +419,7 @@ impl Frontend {
         self.report_answer(job, reply, sent, rules);
     }
 
-    /// Counts a rejected query. Returns true if its client gets no reply.
+    /// Counts a rejected query. Returns true if the client gets no reply.
     fn is_shed(&self, client: &Client, denial: Rejection) -> bool {
         self.count_denial(denial);
         denial != Rejection::TooLate

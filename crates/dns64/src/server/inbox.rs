@@ -76,7 +76,7 @@ impl Inbox {
 
     /// Posts a message and wakes the worker.
     pub(super) fn post(&self, inbox: WorkerMessage) {
-        // Sending fails only after the worker has ended, and then the process is about to end.
+        // Sending fails only after the worker has exited, and then the process is about to exit.
         if self.sender.send(inbox).is_ok() {
             self.alarm.ring();
         }

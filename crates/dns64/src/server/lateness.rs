@@ -1,8 +1,8 @@
 //! Age of client datagrams in the receive queue of a socket.
 //!
 //! A worker that cannot keep up reads datagrams long after their arrival. A reply after the
-//! client's retry is useless, and takes time from datagrams that could be answered in time.
-//! Datagrams older than [`OLDEST`] are therefore dropped.
+//! client's retry is useless, and delays datagrams that could be answered in time. Datagrams older
+//! than [`OLDEST`] are therefore dropped.
 //!
 //! ```text
 //! idle ── datagrams left for BEHIND ──► watching ◄── datagram younger than YOUNG ──┐
@@ -18,7 +18,7 @@ use units::Nanos;
 
 /// Age at which a datagram is dropped. Clients retry after one second or later.
 const OLDEST: Nanos = Nanos::SECOND;
-/// Age below which dropping ends. Without this hysteresis every reply would be as old as
+/// Age below which dropping stops. Without this hysteresis every reply would be as old as
 /// [`OLDEST`].
 const YOUNG: Nanos = Nanos::from_millis(500);
 /// Time for which datagrams must be left in the queue before a worker watches.
@@ -55,8 +55,8 @@ impl Lateness {
         self.watches_until.take_if(|until| now >= *until).is_some()
     }
 
-    /// Returns the number of datagrams to drop at the beginning of a batch. The `ages` decrease
-    /// from first to last, so that no more are read than necessary.
+    /// Returns the number of datagrams to drop at the start of a batch. The `ages` decrease from
+    /// first to last, so only as many ages are read as necessary.
     pub(super) fn too_old(&mut self, ages: impl Iterator<Item = Nanos>) -> usize {
         let mut dropped = 0;
         for age in ages {

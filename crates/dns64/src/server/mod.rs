@@ -124,7 +124,7 @@ pub enum ServerError {
         "[discovery] interfaces has a new interface {0}, which needs privileges that were dropped: restart"
     )]
     TooLate(String),
-    /// A thread, or a resource of it, could not be created.
+    /// A thread, or a resource that it needs, could not be created.
     #[error("cannot start {what}: {source}")]
     Start {
         /// The part that could not be started, for the message.
@@ -499,7 +499,7 @@ impl RunningServer {
         self.xdp_sources.as_ref().is_some_and(|sources| xdp::lacks(sources, settings))
     }
 
-    /// True if all threads are running. A thread ends after too many panics, which the process's
+    /// True if all threads are running. A thread exits after too many panics, which the process's
     /// panic hook has reported.
     pub fn is_whole(&self) -> bool {
         !self.workers.iter().chain(&self.tcp).any(JoinHandle::is_finished)

@@ -1,5 +1,5 @@
-//! The outside of a worker's resolver: sockets to the upstreams, the TCP thread, and the mailboxes
-//! of other workers.
+//! The resolver's interface to its surroundings in a worker: sockets to the upstreams, the TCP
+//! thread, and the inboxes of other workers.
 
 use std::io;
 use std::net::SocketAddr;
@@ -23,7 +23,7 @@ use crate::transport::Transport;
 
 /// A worker's sockets to the upstreams, and its channels to other threads.
 pub(super) struct Network {
-    /// Waits on all sockets of the worker, including those of clients.
+    /// Waits on all sockets of the worker, including the client sockets.
     pub(super) poller: Poller,
     pub(super) ports: Ports,
     worker: WorkerId,
@@ -138,7 +138,8 @@ impl ResolverIo for Network {
             let message = message(kind, Transport::Tcp, upstream, &question.query);
             tap.put(message, self.shared.metrics().worker(self.worker));
         }
-        // Sending fails only after the TCP thread has ended, and then the process is about to end.
+        // Sending fails only after the TCP thread has exited, and then the process is about to
+        // exit.
         let _ = self.shared.tcp_questions.send(question);
     }
 

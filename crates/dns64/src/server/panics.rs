@@ -1,5 +1,5 @@
-//! Handling of panics in a thread. Each panic costs the query being processed and nothing else. Too
-//! many panics end the process, so that a supervisor restarts it.
+//! Handling of panics in a thread. A panic affects only the query being processed. After too many
+//! panics the process exits, so that a supervisor restarts it.
 
 use units::Nanos;
 
@@ -34,8 +34,8 @@ impl PanicBudget {
     /// Records a panic with this `cost`.
     ///
     /// # Errors
-    /// After too many panics: a burst of ten, then one per minute. The thread must then end by an
-    /// uncaught panic.
+    /// After too many panics: a burst of ten, then one per minute. The thread must then be
+    /// terminated by an uncaught panic.
     pub(super) fn record(
         &mut self,
         panic: &Panic,

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Expired prefixes are removed and changes are published five times a second. A flood of
-//! advertisements therefore causes no more work than that.
+//! advertisements therefore causes no more than five updates a second.
 
 mod discovery;
 mod probes;

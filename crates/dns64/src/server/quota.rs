@@ -1,11 +1,11 @@
-//! Number of client queries that a worker takes per turn.
+//! Number of client queries that a worker reads per turn.
 //!
 //! The kernel joins up to 64 queries that a client sends together into one datagram, so an
 //! overloaded worker would find thousands in a few batches. The answers to the first ones would
 //! wait until the last one has been sent upstream. Each query would wait for two such rounds, and
-//! its data would no longer be in any cache of the CPU. The worker would slow down, and stay
-//! overloaded at a load that it could bear before. Therefore a worker reads only as many datagrams
-//! as are likely to hold the rest of its quota.
+//! its data would no longer be in any CPU cache. The worker would slow down, and stay overloaded at
+//! a load that it could handle before. Therefore a worker reads only as many datagrams as are
+//! likely to hold the rest of its quota.
 
 use net::batch::BATCH;
 

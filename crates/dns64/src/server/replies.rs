@@ -1,4 +1,4 @@
-//! Replies to clients. UDP replies of one turn are sent together; TCP replies go to their
+//! Replies to clients. UDP replies from one turn are sent together; TCP replies are passed to their
 //! connection.
 
 use std::net::SocketAddr;

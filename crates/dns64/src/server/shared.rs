@@ -38,8 +38,8 @@ pub(super) struct Shared {
     /// True once no new queries are accepted.
     pub(super) stopping: AtomicBool,
     /// First phase of a stop: `is_closing` asks the TCP thread to accept no more queries, and
-    /// `is_closed` confirms it. The workers must still run then, or they could not answer these
-    /// queries.
+    /// `is_closed` confirms it. The workers must still run during this phase, because they answer
+    /// these queries.
     pub(super) is_closing: AtomicBool,
     pub(super) is_closed: AtomicBool,
     /// True after the workers have ended.

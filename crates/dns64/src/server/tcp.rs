@@ -104,7 +104,7 @@ pub(super) fn run(
         let (shared_too, addresses) = (Arc::clone(shared), sockets.addresses);
         let (xdp, on_reload) = (sockets.xdp, sockets.on_reload);
         let context = Context { shared: shared_too, addresses, metrics_address, xdp, on_reload };
-        // The socket's file is removed at the end of this function.
+        // This function removes the socket's file before it returns.
         let _file = match sockets.control {
             Some(socket) => Some(serve_control(&tasks, socket, context)?),
             None => None,

@@ -210,7 +210,7 @@ impl Worker {
         }
     }
 
-    /// Processes a client query. If that panics, the client gets SERVFAIL.
+    /// Processes a client query. If processing panics, the client gets SERVFAIL.
     #[inline]
     fn on_query(&mut self, client: &Client, bytes: &[u8]) {
         let Worker { frontend, resolver, .. } = self;
@@ -243,7 +243,8 @@ impl Worker {
         self.resume();
     }
 
-    /// Continues the queries for completed fetches. If that panics, their clients get SERVFAIL.
+    /// Continues the client queries of completed fetches. If processing panics, their clients get
+    /// SERVFAIL.
     #[inline]
     fn resume(&mut self) {
         while let Some(landed) = self.resolver.next_completed() {
@@ -262,7 +263,7 @@ impl Worker {
         }
     }
 
-    /// Abandons the current work after a panic. Too many panics end the thread.
+    /// Abandons the current work item after a panic. After too many panics the thread exits.
     #[cold]
     fn on_panic(&mut self, panic: &Panic, question: impl FnOnce() -> String) {
         let _ = guard::catch(|| self.resolver.abandon());

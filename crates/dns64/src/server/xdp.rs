@@ -1,5 +1,5 @@
-//! Interfaces with AF_XDP, which bypasses the kernel's network stack. They carry datagrams of
-//! clients to `listen` addresses with `xdp`, and of upstreams with `xdp`.
+//! Interfaces with AF_XDP, which bypasses the kernel's network stack. They transport datagrams
+//! between clients and `listen` addresses with `xdp`, and to and from upstreams with `xdp`.
 //!
 //! ```text
 //! interface ─► filter ─┬─ to our ports ─► rings of the queue ─► its worker ─┬─ client query ─► Frontend
@@ -8,8 +8,8 @@
 //! ```
 //!
 //! The sockets reserve addresses and ports, and receive the traffic that the filter does not
-//! redirect: TCP, fragments, and datagrams on other interfaces. Opening needs privileges, which are
-//! dropped afterwards; later steps need none.
+//! redirect: TCP, fragments, and datagrams on other interfaces. Opening an interface needs
+//! privileges, which are dropped afterwards; later steps need no privileges.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -41,7 +41,7 @@ pub enum XdpSetupError {
         /// Error of the system call.
         source: io::Error,
     },
-    /// The route to the upstream leaves by an interface without Ethernet.
+    /// The route to the upstream goes through an interface without Ethernet.
     #[error(
         "the route to the upstream {upstream} uses {interface}, which is not an Ethernet interface"
     )]
@@ -128,7 +128,7 @@ pub(super) fn open(
             .filter_map(|(n, one)| Some((one.local_address().ok()?, n)));
         // Sockets of systemd may have other addresses than the configuration.
         let Some((bound, number)) = bound.find(|(address, _)| is_its(address)) else { continue };
-        // Frames do not carry the scope of a link-local address.
+        // Frames do not contain the scope of a link-local address.
         let client = ClientAddress::new(SocketAddr::new(ip, bound.port()), number)?;
         wanted(&mut all, xdp::interface_of(listen)?).clients.push(client);
     }

@@ -1,4 +1,4 @@
-//! Clients, and the nested networks that contain them.
+//! Clients, and the nested networks that contain each client.
 
 use std::net::{IpAddr, Ipv6Addr};
 

@@ -1,5 +1,5 @@
 //! Work waiting for a place, by the networks of its clients: a free place goes to the network that
-//! holds fewest.
+//! holds the fewest places.
 //!
 //! ```text
 //! all ── /32 ── /40 ── /48 ── /56 ── /64: work in the order of its arrival
@@ -8,7 +8,8 @@
 //! ```
 //!
 //! A node exists while work of its network waits or holds places. When places are scarce, networks
-//! get at most their share (see [`super`]); the others are reserved for networks that come later.
+//! get at most their share (see [`super`]); the remaining places are reserved for networks that
+//! need places later.
 
 use std::collections::{HashMap, VecDeque};
 

@@ -168,8 +168,8 @@ pub(crate) enum Reply<'a> {
         /// Set if there were A records that were not used.
         withheld: Option<WithheldReason>,
     },
-    /// The aliases, those of `a`, and synthesized AAAA records: one per A record of `a` and prefix
-    /// that carries it.
+    /// The aliases, the aliases in `a`, and synthesized AAAA records: one for each A record in `a`
+    /// and each prefix that can embed it.
     Synthesize {
         /// The answers before the one with the A records, to both queries.
         aliases: AliasChain<'a>,
@@ -441,7 +441,7 @@ fn a_unless_aaaa<'a>(
         }
         _ => None,
     };
-    // A validating client would take NODATA without a proof for forged.
+    // A validating client would treat NODATA without a proof as forged.
     let is_forgery =
         |last: &CachedAnswer| question.dnssec_ok && last.answer.is_signed() && !policy.break_dnssec;
     match (filtered, a) {
@@ -454,9 +454,9 @@ fn a_unless_aaaa<'a>(
         (_, Some(reply)) => Next::Reply(reply),
         (_, None) => {
             let rest = known.answers.get(answers..).unwrap_or_default();
-            // If AAAA records count that did not before, the A records queried so far are those of
-            // the end of the aliases. Those of this name are needed now, because the reply is about
-            // this name.
+            // If AAAA records count that did not count before, the A records queried so far belong
+            // to the end of the aliases. The A records of this name are needed now, because the
+            // reply is about this name.
             let is_its = |outcome: &Outcome| {
                 outcome.kept().is_none_or(|kept| kept.answer.name() == question.name.wire())
             };
@@ -656,7 +656,7 @@ struct Chain<'a> {
 enum Followed<'a> {
     /// The next name to query.
     Ask(&'a [u8]),
-    /// The aliases do not end; with the number of answers.
+    /// The aliases form a loop; with the number of answers.
     Endless(usize),
     End(Chain<'a>),
 }

@@ -1,9 +1,9 @@
 //! Empty zones that are answered locally (RFC 6303, RFC 6761 §6.2, RFC 6762 §22.1, RFC 8375, RFC
 //! 9665).
 //!
-//! Every name below the apex gets NXDOMAIN, except names above something that does exist: another
-//! local zone, the domain of a `[[forward]]`, the reverse zone of a prefix, or `ipv4only.arpa`.
-//! After an NXDOMAIN for such a name, a resolver would not query the names below it (RFC 8020).
+//! Every name below the apex gets NXDOMAIN, except ancestors of a name that exists: another local
+//! zone, the domain of a `[[forward]]`, the reverse zone of a prefix, or `ipv4only.arpa`. After an
+//! NXDOMAIN for such a name, a resolver would not query the names below it (RFC 8020).
 
 use wire::rcode::Rcode;
 use wire::view::rtype;

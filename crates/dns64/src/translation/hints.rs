@@ -1,9 +1,9 @@
 //! Address hints of HTTPS and SVCB records (RFC 9460 §7.3) for clients behind a NAT64.
 //!
 //! A client may connect to a hint without querying addresses. An `ipv4hint` is useless to a client
-//! without IPv4. It can be removed, or replaced by an `ipv6hint` with the addresses of the target's
-//! synthesized AAAA records, which departs from RFC 9460 §4.2.1. An `ipv6hint` with an excluded
-//! address is removed in both cases, like excluded AAAA records.
+//! without IPv4. The `ipv4hint` can be removed, or replaced by an `ipv6hint` with the addresses in
+//! the target's synthesized AAAA records, which departs from RFC 9460 §4.2.1. An `ipv6hint` with an
+//! excluded address is removed in both cases, like excluded AAAA records.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

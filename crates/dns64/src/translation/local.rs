@@ -216,8 +216,8 @@ fn reverse(
     Some(Local::Alias(Alias { target: in_addr_arpa(v4), zone, until }))
 }
 
-/// Returns the expiry of a prefix regardless of its suffix: the latest of all mappings with this
-/// prefix, or `None` if one of them never expires.
+/// Returns the expiry of a prefix regardless of its suffix: the latest expiry among all mappings
+/// with this prefix, or `None` if one of these mappings never expires.
 fn known_until(mappings: &[Mapping], prefix: &Prefix) -> Option<Nanos> {
     let is_same = |mapping: &&Mapping| {
         let other = mapping.prefix();

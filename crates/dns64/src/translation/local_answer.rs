@@ -1,4 +1,4 @@
-//! Answers that need no upstream.
+//! Records and status of an answer that needs no upstream.
 
 use units::Nanos;
 use wire::rcode::Rcode;

@@ -13,7 +13,7 @@ use crate::translation::empty_zones::EmptyZones;
 use crate::translation::prefix::Prefix;
 use crate::translation::zones::LocalZones;
 
-/// The addresses of `ipv4only.arpa` (RFC 7050 §2.2), which every prefix carries.
+/// The addresses of `ipv4only.arpa` (RFC 7050 §2.2), which every prefix embeds.
 pub(crate) const IPV4ONLY: [Ipv4Addr; 2] =
     [Ipv4Addr::new(192, 0, 0, 170), Ipv4Addr::new(192, 0, 0, 171)];
 
@@ -72,7 +72,7 @@ pub enum Hints {
     Translate,
 }
 
-/// Selection among several prefixes that carry an IPv4 address.
+/// Selection among several prefixes that can embed an IPv4 address.
 #[derive(
     Clone,
     Copy,
@@ -107,7 +107,7 @@ pub(crate) struct PrefixState {
     pub until: Option<Nanos>,
 }
 
-/// A prefix with the IPv4 addresses that it carries.
+/// A prefix with the IPv4 addresses that it embeds.
 #[derive(Clone, Debug)]
 pub(crate) struct Mapping {
     prefix: Prefix,
@@ -121,7 +121,7 @@ pub(crate) struct Mapping {
 
 impl Mapping {
     /// Returns a mapping of the addresses in `ranges` to `prefix`. The well-known prefix must not
-    /// carry addresses that are not global (RFC 6052 §3.1) unless `allow_non_global` is true.
+    /// embed addresses that are not global (RFC 6052 §3.1) unless `allow_non_global` is true.
     pub(crate) fn new(
         prefix: Prefix,
         ranges: impl Into<Networks<Ipv4Net>>,
@@ -159,8 +159,8 @@ impl Mapping {
         &self.prefix
     }
 
-    /// True if it carries `address`. The addresses of `ipv4only.arpa` are always carried (RFC
-    /// 7050).
+    /// True if the prefix embeds `address`. The addresses of `ipv4only.arpa` are always embedded
+    /// (RFC 7050).
     #[inline]
     pub(crate) fn carries(&self, address: Ipv4Addr) -> bool {
         let in_range = self.everything || self.ranges.contains(&address);
@@ -175,7 +175,7 @@ impl Mapping {
         self.ranges.edges().into_iter().chain(GLOBAL_AGAIN)
     }
 
-    /// True if the ranges contain an address that the prefix carries.
+    /// True if the ranges contain an address that the prefix embeds.
     pub(crate) fn carries_something(&self) -> bool {
         let carried = |edge: Ipv4Addr| !self.global_only || is_global(edge);
         self.edges().any(|edge| self.ranges.contains(&edge) && carried(edge))
@@ -223,7 +223,7 @@ pub(crate) struct Policy {
     pub fallback_native: bool,
     /// Condition for A queries, unless a forward rule overrides it.
     pub mode: Mode,
-    /// True if the mode is that of the name's domain, which takes precedence over a forward rule.
+    /// True if the mode comes from the name's domain, which takes precedence over a forward rule.
     pub mode_of_domain: bool,
     /// True to withhold A records of names for which the clients get AAAA records, native or
     /// synthesized, because the clients use only IPv6. Departs from RFC 6147 §5.3.3.
@@ -308,8 +308,8 @@ impl Policy {
         self.mappings.iter().any(|mapping| mapping.is_used() && mapping.carries(address))
     }
 
-    /// Returns the synthesized IPv6 addresses of `address` for a client: one for each selected
-    /// prefix that carries it.
+    /// Returns the synthesized IPv6 addresses for `address` and a client: one for each selected
+    /// prefix that embeds the address.
     #[inline]
     pub(crate) fn embed(
         &self,

@@ -94,7 +94,8 @@ impl Prefix {
         let low = match self.len {
             96 => bits as u32,
             len => {
-                // The 120 bits without octet 8; the IPv4 address begins after `len` of them.
+                // The address without octet 8, as 120 bits; the IPv4 address starts after the first
+                // `len` bits.
                 let packed = (bits >> 64) << 56 | bits & (U_OCTET - 1) & ((1 << 56) - 1);
                 (packed >> (120 - 32 - u32::from(len))) as u32
             }

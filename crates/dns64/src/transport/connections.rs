@@ -1,11 +1,11 @@
-//! Places for TCP connections of clients: a limited number in all and for each client
-//! ([`ClientId`]). They are counted in one thread.
+//! Places for TCP connections of clients: their number is limited in total and for each client
+//! ([`ClientId`]). One thread counts the connections.
 //!
 //! When all places are taken, a new connection displaces another one, as permitted by RFC 7766
-//! §6.2.2 and §6.2.3. The search begins with the widest network that holds most connections. It
-//! continues with the narrower network inside it that holds most, and so on down to one client. The
-//! longest idle connection of that client is displaced. If queries are in progress on all of them,
-//! the connection with the oldest activity is displaced.
+//! §6.2.2 and §6.2.3. The search starts with the widest network that holds the most connections. It
+//! continues with the narrower network inside that one that holds the most, and so on down to one
+//! client. The longest idle connection of that client is displaced. If queries are in progress on
+//! all its connections, the connection with the oldest activity is displaced.
 
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;

@@ -5,8 +5,8 @@
 //!             └─ no place left: a connection of the peer that holds most is closed
 //! ```
 //!
-//! A new connection always gets a place. Connections without a request therefore cannot block
-//! others.
+//! A new connection always gets a place. Connections without a request therefore cannot block other
+//! connections.
 
 use std::cell::{Cell, RefCell};
 use std::io;

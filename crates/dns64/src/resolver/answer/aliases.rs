@@ -1,5 +1,5 @@
 //! The alias chain from the question's name to its end: selects the answer records that belong to
-//! it, and their order (RFC 6147 §5.1.5).
+//! the chain, and their order (RFC 6147 §5.1.5).
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -122,7 +122,8 @@ impl<'a> Aliases<'a> {
         !self.is_cut && self.authority.get(number).is_none_or(|is_kept| *is_kept)
     }
 
-    /// Returns the name at the end of the aliases, lower case; `None` if there are no aliases.
+    /// Returns the name at the end of the alias chain, in lower case; `None` if there are no
+    /// aliases.
     pub(super) fn target(&self) -> Option<&[u8]> {
         (!self.aliases.is_empty()).then_some(&self.end)
     }
@@ -163,7 +164,8 @@ impl<'a> Aliases<'a> {
         Ok(aliases)
     }
 
-    /// Takes the records owned by the name at the end of the chain, and the DNAMEs above it.
+    /// Selects the records owned by the name at the end of the chain, and the DNAMEs above that
+    /// name.
     fn look_at_end(
         &mut self,
         names: &NameReader<'_>,

@@ -15,7 +15,7 @@ pub(crate) enum Unusable {
     /// The message answers another question.
     #[error("answers another question")]
     OtherQuestion,
-    /// Its aliases form a loop, or there are too many of them.
+    /// The message's aliases form a loop, or there are too many aliases.
     #[error("alias loop")]
     AliasLoop,
 }

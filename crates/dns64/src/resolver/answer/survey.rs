@@ -49,7 +49,7 @@ pub(super) struct Survey<'a> {
     /// True if all answer records have the name, class and type of the question, or are signatures
     /// of such records.
     pub(super) plain: bool,
-    /// True if all names are read from octets that belong to names.
+    /// True if all names are parsed from octets that belong to names.
     steady: bool,
     /// True if there are records that must not be forwarded, or that follow OPT and would move.
     must_rebuild: bool,

@@ -1,9 +1,10 @@
-//! Failing subtrees of the name space. Fetches below them are limited to a share of the budget.
+//! Failing subtrees of the name space. Fetches for names in these subtrees are limited to a share
+//! of the budget.
 //!
 //! A failed fetch (no answer in time, SERVFAIL and similar) marks each name above its name with a
 //! failure, for half a minute. An answer marks its name, and each name above, as answered for the
-//! same time. A subtree is *failing* if it has a failure and no answer, so a name above an answered
-//! one is never failing. A fetch belongs to the nearest failing subtree above its name:
+//! same time. A subtree is *failing* if it has a failure and no answer, so an ancestor of an
+//! answered name is never failing. A fetch belongs to the nearest failing subtree above its name:
 //!
 //! ```text
 //!            test           failure and answer: not failing
@@ -107,8 +108,9 @@ impl FailingSubtrees {
         }
     }
 
-    /// Records an answer. `living` is its name. If the answer comes from a zone above the name, it
-    /// is the name above: the name itself may be the apex of another zone that does not answer.
+    /// Records an answer. `living` is the answered name. If the answer comes from a zone above that
+    /// name, it is the parent name: the name itself may be the apex of another zone that does not
+    /// answer.
     #[inline]
     pub(super) fn answered(&mut self, living: &[u8], now: Nanos) {
         if self.no_recent_failure(now) {

@@ -12,9 +12,10 @@
 //! of another client holds a place too. At most an eighth of the free places may wait for a fetch
 //! in a failing subtree.
 //!
-//! Shares matter only when places are scarce. While less than an eighth of them is taken, every
-//! client is admitted, and the places are not counted as held by a network, so that usual load
-//! costs nothing. They remain uncounted when places become scarce; the others are then divided.
+//! Shares matter only when places are scarce. While less than an eighth of the places is taken,
+//! every client is admitted, and these places are not counted as held by a network, so that usual
+//! load causes no overhead. These places remain uncounted when places become scarce; the other
+//! places are then divided.
 
 mod failing_subtrees;
 mod rate;

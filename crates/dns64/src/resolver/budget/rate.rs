@@ -1,7 +1,7 @@
 //! Number of fetches that may be in flight: the number that upstreams answer in time.
 //!
-//! Further queries would wait in an upstream's queue until they time out. The upstream would work
-//! for nothing, and no client would be served.
+//! Further queries would wait in an upstream's queue until they time out. The upstream would then
+//! spend its time on queries whose clients have given up.
 
 use units::Nanos;
 

@@ -4,13 +4,14 @@
 //! been queried for this question.
 //!
 //! With [`UpstreamOrder::Fastest`], candidates are the upstreams of a route that are up and have
-//! not been queried for this question. Those at most 20 ms slower than the fastest share the load
-//! by weight. One query in 64 goes to any candidate by weight alone, so that an upstream that has
-//! become fast again is noticed. An upstream that has never been queried counts as the fastest.
+//! not been queried for this question. The candidates that are at most 20 ms slower than the
+//! fastest share the load by weight. One query in 64 goes to any candidate by weight alone, so that
+//! an upstream that has become fast again is noticed. An upstream that has never been queried
+//! counts as the fastest.
 //!
-//! If all of these have been queried for this question, an upstream that is marked down is queried,
-//! the one due for a probe first. If every upstream has been queried, one is queried again;
-//! upstreams that are up and have retries left come first.
+//! If all candidates have been queried for this question, an upstream that is marked down is
+//! queried; the one whose probe is due first is preferred. If every upstream has been queried, one
+//! of them is queried again; upstreams that are up and have retries left are preferred.
 
 use rand::rngs::StdRng;
 use rand::{Rng, RngExt};

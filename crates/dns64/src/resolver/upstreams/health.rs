@@ -1,9 +1,9 @@
 //! Health of an upstream: round-trip time and reachability.
 //!
 //! The round-trip time is smoothed according to RFC 6298 §2. Three failures in a row, without an
-//! answer in between, mark an upstream down: it gets no queries for a second, then one query probes
-//! it. After each failed probe this time is doubled, up to half a minute. A single answer marks it
-//! up again, regardless of earlier failures.
+//! answer in between, mark an upstream down: it is sent no queries for a second, and then one query
+//! as a probe. After each failed probe this delay is doubled, up to half a minute. A single answer
+//! marks the upstream up again, regardless of earlier failures.
 //!
 //! ```text
 //!            failure, failure, failure              backoff is over

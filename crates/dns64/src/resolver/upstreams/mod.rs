@@ -41,8 +41,8 @@ struct Member {
     weight: u32,
 }
 
-/// All upstreams. A reload keeps their numbers. Servers that it removed get no further queries, and
-/// are removed here when no fetch in flight uses them.
+/// All upstreams. A reload keeps their numbers. Servers that a reload removed get no further
+/// queries, and are removed here when no fetch in flight uses them.
 #[derive(Default)]
 pub(super) struct Upstreams {
     /// Servers by number.
@@ -141,8 +141,8 @@ impl Upstreams {
         self.all_of(route, |server| server.network().is_unreachable(now))
     }
 
-    /// True if the servers of the route cannot be reached, and one of them has just been queried.
-    /// The result of that query shows if the next one is worth sending.
+    /// True if the route's servers cannot be reached, and one of these servers has just been
+    /// queried. The result of that query shows if the next query is worth sending.
     pub(super) fn are_being_probed(&self, route: RouteId, now: Nanos) -> bool {
         self.are_unreachable(route, now)
             && !self.all_of(route, |server| !server.network().is_just_asked(now))

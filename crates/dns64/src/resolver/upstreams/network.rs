@@ -1,9 +1,9 @@
-//! Network errors of one upstream: there is no route to it, or its host refuses queries.
+//! Network errors of one upstream: there is no route to the upstream, or its host refuses queries.
 //!
-//! A missing route fails queries at once, if this host reports it when a socket is opened. Any
-//! other error counts only if it lasted for a second without an answer in between. A server that is
-//! starting listens by then. An ICMP message, which may be forged, therefore does not fail queries
-//! to a server that answers. Errors expire after five seconds without another one.
+//! If this host reports a missing route when a socket is opened, queries fail at once. Any other
+//! error counts only if it lasted for a second without an answer in between, because a server that
+//! is starting listens by then. An ICMP message, which may be forged, therefore does not fail
+//! queries to a server that answers. Errors expire after five seconds without a further error.
 
 use std::io;
 

@@ -1,13 +1,13 @@
 //! The sockets towards the upstreams, and the ids in use on each. A port may also send and receive
 //! by AF_XDP ([`super::xdp`]).
 //!
-//! An attacker must guess a source port and an id (RFC 5452 §4). Each upstream gets a number of
-//! source ports, which the kernel draws at random; each query gets one of them and a random id. Up
+//! An attacker must guess a source port and an id (RFC 5452 §4). Each upstream has several source
+//! ports, which the kernel draws at random; each query uses one of these ports and a random id. Up
 //! to [`SHARE_A_PORT`] queries of one turn of the worker share a port, so that they are sent in one
-//! pass through the network stack. The next ones take another port, so that concurrently
+//! pass through the network stack. Further queries use another port, so that concurrently
 //! outstanding queries have different ports (RFC 5452 §9.2). At most half of a port's ids are in
-//! use at once, so that a free one is found by random draws. After 10 000 queries, or ten minutes,
-//! a port is replaced as soon as no response is expected on it.
+//! use at once, so that random draws find a free id. After 10 000 queries, or ten minutes, a port
+//! is replaced as soon as no response is expected on it.
 //!
 //! ```text
 //! server ─► port ─► id ─► query      a port: opened ─► used 10 000 times or ten minutes ─► nothing expected ─► closed
@@ -34,12 +34,12 @@ const USES: u32 = 10_000;
 /// Time after which a source port is replaced, so that it does not stay the same for days on a
 /// quiet server.
 const AGE: Nanos = Nanos(600 * Nanos::SECOND.0);
-/// Maximum number of queries of one turn that leave from one source port: half of what one call can
-/// carry. Each further port costs a call for its queries and one for their answers; with eight, a
-/// server under load answered a sixth less.
+/// Maximum number of queries per turn that are sent from one source port: half of the maximum per
+/// call. Each further port needs a call for its queries and a call for their answers; with eight
+/// queries per port, a server under load answered a sixth fewer queries.
 const SHARE_A_PORT: u32 = 32;
-/// Maximum number of ids in use on a source port: half of them, so that a free one is found by
-/// random draws.
+/// Maximum number of ids in use on a source port: half of all ids, so that random draws find a free
+/// id.
 pub(crate) const MOST_IDS: usize = 32_768;
 /// Number of random draws of a port before a linear search.
 const DRAWS: usize = 8;
@@ -281,9 +281,9 @@ impl ServerPorts {
         };
         self.turn = Some((number, sharing + 1));
         let port = self.ports[number].as_mut().ok_or(io::ErrorKind::NotConnected)?;
-        // At least half of the port's ids are free, because a port with fewer is not used for the
-        // next query (`draw`, and the end of this function). A free one is therefore found by
-        // random draws.
+        // At least half of the port's ids are free, because a port with fewer free ids is not used
+        // for the next query (`draw`, and the end of this function). Random draws therefore find a
+        // free id.
         let id = loop {
             let id = context.rng.next_u32() as u16;
             if !port.ids.contains_key(&id) {

@@ -1,9 +1,9 @@
 //! Retry budget per upstream: a burst of a thousand, then a hundred per second, and one more per
 //! eight answers.
 //!
-//! If most queries time out, retrying each of them worsens the overload, and sustains it when its
-//! cause is gone. An upstream that only loses a packet now and then answers nearly every query, and
-//! so earns the retries that it needs.
+//! If most queries time out, retrying each query worsens the overload, and sustains it after its
+//! cause is gone. An upstream that only loses a packet occasionally answers nearly every query, and
+//! these answers add enough retries to its budget.
 
 use units::Nanos;
 

@@ -16,7 +16,8 @@ use crate::metrics::{Metrics, UpstreamFailure, UpstreamMetrics};
 /// State of an upstream server in one worker.
 pub(crate) struct Server {
     address: ServiceAddr,
-    /// False after a reload removed it from the configuration; it gets no further queries then.
+    /// False after a reload removed the upstream from the configuration; no further queries are
+    /// sent to it then.
     configured: bool,
     health: UpstreamHealth,
     retries: Retries,

@@ -1,6 +1,6 @@
 //! A property of queries that is omitted for an upstream that cannot handle it: EDNS (RFC 6891
-//! §6.2.2), or random letter case. It is tried again after ten minutes, because the upstream may
-//! have been replaced by a newer one.
+//! §6.2.2), or random letter case. The property is tried again after ten minutes, because the
+//! upstream may have been replaced by a newer server.
 
 use units::Nanos;
 

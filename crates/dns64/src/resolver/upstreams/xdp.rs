@@ -203,9 +203,9 @@ pub(super) struct XdpRoute {
 }
 
 impl XdpRoute {
-    /// Returns the path from this source to the server if the query is to leave by AF_XDP.
-    /// Otherwise the query takes the kernel's network stack: while the next hop is unknown, and
-    /// once a second, so that the kernel keeps verifying the next hop.
+    /// Returns the path from this source to the server if the query is to be sent by AF_XDP.
+    /// Otherwise the query is sent through the kernel's network stack: while the next hop is
+    /// unknown, and once a second, so that the kernel keeps verifying the next hop.
     #[inline]
     pub(super) fn take<'a>(
         &mut self,

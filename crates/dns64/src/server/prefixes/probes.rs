@@ -39,7 +39,8 @@ impl Probes {
         unhealthy
     }
 
-    /// Removes prefixes that are not in `wanted`, and reduces `wanted` to those due now.
+    /// Removes prefixes that are not in `wanted`, and reduces `wanted` to the prefixes whose probe
+    /// is due now.
     pub(super) fn retain_due(&mut self, wanted: &mut Vec<(Prefix, ProbeKeys)>, now: Nanos) {
         self.0.retain(|prefix, _| wanted.iter().any(|(other, _)| other == prefix));
         wanted.retain(|(prefix, probe)| {

@@ -5,8 +5,8 @@
 //!                          └─ send error: restart in 4 s
 //! ```
 //!
-//! RFC 4861 stops after three solicitations, because routers advertise periodically. But until they
-//! do, names that need a prefix cannot be answered.
+//! RFC 4861 stops after three solicitations, because routers advertise periodically. But until the
+//! next advertisement, queries that need a prefix cannot be answered.
 
 use units::Nanos;
 

@@ -15,9 +15,10 @@ use crate::translation::prefix::Prefix;
 
 /// Interval between checks for due work, expiry and changes.
 pub(super) const TICK: Duration = Duration::from_millis(200);
-/// Bounds of the pause before the next query to the upstreams. After an answer it is nine tenths of
-/// the TTL, and at least [`MARGIN`] before its end, so that the upstreams have time to answer.
-/// After a failure the next query follows soon, and the pause doubles with each further failure.
+/// Bounds of the pause before the next query to the upstreams. After an answer the pause is nine
+/// tenths of the TTL, and ends at least [`MARGIN`] before the TTL expires, so that the upstreams
+/// have time to answer. After a failure the next query follows soon, and the pause doubles with
+/// each further failure.
 const MARGIN: Nanos = Nanos::from_millis(2_500);
 const MIN_PAUSE: Nanos = Nanos::SECOND;
 const MAX_PAUSE: Nanos = Nanos::from_millis(3_600_000);
@@ -116,7 +117,7 @@ impl State {
     /// Records an answer of the upstreams, or a failure.
     pub(super) fn record_announcement(&mut self, announcement: Option<Announcement>, now: Nanos) {
         let pause = match announcement {
-            // Query before the TTL ends, so that no client query waits for the next answer.
+            // Queries before the TTL expires, so that no client query waits for the next answer.
             Some(Announcement { by, found: (prefixes, ttl) }) => {
                 self.known.answered(&prefixes, ttl.max(LEAST_LIFETIME), now);
                 (self.asking.announcer, self.asking.failure_pause) = (by, None);
