@@ -1,4 +1,4 @@
-//! Delayed replies: a heap of due times and a thread that waits for the next one.
+//! Delayed replies: a heap of due times, and a thread that waits for the next due time.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -1,4 +1,4 @@
-//! Losses of an interface of the tester's host, and their reasons; shared by the Measurer and AuthDNS.
+//! Losses on an interface of the tester's host, and their reasons; shared by the Measurer and AuthDNS.
 
 use method::reason::HostLoss;
 use serde::{Deserialize, Serialize};

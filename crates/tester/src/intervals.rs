@@ -1,4 +1,5 @@
-//! Totals and histograms by interval of the queries' send time: shows changes during a long load.
+//! Totals and histograms by interval of the queries' send time. They show changes during a long
+//! load.
 
 use hdrhistogram::Histogram;
 use units::Nanos;

@@ -7,8 +7,8 @@
 //!                            it right?    outcome    counts                              delay_line
 //! ```
 //!
-//! One sender and one receiver thread per pair, which share nothing but a ledger
-//! (`measurer::ledger`); no allocation and no lock while a trial runs.
+//! Each pair has one sender thread and one receiver thread, which share only a ledger
+//! (`measurer::ledger`). There is no allocation and no lock while a trial runs.
 #![forbid(unsafe_code)]
 
 pub mod authdns;

@@ -1,9 +1,9 @@
 //! The reference DUT: behaves like a DNS64 server with a known capacity, loss, lateness and error rate, for validating
 //! the whole tester.
 //!
-//! It needs no AuthDNS, because the address is in the name. On request it sends queries to one nevertheless
-//! ([`crate::upstream_queries`]). A query takes a token or is dropped at once, by its receive time in the *kernel*, so that this
-//! program's scheduling has no effect.
+//! The reference DUT needs no AuthDNS, because the address is in the name. On request it sends queries to an AuthDNS
+//! nevertheless ([`crate::upstream_queries`]). A query consumes a token or is dropped at once. Its receive time in the
+//! *kernel* decides, so that this program's scheduling has no effect.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;

@@ -1,5 +1,6 @@
-//! Upstream queries of a reference DUT. Their number is known, so AuthDNS's counters, and conclusions drawn from them,
-//! can be checked. The reference DUT does not wait for answers, because it computes its replies itself.
+//! Upstream queries of a reference DUT. The number of these queries is known, so AuthDNS's counters, and conclusions
+//! drawn from the counters, can be checked. The reference DUT does not wait for answers, because it computes its
+//! replies itself.
 
 use std::collections::HashSet;
 use std::io;

@@ -5,7 +5,7 @@
 //!              interfaces                        sockets = read + dropped + wrong checksum
 //! ```
 //!
-//! The difference of the two was lost between them, for instance in a packet filter.
+//! The difference between the two counts was lost between interface and socket, for instance in a packet filter.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};

@@ -7,18 +7,18 @@
 //!       (/proc/net/dev)  (`state_samples`: state)  (RTM_GETQDISC, UDP's SndbufErrors; `state_samples`: waits)
 //! ```
 //!
-//! The rule is that of the Measurer's host (`measurer::host_losses`): the counters are those of the whole interface,
+//! The rule is the same as for the Measurer's host (`measurer::host_losses`): the counters cover the whole interface,
 //! losses of other traffic count as well, and any increase makes a trial invalid. The kernel is queried when the status
 //! is read, and every 20 ms from then on; never by a worker.
 //!
-//! Watched are the interfaces with the addresses that AuthDNS listens on. For the wildcard address, and for an address
+//! The interfaces with the addresses that AuthDNS listens on are watched. For the wildcard address, and for an address
 //! that no interface has, queries may arrive on any interface. All interfaces that are up and have an IP address are
 //! then watched, including loopback. To exclude drops of a management interface, let AuthDNS listen on specific
 //! addresses.
 //!
-//! If AuthDNS and the Measurer are reached through the same interface, for instance loopback, both count its drops:
-//! their sum is then twice the number, but the verdict does not change. Drops in the ports of a bridge or the device
-//! below a VLAN are not watched.
+//! If AuthDNS and the Measurer are reached through the same interface, for instance loopback, both count the drops of
+//! that interface: the sum is then twice the number, but the verdict does not change. Drops in the ports of a bridge or
+//! the device below a VLAN are not watched.
 
 use std::collections::BTreeMap;
 use std::io;

@@ -5,8 +5,8 @@
 //! word:  name number ÷ SLOTS │ time of the last query in units of 1 024 ns
 //! ```
 //!
-//! Shared by all workers, because a DUT may send a retry from another port. Two names in one slot overwrite each other,
-//! which makes a retry look like a new query and never the other way round.
+//! The table is shared by all workers, because a DUT may send a retry from another port. Two names in one slot
+//! overwrite each other. A retry may then count as a new query, but a new query never counts as a retry.
 
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicU64, Ordering};

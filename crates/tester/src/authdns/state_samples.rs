@@ -1,5 +1,5 @@
 //! State of AuthDNS's host that no kernel counter records: packets waiting in a queueing discipline, and neighbours
-//! without a link-layer address. It is sampled every 20 ms after the status was first read.
+//! without a link-layer address. This state is sampled every 20 ms after the status was first read.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;

@@ -6,7 +6,7 @@
 //! "end"   ───► counters
 //! ```
 //!
-//! The counters include the number of trials of other connections ([`OtherTrials`]), so two testers that use one
+//! The counters include the number of trials on other connections ([`OtherTrials`]), so two testers that use one
 //! AuthDNS at the same time detect each other.
 
 use std::io::{self, BufRead, BufReader, Read, Write};

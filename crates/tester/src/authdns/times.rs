@@ -1,4 +1,4 @@
-//! Cumulative histograms of times: the times between two reads are the difference of two such histograms.
+//! Cumulative histograms of times: the difference between two such histograms covers the time between two reads.
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};

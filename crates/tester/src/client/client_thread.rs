@@ -8,8 +8,8 @@
 //!   └── give up: queries older than the timeout are lost
 //! ```
 //!
-//! A thread has separate ports, each with separate ids, and shares nothing with other threads but the end: the first
-//! thread that ends makes the others end. When there are no more queries to send, it receives until nothing is in
+//! A thread has separate ports, each with separate ids. The threads share only a stop flag: the first thread that stops
+//! makes the others stop. When a thread has no more queries to send, it receives until none of its queries is in
 //! flight.
 
 use std::io;

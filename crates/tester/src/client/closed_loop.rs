@@ -1,8 +1,9 @@
 //! Closed loop: a fixed number of queries in flight; each response triggers the next query. This is the method of
-//! dnsperf, and with one query per thread that of dns64perf2 (G. Lencse, "Performance Analysis of MTD64, our Tiny
+//! dnsperf and, with one query per thread, of dns64perf2 (G. Lencse, "Performance Analysis of MTD64, our Tiny
 //! Multi-Threaded DNS64 Server Implementation: Proof of Concept").
 //!
-//! It finds the rate at which a server answers when it is never idle, and never has more queries than it can hold.
+//! The closed loop finds the rate at which a server answers when the server is never idle, and never has more queries
+//! in its queue than fit.
 
 use std::collections::BTreeMap;
 use std::io;

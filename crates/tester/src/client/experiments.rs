@@ -1,6 +1,6 @@
 //! The measurement of dns64perf2 (G. Lencse: Performance Analysis of MTD64, our Tiny Multi-Threaded DNS64 Server
-//! Implementation: Proof of Concept): the time of experiments of 256 names each, which n threads resolve one after the
-//! other.
+//! Implementation: Proof of Concept): the duration of experiments with 256 names each, which n threads resolve one
+//! after another.
 
 use method::records::Counts;
 use method::stats::MeanAndDeviation;

@@ -9,8 +9,8 @@
 //!                          └── match, then check ◄──────────────┘        tally: totals, histograms, intervals
 //! ```
 //!
-//! Each client thread has separate ports, names and totals. Neither client finds the rate of RFC 8219, for which every
-//! query of a constant rate must be answered; the Measurer does that.
+//! Each client thread has separate ports, names and totals. Neither client finds the rate defined by RFC 8219, at which
+//! every query in a stream of constant rate must be answered; the Measurer finds it.
 
 mod additional;
 mod client_thread;

@@ -1,5 +1,6 @@
-//! Ramp: the rate grows linearly from 0, and may then stay constant for a while. The server's rate is the one at which
-//! responses stop keeping up (resperf's manual page, DNS-OARC). Everything is attributed to the send time of the query.
+//! Ramp: the rate grows linearly from 0, and may then stay constant for a while. The server's rate is the rate at which
+//! responses stop keeping up (resperf's manual page, DNS-OARC). Every outcome is attributed to the send time of the
+//! query.
 
 use std::io;
 use std::sync::atomic::AtomicBool;

@@ -1,7 +1,7 @@
 //! Source of the queries: names of the tester, or the lines of a query file in dnsperf's format.
 //!
-//! A file is kept as questions in wire format, concatenated with their lengths, and is only read sequentially: no
-//! index, no text, and no file access while queries are sent.
+//! A file is held in memory as questions in wire format, concatenated with their lengths, and is only read
+//! sequentially. There is no index, no text, and no file access while queries are sent.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};

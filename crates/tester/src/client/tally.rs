@@ -1,4 +1,4 @@
-//! Totals of a client thread, histograms, and both by interval.
+//! Totals and histograms of a client thread, overall and by interval.
 
 use hdrhistogram::Histogram;
 use method::records::{Counts, Outcome};

@@ -1,4 +1,4 @@
-//! The transport of queries.
+//! The transport of a client's queries: UDP or TCP.
 
 /// Transport of the queries, and handling of truncated responses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,10 +1,11 @@
-//! Burst size of the sender: as small as possible while leaving other threads their share of the CPU.
+//! Burst size of the sender: the smallest size that leaves other threads their share of the CPU.
 //!
-//! A sender that sleeps pays for each wake-up many times the cost of a query (timer, interrupt, context switch; on a
-//! virtual machine also the hypervisor). On a CPU that it shares with AuthDNS the Measurer must not use time that
-//! AuthDNS needs; otherwise the DUT waits for answers and is blamed. The costs are therefore measured before the first
-//! trial, and queries are sent in the shortest runs that use at most a third of the CPU. The cost of a query includes
-//! sending it and reading its reply, because the receiver may run there too:
+//! For a sender that sleeps, each wake-up costs many times as much CPU time as a query (timer, interrupt, context
+//! switch; on a virtual machine also the hypervisor). On a CPU that it shares with AuthDNS, the Measurer must not use
+//! time that AuthDNS needs. Otherwise the DUT waits for answers, and the delay counts against the DUT. The costs are
+//! therefore measured before the first trial, and queries are sent in the shortest runs that use at most a third of the
+//! CPU. The cost of a query includes sending the query and receiving its reply, because the receiver may run on the
+//! same CPU:
 //!
 //! ```text
 //! rate · (cost of a query) + rate ÷ run · (cost of a wake-up) ≤ 1/3      run ≥ rate · wake ÷ (1/3 − rate · query)

@@ -1,5 +1,6 @@
-//! Threads of our programs that share the sender's CPU. Real-time priority is allowed only on a CPU that none of them
-//! shares: a real-time sender would delay AuthDNS, the receiver and a DUT on the same CPU, and the DUT would be blamed.
+//! Threads of our programs that share the sender's CPU. Real-time priority is allowed only on a CPU that none of these
+//! threads shares: a real-time sender would delay AuthDNS, the receiver and a DUT on the same CPU, and the delay would
+//! count against the DUT.
 
 use std::fs;
 

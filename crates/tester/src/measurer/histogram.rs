@@ -1,4 +1,4 @@
-//! Histograms of times, and their form in JSON.
+//! Histograms of times, and their JSON representation.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;

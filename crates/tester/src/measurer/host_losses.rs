@@ -8,7 +8,7 @@
 //! ```
 //!
 //! AF_XDP bypasses everything between the interface and the rings, which count their drops. A query that the interface
-//! drops while sending is in the interface's counter.
+//! drops on sending is counted by the interface.
 
 use std::io;
 use std::net::SocketAddr;
@@ -190,8 +190,8 @@ impl HostLosses {
         self.looked = now;
     }
 
-    /// Sums the losses. The pairs have ended and took `datagrams` from their sockets; the remaining ones are taken now.
-    /// Their rings dropped `rings` packets.
+    /// Sums the losses. The pairs have ended and read `datagrams` from their sockets; the remaining datagrams are read
+    /// now. The pairs' rings dropped `rings` packets.
     pub(super) fn conclude(
         mut self,
         ports: &[Arc<Ports>],

@@ -9,8 +9,8 @@
 //!
 //! π maps each number below the prime M to a different random 16-bit id. A pair's queries are every N-th of the trial,
 //! and N and M are coprime, so M consecutive queries of a pair have M different ids. In the next M queries each id is
-//! used on the next port, so P·M consecutive queries have P·M different combinations. Both steps can be inverted, so
-//! port and id of a reply identify its query.
+//! used on the next port, so P·M consecutive queries have P·M different combinations of port and id. Both mappings can
+//! be inverted, so port and id of a reply identify its query.
 //!
 //! The id depends only on k and the seed. However many testers and threads share a trial, each query has the id that it
 //! would have with a single sender.

@@ -36,8 +36,9 @@ use crate::authdns::status;
 const CHOICE: u64 = 256;
 
 /// Check before the first trial: the server must answer, and its replies must not all be wrong in the same way. The
-/// probes query names of the plan's block after the `used` names of the trials. If the block has no others, any reply
-/// counts as correct. The same holds if AuthDNS serves another zone than the plan needs, which makes the trial invalid.
+/// probes query names of the plan's block after the `used` names of the trials. If the block has no other names, any
+/// reply counts as correct. The same holds if AuthDNS serves another zone than the plan needs, which makes the trial
+/// invalid.
 ///
 /// If queries are sent from many addresses, the probes use the first: a server without a route back does not answer.
 /// The check takes up to 6 s.

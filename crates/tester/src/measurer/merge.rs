@@ -156,7 +156,7 @@ fn farthest(range: &RangeInclusive<i64>) -> i64 {
 /// Combines the results of all testers of a trial and decides its verdict.
 ///
 /// # Errors
-/// [`MergeError`] if the results are not those of all testers of one trial.
+/// [`MergeError`] if the results do not come from all testers of one trial.
 pub fn merge(given: Vec<TesterResult>, offsets: &Offsets) -> Result<Merged, MergeError> {
     let shards = in_order(given)?;
     let Some(first) = shards.first() else { unreachable!("in_order misses shard 0") };

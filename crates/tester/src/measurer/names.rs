@@ -1,4 +1,4 @@
-//! Name of each query: fresh names in order and, with a cached share, recently used ones.
+//! Name of each query: fresh names in order and, with a cached share, recently used names.
 //!
 //! ```text
 //! name number:   0 … half … 2·half … 2·half+F(i)
@@ -6,11 +6,12 @@
 //! query i, cached:  F(i) + (C(i) mod half)      F, C: fresh and cached queries before i
 //! ```
 //!
-//! A cached query repeats a name of the older half of a window that slides with the fresh names, the working set. Up to
-//! a cached share of 80 % such a name was queried at least 1.5 timeouts ago, so that it is resolved. It was queried at
-//! most twice that time ago, so any cache that holds a few seconds of traffic still has it. Larger shares use the working
-//! set of 80 %: fewer fresh names would shrink it to nothing at 100 %, and the results of 80 % and 100 % would not be
-//! comparable. The first window is resolved before the trial ([`NameSequence::preloaded_count`]).
+//! A cached query repeats a name from the working set: the older half of a window that slides with the fresh names. Up
+//! to a cached share of 80 % such a name was queried at least 1.5 timeouts ago, so that it is resolved. The name was
+//! queried at most twice that time ago, so any cache that holds a few seconds of traffic still has it. Larger shares
+//! use the same working set as 80 %. Otherwise the working set would shrink to nothing at 100 %, and the results at 80
+//! % and 100 % would not be comparable. The first window is resolved before the trial
+//! ([`NameSequence::preloaded_count`]).
 
 use std::net::Ipv4Addr;
 

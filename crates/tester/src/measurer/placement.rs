@@ -1,8 +1,8 @@
 //! CPU placement of a trial's threads, and detection of exclusive CPUs for the senders.
 //!
 //! The CPUs of a plan are assigned to sender, receiver, sender, receiver … in turn. A sender with an exclusive CPU may
-//! use real-time priority, and its CPU time is not needed by others. Only otherwise must the cost of sending be
-//! measured ([`SendCost`](super::burst::SendCost)).
+//! use real-time priority, because no other thread needs the CPU time. Only without an exclusive CPU must the cost of
+//! sending be measured ([`SendCost`](super::burst::SendCost)).
 
 use net::affinity::allowed_cpus;
 use units::CpuId;
@@ -24,8 +24,8 @@ fn is_alone(plan: &TrialPlan, pair: u16) -> bool {
     plan.real_time && own.is_some() && all().filter(|its| *its == own).count() == 1
 }
 
-/// True if a pair's sender has its CPU exclusively among our threads: those of this trial, and of our other programs
-/// that work on this host now.
+/// True if no other thread of ours shares the CPU of a pair's sender. Our threads are the threads of this trial and of
+/// our other programs that are active on this host.
 pub(super) fn owns_cpu(plan: &TrialPlan, pair: u16) -> bool {
     is_alone(plan, pair)
         && cpu_of(plan, pair, 0).is_some_and(|cpu| cpu_sharing::sharing_threads(cpu).is_empty())

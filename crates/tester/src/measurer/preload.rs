@@ -1,4 +1,4 @@
-//! Resolution of names before a trial with a cached share, so that they are cached when it begins.
+//! Resolution of names before a trial with a cached share, so that these names are cached when the trial starts.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};

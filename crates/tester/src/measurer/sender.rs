@@ -18,7 +18,8 @@ use super::result::Priority;
 use super::thread_pair::Progress;
 use super::tx_rx_path::{Block, SendOutcome, TxPath};
 
-/// Interval below which a core cannot send queries one by one: a `send` takes about a microsecond, with reserve.
+/// Interval below which a core cannot send queries one by one. A `send` takes about a microsecond; the interval
+/// includes a reserve.
 const SEND_COST: Nanos = Nanos(2_000);
 /// Maximum number of segments that Linux accepts in one call (`UDP_MAX_SEGMENTS` before 6.9).
 pub(super) const MAX_RUN: u64 = 64;

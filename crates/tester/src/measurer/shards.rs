@@ -1,4 +1,4 @@
-//! One trial of several testers: assignment of queries, common start, and data for the overall verdict.
+//! One trial shared by several testers: assignment of queries, common start, and data for the overall verdict.
 //!
 //! ```text
 //! query:    0  1  2  3  4  5  6  7 …       the schedule of one trial
@@ -9,8 +9,8 @@
 //!                                   a file ─┘
 //! ```
 //!
-//! The testers do not communicate while they send: query, name, id and time follow from the plan, which all of them
-//! have.
+//! The testers do not communicate while they send: query, name, id and time follow from the plan, which every tester
+//! has.
 
 use hdrhistogram::Histogram;
 use method::pacing::PacingRecorder;

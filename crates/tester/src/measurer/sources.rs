@@ -5,12 +5,12 @@
 //! query n of a pair ─► block b, counted from the start ─► address (b + b/L) mod N     L = lcm(P, N)
 //! ```
 //!
-//! Queries sent together share port and address (see `ids`), because the kernel sends them as one. N consecutive blocks
-//! have N different addresses. Blocks take turns with the P ports, except at the end of a round of ids, and P·N
+//! Queries sent together share port and address (see `ids`), because the kernel sends them as one packet. N consecutive
+//! blocks have N different addresses. Blocks take turns with the P ports, except at the end of a round of ids, and P·N
 //! consecutive blocks of a round use each port with each address once. Address n of the N is at (n + 1)·s modulo the
 //! size of the prefix. Here s is that size divided by the golden ratio, rounded down and made odd. This distributes any
-//! number of addresses evenly over the prefix, no two of them are the same, and their last bits take turns as well.
-//! Port and address of a query thus follow from k.
+//! number of addresses evenly over the prefix, no two addresses are the same, and their last bits vary too. Port and
+//! address of a query thus follow from k.
 //!
 //! The addresses need no interface: a route of type local makes a whole prefix local to this host. Each port has one
 //! socket, bound to all addresses of this host. The source address is selected for each block (`IP_PKTINFO`,

@@ -7,8 +7,8 @@
 //!            └─ Inlet: rings of the interface ◄─ filter: to our addresses and ports
 //! ```
 //!
-//! With AF_XDP the sockets are open as well: they reserve the ports, and receive packets that the filter does not take,
-//! such as fragments. So nothing is lost.
+//! With AF_XDP the sockets are open as well: they reserve the ports, and receive packets that the filter does not
+//! redirect, such as fragments. No packet is therefore lost.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};

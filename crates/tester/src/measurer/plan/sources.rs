@@ -1,4 +1,4 @@
-//! The addresses that queries leave from.
+//! Source addresses of queries.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
