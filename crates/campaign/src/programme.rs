@@ -1,4 +1,5 @@
-//! A plan as a programme: reading with the checks of every measure, its points in order, and their effort.
+//! A plan as a programme: the plan is parsed and checked by every measure, and gives the points in
+//! order and their effort.
 
 use std::collections::BTreeSet;
 use std::path::Path;

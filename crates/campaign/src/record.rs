@@ -1,4 +1,4 @@
-//! Lines of the journal: everything that a campaign writes down of its servers, hosts and trials.
+//! Lines of the journal: everything that a campaign records about its servers, hosts and trials.
 
 use std::fmt;
 use std::path::PathBuf;

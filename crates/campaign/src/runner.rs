@@ -1,5 +1,5 @@
-//! Executes a plan: point by point, trial by trial. Each trial is a `dns64bench` process (or one on
-//! each of several testers) and is recorded in the journal.
+//! Executes a plan, point by point and trial by trial. Each trial is a `dns64bench` process (or one
+//! process on each of several testers) and is recorded in the journal.
 //!
 //! ```text
 //! plan.points() ─► point ─► Recorded::replay ─► due ─► servers, `dns64bench measure`, counters, CPU, NUMA ─► journal

@@ -1,4 +1,4 @@
-//! The settings of a plan for a DUT or a point: keys, places, CPUs, range, self-test.
+//! The settings in a plan for a DUT or a point: keys, places, CPUs, range, self-test.
 
 use std::time::Duration;
 

@@ -148,7 +148,7 @@ impl Keys {
         places.flat_map(with_each).collect()
     }
 
-    /// Returns the placements in a list; without a list all of them.
+    /// Returns the placements in a list; without a list, all placements.
     pub(crate) fn places_at(&self, at: Option<&[PlacementRef]>) -> Vec<Cores> {
         let is_meant = |place: &Cores| {
             at.is_none_or(|list| {

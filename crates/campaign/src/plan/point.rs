@@ -246,7 +246,7 @@ impl Point {
         if let Point::ClosedLoop(with) = self { with.governor.as_deref() } else { None }
     }
 
-    /// Returns the name of the DUT's AuthDNS; `None` for that of `[auth]`.
+    /// Returns the name of the DUT's AuthDNS; `None` for the AuthDNS in `[auth]`.
     pub fn authdns(&self) -> Option<&str> {
         self.place()?.authdns.as_deref()
     }

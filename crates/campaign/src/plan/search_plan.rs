@@ -50,8 +50,8 @@ pub enum Method {
 }
 
 impl Method {
-    /// Returns an MLRsearch whose first goal is that of RFC 8219 with this duration and acceptance
-    /// criterion, followed by `others`.
+    /// Returns an MLRsearch whose first goal is the goal of RFC 8219 with this duration and
+    /// acceptance criterion, followed by `others`.
     pub fn mlrsearch(
         duration: Duration,
         accept: Acceptance,
@@ -138,8 +138,8 @@ impl SearchPlan {
         SetPlan { range: self.range, repeat: self.repeat, probes: false }
     }
 
-    /// Returns the requested distance between passed and failed rates; for an MLRsearch, that at
-    /// the end of its range.
+    /// Returns the requested distance between passed and failed rates; for an MLRsearch, the
+    /// distance at the end of its range.
     pub(crate) fn wanted_resolution(&self) -> Qps {
         match &self.method {
             Method::Bisection => self.range.resolution,
@@ -154,9 +154,9 @@ impl SearchPlan {
         TrialPlan { rate, first_name, ..self.trial.clone() }
     }
 
-    /// Returns the number of names that the set may need: those of every search with trials of the
-    /// full length at the highest rate. An MLRsearch can end early, so the minimum of its goals
-    /// counts: two loads for each goal, at the highest rate.
+    /// Returns the number of names that the set may need: the names for every search with
+    /// full-length trials at the highest rate. An MLRsearch can end early, so the minimum of its
+    /// goals counts: two loads for each goal, at the highest rate.
     pub fn most_names(&self) -> u64 {
         if let Method::MlrSearch(goals) = &self.method {
             let of = |goal: &Goal| {
@@ -204,8 +204,8 @@ impl SearchPlan {
         Duration::from(self.trial.duration + self.trial.timeout).saturating_add(self.pause)
     }
 
-    /// Returns the factor by which rates may be overstated because replies after the end of short
-    /// trials count too.
+    /// Returns the factor by which rates may be overstated because replies that arrive after the
+    /// end of short trials count too.
     pub fn overstatement(&self) -> f64 {
         overstatement(self.trial.duration, self.trial.timeout)
     }

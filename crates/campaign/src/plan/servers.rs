@@ -163,12 +163,12 @@ impl Plan {
         }
     }
 
-    /// Returns all servers that can play AuthDNS, that of `[auth]` first.
+    /// Returns all servers that can act as AuthDNS, starting with the server in `[auth]`.
     pub fn auths(&self) -> impl Iterator<Item = &AuthPlan> {
         std::iter::once(&self.auth).chain(&self.authdns)
     }
 
-    /// Returns the AuthDNS with that name; without a name that of `[auth]`.
+    /// Returns the AuthDNS with this name; without a name, the AuthDNS in `[auth]`.
     pub fn auth_named(&self, name: Option<&str>) -> &AuthPlan {
         let called = |auth: &&AuthPlan| name.is_some_and(|name| auth.name() == name);
         self.auths().find(called).unwrap_or(&self.auth)
@@ -205,7 +205,7 @@ impl Plan {
         &all[..self.auth_at(point).cores.unwrap_or(all.len()).min(all.len())]
     }
 
-    /// Returns the servers that play AuthDNS for DUTs, that of `[auth]` first.
+    /// Returns the servers that act as AuthDNS for DUTs, starting with the server in `[auth]`.
     pub(crate) fn auths_of_duts(&self) -> Vec<&AuthPlan> {
         let places: Vec<Cores> =
             self.duts.iter().flat_map(|dut| self.keys_of(dut).places()).collect();

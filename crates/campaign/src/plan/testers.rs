@@ -1,4 +1,4 @@
-//! Checks that several testers can share each trial of a plan: each of them needs at least one
+//! Checks that several testers can share each trial of a plan: each tester needs at least one
 //! query.
 
 use std::time::Duration;

@@ -62,8 +62,8 @@ struct LabGuard {
 }
 
 impl LabGuard {
-    /// Creates the lab, or takes over the one that an earlier process of this run has created;
-    /// `None` if it was up already and was not created by this run.
+    /// Creates the lab, or takes over a lab that an earlier process of this run has created; `None`
+    /// if the lab was up already and was not created by this run.
     fn up(run_folder: &Path) -> Result<Option<LabGuard>, DeploymentError> {
         let note = run_folder.join("lab");
         let noted = std::fs::read_to_string(&note).ok();
@@ -165,9 +165,9 @@ impl Deployment {
         &self.testers[0]
     }
 
-    /// Returns the CPUs of the DUT at a placement: those of the plan, otherwise as many of its
-    /// host's as the placement has cores. Empty if the plan names none and those of the host are
-    /// unknown.
+    /// Returns the CPUs of the DUT at a placement: the CPUs in the plan, otherwise as many CPUs of
+    /// the DUT's host as the placement has cores. Empty if the plan names no CPUs and the CPUs of
+    /// the host are unknown.
     pub(crate) fn dut_cpus(&self, plan: &Plan, place: &Cores) -> Vec<usize> {
         let given = plan.cpus_at(place);
         if !given.is_empty() {

@@ -46,7 +46,7 @@ pub enum CampaignError {
         /// True if the plan causes the error.
         is_usage: bool,
     },
-    /// A self-test failed, and the campaign is configured to end in this case.
+    /// A self-test failed, and the campaign is configured to stop in this case.
     #[error("{0}; without a passed self-test every result is a lower bound")]
     SelfTest(Box<FailedSelfTest>),
     /// The user interrupted the campaign.

@@ -1,7 +1,7 @@
-//! Frequency governor of the DUT's host: a plan may ask for trials with one, such as `ondemand`, to
-//! measure the effect of dynamic frequency scaling. It is set for a point and restored afterwards.
-//! A file in the run folder contains the previous settings, for a resumed run if this one is
-//! killed.
+//! Frequency governor of the DUT's host. A plan may specify a governor for trials, such as
+//! `ondemand`, to measure the effect of dynamic frequency scaling. The governor is set for a point,
+//! and the previous one is restored afterwards. A file in the run folder contains the previous
+//! settings, for a resumed run if this one is killed.
 //!
 //! ```text
 //! Scaling::parse ─► requested? ─┬─ no scaling, no such governor ─► CannotBeMade ─► journal, table

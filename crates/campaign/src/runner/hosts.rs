@@ -113,7 +113,8 @@ pub(super) trait Hosts {
     fn cpus_at(&self, place: &Cores) -> Vec<usize>;
     /// Returns the CPUs that a DUT is confined to.
     fn cpus_of(&self, dut: &Self::Dut) -> Vec<usize>;
-    /// Waits until `is_ready` returns true; an error if the DUT ends before, or takes too long.
+    /// Waits until `is_ready` returns true; returns an error if the DUT exits first, or takes too
+    /// long.
     fn wait_until(
         &self,
         dut: &Self::Dut,
@@ -458,7 +459,7 @@ impl RealHosts<'_> {
         match (task, parse(task, text, begun)) {
             // The server offers nothing to check, which is the result.
             (Task::Conform(_), Ok(found)) => Ok(found),
-            // The trial is valid, but the records that the plan asks for are missing.
+            // The trial is valid, but the records that the plan requires are missing.
             (_, Ok(_)) if lacks => Err(self.no_result(task, measurer, ended, "incomplete")),
             (_, Ok(found)) => Ok(found),
             (_, Err(e)) => Err(self.no_result(task, measurer, ended, &e.to_string())),
@@ -512,7 +513,7 @@ pub(super) fn measure(
     Ok(words.into_iter().map(str::to_owned).collect())
 }
 
-/// Returns an error if AuthDNS has ended, which must not happen in a trial.
+/// Returns an error if AuthDNS has exited, which must not happen in a trial.
 pub(super) fn auth_lives(auth: &RunningAuth) -> Result<(), CampaignError> {
     for process in auth.processes() {
         if let Some(ended) = process.ended(Duration::ZERO)? {

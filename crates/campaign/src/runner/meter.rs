@@ -164,7 +164,7 @@ impl Meter<'_> {
         Ok(())
     }
 
-    /// Returns the CPU use at the end of a trial; `measurers` have ended but are not dropped yet.
+    /// Returns the CPU use at the end of a trial; `measurers` have exited but are not dropped yet.
     ///
     /// # Errors
     /// If the host of AuthDNS or of a tester is no longer reachable.
@@ -174,7 +174,7 @@ impl Meter<'_> {
         dut: Option<&RunningDut>,
         measurers: &[Running],
     ) -> Result<Cpu, HostError> {
-        // On a busy host a short trial can end before `tick` reads the placement.
+        // On a busy host a short trial can end before `tick` reads the CPU placement.
         if let (None, Some(running)) = (&self.cpu.place, dut) {
             self.cpu.place = Some(running.place()?);
         }
@@ -183,7 +183,7 @@ impl Meter<'_> {
             let now = look(auth, dut, measurers)?;
             self.cpu.others = now.and_then(|now| first.others_until(&now, &cpus));
         }
-        // The CPU use of missing or ended processes is unknown, not 0.
+        // The CPU use of missing or exited processes is unknown, not 0.
         if self.cpu.place.as_ref().is_some_and(|place| place.allowed.is_empty()) {
             self.cpu.dut.clear();
         }

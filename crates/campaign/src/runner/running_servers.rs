@@ -8,7 +8,7 @@
 //!
 //! A server is ready when it answers, not when its process runs. Its command and configuration file
 //! are kept for the report, and the CPU placement of its threads is read under load. Dropping the
-//! value ends the server, by its own command if it has one, and removes its large files.
+//! value stops the server, with its stop command if it has one, and removes its large files.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -33,7 +33,8 @@ use crate::plan::{AuthPlan, DutPlan, Plan};
 use crate::record::Configuration;
 use crate::runner::deployment::Deployment;
 
-/// Time limit for a server to answer after its start; zones of millions of names take long to load.
+/// Time limit for a server to answer after its start; zones with millions of names take long to
+/// load.
 const START: Duration = Duration::from_secs(60);
 /// Time limit for writing a zone file of all names.
 const WRITE: Duration = Duration::from_secs(600);
@@ -90,7 +91,7 @@ impl ServerError {
         ServerError::NotStarted { name: name.into(), why, log, log_path }
     }
 
-    /// Returns the error with the path and the end of its server's log.
+    /// Returns the error with the path and the last lines of the server's log.
     pub(crate) fn with_log(&self) -> String {
         let mut text = self.to_string();
         if let ServerError::NotStarted { log_path: Some(path), .. } = self {
@@ -100,7 +101,7 @@ impl ServerError {
         if log.is_empty() { text } else { format!("{text}, and ends:\n{log}") }
     }
 
-    /// Returns the end of the server's log, if there is one.
+    /// Returns the last lines of the server's log, if the server has one.
     pub(crate) fn log(&self) -> &str {
         match self {
             ServerError::NotStarted { log, .. } => log,
@@ -384,7 +385,8 @@ pub(super) struct RunningDut {
     process: Running,
     /// Dropped after the process, which writes the files, has ended: fields are dropped in order.
     _bulk: LargeFilesGuard,
-    /// Command that ends the server; with it, the started process may end earlier.
+    /// Command that stops the server. With this command, the started process may exit before the
+    /// server stops.
     stop: Vec<String>,
     /// Processes whose CPU time and threads are the server's.
     cpu_ids: RefCell<Vec<u32>>,
@@ -513,7 +515,7 @@ impl RunningDut {
         wait_until_ready(name, is_ready, &|| Ok(self.ended()?), &self.process)
     }
 
-    /// Waits until the plan's command `ready` ends with status 0.
+    /// Waits until the plan's command `ready` exits with status 0.
     fn wait_for_ready_command(
         &self,
         machine: &Machine,
@@ -537,7 +539,7 @@ impl RunningDut {
     /// If its host is unreachable.
     pub(super) fn ended(&self) -> Result<Option<String>, HostError> {
         let ended = self.process.ended(Duration::ZERO)?;
-        // A process that only launches the server may end after that.
+        // A process that only launches the server may exit after the launch.
         Ok(ended.filter(|ended| self.stop.is_empty() || !ended.success).map(|ended| ended.how))
     }
 
@@ -592,15 +594,15 @@ impl RunningDut {
 impl Drop for RunningDut {
     fn drop(&mut self) {
         if !self.stop.is_empty() {
-            // The command's output is in the log; remaining processes are ended with the server's
-            // process.
+            // The command's output is in the log; remaining processes are stopped together with the
+            // server's process.
             let _ = self.process.machine().run(&self.stop, START);
         }
     }
 }
 
-/// Polls a server that starts until `is_ready` returns true; an error if the server ends before, or
-/// takes longer than [`START`].
+/// Polls a starting server until `is_ready` returns true; returns an error if the server exits
+/// first, or takes longer than [`START`].
 fn wait_until_ready<E: From<ServerError>>(
     name: &str,
     is_ready: &mut dyn FnMut() -> Result<bool, E>,

@@ -138,7 +138,7 @@ impl Simulated {
         self.events.iter().find(|(at, _)| *at == trial).map(|(_, event)| *event)
     }
 
-    /// Asserts that each of several testers can take its shard of a trial.
+    /// Asserts that each of several testers can run its shard of a trial.
     fn assert_can_be_shared(&self, plan: &TrialPlan) {
         let (of, start) = (self.testers, Moment(Nanos(0)));
         for index in (0..of).filter(|_| of > 1) {

@@ -1,4 +1,5 @@
-//! Starts of servers: once each before anything is measured, and again for each search.
+//! Starts of servers: each server is started once before anything is measured, and again for each
+//! search.
 
 use hosts::servers::Variant;
 use method::records::Counts;
@@ -84,8 +85,8 @@ impl<H: Hosts> Campaign<'_, H> {
         started.or_else(|error| self.start_again(point, error))
     }
 
-    /// Starts AuthDNS and, for points of a DUT, the DUT with a cold cache. A server that does not
-    /// start is started a second time.
+    /// Starts AuthDNS and, for points of a DUT, the DUT with a cold cache. If a server does not
+    /// start, it is started a second time.
     ///
     /// # Errors
     /// If one of them does not start.
@@ -169,7 +170,8 @@ impl<H: Hosts> Campaign<'_, H> {
         })
     }
 
-    /// Returns the plan with the AuthDNS of a point in place of that of `[auth]`, on its own CPUs.
+    /// Returns the plan with the AuthDNS of a point in place of the AuthDNS in `[auth]`, on the
+    /// CPUs of the former.
     fn with_auth_of(&self, point: &Point) -> Plan {
         let mut plan = self.plan.clone();
         plan.auth = self.plan.auth_at(point).into_owned();

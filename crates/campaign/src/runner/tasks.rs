@@ -1,4 +1,4 @@
-//! The tester's task in a trial, and the names that it may use.
+//! The tester's task in a trial, and the names that the trial may use.
 
 use method::compliance::{Fact, Facts};
 use method::narrow::Length;
@@ -23,7 +23,7 @@ const FIRST_NAME: u64 = 10 << 24;
 const READINESS_NAMES: u64 = 256;
 
 impl<H: Hosts> Campaign<'_, H> {
-    /// Returns the tester's task, and the number of names that it takes.
+    /// Returns the tester's task, and the number of names that the task uses.
     pub(super) fn task(&self, step: &Step, first_name: u64) -> (Task, u64) {
         let task = step.point.measure().task(self.plan, step, self.base(step, first_name));
         let used = match &task {

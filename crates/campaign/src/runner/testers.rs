@@ -7,9 +7,10 @@
 //! ```
 //!
 //! There is no communication with the testers during the trial. A tester that misses the start
-//! sends none of its queries, and its result reports that. This, a tester that does not end, and a
-//! clock offset above the limit make the trial invalid; the reason names the tester, and the trial
-//! is repeated. If a clock is already off before the trial, no tester starts.
+//! sends none of its queries, and its result reports the missed start. A missed start, a tester
+//! that does not exit, and a clock offset above the limit make the trial invalid; the reason names
+//! the tester, and the trial is repeated. If a clock is already off before the trial, no tester
+//! starts.
 
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -38,7 +39,7 @@ const LEAD: Nanos = Nanos(2 * Nanos::SECOND.0);
 /// Time allowed to start one tester: three requests over ssh. Testers are started one after the
 /// other.
 const TELLING: Nanos = Nanos::from_millis(500);
-/// Time allowed for a tester's process to end after the last reply timeout.
+/// Time allowed for a tester's process to exit after the last reply timeout.
 const PRINTS: Duration = Duration::from_secs(30);
 /// Number of readings of a clock; the one with the shortest round trip counts.
 const READINGS: u32 = 8;
@@ -54,8 +55,8 @@ struct ClockReading {
 }
 
 impl ClockReading {
-    /// Computes the reading of a request that was sent at `asked` of this host's clock, returned
-    /// the time `theirs`, and took `way` in total.
+    /// Computes the clock reading from a request that was sent at `asked` by this host's clock,
+    /// returned the time `theirs`, and took `way` in total.
     fn new(asked: Nanos, theirs: Nanos, way: Nanos) -> ClockReading {
         let error = way.0 / 2;
         ClockReading { ahead: theirs.0 as i64 - (asked.0 + error) as i64, error }
@@ -143,8 +144,8 @@ impl RealHosts<'_> {
         self.deployment.testers.iter().map(ClockReading::take).collect()
     }
 
-    /// Returns the offset of each tester's clock from that of the first one, from before to after a
-    /// trial; empty if all testers are on one machine and share its clock.
+    /// Returns the offset of each tester's clock from the first tester's clock, from before to
+    /// after a trial; empty if all testers are on one machine and share its clock.
     fn offsets(&self, before: &[ClockReading], after: &[ClockReading]) -> Offsets {
         let ids = self.deployment.testers.iter().map(|tester| &tester.greeting().boot_id);
         let first = &self.deployment.tester().greeting().boot_id;
@@ -185,7 +186,8 @@ impl RealHosts<'_> {
         Ok(())
     }
 
-    /// Returns the result of tester number `index` after it has ended; `None` if it does not end.
+    /// Returns the result of tester number `index` after that tester has exited; `None` if it does
+    /// not exit.
     fn given(
         &self,
         measurer: &Running,
@@ -240,7 +242,7 @@ pub(super) fn of_shard(shard: u16, reason: Reason) -> Reason {
     Reason::OfShard { shard, reason: Box::new(reason) }
 }
 
-/// Returns the reasons of a trial with host names in those of a single tester.
+/// Returns the reasons of a trial, with the host name added to each reason of a single tester.
 pub(super) fn with_hosts(reasons: Vec<Reason>, hosts: &[&str]) -> Vec<Reason> {
     let with_host = |reason| match reason {
         Reason::OfShard { shard, reason } => match hosts.get(usize::from(shard)) {

@@ -7,8 +7,9 @@
 //!                                    scoreboard of all DUTs ◄── one Report for each DUT
 //! ```
 //!
-//! With the usual configuration all checks are executed; with each other variant those that depend
-//! on the difference. Each variant is a point, so that an interrupted run resumes at the next one.
+//! With the usual configuration all checks are run; with each other variant, the checks that depend
+//! on the difference. Each variant is a point, so that an interrupted run resumes at the next
+//! variant.
 
 use std::time::Duration;
 
