@@ -1,5 +1,5 @@
-//! Server cookies of the reference (RFC 7873), in the layout of RFC 9018 §4. The hash is the one of the
-//! standard library, because no other server has to check these cookies.
+//! Server cookies of the reference (RFC 7873), in the layout of RFC 9018 §4. The hash is the one in
+//! the standard library, because no other server has to verify these cookies.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;

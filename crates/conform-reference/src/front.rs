@@ -1,4 +1,5 @@
-//! Turns the octets of a client query into those of the reply: malformed queries, EDNS, flags, letter case, and size.
+//! Turns the octets of a client query into the octets of the reply: malformed queries, EDNS, flags, letter case, and
+//! size.
 
 use std::net::IpAddr;
 use std::time::{Duration, Instant};

@@ -1,4 +1,5 @@
-//! For the tests of `conform` only: a small DNS64 server written from the RFCs, and its mutants.
+//! A small DNS64 server written from the RFCs, and its mutants, used only by the tests of
+//! `conform`.
 //!
 //! ```text
 //! UDP, TCP ─► front: refuses or resolves ─► resolver: AAAA, PTR, ipv4only.arpa, other types ─► walk: aliases
@@ -7,8 +8,9 @@
 //! ```
 //!
 //! The reference passes each check that applies to it. A mutant is the reference with one defect,
-//! and names the check that must fail on it: a check that passes on all mutants detects nothing.
-//! The reference shares with the checks only [`conform::label`] and [`conform::message`].
+//! and names the check that must fail for this mutant: a check that passes for all mutants detects
+//! no defect. The reference shares with the checks only [`conform::label`] and
+//! [`conform::message`].
 #![forbid(unsafe_code)]
 
 mod cache;

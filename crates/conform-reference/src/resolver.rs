@@ -1,5 +1,5 @@
-//! Answers of the reference: RFC 6147 §5 for AAAA and PTR, RFC 8880 for ipv4only.arpa, and those of the
-//! upstream for all other queries.
+//! Answers of the reference: RFC 6147 §5 for AAAA and PTR, RFC 8880 for ipv4only.arpa, and the upstream's answers to
+//! all other queries.
 
 use std::time::Instant;
 

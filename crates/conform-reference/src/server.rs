@@ -1,6 +1,7 @@
 //! Sockets and threads of the reference.
 //!
-//! Each query has its own thread, so that one may wait for the upstream while others are answered.
+//! Each query has a separate thread, so that one query may wait for the upstream while others are
+//! answered.
 
 use std::io::{self, Read};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};

@@ -1,4 +1,4 @@
-//! Upstream queries of the reference, with a socket for each.
+//! Upstream queries of the reference, with a separate socket for each query.
 //!
 //! ```text
 //! UDP ─► no reply after 2/3 of the time: retransmission ─► no reply: TCP, for 300 ms ─► no reply

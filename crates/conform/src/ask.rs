@@ -1,4 +1,4 @@
-//! Sends the queries of a check: one datagram or one connection, with a stub resolver's timeout and without retries.
+//! Sends the queries of a check: one datagram or one connection, with a stub resolver's timeout and no retries.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};

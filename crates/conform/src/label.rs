@@ -1,7 +1,7 @@
-//! Labels and their meaning: the one table that the test authoritative server and the checks share.
+//! Labels and their meaning. Only this table is shared by the test authoritative server and the checks.
 //!
-//! A name is `NONCE . DIRECTIVE … . ZONE`. The nonce makes the name new to every cache. Each directive is one label,
-//! and they are read from left to right; their order matters only if there is an alias.
+//! A name is `NONCE . DIRECTIVE … . ZONE`. The nonce makes the name new to every cache. Each directive is one label.
+//! Directives are parsed from left to right; their order matters only if there is an alias.
 //!
 //! | label | meaning |
 //! |---|---|

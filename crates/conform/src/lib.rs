@@ -1,4 +1,4 @@
-//! A black-box conformance suite for DNS64 servers, by RFC section.
+//! Black-box conformance checks for DNS64 servers, by RFC section.
 //!
 //! ```text
 //! checks (data) ─► runner ─► trial: query ─► server under test ─► test authoritative server (behaviour by labels)
@@ -8,8 +8,8 @@
 //!                 outcomes ─► show: terminal, JSON, JUnit, scoreboard
 //! ```
 //!
-//! The test authoritative server and the checks agree without communicating, because both use [`label`]: a name such as
-//! `x1f.a-v4-1-2-3-4.aaaa-rcode-2.conform.example` contains its own answer. They share nothing else: the expected
+//! The test authoritative server and the checks agree without communication, because both use [`label`]: a name such as
+//! `x1f.a-v4-1-2-3-4.aaaa-rcode-2.conform.example` encodes its own answer. They share no other code: the expected
 //! answer is a literal in each check or is computed by [`expected`], a separate implementation of RFC 6052. The tests
 //! of this crate run the checks against `crates/conform-reference`: a DNS64 server written from the RFCs, and faulty
 //! variants (mutants) of that server.

@@ -1,6 +1,6 @@
 //! DNS messages as read and written by this crate: owned, complete, and able to represent every error of a server.
 //!
-//! `domain` parses and composes them. RDATA is stored as octets without compression, so that two records can be
+//! `domain` parses and composes the messages. RDATA is stored as octets without compression, so that two records can be
 //! compared and any record can be sent, even of an unknown type.
 
 use domain::base::iana::{Class, Opcode, OptRcode, OptionCode, Rtype};

@@ -6,10 +6,10 @@
 //!   ─► troubling checks, in parallel ─► checks that run alone ─► second attempts ─► report
 //! ```
 //!
-//! Timeouts must not add up, so most checks run in parallel. Those for which the test authoritative server is silent or
-//! very slow come after those that it answers ([`Phase`]); those that load the server run alone at the end. If a check
-//! failed because of a missing reply or SERVFAIL, it is run once more alone, because the loss may be on the tester's
-//! side; only the second attempt counts. A check that cannot be run also has an outcome, with its reason.
+//! Timeouts must not add up, so most checks run in parallel. Checks for which the test authoritative server is silent
+//! or very slow run after checks that it answers ([`Phase`]). Checks that load the server run alone at the end. If a
+//! check failed because of a missing reply or SERVFAIL, it is run once more alone, because the loss may be on the
+//! tester's side; only the second attempt counts. A check that cannot be run also has an outcome, with its reason.
 
 mod derive;
 mod error;
@@ -47,8 +47,8 @@ pub const EXPECTED_PREFIX: &str = "rfc7050-3-expected-prefix";
 /// Maximum number of exchanges that an outcome shows: the last ones.
 const SHOWN: usize = 4;
 
-/// Maximum number of checks that get a second attempt. If a server is silent to more of them, that is not bad luck, and
-/// each second attempt may take as long as a stub waits.
+/// Maximum number of checks that get a second attempt. If a server is silent in more checks than this, the cause is not
+/// packet loss, and each second attempt may take as long as a stub waits.
 const SECOND_TRIES: usize = 20;
 
 /// Settings of a run.
@@ -121,9 +121,9 @@ pub fn run(
     run_these(&all, settings, view, progress)
 }
 
-/// Checks that run alone after the others, by the beginnings of their ids. They load the server so heavily that others
-/// would fail (overload, guesses of IDs and ports), may end it (malformed messages), or are disturbed by other
-/// connections. After the last one, a server may assume that its upstream does not support EDNS.
+/// Checks that run alone after all others, by the prefixes of their ids. These checks load the server so heavily that
+/// other checks would fail (overload, guesses of IDs and ports), may crash the server (malformed messages), or are
+/// disturbed by other connections. After the last one, a server may assume that its upstream does not support EDNS.
 const ALONE: [&str; 7] = [
     "hardening-overload",
     "rfc5452",

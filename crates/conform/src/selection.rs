@@ -1,4 +1,4 @@
-//! Selects checks by the names that a user gives.
+//! Selects checks by names given by the user.
 
 use crate::check::Check;
 

@@ -1,5 +1,5 @@
 //! Environment of a check's script: names that are new to every cache, queries, and the query log of the test
-//! authoritative server. It records the exchanges, so that a verdict can show the messages.
+//! authoritative server. The environment records the exchanges, so that a verdict can show the messages.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;

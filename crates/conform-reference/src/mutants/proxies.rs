@@ -1,5 +1,5 @@
-//! Mutants that a proxy in front of a correct server can be: they change or lose replies, whatever the query. Their
-//! checks are in several files.
+//! Mutants that could be a proxy in front of a correct server: they change or lose replies,
+//! whatever the query. The checks for these mutants are in several files.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -1,5 +1,5 @@
-//! Turns a query into the messages that are sent for it, and their times. It uses neither sockets nor a clock, so that
-//! tables can test it.
+//! Turns a query into the messages that are sent in reply, with their send times. The module uses neither sockets nor a
+//! clock, so that table-driven tests can cover it.
 //!
 //! A walk follows the aliases of the name and collects the reply, together with the labels that concern the reply as a
 //! whole. The first fate other than an RCODE or NODATA then determines how the reply is sent.

@@ -1,6 +1,6 @@
 //! Proofs of non-existence, by NSEC (RFC 4035 §3.1.3) or NSEC3 (RFC 5155 §7.2).
 //!
-//! The names of a signed zone cannot be listed, because any nonce is a name. Each proof is made for its query and
+//! The names of a signed zone cannot be listed, because any nonce is a name. Each proof is generated for one query and
 //! denies no other name (RFC 4470, RFC 7129 appendix B).
 
 use domain::base::ToName;

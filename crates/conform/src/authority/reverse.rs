@@ -1,8 +1,8 @@
 //! The zones outside the user's zone: reverse names, `ipv4only.arpa`, and the root.
 //!
-//! A server that forwards everything queries them too. `4.3.2.1.in-addr.arpa` has the PTR record `ptr-1-2-3-4.ZONE`. If
-//! the last octet of the address is 250 the reply is NXDOMAIN, for 251 NODATA, for 252 SERVFAIL, and for 253 there is
-//! none. Nothing exists below `ip6.arpa`.
+//! A server that forwards all queries sends queries for these zones too. `4.3.2.1.in-addr.arpa` has the PTR record
+//! `ptr-1-2-3-4.ZONE`. If the last octet of the address is 250, the reply is NXDOMAIN; for 251 it is NODATA, for 252
+//! SERVFAIL, and for 253 there is no reply. Nothing exists below `ip6.arpa`.
 
 use std::net::Ipv4Addr;
 

@@ -1,5 +1,5 @@
 //! The running test authoritative server. It has a thread for each UDP socket, for each TCP listener and for each
-//! connection. One more thread sends delayed replies, so that a delay affects no other reply.
+//! connection. One more thread sends delayed replies, so that a delay affects only the delayed reply.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};

@@ -1,8 +1,8 @@
 //! Status socket: gives checks in another process access to the query log of the test authoritative server.
 //!
-//! Each request is a line of JSON and gets a line of JSON; a client may send any number. `{"asked":"NAME"}` gets the
-//! list of [`Asked`], and `{"anchors":true}` the list of trust anchors as lines of a zone file. Any other request ends
-//! the connection.
+//! Each request is a line of JSON, and so is the response; a client may send any number of requests. `{"asked":"NAME"}`
+//! gets the list of [`Asked`], and `{"anchors":true}` the list of trust anchors as lines of a zone file. After any
+//! other request the server closes the connection.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;

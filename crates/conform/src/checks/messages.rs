@@ -4,8 +4,8 @@
 //! Checks that need no zone query a name of the test zone if there is one, and otherwise `ipv4only.arpa`: every DNS64
 //! server has AAAA records for it (RFC 7050).
 //!
-//! The RFCs allow a server not to reply to a malformed message. Silence is therefore correct there, and a reply is
-//! awaited for one second at most; if there is one, it must be FORMERR.
+//! The RFCs allow a server not to reply to a malformed message. Silence is therefore correct for such a message, and
+//! the check waits for a reply for one second at most; a reply must be FORMERR.
 
 mod common;
 mod cookies;

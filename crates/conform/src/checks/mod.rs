@@ -1,4 +1,5 @@
-//! The checks, with one file for each RFC or family. Their order is the order of all tables.
+//! The checks, with one file for each RFC or family. The order of the checks here is their order in
+//! all tables.
 
 mod hostile;
 mod messages;

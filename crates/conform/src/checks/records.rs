@@ -3,8 +3,8 @@
 //! 9460, 8482).
 //!
 //! Caching is detected from the upstream side: the test authoritative server either received another query or not. A
-//! lifetime that must end within a check is six seconds, because some servers (Knot Resolver, CoreDNS) cache everything
-//! for at least five by default.
+//! lifetime that must expire within a check is six seconds, because some servers (Knot Resolver, CoreDNS) cache every
+//! answer for at least five seconds by default.
 
 mod caching;
 mod common;

@@ -8,7 +8,7 @@
 //! | `bogus`, `expired` | SERVFAIL | unchanged |
 //!
 //! A server without validation treats all zones alike, as described in §3. RFC 6147 §5.5, item 1, allows no AD without
-//! DO, but RFC 6840 §5.7 lets a client request it by AD. Servers that set it and servers that do not are therefore both
+//! DO, but RFC 6840 §5.7 lets a client request it by AD. Servers that set AD and servers that do not are therefore both
 //! correct here.
 
 mod scripts;

@@ -1,7 +1,7 @@
 //! RFC 7050 and RFC 8880: ipv4only.arpa, by which hosts discover the prefix, and the answers that a DNS64 server must
 //! give without an upstream query.
 //!
-//! RFC 8880 §7.1 updates RFC 7050 §5, which forbade every special treatment of the name. If a check depends on upstream
+//! RFC 8880 §7.1 updates RFC 7050 §5, which forbade any special treatment of the name. If a check depends on upstream
 //! queries, it uses a type or a name that is new to every cache.
 
 use std::net::{Ipv4Addr, Ipv6Addr};

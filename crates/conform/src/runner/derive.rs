@@ -1,7 +1,7 @@
 //! Derives the prefixes of a server that puts the octets of IPv4 addresses at wrong positions.
 //!
-//! RFC 7050 §3 finds no prefix of such a server, and without a prefix no check could describe the error. The octets of
-//! an IPv4 address show the end of its prefix, whatever their order.
+//! Discovery by RFC 7050 §3 finds no prefix of such a server, and without a prefix no check could describe the error.
+//! The octets of an IPv4 address show the end of its prefix, whatever their order.
 
 use std::cmp::Reverse;
 use std::net::{Ipv4Addr, Ipv6Addr};

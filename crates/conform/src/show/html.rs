@@ -1,5 +1,5 @@
-//! The scoreboard as a self-contained HTML page: servers side by side, failing checks first, MUST separate from SHOULD.
-//! Verdicts are words; colours only repeat them.
+//! The scoreboard as a self-contained HTML page: servers side by side, failing checks first, MUST
+//! separate from SHOULD. Verdicts are written as words; colours only repeat the verdicts.
 
 use std::fmt::Write;
 

@@ -1,7 +1,8 @@
 //! Scripts of RFC 6147 §5.3.1: names of ip6.arpa below a prefix and elsewhere.
 //!
-//! The RFC gives the server two ways: PTR records of the name, or an alias for the name in in-addr.arpa. The checks
-//! accept both; if a fault is possible with an alias only, the verdict for the other servers is "not supported".
+//! The RFC allows the server two kinds of answer: PTR records of the name, or an alias for the name in in-addr.arpa.
+//! The checks accept both. If a fault is possible only with an alias, the verdict for servers that answer with PTR
+//! records is "not supported".
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
