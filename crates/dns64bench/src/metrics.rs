@@ -5,8 +5,8 @@
 //! command ──────────► test case ──────────┘
 //! ```
 //!
-//! The tester maintains its counters for the progress bar in any case; a scrape reads them, and no thread of the tester
-//! waits for it.
+//! The tester maintains its counters for the progress bar in any case; a scrape reads these counters, and no thread of
+//! the tester waits for the scrape.
 
 use std::fmt::{self, Debug};
 use std::net::{SocketAddr, TcpListener};

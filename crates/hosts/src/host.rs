@@ -6,8 +6,8 @@
 //!                  └─ ssh's stdio ──► sh                    a host without dns64bench
 //! ```
 //!
-//! Nothing listens on the network. When the pipe or the connection ends, everything that was
-//! started over it is ended.
+//! No agent listens on the network. When the pipe or the connection closes, all processes that were
+//! started over it are stopped.
 
 pub mod agent;
 mod connect;

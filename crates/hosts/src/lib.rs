@@ -1,4 +1,5 @@
-//! Programs on the hosts of a measurement: this machine, the lab of network namespaces, and others over ssh.
+//! Programs on the hosts of a measurement: this machine, the lab of network namespaces, and other
+//! machines over ssh.
 //!
 //! ```text
 //! host::Machine ─► agent, or a shell over ssh ─► process, servers ─► place, numa, environment: facts
@@ -6,7 +7,7 @@
 //!       └── lab: three hosts on one machine                            └─► report
 //! ```
 //!
-//! This crate has no plans, no points and no trials.
+//! Plans, points and trials are not part of this crate.
 #![forbid(unsafe_code)]
 
 pub mod cpu_list;

@@ -1,4 +1,4 @@
-//! Ports on loopback for servers that are started, ended and restarted on the same port.
+//! Ports on loopback for servers that are started, stopped and restarted on the same port.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};

@@ -1,5 +1,5 @@
 //! The servers that a campaign controls: DUTs and AuthDNS servers. A file for each program
-//! describes its configuration, start, check and version. A program that can play both roles has
+//! describes its configuration, start, check and version. A program that can act in both roles has
 //! two drivers in its file.
 //!
 //! ```text

@@ -15,9 +15,10 @@
 //! 10.1080/00031305.2015.1089789, section 5.1: by Student's t with the degrees of freedom of the smaller set, and by
 //! √(n ÷ (n − 1)).
 //!
-//! A search does not find a rate: it proves that the limit lies between a rate that passed and one that failed. The
-//! lower end of the interval therefore divides a rate that the candidate passed by one that the baseline failed, and
-//! the upper end does the reverse. A resolution that is too coarse makes the interval wide, never the outcome wrong.
+//! A search does not find an exact rate: it proves that the limit lies between a rate that passed and a rate that
+//! failed. The lower end of the interval is therefore a rate that the candidate passed divided by a rate that the
+//! baseline failed; the upper end is the reverse. A resolution that is too coarse makes the interval wide, never the
+//! outcome wrong.
 
 mod resamples;
 

@@ -7,12 +7,12 @@
 //!                                                                       invalid    rate
 //! ```
 //!
-//! - [`narrow`]: search with short probes before full trials; [`mlr`]: search of RFC 9971; [`set`]: all searches of a
+//! - [`narrow`]: search with short probes before full trials; [`mlr`]: search by RFC 9971; [`set`]: all searches of a
 //!   point.
 //! - [`selftest`]: formulas for the required rate of the tester.
-//! - [`reason`]: reasons for which a trial did not pass; [`warning`]: observations that did not decide.
+//! - [`reason`]: reasons why a trial did not pass; [`warning`]: observations that did not affect the verdict.
 //! - [`stats`]: summary of a set of searches; [`precision`]: precision of rates; [`change`]: detection of slowdowns.
-//! - [`evidence`]: check of the load that the DUT really got.
+//! - [`evidence`]: check of the load that the DUT actually received.
 //! - [`compliance`]: deviations from RFC 8219, listed in [`noncompliance`].
 #![forbid(unsafe_code)]
 

@@ -2,7 +2,7 @@
 //!
 //! A [`Goal`](goal::Goal) defines the tolerated loss of a trial, the share of the trials' time that may exceed it, the
 //! final trial duration, and the required width of the rate interval. [`tally`] classifies one load for one goal from
-//! all trials at it; [`search`] chooses the next load and its duration:
+//! all trials at that load; [`search`] chooses the next load and its duration:
 //!
 //! ```text
 //! goal ─► targets: coarse and short ─► finer and longer ─► final (the goal itself)
@@ -15,8 +15,8 @@
 //!         wider than the target: next load between them;  narrow: next target;  last target: result
 //! ```
 //!
-//! The classification of a load follows RFC 9971 to the letter. The order of loads is our choice, because the RFC
-//! leaves it open.
+//! The classification of a load follows RFC 9971 to the letter. The order of loads is our choice, because the RFC does
+//! not specify an order.
 
 pub mod goal;
 pub mod search;

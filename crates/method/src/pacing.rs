@@ -1,8 +1,8 @@
 //! Pacing audit: checks that the tester sent the queries on schedule.
 //!
-//! Windows of 100 ms and of 10 ms are those of G. Lencse and A. Pivoda, "Checking and Increasing
-//! the Accuracy of the Dns64perf++ Measurement Tool for Benchmarking DNS64 Servers" (2018, DOI
-//! 10.11601/ijates.v7i1.255), figures 2 to 5.
+//! The windows of 100 ms and of 10 ms are taken from G. Lencse and A. Pivoda, "Checking and Increasing the Accuracy of
+//! the Dns64perf++ Measurement Tool for Benchmarking DNS64 Servers" (2018, DOI 10.11601/ijates.v7i1.255), figures 2 to
+//! 5.
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};

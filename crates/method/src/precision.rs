@@ -6,9 +6,9 @@
 //! point      from ────────────────── to          smallest pass … largest fail; open where nothing failed
 //! ```
 //!
-//! A rate that was tried is exact. Derived figures are rounded here, each by one function, so that
-//! every output shows the same value: a median of two rates ([`median`]), a lower end divided by
-//! [`overstatement`] ([`lower_end`]), ratios ([`Ratio::rounded`]), CPRDP ([`four_digits`]).
+//! A rate at which a trial was run is exact. Derived figures are rounded here, each by one function, so that every
+//! output shows the same value: a median of two rates ([`median`]), a lower end divided by [`overstatement`]
+//! ([`lower_end`]), ratios ([`Ratio::rounded`]), CPRDP ([`four_digits`]).
 
 use serde::{Deserialize, Serialize};
 

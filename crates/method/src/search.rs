@@ -9,7 +9,8 @@
 //! ```
 //!
 //! An invalid trial is repeated at the same rate. If all repetitions are invalid, the rate is *unmeasurable*. The
-//! search then continues below it, and its result is a lower bound, because the tester gave up and not the DUT.
+//! search then continues below that rate, and its result is a lower bound, because the tester was the limit and not the
+//! DUT.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,5 @@
-//! A set of trials as a state machine without I/O: returns the next trial and takes its verdict, until all are done.
+//! A set of trials as a state machine without I/O: returns the next trial and receives its verdict, until all trials
+//! are done.
 //!
 //! ```text
 //! Set      search 1 ─► search 2 ─► … ─► search n          each a [`NarrowedSearch`]; result and shortfall of each

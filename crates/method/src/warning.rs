@@ -1,4 +1,5 @@
-//! Warnings as data: observations that did not decide a trial but are worth knowing. `Display` gives the text.
+//! Warnings as data: observations that did not affect the verdict of a trial but should be reported. `Display` gives
+//! the text.
 
 use std::fmt;
 

@@ -1,5 +1,5 @@
 //! Properties of network interfaces reported by their drivers: the SIOCETHTOOL requests of ethtool(8), in the calling
-//! thread's network namespace. All numbers and layouts are those of linux/ethtool.h.
+//! thread's network namespace. All numbers and layouts come from linux/ethtool.h.
 
 use std::ffi::CStr;
 use std::io;

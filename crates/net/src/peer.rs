@@ -1,4 +1,4 @@
-//! The two addresses of a datagram.
+//! The two addresses of a datagram: peer and local address.
 
 use std::net::{IpAddr, SocketAddr};
 

@@ -1,5 +1,5 @@
 //! Sending of multiple datagrams: one `sendmmsg` for all of them, and one pass through the network stack
-//! (`UDP_SEGMENT`) for those of equal length to the same peer.
+//! (`UDP_SEGMENT`) for datagrams of equal length to the same peer.
 
 use std::io;
 use std::mem::zeroed;

@@ -1,4 +1,5 @@
-//! Comparison of the searches of runs with those of a baseline, for regression tests in a pipeline.
+//! Comparison of the searches in runs with the searches in a baseline, for regression tests in a
+//! pipeline.
 //!
 //! ```text
 //! baseline ─┐

@@ -1,4 +1,4 @@
-//! A run that is shown, and the order of its DUTs.
+//! A run shown in a report, and the order of its DUTs.
 
 use std::path::Path;
 

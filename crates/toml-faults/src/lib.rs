@@ -1,14 +1,14 @@
-//! Faults of TOML files in plain words, from the JSON Schema of their contents.
+//! Faults in TOML files, described in plain words from the JSON Schema of the contents.
 //!
 //! ```text
 //! text ──► tree with positions ─┐
 //! schema ───────────────────────┴─► value by value ─► Fault: line, reason
 //! ```
 //!
-//! Errors of serde contain names of Rust types ("expected u16"). A program that fails to read a
-//! file calls [`fault`] first. It detects wrong types of numbers, switches, choices, lists and
-//! tables, numbers out of range, and unknown or missing keys. All other faults are left to serde's
-//! errors.
+//! Errors of serde contain names of Rust types ("expected u16"). A program that cannot parse a file
+//! calls [`fault`] first. This function detects wrong types of numbers, switches, choices, lists
+//! and tables, numbers out of range, and unknown or missing keys. All other faults are left to
+//! serde's errors.
 #![forbid(unsafe_code)]
 
 use serde_json::Value;

@@ -1,9 +1,10 @@
 //! The name space `AAA-BBB-CCC-DDD.dns64perf.test`: conversions between index, IPv4 address and
 //! name, and the selection of names with an AAAA record.
 //!
-//! The names are those of dns64perf++ (G. Lencse and D. Bakai, DOI 10.1587/transcom.2016EBN0007):
-//! four decimal octets, zero-padded to three digits. The A record of a name is the address in it.
-//! The presence of an AAAA record is a function of the name.
+//! The names are the same as in dns64perf++ (G. Lencse and D. Bakai, DOI
+//! 10.1587/transcom.2016EBN0007): four decimal octets, zero-padded to three digits. The A record of
+//! a name is the address encoded in the name. The presence of an AAAA record is a function of the
+//! name.
 
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};

@@ -72,7 +72,7 @@ pub enum Hints {
     Translate,
 }
 
-/// Selection among several prefixes that can embed an IPv4 address.
+/// Selection among several prefixes that carry an IPv4 address.
 #[derive(
     Clone,
     Copy,

@@ -1,4 +1,5 @@
-//! Parsers of addresses, times and lists as users write them, with errors that show the correct form.
+//! Parsers for addresses, times and lists as users write them, with errors that show the correct
+//! form.
 
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;

@@ -1,4 +1,4 @@
-//! `auth`: runs AuthDNS until a signal ends it.
+//! `auth`: runs AuthDNS until a signal stops it.
 
 use std::path::Path;
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! `measure`: one trial at one rate.
+//! `measure`: one trial at a constant rate.
 
 use method::compliance::Facts;
 use method::evidence::Deviation;

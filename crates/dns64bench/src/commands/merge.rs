@@ -1,4 +1,4 @@
-//! `merge`: combines the results of the testers of a distributed trial.
+//! `merge`: combines the results of all testers in a distributed trial.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! `reference-dut`: runs the calibration target until a signal ends it.
+//! `reference-dut`: runs the reference DUT until a signal stops it.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! `resperf`: status lines, statistics and plot file of the original, with our engine.
+//! `resperf`: status lines, statistics and plot file as in the original, with our client.
 
 use std::fmt::Write as _;
 use std::path::Path;

@@ -1,4 +1,5 @@
-//! `try`: AuthDNS on this host, the configuration lines with which a server in use forwards to it, and a short search.
+//! `try`: AuthDNS on this host, the configuration lines with which an existing server forwards to AuthDNS, and a short
+//! search.
 //!
 //! ```text
 //! AuthDNS ─► version ─► lines ─► wait: names resolve ─► closed loop ─► MLRsearch ─► summary

@@ -1,5 +1,5 @@
 //! The agent, `dns64bench agent`: reads requests from standard input, one JSON object per line,
-//! replies on standard output, and ends everything that it started when its input ends.
+//! replies on standard output, and stops all processes that it started when its input closes.
 
 use std::collections::HashMap;
 use std::fs::{self, File};

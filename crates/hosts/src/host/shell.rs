@@ -1,6 +1,6 @@
 //! Connection to a host that has ssh and a POSIX shell but no dns64bench: `sh`, fed over ssh,
-//! replaces the agent. When the connection ends, the shell's input ends, and the shell ends
-//! everything that it started.
+//! replaces the agent. When the connection closes, the shell's input ends, and the shell stops all
+//! processes that it started.
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Drivers: how a server is configured, started, checked and asked for its version.
+//! Drivers: how a server is configured, started and checked, and how its version is queried.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};

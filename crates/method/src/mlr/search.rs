@@ -9,7 +9,8 @@
 //!    └─ both, but too far apart: their geometric mean
 //! ```
 //!
-//! A load that is begun is tried until it is classified for the current target. Every trial counts for all goals.
+//! Once a load has a trial, further trials follow at that load until it is classified for the current target. Every
+//! trial counts for all goals.
 
 use std::collections::BTreeMap;
 

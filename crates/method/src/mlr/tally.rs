@@ -1,5 +1,5 @@
-//! Classification of a load for one goal from all trials at it (RFC 9971, "Load Classification" and "Conditional
-//! Throughput").
+//! Classification of a load for one goal, from all trials at that load (RFC 9971, "Load Classification" and
+//! "Conditional Throughput").
 
 use crate::records::Counts;
 use units::{Nanos, Qps};

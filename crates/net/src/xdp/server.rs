@@ -1,4 +1,4 @@
-//! AF_XDP server on one queue: a reply leaves in the frame of its query.
+//! AF_XDP server on one queue: a reply is sent in the frame of its query.
 
 use std::io;
 use std::mem;

@@ -1,4 +1,4 @@
-//! Single queries to the server under test: its version, and the names of the test.
+//! Single queries to the server under test, for its version and for test names.
 
 use std::hash::{BuildHasher, RandomState};
 use std::io;

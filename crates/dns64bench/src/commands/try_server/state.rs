@@ -1,4 +1,4 @@
-//! The wait for a server to resolve the names of the test, as functions without I/O.
+//! The wait until a server resolves the test names, as functions without I/O.
 //!
 //! ```text
 //! AAAA reply ─┬─ NODATA ─► A reply ─┐
