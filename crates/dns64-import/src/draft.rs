@@ -53,7 +53,7 @@ pub(super) struct PrefixDraft {
     pub prefix: Ipv6Net,
     /// Bits after the IPv4 address.
     pub suffix: Option<std::net::Ipv6Addr>,
-    /// IPv4 addresses that it carries; `None` for all.
+    /// IPv4 addresses that the prefix embeds; `None` for all.
     pub ranges: Option<Addresses>,
     pub origin: Origin,
 }
@@ -544,7 +544,7 @@ fn write_translation(text: &mut String, translation: &Translation) {
     }
 }
 
-/// Formats a prefix as an inline table. The well-known one carries private addresses, as in all
+/// Formats a prefix as an inline table. The well-known prefix embeds private addresses, as in all
 /// supported servers, although RFC 6052 §3.1 forbids it.
 fn written(draft: &PrefixDraft) -> String {
     let mut text = format!("{{ prefix = \"{}\"", draft.prefix);

@@ -364,11 +364,11 @@ fn check_forwards(config: &Config, domains: &Domains) -> Result<(), BadPolicy> {
     Ok(())
 }
 
-/// Reason why the well-known prefix does not carry an address.
+/// Reason why the well-known prefix does not embed an address.
 pub(super) const NOT_GLOBAL: &str =
     "64:ff9b::/96 is for global IPv4 addresses (RFC 6052 §3.1); write allow-non-global = true";
 
-/// Checks that each prefix carries an address.
+/// Checks that each prefix embeds at least one address.
 pub(super) fn check_ranges(config: &Config, named: &NamedNetworks<'_>) -> Result<(), BadPolicy> {
     for (path, keys) in prefix_places(config) {
         for mapping in keys.mappings(&[], named, &LivePrefixes::default())? {

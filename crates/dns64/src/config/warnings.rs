@@ -118,7 +118,7 @@ impl Settings {
         }
     }
 
-    /// Warns of ranges from which a prefix carries no address.
+    /// Warns about ranges from which a prefix embeds no address.
     fn warn_of_ranges(&self, warnings: &mut Vec<String>) {
         let Ok(named) = NamedNetworks::new(&self.config.networks) else { return };
         for (path, keys) in prefix_places(&self.config) {

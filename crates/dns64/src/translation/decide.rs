@@ -86,7 +86,7 @@ pub(crate) enum Reason {
 /// Reason why existing A records are neither sent nor used for synthesis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WithheldReason {
-    /// No prefix carries the IPv4 addresses.
+    /// No prefix can embed the IPv4 addresses.
     Unmapped,
     /// The client requested signatures, and the answer is signed.
     Signed,

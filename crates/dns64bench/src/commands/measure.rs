@@ -101,7 +101,7 @@ mod tests {
         };
         let words = advice(100, 0.0, 1.0).unwrap();
         assert!(words.ends_with(&format!("--first-name {}", 100 + used)), "{words}");
-        // The block of names begins anew after its last one.
+        // After the last name, the block of names starts again with the first.
         let words = advice(plan.names.count() - 1, 0.0, 1.0).unwrap();
         assert!(words.ends_with(&format!("--first-name {}", used - 1)), "{words}");
         assert_eq!(advice(100, 0.6, 0.1), None, "names that were not cached");

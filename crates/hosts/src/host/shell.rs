@@ -415,7 +415,7 @@ mod tests {
         let machine = shell(folder.path());
         let sleeping = machine.start(&words("sleep 1000"), &[], Path::new("log"), None).unwrap();
         let id = sleeping.id();
-        // As after a lost connection: no request ends the process.
+        // As after a lost connection: no request stops the process.
         std::mem::forget(sleeping);
         assert!(runs(id));
         let link = Rc::clone(&machine.link);

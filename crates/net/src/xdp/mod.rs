@@ -15,8 +15,8 @@
 //! on the interface. It takes only datagrams to the configured addresses and ports (a [`Claim`]); sockets of the stack
 //! get all others.
 //!
-//! Every datagram carries its receive time at the filter, so waiting time in a ring is visible. The kernel counts
-//! packets dropped because of a full ring or missing frames; [`Server::drops`] returns that count.
+//! Every datagram has a timestamp from the filter, so waiting time in a ring is visible. The kernel counts packets
+//! dropped because of a full ring or missing frames; [`Server::drops`] returns that count.
 
 mod bpf;
 mod client;
