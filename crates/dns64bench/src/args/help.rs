@@ -1,4 +1,4 @@
-//! Parts of `--help` and of the manual pages besides the options: headings, examples, exit statuses.
+//! Parts of `--help` and of the manual pages except the options: headings, examples, exit statuses.
 
 use cli::{Section, below_help};
 
