@@ -19,6 +19,7 @@ use wire::view::{CLASS_IN, rtype};
 use crate::client::query::Query;
 use crate::client::reply::{COOKIE_LEN, ReplyFrame, is_stale, local_outcome};
 use crate::name::{KeyBuf, LowerName};
+use crate::resolver::answer::AnswerKind;
 use crate::resolver::outcome::{CachedAnswer, Failure, Outcome};
 use crate::translation::decide::{self, Next, Plan, Question, Reply};
 use crate::translation::decision::Decision;
@@ -268,17 +269,26 @@ impl Inquiry {
         self.known.push(outcome);
     }
 
-    /// Returns the local answer to a question that [`Inquiry::step`] gave for the target of an alias or
-    /// of a service record, such as `localhost` (RFC 6761 §6, RFC 7686 §2). `rules_of` gives the rules
-    /// for a name, because the target can belong to another `[[forward]]`. Targets of pointers are
-    /// always queried upstream (RFC 6147 §5.3.1).
+    /// True if a question that [`Inquiry::step`] gave can be for the target of an alias that upstreams
+    /// did not follow, or of a service record: see [`Inquiry::local_target`].
     #[inline]
+    pub(crate) fn may_have_targets(&self) -> bool {
+        let is_open = |outcome: &Outcome| {
+            outcome.kept().is_some_and(|kept| kept.answer.kind() == AnswerKind::Unfinished)
+        };
+        self.known.iter().any(is_open) || matches!(self.question.qtype, rtype::HTTPS | rtype::SVCB)
+    }
+
+    /// Returns the local answer to `asked` if it is for such a target, for example `localhost`
+    /// (RFC 6761 §6, RFC 7686 §2). `rules_of` gives the rules for a name, because the target can belong
+    /// to another `[[forward]]`. Targets of pointers are always queried upstream (RFC 6147 §5.3.1).
+    #[cold]
     pub(crate) fn local_target<'r>(
         &self,
         asked: &KeyBuf,
         rules_of: impl FnOnce(&LowerName) -> Rules<'r>,
     ) -> Option<Outcome> {
-        if self.is_new() || asked.name() == self.question.name.wire() || self.is_alias() {
+        if asked.name() == self.question.name.wire() || self.is_alias() {
             return None;
         }
         let name = LowerName::from_wire(asked.name());

@@ -33,7 +33,7 @@ use crate::client::reply::{ReplyFrame, write_refusal, write_servfail};
 use crate::config::{LimitKeys, Overload, Settings};
 use crate::ids::{JobId, WorkerId};
 use crate::metrics::{Count, WorkerMetrics};
-use crate::name::LowerName;
+use crate::name::{KeyBuf, LowerName};
 use crate::observe::{Entry, Observer};
 use crate::resolver::Resolver;
 use crate::resolver::outcome::{Failure, Outcome};
@@ -342,17 +342,13 @@ impl Frontend {
             if again {
                 job.inquiry.forget_failure();
             }
-            let client = job.inquiry.client();
-            let rules_of = |name: &LowerName| settings.rules(client, name, self.now);
-            if let Some(outcome) = job.inquiry.local_target(&key, rules_of) {
-                job.record(|trace| trace.local(&key, &outcome));
-                job.inquiry.add_outcome(outcome);
+            if job.inquiry.may_have_targets() && self.answer_locally(job, &key, settings) {
                 continue;
             }
             let demand = ResolveRequest {
                 waiter: Waiter::Job(self.jobs.next_id()),
                 since: job.arrived,
-                client: ClientId::from_address(client),
+                client: ClientId::from_address(job.inquiry.client()),
                 first: job.inquiry.is_new(),
                 waited_before: job.inquiry.has_waited_before(),
                 max_age: job.inquiry.max_age(&key),
@@ -390,6 +386,18 @@ impl Frontend {
                 }
             }
         }
+    }
+
+    /// Answers a question for the target of an alias locally. Returns false if upstreams must be
+    /// queried.
+    #[cold]
+    fn answer_locally(&self, job: &mut Job, key: &KeyBuf, settings: &Settings) -> bool {
+        let client = job.inquiry.client();
+        let rules_of = |name: &LowerName| settings.rules(client, name, self.now);
+        let Some(outcome) = job.inquiry.local_target(key, rules_of) else { return false };
+        job.record(|trace| trace.local(key, &outcome));
+        job.inquiry.add_outcome(outcome);
+        true
     }
 
     /// Sends a reply to its client.
