@@ -121,7 +121,7 @@ pub(crate) enum Command {
     /// Run the requests of a campaign from standard input; end when that is closed
     #[command(hide = true)]
     Agent(Agent),
-    /// Run the DNS64 server dns64d as started by quickstart
+    /// Run dns64d in the way in which quickstart starts it
     #[command(hide = true, disable_help_flag = true, disable_version_flag = true)]
     Dns64d {
         /// Arguments of dns64d
@@ -144,7 +144,7 @@ pub(crate) struct Traffic {
     /// need more]
     #[arg(long, value_name = "A.B.C.D/LEN", help_heading = NAMES)]
     pub(crate) names: Option<NameRange>,
-    /// Position of the first name in that block
+    /// Index of the first name within the block of --names
     #[arg(long, value_name = "N", default_value_t = 0, help_heading = NAMES)]
     pub(crate) first_name: u64,
     /// Zone of the names
@@ -320,7 +320,7 @@ pub(crate) struct Search {
     pub(crate) display: Display,
     #[command(flatten)]
     pub(crate) asking: LivenessOptions,
-    /// Continue the search of this journal, with its original options
+    /// Resume the search recorded in this journal, with its original options
     #[arg(long, value_name = "FILE", conflicts_with_all = ["NewSearch", "Traffic", "Replies"], help_heading = FILES)]
     pub(crate) resume: Option<PathBuf>,
 }
@@ -386,7 +386,7 @@ pub(crate) enum SearchMethod {
 
 #[derive(Debug, Args)]
 pub(crate) struct SelfTest {
-    /// Address of AuthDNS, running with --aaaa-share 1, on the self-test link, such as 198.18.1.2
+    /// Address of AuthDNS on the self-test link, such as 198.18.1.2; AuthDNS must run with --aaaa-share 1
     #[arg(long, value_name = "SERVER", help_heading = SERVER)]
     pub(crate) server: Server,
     #[command(flatten)]
@@ -398,7 +398,7 @@ pub(crate) struct SelfTest {
     /// Highest rate at which DUTs will be tested; α and β are those of that test
     #[arg(long, value_name = "QPS", allow_negative_numbers = true, help_heading = LOAD)]
     pub(crate) for_rate: Qps,
-    /// Reserve; RFC 8219 requires at least 0.1
+    /// Headroom of the tester above the measured rate, as a share; RFC 8219 requires at least 0.1
     #[arg(long, value_name = "SHARE", default_value_t = method::selftest::MIN_DELTA, allow_negative_numbers = true, value_parser = parse_reserve, help_heading = SELF_TEST)]
     pub(crate) delta: f64,
     /// Number of trials that must pass
@@ -436,7 +436,7 @@ pub(crate) enum CampaignAction {
     Run {
         /// Plan: a TOML file, or a built-in one: smoke, compulsory, paper, paper-small
         plan: PathBuf,
-        /// Run folder, which must not exist [default: the name of the plan's file without .toml, with -run]
+        /// Run folder, which must not exist yet [default: the plan's file name with -run in place of .toml]
         #[arg(long, value_name = "DIR", help_heading = FILES)]
         dir: Option<PathBuf>,
         /// Only print what would be done, like `campaign plan`
@@ -519,10 +519,10 @@ pub(crate) struct Gate {
     /// Run folder to compare the others with; if given several times, their searches are combined
     #[arg(long, value_name = "DIR", help_heading = COMPARISON)]
     pub(crate) baseline: Vec<PathBuf>,
-    /// Largest decrease of a median that is no regression, such as 5% or 0.05
+    /// Largest drop of a median that does not count as a regression, such as 5% or 0.05
     #[arg(long, value_name = "PCT", allow_negative_numbers = true, default_value = "5%", value_parser = parse_decrease, help_heading = COMPARISON)]
     pub(crate) max_regression: f64,
-    /// Combine the searches of all other runs too: both sides were measured in alternation
+    /// Also pool the searches of all other runs; valid only if both sides were measured alternately
     #[arg(long, requires = "baseline", help_heading = COMPARISON)]
     pub(crate) in_turn: bool,
     /// Write the result of each point as JUnit XML
@@ -711,7 +711,7 @@ pub(crate) struct QueryFile {
     /// Block of IPv4 addresses from which names are generated
     #[arg(long, value_name = "A.B.C.D/LEN", default_value = "10.0.0.0/16", help_heading = NAMES)]
     pub(crate) names: NameRange,
-    /// Position of the first name in that block
+    /// Index of the first name within the block of --names
     #[arg(long, value_name = "N", default_value_t = 0, help_heading = NAMES)]
     pub(crate) first_name: u64,
     /// Number of names [default: the rest of the block]
@@ -751,10 +751,10 @@ pub(crate) enum LabAction {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
         command: Vec<std::ffi::OsString>,
     },
-    /// Keeps a namespace of an unprivileged lab alive
+    /// Keep a namespace of an unprivileged lab alive
     #[command(hide = true)]
     Hold,
-    /// Waits until the link-layer addresses of these neighbours are known here
+    /// Wait until the link-layer addresses of these neighbours are known
     #[command(hide = true)]
     Reach {
         /// Addresses of the neighbours
@@ -778,7 +778,7 @@ pub(crate) struct Check {
     /// Also test AF_XDP on this interface; its queues may pause for a moment
     #[arg(long, value_name = "IFACE", help_heading = AUTH)]
     pub(crate) xdp: Option<String>,
-    /// Send datagrams from the interface of --xdp to this one over a cable between them, and count the received ones
+    /// Send datagrams from the --xdp interface to this one over a cable, and count those received
     #[arg(long, value_name = "IFACE", requires = "xdp", help_heading = AUTH)]
     pub(crate) loop_to: Option<String>,
     /// Duration of that test

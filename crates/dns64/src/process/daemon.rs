@@ -56,7 +56,7 @@ const PANICKED: i32 = 101;
 #[derive(Debug, Parser)]
 #[command(name = "dns64d", version, long_version = crate::BUILD, propagate_version = true, max_term_width = 110, after_help = below_help(&sections("")))]
 struct Arguments {
-    /// Configuration file [default: listen on [::1]:5380, prefix 64:ff9b::/96, upstreams of /etc/resolv.conf]
+    /// Configuration file [default: listen on [::1]:5380, prefix 64:ff9b::/96, upstreams from /etc/resolv.conf]
     #[arg(long, short, global = true, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Listen address, such as [::1]:53; overrides those of the configuration; may be repeated
@@ -144,7 +144,7 @@ enum Command {
     /// Write the manual pages into a folder
     #[command(after_help = below_help(&sections("manual")))]
     Manual {
-        /// Folder, which is created if it is missing
+        /// Folder for the manual pages; created if missing
         #[arg(value_name = "DIR")]
         folder: PathBuf,
         /// Date in the footer of each page

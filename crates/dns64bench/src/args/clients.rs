@@ -78,7 +78,7 @@ pub(crate) struct IntervalFiles {
     /// Write the round-trip time histogram of each interval (in µs) to this file, as HDR interval log
     #[arg(long, value_name = "FILE", help_heading = FILES)]
     pub(crate) hdr_log: Option<PathBuf>,
-    /// Write the intervals and their sum to this file, as JSON lines of DNS-OARC's dns-metrics
+    /// Write the statistics of each interval and of the run to this file, as JSON lines in DNS-OARC's dns-metrics format
     #[arg(long, value_name = "FILE", help_heading = FILES)]
     pub(crate) json_lines: Option<PathBuf>,
 }
@@ -248,7 +248,7 @@ pub(crate) struct Resperf {
     /// Write the latency histogram of each interval (in µs) to this file, as HDR interval log
     #[arg(long, value_name = "FILE", help_heading = FILES)]
     pub(crate) hdr_log: Option<PathBuf>,
-    /// Write the intervals and their sum to this file, as JSON lines of DNS-OARC's dns-metrics
+    /// Write the statistics of each interval and of the run to this file, as JSON lines in DNS-OARC's dns-metrics format
     #[arg(long, value_name = "FILE", help_heading = FILES)]
     pub(crate) json_lines: Option<PathBuf>,
 }
