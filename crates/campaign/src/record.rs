@@ -288,7 +288,7 @@ pub struct Cpu {
     /// 1; empty if the host does not report it.
     #[serde(default)]
     pub host: Vec<f64>,
-    /// Mean CPU use of AuthDNS; with several, that of the one that used most.
+    /// Mean CPU use of AuthDNS; if there are several AuthDNS servers, that of the busiest.
     pub auth: f64,
     /// Mean CPU use of the Measurer.
     pub tester: f64,

@@ -144,7 +144,7 @@ pub(crate) struct Traffic {
     /// need more]
     #[arg(long, value_name = "A.B.C.D/LEN", help_heading = NAMES)]
     pub(crate) names: Option<NameRange>,
-    /// Index of the first name within the block of --names
+    /// Index, within the block of --names, of the first name to use
     #[arg(long, value_name = "N", default_value_t = 0, help_heading = NAMES)]
     pub(crate) first_name: u64,
     /// Zone of the names
@@ -192,7 +192,7 @@ pub(crate) struct Traffic {
     /// percentage
     #[arg(long, value_name = "PCT", allow_negative_numbers = true, default_value_t = PacingLimits::default().window_100ms_pct, value_parser = parse_percentage, help_heading = PACING)]
     pub(crate) window_limit: f64,
-    /// A trial is invalid if one query in a thousand leaves later than this
+    /// A trial is invalid if one query in a thousand is sent more than this after its scheduled time
     #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = parse_some_time, help_heading = PACING)]
     pub(crate) lateness_limit: Duration,
     /// Send queries of a batch from one port in one system call (UDP_SEGMENT)
@@ -212,7 +212,7 @@ pub(crate) struct Traffic {
     pub(crate) records: Option<PathBuf>,
 }
 
-/// Criteria for valid replies, and the share of them at which a trial passes.
+/// Criteria for valid replies, and the share of valid replies at which a trial passes.
 #[derive(Debug, Args)]
 pub(crate) struct Replies {
     /// Prefix that synthesized addresses must have; may be given several times [default: any address is valid]
@@ -516,7 +516,7 @@ pub(crate) struct Report {
 /// Comparison of runs with a baseline.
 #[derive(Debug, Args)]
 pub(crate) struct Gate {
-    /// Run folder to compare the others with; if given several times, their searches are combined
+    /// Folder of the run to compare the others with; the searches of several such runs are combined
     #[arg(long, value_name = "DIR", help_heading = COMPARISON)]
     pub(crate) baseline: Vec<PathBuf>,
     /// Largest drop of a median that does not count as a regression, such as 5% or 0.05
@@ -640,7 +640,7 @@ pub(crate) struct ReferenceDut {
     /// Queries to answer per second; further ones are dropped at once
     #[arg(long, value_name = "QPS", allow_negative_numbers = true, help_heading = LOAD)]
     pub(crate) capacity: Qps,
-    /// Maximum unused capacity that is saved up, and its value at the start of a trial
+    /// Unused capacity that can be saved up (token bucket), as a time; a trial starts with all of it
     #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = parse_time, help_heading = LOAD)]
     pub(crate) burst: Duration,
     /// Zone of the names
@@ -711,7 +711,7 @@ pub(crate) struct QueryFile {
     /// Block of IPv4 addresses from which names are generated
     #[arg(long, value_name = "A.B.C.D/LEN", default_value = "10.0.0.0/16", help_heading = NAMES)]
     pub(crate) names: NameRange,
-    /// Index of the first name within the block of --names
+    /// Index, within the block of --names, of the first name to use
     #[arg(long, value_name = "N", default_value_t = 0, help_heading = NAMES)]
     pub(crate) first_name: u64,
     /// Number of names [default: the rest of the block]

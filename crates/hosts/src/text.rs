@@ -9,7 +9,7 @@ pub const MESSAGE: usize = 4_000;
 
 /// Removes escape sequences (ECMA-48 §5.3, §5.4, §8.3.89) and control and direction-changing
 /// characters, and truncates the text to `most` characters. Line ends remain, and tabs become
-/// spaces. If text was cut off, its length is appended.
+/// spaces. If the text was truncated, the length of the removed part is appended.
 pub fn plain(text: &str, most: usize) -> String {
     let mut out = String::new();
     let mut kept = 0;

@@ -91,11 +91,11 @@ pub fn listen_tcp(address: SocketAddr) -> io::Result<TcpListener> {
 /// Maximum number of connections that wait to be accepted.
 const TCP_BACKLOG: i32 = 1024;
 
-/// Binds a UDP socket of the standard library to `local`, which may also belong to a prefix that a route makes local;
-/// port 0 is any.
+/// Binds a UDP socket of the standard library to `local`. The address may also lie in a prefix with a route of type
+/// `local`. Port 0 stands for any port.
 ///
 /// # Errors
-/// If `local` is not of this host, or taken.
+/// If `local` is in use, or is not an address of this host.
 pub fn bound_to(local: SocketAddr) -> io::Result<UdpSocket> {
     let socket = Socket::new(Domain::for_address(local), Type::DGRAM, Some(Protocol::UDP))?;
     bind_local(&socket, local)?;

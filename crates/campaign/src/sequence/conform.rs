@@ -25,7 +25,7 @@ use crate::sequence::measure::{Measure, PaperItem};
 use crate::sequence::replay::Recorded;
 use crate::sequence::steps::{ConformPlan, Task, TrialSequence};
 
-/// Placeholder for the rate, which checks do not have.
+/// Placeholder for the rate: a check has none.
 const NO_RATE: Qps = Qps(1);
 /// Assumed duration of all checks of a server; many of them wait for a timeout.
 const ASSUMED: Duration = Duration::from_secs(90);

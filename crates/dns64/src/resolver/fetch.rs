@@ -75,7 +75,7 @@ pub(super) struct Udp {
     pub(super) fallback: Option<Arc<Answer>>,
     /// True if a response was malformed.
     pub(super) was_malformed: bool,
-    /// True if the fetch ended because no upstream is reachable and another fetch does the probing.
+    /// True if the fetch gave up because no upstream is reachable; another fetch is already probing them.
     pub(super) withheld: bool,
 }
 

@@ -68,7 +68,7 @@ pub(crate) struct Questions {
     pub(crate) intervals: IntervalFiles,
 }
 
-/// Files with the course of a load.
+/// Files that record how a load changes over time.
 #[derive(Debug, Args)]
 pub(crate) struct IntervalFiles {
     /// Collect sums and histograms for every interval of this length, in the files of --hdr-log and --json-lines

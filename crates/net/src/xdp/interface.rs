@@ -115,8 +115,8 @@ impl Interface {
     }
 }
 
-/// Waits until an interface has its link: some drivers set up their queues again for a filter, and lose the link
-/// meanwhile.
+/// Waits until the link of an interface is up. Some drivers reset their queues when a filter is attached, and lose the
+/// link for a moment.
 ///
 /// # Errors
 /// [`XdpError::NoLink`] after `limit`.
