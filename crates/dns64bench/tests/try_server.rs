@@ -30,7 +30,7 @@ fn unconfigured_servers_get_advice_and_status_4() {
         Server::start(&["reference-dut", "--capacity", "100000", "--prefix", "2001:db8:64::"]);
     let closed = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     for (server, more, words) in [
-        (&auth.address, &[][..], &["no synthesized AAAA record", "switch on DNS64"][..]),
+        (&auth.address, &[][..], &["no synthesized AAAA record", "enable DNS64"][..]),
         (&auth.address, &["--domain", "other.test"], &["REFUSED", "access list"]),
         (&dut.address, &[], &["--expect-prefix 2001:db8:64::/96"]),
         (&closed, &[], &["connection refused", "listens at this address"]),
