@@ -16,8 +16,9 @@ pub struct StatusSocket {
 }
 
 impl StatusSocket {
-    /// Creates the socket, and replaces one that a killed server has left. Clients can connect from now on; they wait until it is served. If a server creates it before
-    /// its network sockets, it is reachable here as soon as it is reachable there.
+    /// Creates the socket, and replaces one that a killed server has left. Clients can connect from now on; they wait
+    /// until it is served. If a server creates it before its network sockets, it is reachable here as soon as it is
+    /// reachable there.
     ///
     /// # Errors
     /// If another server listens there, another file has that name, or the system refuses.
@@ -53,8 +54,11 @@ impl StatusSocket {
     }
 }
 
-/// Removes a socket without a listener.
-fn remove_left_over(path: &Path) -> io::Result<()> {
+/// Removes the file of a socket without a listener.
+///
+/// # Errors
+/// If a server listens there, another file has that name, or the system refuses.
+pub fn remove_left_over(path: &Path) -> io::Result<()> {
     if !fs::symlink_metadata(path)?.file_type().is_socket() {
         return Err(io::Error::new(
             ErrorKind::AlreadyExists,

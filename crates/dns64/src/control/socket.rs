@@ -3,10 +3,11 @@
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
+use net::status::remove_left_over;
 use nix::fcntl::{AtFlags, OFlag, open};
 use nix::sys::socket::{
     AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, listen, socket,
@@ -99,21 +100,6 @@ fn group_id(name: &str) -> io::Result<Gid> {
     Ok(Group::from_name(name)?.ok_or_else(unknown)?.gid)
 }
 
-/// Removes a socket without a listener.
-fn remove_left_over(path: &Path) -> io::Result<()> {
-    if !fs::symlink_metadata(path)?.file_type().is_socket() {
-        return Err(io::Error::new(
-            ErrorKind::AlreadyExists,
-            "the path exists and is not a socket",
-        ));
-    }
-    match UnixStream::connect(path) {
-        Err(error) if error.kind() == ErrorKind::ConnectionRefused => fs::remove_file(path),
-        Err(error) => Err(error),
-        Ok(_) => Err(io::Error::new(ErrorKind::AddrInUse, "another server listens there")),
-    }
-}
-
 impl Drop for SocketFile {
     fn drop(&mut self) {
         let is_ours = fs::symlink_metadata(&self.path)
@@ -128,6 +114,7 @@ impl Drop for SocketFile {
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::os::unix::net::UnixStream;
 
     use super::*;
 
