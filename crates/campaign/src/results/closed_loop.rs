@@ -2,7 +2,6 @@
 
 use hosts::place::CpuPlacement;
 use method::stats::MeanAndDeviation;
-use method::verdict::Verdict;
 use serde::{Deserialize, Serialize};
 use tester::client::experiments::NAMES;
 
@@ -46,12 +45,6 @@ pub struct ClosedLoopResult {
     pub host_cpu_pct: Option<MeanAndDeviation>,
     /// CPU use of the DUT's processes in per cent of one CPU, over the seconds.
     pub dut_cpu_pct: Option<MeanAndDeviation>,
-}
-
-/// True if there is a result for the point, which is complete.
-pub(crate) fn has_result(recorded: &Recorded<'_>, point: &Point) -> bool {
-    let replay = recorded.replay(point);
-    replay.is_some_and(|replay| replay.trials.iter().any(|m| m.verdict() != Verdict::Invalid))
 }
 
 /// The reason why the point has no number; `None` if it has one.

@@ -130,7 +130,7 @@ impl ConformResult {
     }
 }
 
-/// That the DUT did not survive them is a result.
+/// True if there is a report of the checks; a DUT that ended during the checks is a result, too.
 pub(crate) fn has_result(recorded: &Recorded<'_>, point: &Point) -> bool {
     let has = |m: &Measured| m.dut_end.is_some() || m.checked().is_some_and(|t| t.report.is_some());
     recorded.replay(point).is_some_and(|replay| replay.trials.into_iter().any(has))

@@ -21,14 +21,6 @@ pub struct ConstantRateResult {
     pub found: Sustained,
 }
 
-/// True if there is a result for the point, which is complete.
-pub(crate) fn has_result(recorded: &Recorded<'_>, point: &Point) -> bool {
-    let replay = recorded.replay(point);
-    replay.is_some_and(|replay| {
-        replay.trials.iter().any(|m| m.verdict() != method::verdict::Verdict::Invalid)
-    })
-}
-
 /// The reason why the point has no number; `None` if it has one.
 pub(crate) fn missing(recorded: &Recorded<'_>, point: &Point) -> Option<NoResult> {
     result(recorded, point)?.found.missing

@@ -1,5 +1,7 @@
 //! The outcome of a point: a result, or the reason for its absence.
 
+use method::verdict::Verdict;
+
 use crate::plan::Point;
 use crate::results::no_result::NoResult;
 use crate::results::{closed_loop, conform, constant_rate, load, search, self_test};
@@ -34,9 +36,15 @@ fn has_result(recorded: &Recorded<'_>, point: &Point) -> bool {
     match point {
         Point::SelfTest(_) => self_test::has_result(recorded, point),
         Point::Search(_) => search::has_result(recorded, point),
-        Point::Load(_) => load::has_result(recorded, point),
-        Point::ConstantRate(_) => constant_rate::has_result(recorded, point),
-        Point::ClosedLoop(_) => closed_loop::has_result(recorded, point),
+        Point::Load(_) | Point::ConstantRate(_) | Point::ClosedLoop(_) => {
+            has_valid_trial(recorded, point)
+        }
         Point::Conform(_) => conform::has_result(recorded, point),
     }
+}
+
+/// True if a trial of the point was not invalid.
+fn has_valid_trial(recorded: &Recorded<'_>, point: &Point) -> bool {
+    let replay = recorded.replay(point);
+    replay.is_some_and(|replay| replay.trials.iter().any(|m| m.verdict() != Verdict::Invalid))
 }
