@@ -9,8 +9,12 @@
 //! A path counts for the file of the deepest module that it names, even if that module re-exports the
 //! item. Items that only tests use do not count. Macros are read as they are written.
 
+mod rust_source;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+
+use rust_source::literal;
 
 /// A module's path from the crate's root; that of the root is empty.
 type Module = Vec<String>;
@@ -157,34 +161,6 @@ fn tokens(text: &str) -> Vec<String> {
         rest = &rest[len..];
     }
     tokens
-}
-
-/// The length of a string, a character literal or the quote of a lifetime at this position, in
-/// octets.
-fn literal(rest: &str) -> Option<usize> {
-    let after_b = rest.strip_prefix('b').unwrap_or(rest);
-    let before = rest.len() - after_b.len();
-    if let Some(raw) = after_b.strip_prefix('r') {
-        let hashes = raw.len() - raw.trim_start_matches('#').len();
-        if raw[hashes..].starts_with('"') {
-            let end = format!("\"{}", "#".repeat(hashes));
-            let from = hashes + 1;
-            return Some(before + 1 + from + raw[from..].find(&end)? + end.len());
-        }
-    }
-    let quote = after_b.chars().next().filter(|c| matches!(c, '"' | '\''))?;
-    let mut escaped = false;
-    let end = after_b.char_indices().skip(1).find(|(_, c)| {
-        let ends = *c == quote && !escaped;
-        escaped = *c == '\\' && !escaped;
-        ends
-    });
-    let len = end.map_or(after_b.len(), |(at, _)| at + 1);
-    // A single character or an escape is a character literal. Otherwise it is a lifetime, and its
-    // name is a token.
-    let is_character =
-        quote == '"' || after_b[1..].starts_with('\\') || after_b[1..len - 1].chars().count() == 1;
-    Some(before + if is_character { len } else { 1 })
 }
 
 /// The tokens without items under `#[cfg(test)]`.

@@ -1,9 +1,13 @@
 //! Counts how the repository's English reads, by the lists of `docs/style-guide.md`.
 
+mod rust_source;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use rust_source::literal;
 
 /// Largest share of doc comments that begin with a free relative, per cent.
 const OPENERS: f64 = 1.0;
@@ -268,28 +272,26 @@ fn literals(text: &str) -> Vec<String> {
     while let Some(first) = rest.chars().next() {
         let len = if rest.starts_with("//") {
             rest.find('\n').unwrap_or(rest.len())
-        } else if let Some(len) = character(rest) {
+        } else if let Some(len) = literal(rest) {
+            found.extend(content(&rest[..len]));
             len
-        } else if let Some((start, end)) = raw_quote(rest) {
-            let body = rest[start..].split(&end).next().unwrap_or_default();
-            found.push(body.to_owned());
-            (start + body.len() + end.len()).min(rest.len())
-        } else if first == '"' {
-            let mut escaped = false;
-            let end = rest[1..].find(|c| {
-                let ends = c == '"' && !escaped;
-                escaped = c == '\\' && !escaped;
-                ends
-            });
-            let end = end.map_or(rest.len(), |at| at + 1);
-            found.push(rest[1..end].replace("\\n", " ").replace('\\', " "));
-            (end + 1).min(rest.len())
         } else {
             first.len_utf8()
         };
         rest = &rest[len..];
     }
     found
+}
+
+/// The content of a string literal, escapes as blanks; `None` for other literals.
+fn content(literal: &str) -> Option<String> {
+    let (prefix, quoted) = literal.split_once('"')?;
+    let (inner, _) = quoted.rsplit_once('"')?;
+    match prefix.trim_start_matches('b') {
+        "" => Some(inner.replace("\\n", " ").replace('\\', " ")),
+        raw if raw.starts_with('r') => Some(inner.to_owned()),
+        _ => None,
+    }
 }
 
 /// A format string without the names of its arguments.
@@ -299,23 +301,6 @@ fn without_arguments(literal: &str) -> String {
     pieces.fold(first, |text, piece| {
         text + "{}" + piece.split_once('}').map_or(piece, |(_, after)| after)
     })
-}
-
-/// The length of a character literal at the start of `text`.
-fn character(text: &str) -> Option<usize> {
-    let inner = text.strip_prefix('\'')?;
-    if let Some(escape) = inner.strip_prefix('\\') {
-        return escape.char_indices().skip(1).find(|(_, c)| *c == '\'').map(|(at, _)| at + 3);
-    }
-    let first = inner.chars().next()?;
-    inner[first.len_utf8()..].starts_with('\'').then(|| first.len_utf8() + 2)
-}
-
-/// The length of `r#"` at the start of `text`, and the end of that literal.
-fn raw_quote(text: &str) -> Option<(usize, String)> {
-    let hashes = text.strip_prefix('r')?;
-    let count = hashes.len() - hashes.trim_start_matches('#').len();
-    hashes[count..].starts_with('"').then(|| (count + 2, format!("\"{}", "#".repeat(count))))
 }
 
 /// The names of the functions marked `#[test]`.
