@@ -26,15 +26,16 @@ const MARK: &str = "dns64bench-status";
 const FACTS: usize = 4;
 /// Functions of the shell:
 /// - `alive`: true if a process exists and is not a zombie
+/// - `end`: ends a process group; a process that was just started has no group of its own yet
 /// - `end_all`: runs when the connection ends
 /// - `born`: start time of a process, in ticks since boot
 /// - `note`: stores the start time for a later run, in case this shell is killed
 const PRELUDE: &str = r#"
 alive() { case $(sed 's/.*) //' "/proc/$1/stat" 2>/dev/null) in Z*|'') return 1;; esac; }
+until_ended() { n=0; while alive "$1" && [ $n -lt 50 ]; do sleep 0.1; n=$((n+1)); done; }
 end() {
-  kill -TERM "-$1" 2>/dev/null; kill -CONT "-$1" 2>/dev/null; n=0
-  while alive "$1" && [ $n -lt 50 ]; do sleep 0.1; n=$((n+1)); done
-  kill -KILL "-$1" 2>/dev/null
+  kill -TERM "-$1" 2>/dev/null || kill -TERM "$1" 2>/dev/null
+  kill -CONT "-$1" 2>/dev/null; until_ended "$1"; kill -KILL "-$1" 2>/dev/null; until_ended "$1"
 }
 end_all() { for p in $started; do end "$p"; done; [ -z "$registry" ] || rm -f "$registry"; }
 born() { sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | cut -d ' ' -f 20; }
