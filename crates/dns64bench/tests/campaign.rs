@@ -228,8 +228,8 @@ fn custom(folder: &Path, starter: &str, cpu_pids: &str) -> Value {
     let start = folder.join("start.sh");
     let plan = format!(
         "name = 'test'\ntopology = 'loopback'\n[trial]\nduration = '500ms'\n{LENIENT_TRIAL}\
-         [search]\nmin = 100\nmax = 200\nresolution = 100\nrepeat = 1\ninvalid-retries = 20\n[measure.loads]\nshares = [1]\nduration = '2s'\n\
-         transient = '1s'\nrepeat = 1\n[[dut]]\ndriver = 'custom'\nname = 'daemon'\n[dut.custom]\n\
+         [search]\nmin = 100\nmax = 200\nresolution = 100\nrepeat = 1\ninvalid-retries = 20\n[measure.loads]\nshares = [1]\nduration = '4s'\n\
+         transient = '0s'\nrepeat = 1\n[[dut]]\ndriver = 'custom'\nname = 'daemon'\n[dut.custom]\n\
          start = ['sh', '{}', '{{folder}}', '{{listen}}', '{{port}}', '{{upstream}}', '{{upstream-port}}', '{{prefix}}']\n\
          ready = ['test', '-s', '{{folder}}/pid']\nstop = ['sh', '-c', 'kill $(cat {{folder}}/pid); echo stopped > {{folder}}/stopped']\n\
          {cpu_pids}version = ['{program}', 'dns64d', '--version']\n",

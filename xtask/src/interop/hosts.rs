@@ -59,7 +59,7 @@ pub(super) static TESTS: &[Test] = &[
 
 /// A self-test and a load in addition to [`SHORT_TRIALS`].
 const SELF_TEST: &str = "[self-test]\nmin = 500\nmax = 500\nresolution = 500\nrepeat = 1\n";
-const LOAD: &str = "[measure.loads]\nshares = [1]\nduration = '2s'\ntransient = '1s'\nrepeat = 1\n";
+const LOAD: &str = "[measure.loads]\nshares = [1]\nduration = '4s'\ntransient = '0s'\nrepeat = 1\n";
 
 /// An sshd in each host of the lab, and the settings to reach them.
 pub(super) struct Sshds {
