@@ -113,8 +113,11 @@ fn item_42_queries_older_than_a_second_are_dropped() {
         daemon.signal("STOP");
         std::thread::sleep(Duration::from_millis(1_100));
         daemon.signal("CONT");
-        let got = ask("www.test", Rtype::A).try_of(daemon.address, SOON).unwrap();
-        assert_eq!(got.answers().len(), 1, "young queries are answered");
+        // A query can be lost in the full queue, or wait there for a second.
+        eventually("young queries are answered", || {
+            let got = ask("www.test", Rtype::A).try_of(daemon.address, Duration::from_secs(1));
+            got.is_some_and(|got| got.answers().len() == 1)
+        });
         let text = get(metrics, "/metrics");
         let late = |line: &str| {
             let count = line.strip_prefix("dns64d_queries_dropped_late_total ")?;
