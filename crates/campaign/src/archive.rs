@@ -166,7 +166,7 @@ impl Archive {
     ///
     /// # Errors
     /// If its id cannot be read.
-    pub fn far_name(&self) -> Result<String, ArchiveError> {
+    pub(crate) fn far_name(&self) -> Result<String, ArchiveError> {
         let path = self.folder.join("id");
         let id = fs::read_to_string(&path).map_err(io_error("read", &path))?;
         let whole = self.folder.canonicalize().map_err(io_error("find", &self.folder))?;

@@ -340,7 +340,7 @@ fn try_push(label: &Label, name: &Name) -> Option<Name> {
 ///
 /// # Panics
 /// If the result is longer than a name can be.
-pub fn prepend(label: &str, name: &Name) -> Name {
+pub(crate) fn prepend(label: &str, name: &Name) -> Name {
     let label: OwnedLabel = label.parse().expect("labels are literals");
     push(label.as_ref(), name)
 }
@@ -356,7 +356,7 @@ fn tree_of(label: &Label) -> Option<Tree> {
 
 /// True if the table contains this label. A name that begins with such a label has no nonce: no check queries it, but a
 /// resolver does on its way to a longer name (RFC 9156).
-pub fn is_directive(label: &Label) -> bool {
+pub(crate) fn is_directive(label: &Label) -> bool {
     let text = text(label);
     let (verb, _) = text.split_once('-').unwrap_or((&text, ""));
     [

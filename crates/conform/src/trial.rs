@@ -51,7 +51,7 @@ pub enum Fault {
 }
 
 /// Result of a script: success, or the fault.
-pub type Judged<T = ()> = Result<T, Fault>;
+pub(crate) type Judged<T = ()> = Result<T, Fault>;
 
 /// Returns [`Fault::Wrong`] unless `condition` holds.
 ///
@@ -114,7 +114,7 @@ impl<'a> Trial<'a> {
 
     /// True if a query got no reply or SERVFAIL, as after a lost datagram, or from a server that has marked its
     /// upstream down for a while.
-    pub fn has_doubts(&self) -> bool {
+    pub(crate) fn has_doubts(&self) -> bool {
         self.doubts
     }
 
@@ -177,7 +177,7 @@ impl<'a> Trial<'a> {
     ///
     /// # Errors
     /// [`Fault::Wrong`] if the received data is no message or not a reply to this query.
-    pub fn ask_or_silence(&mut self, query: &Message) -> Judged<Option<Message>> {
+    pub(crate) fn ask_or_silence(&mut self, query: &Message) -> Judged<Option<Message>> {
         let begin = Instant::now();
         let octets = ask::datagram(self.subject.server, &query.octets(), self.subject.patience)
             .map_err(|error| no_socket(&error))?;
@@ -188,7 +188,7 @@ impl<'a> Trial<'a> {
     ///
     /// # Errors
     /// As [`Trial::ask`], and [`Fault::Wrong`] if the connection is refused.
-    pub fn ask_tcp(&mut self, query: &Message) -> Judged<Message> {
+    pub(crate) fn ask_tcp(&mut self, query: &Message) -> Judged<Message> {
         let begin = Instant::now();
         let mut connection = self.connect()?;
         connection.send(&query.octets()).map_err(|e| Fault::Wrong(format!("TCP: {e}")))?;
@@ -230,7 +230,7 @@ impl<'a> Trial<'a> {
     ///
     /// # Errors
     /// [`Fault::Silent`] if there is none; `what` describes the octets.
-    pub fn reply_to_octets(&mut self, octets: &[u8], what: &str) -> Judged<Vec<u8>> {
+    pub(crate) fn reply_to_octets(&mut self, octets: &[u8], what: &str) -> Judged<Vec<u8>> {
         let reply = self.send_octets(octets, self.subject.patience)?;
         reply.ok_or_else(|| Fault::Silent(format!("no reply to {what}")))
     }
@@ -239,7 +239,11 @@ impl<'a> Trial<'a> {
     ///
     /// # Errors
     /// [`Fault::NotTried`] if there is no socket.
-    pub fn send_octets(&mut self, octets: &[u8], patience: Duration) -> Judged<Option<Vec<u8>>> {
+    pub(crate) fn send_octets(
+        &mut self,
+        octets: &[u8],
+        patience: Duration,
+    ) -> Judged<Option<Vec<u8>>> {
         let begin = Instant::now();
         let came = ask::datagram(self.subject.server, octets, patience)
             .map_err(|error| no_socket(&error))?;
@@ -291,7 +295,7 @@ impl<'a> Trial<'a> {
     ///
     /// # Errors
     /// As [`Trial::ask`] and [`Trial::ask_tcp`].
-    pub fn ask_whole(&mut self, query: &Message) -> Judged<Message> {
+    pub(crate) fn ask_whole(&mut self, query: &Message) -> Judged<Message> {
         let reply = self.ask(query)?;
         if reply.flags.tc { self.ask_tcp(query) } else { Ok(reply) }
     }
@@ -339,7 +343,7 @@ impl<'a> Trial<'a> {
     ///
     /// # Errors
     /// As [`Trial::asked`], and [`Fault::Wrong`] if there was no query.
-    pub fn was_asked(&self, name: &Name) -> Judged<Vec<Asked>> {
+    pub(crate) fn was_asked(&self, name: &Name) -> Judged<Vec<Asked>> {
         let asked = self.asked(name)?;
         expect(!asked.is_empty(), || format!("no query for {name} was sent upstream"))?;
         Ok(asked)
@@ -388,7 +392,7 @@ impl<'a> Trial<'a> {
 }
 
 /// Returns the command that repeats an exchange by hand: `dig`, or `nc` for octets that `dig` cannot send.
-pub fn by_hand(server: SocketAddr, exchange: &Exchange) -> String {
+pub(crate) fn by_hand(server: SocketAddr, exchange: &Exchange) -> String {
     match &exchange.sent {
         Sent::Query(query) => dig(server, query, exchange.tcp),
         Sent::Octets(octets) => {
@@ -448,7 +452,7 @@ fn for_dig(name: &str) -> Cow<'_, str> {
 }
 
 /// Judgements that many checks share.
-pub trait Judge {
+pub(crate) trait Judge {
     /// Requires this RCODE.
     ///
     /// # Errors

@@ -23,15 +23,13 @@ mod warnings;
 pub(crate) use self::changes::{Changes, KeyValues, Running};
 pub use self::error::ConfigError;
 pub(crate) use self::error::RESOLV_CONF;
-pub use self::keys::{
-    AccessKeys, CacheKeys, Config, DiscoveryKeys, DomainKeys, ForwardKeys, ForwardingKeys,
-    GroupKeys, LimitKeys, ListenKeys, LocalKeys, LogKeys, LogLevel, MetricsKeys, Overload,
-    PrefixKeys, ProbeKeys, TranslationKeys, UpstreamKeys, UpstreamOrder,
+pub use self::keys::{Config, ForwardingKeys, UpstreamKeys};
+pub(crate) use self::keys::{
+    LimitKeys, LogKeys, LogLevel, Overload, PrefixKeys, ProbeKeys, UpstreamOrder,
 };
-pub use self::local_zones::{LocalZoneKeys, ZoneName};
-pub use self::networks::NetworkList;
-pub(crate) use self::observe::CONTROL_SOCKET;
-pub use self::observe::{ControlKeys, DnstapKeys, LogFormat, LogTarget, QueryLogKeys};
+pub(crate) use self::observe::{
+    CONTROL_SOCKET, ControlKeys, DnstapKeys, LogFormat, LogTarget, QueryLogKeys,
+};
 pub use self::settings::Settings;
 pub(crate) use self::settings::{UPSTREAM_LINES, control_socket};
 pub(crate) use self::system::{ResolvConf, is_own};

@@ -65,14 +65,14 @@ struct Shared {
 }
 
 /// Sends replies at their due times from the socket that received the queries. Dropping it drops waiting replies.
-pub struct DelayLine {
+pub(crate) struct DelayLine {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl DelayLine {
     /// Creates a line that sends from `endpoint`.
-    pub fn new(endpoint: Arc<Endpoint>) -> DelayLine {
+    pub(crate) fn new(endpoint: Arc<Endpoint>) -> DelayLine {
         let shared = Arc::new(Shared::default());
         let line = Arc::clone(&shared);
         let thread = thread::spawn(move || deliver(&line, &endpoint));
@@ -80,7 +80,7 @@ impl DelayLine {
     }
 
     /// Sends `bytes` to `to` at `due` (monotonic clock).
-    pub fn send_at(&self, due: Nanos, to: SocketAddr, bytes: &[u8]) {
+    pub(crate) fn send_at(&self, due: Nanos, to: SocketAddr, bytes: &[u8]) {
         // A poisoned lock would mean that the other thread panicked, which it cannot.
         let mut queue = self.shared.queue.lock().unwrap_or_else(PoisonError::into_inner);
         if queue.heap.len() >= CAPACITY {

@@ -106,7 +106,7 @@ pub struct ReferenceCounters {
 /// queries as with any others. The credit is paid back over the first half second. At any later time no more than
 /// capacity · time queries have been answered, and a trial of half a second or more above the capacity loses queries.
 #[derive(Clone, Debug)]
-pub struct TokenBucket {
+pub(crate) struct TokenBucket {
     /// Nanoseconds per query in 2⁻²⁰ ns: exact to one query in hours.
     cost: u64,
     /// Maximum saved-up time, and the credit at the beginning of a trial.
@@ -120,14 +120,14 @@ pub struct TokenBucket {
 
 impl TokenBucket {
     /// Pause after which the next query begins a new trial.
-    pub const NEW_TRIAL: Nanos = Nanos::from_millis(100);
+    pub(crate) const NEW_TRIAL: Nanos = Nanos::from_millis(100);
     /// Time over which the initial credit is paid back.
-    pub const REPAYMENT: Nanos = Nanos::from_millis(500);
+    pub(crate) const REPAYMENT: Nanos = Nanos::from_millis(500);
 
     const SCALE: u32 = 20;
 
     /// Creates a bucket that gives `capacity` tokens a second.
-    pub fn new(capacity: Qps, burst: Nanos) -> TokenBucket {
+    pub(crate) fn new(capacity: Qps, burst: Nanos) -> TokenBucket {
         let cost = ((u128::from(Nanos::SECOND.0) << Self::SCALE) / u128::from(capacity.0)) as u64;
         TokenBucket {
             cost,
@@ -142,7 +142,7 @@ impl TokenBucket {
 
     /// True if a query that arrived at `now` gets a token. Times must not decrease; one that does counts as the last
     /// one.
-    pub fn take(&mut self, now: Nanos) -> bool {
+    pub(crate) fn take(&mut self, now: Nanos) -> bool {
         let passed = match self.last {
             Some(last) if now.since(last) < Self::NEW_TRIAL => now.since(last),
             _ => {

@@ -179,7 +179,7 @@ impl Keys {
     }
 
     /// Returns the first entry of a list that is not a placement of this DUT.
-    pub fn unknown_placement<'a>(
+    pub(crate) fn unknown_placement<'a>(
         &self,
         at: Option<&'a [PlacementRef]>,
     ) -> Option<&'a PlacementRef> {

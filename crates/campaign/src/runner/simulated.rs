@@ -89,7 +89,7 @@ pub struct Simulated {
 }
 
 /// A governor in effect; setting and restoring are logged.
-pub struct SimulatedGovernor {
+pub(crate) struct SimulatedGovernor {
     name: String,
     log: Rc<RefCell<Vec<String>>>,
 }
@@ -101,7 +101,7 @@ impl Drop for SimulatedGovernor {
 }
 
 /// A running DUT.
-pub struct SimulatedDut {
+pub(crate) struct SimulatedDut {
     cores: usize,
     start: usize,
     died: Cell<bool>,
@@ -482,7 +482,7 @@ impl Hosts for Simulated {
 }
 
 /// Observer that ignores everything.
-pub struct NoWatcher;
+pub(crate) struct NoWatcher;
 
 impl Watcher for NoWatcher {
     fn begins(&mut self, _: &Step, _: (Option<Qps>, Option<Qps>)) {}

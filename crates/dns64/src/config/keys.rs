@@ -26,65 +26,65 @@ use crate::translation::zones::LocalZones;
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Config {
     /// Listen addresses, for UDP and TCP.
-    pub listen: Vec<ListenKeys>,
+    pub(crate) listen: Vec<ListenKeys>,
     /// AF_XDP mode, where `xdp` is set.
     #[serde(skip_serializing_if = "is_auto")]
-    pub xdp_mode: net::xdp::Mode,
+    pub(crate) xdp_mode: net::xdp::Mode,
     /// Use sockets if kernel, driver or privileges permit none of the modes of `xdp-mode = "auto"`.
     /// Otherwise the server does not start in this case.
     #[serde(skip_serializing_if = "is_true")]
-    pub xdp_fallback: bool,
+    pub(crate) xdp_fallback: bool,
     /// Number of worker threads; 0 is one per available CPU.
     pub threads: usize,
     /// CPUs to pin the workers to, round robin. Empty: the kernel schedules the workers.
-    pub cpus: Vec<usize>,
+    pub(crate) cpus: Vec<usize>,
     /// User to switch to after the start, if started as root.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub user: Option<String>,
+    pub(crate) user: Option<String>,
     /// Zones answered locally without data. `true` stands for `test`, `local`, `home.arpa`,
     /// `service.arpa` and the reverse zones of RFC 6303 and RFC 7793; `false` for none; or a list
     /// of zones.
-    pub local_zones: LocalZoneKeys,
+    pub(crate) local_zones: LocalZoneKeys,
     /// `[networks]`: named lists of networks, for use in other lists.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(with = "BTreeMap<String, Vec<String>>")]
-    pub networks: BTreeMap<String, NetworkList<IpNet>>,
+    pub(crate) networks: BTreeMap<String, NetworkList<IpNet>>,
     /// `[dns64]`: prefixes, and rules of translation.
-    pub dns64: TranslationKeys,
+    pub(crate) dns64: TranslationKeys,
     /// `[discovery]`: sources of discovered prefixes.
-    pub discovery: DiscoveryKeys,
+    pub(crate) discovery: DiscoveryKeys,
     /// `[local]`: SOA and NS records of locally answered zones.
-    pub local: LocalKeys,
+    pub(crate) local: LocalKeys,
     /// `[access]`: allowed clients.
-    pub access: AccessKeys,
+    pub(crate) access: AccessKeys,
     /// `[cache]`: size of the cache, and TTLs.
-    pub cache: CacheKeys,
+    pub(crate) cache: CacheKeys,
     /// `[limits]`: bounds of work and memory.
-    pub limits: LimitKeys,
+    pub(crate) limits: LimitKeys,
     /// `[forwarding]`: queries to upstreams.
     pub forwarding: ForwardingKeys,
     /// `[metrics]`: the metrics listener for Prometheus.
-    pub metrics: MetricsKeys,
+    pub(crate) metrics: MetricsKeys,
     /// `[log]`: severity and format of the log.
-    pub log: LogKeys,
+    pub(crate) log: LogKeys,
     /// `[control]`: the socket of `dns64d status`, `explain`, `reload` and `flush`.
-    pub control: ControlKeys,
+    pub(crate) control: ControlKeys,
     /// `[query-log]`: one line for each answered query.
-    pub query_log: QueryLogKeys,
+    pub(crate) query_log: QueryLogKeys,
     /// `[dnstap]`: copies of queries and replies for a reader at a unix socket.
-    pub dnstap: DnstapKeys,
+    pub(crate) dnstap: DnstapKeys,
     /// `[[upstream]]`: the upstream resolvers. Without any, those of /etc/resolv.conf are used.
     #[serde(rename = "upstream")]
     pub upstreams: Vec<UpstreamKeys>,
     /// `[[forward]]`: domains with separate upstreams.
     #[serde(rename = "forward")]
-    pub forwards: Vec<ForwardKeys>,
+    pub(crate) forwards: Vec<ForwardKeys>,
     /// `[[domain]]`: domains with separate rules of translation.
     #[serde(rename = "domain")]
-    pub domains: Vec<DomainKeys>,
+    pub(crate) domains: Vec<DomainKeys>,
     /// `[[group]]`: clients with separate rules of translation.
     #[serde(rename = "group")]
-    pub groups: Vec<GroupKeys>,
+    pub(crate) groups: Vec<GroupKeys>,
 }
 
 impl Default for Config {
@@ -121,13 +121,13 @@ impl Default for Config {
 /// An entry of `listen`: an address, or a table with one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(from = "RawListenKeys", into = "RawListenKeys")]
-pub struct ListenKeys {
+pub(crate) struct ListenKeys {
     /// Address and port, for UDP and TCP.
     #[schemars(with = "String")]
-    pub address: ServiceAddr,
+    pub(crate) address: ServiceAddr,
     /// Receive datagrams for this address over AF_XDP (kernel bypass), on the interface with the
     /// address.
-    pub xdp: bool,
+    pub(crate) xdp: bool,
 }
 
 #[derive(Serialize, Deserialize, schemars::JsonSchema)]
@@ -175,7 +175,7 @@ impl From<ListenKeys> for RawListenKeys {
 
 impl ListenKeys {
     /// Creates an address that is served by the kernel's network stack.
-    pub fn new(address: ServiceAddr) -> ListenKeys {
+    pub(crate) fn new(address: ServiceAddr) -> ListenKeys {
         ListenKeys { address, xdp: false }
     }
 }
@@ -205,37 +205,37 @@ impl Config {
 /// value of `[dns64]`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct TranslationKeys {
+pub(crate) struct TranslationKeys {
     /// Prefixes. An empty list disables translation.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub prefixes: Option<Vec<PrefixKeys>>,
+    pub(crate) prefixes: Option<Vec<PrefixKeys>>,
     /// Selection among several prefixes that carry an address.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub select: Option<Select>,
+    pub(crate) select: Option<Select>,
     /// AAAA records in these networks are ignored (RFC 6147 §5.1.4).
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Vec<String>>")]
-    pub exclude: Option<NetworkList<Ipv6Net>>,
+    pub(crate) exclude: Option<NetworkList<Ipv6Net>>,
     /// Condition under which A records are queried.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub mode: Option<Mode>,
+    pub(crate) mode: Option<Mode>,
     /// Translate signed answers for clients with DO.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub break_dnssec: Option<bool>,
+    pub(crate) break_dnssec: Option<bool>,
     /// Translate only queries with RD.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub recursive_only: Option<bool>,
+    pub(crate) recursive_only: Option<bool>,
     /// Query A and AAAA records at the same time.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub parallel: Option<bool>,
+    pub(crate) parallel: Option<bool>,
     /// Withhold A records of names with AAAA records, for clients that use only IPv6. In a group,
     /// set this key directly in `[[group]]`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub filter_a: Option<bool>,
+    pub(crate) filter_a: Option<bool>,
     /// Treatment of address hints in HTTPS and SVCB records (RFC 9460 §7.3). In a group, set this
     /// key directly in `[[group]]`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub https_hints: Option<Hints>,
+    pub(crate) https_hints: Option<Hints>,
 }
 
 impl TranslationKeys {
@@ -258,7 +258,7 @@ impl TranslationKeys {
 /// line.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(try_from = "RawPrefixKeys", rename_all = "kebab-case")]
-pub struct PrefixKeys {
+pub(crate) struct PrefixKeys {
     #[serde(rename = "prefix")]
     written: WrittenPrefix,
     /// The prefix with its suffix; `None` for the discovered ones.
@@ -334,12 +334,12 @@ impl From<WrittenPrefix> for String {
 /// Health checks of a prefix's NAT64, by TCP connections through it.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct ProbeKeys {
+pub(crate) struct ProbeKeys {
     /// IPv4 address behind the NAT64 that answers.
-    pub address: std::net::Ipv4Addr,
+    pub(crate) address: std::net::Ipv4Addr,
     /// TCP port at this address.
     #[schemars(range(min = 1, max = 65_535))]
-    pub port: u16,
+    pub(crate) port: u16,
     /// Interval between probes; 1 s to 1 day.
     #[serde(
         default = "ten_seconds",
@@ -347,7 +347,7 @@ pub struct ProbeKeys {
         deserialize_with = "times::one"
     )]
     #[schemars(with = "String")]
-    pub interval: Duration,
+    pub(crate) interval: Duration,
     /// Time limit for an answer; 100 ms to the interval.
     #[serde(
         default = "two_seconds",
@@ -355,11 +355,11 @@ pub struct ProbeKeys {
         deserialize_with = "times::one"
     )]
     #[schemars(with = "String")]
-    pub timeout: Duration,
+    pub(crate) timeout: Duration,
     /// Consecutive probes that change the health; 1 to 100.
     #[serde(default = "three")]
     #[schemars(range(min = 1, max = 100))]
-    pub threshold: u32,
+    pub(crate) threshold: u32,
 }
 
 fn ten_seconds() -> Duration {
@@ -404,7 +404,7 @@ impl TryFrom<RawPrefixKeys> for PrefixKeys {
 
 impl PrefixKeys {
     /// Creates an entry with `prefix` for all IPv4 addresses.
-    pub fn new(prefix: Prefix, allow_non_global: bool) -> PrefixKeys {
+    pub(crate) fn new(prefix: Prefix, allow_non_global: bool) -> PrefixKeys {
         PrefixKeys {
             written: WrittenPrefix::Fixed(prefix),
             prefix: Some(prefix),
@@ -474,11 +474,11 @@ impl PrefixKeys {
 /// `[discovery]`: sources of prefixes for a prefix `"discover"`.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-pub struct DiscoveryKeys {
+pub(crate) struct DiscoveryKeys {
     /// Use the upstreams' answers for ipv4only.arpa (RFC 7050).
-    pub upstreams: bool,
+    pub(crate) upstreams: bool,
     /// Use Router Advertisements on these interfaces (RFC 8781).
-    pub interfaces: Vec<String>,
+    pub(crate) interfaces: Vec<String>,
 }
 
 impl Default for DiscoveryKeys {
@@ -491,69 +491,69 @@ impl Default for DiscoveryKeys {
 /// translation. A missing key has the value of the group, or of `[dns64]`.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct DomainKeys {
+pub(crate) struct DomainKeys {
     /// The domain. It covers the names at and below it, except those of a longer `domain`.
     #[schemars(with = "String")]
-    pub domain: Spanned<String>,
+    pub(crate) domain: Spanned<String>,
     /// Disable translation. `false` in a `[[group.domain]]` enables it, regardless of `[[domain]]`
     /// and of the group.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub off: Option<bool>,
+    pub(crate) off: Option<bool>,
     /// Synthesize even if there are native AAAA records.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ignore_aaaa: Option<bool>,
+    pub(crate) ignore_aaaa: Option<bool>,
     /// Prefixes. An empty list disables translation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub prefixes: Option<Vec<PrefixKeys>>,
+    pub(crate) prefixes: Option<Vec<PrefixKeys>>,
     /// AAAA records in these networks are ignored (RFC 6147 §5.1.4).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Vec<String>>")]
-    pub exclude: Option<NetworkList<Ipv6Net>>,
+    pub(crate) exclude: Option<NetworkList<Ipv6Net>>,
     /// Condition under which A records are queried. It takes precedence over that of a
     /// `[[forward]]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub mode: Option<Mode>,
+    pub(crate) mode: Option<Mode>,
     /// Return ignored AAAA records if there is no usable A record, except IPv4-mapped addresses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub fallback_native: Option<bool>,
+    pub(crate) fallback_native: Option<bool>,
 }
 
 /// `[[group]]`: clients with separate rules of translation.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub struct GroupKeys {
+pub(crate) struct GroupKeys {
     /// Addresses of the clients.
     #[schemars(with = "Vec<String>")]
-    pub clients: NetworkList<IpNet>,
+    pub(crate) clients: NetworkList<IpNet>,
     /// Withhold A records of names with AAAA records, for clients that use only IPv6.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub filter_a: Option<bool>,
+    pub(crate) filter_a: Option<bool>,
     /// Treatment of address hints in HTTPS and SVCB records (RFC 9460 §7.3).
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub https_hints: Option<Hints>,
+    pub(crate) https_hints: Option<Hints>,
     /// Overrides of `[dns64]`.
     #[serde(default)]
-    pub dns64: TranslationKeys,
+    pub(crate) dns64: TranslationKeys,
     /// `[[group.domain]]`: domains with separate rules of translation for these clients.
     #[serde(default, rename = "domain", skip_serializing_if = "Vec::is_empty")]
-    pub domains: Vec<DomainKeys>,
+    pub(crate) domains: Vec<DomainKeys>,
 }
 
 /// `[local]`: SOA and NS records of locally answered zones.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-pub struct LocalKeys {
+pub(crate) struct LocalKeys {
     /// Name server in NS and SOA records of the prefixes' reverse zones. In zones of `local-zones`
     /// it is the apex (RFC 6303 §3).
-    pub name_server: String,
+    pub(crate) name_server: String,
     /// Mailbox in SOA records, as `hostmaster@example.org` or `hostmaster.example.org`.
-    pub contact: String,
+    pub(crate) contact: String,
     /// TTL of SOA and NS records, and of negative answers, in seconds; 0 to 86 400.
     #[schemars(range(min = 0, max = 86_400))]
-    pub ttl: u32,
+    pub(crate) ttl: u32,
     /// TTL of the CNAME records of PTR queries below a prefix, in seconds; 0 to 86 400.
     #[schemars(range(min = 0, max = 86_400))]
-    pub reverse_ttl: u32,
+    pub(crate) reverse_ttl: u32,
 }
 
 impl Default for LocalKeys {
@@ -593,12 +593,12 @@ impl LocalKeys {
 /// `[access]`: allowed clients.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-pub struct AccessKeys {
+pub(crate) struct AccessKeys {
     /// Clients that are answered; others get REFUSED.
     #[schemars(with = "Vec<String>")]
-    pub allow: NetworkList<IpNet>,
+    pub(crate) allow: NetworkList<IpNet>,
     /// Required to allow all clients.
-    pub open_resolver: bool,
+    pub(crate) open_resolver: bool,
 }
 
 impl Default for AccessKeys {
@@ -624,32 +624,32 @@ impl Default for AccessKeys {
 /// `[cache]`: size of the cache, and TTLs.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-pub struct CacheKeys {
+pub(crate) struct CacheKeys {
     /// Memory for answers and their tables, in MiB, at most 1 TiB; 0 disables the cache. The cache
     /// is smaller if a limit on the memory of the process leaves less room.
     #[schemars(range(min = 0, max = 1_048_576))]
-    pub mebibytes: u64,
+    pub(crate) mebibytes: u64,
     /// Minimum TTL of positive answers, in seconds; 0 to `max-ttl`.
-    pub min_ttl: u32,
+    pub(crate) min_ttl: u32,
     /// Maximum TTL of answers, in seconds.
-    pub max_ttl: u32,
+    pub(crate) max_ttl: u32,
     /// Maximum TTL of negative answers, in seconds (RFC 2308 §5).
-    pub negative_max_ttl: u32,
+    pub(crate) negative_max_ttl: u32,
     /// Initial time for which a failure is cached, 1 to 300 seconds.
     #[schemars(range(min = 1, max = 300))]
-    pub failure_ttl: u32,
+    pub(crate) failure_ttl: u32,
     /// Maximum time for which a repeated failure is cached, in seconds: `failure_ttl` to 300.
     #[schemars(range(min = 1, max = 300))]
-    pub failure_max_ttl: u32,
+    pub(crate) failure_max_ttl: u32,
     /// Time for which expired answers may be served while upstreams fail; 0s disables it.
     #[serde(serialize_with = "humantime_serde::serialize", deserialize_with = "times::one")]
     #[schemars(with = "String")]
-    pub serve_stale: Duration,
+    pub(crate) serve_stale: Duration,
     /// Serve expired answers at once and refresh them in the background, instead of after a wait of
     /// 1750 ms.
-    pub stale_at_once: bool,
+    pub(crate) stale_at_once: bool,
     /// Refresh answers that are requested twice in the last tenth of their TTL, before they expire.
-    pub prefetch: bool,
+    pub(crate) prefetch: bool,
 }
 
 impl Default for CacheKeys {
@@ -674,7 +674,7 @@ impl Default for CacheKeys {
     Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
 )]
 #[serde(rename_all = "kebab-case")]
-pub enum Overload {
+pub(crate) enum Overload {
     /// The client gets SERVFAIL.
     #[default]
     Servfail,
@@ -685,39 +685,39 @@ pub enum Overload {
 /// `[limits]`: bounds of work and memory.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-pub struct LimitKeys {
+pub(crate) struct LimitKeys {
     /// Maximum number of client queries that wait for upstreams, per worker; 1 to 16 777 216. Each
     /// takes about 1 KiB.
     #[schemars(range(min = 1, max = 16_777_216))]
-    pub in_flight: usize,
+    pub(crate) in_flight: usize,
     /// Treatment of further queries.
-    pub overload: Overload,
+    pub(crate) overload: Overload,
     /// Queries per second of a client (IPv4 address, IPv6 /64, link-local address); 0 disables the
     /// limit.
-    pub client_rate: u32,
+    pub(crate) client_rate: u32,
     /// Queries that a client may send at once after a pause; 0 counts as 1.
-    pub client_burst: u32,
+    pub(crate) client_burst: u32,
     /// Octets per second by which UDP replies may exceed four times their queries, for clients
     /// without a valid DNS cookie, per network (IPv4 /24 or IPv6 /56). 0 disables the limit.
     /// Replies beyond it are truncated.
-    pub amplification_rate: u32,
+    pub(crate) amplification_rate: u32,
     /// Burst of such octets after a pause. A reply that needs more is truncated.
-    pub amplification_burst: u32,
+    pub(crate) amplification_burst: u32,
     /// Maximum number of TCP connections; 1 to 1 048 576.
     #[schemars(range(min = 1, max = 1_048_576))]
-    pub tcp_connections: usize,
+    pub(crate) tcp_connections: usize,
     /// Maximum number of TCP connections of a client (IPv4 address, IPv6 /64, link-local address);
     /// 1 to 1 048 576.
     #[schemars(range(min = 1, max = 1_048_576))]
-    pub tcp_per_client: usize,
+    pub(crate) tcp_per_client: usize,
     /// Maximum number of queries in progress on a TCP connection; 1 to 10 000.
     #[schemars(range(min = 1, max = 10_000))]
-    pub tcp_pipeline: usize,
+    pub(crate) tcp_pipeline: usize,
     /// Maximum time for which a TCP connection may be idle, or a message on it incomplete; 100 ms
     /// to 1 day.
     #[serde(serialize_with = "humantime_serde::serialize", deserialize_with = "times::one")]
     #[schemars(with = "String")]
-    pub tcp_idle: Duration,
+    pub(crate) tcp_idle: Duration,
 }
 
 impl Default for LimitKeys {
@@ -749,14 +749,14 @@ pub struct ForwardingKeys {
     /// Random source ports per upstream and worker; 1 to 4 096. Each is replaced after 10 000
     /// queries or ten minutes.
     #[schemars(range(min = 1, max = 4_096))]
-    pub source_ports: u16,
+    pub(crate) source_ports: u16,
     /// Order of the upstreams. Default: `listed` for those of resolv.conf, otherwise `fastest`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub order: Option<UpstreamOrder>,
+    pub(crate) order: Option<UpstreamOrder>,
     /// Randomize the letter case of upstream queries (draft-vixie-dnsext-dns0x20).
-    pub randomize_case: bool,
+    pub(crate) randomize_case: bool,
     /// Pass on the upstreams' AD bit to clients with DO or AD.
-    pub trust_ad: bool,
+    pub(crate) trust_ad: bool,
 }
 
 impl Default for ForwardingKeys {
@@ -776,7 +776,7 @@ impl Default for ForwardingKeys {
     Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
 )]
 #[serde(rename_all = "kebab-case")]
-pub enum UpstreamOrder {
+pub(crate) enum UpstreamOrder {
     /// The fastest upstreams share the queries by weight.
     #[default]
     Fastest,
@@ -787,11 +787,11 @@ pub enum UpstreamOrder {
 /// `[metrics]`: the metrics listener for Prometheus.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-pub struct MetricsKeys {
+pub(crate) struct MetricsKeys {
     /// Address at which Prometheus fetches `/metrics`. Without it there is no listener.
     #[serde(deserialize_with = "addresses::service", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
-    pub listen: Option<ServiceAddr>,
+    pub(crate) listen: Option<ServiceAddr>,
 }
 
 /// Lowest severity that is logged.
@@ -799,7 +799,7 @@ pub struct MetricsKeys {
     Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
 )]
 #[serde(rename_all = "kebab-case")]
-pub enum LogLevel {
+pub(crate) enum LogLevel {
     /// Errors that prevent the server from serving.
     Error,
     /// Problems that need attention.
@@ -814,11 +814,11 @@ pub enum LogLevel {
 /// `[log]`: severity and format of the log.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-pub struct LogKeys {
+pub(crate) struct LogKeys {
     /// Format of each line.
-    pub format: LogFormat,
+    pub(crate) format: LogFormat,
     /// Lowest severity that is logged.
-    pub level: LogLevel,
+    pub(crate) level: LogLevel,
 }
 
 /// `[[upstream]]`: an upstream resolver.
@@ -828,21 +828,21 @@ pub struct UpstreamKeys {
     /// IP address of the resolver. A link-local one needs its interface, as in `fe80::1%eth0`.
     #[serde(deserialize_with = "addresses::host")]
     #[schemars(with = "String")]
-    pub address: HostAddr,
+    pub(crate) address: HostAddr,
     /// Port, for UDP and TCP.
     #[serde(default = "dns_port")]
     #[schemars(with = "u16", range(min = 1, max = 65_535))]
-    pub port: Spanned<u16>,
+    pub(crate) port: Spanned<u16>,
     /// Weight in the distribution of queries among upstreams of similar speed; 1 to 1 000 000.
     #[serde(default = "one")]
     #[schemars(with = "u32", range(min = 1, max = 1_000_000))]
-    pub weight: Spanned<u32>,
+    pub(crate) weight: Spanned<u32>,
     /// Name used in `[[forward]]`; the address by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub name: Option<String>,
+    pub(crate) name: Option<String>,
     /// Query it over AF_XDP (kernel bypass), on the interface of the route to it.
     #[serde(default, skip_serializing_if = "is_false")]
-    pub xdp: bool,
+    pub(crate) xdp: bool,
 }
 
 fn is_true(value: &bool) -> bool {
@@ -876,15 +876,15 @@ impl UpstreamKeys {
 /// `[[forward]]`: a domain with separate upstreams, or a separate mode.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct ForwardKeys {
+pub(crate) struct ForwardKeys {
     /// The domain. It covers the names at and below it.
     #[schemars(with = "String")]
-    pub domain: Spanned<String>,
+    pub(crate) domain: Spanned<String>,
     /// Names of its upstreams. Empty: all.
     #[serde(default)]
     #[schemars(with = "Vec<String>")]
-    pub upstreams: Vec<Spanned<String>>,
+    pub(crate) upstreams: Vec<Spanned<String>>,
     /// Condition under which A records are queried; that of `[dns64]` by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub mode: Option<Mode>,
+    pub(crate) mode: Option<Mode>,
 }

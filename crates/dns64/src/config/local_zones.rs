@@ -12,7 +12,7 @@ use crate::translation::special;
 /// Value of `local-zones`.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
 #[serde(untagged)]
-pub enum LocalZoneKeys {
+pub(crate) enum LocalZoneKeys {
     /// `true` for the standard zones, `false` for none.
     Standard(bool),
     /// These zones.
@@ -83,7 +83,7 @@ impl<'de> Visitor<'de> for Value {
 /// Apex of a local zone.
 #[derive(Clone, Debug, PartialEq, Eq, schemars::JsonSchema)]
 #[schemars(with = "String")]
-pub struct ZoneName(LowerName);
+pub(crate) struct ZoneName(LowerName);
 
 impl Serialize for ZoneName {
     fn serialize<S: Serializer>(&self, into: S) -> Result<S::Ok, S::Error> {

@@ -56,7 +56,7 @@ impl IpNetwork for Ipv6Net {
 /// A list of networks in the file. The first entry that covers an address decides; an address
 /// without such an entry is not in the list.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NetworkList<N>(Vec<ListEntry<N>>);
+pub(crate) struct NetworkList<N>(Vec<ListEntry<N>>);
 
 /// An entry of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -158,9 +158,9 @@ fn is_name(text: &str) -> bool {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct BadList {
     /// Text to search for in the file.
-    pub word: String,
+    pub(crate) word: String,
     /// The fault and the right form.
-    pub reason: String,
+    pub(crate) reason: String,
 }
 
 /// The lists of `[networks]`, by name.

@@ -10,15 +10,15 @@ pub(crate) const CONTROL_SOCKET: &str = "/run/dns64d/control.sock";
 /// `[control]`: the socket of `dns64d status`, `explain`, `reload` and `flush`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-pub struct ControlKeys {
+pub(crate) struct ControlKeys {
     /// Absolute path, at most 107 octets. Default: `control.sock` in the folder of systemd's
     /// `RuntimeDirectory=`; without such a folder there is no socket.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub socket: Option<PathBuf>,
+    pub(crate) socket: Option<PathBuf>,
     /// Group with access to the socket, in addition to its owner (mode 0660). Without it, only the
     /// owner has access (0600).
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub group: Option<String>,
+    pub(crate) group: Option<String>,
 }
 
 /// Format of log lines.
@@ -26,7 +26,7 @@ pub struct ControlKeys {
     Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
 )]
 #[serde(rename_all = "kebab-case")]
-pub enum LogFormat {
+pub(crate) enum LogFormat {
     /// One line of text.
     #[default]
     Text,
@@ -37,15 +37,15 @@ pub enum LogFormat {
 /// `[query-log]`: one line for each answered query.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-pub struct QueryLogKeys {
+pub(crate) struct QueryLogKeys {
     /// Absolute path of a file to append to, or `"stderr"`. Without it there is no query log.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub to: Option<LogTarget>,
+    pub(crate) to: Option<LogTarget>,
     /// Format of each line.
-    pub format: LogFormat,
+    pub(crate) format: LogFormat,
     /// Logs one of this many queries; 1 to 1 000 000.
     #[schemars(range(min = 1, max = 1_000_000))]
-    pub sample: u32,
+    pub(crate) sample: u32,
 }
 
 impl Default for QueryLogKeys {
@@ -57,7 +57,7 @@ impl Default for QueryLogKeys {
 /// Destination of lines.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(from = "PathBuf", into = "PathBuf")]
-pub enum LogTarget {
+pub(crate) enum LogTarget {
     /// Standard error.
     Stderr,
     /// A file.
@@ -95,17 +95,17 @@ impl QueryLogKeys {
 /// `[dnstap]`: copies of queries and replies for a reader at a unix socket (<https://dnstap.info>).
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-pub struct DnstapKeys {
+pub(crate) struct DnstapKeys {
     /// Absolute path of the reader's socket, at most 107 octets. Without it nothing is sent.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub socket: Option<PathBuf>,
+    pub(crate) socket: Option<PathBuf>,
     /// Identity of the server in dnstap; the host name by default.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub identity: Option<String>,
+    pub(crate) identity: Option<String>,
     /// Copy queries and replies of clients.
-    pub clients: bool,
+    pub(crate) clients: bool,
     /// Copy queries to upstreams and their responses.
-    pub upstreams: bool,
+    pub(crate) upstreams: bool,
 }
 
 impl Default for DnstapKeys {

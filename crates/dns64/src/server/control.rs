@@ -37,11 +37,11 @@ const SERVICE: Service =
     Service { request: "a request at the control socket", end: b"\n", answering: PATIENCE };
 
 /// A reload request from the control socket. If it is dropped, the client gets an error.
-pub struct ReloadRequest(oneshot::Sender<ReloadReport>);
+pub(crate) struct ReloadRequest(oneshot::Sender<ReloadReport>);
 
 impl ReloadRequest {
     /// Sends the result to the client.
-    pub fn answer(self, report: ReloadReport) {
+    pub(crate) fn answer(self, report: ReloadReport) {
         // Fails if the client has closed the connection.
         let _ = self.0.send(report);
     }

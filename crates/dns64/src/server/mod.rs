@@ -54,12 +54,13 @@ use crate::resolver::Common;
 use crate::resolver::cache::Cache;
 use crate::resolver::outside::TcpQuery;
 use crate::resolver::question_claims::QuestionClaims;
-pub use control::ReloadRequest;
+pub(crate) use control::ReloadRequest;
 use inbox::{Inbox, WorkerMessage};
 use shared::{Loaded, Shared};
 use tcp::Sockets;
 use worker::{Served, Worker};
-pub use xdp::{XdpSetupError, xdp_faults};
+pub use xdp::XdpSetupError;
+pub(crate) use xdp::xdp_faults;
 
 /// Receive buffer of client sockets, in octets. The kernel doubles it and charges some 768 octets
 /// per query, so it holds 20 000 queries. In a larger buffer, queries would wait until after their
@@ -308,7 +309,7 @@ impl BoundServer {
 
     /// Sets the handler of reload requests from the control socket. It runs on the TCP thread and
     /// must not block. Without a handler, reload requests are rejected.
-    pub fn on_reload(&mut self, handler: impl Fn(ReloadRequest) + Send + 'static) {
+    pub(crate) fn on_reload(&mut self, handler: impl Fn(ReloadRequest) + Send + 'static) {
         self.on_reload = Some(Box::new(handler));
     }
 
@@ -495,7 +496,7 @@ impl RunningServer {
 
     /// True if the settings want AF_XDP for an upstream, and a restart would open the interface that
     /// leads to it.
-    pub fn lacks_xdp(&self, settings: &Settings) -> bool {
+    pub(crate) fn lacks_xdp(&self, settings: &Settings) -> bool {
         self.xdp_sources.as_ref().is_some_and(|sources| xdp::lacks(sources, settings))
     }
 

@@ -144,7 +144,7 @@ pub(super) fn open(
 
 /// Returns the faults of addresses and upstreams with `xdp` that can be found without privileges,
 /// with the paths of their keys.
-pub fn xdp_faults(settings: &Settings) -> Vec<(String, XdpSetupError)> {
+pub(crate) fn xdp_faults(settings: &Settings) -> Vec<(String, XdpSetupError)> {
     let listen = settings.config.listen.iter().enumerate().filter(|(_, keys)| keys.xdp);
     let listen = listen.map(|(number, keys)| {
         let failed = |source| XdpSetupError::NoInterface { address: keys.address, source };

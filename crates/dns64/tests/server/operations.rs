@@ -855,11 +855,9 @@ fn the_example_configuration_has_the_defaults() {
     let (known, explained) = (keys(&full.to_toml()), keys(&uncommented));
     let missing: Vec<_> = known.difference(&explained).collect();
     assert!(missing.is_empty(), "not explained: {missing:?}");
-    let defaults = dns64::config::Config {
-        upstreams: settings.config.upstreams.clone(),
-        threads: settings.config.threads,
-        ..dns64::config::Config::default()
-    };
+    let mut defaults = dns64::config::Config::default();
+    defaults.upstreams.clone_from(&settings.config.upstreams);
+    defaults.threads = settings.config.threads;
     let defaults =
         dns64::config::Settings::from_text(&toml::to_string(&defaults).unwrap(), &example).unwrap();
     assert_eq!(

@@ -163,7 +163,7 @@ impl Zone {
     }
 
     /// Returns the zone as a DNS64 server shows it: names without an AAAA record get one under the /96 `prefix`.
-    pub fn seen_through_dns64(mut self, prefix: std::net::Ipv6Addr) -> Zone {
+    pub(crate) fn seen_through_dns64(mut self, prefix: std::net::Ipv6Addr) -> Zone {
         self.synthesis = Some(u128::from(prefix));
         self
     }

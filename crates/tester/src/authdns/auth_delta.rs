@@ -140,7 +140,7 @@ impl AuthDelta {
 
     /// Returns the reasons for which a trial with this number of `names` was not the planned one: another zone than
     /// `wanted`, or other clients at the same time.
-    pub fn disagreements(&self, wanted: Option<&ZoneFacts>, names: u64) -> Vec<Reason> {
+    pub(crate) fn disagreements(&self, wanted: Option<&ZoneFacts>, names: u64) -> Vec<Reason> {
         let mut found = Vec::new();
         if let Some(wanted) = wanted {
             let others = self.zones.iter().filter(|served| *served != wanted).cloned();

@@ -22,7 +22,8 @@ use wire::template::QueryTemplate;
 use wire::view::Message;
 
 use self::outcome::LAST_WAITS;
-pub use self::outcome::{Liveness, PROBES, WAIT};
+pub(crate) use self::outcome::PROBES;
+pub use self::outcome::{Liveness, WAIT};
 use super::error::TrialError;
 use super::expect::{Expectation, answers_at, first_aaaa};
 use super::plan::TrialPlan;

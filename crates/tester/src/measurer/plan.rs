@@ -241,7 +241,7 @@ impl TrialPlan {
     }
 
     /// Returns the rate that determines the burst: its own, or in a self-test that of the trials that it validates.
-    pub fn paced_rate(&self) -> f64 {
+    pub(crate) fn paced_rate(&self) -> f64 {
         match self.subject {
             Subject::Dut => self.own_rate(),
             Subject::Tester { factor, .. } => self.own_rate() / factor.max(1.0),
@@ -384,7 +384,7 @@ pub(super) const MAX_XDP_PORTS: u16 = 16_384;
 pub const DEFAULT_SOURCE_PORTS: u16 = 64;
 
 /// Ids per port that may be outstanding; the rest is room for queries sent together.
-pub const USABLE_IDS: u64 = 65_536 - 1024;
+pub(crate) const USABLE_IDS: u64 = 65_536 - 1024;
 
 /// Errors of a plan.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]

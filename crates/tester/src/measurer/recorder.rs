@@ -95,7 +95,7 @@ impl Recorder {
     ///
     /// # Errors
     /// [`RecordError::Extension`] if it does not.
-    pub fn check_name(path: &Path) -> Result<(), RecordError> {
+    pub(crate) fn check_name(path: &Path) -> Result<(), RecordError> {
         let is_known = path.extension().is_some_and(|e| e == "csv" || e == "parquet");
         if is_known { Ok(()) } else { Err(RecordError::Extension { path: path.into() }) }
     }
@@ -131,7 +131,7 @@ impl Recorder {
     }
 
     /// Returns the sending end for a pair's receiver.
-    pub fn for_pair(&self) -> PairRecorder {
+    pub(crate) fn for_pair(&self) -> PairRecorder {
         let batch = Vec::with_capacity(BATCH);
         PairRecorder { batch, queue: self.queue.clone(), overflow: Arc::clone(&self.overflow) }
     }
@@ -178,7 +178,7 @@ fn begun(path: &Path) -> Result<NamedTempFile, RecordError> {
 }
 
 /// A pair's end of the queue.
-pub struct PairRecorder {
+pub(crate) struct PairRecorder {
     batch: Vec<Record>,
     queue: SyncSender<Vec<Record>>,
     overflow: Arc<AtomicU64>,
@@ -187,7 +187,7 @@ pub struct PairRecorder {
 impl PairRecorder {
     /// Adds a record; never waits.
     #[inline]
-    pub fn push(&mut self, record: Record) {
+    pub(crate) fn push(&mut self, record: Record) {
         self.batch.push(record);
         if self.batch.len() == BATCH {
             self.flush();

@@ -8,7 +8,7 @@ use std::time::Duration;
 use method::records::Wrong;
 
 /// Number of probes before a server counts as silent.
-pub const PROBES: u8 = 3;
+pub(crate) const PROBES: u8 = 3;
 
 /// Interval between probes, also after a refusal, for a server that is just starting.
 pub const WAIT: Duration = Duration::from_secs(1);

@@ -8,10 +8,10 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 /// Default number of source addresses, limited by the size of the prefix.
-pub const DEFAULT_ADDRESSES: u32 = 256;
+pub(crate) const DEFAULT_ADDRESSES: u32 = 256;
 
 /// Maximum number of source addresses.
-pub const MAX_ADDRESSES: u32 = 65_536;
+pub(crate) const MAX_ADDRESSES: u32 = 65_536;
 
 /// 2¹²⁸ divided by the golden ratio.
 const GOLDEN: u128 = 0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C834;
