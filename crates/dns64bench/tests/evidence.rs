@@ -2,6 +2,8 @@
 
 mod common;
 
+use std::io::{BufRead, BufReader};
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,6 +12,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tempfile::TempDir;
+use testbed::wait_until;
 
 use common::{Server, count, measure, measure_once};
 
@@ -125,6 +128,28 @@ fn stalled_authdns_makes_the_trial_invalid() {
     });
     assert_eq!(status, 3, "{trial}");
     assert!(words(&trial, "auth_slow").unwrap().contains("AuthDNS took"), "{trial}");
+}
+
+#[test]
+fn counts_are_kept_if_authdns_ends_in_the_trial() {
+    let site = site("100000", &[]);
+    let asked = || {
+        let mut line = String::new();
+        let stream = UnixStream::connect(&site.status).unwrap();
+        BufReader::new(stream).read_line(&mut line).unwrap();
+        count(&serde_json::from_str(&line).unwrap(), "/queries/aaaa")
+    };
+    let (trial, status) = thread::scope(|scope| {
+        scope.spawn(|| {
+            wait_until("queries at AuthDNS", || asked() >= 200);
+            Command::new("kill").args(["-KILL", &site.auth.id().to_string()]).status().unwrap();
+        });
+        site.measure_once(&["--timeout", "1s"])
+    });
+    assert_eq!((status, trial["verdict"].as_str()), (4, Some("invalid")), "{trial}");
+    assert!(words(&trial, "auth_lost").unwrap().contains("counters"), "{trial}");
+    let [sent, valid] = ["/sent", "/valid"].map(|of| count(&trial, of));
+    assert!(0 < valid && valid < sent, "{trial}");
 }
 
 #[test]

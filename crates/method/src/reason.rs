@@ -233,6 +233,11 @@ pub enum Reason {
     /// AuthDNS was restarted during the trial: its earlier counters are unknown, and queries received meanwhile are
     /// lost.
     AuthRestarted,
+    /// AuthDNS's counters could not be read after the trial: it ended, or was restarted without its status socket.
+    AuthLost {
+        /// Error of the status socket.
+        error: String,
+    },
     /// AuthDNS itself was too slow for one query in a thousand.
     AuthSlow {
         /// 99.9th percentile of its processing time in microseconds.
@@ -403,6 +408,7 @@ pub enum ReasonKind {
     AuthSendRefused,
     AuthHostLoss,
     AuthRestarted,
+    AuthLost,
     AuthSlow,
     AuthDecides,
     AuthMissed,
@@ -463,6 +469,7 @@ impl Reason {
             Reason::AuthSendRefused { .. } => ReasonKind::AuthSendRefused,
             Reason::AuthHostLoss(_) => ReasonKind::AuthHostLoss,
             Reason::AuthRestarted => ReasonKind::AuthRestarted,
+            Reason::AuthLost { .. } => ReasonKind::AuthLost,
             Reason::AuthSlow { .. } => ReasonKind::AuthSlow,
             Reason::AuthDecides { .. } => ReasonKind::AuthDecides,
             Reason::AuthMissed { .. } => ReasonKind::AuthMissed,
@@ -510,6 +517,7 @@ impl fmt::Display for ReasonKind {
             ReasonKind::AuthSendRefused => "send errors for AuthDNS's replies",
             ReasonKind::AuthHostLoss => "AuthDNS's host lost packets below its sockets",
             ReasonKind::AuthRestarted => "AuthDNS was restarted",
+            ReasonKind::AuthLost => "AuthDNS's counters could not be read after the trial",
             ReasonKind::AuthSlow => "AuthDNS was slow for one query in a thousand",
             ReasonKind::AuthDecides => "AuthDNS was slow for enough queries to decide the trial",
             ReasonKind::AuthMissed => {
@@ -741,6 +749,7 @@ impl fmt::Display for Reason {
             | Reason::AuthSendRefused { .. }
             | Reason::AuthHostLoss(_)
             | Reason::AuthRestarted
+            | Reason::AuthLost { .. }
             | Reason::AuthSlow { .. }
             | Reason::AuthDecides { .. }
             | Reason::AuthMissed { .. }
@@ -768,6 +777,10 @@ impl Reason {
             }
             Reason::AuthHostLoss(loss) => write!(f, "at AuthDNS: {loss}"),
             Reason::AuthRestarted => f.write_str("AuthDNS was restarted during the trial"),
+            Reason::AuthLost { error } => write!(
+                f,
+                "AuthDNS's counters cannot be read after the trial, so it probably ended: {error}"
+            ),
             Reason::AuthSlow { p999_us, limit } => {
                 let (took, limit) = (p999_us / 1e3, limit.as_millis_f64());
                 write!(f, "AuthDNS took {took:.1} ms for one query in a thousand, limit {limit} ms")

@@ -2,6 +2,7 @@
 
 use method::compliance::Facts;
 use method::evidence::Deviation;
+use method::reason::ReasonKind;
 use tester::measurer::plan::TrialPlan;
 use tester::measurer::recorder::Recorder;
 use tester::measurer::result::TrialResult;
@@ -57,6 +58,11 @@ pub(crate) fn run(args: &Measure) -> Outcome {
     if let Some(why) = &trial.records_error {
         return Err(Failure::environment(anyhow::anyhow!(
             "{why}; the results of the trial are above"
+        )));
+    }
+    if let Some(lost) = trial.reasons.iter().find(|r| r.kind() == ReasonKind::AuthLost) {
+        return Err(Failure::environment(anyhow::anyhow!(
+            "{lost}; the counts of the trial are above"
         )));
     }
     if let Some(advice) = cache_advice(&plan, &trial) {

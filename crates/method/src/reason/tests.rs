@@ -163,6 +163,10 @@ fn all() -> Vec<(Reason, &'static str)> {
         ),
         (Reason::AuthRestarted, "AuthDNS was restarted during the trial"),
         (
+            Reason::AuthLost { error: "Connection refused".into() },
+            "AuthDNS's counters cannot be read after the trial, so it probably ended: Connection refused",
+        ),
+        (
             Reason::Interrupted {
                 duration: Nanos::from_millis(2_540),
                 planned: Nanos(60 * Nanos::SECOND.0),
@@ -276,7 +280,7 @@ fn names_in_json_are_those_of_the_kinds() {
 fn kinds_have_different_texts_without_numbers() {
     let kinds: BTreeSet<ReasonKind> = all().iter().map(|(reason, _)| reason.kind()).collect();
     let words: BTreeSet<String> = kinds.iter().map(ReasonKind::to_string).collect();
-    assert_eq!((kinds.len(), words.len()), (39, 39), "{words:?}");
+    assert_eq!((kinds.len(), words.len()), (40, 40), "{words:?}");
     let one = Reason::WindowOff { worst_pct: 1.55, limit_pct: 1.0 };
     let other = Reason::WindowOff { worst_pct: 12.0, limit_pct: 5.0 };
     assert_eq!(one.kind(), other.kind());

@@ -461,7 +461,7 @@ impl TrialResult {
     }
 
     /// Makes the trial invalid for these reasons, if there are any.
-    fn invalidate(&mut self, reasons: impl IntoIterator<Item = Reason>) {
+    pub(super) fn invalidate(&mut self, reasons: impl IntoIterator<Item = Reason>) {
         let before = self.reasons.len();
         self.reasons.extend(reasons);
         if self.reasons.len() > before {

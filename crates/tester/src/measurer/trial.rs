@@ -73,12 +73,15 @@ pub fn run(plan: &TrialPlan, progress: &Arc<Progress>) -> Result<TrialResult, Tr
         other => other?,
     };
     if let Some((session, before)) = session {
-        let after = session.end().map_err(auth_status(plan))?;
-        result.apply_auth(
-            AuthDelta::between(&before, &after, plan.timeout, plan.auth_limit),
-            plan.auth_limit,
-            plan.subject,
-        );
+        match session.end() {
+            Ok(after) => result.apply_auth(
+                AuthDelta::between(&before, &after, plan.timeout, plan.auth_limit),
+                plan.auth_limit,
+                plan.subject,
+            ),
+            // The counts cannot be obtained again.
+            Err(error) => result.invalidate([Reason::AuthLost { error: error.to_string() }]),
+        }
     }
     Ok(result)
 }
