@@ -364,6 +364,9 @@ pub(crate) fn print_search(result: &SearchResult) {
             println!("Interval    {interval} queries/s");
         }
     }
+    if let Some(first) = result.goals.first() {
+        println!("MLRsearch   {}", wording::goal_terms(first));
+    }
     for goal in result.goals.iter().skip(1) {
         println!("Goal        {}", wording::goal_line(goal));
     }

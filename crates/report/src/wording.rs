@@ -133,6 +133,18 @@ pub fn goal(goal: &Goal) -> String {
     }
 }
 
+/// Describes a goal with its width, its initial duration and its irregular results (RFC 9971): `no query lost in 20 s;
+/// width 1 %, first trials of 1 s; irregular in 1 of 3 searches`.
+pub fn goal_terms(found: &GoalFigures) -> String {
+    let width = number(found.goal.width * 100.0);
+    let first = number(found.goal.initial_duration.as_secs_f64());
+    let irregular = match found.searches.iter().filter(|search| !search.is_regular()).count() {
+        0 => String::new(),
+        n => format!("; irregular in {n} of {}", counted_searches(found.searches.len())),
+    };
+    format!("{}; width {width} %, first trials of {first} s{irregular}", goal(&found.goal))
+}
+
 /// Formats the result of an MLRsearch for a goal: `20 050 in [20 050, 20 110) queries/s`.
 pub(crate) fn goal_found(goal: &GoalFigures) -> String {
     match goal.figures.n {
@@ -149,8 +161,8 @@ pub(crate) fn conditional_throughput(found: &GoalFigures) -> Option<String> {
 }
 
 /// Formats the result of an MLRsearch for a goal other than that of RFC 8219, in a line: `at most
-/// 0.5 % lost in all but 50 % of 21 s: 20 050 in [20 050, 20 110) queries/s, at least 19 950
-/// replies/s`.
+/// 0.5 % lost in all but 50 % of 21 s; width 1 %, first trials of 1 s: 20 050 in [20 050, 20 110)
+/// queries/s, at least 19 950 replies/s`.
 pub fn goal_line(found: &GoalFigures) -> String {
     let replies = conditional_throughput(found)
         .map_or(String::new(), |rate| format!(", at least {rate} replies/s"));
@@ -160,7 +172,7 @@ pub fn goal_line(found: &GoalFigures) -> String {
         }
         false => String::new(),
     };
-    let (goal, rates) = (goal(&found.goal), goal_found(found));
+    let (goal, rates) = (goal_terms(found), goal_found(found));
     format!("{goal}: {rates}{replies}{overstated} (not RFC 8219 compliant)")
 }
 

@@ -93,7 +93,7 @@ fn goals(run: &Run) -> Option<Table> {
                     ran_on(point),
                     percent(c.aaaa.per_hundred()),
                     percent(c.cached.per_hundred()),
-                    format!("{label}{}", wording::goal(&found.goal)),
+                    format!("{label}{}", wording::goal_terms(found)),
                     format!("{}{overstated}", wording::goal_found(found)),
                     wording::conditional_throughput(found).unwrap_or_else(|| "–".into()),
                 ]);

@@ -118,6 +118,8 @@ fn a_goal_that_ends_at_the_highest_rate_is_a_lower_bound() {
         // Short trials may overstate the median of the second goal, so it is not a lower end.
         assert_eq!(words.starts_with('≥'), goal.overstatement == 1.0, "{words}");
         assert!(words.contains(", ∞)"), "{words}");
+        let line = wording::goal_line(goal);
+        assert!(line.contains("first trials of 1 s; irregular in 3 of 3 searches: "), "{line}");
         // The width of the bounds is unknown, so the resolution is the requested one.
         assert_eq!(goal.resolution, Qps(100));
     }
@@ -135,9 +137,9 @@ fn the_report_labels_each_goal() {
     assert_eq!(
         goals[..3],
         [
-            "RFC 8219: no query lost in 20 s",
-            "RFC 9971: at most 0.5 % lost in all but 50 % of 5 s, in trials of 1 s",
-            "RFC 8219 except for the loss: at most 1 % lost in 20 s",
+            "RFC 8219: no query lost in 20 s; width 1 %, first trials of 1 s",
+            "RFC 9971: at most 0.5 % lost in all but 50 % of 5 s, in trials of 1 s; width 1 %, first trials of 1 s",
+            "RFC 8219 except for the loss: at most 1 % lost in 20 s; width 1 %, first trials of 1 s",
         ]
     );
     assert!(table.rows[1][5].contains("overstated by up to 2"), "{:?}", table.rows[1]);
