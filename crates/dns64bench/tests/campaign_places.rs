@@ -232,16 +232,19 @@ fn rows_show_the_actual_placement() {
 fn missing_cpus_are_rejected_all_points_printed() {
     let folder = tempfile::tempdir().unwrap();
     let has = net::affinity::allowed_cpus().len();
-    let plan =
-        short() + &format!("[measure]\ncores = [1, {}]\n[[dut]]\ndriver = 'dns64d'\n", has + 1);
+    let plan = short()
+        + &format!(
+            "[measure]\ncores = [1, {}]\n[[dut]]\ndriver = 'dns64d'\n\
+             [[dut]]\ndriver = 'dns64d'\nname = 'second'\n",
+            has + 1
+        );
     fs::write(folder.path().join("plan.toml"), plan).unwrap();
     let printed = told(&run_in(folder.path(), &["campaign", "plan", "plan.toml"]));
     let of = |word: &str| printed.lines().filter(|line| line.contains(word)).count();
-    let many = format!("dns64d, {} cores", has + 1);
-    assert!(
-        of("dns64d, 1 core") == 1 && of(&many) == 2 && of("Not on this machine") == 1,
-        "{printed}"
-    );
+    let [first, second] = ["dns64d", "second"].map(|dut| format!("{dut}, {} cores", has + 1));
+    assert_eq!((of("dns64d, 1 core"), of(&first), of(&second)), (1, 1, 1), "{printed}");
+    let once = format!("Not on this machine: {} cores (2 points)", has + 1);
+    assert_eq!((of("Not on this machine"), of(&once)), (1, 1), "{printed}");
     let refused = run_in(folder.path(), &["campaign", "run", "plan.toml"]);
     let said = told(&refused);
     assert_eq!(refused.status.code(), Some(2), "{said}");

@@ -1,5 +1,6 @@
 //! `campaign`: runs, resumes and shows plans.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -41,8 +42,9 @@ pub(crate) fn run(args: &Campaign) -> Outcome {
             for line in preflight::missing_here(&plan) {
                 println!("Missing: {line}");
             }
-            for point in preflight::points_beyond_cpus(&plan) {
-                println!("Not on this machine: {point}");
+            let beyond = preflight::points_beyond_cpus(&plan);
+            for place in with_points(beyond.iter().filter_map(Point::place)) {
+                println!("Not on this machine: {place}");
             }
             for line in preflight::unchecked_hosts(&plan) {
                 println!("Note: {line}");
@@ -234,19 +236,22 @@ fn effort_line(trials: &str, time: Duration, point: &str) -> String {
 /// Returns the tables and figures of a paper that a plan fills, each with its number of points: `Tables V-VII (4
 /// points), Table XI (2 points)`.
 fn paper_items(plan: &Plan, paper: Paper) -> String {
-    let mut counts: Vec<(&str, u64)> = Vec::new();
-    for point in plan.points() {
-        let filled = point.measure().paper_items(plan, &point);
-        for what in filled.iter().filter(|filled| filled.paper == paper).map(|filled| filled.what) {
-            match counts.iter_mut().find(|(known, _)| *known == what) {
-                Some((_, n)) => *n += 1,
-                None => counts.push((what, 1)),
-            }
+    let points = plan.points();
+    let filled = points.iter().flat_map(|point| point.measure().paper_items(plan, point));
+    with_points(filled.filter(|filled| filled.paper == paper).map(|filled| filled.what)).join(", ")
+}
+
+/// Returns each different item with its number of points: `16 cores (2 points)`.
+fn with_points<T: PartialEq + fmt::Display>(items: impl Iterator<Item = T>) -> Vec<String> {
+    let mut counts: Vec<(T, u64)> = Vec::new();
+    for item in items {
+        match counts.iter_mut().find(|(known, _)| *known == item) {
+            Some((_, n)) => *n += 1,
+            None => counts.push((item, 1)),
         }
     }
-    let with_count =
-        |(what, n): &(&str, u64)| format!("{what} ({})", counted(*n, "point", "points"));
-    counts.iter().map(with_count).collect::<Vec<_>>().join(", ")
+    let with_count = |(item, n): &(T, u64)| format!("{item} ({})", counted(*n, "point", "points"));
+    counts.iter().map(with_count).collect()
 }
 
 fn print_status(plan: &Plan, entries: &[Entry]) {
