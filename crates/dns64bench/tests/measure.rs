@@ -314,6 +314,27 @@ fn self_test_validates_a_single_trial() {
     let load = ["--rate", "500", "--duration", "1s", "--aaaa-share", "1"];
     let Some((alone, _)) = measure(&auth.address, &load) else { return };
     assert_eq!(alone["facts"]["proof"], "none");
+    let mut failed: Value = serde_json::from_slice(&output.stdout).unwrap();
+    failed["passed_rate"] = Value::Null;
+    std::fs::write(&file, failed.to_string()).unwrap();
+    let range = ["search", "--server", &auth.address, "--min", "1", "--max", "2"];
+    let args = [&range[..], &["--self-test", &file]].concat();
+    let output = run(&args);
+    let text = show(&args, &output);
+    assert_eq!(output.status.code(), Some(2), "{text}");
+    assert!(text.contains("did not pass") && text.contains("--search-to"), "{text}");
+}
+
+#[test]
+fn printed_numbers_have_plain_spaces() {
+    let auth = Server::start(&["auth", "--aaaa-share", "1"]);
+    let load = ["--rate", "2000", "--duration", "500ms", "--aaaa-share", "1"];
+    let args = [&["measure", "--server", &auth.address, "--quiet"][..], &load].concat();
+    let output = run(&args);
+    let text = show(&args, &output);
+    // The verdict does not matter.
+    assert!(text.contains(" at 2 000 queries/s for 0.5 s"), "{text}");
+    assert!(!text.contains('\u{202f}'), "{text}");
 }
 
 /// Returns the counters of the AuthDNS with this status socket.

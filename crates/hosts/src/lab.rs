@@ -332,14 +332,25 @@ pub fn hold() -> ! {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lab::links::End;
 
     #[test]
     fn the_links_are_those_of_the_paper() {
-        for (host, interfaces) in [(Host::Tester, 2), (Host::Dut, 2), (Host::Auth, 2)] {
-            let ends =
-                LINKS.iter().flat_map(|link| &link.ends).filter(|end| end.host == host).count();
-            assert_eq!(ends, interfaces, "{host:?}");
-        }
+        let end = |end: &End| {
+            format!("{} {} {}", end.host.as_str(), end.interface, end.addresses.join(" "))
+        };
+        let ends: Vec<String> = LINKS.iter().flat_map(|link| &link.ends).map(end).collect();
+        assert_eq!(
+            ends,
+            [
+                "tester to-dut 2001:2::2/64",
+                "dut to-tester 2001:2::1/64",
+                "dut to-auth 198.18.0.1/24 2001:2:0:2::1/64",
+                "auth to-dut 198.18.0.2/24 2001:2:0:2::2/64",
+                "tester to-auth 198.18.1.1/24 2001:2:1::1/64",
+                "auth to-tester 198.18.1.2/24 2001:2:1::2/64",
+            ]
+        );
         assert_eq!("dut".parse(), Ok(Host::Dut));
         assert!("server".parse::<Host>().is_err());
     }

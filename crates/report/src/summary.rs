@@ -223,7 +223,7 @@ impl Run {
 mod tests {
     use std::path::Path;
 
-    use campaign::plan::Plan;
+    use campaign::plan::{AuthPlan, Plan};
     use campaign::runner::simulated::journal_of;
     use hosts::environment::Environment;
     use method::precision::Figures;
@@ -296,6 +296,19 @@ mod tests {
         let (answer, ratios) = said(&results);
         assert!(!answer.contains("core"), "{answer}");
         assert!(ratios.starts_with("BIND's rate is "), "{ratios}");
+    }
+
+    #[test]
+    fn servers_with_another_authdns_are_not_compared() {
+        let mut results = two_servers();
+        let other = AuthPlan { name: Some("Other".into()), ..AuthPlan::default() };
+        results.plan.authdns.push(other);
+        let point = &mut results.duts[1].points[0];
+        speed_up(point);
+        point.conditions.place.authdns = Some("Other".into());
+        let (_, ratios) = said(&results);
+        let not_compared = "Not compared with BIND, because not observed on the same CPUs with the same AuthDNS: Unbound.";
+        assert_eq!(ratios, not_compared);
     }
 
     #[test]

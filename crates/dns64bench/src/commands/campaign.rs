@@ -394,3 +394,52 @@ impl Watcher for CampaignTerminal<'_> {
         self.bar.inc(1);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use campaign::plan::{Conditions, Cores};
+    use campaign::record::{Cpu, StolenFrom, TaskResult};
+    use indicatif::HumanDuration;
+    use method::narrow::Length;
+    use method::records::Counts;
+    use tester::measurer::plan::TrialPlan;
+    use tester::measurer::result::TrialResult;
+
+    use super::*;
+
+    #[test]
+    fn the_bar_of_a_campaign_fits_80_columns() {
+        let long = Duration::from_secs(20 * 86_400 + 13 * 3_600);
+        let mut line = BAR.lines().nth(1).unwrap().to_owned();
+        for (key, value) in [
+            ("{bar:20}", "#".repeat(20)),
+            ("{pos}", "12345".into()),
+            ("{len}", "12345".into()),
+            ("{elapsed}", format!("{:#}", HumanDuration(long))),
+            ("{prefix}", remaining(long).to_string()),
+        ] {
+            line = line.replace(key, &value);
+        }
+        assert!(line.ends_with("about 20days 13h to go") && !line.contains('{'), "{line}");
+        assert!(line.chars().count() <= COLUMNS, "{line}");
+    }
+
+    #[test]
+    fn trials_before_a_resume_count_on_the_clock() {
+        let plan = TrialPlan::new("[::1]:53".parse().unwrap(), Qps(10));
+        let counts = Counts { sent: 600, valid: 600, ..Counts::default() };
+        let point = Point::Search(Conditions::worst_case("dns64d", Cores::first(1)));
+        let finished = Entry::Finished(Box::new(Measured {
+            step: Step { point, repeat: 0, rate: plan.rate, length: Length::Full },
+            found: TaskResult::Trial(Box::new(TrialResult::simulated(&plan, counts))),
+            dut_end: None,
+            cpu: Cpu::default(),
+            numa: None,
+            stolen: StolenFrom::default(),
+            warnings: Vec::new(),
+            records: None,
+        }));
+        let each = Duration::from(plan.duration + plan.timeout);
+        assert_eq!(time_of(&[finished.clone(), finished]), 2 * each);
+    }
+}

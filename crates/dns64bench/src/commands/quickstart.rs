@@ -598,7 +598,8 @@ mod tests {
             assert!(text.lines().any(|shown| shown == line), "{line:?} is not in:\n{text}");
         }
         assert!(!text.contains("Not measured (all aaaa)") && !text.contains("Lower bound (worst"));
-        assert!(text.ends_with(NEXT), "{text}");
+        let next = "\nNext, your own server: dns64bench try --server ADDRESS\n";
+        assert!(text.ends_with(next), "{text}");
         let table = text.split("\n\n").next().unwrap();
         assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
     }
