@@ -16,7 +16,9 @@ pub(super) fn page(example: &str, version: &str, date: &str) -> String {
          .SH DESCRIPTION\n"
     );
     let (head, body) = example.split_once("\n\n").unwrap_or((example, ""));
-    paragraph(&mut page, head.lines());
+    // Examples in the file begin with "#|"; in the page they are marked.
+    paragraph(&mut page, head.lines().filter(|line| !line.contains("\"#|\"")));
+    page += "Keys marked as examples have no default, unless a default is given.\n";
     page += ".SH TOP LEVEL\n";
     for block in body.split("\n\n") {
         write_block(&mut page, block);
@@ -49,11 +51,11 @@ fn write_block(page: &mut String, block: &str) {
             if at > 0 {
                 page.push_str(".TQ\n");
             }
-            let _ = writeln!(
-                page,
-                ".B \"{}\"",
-                escaped(key.strip_prefix("#| ").unwrap_or(key)).replace('"', "\\(dq")
-            );
+            let quoted = |key: &str| escaped(key).replace('"', "\\(dq");
+            let _ = match key.strip_prefix("#| ") {
+                Some(key) => writeln!(page, ".BR \"{}\" \" (example)\"", quoted(key)),
+                None => writeln!(page, ".B \"{}\"", quoted(key)),
+            };
         }
         paragraph(page, comment.into_iter());
     }
@@ -96,7 +98,7 @@ mod tests {
         let example = "# Head.\n\n# Where it\n# listens.\nlisten = [\"x\"]\n\n[log]\n# Form:\n#   .text or\n#| format = 'text'\nlevel = 1";
         let page = page(example, "1", "2026-01-02");
         let (_, body) = page.split_once(".SH TOP LEVEL\n").unwrap();
-        let expected = ".TP\n.B \"listen = [\\(dqx\\(dq]\"\nWhere it\nlistens.\n.SH [log]\n.TP\n.B \"format = 'text'\"\n.TQ\n\
+        let expected = ".TP\n.B \"listen = [\\(dqx\\(dq]\"\nWhere it\nlistens.\n.SH [log]\n.TP\n.BR \"format = 'text'\" \" (example)\"\n.TQ\n\
                         .B \"level = 1\"\nForm:\n.br\n\\&.text or\n.SH FILES\n";
         assert!(body.starts_with(expected), "{body}");
     }
@@ -114,8 +116,9 @@ mod tests {
         assert!(keys.len() > 40, "{keys:?}");
         assert!(page.contains(".SH DESCRIPTION\nConfiguration of dns64d."), "{page}");
         for key in keys {
-            assert!(page.contains(&format!(".B \"{} = ", escaped(&key))), "{key}:\n{page}");
+            assert!(page.contains(&format!(" \"{} = ", escaped(&key))), "{key}:\n{page}");
         }
+        assert!(!page.contains("#|") && page.contains(" \" (example)\"\n"), "{page}");
         for table in ["dns64", "access", "cache", "limits", "forwarding", "metrics", "log"] {
             assert!(page.contains(&format!(".SH [{table}]\n")), "{table}");
         }

@@ -60,6 +60,9 @@ schema=$(sed -n '1s/^#:schema //p' /etc/dns64d/dns64d.toml)
 # Every page that another page of the book links to.
 for book in /usr/share/doc/dns64d/book /usr/share/doc/dns64bench/docs/src; do
     for page in "$book"/*.md "$book"/dns64d/*.md; do
+        if grep -q '{{#include' "$page"; then
+            fail "$page includes a page that is not in the package"
+        fi
         for link in $(grep -o '](\([a-z0-9./-]*\.md\)' "$page" | cut -c3- | sort -u); do
             [ -s "${page%/*}/$link" ] || fail "$page links to $link, which is missing"
         done
