@@ -64,20 +64,24 @@ const ALL: [Entry; 24] = [
 
 pub(crate) fn run(args: &Schema) -> Outcome {
     let Some(name) = &args.name else {
-        for (name, ..) in &ALL {
+        for name in names() {
             println!("{name}");
         }
         return Ok(ExitCode::SUCCESS);
     };
     let Some(entry) = ALL.iter().find(|(known, ..)| known == name) else {
-        let names: Vec<&str> = ALL.iter().map(|(name, ..)| *name).collect();
         return Err(Failure::usage(anyhow::anyhow!(
             "there is no schema {name:?}; there are {}",
-            names.join(", ")
+            names().join(", ")
         )));
     };
     print!("{}", text(entry));
     Ok(ExitCode::SUCCESS)
+}
+
+/// Returns the names of all schemas.
+pub(crate) fn names() -> [&'static str; ALL.len()] {
+    ALL.map(|(name, ..)| name)
 }
 
 /// Returns a schema as it is printed, and as it is stored in `schemas/` for editors.
