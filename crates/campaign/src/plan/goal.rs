@@ -83,14 +83,32 @@ impl TryFrom<String> for TypedGoal {
     type Error = String;
 
     fn try_from(text: String) -> Result<TypedGoal, String> {
-        text.parse()
+        TypedGoal::parse(&text)
     }
 }
+
+/// Loss from which a typed goal needs the percent sign: 0.5 is half of the queries, but 0.5 % may be meant.
+const HIGH_LOSS: f64 = 0.1;
 
 impl FromStr for TypedGoal {
     type Err = String;
 
+    /// Same as in a plan, but a high loss needs the percent sign. Journals have such losses without it.
     fn from_str(text: &str) -> Result<TypedGoal, String> {
+        let goal = TypedGoal::parse(text)?;
+        let loss = text.split(',').next().unwrap_or_default();
+        if goal.loss >= HIGH_LOSS && !loss.ends_with('%') {
+            let percent = (goal.loss * 1e6).round() / 1e4;
+            return Err(format!(
+                "'{loss}' would be a loss of {percent} %: write {loss}% or {percent}%"
+            ));
+        }
+        Ok(goal)
+    }
+}
+
+impl TypedGoal {
+    fn parse(text: &str) -> Result<TypedGoal, String> {
         let mut parts = text.split(',');
         let loss = share(parts.next().unwrap_or_default())?;
         let mut goal = TypedGoal { loss, exceed: 0.0, last: None, sum: None };
@@ -154,9 +172,12 @@ mod tests {
             ("101%", "share"),
             ("0,exceeds=1%", "exceed=50%"),
             ("0,final=0s", "above 0"),
+            ("0.5,final=1s", "'0.5' would be a loss of 50 %: write 0.5% or 50%"),
         ] {
             let error = parse(text).unwrap_err();
             assert!(error.contains(says), "{text}: {error}");
         }
+        let stored: TypedGoal = serde_json::from_str("\"0.5,final=1s\"").unwrap();
+        assert_eq!(Ok(stored), parse("50%,final=1s"));
     }
 }
