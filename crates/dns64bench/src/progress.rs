@@ -1,5 +1,5 @@
-//! Progress on standard error: redrawn on a terminal, unless `TERM` is `dumb`; otherwise a line after a second and then every ten seconds;
-//! nothing with `--quiet`. All lines fit 80 columns.
+//! Progress on standard error: redrawn on a terminal, unless `TERM` is `dumb`; otherwise a line after a second, then every
+//! ten seconds, and at the end; nothing with `--quiet`. All lines fit 80 columns.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -193,16 +193,25 @@ impl ProgressText {
 
     fn show(&self, line: &(dyn Fn(&str) -> String + Sync), is_redrawn: bool, over: &AtomicBool) {
         let mut next = Instant::now() + FIRST_LINE;
-        while !over.load(Ordering::Relaxed) {
+        let mut printed: Option<String> = None;
+        loop {
+            let is_over = over.load(Ordering::Relaxed);
             let text = self.text.lock().unwrap_or_else(PoisonError::into_inner).clone();
             let line = line(&text.replace('\n', ", "));
             if is_redrawn {
                 let lines: Vec<String> = text.lines().map(|line| cut(line, COLUMNS)).collect();
                 self.bar.set_message(lines.join("\n"));
                 self.bar.tick();
-            } else if Instant::now() >= next {
+            } else if Instant::now() >= next
+                || (is_over && printed.as_ref().is_some_and(|last| *last != line))
+            {
                 next += LINES;
                 eprintln!("{line}");
+                printed = Some(line);
+            }
+            // The last of several lines has the final counts.
+            if is_over {
+                break;
             }
             thread::park_timeout(LOOK);
         }

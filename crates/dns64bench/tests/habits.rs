@@ -352,7 +352,7 @@ fn progress_on_a_dumb_terminal_is_lines() {
     let measure = ["measure", "--server", &dut.address, "--rate", "100", "--duration", "2s"];
     let redraws = |term| {
         let shown = on_a_terminal(&[("TERM", term)], &measure);
-        assert!(shown.contains(" of 200 sent, ") || shown.contains("/200 sent, "), "{shown}");
+        assert!(shown.contains("200 of 200 sent, ") || shown.contains("/200 sent, "), "{shown}");
         shown.contains("\u{1b}[2K") || shown.contains("\u{1b}[1A")
     };
     assert_eq!(["xterm", "dumb"].map(redraws), [true, false]);
