@@ -203,6 +203,7 @@ mod tests {
             findings: vec![Finding {
                 subject: "interface a".into(),
                 value: interface.into(),
+                unavailable: false,
                 concern: None,
             }],
         };

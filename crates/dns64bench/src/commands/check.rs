@@ -36,10 +36,10 @@ fn print(environment: &Environment) {
     println!("{}", environment.kernel);
     let out = std::io::stdout();
     for finding in &environment.findings {
-        let (mark, meaning) = if finding.concern.is_some() {
-            ("!", Severity::Doubtful)
-        } else {
-            ("✓", Severity::Good)
+        let (mark, meaning) = match (&finding.concern, finding.unavailable) {
+            (Some(_), _) => ("!", Severity::Doubtful),
+            (None, true) => ("–", Severity::Doubtful),
+            (None, false) => ("✓", Severity::Good),
         };
         println!("{} {:<32} {}", painted(mark, meaning, &out), finding.subject, finding.value);
         if let Some(concern) = &finding.concern {

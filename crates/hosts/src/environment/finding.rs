@@ -9,6 +9,9 @@ pub struct Finding {
     pub subject: String,
     /// Value as text, with units.
     pub value: String,
+    /// True if the host lacks this feature, which no measurement needs.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unavailable: bool,
     /// Effect on measurements, if the value can distort them.
     pub concern: Option<Concern>,
 }
@@ -24,7 +27,7 @@ pub struct Concern {
 }
 
 pub(super) fn finding(subject: &str, value: impl Into<String>) -> Finding {
-    Finding { subject: subject.into(), value: value.into(), concern: None }
+    Finding { subject: subject.into(), value: value.into(), unavailable: false, concern: None }
 }
 
 impl Finding {

@@ -1,5 +1,6 @@
 //! AF_XDP features of an interface.
 
+use std::io;
 use std::time::Duration;
 
 use net::ethtool::{HashedFields, steering};
@@ -26,14 +27,26 @@ pub(super) fn findings(interface: &str) -> Vec<Finding> {
         ),
         steered(interface, probed.queues),
     ];
-    all.extend(probed.attach_modes.iter().map(|(attach_mode, tried)| {
-        let value = tried.as_ref().map_or_else(ToString::to_string, |()| "works".into());
-        let found = finding(&subject(&attach_mode.to_string()), value);
-        // The slower modes do not need the driver.
-        let why = "AF_XDP cannot be used at all";
-        found.concern_if(*attach_mode == AttachMode::Generic && tried.is_err(), why, None)
-    }));
+    let tried = |(mode, tried): &(AttachMode, io::Result<()>)| {
+        attached(&subject(&mode.to_string()), *mode, tried)
+    };
+    all.extend(probed.attach_modes.iter().map(tried));
     all
+}
+
+/// Returns the finding of an attach mode. Zero-copy with virtio needs a device feature.
+fn attached(subject: &str, mode: AttachMode, tried: &io::Result<()>) -> Finding {
+    let Err(error) = tried else { return finding(subject, "works") };
+    let is_refused = mode == AttachMode::ZeroCopy && error.kind() == io::ErrorKind::InvalidInput;
+    let hint = match is_refused {
+        true => "; a virtio device needs VIRTIO_F_ACCESS_PLATFORM (QEMU: iommu_platform=on)",
+        false => "",
+    };
+    let found = finding(subject, format!("not available: {error}{hint}"));
+    // The slower modes do not need the driver.
+    let why = "AF_XDP cannot be used at all";
+    let found = found.concern_if(mode == AttachMode::Generic, why, None);
+    Finding { unavailable: true, ..found }
 }
 
 /// Returns how an interface with `queues` queues selects a queue.
@@ -112,6 +125,18 @@ mod tests {
         let found = looped("no-such-interface", "nor-this", Duration::from_millis(1));
         assert!(found.value.contains("no interface nor-this"), "{found:?}");
         assert!(found.concern.is_some());
+    }
+
+    #[test]
+    fn a_mode_that_fails_is_not_available() {
+        let tried = |mode, error| attached("x", mode, &Err(io::Error::from_raw_os_error(error)));
+        let virtio = tried(AttachMode::ZeroCopy, 22);
+        assert!(virtio.unavailable && virtio.concern.is_none(), "{virtio:?}");
+        assert!(virtio.value.contains("VIRTIO_F_ACCESS_PLATFORM"), "{virtio:?}");
+        let veth = tried(AttachMode::ZeroCopy, 95);
+        assert!(veth.unavailable && !veth.value.contains("VIRTIO"), "{veth:?}");
+        assert!(tried(AttachMode::Generic, 95).concern.is_some());
+        assert!(!attached("x", AttachMode::Copy, &Ok(())).unavailable);
     }
 
     #[test]
