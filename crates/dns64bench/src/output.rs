@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io::Write;
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -30,6 +31,9 @@ use crate::lines::wrapped_for;
 
 /// Maximum number of characters of an error; it may quote the end of a log.
 const ERROR: usize = 2 * MESSAGE;
+
+/// Default port of servers (RFC 1035 §4.2).
+const DNS_PORT: u16 = 53;
 
 /// Formats a duration without needless digits: seconds below ten minutes, minutes below a day.
 pub(crate) fn rounded(time: Duration) -> FormattedDuration {
@@ -128,9 +132,23 @@ impl From<TrialError> for Failure {
                 Failure::usage(error)
             }
             TrialError::Interrupted => Failure::interrupted(error),
+            TrialError::NoAnswer { server, .. } => match with_last_group_as_port(server) {
+                Some(meant) => {
+                    Failure::environment(error).with_advice(&format!("did you mean {meant}?"))
+                }
+                None => Failure::environment(error),
+            },
             _ => Failure::environment(error),
         }
     }
+}
+
+/// Returns the address and port that an IPv6 address without brackets, such as `::1:9`, may have been meant for; `None`
+/// if a port was given, or if this is not an address and a port.
+fn with_last_group_as_port(server: SocketAddr) -> Option<SocketAddr> {
+    let text = server.ip().to_string();
+    let (address, port) = text.rsplit_once(':').filter(|_| server.port() == DNS_PORT)?;
+    Some(SocketAddr::new(IpAddr::V6(address.parse().ok()?), port.parse().ok()?))
 }
 
 impl From<SearchError> for Failure {
@@ -465,6 +483,21 @@ pub(crate) fn rcodes(counts: &[u64; 16]) -> impl Iterator<Item = (&'static str, 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_address_may_have_been_meant_with_a_port() {
+        for (server, meant) in [
+            ("[::1:9]:53", Some("[::1]:9")),
+            ("[2001:2::1:5353]:53", Some("[2001:2::1]:5353")),
+            ("[::1:9]:5353", None),
+            ("[2001:2::1]:53", None),
+            ("[::ffff:192.0.2.1]:53", None),
+            ("192.0.2.1:53", None),
+        ] {
+            let found = with_last_group_as_port(server.parse().unwrap());
+            assert_eq!(found, meant.map(|meant| meant.parse::<SocketAddr>().unwrap()), "{server}");
+        }
+    }
 
     #[test]
     fn times_have_no_needless_digits() {
