@@ -70,7 +70,9 @@ fn notes(subcommand: &str) -> &'static [(&'static str, &'static str)] {
                  this machine is sent before -F applies; the last interval is plotted with its \
                  true width and counts for the maximum if it is at least half as wide as the \
                  others; with -C every client has a separate ID space, and -q is the sum of all; \
-                 -i need not divide the time. Figures of --report are SVG instead of PNG.",
+                 -i need not divide the time; lines of the data file with words behind the class, \
+                 an unknown type, or octets above 127 are skipped with a warning. Figures of \
+                 --report are SVG instead of PNG.",
             ),
             (
                 "",
