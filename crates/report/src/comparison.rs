@@ -144,7 +144,10 @@ fn told(change: &Change) -> String {
             format!("{outcome}: about {} of each are needed", more(n))
         }
         Some(WouldDecide::MoreSearchesThan(n)) => {
-            format!("{outcome}: more than {} of each are needed", counted_searches(n))
+            format!(
+                "{outcome}: the ratio is too close to the limit; even {} of each would not decide it",
+                counted_searches(n)
+            )
         }
         Some(WouldDecide::Resolution) => {
             format!(

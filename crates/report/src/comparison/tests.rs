@@ -2,6 +2,7 @@ use std::path::Path;
 
 use campaign::runner::simulated::journal_of;
 use hosts::environment::{Environment, Finding};
+use method::precision::Ratio;
 
 use super::*;
 
@@ -79,6 +80,22 @@ fn few_searches_are_undecided_and_runs_add_up() {
     assert_eq!(
         (comparison.baseline.as_str(), row.run.as_str()),
         ("before and before", "now and now")
+    );
+}
+
+#[test]
+fn a_ratio_near_the_limit_has_its_own_words() {
+    let change = Change {
+        baseline_searches: 4,
+        searches: 4,
+        ratio: Some(0.95),
+        interval: Ratio { from: Some(0.9), to: Some(1.0) },
+        outcome: ChangeOutcome::Undecided,
+        wanted: Some(WouldDecide::MoreSearchesThan(1_000)),
+    };
+    assert_eq!(
+        told(&change).replace('\u{202f}', " "),
+        "undecided: the ratio is too close to the limit; even 1 000 searches of each would not decide it"
     );
 }
 
