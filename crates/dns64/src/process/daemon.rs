@@ -35,7 +35,7 @@ use super::reload::{ConfigSource, Reloader};
 use super::sections::sections;
 use super::systemd;
 use crate::config::{
-    Config, ConfigError, LogFormat, LogKeys, LogLevel, RESOLV_CONF, Running, Settings,
+    Config, ConfigError, LogFormat, LogKeys, LogLevel, PrefixKeys, RESOLV_CONF, Running, Settings,
     UPSTREAM_LINES,
 };
 use crate::control::protocol::Subject;
@@ -433,7 +433,10 @@ fn log_startup(settings: &Settings, file: Option<&Path>) {
         format!("configuration {}", file.display())
     });
     tracing::info!("dns64d {}, {file}", crate::BUILD);
-    let prefixes: Vec<String> = settings.prefixes().map(|prefix| prefix.to_string()).collect();
+    let mut prefixes: Vec<String> = settings.prefixes().map(|prefix| prefix.to_string()).collect();
+    if settings.config.written_prefixes().any(PrefixKeys::is_discovered) {
+        prefixes.push("discovery in progress".into());
+    }
     tracing::info!(
         "prefixes: {}",
         if prefixes.is_empty() { "none, translation is off".into() } else { prefixes.join(", ") }

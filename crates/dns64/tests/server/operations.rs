@@ -373,6 +373,26 @@ fn the_first_log_lines_describe_the_server() {
 }
 
 #[test]
+fn the_log_names_configured_and_discovered_prefixes() {
+    let upstream = Upstream::new(|q| q.nodata(60, 60).send());
+    let folder = tempfile::tempdir().unwrap();
+    let path = file(folder.path(), upstream.address, "discover");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let off = text.replace("{ prefix = 'discover' }", "");
+    let both = text.replace("[{ prefix", "[{ prefix = '2001:db8:1::/96' }, { prefix");
+    for (text, words) in [
+        (text, "prefixes: discovery in progress"),
+        (both, "prefixes: 2001:db8:1::/96, discovery in progress"),
+        (off, "prefixes: none, translation is off"),
+    ] {
+        std::fs::write(&path, text).unwrap();
+        let daemon = Daemon::start(&path);
+        let said = daemon.said.borrow().join("\n");
+        assert!(said.contains(words), "no {words} in {said}");
+    }
+}
+
+#[test]
 fn check_reports_wrong_values_once() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("dns64d.toml");
