@@ -712,6 +712,21 @@ mod tests {
         assert!(error.starts_with("test.toml:1:") && error.contains("itself"), "{error}");
     }
 
+    /// resolv.conf(5): "in the order listed".
+    #[test]
+    fn order_of_upstreams_depends_on_their_source() {
+        let system = "nameserver 192.0.2.1\nnameserver 2001:db8::53\n";
+        for (text, expected) in [
+            ("", UpstreamOrder::Listed),
+            ("[forwarding]\norder = 'fastest'\n", UpstreamOrder::Fastest),
+            (UPSTREAM, UpstreamOrder::Fastest),
+            (&format!("{UPSTREAM}[forwarding]\norder = 'listed'\n"), UpstreamOrder::Listed),
+        ] {
+            let settings = beside(text, &[], system).unwrap();
+            assert_eq!(settings.upstream_order(), expected, "{text}");
+        }
+    }
+
     #[test]
     fn no_upstream_causes_a_warning_with_the_reason() {
         let text = |text: &str| ResolvConf::Text(text.to_owned());
