@@ -716,11 +716,12 @@ mod tests {
     #[test]
     fn order_of_upstreams_depends_on_their_source() {
         let system = "nameserver 192.0.2.1\nnameserver 2001:db8::53\n";
+        let listed = format!("{UPSTREAM}[forwarding]\norder = 'listed'\n");
         for (text, expected) in [
             ("", UpstreamOrder::Listed),
             ("[forwarding]\norder = 'fastest'\n", UpstreamOrder::Fastest),
             (UPSTREAM, UpstreamOrder::Fastest),
-            (&format!("{UPSTREAM}[forwarding]\norder = 'listed'\n"), UpstreamOrder::Listed),
+            (listed.as_str(), UpstreamOrder::Listed),
         ] {
             let settings = beside(text, &[], system).unwrap();
             assert_eq!(settings.upstream_order(), expected, "{text}");

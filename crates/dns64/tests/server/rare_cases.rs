@@ -349,6 +349,31 @@ fn f_extended_errors_identify_the_failing_side() {
     }
 }
 
+/// Answers that contradict themselves have EDE 24 (Invalid Data), and not 22 or 23.
+#[test]
+fn f_malformed_answers_have_an_error_of_their_own() {
+    let upstream = Upstream::new(|q| match q.name.as_str() {
+        "short.test" => {
+            // The address is cut to three octets.
+            let mut bytes = q.answer().without_edns().a(&q.name, 60, "192.0.2.1").bytes();
+            let length_at = bytes.len() - 5;
+            bytes[length_at] = 3;
+            bytes.pop();
+            vec![Act::Send(bytes)]
+        }
+        "beside.test" => {
+            q.answer().cname(&q.name, 60, "www.test").a(&q.name, 60, "192.0.2.1").send()
+        }
+        _ => q.answer().dname("old.test", 60, "new.test").cname(&q.name, 60, "www.test").send(),
+    });
+    let server = server(&[upstream.address], &format!("{PREFIX}[forwarding]\ntimeout = '300ms'\n"));
+    for name in ["short.test", "beside.test", "www.old.test"] {
+        for got in both(&server, &ask(name, Rtype::A).edns(1232)) {
+            assert_eq!((got.rcode(), got.edes()), (Rcode::SERVFAIL, vec![24]), "{name}");
+        }
+    }
+}
+
 /// EDE 23 means that no upstream answered. It does not apply if an upstream answered over UDP and
 /// only a TCP connection was missing.
 #[test]

@@ -136,11 +136,16 @@ fn extended_errors_by_reply() {
     let of = |known: &[Outcome]| {
         errors(&reply(&query(RD, Some((1232, false))), Transport::Udp, false, known))
     };
-    assert_eq!(
-        of(&[Outcome::Failed(Failure::Timeout), Outcome::Failed(Failure::Timeout)]),
-        [23, 22],
-        "nobody answered"
-    );
+    for (failure, expected) in [
+        (Failure::Timeout, &[23, 22][..]),
+        (Failure::Malformed, &[24]),
+        (Failure::NoUpstream, &[14]),
+        (Failure::AliasLoop, &[]),
+        (Failure::Overload, &[]),
+    ] {
+        let both = [Outcome::Failed(failure), Outcome::Failed(failure)];
+        assert_eq!(of(&both), expected, "{failure:?}");
+    }
     let refused = said("a.test", AAAA).rcode(5);
     let answered = |a: TestAnswer| of(&[refused.kept(), a.rcode(2).kept()]);
     assert_eq!(answered(said("a.test", A)), [0; 0], "somebody answered");
