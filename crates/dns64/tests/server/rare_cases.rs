@@ -228,6 +228,28 @@ fn c_yxdomain_is_passed_on_with_its_dname() {
     assert!(asked.len() <= 2, "no question is repeated: {asked:?}");
 }
 
+/// RFC 2308 §2.2.
+#[test]
+fn b_a_referral_leads_to_the_next_upstream() {
+    let referring = Upstream::new(|q| q.answer().ns("test", 60, "ns.test").send());
+    let good = Upstream::new(|q| match q.qtype {
+        Rtype::A => q.answer().a(&q.name, 60, "192.0.2.1").send(),
+        _ => q.nodata(60, 60).send(),
+    });
+    let listed = format!("{PREFIX}[forwarding]\norder = 'listed'\n");
+    let pair = server(&[referring.address, good.address], &listed);
+    for n in 0..4 {
+        for got in both(&pair, &ask(&format!("{n}.test"), Rtype::AAAA)) {
+            assert_eq!(got.addresses(), [mapped("192.0.2.1")], "{n}");
+        }
+    }
+    assert!(referring.asked().contains(&"0.test AAAA".into()), "{:?}", referring.asked());
+    let alone = server(&[referring.address], PREFIX);
+    for got in both(&alone, &ask("www.test", Rtype::AAAA)) {
+        assert_eq!((got.rcode(), got.answers().len()), (Rcode::SERVFAIL, 0));
+    }
+}
+
 #[test]
 fn b_ptr_queries_below_any_prefix_are_answered() {
     let upstream = Upstream::new(|q| q.answer().ptr(&q.name, 60, "www.test").send());

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use domain::base::iana::{Class, Rcode, Rtype};
+use domain::rdata::{AllRecordData, Mx};
 
 use crate::harness::*;
 
@@ -163,19 +164,28 @@ fn item_08_aliases_that_the_upstream_did_not_follow_are_chased() {
         (_, "a.test") => q.answer().cname("a.test", 100, "b.example").send(),
         (_, "b.example") => q.answer().cname("b.example", 100, "c.example").send(),
         (Rtype::A, "c.example") => q.answer().a("c.example", 300, "192.0.2.1").send(),
+        (Rtype::MX, "c.example") => {
+            let data = AllRecordData::Mx(Mx::new(10, name("mail.example")));
+            q.answer().any("c.example", 300, data).send()
+        }
         _ => q.answer().soa("example", 300, 300).send(),
     });
     let server = server(&[upstream.address], PREFIX);
-    let got = ask("a.test", Rtype::AAAA).of(&server).answers();
-    let expected = [
-        "a.test 100 cname b.example",
-        "b.example 100 cname c.example",
-        "c.example 300 aaaa 2001:db8:64::c000:201",
-    ];
-    assert_eq!(got, expected);
+    for (qtype, end) in [
+        (Rtype::AAAA, "c.example 300 aaaa 2001:db8:64::c000:201"),
+        (Rtype::A, "c.example 300 a 192.0.2.1"),
+        (Rtype::MX, "c.example 300 mx 10 mail.example"),
+    ] {
+        let got = ask("a.test", qtype).of(&server).answers();
+        let expected = ["a.test 100 cname b.example", "b.example 100 cname c.example", end];
+        assert_eq!(got, expected);
+    }
+    let asked = upstream.asked();
+    assert_eq!(asked[..4], ["a.test AAAA", "b.example AAAA", "c.example AAAA", "c.example A"]);
     assert_eq!(
-        upstream.asked(),
-        ["a.test AAAA", "b.example AAAA", "c.example AAAA", "c.example A"]
+        asked[4..],
+        ["a.test A", "b.example A", "a.test MX", "b.example MX", "c.example MX"],
+        "c.example A is cached"
     );
 }
 

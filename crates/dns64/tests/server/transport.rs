@@ -530,3 +530,35 @@ fn item_44_messages_that_are_not_queries() {
     socket.send_to(&[], server.address).unwrap();
     assert!(receive(&socket, NOTHING).is_none(), "responses and fragments get no reply");
 }
+
+/// RFC 7873 §5.4 (a query without a question for a cookie) and RFC 6891 §6.1.1 (OPT in errors).
+#[test]
+fn item_44_replies_without_question_have_opt() {
+    let upstream = many();
+    let server = server(&[upstream.address], PREFIX);
+    let query = ask("1.test", Rtype::A).option(10, &[7; 8]).bytes();
+    let (header, rest) = query.split_at(12);
+    let (question, opt) = rest.split_at("\x011\x04test\0".len() + 4);
+    let of = |opcode: u8, questions: u8| {
+        let mut bytes = header.to_vec();
+        (bytes[2], bytes[5]) = (opcode << 3, questions);
+        (0..questions).for_each(|_| bytes.extend(question));
+        bytes.extend(opt);
+        bytes
+    };
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    for (bytes, rcode) in
+        [(of(0, 0), Rcode::NOERROR), (of(0, 2), Rcode::FORMERR), (of(5, 1), Rcode::NOTIMP)]
+    {
+        socket.send_to(&bytes, server.address).unwrap();
+        let mut stream = connect(Ipv4Addr::LOCALHOST.into(), server.address);
+        stream.set_read_timeout(Some(SOON)).unwrap();
+        write_tcp(&mut stream, &bytes);
+        let over_tcp = read_tcp(&mut stream).expect("a reply over TCP");
+        for got in [receive(&socket, SOON).unwrap(), Got::new(&over_tcp)] {
+            let options = got.options();
+            let cookie = options.get(&10).expect("a COOKIE option");
+            assert_eq!((got.rcode(), cookie.len(), &cookie[..8]), (rcode, 24, &[7; 8][..]));
+        }
+    }
+}
