@@ -533,6 +533,15 @@ mod tests {
         assert_eq!(server.drops(), 0);
     }
 
+    #[test]
+    #[should_panic(expected = "out of range for slice of length 16")]
+    fn replies_longer_than_their_slot_panic() {
+        let (server, address) = server("127.0.0.1:0");
+        let (client, _strays) = Endpoint::client_pair(address, 0).unwrap();
+        client.send(b"query").unwrap();
+        let _ = ServerBatch::new(512, 16).turn(&server, Wait::ForFirst, |_, _, _| 17);
+    }
+
     /// Datagrams that arrived before the switch carry the time at which they are read.
     #[test]
     fn timestamps_can_be_switched_on_and_off() {

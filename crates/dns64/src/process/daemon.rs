@@ -518,6 +518,9 @@ mod tests {
         assert_eq!(reload.config, start.config);
         let socket = format!("/run/{}/control.sock", value("RuntimeDirectory"));
         assert_eq!(socket, crate::config::CONTROL_SOCKET);
+        // Servers of resolv.conf and routes to link-local upstreams come with the network.
+        let after: Vec<&str> = value("After").split(' ').collect();
+        assert!(after.contains(&"network-online.target") && after.contains(&"nss-lookup.target"));
     }
 
     /// Not a test; the test below starts it as a separate process.

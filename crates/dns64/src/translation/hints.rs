@@ -351,6 +351,19 @@ mod tests {
     }
 
     #[test]
+    fn item_20_documents_quote_the_deviation() {
+        let quotation =
+            "DNS64 resolvers MUST NOT extrapolate the AAAA synthesis logic to the IP hints";
+        for page in [
+            include_str!("../../../../docs/src/dns64-items.md"),
+            include_str!("../../../../docs/src/dns64d/configuration.md"),
+        ] {
+            let text = page.split_whitespace().collect::<Vec<_>>().join(" ");
+            assert!(text.contains(quotation), "{}", page.lines().next().unwrap());
+        }
+    }
+
+    #[test]
     fn rfc9460_2_2_malformed_and_alias_unchanged() {
         let strip = policy(Hints::Strip);
         let good = data(1, "svc.test", &[ALPN, V4]);
