@@ -285,9 +285,8 @@ mod tests {
         }
     }
 
-    /// A panel with a metric that is not exported would be empty.
-    #[test]
-    fn the_dashboard_asks_for_metrics_that_are_exported() {
+    /// The queries of all panels, one per line.
+    fn dashboard_queries() -> String {
         let dashboard = include_str!("../../../../dist/grafana/dns64d.json");
         let dashboard: serde_json::Value = serde_json::from_str(dashboard).unwrap();
         let mut ids = std::collections::BTreeSet::new();
@@ -299,7 +298,31 @@ mod tests {
                 all.push('\n');
             }
         }
-        are_exported(&all, 25);
+        all
+    }
+
+    /// A panel with a metric that is not exported would be empty.
+    #[test]
+    fn the_dashboard_asks_for_metrics_that_are_exported() {
+        are_exported(&dashboard_queries(), 25);
+    }
+
+    #[test]
+    fn metrics_to_watch_are_on_the_dashboard() {
+        let queries = dashboard_queries();
+        let book = include_str!("../../../../docs/src/dns64d/monitoring.md");
+        let mut watched = 0;
+        for row in book.lines().filter(|line| line.starts_with("| `")) {
+            let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+            // Metrics, labels, meaning, and the text under "What to watch for".
+            let &[_, metrics, _, _, watch, _] = &cells[..] else { continue };
+            for metric in metrics.split('`').skip(1).step_by(2).filter(|_| !watch.is_empty()) {
+                let forms = ["_total{", "{"].map(|end| format!("dns64d_{metric}{end}"));
+                assert!(forms.iter().any(|form| queries.contains(form)), "no panel for {metric}");
+                watched += 1;
+            }
+        }
+        assert!(watched >= 15, "{watched}");
     }
 
     #[test]
