@@ -180,7 +180,7 @@ impl Settings {
         if !listen.is_empty() {
             config.listen = listen.iter().copied().map(ListenKeys::new).collect();
         }
-        let listen = if served.is_empty() { config.addresses().collect() } else { served.clone() };
+        let listen = addresses(&config, served);
         let checker = Checker { text, file, listen };
         if !config.upstreams.is_empty() {
             let written = |u: &UpstreamKeys| Upstream {
@@ -231,6 +231,12 @@ impl Settings {
     /// the domains of `[[forward]]` entries.
     pub(crate) fn local_zones(&self) -> Vec<String> {
         local_zones::in_effect(&self.config.local_zones, |zone| self.routes_by_domain.has(zone))
+    }
+
+    /// True if only programs on this host can reach the server: it serves loopback addresses.
+    pub(super) fn is_local(&self) -> bool {
+        let all = addresses(&self.config, &self.origin.served);
+        !all.is_empty() && all.iter().all(|address| address.ip().to_canonical().is_loopback())
     }
 
     /// Returns the text of the file.
@@ -601,6 +607,11 @@ impl Checker<'_> {
         let line = self.text[..offset.min(self.text.len())].matches('\n').count() + 1;
         ConfigError::Invalid { file: self.file.into(), line, reason }
     }
+}
+
+/// Returns the addresses that are served already, or otherwise those of `listen`.
+fn addresses(config: &Config, served: &[ServiceAddr]) -> Vec<ServiceAddr> {
+    if served.is_empty() { config.addresses().collect() } else { served.to_vec() }
 }
 
 /// Returns the times for which answers and failures are cached and served.

@@ -35,7 +35,7 @@ impl Settings {
             ));
         }
         warnings.extend(self.unusable_name_servers());
-        if let Some(net) = covers_all_clients(&self.clients) {
+        if let Some(net) = covers_all_clients(&self.clients).filter(|_| !self.is_local()) {
             let limits = self.config.limits;
             let mut text = format!(
                 "{}: an open resolver: access.allow covers {net}, which can include forged addresses",
@@ -155,6 +155,20 @@ mod tests {
         let text = format!("{text}\n[[upstream]]\naddress = '192.0.2.1'\n");
         let settings = Settings::from_text(&text, Path::new("test.toml"));
         settings.unwrap_or_else(|error| panic!("{text}: {error}")).warnings()
+    }
+
+    #[test]
+    fn item_42_loopback_addresses_are_no_open_resolver() {
+        for (listen, is_open) in [
+            ("'127.0.0.1:53', '[::1]:53'", false),
+            ("'127.0.0.1:53', '192.0.2.2:53'", true),
+            ("'[::]:53'", true),
+            ("", true),
+        ] {
+            let access = "[access]\nallow = ['::/0']\nopen-resolver = true";
+            let found = warnings(&format!("listen = [{listen}]\n{access}")).concat();
+            assert_eq!(found.contains("an open resolver"), is_open, "{listen}: {found}");
+        }
     }
 
     #[test]
