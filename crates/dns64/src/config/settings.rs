@@ -227,6 +227,12 @@ impl Settings {
         }
     }
 
+    /// Returns the upstreams of the root domain, which are those of all names outside `[[forward]]`.
+    pub(crate) fn default_upstreams(&self) -> Vec<String> {
+        let route = &self.routes[self.route(&[0]).0];
+        route.upstreams.iter().map(|number| self.upstreams[*number].address.to_string()).collect()
+    }
+
     /// Returns the zones that are answered locally, except the reverse zones of the prefixes and
     /// the domains of `[[forward]]` entries.
     pub(crate) fn local_zones(&self) -> Vec<String> {

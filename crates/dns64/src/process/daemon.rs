@@ -264,6 +264,9 @@ fn check(file: Option<&Path>, listen: &[ServiceAddr], probe: bool) -> anyhow::Re
 /// Returns the effective configuration as a file, after comments about upstreams and local zones.
 fn in_effect(settings: &Settings, probed: &[Probed]) -> String {
     let mut text = format!("# {}\n", settings.upstreams_in_words());
+    if !settings.config.forwards.is_empty() {
+        text += &comment("default upstreams", &settings.default_upstreams());
+    }
     probed.iter().for_each(|one| text += &format!("# {one}\n"));
     text + &comment("local zones", &settings.local_zones()) + "\n" + &settings.to_toml()
 }

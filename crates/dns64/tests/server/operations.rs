@@ -849,6 +849,23 @@ fn check_prints_the_effective_settings_or_the_error() {
 }
 
 #[test]
+fn check_prints_the_upstreams_of_other_domains() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("dns64d.toml");
+    let upstreams = "[[upstream]]\naddress = '192.0.2.1'\n[[upstream]]\naddress = '192.0.2.44'\n";
+    let corp = "[[forward]]\ndomain = 'corp'\nupstreams = ['192.0.2.44']\n";
+    let root = "[[forward]]\ndomain = '.'\nupstreams = ['192.0.2.1']\n";
+    for (forwards, used) in
+        [(corp, "192.0.2.1:53, 192.0.2.44:53"), (format!("{corp}{root}").as_str(), "192.0.2.1:53")]
+    {
+        std::fs::write(&path, format!("{upstreams}{forwards}")).unwrap();
+        let output = run(&["check", "--config", path.to_str().unwrap()]);
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(text.contains(&format!("\n# default upstreams: {used}\n")), "{text}");
+    }
+}
+
+#[test]
 fn the_example_configuration_has_the_defaults() {
     let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../dist/dns64d.example.toml");
     let text = std::fs::read_to_string(&example).unwrap();
