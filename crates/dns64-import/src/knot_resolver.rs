@@ -169,6 +169,10 @@ fn listen(node: &Node, arguments: &[Node], draft: &mut Draft) {
     let kind = arguments.get(2).and_then(|options| options.get("kind")).and_then(Node::text);
     let port = arguments.get(1).and_then(Node::text).and_then(|port| port.parse().ok());
     let port = port.unwrap_or(53);
+    if matches!(kind, Some("control" | "webmgmt")) {
+        let why = "it serves no DNS; dns64d has [control] and [metrics]";
+        return draft.notes.nothing(&node.place, &node.written(), why);
+    }
     if kind.is_some_and(|kind| kind != "dns") || (kind.is_none() && matches!(port, 443 | 853)) {
         let why = "dns64d serves only UDP and TCP";
         return draft.notes.answers(&node.place, &node.written(), why);

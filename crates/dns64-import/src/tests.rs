@@ -588,6 +588,19 @@ fn zones_of_link_local_addresses_are_carried_over() {
 }
 
 #[test]
+fn kresd_management_sockets_do_not_affect_answers() {
+    for (kind, is_lost) in
+        [("control", false), ("webmgmt", false), ("tls", true), ("doh2", true), ("new", true)]
+    {
+        let text = format!("net.listen('/run/kresd/1', nil, {{ kind = '{kind}' }})\n");
+        let (_folder, path) = file("kresd.conf", &text);
+        let notes = import(&path, None).unwrap().notes;
+        let note = notes.iter().find(|note| note.to_string().contains("net.listen"));
+        assert_eq!(note.map(Note::changes_answers), Some(is_lost), "{kind}: {notes:#?}");
+    }
+}
+
+#[test]
 fn kresd_variables_are_resolved_or_noted() {
     let all = "policy.add(policy.all(policy.FORWARD('192.0.2.53')))";
     let policy = |domains: &str| {
