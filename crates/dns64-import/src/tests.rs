@@ -69,6 +69,7 @@ fn an_error_has_file_and_line() {
         ("unbound.conf", "verbosity: 1\n", "1: 'verbosity:' is not in a clause"),
         ("unbound.conf", "server:\n  verbosity 1\n", "2: 'verbosity' is not a key"),
         ("unbound.conf", "server:\ninclude: unbound.conf\n", "2: files include each other"),
+        ("unbound.conf", "server:\ndns64:\n prefix: 64:ff9b::/96\n", "2: Unbound has no clause"),
         ("kresd.conf", "\ndofile('kresd.conf')\n", "2: files include each other"),
         ("recursor.yml", "a: [\n", "recursor.yml: "),
     ];

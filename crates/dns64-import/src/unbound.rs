@@ -36,7 +36,6 @@ const CLAUSES: &[&str] = &[
     "ipset",
     "rpz",
     "dnstap",
-    "dns64",
 ];
 /// Prefixes of keys of `server` without effect on answers.
 const IDLE: &[&str] = &[
@@ -197,6 +196,10 @@ impl Clauses {
                 let (place, name) = (word.place.clone(), key.to_owned());
                 self.all.push(Clause { place, name, entries: Vec::new() });
                 continue;
+            }
+            if key == "dns64" {
+                let reason = "Unbound has no clause 'dns64:'; dns64-prefix belongs to 'server:'";
+                return Err(bad(reason.to_owned()));
             }
             let values = values(&mut words);
             if matches!(key, "include" | "include-toplevel") {
