@@ -8,7 +8,7 @@
 //! ```
 //!
 //! The statements of a file in `dofile('FILE')` replace the call. Any other statement becomes a
-//! note, up to the end of its line.
+//! note.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -28,12 +28,14 @@ pub(super) enum Statement {
     Set(String, Node),
     /// An assignment to a variable; its uses are replaced by the value.
     Variable,
-    /// A line that cannot be parsed.
+    /// A statement that cannot be parsed.
     Other(Place, String),
 }
 
 /// Maximum nesting depth of tables and calls.
 const DEEPEST: usize = 16;
+/// Maximum length of a statement that cannot be parsed, in octets.
+const LONGEST: usize = 16 << 10;
 /// Constants of kresd, read as text.
 const CONSTANTS: &[&str] =
     &["true", "false", "nil", "kB", "MB", "GB", "sec", "minute", "hour", "day"];
@@ -76,9 +78,8 @@ impl Reader<'_> {
             let (rest, line) = (cursor.rest, cursor.line);
             let statement = cursor.statement().unwrap_or_else(|| {
                 (cursor.rest, cursor.line) = (rest, line);
-                let end = rest.find('\n').unwrap_or(rest.len());
-                cursor.rest = &rest[end..];
-                Statement::Other(cursor.place(), rest[..end].trim().to_owned())
+                let place = cursor.place();
+                Statement::Other(place, cursor.take(statement_len(rest)).trim().to_owned())
             });
             let Some((place, named)) = included(&statement) else {
                 self.statements.push(statement);
@@ -306,6 +307,57 @@ impl<'a> Cursor<'a> {
     }
 }
 
+/// Returns the length of a statement that cannot be parsed. It ends with its line, unless a bracket
+/// is open there or a string is to be appended. If a bracket or a string is never closed, only the
+/// line counts.
+fn statement_len(text: &str) -> usize {
+    let line = text.find('\n').unwrap_or(text.len());
+    let (mut at, mut depth) = (0, 0_usize);
+    while let Some(next) = text[at..].chars().next() {
+        let (before, rest) = text.split_at(at);
+        let is_continued =
+            || before.trim_end().ends_with("..") || rest.trim_start().starts_with("..");
+        match next {
+            '\n' if depth == 0 && !is_continued() => return at,
+            '(' | '{' => depth += 1,
+            ')' | '}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        match token_len(rest) {
+            Some(len) if at + len <= LONGEST => at += len,
+            _ => return line,
+        }
+    }
+    if depth == 0 { at } else { line }
+}
+
+/// Returns the length of the string, comment or character at the start of a text; `None` if it is
+/// not closed.
+fn token_len(text: &str) -> Option<usize> {
+    let long = || Some(text.find("]]")? + 2);
+    let first = text.chars().next()?;
+    match first {
+        '-' if text.starts_with("--[[") => long(),
+        '-' if text.starts_with("--") => Some(text.find('\n').unwrap_or(text.len())),
+        '[' if text.starts_with("[[") => long(),
+        '\'' | '"' => {
+            let mut inside = text.char_indices().skip(1);
+            while let Some((at, c)) = inside.next() {
+                match c {
+                    '\\' => {
+                        inside.next();
+                    }
+                    '\n' => return None,
+                    _ if c == first => return Some(at + 1),
+                    _ => {}
+                }
+            }
+            None
+        }
+        _ => Some(first.len_utf8()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -363,6 +415,25 @@ mod tests {
                 "? local made = g() .. 'x'",
                 "f(made, true, later)",
                 "variable",
+            ]
+        );
+    }
+
+    #[test]
+    fn statements_on_several_lines_are_one_each() {
+        let print = "print('one (' ..\n  x, -- it's\n  [[two\n')']] .. \"\\\"\", { f()\n}\n)";
+        let text =
+            format!("{print}\nlocal y = x ..\n'z'\n.. 'w'\nlocal z = 'it''s'\nf(1)\nif (x\ng(2)\n");
+        let printed = format!("? {print}");
+        assert_eq!(
+            statements(&text),
+            [
+                printed.as_str(),
+                "? local y = x ..\n'z'\n.. 'w'",
+                "? local z = 'it''s'",
+                "f(1)",
+                "? if (x",
+                "g(2)",
             ]
         );
     }
