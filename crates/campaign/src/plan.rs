@@ -731,7 +731,16 @@ mod tests {
         bad("name = 'x'\n[[dut]]\ndriver = 'unbound'\n[[dut]]\ndriver = 'unbound'\n", "two DUTs");
         bad("name = 'x'\n[[dut]]\ndriver = 'custom'\n", "[dut.custom]");
         bad("name = 'x'\n[[dut]]\ndriver = 'unbound'\nresolution = 0\n", "Unbound: resolution");
-        bad("name = 'x'\n[search]\nmin = 9\nmax = 3\n[[dut]]\ndriver = 'unbound'\n", "min");
+        for (keys, hint) in [
+            ("min = 9\nmax = 3", "min: 9 is above max, which is 3"),
+            ("resolution = 0", "resolution must be at least 1"),
+            ("repeat = 0", "repeat must be at least 1"),
+        ] {
+            for table in ["search", "self-test"] {
+                let text = format!("name = 'x'\n[{table}]\n{keys}\n[[dut]]\ndriver = 'unbound'\n");
+                bad(&text, &format!("[{table}] {hint}"));
+            }
+        }
         bad("name = 'x'\n[measure]\nacceptance = [1.5]\n[[dut]]\ndriver = 'unbound'\n", "1.5");
         bad("name = 'x'\n[measure]\naaaa-shares = [0.123]\n[[dut]]\ndriver = 'unbound'\n", "0.123");
         bad("name = 'x'\ntopology = 'ssh'\n[[dut]]\ndriver = 'unbound'\n", "[ssh]");
@@ -774,10 +783,6 @@ mod tests {
         bad(&once, "[self-test] repeat: 1 search for 2 AuthDNS");
         bad(&format!("name = 'x'\ntopology = 'ssh'\n{ssh}[[dut]]\ndriver = 'unbound'\n"), "custom");
         bad("name = 'x'\n[[dut]]\ndriver = 'unbound'\nmax = 10\n", "below min");
-        bad(
-            "name = 'x'\n[self-test]\nmin = 9\nmax = 3\n[[dut]]\ndriver = 'unbound'\n",
-            "[self-test]",
-        );
         bad("name = 'x'\n[auth]\nprogram = '/x'\n[[dut]]\ndriver = 'unbound'\n", "[auth] program");
         bad(
             "name = 'x'\n[[measure.placements]]\nname = 'a'\ncpus = []\n[[dut]]\ndriver = 'unbound'\n",

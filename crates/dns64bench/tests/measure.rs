@@ -499,6 +499,11 @@ fn usage_errors_show_the_correct_form() {
         ),
         (&["lab", "exec", "nowhere", "true"], "tester, dut or auth"),
         (
+            &["measure", "--server", "127.0.0.1:1", "--rate", "1", "--xdp", "eth9"],
+            "uses loopback, where AF_XDP does not work",
+        ),
+        (&["merge", "Cargo.toml"], "Cargo.toml: not a JSON object"),
+        (
             &["measure", "--server", "[::1]:1", "--rate", "1", "--first-name", "99999999999"],
             "16777216 names, counted from 0",
         ),

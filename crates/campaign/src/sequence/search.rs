@@ -48,12 +48,7 @@ impl Measure for SearchMeasure {
 
     fn check(&self, plan: &Plan) -> Result<(), String> {
         let search = &plan.search;
-        if search.min > search.max || search.resolution.0 == 0 || search.repeat == 0 {
-            return Err(
-                "[search]: min must not be above max, and resolution and repeat must be at least 1"
-                    .into(),
-            );
-        }
+        check_range("search", (search.min, search.max), search.resolution, search.repeat)?;
         check_method(plan)?;
         for dut in &plan.duts {
             if dut.max.is_some_and(|max| max < search.min) {
@@ -214,6 +209,26 @@ fn mlr_effort(plan: &Plan, set: &SetPlan, goals: &[Goal]) -> (u32, Duration) {
         (sum.0.saturating_add(one.0), sum.1.saturating_add(one.1))
     });
     (trials.saturating_mul(set.repeat), time.saturating_mul(set.repeat))
+}
+
+/// Checks range, resolution and number of the searches of a table.
+///
+/// # Errors
+/// A message with the wrong key.
+pub(super) fn check_range(
+    table: &str,
+    (min, max): (Qps, Qps),
+    resolution: Qps,
+    repeat: u32,
+) -> Result<(), String> {
+    if min > max {
+        return Err(format!("[{table}] min: {min} is above max, which is {max}"));
+    }
+    let zeros = [("resolution", resolution == Qps(0)), ("repeat", repeat == 0)];
+    match zeros.into_iter().find(|(_, is_zero)| *is_zero) {
+        Some((key, _)) => Err(format!("[{table}] {key} must be at least 1, not 0")),
+        None => Ok(()),
+    }
 }
 
 /// Returns the maximum number of trials of a set, and their duration if a full one takes `full` and

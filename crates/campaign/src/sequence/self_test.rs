@@ -13,7 +13,7 @@ use crate::plan::{DutPlan, Family, FurtherSelfTest, Plan, Point, SelfTestTarget}
 use crate::record::Step;
 use crate::sequence::measure::{Measure, Paper, PaperItem};
 use crate::sequence::replay::Recorded;
-use crate::sequence::search::effort;
+use crate::sequence::search::{check_range, effort};
 use crate::sequence::steps::{SearchSequence, Task, TrialSequence};
 
 /// The measurement of `[self-test]`: searches with AuthDNS in the DUT's place.
@@ -37,12 +37,7 @@ impl Measure for SelfTestMeasure {
 
     fn check(&self, plan: &Plan) -> Result<(), String> {
         let Some(test) = &plan.self_test else { return Ok(()) };
-        if test.min > test.max || test.resolution.0 == 0 || test.repeat == 0 {
-            return Err(
-                "[self-test]: min must not be above max, and resolution and repeat must be at least 1"
-                    .into(),
-            );
-        }
+        check_range("self-test", (test.min, test.max), test.resolution, test.repeat)?;
         let most = plan.cpus.auth.len();
         let hosts = plan.ssh.as_ref().map_or(1, |ssh| ssh.auth_hosts().len());
         if (test.repeat as usize) < hosts {

@@ -51,8 +51,16 @@ fn read(path: &Path) -> Result<TesterResult, Failure> {
         let advice = "expected the output of `dns64bench measure --shard … --json`";
         Failure::usage(anyhow::anyhow!("{file}: {why}; {advice}"))
     };
-    let Printed { schema_version, trial } =
-        serde_json::from_str(&text).map_err(|e| unusable(e.to_string()))?;
+    let wrong = |error: serde_json::Error| {
+        let is_object = text.trim_start().starts_with('{');
+        unusable(match error.is_data() && is_object {
+            true => error.to_string(),
+            false => {
+                format!("not a JSON object (line {}, column {})", error.line(), error.column())
+            }
+        })
+    };
+    let Printed { schema_version, trial } = serde_json::from_str(&text).map_err(wrong)?;
     if schema_version != SCHEMA_VERSION {
         return Err(unusable(format!(
             "its schema_version is {schema_version}, but only {SCHEMA_VERSION} can be read"

@@ -422,6 +422,16 @@ pub enum PlanError {
         /// Interface that the kernel would use.
         is: String,
     },
+    /// The server is reached over loopback.
+    #[error(
+        "--xdp {interface}: the route to {server} uses loopback, where AF_XDP does not work; leave --xdp out"
+    )]
+    XdpLoopback {
+        /// The server of the trial.
+        server: SocketAddr,
+        /// Requested interface.
+        interface: String,
+    },
     /// Acceptance out of range.
     #[error("--accept {given}: a share above 0 and up to 1 is needed")]
     Accept {

@@ -234,18 +234,20 @@ impl TrialPlan {
     /// and sends nothing.
     ///
     /// # Errors
-    /// [`PlanError::XdpInterface`] if it does not; [`TrialError::Interface`] if there is no route.
+    /// [`PlanError::XdpInterface`] if it does not; [`PlanError::XdpLoopback`] if it uses loopback;
+    /// [`TrialError::Interface`] if there is no route.
     pub fn check_xdp(&self) -> Result<(), TrialError> {
         let Some(wanted) = self.xdp.as_ref().and_then(|xdp| xdp.interface.as_ref()) else {
             return Ok(());
         };
         let at = |source| TrialError::Interface { server: self.server, source };
-        let is = NextHop::towards(self.server).map_err(at)?.interface;
-        if is == *wanted {
-            return Ok(());
+        let (server, interface) = (self.server, wanted.clone());
+        let hop = NextHop::towards(server).map_err(at)?;
+        match hop.interface {
+            _ if hop.loopback => Err(PlanError::XdpLoopback { server, interface }.into()),
+            is if is == interface => Ok(()),
+            is => Err(PlanError::XdpInterface { server, interface, is }.into()),
         }
-        let interface = wanted.clone();
-        Err(PlanError::XdpInterface { server: self.server, interface, is }.into())
     }
 }
 
