@@ -8,6 +8,7 @@
 //!                                    explained by a note of the import or by a documented rule of dns64d
 //! ```
 
+use std::collections::BTreeMap;
 use std::fs;
 
 use anyhow::{Context, Result, ensure};
@@ -208,38 +209,47 @@ fn compare(bench: &Bench, file: &str, port: u16, questions: &str) -> Result<()> 
     let again: Vec<&str> = first.iter().map(|difference| difference.question).collect();
     let differ = differences(bench, &again, [port, ours])?;
     let notes: Vec<&str> = ran.stderr.lines().filter(|note| note.contains("may differ")).collect();
-    let (named, unnamed): (Vec<_>, Vec<_>) =
-        differ.iter().partition(|difference| is_explained(difference.question, &notes));
-    let unnamed: Vec<String> = unnamed
-        .iter()
-        .map(|it| format!("{}: {:?}, dns64d {:?}", it.question, it.theirs, it.ours))
-        .collect();
+    let mut explained: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut unexplained = Vec::new();
+    for Difference { question, theirs, ours } in &differ {
+        let line = format!("{question}: {theirs:?}, dns64d {ours:?}");
+        match explanation(question, &notes) {
+            Some(reason) => explained.entry(reason).or_default().push(line),
+            None => unexplained.push(line),
+        }
+    }
     println!(
         "        {} queries; {} answers differ for an explained reason, {} only at first, {} notes",
         all.len(),
-        named.len(),
+        differ.len() - unexplained.len(),
         first.len() - differ.len(),
         ran.stderr.lines().count()
     );
+    for (reason, lines) in explained {
+        println!("        {reason}");
+        lines.iter().for_each(|line| println!("            {line}"));
+    }
     ensure!(
-        unnamed.is_empty(),
+        unexplained.is_empty(),
         "{} answers differ:\n{}\nnotes:\n{}",
-        unnamed.len(),
-        unnamed.join("\n"),
+        unexplained.len(),
+        unexplained.join("\n"),
         ran.stderr
     );
     Ok(())
 }
 
-/// Returns true if a note of the import, or a documented rule of dns64d, explains a different answer.
-fn is_explained(question: &str, notes: &[&str]) -> bool {
+/// Returns the note of the import, or the documented rule of dns64d, that explains a different answer.
+fn explanation(question: &str, notes: &[&str]) -> Option<String> {
     let name = question.split(' ').next().unwrap_or_default();
     let labels: Vec<&str> = name.split('.').collect();
     // The name or a domain that contains it, of at least three labels.
     let mut domains = labels.windows(3).enumerate().map(|(at, _)| labels[at..].join("."));
-    let of_name = domains.any(|domain| notes.iter().any(|note| note.contains(&domain)));
-    let of_cd = question.contains("+cdflag") && notes.iter().any(|note| note.contains("CD=1"));
-    of_name || of_cd || DOCUMENTED.iter().any(|domain| name.ends_with(domain))
+    let of_name = domains.find_map(|domain| notes.iter().find(|note| note.contains(&domain)));
+    let of_cd = || notes.iter().find(|note| question.contains("+cdflag") && note.contains("CD=1"));
+    let note = of_name.or_else(of_cd).map(|note| (*note).to_owned());
+    let documented = || DOCUMENTED.into_iter().find(|domain| name.ends_with(*domain));
+    note.or_else(|| documented().map(|domain| format!("{domain}: answered locally, see the book")))
 }
 
 /// Starts NSD with the zone; also returns its port and the queries.
