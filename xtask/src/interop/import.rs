@@ -1,5 +1,5 @@
 //! `dns64d import`: sends the same queries to a server with Debian's configuration plus DNS64 and a forwarder, and to
-//! dns64d with the imported configuration.
+//! dns64d with the imported configuration. CoreDNS, which Debian does not package, has a Corefile of its own.
 //!
 //! ```text
 //! NSD, a zone of all kinds ◄─┬─ the other server ◄── its configuration ─── import ─► dns64d.toml, notes
@@ -16,7 +16,7 @@ use hosts::servers::Auth;
 
 use super::harness::{A, Bench, FIRST_NAME, LIMIT, wait_for};
 use super::test::Test;
-use crate::process::{self, Server, free_port, output};
+use crate::process::{self, Server, find, free_port, output};
 
 pub(super) static TESTS: &[Test] = &[
     Test::new(
@@ -38,6 +38,11 @@ pub(super) static TESTS: &[Test] = &[
         "import: Knot Resolver with Debian's configuration, compared with dns64d",
         &["kresd", "nsd", "dig"],
         knot_resolver,
+    ),
+    Test::new(
+        "import: CoreDNS with a Corefile, compared with dns64d",
+        &["coredns", "nsd", "dig"],
+        coredns,
     ),
 ];
 
@@ -348,6 +353,21 @@ fn knot_resolver(bench: &Bench) -> Result<()> {
     let cache = bench.path("kresd");
     fs::create_dir_all(&cache)?;
     let _server = Server::start("kresd", &["-n", "-q", "-c", &file, &cache])?;
+    wait_for(&format!("127.0.0.1:{port}"), FIRST_NAME, A)?;
+    compare(bench, &file, port, &questions)
+}
+
+fn coredns(bench: &Bench) -> Result<()> {
+    let (_nsd, upstream, questions) = upstream(bench)?;
+    let port = free_port()?;
+    let file = bench.file(
+        "Corefile",
+        &format!(
+            ".:{port} {{\n  bind 127.0.0.1\n  errors\n  dns64 {{\n    prefix 64:ff9b::/96\n    allow_ipv4\n  }}\n  \
+             cache 30\n  forward . 127.0.0.1:{upstream}\n}}\n"
+        ),
+    )?;
+    let _server = Server::start(find("coredns").context("coredns")?, &["-conf", &file])?;
     wait_for(&format!("127.0.0.1:{port}"), FIRST_NAME, A)?;
     compare(bench, &file, port, &questions)
 }
