@@ -21,6 +21,7 @@ use wire::edns::ede;
 use wire::rcode::Rcode;
 use wire::view::rtype;
 
+use super::admission::Admission;
 use super::explain::Trace;
 use super::jobs::{Job, Jobs};
 use super::network::Network;
@@ -171,28 +172,25 @@ impl Frontend {
         client: &Client,
         bytes: &[u8],
     ) {
-        let limits = self.settings.config.limits;
-        let admitted = client.transport().is_proven()
-            || self.shared.limiter.admits(
-                client.ip(),
-                self.now,
-                limits.client_rate,
-                limits.client_burst,
-            );
-        if !admitted {
-            return self.limit(client, bytes);
+        let admission = Admission::decide(bytes, client, &self.settings, &self.shared, self.now);
+        admission.count(client.transport(), self.metrics());
+        if admission.is_replied() {
+            self.replies.report_query(client, bytes, self.metrics());
         }
-        if !self.settings.allows(client.ip()) {
-            return self.refuse(client, bytes);
-        }
-        match Received::read(bytes) {
-            Received::Query(query) => {
-                self.replies.report_query(client, bytes, self.shared.metrics().worker(self.worker));
-                self.metrics().count_query(client.transport(), query.qtype);
-                self.begin(resolver, client, &query, bytes.len(), None);
+        match admission {
+            Admission::Answer(query) => self.begin(resolver, client, &query, bytes.len(), None),
+            Admission::Refuse(query) => {
+                let rcode = Rcode::REFUSED;
+                let frame = self.reply_at_once(client, &query, rcode, Decision::Refused);
+                self.reply(client, |out| frame.write_error(out, rcode, Some(ede::PROHIBITED)));
             }
-            Received::Error { rcode, question, edns, cookie } => {
-                let rcode = self.shared.cookies.confirm(rcode, cookie.as_ref(), client.ip());
+            Admission::Truncate(query) => {
+                let rcode = Rcode::NOERROR;
+                let frame = self.reply_at_once(client, &query, rcode, Decision::RateLimited);
+                self.reply(client, |out| frame.write_truncated(out));
+            }
+            Admission::Drop(_) => {}
+            Admission::Error { rcode, question, edns, cookie } => {
                 self.metrics().count_rcode(rcode);
                 self.report_reply(client, None, rcode, Decision::Unreadable);
                 let cookie = self.shared.cookies.answer(cookie, client.ip());
@@ -200,11 +198,22 @@ impl Frontend {
                     write_refusal(out, bytes, rcode, question, edns, cookie);
                 });
             }
-            Received::Ignored => {
-                self.metrics().count(Count::Ignored);
-                self.reply(client, |_| {});
-            }
+            Admission::Ignore(_) => self.reply(client, |_| {}),
         }
+    }
+
+    /// Counts and reports a reply to a query that is not processed; returns the reply's frame.
+    fn reply_at_once(
+        &mut self,
+        client: &Client,
+        query: &Query<'_>,
+        rcode: Rcode,
+        decision: Decision,
+    ) -> ReplyFrame {
+        self.metrics().count_rcode(rcode);
+        self.report_reply(client, Some((&query.name, query.qtype)), rcode, decision);
+        let cookie = self.shared.cookies.answer(query.cookie(), client.ip());
+        ReplyFrame::new(query, client.transport(), cookie)
     }
 
     /// Processes a query of `explain`, as if from a client `ip`. It is not counted as a client
@@ -269,44 +278,6 @@ impl Frontend {
             trace,
         };
         self.advance(resolver, &mut Some(job), &settings, &rules);
-    }
-
-    /// Rejects a client that `[access]` does not allow: REFUSED, if the message is a query.
-    fn refuse(&mut self, client: &Client, bytes: &[u8]) {
-        self.metrics().count(Count::AclRefused);
-        match Received::read(bytes) {
-            Received::Query(query) => {
-                self.replies.report_query(client, bytes, self.shared.metrics().worker(self.worker));
-                let cookie = self.shared.cookies.answer(query.cookie(), client.ip());
-                let frame = ReplyFrame::new(&query, client.transport(), cookie);
-                self.metrics().count_query(client.transport(), query.qtype);
-                self.metrics().count_rcode(Rcode::REFUSED);
-                let question = Some((&query.name, query.qtype));
-                self.report_reply(client, question, Rcode::REFUSED, Decision::Refused);
-                self.reply(client, |out| {
-                    frame.write_error(out, Rcode::REFUSED, Some(ede::PROHIBITED));
-                });
-            }
-            _ => self.reply(client, |_| {}),
-        }
-    }
-
-    /// Handles a query above the rate limit. A client with a verified address (RFC 7873) gets TC=1;
-    /// others get no reply, because their address may be forged.
-    fn limit(&mut self, client: &Client, bytes: &[u8]) {
-        self.metrics().count(Count::RateLimited);
-        let ip = client.ip();
-        let Received::Query(query) = Received::read(bytes) else { return };
-        self.metrics().count_query(client.transport(), query.qtype);
-        if self.settings.allows(ip) && self.shared.cookies.proves(&query, ip) {
-            self.replies.report_query(client, bytes, self.shared.metrics().worker(self.worker));
-            let cookie = self.shared.cookies.answer(query.cookie(), ip);
-            let frame = ReplyFrame::new(&query, client.transport(), cookie);
-            let question = Some((&query.name, query.qtype));
-            self.metrics().count_rcode(Rcode::NOERROR);
-            self.report_reply(client, question, Rcode::NOERROR, Decision::RateLimited);
-            self.reply(client, |out| frame.write_truncated(out));
-        }
     }
 
     /// Advances a client query as far as possible: to its reply, or to the next fetch that it waits

@@ -5,6 +5,7 @@
 //!             sockets    (drop root, confine)     threads
 //! ```
 
+mod admission;
 mod control;
 mod explain;
 mod frontend;
