@@ -99,9 +99,18 @@ impl<N> Networks<N> {
     {
         let covers = |element: &&Element<N>| match &element.what {
             ElementKind::Network(network) => network.covers(address),
-            ElementKind::List(list) => list.contains(address),
+            ElementKind::List(list) => list.contains_nested(address),
         };
         self.0.iter().find(covers).is_some_and(|element| element.includes)
+    }
+
+    /// Is [`Networks::contains`] for a list within a list. A function that calls itself cannot be
+    /// inlined.
+    fn contains_nested(&self, address: &N::Address) -> bool
+    where
+        N: Network,
+    {
+        self.contains(address)
     }
 
     /// Returns the addresses at which a part of the list can begin: the first one of each network

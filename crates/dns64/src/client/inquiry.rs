@@ -195,10 +195,15 @@ impl Inquiry {
                 Step::Ask(KeyBuf::probe(name, self.question.qclass, self.question.dnssec_ok))
             }
             Next::Repeat(name) => Step::Repeat(self.key(name, rtype::AAAA)),
-            Next::Reply(reply) => match self.open_target(&reply, rules) {
-                Some(target) => Step::Ask(target),
-                None => Step::Reply(self.denial(&reply).map_or(reply, Reply::Local)),
-            },
+            Next::Reply(reply) => {
+                if let Some(target) = self.open_target(&reply, rules) {
+                    return Step::Ask(target);
+                }
+                if let Some(denial) = self.denial(&reply) {
+                    return Step::Reply(Reply::Local(denial));
+                }
+                Step::Reply(reply)
+            }
         }
     }
 

@@ -51,6 +51,15 @@ use crate::transport::client::Client;
 /// against `limits.amplification-rate` unless the client's address is verified.
 const UNLIMITED: u32 = 4;
 
+/// Progress of a client query.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Progress {
+    /// It waits for a fetch.
+    Waiting,
+    /// It has its reply, or gets none.
+    Ended,
+}
+
 /// The client side of a worker.
 pub(super) struct Frontend {
     worker: WorkerId,
@@ -59,12 +68,11 @@ pub(super) struct Frontend {
     replies: Replies,
     /// Receives a report of each reply.
     observer: Option<Observer>,
-    jobs: Jobs,
     now: Nanos,
 }
 
 impl Frontend {
-    /// Creates the client side without waiting queries.
+    /// Creates the client side.
     pub(super) fn new(
         worker: WorkerId,
         shared: Arc<Shared>,
@@ -72,8 +80,7 @@ impl Frontend {
         replies: Replies,
         observer: Option<Observer>,
     ) -> Frontend {
-        let jobs = Jobs::default();
-        Frontend { worker, shared, settings, replies, observer, jobs, now: Nanos(0) }
+        Frontend { worker, shared, settings, replies, observer, now: Nanos(0) }
     }
 
     /// Switches to other settings, for later queries and for the remaining steps of waiting ones.
@@ -100,11 +107,6 @@ impl Frontend {
     /// Returns the replies waiting on the rings with this number.
     pub(super) fn outbox(&mut self, number: usize) -> &mut Outbox {
         self.replies.outbox(number)
-    }
-
-    /// Returns the number of client queries that wait for upstreams.
-    pub(super) fn waiting(&self) -> usize {
-        self.jobs.len()
     }
 
     /// Sends the replies of this turn.
@@ -165,40 +167,47 @@ impl Frontend {
         }
     }
 
-    /// Processes a datagram or a message of a connection.
+    /// Processes a datagram or a message of a connection. A query that must wait is added to `jobs`.
     pub(super) fn on_query(
         &mut self,
         resolver: &mut Resolver<Network>,
+        jobs: &mut Jobs,
         client: &Client,
         bytes: &[u8],
     ) {
-        let admission = Admission::decide(bytes, client, &self.settings, &self.shared, self.now);
-        admission.count(client.transport(), self.metrics());
-        if admission.is_replied() {
-            self.replies.report_query(client, bytes, self.metrics());
+        let received = Received::read(bytes);
+        if let Received::Query(query) = &received {
+            self.metrics().count_query(client.transport(), query.qtype);
         }
-        match admission {
-            Admission::Answer(query) => self.begin(resolver, client, &query, bytes.len(), None),
+        match Admission::decide(&received, client, &self.settings, &self.shared, self.now) {
+            Admission::Answer(query) => {
+                self.replies.report_query(client, bytes, self.metrics());
+                self.begin(resolver, jobs, client, query, bytes.len(), None);
+            }
             Admission::Refuse(query) => {
+                self.metrics().count(Count::AclRefused);
                 let rcode = Rcode::REFUSED;
-                let frame = self.reply_at_once(client, &query, rcode, Decision::Refused);
+                let frame = self.reply_at_once(client, bytes, query, rcode, Decision::Refused);
                 self.reply(client, |out| frame.write_error(out, rcode, Some(ede::PROHIBITED)));
             }
             Admission::Truncate(query) => {
+                self.metrics().count(Count::RateLimited);
                 let rcode = Rcode::NOERROR;
-                let frame = self.reply_at_once(client, &query, rcode, Decision::RateLimited);
+                let frame = self.reply_at_once(client, bytes, query, rcode, Decision::RateLimited);
                 self.reply(client, |out| frame.write_truncated(out));
             }
-            Admission::Drop(_) => {}
             Admission::Error { rcode, question, edns, cookie } => {
                 self.metrics().count_rcode(rcode);
                 self.report_reply(client, None, rcode, Decision::Unreadable);
-                let cookie = self.shared.cookies.answer(cookie, client.ip());
+                let cookie = self.shared.cookies.answer(cookie.copied(), client.ip());
                 self.reply(client, |out| {
                     write_refusal(out, bytes, rcode, question, edns, cookie);
                 });
             }
-            Admission::Ignore(_) => self.reply(client, |_| {}),
+            Admission::Ignore(reason) => {
+                self.metrics().count(reason);
+                self.reply(client, |_| {});
+            }
         }
     }
 
@@ -206,10 +215,12 @@ impl Frontend {
     fn reply_at_once(
         &mut self,
         client: &Client,
+        bytes: &[u8],
         query: &Query<'_>,
         rcode: Rcode,
         decision: Decision,
     ) -> ReplyFrame {
+        self.replies.report_query(client, bytes, self.metrics());
         self.metrics().count_rcode(rcode);
         self.report_reply(client, Some((&query.name, query.qtype)), rcode, decision);
         let cookie = self.shared.cookies.answer(query.cookie(), client.ip());
@@ -221,6 +232,7 @@ impl Frontend {
     pub(super) fn on_explain(
         &mut self,
         resolver: &mut Resolver<Network>,
+        jobs: &mut Jobs,
         ip: IpAddr,
         bytes: &[u8],
         trace: Box<Trace>,
@@ -240,13 +252,14 @@ impl Frontend {
         }
         // Nothing is sent to this client.
         let client = Client::Stream(Transport::Tcp, ip, ToStream::closed());
-        self.begin(resolver, &client, &query, bytes.len(), Some(trace));
+        self.begin(resolver, jobs, &client, &query, bytes.len(), Some(trace));
     }
 
     /// Starts processing a query of `octets` octets from a client that `[access]` allows.
     fn begin(
         &mut self,
         resolver: &mut Resolver<Network>,
+        jobs: &mut Jobs,
         client: &Client,
         query: &Query<'_>,
         octets: usize,
@@ -269,7 +282,7 @@ impl Frontend {
         // The target of an alias may be subject to other rules.
         let rules =
             if inquiry.is_alias() { settings.rules(ip, inquiry.name(), self.now) } else { rules };
-        let job = Job {
+        let mut job = Job {
             client: client.clone(),
             inquiry,
             arrived: self.now,
@@ -277,19 +290,22 @@ impl Frontend {
             unlimited: UNLIMITED * octets as u32,
             trace,
         };
-        self.advance(resolver, &mut Some(job), &settings, &rules);
+        if self.advance(resolver, &mut job, jobs.next_id(), &settings, &rules) == Progress::Waiting
+        {
+            jobs.insert(job);
+        }
     }
 
     /// Advances a client query as far as possible: to its reply, or to the next fetch that it waits
-    /// for.
+    /// for. `id` is its number while it waits.
     fn advance(
         &mut self,
         resolver: &mut Resolver<Network>,
-        held: &mut Option<Job>,
+        job: &mut Job,
+        id: JobId,
         settings: &Settings,
         rules: &Rules<'_>,
-    ) {
-        let Some(job) = held else { return };
+    ) -> Progress {
         #[cfg(test)]
         crate::guard::panic_if_named(
             if job.inquiry.is_new() { "defect-query" } else { "defect-reply" },
@@ -305,9 +321,11 @@ impl Frontend {
                 }
                 Step::Reply(reply) => {
                     if let Some(trace) = job.trace.take() {
-                        return trace.tell(&job.inquiry, &reply, rules, settings, self.now);
+                        trace.tell(&job.inquiry, &reply, rules, settings, self.now);
+                    } else {
+                        self.conclude(job, &reply, settings, rules);
                     }
-                    return self.conclude(job, &reply, settings, rules);
+                    return Progress::Ended;
                 }
             };
             if again {
@@ -317,7 +335,7 @@ impl Frontend {
                 continue;
             }
             let demand = ResolveRequest {
-                waiter: Waiter::Job(self.jobs.next_id()),
+                waiter: Waiter::Job(id),
                 since: job.arrived,
                 client: ClientId::from_address(job.inquiry.client()),
                 first: job.inquiry.is_new(),
@@ -338,17 +356,19 @@ impl Frontend {
                     let wanted = !key.is_probe() || resolver.leaves_no_time(job.arrived);
                     let parallel_question =
                         job.inquiry.parallel_question(&key, rules.policy).filter(|_| wanted);
-                    held.take().into_iter().for_each(|job| self.jobs.insert(job));
-                    return parallel_question
-                        .into_iter()
-                        .for_each(|key| resolver.resolve_early(&key, demand.client));
+                    if let Some(key) = parallel_question {
+                        resolver.resolve_early(&key, demand.client);
+                    }
+                    return Progress::Waiting;
                 }
                 Resolve::Rejected(denial) if job.inquiry.is_optional(&key) => {
                     self.count_denial(denial);
                     job.record(|trace| trace.denied(&key));
                     job.inquiry.add_outcome(Outcome::Failed(Failure::Overload));
                 }
-                Resolve::Rejected(denial) if self.is_shed(&job.client, denial) => return,
+                Resolve::Rejected(denial) if self.is_shed(&job.client, denial) => {
+                    return Progress::Ended;
+                }
                 // The failure is `Overload`, not `Timeout`: no upstream was queried, so the records
                 // may exist, and nothing may be synthesized in their place.
                 Resolve::Rejected(_) => {
@@ -415,28 +435,20 @@ impl Frontend {
         });
     }
 
-    /// Removes a client query that no longer waits.
-    #[inline]
-    pub(super) fn take(&mut self, id: JobId) -> Option<Job> {
-        self.jobs.remove(id)
-    }
-
-    /// Continues a query after its fetch has completed. A job left in `held` has neither its reply
-    /// nor a place among the waiting ones.
+    /// Continues a waiting query after its fetch has completed.
     #[inline]
     pub(super) fn resume(
         &mut self,
         resolver: &mut Resolver<Network>,
-        held: &mut Option<Job>,
+        job: &mut Job,
+        id: JobId,
         outcome: Outcome,
-    ) {
-        if let Some(job) = held {
-            job.record(|trace| trace.completed(&outcome, self.now));
-            let settings = Arc::clone(&self.settings);
-            let rules = settings.rules(job.inquiry.client(), job.inquiry.name(), self.now);
-            job.inquiry.resume(outcome, &rules);
-            self.advance(resolver, held, &settings, &rules);
-        }
+    ) -> Progress {
+        job.record(|trace| trace.completed(&outcome, self.now));
+        let settings = Arc::clone(&self.settings);
+        let rules = settings.rules(job.inquiry.client(), job.inquiry.name(), self.now);
+        job.inquiry.resume(outcome, &rules);
+        self.advance(resolver, job, id, &settings, &rules)
     }
 
     /// Answers SERVFAIL to a query after a panic in its processing. For `explain`, dropping the

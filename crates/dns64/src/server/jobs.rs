@@ -54,10 +54,17 @@ impl Jobs {
         self.serial = self.serial.wrapping_add(1);
     }
 
+    /// Returns a job.
+    #[inline]
+    pub(super) fn get_mut(&mut self, id: JobId) -> Option<&mut Job> {
+        let (serial, job) = self.slab.get_mut(id.place)?;
+        (*serial == id.serial).then_some(job)
+    }
+
     /// Removes a job.
     #[inline]
     pub(super) fn remove(&mut self, id: JobId) -> Option<Job> {
-        self.slab.get(id.place).filter(|(serial, _)| *serial == id.serial)?;
+        self.get_mut(id)?;
         Some(self.slab.remove(id.place).1)
     }
 

@@ -21,8 +21,9 @@ use net::socket::Endpoint;
 use units::Nanos;
 
 use super::explain::Trace;
-use super::frontend::Frontend;
+use super::frontend::{Frontend, Progress};
 use super::inbox::WorkerMessage;
+use super::jobs::Jobs;
 use super::lateness::Lateness;
 use super::network::{FIRST_RINGS, INBOX, Network};
 use super::panics::PanicBudget;
@@ -52,6 +53,8 @@ pub(super) struct Worker {
     shared: Arc<Shared>,
     inbox: Receiver<WorkerMessage>,
     frontend: Frontend,
+    /// Client queries that wait for upstreams.
+    jobs: Jobs,
     resolver: Resolver<Network>,
     /// AF_XDP rings of this worker.
     rings: Vec<Rings>,
@@ -100,6 +103,7 @@ impl Worker {
         Ok(Worker {
             id,
             frontend: Frontend::new(id, common, same, replies, observer),
+            jobs: Jobs::default(),
             resolver: Resolver::new(id, settings, shared.common.clone(), network),
             shared,
             inbox,
@@ -134,7 +138,7 @@ impl Worker {
                 let is_read = self.read_inbox() & self.read_rings_out(stopped_at);
                 self.flush();
                 // Another worker may wait for a fetch that no query of this worker waits for.
-                if is_read && self.frontend.waiting() == 0 && self.resolver.is_idle() {
+                if is_read && self.jobs.len() == 0 && self.resolver.is_idle() {
                     break;
                 }
             }
@@ -213,9 +217,9 @@ impl Worker {
     /// Processes a client query. If processing panics, the client gets SERVFAIL.
     #[inline]
     fn on_query(&mut self, client: &Client, bytes: &[u8]) {
-        let Worker { frontend, resolver, .. } = self;
+        let Worker { frontend, jobs, resolver, .. } = self;
         resolver.begin_work();
-        if let Err(panic) = guard::catch(|| frontend.on_query(resolver, client, bytes)) {
+        if let Err(panic) = guard::catch(|| frontend.on_query(resolver, jobs, client, bytes)) {
             let _ = guard::catch(|| frontend.fail_query(client, bytes));
             self.on_panic(&panic, || query::describe(bytes));
         }
@@ -224,9 +228,10 @@ impl Worker {
 
     /// Processes a query of `explain`. If that panics, there is no explanation.
     fn on_explain(&mut self, client: IpAddr, bytes: &[u8], trace: Box<Trace>) {
-        let Worker { frontend, resolver, .. } = self;
+        let Worker { frontend, jobs, resolver, .. } = self;
         resolver.begin_work();
-        if let Err(panic) = guard::catch(|| frontend.on_explain(resolver, client, bytes, trace)) {
+        let explain = || frontend.on_explain(resolver, jobs, client, bytes, trace);
+        if let Err(panic) = guard::catch(explain) {
             self.on_panic(&panic, || query::describe(bytes));
         }
         self.resume();
@@ -249,15 +254,19 @@ impl Worker {
     fn resume(&mut self) {
         while let Some(landed) = self.resolver.next_completed() {
             for QueuedWaiter { waiter: Waiter::Job(id), .. } in landed.waiters {
-                let Worker { frontend, resolver, .. } = self;
+                let Worker { frontend, jobs, resolver, .. } = self;
                 resolver.begin_work();
-                let mut job = frontend.take(id);
-                if let Err(panic) =
-                    guard::catch(|| frontend.resume(resolver, &mut job, landed.outcome.clone()))
-                {
-                    let name = job.as_ref().map(|job| text(job.inquiry.name().wire()));
-                    let _ = guard::catch(|| job.into_iter().for_each(|job| frontend.fail(job)));
-                    self.on_panic(&panic, || name.unwrap_or_default());
+                let Some(job) = jobs.get_mut(id) else { continue };
+                let outcome = landed.outcome.clone();
+                match guard::catch(|| frontend.resume(resolver, job, id, outcome)) {
+                    Ok(Progress::Waiting) => {}
+                    Ok(Progress::Ended) => drop(jobs.remove(id)),
+                    Err(panic) => {
+                        let job = jobs.remove(id);
+                        let name = job.as_ref().map(|job| text(job.inquiry.name().wire()));
+                        let _ = guard::catch(|| job.into_iter().for_each(|job| frontend.fail(job)));
+                        self.on_panic(&panic, || name.unwrap_or_default());
+                    }
                 }
             }
         }

@@ -259,7 +259,7 @@ impl Worker {
             .metrics()
             .worker(self.id)
             .in_flight
-            .store(self.frontend.waiting() as u64, Ordering::Relaxed);
+            .store(self.jobs.len() as u64, Ordering::Relaxed);
     }
 
     /// Sends the AF_XDP output, and counts its losses.
