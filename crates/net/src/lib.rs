@@ -30,6 +30,7 @@ pub mod ethtool;
 pub mod interfaces;
 pub mod neighbour;
 mod netlink;
+pub mod path_counters;
 mod peer;
 pub mod poller;
 pub mod queue;

@@ -10,6 +10,7 @@
 use std::fs;
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::ops::Deref;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -56,6 +57,52 @@ pub enum Reachability {
     Unresolved,
     /// There is no entry: the next packet starts resolution.
     Absent,
+}
+
+/// A next hop whose link-layer address is known, or not needed: packets leave at once.
+#[derive(Clone, Debug)]
+pub struct ResolvedHop(NextHop);
+
+/// Reasons for which there is no [`ResolvedHop`].
+#[derive(Debug)]
+pub enum Unresolved {
+    /// There is no route, or the interface is gone.
+    NoRoute(io::Error),
+    /// The neighbour does not answer.
+    Silent {
+        /// The next hop.
+        hop: NextHop,
+        /// `TimedOut`, or the kernel's error.
+        source: io::Error,
+    },
+}
+
+impl ResolvedHop {
+    /// Finds the next hop towards `server`, and resolves its link-layer address for up to `limit`. No query is sent to
+    /// the server.
+    ///
+    /// # Errors
+    /// Those of [`NextHop::towards`] and [`NextHop::resolve`].
+    pub fn new(server: SocketAddr, limit: Duration) -> Result<ResolvedHop, Unresolved> {
+        let hop = NextHop::towards(server).map_err(Unresolved::NoRoute)?;
+        match hop.resolve(server, limit) {
+            Ok(()) => Ok(ResolvedHop(hop)),
+            Err(source) => Err(Unresolved::Silent { hop, source }),
+        }
+    }
+
+    /// Returns the next hop.
+    pub fn into_inner(self) -> NextHop {
+        self.0
+    }
+}
+
+impl Deref for ResolvedHop {
+    type Target = NextHop;
+
+    fn deref(&self) -> &NextHop {
+        &self.0
+    }
 }
 
 impl NextHop {

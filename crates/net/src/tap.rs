@@ -30,7 +30,7 @@ impl Tap {
     ///
     /// # Errors
     /// If the process lacks `CAP_NET_RAW` or `CAP_BPF` (root has both), or there is no such interface.
-    pub fn on(interface: &str, ours: IpNet, ports: &[u16]) -> io::Result<Tap> {
+    pub fn new(interface: &str, ours: IpNet, ports: &[u16]) -> io::Result<Tap> {
         let index = if_nametoindex(interface)?;
         // Without a protocol the socket receives nothing until it is bound: no packet passes before the filter is
         // attached.

@@ -53,7 +53,7 @@ fn loopback_counts_agree_with_the_sockets() {
             let to_us = Endpoint::connect_from(Some(server), ours).unwrap();
             let stranger =
                 Endpoint::connect_from(Some(SocketAddr::new(server.ip(), 0)), ours).unwrap();
-            let tap = Tap::on("lo", ours.ip().into(), &[ours.port()]).unwrap();
+            let tap = Tap::new("lo", ours.ip().into(), &[ours.port()]).unwrap();
             // Sent datagrams, and those for other ports, are not counted.
             connected.send(b"query").unwrap();
             let sent = send(&to_us);
@@ -103,7 +103,7 @@ fn only_addresses_of_the_prefix_count() {
             let client = Endpoint::client_on_any_address(server, 0).unwrap();
             client.use_receive_offload();
             let port = client.local_address().unwrap().port();
-            let tap = Tap::on("lo", net, &[port]).unwrap();
+            let tap = Tap::new("lo", net, &[port]).unwrap();
             let to = |address: &str| {
                 let ours = SocketAddr::new(address.parse().unwrap(), port);
                 send(&retry_until_free(|| Endpoint::connect_from(Some(server), ours)))
@@ -165,7 +165,7 @@ fn segments_over_a_link_count_one_by_one() {
         let (connected, unmatched) = Endpoint::client_pair(server, 0).unwrap();
         connected.use_receive_offload();
         let ours = connected.local_address().unwrap();
-        let tap = Tap::on("near", ours.ip().into(), &[ours.port()]).unwrap();
+        let tap = Tap::new("near", ours.ip().into(), &[ours.port()]).unwrap();
         ready.send(ours).unwrap();
         let sent = far.join().unwrap();
         // A veth hands packets to the other side's softirq, which may not have run yet.

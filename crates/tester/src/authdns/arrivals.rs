@@ -75,7 +75,7 @@ impl Taps {
             return None;
         }
         let tap = |((interface, address), ports): (&(String, IpAddr), &Vec<u16>)| {
-            Tap::on(interface, (*address).into(), ports).ok()
+            Tap::new(interface, (*address).into(), ports).ok()
         };
         let taps = places.iter().map(tap).collect::<Option<Vec<_>>>()?;
         Some(Taps { taps, last: Arrived::default() })

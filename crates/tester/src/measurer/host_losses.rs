@@ -22,9 +22,10 @@ use method::verdict::{Acceptance, Missed, evaluate_missed};
 use method::warning::Warning;
 use net::batch::{BATCH, OFFLOAD_LEN, ReceiveBatch, Wait};
 use net::clock;
-use net::drops::{InterfaceCounters, PacketPath, UdpErrors, interface_counters, udp_errors};
-use net::neighbour::{NextHop, Reachability, Watch};
-use net::queueing::{Disciplines, Queueing, discipline};
+use net::drops::PacketPath;
+use net::neighbour::{NextHop, Reachability, ResolvedHop, Unresolved, Watch};
+use net::path_counters::PathCounters;
+use net::queueing::{Disciplines, Queueing};
 use net::socket::Endpoint;
 use net::tap::Tap;
 use units::Nanos;
@@ -48,23 +49,20 @@ const LAST_RECEIVES: usize = 1_000;
 
 /// Returns the next hop towards `server` with its link-layer address resolved; otherwise this host would drop the first
 /// queries. No query is sent to the server.
-pub(super) fn reach(server: SocketAddr) -> Result<NextHop, TrialError> {
-    let hop =
-        NextHop::towards(server).map_err(|source| TrialError::Interface { server, source })?;
-    let silent = |source| TrialError::Neighbour {
-        address: hop.address,
-        interface: hop.interface.clone(),
-        source,
-    };
-    hop.resolve(server, RESOLVE).map_err(silent)?;
-    Ok(hop)
+pub(super) fn reach(server: SocketAddr) -> Result<ResolvedHop, TrialError> {
+    ResolvedHop::new(server, RESOLVE).map_err(|error| match error {
+        Unresolved::NoRoute(source) => TrialError::Interface { server, source },
+        Unresolved::Silent { hop, source } => {
+            TrialError::Neighbour { address: hop.address, interface: hop.interface, source }
+        }
+    })
 }
 
 /// The host's counters and watchers during a trial.
 pub(super) struct HostLosses {
     hop: NextHop,
     path: PacketPath,
-    before: CounterReading,
+    before: PathCounters,
     /// `None` if the next hop needs no link-layer address, or the kernel does not report its state.
     watch: Option<Watch>,
     /// `None` if no packet can wait in the queueing discipline.
@@ -106,33 +104,15 @@ impl Losses {
     }
 }
 
-/// All counters at one moment.
-struct CounterReading {
-    interface: InterfaceCounters,
-    udp: UdpErrors,
-    queueing: Option<Queueing>,
-    discards: Option<u64>,
-}
-
-impl CounterReading {
-    fn now(hop: &NextHop, path: PacketPath) -> io::Result<CounterReading> {
-        Ok(CounterReading {
-            interface: interface_counters(&hop.interface, path)?,
-            udp: udp_errors()?,
-            queueing: discipline(&hop.interface).ok(),
-            discards: hop.discards(),
-        })
-    }
-}
-
 impl HostLosses {
     /// Starts watching the path to and from `ports`, on the source addresses of `plan` or on the one selected by the
     /// kernel.
     pub(super) fn begin(
-        hop: NextHop,
+        hop: ResolvedHop,
         ports: &[Arc<Ports>],
         plan: &TrialPlan,
     ) -> io::Result<HostLosses> {
+        let hop = hop.into_inner();
         let addresses = ports.iter().flat_map(|ports| &ports.asking).map(Endpoint::local_address);
         let addresses = addresses.collect::<io::Result<Vec<_>>>()?;
         let numbers: Vec<u16> = addresses.iter().map(SocketAddr::port).collect();
@@ -141,12 +121,12 @@ impl HostLosses {
             .source_addresses
             .map(|sources| sources.prefix())
             .or(chosen)
-            .and_then(|ours| Tap::on(&hop.interface, ours, &numbers).ok());
+            .and_then(|ours| Tap::new(&hop.interface, ours, &numbers).ok());
         let path = if plan.xdp.is_some() { PacketPath::Xdp } else { PacketPath::Sockets };
         // With AF_XDP no packet waits for a neighbour.
         let is_watched = hop.needs_address && path == PacketPath::Sockets;
         let watch = if is_watched { Watch::new(hop.clone()).ok() } else { None };
-        let before = CounterReading::now(&hop, path)?;
+        let before = PathCounters::new(&hop, path)?;
         let holds = before.queueing.as_ref().is_some_and(Queueing::can_hold);
         let is_held = holds && path == PacketPath::Sockets;
         let queue = if is_held { Disciplines::open().ok() } else { None };
@@ -205,7 +185,7 @@ impl HostLosses {
             ports.iter().flat_map(|ports| ports.asking.iter().chain(&ports.unmatched)).collect();
         let datagrams = datagrams + take_the_rest(&endpoints);
         let sockets = endpoints.iter().map(|endpoint| endpoint.drops()).sum();
-        let after = CounterReading::now(&self.hop, self.path)?;
+        let after = PathCounters::new(&self.hop, self.path)?;
         let wrong_checksum =
             after.udp.wrong_checksum.saturating_sub(self.before.udp.wrong_checksum);
         let drops = TesterDrops {
@@ -229,7 +209,7 @@ impl HostLosses {
         Ok(Losses { drops, places: self.places(&drops, &after), unknown_queueing })
     }
 
-    fn dropped_by_queueing(&self, after: &CounterReading) -> u64 {
+    fn dropped_by_queueing(&self, after: &PathCounters) -> u64 {
         let own = match (&self.before.queueing, &after.queueing) {
             (Some(before), Some(after)) => after.drops.saturating_sub(before.drops),
             _ => 0,
@@ -242,12 +222,12 @@ impl HostLosses {
 
     /// Returns the packets that the next hop's queue dropped. The counter covers all neighbours, so it is used only if
     /// this one was seen unresolved.
-    fn discarded(&self, after: &CounterReading) -> Option<u64> {
+    fn discarded(&self, after: &PathCounters) -> Option<u64> {
         self.unresolved?;
         Some(after.discards?.saturating_sub(self.before.discards?))
     }
 
-    fn places(&self, drops: &TesterDrops, after: &CounterReading) -> Vec<HostLoss> {
+    fn places(&self, drops: &TesterDrops, after: &PathCounters) -> Vec<HostLoss> {
         let interface = || self.hop.interface.clone();
         let mut places = Vec::new();
         if drops.sockets > 0 {
@@ -298,17 +278,19 @@ fn take_the_rest(endpoints: &[&Endpoint]) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use net::drops::{InterfaceCounters, UdpErrors};
+
     use super::*;
     use crate::interface_drops::IN_TWO_COUNTERS;
 
-    fn reading(queueing_drops: u32, no_room_to_send: u64, discards: Option<u64>) -> CounterReading {
+    fn reading(queueing_drops: u32, no_room_to_send: u64, discards: Option<u64>) -> PathCounters {
         let queueing = Queueing {
             interface: "to-dut".into(),
             kind: "tbf".into(),
             drops: queueing_drops,
             ..Queueing::default()
         };
-        CounterReading {
+        PathCounters {
             interface: InterfaceCounters::default(),
             udp: UdpErrors { no_room_to_send, wrong_checksum: 0 },
             queueing: Some(queueing),

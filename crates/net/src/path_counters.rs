@@ -1,0 +1,34 @@
+//! Counters of the packet path to a next hop, read at one moment.
+
+use std::io;
+
+use crate::drops::{InterfaceCounters, PacketPath, UdpErrors, interface_counters, udp_errors};
+use crate::neighbour::NextHop;
+use crate::queueing::{Queueing, discipline};
+
+/// All counters at one moment.
+pub struct PathCounters {
+    /// Counters of the interface.
+    pub interface: InterfaceCounters,
+    /// Errors of UDP on this host.
+    pub udp: UdpErrors,
+    /// The queueing discipline; `None` if it cannot be read.
+    pub queueing: Option<Queueing>,
+    /// Packets that the queues of unresolved neighbours have dropped; `None` if unknown.
+    pub discards: Option<u64>,
+}
+
+impl PathCounters {
+    /// Reads the counters.
+    ///
+    /// # Errors
+    /// If the interface's or UDP's counters cannot be read.
+    pub fn new(hop: &NextHop, path: PacketPath) -> io::Result<PathCounters> {
+        Ok(PathCounters {
+            interface: interface_counters(&hop.interface, path)?,
+            udp: udp_errors()?,
+            queueing: discipline(&hop.interface).ok(),
+            discards: hop.discards(),
+        })
+    }
+}
