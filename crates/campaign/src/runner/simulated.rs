@@ -23,7 +23,7 @@ use crate::journal::JournalError;
 use crate::plan::{AuthPlan, Cores, DutPlan, FIXED};
 use crate::record::{Configuration, ConformTrial, LoopTrial};
 use crate::runner::hosts::Machines;
-use crate::runner::testers::{of_shard, spoiled, with_hosts};
+use crate::runner::testers::{of_shard, with_hosts};
 use crate::sequence::ConformPlan;
 
 use super::*;
@@ -454,7 +454,7 @@ impl Hosts for Simulated {
             }
             (Some(Event::NotReady), _) => {
                 let late = of_shard(1, Reason::NotReady { late: Nanos::SECOND });
-                let trial = spoiled(plan, with_hosts(vec![late], &["load1", "load2"]));
+                let trial = TrialResult::not_begun(plan, with_hosts(vec![late], &["load1", "load2"]));
                 return Ok((TaskResult::Trial(Box::new(trial)), cpu));
             }
             (Some(Event::Hangs), _) => self.hangs.set(true),

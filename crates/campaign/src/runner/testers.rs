@@ -96,7 +96,10 @@ impl RealHosts<'_> {
         let before = self.clocks()?;
         let off = clock_faults(&self.offsets(&before, &before), plan.limits.lateness_p999);
         if !off.is_empty() {
-            return Ok(ended(spoiled(plan, with_hosts(off, &self.tester_names())), Cpu::default()));
+            return Ok(ended(
+                TrialResult::not_begun(plan, with_hosts(off, &self.tester_names())),
+                Cpu::default(),
+            ));
         }
         let lead = lead(plan, self.deployment.testers.len() as u16);
         let (begun, begins) = (SystemTime::now(), Instant::now() + lead.into());
@@ -128,7 +131,7 @@ impl RealHosts<'_> {
             let merged = merge(given, &self.offsets(&before, &self.clocks()?));
             merged.map_err(|error| unfit(error.to_string()))?.trial
         } else {
-            spoiled(plan, faults)
+            TrialResult::not_begun(plan, faults)
         };
         trial.reasons = with_hosts(trial.reasons, &self.tester_names());
         Ok(ended(trial, cpu))
@@ -229,12 +232,6 @@ fn lead(plan: &TrialPlan, testers: u16) -> Nanos {
 
 fn ended(trial: TrialResult, cpu: Cpu) -> (TaskResult, Cpu) {
     (TaskResult::Trial(Box::new(trial)), cpu)
-}
-
-/// Returns the result of a trial that testers invalidated for these reasons and that has nothing to
-/// merge.
-pub(super) fn spoiled(plan: &TrialPlan, reasons: Vec<Reason>) -> TrialResult {
-    TrialResult { reasons, ..TrialResult::not_begun(plan, 0) }
 }
 
 /// Returns a reason that names the tester with this shard number.

@@ -10,7 +10,6 @@ use crate::client::{Additional, Check, ClientSettings, Names, SocketError, Sourc
 use units::{Nanos, Qps};
 
 use super::error::TrialError;
-use super::expect::Expectation;
 use super::plan::TrialPlan;
 
 /// Queries in flight: few enough for any DUT, many enough to finish soon.
@@ -51,11 +50,10 @@ impl TrialPlan {
 
 /// Resolves the names that the trial's first cached queries repeat. Returns the number of names that could not be
 /// resolved; ends early when `stop` is set.
-pub(super) fn preload(
-    plan: &TrialPlan,
-    expectation: &Expectation,
-    stop: &AtomicBool,
-) -> Result<u64, TrialError> {
+pub(super) fn preload(plan: &TrialPlan, stop: &AtomicBool) -> Result<u64, TrialError> {
+    if plan.cached_share.per_hundred() == 0 {
+        return Ok(0);
+    }
     let count = plan.name_sequence().preloaded_count();
     let names = Names::new(&plan.domain, plan.names, plan.first_name, count)
         .expect("TrialPlan::check has counted them");
@@ -66,7 +64,7 @@ pub(super) fn preload(
         transport: Transport::Udp,
         source: Source::Names(names),
         additional: Additional::default(),
-        check: Check::Address(expectation.clone()),
+        check: Check::Address(plan.expectation()),
         timeout: plan.timeout.max(PATIENCE),
         offload: plan.offload,
         buffer: None,

@@ -353,11 +353,10 @@ impl TrialResult {
         }
     }
 
-    /// Creates the result of a trial of `plan` that could not begin, because the DUT did not resolve this number of
-    /// names that should have been in its cache. Nothing was measured, so it has not failed.
-    pub fn not_begun(plan: &TrialPlan, unresolved: u64) -> TrialResult {
-        let reason = Reason::NotPreloaded { names: unresolved };
-        let decided = (Verdict::Invalid, vec![reason]);
+    /// Creates the result of a trial of `plan` that could not begin for these reasons. Nothing was measured, so it
+    /// is invalid, not failed.
+    pub fn not_begun(plan: &TrialPlan, reasons: Vec<Reason>) -> TrialResult {
+        let decided = (Verdict::Invalid, reasons);
         TrialResult {
             shard: plan.shard.map(|_| Box::new(ShardPart::of_nothing(plan))),
             ..TrialResult::without_losses(plan, Counts::default(), decided)
@@ -562,7 +561,7 @@ mod tests {
         assert_eq!((of(10, 0).verdict, of(10, 0).reasons), (Verdict::Passed, vec![]));
         assert_eq!((of(9, 1).verdict, of(9, 1).reasons.len()), (Verdict::Failed, 1));
         assert_eq!(of(9, 0).verdict, Verdict::Invalid, "they do not add up");
-        let none = TrialResult::not_begun(&plan, 7);
+        let none = TrialResult::not_begun(&plan, vec![Reason::NotPreloaded { names: 7 }]);
         assert_eq!(
             (none.verdict, none.reasons),
             (Verdict::Invalid, vec![Reason::NotPreloaded { names: 7 }])

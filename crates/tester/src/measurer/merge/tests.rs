@@ -372,7 +372,8 @@ fn results_of_different_trials_are_rejected_by_file() {
 fn interrupted_and_late_testers_are_named() {
     let mut given = shards_of(2, &fair(900));
     let plan_of_one = plan(900, Some((1, 2)));
-    let text = serde_json::to_string(&TrialResult::not_begun(&plan_of_one, 3)).unwrap();
+    let reasons = vec![Reason::NotPreloaded { names: 3 }];
+    let text = serde_json::to_string(&TrialResult::not_begun(&plan_of_one, reasons)).unwrap();
     given[1].trial = serde_json::from_str(&text).unwrap();
     let merged = merged(given).unwrap();
     assert_eq!(merged.trial.verdict, Verdict::Invalid);

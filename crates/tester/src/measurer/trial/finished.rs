@@ -1,0 +1,269 @@
+//! Last state of a trial: its threads have ended, and its result follows from what they found.
+
+use hdrhistogram::Histogram;
+use method::pacing::PacingRecorder;
+use method::reason::Reason;
+use method::records::Counts;
+use method::verdict::{Evidence, Verdict, decide};
+use method::warning::Warning;
+use net::clock::ClockRate;
+use net::cpu_time::{CpuTimes, Stolen};
+use units::Nanos;
+
+use super::prepared::{PairThreads, Prepared};
+use super::started::{Started, TrialStart};
+use crate::intervals::Intervals;
+use crate::measurer::error::TrialError;
+use crate::measurer::host_losses::Losses;
+use crate::measurer::plan::TrialPlan;
+use crate::measurer::receiver::Received;
+use crate::measurer::recorder::Recorder;
+use crate::measurer::result::{Findings, Priority, Rtt, Sending, TrialResult};
+use crate::measurer::sender::Sent;
+use crate::measurer::shards::ShardPart;
+use crate::measurer::sources::SourcesUsed;
+
+/// Traffic that the receive buffers should hold while the receiver does not run.
+const BUFFERED: Nanos = Nanos::from_millis(50);
+/// Octets that the kernel charges a buffer for one small packet.
+const PACKET_CHARGE: u64 = 768;
+
+/// Maximum frequency offset of the clock from the hardware's, and thus of the rate, in parts per million. Clock
+/// synchronization needs no more than 500 (`MAXFREQ` of kernel/time/ntp.c).
+const SLEW_LIMIT_PPM: f64 = 1_000.0;
+
+/// Share of any CPU's time taken by a hypervisor above which there is a warning, in per cent.
+const STOLEN_LIMIT: f64 = 1.0;
+
+/// A trial whose threads have ended.
+pub(super) struct Finished<'a> {
+    prepared: Prepared<'a>,
+    began: TrialStart,
+    pairs: Vec<(Sent, Received)>,
+    losses: Losses,
+    stolen: Option<Stolen>,
+    records: Records,
+    /// True if the user stopped the trial before the last query.
+    is_interrupted: bool,
+}
+
+/// End of the per-query records.
+struct Records {
+    /// Number of records lost because the disk was too slow.
+    lost: u64,
+    /// Why there is no file.
+    error: Option<String>,
+}
+
+impl Records {
+    fn close(recorder: Option<Recorder>, is_interrupted: bool) -> Records {
+        let lost = match recorder {
+            // The records of a partial trial must not be mistaken for those of a trial.
+            Some(recorder) if is_interrupted => {
+                recorder.discard();
+                Ok(0)
+            }
+            Some(recorder) => recorder.finish(),
+            None => Ok(0),
+        };
+        // A full disk costs the records, but not the verdict of a trial that cannot be repeated.
+        match lost {
+            Ok(lost) => Records { lost, error: None },
+            Err(error) => Records { lost: 0, error: Some(error.to_string()) },
+        }
+    }
+}
+
+impl<'a> Finished<'a> {
+    /// Watches the host until the pairs have ended, and reads its counters.
+    pub(super) fn await_end(started: Started<'a>) -> Result<Finished<'a>, TrialError> {
+        let Started { prepared, began, mut losses, recorder, cpu_times, pairs } = started;
+        losses.watch_while(|| {
+            pairs
+                .iter()
+                .any(|(sending, receiving)| !sending.is_finished() || !receiving.is_finished())
+        });
+        // A panic of a pair is a defect of the tester; it must not look like a verdict.
+        let join = |(sending, receiving): PairThreads| {
+            (
+                sending.join().expect("a sender never panics"),
+                receiving.join().expect("a receiver never panics"),
+            )
+        };
+        let pairs: Vec<_> = pairs.into_iter().map(join).collect();
+        let now = CpuTimes::now().ok();
+        let stolen = cpu_times.zip(now).map(|(before, after)| after.stolen_since(&before));
+        let sum = |of: fn(&Received) -> u64| pairs.iter().map(|(_, received)| of(received)).sum();
+        let (datagrams, rings) = (sum(|r| r.datagrams), sum(|r| r.ring_drops));
+        let server = prepared.plan.server;
+        let at = |source| TrialError::Interface { server, source };
+        let losses = losses.conclude(&prepared.ports, datagrams, rings).map_err(at)?;
+        let planned = prepared.plan.own_part().count();
+        let is_interrupted = tried(&pairs).sum::<u64>() < planned && prepared.progress.is_stopped();
+        let records = Records::close(recorder, is_interrupted);
+        Ok(Finished { prepared, began, pairs, losses, stolen, records, is_interrupted })
+    }
+
+    /// Combines the pairs and decides the verdict.
+    pub(super) fn into_result(self) -> TrialResult {
+        let plan = self.prepared.plan;
+        if !self.is_interrupted {
+            let (stolen, error) = (self.stolen, self.records.error.clone());
+            let mut result = self.judge(plan);
+            result.records_error = error;
+            result.warnings.extend(stolen.and_then(stolen_warning));
+            result.stolen = stolen;
+            return result;
+        }
+        let own = plan.own_part();
+        let duration = own.schedule().deadline(own.index(tried(&self.pairs).sum())).max(Nanos(1));
+        let cut = TrialPlan { duration, ..plan.clone() };
+        let reasons = vec![Reason::Interrupted { duration, planned: plan.duration }];
+        let mut result = self.judge(&cut);
+        if let Some(shard) = &mut result.shard {
+            shard.plan = plan.clone();
+        }
+        TrialResult { verdict: Verdict::Invalid, reasons, ..result }
+    }
+
+    /// Judges the trial by `plan`, which is shorter than the given one after an interruption.
+    fn judge(self, plan: &TrialPlan) -> TrialResult {
+        let Finished { prepared, began, pairs, losses, records, .. } = self;
+        let source_addresses = SourcesUsed::of(plan, prepared.pace.block, tried(&pairs));
+        let TrialTotals { counts, mut faults, rtt, pacing, intervals, priority } =
+            TrialTotals::of(plan, pairs);
+        let ppm = began.rate.ppm_until(ClockRate::sample());
+        if ppm.abs() > SLEW_LIMIT_PPM {
+            faults.push(Reason::ClockSlewed { ppm, limit_ppm: SLEW_LIMIT_PPM });
+        }
+        if records.lost > 0 {
+            faults.push(Reason::RecordsLost { records: records.lost });
+        }
+        let sending = Sending { source_addresses, ..prepared.sending(priority) };
+        let mut warnings = warnings(plan, &sending);
+        let own = plan.own_part();
+        let shard = plan.shard.and(pacing.as_ref().zip(rtt.as_ref()));
+        let part = |(pacing, rtt): (_, &Histogram<_>)| {
+            Box::new(ShardPart::new(plan, &began.clock, pacing, rtt.clone()))
+        };
+        let shard = shard.map(part);
+        let windows = pacing.as_ref().map(|p| p.windows(&own));
+        let pacing = pacing.map(|p| p.audit(&own)).unwrap_or_default();
+        warnings.extend(losses.warnings(&counts, plan.accept));
+        let evidence = Evidence {
+            planned: own.count(),
+            counts: &counts,
+            pacing: &pacing,
+            host_losses: &losses.places,
+            missed: losses.drops.missed.unwrap_or(0),
+            faults: &faults,
+        };
+        let (verdict, reasons) = decide(&evidence, plan.accept, &plan.limits);
+        let (drops, rtt) = (losses.drops, rtt.as_ref().and_then(Rtt::of));
+        let found = Findings {
+            began: began.wall,
+            counts,
+            drops,
+            rtt,
+            pacing,
+            windows,
+            sending,
+            verdict,
+            reasons,
+            warnings,
+            intervals,
+        };
+        TrialResult { shard, ..TrialResult::new(plan, found) }
+    }
+}
+
+/// Returns the number of queries that each pair sent or could not send.
+fn tried(pairs: &[(Sent, Received)]) -> impl Iterator<Item = u64> {
+    pairs.iter().map(|(sent, _)| sent.queries + sent.refused)
+}
+
+/// Totals of all pairs.
+pub(super) struct TrialTotals {
+    pub(super) counts: Counts,
+    faults: Vec<Reason>,
+    rtt: Option<Histogram<u64>>,
+    pacing: Option<PacingRecorder>,
+    intervals: Option<Intervals>,
+    /// Lowest priority of the senders.
+    priority: Priority,
+}
+
+impl TrialTotals {
+    pub(super) fn of(plan: &TrialPlan, pairs: Vec<(Sent, Received)>) -> TrialTotals {
+        let mut all = TrialTotals {
+            counts: Counts::default(),
+            faults: Vec::new(),
+            rtt: None,
+            pacing: None,
+            intervals: plan.interval.map(Intervals::new),
+            priority: Priority::RealTime,
+        };
+        for (sent, received) in pairs {
+            if let (Some(sum), Some(pair)) = (&mut all.intervals, &received.intervals) {
+                sum.merge(pair);
+            }
+            all.counts.merge(&Counts {
+                sent: sent.queries,
+                refused: sent.refused,
+                sent_again: sent.again,
+                ..received.counts
+            });
+            all.priority = all.priority.min(sent.priority);
+            all.faults.extend(sent.faults);
+            all.faults.extend(received.faults);
+            match &mut all.rtt {
+                Some(sum) => sum.add(&received.rtt).expect("equal bounds"),
+                None => all.rtt = Some(received.rtt),
+            }
+            match &mut all.pacing {
+                Some(sum) => sum.merge(&sent.pacing),
+                None => all.pacing = Some(sent.pacing),
+            }
+        }
+        all
+    }
+}
+
+fn warnings(plan: &TrialPlan, sending: &Sending) -> Vec<Warning> {
+    let mut warnings = Vec::new();
+    let held = plan.own_rate() * BUFFERED.as_secs_f64() / f64::from(plan.source_ports)
+        * PACKET_CHARGE as f64;
+    if (sending.receive_buffer as f64) < held {
+        warnings.push(Warning::SmallReceiveBuffer {
+            octets: sending.receive_buffer,
+            holds: BUFFERED,
+            wanted: net::socket::REQUESTED_BUFFER,
+        });
+    }
+    if plan.retention() < Nanos(plan.timeout.0 * 2) {
+        warnings.push(Warning::ShortMemory {
+            source_ports: plan.source_ports,
+            retention: plan.retention(),
+        });
+    }
+    warnings
+}
+
+/// Returns a warning if a hypervisor took a noticeable share.
+fn stolen_warning(stolen: Stolen) -> Option<Warning> {
+    let worst_cpu_pct = stolen.worst_cpu_pct;
+    (worst_cpu_pct > STOLEN_LIMIT).then_some(Warning::Stolen { worst_cpu_pct })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_than_one_per_cent_stolen_time_is_a_warning() {
+        let of =
+            |worst_cpu_pct| stolen_warning(Stolen { all_pct: 0.5, worst_cpu_pct, worst_cpu: 1 });
+        assert_eq!(of(1.0), None);
+        assert_eq!(of(1.1), Some(Warning::Stolen { worst_cpu_pct: 1.1 }));
+    }
+}

@@ -1,0 +1,61 @@
+//! Second state of a trial: the pairs send and receive, and the host is watched.
+
+use net::clock::{ClockPair, ClockRate};
+use net::cpu_time::CpuTimes;
+use units::Nanos;
+
+use super::prepared::{NotStarted, PairThreads, Prepared};
+use crate::measurer::error::TrialError;
+use crate::measurer::host_losses::{self, HostLosses};
+use crate::measurer::recorder::{RecordContext, Recorder};
+use crate::measurer::shards::{AskedClock, LEAD, await_start};
+
+/// Start of a trial.
+pub(super) struct TrialStart {
+    /// By the wall clock.
+    pub(super) wall: Nanos,
+    /// Clock that its start was taken from.
+    pub(super) clock: AskedClock,
+    /// Rate of the clock that its queries were sent by.
+    pub(super) rate: ClockRate,
+}
+
+/// A running trial.
+pub(super) struct Started<'a> {
+    pub(super) prepared: Prepared<'a>,
+    pub(super) began: TrialStart,
+    pub(super) losses: HostLosses,
+    pub(super) recorder: Option<Recorder>,
+    /// `None` if the kernel does not report them.
+    pub(super) cpu_times: Option<CpuTimes>,
+    pub(super) pairs: Vec<PairThreads>,
+}
+
+impl<'a> Started<'a> {
+    /// Waits for the common start, if several testers share the trial, and starts the pairs.
+    pub(super) fn begin(mut prepared: Prepared<'a>) -> Result<Started<'a>, NotStarted> {
+        let plan = prepared.plan;
+        let at = |source| TrialError::Interface { server: plan.server, source };
+        let clock = AskedClock::now();
+        let agreed =
+            plan.shard.map(|shard| await_start(&shard, &clock, prepared.progress)).transpose()?;
+        // Resolved again: a driver may take its link down for a moment when a filter is attached, and then this host
+        // and the next hop have lost each other's addresses. The entry may also expire during a long wait.
+        let next_hop = host_losses::reach(plan.server)?;
+        let losses = HostLosses::begin(next_hop, &prepared.ports, plan).map_err(at)?;
+        let started = ClockPair::sample();
+        let start = agreed.unwrap_or(started.monotonic() + LEAD);
+        let wall = plan.shard.map_or(started.wall() + LEAD, |shard| shard.start.0);
+        let began = TrialStart { wall, clock, rate: ClockRate::sample() };
+        let context = RecordContext::new(plan, wall);
+        let recorder = plan
+            .records
+            .as_deref()
+            .map(|path| Recorder::start(path, context))
+            .transpose()
+            .map_err(TrialError::from)?;
+        let cpu_times = CpuTimes::now().ok();
+        let pairs = prepared.spawn_threads(start, recorder.as_ref())?;
+        Ok(Started { prepared, began, losses, recorder, cpu_times, pairs })
+    }
+}
