@@ -57,32 +57,17 @@ pub(super) struct Machines {
     pub(super) auths: Vec<String>,
 }
 
-/// The hosts of a campaign.
-pub(super) trait Hosts {
+/// The servers of a campaign.
+pub(super) trait Servers {
     /// AuthDNS, which runs until it is dropped.
     type Auth;
     /// A DUT, which runs until it is dropped.
     type Dut;
-    /// A frequency governor of the DUT's host, in effect until it is dropped.
-    type GovernorGuard;
 
-    /// Returns what is missing on the hosts for these points, a sentence each.
-    fn missing(&self, open: &[Point]) -> Result<Vec<String>, HostError>;
-    /// Returns the facts of the hosts with their roles, if the hosts are other machines or network
-    /// namespaces of this one.
-    fn facts(&self) -> Vec<(String, Environment)>;
     /// Returns the version of a DUT.
     fn dut_version(&self, dut: &DutPlan) -> Result<String, ServerError>;
     /// Returns the version of an AuthDNS.
     fn auth_version(&self, auth: &AuthPlan) -> Result<String, ServerError>;
-    /// Measures the cost of sending on the tester's host.
-    fn send_cost(&self) -> Result<SendCost, CampaignError>;
-    /// Returns the ids of the machines.
-    fn machines(&self) -> Machines;
-    /// Returns the address that the Measurer queries in a step.
-    fn server_of(&self, step: &Step) -> SocketAddr;
-    /// Returns the path of a run folder's file on the tester's host.
-    fn place(&self, file: &Path) -> PathBuf;
     /// Chooses other ports if the topology permits it; no server may run on the old ones.
     fn change_ports(&mut self) -> Result<(), CampaignError>;
     /// Starts AuthDNS as configured in `plan`, with a share of names that have AAAA records, and
@@ -125,6 +110,20 @@ pub(super) trait Hosts {
     fn dut_ended(&self, dut: &Self::Dut) -> Result<Option<String>, HostError>;
     /// Returns the end of a DUT's log.
     fn dut_log(&self, dut: &Self::Dut) -> String;
+}
+
+/// State of the hosts: preconditions, facts, counters and frequency governors.
+pub(super) trait Observers: Servers {
+    /// A frequency governor of the DUT's host, in effect until it is dropped.
+    type GovernorGuard;
+
+    /// Returns what is missing on the hosts for these points, a sentence each.
+    fn missing(&self, open: &[Point]) -> Result<Vec<String>, HostError>;
+    /// Returns the facts of the hosts with their roles, if the hosts are other machines or network
+    /// namespaces of this one.
+    fn facts(&self) -> Vec<(String, Environment)>;
+    /// Returns the ids of the machines.
+    fn machines(&self) -> Machines;
     /// Sets the frequency governor of the DUT's CPUs, or returns why that is impossible. `folder`
     /// is the run folder.
     fn govern(
@@ -140,6 +139,16 @@ pub(super) trait Hosts {
     fn numa(&self) -> Result<Option<Numa>, HostError>;
     /// Returns the CPU times of the hosts of testers, DUT and AuthDNS, if the hosts report them.
     fn cpu_times(&self) -> Result<[Vec<Option<CpuTimes>>; 3], HostError>;
+}
+
+/// The testers, which execute the trials.
+pub(super) trait Testers: Servers {
+    /// Measures the cost of sending on the tester's host.
+    fn send_cost(&self) -> Result<SendCost, CampaignError>;
+    /// Returns the address that the Measurer queries in a step.
+    fn server_of(&self, step: &Step) -> SocketAddr;
+    /// Returns the path of a run folder's file on the tester's host.
+    fn place(&self, file: &Path) -> PathBuf;
     /// Executes a trial to its end and observes the servers meanwhile; returns its result and the
     /// CPU use.
     fn trial(
@@ -158,6 +167,11 @@ pub(super) trait Hosts {
     ) -> Result<TaskResult, CampaignError>;
 }
 
+/// The hosts of a campaign.
+pub(super) trait Hosts: Observers + Testers {}
+
+impl<T: Observers + Testers> Hosts for T {}
+
 /// The real hosts: processes on machines.
 pub(super) struct RealHosts<'a> {
     /// The plan.
@@ -168,31 +182,9 @@ pub(super) struct RealHosts<'a> {
     pub interruption: Interruption,
 }
 
-impl Hosts for RealHosts<'_> {
+impl Servers for RealHosts<'_> {
     type Auth = RunningAuth;
     type Dut = RunningDut;
-    type GovernorGuard = GovernorGuard;
-
-    fn missing(&self, open: &[Point]) -> Result<Vec<String>, HostError> {
-        preflight::on_hosts(self.plan, &self.deployment, open)
-    }
-
-    fn facts(&self) -> Vec<(String, Environment)> {
-        // On loopback all hosts are this machine; in the lab they have separate interfaces.
-        if self.plan.topology == Topology::Loopback {
-            return Vec::new();
-        }
-        // A further tester is named after its shard number.
-        let name = |role: &str, number: usize| match number {
-            0 => role.to_owned(),
-            _ => format!("{role} {number}"),
-        };
-        let Deployment { testers, dut, auths, .. } = &self.deployment;
-        let testers = testers.iter().enumerate().map(|(n, machine)| (name("tester", n), machine));
-        let auths = auths.iter().enumerate().map(|(n, machine)| (name("auth", n), machine));
-        let all = testers.chain([("dut".to_owned(), dut)]).chain(auths);
-        all.map(|(role, machine)| (role, machine.greeting().environment.clone())).collect()
-    }
 
     fn dut_version(&self, dut: &DutPlan) -> Result<String, ServerError> {
         version_of(&self.deployment.dut, dut)
@@ -200,47 +192,6 @@ impl Hosts for RealHosts<'_> {
 
     fn auth_version(&self, auth: &AuthPlan) -> Result<String, ServerError> {
         auth_version(&self.deployment.auths[0], auth)
-    }
-
-    fn send_cost(&self) -> Result<SendCost, CampaignError> {
-        let mut words = vec!["send-cost".to_owned()];
-        if let Some(cpu) = self.plan.cpus.tester.first() {
-            words.extend(["--cpu".into(), cpu.to_string()]);
-        }
-        let of = |machine: &Machine| {
-            let (worked, printed) = machine.run(&machine.ours(&words), SEND_COST)?;
-            let cost = serde_json::from_str::<SendCost>(&printed).ok().filter(|_| worked);
-            cost.ok_or_else(|| CampaignError::Tester(printed.trim().to_owned()))
-        };
-        let costs = self.deployment.testers.iter().map(of).collect::<Result<Vec<_>, _>>()?;
-        // The cost of the slowest tester applies to all.
-        let most = |part: fn(&SendCost) -> Nanos| costs.iter().map(part).max().unwrap_or(Nanos(0));
-        Ok(SendCost { wake_up: most(|cost| cost.wake_up), query: most(|cost| cost.query) })
-    }
-
-    fn machines(&self) -> Machines {
-        let id = |machine: &Machine| machine.greeting().boot_id.clone();
-        let each_once = |machines: &[Machine]| {
-            let ids: BTreeSet<String> = machines.iter().map(id).collect();
-            ids.into_iter().collect()
-        };
-        let Deployment { testers, dut, auths, .. } = &self.deployment;
-        Machines { testers: each_once(testers), dut: id(dut), auths: each_once(auths) }
-    }
-
-    fn server_of(&self, step: &Step) -> SocketAddr {
-        match &step.point {
-            // Each AuthDNS host is measured on its own, and the smallest result counts.
-            Point::SelfTest(_) => {
-                let all = self.auth_addresses(&step.point);
-                all[step.repeat as usize % all.len()]
-            }
-            _ => self.deployment.dut_address,
-        }
-    }
-
-    fn place(&self, file: &Path) -> PathBuf {
-        self.deployment.tester().place(file)
     }
 
     fn change_ports(&mut self) -> Result<(), CampaignError> {
@@ -311,6 +262,41 @@ impl Hosts for RealHosts<'_> {
     fn dut_log(&self, dut: &RunningDut) -> String {
         dut.log_tail()
     }
+}
+
+impl Observers for RealHosts<'_> {
+    type GovernorGuard = GovernorGuard;
+
+    fn missing(&self, open: &[Point]) -> Result<Vec<String>, HostError> {
+        preflight::on_hosts(self.plan, &self.deployment, open)
+    }
+
+    fn facts(&self) -> Vec<(String, Environment)> {
+        // On loopback all hosts are this machine; in the lab they have separate interfaces.
+        if self.plan.topology == Topology::Loopback {
+            return Vec::new();
+        }
+        // A further tester is named after its shard number.
+        let name = |role: &str, number: usize| match number {
+            0 => role.to_owned(),
+            _ => format!("{role} {number}"),
+        };
+        let Deployment { testers, dut, auths, .. } = &self.deployment;
+        let testers = testers.iter().enumerate().map(|(n, machine)| (name("tester", n), machine));
+        let auths = auths.iter().enumerate().map(|(n, machine)| (name("auth", n), machine));
+        let all = testers.chain([("dut".to_owned(), dut)]).chain(auths);
+        all.map(|(role, machine)| (role, machine.greeting().environment.clone())).collect()
+    }
+
+    fn machines(&self) -> Machines {
+        let id = |machine: &Machine| machine.greeting().boot_id.clone();
+        let each_once = |machines: &[Machine]| {
+            let ids: BTreeSet<String> = machines.iter().map(id).collect();
+            ids.into_iter().collect()
+        };
+        let Deployment { testers, dut, auths, .. } = &self.deployment;
+        Machines { testers: each_once(testers), dut: id(dut), auths: each_once(auths) }
+    }
 
     fn govern(
         &self,
@@ -340,6 +326,39 @@ impl Hosts for RealHosts<'_> {
         let testers: Result<Vec<_>, _> = testers.iter().map(Machine::cpu_times).collect();
         let auths: Result<Vec<_>, _> = auths.iter().map(Machine::cpu_times).collect();
         Ok([testers?, vec![dut.cpu_times()?], auths?])
+    }
+}
+
+impl Testers for RealHosts<'_> {
+    fn send_cost(&self) -> Result<SendCost, CampaignError> {
+        let mut words = vec!["send-cost".to_owned()];
+        if let Some(cpu) = self.plan.cpus.tester.first() {
+            words.extend(["--cpu".into(), cpu.to_string()]);
+        }
+        let of = |machine: &Machine| {
+            let (worked, printed) = machine.run(&machine.ours(&words), SEND_COST)?;
+            let cost = serde_json::from_str::<SendCost>(&printed).ok().filter(|_| worked);
+            cost.ok_or_else(|| CampaignError::Tester(printed.trim().to_owned()))
+        };
+        let costs = self.deployment.testers.iter().map(of).collect::<Result<Vec<_>, _>>()?;
+        // The cost of the slowest tester applies to all.
+        let most = |part: fn(&SendCost) -> Nanos| costs.iter().map(part).max().unwrap_or(Nanos(0));
+        Ok(SendCost { wake_up: most(|cost| cost.wake_up), query: most(|cost| cost.query) })
+    }
+
+    fn server_of(&self, step: &Step) -> SocketAddr {
+        match &step.point {
+            // Each AuthDNS host is measured on its own, and the smallest result counts.
+            Point::SelfTest(_) => {
+                let all = self.auth_addresses(&step.point);
+                all[step.repeat as usize % all.len()]
+            }
+            _ => self.deployment.dut_address,
+        }
+    }
+
+    fn place(&self, file: &Path) -> PathBuf {
+        self.deployment.tester().place(file)
     }
 
     fn trial(

@@ -22,7 +22,7 @@ use units::{Nanos, Share};
 use crate::journal::JournalError;
 use crate::plan::{AuthPlan, Cores, DutPlan, FIXED};
 use crate::record::{Configuration, ConformTrial, LoopTrial};
-use crate::runner::hosts::Machines;
+use crate::runner::hosts::{Machines, Observers, Servers, Testers};
 use crate::runner::testers::{of_shard, with_hosts};
 use crate::sequence::ConformPlan;
 
@@ -240,18 +240,9 @@ impl Simulated {
     }
 }
 
-impl Hosts for Simulated {
+impl Servers for Simulated {
     type Auth = ();
     type Dut = SimulatedDut;
-    type GovernorGuard = SimulatedGovernor;
-
-    fn missing(&self, _: &[Point]) -> Result<Vec<String>, HostError> {
-        Ok(Vec::new())
-    }
-
-    fn facts(&self) -> Vec<(String, Environment)> {
-        self.facts.clone()
-    }
 
     fn dut_version(&self, dut: &DutPlan) -> Result<String, ServerError> {
         let version = if self.trials.get() < self.upgraded_at { "1.0" } else { "2.0" };
@@ -260,31 +251,6 @@ impl Hosts for Simulated {
 
     fn auth_version(&self, auth: &AuthPlan) -> Result<String, ServerError> {
         Ok(format!("{} 1.0", auth.name()))
-    }
-
-    fn send_cost(&self) -> Result<SendCost, CampaignError> {
-        Ok(SendCost { wake_up: Nanos(5_000), query: Nanos(1_000) })
-    }
-
-    fn machines(&self) -> Machines {
-        // Other programs are judged on the tester's host.
-        let dut = if self.others.is_some() { "a" } else { "b" };
-        Machines { testers: vec!["a".into()], dut: dut.into(), auths: vec!["c".into()] }
-    }
-
-    fn server_of(&self, step: &Step) -> SocketAddr {
-        let text = match &step.point {
-            Point::SelfTest(at) if at.family == Some(crate::plan::Family::Ipv6) => {
-                "[2001:2:1::2]:53"
-            }
-            Point::SelfTest(_) => "198.18.1.2:53",
-            _ => "[2001:2::1]:53",
-        };
-        text.parse().unwrap()
-    }
-
-    fn place(&self, file: &Path) -> PathBuf {
-        file.into()
     }
 
     fn change_ports(&mut self) -> Result<(), CampaignError> {
@@ -356,6 +322,24 @@ impl Hosts for Simulated {
     fn dut_log(&self, _: &SimulatedDut) -> String {
         "the end of its log".into()
     }
+}
+
+impl Observers for Simulated {
+    type GovernorGuard = SimulatedGovernor;
+
+    fn missing(&self, _: &[Point]) -> Result<Vec<String>, HostError> {
+        Ok(Vec::new())
+    }
+
+    fn facts(&self) -> Vec<(String, Environment)> {
+        self.facts.clone()
+    }
+
+    fn machines(&self) -> Machines {
+        // Other programs are judged on the tester's host.
+        let dut = if self.others.is_some() { "a" } else { "b" };
+        Machines { testers: vec!["a".into()], dut: dut.into(), auths: vec!["c".into()] }
+    }
 
     fn govern(
         &self,
@@ -401,6 +385,27 @@ impl Hosts for Simulated {
 
     fn cpu_times(&self) -> Result<[Vec<Option<CpuTimes>>; 3], HostError> {
         Ok([Vec::new(), Vec::new(), Vec::new()])
+    }
+}
+
+impl Testers for Simulated {
+    fn send_cost(&self) -> Result<SendCost, CampaignError> {
+        Ok(SendCost { wake_up: Nanos(5_000), query: Nanos(1_000) })
+    }
+
+    fn server_of(&self, step: &Step) -> SocketAddr {
+        let text = match &step.point {
+            Point::SelfTest(at) if at.family == Some(crate::plan::Family::Ipv6) => {
+                "[2001:2:1::2]:53"
+            }
+            Point::SelfTest(_) => "198.18.1.2:53",
+            _ => "[2001:2::1]:53",
+        };
+        text.parse().unwrap()
+    }
+
+    fn place(&self, file: &Path) -> PathBuf {
+        file.into()
     }
 
     fn trial(
@@ -454,7 +459,8 @@ impl Hosts for Simulated {
             }
             (Some(Event::NotReady), _) => {
                 let late = of_shard(1, Reason::NotReady { late: Nanos::SECOND });
-                let trial = TrialResult::not_begun(plan, with_hosts(vec![late], &["load1", "load2"]));
+                let trial =
+                    TrialResult::not_begun(plan, with_hosts(vec![late], &["load1", "load2"]));
                 return Ok((TaskResult::Trial(Box::new(trial)), cpu));
             }
             (Some(Event::Hangs), _) => self.hangs.set(true),
