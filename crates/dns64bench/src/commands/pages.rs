@@ -45,8 +45,7 @@ mod tests {
     #[test]
     fn completions_offer_the_values_of_arguments() {
         let script = String::from_utf8(script(Shell::Bash)).unwrap();
-        for values in [" trial merge search self-test ", " tester dut auth ", " smoke compulsory "]
-        {
+        for values in [" trial merge search self-test ", " tester dut auth", " smoke compulsory "] {
             assert!(script.contains(values), "{values}");
         }
     }
