@@ -12,8 +12,7 @@ use super::Resolver;
 use super::answer::{Answer, AnswerKind};
 use super::budget::AdmissionTicket;
 use super::cache::CacheLookup;
-use super::fetch::{Attempt, Fetch, QueryForm, State, TcpCause, Udp};
-use super::fetches::KeyHash;
+use super::fetch::{Attempt, Fetch, KeyHash, QueryForm, State, TcpCause, Udp};
 use super::outcome::{CachedAnswer, Failure, Outcome};
 use super::outside::{ResolverIo, TcpQuery};
 use super::timers::LEAST_DELAY;
@@ -49,9 +48,16 @@ impl<O: ResolverIo> Resolver<O> {
         let route = self.settings.route(question.name());
         let random_case = forwarding.randomize_case.then_some(&mut self.rng);
         let deadline = self.now + timeout + GRACE;
-        let fetch =
-            Fetch::new(question.to_key(), route, ticket, deadline, State::OtherWorker, random_case);
-        let (id, fetch) = self.fetches.insert(fetch, hash);
+        let fetch = Fetch::new(
+            question.to_key(),
+            hash,
+            route,
+            ticket,
+            deadline,
+            State::OtherWorker,
+            random_case,
+        );
+        let (id, fetch) = self.fetches.insert(fetch);
         self.budget.enter(ticket);
         self.current = Some(id);
         if !self.common.question_claims.claim(fetch.query.key(), self.worker) {

@@ -34,6 +34,28 @@ use super::waiter::{NEVER, Waiters};
 use crate::ids::{Expected, RouteId, ServerId};
 use crate::name::{Key, is_question};
 
+/// The hash of a question's key, computed once for lookup and insertion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct KeyHash(u64);
+
+impl KeyHash {
+    /// Returns a hash with this value.
+    pub(super) fn new(value: u64) -> KeyHash {
+        KeyHash(value)
+    }
+
+    /// Returns its value.
+    #[inline]
+    pub(super) fn get(self) -> u64 {
+        self.0
+    }
+
+    /// Maps the hash to one of `places` places; `places` is at least one.
+    pub(super) fn place(self, places: usize) -> usize {
+        (self.0 % places as u64) as usize
+    }
+}
+
 /// A question in flight.
 pub(super) struct Fetch {
     pub(super) query: UpstreamQuery,
@@ -48,6 +70,10 @@ pub(super) struct Fetch {
     /// Earliest time at which a waiter gets a stale answer instead.
     pub(super) release_due: Nanos,
     pub(super) state: State,
+    /// Hash of its key.
+    pub(super) hash: KeyHash,
+    /// Number that distinguishes it from earlier fetches in the same place.
+    pub(super) generation: u32,
 }
 
 /// State of a fetch.
@@ -122,6 +148,7 @@ impl Fetch {
     /// Returns a fetch without queries. `random_case` draws the letter case if it is to be random.
     pub(super) fn new(
         key: Key,
+        hash: KeyHash,
         route: RouteId,
         ticket: AdmissionTicket,
         deadline: Nanos,
@@ -130,7 +157,19 @@ impl Fetch {
     ) -> Fetch {
         let query = UpstreamQuery::new(key, random_case);
         let (waiters, release_due) = (Waiters::new(), NEVER);
-        Fetch { query, route, ticket, deadline, due: deadline, waiters, release_due, state }
+        Fetch {
+            query,
+            route,
+            ticket,
+            deadline,
+            due: deadline,
+            waiters,
+            release_due,
+            state,
+            hash,
+            // Set when the fetch is inserted.
+            generation: 0,
+        }
     }
 }
 

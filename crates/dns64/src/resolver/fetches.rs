@@ -7,32 +7,14 @@ use hashbrown::HashTable;
 use rustc_hash::FxHashSet;
 use slab::Slab;
 
-use super::fetch::Fetch;
+use super::fetch::{Fetch, KeyHash};
 use crate::config::Settings;
 use crate::ids::{FetchId, ServerId};
-
-/// A fetch with its lookup keys.
-struct Slot {
-    fetch: Fetch,
-    generation: u32,
-    hash: KeyHash,
-}
-
-/// The hash of a question's key, computed once for lookup and insertion.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct KeyHash(u64);
-
-impl KeyHash {
-    /// Maps the hash to one of `places` places; `places` is at least one.
-    pub(super) fn place(self, places: usize) -> usize {
-        (self.0 % places as u64) as usize
-    }
-}
 
 /// The fetches in flight of a resolver.
 #[derive(Default)]
 pub(super) struct Fetches {
-    slab: Slab<Slot>,
+    slab: Slab<Fetch>,
     /// Indexes in `slab`, by key.
     by_key: HashTable<u32>,
     /// Keyed hasher: clients choose the keys and must not be able to predict the hashes.
@@ -47,19 +29,21 @@ impl Fetches {
     /// Returns the hash of a question ([`KeyBuf::octets`](crate::name::KeyBuf::octets)).
     #[inline]
     pub(super) fn hash(&self, question: &[u8]) -> KeyHash {
-        KeyHash(self.hasher.hash_one(question))
+        KeyHash::new(self.hasher.hash_one(question))
     }
 
-    /// Inserts a fetch with the hash of its key; its question must not be in flight yet. Returns
-    /// its number and a reference to it.
-    pub(super) fn insert(&mut self, fetch: Fetch, hash: KeyHash) -> (FetchId, &mut Fetch) {
+    /// Inserts a fetch; its question must not be in flight yet. Returns its number and a reference
+    /// to it.
+    pub(super) fn insert(&mut self, mut fetch: Fetch) -> (FetchId, &mut Fetch) {
+        let hash = fetch.hash;
         debug_assert_eq!(hash, self.hash(fetch.query.key().octets()), "hash of another question");
         debug_assert!(self.find(fetch.query.key().octets(), hash).is_none(), "already in flight");
         self.generation = self.generation.wrapping_add(1);
         let generation = self.generation;
-        let index = self.slab.insert(Slot { fetch, generation, hash }) as u32;
-        self.by_key.insert_unique(hash.0, index, |at| self.slab[*at as usize].hash.0);
-        (FetchId { index, generation }, &mut self.slab[index as usize].fetch)
+        fetch.generation = generation;
+        let index = self.slab.insert(fetch) as u32;
+        self.by_key.insert_unique(hash.get(), index, |at| self.slab[*at as usize].hash.get());
+        (FetchId { index, generation }, &mut self.slab[index as usize])
     }
 
     /// Finds the fetch for a question by its precomputed hash.
@@ -67,15 +51,14 @@ impl Fetches {
     pub(super) fn find(&self, question: &[u8], hash: KeyHash) -> Option<FetchId> {
         let index = *self
             .by_key
-            .find(hash.0, |at| self.slab[*at as usize].fetch.query.key().octets() == question)?;
+            .find(hash.get(), |at| self.slab[*at as usize].query.key().octets() == question)?;
         Some(FetchId { index, generation: self.slab[index as usize].generation })
     }
 
     /// Returns the fetch with this number while it is in flight.
     #[inline]
     pub(super) fn get(&mut self, id: FetchId) -> Option<&mut Fetch> {
-        let entry = self.slab.get_mut(id.index as usize)?;
-        (entry.generation == id.generation).then_some(&mut entry.fetch)
+        self.slab.get_mut(id.index as usize).filter(|fetch| fetch.generation == id.generation)
     }
 
     /// Removes a fetch.
@@ -83,9 +66,9 @@ impl Fetches {
         let hash = self
             .slab
             .get(id.index as usize)
-            .filter(|entry| entry.generation == id.generation)?
+            .filter(|fetch| fetch.generation == id.generation)?
             .hash;
-        let entry = self.by_key.find_entry(hash.0, |at| *at == id.index);
+        let entry = self.by_key.find_entry(hash.get(), |at| *at == id.index);
         debug_assert!(entry.is_ok(), "every entry of the slab is in the table");
         if let Ok(entry) = entry {
             entry.remove();
@@ -93,7 +76,7 @@ impl Fetches {
         if self.older > 0 && self.is_older(id) {
             self.older -= 1;
         }
-        Some(self.slab.remove(id.index as usize).fetch)
+        Some(self.slab.remove(id.index as usize))
     }
 
     /// True if the fetch began before the last reload. Generations may have wrapped around.
@@ -109,14 +92,13 @@ impl Fetches {
 
     /// Returns the servers that were queried by fetches in flight.
     pub(super) fn servers(&self) -> FxHashSet<ServerId> {
-        self.slab.iter().flat_map(|(_, entry)| entry.fetch.state.servers()).collect()
+        self.slab.iter().flat_map(|(_, fetch)| fetch.state.servers()).collect()
     }
 
     /// Updates the routes after a reload.
     pub(super) fn reroute(&mut self, settings: &Settings) {
         (self.rerouted_at, self.older) = (self.generation, self.slab.len());
-        for (_, entry) in &mut self.slab {
-            let fetch = &mut entry.fetch;
+        for (_, fetch) in &mut self.slab {
             fetch.route = settings.route(fetch.query.key().name());
         }
     }
@@ -151,9 +133,10 @@ mod tests {
         let mut fetches = Fetches::default();
         let places = Places { taken: 0, most: 1 };
         let ticket = Budget::new().ticket(ClientId(0), &[0], places, Nanos(0));
-        let new = |name: &str| {
+        let new = |name: &str, hash: KeyHash| {
             Fetch::new(
                 key(name),
+                hash,
                 RouteId(0),
                 ticket,
                 Nanos(0),
@@ -163,7 +146,7 @@ mod tests {
         };
         let insert = |fetches: &mut Fetches, name: &str| {
             let hash = fetches.hash(key(name).octets());
-            fetches.insert(new(name), hash).0
+            fetches.insert(new(name, hash)).0
         };
         let find = |fetches: &Fetches, name: &str| {
             let key = key(name);

@@ -44,7 +44,8 @@ use units::Nanos;
 
 use self::budget::Budget;
 use self::cache::{Cache, CacheLookup};
-use self::fetches::{Fetches, KeyHash};
+use self::fetch::KeyHash;
+use self::fetches::Fetches;
 use self::outcome::{Failure, Outcome};
 use self::outside::{Access, ResolverIo};
 use self::prefetcher::Prefetcher;

@@ -11,7 +11,7 @@
 //! queries than without prefetching.
 
 use super::answer::AnswerKind;
-use super::fetches::KeyHash;
+use super::fetch::KeyHash;
 use super::outcome::CachedAnswer;
 
 /// Minimum TTL of refreshed answers, seconds; a tenth of a shorter TTL is too short for two

@@ -32,7 +32,7 @@ use crate::client::limiter::wide_network;
 use crate::client::query::{Query, Received};
 use crate::client::reply::{ReplyFrame, write_refusal, write_servfail};
 use crate::config::{LimitKeys, Overload, Settings};
-use crate::ids::{JobId, WorkerId};
+use crate::ids::WorkerId;
 use crate::metrics::{Count, WorkerMetrics};
 use crate::name::{KeyBuf, LowerName};
 use crate::observe::{Entry, Observer};
@@ -283,6 +283,7 @@ impl Frontend {
         let rules =
             if inquiry.is_alias() { settings.rules(ip, inquiry.name(), self.now) } else { rules };
         let mut job = Job {
+            id: jobs.next_id(),
             client: client.clone(),
             inquiry,
             arrived: self.now,
@@ -290,19 +291,17 @@ impl Frontend {
             unlimited: UNLIMITED * octets as u32,
             trace,
         };
-        if self.advance(resolver, &mut job, jobs.next_id(), &settings, &rules) == Progress::Waiting
-        {
+        if self.advance(resolver, &mut job, &settings, &rules) == Progress::Waiting {
             jobs.insert(job);
         }
     }
 
     /// Advances a client query as far as possible: to its reply, or to the next fetch that it waits
-    /// for. `id` is its number while it waits.
+    /// for.
     fn advance(
         &mut self,
         resolver: &mut Resolver<Network>,
         job: &mut Job,
-        id: JobId,
         settings: &Settings,
         rules: &Rules<'_>,
     ) -> Progress {
@@ -335,7 +334,7 @@ impl Frontend {
                 continue;
             }
             let demand = ResolveRequest {
-                waiter: Waiter::Job(id),
+                waiter: Waiter::Job(job.id),
                 since: job.arrived,
                 client: ClientId::from_address(job.inquiry.client()),
                 first: job.inquiry.is_new(),
@@ -441,14 +440,13 @@ impl Frontend {
         &mut self,
         resolver: &mut Resolver<Network>,
         job: &mut Job,
-        id: JobId,
         outcome: Outcome,
     ) -> Progress {
         job.record(|trace| trace.completed(&outcome, self.now));
         let settings = Arc::clone(&self.settings);
         let rules = settings.rules(job.inquiry.client(), job.inquiry.name(), self.now);
         job.inquiry.resume(outcome, &rules);
-        self.advance(resolver, job, id, &settings, &rules)
+        self.advance(resolver, job, &settings, &rules)
     }
 
     /// Answers SERVFAIL to a query after a panic in its processing. For `explain`, dropping the

@@ -11,6 +11,8 @@ use crate::transport::client::Client;
 
 /// A client query without a reply so far.
 pub(super) struct Job {
+    /// Its number while it waits.
+    pub(super) id: JobId,
     pub(super) client: Client,
     pub(super) inquiry: Inquiry,
     pub(super) arrived: Nanos,
@@ -35,7 +37,7 @@ impl Job {
 /// The waiting client queries.
 #[derive(Default)]
 pub(super) struct Jobs {
-    slab: Slab<(u32, Job)>,
+    slab: Slab<Job>,
     /// Serial number of the next job.
     serial: u32,
 }
@@ -47,25 +49,25 @@ impl Jobs {
         JobId { place: self.slab.vacant_key(), serial: self.serial }
     }
 
-    /// Stores a job under [`next_id`](Jobs::next_id).
+    /// Stores a job; its number is [`next_id`](Jobs::next_id).
     #[inline]
     pub(super) fn insert(&mut self, job: Job) {
-        self.slab.insert((self.serial, job));
+        debug_assert_eq!(job.id, self.next_id(), "the job was created with the next number");
+        self.slab.insert(job);
         self.serial = self.serial.wrapping_add(1);
     }
 
     /// Returns a job.
     #[inline]
     pub(super) fn get_mut(&mut self, id: JobId) -> Option<&mut Job> {
-        let (serial, job) = self.slab.get_mut(id.place)?;
-        (*serial == id.serial).then_some(job)
+        self.slab.get_mut(id.place).filter(|job| job.id == id)
     }
 
     /// Removes a job.
     #[inline]
     pub(super) fn remove(&mut self, id: JobId) -> Option<Job> {
         self.get_mut(id)?;
-        Some(self.slab.remove(id.place).1)
+        Some(self.slab.remove(id.place))
     }
 
     /// Returns the number of waiting client queries.
@@ -82,7 +84,7 @@ mod tests {
     use crate::transport::Transport;
     use crate::transport::backlog::ToStream;
 
-    fn job() -> Job {
+    fn job(jobs: &Jobs) -> Job {
         let query = b"\0\x01\x01\0\0\x01\0\0\0\0\0\0\x01a\0\0\x1c\0\x01";
         let Received::Query(query) = Received::read(query) else { panic!("a query") };
         let ip = [127, 0, 0, 1].into();
@@ -90,6 +92,7 @@ mod tests {
         let inquiry =
             Inquiry::begin(&query, Transport::Tcp, None, &Rules::for_all_names(&policy, ip));
         Job {
+            id: jobs.next_id(),
             client: Client::Stream(Transport::Tcp, ip, ToStream::closed()),
             inquiry,
             arrived: Nanos(0),
@@ -103,10 +106,10 @@ mod tests {
     fn a_place_that_is_used_again_has_another_number() {
         let mut jobs = Jobs::default();
         let first = jobs.next_id();
-        jobs.insert(job());
+        jobs.insert(job(&jobs));
         assert!(jobs.remove(first).is_some() && jobs.remove(first).is_none());
         let second = jobs.next_id();
-        jobs.insert(job());
+        jobs.insert(job(&jobs));
         assert!(second.place == first.place && second != first);
         assert!(jobs.remove(first).is_none() && jobs.len() == 1);
         assert!(jobs.remove(second).is_some() && jobs.len() == 0);

@@ -258,7 +258,7 @@ impl Worker {
                 resolver.begin_work();
                 let Some(job) = jobs.get_mut(id) else { continue };
                 let outcome = landed.outcome.clone();
-                match guard::catch(|| frontend.resume(resolver, job, id, outcome)) {
+                match guard::catch(|| frontend.resume(resolver, job, outcome)) {
                     Ok(Progress::Waiting) => {}
                     Ok(Progress::Ended) => drop(jobs.remove(id)),
                     Err(panic) => {
