@@ -504,6 +504,10 @@ fn usage_errors_show_the_correct_form() {
         ),
         (&["merge", "Cargo.toml"], "Cargo.toml: not a JSON object"),
         (
+            &["measure", "--server", "[::1]:1", "--rate", "1", "--metrics", "9100"],
+            "'9100' is no address",
+        ),
+        (
             &["measure", "--server", "[::1]:1", "--rate", "1", "--first-name", "99999999999"],
             "16777216 names, counted from 0",
         ),
