@@ -235,7 +235,7 @@ impl<'a> Trial<'a> {
         reply.ok_or_else(|| Fault::Silent(format!("no reply to {what}")))
     }
 
-    /// Sends octets that may be no message, in one datagram, and returns the reply as octets.
+    /// Sends octets, which need not form a valid DNS message, in one datagram, and returns the reply as octets.
     ///
     /// # Errors
     /// [`Fault::NotTried`] if there is no socket.

@@ -195,10 +195,11 @@ pub(crate) struct Traffic {
     /// A trial is invalid if one query in a thousand is sent more than this after its scheduled time
     #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = parse_some_time, help_heading = PACING)]
     pub(crate) lateness_limit: Duration,
-    /// Send queries of a batch from one port in one system call (UDP_SEGMENT)
+    /// Send the queries of a batch that share a source port in one system call (UDP_SEGMENT)
     #[arg(long, value_name = "YES", default_value_t = true, action = clap::ArgAction::Set, help_heading = THREADS)]
     pub(crate) offload: bool,
-    /// AuthDNS's status socket (auth --status): its drops and its response time make trials invalid, never failed
+    /// AuthDNS's status socket (auth --status); if AuthDNS drops packets or responds slowly, the trial is invalid, not
+    /// failed
     #[arg(long, value_name = "PATH", help_heading = AUTH)]
     pub(crate) auth_status: Option<PathBuf>,
     /// A trial is invalid if AuthDNS itself took longer than this for one query in a thousand
@@ -281,8 +282,8 @@ pub(crate) struct Merge {
     /// Output of `measure --shard … --json` of each tester
     #[arg(required = true, value_name = "RESULT")]
     pub(crate) results: Vec<PathBuf>,
-    /// Measured time by which the clock of shard I was ahead of the true time (behind: -TIME); without it the kernel's
-    /// own estimate is used, and testers on one host have the same clock
+    /// Measured offset of shard I's clock from true time, negative if it is behind. Without it, the kernel's own
+    /// estimate is used; testers on one host share a clock
     #[arg(long, value_name = "I=TIME", value_parser = parse_offset, allow_hyphen_values = true, help_heading = SHARDS)]
     pub(crate) offset: Vec<(u16, i64)>,
     /// Print one JSON object

@@ -184,7 +184,7 @@ pub enum Reason {
         /// The system's error; `None` if packets are accepted again.
         error: Option<String>,
     },
-    /// The kernel returned send errors for queries, for which replies were nevertheless expected.
+    /// The kernel returned send errors for some queries, and replies to them were still expected.
     QueriesRefused {
         /// Number of queries.
         queries: u64,

@@ -11,7 +11,7 @@ use std::str::FromStr;
 use nix::net::if_::{if_indextoname, if_nametoindex};
 use serde::{Deserialize, Serialize};
 
-/// Errors of addresses as text.
+/// Errors in the text form of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadAddress {

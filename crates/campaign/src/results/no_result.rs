@@ -28,7 +28,7 @@ pub enum NoResult {
     /// The DUT is misconfigured: the replies in its first trial were all wrong in one way, and no
     /// rate passed.
     WrongReplies(Wrong),
-    /// The DUT ended in a trial.
+    /// The DUT exited during a trial.
     Ended(DutEnd),
     /// The worst case of the same server on the same CPUs has no median to take a share of.
     NoRate,

@@ -37,8 +37,8 @@ pub struct PointResult {
     pub failed_by: Vec<Option<Shortfall>>,
     /// True if all repetitions are done.
     pub complete: bool,
-    /// Deviation because of which there can be no result: the DUT was not queried under the
-    /// conditions of the point.
+    /// Deviation that rules out a result: the DUT was not queried under the conditions of the
+    /// point.
     pub void: Option<Deviation>,
     /// Reasons why the DUT's limit may be higher.
     pub lower_bound_reasons: Vec<LowerBound>,

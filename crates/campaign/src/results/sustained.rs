@@ -32,8 +32,8 @@ pub struct Sustained {
     /// Ends of the DUT in these trials. If there are any, there are no figures of CPU use, latency
     /// or memory.
     pub ended: Vec<DutEnd>,
-    /// Deviation because of which there can be no result: the DUT was not queried under the
-    /// conditions of the point.
+    /// Deviation that rules out a result: the DUT was not queried under the conditions of the
+    /// point.
     pub void: Option<Deviation>,
     /// CPU use of the DUT without the transient, in cores, summarized over the trials.
     pub cpu: Option<Summary>,

@@ -19,8 +19,8 @@ const MOST_JOINED: usize = 64;
 pub(super) struct QueryQuota {
     /// Queries left in this turn.
     left: usize,
-    /// Expected number of queries per datagram, 1 or more: the maximum seen lately, halved after
-    /// each batch with smaller ones.
+    /// Expected number of queries per datagram, at least 1: the recent maximum, halved after each
+    /// batch in which every datagram had fewer queries.
     joined: usize,
 }
 

@@ -67,7 +67,7 @@ pub(crate) struct Conform {
     pub(crate) quiet: bool,
 }
 
-/// Parses a range to exclude: no bit is set after its length, and it does not cover all addresses.
+/// Parses a range to exclude. Bits beyond the prefix length must be zero, and the range must not cover all addresses.
 fn excluded_range(text: &str) -> Result<Ipv6Net, String> {
     let range: Option<Ipv6Net> = text.parse().ok();
     range

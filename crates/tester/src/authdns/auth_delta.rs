@@ -20,7 +20,8 @@ pub struct AuthDelta {
     pub socket_drops: u64,
     /// Send errors of replies.
     pub send_refused: u64,
-    /// Losses of its host below the sockets, including those of other programs; absent if they were not watched.
+    /// Packets lost on AuthDNS's host below the sockets, including packets of other programs; absent if losses were not
+    /// watched.
     #[serde(default, skip_serializing_if = "HostDrops::is_unwatched")]
     pub host_drops: HostDrops,
     /// Queries that took longer than the limit.

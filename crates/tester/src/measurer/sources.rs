@@ -58,7 +58,7 @@ pub(super) struct SourcePlan {
     server: SocketAddr,
     addresses: Box<[IpAddr]>,
     blocks: Blocks,
-    /// Number of blocks after which ports and addresses repeat their combinations: L in the module's diagram.
+    /// Number of blocks after which the combinations of port and address repeat: L in the module's diagram.
     cycle: u64,
 }
 

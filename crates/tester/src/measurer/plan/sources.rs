@@ -110,7 +110,7 @@ pub(crate) fn return_route(sources: &SourceAddresses) -> String {
     format!("ip {version}route add {prefix} via ADDRESS-OF-THIS-HOST")
 }
 
-/// Returns a prefix of the blocks that RFC 5180 §8 and RFC 2544 appendix C reserve for benchmarking.
+/// Returns a prefix within one of the blocks that RFC 5180 §8 and RFC 2544 appendix C reserve for benchmarking.
 fn example(ipv6: bool) -> IpNet {
     if ipv6 { "2001:2:0:ff::/64" } else { "198.19.0.0/24" }.parse().expect("a constant")
 }
