@@ -92,7 +92,7 @@ impl<O: ResolverIo> Resolver<O> {
         }
         if let Some(attempt) = sent {
             let rtt = self.now.since(attempt.sent);
-            if server.answered(rtt, is_error) {
+            if server.answered(self.now, rtt, is_error) {
                 self.common.cache.discard_timeouts(self.now);
             }
             self.budget.count_answer(self.now);

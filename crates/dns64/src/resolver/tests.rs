@@ -485,6 +485,10 @@ fn udp_unreachable_server_is_replaced_at_once() {
     // A server to which sending fails.
     test.resolver.outside.refuses =
         HashMap::from([(second.server(), io::ErrorKind::NetworkUnreachable)]);
+    // The first server listens again.
+    test.pass(200);
+    let probe = test.begin("probe.test").remove(0);
+    test.answer(&probe, &probe.answer(0, &[]));
     for n in 0..50 {
         let sent = test.begin(&format!("n{n}.test"));
         assert!(sent.len() == 1 && sent[0].server() == first.server());
@@ -509,11 +513,23 @@ fn udp_without_a_route_a_question_fails_at_once() {
     assert_eq!(test.outcome(), None);
 }
 
-/// A server that is starting refuses queries for a moment.
+#[test]
+fn udp_a_server_that_never_answered_fails_at_once() {
+    let mut test = Test::new(1);
+    let sent = test.begin("a.test").remove(0);
+    test.resolver.on_unreachable(sent.at.port, &io::ErrorKind::ConnectionRefused.into());
+    test.pass(0);
+    assert_eq!(test.outcome(), Some(Err(Failure::Timeout)));
+}
+
+/// A server that is restarted refuses queries for a moment.
 #[test]
 fn udp_a_refused_question_is_sent_again_for_a_second() {
     let refused = io::ErrorKind::ConnectionRefused;
     let mut test = Test::new(1);
+    let sent = test.begin("first.test").remove(0);
+    test.answer(&sent, &sent.answer(0, &[]));
+    assert_eq!(test.outcome(), Some(Ok((0, 0))));
     let sent = test.begin("a.test").remove(0);
     test.resolver.on_unreachable(sent.at.port, &refused.into());
     test.pass(400);

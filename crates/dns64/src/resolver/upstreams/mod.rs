@@ -182,7 +182,7 @@ mod tests {
     fn a_dead_server_is_probed_less_and_less_often() {
         let mut upstreams = upstreams(&[1, 2], &Metrics::new(1));
         let mut rng = StdRng::seed_from_u64(1);
-        upstreams.server(ServerId(0)).answered(Nanos::from_millis(1), false);
+        upstreams.server(ServerId(0)).answered(Nanos(0), Nanos::from_millis(1), false);
         let mut probes = 0;
         for ms in (0..60_000).step_by(10) {
             let now = Nanos::SECOND + Nanos::from_millis(ms);
@@ -218,7 +218,7 @@ mod tests {
     fn numbers_stay_when_the_configuration_is_read_again() {
         let metrics = Metrics::new(1);
         let mut upstreams = upstreams(&[1, 2], &metrics);
-        upstreams.server(ServerId(1)).answered(Nanos::from_millis(7), false);
+        upstreams.server(ServerId(1)).answered(Nanos(0), Nanos::from_millis(7), false);
         upstreams.configure(&settings(&[2, 3]), &metrics);
         assert_eq!(upstreams.server(ServerId(1)).health().speed(), Nanos::from_millis(7));
         let configured: Vec<bool> =
@@ -271,7 +271,7 @@ mod tests {
         shown(0);
         upstreams.configure(&settings(&[1]), &metrics);
         shown(1);
-        upstreams.server(ServerId(0)).answered(Nanos::from_millis(1), false);
+        upstreams.server(ServerId(0)).answered(Nanos(0), Nanos::from_millis(1), false);
         shown(0);
     }
 }

@@ -1,16 +1,16 @@
 //! Network errors of one upstream: there is no route to the upstream, or its host refuses queries.
 //!
-//! If this host reports a missing route when a socket is opened, queries fail at once. Any other
-//! error counts only if it lasted for a second without an answer in between, because a server that
-//! is starting listens by then. An ICMP message, which may be forged, therefore does not fail
-//! queries to a server that answers. Errors expire after five seconds without a further error.
+//! Queries fail at once. An upstream that answered in the second before an error is an exception,
+//! because it may be restarting, or the error may be a forged ICMP message: the error must last for
+//! a second. A missing route that this host reports when a socket is opened has no exception.
+//! Errors expire after five seconds without a further error.
 
 use std::io;
 
 use units::Nanos;
 
-/// Time for which an upstream refuses queries before they fail at once.
-const REFUSES: Nanos = Nanos::SECOND;
+/// Time for which errors of an upstream that has just answered must last.
+const GRACE: Nanos = Nanos::SECOND;
 /// Time after which an error expires.
 const LIFETIME: Nanos = Nanos::from_millis(5_000);
 /// Minimum time between two queries to unreachable upstreams.
@@ -20,6 +20,8 @@ const PROBE_EACH: Nanos = Nanos::from_millis(200);
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct NetworkErrors {
     seen: Option<Seen>,
+    /// Time of the last answer.
+    answered: Option<Nanos>,
     /// Time of the last query to the upstream.
     asked: Nanos,
 }
@@ -60,14 +62,19 @@ impl NetworkErrors {
     }
 
     /// Records an answer; returns true if there were errors before it.
-    pub(super) fn answered(&mut self) -> bool {
+    pub(super) fn answered(&mut self, now: Nanos) -> bool {
+        self.answered = Some(now);
         self.seen.take().is_some()
     }
 
     /// True if queries to the upstream fail at once.
     pub(super) fn is_unreachable(&self, now: Nanos) -> bool {
-        let lasts = |seen: Seen| seen.no_route || now.since(seen.first) >= REFUSES;
-        self.seen.is_some_and(|seen| seen.is_recent(now) && lasts(seen))
+        let has_grace = |seen: Seen| {
+            !seen.no_route
+                && now.since(seen.first) < GRACE
+                && self.answered.is_some_and(|answered| seen.first.since(answered) < GRACE)
+        };
+        self.seen.is_some_and(|seen| seen.is_recent(now) && !has_grace(seen))
     }
 
     /// True if the last query to the upstream is so recent that another one gives no new
@@ -93,17 +100,19 @@ mod tests {
     }
 
     #[test]
-    fn refusals_count_after_a_second_without_an_answer() {
+    fn refusals_after_an_answer_must_last_a_second() {
         let refused = io::ErrorKind::ConnectionRefused.into();
         let mut errors = NetworkErrors::default();
         assert!(!errors.is_unreachable(at(0)));
         errors.note(at(0), &refused, false);
-        errors.note(at(900), &refused, false);
-        assert!(!errors.is_unreachable(at(999)) && errors.is_unreachable(at(1_000)));
-        assert!(errors.answered() && !errors.answered());
-        errors.note(at(1_100), &refused, false);
-        assert!(!errors.is_unreachable(at(2_000)), "an answer arrived in between");
-        assert!(errors.is_unreachable(at(2_100)));
+        assert!(errors.is_unreachable(at(0)), "it has never answered");
+        assert!(errors.answered(at(100)) && !errors.answered(at(100)));
+        errors.note(at(1_099), &refused, false);
+        errors.note(at(1_900), &refused, false);
+        assert!(!errors.is_unreachable(at(2_098)) && errors.is_unreachable(at(2_099)));
+        assert!(errors.answered(at(2_100)));
+        errors.note(at(3_100), &refused, false);
+        assert!(errors.is_unreachable(at(3_100)), "its last answer is a second old");
     }
 
     #[test]
@@ -115,6 +124,7 @@ mod tests {
             io::ErrorKind::AddrNotAvailable,
         ] {
             let mut errors = NetworkErrors::default();
+            errors.answered(at(0));
             errors.note(at(0), &kind.into(), false);
             assert!(!errors.is_unreachable(at(0)), "{kind}: it may be an ICMP message");
             errors.note(at(1), &kind.into(), true);
@@ -134,6 +144,7 @@ mod tests {
         assert!(!errors.is_unreachable(at(5_000)));
         // An expired error does not count towards a new refusal.
         let refused = io::ErrorKind::ConnectionRefused.into();
+        errors.answered(at(60_000));
         errors.note(at(60_000), &refused, false);
         assert!(!errors.is_unreachable(at(60_500)));
     }

@@ -128,8 +128,8 @@ impl Server {
 
     /// Records an answer after `rtt`; `is_error` marks an error response, which does not count as
     /// fast. Returns true if the server was marked down or unreachable before.
-    pub(crate) fn answered(&mut self, rtt: Nanos, is_error: bool) -> bool {
-        let was_down = self.health.is_down() | self.network.answered();
+    pub(crate) fn answered(&mut self, now: Nanos, rtt: Nanos, is_error: bool) -> bool {
+        let was_down = self.health.is_down() | self.network.answered(now);
         self.retries.answered();
         self.metrics.answered(rtt);
         if self.health.answered(rtt, is_error) == Some(HealthChange::MarkedUp) {
