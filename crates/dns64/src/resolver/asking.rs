@@ -91,19 +91,18 @@ impl<O: ResolverIo> Resolver<O> {
 
     /// Queries the next upstream over UDP.
     pub(super) fn attempt(&mut self, id: FetchId) {
-        let Some(fetch) = self.fetches.get(id) else { return };
-        let route = fetch.route;
         if self.settings.upstreams.is_empty() {
             // A reload has removed all upstreams during the fetch.
             return self.wait_until_deadline(id);
         }
-        if self.upstreams.are_being_probed(route, self.now) && self.end_if_unreachable(id) {
-            if let Some(udp) = self.fetches.get(id).and_then(|fetch| fetch.state.udp()) {
-                udp.withheld = true;
+        let Some(mut fetch) = self.fetches.get(id) else { return };
+        if self.upstreams.are_being_probed(fetch.route, self.now) {
+            if self.end_if_unreachable(id) {
+                return self.mark_withheld(id);
             }
-            return;
+            let Some(same) = self.fetches.get(id) else { return };
+            fetch = same;
         }
-        let Some(fetch) = self.fetches.get(id) else { return };
         let State::Udp(udp) = &fetch.state else { return };
         let chosen = self.upstreams.choose(fetch.route, &udp.tried, self.now, &mut self.rng);
         let server = if udp.times(chosen) < MOST_TRIES { Some(chosen) } else { udp.least_asked() };
@@ -113,6 +112,14 @@ impl<O: ResolverIo> Resolver<O> {
             None if self.end_if_unreachable(id) => {}
             // An answer to one of the queries may still arrive.
             None => self.wait_until_deadline(id),
+        }
+    }
+
+    /// Records that a fetch ends because another one is already probing its upstreams.
+    #[cold]
+    fn mark_withheld(&mut self, id: FetchId) {
+        if let Some(udp) = self.fetches.get(id).and_then(|fetch| fetch.state.udp()) {
+            udp.withheld = true;
         }
     }
 
