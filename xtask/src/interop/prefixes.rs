@@ -34,6 +34,8 @@ pub(super) static TESTS: &[Test] = &[
 const SCRIPT: &str = include_str!("prefixes.py");
 /// Reply to a client if a prefix is needed and none is known: SERVFAIL and "not ready".
 const NOT_READY: &str = "rcode 2 error 14";
+/// Answer before the upstream listens.
+const UNREACHABLE: &str = "rcode 2 error 22";
 const ONE: &str = "2001:db8:1::";
 const TWO: &str = "2001:db8:2::";
 
@@ -50,7 +52,7 @@ fn upstream(bench: &Bench) -> Result<()> {
     ] {
         watch.follows(what, wanted, || hosts.announce(announced))?;
     }
-    watch.saw_only(&[ONE, TWO, NOT_READY])
+    watch.saw_only(&[ONE, TWO, NOT_READY, UNREACHABLE])
 }
 
 fn router(bench: &Bench) -> Result<()> {

@@ -132,7 +132,9 @@ impl ReplyFrame {
     /// forwarded (§3).
     fn extended_errors(&self, reply: &Reply<'_>, stale: bool) -> SmallVec<[u16; 2]> {
         let own = match *reply {
-            Reply::Error { cause: Cause::Failed(Failure::Timeout), .. } => {
+            Reply::Error {
+                cause: Cause::Failed(Failure::Timeout | Failure::Unreachable), ..
+            } => {
                 return smallvec![ede::NETWORK_ERROR, ede::NO_REACHABLE_AUTHORITY];
             }
             Reply::Error { cause: Cause::Failed(Failure::Malformed), .. } => {

@@ -314,7 +314,7 @@ impl<O: ResolverIo> Resolver<O> {
         }
         // A question that was never sent proves nothing about its name.
         let is_unasked = udp.withheld && udp.attempts.is_empty();
-        let failure = if is_unasked { Failure::Overload } else { Failure::Timeout };
+        let failure = if is_unasked { Failure::Unreachable } else { Failure::Timeout };
         if over || hopeless { self.complete(id, None, failure) } else { self.attempt(id) }
     }
 

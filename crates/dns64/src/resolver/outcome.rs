@@ -15,6 +15,8 @@ pub(crate) enum Failure {
     AliasLoop,
     /// A local limit was reached: client queries in flight, or upstream queries over TCP.
     Overload,
+    /// No query was sent, because no upstream is reachable.
+    Unreachable,
     /// No upstream is configured, neither in the configuration file nor in resolv.conf.
     NoUpstream,
 }

@@ -198,6 +198,7 @@ fn found(outcome: &Outcome) -> &'static str {
         Outcome::Failed(Failure::Malformed) => "malformed",
         Outcome::Failed(Failure::AliasLoop) => "alias-loop",
         Outcome::Failed(Failure::Overload) => "overload",
+        Outcome::Failed(Failure::Unreachable) => "unreachable",
         Outcome::Failed(Failure::NoUpstream) => "no-upstream",
     }
 }

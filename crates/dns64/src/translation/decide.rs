@@ -428,8 +428,8 @@ fn a_unless_aaaa<'a>(
             Err(open) => return open,
         }
     };
-    if let Reply::Error { cause: Cause::Failed(Failure::Overload | Failure::NoUpstream), .. } =
-        given
+    if let Reply::Error { cause: Cause::Failed(failure), .. } = given
+        && matches!(failure, Failure::Overload | Failure::Unreachable | Failure::NoUpstream)
     {
         // No upstream was queried, and none will be.
         return Next::Reply(given);

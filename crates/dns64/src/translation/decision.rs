@@ -177,7 +177,7 @@ impl Decision {
                 Cause::Upstream | Cause::Failed(Failure::Malformed) => Decision::UpstreamError,
                 Cause::Bogus => Decision::Rejected,
                 Cause::NoPrefix => Decision::NoPrefixKnown,
-                Cause::Failed(Failure::Timeout) => Decision::Timeout,
+                Cause::Failed(Failure::Timeout | Failure::Unreachable) => Decision::Timeout,
                 Cause::Failed(Failure::AliasLoop) => Decision::AliasLoop,
                 Cause::Failed(Failure::Overload) => Decision::Overload,
                 Cause::Failed(Failure::NoUpstream) => Decision::NoUpstream,

@@ -138,6 +138,7 @@ fn extended_errors_by_reply() {
     };
     for (failure, expected) in [
         (Failure::Timeout, &[23, 22][..]),
+        (Failure::Unreachable, &[23, 22]),
         (Failure::Malformed, &[24]),
         (Failure::NoUpstream, &[14]),
         (Failure::AliasLoop, &[]),
