@@ -313,10 +313,15 @@ impl<'a> Cursor<'a> {
 fn statement_len(text: &str) -> usize {
     let line = text.find('\n').unwrap_or(text.len());
     let (mut at, mut depth) = (0, 0_usize);
+    // End of the last token that is no comment.
+    let mut written = 0;
     while let Some(next) = text[at..].chars().next() {
-        let (before, rest) = text.split_at(at);
-        let is_continued =
-            || before.trim_end().ends_with("..") || rest.trim_start().starts_with("..");
+        let rest = &text[at..];
+        let is_continued = || {
+            let before = text[..written].trim_end();
+            let is_open = before.ends_with("..") && !before.ends_with("...");
+            is_open || rest.trim_start().starts_with("..")
+        };
         match next {
             '\n' if depth == 0 && !is_continued() => return at,
             '(' | '{' => depth += 1,
@@ -324,7 +329,12 @@ fn statement_len(text: &str) -> usize {
             _ => {}
         }
         match token_len(rest) {
-            Some(len) if at + len <= LONGEST => at += len,
+            Some(len) if at + len <= LONGEST => {
+                at += len;
+                if !rest.starts_with("--") && !next.is_whitespace() {
+                    written = at;
+                }
+            }
             _ => return line,
         }
     }
@@ -436,6 +446,14 @@ mod tests {
                 "g(2)",
             ]
         );
+    }
+
+    #[test]
+    fn comments_and_varargs_do_not_continue_statements() {
+        let text = "if x then -- only here..\nf(1)\nlocal a = ...\ng(2)\nlocal b = y .. -- more\n'z'\nh(3)\n";
+        let found = statements(text);
+        assert!(["f(1)", "g(2)", "h(3)"].iter().all(|call| found.iter().any(|one| one == call)));
+        assert!(found.iter().any(|one| one.ends_with("'z'")), "{found:?}");
     }
 
     #[test]

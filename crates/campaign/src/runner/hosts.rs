@@ -478,7 +478,7 @@ impl RealHosts<'_> {
         match (task, parse(task, text, begun)) {
             // The server offers nothing to check, which is the result.
             (Task::Conform(_), Ok(found)) => Ok(found),
-            // The trial is valid, but the records that the plan requires are missing.
+            // The records that the plan requires are missing, or AuthDNS ended.
             (_, Ok(_)) if lacks => Err(self.no_result(task, measurer, ended, "incomplete")),
             (_, Ok(found)) => Ok(found),
             (_, Err(e)) => Err(self.no_result(task, measurer, ended, &e.to_string())),

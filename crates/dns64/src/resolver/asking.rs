@@ -98,7 +98,7 @@ impl<O: ResolverIo> Resolver<O> {
         let Some(mut fetch) = self.fetches.get(id) else { return };
         if self.upstreams.are_being_probed(fetch.route, self.now) {
             if self.end_if_unreachable(id) {
-                return self.mark_withheld(id);
+                return;
             }
             let Some(same) = self.fetches.get(id) else { return };
             fetch = same;
@@ -112,14 +112,6 @@ impl<O: ResolverIo> Resolver<O> {
             None if self.end_if_unreachable(id) => {}
             // An answer to one of the queries may still arrive.
             None => self.wait_until_deadline(id),
-        }
-    }
-
-    /// Records that a fetch ends because another one is already probing its upstreams.
-    #[cold]
-    fn mark_withheld(&mut self, id: FetchId) {
-        if let Some(udp) = self.fetches.get(id).and_then(|fetch| fetch.state.udp()) {
-            udp.withheld = true;
         }
     }
 
@@ -187,11 +179,12 @@ impl<O: ResolverIo> Resolver<O> {
     /// is reachable and no attempt awaits an answer. Returns false otherwise.
     fn end_if_unreachable(&mut self, id: FetchId) -> bool {
         let Some(fetch) = self.fetches.get(id) else { return false };
-        let State::Udp(udp) = &fetch.state else { return false };
+        let State::Udp(udp) = &mut fetch.state else { return false };
         let waits = udp.attempts.iter().any(|attempt| !attempt.expired);
         if waits || !self.upstreams.are_unreachable(fetch.route, self.now) {
             return false;
         }
+        udp.unreachable = true;
         fetch.deadline = self.now;
         self.wait_until_deadline(id);
         true
@@ -312,9 +305,7 @@ impl<O: ResolverIo> Resolver<O> {
                 && silent
                 && !self.upstreams.has_another(fetch.route, &udp.tried, self.now);
         }
-        // A question that was never sent proves nothing about its name.
-        let is_unasked = udp.withheld && udp.attempts.is_empty();
-        let failure = if is_unasked { Failure::Unreachable } else { Failure::Timeout };
+        let failure = if udp.unreachable { Failure::Unreachable } else { Failure::Timeout };
         if over || hopeless { self.complete(id, None, failure) } else { self.attempt(id) }
     }
 
@@ -334,7 +325,10 @@ impl<O: ResolverIo> Resolver<O> {
         let elsewhere = matches!(state, State::OtherWorker);
         let failure = state.cause_of(failure);
         let answer = preferred_answer(answer, state.into_fallback());
-        self.note(&key, answer.as_deref());
+        // An unreachable upstream proves nothing about the name.
+        if failure != Failure::Unreachable {
+            self.note(&key, answer.as_deref());
+        }
         let outcome = self.outcome(key, answer, failure, elsewhere);
         self.conclude(outcome);
     }

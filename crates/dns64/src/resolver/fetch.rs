@@ -101,8 +101,8 @@ pub(super) struct Udp {
     pub(super) fallback: Option<Arc<Answer>>,
     /// True if a response was malformed.
     pub(super) was_malformed: bool,
-    /// True if the fetch gave up because no upstream is reachable; another fetch is already probing them.
-    pub(super) withheld: bool,
+    /// True if the fetch ends because no upstream is reachable.
+    pub(super) unreachable: bool,
 }
 
 /// State of a fetch over TCP.

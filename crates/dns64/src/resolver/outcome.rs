@@ -15,7 +15,7 @@ pub(crate) enum Failure {
     AliasLoop,
     /// A local limit was reached: client queries in flight, or upstream queries over TCP.
     Overload,
-    /// No query was sent, because no upstream is reachable.
+    /// No upstream is reachable: each refused the query, or there is no route.
     Unreachable,
     /// No upstream is configured, neither in the configuration file nor in resolv.conf.
     NoUpstream,

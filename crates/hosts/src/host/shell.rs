@@ -32,9 +32,10 @@ const FACTS: usize = 4;
 /// - `note`: stores the start time for a later run, in case this shell is killed
 const PRELUDE: &str = r#"
 alive() { case $(sed 's/.*) //' "/proc/$1/stat" 2>/dev/null) in Z*|'') return 1;; esac; }
+is_child() { [ "$(sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | cut -d ' ' -f 2)" = "$$" ]; }
 until_ended() { n=0; while alive "$1" && [ $n -lt 50 ]; do sleep 0.1; n=$((n+1)); done; }
 end() {
-  kill -TERM "-$1" 2>/dev/null || kill -TERM "$1" 2>/dev/null
+  kill -TERM "-$1" 2>/dev/null || { is_child "$1" && kill -TERM "$1" 2>/dev/null; }
   kill -CONT "-$1" 2>/dev/null; until_ended "$1"; kill -KILL "-$1" 2>/dev/null; until_ended "$1"
 }
 end_all() { for p in $started; do end "$p"; done; [ -z "$registry" ] || rm -f "$registry"; }
