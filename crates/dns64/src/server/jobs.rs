@@ -50,7 +50,7 @@ impl Jobs {
         JobId { place: self.slab.vacant_key(), serial: self.serial }
     }
 
-    /// Stores a job; its number is [`next_id`](Jobs::next_id).
+    /// Stores a job with its number of [`next_id`](Jobs::next_id).
     #[inline]
     pub(super) fn insert(&mut self, job: Job) {
         debug_assert_eq!(job.id.place, self.slab.vacant_key(), "its number is the next one");

@@ -26,6 +26,8 @@ const MARK: &str = "dns64bench-status";
 const FACTS: usize = 4;
 /// Functions of the shell:
 /// - `alive`: true if a process exists and is not a zombie
+/// - `is_child`: true if this shell started a process
+/// - `until_ended`: waits for up to 5 s until a process has ended
 /// - `end`: ends a process group; a process that was just started has no group of its own yet
 /// - `end_all`: runs when the connection ends
 /// - `born`: start time of a process, in ticks since boot
