@@ -34,7 +34,7 @@ use help::{
     SELF_TEST, SERVER, SHARDS, THREADS,
 };
 pub(crate) use try_server::Try;
-pub(crate) use values::{CpuList, DelayRange, Server, ShardNumber};
+pub(crate) use values::{CpuList, DNS_PORT, DelayRange, Server, ShardNumber};
 use values::{
     like, parse_address, parse_cpus, parse_decrease, parse_delay, parse_fraction, parse_offset,
     parse_percentage, parse_reserve, parse_share, parse_some_time, parse_time,

@@ -26,14 +26,12 @@ use tester::measurer::result::{Priority, Rtt, Sending, TrialResult};
 use tester::xdp::XdpInterface;
 pub(crate) use units::{counted, grouped};
 
+use crate::args::DNS_PORT;
 use crate::colour;
 use crate::lines::wrapped_for;
 
 /// Maximum number of characters of an error; it may quote the end of a log.
 const ERROR: usize = 2 * MESSAGE;
-
-/// Default port of servers (RFC 1035 §4.2).
-const DNS_PORT: u16 = 53;
 
 /// Formats a duration without needless digits: seconds below ten minutes, minutes below a day.
 pub(crate) fn rounded(time: Duration) -> FormattedDuration {

@@ -12,7 +12,7 @@ use tester::measurer::plan::MAX_WINDOW_LIMIT_PCT;
 use units::{CpuId, fraction};
 
 /// Default port (RFC 1035 §4.2).
-const DNS_PORT: u16 = 53;
+pub(crate) const DNS_PORT: u16 = 53;
 
 /// Address or name of the server to query.
 #[derive(Clone, Debug, PartialEq, Eq)]

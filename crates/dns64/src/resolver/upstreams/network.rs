@@ -1,8 +1,8 @@
 //! Network errors of one upstream: there is no route to the upstream, or its host refuses queries.
 //!
-//! Queries fail at once. An upstream that answered in the second before an error is an exception,
-//! because it may be restarting, or the error may be a forged ICMP message: the error must last for
-//! a second. A missing route that this host reports when a socket is opened has no exception.
+//! After an error, queries fail at once. If the upstream answered in the second before, the error
+//! must last for a second, because the upstream may be restarting, or the error may be a forged
+//! ICMP message. A missing route that this host reports when a socket is opened counts at once.
 //! Errors expire after five seconds without a further error.
 
 use std::io;
