@@ -147,7 +147,12 @@ impl Archive {
     ) -> Result<PathBuf, ArchiveError> {
         let (below, file) = (PathBuf::from("records"), format!("trial-{number:05}.{extension}"));
         let path = self.folder.join(&below);
-        fs::create_dir_all(&path).map_err(io_error("create", &path))?;
+        match fs::create_dir(&path) {
+            Err(e) if e.kind() != io::ErrorKind::AlreadyExists => {
+                return Err(io_error("create", &path)(e));
+            }
+            _ => {}
+        }
         for entry in fs::read_dir(&path).map_err(io_error("read", &path))?.flatten() {
             let other = entry.file_name();
             if other == *file || other.as_encoded_bytes().starts_with(b".") {

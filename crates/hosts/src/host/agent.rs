@@ -125,8 +125,10 @@ impl Agent {
         })
     }
 
-    /// Returns a path below the folder, and creates the folders above it.
+    /// Returns a path below the folder, and creates the missing folders between the two. A folder that was removed
+    /// during a campaign is not created again.
     fn file(&self, path: &Path) -> io::Result<PathBuf> {
+        fs::metadata(&self.folder)?;
         let path = self.folder.join(path);
         if let Some(parent) = path.parent() {
             fs::create_dir_all(parent)?;
@@ -239,6 +241,23 @@ mod tests {
         assert_eq!(fs::read_to_string(log).unwrap().trim(), id.to_string());
         assert!(!Path::new("/proc").join(id.to_string()).exists());
         assert_eq!(fs::read_dir(folder.path().join("running")).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_removed_folder_is_not_created_again() {
+        let parent = tempfile::tempdir().unwrap();
+        let folder = parent.path().join("run");
+        let remove = Request::Run {
+            words: vec!["rm".into(), "-r".into(), folder.display().to_string()],
+            limit: SOON,
+        };
+        let write = Request::Write { path: "servers/a/x.conf".into(), text: "x".into() };
+        let words = vec!["true".into()];
+        let start = Request::Start { words, cpus: vec![], log: "log".into(), output: None };
+        let replies = asked(&folder, &[write.clone(), remove, write, start]);
+        assert!(matches!(replies[0], Reply::Done), "{replies:?}");
+        assert!(matches!(replies[2..], [Reply::Refused(_), Reply::Refused(_)]), "{replies:?}");
+        assert!(!folder.exists());
     }
 
     #[test]

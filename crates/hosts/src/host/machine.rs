@@ -161,7 +161,7 @@ impl Machine {
 
     /// Stores a copy of a file on another host in the run folder.
     fn copy(&self, path: &Path, text: &str) {
-        if let Some(copies) = &self.copies {
+        if let Some(copies) = self.copies.as_ref().filter(|copies| copies.exists()) {
             let copy = copies.join(path);
             // A copy that cannot be stored is still on the host.
             let _ = copy.parent().map(fs::create_dir_all);
