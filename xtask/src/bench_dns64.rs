@@ -464,7 +464,7 @@ fn print_stolen(percent: &[f64]) {
     );
 }
 
-/// Measures all servers in turn; returns the CPU time that the host took in each round.
+/// Measures all servers in turn and returns the CPU time that the host took in each round.
 fn latencies(lab: &Lab, all: &mut Vec<Figures<'_>>) -> Result<Vec<f64>> {
     let common = all.iter().find(|f| f.dut.name() == "Unbound").map_or(5_000, Figures::half_rate);
     let mut stolen = Vec::new();

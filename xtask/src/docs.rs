@@ -114,7 +114,8 @@ impl Documents {
         faults
     }
 
-    /// Returns the reason why a link of a page is dead; `None` if it is valid, or a link to the web.
+    /// Returns the reason why a link of a page is dead, or `None` if it is valid, or a link to the
+    /// web.
     fn fault_of(&self, from: &Path, link: &str) -> Option<String> {
         if link.contains("://") || link.starts_with("mailto:") {
             return None;
@@ -221,7 +222,8 @@ fn anchor_of(heading: &str) -> String {
         .collect()
 }
 
-/// Returns the target of a link as a path relative to the repository's folder; `None` if it is outside.
+/// Returns the target of a link as a path relative to the repository's folder, or `None` if it is
+/// outside.
 fn resolved(from: &Path, link: &str) -> Option<PathBuf> {
     let mut path = from.parent()?.to_owned();
     for part in Path::new(link).components() {

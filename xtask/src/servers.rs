@@ -22,8 +22,8 @@ pub(crate) const AUTH: &str = "198.18.0.2:53";
 /// Maximum time until a server answers.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Returns the reason why a reference DUT did not reach its capacity, by the counters that it printed at its end;
-/// `None` if it lost only the configured share. `timeout` is that of a query.
+/// Returns the reason why a reference DUT did not reach its capacity, by the counters that it printed at its end,
+/// or `None` if it lost only the configured share. `timeout` is that of a query.
 ///
 /// # Errors
 /// If those are not its counters.

@@ -87,7 +87,7 @@ impl Archive {
         Ok(Archive { folder: folder.clone(), journal })
     }
 
-    /// Opens a run folder to resume it; returns the journal's plan and entries.
+    /// Opens a run folder to resume it and returns the journal's plan and entries.
     ///
     /// # Errors
     /// If it is not a run folder, is in use, or has a `plan.toml` that differs from the plan in its
@@ -116,7 +116,7 @@ impl Archive {
         Ok(self.journal.append(entry)?)
     }
 
-    /// Creates a new folder for a server's files; returns its path below the run folder.
+    /// Creates a new folder for a server's files and returns its path below the run folder.
     ///
     /// # Errors
     /// If the folder cannot be created.

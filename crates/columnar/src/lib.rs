@@ -97,7 +97,8 @@ fn write_optional<T: DataType>(
     write::<T>(writer, &values, Some(&levels))
 }
 
-/// Writes a column. `levels` is 1 for a value and 0 for a null; `None` if the column has no nulls.
+/// Writes a column. `levels` is 1 for a value and 0 for a null, or `None` if the column has no
+/// nulls.
 fn write<T: DataType>(
     mut writer: SerializedColumnWriter<'_>,
     values: &[T::T],

@@ -62,7 +62,8 @@ impl Cache {
         Cache { entries: Mutex::default(), rules }
     }
 
-    /// Returns the cached reply, or the one that `ask` returns; `None` if the upstream did not reply.
+    /// Returns the cached reply, or the one that `ask` returns, or `None` if the upstream did not
+    /// reply.
     pub(super) fn get(&self, key: &Key, ask: impl FnOnce() -> Option<Message>) -> Option<Message> {
         let entry = self.entry(key);
         let mut is_new = false;

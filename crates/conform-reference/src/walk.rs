@@ -125,7 +125,7 @@ impl Found {
             || self.soa().is_some()
     }
 
-    /// Moves the alias of the last name out of the reply; returns its target.
+    /// Moves the alias of the last name out of the reply and returns its target.
     fn take_alias(&mut self, answer: &mut Vec<Record>, qtype: Rtype) -> Option<Name> {
         if [Rtype::CNAME, Rtype::ANY].contains(&qtype) {
             return None;

@@ -94,8 +94,8 @@ impl Connection {
         self.stream.write_all(&[&len.to_be_bytes(), message].concat())
     }
 
-    /// Returns the next message; `None` if the server has closed the connection, or if the message was not complete
-    /// within `patience`.
+    /// Returns the next message, or `None` if the server has closed the connection, or if the message was not
+    /// complete within `patience`.
     ///
     /// # Errors
     /// If no timeout can be set.

@@ -44,7 +44,8 @@ impl Prefix {
         octets.into()
     }
 
-    /// Returns the IPv4 address in `v6`; `None` if `v6` is not below this prefix, or has another suffix.
+    /// Returns the IPv4 address in `v6`, or `None` if `v6` is not below this prefix, or has another
+    /// suffix.
     pub fn embedded(self, v6: Ipv6Addr) -> Option<Ipv4Addr> {
         let octets = v6.octets();
         let mut at = usize::from(self.len / 8);

@@ -313,7 +313,7 @@ impl TargetParts<'_> {
         chain(self.nonce, &chain(self.rest, apex))
     }
 
-    /// `NONCE.host.REST`; `None` if that is longer than a name can be.
+    /// `NONCE.host.REST`, or `None` if that is longer than a name can be.
     fn host(&self) -> Option<Name> {
         let host = Label::from_slice(b"host").ok()?;
         let rest = try_push(host, &chain(self.rest, self.apex))?;

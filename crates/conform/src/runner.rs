@@ -263,7 +263,7 @@ fn other_prefixes(found: &probe::Discovery, expected: &[Prefix], server: SocketA
 #[derive(Clone, Copy)]
 struct Facts<'a> {
     subject: Subject<'a>,
-    /// True if it validates; `None` if unknown.
+    /// True if it validates, or `None` if unknown.
     validates: Option<bool>,
     everything: bool,
     until: &'a AtomicBool,

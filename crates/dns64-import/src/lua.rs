@@ -341,8 +341,8 @@ fn statement_len(text: &str) -> usize {
     if depth == 0 { at } else { line }
 }
 
-/// Returns the length of the string, comment or character at the start of a text; `None` if it is
-/// not closed.
+/// Returns the length of the string, comment or character at the start of a text, or `None` if it
+/// is not closed.
 fn token_len(text: &str) -> Option<usize> {
     let long = || Some(text.find("]]")? + 2);
     let first = text.chars().next()?;

@@ -37,8 +37,8 @@ pub struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// Returns the reply to a datagram (or to a message of a TCP stream); `None` if it gets none.
-    /// `ask` is called with each question (with type, class, DO and CD) for the upstreams. It
+    /// Returns the reply to a datagram (or to a message of a TCP stream), or `None` if it gets
+    /// none. `ask` is called with each question (with type, class, DO and CD) for the upstreams. It
     /// returns the response, or `None` if there is none.
     pub fn reply(
         &self,

@@ -75,7 +75,7 @@ pub fn down() -> Result<bool, LabError> {
     Ok(was_there)
 }
 
-/// Replaces this process with `command` inside `host`; returns only if that fails.
+/// Replaces this process with `command` inside `host` and returns only if that fails.
 pub fn exec(host: Host, command: &[OsString]) -> LabError {
     if let Err(error) = enter(host) {
         return error;
@@ -95,7 +95,7 @@ pub(crate) fn is_up() -> bool {
     }
 }
 
-/// Returns an identifier of this instance of the lab; `None` if it is not up.
+/// Returns an identifier of this instance of the lab, or `None` if it is not up.
 pub fn identity() -> Option<String> {
     if !is_up() {
         return None;

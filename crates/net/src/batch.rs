@@ -93,7 +93,7 @@ impl ReceiveBatch {
         }
     }
 
-    /// Receives up to [`BATCH`] datagrams; returns their number.
+    /// Receives up to [`BATCH`] datagrams and returns their number.
     ///
     /// # Errors
     /// See recvmmsg(2). If no datagram is there, or none arrives in time, the result is 0 and not an error. An ICMP
@@ -201,8 +201,8 @@ impl ReceiveBatch {
         datagram
     }
 
-    /// Returns the source of datagram `i` of the last receive, and on a wildcard address also its destination; `None`
-    /// if the kernel reports no IP address.
+    /// Returns the source of datagram `i` of the last receive, and on a wildcard address also its destination, or
+    /// `None` if the kernel reports no IP address.
     #[inline]
     pub fn peer(&self, i: usize) -> Option<Peer> {
         Some(Peer { address: self.source(i)?, local: self.destination(i) })
@@ -417,7 +417,7 @@ impl Source<'_> {
         Source(Origin::Known(address))
     }
 
-    /// Returns the client's address and port; `None` if the kernel reports no IP address.
+    /// Returns the client's address and port, or `None` if the kernel reports no IP address.
     pub fn address(&self) -> Option<SocketAddr> {
         match self.0 {
             Origin::Of(batch, index) => batch.source(index),

@@ -27,7 +27,7 @@ pub(crate) fn write_address(storage: &mut sockaddr_storage, address: SocketAddr)
     address.len()
 }
 
-/// Writes the ancillary data; returns its length.
+/// Writes the ancillary data and returns its length.
 pub(crate) fn write_control(
     control: &mut Control,
     segment: Option<u16>,
@@ -56,7 +56,7 @@ pub(crate) fn write_control(
     at
 }
 
-/// Appends one control message at `at`; returns the octets that it takes.
+/// Appends one control message at `at` and returns the octets that it takes.
 fn append<T: Copy>(
     control: &mut Control,
     at: usize,

@@ -5,8 +5,8 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 /// The usual limit of a shell, assumed if the limit cannot be read.
 const USUAL: u64 = 1_024;
 
-/// Raises this process's limit as far as permitted; returns the resulting limit. One socket per client, or per upstream
-/// and worker, exceeds the 1 024 that a shell allows.
+/// Raises this process's limit as far as permitted and returns the resulting limit. One socket per client, or per
+/// upstream and worker, exceeds the 1 024 that a shell allows.
 pub fn raise_limit() -> u64 {
     getrlimit(Resource::RLIMIT_NOFILE).map_or(USUAL, |(now, most)| {
         if setrlimit(Resource::RLIMIT_NOFILE, most, most).is_ok() { most } else { now }

@@ -209,7 +209,7 @@ unsafe trait Answer {
 }
 
 impl Device {
-    /// Opens a device; returns `None` for a name that no interface can have.
+    /// Opens a device and returns `None` for a name that no interface can have.
     fn open(interface: &str) -> Option<Device> {
         let socket =
             socket(AddressFamily::Inet, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None).ok()?;
@@ -223,7 +223,8 @@ impl Device {
         Some(Device { socket, name })
     }
 
-    /// Sends a request to the kernel; returns `None` if the interface does not exist or its driver does not answer.
+    /// Sends a request to the kernel and returns `None` if the interface does not exist or its driver does not
+    /// answer.
     fn ask<T: Answer>(&self, request: u32) -> Option<T> {
         // SAFETY: an `Answer` is plain data for which all zeros is a valid value.
         self.ask_with(request, unsafe { std::mem::zeroed() })

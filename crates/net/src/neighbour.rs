@@ -217,7 +217,8 @@ fn discards_in(file: &str) -> Option<u64> {
     read("thread-self").or_else(|| read("1")).as_deref().and_then(parse_discards)
 }
 
-/// Returns the Ethernet address of an interface; `None` if it has none, or there is no such interface.
+/// Returns the Ethernet address of an interface, or `None` if it has none, or there is no such
+/// interface.
 ///
 /// # Errors
 /// See getifaddrs(3).
@@ -331,10 +332,10 @@ impl Neighbours {
     }
 }
 
-/// Returns the first of `addresses` that is not local in the calling thread's network namespace; `None` if all are
-/// local. An address is local if the kernel's route to it is of type local. These are the addresses of this host's
-/// interfaces, 127.0.0.0/8, and prefixes made local by a command such as `ip route add local 198.19.0.0/24 dev lo`.
-/// Nothing is sent.
+/// Returns the first of `addresses` that is not local in the calling thread's network namespace, or `None` if all
+/// are local. An address is local if the kernel's route to it is of type local. These are the addresses of this
+/// host's interfaces, 127.0.0.0/8, and prefixes made local by a command such as `ip route add local 198.19.0.0/24
+/// dev lo`. Nothing is sent.
 ///
 /// # Errors
 /// If no netlink socket can be opened, or the kernel does not answer.

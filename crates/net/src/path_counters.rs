@@ -12,7 +12,7 @@ pub struct PathCounters {
     pub interface: InterfaceCounters,
     /// Errors of UDP on this host.
     pub udp: UdpErrors,
-    /// The queueing discipline; `None` if it cannot be read.
+    /// The queueing discipline, or `None` if it cannot be read.
     pub queueing: Option<Queueing>,
     /// Packets that the queues of unresolved neighbours have dropped; `None` if unknown.
     pub discards: Option<u64>,

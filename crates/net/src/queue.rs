@@ -33,7 +33,8 @@ pub struct Flushed {
     pub sent: usize,
     /// Datagrams rejected by the kernel.
     pub refused: usize,
-    /// The last rejection caused by an ICMP message or the routing table; `None` if there was none.
+    /// The last rejection caused by an ICMP message or the routing table, or `None` if there was
+    /// none.
     pub unreachable: Option<io::ErrorKind>,
 }
 
@@ -173,7 +174,7 @@ impl SendQueue {
         flushed
     }
 
-    /// Writes the headers for the queued datagrams; returns their number.
+    /// Writes the headers for the queued datagrams and returns their number.
     fn prepare(&mut self) -> usize {
         let (mut messages, mut at) = (0, 0);
         while at < self.queued.len() {

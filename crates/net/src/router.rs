@@ -77,8 +77,8 @@ impl RouterSocket {
         self.socket.send_to(&message, &to).map(drop)
     }
 
-    /// Returns the next advertisement from a link-local address on the interface's link; `None` if there is none now.
-    /// Others are ignored (RFC 4861 §6.1.2). The kernel has checked the checksum.
+    /// Returns the next advertisement from a link-local address on the interface's link, or `None` if there is none
+    /// now. Others are ignored (RFC 4861 §6.1.2). The kernel has checked the checksum.
     ///
     /// # Errors
     /// If the socket has failed.

@@ -82,7 +82,7 @@ impl Figure {
         }
     }
 
-    /// Draws the content of the figure; returns its height.
+    /// Draws the content of the figure and returns its height.
     fn draw(&self, out: &mut String) -> f64 {
         match &self.shape {
             Shape::Lines(series) => self.lines(out, series),

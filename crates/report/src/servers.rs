@@ -14,7 +14,7 @@ const TITLE: &str = "Comparison of the servers";
 /// Preferred load of the columns with latency and CPU use, in per cent of the median.
 const HALF: u8 = 50;
 
-/// Returns a row for each server with searches, the fastest first; `None` if no server has any.
+/// Returns a row for each server with searches, the fastest first, or `None` if no server has any.
 pub(crate) fn table(runs: &[Run]) -> Option<Table> {
     let columns = Columns {
         run: runs.len() > 1,

@@ -165,7 +165,7 @@ struct Cells<'a> {
 }
 
 impl Cells<'_> {
-    /// Returns the number in a column; `None` if the cell is empty.
+    /// Returns the number in a column, or `None` if the cell is empty.
     fn number(&self, column: &str) -> Option<f64> {
         let at = self.header.iter().position(|name| *name == column).unwrap();
         (!self.line[at].is_empty()).then(|| self.line[at].parse().unwrap())

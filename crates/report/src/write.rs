@@ -16,8 +16,8 @@ use crate::summary::{RunSummary, standing, summary};
 use crate::table::{Table, markdown_text};
 use crate::{change, csv, latex, page, servers, tables, tidy};
 
-/// Writes the report of one run, or the comparison of several, into `folder`; returns the page's
-/// path.
+/// Writes the report of one run, or the comparison of several, into `folder`, and returns the
+/// page's path.
 ///
 /// # Errors
 /// If a file cannot be written.

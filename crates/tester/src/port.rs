@@ -122,7 +122,7 @@ impl Losses {
 /// Received packets dropped according to an interface's own counters. The kernel is queried ten times a second.
 pub(crate) struct Device {
     interface: String,
-    /// Value at the start; `None` if it was not reported.
+    /// Value at the start, or `None` if it was not reported.
     before: Option<u64>,
     drops: u64,
     due: Instant,

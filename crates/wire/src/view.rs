@@ -117,7 +117,8 @@ impl<'a> Message<'a> {
         self.records(offset, count)
     }
 
-    /// Returns the offset after its last record; `None` if the message is incomplete or malformed.
+    /// Returns the offset after its last record, or `None` if the message is incomplete or
+    /// malformed.
     pub fn end(&self) -> Option<usize> {
         let questions = (0..self.qdcount())
             .try_fold(HEADER_LEN, |at, _| self.skip_name(at).ok().map(|end| end + 4))?;

@@ -51,7 +51,8 @@ pub(crate) fn run(keeping: &ResultOptions) -> Result<ExitCode> {
     claims.conclude(keeping)
 }
 
-/// Measures each of these methods in each round, starting with a different one each time; returns the results of each.
+/// Measures each of these methods in each round, starting with a different one each time, and returns the results of
+/// each.
 fn in_turn(names: &[&str], mut measure: impl FnMut(usize) -> Result<f64>) -> Result<Vec<Vec<f64>>> {
     let mut all = vec![Vec::new(); names.len()];
     for round in 0..ROUNDS {
@@ -65,7 +66,7 @@ fn in_turn(names: &[&str], mut measure: impl FnMut(usize) -> Result<f64>) -> Res
     Ok(all)
 }
 
-/// Prints by how much each method is ahead of the first; returns the medians of the ratios.
+/// Prints by how much each method is ahead of the first and returns the medians of the ratios.
 fn ratios(names: &[&str], measured: &[Vec<f64>]) -> Result<Vec<f64>> {
     let mut medians = vec![1.0];
     for (name, of_way) in names.iter().zip(measured).skip(1) {
@@ -283,7 +284,8 @@ impl Lab {
         }
     }
 
-    /// Runs kxdpgun on CPU 0 with more queries than any server answers here, for 3 s; returns its output.
+    /// Runs kxdpgun on CPU 0 with more queries than any server answers here, for 3 s, and returns its
+    /// output.
     fn kxdpgun(&self, queries: &str) -> Result<String> {
         let args = ["taskset", "-c", "0", "kxdpgun", "-t", "3", "-Q", OFFERED, "-i", queries, AUTH];
         let printed = output(&self.program, &self.exec("tester", &args), LIMIT)?;

@@ -15,7 +15,7 @@ const CARGO_DEB: &str = "cargo-deb";
 /// Crates that have a Debian package.
 const CRATES: [&str; 2] = ["dns64bench", "dns64"];
 
-/// Builds both packages from the programs of a build into `to`; returns their names.
+/// Builds both packages from the programs of a build into `to` and returns their names.
 pub(crate) fn debs(stage: &Stage, to: &Path, build: Build) -> Result<Vec<String>> {
     let cargo_deb = cargo_deb()?;
     let mut made = Vec::new();

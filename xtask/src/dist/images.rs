@@ -97,7 +97,7 @@ impl Builder {
         self.run(&[&args[..], &[context.as_str()]].concat()).map(drop)
     }
 
-    /// Runs it with its storage; returns its standard output.
+    /// Runs it with its storage and returns its standard output.
     pub(crate) fn run(&self, args: &[&str]) -> Result<String> {
         output(&self.program, &self.words(args), LIMIT)
     }

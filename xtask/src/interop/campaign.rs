@@ -197,7 +197,7 @@ fn overfull(printed: &str) -> Vec<f64> {
     pieces.filter_map(|rest| rest.split_once("pt too wide")?.0.parse().ok()).collect()
 }
 
-/// Compiles a document of a run folder; returns LaTeX's output.
+/// Compiles a document of a run folder and returns LaTeX's output.
 fn compiled(folder: &str, engine: &str, name: &str) -> Result<String> {
     let program = find(engine).with_context(|| engine.to_owned())?;
     let (program, file) = (program.to_string_lossy().into_owned(), format!("{name}.tex"));

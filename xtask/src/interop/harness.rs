@@ -90,17 +90,18 @@ impl Bench {
         Ok(())
     }
 
-    /// Runs `dns64bench measure` on this host; returns its trial, which is not invalid.
+    /// Runs `dns64bench measure` on this host and returns its trial, which is not invalid.
     pub(super) fn measure(&self, args: &[&str]) -> Result<Value> {
         self.measure_within(&[], args)
     }
 
-    /// Runs `dns64bench measure` in the lab's tester; returns its trial, which is not invalid.
+    /// Runs `dns64bench measure` in the lab's tester and returns its trial, which is not invalid.
     pub(super) fn measure_in_lab(&self, args: &[&str]) -> Result<Value> {
         self.measure_within(&["lab", "exec", "tester", "--", self.program()], args)
     }
 
-    /// Runs `dns64bench measure` after the words `within`; returns its trial, which is not invalid.
+    /// Runs `dns64bench measure` after the words `within` and returns its trial, which is not
+    /// invalid.
     pub(super) fn measure_within(&self, within: &[&str], args: &[&str]) -> Result<Value> {
         let args = [within, &["measure", "--json", "--quiet"], args].concat();
         self.valid(|| {
@@ -127,7 +128,7 @@ impl Bench {
         Ok(second)
     }
 
-    /// Runs a campaign in a new folder `name`; returns the folder and the results.
+    /// Runs a campaign in a new folder `name` and returns the folder and the results.
     pub(super) fn campaign(&self, name: &str, plan: &str) -> Result<(String, Value)> {
         self.campaign_within(&[], name, plan)
     }

@@ -140,7 +140,8 @@ impl Sshds {
         [&["lab", "exec", "tester", "--", bench.program()], words].concat()
     }
 
-    /// Runs a campaign in the tester's namespace; returns its folder, named after the plan, and its results.
+    /// Runs a campaign in the tester's namespace and returns its folder, named after the plan, and its
+    /// results.
     pub(super) fn campaign(bench: &Bench, name: &str, plan: &str) -> Result<(String, Value)> {
         bench.campaign_within(&["lab", "exec", "tester", "--", bench.program()], name, plan)
     }
@@ -576,7 +577,7 @@ fn running(word: &str) -> Result<usize> {
     Ok(lines.lines().filter(|line| line.contains(word)).count())
 }
 
-/// Runs a campaign with one server, which must reach the plan's rate; returns its results.
+/// Runs a campaign with one server, which must reach the plan's rate, and returns its results.
 fn one_driver(bench: &Bench, topology: &str, dut: &str) -> Result<Value> {
     let plan = format!("name = 'one'\ntopology = '{topology}'\n{SHORT_TRIALS}[[dut]]\n{dut}\n");
     let folder = tempfile::tempdir_in(bench.folder.path())?;

@@ -61,8 +61,8 @@ fn is_new_enough(version: &str) -> bool {
     numbers.len() >= OLDEST.len() && numbers[..] >= OLDEST[..]
 }
 
-/// Downloads a compiler, as a module, into a folder; returns its GOROOT. Compilers from 1.21 on do this themselves if a
-/// module requires a newer version.
+/// Downloads a compiler, as a module, into a folder, and returns its GOROOT. Compilers from 1.21 on do this themselves
+/// if a module requires a newer version.
 fn compiler(go: &Path, folder: &Path) -> Result<PathBuf> {
     let machine = match std::env::consts::ARCH {
         "x86_64" => "amd64",

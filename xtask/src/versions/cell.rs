@@ -165,8 +165,8 @@ impl Cell {
         format!("{}-{place}", self.program().unwrap_or_default())
     }
 
-    /// Returns the path of the program, or of a script that starts it in its chroot; `None` if it is not packaged in
-    /// the release.
+    /// Returns the path of the program, or of a script that starts it in its chroot, or `None` if it is not packaged
+    /// in the release.
     pub(crate) fn start(self, site: &Site) -> Option<Result<PathBuf>> {
         match self.release {
             Some(at) => {

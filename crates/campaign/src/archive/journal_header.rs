@@ -26,7 +26,7 @@ pub(super) fn journal_of(folder: &Path) -> Result<PathBuf, ArchiveError> {
     }
 }
 
-/// Returns the version in a journal's first line; `None` if that line is not valid.
+/// Returns the version in a journal's first line, or `None` if that line is not valid.
 fn version_of(journal: &Path) -> Option<u64> {
     let mut line = String::new();
     BufReader::new(File::open(journal).ok()?).read_line(&mut line).ok()?;

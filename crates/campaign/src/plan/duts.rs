@@ -39,7 +39,7 @@ impl Plan {
     }
 }
 
-/// Checks the placements of a plan's DUTs; returns the first error.
+/// Checks the placements of a plan's DUTs and returns the first error.
 pub(crate) fn check(plan: &Plan) -> Result<(), String> {
     let mut names = std::collections::BTreeSet::new();
     for placement in &plan.measure.placements {
@@ -95,7 +95,7 @@ pub(crate) fn check(plan: &Plan) -> Result<(), String> {
 
 impl Plan {
     /// Returns the self-test that validates trials with the AuthDNS of `[auth]`, queried as the
-    /// DUTs query it; `None` if the plan has no self-tests.
+    /// DUTs query it, or `None` if the plan has no self-tests.
     pub fn own_self_test(&self) -> Option<Point> {
         self.self_test_with(&self.auth)
     }

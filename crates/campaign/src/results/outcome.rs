@@ -18,7 +18,7 @@ impl<'a> Recorded<'a> {
 }
 
 impl Recorded<'_> {
-    /// Returns the reason why a point has no result; `None` if it has one.
+    /// Returns the reason why a point has no result, or `None` if it has one.
     pub fn missing(&self, point: &Point) -> Option<NoResult> {
         match point {
             Point::SelfTest(_) => self_test::missing(self, point),

@@ -76,7 +76,7 @@ impl Trial {
         })
     }
 
-    /// Returns the share of valid replies from 0 to 1; `None` if nothing was sent.
+    /// Returns the share of valid replies from 0 to 1, or `None` if nothing was sent.
     pub fn valid(&self) -> Option<f64> {
         (self.counts.sent > 0).then(|| self.counts.valid as f64 / self.counts.sent as f64)
     }

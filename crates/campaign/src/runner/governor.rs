@@ -68,7 +68,7 @@ impl Scaling {
         )
     }
 
-    /// Returns the reason why a governor cannot be set; `None` if it can.
+    /// Returns the reason why a governor cannot be set, or `None` if it can.
     fn obstacle(&self, wanted: &str) -> Option<CannotBeMade> {
         match (self.set.is_empty(), self.known.contains(wanted)) {
             (true, _) => Some(CannotBeMade::NoScaling),

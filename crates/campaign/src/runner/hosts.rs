@@ -510,7 +510,7 @@ impl RealHosts<'_> {
     }
 }
 
-/// Writes a trial plan for `dns64bench measure` on a machine; returns the arguments that execute
+/// Writes a trial plan for `dns64bench measure` on a machine and returns the arguments that execute
 /// it.
 pub(super) fn measure(
     machine: &Machine,

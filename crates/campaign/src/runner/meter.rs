@@ -35,13 +35,13 @@ pub(super) struct Meter<'a> {
 struct CpuSample {
     host: CpuTimes,
     dut: f64,
-    /// CPU time of other programs; `None` if the host does not report it.
+    /// CPU time of other programs, or `None` if the host does not report it.
     others: Option<f64>,
 }
 
 impl CpuSample {
-    /// Returns the use of the DUT's CPUs by other programs between this sample and `now`; `None` if
-    /// these CPUs are unknown.
+    /// Returns the use of the DUT's CPUs by other programs between this sample and `now`, or `None`
+    /// if these CPUs are unknown.
     fn others_until(&self, now: &CpuSample, cpus: &BTreeSet<usize>) -> Option<OtherUse> {
         let used = now.host.used_since(&self.host, cpus).filter(|used| used.total > 0.0)?;
         // Some of the counted programs may have run on other CPUs. They cannot have used more than

@@ -19,7 +19,7 @@ const REPEATED: u32 = 2;
 #[derive(Clone, Copy, Debug)]
 struct Circumstances {
     verdict: Verdict,
-    /// Use of the DUT's CPUs; `None` if unknown.
+    /// Use of the DUT's CPUs, or `None` if unknown.
     used: Option<OtherUse>,
     /// True if the DUT runs on the tester's host, which the user of the tester can keep idle.
     is_testers_host: bool,

@@ -173,7 +173,7 @@ fn programs(plan: &Plan, role: Role, points: &[Point]) -> Vec<(String, PathBuf)>
     }
 }
 
-/// Returns the program that a host needs for a server; `None` if it is dns64bench, or the plan's
+/// Returns the program that a host needs for a server, or `None` if it is dns64bench, or the plan's
 /// commands name it.
 fn program_of<T>(driver: &Driver<T>, given: Option<&Path>) -> Option<PathBuf> {
     match (driver.program, given) {

@@ -68,7 +68,7 @@ pub enum ServerError {
         why: String,
         /// Returns the end of its log.
         log: String,
-        /// Path of that log on its host; `None` if there is none yet.
+        /// Path of that log on its host, or `None` if there is none yet.
         log_path: Option<PathBuf>,
     },
     /// A host is unreachable.

@@ -511,7 +511,7 @@ pub fn reopened(run_folder: &Path) -> (Archive, Vec<Entry>) {
     }
 }
 
-/// Executes the rest of a campaign in `folder`; returns how it ended, its journal and its hosts.
+/// Executes the rest of a campaign in `folder` and returns how it ended, its journal and its hosts.
 pub fn go_on(
     plan: &Plan,
     folder: &Path,

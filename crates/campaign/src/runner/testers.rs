@@ -189,8 +189,8 @@ impl RealHosts<'_> {
         Ok(())
     }
 
-    /// Returns the result of tester number `index` after that tester has exited; `None` if it does
-    /// not exit.
+    /// Returns the result of tester number `index` after that tester has exited, or `None` if it
+    /// does not exit.
     fn given(
         &self,
         measurer: &Running,

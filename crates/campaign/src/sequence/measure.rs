@@ -26,7 +26,7 @@ pub trait Measure: Sync {
     /// Returns the maximum number of trials of a point, and their duration without repetitions.
     fn effort(&self, plan: &Plan, point: &Point) -> (u32, Duration);
 
-    /// Returns the sequence of trials of a point, before the first trial; `None` if there is no
+    /// Returns the sequence of trials of a point, before the first trial, or `None` if there is no
     /// starting rate, because another point has no result.
     fn sequence(&self, recorded: &Recorded<'_>, point: &Point) -> Option<TrialSequence>;
 

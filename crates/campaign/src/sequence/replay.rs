@@ -37,7 +37,7 @@ pub struct Replay<'a> {
 }
 
 impl Replay<'_> {
-    /// Returns the next trial; `None` if the point is complete or can have no result.
+    /// Returns the next trial, or `None` if the point is complete or can have no result.
     pub fn due(&self) -> Option<Due> {
         // More trials would not change the DUT's queries.
         if self.void.is_some() || self.cannot.is_some() { None } else { self.sequence.next() }
@@ -122,8 +122,8 @@ impl<'a> Recorded<'a> {
         }
     }
 
-    /// Returns the median of a DUT's worst case at a placement, over the finished searches; `None`
-    /// if they have no median, or if the point is void.
+    /// Returns the median of a DUT's worst case at a placement, over the finished searches, or
+    /// `None` if they have no median, or if the point is void.
     pub(crate) fn median_at(&self, dut: &str, place: &Cores) -> Option<f64> {
         let point = Point::Search(Conditions::worst_case(dut, place.clone()));
         let replay = self.replay(&point).filter(|replay| replay.void.is_none())?;

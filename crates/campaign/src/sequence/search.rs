@@ -148,7 +148,7 @@ fn set_of(plan: &Plan, point: &Point) -> Option<SetPlan> {
     Some(SetPlan { range, repeat: s.repeat, probes: s.probe.is_some() })
 }
 
-/// Returns the search method of a point; `None` if it does not consist of searches.
+/// Returns the search method of a point, or `None` if it does not consist of searches.
 fn method_of(plan: &Plan, point: &Point) -> Option<Method> {
     let Point::Search(conditions) = point else { return None };
     Some(plan.search.method_for(plan.trial.duration, conditions.accept))

@@ -195,7 +195,8 @@ fn is_service(record: &AnswerRecord<'_>) -> bool {
     is_service_type(record.rtype)
 }
 
-/// Returns the data of an HTTPS or SVCB record with uncompressed names; `None` if it is malformed.
+/// Returns the data of an HTTPS or SVCB record with uncompressed names, or `None` if it is
+/// malformed.
 fn service_data(record: &ReadRecord<'_>) -> Option<Vec<u8>> {
     let (AllRecordData::Https(_) | AllRecordData::Svcb(_)) = record.data() else { return None };
     let mut data = Vec::new();

@@ -81,7 +81,7 @@ pub(crate) enum Received<'a> {
         question: &'a [u8],
         /// True if the message has an OPT record, so that the reply must have one (RFC 6891 §6.1.1).
         edns: bool,
-        /// Cookie for the reply's cookie option (RFC 7873 §5.3); `None` if it is malformed.
+        /// Cookie for the reply's cookie option (RFC 7873 §5.3), or `None` if it is malformed.
         cookie: Option<Cookie>,
     },
     /// A message without a reply: a response, or less than a header.

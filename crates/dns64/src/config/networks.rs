@@ -139,7 +139,7 @@ impl<N: IpNetwork> Visitor<'_> for Text<N> {
     }
 }
 
-/// Returns the error for a network or an address of the other IP version; `None` if the text is
+/// Returns the error for a network or an address of the other IP version, or `None` if the text is
 /// neither.
 fn other_kind<N: IpNetwork>(text: &str) -> Option<String> {
     let network = text.parse::<IpNet>().ok();

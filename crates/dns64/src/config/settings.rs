@@ -255,7 +255,7 @@ impl Settings {
         &self.origin.resolv_conf
     }
 
-    /// Returns the reason why there is no upstream; `None` if there is one.
+    /// Returns the reason why there is no upstream, or `None` if there is one.
     pub(crate) fn no_upstream(&self) -> Option<String> {
         if !self.upstreams.is_empty() {
             return None;

@@ -23,7 +23,7 @@ pub(crate) struct PrefixRow {
     pub name: String,
     /// Announcers in words, or "configuration".
     pub from: String,
-    /// Remaining lifetime in seconds; `None` if unlimited.
+    /// Remaining lifetime in seconds, or `None` if unlimited.
     pub seconds_left: Option<f64>,
     /// True if it is not used for new answers.
     pub draining: bool,

@@ -60,7 +60,7 @@ impl Compressor {
         self.octets
     }
 
-    /// Returns the offset of an earlier occurrence of the whole name; `None` if there is none.
+    /// Returns the offset of an earlier occurrence of the whole name, or `None` if there is none.
     pub(crate) fn place_of(&self, name: &impl ToName) -> Option<u16> {
         match self.longest_known(&labels(name)) {
             (0, ROOT) => None,

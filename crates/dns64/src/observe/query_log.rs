@@ -40,7 +40,7 @@ pub(crate) struct Entry {
     pub(crate) took: Nanos,
     /// Address of the client.
     pub(crate) client: IpAddr,
-    /// Queried name and type; `None` if they could not be parsed.
+    /// Queried name and type, or `None` if they could not be parsed.
     pub(crate) question: Option<(LowerName, u16)>,
     /// Transport of the query.
     pub(crate) transport: Transport,

@@ -203,7 +203,7 @@ impl Test {
         self.resolver.ask(&key(name), request)
     }
 
-    /// Resolves an uncached name; returns the queries sent for it.
+    /// Resolves an uncached name and returns the queries sent for it.
     fn begin(&mut self, name: &str) -> Vec<Sent> {
         self.sent();
         assert!(matches!(self.ask(name), Resolve::Pending));

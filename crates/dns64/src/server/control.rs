@@ -58,7 +58,7 @@ pub(super) struct Context {
     pub(super) metrics_address: Option<SocketAddr>,
     /// Descriptions of the interfaces with AF_XDP.
     pub(super) xdp: Vec<String>,
-    /// Handler of reload requests; `None` if the surrounding program reads no configuration.
+    /// Handler of reload requests, or `None` if the surrounding program reads no configuration.
     pub(super) on_reload: Option<OnReload>,
 }
 

@@ -441,7 +441,7 @@ fn worker_inboxes(workers: usize) -> io::Result<(Vec<Inbox>, Vec<Receiver<Worker
 /// A running server. Dropping it stops it.
 pub struct RunningServer {
     shared: Arc<Shared>,
-    /// Source addresses from which upstreams can be queried over AF_XDP; `None` if this machine
+    /// Source addresses from which upstreams can be queried over AF_XDP, or `None` if this machine
     /// lacks AF_XDP.
     xdp_sources: Option<Vec<IpAddr>>,
     addresses: Vec<SocketAddr>,

@@ -182,7 +182,7 @@ fn ends(client: &Client, addresses: &[Option<SocketAddr>]) -> Ends {
     Ends { initiator: Some(peer.address.into()), responder }
 }
 
-/// Returns the kernel's drop counter of each socket; `None` if it cannot be read.
+/// Returns the kernel's drop counter of each socket, or `None` if it cannot be read.
 fn counters(endpoints: &[Endpoint]) -> impl Iterator<Item = Option<u32>> {
     endpoints.iter().map(|endpoint| endpoint.drop_counter().ok())
 }

@@ -55,13 +55,13 @@ impl<'a> Service<'a> {
         Some(Service { head, params })
     }
 
-    /// Returns the name to which the hints belong, in wire format; `None` if it is the record's
+    /// Returns the name to which the hints belong, in wire format, or `None` if it is the record's
     /// owner.
     pub(crate) fn target(&self) -> Option<&'a [u8]> {
         Some(&self.head[2..]).filter(|name| name.len() > 1)
     }
 
-    /// Returns the record's data with the client's hints; `None` if it is unchanged, for example
+    /// Returns the record's data with the client's hints, or `None` if it is unchanged, for example
     /// because a hint is malformed. At most `most` hints are synthesized.
     pub(crate) fn rewritten(
         &self,
@@ -128,7 +128,7 @@ impl<'a> Service<'a> {
         Some(data)
     }
 
-    /// Returns the addresses of a hint, empty if it is absent; `None` if it is malformed.
+    /// Returns the addresses of a hint, empty if it is absent, or `None` if it is malformed.
     fn hint<const N: usize, A: From<[u8; N]>>(&self, key: u16) -> Option<Vec<A>> {
         let Some(value) = self.param(key) else { return Some(Vec::new()) };
         let (all, rest) = value.as_chunks::<N>();

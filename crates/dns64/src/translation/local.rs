@@ -44,7 +44,7 @@ pub(crate) struct Alias {
     pub target: LowerName,
     /// Reverse zone of the prefix, lower case.
     zone: Vec<u8>,
-    /// Expiry of the prefix; `None` if it never expires.
+    /// Expiry of the prefix, or `None` if it never expires.
     until: Option<Nanos>,
 }
 

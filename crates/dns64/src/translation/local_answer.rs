@@ -27,8 +27,8 @@ pub(crate) struct LocalAnswer {
     pub name_server: NameServer,
     /// Extended error (RFC 8914), for a failure.
     pub extended_error: Option<u16>,
-    /// Expiry of the prefix that the answer depends on; `None` if it never expires or no prefix is
-    /// involved.
+    /// Expiry of the prefix that the answer depends on, or `None` if it never expires or no prefix
+    /// is involved.
     pub until: Option<Nanos>,
 }
 

@@ -30,7 +30,7 @@ pub enum Transport {
 
 impl Transport {
     /// Returns the maximum length of a reply in octets, to a client that accepts UDP payloads of up
-    /// to `payload` octets; `None` if the query has no EDNS.
+    /// to `payload` octets, or `None` if the query has no EDNS.
     #[inline]
     pub fn limit(self, payload: Option<usize>) -> usize {
         match self {

@@ -112,7 +112,7 @@ mod tests {
         ServiceAddr::from(std::net::SocketAddr::from(([192, 0, 2, 1], number)))
     }
 
-    /// Polls a request once; returns its permit, if it was granted.
+    /// Polls a request once and returns its permit, if it was granted.
     fn poll(attempt: Pin<&mut impl Future<Output = Option<Permit>>>) -> Option<Permit> {
         match attempt.poll(&mut Context::from_waker(Waker::noop())) {
             std::task::Poll::Ready(permit) => permit,

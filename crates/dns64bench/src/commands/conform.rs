@@ -200,7 +200,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns the ids in the list; `None` if there is none.
+    /// Returns the ids in the list, or `None` if there is none.
     fn ids(only: &[&str]) -> Option<Vec<String>> {
         let only: Vec<String> = only.iter().map(|id| (*id).to_owned()).collect();
         let text = show::list(&only).ok()?;

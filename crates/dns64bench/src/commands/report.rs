@@ -75,7 +75,7 @@ fn is_same(a: &Path, b: &Path) -> bool {
     }
 }
 
-/// Returns the comparison with the baseline; `None` if there is no baseline.
+/// Returns the comparison with the baseline, or `None` if there is no baseline.
 fn compared(gate: &Gate, folders: &[PathBuf], runs: &[Run]) -> Result<Option<Comparison>, Failure> {
     if gate.baseline.is_empty() {
         return Ok(None);

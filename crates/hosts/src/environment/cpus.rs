@@ -48,7 +48,7 @@ fn smt(tree: &Tree) -> Finding {
     finding("SMT", if active { "on" } else { "off" }).concern_if(active, why, Some(fix))
 }
 
-/// Returns the NUMA nodes with their CPUs; `None` if the kernel reports no nodes.
+/// Returns the NUMA nodes with their CPUs, or `None` if the kernel reports no nodes.
 fn nodes(tree: &Tree) -> Option<Finding> {
     let of = |name: &String| {
         let number: usize = name.strip_prefix("node")?.parse().ok()?;

@@ -27,7 +27,7 @@ pub(super) fn findings() -> Vec<Finding> {
     all
 }
 
-/// Packet filter rules; `None` if unknown.
+/// Packet filter rules, or `None` if unknown.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Rules {
     nftables: Option<u64>,

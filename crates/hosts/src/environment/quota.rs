@@ -46,7 +46,7 @@ fn parse(text: &str) -> Option<u64> {
     (quota * 1_000).checked_div(period)
 }
 
-/// Returns the quota of this process; `None` if the kernel has no control groups.
+/// Returns the quota of this process, or `None` if the kernel has no control groups.
 pub(super) fn own(tree: &Tree) -> Option<Finding> {
     let membership = tree.read(OWN)?;
     let subject = "CPU quota of control groups";

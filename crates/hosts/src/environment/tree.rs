@@ -78,7 +78,7 @@ impl Tree {
         Tree::Printed(files)
     }
 
-    /// Returns the text of a file, trimmed; `None` if it does not exist or is not readable.
+    /// Returns the text of a file, trimmed, or `None` if it does not exist or is not readable.
     pub(crate) fn read(&self, path: impl AsRef<Path>) -> Option<String> {
         let path = path.as_ref();
         let text = match self {
@@ -109,7 +109,7 @@ impl Tree {
         names
     }
 
-    /// Returns the name of a link's target; `None` if there is no link.
+    /// Returns the name of a link's target, or `None` if there is no link.
     pub(crate) fn end_of(&self, link: impl AsRef<Path>) -> Option<String> {
         let link = link.as_ref();
         let end = match self {

@@ -259,8 +259,8 @@ impl Machine {
         }
     }
 
-    /// Returns the CPU seconds so far of all programs except `ours`, dns64bench and kernel threads;
-    /// `None` if the host does not report all of its processes.
+    /// Returns the CPU seconds so far of all programs except `ours`, dns64bench and kernel threads,
+    /// or `None` if the host does not report all of its processes.
     ///
     /// # Errors
     /// If the host is unreachable.
@@ -334,7 +334,7 @@ impl Machine {
         }
     }
 
-    /// Returns the CPU times since the host started; `None` if the host does not report them.
+    /// Returns the CPU times since the host started, or `None` if the host does not report them.
     ///
     /// # Errors
     /// If the host is unreachable.
@@ -357,8 +357,8 @@ impl Machine {
         }
     }
 
-    /// Returns the page allocations since the host started, by NUMA node; `None` if the kernel does
-    /// not count them.
+    /// Returns the page allocations since the host started, by NUMA node, or `None` if the kernel
+    /// does not count them.
     ///
     /// # Errors
     /// If the host is unreachable.

@@ -137,7 +137,7 @@ pub(crate) enum Reply {
     State(Option<Ended>),
     /// CPU time of processes so far, in seconds.
     Seconds(f64),
-    /// CPU time of other programs so far, in seconds; `None` if the host does not report it.
+    /// CPU time of other programs so far, in seconds, or `None` if the host does not report it.
     Others(Option<f64>),
     /// A CPU quota in thousandths of a CPU, if there is one.
     Quota(Option<u64>),

@@ -71,7 +71,7 @@ fn quoted_all(words: &[String]) -> String {
 struct ShellLink(Pipe);
 
 impl ShellLink {
-    /// Runs a script; returns its status and its output.
+    /// Runs a script and returns its status and its output.
     fn run(&mut self, script: &str) -> Result<(i32, String), PipeError> {
         let begin = format!("printf '\\n%s\\n' {BEGIN}");
         let end = format!("printf '\\n%s %s\\n' {MARK} \"$?\"");

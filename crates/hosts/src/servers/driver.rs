@@ -176,7 +176,7 @@ pub struct Driver<T: 'static> {
     pub(crate) configuration: fn(&Setting<'_, T>) -> String,
     /// Returns the command that starts it; `program` is the first part.
     pub(crate) command: fn(&Setting<'_, T>, &[String]) -> Vec<String>,
-    /// Returns the command that checks a configuration file; `None` if there is no checker.
+    /// Returns the command that checks a configuration file, or `None` if there is no checker.
     pub(crate) check: Option<fn(&str) -> Vec<String>>,
     /// The place where its threads are configured.
     pub(crate) told: ThreadOption,
@@ -203,7 +203,7 @@ impl<T> Driver<T> {
         !self.later.is_empty()
     }
 
-    /// Returns the name of its program; `None` if the plan's commands name it.
+    /// Returns the name of its program, or `None` if the plan's commands name it.
     pub fn program_name(&self) -> Option<&'static str> {
         match self.program {
             Program::Named(name) | Program::Own { name, .. } => Some(name),
@@ -259,7 +259,7 @@ impl<T> Driver<T> {
 /// Placeholders of a task.
 pub trait Task {
     /// Returns the values of `{upstream}` and `{upstream-port}` (the first AuthDNS), `{prefix}` and
-    /// `{zone}`; `None` if they do not apply to the task.
+    /// `{zone}`, or `None` if they do not apply to the task.
     fn values(&self) -> [Option<String>; 4];
 }
 

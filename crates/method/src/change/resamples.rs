@@ -61,18 +61,21 @@ impl Ratios<'_> {
         .sum()
     }
 
-    /// Returns the largest ratio with at most `tail` of all ratios below it; `None` if even 0 has more.
+    /// Returns the largest ratio with at most `tail` of all ratios below it, or `None` if even 0 has
+    /// more.
     pub(super) fn below(&self, tail: f64) -> Option<f64> {
         self.first_beyond(tail)
     }
 
-    /// Returns the smallest ratio with at most `tail` of all ratios above it; `None` if there is no bound.
+    /// Returns the smallest ratio with at most `tail` of all ratios above it, or `None` if there is no
+    /// bound.
     pub(super) fn above(&self, tail: f64) -> Option<f64> {
         // Allow for the rounding error of a sum of many probabilities.
         self.first_beyond(1.0 - tail - 1e-12)
     }
 
-    /// Returns the smallest ratio with more than `share` of all ratios up to it; `None` if there is no bound.
+    /// Returns the smallest ratio with more than `share` of all ratios up to it, or `None` if there is no
+    /// bound.
     fn first_beyond(&self, share: f64) -> Option<f64> {
         let (mut low, mut high) = (0.0, 1.0);
         if self.up_to(low) > share {

@@ -18,7 +18,7 @@ use testbed::{LAST_RESORT, ip, is_root};
 
 use crate::testing::retry_until_free;
 
-/// Receives the datagrams of `endpoint` one by one; returns their number.
+/// Receives the datagrams of `endpoint` one by one and returns their number.
 fn drain(endpoint: &Endpoint) -> u64 {
     let mut batch = ReceiveBatch::new(OFFLOAD_LEN);
     let mut datagrams = 0;

@@ -285,7 +285,8 @@ pub(super) struct Attached {
 pub(super) mod tests {
     use super::*;
 
-    /// Runs a program on a frame without an interface (`BPF_PROG_TEST_RUN`); returns the program's return value.
+    /// Runs a program on a frame without an interface (`BPF_PROG_TEST_RUN`) and returns the program's return
+    /// value.
     pub(in super::super) fn run(program: &Program, frame: &[u8]) -> i32 {
         #[repr(C)]
         #[derive(Default)]

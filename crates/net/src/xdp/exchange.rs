@@ -215,7 +215,8 @@ impl Receiver {
         self.queues.iter().map(AsFd::as_fd)
     }
 
-    /// Passes up to `most` datagrams of one queue to `each`; returns the number of packets, readable or not.
+    /// Passes up to `most` datagrams of one queue to `each` and returns the number of packets, readable or
+    /// not.
     ///
     /// # Errors
     /// If the interface is gone.

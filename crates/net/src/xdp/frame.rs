@@ -228,7 +228,8 @@ pub(super) fn link_back(frame: &[u8]) -> Link {
     link
 }
 
-/// Writes a frame with a datagram between two addresses of the same family; returns the length of the whole frame.
+/// Writes a frame with a datagram between two addresses of the same family and returns the length of the whole
+/// frame.
 ///
 /// # Panics
 /// If `frame` is too short for it.

@@ -413,8 +413,8 @@ impl Outgoing {
     }
 }
 
-/// Returns the range from an address to the end of its frame, in a memory of `length` octets of whole frames; `None` if
-/// the address is outside.
+/// Returns the range from an address to the end of its frame, in a memory of `length` octets of whole frames, or `None`
+/// if the address is outside.
 #[inline]
 fn place(length: usize, address: u64) -> Option<Range<usize>> {
     let address = usize::try_from(address).ok().filter(|at| *at < length)?;

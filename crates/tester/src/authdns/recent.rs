@@ -28,7 +28,7 @@ impl RecentQueries {
         RecentQueries((0..SLOTS).map(|_| Default::default()).collect())
     }
 
-    /// Records a query at `now`; returns the time since the same query, if there was one.
+    /// Records a query at `now` and returns the time since the same query, if there was one.
     #[inline]
     pub(super) fn note(&self, name: Ipv4Addr, qtype: QueryType, now: Nanos) -> Option<Nanos> {
         let number = u64::from(u32::from(name));

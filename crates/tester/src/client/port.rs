@@ -57,7 +57,7 @@ impl Flights {
         }
     }
 
-    /// Returns an id for a new query; `None` if all are in flight.
+    /// Returns an id for a new query, or `None` if all are in flight.
     #[inline]
     pub(super) fn take_id(&mut self) -> Option<u16> {
         self.free.pop_front()
@@ -124,7 +124,7 @@ impl Flights {
         None
     }
 
-    /// Removes all queries sent over TCP; returns their number.
+    /// Removes all queries sent over TCP and returns their number.
     pub(super) fn drop_tcp(&mut self) -> u64 {
         let gone: Vec<u16> = (0..=u16::MAX)
             .filter(|&id| self.get(id).is_some_and(|flight| flight.over_tcp))

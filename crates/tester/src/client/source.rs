@@ -243,8 +243,8 @@ impl Source {
         }
     }
 
-    /// Returns the position of the answer section in a reply with the right id; `None` if it does not answer that
-    /// question.
+    /// Returns the position of the answer section in a reply with the right id, or `None` if it does not answer
+    /// that question.
     #[inline]
     pub(super) fn answers_at(
         &self,

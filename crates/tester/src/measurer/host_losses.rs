@@ -258,7 +258,7 @@ impl HostLosses {
     }
 }
 
-/// Takes the remaining datagrams from the sockets; returns their number.
+/// Takes the remaining datagrams from the sockets and returns their number.
 fn take_the_rest(endpoints: &[&Endpoint]) -> u64 {
     let mut batch = ReceiveBatch::new(OFFLOAD_LEN);
     let mut datagrams = 0;

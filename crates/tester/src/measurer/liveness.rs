@@ -117,8 +117,8 @@ fn judge(
     }
 }
 
-/// Returns names of the plan's block that are not among the `used` ones from its first name on; `None` if there are
-/// fewer than probes.
+/// Returns names of the plan's block that are not among the `used` ones from its first name on, or `None` if there
+/// are fewer than probes.
 fn spare_names(plan: &TrialPlan, used: u64) -> Option<[Ipv4Addr; PROBES as usize]> {
     let spare = plan.names.count().checked_sub(used)?;
     if spare < PROBES.into() {

@@ -96,7 +96,7 @@ impl<'a> AuthWatch<'a> {
         Ok(Some(AuthWatch { plan, session, before }))
     }
 
-    /// Ends it; returns the change of the counters.
+    /// Ends it and returns the change of the counters.
     fn end(self) -> io::Result<AuthDelta> {
         let after = self.session.end()?;
         Ok(AuthDelta::between(&self.before, &after, self.plan.timeout, self.plan.auth_limit))

@@ -73,7 +73,7 @@ mod tests {
 
     use super::*;
 
-    /// Answers queries `in_flight` at a time, the latest first; returns the number of queries.
+    /// Answers queries `in_flight` at a time, the latest first, and returns the number of queries.
     fn serve(socket: &UdpSocket, in_flight: usize, batches: usize) -> usize {
         let mut served = 0;
         for _ in 0..batches {

@@ -119,7 +119,7 @@ pub(super) fn count(programs: &Path, rounds: usize) -> Result<Paths> {
 }
 
 impl Count {
-    /// Returns median and scatter of some rounds; `None` if there are none.
+    /// Returns median and scatter of some rounds, or `None` if there are none.
     fn of(rounds: &[f64]) -> Option<Count> {
         let (summary, spread) = (Summary::of(rounds)?, MeanAndDeviation::of(rounds)?);
         let scatter = spread.stdev / spread.mean * 100.0;

@@ -84,8 +84,8 @@ fn questions(t: &Trial<'_>, names: &[Name]) -> Judged<Vec<Asked>> {
     Ok(questions)
 }
 
-/// Queries new names one after the other; returns the ids of the queries, and the upstream queries.
-/// Upstream queries count whether the reply arrives or not.
+/// Queries new names one after the other and returns the ids of the queries, and the upstream
+/// queries. Upstream queries count whether the reply arrives or not.
 ///
 /// # Errors
 /// [`Fault::NotTried`] if more than one of eight replies is missing.

@@ -127,7 +127,8 @@ pub(super) fn hint(t: &mut Trial<'_>, labels: &str, qtype: Rtype) -> Judged {
     })
 }
 
-/// Returns the keys and values of an HTTPS or SVCB record (RFC 9460 §2.2); `None` if its RDATA is too short.
+/// Returns the keys and values of an HTTPS or SVCB record (RFC 9460 §2.2), or `None` if its RDATA is too
+/// short.
 fn parameters(data: &[u8]) -> Option<Vec<(u16, Vec<u8>)>> {
     let mut rest = data.get(2..)?;
     loop {

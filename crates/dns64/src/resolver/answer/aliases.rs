@@ -122,7 +122,7 @@ impl<'a> Aliases<'a> {
         !self.is_cut && self.authority.get(number).is_none_or(|is_kept| *is_kept)
     }
 
-    /// Returns the name at the end of the alias chain, in lower case; `None` if there are no
+    /// Returns the name at the end of the alias chain, in lower case, or `None` if there are no
     /// aliases.
     pub(super) fn target(&self) -> Option<&[u8]> {
         (!self.aliases.is_empty()).then_some(&self.end)
@@ -326,8 +326,8 @@ fn is_first<T>(
     }
 }
 
-/// Returns `name` with its last `owner_len` octets replaced by `target` (RFC 6672 §2.2); `None` if
-/// the result is too long for a name.
+/// Returns `name` with its last `owner_len` octets replaced by `target` (RFC 6672 §2.2), or `None`
+/// if the result is too long for a name.
 fn substitute(name: &[u8], owner_len: usize, target: &[u8]) -> Option<Vec<u8>> {
     let above = name.len() - owner_len;
     (above + target.len() <= LONGEST).then(|| [&name[..above], target].concat())

@@ -66,7 +66,7 @@ impl UpstreamHealth {
         self.failures >= FAILURES
     }
 
-    /// Returns the time at which it was marked down; `None` if it is up.
+    /// Returns the time at which it was marked down, or `None` if it is up.
     pub(super) fn down_since(&self) -> Option<Nanos> {
         self.is_down().then_some(self.down_since)
     }

@@ -110,7 +110,7 @@ struct ServerPorts {
 /// The ports towards all servers.
 #[derive(Default)]
 pub(crate) struct Ports {
-    /// By server number; `None` if the number is free.
+    /// By server number, or `None` if the number is free.
     servers: Vec<Option<ServerPorts>>,
     ways: Egress,
 }

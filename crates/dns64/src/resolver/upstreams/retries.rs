@@ -41,7 +41,7 @@ impl Retries {
         self.whole_at = Nanos(self.whole_at.0.saturating_sub(EACH.0 / ANSWERS_FOR_ONE));
     }
 
-    /// Returns the time at which the budget will be full after one more retry; `None` if it is
+    /// Returns the time at which the budget will be full after one more retry, or `None` if it is
     /// exhausted.
     fn after_one(&self, now: Nanos) -> Option<Nanos> {
         let next = self.whole_at.max(now) + EACH;

@@ -56,7 +56,7 @@ pub(super) type PrefixesWithTtl = (Vec<Prefix>, Nanos);
 /// The combined announcement of the upstreams.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Announcement {
-    /// The announcing upstream; `None` if all have answered and none announces a prefix.
+    /// The announcing upstream, or `None` if all have answered and none announces a prefix.
     pub(super) by: Option<ServiceAddr>,
     pub(super) found: PrefixesWithTtl,
 }

@@ -91,7 +91,8 @@ impl Probe {
         }
     }
 
-    /// Sends a query with a new ID; returns the response with that ID, or `None` after `patience` or an interruption.
+    /// Sends a query with a new ID and returns the response with that ID, or `None` after `patience` or an
+    /// interruption.
     fn ask(&self, mut query: Vec<u8>, patience: Duration) -> io::Result<Option<Vec<u8>>> {
         let [a, b, ..] = random().to_be_bytes();
         let id = [a, b];

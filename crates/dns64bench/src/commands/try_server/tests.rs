@@ -58,7 +58,8 @@ fn the_documents_have_the_lines_of_unbound() {
     }
 }
 
-/// Searches a server that answers up to its capacity; returns the total duration of the trials, and the result.
+/// Searches a server that answers up to its capacity and returns the total duration of the trials, and the
+/// result.
 fn searched(capacity: u64, closed_loop: f64) -> (f64, Vec<method::search::Found>) {
     let plan = search_plan(TrialPlan::new("[::1]:53".parse().unwrap(), Qps(1)), closed_loop);
     let mut course = SearchSequence::new(plan.set(), &plan.method, TRIAL).unwrap();
