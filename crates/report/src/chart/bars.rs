@@ -1,6 +1,5 @@
-//! Horizontal bars in rows, with their values at their ends: names and values have room for any
-//! number of bars. Searches, and values on a logarithmic axis, where a length has no meaning, are
-//! shown as dots instead.
+//! Horizontal bars in rows, with the value at the end of each bar. Any number of bars fits. Dots
+//! replace the bars for searches and on a logarithmic axis, where a length has no meaning.
 
 use std::fmt::Write;
 
@@ -10,8 +9,9 @@ use crate::chart::draw::{
 use crate::chart::figure::{COLOURS, Dot, Figure, Series, data, escape, value};
 use crate::chart::scale::Scale;
 
-/// Height of a line with one line of text, and of each further line of text.
+/// Height of a row with one line of text.
 const ROW: f64 = 22.0;
+/// Height of each further line of text in a row.
 const TEXT: f64 = 14.0;
 const BAR: f64 = 15.0;
 /// Maximum width of names; longer ones are wrapped.
@@ -97,8 +97,8 @@ impl Figure {
     }
 }
 
-/// Returns the rows. Bars of a single series are named after their groups, others after their
-/// series below the name of their group.
+/// Returns the rows. Bars of a single series have the names of their groups. Otherwise each bar
+/// has the name of its series, below the name of its group.
 fn lines<'a>(groups: &'a [String], series: &'a [Series]) -> Vec<Line<'a>> {
     let is_one = series.len() == 1;
     let mut lines: Vec<Line<'a>> = Vec::new();

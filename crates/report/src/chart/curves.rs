@@ -11,9 +11,9 @@ const FEW: usize = 3;
 pub(crate) struct Curve {
     /// Name of the subject.
     pub of: String,
-    /// Distinguishes it from other curves of the same subject; may be empty.
+    /// Name that distinguishes the curve from others of the same subject; may be empty.
     pub what: String,
-    /// Its points, in order.
+    /// Points of the curve, in order.
     pub dots: Vec<Dot>,
 }
 
@@ -23,7 +23,7 @@ impl Curve {
     }
 }
 
-/// Returns the label of the horizontal axis, with the unit if the positions do not have it.
+/// Returns the label of the horizontal axis. The label contains the unit if the positions do not.
 pub(crate) fn along(shape: &Shape, words: &str, unit: &str) -> String {
     match shape {
         Shape::Bars { .. } => words.into(),
@@ -32,8 +32,8 @@ pub(crate) fn along(shape: &Shape, words: &str, unit: &str) -> String {
     }
 }
 
-/// Chooses the shape: bars with their values for few points, curves for more, and small diagrams,
-/// one for each subject, if there are more curves than colours. `unit` follows the positions of
+/// Chooses the shape. Few points become bars with values, more points become curves. If there are
+/// more curves than colours, each subject gets a small diagram. `unit` follows the positions of
 /// bars.
 pub(crate) fn curves(all: Vec<Curve>, unit: &str) -> Shape {
     let mut places: Vec<f64> = all.iter().flat_map(|curve| &curve.dots).map(|dot| dot.x).collect();

@@ -40,8 +40,8 @@ impl Area {
         self.left + scale.share(value) * (self.right - self.left)
     }
 
-    /// Draws both axes, and the grid and marks of the vertical one. Marks too close to another one
-    /// have no number.
+    /// Draws both axes, and the grid and marks of the vertical axis. A mark too close to another
+    /// mark has no number.
     pub(super) fn vertical(&self, out: &mut String, scale: &Scale) {
         let marks: Vec<f64> = scale.marks();
         for &value in &marks {
@@ -67,8 +67,8 @@ impl Area {
         );
     }
 
-    /// Draws the marks of a horizontal scale below the area. A mark whose number would overlap
-    /// another one has no number.
+    /// Draws the marks of a horizontal scale below the area. Numbers that would overlap others are
+    /// left out.
     pub(super) fn horizontal(&self, out: &mut String, scale: &Scale, with_grid: bool) {
         let marks: Vec<f64> = scale.marks();
         for &value in marks.iter().filter(|_| with_grid) {
@@ -86,9 +86,9 @@ impl Area {
     }
 }
 
-/// Returns the marks that get a number, with their positions, in ascending order. Powers of ten
-/// have precedence over others that they overlap. `place` returns the middle of a number and half
-/// of its width.
+/// Returns the marks that get a number, with their positions, in ascending order. If two numbers
+/// overlap, powers of ten have precedence. `place` returns the middle and half the width of a
+/// number.
 fn numbered(marks: &[f64], place: impl Fn(f64) -> (f64, f64)) -> Vec<(f64, f64)> {
     let is_power = |value: f64| value > 0.0 && (value.log10() - value.log10().round()).abs() < 1e-9;
     let (powers, others): (Vec<f64>, Vec<f64>) =
@@ -116,7 +116,7 @@ pub(super) fn text(out: &mut String, class: &str, (x, y): (f64, f64), anchor: &s
     let _ = write!(out, "<text{class} x=\"{x:.1}\" y=\"{y:.1}\"{anchor}>{}</text>", escape(words));
 }
 
-/// Draws lines of text one below the other; the first is at a point.
+/// Draws lines of text one below the other. The point is the position of the first line.
 pub(super) fn text_lines(
     out: &mut String,
     class: &str,
@@ -129,8 +129,8 @@ pub(super) fn text_lines(
     }
 }
 
-/// Starts one of several diagrams and writes its name. The point is that of the last line of the
-/// name. The caller closes the group.
+/// Starts one of several diagrams and writes its name. The point is the position of the last line
+/// of the name. The caller closes the SVG group.
 pub(super) fn begin_panel(out: &mut String, name: &str, (x, y): (f64, f64), room: f64) {
     let escaped = escape(name);
     let _ = write!(out, "<g data-panel=\"{escaped}\"><title>{escaped}</title>");
@@ -205,8 +205,8 @@ pub(super) fn cross((x, y): (f64, f64)) -> String {
     format!("M{left:.1} {top:.1}L{right:.1} {foot:.1}M{left:.1} {foot:.1}L{right:.1} {top:.1}")
 }
 
-/// Draws the names of curves by colour between two edges, and the meaning of triangles and crosses
-/// if there are any; returns the position of its end.
+/// Draws the legend between two edges, and returns the position of its end. The legend contains
+/// the names of curves by colour, and the meaning of triangles and crosses if there are any.
 pub(super) fn legend(
     out: &mut String,
     from: f64,

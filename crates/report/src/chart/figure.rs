@@ -15,10 +15,10 @@ pub struct Dot {
     pub range: (f64, f64),
     /// The values of all repetitions, each shown as a small dot; may be empty.
     pub each: Vec<f64>,
-    /// True for a proven lower end without an upper one: "≥" before the value of a bar, a triangle
-    /// in a curve.
+    /// True if the value is a proven lower bound without an upper bound. A bar then has "≥" before
+    /// its value, and a curve shows a triangle.
     pub at_least: bool,
-    /// True if its trials failed: a bar is then hollow, and a curve shows a cross at the axis
+    /// True if the trials failed. A bar is then hollow, and a curve shows a cross at the axis
     /// instead of the value.
     pub failed: bool,
 }
@@ -35,11 +35,11 @@ impl Dot {
 pub struct Series {
     /// Name in the legend.
     pub name: String,
-    /// Its points, in the order in which the curve connects them.
+    /// Points, in the order in which the curve connects them.
     pub dots: Vec<Dot>,
 }
 
-/// A row of a heat map: its name, and its values, each with a flag for a lower bound.
+/// A row of a heat map: name and values. The flag of a value marks a lower bound.
 pub(crate) type HeatRow = (String, Vec<Option<(f64, bool)>>);
 
 /// A heat map.
@@ -58,7 +58,7 @@ pub struct HeatMap {
 pub struct Panel {
     /// The series, shown against the requested value.
     pub series: Series,
-    /// The requested value at every position, shown as a line.
+    /// The requested value, shown as a horizontal line.
     pub wanted: f64,
 }
 
@@ -67,7 +67,7 @@ pub struct Panel {
 pub struct Multiple {
     /// Name of the diagram.
     pub name: String,
-    /// Its curves; curves with the same name have the same colour in all diagrams.
+    /// Curves. A name has the same colour in all diagrams.
     pub series: Vec<Series>,
     /// Position of a vertical line.
     pub mark: Option<f64>,
@@ -80,34 +80,35 @@ pub enum Shape {
     Lines(Vec<Series>),
     /// Curves of shares in per cent over offered rates, one for each server.
     Shares(Vec<Series>),
-    /// Horizontal bars in groups, one below the other; `x` of a dot is the number of its group.
+    /// Horizontal bars in groups, one below the other. `x` of a dot is the number of its group.
     Bars {
         /// Names of the groups.
         groups: Vec<String>,
         /// Bars by colour.
         series: Vec<Series>,
     },
-    /// Cells shaded by value, in one map or in several side by side.
+    /// Cells shaded by value, in one map or in several maps side by side.
     Heat {
         /// The maps.
         maps: Vec<HeatMap>,
         /// The value of the darkest cell, the same in all maps that are compared.
         highest: f64,
     },
-    /// Panels one below the other, one for each series: the ranges of its dots as a band, their
-    /// values as a curve.
+    /// Panels one below the other, one for each series. A panel shows the ranges of the dots as a
+    /// band, and the values as a curve.
     Panels {
         /// The panels, from the top.
         panels: Vec<Panel>,
-        /// True if all have the same vertical scale; otherwise each has its own, which need not
-        /// begin at 0.
+        /// True if all panels have the same vertical scale. Otherwise each panel has a separate
+        /// scale, which need not begin at 0.
         shared: bool,
     },
     /// Small diagrams side by side, with one horizontal axis.
     Grid {
         /// The diagrams, row by row.
         panels: Vec<Multiple>,
-        /// True if all have the same vertical scale; otherwise each has its own from 0.
+        /// True if all diagrams have the same vertical scale. Otherwise each has a separate scale
+        /// from 0.
         shared: bool,
     },
 }
@@ -119,10 +120,10 @@ pub struct Figure {
     pub file: String,
     /// Heading.
     pub title: String,
-    /// Label of the horizontal axis, with its unit; for bars, the meaning of their groups, empty if
-    /// it is obvious.
+    /// Label of the horizontal axis, with its unit. For bars: the meaning of the groups, empty if
+    /// obvious.
     pub x_label: String,
-    /// Label of the vertical axis, with its unit; for bars, the meaning of their length.
+    /// Label of the vertical axis, with its unit. For bars: the meaning of the length.
     pub y_label: String,
     /// The content.
     pub shape: Shape,

@@ -13,7 +13,7 @@ pub(super) const SCALE: f32 = 2.0;
 /// Writes a figure as SVG, PNG and PDF into `folder`, each atomically.
 ///
 /// # Errors
-/// If a file cannot be written or the figure cannot be drawn.
+/// Returns an error if a file cannot be written or the figure cannot be drawn.
 pub(crate) fn write(figure: &Figure, folder: &Path) -> Result<(), FileError> {
     let svg = figure.svg(true);
     write_as(figure, folder, "svg", Ok(svg.clone().into_bytes()))?;

@@ -11,12 +11,11 @@ use crate::chart::scale::Scale;
 
 /// Maximum number of columns.
 const COLUMNS: usize = 3;
-/// Space above the first row for the label of the vertical axis, and within a cell for its name,
-/// its marks and its axis.
+/// Space above the first row for the label of the vertical axis.
 const HEAD: f64 = 26.0;
 const NAME: f64 = 22.0;
 const MARKS: f64 = 74.0;
-/// Part of the width of a cell that its name does not use.
+/// Part of a cell's width that the name of the cell does not use.
 const NAME_GAP: f64 = 24.0;
 const HEIGHT: f64 = 110.0;
 const FOOT: f64 = 26.0;

@@ -6,10 +6,11 @@ use crate::chart::draw::{RIGHT, WIDTH, begin_panel, further_lines, text, text_wi
 use crate::chart::figure::{Figure, HeatMap, escape};
 use crate::format::{AT_LEAST, number};
 
-/// If a value does not fit into a cell at half width, its map is as wide as the figure.
+/// Minimum width of a cell. If two maps side by side would have narrower cells, each map is as wide
+/// as the figure.
 const CELL: f64 = 70.0;
 const ROW: f64 = 26.0;
-/// Space for the names of rows; above a map for its name and those of its columns; below it.
+/// Space for the names of rows.
 const NAMES: f64 = 62.0;
 const HEAD: f64 = 44.0;
 const FOOT: f64 = 14.0;

@@ -8,8 +8,8 @@ use crate::chart::draw::{
 use crate::chart::figure::{COLOURS, Dot, Figure, Series, data, escape, value};
 use crate::chart::scale::Scale;
 
-/// Curves with more points than this are curves over time: their points are not marked, and their
-/// axis begins at 0.
+/// Maximum number of points of a curve with marked points. A curve with more points is a curve over
+/// time. Its points have no marks, and its axis begins at 0.
 const MARKED: usize = 40;
 const HEIGHT: f64 = 280.0;
 
@@ -46,7 +46,7 @@ pub(super) fn scale_of(series: &[Series]) -> Scale {
     }
 }
 
-/// Draws curves in an area; the colour of a curve is given by the position of its name in `names`.
+/// Draws curves in an area. The position of a curve's name in `names` determines its colour.
 pub(super) fn draw(
     out: &mut String,
     series: &[Series],

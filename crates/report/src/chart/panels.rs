@@ -1,4 +1,4 @@
-//! Panels one below the other over one horizontal axis: each shows a series, the band of its
+//! Panels one below the other over one horizontal axis. Each panel shows a series, the band of its
 //! ranges, and the requested value.
 
 use std::fmt::Write;
@@ -9,7 +9,7 @@ use crate::chart::lines::over_time;
 use crate::chart::scale::Scale;
 use crate::format::number;
 
-/// The height of a panel with its name, of its diagram alone, and of the space below the last one.
+/// Height of a panel with its name.
 const PANEL: f64 = 92.0;
 const DIAGRAM: f64 = 66.0;
 const BOTTOM: f64 = 46.0;
@@ -54,7 +54,7 @@ fn draw(out: &mut String, panel: &Panel, c: usize, area: &Area, (places, scale):
     begin_panel(out, &series.name, (area.left, area.top - 7.0), NAME);
     area.axes(out);
     let wanted = area.y(scale, panel.wanted);
-    // Labels the requested value if it does not overlap the axis ends.
+    // Labels the requested value if the label does not overlap the labels at the axis ends.
     let between = (wanted > area.top + 24.0 && wanted < area.floor - 14.0)
         .then_some((panel.wanted, wanted + 4.0));
     let ends = scale.marks().into_iter().zip([area.floor, area.top + 8.0]);

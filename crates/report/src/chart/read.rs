@@ -1,4 +1,4 @@
-//! Reads figures back, by the data attributes of the marks and by their positions.
+//! Reads the values of figures back from the data attributes and the positions of the marks.
 
 use crate::chart::draw::text_width;
 
@@ -7,15 +7,15 @@ use crate::chart::draw::text_width;
 pub(crate) struct Mark {
     /// Name of its small diagram; empty in other figures.
     pub(crate) panel: String,
-    /// Its series.
+    /// Name of the series.
     pub(crate) of: String,
-    /// Its position on the horizontal axis.
+    /// Position on the horizontal axis.
     pub(crate) at: String,
-    /// Its value; for a curve over time the values of all points, in order.
+    /// Value of the mark. For a curve over time: the values of all points, in order.
     pub(crate) y: Vec<f64>,
-    /// Its range.
+    /// Lower and upper ends of the range.
     pub(crate) range: (Vec<f64>, Vec<f64>),
-    /// Its state: a lower bound, or failed.
+    /// State of the mark: a lower bound, or failed.
     pub(crate) state: String,
 }
 
@@ -113,8 +113,8 @@ pub(super) fn texts(svg: &str) -> Vec<(String, Extent)> {
     elements(svg).iter().filter(|element| element.name == "text").map(of).collect()
 }
 
-/// Returns the value at a position on an axis, from the visible marks of the axis: (position,
-/// value), in ascending order.
+/// Returns the value at a position on an axis. `marks` are the visible marks of the axis as
+/// (position, value), in ascending order.
 pub(super) fn value_at(marks: &[(f64, f64)], place: f64, is_logarithmic: bool) -> f64 {
     let scaled = |value: f64| if is_logarithmic { value.ln() } else { value };
     let (first, last) = (marks[0], marks[marks.len() - 1]);

@@ -11,7 +11,8 @@ pub(super) enum Scale {
     Logarithmic { bottom: f64, top: f64, marks: Vec<f64> },
 }
 
-/// If an axis of positions has more of them than this, only round numbers are marked.
+/// Maximum number of positions that are all marked. If an axis has more, only round numbers are
+/// marked.
 const PLACES: usize = 12;
 
 impl Scale {
@@ -27,8 +28,8 @@ impl Scale {
         }
     }
 
-    /// Creates a scale on which all `values` are legible, at least as high as the highest of them
-    /// and of `tops`. Values that are not above 0 are at its lower end.
+    /// Creates a scale on which all `values` are legible. The scale includes the highest of
+    /// `values` and `tops`. Values at or below 0 are at the lower end of the scale.
     pub(super) fn for_all(values: &[f64], tops: impl Iterator<Item = f64>) -> Scale {
         let highest = values.iter().copied().chain(tops).fold(0.0, f64::max);
         let positive = values.iter().copied().filter(|v| *v > 0.0);
@@ -47,8 +48,8 @@ impl Scale {
         Scale::Logarithmic { bottom, top, marks: all.filter(|mark| *mark <= top * 1.001).collect() }
     }
 
-    /// Creates a scale from the smallest to the largest of `places`. The places themselves are
-    /// marked if there are few of them.
+    /// Creates a scale from the smallest to the largest of `places`. If there are few places, each
+    /// is marked.
     pub(super) fn for_places(places: &[f64]) -> Scale {
         let mut marks = places.to_vec();
         marks.sort_by(f64::total_cmp);
