@@ -7,7 +7,7 @@ use units::{Qps, grouped};
 use crate::format::{almost, number};
 use crate::wording;
 
-/// Reasons of lower bounds, each with the names of the servers that it applies to.
+/// Returns the reasons why results are lower bounds, each with the names of the affected servers.
 pub(crate) fn lower_bounds(ranked: &[(&str, &PointResult)]) -> Vec<String> {
     let each: Vec<(LowerBound, &str)> = ranked
         .iter()
@@ -20,8 +20,8 @@ pub(crate) fn lower_bounds(ranked: &[(&str, &PointResult)]) -> Vec<String> {
     by_key(&each, |(why, _)| *why).into_iter().map(sentence).collect()
 }
 
-/// Returns the contradictions as text; points that exceed the same limit of the self-test are in
-/// one sentence.
+/// Returns the contradictions as text. One sentence covers all points that exceed the same limit
+/// of the self-test.
 pub(crate) fn contradictions(all: &[Contradiction]) -> Vec<String> {
     let beyond: Vec<(Qps, &Contradiction, &str)> = all
         .iter()

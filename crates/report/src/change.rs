@@ -43,7 +43,7 @@ pub(crate) fn table(comparison: &Comparison) -> Table {
     table
 }
 
-/// Formats a change: `−3.1 % [−4.0, −2.2]`.
+/// Formats a change, for example `−3.1 % [−4.0, −2.2]`.
 fn change(row: &Row) -> String {
     let Some(change) = &row.change else { return NONE.into() };
     // Adding 0 turns a negative zero into a positive one.
@@ -61,7 +61,8 @@ fn change(row: &Row) -> String {
 }
 
 impl Row {
-    /// Returns the numbers of the row: `9 690 against 10 000 queries/s, −3.1 % [−4.0, −2.2]`.
+    /// Returns the numbers of the row, for example
+    /// `9 690 against 10 000 queries/s, −3.1 % [−4.0, −2.2]`.
     pub fn numbers(&self) -> String {
         let rate = |rate: Option<f64>| rate.map_or(NONE.into(), number);
         format!(
@@ -105,8 +106,8 @@ impl Comparison {
         out + &table(self).markdown()
     }
 
-    /// Returns JUnit XML: a test for each point, which fails if the point regressed, and is skipped
-    /// if the comparison is undecided.
+    /// Returns JUnit XML with a test for each point. The test fails if the point regressed, and is
+    /// skipped if the comparison is undecided.
     pub fn junit(&self) -> String {
         let mut report = Report::new("dns64bench");
         let mut suites: Vec<TestSuite> = Vec::new();
@@ -120,7 +121,7 @@ impl Comparison {
             }
         }
         report.add_test_suites(suites);
-        // Only an invalid timestamp or property could fail, and there is none.
+        // The conversion fails only for timestamps or properties. The report contains neither.
         visible(&report.to_string().unwrap_or_default()).into_owned()
     }
 }

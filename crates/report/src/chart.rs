@@ -1,15 +1,15 @@
-//! Figures as SVG, PNG and PDF: curves and bars with error bars, heat maps, panels over time. They
-//! contain no script and no font file. Colours are set by class, so that a page can replace them in
-//! dark mode.
+//! Figures as SVG, PNG and PDF: curves and bars with error bars, heat maps, panels over time.
+//! Figures contain no script and no font file. CSS classes set the colours, so that a page can
+//! replace the colours in dark mode.
 //!
 //! ```text
 //! Figure ─► draw (one file for each shape) ─► SVG ─┬─► report.html, figures/*.svg
 //!                                                  └─► raster ─► figures/*.png, figures/*.pdf
 //! ```
 //!
-//! A figure whose values differ by more than a factor of [`figure::UNEQUAL`] gets a logarithmic axis, so
-//! that small ones are legible. Every mark has its data as `data-…` attributes: series (`of`),
-//! position (`at`), value (`y`), range (`low`, `high`) and `state`.
+//! If the values differ by more than a factor of [`figure::UNEQUAL`], the axis is logarithmic, so
+//! that small values are legible. Every mark has `data-…` attributes: series (`of`), position
+//! (`at`), value (`y`), range (`low`, `high`) and `state`.
 
 mod bars;
 mod curves;
@@ -43,8 +43,8 @@ pub const STYLE: &str = "\
 .fig .each{fill-opacity:.45}.fig .failed{fill-opacity:.2;stroke:var(--ink,#222);stroke-dasharray:3 2}.fig .band{fill-opacity:.35;stroke:none}\
 .fig .cell{fill:#0072b2}.fig text.on{fill:#fff}";
 
-/// Returns the style of a figure in a separate file, without variables, which some programs do not
-/// support.
+/// Returns the style of a figure in a separate file. The style has no CSS variables, because some
+/// programs do not support them.
 fn style_alone() -> String {
     let variables =
         [("var(--ink,#222)", "#222"), ("var(--line,#ddd)", "#ddd"), ("var(--paper,#fff)", "#fff")];
@@ -54,7 +54,7 @@ fn style_alone() -> String {
 }
 
 impl Figure {
-    /// Returns the figure as an SVG element; `alone` adds the style, for a separate file.
+    /// Returns the figure as an SVG element. `alone` adds the style for a separate file.
     pub fn svg(&self, alone: bool) -> String {
         let mut drawn = String::new();
         let (width, height) = (self.width(), self.draw(&mut drawn));

@@ -163,9 +163,9 @@ fn told(change: &Change) -> String {
 }
 
 impl Comparison {
-    /// Compares each of `runs` with `baselines`, whose searches are merged: they have one plan and
-    /// were measured alternately with the runs. `limit` is the largest tolerated decrease, a
-    /// fraction from 0 to 1.
+    /// Compares each of `runs` with the merged searches of `baselines`. All baselines have the same
+    /// plan, and were measured alternately with the runs. `limit` is the largest tolerated
+    /// decrease, a fraction from 0 to 1.
     pub fn new(baselines: &[&Run], runs: &[&Run], limit: f64) -> Comparison {
         let names: Vec<&str> = baselines.iter().map(|run| run.name.as_str()).collect();
         Comparison {
@@ -201,8 +201,8 @@ fn rows(baselines: &[&Run], run: &Run, limit: f64) -> Vec<Row> {
     together(baselines, &[run], &run.name, limit)
 }
 
-/// Returns the points of all runs and all baselines, each once, in plan order, followed by the
-/// further goals of its searches.
+/// Returns each point of the runs and the baselines once, in plan order. A point is followed by
+/// the further goals of its searches.
 fn together(baselines: &[&Run], runs: &[&Run], name: &str, limit: f64) -> Vec<Row> {
     let mut all: Vec<(Conditions, Vec<Option<Goal>>)> = Vec::new();
     for point in baselines
@@ -229,7 +229,7 @@ fn together(baselines: &[&Run], runs: &[&Run], name: &str, limit: f64) -> Vec<Ro
         .collect()
 }
 
-/// The searches of a point for one goal, with the results that contain it.
+/// The searches of a point for one goal, with the results that contain the point.
 struct GoalSearches<'a> {
     results: &'a Results,
     point: &'a PointResult,
@@ -240,8 +240,8 @@ struct GoalSearches<'a> {
 }
 
 impl<'a> GoalSearches<'a> {
-    /// Returns the searches for the goal of RFC 8219, or for another goal; `None` if there was no
-    /// search for it.
+    /// Returns the searches for the goal of RFC 8219, or for another goal. Returns `None` if there
+    /// was no search for that goal.
     fn new(
         results: &'a Results,
         point: &'a PointResult,
@@ -266,14 +266,14 @@ impl<'a> GoalSearches<'a> {
         Some(GoalSearches { results, point, found, overstatement, resolution, is_refuted })
     }
 
-    /// Returns the searches; passed rates are divided by the factor by which they may be
-    /// overstated.
+    /// Returns the searches. Short trials may overstate passed rates, so the rates are divided by
+    /// the largest possible factor.
     fn searches(&self) -> Searches {
         Searches::of(&self.found, self.overstatement, self.point.vouched.map(|rate| rate.0))
     }
 }
 
-/// The searches of several runs.
+/// The searches on one side of a comparison: those of the baselines, or those of the runs.
 type Side<'a> = Vec<GoalSearches<'a>>;
 
 fn side<'a>(runs: &[&'a Run], conditions: &Conditions, goal: Option<Goal>) -> Side<'a> {
@@ -319,8 +319,8 @@ fn searches(side: &Side<'_>) -> Searches {
         .unwrap_or_else(|| Searches::of(&[], 1.0, None))
 }
 
-/// Returns the median of a side as a report prints it: that of its run, or of the merged searches
-/// of several runs. `None` if a later trial refuted one of them.
+/// Returns the median of a side as a report prints it. Several runs are merged. Returns `None` if a
+/// later trial refuted the median of a run.
 fn median(side: &Side<'_>) -> Option<f64> {
     let resolution = side.iter().map(|numbers| numbers.resolution).max()?;
     if side.iter().any(|numbers| numbers.is_refuted) {
@@ -330,8 +330,8 @@ fn median(side: &Side<'_>) -> Option<f64> {
     Figures::of(&found, 1.0, resolution).median
 }
 
-/// Returns the reason why the points of both sides cannot be compared; `None` if they can. All of
-/// them are compared with the first one.
+/// Returns the reason why the points of both sides cannot be compared, or `None` if they can. All
+/// points are checked against the first one.
 fn incomparable(before: &Side<'_>, now: &Side<'_>) -> Option<Incomparable> {
     let (Some(&GoalSearches { results: then, point: first, .. }), false) =
         (before.first(), now.is_empty())
@@ -371,7 +371,7 @@ fn incomparable(before: &Side<'_>, now: &Side<'_>) -> Option<Incomparable> {
     None
 }
 
-/// Returns the CPUs of a run's machines: of this one, and of its hosts.
+/// Returns the CPUs of the machine that controlled a run, and of the run's hosts.
 fn machines(results: &Results) -> Vec<String> {
     let here = std::iter::once(&results.environment);
     let all = here.chain(results.hosts.iter().map(|host| &host.environment));

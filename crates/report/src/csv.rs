@@ -24,8 +24,8 @@ pub(crate) fn csv(runs: &[Run]) -> String {
     out
 }
 
-/// Returns the windows of the trials in the report's pacing figures: the deviation from the
-/// schedule, window by window.
+/// Returns the deviation from the schedule in each time window, for the trials in the report's
+/// pacing figures.
 fn pacing(run: &Run) -> Vec<Row> {
     let mut rows = Vec::new();
     for (dut, paced) in run.results.duts.iter().filter_map(|dut| Some((dut, dut.paced.as_ref()?))) {
@@ -51,7 +51,7 @@ fn pacing(run: &Run) -> Vec<Row> {
     rows
 }
 
-/// Returns the quality of the tester's work.
+/// Returns the quality figures of the tester.
 fn tester(run: &Run) -> Vec<Row> {
     let (r, h) = (&run.results, &run.results.health);
     let row = |quantity: &str, unit, value: f64| {

@@ -40,8 +40,8 @@ fn numbers(value: &Value, at: &str, all: &mut Vec<(String, f64)>) {
     }
 }
 
-/// Returns the cells of a line (RFC 4180 §2) without their quotes; no text in these tests contains
-/// a quote.
+/// Returns the cells of a line (RFC 4180 §2) without their quotes. The texts in these tests contain
+/// no quotes.
 pub(crate) fn cells(line: &str) -> Vec<&str> {
     let mut is_quoted = false;
     let ends_cell = |c: char| {
@@ -65,7 +65,7 @@ const APART: [(&str, &str); 10] = [
     ("threads", "threads"),
     ("governor", "governor"),
 ];
-/// The measurement whose rate is a key, not a result.
+/// The measurement with a given rate. Its rate is a key, and all others have a rate as the result.
 const AT_RATES: &str = "constant rate";
 /// The measurement, the DUT and the keys of a point.
 type Key = (String, String, Vec<String>);
@@ -94,7 +94,7 @@ fn by_point(text: &str) -> Vec<(Key, Vec<f64>)> {
     all
 }
 
-/// Returns the key of a part of `results.json`; `auth` plays AuthDNS if none is named.
+/// Returns the key of a part of `results.json`. `auth` is the AuthDNS if the part names none.
 fn key_of(value: &Value, measure: &str, dut: &str, auth: &str) -> Key {
     let point = value.get("conditions").unwrap_or(value);
     let text = |key: &str| match &point[key] {
@@ -107,7 +107,7 @@ fn key_of(value: &Value, measure: &str, dut: &str, auth: &str) -> Key {
     (measure.into(), dut.into(), APART.iter().map(|(key, _)| text(key)).chain(rate).collect())
 }
 
-/// Returns the numbers of `results.json` that the file lacks, or has at other points.
+/// Returns the numbers of `results.json` that are missing in the file or are at other points.
 fn lacking(run: &Run, text: &str) -> Vec<String> {
     let (json, file) = (serde_json::to_value(&run.results).unwrap(), by_point(text));
     let mut lacking = Vec::new();
@@ -158,7 +158,7 @@ fn lacking(run: &Run, text: &str) -> Vec<String> {
     lacking
 }
 
-/// Returns a run, which is created once because that takes longer than the tests.
+/// Returns a run. It is created only once, because creating it takes longer than the tests.
 fn run() -> &'static Run {
     static RUN: LazyLock<Run> = LazyLock::new(make_run);
     &RUN

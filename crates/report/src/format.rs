@@ -2,7 +2,7 @@
 
 use units::in_groups;
 
-/// Formats a share in per cent that is never rounded up to 100 %.
+/// Formats a share in per cent. A share below 1 is never rounded up to 100 %.
 pub(crate) fn almost(share: f64) -> String {
     let percent = share * 100.0;
     if percent >= 100.0 {
@@ -16,7 +16,7 @@ pub(crate) fn percent(share: u8) -> String {
     format!("{share} %")
 }
 
-/// Marks a proven lower end without an upper one.
+/// Prefix of a proven lower bound without an upper bound.
 pub const AT_LEAST: &str = "≥ ";
 
 /// Formats a number with grouped thousands and only the significant digits.

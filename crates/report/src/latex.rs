@@ -1,8 +1,8 @@
 //! Tables and figures as LaTeX: `tables.tex` and `figures.tex` for papers, `report.tex` as a complete
 //! document.
 //!
-//! A table that is wider than a line first wraps its widest columns; if that is not enough, it continues
-//! in another table with the same key columns. Long tables continue on the next page.
+//! If a table is wider than a line, its widest columns are wrapped. If it is still too wide, it
+//! continues in another table with the same key columns. Long tables continue on the next page.
 
 use std::fmt::Write;
 use std::ops::Range;
@@ -24,11 +24,10 @@ const LINE: usize = 98;
 const GAP: usize = 2;
 /// Lines of a table on one page.
 const PAGE: usize = 46;
-/// Longer words may be broken at their punctuation.
+/// Maximum length of an unbroken word. Longer words may be broken at their punctuation.
 const WORD: usize = 18;
 
-/// Returns all tables. Labels are `tab:` and the words of the title, with a number if two titles
-/// are equal.
+/// Returns all tables. A label is `tab:` and the words of the title. Equal titles get a number.
 pub(crate) fn tables<'a>(all: impl Iterator<Item = &'a Table>) -> String {
     let mut labels: Vec<String> = Vec::new();
     let mut out = TABLES.to_owned();
@@ -172,7 +171,8 @@ fn gaps(columns: usize) -> usize {
     GAP * columns.saturating_sub(1)
 }
 
-/// Returns the columns of each part of a table: as many as fit on a line, after the key columns.
+/// Returns the columns of each part of a table. Each part has the key columns first, followed by as
+/// many columns as fit on a line.
 fn parts(table: &Table) -> Vec<Vec<usize>> {
     let keys: Vec<usize> = (0..table.keys.min(table.header.len())).collect();
     let mut parts = vec![keys.clone()];
@@ -188,8 +188,8 @@ fn parts(table: &Table) -> Vec<Vec<usize>> {
     parts
 }
 
-/// Returns the widths of the columns of a part: natural if all fit, otherwise the longest are
-/// wrapped.
+/// Returns the widths of the columns of a part. If the natural widths do not fit on a line, the
+/// longest columns are wrapped.
 fn widths(table: &Table, columns: &[usize]) -> Vec<Width> {
     let natural: Vec<usize> = columns.iter().map(|&c| natural(table, c)).collect();
     let room = LINE.saturating_sub(gaps(columns.len()));
@@ -230,8 +230,8 @@ fn pages(table: &Table, columns: &[usize], widths: &[Width]) -> Vec<Range<usize>
     pages
 }
 
-/// Escapes text for LaTeX. Brackets and stars are in braces, because `\\` at the end of the
-/// previous row would take them as its arguments.
+/// Escapes text for LaTeX. Braces enclose brackets and stars, because these would otherwise be
+/// arguments of the `\\` at the end of the previous row.
 fn text(words: &str) -> String {
     let word = |word: &str| {
         pieces(word).into_iter().map(escaped).collect::<Vec<_>>().join("\\allowbreak{}")
@@ -304,7 +304,8 @@ mod tests {
         assert_eq!(text("≥ [1\u{202f}200, ∞)"), "$\\geq$ {[}1\\,200, $\\infty$)");
     }
 
-    /// `\\` and the rules of booktabs take a bracket in the next line as their argument, and `\\` a star.
+    /// A bracket at the start of a line would be an argument of the `\\` or booktabs rule before it.
+    /// A star would be an argument of `\\`.
     #[test]
     fn no_line_begins_with_an_argument() {
         let latex =

@@ -1,5 +1,5 @@
-//! The page: the answer on its first screen, then the contents, then a section for each
-//! measurement.
+//! The HTML page of a report. The first screen contains the answer. The contents and a section for
+//! each measurement follow.
 
 use std::fmt::Write;
 
@@ -58,7 +58,7 @@ pub fn page(title: &str, figures: &[Figure], printed: &str) -> String {
     out
 }
 
-/// Returns a figure with its caption; links refer to it by `id`, if it is not empty.
+/// Returns a figure with its caption. `id` is the link target of the figure; empty for none.
 fn drawn(figure: &Figure, id: &str) -> String {
     let id = if id.is_empty() { String::new() } else { format!(" id=\"{id}\"") };
     format!(
@@ -86,7 +86,7 @@ impl Section {
         self.figures.is_empty() && self.tables.is_empty() && self.rest.is_empty()
     }
 
-    /// Returns the link target of a table in it, or of the section itself.
+    /// Returns the link target of a table in the section, or of the section itself.
     fn id(&self, table: Option<usize>) -> String {
         let word: String = self
             .title
@@ -111,7 +111,7 @@ impl Section {
         out + &self.rest
     }
 
-    /// Returns its entries in the contents.
+    /// Returns the entries of the section in the contents.
     fn contents(&self) -> String {
         let mut entries = String::new();
         for figure in &self.figures {

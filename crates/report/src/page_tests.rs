@@ -83,7 +83,7 @@ fn answers_that_were_checked_have_a_section_with_the_scoreboard() {
     }
 }
 
-/// Sets rates that are visible in the results, and nothing else of the run.
+/// Sets the medians of two servers. All other values of the run stay unchanged.
 fn with_rates(mut run: Run, rates: [f64; 2]) -> Run {
     for (dut, rate) in run.results.duts.iter_mut().zip(rates) {
         dut.points.iter_mut().for_each(|point| point.figures.median = Some(rate));
@@ -340,8 +340,8 @@ fn every_figure_is_there_as_svg_png_and_pdf() {
     );
 }
 
-/// A name, a version and a folder with markup and hidden characters do not reach any file of the
-/// report.
+/// Every file of the report is free of the markup and hidden characters in a name, a version and a
+/// folder.
 #[test]
 fn hostile_names_are_inert_in_every_file() {
     const HOSTILE: &str = "=<script>x</script> [y](javascript:z) \u{202e}\u{1b}[31m\u{7}\u{9b}";

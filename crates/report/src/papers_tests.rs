@@ -1,5 +1,5 @@
-//! Every table and figure of the papers: their required contents, and each cell recomputed from the
-//! journal's valid trials by other code than that of the report.
+//! Checks every table and figure of the papers. Code that is independent of the report recomputes
+//! each cell from the journal's valid trials.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -24,7 +24,7 @@ use crate::run::Run;
 use crate::sections::{comparisons, tables};
 use crate::table::Table;
 
-/// The command that creates all of them from a run folder.
+/// The command that creates all tables and figures from a run folder.
 const COMMAND: &str = "dns64bench report";
 
 /// Contents of a paper's table.
@@ -44,7 +44,7 @@ enum Cells {
 
 /// One or more tables of a paper of the same kind, one for each server of the plan.
 struct Wanted {
-    /// Their numbers in the paper.
+    /// Numbers of the tables in the paper.
     what: &'static str,
     /// Start of the title in the report; `{}` is the server's name.
     title: &'static str,
@@ -193,11 +193,11 @@ fn plan() -> Plan {
     plan
 }
 
-/// Capacity of a DUT per core: within the range of the plan, also for two cores with 1 % more.
+/// Capacity of a DUT per core. It is within the range of the plan, also for two cores with 1 % more.
 const CAPACITY: u64 = 15_000;
 
-/// Returns a journal in which all trials differ. It is created once because that takes longer than
-/// the tests.
+/// Returns a journal in which all trials differ. It is created only once, because creating it takes
+/// longer than the tests.
 fn entries() -> Vec<Entry> {
     static ENTRIES: LazyLock<Vec<Entry>> = LazyLock::new(make_entries);
     ENTRIES.clone()
@@ -337,8 +337,8 @@ fn searched(
     Ok([median, number(min), number(max), dispersion, interval, repeat.to_string()])
 }
 
-/// Returns the cells of a table by row and column, computed from the journal; an error names a cell
-/// without a trial.
+/// Returns the cells of a table by row and column, computed from the journal. The error names a
+/// cell without a trial.
 fn expected(
     plan: &Plan,
     entries: &[Entry],
@@ -393,7 +393,8 @@ fn expected(
     Ok(columns)
 }
 
-/// From the trials at loads: the simulated DUT uses half a core in the second of two seconds.
+/// Returns the expected efficiency from the trials at loads. The simulated DUT uses half a core in
+/// the second of two seconds.
 fn efficiency(
     plan: &Plan,
     entries: &[Entry],
@@ -427,7 +428,7 @@ fn four_digits(value: f64) -> f64 {
     format!("{value:.3e}").parse().expect("a number")
 }
 
-/// Returns rows by placement and statistic; the first two cells of each are its names.
+/// Returns rows by placement and statistic. The first two cells of a row are its names.
 fn memory(entries: &[Entry], points: &[Point]) -> Result<Vec<(String, Vec<String>)>, String> {
     let mut rows = Vec::new();
     for point in
@@ -624,8 +625,8 @@ fn impossible_points_have_a_table_with_the_reason() {
     }
 }
 
-/// Each trial of the journal is part of a cell or a mark. Without it the report changes, and
-/// differs from the expected contents.
+/// Each trial of the journal is part of a cell or a mark. If a trial is removed, the report differs
+/// from the expected contents.
 #[test]
 fn no_trial_can_be_taken_out_of_the_journal() {
     let (plan, environment, mut entries) = (plan(), Environment::for_tests(), entries());

@@ -25,7 +25,7 @@ pub(crate) trait PointWords {
     /// placement.
     fn column(&self) -> String;
 
-    /// Returns the cores that it was confined to, for legends and captions.
+    /// Returns the cores that the DUT was confined to, for legends and captions.
     fn on_cores(&self) -> String;
 }
 
@@ -60,8 +60,8 @@ pub(crate) fn ran_on(asked: &Cores, seen: Option<&CpuPlacement>) -> String {
     seen.map_or_else(|| format!("{} requested, not observed", asked.cores), CpuPlacement::in_words)
 }
 
-/// Returns the heading of a column or row: the requested cores or placement, and deviations from
-/// it.
+/// Returns the heading of a column or row: the requested cores or placement, and any deviation from
+/// the request.
 pub(crate) fn column(
     asked: &Cores,
     seen: Option<&CpuPlacement>,
@@ -76,8 +76,9 @@ pub(crate) fn column(
     if deviations.is_empty() { name } else { format!("{name} ({})", deviations.join(", ")) }
 }
 
-/// Returns the placement of a DUT for legends and captions: the cores that it was confined to, not
-/// those requested, with the names of the placement and of AuthDNS, if any.
+/// Returns the placement of a DUT for legends and captions. It contains the cores that the DUT was
+/// confined to, which may differ from the requested cores. It also contains the names of the
+/// placement and of AuthDNS, if any.
 pub(crate) fn on_cores(asked: &Cores, seen: Option<&CpuPlacement>) -> String {
     let not_seen = || format!("{} requested, not observed", cores_in_words(asked.cores));
     let cores = seen.map_or_else(not_seen, CpuPlacement::cores_in_words);

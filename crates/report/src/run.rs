@@ -30,7 +30,7 @@ impl Run {
     /// Reads a run folder of a complete or incomplete run.
     ///
     /// # Errors
-    /// If it is not a run folder, or its journal is empty.
+    /// Returns an error if `folder` is not a run folder, or its journal is empty.
     pub fn read(folder: &Path) -> Result<Run, ArchiveError> {
         let (plan, environment, entries) = archive::read(folder)?;
         if entries.is_empty() {
@@ -44,8 +44,8 @@ impl Run {
     }
 }
 
-/// True if the self-test of the tester has ended without a passing rate: its results are lower
-/// bounds, and the servers are not ranked.
+/// True if the self-test of the tester has ended without a passing rate. The results of the run are
+/// then lower bounds, and the servers are not ranked.
 pub(crate) fn has_failed_self_test(results: &Results) -> bool {
     let is_over = |test: &SelfTestResult| {
         !matches!(test.missing, Some(NoResult::NotBegun { .. } | NoResult::Unfinished))
@@ -53,8 +53,8 @@ pub(crate) fn has_failed_self_test(results: &Results) -> bool {
     results.own_self_test().is_some_and(|test| is_over(test) && test.allows.is_none())
 }
 
-/// Returns the DUTs of a run: the fastest in the worst case first, those without a result last; in
-/// plan order if the self-test failed.
+/// Returns the DUTs of a run. The fastest in the worst case is first, and DUTs without a result are
+/// last. If the self-test failed, the DUTs are in plan order.
 pub(crate) fn ranked(results: &Results) -> Vec<&DutResult> {
     let mut all: Vec<&DutResult> = results.duts.iter().collect();
     if !has_failed_self_test(results) {

@@ -9,30 +9,30 @@ use crate::table::Table;
 
 /// The section of the report on a measure.
 pub(crate) trait Section: Measure {
-    /// Returns the heading of its section in the report.
+    /// Returns the heading of the section.
     fn title(&self) -> &'static str;
 
-    /// Returns its tables for one run.
+    /// Returns the tables for one run.
     fn tables(&self, run: &Run) -> Vec<Table>;
 
-    /// Returns its tables that compare several runs, one column each.
+    /// Returns the tables that compare several runs, with a column for each run.
     fn comparisons(&self, _runs: &[Run]) -> Vec<Table> {
         Vec::new()
     }
 
-    /// Returns its figures for all runs.
+    /// Returns the figures for all runs.
     fn figures(&self, runs: &[Run]) -> Vec<Figure>;
 
-    /// Returns the HTML that follows its figures and tables on the page.
+    /// Returns the HTML that follows the figures and tables on the page.
     fn html(&self, _runs: &[Run]) -> String {
         String::new()
     }
 
-    /// Returns the Markdown that follows its tables in `tables.md`.
+    /// Returns the Markdown that follows the tables in `tables.md`.
     fn markdown(&self, _runs: &[Run]) -> String {
         String::new()
     }
 
-    /// Returns all its results for `results.csv`.
+    /// Returns all results of the measure for `results.csv`.
     fn rows(&self, run: &Run) -> Vec<Row>;
 }

@@ -1,4 +1,5 @@
-//! All tables and figures of a report. Each measure has a section, under the name that it has in `campaign::sequence`.
+//! All tables and figures of a report. Each measure has a section with the same name as in
+//! `campaign::sequence`.
 
 mod closed_loop;
 pub(crate) mod conform;
@@ -42,7 +43,7 @@ pub(crate) fn tables(run: &Run) -> Vec<Table> {
     measured.chain([tables::cross_check(run), tables::trials(run), tables::health(run)]).collect()
 }
 
-/// Returns the tables of all runs together: first the comparison of the servers.
+/// Returns the tables of all runs together. The comparison of the servers is first.
 pub(crate) fn comparisons(runs: &[Run]) -> Vec<Table> {
     let measured = ALL.iter().flat_map(|measure| measure.comparisons(runs));
     servers::table(runs).into_iter().chain(measured).collect()

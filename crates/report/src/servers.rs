@@ -52,7 +52,7 @@ fn common_cores(runs: &[Run]) -> Option<String> {
     cores.iter().all(|other| other == first).then(|| first.clone())
 }
 
-/// The columns for which the runs have values.
+/// Optional columns of the table. A column is present if the runs have values for it.
 struct Columns {
     run: bool,
     cores: Cores,
@@ -137,7 +137,8 @@ fn ratio(run: &Run, point: &PointResult, best: Option<&PointResult>) -> String {
     wording::ratio(&ratio).unwrap_or_else(|| "undecided".into())
 }
 
-/// Returns the load nearest to [`HALF`] at the first placements of the servers, except full load.
+/// Returns the load nearest to [`HALF`] at the first placements of the servers. Full load is
+/// excluded.
 fn load(runs: &[Run]) -> Option<u8> {
     let duts = runs.iter().flat_map(|run| &run.results.duts);
     let loads = duts.flat_map(|dut| {

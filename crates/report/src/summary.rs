@@ -19,7 +19,7 @@ pub(crate) struct RunSummary {
     pub(super) answer: Vec<String>,
     /// Time and duration of the measurement.
     pub(super) when: Option<String>,
-    /// Returns objections and limits.
+    /// Objections and limits.
     pub(super) caveats: Vec<String>,
 }
 
@@ -284,8 +284,8 @@ mod tests {
         assert_eq!(ratios, not_compared);
     }
 
-    /// Threads chosen by the server, and another name for the same AuthDNS: the text differs, the
-    /// CPUs do not.
+    /// One server chooses its threads, and has another name for the same AuthDNS. The texts differ,
+    /// but the CPUs are the same.
     #[test]
     fn servers_on_the_same_cpus_are_compared() {
         let mut results = two_servers();

@@ -31,9 +31,9 @@ pub(crate) fn markdown_text(text: &str) -> String {
             '&' => out += "&amp;",
             '<' => out += "&lt;",
             '|' => out += "\\|",
-            // It would escape the next character, or one after this text.
+            // The backslash would escape the next character, or the first one after this text.
             '\\' if chars.peek().is_none_or(char::is_ascii_punctuation) => out += "\\\\",
-            // Start of a link target or link definition. Intervals have brackets too.
+            // Start of a link target or link definition. Brackets of intervals are not escaped.
             ']' if matches!(chars.peek(), Some('(' | '[' | ':')) => out += "\\]",
             '\n' | '\t' => out.push(' '),
             c => out.push(c),
@@ -74,8 +74,8 @@ impl Table {
         out + "\n"
     }
 
-    /// True for a column of text: most of its cells begin with a letter. The first column names the
-    /// rows.
+    /// True if a column contains text, because most of its cells begin with a letter. The first
+    /// column, with the names of the rows, is always text.
     pub(super) fn is_words(&self, column: usize) -> bool {
         let cells = self.rows.iter().filter_map(|row| row.get(column));
         let filled: Vec<&String> = cells.filter(|cell| !cell.is_empty()).collect();
@@ -95,8 +95,8 @@ impl Table {
         }
     }
 
-    /// Returns HTML tables below a heading with the link target `id`: more than one if there are
-    /// more columns than a page has room for.
+    /// Returns HTML tables below a heading with the link target `id`. If there are too many columns
+    /// for the page, they are split into several tables.
     pub(crate) fn html(&self, id: &str, run: &str) -> String {
         let cells = |tag: &str, cells: &[String], part: &[usize]| -> String {
             let cell = |&c: &usize| {

@@ -26,7 +26,7 @@ pub(crate) fn environment(run: &Run) -> Table {
         row(&run.results.plan.auth_named(Some(&auth.name)).role(), &auth.version, "");
     }
     let hosts = &run.results.hosts;
-    // If all roles have their own hosts, the machine that controlled them does not matter.
+    // If every role has a separate host, the controlling machine does not affect the results.
     let mut all: Vec<(&str, &Environment)> =
         hosts.iter().map(|host| (host.role.as_str(), &host.environment)).collect();
     if all.is_empty() {

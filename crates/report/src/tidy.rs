@@ -1,5 +1,5 @@
-//! Tidy tables of a run as comma-separated values (RFC 4180): a line for each point, search or trial, a
-//! column for each variable.
+//! Tidy tables of a run as comma-separated values (RFC 4180). Each point, search or trial has a
+//! line, and each variable has a column.
 
 use std::fmt::Write;
 

@@ -30,8 +30,8 @@ pub(crate) fn figures(runs: &[Run]) -> Vec<Figure> {
     all.chunks(COLOURS).enumerate().map(figure).collect()
 }
 
-/// Returns a dot for each rate: all trials at that rate together, and the range of single trials.
-/// Invalid trials are excluded, because they do not depend on the DUT alone.
+/// Returns a dot for each rate, with the share over all trials at that rate and the range of single
+/// trials. Invalid trials are excluded, because their results do not depend on the DUT alone.
 fn dots(run: &Run, dut: &DutResult) -> Vec<Dot> {
     let Some(place) = worst_point(dut).map(|point| &point.conditions.place) else {
         return Vec::new();
@@ -55,8 +55,8 @@ fn dots(run: &Run, dut: &DutResult) -> Vec<Dot> {
     trials.chunk_by(|a, b| a.rate == b.rate).filter_map(of_rate).collect()
 }
 
-/// True for all trials with new names without AAAA records at a placement, with any acceptance
-/// ratio: searches, loads and constant rates.
+/// True if the trials of a point ask for new names without AAAA records, at a placement. Searches,
+/// loads and constant rates with any acceptance ratio qualify.
 fn is_worst_case(point: &Point, dut: &str, place: &Cores) -> bool {
     let is_plain = match point {
         Point::Search(c) => (c.aaaa, c.cached) == (Share::ZERO, Share::ZERO),

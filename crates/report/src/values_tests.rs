@@ -233,7 +233,7 @@ impl Found<'_> {
     }
 }
 
-/// Every passed or failed rate was sent in a trial with that verdict; derived values follow from
+/// Every passed or failed rate was sent in a trial with that verdict. Derived values follow from
 /// such rates.
 fn check_rates(outputs: &Outputs, found: &Found<'_>, campaign: &Campaign) {
     let [passed, failed] =
@@ -260,7 +260,7 @@ fn check_rates(outputs: &Outputs, found: &Found<'_>, campaign: &Campaign) {
     }
 }
 
-/// A failed later trial at or below the median removes the median.
+/// If a later trial fails at or below the median, there is no median.
 fn check_refuted(outputs: &Outputs, found: &Found<'_>) {
     let Point::Search(conditions) = &found.point else { return };
     let failed: Vec<u64> = outputs
@@ -347,7 +347,7 @@ fn check_efficiency(outputs: &Outputs, dut: &str, load: &Value) {
     }
 }
 
-/// A caveat names the highest rate that passed, if the self-test validates the tester only below it.
+/// If the highest passed rate is above the rate validated by the self-test, a caveat names it.
 fn check_caveat(outputs: &Outputs, found: &Found<'_>, validated: &Value) {
     let validated = validated.as_f64().filter(|&rate| rate > 0.0);
     let expected = found.get("max").filter(|&max| validated.is_some_and(|rate| max > rate));

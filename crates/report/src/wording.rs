@@ -1,5 +1,5 @@
-//! Formatting of results as text, the same in every output. Rates are printed without rounding:
-//! `method::precision` rounds derived rates.
+//! Formatting of results as text, the same in every output. Rates are printed without rounding,
+//! because `method::precision` has already rounded derived rates.
 
 use campaign::sequence::GoalFigures;
 use method::mlr::goal::Goal;
@@ -38,8 +38,8 @@ fn with_interval(interval: &Interval) -> String {
     }
 }
 
-/// Formats the median, with "≥" if it is the proven lower end without an upper one; otherwise
-/// returns the reason for its absence.
+/// Formats the median, or returns the reason why there is none. A proven lower bound without an
+/// upper bound has "≥".
 pub fn median(figures: &Figures) -> String {
     match (figures.median, figures.refuted_at) {
         _ if figures.n == 0 => "not measured".into(),
@@ -56,8 +56,8 @@ fn without_pass(figures: &Figures) -> String {
     format!("{} of {} found no passing rate", figures.without_pass, counted_searches(figures.n))
 }
 
-/// Formats the result of searches, the same in sentences and tables: a single search has only its
-/// interval, several have their median in the interval.
+/// Formats the result of searches for sentences and tables. A single search has only an interval.
+/// Several searches have a median in an interval.
 pub fn found(figures: &Figures) -> String {
     let (interval, proven) = (interval(&figures.interval), with_interval(&figures.interval));
     match (figures.n, figures.median) {
@@ -72,7 +72,7 @@ pub fn found(figures: &Figures) -> String {
     }
 }
 
-/// Returns objections to the median of a point, if any; empty otherwise.
+/// Returns objections to the median of a point; empty if there are none.
 pub(crate) fn objection(figures: &Figures) -> String {
     match figures.refuted_at {
         Some(_) => median(figures),
@@ -153,8 +153,8 @@ pub(crate) fn goal_found(goal: &GoalFigures) -> String {
     }
 }
 
-/// Returns the valid replies per second at the load of a goal, in the search with the fewest: RFC
-/// 9971's conditional throughput.
+/// Returns the conditional throughput (RFC 9971): the valid replies per second at the load of a
+/// goal. The search with the fewest replies determines the result.
 pub(crate) fn conditional_throughput(found: &GoalFigures) -> Option<String> {
     let of = found.searches.iter().filter_map(|search| search.conditional_throughput);
     of.reduce(f64::min).map(|rate| number(rate.floor()))
@@ -223,8 +223,8 @@ pub fn searches(n: usize) -> String {
     }
 }
 
-/// Formats a ratio of rates with two decimals: `3.12 to 8.21 times`, `at least 18.85 times`; `None`
-/// if it does not show which server is faster.
+/// Formats a ratio of rates with two decimals: `3.12 to 8.21 times`, `at least 18.85 times`. Returns
+/// `None` if the ratio does not show which server is faster.
 pub fn ratio(ratio: &Ratio) -> Option<String> {
     let Ratio { from, to } = ratio.rounded();
     match (from, to) {

@@ -20,7 +20,7 @@ use crate::{change, csv, latex, page, servers, tables, tidy};
 /// page's path.
 ///
 /// # Errors
-/// If a file cannot be written.
+/// Returns an error if a file cannot be written.
 pub fn write(runs: &[Run], folder: &Path) -> Result<PathBuf, FileError> {
     write_compared(runs, None, folder)
 }

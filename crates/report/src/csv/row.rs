@@ -52,7 +52,7 @@ pub(crate) struct Row {
     pub of: MetricSubject,
     /// CPU placement of the DUT; absent if it was not observed.
     pub ran_on: Option<CpuPlacement>,
-    /// The rate that was sent, if it is not the quantity itself.
+    /// The offered rate; absent if the quantity is a rate itself.
     pub rate: Option<Qps>,
     /// The quantity's name.
     pub quantity: String,
@@ -78,9 +78,9 @@ pub(crate) struct Row {
     pub stdev: Option<f64>,
     /// Interval that contains the limit.
     pub interval: Interval,
-    /// True if the median is the proven lower end and nothing bounds it from above.
+    /// True if the median is a proven lower bound without an upper bound.
     pub at_least: bool,
-    /// Observed α and β of the trials, by AuthDNS's counters.
+    /// α and β of the trials, observed with AuthDNS's counters.
     pub real: Option<Real>,
     /// Objections to the number, or the reason for its absence.
     pub mark: String,
@@ -242,8 +242,8 @@ fn conditions(point: &Point) -> [String; 7] {
     cells
 }
 
-/// Quotes a text cell (RFC 4180 §2). An apostrophe is put before text that a spreadsheet would
-/// evaluate as a formula.
+/// Quotes a text cell (RFC 4180 §2). Text that a spreadsheet would evaluate as a formula gets a
+/// leading apostrophe.
 pub(crate) fn quote(text: &str) -> String {
     let text = visible(text).replace('"', "\"\"");
     let formula = if text.starts_with(['=', '+', '-', '@', '\t']) { "'" } else { "" };

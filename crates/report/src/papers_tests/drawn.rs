@@ -1,4 +1,4 @@
-//! Every figure, mark by mark: the data attributes of the marks in its SVG, recomputed from the
+//! Compares the data attributes of every mark in the SVG figures with values recomputed from the
 //! journal's valid trials.
 
 use campaign::plan::{AtShare, WithThreads};
@@ -9,8 +9,8 @@ use crate::sections::figures;
 
 use super::*;
 
-/// Figures: table or figure of the paper, file, and horizontal axis or meaning of the groups of
-/// bars.
+/// Figures, each with the table or figure of the paper, the file, and the horizontal axis. Bars
+/// have the meaning of their groups instead of the axis.
 const FIGURES: [(&str, &str, &str); 21] = [
     ("the first screen", "valid-replies", "offered rate, queries/s"),
     ("the worst case", "worst-case", ""),
@@ -170,8 +170,8 @@ impl Expected<'_> {
             let is_swept = self.plan.dut(dut).is_some_and(|dut| dut.measure.is_none());
             let (aaaa, cached) = (percent(c.aaaa), percent(c.cached));
             let (cores, is_first) = (on(&c.place), c.place == Cores::first(1));
-            // The calibration has one point for each AuthDNS: no curve, and the first point is its
-            // bar.
+            // The calibration has one point for each AuthDNS, so it has no curve. Its first point is
+            // its bar.
             let is_bar =
                 is_first || c.place == Cores { authdns: Some("AuthDNS".into()), ..Cores::first(1) };
             let with_place = format!("{dut}, {cores}");
@@ -360,8 +360,7 @@ impl Expected<'_> {
         Ok(())
     }
 
-    /// Adds the windows of the first trial of full length among those at the highest rate that
-    /// passed.
+    /// Adds the time windows of the first full-length trial at the highest rate that passed.
     fn of_pacing(&mut self, dut: &str) -> Result<(), String> {
         let of_dut = self.points(dut, |_| true);
         let mut best: Option<(&Qps, &Windows)> = None;
@@ -414,8 +413,8 @@ fn only<'a>(entries: &'a [Entry], point: &'a Point) -> Result<&'a Measured, Stri
     }
 }
 
-/// Returns CPU use of a trial without its first seconds, and valid replies per second for each core
-/// in use.
+/// Returns two figures of a trial without its first seconds: CPU use, and valid replies per second
+/// for each core in use.
 fn use_of(m: &Measured, skip: usize) -> Result<(f64, f64), String> {
     let trial = m.at_rate().ok_or("a closed loop")?;
     let steady = &m.cpu.dut[skip..trial.duration_s as usize];

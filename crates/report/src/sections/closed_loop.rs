@@ -131,7 +131,7 @@ fn figure(runs: &[Run]) -> Option<Figure> {
         for ((place, governor), here) in by_key(&dut.closed_loops, ClosedLoopResult::circumstances)
         {
             let dot = |at: &ClosedLoopResult| {
-                // Without an answer to every name there is a mark instead of a value.
+                // If a name has no answer, the figure shows a mark instead of a value.
                 let failed = at.passed == Some(false);
                 let y = if failed { 0.0 } else { at.qps? };
                 Some(Dot { failed, ..Dot::at(at.threads as f64, y) })

@@ -31,7 +31,7 @@ impl Section for ConformMeasure {
     fn html(&self, runs: &[Run]) -> String {
         match reports(runs).as_slice() {
             [] => String::new(),
-            // Text does not contain `<` there.
+            // Text in the scoreboard is escaped, so that only tags contain `<`.
             all => show::html::scoreboard(all).replace("<h2>", "<h3>").replace("</h2>", "</h3>"),
         }
     }

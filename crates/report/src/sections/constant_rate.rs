@@ -143,8 +143,8 @@ fn cores(at: &ConstantRateResult) -> String {
     on_cores(&at.place, at.found.place.as_ref())
 }
 
-/// CPU use second by second, a small diagram for each DUT, placement and rate: those rates for
-/// which the plan sets a transient, or all if it sets none.
+/// Returns CPU use second by second, with a small diagram for each DUT, placement and rate. If the
+/// plan sets a transient for some rates, only those rates are shown.
 fn transients(runs: &[Run]) -> Option<Figure> {
     let mut all: Vec<(f64, Multiple)> = Vec::new();
     for (run, dut) in each_dut(runs) {
@@ -187,7 +187,7 @@ fn against_rate(runs: &[Run]) -> Option<Figure> {
 fn efficiency_at(at: &ConstantRateResult) -> Option<Dot> {
     let failed = at.found.has_failed();
     let value = at.found.cprdp.as_ref().filter(|_| !failed).map(|c| (c.median, (c.min, c.max)));
-    // In a failed trial the DUT did not do the requested work: there is a mark instead of a value.
+    // In a failed trial the DUT did not do the requested work, so there is a mark instead of a value.
     let (y, range) = value.or(failed.then_some((0.0, (0.0, 0.0))))?;
     Some(Dot { x: at.rate.0 as f64, y, range, failed, ..Dot::default() })
 }

@@ -156,8 +156,8 @@ fn at_load(
     load.map_or("not in the plan".into(), |load| cell(&load.found))
 }
 
-/// Returns all loads of a run, the lowest first; within one load those that passed first, and among
-/// these those with the smallest `key` first.
+/// Returns all loads of a run, sorted by load. Equal loads have passed trials first, followed by
+/// failed trials. The smallest `key` is first in each group.
 fn by_load(run: &Run, key: fn(&LoadResult) -> Option<f64>) -> Vec<(&DutResult, &LoadResult)> {
     let mut all: Vec<(&DutResult, &LoadResult)> = run
         .results
@@ -299,7 +299,7 @@ fn latency(
     us: fn(&LoadResult) -> Option<f64>,
 ) -> Option<Figure> {
     let all = over_loads(runs, |load| {
-        // In a failed trial, the replies that came do not represent all queries: there is a mark
+        // In a failed trial, the received replies do not represent all queries, so there is a mark
         // instead of a value.
         let failed = load.found.has_failed();
         let y = if failed { 0.0 } else { us(load)? / 1000.0 };

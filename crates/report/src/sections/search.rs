@@ -66,7 +66,8 @@ fn failed_by(point: &PointResult) -> String {
     })
 }
 
-/// Results of MLRsearches for each of their goals, that of RFC 8219 first; `None` for bisections.
+/// Returns the results of MLRsearches for each goal. The goal of RFC 8219 is first. Returns `None`
+/// for bisections.
 fn goals(run: &Run) -> Option<Table> {
     let note = "Queries/s, from the smallest lower bound of the searches to the largest upper one. Replies/s: \
                 valid replies/s at the lower bound, in the search with the fewest. The other tables show the goal of \
@@ -146,8 +147,8 @@ fn worst_case(run: &Run) -> Table {
     table
 }
 
-/// Returns the worst case of every DUT and placement, the highest median first and those without a
-/// result last.
+/// Returns the worst case of every DUT and placement. The highest median is first, and points
+/// without a result are last.
 fn by_result(run: &Run) -> Vec<(&str, &PointResult)> {
     let of =
         |dut| points(dut, Conditions::is_worst_case).into_iter().map(|p| (dut.name.as_str(), p));
@@ -228,8 +229,8 @@ fn at_cores(dut: &DutResult, accept: f64) -> Vec<&PointResult> {
     points(dut, |c| is_plain(c, accept) && c.place.placement.is_none())
 }
 
-/// Performance of the servers that were measured on one number of cores, a column for each, a table
-/// for each acceptance ratio.
+/// Returns the performance of servers that were measured on one number of cores. There is a table
+/// for each acceptance ratio, with a column for each server.
 fn by_server(run: &Run) -> Vec<Table> {
     let duts = ranked(&run.results);
     let mut all: Vec<f64> = duts.iter().flat_map(|dut| ratios(dut)).collect();
@@ -304,8 +305,7 @@ fn sweep(
     statistics(run, &title, note, what, &columns)
 }
 
-/// Returns a note with the sizes of the working sets of cached names at the medians of these
-/// points.
+/// Returns a note with the number of cached names in use at the medians of these points.
 fn working_sets(run: &Run, all: &[&PointResult]) -> String {
     let trial = &run.results.plan.trial;
     let size = |point: &&PointResult| {
@@ -460,8 +460,8 @@ fn figures(runs: &[Run]) -> Vec<Figure> {
     all
 }
 
-/// Returns the mark of a point in a diagram; `None` without a result. A point without a median has
-/// the mark of a failure.
+/// Returns the mark of a point in a diagram, or `None` if there is no result. A point without a
+/// median has the mark of a failure.
 fn dot(x: f64, point: &PointResult) -> Option<Dot> {
     point.missing.is_none().then(|| dot_of(x, &point.figures, &point.found))
 }
@@ -508,7 +508,8 @@ fn worst_case_bars(runs: &[Run]) -> Option<Figure> {
     })
 }
 
-/// Bars of the worst case on placements beside that on as many of the first cores.
+/// Returns bars of the worst case for each placement, beside the bars for the same number of first
+/// cores.
 fn placement_bars(runs: &[Run]) -> Option<Figure> {
     let mut groups: Vec<String> = Vec::new();
     let mut series: Vec<Series> = Vec::new();
@@ -580,7 +581,7 @@ impl CurveGroup<'_> {
     }
 }
 
-/// Returns the servers that play AuthDNS for a DUT.
+/// Returns the servers in the role of AuthDNS for a DUT.
 fn auths(dut: &DutResult) -> Vec<Option<&str>> {
     let mut all: Vec<Option<&str>> =
         dut.points.iter().map(|p| p.conditions.place.authdns.as_deref()).collect();
@@ -589,8 +590,8 @@ fn auths(dut: &DutResult) -> Vec<Option<&str>> {
     all
 }
 
-/// Returns a curve for each DUT over `x` of the conditions; `x` also gets the placements at which
-/// the DUT's shares were measured. `None` if no DUT has two points. The texts are the file, the
+/// Returns a curve for each DUT over `x` of the conditions, or `None` if no DUT has two points. `x`
+/// also receives the placements where the DUT's shares were measured. The texts are the file, the
 /// title, the horizontal axis and the unit of its positions.
 fn curve(
     runs: &[Run],
@@ -634,8 +635,8 @@ fn curve(
     })
 }
 
-/// Medians by both shares, a map for each DUT and placement, all shaded relative to the largest
-/// value.
+/// Returns the medians by both shares, with a map for each DUT and placement. All maps are shaded
+/// relative to the largest value.
 fn heat(runs: &[Run]) -> Option<Figure> {
     let mut maps: Vec<HeatMap> = Vec::new();
     for (run, dut) in each_dut(runs) {

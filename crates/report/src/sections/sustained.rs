@@ -52,7 +52,7 @@ pub(crate) fn rows(found: &Sustained, point: &Point) -> Vec<Row> {
     rows
 }
 
-/// Returns a curve for each DUT and placement, from left to right; `dot` makes the mark of a
+/// Returns a curve for each DUT and placement, from left to right. `dot` makes the mark of a
 /// placement's trials.
 pub(super) fn each_place<T>(
     runs: &[Run],
@@ -75,8 +75,8 @@ pub(super) fn each_place<T>(
     curves
 }
 
-/// The diagram of a trial: CPU use second by second, with a mark at the end of the transient, if
-/// any (seconds).
+/// Returns the diagram of a trial: CPU use second by second. A mark shows the end of the initial
+/// transient (seconds), if any.
 pub(super) fn second_by_second(
     name: String,
     found: &Sustained,

@@ -87,7 +87,8 @@ fn due_trials_are_the_same_after_a_replay() {
     assert_eq!(Recorded::new(&plan, &entries).replay(&point).unwrap().due(), None);
 }
 
-/// Found before any full trial, which is never sent if the DUT's upstream queries deviate.
+/// A point is void if the DUT's upstream queries deviate. The deviation is found before any full
+/// trial, and no full trial follows.
 #[test]
 fn a_void_point_has_no_result() {
     let (plan, mut entries) = (plan(), journal_of(&plan(), CAPACITY, &[]));
@@ -115,7 +116,7 @@ fn a_goal_that_ends_at_the_highest_rate_is_a_lower_bound() {
         let reasons = &goal.lower_bound_reasons;
         assert!(matches!(reasons[..], [LowerBound::RangeEnd { searches: 3, .. }]), "{reasons:?}");
         let words = wording::goal_found(goal);
-        // Short trials may overstate the median of the second goal, so it is not a lower end.
+        // Short trials may overstate the median of the second goal, so it is no lower bound.
         assert_eq!(words.starts_with('≥'), goal.overstatement == 1.0, "{words}");
         assert!(words.contains(", ∞)"), "{words}");
         let line = wording::goal_line(goal);
