@@ -96,7 +96,7 @@ impl Claims {
     /// missed, 3 if none is missed and one could not be measured.
     ///
     /// # Errors
-    /// If the file cannot be written.
+    /// Returns an error if the file cannot be written.
     pub(crate) fn conclude(&self, keeping: &ResultOptions) -> Result<ExitCode> {
         println!("\nClaims");
         for (what, wanted, outcome) in &self.all {

@@ -26,7 +26,7 @@ pub(crate) fn root() -> PathBuf {
 /// Path of this program.
 ///
 /// # Errors
-/// If the system does not provide it.
+/// Returns an error if the system does not provide it.
 pub(crate) fn this_program() -> Result<PathBuf> {
     let path = std::env::current_exe().context("path of xtask")?;
     // Linux appends this if cargo has replaced the file since the program started.
@@ -37,7 +37,7 @@ pub(crate) fn this_program() -> Result<PathBuf> {
 /// Runs cargo in the workspace.
 ///
 /// # Errors
-/// If it fails.
+/// Returns an error if it fails.
 pub(crate) fn cargo(args: &[&str]) -> Result<()> {
     in_workspace(env!("CARGO"), args, &[])
 }
@@ -59,7 +59,7 @@ pub(crate) fn build_command(program: impl AsRef<OsStr>) -> Command {
 /// Runs a program in the folder of the workspace, with additional environment variables.
 ///
 /// # Errors
-/// If it cannot be started or fails.
+/// Returns an error if it cannot be started or fails.
 pub(crate) fn in_workspace(
     program: impl AsRef<Path>,
     args: &[&str],
@@ -119,7 +119,7 @@ impl Build {
     /// Builds both programs and returns the path of dns64bench; dns64d is in the same folder.
     ///
     /// # Errors
-    /// If cargo fails.
+    /// Returns an error if cargo fails.
     pub(crate) fn dns64bench(self) -> Result<PathBuf> {
         cargo(&self.words().split(' ').collect::<Vec<_>>())?;
         Ok(target().join(self.folder()).join("dns64bench"))
@@ -193,7 +193,7 @@ pub(crate) fn output<S: AsRef<OsStr>>(
 /// Runs git in the workspace and returns its standard output, trimmed.
 ///
 /// # Errors
-/// If git is missing or fails.
+/// Returns an error if git is missing or fails.
 pub(crate) fn git(args: &[&str]) -> Result<String> {
     let folder = root().to_string_lossy().into_owned();
     let args: Vec<_> = ["-C", &folder].iter().chain(args).copied().collect();

@@ -126,7 +126,7 @@ struct Server {
 /// Returns the servers of this host, and those of the current releases that have a package.
 ///
 /// # Errors
-/// If one of them is not installed.
+/// Returns an error if one of them is not installed.
 fn servers(site: &Site) -> Result<Vec<Server>> {
     let server = |cell: Cell| {
         let name = name(cell);
@@ -184,7 +184,7 @@ impl Page {
     /// Reads the folders that [`measure`] wrote.
     ///
     /// # Errors
-    /// If one of them is not a run folder.
+    /// Returns an error if one of them is not a run folder.
     fn read(folder: &Path) -> Result<Page> {
         let speed = folder.join("speed");
         let mut run = Run::read(&speed)?;

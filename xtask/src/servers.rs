@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// or `None` if it lost only the configured share. `timeout` is that of a query.
 ///
 /// # Errors
-/// If those are not its counters.
+/// Returns an error if those are not its counters.
 pub(crate) fn held_up(counters: &Value, timeout: Duration) -> Result<Option<String>> {
     let count = |key: &str| counters[key].as_u64().with_context(|| format!("no {key}: {counters}"));
     let [drops, refused, wait] =

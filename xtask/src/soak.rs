@@ -284,7 +284,7 @@ fn closed_loop(program: &Path, address: SocketAddr, outstanding: u32) -> Result<
 /// out.
 ///
 /// # Errors
-/// If dns64d rejected none.
+/// Returns an error if dns64d rejected none.
 fn flood(
     program: &Path,
     address: SocketAddr,

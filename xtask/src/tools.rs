@@ -101,7 +101,7 @@ pub(crate) fn locate(name: &str) -> Option<PathBuf> {
 /// Installs a tool if it is missing, and returns its path.
 ///
 /// # Errors
-/// If the list has no such tool, or it cannot be installed.
+/// Returns an error if the list has no such tool, or it cannot be installed.
 pub(crate) fn get(name: &str) -> Result<PathBuf> {
     let tool = TOOLS
         .iter()
@@ -121,7 +121,7 @@ fn folder() -> Result<PathBuf> {
 /// `~/.cache`.
 ///
 /// # Errors
-/// If neither variable is set.
+/// Returns an error if neither variable is set.
 pub(crate) fn cache() -> Result<PathBuf> {
     let cache = variable("XDG_CACHE_HOME").or_else(|| Some(variable("HOME")?.join(".cache")));
     Ok(cache.context("neither XDG_CACHE_HOME nor HOME is set")?.join("dns64bench"))

@@ -84,7 +84,7 @@ struct Checks {
 /// Reads the results of a campaign with one DUT.
 ///
 /// # Errors
-/// If the trial did not pass, or some checks could not be run.
+/// Returns an error if the trial did not pass, or some checks could not be run.
 fn found(results: &Value) -> Result<Found> {
     let dut = &results["duts"][0];
     let median = &dut["points"][0]["figures"]["median"];

@@ -26,7 +26,7 @@ use crate::{servers, tools};
 /// tests that need root must run too.
 ///
 /// # Errors
-/// If a test fails, or does not run although it must.
+/// Returns an error if a test fails, or does not run although it must.
 pub(crate) fn run(consent: Consent) -> Result<()> {
     let skipped = process::target().join("skipped-tests");
     let _ = fs::remove_file(&skipped);

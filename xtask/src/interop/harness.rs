@@ -221,7 +221,7 @@ pub(super) fn traversable_folder() -> Result<tempfile::TempDir> {
 /// Returns the number of queries that dnsperf sent, by its output.
 ///
 /// # Errors
-/// If one of them got no reply, or an RCODE other than NOERROR.
+/// Returns an error if one of them got no reply, or an RCODE other than NOERROR.
 pub(super) fn all_noerror(printed: &str) -> Result<u64> {
     let number = |title: &str| -> Result<u64> {
         let line = printed.lines().find_map(|line| line.trim().strip_prefix(title));

@@ -85,7 +85,8 @@ impl Site {
     /// Creates missing chroots, or all of them if `fresh` is set.
     ///
     /// # Errors
-    /// If the folder cannot be created. A chroot that cannot be created is an error of its cells.
+    /// Returns an error if the folder cannot be created. A chroot that cannot be created is an
+    /// error of its cells.
     pub(crate) fn new(program: PathBuf, fresh: bool) -> Result<Site> {
         // Servers may change to other users.
         let mode = fs::Permissions::from_mode(0o711);
@@ -186,7 +187,7 @@ impl Cell {
     /// Returns the server's entry in a plan.
     ///
     /// # Errors
-    /// If its driver has no name.
+    /// Returns an error if its driver has no name.
     pub(crate) fn plan(self, name: &str, start: &Path) -> Result<String> {
         let driver = serde_json::to_value(self.server().dut)?;
         let driver = driver.as_str().context("a driver without a name")?;
@@ -197,7 +198,7 @@ impl Cell {
     /// Runs a campaign with one trial and all checks, again if the machine invalidates it; returns its folder.
     ///
     /// # Errors
-    /// If it has no result.
+    /// Returns an error if it has no result.
     pub(crate) fn check(self, site: &Site, start: &Path) -> Result<PathBuf> {
         let plan = site.work().join(format!("{}.toml", self.name()));
         let dut = self.plan(self.server().dut.name(), start)?;

@@ -44,7 +44,7 @@ impl Chroot {
     /// is set.
     ///
     /// # Errors
-    /// If it cannot be created.
+    /// Returns an error if it cannot be created.
     pub(super) fn of(suite: &str, packages: &[&str], shared: &Path, fresh: bool) -> Result<Chroot> {
         let all = tools::cache()?.join("chroots");
         let (root, list) = (all.join(suite), all.join(format!("{suite}.packages")));
@@ -71,7 +71,7 @@ impl Chroot {
     /// Writes a script to `path` that runs a program of the chroot with its arguments.
     ///
     /// # Errors
-    /// If the chroot has no such program.
+    /// Returns an error if the chroot has no such program.
     pub(super) fn start_script(&self, program: &str, path: &Path) -> Result<PathBuf> {
         let folders = ["/usr/sbin", "/usr/bin"];
         let places = folders.map(|folder| Path::new(folder).join(program));

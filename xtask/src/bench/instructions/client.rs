@@ -30,7 +30,7 @@ impl Load {
     /// Sends the queries to `server` and waits for every reply.
     ///
     /// # Errors
-    /// If a reply is lost, repeated, or has no answer.
+    /// Returns an error if a reply is lost, repeated, or has no answer.
     pub(super) fn send(self, server: SocketAddr) -> Result<()> {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
         socket.connect(server)?;
