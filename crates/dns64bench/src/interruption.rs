@@ -31,7 +31,7 @@ pub(crate) fn is_asked() -> bool {
 /// Installs the handlers of SIGINT and SIGTERM.
 ///
 /// # Errors
-/// If the system does not allow it.
+/// Returns an error if the system does not allow it.
 pub(crate) fn install_handlers() -> Result<(), Failure> {
     let register = || -> io::Result<()> {
         for signal in [SIGINT, SIGTERM] {

@@ -56,7 +56,7 @@ impl Files {
     /// Opens the requested files.
     ///
     /// # Errors
-    /// If one cannot be written.
+    /// Returns an error if one cannot be written.
     pub(crate) fn open(
         hdr_log: Option<&Path>,
         json_lines: Option<&Path>,
@@ -67,7 +67,7 @@ impl Files {
     /// Writes each file independently: a disk that has no room for one may have room for the other.
     ///
     /// # Errors
-    /// If one cannot be written.
+    /// Returns an error if one cannot be written.
     pub(crate) fn write(self, load: &Load<'_>) -> Result<(), Failure> {
         let hdr_log = fill(self.hdr_log, |out| load.write_hdr_log(out));
         let json_lines = fill(self.json_lines, |out| load.write_lines(out));

@@ -115,7 +115,7 @@ pub(crate) struct CampaignState {
 /// address nothing is served.
 ///
 /// # Errors
-/// If there can be no listener at the address.
+/// Returns an error if there can be no listener at the address.
 pub(crate) fn serve(
     address: Option<SocketAddr>,
     command: &'static str,

@@ -40,7 +40,7 @@ impl Server {
     /// Returns the server's address; for a name, its first address.
     ///
     /// # Errors
-    /// If the name has none.
+    /// Returns an error if the name has none.
     pub(crate) fn resolve(&self) -> Result<SocketAddr, Failure> {
         let (name, port) = match self {
             Server::Address(address) => return Ok(*address),
@@ -115,7 +115,7 @@ pub(crate) fn xdp_config(interface: Option<&String>, mode: XdpMode) -> Option<Xd
 /// addresses exist, and there is an interface towards the server.
 ///
 /// # Errors
-/// If one of these does not hold.
+/// Returns an error if one of these does not hold.
 fn check_host(plan: TrialPlan) -> Result<TrialPlan, Failure> {
     let (first, count) = (plan.first_name, plan.names.count());
     if first >= count {
@@ -134,7 +134,7 @@ fn check_host(plan: TrialPlan) -> Result<TrialPlan, Failure> {
 /// Checks that this process may use the CPUs.
 ///
 /// # Errors
-/// If it may not use one of them, or there is no such CPU.
+/// Returns an error if it may not use one of them, or there is no such CPU.
 fn may_use(cpus: &[CpuId]) -> Result<(), Failure> {
     let allowed = allowed_cpus();
     match cpus.iter().find(|cpu| !allowed.contains(cpu)) {
@@ -154,8 +154,8 @@ impl Measure {
     /// Plans the trial.
     ///
     /// # Errors
-    /// If the given plan is invalid, an interval is given without a file for it, or there is no time left until several
-    /// testers begin.
+    /// Returns an error if the given plan is invalid, an interval is given without a file for it,
+    /// or there is no time left until several testers begin.
     pub(crate) fn resolve(&self) -> Result<TrialPlan, Failure> {
         let plan = self.plan_of_all()?;
         let Some((number, start)) = self.sharding.shard.zip(self.sharding.start_at) else {
@@ -222,7 +222,7 @@ impl NewSearch {
     /// Plans the search.
     ///
     /// # Errors
-    /// If the range is empty, or there are not enough names.
+    /// Returns an error if the range is empty, or there are not enough names.
     pub(crate) fn resolve(
         &self,
         traffic: &Traffic,
@@ -270,7 +270,7 @@ impl NewSearch {
 /// none.
 ///
 /// # Errors
-/// If one of its trials is impossible, or names would have to repeat.
+/// Returns an error if one of its trials is impossible, or names would have to repeat.
 pub(crate) fn with_names(mut plan: SearchPlan, are_given: bool) -> Result<SearchPlan, Failure> {
     if !are_given && plan.most_names() + plan.trial.first_name > plan.trial.names.count() {
         widen(&mut plan);
@@ -332,7 +332,7 @@ impl NewSearch {
 /// Returns the validated settings and rates from a file with the output of `self-test --json`.
 ///
 /// # Errors
-/// If it is no such file, or the self-test did not pass.
+/// Returns an error if it is no such file, or the self-test did not pass.
 pub(crate) fn passed_self_test(path: &Path) -> Result<PassedSelfTest, Failure> {
     let unusable =
         |why: String| Failure::usage(anyhow::anyhow!("--self-test {}: {why}", path.display()));
@@ -359,7 +359,7 @@ impl SelfTest {
     /// Plans the self-test.
     ///
     /// # Errors
-    /// If the server's name has no address.
+    /// Returns an error if the server's name has no address.
     pub(crate) fn resolve(&self) -> Result<SelfTestPlan, Failure> {
         let asked = check_host(self.traffic.plan(self.server.resolve()?, self.for_rate))?;
         let highest = self.search_to.unwrap_or_else(|| {
@@ -406,7 +406,7 @@ impl IntervalFiles {
     /// Returns the length of the intervals, if a file needs them.
     ///
     /// # Errors
-    /// If a length is given without a file.
+    /// Returns an error if a length is given without a file.
     pub(crate) fn width(&self) -> Result<Option<Nanos>, Failure> {
         let is_wanted = self.hdr_log.is_some() || self.json_lines.is_some();
         if self.interval.is_some() && !is_wanted {
@@ -420,7 +420,7 @@ impl IntervalFiles {
     /// Opens the requested files.
     ///
     /// # Errors
-    /// If one cannot be written.
+    /// Returns an error if one cannot be written.
     pub(crate) fn open(&self) -> Result<intervals::Files, Failure> {
         intervals::Files::open(self.hdr_log.as_deref(), self.json_lines.as_deref())
     }
@@ -439,7 +439,7 @@ impl Transport {
 /// Reads the queries of a file; `warn` receives the warnings on its malformed lines.
 ///
 /// # Errors
-/// If it cannot be read, or has no valid queries.
+/// Returns an error if it cannot be read, or has no valid queries.
 fn query_file(path: &Path, warn: &dyn Fn(&str)) -> Result<Source, Failure> {
     let started = Instant::now();
     let file = QueryFile::read(path).map_err(Failure::usage)?;
@@ -463,7 +463,7 @@ impl ClosedLoop {
     /// Plans the closed loop.
     ///
     /// # Errors
-    /// If there are not enough names, or the query file cannot be used.
+    /// Returns an error if there are not enough names, or the query file cannot be used.
     pub(crate) fn resolve(&self) -> Result<ClosedLoopPlan, Failure> {
         may_use(self.cpus.as_ref().map_or(&[], |list| &list.0))?;
         let q = &self.questions;
@@ -553,7 +553,8 @@ impl Resperf {
     /// Plans the ramp; `warn` receives the warnings on the query file.
     ///
     /// # Errors
-    /// If the server has no address of the given family, or the queries cannot be read.
+    /// Returns an error if the server has no address of the given family, or the queries cannot be
+    /// read.
     pub(crate) fn resolve(&self, warn: &dyn Fn(&str)) -> Result<RampPlan, Failure> {
         let server = self.address()?;
         let (source, check) = match self.names {
@@ -629,7 +630,7 @@ impl Dns64perf {
     /// ports.
     ///
     /// # Errors
-    /// If the arguments define no load.
+    /// Returns an error if the arguments define no load.
     pub(crate) fn resolve(&self) -> Result<TrialPlan, Failure> {
         let Dns64perf { requests, burst, threads, subnet, .. } = *self;
         let wrong = |why: &str| Failure::usage(anyhow::anyhow!("{why}"));

@@ -70,7 +70,8 @@ pub(crate) fn print(text: fmt::Arguments<'_>) {
 /// Writes the file `path` completely or not at all, or standard output if there is no path.
 ///
 /// # Errors
-/// If the file cannot be written. The program ends if standard output cannot be written.
+/// Returns an error if the file cannot be written. The program ends if standard output cannot be
+/// written.
 pub(crate) fn write_to(
     path: Option<&Path>,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,

@@ -106,7 +106,7 @@ pub(crate) struct SelfTestPlan {
 /// Runs the self-test.
 ///
 /// # Errors
-/// If the plan contradicts itself, a trial cannot be run, or the user interrupts.
+/// Returns an error if the plan contradicts itself, a trial cannot be run, or the user interrupts.
 pub(crate) fn self_test(
     wanted: &SelfTestPlan,
     quiet: bool,

@@ -37,7 +37,7 @@ pub(super) const BUSY: &str =
 /// Runs a closed loop with the server, the names and the expected addresses of a trial.
 ///
 /// # Errors
-/// If there is no way to the server.
+/// Returns an error if there is no way to the server.
 pub(super) fn closed_loop(trial: &TrialPlan, quiet: bool) -> Result<ClosedLoopResult, Failure> {
     let names = Names::new(&trial.domain, trial.names, trial.first_name, CLOSED_LOOP_NAMES)
         .ok_or_else(|| Failure::usage(anyhow::anyhow!("too few names for a closed loop")))?;
@@ -80,7 +80,7 @@ pub(super) fn closed_loop_words(found: &ClosedLoopResult) -> String {
 /// Runs a search with its journal in `folder`; `None` if it ended without a trial.
 ///
 /// # Errors
-/// If a trial cannot be run, or the user interrupts.
+/// Returns an error if a trial cannot be run, or the user interrupts.
 pub(super) fn search(
     plan: &SearchPlan,
     folder: &Path,
@@ -94,7 +94,7 @@ pub(super) fn search(
 /// without a search. `runner` runs no trial.
 ///
 /// # Errors
-/// If the journal cannot be read, or a second one cannot be written.
+/// Returns an error if the journal cannot be read, or a second one cannot be written.
 pub(super) fn completed(
     plan: &SearchPlan,
     folder: &Path,

@@ -36,7 +36,7 @@ impl Probe {
     /// Opens a socket towards `server`, for names of `domain`.
     ///
     /// # Errors
-    /// If there is no route to the server.
+    /// Returns an error if there is no route to the server.
     pub(super) fn open(server: SocketAddr, domain: &Domain) -> io::Result<Probe> {
         let any: IpAddr = match server {
             SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
