@@ -30,8 +30,8 @@ pub(crate) fn run(keeping: &ResultOptions) -> Result<ExitCode> {
     claims.conclude(keeping)
 }
 
-/// Number of trials that are evaluated at a rate, and maximum number of attempts: the effect of a single stall shows by
-/// comparison.
+/// Number of trials that are evaluated at a rate, and maximum number of attempts. Comparing several trials shows the
+/// effect of a single stall.
 const SOUND: usize = 3;
 const TRIED: usize = 6;
 
@@ -109,8 +109,8 @@ fn auth_against_reflector(lab: &Lab, claims: &mut Claims) -> Result<()> {
     Ok(())
 }
 
-/// Measures the highest rate at which the self-test passes: ours with AuthDNS, and a dns64perf++-style sender with one
-/// NSD core.
+/// Measures the highest rate at which the self-test passes. Compares our Measurer and AuthDNS with a dns64perf++-style
+/// sender and NSD on one core.
 fn self_test_against_classic(lab: &Lab, claims: &mut Claims) -> Result<()> {
     println!("\nSelf-test on this machine's cores");
     let (what, wanted) = (

@@ -1,5 +1,5 @@
-//! `bench dns64`: dns64d compared with Unbound, BIND and PowerDNS Recursor, each on one core of the lab, all in one
-//! run.
+//! `bench dns64`: dns64d compared with Unbound, BIND and PowerDNS Recursor in one run. Each server has one core of the
+//! lab.
 
 pub(crate) mod against;
 
@@ -53,7 +53,7 @@ const DUTS: [Dut; 4] = [
     Dut { kind: servers::Dut::Powerdns, for_memory: false },
 ];
 
-/// Rounds: every server has a turn in each, so that a slow phase of this machine affects all of them.
+/// Number of rounds. Every server has a turn in each round, so that a slow phase of this machine affects all servers.
 const ROUNDS: usize = 3;
 const LATENCY_ROUNDS: usize = 8;
 
@@ -85,7 +85,7 @@ struct Figures<'a> {
     program: PathBuf,
     rounds: Vec<Round>,
     mebibytes: Option<f64>,
-    /// At half of its own rate and at half of Unbound's, in each round.
+    /// Latencies in each round: at half of the server's rate, and at half of Unbound's rate.
     p99_us: Vec<[Latency; 2]>,
 }
 
@@ -303,7 +303,7 @@ fn start(lab: &Lab, dut: &Dut, program: &Path) -> Result<Server> {
     start_with(lab, dut, program, DUT, &Operator::default())
 }
 
-/// Starts it at an address of the DUT with additional configuration lines.
+/// Starts a server at an address of the DUT, with additional configuration lines.
 fn start_with(
     lab: &Lab,
     dut: &Dut,
@@ -351,8 +351,8 @@ fn throughput(lab: &Lab, figures: &Figures<'_>, names: &Names) -> Result<Round> 
     Ok([different, cached])
 }
 
-/// Runs the clients against AuthDNS in the DUT's place, which answers without any lookup: a server that answers one by
-/// one can hardly be faster.
+/// Runs the clients against AuthDNS in the DUT's place. AuthDNS answers without any lookup, so a server that answers
+/// queries one by one can hardly be faster.
 fn without_lookup(lab: &Lab) -> Result<[Load; CLIENTS.len()]> {
     let auth = ["taskset", "-c", DUT_CPU, &lab.program, "auth", "--listen", DUT, "--threads", "1"];
     let server = Server::start(
@@ -412,7 +412,7 @@ fn closed_loop(lab: &Lab, server: &Server, names: &[&str], offload: &str) -> Res
     closed_loop_at(DUT, LOOP, lab, server, names, offload)
 }
 
-/// Runs it at another address of the server, for another duration.
+/// Runs our closed loop at another address of the server, for another duration.
 fn closed_loop_at(
     address: &str,
     time: Duration,
@@ -455,7 +455,7 @@ fn under_load(server: &Server, load: impl FnOnce() -> Result<f64>) -> Result<Loa
     Ok(Load { rate, cpu })
 }
 
-/// Prints the CPU time that the host took in each round, if there was any.
+/// Prints the stolen CPU time (taken by the host of a virtual machine) in each round, if any.
 fn print_stolen(percent: &[f64]) {
     let Some(spread) = Summary::of(percent).filter(|spread| spread.max >= 1.0) else { return };
     println!(
@@ -464,7 +464,7 @@ fn print_stolen(percent: &[f64]) {
     );
 }
 
-/// Measures all servers in turn and returns the CPU time that the host took in each round.
+/// Measures all servers in turn, and returns the stolen CPU time in each round.
 fn latencies(lab: &Lab, all: &mut Vec<Figures<'_>>) -> Result<Vec<f64>> {
     let common = all.iter().find(|f| f.dut.name() == "Unbound").map_or(5_000, Figures::half_rate);
     let mut stolen = Vec::new();
@@ -479,7 +479,7 @@ fn latencies(lab: &Lab, all: &mut Vec<Figures<'_>>) -> Result<Vec<f64>> {
     Ok(stolen)
 }
 
-/// Measures at half of its own rate and at the `common` one, starting with number `first`.
+/// Measures a server at half of its own rate and at the rate `common`. `first` is the index of the first of the two.
 fn both_latencies(
     lab: &Lab,
     figures: &Figures<'_>,
@@ -500,8 +500,8 @@ fn both_latencies(
 }
 
 /// Measures p99 of the round-trip time at a constant rate, if at most one in a thousand queries has no valid reply.
-/// Queries may leave 200 µs from their time, so that the sender leaves AuthDNS the core that they share. If the tester
-/// invalidates the trial, it is repeated once with other names.
+/// Queries may deviate 200 µs from the schedule, so that the sender leaves enough time of the shared core to AuthDNS.
+/// If the tester invalidates the trial, it is repeated once with other names.
 fn latency(lab: &Lab, rate: u64, names: [&str; 2]) -> Result<Latency> {
     let rate = rate.max(1).to_string();
     for names in names {
@@ -558,8 +558,8 @@ fn print_throughput(all: &[Figures<'_>], ceiling: &[[Load; CLIENTS.len()]], clai
     ratios(all, (1, "the best of the others'", 2.0), |name| name != "dns64d", claims);
 }
 
-/// Returns how many times as fast dns64d is as the best of the `others`: with each client as the range over the rounds,
-/// and by each server's highest rate with any client.
+/// Returns the ratio of dns64d's rate to that of the fastest of the `others`. There is a ratio for each client, with its
+/// range over the rounds, and one of the highest rates with any client.
 fn ratios(
     all: &[Figures<'_>],
     (set, whose, wanted): (usize, &str, f64),
@@ -568,7 +568,7 @@ fn ratios(
 ) {
     let what = format!("{}, dns64d's highest rate by {whose}", NAME_SETS[set]);
     let ours = all.iter().find(|f| f.dut.name() == "dns64d");
-    // If one of them is missing, the best of the others may be a different one.
+    // If a server is missing, the fastest of the remaining servers may not be the fastest of all.
     let is_measured = |dut: &&Dut| all.iter().any(|f| f.dut.name() == dut.name());
     let wanted_ones = DUTS.iter().filter(|dut| dut.name() == "dns64d" || others(dut.name()));
     let missing: Vec<&str> = wanted_ones.filter(|dut| !is_measured(dut)).map(Dut::name).collect();
@@ -638,8 +638,8 @@ fn print_latency(all: &[Figures<'_>], claims: &mut Claims) {
     }
 }
 
-/// Returns dns64d's p99 divided by Unbound's, at load number `i`, over the rounds in which the tester invalidated
-/// neither; these must be at least half.
+/// Returns dns64d's p99 divided by Unbound's, at load number `i`. Only rounds in which both trials are valid count, and
+/// at least half of the rounds must be valid.
 fn latency_ratio(all: &[Figures<'_>], i: usize) -> Result<Summary, String> {
     let get = |name: &str| all.iter().find(|f| f.dut.name() == name);
     let (Some(ours), Some(unbound)) = (get("dns64d"), get("Unbound")) else {
@@ -654,8 +654,8 @@ fn latency_ratio(all: &[Figures<'_>], i: usize) -> Result<Summary, String> {
             sound.len()
         ));
     }
-    // A server that does not answer all queries has no p99. If it is ours, the claim is missed; if it is only theirs,
-    // the claim is kept.
+    // A server that does not answer all queries has no p99. The claim is missed if dns64d has none, and kept if only
+    // Unbound has none.
     let ratios = sound.iter().map(|(ours, theirs)| match (ours.us(), theirs.us()) {
         (Some(ours), Some(theirs)) => ours / theirs,
         (None, _) => f64::INFINITY,

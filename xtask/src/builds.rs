@@ -6,7 +6,7 @@
 //! enough? ─► end
 //! ```
 //!
-//! A round may measure each of them several times, in turn (ours, theirs, theirs, ours, …): several short measurements
+//! A round may measure each build several times, in turn (ours, theirs, theirs, ours, …). Several short measurements
 //! suffer less from disturbances of a few seconds than a long one. Properties of newly started programs, such as their
 //! memory layout, also differ from round to round.
 
@@ -90,11 +90,11 @@ impl Ratios {
     }
 }
 
-/// Measures both builds in alternation. `begin` starts a round; `measure` returns the `figures` of one of them in their
-/// order, where greater is better. A round has `looks` measurements of each, whose mean counts. A figure that is
-/// precise enough is still measured while another one is not, because both come from the same measurement.
+/// Measures both builds in alternation. `begin` starts a round. `measure` returns the `figures` of one build in order,
+/// where greater is better. A round has `looks` measurements of each build, and uses their mean. All figures are
+/// measured until each is precise enough, because they come from the same measurement.
 ///
-/// The status is 1 if the median ratio of a figure is lower than `wanted`, and 2 if none is and one is undecided.
+/// The status is 1 if the median ratio of a figure is lower than `wanted`. Otherwise it is 2 if a figure is undecided.
 pub(crate) fn compare<const N: usize, R>(
     figures: [&'static str; N],
     wanted: Wanted,
@@ -105,7 +105,7 @@ pub(crate) fn compare<const N: usize, R>(
     let mut all = figures.map(|figure| Ratios { figure, by_round: Vec::new() });
     for round in 0..usize::from(wanted.rounds) {
         let mut started = begin(round)?;
-        // Sums over the measurements: the ratio of sums is that of means.
+        // Sums are sufficient, because the ratio of the sums equals the ratio of the means.
         let (mut ours, mut theirs) = ([0.0; N], [0.0; N]);
         for look in 0..looks {
             let order = if (round + look) % 2 == 0 {

@@ -15,7 +15,7 @@ use crate::servers::{held_up, wait_until_listens};
 const CAPACITIES: [u64; 10] =
     [1_000, 2_154, 3_700, 7_001, 12_345, 20_000, 34_567, 50_000, 70_711, 100_000];
 
-/// Equal for all capacities, and half of the allowed error of the smallest result, which is 0.5 %.
+/// Resolution of all searches. It is less than half of the allowed error of 0.5 % at the smallest capacity.
 const RESOLUTION: u64 = 2;
 
 /// Maximum error of a result in per cent.
@@ -76,7 +76,7 @@ impl Certify {
         wait_until_listens(&[], port)?;
         let folder = tempfile::tempdir()?;
         let journal = folder.path().join("journal").to_string_lossy().into_owned();
-        // The range is the same for all: the tester has no information about the correct result.
+        // All searches have the same range, so that the tester has no information about the correct result.
         let (duration, repeat) = (format!("{}s", self.seconds), self.repeat.to_string());
         let (resolution, timeout) = (RESOLUTION.to_string(), format!("{}ms", TIMEOUT.as_millis()));
         let search = [
@@ -114,7 +114,7 @@ impl Certify {
     }
 }
 
-/// Result of a search, and the condition of its server meanwhile.
+/// Result of a search, and the condition of its server during the search.
 struct Searched {
     found: Value,
     counters: Value,
@@ -156,9 +156,8 @@ impl Row {
         })
     }
 
-    /// Compares the result with the capacity. `held_up` is the reason why the server did not reach its capacity. It
-    /// explains a result that is too low, by a fault of the server or of this machine, but never a trial that passed
-    /// above the capacity.
+    /// Compares the result with the capacity. `held_up` is the reason why the server did not reach its capacity: a fault
+    /// of the server or of this machine. Such a fault can explain a low result, but no passed trial above the capacity.
     fn hold(&self, capacity: u64, held_up: Option<&str>, claims: &mut Claims) {
         for failed in &self.failed_below {
             println!("          failed {failed}");

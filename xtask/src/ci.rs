@@ -78,7 +78,7 @@ const CHECKS: &[Check] = &[
         install_tools(install, "cargo-nextest cargo-deny cargo-deb")
     }),
     Check::every_change("deny", |_| deny("bans licenses sources")),
-    // A nightly build of the fuzz targets must not be the first to notice that their lock file is out of date.
+    // Detects an outdated lock file of the fuzz targets at every change, before a nightly build fails because of it.
     Check::every_change("fuzz-lock", |_| cargo("fetch --locked --manifest-path fuzz/Cargo.toml")),
     Check::every_change("documents", |_| xtask("docs")),
     Check::every_change("msrv", |_| oldest_compiler()),
@@ -86,7 +86,7 @@ const CHECKS: &[Check] = &[
     Check::every_change("tests", |install| {
         workspace_tests::run(Consent::of(install)).map(|()| Ended::Passed)
     }),
-    // The only build with another profile. Interop tests mostly wait.
+    // The only build with another profile. It runs beside the interop tests, which mostly wait.
     Check::every_change("release-build", |_| cargo(Build::Release.words())).beside_next(),
     Check::every_change("interop", |_| xtask("interop")),
     Check::every_change("instructions", |_| instructions()),
@@ -139,8 +139,8 @@ impl Ci {
     }
 }
 
-/// Checks that passed at one commit: an empty file for each in `target/ci/COMMIT`. A nightly run that was interrupted,
-/// or that had checks run by name, continues from there.
+/// Checks that passed at one commit. Each has an empty file in `target/ci/COMMIT`. A nightly run skips these checks, so
+/// that it can continue after an interruption.
 struct NightlyRecord(PathBuf);
 
 impl NightlyRecord {
@@ -235,8 +235,8 @@ fn xtask(words: &str) -> Result<Ended> {
     run(&mut this_program(words)?, words)
 }
 
-/// Runs `cargo xtask WORDS`, a measurement. Status 3 means that this machine invalidated it, or that it cannot run
-/// here; it is then repeated once.
+/// Runs `cargo xtask WORDS`, a measurement. Status 3 means that this machine invalidated the measurement or cannot run
+/// it. The measurement is then repeated once.
 fn measured(words: &str) -> Result<Ended> {
     spoilable(&mut this_program(words)?, words)
 }
@@ -325,8 +325,8 @@ fn deny(words: &str) -> Result<Ended> {
     run(Command::new(program).args(["--log-level", "error", "check"]).args(words.split(' ')), words)
 }
 
-/// Compiles the workspace with the oldest compiler that Cargo.toml allows. If it is the installed one, the other checks
-/// have already done so; otherwise rustup must have it.
+/// Compiles the workspace with the oldest compiler that Cargo.toml allows. If the installed compiler is that version,
+/// the other checks are sufficient. Otherwise rustup must have that version.
 fn oldest_compiler() -> Result<Ended> {
     let wanted = env!("CARGO_PKG_RUST_VERSION");
     let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
@@ -343,7 +343,7 @@ fn oldest_compiler() -> Result<Ended> {
     run(Command::new("cargo").arg(toolchain).args(words), "check with the oldest compiler")
 }
 
-/// True if a line of `rustc --version` is of the release `wanted`, such as 1.95.
+/// True if a line of `rustc --version` names the release `wanted`, such as 1.95.
 fn is_release(line: &str, wanted: &str) -> bool {
     let version = line.split_whitespace().nth(1).unwrap_or_default();
     version.strip_prefix(wanted).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
@@ -413,7 +413,7 @@ mod tests {
             .beside_next(),
             Check::every_change("c", |_| ended("c")),
             Check::every_change("d", |_| ended("d")),
-            // No check follows it.
+            // No check follows this one.
             Check::every_change("e", |_| ended("e")).beside_next(),
         ];
         let results = run_all(&checks.iter().collect::<Vec<_>>(), false);

@@ -77,7 +77,7 @@ pub(crate) struct Claims {
 }
 
 impl Claims {
-    /// Compares a figure with its claim; `Err` contains the reason why there is none.
+    /// Compares a figure with its claim. `Err` contains the reason why there is no figure.
     pub(crate) fn hold(&mut self, what: &str, wanted: Bound, found: Result<f64, String>) {
         let outcome = match found {
             Ok(found) if wanted.is_met(found) => ClaimOutcome::Kept(found),
@@ -92,8 +92,8 @@ impl Claims {
         self.raw.insert(name.to_owned(), data);
     }
 
-    /// Prints every claim, saves the requested data, and returns the status: 0 if all claims are kept, 1 if one is
-    /// missed, 3 if none is missed and one could not be measured.
+    /// Prints every claim, saves the requested data, and returns the status. The status is 1 if a claim is missed.
+    /// Otherwise it is 3 if a claim could not be measured, and 0 if all claims are kept.
     ///
     /// # Errors
     /// Returns an error if the file cannot be written.

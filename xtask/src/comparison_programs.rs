@@ -16,8 +16,8 @@ use net::socket::Endpoint;
 use signal_hook::consts::SIGTERM;
 use units::CpuId;
 
-/// Runs a null reflector on one CPU until SIGTERM: it sends every datagram back as a response, with `recvmmsg` and
-/// `sendmmsg` only. Then it prints the number of datagrams.
+/// Runs a null reflector on one CPU until SIGTERM. The reflector sends every datagram back as a response, with
+/// `recvmmsg` and `sendmmsg` only. At the end it prints the number of datagrams.
 pub(crate) fn reflect(address: SocketAddr, cpu: usize) -> Result<()> {
     pin_to(CpuId(cpu))?;
     let endpoint = Endpoint::listen(address, 1)?.remove(0);
@@ -56,8 +56,8 @@ pub(crate) enum Timing {
 }
 
 impl Timing {
-    /// Returns the waiting time before query `next` of `count`; the previous one was started at `began` and sent by
-    /// `now`.
+    /// Returns the waiting time before query `next` of `count`. The previous query was started at `began`, and had been
+    /// sent at `now`.
     fn wait(self, next: u64, count: u64, rate: u64, began: u64, now: u64) -> u64 {
         let due = |i: u64| (u128::from(i) * 1_000_000_000 / u128::from(rate)) as u64;
         match self {
@@ -122,8 +122,8 @@ impl Classic {
         Ok(())
     }
 
-    /// Sends like dns64perf++: one `send` per query from one port, by busy waiting, one receiver, default buffers. A
-    /// query counts as answered if NOERROR and a record arrive within the timeout.
+    /// Sends like dns64perf++, with one `send` per query from one port, busy waiting, one receiver and default buffers.
+    /// A query counts as answered if NOERROR and a record arrive within the timeout.
     fn send(&self) -> Result<Sent> {
         let any = if self.server.is_ipv6() { "[::]:0" } else { "0.0.0.0:0" };
         let socket = UdpSocket::bind(any)?;
@@ -150,7 +150,7 @@ impl Classic {
                 let left = elapsed(start);
                 times.push(left.saturating_sub(begin));
                 let since = |moment: u64| moment.saturating_sub(begin);
-                // Like dns64perf++'s timer: the wait is computed first, and then a clock is read again to wait by it.
+                // Like dns64perf++'s timer, computes the wait first and reads the clock again at its start.
                 if i + 1 < total {
                     spin(
                         start,

@@ -1,5 +1,5 @@
-//! Detection of stalls of this machine's CPUs. The effects of a stall on a server are neither the server's fault nor
-//! the tester's.
+//! Returns a line in which code spans cannot be mistaken for a link. The words of the spans stay for the heading's
+//! anchor. The effects of a stall on a server are neither the server's fault nor the tester's.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -11,8 +11,8 @@ use units::CpuId;
 /// Interval of the checks of a CPU.
 const NAP: Duration = Duration::from_millis(20);
 
-/// Runs a function. Returns its result, and the longest delay meanwhile in waking up a thread on one of these CPUs.
-/// That thread has the priority of the caller, which may be pinned elsewhere.
+/// Runs a function. Returns its result, and the longest delay in waking up a thread on one of these CPUs during the
+/// call. The thread has the priority of the caller, which may be pinned elsewhere.
 pub(crate) fn watched<R>(cpus: &[CpuId], what: impl FnOnce() -> R) -> (R, Duration) {
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -38,7 +38,7 @@ impl Drop for StopGuard<'_> {
 
 /// Returns the longest delay in waking up a thread on a CPU, until the end.
 fn longest_pause(cpu: CpuId, is_over: &AtomicBool) -> Duration {
-    // If it may not run on this CPU, it cannot measure it.
+    // A CPU on which this thread may not run cannot be measured.
     if pin_to(cpu).is_err() {
         return Duration::ZERO;
     }

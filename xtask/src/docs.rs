@@ -114,8 +114,8 @@ impl Documents {
         faults
     }
 
-    /// Returns the reason why a link of a page is dead, or `None` if it is valid, or a link to the
-    /// web.
+    /// Returns the reason why a link of a page is dead. Returns `None` for valid links and links to
+    /// the web.
     fn fault_of(&self, from: &Path, link: &str) -> Option<String> {
         if link.contains("://") || link.starts_with("mailto:") {
             return None;
@@ -186,7 +186,8 @@ fn outside_of_code_blocks(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// Returns a line in which code spans cannot be mistaken for a link; a heading's anchor keeps their words.
+/// Returns a line in which code spans cannot be mistaken for links. Their words remain, because they are part of a
+/// heading's anchor.
 fn without_code(line: &str) -> String {
     let in_code = |(number, part): (usize, &str)| match number % 2 {
         0 => part.to_owned(),
@@ -322,7 +323,7 @@ mod tests {
         );
     }
 
-    /// Maximum size of a results file, in octets: larger raw data are replaced by a summary.
+    /// Maximum size of a results file, in octets. Larger raw data are replaced by a summary.
     const LARGEST_RESULT: u64 = 100_000;
 
     #[test]
@@ -400,8 +401,8 @@ mod tests {
         assert!(missing.is_empty(), "no heading in dns64-items.md: {missing:?}");
     }
 
-    /// Returns the keys of a table of a plan, by the plan's schema. `path` has the names of the table's parents and its
-    /// own name.
+    /// Returns the keys of a table of a plan, according to the plan's schema. `path` contains the names of the table's
+    /// parents and the name of the table.
     fn keys_of_table(path: &[&str]) -> Vec<String> {
         let file = root().join("schemas/plan.schema.json");
         let schema: Value = serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap();

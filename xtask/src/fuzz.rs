@@ -8,9 +8,9 @@
 //!            └─ --keep: the shortest inputs that reach all code ─► fuzz/corpus/TARGET
 //! ```
 //!
-//! Address sanitizer and coverage are compiler flags that only a nightly compiler accepts. The stable compiler contains
-//! the same code, and its sanitizer runtime is installed with it. `RUSTC_BOOTSTRAP=1` makes it accept the flags, so
-//! that no second toolchain is needed. libFuzzer comes with the package libfuzzer-sys, which compiles it.
+//! By default, only a nightly compiler accepts the flags for address sanitizer and coverage. The stable compiler
+//! contains the same code, and includes the sanitizer runtime. `RUSTC_BOOTSTRAP=1` makes the stable compiler accept the
+//! flags, so that no second toolchain is needed. The package libfuzzer-sys contains and compiles libFuzzer.
 
 mod corpus;
 
@@ -31,7 +31,7 @@ const RUSTFLAGS: &str = "--cfg fuzzing -Zsanitizer=address -Cpasses=sancov-modul
     -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares \
     -Ccodegen-units=1 -Cforce-frame-pointers=yes";
 
-/// Without statistics of rare features, and without a search for shorter inputs: both take more time than the target.
+/// Disables statistics of rare features and the search for shorter inputs, because both take more time than the target.
 const FUZZER: [&str; 2] = ["-entropic=0", "-reduce_inputs=0"];
 /// An input that takes this many seconds is a fault.
 const SLOWEST: u32 = 25;
@@ -62,7 +62,7 @@ pub(crate) struct Fuzz {
 
 /// Result of a target.
 struct TargetResult {
-    /// From libFuzzer's last line of statistics: runs, pieces of code reached, runs per second.
+    /// Number of runs. All figures are from libFuzzer's last line of statistics.
     runs: u64,
     reached: u64,
     per_second: u64,

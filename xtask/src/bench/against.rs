@@ -21,7 +21,7 @@ const CLIENT_CPU: &str = "0";
 const AUTH_CPU: &str = "1";
 
 /// Measures replies per second of CPU time for AuthDNS and for the closed-loop client, and queries per second of CPU
-/// time for the Measurer at a constant rate: the performance of the program at the other end does not count. The
+/// time for the Measurer at a constant rate. CPU time is independent of the speed of the program at the other end. The
 /// programs that are not measured are from this checkout.
 pub(crate) fn run(other: &Path, wanted: Wanted) -> Result<ExitCode> {
     let other = other
@@ -97,8 +97,8 @@ fn measurer(lab: &Lab, program: &str) -> Result<f64> {
     Ok(f64::from(RATE * LOOK) / seconds)
 }
 
-/// Runs a program in the tester's namespace and ignores its status; returns its output, and its CPU time in seconds as
-/// counted by the shell for its children.
+/// Runs a program in the tester's namespace and ignores the exit status. Returns the program's output, and its CPU time
+/// in seconds as counted by the shell.
 fn timed(lab: &Lab, words: &[&str]) -> Result<(String, f64)> {
     let shell = ["bash", "-c", "\"$@\" 2>/dev/null; times", "timed"];
     let ran =

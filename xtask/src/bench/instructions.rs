@@ -6,8 +6,8 @@
 //! ```
 //!
 //! Start-up and shutdown cancel out in the difference between two lengths of the same load. Counts
-//! depend on compiler, libraries and profile, so the file records them. If they differ, the parent
-//! commit is counted on this machine and takes the place of the file.
+//! depend on compiler, libraries and profile, so the file records these settings. If this machine
+//! has other settings, the parent commit is counted here and replaces the file.
 
 mod baseline;
 mod client;
@@ -25,7 +25,7 @@ use crate::process::{find, root};
 use baseline::{Counts, Setting};
 use decide::{Source, decide, print, source, status};
 
-/// Rounds for a comparison; the median counts.
+/// Rounds for a comparison, which uses their median.
 const ROUNDS: usize = 3;
 /// Rounds for the counts file, which also records their scatter.
 const BLESS_ROUNDS: usize = 5;

@@ -6,14 +6,14 @@
 //!   (all of them in parallel)                         └─► many of each kind, short ─► medians, spreads
 //! ```
 //!
-//! Rates are low, so that the speed of this machine does not matter and many servers can be searched in parallel: a
-//! search mostly waits for its trials to end. Two slow CPUs are just sufficient; a server that gets too little CPU time
-//! makes the comparison an error. Both kinds have the same range, full length of trials and width, and no knowledge of
-//! the correct result.
+//! Rates are low, so that the speed of this machine does not matter. Many servers can be searched in parallel, because a
+//! search mostly waits for its trials to end. Two slow CPUs are just sufficient. If a server gets too little CPU time,
+//! the comparison ends with an error. Both kinds of search have the same range, full trial length and width, and no
+//! information about the correct result.
 //!
-//! A single binary search shows its duration but not its result: one stall of this machine during a trial makes all
-//! searches of that moment too low. Twenty searches have a median, and with full trials of one second they take as long
-//! as the single one.
+//! A single binary search gives a reliable duration only. One stall of this machine during a trial makes the results of
+//! all parallel searches too low. Twenty searches have a reliable median. With full trials of one second, they take as
+//! long as the single search.
 
 use std::ops::RangeInclusive;
 use std::process::ExitCode;
@@ -33,8 +33,8 @@ use crate::servers::{held_up, wait_until_listens};
 const CAPACITIES: [u64; 10] = [201, 235, 273, 321, 375, 439, 513, 601, 701, 821];
 /// Probabilities that a trial fails.
 const FAILING: [f64; 3] = [0.0, 0.002, 0.01];
-/// Number of the ten servers for which the results must agree: all by the median of many searches, and all but one by a
-/// single MLRsearch, because this machine may stall in its long trials.
+/// Number of servers for which the results must agree. The medians of many searches must agree for all ten servers. A
+/// single MLRsearch may differ for one server, because this machine may stall in its long trials.
 const ALL: f64 = CAPACITIES.len() as f64;
 const ALL_BUT_ONE: f64 = ALL - 1.0;
 /// Timeout of a query.
@@ -210,7 +210,7 @@ impl Mlrsearch {
     }
 }
 
-/// Checks by the counters that a server got enough CPU time, so that it lost only the configured share.
+/// Checks that a server got enough CPU time. Its counters must show only the configured share of losses.
 fn ensure_was_served(counters: &str) -> Result<()> {
     let counters = serde_json::from_str(counters).context("the server printed no counters")?;
     if let Some(why) = held_up(&counters, TIMEOUT)? {
@@ -225,8 +225,8 @@ fn none() -> String {
     "nothing was measured".into()
 }
 
-/// Returns true if the median of the results is that of the binary searches, within the width. If trials fail by
-/// chance, it must lie among their results without the lowest and the highest tenth.
+/// Returns true if the results agree with those of the binary searches. The medians must be equal within the width. If
+/// trials fail by chance, the median must lie between the lowest and highest tenths of the binary searches.
 fn is_found(server: &Searched, halving: &Found, found: &Found) -> bool {
     let (median, found_rate) = (halving.rates.median, found.rates.median);
     let width = (WIDTH * median).max(server.resolution() as f64);
@@ -234,8 +234,8 @@ fn is_found(server: &Searched, halving: &Found, found: &Found) -> bool {
     is_near || server.failing > 0.0 && halving.middle.contains(&found_rate)
 }
 
-/// Returns true if the median of the results is the capacity, or below it by at most two widths: one that the search
-/// leaves open, and one for queries that leave slightly early.
+/// Returns true if the median of the results equals the capacity or is at most two widths below it. One width is the
+/// precision of the search, and the other allows for queries that leave slightly early.
 fn is_true(server: &Searched, found: &Found) -> bool {
     let (capacity, width) = (server.capacity as f64, server.resolution() as f64);
     (capacity - 2.0 * width..=capacity).contains(&found.rates.median)
@@ -253,8 +253,8 @@ impl Searched {
         let words = [
             &["search", "--server", &address, "--min", &min, "--max", &max][..],
             &["--duration", &duration, "--timeout", &timeout, "--pause", "0s", "--repeat", &repeat],
-            // Many testers share the CPUs. Their lateness costs the server nothing, because it saves up capacity,
-            // unless a tester stalls so long that the saving is used up.
+            // Many testers share the CPUs, so queries may be late. The server saves up capacity for late queries. Only a
+            // long stall of a tester exceeds the saved capacity.
             &["--lateness-limit", "20ms", "--window-limit", "50", "--invalid-retries", "20"],
             &["--expect-prefix", "64:ff9b::/96", "--json", "--quiet"],
             &["--journal", &journal],
@@ -274,7 +274,7 @@ impl Searched {
         (self.capacity as f64 * WIDTH).round().max(1.0) as u64
     }
 
-    /// Starts the server. It saves up the capacity that a late tester will need.
+    /// Starts the server, which saves up capacity for the queries of a late tester.
     fn start(self, program: &str, seed: u64) -> Result<Server> {
         let listen = format!("[::1]:{}", self.port);
         let [capacity, failing, seed] =

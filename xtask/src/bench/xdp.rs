@@ -1,9 +1,9 @@
 //! `bench xdp`: gain of AF_XDP over sockets, on one core, side by side in one run.
 //!
-//! The server runs alone on CPU 1 and is overloaded from CPU 0, so its answers show its capacity. The Measurer, alone
-//! on CPU 0, is configured for more than it can send, so its queries show its capacity. The path of a packet over veth
-//! up to the server's socket or ring is work of the sender's CPU. dns64d, alone on CPU 1, is queried by a closed loop
-//! that shares CPU 0 with AuthDNS. The methods take turns in a changing order, because this machine's speed drifts.
+//! The server runs alone on CPU 1 and is overloaded from CPU 0, so its answers show its capacity. The Measurer runs
+//! alone on CPU 0 with a rate above its capacity, so its queries show its capacity. The sender's CPU also carries each
+//! packet over veth up to the server's socket or ring. dns64d runs alone on CPU 1, and is queried by a closed loop that
+//! shares CPU 0 with AuthDNS. The methods take turns in a changing order, because this machine's speed drifts.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -31,7 +31,7 @@ const WAYS: [(&str, &[&str]); 3] = [
     ("AF_XDP, generic", &["--xdp", "to-tester", "--xdp-mode", "generic"]),
 ];
 
-/// Queries per second that a client tries to send: more than it can, and more than any server answers here.
+/// Queries per second that a client tries to send. No client reaches this rate, and no server here could answer it.
 const OFFERED: &str = "1400000";
 /// Methods for the Measurer to send queries: name, and arguments of `measure`.
 const WAYS_OUT: [(&str, &[&str]); 4] = [
@@ -51,8 +51,7 @@ pub(crate) fn run(keeping: &ResultOptions) -> Result<ExitCode> {
     claims.conclude(keeping)
 }
 
-/// Measures each of these methods in each round, starting with a different one each time, and returns the results of
-/// each.
+/// Measures each method in each round, and returns the results by method. Each round starts with a different method.
 fn in_turn(names: &[&str], mut measure: impl FnMut(usize) -> Result<f64>) -> Result<Vec<Vec<f64>>> {
     let mut all = vec![Vec::new(); names.len()];
     for round in 0..ROUNDS {
@@ -133,8 +132,9 @@ fn pacing(lab: &Lab, claims: &mut Claims) -> Result<()> {
     Ok(())
 }
 
-/// Measures the answers of AuthDNS on one core in 3 s. Only kxdpgun overloads it: one core of the Measurer, which
-/// records each query, does not.
+/// Measures the answers of AuthDNS on one core in 3 s. Returns the factor by which dns64d is faster than the best
+/// of the `others`. It has two forms: the range over the rounds with each client, and the ratio of each server's
+/// highest rate with any client.
 fn answering(lab: &Lab, claims: &mut Claims) -> Result<()> {
     let what = "AuthDNS's replies over native AF_XDP, divided by those over sockets";
     let client = "kxdpgun";
@@ -157,20 +157,23 @@ fn answering(lab: &Lab, claims: &mut Claims) -> Result<()> {
     Ok(())
 }
 
-/// An authoritative server of another project that supports AF_XDP.
+/// Returns dns64d's p99 divided by Unbound's, at load number `i`, over the rounds in which the
+/// tester invalidated neither. At least half of the rounds must remain.
 struct Other {
     /// Name in the table.
     name: &'static str,
-    /// Its program: a name, or an environment variable with its path.
+    /// Program: a name, or an environment variable with the path.
     program: Result<&'static str, &'static str>,
-    /// Its configuration, for files in a folder with a zone file.
+    /// Returns the configuration, given a folder for its files and a zone file.
     configuration: fn(folder: &str, zone: &str) -> String,
-    /// Arguments between its program and its configuration file.
+    /// Arguments between the program and the configuration file.
     arguments: &'static [&'static str],
 }
 
 impl Other {
-    /// NSD supports AF_XDP if it was built with `--enable-xdp`, unlike the packages.
+    /// A round may measure each of them several times, in turn (ours, theirs, theirs, ours, …),
+    /// because several short measurements suffer less from disturbances of a few seconds than a
+    /// long one.
     const ALL: [Other; 2] = [
         Other {
             name: "knotd, AF_XDP, native",
@@ -216,8 +219,8 @@ impl Other {
 fn translating(lab: &Lab, claims: &mut Claims) -> Result<()> {
     println!("\ndns64d on one core, different names: answers per second");
     let xdp = |mode| Operator { xdp: mode, ..Operator::default() };
-    // Sockets without batching: the client sends datagrams one by one, and so does dns64d here. A generic filter loses
-    // joined datagrams that are longer than a frame, so they are not sent there either.
+    // Sockets without batching, so that client and dns64d send datagrams one by one. A generic filter loses joined
+    // datagrams that are longer than a frame, so these are not sent with AF_XDP either.
     let ways = [
         ("sockets, one by one", None, false),
         ("sockets, UDP_SEGMENT", None, true),
@@ -239,7 +242,7 @@ fn translating(lab: &Lab, claims: &mut Claims) -> Result<()> {
     Ok(())
 }
 
-/// Measures the highest rate at which the self-test passes with each method, which both ends use.
+/// Measures the highest rate at which the self-test passes with each method. Both ends use the same method.
 fn self_test(lab: &Lab, claims: &mut Claims) -> Result<()> {
     println!("\nHighest rate of the self-test, tester and AuthDNS on a core each");
     let address = format!("{AUTH}:53");

@@ -22,15 +22,15 @@ const LOOK: Duration = Duration::from_millis(300);
 const NAMES_OF_A_LOOK: u32 = 1_000_000;
 /// Time in which all cached names are queried at least once.
 const FILL: Duration = Duration::from_millis(500);
-/// Addresses of the two builds, alternating: both run all the time, but only one of them is queried.
+/// Addresses of the two builds, which alternate. Both builds run all the time, but only one is queried at a time.
 const ADDRESSES: [&str; 2] = [DUT, "[2001:2::1]:5353"];
 
-/// A million names may use this much more memory than with the other build.
+/// Maximum ratio of the memory for a million names to that of the other build.
 const MEMORY: f64 = 1.03;
 
 /// Measures different and cached names by closed loops, and once the memory for a million names. Answers are counted
-/// per second of the server's CPU time: the speed of the client and AuthDNS on the other CPU does not count. With
-/// `with_policies`, ours also has the configuration of [`policies`].
+/// per second of the server's CPU time, which is independent of the speed of client and AuthDNS on the other CPU. With
+/// `with_policies`, our build also has the configuration of [`policies`].
 pub(crate) fn run(other: &Path, wanted: Wanted, with_policies: bool) -> Result<ExitCode> {
     let other = other
         .canonicalize()
@@ -76,10 +76,10 @@ fn policies() -> Vec<String> {
 
 /// Both builds in a round: newly started servers.
 struct Pair {
-    /// By the number of the build.
+    /// Servers, indexed by the number of the build.
     servers: [Server; 2],
     round: usize,
-    /// Number of measurements so far of each.
+    /// Number of measurements of each build so far.
     looks: [u32; 2],
 }
 
@@ -109,7 +109,7 @@ impl Pair {
                 "true",
             )
         };
-        // Different names in each measurement and round: the servers are new, AuthDNS is not.
+        // Each measurement and round has different names, because AuthDNS keeps running while the servers are new.
         let first = (self.looks[number] * NAMES_OF_A_LOOK).to_string();
         let different = format!("{}.0.0.0/8", 16 + self.round % 200);
         let few = CACHED_NAMES.to_string();

@@ -1,8 +1,8 @@
-//! Container images: a static program and nothing else.
+//! Container images, which contain a static program only.
 //!
 //! The programs are linked with musl if its target is installed, and otherwise with a static glibc. A static glibc
-//! finds users and hosts by files and DNS only, which is all that exists in such an image. On other systems it might
-//! load modules of another version, so it is used only here.
+//! looks up users and hosts in files and DNS, which is sufficient in an image. On other systems it might load modules of
+//! another version, so it is used for images only.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -61,7 +61,7 @@ pub(crate) struct Builder {
 }
 
 impl Builder {
-    /// Finds an installed buildah; its storage is in `folder`.
+    /// Finds an installed buildah. `folder` is for its storage.
     pub(crate) fn find(folder: &Path) -> Result<Option<Builder>> {
         let Some(program) = find("buildah") else { return Ok(None) };
         let mut storage: Vec<String> = vec!["--storage-driver".into(), "vfs".into()];
@@ -73,7 +73,9 @@ impl Builder {
         Ok(Some(Builder { program, storage }))
     }
 
-    /// Returns the path of buildah.
+    /// Maximum ratio of a search's rate to that of the faster of two closed loops. dnsperf alone
+    /// cannot show the capacity of dns64d, because dnsperf shares its CPU with AuthDNS, and dns64d
+    /// needs twice as much CPU time for single packets as for batches.
     pub(crate) fn program(&self) -> &Path {
         &self.program
     }
@@ -97,12 +99,12 @@ impl Builder {
         self.run(&[&args[..], &[context.as_str()]].concat()).map(drop)
     }
 
-    /// Runs it with its storage and returns its standard output.
+    /// Runs buildah with this storage, and returns its standard output.
     pub(crate) fn run(&self, args: &[&str]) -> Result<String> {
         output(&self.program, &self.words(args), LIMIT)
     }
 
-    /// Returns its arguments for a command with its storage.
+    /// Returns the arguments of buildah for a command with this storage.
     pub(crate) fn words<'a>(&'a self, args: &[&'a str]) -> Vec<&'a str> {
         self.storage.iter().map(String::as_str).chain(args.iter().copied()).collect()
     }

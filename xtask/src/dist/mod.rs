@@ -6,8 +6,8 @@
 //! static build ───► Containerfiles around nothing else ─► images                           all ─► SHA256SUMS
 //! ```
 //!
-//! Everything is written to `target/dist`. The same commit, toolchain and folder give the same files: times are those
-//! of the commit, or of `SOURCE_DATE_EPOCH`.
+//! Everything is written to `target/dist`. The same commit, toolchain and folder give the same files, because all times
+//! in the files are the time of the commit or `SOURCE_DATE_EPOCH`.
 
 mod archive;
 mod deb;

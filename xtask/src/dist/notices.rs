@@ -60,7 +60,7 @@ fn metadata() -> Result<Value> {
     Ok(serde_json::from_slice(&ran.stdout)?)
 }
 
-/// Returns the ids of the packages that our programs contain: tests and build scripts need no notice.
+/// Returns the ids of the packages that our programs contain. Tests and build scripts need no notice.
 fn linked(metadata: &Value) -> Result<BTreeSet<&str>> {
     let nodes = metadata["resolve"]["nodes"].as_array().context("cargo metadata: no nodes")?;
     let by_id: BTreeMap<&str, &Value> =

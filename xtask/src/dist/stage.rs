@@ -11,7 +11,7 @@ use crate::process::{git, output, root};
 
 /// Contents of the packages, in a separate folder.
 pub(crate) struct Stage {
-    /// Folder in which the crates' `[package.metadata.deb]` expect it.
+    /// Folder that the crates' `[package.metadata.deb]` refer to.
     pub(super) folder: PathBuf,
     /// Timestamp of all files, in seconds since 1970.
     pub(super) epoch: u64,
@@ -56,7 +56,9 @@ impl Stage {
             .to_owned())
     }
 
-    /// Returns Debian's changelog of a package: an entry for the version, which refers to ours.
+    /// The server and everything that it depends on share CPU 1, and the client has CPU 0 alone.
+    /// The original client busy-waits, and the CPU time that it takes from others would count as
+    /// the server's fault.
     fn debian_changelog(&self, package: &str) -> Result<String> {
         let time = output("date", &["-u", "-R", "-d", &format!("@{}", self.epoch)], LIMIT)?;
         let maintainer = maintainer();

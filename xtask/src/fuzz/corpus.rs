@@ -13,14 +13,15 @@ use crate::process::root;
 const MOST_OCTETS: u64 = 64 << 10;
 const MOST_FILES: usize = 400;
 
-/// Replaces the found inputs of a target in the repository by the best of them and of the folder `found`.
+/// Replaces the found inputs of a target in the repository. The new inputs are the best of the old ones and of those in
+/// the folder `found`.
 pub(super) fn keep(program: &Path, target: &str, found: &Path) -> Result<()> {
     let kept = root().join("fuzz/corpus").join(target);
     let merged = tempfile::tempdir()?;
     for seed in files(&kept)?.iter().filter(|file| !is_found(file)) {
         fs::copy(seed, merged.path().join(seed.file_name().unwrap_or_default()))?;
     }
-    // An input is taken if it reaches code that seeds and shorter inputs do not; the number of times does not count.
+    // An input is kept if it reaches code that neither seeds nor shorter inputs reach. Execution counts are ignored.
     let mut command = Command::new(program);
     command.args(["-merge=1", "-use_counters=0"]).args(options(target)?);
     command.arg(merged.path()).arg(&kept).arg(found).env("ASAN_OPTIONS", SANITIZER);
@@ -71,8 +72,8 @@ fn within(inputs: Vec<PathBuf>, octets: u64, number: usize) -> Result<Vec<PathBu
     Ok(sized.into_iter().take_while(fits).take(number).map(|(_, input)| input).collect())
 }
 
-/// Less quarantined memory, fewer recorded frames per allocation, and no detection of stack use after return, which
-/// does not occur in safe code: with the defaults a target takes twice as long. `--input` uses the defaults.
+/// Sanitizer options that halve the time of a target: less quarantined memory and fewer recorded frames per allocation.
+/// Stack use after return does not occur in safe code, so its detection is off. `--input` uses the defaults.
 pub(super) const SANITIZER: &str =
     "quarantine_size_mb=16:malloc_context_size=2:detect_stack_use_after_return=0";
 

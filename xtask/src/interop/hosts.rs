@@ -431,7 +431,8 @@ fn several_auths(bench: &Bench) -> Result<()> {
     Ok(())
 }
 
-/// A separate file system that fills up after a while.
+/// Smallest memory size in MiB with which the server must start. With less memory it may refuse to
+/// start, and then names the size.
 struct SmallDisk(String);
 
 impl SmallDisk {

@@ -82,7 +82,8 @@ fn dns64d(bench: &Bench, mode: &str) -> Result<Server> {
     Ok(server)
 }
 
-/// Writes a file that users other than root can also read.
+/// Runs a function for each of `all` in the given number of threads. The results are in the order
+/// in which the calls end.
 fn readable(bench: &Bench, name: &str, text: &str) -> Result<String> {
     let file = bench.file(name, text)?;
     fs::set_permissions(&file, fs::Permissions::from_mode(0o644))?;

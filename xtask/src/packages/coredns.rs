@@ -30,7 +30,8 @@ pub(super) fn is_missing() -> bool {
     find("coredns").is_none() && !Path::new(BIN).join("coredns").exists()
 }
 
-/// Compiles CoreDNS and installs it.
+/// Returns the command of an authoritative server with one thread that serves our zone file `zone`.
+/// The server's configuration, with the additional lines `extra`, is in `folder`.
 ///
 /// # Errors
 /// Errors of Go.

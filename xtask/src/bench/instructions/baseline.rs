@@ -20,16 +20,16 @@ const HEADER: &str =
 /// Longest run of a command that prints its version.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Everything that changes counts without a change to the code.
+/// Settings that affect the counts although the code is the same.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Setting {
-    /// Profile of cargo, with the variables that change it.
+    /// Profile of cargo, with the environment variables that override the profile.
     pub(super) profile: String,
     pub(super) rustc: String,
     pub(super) glibc: String,
     pub(super) valgrind: String,
-    /// Architecture and vector extension: libraries choose their functions by it.
+    /// Architecture and vector extension, because libraries choose their functions by these.
     pub(super) cpu: String,
 }
 

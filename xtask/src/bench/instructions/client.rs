@@ -22,7 +22,7 @@ pub(super) struct Load {
     pub(super) queries: u32,
     /// Queries in flight at a time.
     pub(super) in_flight: u32,
-    /// Different names; after the last one the first one follows.
+    /// Number of different names, which are used in a cycle.
     pub(super) names: u32,
 }
 

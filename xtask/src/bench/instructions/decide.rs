@@ -7,7 +7,7 @@ use super::count::{Count, Paths};
 
 /// Smallest growth that is an error, in percent.
 const LIMIT_PERCENT: f64 = 1.0;
-/// The same in standard deviations of the old count.
+/// Smallest growth that is an error, in standard deviations of the old count.
 const LIMIT_DEVIATIONS: f64 = 4.0;
 
 /// Source of the old counts.
@@ -18,8 +18,8 @@ pub(super) enum Source {
     Parent,
 }
 
-/// Chooses the old counts. Programs of another build are always compared with the file, because their profile and
-/// compiler may be the difference of interest.
+/// Chooses the old counts. Programs of another build are always compared with the file, because the user may want to
+/// compare profiles or compilers.
 pub(super) fn source(kept: &Setting, here: &Setting, is_other_build: bool) -> Source {
     if kept == here || is_other_build { Source::File } else { Source::Parent }
 }
@@ -30,7 +30,8 @@ pub(super) struct Row<'a> {
     path: &'a str,
     old: Option<u64>,
     new: Option<u64>,
-    /// Largest change that counts as none, in percent.
+    /// Returns the number of replies of AuthDNS, alone on CPU 1, to a client that overloads it.
+    /// `offer` holds options of the client, and `more` options of AuthDNS.
     limit_percent: f64,
     finding: Finding,
 }
@@ -74,7 +75,7 @@ fn change_percent(old: u64, new: u64) -> f64 {
     (new as f64 - old as f64) / old as f64 * 100.0
 }
 
-/// 1 if a count has grown or is missing.
+/// Returns the exit status, which is 1 if a count has grown or is missing.
 pub(super) fn status(rows: &[Row<'_>]) -> ExitCode {
     if rows.iter().any(Row::is_failure) { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }

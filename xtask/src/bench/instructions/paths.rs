@@ -19,10 +19,10 @@ use crate::servers::wait_until_listens;
 /// Queries of the short and of the long load.
 const SHORT: u32 = 500;
 const LONG: u32 = 3_500;
-/// Names of the cached paths; the cache is filled with them before the load.
+/// Number of names of the cached paths. The cache contains these names before the load begins.
 const CACHED: u32 = 50;
-/// Longer than any timer of dns64d that an upstream query starts. A timer that is still set costs instructions on every
-/// turn.
+/// Waiting time after which every timer that an upstream query started in dns64d has expired. A pending timer costs
+/// instructions in each iteration of the event loop.
 const TIMERS_EXPIRED: Duration = Duration::from_secs(2);
 /// Runs in parallel, each on a separate CPU.
 const MOST_CPUS: usize = 2;
@@ -64,7 +64,7 @@ const PATHS: [CountedPath; 6] = [
     CountedPath::cached("dns64d-cached-50", 50),
     CountedPath::uncached("dns64d-uncached-1", Program::Dns64d, 1),
     CountedPath::uncached("dns64d-uncached-50", Program::Dns64d, 50),
-    // With more queries in flight, the share of a turn in each answer depends on the client's speed.
+    // With more queries in flight, the number of answers per loop iteration depends on the client's speed.
     CountedPath::uncached("authdns", Program::AuthDns, 1),
     CountedPath::uncached("measurer", Program::Measurer, LONG),
 ];
@@ -130,7 +130,7 @@ impl Count {
     }
 }
 
-/// Programs to count and the servers that they need, which are not counted.
+/// Programs that are counted, and the servers that these programs need. The servers are not counted.
 struct Bench {
     programs: PathBuf,
     folder: tempfile::TempDir,
@@ -229,7 +229,7 @@ impl Run {
         let command = vec![
             // An empty environment is the same everywhere.
             "--ignore-environment".to_owned(),
-            // A batch process does not interrupt its client when it wakes up.
+            // A batch process that wakes up does not preempt its client.
             words(&bench.chrt),
             "--batch".to_owned(),
             "0".to_owned(),
