@@ -30,7 +30,7 @@ macro_rules! in_words {
             /// Writes the text and the data.
             ///
             /// # Errors
-            /// Those of the serializer.
+            /// Returns the errors of the serializer.
             pub fn serialize<S: Serializer>(data: &[$item], serializer: S) -> Result<S::Ok, S::Error> {
                 Written { words: data.iter().map($item::to_string).collect(), data }.serialize(serializer)
             }
@@ -38,7 +38,7 @@ macro_rules! in_words {
             /// Reads the data.
             ///
             /// # Errors
-            /// If the data is missing, as in results of versions that wrote text only.
+            /// Returns an error if the data is missing, as in results of versions that wrote text only.
             pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<$item>, D::Error> {
                 Ok(Read::deserialize(deserializer)?.data)
             }

@@ -133,7 +133,7 @@ pub mod by_number {
     /// Writes the numbers as keys.
     ///
     /// # Errors
-    /// Those of the serializer.
+    /// Returns the errors of the serializer.
     pub fn serialize<S: Serializer>(
         map: &BTreeMap<u8, u64>,
         serializer: S,
@@ -144,7 +144,7 @@ pub mod by_number {
     /// Reads the numbers from the keys.
     ///
     /// # Errors
-    /// If a key is not a number up to 255.
+    /// Returns an error if a key is not a number up to 255.
     pub fn deserialize<'de, D: Deserializer<'de>>(
         deserializer: D,
     ) -> Result<BTreeMap<u8, u64>, D::Error> {

@@ -85,7 +85,7 @@ impl Set {
     /// Creates a set.
     ///
     /// # Panics
-    /// If the range is empty; see [`crate::search::Search::new`].
+    /// Panics if the range is empty; see [`crate::search::Search::new`].
     pub fn new(plan: SetPlan) -> Set {
         let search = NarrowedSearch::new(plan.range, plan.probes);
         Set {

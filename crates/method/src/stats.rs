@@ -27,7 +27,7 @@ impl Summary {
     /// Summarizes `values` in any order. Returns `None` for an empty set.
     ///
     /// # Panics
-    /// If a value is NaN: results are counts.
+    /// Panics if a value is NaN: results are counts.
     pub fn of(values: &[f64]) -> Option<Summary> {
         let mut sorted = values.to_vec();
         sorted.sort_by(|a, b| a.partial_cmp(b).expect("results are counts, never NaN"));
@@ -93,7 +93,7 @@ impl MeanAndDeviation {
 /// `None` for fewer than 6 values, which are not sufficient.
 ///
 /// # Panics
-/// If a value is NaN.
+/// Panics if a value is NaN.
 pub fn median_interval(values: &[f64]) -> Option<(f64, f64)> {
     let n = values.len();
     let mut sorted = values.to_vec();

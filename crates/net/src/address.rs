@@ -55,7 +55,7 @@ impl Zone {
     /// Returns the current index of the interface.
     ///
     /// # Errors
-    /// If there is no such interface; the message has its name.
+    /// Returns an error if there is no such interface; the message has its name.
     fn index(&self) -> io::Result<u32> {
         let by_index = || {
             let index = self.text().parse().ok()?;
@@ -191,7 +191,7 @@ impl ServiceAddr {
     /// Returns the address for a socket, with the current index of the zone's interface.
     ///
     /// # Errors
-    /// If there is no such interface; the message has its name.
+    /// Returns an error if there is no such interface; the message has its name.
     pub fn resolve(&self) -> io::Result<SocketAddr> {
         match (self.host.ip, self.host.zone) {
             (IpAddr::V6(ip), Some(zone)) => {

@@ -27,7 +27,7 @@ pub fn run_in_background(busy: &[CpuId]) {
 /// Pins the calling thread to one CPU.
 ///
 /// # Errors
-/// If the machine has no such CPU, or this process may not use it.
+/// Returns an error if the machine has no such CPU, or this process may not use it.
 pub fn pin_to(cpu: CpuId) -> io::Result<()> {
     let mut set = CpuSet::new();
     set.set(cpu.0).map_err(io::Error::from)?;

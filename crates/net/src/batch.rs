@@ -96,8 +96,8 @@ impl ReceiveBatch {
     /// Receives up to [`BATCH`] datagrams and returns their number.
     ///
     /// # Errors
-    /// See recvmmsg(2). If no datagram is there, or none arrives in time, the result is 0 and not an error. An ICMP
-    /// error for an earlier datagram is an error, which the kernel reports once.
+    /// Returns the errors of recvmmsg(2). If no datagram is there, or none arrives in time, the result is 0 and not an
+    /// error. An ICMP error for an earlier datagram is an error, which the kernel reports once.
     pub fn receive(&mut self, endpoint: &Endpoint, wait: Wait) -> io::Result<usize> {
         self.receive_up_to(BATCH, endpoint, wait)
     }
@@ -105,7 +105,7 @@ impl ReceiveBatch {
     /// Receives up to `most` datagrams, at least 1 and at most [`BATCH`]; returns their number.
     ///
     /// # Errors
-    /// Same as [`ReceiveBatch::receive`].
+    /// Returns the same errors as [`ReceiveBatch::receive`].
     pub fn receive_up_to(
         &mut self,
         most: usize,
@@ -211,7 +211,7 @@ impl ReceiveBatch {
     /// Returns datagram `i` of the last receive.
     ///
     /// # Panics
-    /// If there were fewer datagrams.
+    /// Panics if there were fewer datagrams.
     #[inline]
     pub fn get(&self, i: usize) -> Datagram<'_> {
         assert!(i < self.count, "datagram {i} of {}", self.count);
@@ -334,11 +334,11 @@ impl ServerBatch {
     /// each query and returns its length, 0 for none.
     ///
     /// # Panics
-    /// If `answer` returns more than the length of its slice.
+    /// Panics if `answer` returns more than the length of its slice.
     ///
     /// # Errors
-    /// See recvmmsg(2). A reply that cannot be sent is counted and is not an error, because clients may disappear at
-    /// any time.
+    /// Returns the errors of recvmmsg(2). A reply that cannot be sent is counted and is not an error, because clients
+    /// may disappear at any time.
     #[inline]
     pub fn turn(
         &mut self,

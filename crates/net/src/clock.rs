@@ -54,7 +54,7 @@ pub fn thread_cpu_time() -> Nanos {
 /// is nanoseconds, while `/proc/PID/stat` counts hundredths of a second.
 ///
 /// # Errors
-/// If there is no process with that id. One that has ended exists until its parent has waited for it.
+/// Returns an error if there is no process with that id. One that has ended exists until its parent has waited for it.
 pub fn process_cpu_time(pid: u32) -> io::Result<Nanos> {
     let pid = pid.try_into().map_err(|_| io::Error::from_raw_os_error(Errno::ESRCH as i32))?;
     let clock = nix::time::ClockId::pid_cpu_clock_id(Pid::from_raw(pid))?;
@@ -102,7 +102,7 @@ impl ClockError {
     /// Reads the current error bounds.
     ///
     /// # Errors
-    /// If the kernel does not report them.
+    /// Returns an error if the kernel does not report them.
     pub fn now() -> io::Result<ClockError> {
         // SAFETY: all-zero octets are a valid timex: it consists of integers.
         let mut state: libc::timex = unsafe { std::mem::zeroed() };

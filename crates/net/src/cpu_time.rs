@@ -60,7 +60,7 @@ impl CpuTimes {
     /// Reads the current times of this host.
     ///
     /// # Errors
-    /// If /proc is not mounted, or is not that of Linux.
+    /// Returns an error if /proc is not mounted, or is not that of Linux.
     pub fn now() -> io::Result<CpuTimes> {
         CpuTimes::parse(&fs::read_to_string(FILE)?).ok_or_else(|| {
             io::Error::new(io::ErrorKind::InvalidData, format!("{FILE} contains no CPU times"))

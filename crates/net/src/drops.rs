@@ -29,7 +29,7 @@ pub enum PacketPath {
 /// Returns the counters of `interface` in this thread's network namespace, for packets that take this path.
 ///
 /// # Errors
-/// If there is no such interface, or /proc is not mounted.
+/// Returns an error if there is no such interface, or /proc is not mounted.
 pub fn interface_counters(interface: &str, path: PacketPath) -> io::Result<InterfaceCounters> {
     let table = parse_proc_net_dev(&fs::read_to_string("/proc/thread-self/net/dev")?);
     let counters = *table.get(interface).ok_or_else(|| {
@@ -86,7 +86,7 @@ pub struct UdpErrors {
 /// Returns the UDP counters of this thread's network namespace.
 ///
 /// # Errors
-/// If /proc is not mounted.
+/// Returns an error if /proc is not mounted.
 pub fn udp_errors() -> io::Result<UdpErrors> {
     let v4 = parse_snmp(&fs::read_to_string("/proc/thread-self/net/snmp")?);
     // A kernel without IPv6 has no such file.

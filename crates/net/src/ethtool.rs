@@ -89,7 +89,7 @@ pub struct Coalescing {
 /// Returns the interfaces of this thread's network namespace that are up, in the kernel's order, without loopback.
 ///
 /// # Errors
-/// If the kernel does not list them.
+/// Returns an error if the kernel does not list them.
 pub fn interfaces() -> io::Result<Vec<Interface>> {
     let mut all: Vec<Interface> = Vec::new();
     for entry in getifaddrs()? {

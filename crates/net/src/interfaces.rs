@@ -20,7 +20,7 @@ pub struct LocalAddress {
 /// Returns all addresses of the interfaces that are up, in the calling thread's network namespace.
 ///
 /// # Errors
-/// See getifaddrs(3).
+/// Returns the errors of getifaddrs(3).
 pub fn held() -> io::Result<Vec<LocalAddress>> {
     let held = getifaddrs()?.filter_map(|entry| {
         let address =

@@ -82,7 +82,7 @@ impl ResolvedHop {
     /// the server.
     ///
     /// # Errors
-    /// Those of [`NextHop::towards`] and [`NextHop::resolve`].
+    /// Returns the errors of [`NextHop::towards`] and [`NextHop::resolve`].
     pub fn new(server: SocketAddr, limit: Duration) -> Result<ResolvedHop, Unresolved> {
         let hop = NextHop::towards(server).map_err(Unresolved::NoRoute)?;
         match hop.resolve(server, limit) {
@@ -109,7 +109,7 @@ impl NextHop {
     /// Returns the next hop towards `server` in the calling thread's network namespace. Nothing is sent.
     ///
     /// # Errors
-    /// If there is no route, or the interface is gone.
+    /// Returns an error if there is no route, or the interface is gone.
     pub fn towards(server: SocketAddr) -> io::Result<NextHop> {
         let target = server.ip().to_canonical();
         let mut question = route_request(target);
@@ -179,7 +179,7 @@ impl NextHop {
     /// Returns `None` if none are needed, or the next hop's is unknown.
     ///
     /// # Errors
-    /// If the kernel does not answer, or the interface is gone.
+    /// Returns an error if the kernel does not answer, or the interface is gone.
     pub fn link(&self) -> io::Result<Option<[u8; 12]>> {
         if !self.needs_address {
             return Ok(None);
@@ -221,7 +221,7 @@ fn discards_in(file: &str) -> Option<u64> {
 /// interface.
 ///
 /// # Errors
-/// See getifaddrs(3).
+/// Returns the errors of getifaddrs(3).
 pub(crate) fn link_address(interface: &str) -> io::Result<Option<[u8; 6]>> {
     let of_it = getifaddrs()?.filter(|entry| entry.interface_name == interface);
     Ok(of_it.filter_map(|entry| entry.address?.as_link_addr()?.addr()).next())
@@ -237,7 +237,7 @@ impl Watch {
     /// Watches a next hop in the calling thread's network namespace.
     ///
     /// # Errors
-    /// If no netlink socket can be opened.
+    /// Returns an error if no netlink socket can be opened.
     pub fn new(next_hop: NextHop) -> io::Result<Watch> {
         Ok(Watch { next_hop, routing: Routing::open()? })
     }
@@ -245,7 +245,7 @@ impl Watch {
     /// Returns the current state; costs one request of some microseconds.
     ///
     /// # Errors
-    /// If the kernel does not answer (before Linux 5.0), or the interface is gone.
+    /// Returns an error if the kernel does not answer (before Linux 5.0), or the interface is gone.
     pub fn sample(&mut self) -> io::Result<Reachability> {
         if !self.next_hop.needs_address {
             return Ok(Reachability::Known);
@@ -297,7 +297,7 @@ impl Neighbours {
     /// Opens a netlink socket in the calling thread's network namespace.
     ///
     /// # Errors
-    /// If the kernel refuses it.
+    /// Returns an error if the kernel refuses it.
     pub fn open() -> io::Result<Neighbours> {
         Routing::open().map(Neighbours)
     }
@@ -307,7 +307,7 @@ impl Neighbours {
     /// ask again.
     ///
     /// # Errors
-    /// If the kernel does not list them.
+    /// Returns an error if the kernel does not list them.
     pub fn unresolved(&mut self) -> io::Result<Vec<(String, IpAddr)>> {
         let all = self.0.dump(RouteNetlinkMessage::GetNeighbour(NeighbourMessage::default()))?;
         let unresolved = all.into_iter().filter_map(|answer| match answer {
@@ -338,7 +338,7 @@ impl Neighbours {
 /// dev lo`. Nothing is sent.
 ///
 /// # Errors
-/// If no netlink socket can be opened, or the kernel does not answer.
+/// Returns an error if no netlink socket can be opened, or the kernel does not answer.
 pub fn first_not_local(addresses: impl IntoIterator<Item = IpAddr>) -> io::Result<Option<IpAddr>> {
     let mut routing = Routing::open()?;
     for address in addresses {

@@ -22,7 +22,7 @@ impl Routing {
     /// Opens a connection in the calling thread's network namespace.
     ///
     /// # Errors
-    /// See socket(2) and bind(2).
+    /// Returns the errors of socket(2) and bind(2).
     pub(crate) fn open() -> io::Result<Routing> {
         let mut socket = Socket::new(NETLINK_ROUTE)?;
         socket.bind_auto()?;

@@ -22,7 +22,7 @@ impl PathCounters {
     /// Reads the counters.
     ///
     /// # Errors
-    /// If the interface's or UDP's counters cannot be read.
+    /// Returns an error if the interface's or UDP's counters cannot be read.
     pub fn new(hop: &NextHop, path: PacketPath) -> io::Result<PathCounters> {
         Ok(PathCounters {
             interface: interface_counters(&hop.interface, path)?,

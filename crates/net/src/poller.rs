@@ -17,7 +17,7 @@ impl Poller {
     /// Creates a poller that reports up to `capacity` sockets at once.
     ///
     /// # Errors
-    /// If the process has no file descriptor left.
+    /// Returns an error if the process has no file descriptor left.
     pub fn new(capacity: usize) -> io::Result<Poller> {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         Ok(Poller { epoll, events: vec![EpollEvent::empty(); capacity.max(1)] })
@@ -26,7 +26,7 @@ impl Poller {
     /// Watches a socket (or an [`Alarm`]) and reports it as `token`, until it is closed.
     ///
     /// # Errors
-    /// If it is already watched, or the kernel is out of memory.
+    /// Returns an error if it is already watched, or the kernel is out of memory.
     pub fn add(&self, watched: &impl AsFd, token: usize) -> io::Result<()> {
         self.epoll
             .add(watched, EpollEvent::new(EpollFlags::EPOLLIN, token as u64))
@@ -36,7 +36,7 @@ impl Poller {
     /// Stops watching a socket.
     ///
     /// # Errors
-    /// If it is not watched.
+    /// Returns an error if it is not watched.
     pub fn remove(&self, watched: &impl AsFd) -> io::Result<()> {
         self.epoll.delete(watched).map_err(Into::into)
     }
@@ -45,7 +45,7 @@ impl Poller {
     /// is closed. Becoming connected counts as well. The caller must read and write until it would block.
     ///
     /// # Errors
-    /// Same as [`Poller::add`].
+    /// Returns the same errors as [`Poller::add`].
     pub fn add_stream(&self, watched: &impl AsFd, token: usize) -> io::Result<()> {
         let both = EpollFlags::EPOLLIN
             | EpollFlags::EPOLLOUT
@@ -79,7 +79,7 @@ impl Alarm {
     /// Creates an alarm that is not ringing.
     ///
     /// # Errors
-    /// If the process has no file descriptor left.
+    /// Returns an error if the process has no file descriptor left.
     pub fn new() -> io::Result<Alarm> {
         let event = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
         Ok(Alarm { event })

@@ -99,7 +99,7 @@ impl SendQueue {
     /// nothing.
     ///
     /// # Panics
-    /// If the queue is full.
+    /// Panics if the queue is full.
     #[inline]
     pub fn push(&mut self, peer: Option<Peer>, write: impl FnOnce(&mut Vec<u8>)) {
         assert!(!self.is_full(), "flush a full queue first");

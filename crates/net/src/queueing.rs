@@ -45,7 +45,7 @@ impl Disciplines {
     /// Opens the socket in the calling thread's network namespace.
     ///
     /// # Errors
-    /// If the kernel refuses a netlink socket.
+    /// Returns an error if the kernel refuses a netlink socket.
     pub fn open() -> io::Result<Disciplines> {
         Routing::open().map(Disciplines)
     }
@@ -53,7 +53,7 @@ impl Disciplines {
     /// Returns the root queueing disciplines of all interfaces that are up.
     ///
     /// # Errors
-    /// If the kernel does not list interfaces or disciplines.
+    /// Returns an error if the kernel does not list interfaces or disciplines.
     pub fn sample(&mut self) -> io::Result<Vec<Queueing>> {
         let mut names = Vec::new();
         for interface in

@@ -42,7 +42,7 @@ impl RouterSocket {
     /// Opens a socket for the router advertisements on an interface.
     ///
     /// # Errors
-    /// If there is no such interface, or the process lacks the privilege.
+    /// Returns an error if there is no such interface, or the process lacks the privilege.
     pub fn open(interface: &str) -> io::Result<RouterSocket> {
         let router = RouterSocket::open_on_all_links(interface)?;
         router.socket.bind_device(Some(interface.as_bytes()))?;
@@ -69,7 +69,7 @@ impl RouterSocket {
     /// Sends a router solicitation (RFC 4861 §6.3.7). The caller is responsible for its timing.
     ///
     /// # Errors
-    /// If the interface has no address, or is down.
+    /// Returns an error if the interface has no address, or is down.
     pub fn solicit(&self) -> io::Result<()> {
         // The kernel writes the checksum.
         let message = [SOLICITATION, 0, 0, 0, 0, 0, 0, 0];
@@ -81,7 +81,7 @@ impl RouterSocket {
     /// now. Others are ignored (RFC 4861 §6.1.2). The kernel has checked the checksum.
     ///
     /// # Errors
-    /// If the socket has failed.
+    /// Returns an error if the socket has failed.
     pub fn receive(&self, buffer: &mut [u8]) -> io::Result<Option<Advertisement>> {
         loop {
             let mut control = nix::cmsg_space!(libc::c_int);
@@ -114,7 +114,7 @@ impl RouterSocket {
     /// Returns a duplicate of the socket, for an event loop that waits for datagram sockets.
     ///
     /// # Errors
-    /// If the process has no file descriptor left.
+    /// Returns an error if the process has no file descriptor left.
     pub fn to_wait_for(&self) -> io::Result<UdpSocket> {
         self.socket.try_clone().map(UdpSocket::from)
     }

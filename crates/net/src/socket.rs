@@ -45,7 +45,7 @@ impl From<ListenError> for io::Error {
 /// [`Endpoint::listen`], and a listening socket of [`listen_tcp`]. Port 0 selects a port that is free for both.
 ///
 /// # Errors
-/// If the address is not of this host, or taken.
+/// Returns an error if the address is not of this host, or taken.
 pub fn listen_udp_and_tcp(
     address: SocketAddr,
     count: usize,
@@ -75,7 +75,7 @@ const PORT_TRIES: usize = 64;
 /// Opens a listening TCP socket; as with UDP, `[::]` is IPv6 only.
 ///
 /// # Errors
-/// If the address is not of this host, or taken.
+/// Returns an error if the address is not of this host, or taken.
 pub fn listen_tcp(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     if address.is_ipv6() {
@@ -95,7 +95,7 @@ const TCP_BACKLOG: i32 = 1024;
 /// `local`. Port 0 stands for any port.
 ///
 /// # Errors
-/// If `local` is in use, or is not an address of this host.
+/// Returns an error if `local` is in use, or is not an address of this host.
 pub fn bound_to(local: SocketAddr) -> io::Result<UdpSocket> {
     let socket = Socket::new(Domain::for_address(local), Type::DGRAM, Some(Protocol::UDP))?;
     bind_local(&socket, local)?;
@@ -146,7 +146,8 @@ impl Endpoint {
     /// Opens a server's `count` sockets on `address`, over which the kernel distributes the clients (`SO_REUSEPORT`).
     ///
     /// # Errors
-    /// If the address is not of this host, or taken, even by another server of the same user that would share it.
+    /// Returns an error if the address is not of this host, or taken, even by another server of the same user that
+    /// would share it.
     pub fn listen(address: SocketAddr, count: usize) -> io::Result<Vec<Endpoint>> {
         // Bound without SO_REUSEPORT, the address is exclusive; set afterwards, the option admits our other sockets.
         let new = || -> io::Result<Endpoint> {
@@ -179,7 +180,7 @@ impl Endpoint {
     /// more of the packet), so unmatched datagrams can be counted without checking the source of every packet.
     ///
     /// # Errors
-    /// If there is no route to the server, or no port left, or if a nonzero `port` is taken.
+    /// Returns an error if there is no route to the server, or no port left, or if a nonzero `port` is taken.
     pub fn client_pair(server: SocketAddr, port: u16) -> io::Result<(Endpoint, Endpoint)> {
         let ours = port_of_any(server, port);
         let connected = Endpoint::new(ours)?;
@@ -203,7 +204,8 @@ impl Endpoint {
     /// The socket accepts datagrams from any source.
     ///
     /// # Errors
-    /// If there is no port left, or a nonzero `port` is taken, or the kernel lacks `IPV6_FREEBIND` (before Linux 4.15).
+    /// Returns an error if there is no port left, or a nonzero `port` is taken, or the kernel lacks `IPV6_FREEBIND`
+    /// (before Linux 4.15).
     pub fn client_on_any_address(server: SocketAddr, port: u16) -> io::Result<Endpoint> {
         let any = port_of_any(server, port);
         let mut endpoint = Endpoint::new(any)?;
@@ -221,7 +223,7 @@ impl Endpoint {
     /// Opens a socket connected to `server`, from a port that the kernel draws at random.
     ///
     /// # Errors
-    /// If there is no route to the server, or no port left.
+    /// Returns an error if there is no route to the server, or no port left.
     pub fn connect(server: SocketAddr) -> io::Result<Endpoint> {
         let endpoint = Endpoint::new(server)?;
         endpoint.socket.connect(&SockAddr::from(server))?;
@@ -231,7 +233,7 @@ impl Endpoint {
     /// Opens a socket connected to `server`, from `local` if given; port 0 is any.
     ///
     /// # Errors
-    /// If there is no route to the server, or `local` is not of this host, or taken.
+    /// Returns an error if there is no route to the server, or `local` is not of this host, or taken.
     pub fn connect_from(local: Option<SocketAddr>, server: SocketAddr) -> io::Result<Endpoint> {
         let endpoint = Endpoint::new(server)?;
         if let Some(local) = local {
@@ -244,7 +246,7 @@ impl Endpoint {
     /// Sets the socket buffers to this many octets instead of the maximum.
     ///
     /// # Errors
-    /// If the kernel refuses.
+    /// Returns an error if the kernel refuses.
     pub fn limit_buffers(&self, octets: usize) -> io::Result<()> {
         self.set_buffer(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, octets)?;
         self.set_buffer(libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, octets)
@@ -254,7 +256,7 @@ impl Endpoint {
     /// them share it. Its buffer sizes are left unchanged.
     ///
     /// # Errors
-    /// If it is not an IP socket, or the process has no file descriptor left.
+    /// Returns an error if it is not an IP socket, or the process has no file descriptor left.
     pub fn adopt(socket: UdpSocket, count: usize) -> io::Result<Vec<Endpoint>> {
         let address = socket.local_addr()?;
         socket.set_nonblocking(false)?;
@@ -306,7 +308,7 @@ impl Endpoint {
     /// Sets the timeout of blocking receives.
     ///
     /// # Errors
-    /// If `timeout` is zero.
+    /// Returns an error if `timeout` is zero.
     pub fn set_receive_timeout(&self, timeout: Duration) -> io::Result<()> {
         self.socket.set_read_timeout(Some(timeout))
     }
@@ -351,7 +353,7 @@ impl Endpoint {
     /// Returns the counter that [`drops`](Endpoint::drops) reads. It wraps to 0 after its maximum.
     ///
     /// # Errors
-    /// See getsockopt(2). The number of drops is then unknown.
+    /// Returns the errors of getsockopt(2). The number of drops is then unknown.
     pub fn drop_counter(&self) -> io::Result<u32> {
         // linux/sock_diag.h: SK_MEMINFO_DROPS is the ninth of SK_MEMINFO_VARS values.
         const SO_MEMINFO: libc::c_int = 55;
@@ -374,7 +376,7 @@ impl Endpoint {
     /// Sends one datagram to the connected peer.
     ///
     /// # Errors
-    /// See send(2). The datagram was not sent.
+    /// Returns the errors of send(2). The datagram was not sent.
     #[inline]
     pub fn send(&self, datagram: &[u8]) -> io::Result<()> {
         self.socket.send(datagram).map(drop)
@@ -383,7 +385,7 @@ impl Endpoint {
     /// Sends one datagram to `peer`.
     ///
     /// # Errors
-    /// See sendto(2). The datagram was not sent.
+    /// Returns the errors of sendto(2). The datagram was not sent.
     pub fn send_to(&self, datagram: &[u8], peer: SocketAddr) -> io::Result<()> {
         self.socket.send_to(datagram, &SockAddr::from(peer)).map(drop)
     }
@@ -392,8 +394,8 @@ impl Endpoint {
     /// (`UDP_SEGMENT`).
     ///
     /// # Errors
-    /// See sendmsg(2); they apply to all datagrams. EIO or EINVAL if the kernel or the interface does not support
-    /// segmentation.
+    /// Returns the errors of sendmsg(2); they apply to all datagrams. EIO or EINVAL if the kernel or the interface does
+    /// not support segmentation.
     #[inline]
     pub fn send_segmented(&self, datagrams: &[u8], segment: u16) -> io::Result<()> {
         #[repr(C, align(8))]
@@ -432,8 +434,8 @@ impl Endpoint {
     /// laid end to end and each `segment` octets long (`UDP_SEGMENT`).
     ///
     /// # Errors
-    /// See sendmsg(2); they apply to all datagrams. EIO or EINVAL if the kernel or the interface does not support
-    /// segmentation, and EINVAL if the local address is not of this host.
+    /// Returns the errors of sendmsg(2); they apply to all datagrams. EIO or EINVAL if the kernel or the interface does
+    /// not support segmentation, and EINVAL if the local address is not of this host.
     #[inline]
     pub fn send_from(&self, datagrams: &[u8], segment: Option<u16>, peer: Peer) -> io::Result<()> {
         let mut control = Control([0; CONTROL_LEN]);

@@ -21,7 +21,7 @@ impl StatusSocket {
     /// reachable there.
     ///
     /// # Errors
-    /// If another server listens there, another file has that name, or the system refuses.
+    /// Returns an error if another server listens there, another file has that name, or the system refuses.
     pub fn bind(path: &Path) -> io::Result<StatusSocket> {
         let listener = match UnixListener::bind(path) {
             Err(error) if error.kind() == ErrorKind::AddrInUse => {
@@ -36,7 +36,7 @@ impl StatusSocket {
     /// Serves each connection in a separate thread until the process ends. An error ends only its connection.
     ///
     /// # Errors
-    /// If the socket cannot be shared, or no thread can be started.
+    /// Returns an error if the socket cannot be shared, or no thread can be started.
     pub fn serve(
         &self,
         attend: impl Fn(&UnixStream) -> io::Result<()> + Send + Sync + 'static,
@@ -57,7 +57,7 @@ impl StatusSocket {
 /// Removes the file of a socket without a listener.
 ///
 /// # Errors
-/// If a server listens there, another file has that name, or the system refuses.
+/// Returns an error if a server listens there, another file has that name, or the system refuses.
 pub fn remove_left_over(path: &Path) -> io::Result<()> {
     if !fs::symlink_metadata(path)?.file_type().is_socket() {
         return Err(io::Error::new(

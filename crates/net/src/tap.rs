@@ -29,7 +29,7 @@ impl Tap {
     /// extension headers.
     ///
     /// # Errors
-    /// If the process lacks `CAP_NET_RAW` or `CAP_BPF` (root has both), or there is no such interface.
+    /// Returns an error if the process lacks `CAP_NET_RAW` or `CAP_BPF` (root has both), or there is no such interface.
     pub fn new(interface: &str, ours: IpNet, ports: &[u16]) -> io::Result<Tap> {
         let index = if_nametoindex(interface)?;
         // Without a protocol the socket receives nothing until it is bound: no packet passes before the filter is

@@ -68,8 +68,9 @@ impl Message<'_> {
     /// Checks the structure of a record's data. Passes the octet range of each name in it to
     /// `on_name`; a range includes compression pointers.
     ///
-    /// # Errors If the length of the data is invalid for its type, or a name in it extends beyond
-    /// it.
+    /// # Errors
+    /// Returns an error if the length of the data is invalid for its type, or a name in it extends
+    /// beyond it.
     #[inline]
     pub fn check_data(
         &self,

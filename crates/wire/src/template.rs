@@ -51,7 +51,7 @@ impl QueryTemplate {
     /// Turns a copy of the template into the query for `address`.
     ///
     /// # Panics
-    /// If `query` is shorter than the template.
+    /// Panics if `query` is shorter than the template.
     #[inline]
     pub fn patch(query: &mut [u8], id: u16, address: Ipv4Addr) {
         query[..2].copy_from_slice(&id.to_be_bytes());

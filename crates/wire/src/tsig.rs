@@ -201,7 +201,8 @@ impl Key {
 
     /// Signs the request from `start` to the end of `out`, at `time` (seconds since 1970).
     ///
-    /// # Panics If there is no complete header.
+    /// # Panics
+    /// Panics if there is no complete header.
     pub fn sign(&self, out: &mut Vec<u8>, start: usize, time: u64) -> Mac {
         let mac = self.mac(&[&out[start..], &self.variables(time, FUDGE, 0, &[])]);
         let id: [u8; 2] = out[start..start + 2].try_into().expect("a header");
@@ -227,7 +228,8 @@ impl Key {
     /// Verifies the reply to the request with the authentication code `request`, at `time` (seconds
     /// since 1970).
     ///
-    /// # Errors If the signature is missing or invalid.
+    /// # Errors
+    /// Returns an error if the signature is missing or invalid.
     pub fn verify(&self, reply: &[u8], request: &Mac, time: u64) -> Result<(), BadSignature> {
         let tsig = Tsig::find(reply)?;
         if tsig.mac.is_empty() && tsig.error != 0 {

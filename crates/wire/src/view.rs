@@ -129,7 +129,8 @@ impl<'a> Message<'a> {
 
     /// Returns the offset after the name at `offset`.
     ///
-    /// # Errors If the name does not end within the message.
+    /// # Errors
+    /// Returns an error if the name does not end within the message.
     pub fn skip_name(&self, offset: usize) -> Result<usize, Malformed> {
         skip_name(self.bytes, offset)
     }
@@ -164,14 +165,16 @@ impl<'a> Message<'a> {
     /// Copies the name at `offset` into `out`, uncompressed and with its root label; returns its
     /// length.
     ///
-    /// # Errors If the name is malformed or longer than 255 octets.
+    /// # Errors
+    /// Returns an error if the name is malformed or longer than 255 octets.
     pub fn copy_name(&self, offset: usize, out: &mut [u8; 255]) -> Result<usize, Malformed> {
         copy_name(Labels::new(self.bytes, offset, &Cell::new(MAX_HOPS)), out)
     }
 
     /// Compares the names at two offsets, ignoring letter case.
     ///
-    /// # Errors If one of them is malformed.
+    /// # Errors
+    /// Returns an error if one of them is malformed.
     #[inline]
     pub fn same_name(&self, a: usize, b: usize) -> Result<bool, Malformed> {
         self.same_name_within(a, b, &Cell::new(2 * MAX_HOPS))
@@ -227,14 +230,17 @@ pub struct NameReader<'a> {
 impl<'a> NameReader<'a> {
     /// Like [`Message::copy_name`].
     ///
-    /// # Errors If the name is malformed, or the pointer limit of the message is exceeded.
+    /// # Errors
+    /// Returns an error if the name is malformed, or the pointer limit of the message is exceeded.
     pub fn copy_name(&self, offset: usize, out: &mut [u8; 255]) -> Result<usize, Malformed> {
         copy_name(self.labels(offset), out)
     }
 
     /// Like [`Message::same_name`].
     ///
-    /// # Errors If one of them is malformed, or the pointer limit of the message is exceeded.
+    /// # Errors
+    /// Returns an error if one of them is malformed, or the pointer limit of the message is
+    /// exceeded.
     #[inline]
     pub fn same_name(&self, a: usize, b: usize) -> Result<bool, Malformed> {
         self.message.same_name_within(a, b, &self.hops)
@@ -244,7 +250,8 @@ impl<'a> NameReader<'a> {
     /// lie in `places`. It is called once per contiguous part of the name: from the name's
     /// beginning, or from a pointer's target, to the next pointer or the end.
     ///
-    /// # Errors If the name is malformed, or the pointer limit of the message is exceeded.
+    /// # Errors
+    /// Returns an error if the name is malformed, or the pointer limit of the message is exceeded.
     pub fn octets_lie_in(
         &self,
         name: usize,

@@ -86,7 +86,7 @@ impl Goal {
     /// Validates the goal.
     ///
     /// # Errors
-    /// If an attribute is out of its range; the error names it and its valid range.
+    /// Returns an error if an attribute is out of its range; the error names it and its valid range.
     pub fn validate(&self) -> Result<(), GoalError> {
         for (what, given) in [("loss ratio", self.loss_ratio), ("exceed ratio", self.exceed_ratio)]
         {

@@ -100,7 +100,7 @@ impl MlrSearch {
     /// Creates a search for `goals` within `limits`.
     ///
     /// # Errors
-    /// If there is no goal, a goal is invalid, or the limits are empty.
+    /// Returns an error if there is no goal, a goal is invalid, or the limits are empty.
     pub fn new(limits: Limits, goals: &[Goal]) -> Result<MlrSearch, GoalError> {
         if goals.is_empty() {
             return Err(GoalError::NoGoal);

@@ -60,7 +60,7 @@ impl SocketMap {
     /// Creates a map for `queues` queues.
     ///
     /// # Errors
-    /// See bpf(2): `PermissionDenied` without CAP_BPF or CAP_SYS_ADMIN.
+    /// Returns the errors of bpf(2): `PermissionDenied` without CAP_BPF or CAP_SYS_ADMIN.
     pub(super) fn new(queues: u32) -> io::Result<SocketMap> {
         make_map(XSKMAP, 4, queues, 0).map(SocketMap)
     }
@@ -73,7 +73,7 @@ impl SocketMap {
     /// Inserts the socket of a queue.
     ///
     /// # Errors
-    /// See bpf(2): the map has no such queue, or the descriptor is not an AF_XDP socket.
+    /// Returns the errors of bpf(2): the map has no such queue, or the descriptor is not an AF_XDP socket.
     pub(super) fn insert(&self, queue: u32, socket: RawFd) -> io::Result<()> {
         #[repr(C)]
         struct Attributes {
@@ -103,7 +103,7 @@ impl BitMap {
     /// Creates a map of `octets` octets, all zero. A process accesses them by mmap(2) of the descriptor.
     ///
     /// # Errors
-    /// Same as [`SocketMap::new`].
+    /// Returns the same errors as [`SocketMap::new`].
     pub(super) fn new(octets: u32) -> io::Result<BitMap> {
         make_map(ARRAY, octets, 1, MMAPABLE).map(BitMap)
     }
@@ -142,7 +142,7 @@ impl Program {
     /// Loads a program, which the kernel verifies.
     ///
     /// # Errors
-    /// See bpf(2); includes the verifier's log if it rejects the program.
+    /// Returns the errors of bpf(2); includes the verifier's log if it rejects the program.
     pub(super) fn load(program: &[Insn]) -> io::Result<Program> {
         // Try without a log first: a log costs time, and the call fails if the log does not fit.
         load(program, &mut []).or_else(|error| {
@@ -158,8 +158,8 @@ impl Program {
     /// link is closed, however the process ends, the kernel detaches the program.
     ///
     /// # Errors
-    /// See bpf(2): `EBUSY` if the interface already has a program; `EOPNOTSUPP` or `EINVAL` if its driver does not
-    /// support XDP programs.
+    /// Returns the errors of bpf(2): `EBUSY` if the interface already has a program; `EOPNOTSUPP` or `EINVAL` if its
+    /// driver does not support XDP programs.
     pub(super) fn attach(&self, interface: u32, hook: Hook) -> io::Result<Link> {
         #[repr(C)]
         struct Attributes {

@@ -56,11 +56,11 @@ impl Sender {
     /// queued for the device.
     ///
     /// # Errors
-    /// If the interface is gone, or `TimedOut` if the device accepts no packet for 5 ms. The state of the datagrams is
-    /// then unknown.
+    /// Returns an error if the interface is gone, or `TimedOut` if the device accepts no packet for 5 ms. The state of
+    /// the datagrams is then unknown.
     ///
     /// # Panics
-    /// If `length` is 0 or a datagram of that length does not fit into a frame.
+    /// Panics if `length` is 0 or a datagram of that length does not fit into a frame.
     pub fn send(
         &mut self,
         payloads: &[u8],
@@ -109,7 +109,7 @@ impl Sender {
     /// Makes the kernel send the queued datagrams.
     ///
     /// # Errors
-    /// Same as [`Sender::send`].
+    /// Returns the same errors as [`Sender::send`].
     pub fn flush(&mut self) -> io::Result<()> {
         self.outgoing.flush()?;
         if self.copies && self.outgoing.is_held() {
@@ -219,10 +219,10 @@ impl Receiver {
     /// not.
     ///
     /// # Errors
-    /// If the interface is gone.
+    /// Returns an error if the interface is gone.
     ///
     /// # Panics
-    /// If there is no such queue.
+    /// Panics if there is no such queue.
     pub fn receive(
         &mut self,
         queue: usize,
@@ -254,7 +254,7 @@ impl Receiver {
     /// Returns the number of packets that were claimed but found no room since the client was opened.
     ///
     /// # Errors
-    /// See getsockopt(2). The number of drops is then unknown.
+    /// Returns the errors of getsockopt(2). The number of drops is then unknown.
     pub fn drops(&self) -> io::Result<u64> {
         self.queues.iter().map(Incoming::drops).sum()
     }

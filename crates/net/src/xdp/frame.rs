@@ -193,7 +193,7 @@ fn checksum(from: IpAddr, to: IpAddr, udp: &[u8], length: usize, may_be_left: bo
 /// the whole frame.
 ///
 /// # Panics
-/// If the frame is shorter than that.
+/// Panics if the frame is shorter than that.
 pub(super) fn turn_into_reply(frame: &mut [u8], datagram: &Datagram, length: usize) -> usize {
     let (macs, _) = frame.split_at_mut(12);
     let (to, from) = macs.split_at_mut(6);
@@ -232,7 +232,7 @@ pub(super) fn link_back(frame: &[u8]) -> Link {
 /// frame.
 ///
 /// # Panics
-/// If `frame` is too short for it.
+/// Panics if `frame` is too short for it.
 pub(super) fn write(
     frame: &mut [u8],
     link: &Link,

@@ -133,8 +133,8 @@ impl Queue {
     /// it yet.
     ///
     /// # Errors
-    /// See setsockopt(2), mmap(2) and bind(2): `EOPNOTSUPP` if the driver does not support zero-copy, `EBUSY` if the
-    /// queue has a socket, `ENOBUFS` if the limit of locked memory is too low.
+    /// Returns the errors of setsockopt(2), mmap(2) and bind(2): `EOPNOTSUPP` if the driver does not support zero-copy,
+    /// `EBUSY` if the queue has a socket, `ENOBUFS` if the limit of locked memory is too low.
     pub(super) fn open(
         socket: OwnedFd,
         (interface, queue): (u32, u32),
@@ -202,7 +202,7 @@ impl Queue {
     /// Publishes queued and released frames to the kernel, and makes it send.
     ///
     /// # Errors
-    /// If the interface is gone.
+    /// Returns an error if the interface is gone.
     pub(super) fn flush(&mut self) -> io::Result<()> {
         self.incoming.publish();
         let result = self.outgoing.flush();
@@ -227,7 +227,7 @@ impl Queue {
     /// See [`Incoming::drops`].
     ///
     /// # Errors
-    /// See getsockopt(2). The number of drops is then unknown.
+    /// Returns the errors of getsockopt(2). The number of drops is then unknown.
     pub(super) fn drops(&self) -> io::Result<u64> {
         self.incoming.drops()
     }
@@ -285,7 +285,7 @@ impl Incoming {
     /// Waits up to `limit` for a packet. A limit of zero only wakes the kernel if it waits for frames.
     ///
     /// # Errors
-    /// See poll(2). A signal counts as the end of the time.
+    /// Returns the errors of poll(2). A signal counts as the end of the time.
     pub(super) fn wait(&mut self, limit: Duration) -> io::Result<()> {
         let millis = u16::try_from(limit.as_millis()).unwrap_or(u16::MAX);
         let mut fds = [PollFd::new(self.as_fd(), PollFlags::POLLIN)];
@@ -305,7 +305,7 @@ impl Incoming {
     /// are in its interface's counters.
     ///
     /// # Errors
-    /// See getsockopt(2). The number of drops is then unknown.
+    /// Returns the errors of getsockopt(2). The number of drops is then unknown.
     pub(super) fn drops(&self) -> io::Result<u64> {
         // SAFETY: plain numbers, for which all zeros is a valid value.
         let mut counted: libc::xdp_statistics = unsafe { std::mem::zeroed() };
@@ -332,7 +332,7 @@ impl Outgoing {
     /// Returns the sending frame at `address`.
     ///
     /// # Panics
-    /// If there is no frame.
+    /// Panics if there is no frame.
     #[inline]
     pub(super) fn frame(&mut self, address: u64) -> &mut [u8] {
         let Range { start, end } =
@@ -355,7 +355,7 @@ impl Outgoing {
     /// Publishes queued frames to the kernel, and makes it send.
     ///
     /// # Errors
-    /// If the interface is gone.
+    /// Returns an error if the interface is gone.
     pub(super) fn flush(&mut self) -> io::Result<()> {
         self.transmit.publish();
         for _ in 0..SEND_TRIES {
@@ -434,7 +434,7 @@ pub fn stamped(length: usize, address: u64) -> Option<Range<usize>> {
 /// Opens an unbound AF_XDP socket.
 ///
 /// # Errors
-/// See socket(2): `EAFNOSUPPORT` if the kernel does not support this family.
+/// Returns the errors of socket(2): `EAFNOSUPPORT` if the kernel does not support this family.
 pub(super) fn socket() -> io::Result<OwnedFd> {
     // SAFETY: no pointers; the return value is checked.
     let number = unsafe { libc::socket(AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };

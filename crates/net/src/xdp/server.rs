@@ -36,7 +36,7 @@ impl Server {
     /// and given on the wall clock.
     ///
     /// # Errors
-    /// If the interface is gone.
+    /// Returns an error if the interface is gone.
     #[inline]
     pub fn turn(
         &mut self,
@@ -87,7 +87,7 @@ impl Server {
     /// room, and those that could not be parsed.
     ///
     /// # Errors
-    /// See getsockopt(2). The number of drops is then unknown.
+    /// Returns the errors of getsockopt(2). The number of drops is then unknown.
     pub fn drops(&self) -> io::Result<u64> {
         Ok(self.queue.drops()? + self.unreadable)
     }
