@@ -1,7 +1,7 @@
 //! Settings of the C library's memory allocator.
 
 /// Makes all threads allocate from one arena. Otherwise glibc reserves 64 MiB of address space for each thread
-/// (malloc(3), M_ARENA_MAX). Threads that allocate at the same time then wait for each other.
+/// (malloc(3), M_ARENA_MAX). With one arena, threads that allocate at the same time wait for each other.
 ///
 /// Only threads started later are affected. Other C libraries have no arenas of that size, so nothing is done there.
 pub fn share_one_arena() {

@@ -41,8 +41,8 @@ pub struct ReceiveBatch {
     iovecs: Box<[iovec]>,
     headers: Box<[mmsghdr]>,
     count: usize,
-    /// Headers that must be written before the next receive: those that the kernel has filled, and one that it may have
-    /// begun to fill; initially all.
+    /// Number of headers that must be written before the next receive: the headers filled by the kernel, and one more
+    /// that the kernel may have begun to fill. Initially all headers.
     used: usize,
 }
 
@@ -59,8 +59,8 @@ pub struct Datagram<'a> {
     pub segment: Option<usize>,
     /// Receive time in the kernel (wall clock), if enabled on the socket.
     pub received: Option<Nanos>,
-    /// True if it was received by AF_XDP and the sender left the checksum to a network card. The kernel does so with
-    /// every datagram that carries several joined ones (`UDP_SEGMENT`).
+    /// True if the datagram was received by AF_XDP and the sender left the checksum to a network card. The kernel
+    /// leaves the checksum to the card in every datagram that joins several datagrams (`UDP_SEGMENT`).
     pub has_partial_checksum: bool,
 }
 
@@ -117,8 +117,7 @@ impl ReceiveBatch {
             Wait::NonBlocking => libc::MSG_DONTWAIT,
         };
         self.count = 0;
-        // The kernel changes only the headers that it fills. After most calls that is one, so the others are still
-        // right.
+        // The kernel changes only the headers that it fills, usually one per call. The other headers are still valid.
         for i in 0..std::mem::replace(&mut self.used, 1) {
             self.iovecs[i] = iovec {
                 iov_base: (&raw mut self.bytes[i * self.slot_len]).cast::<c_void>(),

@@ -29,7 +29,7 @@ struct Ticks {
     total: u64,
 }
 
-/// Use of a set of CPUs between two moments, in seconds summed over them.
+/// Use of a set of CPUs between two moments, in seconds, summed over the CPUs.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CpuUse {
     /// Programs, including kernel threads.

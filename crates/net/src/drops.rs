@@ -43,10 +43,10 @@ pub fn interface_counters(interface: &str, path: PacketPath) -> io::Result<Inter
 }
 
 impl InterfaceCounters {
-    /// Returns the losses in these counters that no other counter includes. A veth counts packets that its peer had no
-    /// room for as "send drops". Packets from sockets are also in UDP's counter, because the veth's driver reports the
-    /// loss to the stack ([`UdpErrors::no_room_to_send`]). With AF_XDP there is no other counter, and no queue that the
-    /// packet could have waited in.
+    /// Returns the losses in these counters that no other counter includes. A veth interface counts a "send drop" if
+    /// its peer has no room for a packet. If the packet is from a socket, the driver also reports the loss to the
+    /// stack, and [`UdpErrors::no_room_to_send`] counts it. If the packet is from AF_XDP, only the interface counts the
+    /// loss.
     fn as_lost(self, is_veth: bool, path: PacketPath) -> InterfaceCounters {
         if is_veth && path == PacketPath::Sockets {
             InterfaceCounters { send_drops: 0, ..self }

@@ -41,8 +41,8 @@ impl Poller {
         self.epoll.delete(watched).map_err(Into::into)
     }
 
-    /// Watches a stream and reports it as `token` whenever it *becomes* readable or writable (edge-triggered), until it
-    /// is closed. Becoming connected counts as well. The caller must read and write until it would block.
+    /// Watches a stream until it is closed. Reports it as `token` whenever it is newly connected, readable or writable
+    /// (edge-triggered). The caller must read and write until the stream would block.
     ///
     /// # Errors
     /// Returns the same errors as [`Poller::add`].

@@ -140,7 +140,7 @@ fn read(interface: &str, attributes: &[TcAttribute]) -> Option<Queueing> {
 ///         have left           wait
 /// ```
 ///
-/// An octet below `arrived` of one sample that had not left at a later sample waited between the two.
+/// An octet that had arrived by one sample and had not left by a later sample has waited during that time.
 #[derive(Debug, Default)]
 pub struct Waiting {
     /// Last sample: time, and octets and packets that had left.

@@ -69,7 +69,7 @@ pub fn listen_udp_and_tcp(
     }
 }
 
-/// Maximum number of ports tried if the port is free to choose and TCP's may be taken.
+/// Maximum number of UDP ports that are tried until the same port is also free for TCP.
 const PORT_TRIES: usize = 64;
 
 /// Opens a listening TCP socket; as with UDP, `[::]` is IPv6 only.
@@ -149,7 +149,7 @@ impl Endpoint {
     /// Returns an error if the address is not of this host, or taken, even by another server of the same user that
     /// would share it.
     pub fn listen(address: SocketAddr, count: usize) -> io::Result<Vec<Endpoint>> {
-        // Bound without SO_REUSEPORT, the address is exclusive; set afterwards, the option admits our other sockets.
+        // Binding without SO_REUSEPORT keeps out other programs. The option is set afterwards for our other sockets.
         let new = || -> io::Result<Endpoint> {
             let endpoint = Endpoint::new(address)?;
             // [::] means IPv6 only; IPv4 needs an address of its own.
@@ -191,8 +191,8 @@ impl Endpoint {
         unmatched.socket.set_reuse_port(true)?;
         unmatched.socket.bind(&SockAddr::from(connected.local_address()?))?;
         connected.socket.connect(&SockAddr::from(server))?;
-        // No other socket may join: a server on this host that draws its ports at random, as the same user, would lose
-        // its answers to ours.
+        // No other socket may share the port. Otherwise a server of the same user on this host could draw the same port
+        // at random, and its answers would arrive at our socket.
         connected.socket.set_reuse_port(false)?;
         unmatched.socket.set_reuse_port(false)?;
         Ok((connected, unmatched))
@@ -300,7 +300,7 @@ impl Endpoint {
     /// Returns the local address.
     ///
     /// # Errors
-    /// None that a bound socket can have.
+    /// Returns the errors of getsockname(2), which do not occur for a bound socket.
     pub fn local_address(&self) -> io::Result<SocketAddr> {
         self.socket.local_addr()?.as_socket().ok_or_else(|| io::Error::other("not an IP socket"))
     }

@@ -183,8 +183,8 @@ impl Program {
 pub(super) struct Link(OwnedFd);
 
 impl Drop for Link {
-    /// Detaches explicitly, because a child process that another thread is starting may hold the descriptor for a
-    /// moment.
+    /// Detaches explicitly. Closing the descriptor may not be enough, because another thread may be starting a child
+    /// process that also has the descriptor for a moment.
     fn drop(&mut self) {
         #[repr(C)]
         struct Attributes {

@@ -197,8 +197,8 @@ pub struct Arrived<'a> {
     pub link: Link,
     /// Receive time at the filter, on the monotonic clock.
     pub received: Nanos,
-    /// True if the sender left the checksum to a network card. The kernel does so with every datagram that carries
-    /// several joined ones (`UDP_SEGMENT`).
+    /// True if the sender left the checksum to a network card. The kernel leaves the checksum to the card in every
+    /// datagram that joins several datagrams (`UDP_SEGMENT`).
     pub has_partial_checksum: bool,
 }
 

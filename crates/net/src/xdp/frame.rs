@@ -48,8 +48,8 @@ pub(super) struct Datagram {
 #[derive(Clone, Debug)]
 pub(super) struct HostAddresses {
     addresses: Arc<[IpAddr]>,
-    /// True if datagrams may arrive with a checksum left to a network card, as from senders on the same machine. Over a
-    /// cable no such datagram arrives, so there it is a wrong checksum.
+    /// True if datagrams may arrive with a checksum left to a network card, for example from senders on the same
+    /// machine. Datagrams that arrive over a cable have a complete checksum, so false makes such a checksum wrong.
     leaves_checksums: bool,
 }
 
@@ -96,7 +96,7 @@ pub(super) fn read(frame: &[u8], own: &HostAddresses) -> Option<Datagram> {
     }
     let header = frame.get(udp.clone()).filter(|udp| udp.len() >= UDP)?;
     let word = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
-    // Octets that the IP header counts beyond it are not part of it (RFC 768).
+    // Octets after the datagram's end are ignored, even if the IP header counts them (RFC 768).
     let length = usize::from(word(4));
     if !(UDP..=header.len()).contains(&length) {
         return None;
@@ -189,8 +189,8 @@ fn checksum(from: IpAddr, to: IpAddr, udp: &[u8], length: usize, may_be_left: bo
     }
 }
 
-/// Turns a frame into that of its reply; `length` octets of payload must be in place; returns the length of
-/// the whole frame.
+/// Turns a frame into the frame of its reply and returns the length of the whole frame. The reply's payload of `length`
+/// octets must already be in the frame.
 ///
 /// # Panics
 /// Panics if the frame is shorter than that.

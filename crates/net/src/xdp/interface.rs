@@ -291,7 +291,7 @@ fn open_in_mode(
     }
 }
 
-/// Does the same without waiting.
+/// Same as [`open_in_mode`], but without waiting for a busy queue.
 fn try_in_mode(
     found: &Found,
     count: u32,
@@ -304,7 +304,7 @@ fn try_in_mode(
                      sockets of the bond";
         return Ok(Err(io::Error::new(io::ErrorKind::Unsupported, error)));
     }
-    // Checked first: a kernel without AF_XDP has no map for its sockets either, and gives no reason for that.
+    // Sockets are opened first, because a kernel without AF_XDP also rejects the map and reports no reason for that.
     let opened: io::Result<Vec<_>> = (0..count).map(|_| queue::socket()).collect();
     let opened = match opened {
         Ok(opened) => opened,

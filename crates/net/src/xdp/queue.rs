@@ -248,7 +248,6 @@ impl Incoming {
     }
 
     /// Returns the frame of a packet from its first octet on, longer than the packet, and the eight octets before it.
-    /// Returns `None` if the kernel names an invalid address, which it does not.
     #[inline]
     pub(super) fn frame(&mut self, packet: Packet) -> Option<([u8; STAMP], &mut [u8])> {
         let Range { start: begin, end } = stamped(self.socket.memory.len(), packet.address)?;
@@ -314,9 +313,9 @@ impl Incoming {
     }
 }
 
-/// Returns the lost packets in these counters. If the kernel copies, a packet without a frame is counted as dropped,
-/// and the count of empty fill rings would count it twice. A zero-copy device drops packets before they are counted
-/// here. It requests frames ahead, so an empty fill ring means that packets were lost, or nearly so.
+/// Returns the lost packets in these counters. If the kernel copies, a packet without a frame is counted as dropped, so
+/// adding the count of empty fill rings would count that packet twice. A zero-copy device drops packets before the
+/// kernel can count them. The device requests frames ahead, so an empty fill ring means at least a near loss.
 fn lost(counted: &libc::xdp_statistics, zero_copy: bool) -> u64 {
     let without_frame = if zero_copy { counted.rx_fill_ring_empty_descs } else { 0 };
     counted.rx_dropped + counted.rx_ring_full + without_frame
