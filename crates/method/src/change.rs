@@ -28,8 +28,8 @@ use crate::precision::Ratio;
 use crate::search::Found;
 use resamples::Medians;
 
-/// Minimum number of searches per side: with fewer, no order of their results has a probability below 5 % between equal
-/// servers (with three each it is 2 of 20).
+/// Minimum number of searches per side. With fewer searches, every order of the results of two equal servers has a
+/// probability of at least 5 % (with three each it is 2 of 20).
 pub const LEAST_SEARCHES: usize = 4;
 /// Maximum number of searches per side that is ever suggested.
 pub const MOST_SEARCHES: usize = 1_000;
@@ -60,7 +60,7 @@ impl Searches {
         Searches { passed: sorted(passed.collect()), failed: sorted(failed.collect()) }
     }
 
-    /// Returns the searches of both.
+    /// Returns the searches of `self` and `other` together.
     pub fn and(mut self, other: &Searches) -> Searches {
         self.passed.extend(&other.passed);
         self.failed.extend(&other.failed);
@@ -194,7 +194,7 @@ fn wanted(baseline: &Searches, candidate: &Searches, limit: f64) -> WouldDecide 
             interval(baseline, candidate, (baseline.len() + more, candidate.len() + more));
         judge(&planned, limit) != ChangeOutcome::Undecided
     };
-    // The part of the interval that remains however many searches there are.
+    // This part of the interval remains for any number of searches.
     let quotient = |a: Option<f64>, b: Option<f64>| {
         a.zip(b).map(|(a, b)| a / b).filter(|ratio| ratio.is_finite())
     };

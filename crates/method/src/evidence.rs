@@ -39,8 +39,8 @@ pub struct UpstreamQueries {
     pub aaaa_repeats: u64,
 }
 
-/// Additional tolerance in names for the share with AAAA records: the pattern that selects them need not end with a
-/// trial.
+/// Additional tolerance, in names, for the share of names with AAAA records. It is needed because a trial may end
+/// within the pattern that selects these names.
 pub const PATTERN: f64 = 2.0;
 
 /// Tolerance for the AAAA share of a failed trial, in standard deviations.
@@ -57,8 +57,8 @@ pub struct OfferedLoad {
     pub preloaded: u64,
     /// Share of names with an AAAA record (α).
     pub aaaa: Share,
-    /// Share of the trial's queries for cached names, a fraction: β, except for the remainder of the selecting pattern
-    /// in a short trial.
+    /// Share of the trial's queries for cached names, a fraction. It equals β, but a short trial may end within the
+    /// pattern that selects cached names and then differs slightly.
     pub cached: f64,
 }
 

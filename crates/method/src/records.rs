@@ -245,8 +245,8 @@ impl Counts {
         self.valid + self.late + self.wrong.total()
     }
 
-    /// Returns the fault that at least 99 % of the replies have, if none was valid: then the server's configuration is
-    /// wrong, not its speed too low.
+    /// Returns the fault that at least 99 % of the replies have, if no reply was valid. Such a result shows that the
+    /// server is configured wrongly, and gives no information about its speed.
     pub fn wrong_in_one_way(&self) -> Option<Wrong> {
         let (way, n) = self.wrong.each().max_by_key(|(_, n)| *n)?;
         (self.valid == 0 && n > 0 && n * 100 >= self.replies() * 99).then_some(way)

@@ -111,7 +111,8 @@ impl Part {
         self.among(self.schedule.due_before(moment))
     }
 
-    /// Returns the send time of its last query; of its first one if it has none.
+    /// Returns the send time of the part's last query. If the part is empty, returns the time at which its first query
+    /// would be due.
     pub fn end(&self) -> Nanos {
         self.schedule.deadline(self.index(self.count().saturating_sub(1)))
     }

@@ -169,8 +169,8 @@ impl Search {
     /// Returns the result after the search.
     pub fn result(&self) -> Option<Found> {
         let State::Done { highest, open_end } = self.state else { return None };
-        // Only an unmeasurable rate just above the result leaves it open; one higher up was superseded by a real
-        // failure below it.
+        // The result is a lower bound only if the unmeasurable rate is just above it. An unmeasurable rate further up
+        // was superseded by a real failure below that rate.
         let blocked = self
             .unmeasurable
             .filter(|u| highest.is_none_or(|h| u.0 - h.0 <= self.range.resolution.0.max(1)));

@@ -162,9 +162,9 @@ impl Set {
 }
 
 /// Returns the reasons for which the DUT may be faster than the median of `figures`, which must be those of `found`.
-/// One reason is a search that ended at `max`, the end of the range, or at an unmeasurable rate. The other is a median,
-/// or a failed rate, above `allowed`, up to which a self-test validates the tester. Without a result (n = 0) there is
-/// no lower bound.
+/// The first reason is a search that ended at `max`, the end of the range, or at an unmeasurable rate. The second
+/// reason is a median, or a failed rate, above `allowed`, the rate up to which a self-test validates the tester.
+/// Without a result (n = 0) there is no reason.
 pub fn lower_bounds(
     found: &[Found],
     max: Qps,

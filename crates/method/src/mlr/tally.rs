@@ -69,9 +69,9 @@ impl Sums {
 
 /// Classifies the load of `trials` for `goal`.
 ///
-/// It is a lower bound if it stays one even if all remaining trials had high loss, and an upper bound if it stays one
-/// even if all of them had low loss. Short trials with high loss count against a load unless short ones with low loss
-/// balance them. Short trials with low loss alone never make a lower bound.
+/// The load is a lower bound if it remains one even when all remaining trials have high loss. The load is an upper
+/// bound if it remains one even when all remaining trials have low loss. Short trials with low loss can balance short
+/// trials with high loss, but a lower bound also requires full-length trials.
 pub fn classify(goal: &Goal, trials: &[Trial]) -> LoadClass {
     let sums = Sums::of(goal, trials);
     let balancing = sums.short_low * goal.exceed_ratio / (1.0 - goal.exceed_ratio);
