@@ -3,8 +3,8 @@
 use crate::rcode::Rcode;
 use crate::view::{Malformed, Record, rtype};
 
-/// UDP payload size that this project offers, and its maximum for sent messages, octets. Such
-/// datagrams cross nearly every path unfragmented (RFC 9715 §3.1, DNS flag day 2020).
+/// UDP payload size in octets: announced in OPT records, and the maximum for sent messages.
+/// Datagrams of this size are fragmented on hardly any path (RFC 9715 §3.1, DNS flag day 2020).
 pub const UDP_PAYLOAD: usize = 1232;
 /// UDP payload size that every receiver supports, octets (RFC 1035 §2.3.4).
 pub const LEAST_PAYLOAD: usize = 512;
@@ -91,8 +91,8 @@ pub fn put_option_header(options: &mut Vec<u8>, code: u16, len: usize) {
 /// A parsed OPT record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Opt<'a> {
-    /// UDP payload size of the sender in octets, unchanged; less than 512 means 512 (RFC 6891
-    /// §6.2.3).
+    /// UDP payload size of the sender in octets, as received. The caller must treat values below
+    /// 512 as 512 (RFC 6891 §6.2.3).
     pub payload: u16,
     /// The upper eight bits of the RCODE.
     pub rcode_bits: u8,

@@ -9,9 +9,9 @@
 
 use crate::view::Message;
 
-/// Returns the segment length of a datagram with several messages joined by `UDP_SEGMENT`: complete
-/// messages of one length, of which the last may be shorter. Returns `None` for any other datagram,
-/// for example a message with trailing octets.
+/// Returns the segment length of a datagram with several messages joined by `UDP_SEGMENT`. All
+/// messages must be complete and have one length, but the last may be shorter. Returns `None` for
+/// any other datagram, for example a message with trailing octets.
 #[inline]
 pub fn segment(datagram: &[u8]) -> Option<usize> {
     let end = |piece: &[u8]| Message::new(piece).and_then(|message| message.end());

@@ -43,7 +43,7 @@ impl QueryTemplate {
         false
     }
 
-    /// Returns the query with id 0 for 0.0.0.0.
+    /// Returns the unpatched template: the query with id 0 for the name of 0.0.0.0.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }

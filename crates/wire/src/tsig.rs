@@ -55,7 +55,7 @@ impl Algorithm {
         ("hmac-sha512", Algorithm::Sha512),
     ];
 
-    /// Returns the algorithm's name in messages.
+    /// Returns the algorithm's name in wire format.
     fn wire_name(self) -> &'static [u8] {
         match self {
             Algorithm::Md5 => b"\x08hmac-md5\x07sig-alg\x03reg\x03int\0",
@@ -426,7 +426,7 @@ mod tests {
     }
 
     /// RFC 8945 §5.2 and §5.3: a server that rejects a key or a signature cannot sign its reply. A
-    /// server that rejects the time can, and includes its time.
+    /// server that rejects the time signs its reply and includes its own time.
     #[test]
     fn refusals_differ_from_wrong_signatures() {
         let key = ours("hmac-sha256");

@@ -220,8 +220,8 @@ fn copy_name(mut labels: Labels<'_, '_>, out: &mut [u8; 255]) -> Result<usize, M
 /// the message length in octets.
 ///
 /// A pointer takes two octets and can lead to any earlier offset. A message of 64 KiB can therefore
-/// have a chain of thousands of pointers and thousands of names that point to its end. With a limit
-/// per name only, such a message would cost the product of both.
+/// contain a chain of thousands of pointers, and thousands of names that point to the chain's end.
+/// With a limit per name only, the work for such a message would be the product of both numbers.
 pub struct NameReader<'a> {
     message: Message<'a>,
     hops: Cell<u32>,
@@ -247,8 +247,8 @@ impl<'a> NameReader<'a> {
     }
 
     /// True if all octets of the name at `name`, including those reached by compression pointers,
-    /// lie in `places`. It is called once per contiguous part of the name: from the name's
-    /// beginning, or from a pointer's target, to the next pointer or the end.
+    /// lie in `places`. `places` is called once per contiguous part of the name. A part begins at
+    /// the name's beginning or at a pointer's target, and ends with the next pointer or the name.
     ///
     /// # Errors
     /// Returns an error if the name is malformed, or the pointer limit of the message is exceeded.
@@ -291,7 +291,7 @@ pub struct Record<'a> {
     pub class: u16,
     /// TTL in seconds; for OPT the extended rcode, version and flags.
     pub ttl: u32,
-    /// Offset of the data in the message, for names in it.
+    /// Offset of the data in the message, needed to read names in the data.
     pub data_at: usize,
     /// Record data; names in it may be compressed.
     pub data: &'a [u8],
