@@ -36,8 +36,8 @@ static SETTINGS: LazyLock<Vec<Settings>> = LazyLock::new(|| {
         .collect()
 });
 static COOKIES: LazyLock<Cookies> = LazyLock::new(Cookies::new);
-/// A cache that stores answers, emptied for each input because creating one takes longer than answering a query; and
-/// one that stores nothing.
+/// A cache that stores answers. It is emptied for each input, because creating a cache takes longer than answering a
+/// query.
 static CACHE: LazyLock<Cache> = LazyLock::new(|| Cache::new(1));
 static NO_CACHE: LazyLock<Cache> = LazyLock::new(|| Cache::new(0));
 
