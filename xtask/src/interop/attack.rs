@@ -123,8 +123,8 @@ fn flood(server: SocketAddr) -> Result<(usize, usize)> {
     Ok((asked, got))
 }
 
-/// Queries from another address of the same network until the flood ends: small and large answers, and over TCP after a
-/// truncated reply. Returns the number of answered queries and of all queries.
+/// Queries small and large answers from another address of the same network until the flood ends. After a truncated
+/// reply, the query is repeated over TCP. Returns the number of answered queries and of all queries.
 fn honest(
     server: SocketAddr,
     flood: &thread::ScopedJoinHandle<'_, Result<(usize, usize)>>,
@@ -166,7 +166,7 @@ fn over_tcp(server: SocketAddr, query: &[u8]) -> Result<Vec<u8>> {
 
 /// Number of other programs on dns64d's CPU, so that its capacity is below that of the tester.
 const OTHERS: usize = 2;
-/// Minimum share of the capacity that is answered in time at twice the rate.
+/// Minimum rate of answers in time, as a share of the capacity, when queries arrive at twice the capacity.
 const GOODPUT: f64 = 0.95;
 /// Maximum change of the capacity during a comparison, as a share of the smaller value.
 const CHANGE: f64 = 0.05;

@@ -48,8 +48,8 @@ const CLEAR: f64 = 2.0;
 /// closed loop waits.
 const LEAST: f64 = 0.2;
 /// Maximum ratio of a search's rate to that of the faster of two closed loops. dnsperf alone cannot show the capacity
-/// of dns64d: it shares its CPU with AuthDNS, and its single packets cost dns64d twice as much as the batches of the
-/// tester and of our own closed loop.
+/// of dns64d, because dnsperf shares its CPU with AuthDNS. Its single packets also cost dns64d twice as much as the
+/// batches of the tester and of our closed loop.
 const MOST: f64 = 2.0;
 
 fn campaign_and_dnsperf(bench: &Bench) -> Result<()> {
@@ -102,8 +102,8 @@ fn agree(rates: &[(&str, f64, ClosedLoops)]) -> Result<()> {
     Ok(())
 }
 
-/// Inserted before the end of a page: reports the laid-out width and the number of visible figures to the surrounding
-/// page.
+/// Script that replaces the end of a page. It reports the laid-out width and the number of visible figures to the
+/// surrounding page.
 const TELLS: &str = "<script>addEventListener('load', () => {
   const figures = [...document.querySelectorAll('svg')].map(svg => svg.getBoundingClientRect());
   const shown = figures.filter(box => box.width > 50 && box.height > 50).length;
@@ -131,7 +131,7 @@ fn report_in_chromium(bench: &Bench) -> Result<()> {
     bench.file("laid-out.html", &copy)?;
     for width in [1280, 400] {
         let size = format!("--window-size={width},2000");
-        // No name can be resolved: a page that loads anything would report it on its console.
+        // No name can be resolved, so a page that loads anything would report an error on its console.
         let args = [
             "--headless=new",
             "--no-sandbox",
@@ -167,7 +167,7 @@ fn report_in_chromium(bench: &Bench) -> Result<()> {
 /// Time limit of LaTeX for a report: LuaLaTeX may have to build its font database first.
 const LATEX_LIMIT: Duration = Duration::from_secs(300);
 
-/// Compiles the report, and its first table alone: the main table must fit the line.
+/// Compiles the report, and its first table alone, because the main table must fit the line.
 fn report_in_latex(bench: &Bench, engine: &str) -> Result<()> {
     let (run, _) = bench.campaign("latex", SMALL)?;
     let tables = fs::read_to_string(format!("{run}/tables.tex"))?;
@@ -226,7 +226,7 @@ mod tests {
             ]
         };
         assert!(agree(&rates(89_562.0)).is_ok());
-        // A rate above that of every client is a fault of the search, and so are a rate far below it and another order.
+        // A search is wrong if its rate is above that of every client or far below it, or if the order differs.
         let said = |found| agree(&rates(found)).unwrap_err().to_string();
         assert!(said(210_000.0).contains("finds 2.06 of the rate of a closed loop"));
         assert!(said(1_500.0).contains("finds 0.04 of the rate of dnsperf's"));

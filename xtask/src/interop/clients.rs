@@ -20,7 +20,7 @@ use crate::servers::{authoritative, wait_until_answers, wait_until_listens};
 /// Turns before two programs are compared.
 const TURNS: usize = 3;
 
-/// Turns after which two programs that do not agree count as different.
+/// Number of turns after which two programs without agreement count as different.
 const MOST_TURNS: usize = 20;
 
 /// Lets the kernel pass some 20 000 of NSD's replies per second, with a short queue.
@@ -99,8 +99,8 @@ impl Maxima {
         maxima.summaries()
     }
 
-    /// Takes turns until `holds`, or at most [`MOST_TURNS`]; returns whether it holds then. All turns count, so that a
-    /// single lucky turn cannot decide; a busy moment of the machine is outweighed by later turns.
+    /// Takes turns until `holds` returns true, up to [`MOST_TURNS`]. Returns the last result of `holds`. All turns
+    /// count, so that a single lucky turn cannot decide, and later turns outweigh a busy moment of the machine.
     fn until(
         holds: fn(&[Summary; 2]) -> bool,
         run: &dyn Fn(&str) -> Result<String>,
@@ -156,17 +156,17 @@ fn print_maxima(server: &str, [ours, theirs]: &[Summary; 2]) {
     println!("        {server}: ours {}, Debian's {}", text(ours), text(theirs));
 }
 
-/// Returns true if the medians differ no more than runs of one program, without an outlier at either end: one bad run
-/// would make any two medians agree. Runs of programs that round to whole queries per plot interval may all be equal,
-/// so 3 % are always close, and 20 % never are.
+/// Returns true if the medians differ by at most the scatter of one program. The scatter excludes outliers, because one
+/// bad run would make any two medians agree. Runs of programs that round to whole queries per plot interval may all be
+/// equal, so a difference of 3 % always agrees. A difference of 20 % never agrees.
 fn agree([ours, theirs]: &[Summary; 2]) -> bool {
     let width = |found: &Summary| (found.max - found.median).min(found.median - found.min) * 2.0;
     let near = width(ours).max(width(theirs)).clamp(theirs.median * 0.03, theirs.median * 0.2);
     (ours.median - theirs.median).abs() <= near
 }
 
-/// The server and everything that it depends on share CPU 1, and the client has CPU 0 alone: the original busy-waits,
-/// and the CPU time that it takes from others would count as the server's fault.
+/// The server and its dependencies share CPU 1, and the client has CPU 0 alone. The original busy-waits, so on a shared
+/// CPU it would slow down the server.
 fn both_resperfs(bench: &Bench) -> Result<()> {
     let _lab = Lab::up(bench)?;
     let queries = queries(bench, 60_000)?;
@@ -200,21 +200,21 @@ fn both_resperfs(bench: &Bench) -> Result<()> {
     };
     {
         let _nsd = nsd()?;
-        // The original ends with "Fell behind" on any NSD that is faster than its own sending.
+        // The original ends with "Fell behind" if NSD is faster than the original can send.
         let fast = |program: &str| run("5353", "250000", program);
         let not_slower = |[ours, theirs]: &[Summary; 2]| ours.median >= theirs.median * 0.97;
         let (found, held) = Maxima::until(not_slower, &fast, &ours)?;
         print_maxima("NSD, faster than the original can send", &found);
         ensure!(held, "NSD: ours sends more slowly than the original");
-        // The kernel is the bottleneck here. A busy program on NSD's CPU would give it a different share of the CPU in
-        // each turn, and the comparison would show momentary effects.
+        // The kernel is the bottleneck here. If a busy program shared NSD's CPU, NSD would get a different share of it
+        // in each turn, and the comparison would show momentary effects.
         bench.shell("dut", REPLY_LIMIT)?;
         let limited = |program: &str| run("5353", "60000", program);
         let (found, agreed) = Maxima::until(agree, &limited, &ours)?;
         print_maxima("NSD, its replies limited by the kernel", &found);
         ensure!(agreed, "NSD: the two do not agree");
     }
-    // First answers of a resolver: its cache is empty at the start of every ramp.
+    // Compares first answers of a resolver, so its cache is empty at the start of every ramp.
     let fresh = |program: &str| {
         let _unbound = bench.dut_in_lab(Dut::Unbound, Some(&two_cpus()[1]), &[])?;
         run("53", "20000", program)
@@ -318,8 +318,8 @@ fn tsig(bench: &Bench) -> Result<()> {
                 ensure!(right["valid"] == 200, "{server}, {key}, {transport}: {right}");
             }
         }
-        // Knot DNS ignores the signing time of plain queries' signatures, and NSD does not answer them: neither may
-        // count as valid.
+        // Knot DNS ignores the signing time of plain queries' signatures, and NSD does not answer such queries. Neither
+        // result may count as valid.
         for (what, more) in [
             ("wrong", &["--tsig", "hmac-sha256:sha256.example:d3Jvbmd3cm9uZw=="][..]),
             ("unknown", &["--tsig", "hmac-sha256:none.example:c2VjcmV0c2VjcmV0"]),
@@ -370,7 +370,7 @@ fn tcp(bench: &Bench) -> Result<()> {
         closed["valid"].as_u64() >= Some(990) && (8..=12).contains(&made),
         "NSD, one at once: {closed}"
     );
-    // With many in flight, those on a connection that is closed are lost with it, and nothing else is.
+    // With many queries in flight, exactly those on a closed connection are lost.
     let closed = closed_loop(bench, nsd_port, &[&one[..], &["--outstanding", "20"]].concat())?;
     let (valid, lost) =
         (closed["valid"].as_u64().unwrap_or(0), closed["lost"].as_u64().unwrap_or(0));
@@ -388,7 +388,7 @@ fn tcp(bench: &Bench) -> Result<()> {
         "Unbound: {kept}"
     );
     ensure!(kept["connecting_us"]["p50"].as_f64() > Some(0.0), "no connection latency: {kept}");
-    // A ramp so slow that connections time out in between.
+    // A ramp so slow that connections time out between queries.
     let (ours, plot, port) =
         (linked(bench, "resperf")?, bench.path("plot"), unbound_port.to_string());
     let args =
@@ -494,7 +494,7 @@ fn dns64perf2(bench: &Bench) -> Result<()> {
             "{result}"
         );
         let number = |name: &str| result[name].as_f64().unwrap_or(0.0);
-        // The figures of one table must be of the same experiments: 256 queries in the average time.
+        // All figures of a table must be of the same experiments, which have 256 queries each.
         let by_time = 256.0 * 1e3 / number("average_ms");
         ensure!(
             (number("qps") / by_time - 1.0).abs() < 0.001,

@@ -36,7 +36,7 @@ const OTHERS: [&str; 5] = ["unbound", "bind", "powerdns", "knot-resolver", "core
 
 /// Checks servers and compares the outcomes with the golden files. A failed check of dns64d is a failure.
 fn side_by_side(bench: &Bench, drivers: &[&'static str]) -> Result<()> {
-    // All in parallel: a check sends one query, and waits.
+    // All servers are checked in parallel, because a check sends one query and then waits.
     let runs = thread::scope(|scope| -> Result<Vec<String>> {
         let threads: Vec<_> =
             drivers.iter().map(|driver| scope.spawn(move || checked(bench, driver))).collect();
@@ -66,7 +66,7 @@ fn side_by_side(bench: &Bench, drivers: &[&'static str]) -> Result<()> {
                 .iter()
                 .filter(|line| !line.ends_with(CONTRADICTED) && !line.ends_with(NOT_OFFERED));
             faults.extend(wrong.cloned());
-            // Unsupported features are listed in the file; more of them are also a fault.
+            // Unsupported features are listed in the file. Further unsupported features are also a fault.
             ensure!(news.is_empty(), "dns64d differs from its golden file:{news}");
         }
     }
@@ -145,7 +145,8 @@ const NOT_TRIED: &str = " (not tried)";
 /// Suffix of a check of an unsupported feature.
 const NOT_OFFERED: &str = " (not offered)";
 
-/// Returns the checks that a server does not pass, without MAY and our own advice, a line each.
+/// Returns the checks that a server does not pass, one per line. Checks of level MAY and of our own advice are
+/// excluded.
 fn unpassed_checks(outcomes: &[Value]) -> BTreeSet<String> {
     let is = |outcome: &Value, verdict: &str| outcome["verdict"] == verdict;
     let passes =
@@ -169,8 +170,8 @@ fn unpassed_checks(outcomes: &[Value]) -> BTreeSet<String> {
     outcomes.iter().filter(counts).map(line).collect()
 }
 
-/// Prints the checks in which a server differs from its golden file. Another version of it may differ; that is
-/// reported, and no failure. With BLESS set, the file is rewritten.
+/// Prints the checks in which a server differs from its golden file. Differences of another version are reported, but
+/// are no failure. With BLESS set, the file is rewritten.
 fn compare(driver: &str, version: &str, short: &BTreeSet<String>) -> Result<String> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/conform");
     let file: PathBuf = folder.join(format!("{driver}.txt"));

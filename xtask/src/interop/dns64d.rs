@@ -198,7 +198,7 @@ fn two_upstream_queries(bench: &Bench) -> Result<()> {
             "        cached share {cached}: {} queries; upstream {aaaa} AAAA and {a} A",
             trial["sent"]
         );
-        // A repeated trial queries the same names, which are cached then. `wait_for` queried one A record.
+        // A repeated trial queries the same names, which are then cached. `wait_for` queried one A record.
         let names = trial["names"]["count"].as_u64().context("no count of names")?;
         ensure!(aaaa >= names && a > names, "each name needs one AAAA and one A query");
         // dns64d retransmits an upstream query if the response is late.

@@ -57,7 +57,7 @@ fn three_per_cent(bench: &Bench) -> Result<()> {
         let strict = [&["--baseline", &old, "--max-regression", "1%"][..], &files].concat();
         let (regressed, status) = compared(&strict)?;
         let (tolerated, _) = compared(&["--baseline", &old, "--max-regression", "50%"])?;
-        // A search that was disturbed by a busy machine leaves one of the two undecided.
+        // If a busy machine disturbed a search, one of the two comparisons is undecided.
         if let Some(open) = [&regressed, &tolerated].into_iter().find(|c| outcome(c) == "undecided")
         {
             last = open.clone();
@@ -73,7 +73,7 @@ fn three_per_cent(bench: &Bench) -> Result<()> {
         );
         let page = fs::read_to_string(format!("{both}/report.html"))?;
         ensure!(page.contains("Change against old"), "the change is not in the report");
-        // With the runs exchanged, it is the faster one.
+        // With baseline and run exchanged, the run is the faster one.
         let (improved, status) = compared(&["--baseline", &new, "--max-regression", "1%"])?;
         ensure!(status == Some(0), "an improvement ends with {status:?}: {improved:#}");
         return Ok(());

@@ -23,8 +23,8 @@ pub(super) const FIRST_NAME: &str = "010-000-000-000.dns64perf.test";
 /// Time limit of a program that a test runs.
 pub(super) const LIMIT: Duration = Duration::from_secs(120);
 
-/// A trial with an outcome that does not depend on the machine's load: 300 queries in a second. Pacing is not tested
-/// here, so late queries do not make the trial invalid, and no stall of the machine exceeds the timeout.
+/// Options of a trial of 300 queries in a second. The outcome is independent of the machine's load, because late
+/// queries do not make the trial invalid and the timeout is longer than any stall of the machine.
 pub(super) const LIGHT: [&str; 12] = [
     "--rate",
     "300",
@@ -43,7 +43,7 @@ pub(super) const LIGHT: [&str; 12] = [
 /// Number of queries of a [`LIGHT`] trial.
 pub(super) const LIGHT_QUERIES: u64 = 300;
 
-/// Trials of campaigns with an outcome that does not depend on the machine's load: a single low rate. An invalid trial
+/// Trials of campaigns at a single low rate, so that the outcome is independent of the machine's load. An invalid trial
 /// is repeated once.
 pub(super) const SHORT_TRIALS: &str = "[trial]\nduration = '300ms'\ntimeout = '1s'\npause = '0s'\n\
     max-burst = '500us'\nwindow-limit = 10000\nlateness-limit = '5s'\nauth-limit = '5s'\n\
@@ -281,7 +281,7 @@ impl Drop for Lab<'_> {
 }
 
 impl Bench {
-    /// Starts one of our servers in a host of the lab; returns when it listens on the port of its `--listen`.
+    /// Starts one of our servers in a host of the lab. Returns when the server listens on the port of `--listen`.
     pub(super) fn in_lab(&self, host: &str, args: &[&str]) -> Result<Server> {
         let listen = args
             .iter()
@@ -291,7 +291,7 @@ impl Bench {
         self.in_lab_at(host, args, listen.parse::<SocketAddr>()?.port())
     }
 
-    /// Same, for a server that listens on this port.
+    /// Same as [`Bench::in_lab`], for a server that listens on `port`.
     pub(super) fn in_lab_at(&self, host: &str, args: &[&str], port: u16) -> Result<Server> {
         let within = ["lab", "exec", host, "--"];
         let server =
@@ -300,8 +300,7 @@ impl Bench {
         Ok(server)
     }
 
-    /// Starts a DUT of the lab with additional configuration lines, on one CPU if one is given; returns when it
-    /// answers.
+    /// Starts a DUT of the lab with additional configuration lines, on one CPU if given. Returns when the DUT answers.
     pub(super) fn dut_in_lab(&self, dut: Dut, cpu: Option<&str>, extra: &[&str]) -> Result<Server> {
         let name = dut.driver().program_name().context("it has no program")?;
         let program = match name {

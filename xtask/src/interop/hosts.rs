@@ -106,7 +106,7 @@ impl Sshds {
         }
         bench.file("known_hosts", &known)?;
         let config = bench.file("ssh_config", &config)?;
-        // A connection shows whether they listen.
+        // A successful connection shows that an sshd listens.
         for (host, _) in hosts {
             let host = format!("far-{host}");
             let args = [
@@ -216,7 +216,7 @@ fn campaign_over_ssh(bench: &Bench) -> Result<()> {
             .contains("198.18.0.2")
     );
 
-    // A host that has only ssh and a shell.
+    // The host of this server has only ssh and a shell.
     let config = "[access]\nallow = ['::/0']\nopen-resolver = true\n[dns64]\nprefixes = [{ prefix = '64:ff9b::/96', allow-non-global = true }]\n";
     let config = format!(
         "listen = ['[2001:2::1]:53']\n{config}[[upstream]]\naddress = '198.18.0.2'\nport = 53\n"
@@ -265,7 +265,7 @@ fn two_testers(bench: &Bench) -> Result<()> {
     let mut shared = 0;
     for line in journal.lines() {
         let entry: Value = serde_json::from_str(line)?;
-        // Trials of the self-test, of searches and of loads are shared by both; those of a single tester have one
+        // Both testers share the trials of the self-test, of searches and of loads. Trials of a single tester have one
         // thread.
         let Some(trial) = entry.pointer("/finished/trial") else { continue };
         shared += 1;
@@ -278,7 +278,7 @@ fn two_testers(bench: &Bench) -> Result<()> {
     Ok(())
 }
 
-/// A DUT queries two AuthDNS, and their counters are added; each search of the self-test queries one of them.
+/// A DUT queries two AuthDNS, and the counters of both are added. Each search of the self-test queries one AuthDNS.
 fn two_auths(bench: &Bench) -> Result<()> {
     const ASKED: [&str; 2] = ["198.18.1.2:53", "198.18.1.2:5353"];
     let _lab = Lab::up(bench)?;
@@ -379,7 +379,7 @@ fn lost_connections(bench: &Bench) -> Result<()> {
         status(child, Duration::from_secs(30))? == Some(4),
         "a lost connection does not count as an unusable environment"
     );
-    // The other ends detect it and end the programs that they had started: the port is free again.
+    // The remote ends detect the lost connection and end the programs that they started, so the port is free again.
     let args = ["lab", "exec", "dut", "--", "ss", "-Huln", "sport = :53"];
     let is_gone = || Ok(output(bench.program(), &args, LIMIT)?.trim().is_empty());
     wait_until("the DUT outlives its connection", Duration::from_secs(20), is_gone)?;
@@ -388,7 +388,7 @@ fn lost_connections(bench: &Bench) -> Result<()> {
     results(&run).map(drop)
 }
 
-/// Runs a campaign with one of them.
+/// Runs a campaign with one other server as AuthDNS.
 fn with_auth(bench: &Bench, driver: &str) -> Result<()> {
     // Fewer names than the trials of one search need, so the servers are restarted meanwhile.
     let trials = SHORT_TRIALS.replace("max = 100\n", "max = 300\n").replace("300ms", "800ms");
@@ -404,7 +404,7 @@ fn with_auth(bench: &Bench, driver: &str) -> Result<()> {
     no_large_files(&run)
 }
 
-/// Runs all of them in one plan with ours: a row for each, and a self-test with each.
+/// Runs a plan with all other servers and ours as AuthDNS. Each must have a row and a self-test.
 fn several_auths(bench: &Bench) -> Result<()> {
     let further: String = ["nsd", "knot", "bind", "yadifa"]
         .map(|driver| format!("[[authdns]]\ndriver = '{driver}'\nnames = '10.0.0.0/20'\n"))
@@ -493,8 +493,8 @@ fn full_disk(bench: &Bench) -> Result<()> {
 /// Minimum size in octets of files that are neither logs nor configurations of three short trials.
 const BULK: u64 = 4 << 20;
 
-/// Requires that caches and zone files are removed at the end of a campaign: a gigabyte for each point would fill any
-/// disk.
+/// Requires that caches and zone files are removed at the end of a campaign, because a gigabyte for each point would
+/// fill any disk.
 fn no_large_files(run: &str) -> Result<()> {
     let found = output("find", &[run, "-type", "f", "-size", &format!("+{}k", BULK >> 10)], LIMIT)?;
     ensure!(found.trim().is_empty(), "large files are left: {found}");
@@ -550,7 +550,7 @@ fn mtd64_ng(bench: &Bench) -> Result<()> {
     };
     let program = program.to_string_lossy();
     for threads in [1, 14, 30] {
-        // It has no cache: a cache hit rate is a point without a result.
+        // mtd64-ng has no cache, so a point with a cache hit rate has no result.
         let dut = format!(
             "driver = 'mtd64-ng'\nprogram = '{program}'\nthreads = {threads}\n[dut.measure]\ncached-shares = []"
         );

@@ -1,5 +1,6 @@
-//! `dns64d import`: sends the same queries to a server with Debian's configuration plus DNS64 and a forwarder, and to
-//! dns64d with the imported configuration. CoreDNS, which Debian does not package, has a Corefile of its own.
+//! `dns64d import`: sends the same queries to another server and to dns64d with the imported configuration. The other
+//! server has Debian's configuration plus DNS64 and a forwarder. Debian does not package CoreDNS, so CoreDNS has a
+//! Corefile written for this test.
 //!
 //! ```text
 //! NSD, a zone of all kinds ◄─┬─ the other server ◄── its configuration ─── import ─► dns64d.toml, notes
@@ -98,7 +99,7 @@ const DOCUMENTED: [&str; 6] = [
     "localhost",
     "invalid",
     "onion",
-    // The PTR record of 127.0.0.1 does not exist (RFC 6303 §3), or it is queried upstream.
+    // Some servers answer that the PTR record of 127.0.0.1 does not exist (RFC 6303 §3), and others query it upstream.
     "127.in-addr.arpa",
 ];
 
@@ -161,7 +162,7 @@ fn answers(port: u16, questions: &str) -> Result<Vec<Answer>> {
     Ok(answers.collect())
 }
 
-/// A query with different answers from both.
+/// A query with different answers from the two servers.
 struct Difference<'a> {
     question: &'a str,
     theirs: Answer,
@@ -192,7 +193,7 @@ fn differences<'a>(
     Ok(differ.map(|(question, (theirs, ours))| Difference { question, theirs, ours }).collect())
 }
 
-/// Imports `file`, with which `server` runs on `port`, and sends both the same queries.
+/// Imports `file`, the configuration of the server on `port`, and sends the same queries to that server and to dns64d.
 fn compare(bench: &Bench, file: &str, port: u16, questions: &str) -> Result<()> {
     let dns64d = bench.dns64d_program();
     let ran = process::run(&dns64d, &["import", file], LIMIT)?;
@@ -209,8 +210,8 @@ fn compare(bench: &Bench, file: &str, port: u16, questions: &str) -> Result<()> 
 
     let all: Vec<&str> = questions.lines().collect();
     let first = differences(bench, &all, [port, ours])?;
-    // Occasionally, BIND gives an empty answer for an alias that is queried by others at the same time: only
-    // differences that occur again count.
+    // Occasionally, BIND gives an empty answer for an alias that others query at the same time, so only differences
+    // that occur again count.
     let again: Vec<&str> = first.iter().map(|difference| difference.question).collect();
     let differ = differences(bench, &again, [port, ours])?;
     let notes: Vec<&str> = ran.stderr.lines().filter(|note| note.contains("may differ")).collect();
@@ -320,7 +321,7 @@ fn powerdns(bench: &Bench) -> Result<()> {
     let (_nsd, upstream, questions) = upstream(bench)?;
     let (port, folder) = (free_port()?, bench.path(""));
     let text = debian("/etc/powerdns/recursor.conf")?;
-    // Its folder is not the one that it is started with.
+    // The server is started with another folder than the one in its configuration.
     let kept = text.lines().filter(|line| !line.starts_with("config-dir="));
     let kept: String = kept.map(|line| format!("{line}\n")).collect();
     let file = bench.file(

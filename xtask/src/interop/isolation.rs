@@ -1,5 +1,5 @@
-//! Processes of the tests: each test is a process of this program. As root it has separate namespaces (mounts, network,
-//! processes), so that tests run in parallel without sharing ports, labs or `/proc`, and no process outlives its test.
+//! Processes of the tests. Each test is a process of this program. If run as root, it has separate namespaces (mounts,
+//! network, processes), so that parallel tests share no ports, labs or `/proc`. No process outlives its test.
 //!
 //! ```text
 //! scheduler ─► timeout ─► unshare ─► sh (process 1) ─► xtask interop NAME --inside PROGRAM
@@ -23,8 +23,8 @@ use crate::process;
 const SKIPPED: u8 = 77;
 /// Longest run of a test; after it the test is killed with all processes that it started.
 const LIMIT: Duration = Duration::from_secs(900);
-/// Process 1 of a test: sets up loopback and an empty folder of named namespaces, and reaps orphans until the test
-/// ends. With the address (RFC 7600, a dummy) getaddrinfo finds IPv4, which Slurm needs.
+/// Process 1 of a test. Sets up loopback and an empty folder of named namespaces, and reaps orphans until the test
+/// ends. The dummy address (RFC 7600) makes getaddrinfo return IPv4 addresses, which Slurm needs.
 const INIT: &str = "ip link set lo up; ip address add 192.0.0.8/32 dev lo; mkdir -p /run/netns && mount -t tmpfs tmpfs /run/netns && \
                     \"$@\"; exit $?";
 

@@ -1,4 +1,5 @@
-//! Losses below the sockets: those of the tester's hosts make a trial invalid, those of the DUT's host make it fail.
+//! Losses below the sockets. Losses on the tester's hosts make a trial invalid, and losses on the DUT's host make it
+//! fail.
 
 use std::cell::Cell;
 use std::path::Path;
@@ -54,7 +55,7 @@ const OTHERS_PCT: f64 = 5.0;
 /// Time limit of the campaign, in which busy trials are repeated.
 const SLOW_LIMIT: Duration = Duration::from_secs(600);
 
-/// A trial that failed while other programs used little CPU time is failed, not invalid.
+/// A failed trial stays failed, and does not become invalid, if other programs used little CPU time.
 fn slow_dut(bench: &Bench) -> Result<()> {
     let plan = bench.file("slow.toml", &SLOW_DUT.replace("PROGRAM", bench.program()))?;
     let run = bench.path("slow-run");
@@ -94,7 +95,7 @@ fn queueing_disciplines(bench: &Bench) -> Result<()> {
     expect("tbf of the DUT", &["failed"], || bench.measure_dut()).map(drop)
 }
 
-/// AuthDNS is in the DUT's place: losses of its host are not its own failure.
+/// AuthDNS is measured in the DUT's place. Losses on its host are no failure of AuthDNS.
 fn queueing_of_authdns(bench: &Bench) -> Result<()> {
     let _lab = Lab::up(bench)?;
     let status = bench.path("auth.sock");
@@ -124,14 +125,15 @@ fn queueing_of_authdns(bench: &Bench) -> Result<()> {
 fn straight_after_lab_up(bench: &Bench) -> Result<()> {
     for _ in 0..3 {
         let _lab = Lab::up(bench)?;
-        // The server listens before the first query; nothing else needs to be awaited.
+        // The server listens before the first query, so no further wait is needed.
         let _dut = reference_dut(bench)?;
         expect("straight after lab up", &["passed"], || bench.measure_dut())?;
     }
     Ok(())
 }
 
-/// Before the trial the tester waits for its neighbour; in the middle of the trial the loss is the tester's own.
+/// Before a trial, the tester waits until the neighbour's address is known. During the trial, an unknown neighbour
+/// counts as a loss of the tester's host.
 fn late_neighbour(bench: &Bench) -> Result<()> {
     let _lab = Lab::up(bench)?;
     let _dut = reference_dut(bench)?;
@@ -143,7 +145,7 @@ fn late_neighbour(bench: &Bench) -> Result<()> {
     ensure!(trial["verdict"] != "failed", "{trial}");
     mend.wait()?;
 
-    // A short queue for the unknown neighbour, which is full at once.
+    // A short queue for the unknown neighbour, so that the queue is full at once.
     bench.shell("tester", "sysctl -qw net.ipv6.neigh.to-dut.unres_qlen_bytes=4096")?;
     let received = || -> Result<u64> {
         Ok(bench.shell("dut", "cat /proc/net/dev")?.lines().find_map(received_packets).unwrap_or(0))
@@ -167,7 +169,7 @@ fn late_neighbour(bench: &Bench) -> Result<()> {
     Ok(())
 }
 
-/// Returns the number of packets that the link to the tester has received, by its line of /proc/net/dev.
+/// Returns the number of packets that the link to the tester has received, from the link's line of /proc/net/dev.
 pub(super) fn received_packets(line: &str) -> Option<u64> {
     let counters = line.trim().strip_prefix("to-tester:")?;
     counters.split_whitespace().nth(1)?.parse().ok()
@@ -203,8 +205,8 @@ fn packet_filters(bench: &Bench) -> Result<()> {
     Ok(())
 }
 
-/// With the routes of the method's chapter, a trial from many addresses passes. If the tester's host drops the replies
-/// to half of them, they are missing, and without a route back the trial is rejected.
+/// With the routes of the book's chapter on the method, a trial from many addresses passes. If the tester's host drops
+/// the replies to half of the addresses, these replies are missing. Without a route back, the trial is rejected.
 fn many_source_addresses(bench: &Bench) -> Result<()> {
     let _lab = Lab::up(bench)?;
     let _dut = reference_dut(bench)?;

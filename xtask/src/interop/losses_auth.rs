@@ -1,5 +1,5 @@
-//! Faults of the host of AuthDNS, which is half of the tester: each makes a trial invalid that would otherwise fail.
-//! The same fault of the DUT's host leaves the trial failed.
+//! Faults of AuthDNS's host. AuthDNS is part of the tester, so each fault makes a trial invalid instead of failed. The
+//! same fault of the DUT's host leaves the trial failed.
 
 use std::cell::Cell;
 use std::thread;
@@ -48,9 +48,9 @@ const LOAD: [&str; 10] = [
     "--auth-limit",
     "5s",
 ];
-/// Distance between the first names of two trials: more than any of them uses.
+/// Distance between the first names of two trials. It is larger than the number of names of any trial.
 const NAMES: u64 = 10_000;
-/// A trial of one second. With a liveness check, a server whose replies are all wrong would have no trial.
+/// Options of a trial of one second. A liveness check would prevent the trial if all replies of a server are wrong.
 const SECOND: [&str; 4] = ["--duration", "1s", "--liveness", "false"];
 
 /// The lab with AuthDNS.
@@ -107,7 +107,7 @@ impl<'a> Site<'a> {
         expect(what, &["failed"], || self.measure(&SECOND)).map(drop)
     }
 
-    /// Runs a trial of some seconds; `disturb` is called after part of its queries have reached the DUT.
+    /// Runs a trial of some seconds. `disturb` is called after some of its queries have reached the DUT.
     fn measure_and(&self, disturb: impl FnOnce() -> Result<()>) -> Result<Value> {
         let (bench, first) = (self.bench, self.names());
         let more = ["--auth-status", &self.status, "--duration", "3s"];
@@ -126,7 +126,7 @@ fn auth(bench: &Bench, status: &str, options: &[&str]) -> Result<Server> {
     bench.in_lab("auth", &[&served[..], options].concat())
 }
 
-/// Runs a trial of dns64d, for any verdict.
+/// Runs a trial of dns64d, which may have any verdict.
 fn measure(bench: &Bench, first_name: u64, more: &[&str]) -> Result<Value> {
     let first = first_name.to_string();
     bench.trial_of_dut(&[&["--first-name", first.as_str()][..], &LOAD, more].concat())
@@ -276,7 +276,7 @@ impl Site<'_> {
         Ok(())
     }
 
-    /// Starts an AuthDNS with other options than the trial needs.
+    /// Starts an AuthDNS with options that do not fit the trial.
     fn other_zone(&mut self, options: &[&str]) -> Result<()> {
         self.restart_auth(options)?;
         // With the liveness check, the trial itself gives the verdict.
@@ -322,7 +322,7 @@ fn two_testers(bench: &Bench) -> Result<()> {
     for trial in both {
         is_invalid("two testers, the same names", &trial?, ["kind", "other_trials"])?;
     }
-    // The other one does not read AuthDNS's status.
+    // The second trial does not read AuthDNS's status.
     let (other, before) = (site.names(), queries(bench)?);
     let trial = thread::scope(|scope| {
         let other = scope.spawn(move || measure(bench, other, &["--duration", "6s"]));

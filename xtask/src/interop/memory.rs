@@ -36,7 +36,8 @@ pub(super) static TESTS: &[Test] = &[
     ),
 ];
 
-/// Smallest size in MiB with which the server must start; with less it may refuse, and names the size.
+/// Smallest limit in MiB with which the server must start. With a lower limit, the server may end with an error that
+/// names the required size.
 const LEAST: u64 = 128;
 /// Number of queries; the answers take 256 MiB, more than each of the caches.
 const QUERIES: u32 = 250_000;
@@ -144,12 +145,12 @@ struct Group {
 }
 
 impl Group {
-    /// Creates a group of either version.
+    /// Creates a group of cgroup version 1 or 2.
     ///
     /// # Errors
     /// [`Skipped`] if none can be created here.
     fn new(bench: &Bench, octets: u64) -> Result<Group> {
-        // Not every system with version 2 has this controller enabled.
+        // Some systems with version 2 have this controller disabled.
         let control = Path::new("/sys/fs/cgroup/cgroup.subtree_control");
         let _ = control.exists().then(|| fs::write(control, "+memory"));
         let name = bench.folder.path().file_name().context("the folder has a name")?;

@@ -1,7 +1,7 @@
 //! MLRsearch compared with the implementation of its authors, MLRsearch 1.2.1 on PyPI: 1 000 simulated servers.
 //!
-//! The two choose different sequences of trials. They must agree on the classification of a load for a goal, given the
-//! same trials; and the bounds that both find must be bounds of the same server.
+//! The two implementations choose different sequences of trials. Given the same trials, they must classify each load
+//! for each goal in the same way. The bounds that both find must be bounds of the same server.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -34,7 +34,7 @@ const SCRIPT: &str = include_str!("mlrsearch.py");
 const SERVERS: u64 = 1_000;
 const LIMITS: Limits = Limits { min: Qps(100), max: Qps(131_072), invalid_retries: 0 };
 
-/// A server that loses everything above its capacity, and from some rate on also a fixed share.
+/// A server that loses all queries above its capacity. From a given rate on, it also loses a fixed share.
 struct Simulated {
     capacity: f64,
     floor_from: f64,

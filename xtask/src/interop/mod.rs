@@ -45,11 +45,11 @@ use crate::packages::{Consent, can_install, install};
 use crate::process::{self};
 use crate::tools;
 
-/// Tests that run in parallel: most of the time they wait.
+/// Number of tests that run in parallel, since they mostly wait.
 const AT_ONCE: usize = 4;
 
-/// Returns all tests. Long ones come first, so that none of them is left over at the end; those that hold the CPUs come
-/// last, because nothing runs in parallel with them.
+/// Returns all tests. Long tests come first, so that none is left over at the end. Tests that hold all CPUs come last,
+/// because nothing runs in parallel with them.
 fn all() -> impl Iterator<Item = &'static Test> {
     let long = conform::TESTS.iter().chain(packages::TESTS).chain(hosts::TESTS);
     let long = long.chain(shards::TESTS).chain(prefixes::TESTS).chain(campaign::READERS);
@@ -63,7 +63,7 @@ fn all() -> impl Iterator<Item = &'static Test> {
     long.chain(short).chain(rates).chain(gate::TESTS)
 }
 
-/// Lists every test with `part` in its name, with the reason if it would not run here; runs none and installs nothing.
+/// Lists every test with `part` in its name, with the reason if it cannot run here. Runs and installs nothing.
 pub(crate) fn list(part: &str) -> ExitCode {
     let (mut would, mut would_not) = (0, 0);
     for test in all().filter(|test| test.name.contains(part)) {
@@ -93,7 +93,7 @@ pub(crate) fn run(part: &str, consent: Consent, tier: Tier) -> Result<ExitCode> 
         "" => tier.has(test.name),
         part => test.name.contains(part),
     };
-    // At this point, because the tests themselves have no network.
+    // Done before the tests, because these have no network.
     let makes_packages = |test: &Test| test.holds == Some(Resource::Stage);
     if consent == Consent::Given
         && all().filter(is_wanted).any(makes_packages)
@@ -132,7 +132,7 @@ pub(crate) fn run_inside(name: &str, program: &Path) -> Result<ExitCode> {
     isolation::run_here(test, program)
 }
 
-/// Runs a test by `once`, which returns the printed details and the result. A test with a retry that does not pass is
+/// Runs a test by `once`, which returns the printed details and the result. If a test with a retry does not pass, it is
 /// run once more.
 fn outcome_of(test: &Test, once: impl Fn() -> (String, Result<()>)) -> (String, Result<()>) {
     if let Some(why) = test.missing() {

@@ -1,5 +1,5 @@
-//! Packages of the programs under test: installed into a separate root, used there, and removed; and the container
-//! images.
+//! Packages and container images of the programs under test. Packages are installed into a separate root, used there,
+//! and removed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -61,8 +61,8 @@ fn packages(bench: &Bench, name: &str) -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// Traces that installing and removing any package leaves: logs, caches, dpkg's own state, and users, whose files may
-/// outlive a package.
+/// Paths that change when any package is installed and removed: logs, caches, and dpkg's state. Users remain, because
+/// their files may outlive a package.
 const OF_THE_SYSTEM: [&str; 9] = [
     "/var/log",
     "/var/cache",

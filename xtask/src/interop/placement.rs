@@ -16,8 +16,8 @@ const LOOK: Duration = Duration::from_millis(20);
 /// Recognizes a server's processes by the words of their command lines.
 pub(super) type ProcessMatch<'a> = dyn Fn(&[&str]) -> bool + Sync + 'a;
 
-/// Returns the result of `run`, and the CPUs on which threads of the processes recognized by `is_it` were allowed to
-/// run meanwhile.
+/// Returns the result of `run`, and the CPUs on which threads of the server were allowed to run during `run`. `is_it`
+/// recognizes the server's processes.
 pub(super) fn watched<T>(
     is_it: &ProcessMatch<'_>,
     run: impl FnOnce() -> Result<T>,
@@ -43,7 +43,7 @@ pub(super) fn watched<T>(
     })
 }
 
-/// Scans all processes once; those that end meanwhile are omitted.
+/// Scans all processes once. Processes that end during the scan are omitted.
 fn look(is_it: &ProcessMatch<'_>, seen: &mut BTreeSet<usize>) {
     for process in fs::read_dir("/proc").into_iter().flatten().flatten() {
         let line = fs::read_to_string(process.path().join("cmdline")).unwrap_or_default();

@@ -1,5 +1,5 @@
-//! Prefixes while dns64d runs, in the lab and under load: announced by an upstream (RFC 7050) and by a router (RFC
-//! 8781), probed, and with a real NAT64 behind.
+//! Changes of prefixes while dns64d runs, in the lab and under load. An upstream (RFC 7050) or a router (RFC 8781)
+//! announces prefixes. Other tests cover probes and a real NAT64 behind dns64d.
 //!
 //! ```text
 //! tester: watch queries 100 names a second ─► dut: dns64d ─► auth: upstream, announces the contents of a file
@@ -32,7 +32,7 @@ pub(super) static TESTS: &[Test] = &[
 ];
 
 const SCRIPT: &str = include_str!("prefixes.py");
-/// Reply to a client if a prefix is needed and none is known: SERVFAIL and "not ready".
+/// Reply to a client if no prefix is available yet: SERVFAIL and "not ready".
 const NOT_READY: &str = "rcode 2 error 14";
 /// Answer before the upstream listens.
 const UNREACHABLE: &str = "rcode 2 error 22";
@@ -71,7 +71,7 @@ fn router(bench: &Bench) -> Result<()> {
         advertise("255", ONE, "0")
     })?;
     watch.follows("its lifetime of 8 s is over", NOT_READY, || Ok(()))?;
-    // Between two of them both are valid.
+    // During a change from one prefix to the other, both are valid.
     watch.saw_only(&[ONE, TWO, &format!("{ONE} {TWO}"), NOT_READY])
 }
 
@@ -96,7 +96,7 @@ fn nat64(bench: &Bench) -> Result<()> {
     watch.follows("the first one dies", TWO, || change("del", ONE))?;
     watch.follows("it returns", ONE, || change("add", ONE))?;
     watch.follows("it dies again", TWO, || change("del", ONE))?;
-    // The last one remains in use to the end.
+    // The last working prefix remains in use to the end.
     change("del", TWO)?;
     watch.follows("both are dead, and the first one returns", ONE, || change("add", ONE))?;
     watch.saw_only(&[ONE, TWO])
@@ -156,7 +156,7 @@ struct Hosts<'a> {
 }
 
 impl<'a> Hosts<'a> {
-    /// `translation`: keys of `[dns64]`; `more`: other tables.
+    /// Starts the lab and both servers. `translation` contains keys of `[dns64]`, and `more` contains other tables.
     fn up(bench: &'a Bench, translation: &str, more: &str) -> Result<Hosts<'a>> {
         let lab = Lab::up(bench)?;
         let script = bench.file("prefixes.py", SCRIPT)?;
@@ -177,7 +177,7 @@ impl<'a> Hosts<'a> {
         Ok(Hosts { bench, script, announced, _upstream: upstream, _server: server, _lab: lab })
     }
 
-    /// Makes the upstream announce this from now on.
+    /// Makes the upstream announce these prefixes from now on.
     fn announce(&self, words: &str) -> Result<()> {
         let new = format!("{}.new", self.announced);
         fs::write(&new, words)?;
@@ -216,7 +216,7 @@ struct Watch {
 
 impl Watch {
     fn state(&self) -> Result<Value> {
-        // It appears with the first answers.
+        // The file appears with the first answers.
         let Ok(text) = fs::read_to_string(&self.file) else { return Ok(Value::Null) };
         Ok(serde_json::from_str(&text)?)
     }
@@ -234,7 +234,7 @@ impl Watch {
         Ok(())
     }
 
-    /// Ends it. All answers must have been one of these, or [`UNREACHABLE`].
+    /// Ends the client. All its answers must have been among `allowed`, or [`UNREACHABLE`].
     fn saw_only(self, allowed: &[&str]) -> Result<()> {
         let state = self.state()?;
         self.client.end()?;

@@ -1,4 +1,4 @@
-//! Scheduling of parallel tests: no test runs at the same time as another one that holds the same resource.
+//! Scheduling of parallel tests. Tests that hold the same resource never run at the same time.
 
 use std::sync::{Condvar, Mutex};
 use std::thread;
@@ -27,8 +27,7 @@ impl Queue {
     }
 }
 
-/// Calls `one` with each test, in their order unless there are conflicts, and for at most `at_once` of them in
-/// parallel.
+/// Calls `one` with each test, for at most `at_once` tests in parallel. Tests keep their order unless they conflict.
 pub(super) fn run_all(
     tests: Vec<&'static Test>,
     at_once: usize,

@@ -1,5 +1,5 @@
-//! Testers that share a trial, started by common tools for programs on several hosts, with the unmodified files of
-//! `dist/shards`.
+//! Testers that share a trial, started by common tools for running programs on several hosts. The tools use the
+//! unmodified files of `dist/shards`.
 //!
 //! All variants have some testers, a folder for their results, and `merge`, whose verdict must be "passed" for a server
 //! that answers everything.
@@ -159,7 +159,7 @@ fn slurm(bench: &Bench) -> Result<()> {
 fn ansible(bench: &Bench) -> Result<()> {
     let _lab = Lab::up(bench)?;
     let sshds = Sshds::start(bench)?;
-    // Both hosts query a server on their own loopback: the test is about starting them.
+    // Both hosts query a server on their own loopback, because this test is only about starting the testers.
     let port = free_port()?;
     let address = format!("[::1]:{port}");
     let listen = ["reference-dut", "--listen", &address, "--capacity", "100000"];

@@ -1,4 +1,4 @@
-//! Fair shares of dns64d while clients in many networks attack it: at least 99 of 100 names of another client are
+//! Fair shares of dns64d while clients in many networks attack it. At least 99 of 100 queries of another client must be
 //! answered.
 //!
 //! ```text
@@ -62,7 +62,7 @@ fn floods(bench: &Bench) -> Result<()> {
     for Attack { name, sources, rate, kind, other, asks } in FLOODS {
         let before = host.denied()?;
         let attack = host.start(&["flood", &host.port, sources, rate, kind])?;
-        // Until the table of pending queries is nearly full.
+        // Waits until the table of pending queries is nearly full.
         let denied = || Ok(host.denied()? > before || kind != "dead");
         wait_until(&format!("{name}: no query is denied"), LIMIT, denied)?;
         host.is_served(name, other, NAMES, asks)?;

@@ -1,5 +1,5 @@
-//! dns64d under systemd, as far as it can be tested without a running systemd: socket activation, and the restrictions
-//! of the unit compared with the server's needs.
+//! dns64d under systemd, tested without a running systemd. The tests cover socket activation, and compare the unit's
+//! restrictions with the server's needs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -47,7 +47,7 @@ fn socket_activation(bench: &Bench) -> Result<()> {
     let program = bench.dns64d_program();
     let args = ["--datagram", "--listen", &listen, &program, "--config", &config];
     let _server = Server::start("systemd-socket-activate", &args)?;
-    // The first query starts the server, and is not lost.
+    // The first query starts the server, and must also be answered.
     wait_for(&listen, NAME, AAAA)?;
     ensure!(
         ports::is_free(SocketAddr::from((Ipv4Addr::LOCALHOST, unused))).is_ok(),
@@ -61,7 +61,7 @@ fn socket_activation(bench: &Bench) -> Result<()> {
 struct Needs {
     /// System calls.
     calls: BTreeSet<String>,
-    /// Families of its sockets, such as `AF_INET`.
+    /// Address families of sockets, such as `AF_INET`.
     families: BTreeSet<String>,
 }
 
@@ -70,8 +70,8 @@ impl Needs {
     fn read(trace: &str) -> Needs {
         let mut needs = Needs::default();
         for line in trace.lines() {
-            // "1234 epoll_wait(3, …": the rest of interrupted calls begins with "<...", and signals and ends begin with
-            // "---" and "+++".
+            // A call looks like "1234 epoll_wait(3, …". After the number, the rest of an interrupted call begins with
+            // "<...", a signal with "---", and an exit with "+++".
             let Some((_, line)) = line.split_once(' ') else { continue };
             let Some((call, arguments)) = line.trim().split_once('(') else { continue };
             let is_name =
@@ -98,8 +98,8 @@ impl Needs {
     }
 }
 
-/// Runs dns64d under strace as a unit does: as the user nobody, with these capabilities and no others. Ends it when it
-/// has answered at `address`, reloaded its configuration, and sent probes if configured.
+/// Runs dns64d under strace like a unit, as the user nobody with exactly these capabilities. Ends dns64d after it has
+/// answered at `address`, reloaded its configuration, and sent probes if configured.
 fn traced(
     bench: &Bench,
     within: &[&str],
@@ -160,7 +160,7 @@ fn needs_of_sockets(bench: &Bench) -> Result<Needs> {
     let (port, folder) = (free_port()?, folder_of_nobody(bench)?);
     let config = fs::read_to_string(bench.dns64d_config(port, upstream)?)?;
     let [cpu, _] = two_cpus();
-    // All features with system calls of their own; no process reads dnstap's socket.
+    // Enables all features that use additional system calls. No process reads dnstap's socket.
     let config = format!(
         "cpus = [{cpu}]\n{config}[control]\nsocket = '{folder}/control.sock'\n\
          [query-log]\nto = '{folder}/queries.log'\n[dnstap]\nsocket = '{folder}/tap.sock'\n"
@@ -170,7 +170,7 @@ fn needs_of_sockets(bench: &Bench) -> Result<Needs> {
     traced(bench, &[], &config, &[], || wait_for(&address, NAME, AAAA).map(drop))
 }
 
-/// Returns its needs with AF_XDP, with the capabilities of the drop-in.
+/// Returns the needs of a dns64d with AF_XDP and the capabilities of the drop-in.
 fn needs_past_the_stack(bench: &Bench, capabilities: &[String]) -> Result<Needs> {
     let _lab = Lab::up(bench)?;
     let _auth = bench.in_lab("auth", &["auth", "--listen", AUTH, "--threads", "1"])?;
@@ -211,7 +211,7 @@ fn call_sets() -> Result<BTreeMap<String, BTreeSet<String>>> {
     Ok(raw.keys().map(|name| (name.clone(), resolve(name))).collect())
 }
 
-/// Returns what the unit allows, with drop-ins after it.
+/// Returns the operations that a unit with its drop-ins allows. `files` contains the unit first.
 fn allowed_by(files: &[&Path]) -> Result<Needs> {
     let sets = call_sets()?;
     let mut allowed = Needs::default();
@@ -276,7 +276,7 @@ fn drop_in_allows(bench: &Bench) -> Result<()> {
     verify(Path::new(&both))
 }
 
-/// systemd reports a missing program, which is ignored, and syntax errors, which are not.
+/// Checks a unit with systemd. Syntax errors are failures, and a missing program is ignored.
 fn verify(unit: &Path) -> Result<()> {
     let verified = process::run("systemd-analyze", &["verify", &unit.to_string_lossy()], LIMIT)?;
     let complaints =

@@ -23,9 +23,9 @@ pub(crate) enum Tier {
 enum Kind {
     /// Required, and run with each change.
     First,
-    /// Required, and run every night: it compares two rates or takes more than a minute.
+    /// Required, and run every night, because it compares two rates or takes more than a minute.
     Nightly,
-    /// Not required: it needs software that CI cannot install.
+    /// Not required, because it needs software that CI cannot install.
     Optional,
 }
 
@@ -119,8 +119,8 @@ impl Tally {
         }
     }
 
-    /// Prints the tests that did not run and the totals. Returns true if no test failed and, if a tier is given, every
-    /// required test of it passed.
+    /// Prints the tests that did not run, and the totals. Returns false if a test failed, or if a required test of the
+    /// given tier did not pass.
     pub(super) fn conclude(&self, required: Option<Tier>) -> bool {
         if !self.skipped.is_empty() {
             println!("\nNot run:");

@@ -9,7 +9,7 @@ use crate::process::{self, find};
 /// Requirement of root privileges.
 pub(super) const ROOT: &str = "root";
 
-/// A resource that a test holds while it runs. No other test that holds it runs at the same time.
+/// A resource that a test holds while it runs. Only one test at a time can hold a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Resource {
     /// All CPUs: rates are compared, so no other test runs meanwhile.
@@ -22,15 +22,15 @@ pub(super) enum Resource {
 pub(super) struct Test {
     /// Name in required-tests.txt.
     pub(super) name: &'static str,
-    /// Required programs, and [`ROOT`]; the test is skipped if one of them is missing.
+    /// Required programs, and [`ROOT`]. The test is skipped if one of these is missing.
     pub(super) needs: &'static [&'static str],
     /// Runs the test.
     pub(super) run: fn(&Bench) -> Result<()>,
     /// Resource that it holds exclusively, if any.
     pub(super) holds: Option<Resource>,
-    /// Reason why a test that does not pass is run a second time, if it is.
+    /// Reason to run the test a second time if it does not pass; absent for no second run.
     pub(super) retry: Option<&'static str>,
-    /// True for a test that downloads: it runs in the host's network namespace.
+    /// True if the test downloads files. It then runs in the host's network namespace.
     pub(super) downloads: bool,
 }
 

@@ -156,7 +156,8 @@ fn measurer_with_xdp(bench: &Bench) -> Result<()> {
         ensure!(sending["past_stack"]["way"] == mode, "{sending}");
     }
     let counters: Value = serde_json::from_str(&auth.end()?)?;
-    // More than the queries of the trials: each trial begins with a liveness check, and may be repeated.
+    // AuthDNS counts more queries than the trials send, because each trial begins with a liveness check and may be
+    // repeated.
     let aaaa = counters["queries"]["aaaa"].as_u64();
     ensure!(aaaa >= Some(asked), "{asked} queries sent: {counters}");
     xdp_at_both_ends(bench)?;
@@ -173,7 +174,7 @@ fn measurer_with_xdp(bench: &Bench) -> Result<()> {
     Ok(())
 }
 
-/// The reference DUT also uses AF_XDP: it answers up to its capacity and no further.
+/// Tester and reference DUT both use AF_XDP. The DUT must answer up to its capacity and not more.
 fn xdp_at_both_ends(bench: &Bench) -> Result<()> {
     let listen = ["reference-dut", "--listen", "[2001:2::1]:53", "--capacity", "500"];
     let dut = bench.in_lab(
@@ -191,7 +192,7 @@ fn xdp_at_both_ends(bench: &Bench) -> Result<()> {
     let counters: Value = serde_json::from_str(&dut.end()?)?;
     let count = |key: &str| counters[key].as_u64().context(counters.to_string());
     ensure!(beyond["verdict"] == "failed", "{beyond}");
-    // The capacity of one second, and of the half second that is saved up.
+    // Allows the capacity of one second and of the saved half second.
     ensure!((400..=760).contains(&valid), "{beyond}");
     ensure!(count("over_capacity")? > 0 && count("answered")? >= valid + 300, "{counters}");
     ensure!(counters["refused"] == 0, "{counters}");
@@ -270,7 +271,7 @@ fn judge_search(found: &Value, asked: u64) -> Result<()> {
             .map_or(0, |(failed, highest)| failed.abs_diff(highest));
         ensure!(apart <= 200, "search {number} ends {apart} queries/s from the rate that failed");
     }
-    // Unbound counts by the second of its clock, and a trial may overlap two of them.
+    // Unbound counts queries per second of its clock, and a trial may overlap two such seconds.
     let median = found["median"].as_f64().context("no median")?;
     ensure!((300.0..=900.0).contains(&median), "{median} with a limit of 400");
     Ok(())
@@ -301,7 +302,7 @@ mod tests {
         (found, 2 * 4_800)
     }
 
-    /// True if the judgement finds a fault after a change.
+    /// True if `judge_search` finds a fault after the change.
     fn finds(change: impl FnOnce(&mut Value, &mut u64)) -> bool {
         let (mut found, mut asked) = sound();
         change(&mut found, &mut asked);

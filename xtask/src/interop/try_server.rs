@@ -1,4 +1,4 @@
-//! `dns64bench try` with servers configured as in Debian, plus only the lines that it prints.
+//! `dns64bench try` with servers that have Debian's configuration and the lines printed by `try`.
 //!
 //! ```text
 //! server starts ─► try prints lines ─► files ─► reload ─► names resolve ─► trials ─► SIGTERM, JSON
@@ -85,7 +85,7 @@ fn measured(bench: &Bench, port: u16, server: &Server, files: &[PathBuf]) -> Res
     Ok(())
 }
 
-/// Waits until the server answers at all: `--wait 0s` then names a state of the names.
+/// Waits until the server answers. From then on, `try --wait 0s` reports a state of the test names.
 fn wait_until_answers(bench: &Bench, address: &str) -> Result<()> {
     let args = ["try", "--server", address, "--wait", "0s", "--quiet"];
     wait_until(&format!("{address} does not answer"), LIMIT, || {

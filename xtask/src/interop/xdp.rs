@@ -47,7 +47,7 @@ fn beside_others(bench: &Bench) -> Result<()> {
             Ok(())
         })?;
         over_tcp(bench)?;
-        // It has no time for a clean-up, and nothing remains on the interfaces.
+        // A killed dns64d cannot clean up, and still no XDP program may remain on the interfaces.
         let pid = i32::try_from(dns64d.pid()?)?;
         nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGKILL)?;
         let is_gone = || Ok(programs(bench)?.is_empty());
@@ -68,7 +68,7 @@ pub(super) fn xdp_config(listen: &str, mode: &str, lines: &str) -> Result<String
     ))
 }
 
-/// Starts dns64d in the lab, as root; it changes to another user.
+/// Starts dns64d in the lab as root. dns64d then changes to another user.
 fn dns64d(bench: &Bench, mode: &str) -> Result<Server> {
     let config = xdp_config(DUT, mode, "user = 'nobody'\n")?;
     let file = readable(bench, "past-stack.toml", &config)?;
@@ -90,7 +90,7 @@ fn readable(bench: &Bench, name: &str, text: &str) -> Result<String> {
     Ok(file)
 }
 
-/// Starts Unbound on another port of the same address; it queries the same AuthDNS from the same address.
+/// Starts Unbound on another port of dns64d's address. Both query the same AuthDNS from the same address.
 fn resolver(bench: &Bench) -> Result<Server> {
     let config = format!(
         "server:\n interface: {DUT_HOST}@{RESOLVER_PORT}\n access-control: ::/0 allow\n do-daemonize: no\n username: ''\n chroot: ''\n \
@@ -155,7 +155,7 @@ fn programs(bench: &Bench) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// Without the privileges it does not start, and prints the reason.
+/// Without the privileges for AF_XDP, dns64d ends at the start and prints the reason.
 fn refused(bench: &Bench) -> Result<()> {
     let file = bench.path("past-stack.toml");
     let within = ["lab", "exec", "dut", "--", "setpriv", "--reuid", "65534", "--clear-groups"];
@@ -166,7 +166,7 @@ fn refused(bench: &Bench) -> Result<()> {
     let says = "cannot use AF_XDP (xdp = true): AF_XDP needs CAP_NET_RAW";
     ensure!(ran.status == Some(4) && ran.stderr.contains(says), "{:?}: {}", ran.status, ran.stderr);
 
-    // With the mode "auto", it falls back to sockets.
+    // With the mode "auto", dns64d falls back to sockets.
     let config = xdp_config(DUT, "auto", "")?;
     let file = readable(bench, "past-stack-auto.toml", &config)?;
     let log = bench.path("past-stack-auto.log");
