@@ -558,8 +558,8 @@ fn print_throughput(all: &[Figures<'_>], ceiling: &[[Load; CLIENTS.len()]], clai
     ratios(all, (1, "the best of the others'", 2.0), |name| name != "dns64d", claims);
 }
 
-/// Returns the ratio of dns64d's rate to that of the fastest of the `others`. There is a ratio for each client, with its
-/// range over the rounds, and one of the highest rates with any client.
+/// Returns the ratio of dns64d's rate to that of the fastest of the `others`. There is a ratio for each client, with
+/// its range over the rounds, and one of the highest rates with any client.
 fn ratios(
     all: &[Figures<'_>],
     (set, whose, wanted): (usize, &str, f64),

@@ -156,8 +156,9 @@ impl Row {
         })
     }
 
-    /// Compares the result with the capacity. `held_up` is the reason why the server did not reach its capacity: a fault
-    /// of the server or of this machine. Such a fault can explain a low result, but no passed trial above the capacity.
+    /// Compares the result with the capacity. `held_up` is the reason why the server did not reach its capacity: a
+    /// fault of the server or of this machine. Such a fault can explain a low result, but no passed trial above the
+    /// capacity.
     fn hold(&self, capacity: u64, held_up: Option<&str>, claims: &mut Claims) {
         for failed in &self.failed_below {
             println!("          failed {failed}");

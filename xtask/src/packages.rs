@@ -167,8 +167,8 @@ fn report(command: &mut Command, what: &str) {
 
 /// Guard that keeps installed packages from starting servers, so that this machine stays idle.
 ///
-/// An existing policy of another origin remains. Ours is removed at the end. If Ctrl-C ends this program, the shell
-/// that runs the installer removes it; if nothing could, the next run does.
+/// An existing policy of another origin remains. Our policy is removed at the end. If Ctrl-C ends this program, the
+/// shell that runs the installer removes the policy. If that also fails, the next run removes it.
 struct NoServiceStartGuard {
     /// Policy file that this program created.
     made: Option<PathBuf>,
@@ -213,7 +213,7 @@ impl Drop for NoServiceStartGuard {
     fn drop(&mut self) {
         if let Some(policy) = &self.made {
             NoServiceStartGuard::clean_up(policy);
-            // If it could not be written completely.
+            // A shorter file is a policy of ours that could not be written completely.
             if fs::metadata(policy).is_ok_and(|file| file.len() < START_NOTHING.len() as u64) {
                 let _ = fs::remove_file(policy);
             }

@@ -43,8 +43,8 @@ pub(crate) fn cargo(args: &[&str]) -> Result<()> {
 }
 
 /// Returns a build command without the variables that cargo sets for the package xtask. Build scripts of dependencies
-/// read them, so cargo would compile these dependencies again with each change between `cargo xtask` and other commands
-/// of cargo.
+/// read these variables. With the variables, cargo would compile the dependencies again after each change between
+/// `cargo xtask` and other cargo commands.
 pub(crate) fn build_command(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(program);
     for (name, _) in std::env::vars_os() {
@@ -89,8 +89,8 @@ impl Build {
     /// Returns the arguments of cargo.
     pub(crate) const fn words(self) -> &'static str {
         match self {
-            // The whole workspace, as for the tests: with other packages, features of dependencies would differ, and
-            // cargo would compile them a second time.
+            // Builds the whole workspace, as for the tests. With other packages, features of dependencies would differ,
+            // and cargo would compile the dependencies a second time.
             Build::Dev => "build --workspace --bins --quiet",
             // `tester` contains the program for counting the Measurer's instructions.
             Build::Release => "build --release --quiet -p dns64bench -p dns64 -p tester",
@@ -211,12 +211,12 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts a server; `stdout` is kept for [`Server::end`].
+    /// Starts a server. Its standard output is kept for [`Server::end`].
     pub(crate) fn start<S: AsRef<OsStr>>(program: impl AsRef<OsStr>, args: &[S]) -> Result<Server> {
         Server::start_with(program, args, Stdio::null())
     }
 
-    /// Same as [`Server::start`], with its standard error in a file.
+    /// Same as [`Server::start`], with the server's standard error in a file.
     pub(crate) fn start_logged<S: AsRef<OsStr>>(
         program: impl AsRef<OsStr>,
         args: &[S],
@@ -239,18 +239,18 @@ impl Server {
         Ok(Server { child: Some(child) })
     }
 
-    /// Returns its process id.
+    /// Returns the server's process id.
     pub(crate) fn pid(&self) -> Result<u32> {
         self.child.as_ref().map(Child::id).context("it has ended already")
     }
 
-    /// Waits until it ends by itself, and returns its output.
+    /// Waits until the server ends by itself, and returns its output.
     pub(crate) fn wait(mut self) -> Result<String> {
         let child = self.child.take().context("it has ended already")?;
         Ok(String::from_utf8_lossy(&child.wait_with_output()?.stdout).into_owned())
     }
 
-    /// Ends it and returns its output.
+    /// Ends the server, and returns its output.
     pub(crate) fn end(mut self) -> Result<String> {
         let child = self.child.take().context("it has ended already")?;
         terminate(child.id());
@@ -279,7 +279,7 @@ impl Drop for Server {
     }
 }
 
-/// Runs a function for each of `all` in the given number of threads; the results are in the order in which they end.
+/// Runs a function for each of `all` in the given number of threads. The results are in the order of completion.
 pub(crate) fn at_the_same_time<T, R: Send>(
     many: usize,
     all: impl Iterator<Item = T> + Send,
@@ -301,7 +301,7 @@ pub(crate) fn at_the_same_time<T, R: Send>(
     done.into_inner().expect("no thread panics while it holds the lock")
 }
 
-/// Waits until `is_so` returns true, polling every 20 ms up to `limit`; `never` is the error otherwise.
+/// Waits until `is_so` returns true, polling every 20 ms. After `limit`, returns the error `never`.
 pub(crate) fn wait_until(
     never: &str,
     limit: Duration,
@@ -329,8 +329,8 @@ pub(crate) fn memory(pid: u32) -> Result<f64> {
     Ok(kib / 1024.0)
 }
 
-/// Returns a port of loopback, of IPv4 and IPv6, that was just free for UDP and TCP and is outside the range for
-/// clients.
+/// Returns a free port of loopback, outside the range for clients. The port was just free for UDP and TCP over IPv4 and
+/// IPv6.
 pub(crate) fn free_port() -> Result<u16> {
     for _ in 0..100 {
         let port = ports::free(Ipv4Addr::LOCALHOST.into())?.port();

@@ -149,7 +149,7 @@ fn check(server: &Server, site: &Site, folder: &Path) -> Result<()> {
     keep(&run, &folder.join("conform").join(&server.name))
 }
 
-/// Copies a run folder, because it is visible in the chroots until the end of this program only.
+/// Copies a run folder, because the original is removed at the end of this program.
 fn keep(run: &Path, to: &Path) -> Result<()> {
     let [run, to] = [run, to].map(|path| path.to_string_lossy().into_owned());
     process::output("cp", &["-r", &run, &to], COPY_LIMIT).map(drop)
@@ -178,7 +178,7 @@ struct Page {
 }
 
 impl Page {
-    /// Folder of its files beside the page.
+    /// Folder beside the page for the files that the page links to.
     const FOLDER: &str = "results";
 
     /// Reads the folders that [`measure`] wrote.

@@ -1,4 +1,4 @@
-//! Other servers, driven like in campaigns (`hosts::servers`), for benchmarks and tests.
+//! Other servers for benchmarks and tests, started with the drivers of campaigns (`hosts::servers`).
 
 use std::fs;
 use std::net::SocketAddr;
@@ -15,18 +15,18 @@ use crate::process::{find, output, run, wait_until};
 
 /// The DUT's address in the lab, for the Measurer.
 pub(crate) const DUT: &str = "[2001:2::1]:53";
-/// The same without its port.
+/// The DUT's address without the port.
 pub(crate) const DUT_HOST: &str = "2001:2::1";
 /// AuthDNS's address in the lab, for the DUT.
 pub(crate) const AUTH: &str = "198.18.0.2:53";
 /// Maximum time until a server answers.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Returns the reason why a reference DUT did not reach its capacity, by the counters that it printed at its end,
-/// or `None` if it lost only the configured share. `timeout` is that of a query.
+/// Returns the reason why a reference DUT did not reach its capacity, or `None` if it lost only the configured share.
+/// The reason is derived from the counters that the DUT printed at its end. `timeout` is the timeout of a query.
 ///
 /// # Errors
-/// Returns an error if those are not its counters.
+/// Returns an error if `counters` are not those of a reference DUT.
 pub(crate) fn held_up(counters: &Value, timeout: Duration) -> Result<Option<String>> {
     let count = |key: &str| counters[key].as_u64().with_context(|| format!("no {key}: {counters}"));
     let [drops, refused, wait] =
@@ -53,8 +53,8 @@ pub(crate) fn installed() -> String {
     names.join(",")
 }
 
-/// Returns the command of a DUT of the lab with this number of threads, its configuration in `folder`. `program` is its
-/// path.
+/// Returns the command of a DUT of the lab with this number of threads. `folder` contains its configuration, and
+/// `program` is its path.
 pub(crate) fn dut_in_lab(
     dut: Dut,
     folder: &Path,
@@ -85,8 +85,8 @@ pub(crate) fn dut_of_operator(
     )
 }
 
-/// Returns the command of an authoritative server with one thread that serves our zone file `zone`; its configuration,
-/// with the lines `extra`, is in `folder`.
+/// Returns the command of an authoritative server with one thread that serves our zone file `zone`. `folder` contains
+/// its configuration, which includes the lines `extra`.
 pub(crate) fn authoritative(
     auth: Auth,
     folder: &Path,
@@ -134,8 +134,8 @@ fn release<T>(driver: &Driver<T>, operator: &Operator, program: &[String]) -> Re
     Ok(Release::parse(&format!("{}{}", ran.stdout, ran.stderr)))
 }
 
-/// Waits until a server returns a valid answer to the Measurer in the lab's tester. `more` defines a valid answer:
-/// names, shares, the prefix.
+/// Waits until a server returns a valid answer to the Measurer in the lab's tester. The options `more` define a valid
+/// answer by names, shares and prefix.
 pub(crate) fn wait_until_answers(dns64bench: &str, server: &str, more: &[&str]) -> Result<()> {
     let measure = [
         "lab", "exec", "tester", "--", dns64bench, "measure", "--json", "--quiet", "--server",
@@ -157,15 +157,15 @@ pub(crate) fn wait_until_answers(dns64bench: &str, server: &str, more: &[&str]) 
     }
 }
 
-/// Waits until a process listens on a UDP port, without sending any query. `within` are the words that enter a host of
-/// the lab; none for this one.
+/// Waits until a process listens on a UDP port, without sending any query. `within` is the command prefix that enters a
+/// host of the lab, or empty for this host.
 pub(crate) fn wait_until_listens(within: &[&str], port: u16) -> Result<()> {
     let words = [within, &["cat", "/proc/net/udp", "/proc/net/udp6"]].concat();
     let is_there = || Ok(listens(&output(words[0], &words[1..], PATIENCE)?, port));
     wait_until(&format!("no process listens on UDP port {port}"), PATIENCE, is_there)
 }
 
-/// True if a table of the kernel's UDP sockets has one that is bound to a port and is not connected.
+/// True if a table of the kernel's UDP sockets contains an unconnected socket that is bound to a port.
 fn listens(table: &str, port: u16) -> bool {
     let (local, anybody) = (format!(":{port:04X}"), ":0000");
     table.lines().any(|line| {

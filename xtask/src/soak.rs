@@ -7,7 +7,7 @@
 //! slow TCP clients, an octet at a time ──┘
 //! ```
 //!
-//! Like in `bench dns64`, dns64d has a separate CPU (the last one), and all the others share another one (the first).
+//! Like in `bench dns64`, dns64d has a separate CPU (the last one). All other programs share the first CPU.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -38,17 +38,17 @@ use crate::servers::wait_until_listens;
 const MALFORMED: u64 = 2_000;
 const CANCELLED: u64 = 200;
 const SLOW_CLIENTS: usize = 50;
-/// More queries than its limit of pending queries (`limits.in-flight`).
+/// Number of queries of a flood, above dns64d's limit of pending queries (`limits.in-flight`).
 const FLOOD: u32 = 80_000;
-/// Queries in flight from one source port: a port has 32 768 at most.
+/// Queries in flight from one source port, which has 32 768 at most.
 const PER_PORT: u32 = 10_000;
-/// Share of the time after which memory must not grow.
+/// Length of the warm-up, as a share of the total time. After the warm-up, memory must not grow.
 const WARM_UP: f64 = 0.3;
-/// Allowed growth after that: the noise of the allocator.
+/// Allowed growth after the warm-up, because of the noise of the allocator.
 const GROWTH: f64 = 0.1;
 /// Interval of progress lines in seconds.
 const TELL: usize = 10;
-/// AAAA of 250.0.0.0's name, with RD.
+/// AAAA query for the name of 250.0.0.0, with the RD bit.
 const QUERY: &[u8] =
     b"\x12\x34\x01\0\0\x01\0\0\0\0\0\0\x0f250-000-000-000\x09dns64perf\x04test\0\0\x1c\0\x01";
 
@@ -81,7 +81,7 @@ impl Soak {
         let program = self.keeping.build().dns64bench()?;
         let cpus = allowed_cpus();
         let (first, last) = (cpus[0], cpus[cpus.len() - 1]);
-        // Everything that starts from here on inherits it.
+        // All threads and programs that are started from here on inherit this affinity.
         pin_to(first)?;
         let folder = tempfile::tempdir()?;
         let (auth_port, port, metrics_port) = (free_port()?, free_port()?, free_port()?);
@@ -111,8 +111,8 @@ impl Soak {
         let address = SocketAddr::from(([127, 0, 0, 1], port));
         let metrics = SocketAddr::from(([127, 0, 0, 1], metrics_port));
         let highest = closed_loop(&program, address, 200)?;
-        // Fills the table of pending queries once: memory that a stall of this machine may need later does not look
-        // like a leak then.
+        // Fills the table of pending queries once. A stall of this machine may fill the table later, and the memory for
+        // it would look like a leak.
         flood(&program, address, &auth, || look(server.pid()?, metrics))?;
         let rate = self.rate.unwrap_or(highest / 2);
         println!(
@@ -221,8 +221,8 @@ impl Soak {
     }
 }
 
-/// Reasons of a trial with exactly the losses that its drop counters show. Any other reason means that this machine
-/// stalled or that losses were not counted.
+/// Reasons of a trial if the drop counters explain all its losses. Any other reason means that this machine stalled or
+/// that losses were not counted.
 const COUNTED: [&str; 2] = ["host_loss", "too_few_valid"];
 
 /// Effects of this machine on queries to dns64d.
@@ -237,15 +237,15 @@ struct Losses {
 /// A CPU stall of this length explains late replies or abandoned upstream queries.
 const STOOD_STILL: Duration = Duration::from_millis(300);
 
-/// A server at half of its rate leaves more than this share of the queries unread only because of a fault or a stall of
-/// its CPU.
+/// Largest share of queries that a healthy server may leave unread at half of its rate. A larger share means a fault or
+/// a stall of its CPU.
 const FEW_UNREAD: f64 = 0.001;
 
-/// Returns the number of queries without a valid reply that count against dns64d: those beyond the drops of the
-/// tester's host and the few drops of the kernel before dns64d.
+/// Returns the number of queries without a valid reply that count against dns64d. Drops of the tester's host, and the
+/// few drops of the kernel before dns64d, are subtracted.
 ///
 /// # Errors
-/// The behaviour of the tester or of this machine, if it may explain all of them.
+/// Returns an error if the behaviour of the tester or of this machine may explain all missing replies.
 fn unanswered(trial: &Value, Losses { unread, pause }: Losses) -> Result<f64, String> {
     let count = |key: &str| trial[key].as_u64().ok_or_else(|| format!("no {key} in {trial}"));
     let (sent, drops) = (count("sent")?, count("tester_drops")?);
@@ -279,12 +279,11 @@ fn closed_loop(program: &Path, address: SocketAddr, outstanding: u32) -> Result<
     result["qps"].as_f64().map(|qps| qps as u64).context("no rate")
 }
 
-/// Sends more queries than dns64d allows to be pending, with an AuthDNS that is stopped once they have begun: if
-/// AuthDNS answered, the number of pending queries would depend on this machine. Ends when all are answered or timed
-/// out.
+/// Sends more queries than dns64d allows to be pending. AuthDNS is stopped after the first queries, because with its
+/// answers the number of pending queries would depend on this machine. Ends when all queries are answered or timed out.
 ///
 /// # Errors
-/// Returns an error if dns64d rejected none.
+/// Returns an error if dns64d rejected no query.
 fn flood(
     program: &Path,
     address: SocketAddr,
@@ -337,7 +336,7 @@ impl Sample {
     }
 }
 
-/// State of dns64d at one moment: its memory in MiB and its metrics; also this machine's CPU time.
+/// State at one moment: memory of dns64d in MiB, its metrics, and CPU time of this machine.
 struct Sample {
     memory: f64,
     cpu: CpuTimes,
@@ -347,7 +346,7 @@ struct Sample {
     turned_away: u64,
     /// Datagrams that the kernel dropped before dns64d read them.
     unread: u64,
-    /// Panics that cost a query its answer, and that dns64d survived.
+    /// Panics that dns64d survived. Each means a query without an answer.
     defects: u64,
     in_flight: u64,
 }
@@ -465,7 +464,8 @@ fn cancelled(address: SocketAddr, done: &Done) {
     });
 }
 
-/// Runs TCP clients that send their query an octet at a time; those that the server closes connect again.
+/// Runs TCP clients that send their query an octet at a time. If the server closes a connection, the client connects
+/// again.
 fn slow(address: SocketAddr, done: &Done) {
     let message = [&(QUERY.len() as u16).to_be_bytes()[..], QUERY].concat();
     let mut clients: Vec<(Option<TcpStream>, usize)> =

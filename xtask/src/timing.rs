@@ -86,8 +86,8 @@ enum Target {
 }
 
 impl Timing {
-    /// Runs the comparison. Status 0: all was measured, and at the highest rate the Measurer's windows are nearer to
-    /// the schedule than those of the original timing; 1: they are not; 3: something could not be measured.
+    /// Runs the comparison. The status is 3 if something could not be measured. Otherwise it is 0 if the Measurer's
+    /// windows at the highest rate are nearer to the schedule than those of the original timing, and 1 if they are not.
     pub(crate) fn run(&self) -> Result<ExitCode> {
         let lab = match &self.program {
             Some(program) => Lab::up_with(program, &process::this_program()?)?,
@@ -222,7 +222,7 @@ impl Run<'_> {
             }
             return Ok(all);
         }
-        // One after the other, so that a bad minute of the machine affects all senders.
+        // Senders take turns, so that a bad minute of the machine affects all senders.
         for _ in 0..self.plan.repeat {
             for searched in all.iter_mut().filter(|searched| searched.missing.is_none()) {
                 match self.search(searched.sender, target)? {
@@ -237,8 +237,8 @@ impl Run<'_> {
         Ok(all)
     }
 
-    /// Searches the highest rate at which every query was answered, by a binary search; 0 if there was none. Returns
-    /// the reason if the search did not end.
+    /// Finds the highest rate at which every query was answered, by a binary search. The result is 0 if no rate passed,
+    /// or the reason if the search did not end.
     fn search(&self, sender: Sender, target: Target) -> Result<Result<Found, String>> {
         let _auth = self.auth(target)?;
         let _dut = if target == Target::Dut { Some(self.dut()?) } else { None };
@@ -257,7 +257,7 @@ impl Run<'_> {
             match passed {
                 Some(true) => low = rate,
                 Some(false) => high = rate,
-                // If the Measurer cannot send, the others fail without detecting it.
+                // If the Measurer cannot send at a rate, the other senders fail there without an error.
                 None => (high, spoiled) = (rate, spoiled + 1),
             }
         }
@@ -410,7 +410,7 @@ fn server(target: Target) -> &'static str {
     if target == Target::Dut { DUT } else { SELF_TEST }
 }
 
-/// RFC 8219 §9.2: a second for a DUT, a quarter of it for the tester itself.
+/// Returns the timeout of RFC 8219 §9.2: one second for a DUT, and a quarter of a second for the tester itself.
 fn timeout_ms(target: Target) -> &'static str {
     if target == Target::Dut { "1000" } else { "250" }
 }

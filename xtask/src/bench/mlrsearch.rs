@@ -6,10 +6,10 @@
 //!   (all of them in parallel)                         └─► many of each kind, short ─► medians, spreads
 //! ```
 //!
-//! Rates are low, so that the speed of this machine does not matter. Many servers can be searched in parallel, because a
-//! search mostly waits for its trials to end. Two slow CPUs are just sufficient. If a server gets too little CPU time,
-//! the comparison ends with an error. Both kinds of search have the same range, full trial length and width, and no
-//! information about the correct result.
+//! Rates are low, so that the speed of this machine does not matter. Many servers can be searched in parallel, because
+//! a search mostly waits for its trials to end. Two slow CPUs are just sufficient. If a server gets too little CPU
+//! time, the comparison ends with an error. Both kinds of search have the same range, full trial length and width, and
+//! no information about the correct result.
 //!
 //! A single binary search gives a reliable duration only. One stall of this machine during a trial makes the results of
 //! all parallel searches too low. Twenty searches have a reliable median. With full trials of one second, they take as
@@ -253,8 +253,8 @@ impl Searched {
         let words = [
             &["search", "--server", &address, "--min", &min, "--max", &max][..],
             &["--duration", &duration, "--timeout", &timeout, "--pause", "0s", "--repeat", &repeat],
-            // Many testers share the CPUs, so queries may be late. The server saves up capacity for late queries. Only a
-            // long stall of a tester exceeds the saved capacity.
+            // Many testers share the CPUs, so queries may be late. The server saves up capacity for late queries. Only
+            // a long stall of a tester exceeds the saved capacity.
             &["--lateness-limit", "20ms", "--window-limit", "50", "--invalid-retries", "20"],
             &["--expect-prefix", "64:ff9b::/96", "--json", "--quiet"],
             &["--journal", &journal],

@@ -1,8 +1,8 @@
 //! Container images, which contain a static program only.
 //!
 //! The programs are linked with musl if its target is installed, and otherwise with a static glibc. A static glibc
-//! looks up users and hosts in files and DNS, which is sufficient in an image. On other systems it might load modules of
-//! another version, so it is used for images only.
+//! looks up users and hosts in files and DNS, which is sufficient in an image. On other systems it might load modules
+//! of another version, so it is used for images only.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! CoreDNS, for which Debian has no package. Go's module proxy provides fixed versions of its modules, and of a
-//! compiler if Debian's is too old. Go verifies all of them with its checksum database.
+//! CoreDNS, because Debian has no package of it. Go's module proxy provides fixed versions of CoreDNS's modules, and a
+//! compiler if Debian's is too old. Go verifies all downloads with its checksum database.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -16,7 +16,7 @@ use crate::process::{self, find};
 const COREDNS: &str = "github.com/coredns/coredns@v1.12.4";
 /// Folder for the installed program.
 const BIN: &str = "/usr/local/bin";
-/// Oldest Go version that compiles it, and one that does.
+/// Oldest Go version that compiles CoreDNS.
 const OLDEST: [u32; 2] = [1, 24];
 const COMPILER: &str = "go1.24.4";
 /// Time limit of Go; it downloads some hundred megabytes.
@@ -34,7 +34,7 @@ pub(super) fn is_missing() -> bool {
 /// The server's configuration, with the additional lines `extra`, is in `folder`.
 ///
 /// # Errors
-/// Errors of Go.
+/// Returns an error if Go fails.
 pub(super) fn install() -> Result<()> {
     let go = find("go").context("there is no go (Debian package golang-go)")?;
     let folder = tempfile::tempdir()?;
@@ -62,8 +62,8 @@ fn is_new_enough(version: &str) -> bool {
     numbers.len() >= OLDEST.len() && numbers[..] >= OLDEST[..]
 }
 
-/// Downloads a compiler, as a module, into a folder, and returns its GOROOT. Compilers from 1.21 on do this themselves
-/// if a module requires a newer version.
+/// Downloads a compiler as a module into a folder, and returns its GOROOT. Go 1.21 and later would download a newer
+/// compiler without this function.
 fn compiler(go: &Path, folder: &Path) -> Result<PathBuf> {
     let machine = match std::env::consts::ARCH {
         "x86_64" => "amd64",

@@ -39,7 +39,7 @@ pub(crate) struct Sending {
 }
 
 impl Sending {
-    /// Counts send times, in nanoseconds after the start; queries sent after `seconds` are in windows after the end.
+    /// Counts send times, in nanoseconds after the start. Queries sent after `seconds` are in additional windows.
     pub(crate) fn of_times(
         sender: Sender,
         rate: u64,
@@ -62,9 +62,9 @@ impl Sending {
         self.windows.chunks(10).map(|ten| ten.iter().sum()).collect()
     }
 
-    /// Returns the queries in 100 ms near the start of the trial, where the original timing has hardly compensated for
-    /// anything yet. It is the median of the first thirtieth of the windows, at least three, without the very first
-    /// one, in which code and data enter the caches.
+    /// Returns the queries in 100 ms near the start of the trial, before the original timing compensates for delays.
+    /// The result is the median of the first thirtieth of the windows, but of at least three. The very first window is
+    /// excluded, because code and data enter the caches then.
     pub(crate) fn counted(&self) -> f64 {
         let coarse = self.coarse();
         let first = &coarse
@@ -127,8 +127,8 @@ pub(crate) fn csv(all: &[Sending]) -> String {
     out
 }
 
-/// Returns table I: the model of the paper (each query of the original timing takes the same time too long) compared
-/// with the counts.
+/// Returns table I, which compares the model of the paper with the counts. In the model, each query of the original
+/// timing takes too long by the same time.
 pub(crate) fn table_1(all: &[Sending], seconds: u64) -> String {
     let mut rates: Vec<u64> = all.iter().map(|s| s.rate).collect();
     rates.sort_unstable();
@@ -139,7 +139,7 @@ pub(crate) fn table_1(all: &[Sending], seconds: u64) -> String {
         .rev()
         .find_map(|&rate| of(Sender::Original, rate))
         .filter(|s| s.counted() > 0.0);
-    // Nanoseconds by which a query takes too long, from the highest rate, as in the paper.
+    // Excess time of a query in nanoseconds, derived from the highest rate as in the paper.
     let too_much = highest.map(|s| (1e8 / s.counted() - 1e9 / s.rate as f64).max(0.0));
     let mut out =
         "### Table I: validation of the error model\n\n| Required query rate |".to_owned();
@@ -180,7 +180,7 @@ pub(crate) fn table_1(all: &[Sending], seconds: u64) -> String {
 pub(crate) struct Found {
     /// Highest rate at which every query was answered; 0 if there was none.
     pub(crate) rate: u64,
-    /// Rates at which this machine invalidated every trial: they count as not passed.
+    /// Number of rates at which this machine invalidated every trial. Such rates count as not passed.
     pub(crate) spoiled: u32,
 }
 
@@ -227,7 +227,7 @@ pub(crate) fn table_of_searches(title: &str, all: &[Searched]) -> String {
 mod tests {
     use super::*;
 
-    /// Simulates a sender each of whose queries takes `too_much` ns too long, without compensation.
+    /// Simulates a sender without compensation, where each query takes `too_much` ns too long.
     fn slow(sender: Sender, rate: u64, too_much: f64) -> Sending {
         let cycle = 1e9 / rate as f64 + too_much;
         Sending::of_times(sender, rate, 2, (0..rate * 2).map(|i| (i as f64 * cycle) as u64))

@@ -33,7 +33,8 @@ pub(crate) struct Server {
     packages: [Option<&'static str>; RELEASES.len()],
 }
 
-/// Debian has no packages of two of them: dns64d is from this checkout, CoreDNS from `cargo xtask packages`.
+/// All servers. Debian packages neither dns64d nor CoreDNS, so dns64d is from this checkout and CoreDNS from
+/// `cargo xtask packages`.
 const SERVERS: [Server; 6] = [
     Server { dut: Dut::Dns64d, packages: [None; 3] },
     Server { dut: Dut::Bind, packages: [Some("bind9"); 3] },
@@ -54,7 +55,7 @@ const PLAN: &str = "topology = 'loopback'\n[trial]\nduration = '1s'\ntimeout = '
 /// Rate of the trial, in queries per second.
 pub(crate) const RATE: f64 = 100.0;
 
-/// Campaigns that run in parallel: most of the time they wait.
+/// Number of campaigns that run in parallel, since they mostly wait.
 pub(crate) const AT_ONCE: usize = 4;
 /// Time limit of a campaign.
 const LIMIT: Duration = Duration::from_secs(900);
@@ -76,7 +77,7 @@ pub(crate) fn not_run_because() -> Option<&'static str> {
 pub(crate) struct Site {
     /// Path of dns64bench; dns64d is in the same folder.
     program: PathBuf,
-    // Declared before the folder, which they use.
+    // Declared before the folder, so that the chroots that use the folder are dropped first.
     chroots: [Result<Chroot>; RELEASES.len()],
     work: TempDir,
 }
@@ -150,7 +151,7 @@ impl Cell {
         self.release.is_none()
     }
 
-    /// True in all releases except the oldest, and on this host.
+    /// True for servers of this host, and of all releases except the oldest.
     pub(crate) fn is_current(self) -> bool {
         self.release.is_none_or(|at| at > 0)
     }
@@ -166,8 +167,8 @@ impl Cell {
         format!("{}-{place}", self.program().unwrap_or_default())
     }
 
-    /// Returns the path of the program, or of a script that starts it in its chroot, or `None` if it is not packaged
-    /// in the release.
+    /// Returns the path of the program, or of a script that starts the program in its chroot. Returns `None` if the
+    /// release does not package the server.
     pub(crate) fn start(self, site: &Site) -> Option<Result<PathBuf>> {
         match self.release {
             Some(at) => {
@@ -195,10 +196,11 @@ impl Cell {
         Ok(format!("[[dut]]\ndriver = '{driver}'\nname = '{name}'\nprogram = '{start}'\n"))
     }
 
-    /// Runs a campaign with one trial and all checks, again if the machine invalidates it; returns its folder.
+    /// Runs a campaign with one trial and all checks, and returns its folder. A campaign that the machine invalidates
+    /// is repeated.
     ///
     /// # Errors
-    /// Returns an error if it has no result.
+    /// Returns an error if the campaign has no result.
     pub(crate) fn check(self, site: &Site, start: &Path) -> Result<PathBuf> {
         let plan = site.work().join(format!("{}.toml", self.name()));
         let dut = self.plan(self.server().dut.name(), start)?;

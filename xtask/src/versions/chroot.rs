@@ -11,9 +11,9 @@ use anyhow::{Context, Result, ensure};
 use crate::process::run;
 use crate::tools;
 
-/// Time limit of creating one.
+/// Time limit of creating a chroot.
 const LIMIT: Duration = Duration::from_secs(1_200);
-/// Age from which a chroot is created again: its packages may have updates.
+/// Age at which a chroot is created again, because its packages may have updates.
 const WEEK: Duration = Duration::from_secs(7 * 24 * 3_600);
 /// Settings of apt and dpkg. A snapshot of sid may be older than the week for which its lists are
 /// valid. Signatures are still checked.
@@ -92,7 +92,7 @@ impl Chroot {
 
 impl Drop for Chroot {
     fn drop(&mut self) {
-        // It is empty: the folder was mounted over it in other namespaces only.
+        // The mount point is empty here, because the folder was mounted on it in other namespaces only.
         let _ = fs::remove_dir(self.inside());
     }
 }
