@@ -25,7 +25,8 @@ fn nanos(seconds: libc::time_t, nanoseconds: libc::c_long) -> Nanos {
     Nanos(seconds as u64 * Nanos::SECOND.0 + nanoseconds as u64)
 }
 
-/// Differs from machine to machine and from boot to boot; the same in all namespaces and containers of a machine.
+/// File with the boot identifier, which differs between machines and between boots. All namespaces and containers of a
+/// machine have the same identifier.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
 /// Returns the kernel's boot identifier. Two processes with the same one are on one machine and have the same clock.
@@ -234,7 +235,7 @@ impl ClockPair {
     }
 
     /// Returns the forward step of the wall clock between this sample and a later one, in nanoseconds; negative for a
-    /// step back. Both clocks run faster or slower together; only a step separates them.
+    /// step back. Slewing changes the speed of both clocks equally, so their difference changes only by a step.
     pub fn step_until(self, later: ClockPair) -> i64 {
         let ahead = |pair: ClockPair| pair.wall.0.wrapping_sub(pair.monotonic.0);
         ahead(later).wrapping_sub(ahead(self)) as i64

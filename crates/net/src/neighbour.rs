@@ -165,8 +165,8 @@ impl NextHop {
                 return Err(io::Error::new(io::ErrorKind::TimedOut, why));
             }
             if now >= ask_at {
-                // The kernel may refuse to send because resolution failed a moment ago. That is no reason to give up:
-                // the state of the entry shows when the neighbour is there.
+                // The kernel may refuse to send because resolution failed a moment ago. The error is ignored, because
+                // the state of the entry shows when the neighbour answers.
                 let _ = discard(server);
                 ask_at = now + AGAIN;
             }
@@ -242,7 +242,7 @@ impl Watch {
         Ok(Watch { next_hop, routing: Routing::open()? })
     }
 
-    /// Returns the current state; costs one request of some microseconds.
+    /// Returns the current state. The request to the kernel takes some microseconds.
     ///
     /// # Errors
     /// Returns an error if the kernel does not answer (before Linux 5.0), or the interface is gone.

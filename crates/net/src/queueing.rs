@@ -23,7 +23,7 @@ pub struct Queueing {
     pub drops: u32,
     /// Octets sent since installation.
     pub left: u64,
-    /// Packets sent since installation, each segment counted; 32 bits.
+    /// Packets sent since installation. Each segment counts as a packet. The kernel's counter has 32 bits.
     pub packets: u32,
     /// Octets waiting.
     pub backlog: u32,
@@ -150,8 +150,8 @@ pub struct Waiting {
 }
 
 impl Waiting {
-    /// Adds a sample of the counters at `now`. Calls `waited` with a time and a number of packets for those that left
-    /// since the last sample after a wait of at least that time.
+    /// Adds a sample of the counters at `now`. Calls `waited` with a time and the number of packets that waited for at
+    /// least that time and have left since the last sample.
     pub fn sample(&mut self, now: Nanos, queue: &Queueing, mut waited: impl FnMut(Nanos, u64)) {
         let last = self.last.replace((now, queue.left, queue.packets));
         let arrived = queue.left + u64::from(queue.backlog);

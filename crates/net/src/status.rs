@@ -16,9 +16,9 @@ pub struct StatusSocket {
 }
 
 impl StatusSocket {
-    /// Creates the socket, and replaces one that a killed server has left. Clients can connect from now on; they wait
-    /// until it is served. If a server creates it before its network sockets, it is reachable here as soon as it is
-    /// reachable there.
+    /// Creates the socket, and replaces a socket that a killed server has left. Clients can connect from now on, and
+    /// wait until the socket is served. A server should create this socket before its network sockets, so that its
+    /// state is available as soon as it is reachable by network.
     ///
     /// # Errors
     /// Returns an error if another server listens there, another file has that name, or the system refuses.

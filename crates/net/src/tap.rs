@@ -5,8 +5,8 @@
 //!     └──────► netfilter, routing, UDP ─► the ports' sockets
 //! ```
 //!
-//! The filter rejects every packet, so none is ever copied or queued: only its counter is used. Several datagrams that
-//! travel as one packet (`UDP_SEGMENT`, generic receive offload) are counted one by one.
+//! The filter rejects every packet, so that the kernel copies and queues none for this socket. Only the filter's
+//! counter is used. It counts the single datagrams of a joined packet (`UDP_SEGMENT`, generic receive offload).
 
 use std::ffi::{CStr, c_int, c_uint};
 use std::io;
@@ -32,7 +32,7 @@ impl Tap {
     /// Returns an error if the process lacks `CAP_NET_RAW` or `CAP_BPF` (root has both), or there is no such interface.
     pub fn new(interface: &str, ours: IpNet, ports: &[u16]) -> io::Result<Tap> {
         let index = if_nametoindex(interface)?;
-        // Without a protocol the socket receives nothing until it is bound: no packet passes before the filter is
+        // Without a protocol the socket receives nothing until it is bound, so no packet arrives before the filter is
         // attached.
         let socket =
             socket(AddressFamily::Packet, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)?;

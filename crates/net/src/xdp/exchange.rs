@@ -251,7 +251,7 @@ impl Receiver {
         Ok(packets)
     }
 
-    /// Returns the number of packets that were claimed but found no room since the client was opened.
+    /// Returns the number of claimed packets that were dropped for lack of room since the client was opened.
     ///
     /// # Errors
     /// Returns the errors of getsockopt(2). The number of drops is then unknown.

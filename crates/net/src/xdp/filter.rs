@@ -89,7 +89,7 @@ enum Label {
     Pass,
 }
 
-/// Action for a packet that is taken.
+/// Action for a packet that matches a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MatchAction {
     /// Redirects it to the socket of the packet's queue in this map (a descriptor).
@@ -365,7 +365,7 @@ impl Writer {
         use Register::{R1, R5, R7, R8};
         self.copy(R8, R7);
         self.shift_right(R8, 3);
-        // For the verifier, which cannot infer that a port has sixteen bits.
+        // The mask is for the verifier, which cannot infer that a port has sixteen bits.
         self.and(R8, OCTETS as i32 - 1);
         self.set_value(R1, set.number());
         self.add(R1, R8);

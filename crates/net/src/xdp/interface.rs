@@ -354,8 +354,8 @@ fn of_this_mode(step: Step, source: io::Error, release: &str) -> Result<io::Erro
         // XDP_UMEM_REG fails because RLIMIT_MEMLOCK is too small.
         (Step::Open, Some(libc::ENOBUFS)) => Err(XdpError::NotLocked { source }),
         (Step::Open, Some(libc::EAFNOSUPPORT)) => Err(XdpError::NotBuilt { source }),
-        // Drivers return this error, too. Links of XDP programs were added in Linux 5.9, as were the statistics that
-        // are read here.
+        // Drivers also return this error, so the release is checked. Linux 5.9 added links of XDP programs and the
+        // statistics that are read here.
         (Step::Attach, Some(libc::EINVAL)) if is_before_links(release) => {
             Err(XdpError::TooOld { release: release.to_owned(), source })
         }

@@ -33,9 +33,9 @@ const AF_XDP: libc::c_int = 44;
 pub(super) struct Capacity {
     /// Frames for received packets and their replies.
     frames: u32,
-    /// Received packets that are kept until they are read.
+    /// Maximum number of received packets that wait to be read.
     kept: u32,
-    /// Frames for packets that are not replies.
+    /// Frames for sent packets other than replies.
     own: u32,
 }
 
@@ -47,8 +47,8 @@ impl Capacity {
 
     /// Packets that all queues of a client keep together: 16 ms of traffic at one million packets per second.
     const CLIENT_KEEPS: u32 = 16_384;
-    /// Minimum frames of a queue. With zero-copy the ring of many network cards takes 2048 of them, and as many must be
-    /// left for kept packets.
+    /// Minimum number of frames of a queue. With zero-copy, the ring of many network cards takes 2048 frames. Another
+    /// 2048 frames must be left for packets that wait to be read.
     const FRAMES: u32 = 4096;
 
     /// Returns the capacity of one of the `queues` of a client.
@@ -247,7 +247,8 @@ impl Incoming {
         self.received.available() > 0
     }
 
-    /// Returns the frame of a packet from its first octet on, longer than the packet, and the eight octets before it.
+    /// Returns the eight octets before a packet, and its frame from the packet's first octet to the frame's end.
+    /// Returns `None` if the kernel gave an invalid address, which is not expected.
     #[inline]
     pub(super) fn frame(&mut self, packet: Packet) -> Option<([u8; STAMP], &mut [u8])> {
         let Range { start: begin, end } = stamped(self.socket.memory.len(), packet.address)?;
@@ -299,9 +300,9 @@ impl Incoming {
         self.fill.wants_wakeup()
     }
 
-    /// Returns the number of packets that the filter took and that found no room here, since the socket was opened.
-    /// With zero-copy it includes how often the device found no frame for a packet. Packets that the device then loses
-    /// are in its interface's counters.
+    /// Returns the number of packets dropped since the socket was opened because the queue had no room. With zero-copy,
+    /// the number includes how often the device found no free frame. Packets that the device then loses are in the
+    /// interface's counters.
     ///
     /// # Errors
     /// Returns the errors of getsockopt(2). The number of drops is then unknown.
