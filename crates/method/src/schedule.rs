@@ -80,7 +80,7 @@ pub struct Part {
 }
 
 impl Part {
-    /// Returns the schedule that it is a part of.
+    /// Returns the complete schedule that contains this part.
     pub fn schedule(&self) -> &Schedule {
         &self.schedule
     }

@@ -194,7 +194,8 @@ pub fn smallest_pass(found: &[Found]) -> Option<Qps> {
     found.iter().map(|f| f.highest).min().flatten()
 }
 
-/// Returns the shortfall at the lowest failed rate of a search: of its full trial, or otherwise of its probe.
+/// Returns the shortfall at the lowest failed rate of a search. It is that of the full trial if there was one,
+/// otherwise that of the probe.
 fn shortfall(failed: &[(Length, Shortfall)], found: &Found) -> Option<Shortfall> {
     let at = || failed.iter().filter(|(_, shortfall)| Some(shortfall.rate) == found.failed);
     at().find(|(length, _)| *length == Length::Full)

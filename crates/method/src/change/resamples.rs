@@ -2,8 +2,8 @@
 //! Ernst, "The Exact Bootstrap Mean and Variance of an L-estimator", Journal of the Royal Statistical Society B 62,
 //! 2000, DOI 10.1111/1467-9868.00221).
 
-/// Maximum number of draws. Beyond it the median hardly scatters less, and the products below exceed the range of
-/// numbers.
+/// Maximum number of draws. With more draws the median hardly scatters less, and the products below exceed the range of
+/// floating-point numbers.
 const MOST_DRAWS: usize = 1_000;
 
 /// Medians in ascending order with their cumulated probabilities.
@@ -130,7 +130,7 @@ fn even(sorted: &[f64], draws: usize) -> Vec<(f64, f64)> {
 /// Returns the probability that at least `k` of `draws` hit an event of probability `hit` (binomial distribution).
 fn at_least(k: usize, draws: usize, hit: f64) -> f64 {
     if hit >= 1.0 {
-        // The logarithm of the probability to miss would be that of 0.
+        // The event is certain. The logarithm of the probability to miss, 0, does not exist.
         return 1.0;
     }
     let term = |i: usize| {
