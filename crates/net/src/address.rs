@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadAddress {
-    /// No IP address, or no port where one is needed.
+    /// The text is not an IP address, or it lacks a required port.
     #[error("not an IP address")]
     Address,
     /// The zone is empty or longer than an interface name.
@@ -183,7 +183,7 @@ impl ServiceAddr {
         self.host.ip.is_ipv4()
     }
 
-    /// Returns address and port without the zone, which are not sufficient for a socket.
+    /// Returns address and port without the zone. A socket for a link-local address also needs the zone.
     pub fn without_zone(&self) -> SocketAddr {
         SocketAddr::new(self.host.ip, self.port)
     }

@@ -127,7 +127,7 @@ pub struct Steering {
 /// Fields of a datagram that select a queue (ETHTOOL_GRXFH).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HashedFields {
-    /// None of these: all datagrams use one queue.
+    /// Neither addresses nor ports: all datagrams use one queue.
     Nothing,
     /// Addresses: all datagrams from a client to a server use one queue.
     Addresses,

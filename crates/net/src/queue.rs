@@ -48,7 +48,8 @@ pub struct SendQueue {
     controls: Box<[Control]>,
     /// Number of datagrams that header i carries.
     carried: [usize; ROOM],
-    /// True if kernel and interface support segmentation; found out by trying.
+    /// True if datagrams are sent with segmentation. It becomes false when a send attempt shows that kernel or
+    /// interface does not support segmentation.
     segments: bool,
 }
 

@@ -104,7 +104,7 @@ pub fn bound_to(local: SocketAddr) -> io::Result<UdpSocket> {
 
 /// Binds a socket to an address of this host, either of an interface or of a prefix that a route makes local. The
 /// kernel accepts an IPv6 address of the latter kind only with `IPV6_FREEBIND`. With that option it accepts any
-/// address, so the routes are checked first.
+/// address, so this function checks the routes first.
 fn bind_local(socket: &Socket, local: SocketAddr) -> io::Result<()> {
     match socket.bind(&SockAddr::from(local)) {
         Err(error)
@@ -211,8 +211,8 @@ impl Endpoint {
         let mut endpoint = Endpoint::new(any)?;
         if any.is_ipv6() {
             endpoint.socket.set_only_v6(true)?;
-            // For IPv6 the kernel accepts only addresses of its interfaces without this option. For IPv4 a route of
-            // type local suffices.
+            // Without this option the kernel accepts only IPv6 addresses of its interfaces. IPv4 addresses need only a
+            // route of type local.
             endpoint.socket.set_freebind_v6(true)?;
         }
         endpoint.socket.bind(&SockAddr::from(any))?;

@@ -34,7 +34,7 @@ pub enum XdpError {
         /// The interface's name.
         interface: String,
     },
-    /// There is no Ethernet between the interface and the next hop.
+    /// The interface reaches the next hop by another link layer than Ethernet.
     #[error(
         "{interface} has no Ethernet neighbour towards {address}: AF_XDP writes Ethernet frames"
     )]
@@ -96,7 +96,7 @@ pub enum XdpError {
         /// Transmit queues.
         transmit: u32,
     },
-    /// The filter is attached, and the interface has no link.
+    /// The interface has no link after the filter was attached.
     #[error(
         "{interface} has no link for {} s after the filter was attached: is the cable in, and the other end up?",
         waited.as_secs_f64()

@@ -9,8 +9,8 @@
 //! Anything but a whole UDP datagram behind a plain IP header goes to the kernel: VLAN tags, IPv4 options, IPv6
 //! extension headers, fragments, TCP, ICMP, neighbour discovery and packets of other programs. Frames that are not
 //! addressed to the interface's own Ethernet address also go to the kernel, such as broadcasts and frames seen in
-//! promiscuous mode. The same holds for frames from a group address. A reply to such a frame would have a source or
-//! destination that is not the address of one interface.
+//! promiscuous mode. Frames from a group address go to the kernel, too. A reply to any of these frames would have a
+//! source or destination that is not the address of one interface.
 //!
 //! The program writes the receive time (`CLOCK_MONOTONIC`) in front of every packet that it takes, as `SO_TIMESTAMPNS`
 //! does for sockets of the stack.

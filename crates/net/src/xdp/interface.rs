@@ -122,7 +122,7 @@ impl Interface {
 /// [`XdpError::NoLink`] after `limit`.
 pub(super) fn await_link(name: &str, limit: Duration) -> Result<(), XdpError> {
     let give_up = Instant::now() + limit;
-    // If the driver does not report the link state, there is nothing to wait for.
+    // If the driver does not report the link state, this function does not wait.
     while ethtool::has_link(name) == Some(false) {
         if Instant::now() > give_up {
             return Err(XdpError::NoLink { interface: name.to_owned(), waited: limit });
@@ -135,8 +135,8 @@ pub(super) fn await_link(name: &str, limit: Duration) -> Result<(), XdpError> {
 /// Maximum time that an interface may be without link after a filter was attached.
 pub(super) const LINK: Duration = Duration::from_secs(10);
 
-/// Time after which a busy queue is considered to belong to another program. The kernel releases a queue a moment after
-/// the program that used it has ended.
+/// Time after which a busy queue is considered to belong to another program. A shorter time does not suffice, because
+/// the kernel releases a queue only a moment after its program has ended.
 const RETURNED: Duration = Duration::from_secs(1);
 
 /// Returns the name of the interface that has an address and is up. For a link-local address, which several interfaces

@@ -11,9 +11,9 @@
 //! them to the first queue, its [`Receiver`] reads the replies of all queues. A program that does both, and answers
 //! later, uses an [`Exchange`] per queue.
 //!
-//! The filter is attached by a link, which the kernel removes when the process ends, however it ends: nothing is left
-//! on the interface. It takes only datagrams to the configured addresses and ports (a [`Claim`]); sockets of the stack
-//! get all others.
+//! The filter is attached by a BPF link. The kernel removes the link when the process ends for any reason, so that
+//! nothing is left on the interface. The filter takes only datagrams to the configured addresses and ports (a
+//! [`Claim`]). Sockets of the stack get all others.
 //!
 //! Every datagram has a timestamp from the filter, so waiting time in a ring is visible. The kernel counts packets
 //! dropped because of a full ring or missing frames; [`Server::drops`] returns that count.

@@ -8,8 +8,8 @@
 //! we ──── packets ────────► kernel ── sent frames ─► we
 //! ```
 //!
-//! A ring has one producer and one consumer. Each writes its own index and reads the other's: data written before an
-//! index is published (release) is visible to the side that reads the index (acquire).
+//! A ring has one producer and one consumer. Each side writes its own index and reads the index of the other side. Data
+//! written before an index is published (release) is visible to the side that reads the index (acquire).
 
 use std::io;
 use std::mem::size_of;
