@@ -165,7 +165,7 @@ impl UpstreamQueries {
         let real = self.real(wanted)?;
         let (aaaa, cached) = (wanted.aaaa.fraction(), wanted.cached);
         let misses = (1.0 - real.cached_share) * wanted.valid as f64;
-        // A DUT that did not even resolve all names to be cached would have a negative number of misses.
+        // The number of misses would be negative for a DUT that did not resolve all names before the trial.
         let [of_valid, of_all] = [wanted.valid, wanted.sent.max(wanted.valid)]
             .map(|queries| (1.0 - misses / queries as f64).max(0.0));
         let real_share = cached.clamp(of_valid.min(of_all), of_valid.max(of_all));

@@ -15,8 +15,8 @@ use serde::{Deserialize, Serialize};
 use crate::search::Found;
 use units::{Nanos, Qps};
 
-/// Minimum number of searches from which the 1st and the 99th percentile are more informative than minimum and maximum
-/// (RFC 8219 §9.2 requires at least 20 repetitions).
+/// Minimum number of searches for which the 1st and the 99th percentile are given. With fewer searches, minimum and
+/// maximum are as informative (RFC 8219 §9.2 requires at least 20 repetitions).
 pub const PERCENTILES_FROM: usize = 20;
 
 /// Duration below which replies queued at the end of a trial matter so much that the default timeout shrinks with it.
@@ -181,8 +181,8 @@ impl Figures {
         }
     }
 
-    /// True if the median is itself the proven lower end and nothing bounds the DUT from above:
-    /// the only case in which a value is shown with "≥".
+    /// True if the median is itself the proven lower end, and there is no upper bound of the DUT's rate. Only then a
+    /// value is shown with "≥".
     pub fn is_at_least(&self) -> bool {
         self.interval.to.is_none() && self.median.is_some() && self.median == self.interval.from
     }

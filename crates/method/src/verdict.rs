@@ -65,7 +65,7 @@ pub enum Missed {
     Nothing,
     /// They could not have changed the verdict; a warning is sufficient.
     NotDecisive,
-    /// The trial would have passed with these as valid replies: the loss may be the tester's own.
+    /// The trial would have passed if these datagrams were valid replies, so the tester may have caused the loss.
     Decides,
 }
 

@@ -76,7 +76,7 @@ pub enum Warning {
 }
 
 impl Warning {
-    /// True if both have the same meaning, possibly with different numbers.
+    /// True if both warnings have the same meaning, possibly with different numbers.
     pub fn is_like(&self, other: &Warning) -> bool {
         std::mem::discriminant(self) == std::mem::discriminant(other)
     }

@@ -214,7 +214,7 @@ impl MlrSearch {
         self.focus = None;
     }
 
-    /// True if there is nothing left to try for a target with these bounds.
+    /// True if no further load needs a trial for a target with these bounds.
     fn is_met(&self, target: &Goal, (lower, upper): Bounds) -> bool {
         match (lower, self.ceiling(upper)) {
             (None, Some(above)) => above <= self.limits.min,
@@ -242,7 +242,7 @@ impl MlrSearch {
         let (low, high) = (hinted_lower.or(lower), hinted_upper.or(above));
         match (low, high) {
             (Some(low), Some(high)) if !target.is_met_by(low, high) => middle(low, high),
-            // Narrow enough, but not yet proven for this target.
+            // The interval is narrow enough, but its bounds are not yet proven for this target.
             (Some(low), _) if Some(low) == hinted_lower => low,
             (_, Some(high)) if Some(high) == hinted_upper => high,
             (Some(low), _) => self.away(low, &target, Direction::Up),
