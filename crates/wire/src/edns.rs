@@ -45,10 +45,10 @@ pub mod ede {
     /// Synthesized: the answer was synthesized from others.
     pub const SYNTHESIZED: u16 = 29;
 
-    /// True for codes of a server that rejected an answer because of its signatures or their
-    /// absence. They are: unsupported algorithms (1, 2), indeterminate, bogus, expired, not yet
-    /// valid, DNSKEY, RRSIG or NSEC missing, no zone key bit (5 to 12), signature expired before
-    /// valid (25), unsupported NSEC3 iterations (27).
+    /// True for codes of a server that rejected an answer because its signatures were wrong or
+    /// missing. The codes are: unsupported algorithms (1, 2), indeterminate, bogus, expired, not
+    /// yet valid, DNSKEY, RRSIG or NSEC missing, no zone key bit (5 to 12), signature expired
+    /// before valid (25), unsupported NSEC3 iterations (27).
     pub const fn is_validation_failure(code: u16) -> bool {
         matches!(code, 1 | 2 | 5..=12 | 25 | 27)
     }

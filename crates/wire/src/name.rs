@@ -18,8 +18,9 @@ use units::Share;
 /// Length of the label `AAA-BBB-CCC-DDD` in octets, without its length octet.
 pub const LABEL_LEN: usize = 15;
 
-/// Prefix of native AAAA records; an address in it ends in the name's IPv4 address. It is part of
-/// the documentation prefix (RFC 3849), so that it cannot be confused with a DNS64 prefix.
+/// Prefix of native AAAA records. The last 32 bits of such an address are the name's IPv4 address.
+/// The prefix is part of the documentation prefix (RFC 3849), so that it is not confused with a
+/// DNS64 prefix.
 const AAAA_PREFIX: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0xaaaa, 0, 0, 0, 0);
 
 /// Returns the native AAAA record of a name, provided that the name has one.

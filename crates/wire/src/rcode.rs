@@ -38,7 +38,7 @@ impl Rcode {
         self.0
     }
 
-    /// Returns the RCODE with these upper eight bits, taken from OPT (RFC 6891 §6.1.3).
+    /// Returns the RCODE with its upper eight bits replaced by those of OPT (RFC 6891 §6.1.3).
     #[inline]
     pub const fn extended(self, in_opt: u8) -> Rcode {
         Rcode((in_opt as u16) << 4 | self.0 & 0xf)
