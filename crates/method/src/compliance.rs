@@ -95,7 +95,7 @@ pub struct Facts {
     pub repeats: Option<u32>,
     /// Distance between passed and failed rates at the end of a search; absent for a single trial.
     pub resolution: Option<Qps>,
-    /// True if some names may have been queried twice although the plan requires new names.
+    /// True if names that were meant to be new may have been queried twice.
     pub reuses_names: bool,
     /// Validation of the tester.
     pub proof: TesterProof,
