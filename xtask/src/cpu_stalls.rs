@@ -1,5 +1,4 @@
-//! Returns a line in which code spans cannot be mistaken for a link. The words of the spans stay for the heading's
-//! anchor. The effects of a stall on a server are neither the server's fault nor the tester's.
+//! Detection of stalls of this machine's CPUs. Neither server nor tester is responsible for the effects of a stall.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;

@@ -21,8 +21,7 @@ const CONTENTS: [(&str, &str); 7] = [
 ];
 const DOCUMENTS: [&str; 4] = ["README.md", "CHANGELOG.md", "LICENSE-MIT", "LICENSE-APACHE"];
 
-/// Corpus of a fuzz target in the repository. It holds hand-written seeds with descriptive names,
-/// and inputs found by the target with their hash as name.
+/// Packs the stage into `to` and returns the names of the files.
 pub(super) fn build(stage: &Stage, to: &Path) -> Result<Vec<String>> {
     let name = format!("dns64bench-{VERSION}-{}", target(&stage.folder)?);
     let parent = to.join("archive");

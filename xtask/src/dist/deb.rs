@@ -10,8 +10,7 @@ use super::stage::Stage;
 use crate::process::{Build, root};
 use crate::tools;
 
-/// Fewer frames per allocation, less quarantined memory, and no detection of stack use after
-/// return, which does not occur in safe code. With the defaults, a target takes twice as long.
+/// Program that builds packages; its name in the list of tools.
 const CARGO_DEB: &str = "cargo-deb";
 /// Crates that have a Debian package.
 const CRATES: [&str; 2] = ["dns64bench", "dns64"];

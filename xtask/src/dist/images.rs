@@ -73,9 +73,7 @@ impl Builder {
         Ok(Some(Builder { program, storage }))
     }
 
-    /// Maximum ratio of a search's rate to that of the faster of two closed loops. dnsperf alone
-    /// cannot show the capacity of dns64d, because dnsperf shares its CPU with AuthDNS, and dns64d
-    /// needs twice as much CPU time for single packets as for batches.
+    /// Returns the path of buildah.
     pub(crate) fn program(&self) -> &Path {
         &self.program
     }

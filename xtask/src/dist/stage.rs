@@ -56,9 +56,7 @@ impl Stage {
             .to_owned())
     }
 
-    /// The server and everything that it depends on share CPU 1, and the client has CPU 0 alone.
-    /// The original client busy-waits, and the CPU time that it takes from others would count as
-    /// the server's fault.
+    /// Returns Debian's changelog of a package. Its only entry refers to our changelog.
     fn debian_changelog(&self, package: &str) -> Result<String> {
         let time = output("date", &["-u", "-R", "-d", &format!("@{}", self.epoch)], LIMIT)?;
         let maintainer = maintainer();

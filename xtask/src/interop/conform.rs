@@ -138,9 +138,7 @@ fn view_by_ssh(bench: &Bench) -> Result<()> {
 
 /// Suffix of a check that our advice contradicts, if the server follows the advice.
 const CONTRADICTED: &str = " (contradicted)";
-/// Domains that dns64d answers locally with any imported configuration, as its book documents:
-/// `ipv4only.arpa` (RFC 8880), the reverse tree of the prefix, and special-use names (RFC 6761, RFC 7686).
-/// That is a failure: everything that checks need is available here.
+/// Suffix of a check that could not be run. This is a failure, because all requirements of the checks are met here.
 const NOT_TRIED: &str = " (not tried)";
 /// Suffix of a check of an unsupported feature.
 const NOT_OFFERED: &str = " (not offered)";

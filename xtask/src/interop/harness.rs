@@ -16,8 +16,7 @@ use super::tally::Skipped;
 use crate::process::{self, Server, find, free_port, output};
 use crate::servers::{DUT, authoritative, dut_of_operator, wait_until_answers, wait_until_listens};
 
-/// Losses below the sockets. Losses on the tester's hosts make a trial invalid, and losses on the
-/// DUT's host make it fail.
+/// First name of every zone here.
 pub(super) const FIRST_NAME: &str = "010-000-000-000.dns64perf.test";
 
 /// Time limit of a program that a test runs.

@@ -431,8 +431,7 @@ fn several_auths(bench: &Bench) -> Result<()> {
     Ok(())
 }
 
-/// Smallest memory size in MiB with which the server must start. With less memory it may refuse to
-/// start, and then names the size.
+/// A separate file system that fills up after a while.
 struct SmallDisk(String);
 
 impl SmallDisk {

@@ -41,8 +41,7 @@ pub(super) static TESTS: &[Test] = &[
         .holding(Resource::Cpus),
 ];
 
-/// Long tests come first, so that none of them is left over at the end. Tests that hold the CPUs
-/// come last, because nothing runs in parallel with them. Ten of them need an idle machine.
+/// Searches at a single rate, twice the capacity of the DUT. Ten of them need an idle machine.
 const SLOW_DUT: &str = "name = 'slow'\n\
     [trial]\nduration = '1s'\ntimeout = '250ms'\npause = '0s'\nmax-burst = '500us'\nwindow-limit = 10000\n\
     lateness-limit = '100ms'\nauth-limit = '200ms'\n\

@@ -64,9 +64,8 @@ fn in_mebibytes(bench: &Bench, mebibytes: u64) -> Result<()> {
     })
 }
 
-/// Sends all queries to a dns64d in the group. It must answer the last one, too. dns64d under systemd, as far as this
-/// can be tested without a running systemd. The tests cover socket activation, and compare the restrictions of the unit
-/// with the server's needs.
+/// Sends all queries to a dns64d in the group, which must also answer the last query. If `may_refuse` is true, dns64d
+/// may also end at the start with an error that names the required size.
 fn serve_all(bench: &Bench, group: &Group, upstream: u16, may_refuse: bool) -> Result<()> {
     let port = free_port()?;
     let config = format!(

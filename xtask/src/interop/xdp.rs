@@ -82,8 +82,7 @@ fn dns64d(bench: &Bench, mode: &str) -> Result<Server> {
     Ok(server)
 }
 
-/// Runs a function for each of `all` in the given number of threads. The results are in the order
-/// in which the calls end.
+/// Writes a file that users other than root can also read.
 fn readable(bench: &Bench, name: &str, text: &str) -> Result<String> {
     let file = bench.file(name, text)?;
     fs::set_permissions(&file, fs::Permissions::from_mode(0o644))?;

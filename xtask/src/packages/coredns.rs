@@ -30,8 +30,7 @@ pub(super) fn is_missing() -> bool {
     find("coredns").is_none() && !Path::new(BIN).join("coredns").exists()
 }
 
-/// Returns the command of an authoritative server with one thread that serves our zone file `zone`.
-/// The server's configuration, with the additional lines `extra`, is in `folder`.
+/// Compiles CoreDNS and installs it.
 ///
 /// # Errors
 /// Returns an error if Go fails.

@@ -30,8 +30,7 @@ pub(super) struct Row<'a> {
     path: &'a str,
     old: Option<u64>,
     new: Option<u64>,
-    /// Returns the number of replies of AuthDNS, alone on CPU 1, to a client that overloads it.
-    /// `offer` holds options of the client, and `more` options of AuthDNS.
+    /// Largest change that is still treated as unchanged, in percent.
     limit_percent: f64,
     finding: Finding,
 }
