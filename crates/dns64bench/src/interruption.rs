@@ -1,5 +1,5 @@
-//! Ctrl-C in a measurement: the first SIGINT or SIGTERM ends it cleanly and keeps the results so far; the second ends
-//! the program at once.
+//! Ctrl-C in a measurement. The first SIGINT or SIGTERM ends the measurement cleanly and keeps the results so far. The
+//! second ends the program at once.
 
 use std::io;
 use std::sync::Arc;

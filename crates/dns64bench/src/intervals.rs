@@ -56,7 +56,7 @@ impl Files {
     /// Opens the requested files.
     ///
     /// # Errors
-    /// Returns an error if one cannot be written.
+    /// Returns an error if a file cannot be written.
     pub(crate) fn open(
         hdr_log: Option<&Path>,
         json_lines: Option<&Path>,
@@ -64,10 +64,10 @@ impl Files {
         Ok(Files { hdr_log: open(hdr_log)?, json_lines: open(json_lines)? })
     }
 
-    /// Writes each file independently: a disk that has no room for one may have room for the other.
+    /// Writes both files. If one cannot be written, for example on a full disk, the other is still written.
     ///
     /// # Errors
-    /// Returns an error if one cannot be written.
+    /// Returns an error if a file cannot be written.
     pub(crate) fn write(self, load: &Load<'_>) -> Result<(), Failure> {
         let hdr_log = fill(self.hdr_log, |out| load.write_hdr_log(out));
         let json_lines = fill(self.json_lines, |out| load.write_lines(out));

@@ -5,8 +5,8 @@
 //! command ──────────► test case ──────────┘
 //! ```
 //!
-//! The tester maintains its counters for the progress bar in any case; a scrape reads these counters, and no thread of
-//! the tester waits for the scrape.
+//! A scrape reads the counters that the tester also maintains for the progress bar. No thread of the tester waits for a
+//! scrape.
 
 use std::fmt::{self, Debug};
 use std::net::{SocketAddr, TcpListener};
@@ -135,7 +135,7 @@ pub(crate) fn serve(
     let busy = busy.to_vec();
     let serving = thread::Builder::new().name("metrics".into()).spawn(move || {
         run_in_background(&busy);
-        // It ends only with the process, or if no file descriptor is left; the measurement continues.
+        // This thread ends with the process, or if no file descriptor is left. The measurement then continues.
         let _ = dns64::metrics::http::serve_alone(listener, move || board.text());
     });
     serving.map(drop).map_err(cannot)

@@ -110,7 +110,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Formats an error with its causes. Errors of libraries contain their cause; it is not repeated.
+/// Formats an error with its causes. Errors of libraries already contain their cause, so it is not repeated.
 fn error_with_causes(error: &anyhow::Error) -> String {
     let mut text = error.to_string();
     for cause in error.chain().skip(1).map(ToString::to_string) {

@@ -1,5 +1,5 @@
-//! Progress on standard error: redrawn on a terminal, unless `TERM` is `dumb`; otherwise a line after a second, then
-//! every ten seconds, and at the end; nothing with `--quiet`. All lines fit 80 columns.
+//! Progress on standard error. It is redrawn on a terminal, unless `TERM` is `dumb`. Otherwise a line is printed after
+//! a second, every ten seconds, and at the end. Nothing is printed with `--quiet`. All lines fit 80 columns.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};

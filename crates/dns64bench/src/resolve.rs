@@ -40,7 +40,7 @@ impl Server {
     /// Returns the server's address; for a name, its first address.
     ///
     /// # Errors
-    /// Returns an error if the name has none.
+    /// Returns an error if the name has no address.
     pub(crate) fn resolve(&self) -> Result<SocketAddr, Failure> {
         let (name, port) = match self {
             Server::Address(address) => return Ok(*address),
@@ -111,11 +111,11 @@ pub(crate) fn xdp_config(interface: Option<&String>, mode: XdpMode) -> Option<Xd
     interface.map(|name| XdpConfig { interface: named(name), mode: mode.resolve() })
 }
 
-/// Checks the plan against this host: the first name is in its block, this process may use the CPUs, the source
-/// addresses exist, and there is an interface towards the server.
+/// Checks the plan on this host. The first name must be in its block, this process must be allowed to use the CPUs, the
+/// source addresses must exist, and there must be an interface towards the server.
 ///
 /// # Errors
-/// Returns an error if one of these does not hold.
+/// Returns an error if one of these conditions is not met.
 fn check_host(plan: TrialPlan) -> Result<TrialPlan, Failure> {
     let (first, count) = (plan.first_name, plan.names.count());
     if first >= count {
@@ -134,7 +134,7 @@ fn check_host(plan: TrialPlan) -> Result<TrialPlan, Failure> {
 /// Checks that this process may use the CPUs.
 ///
 /// # Errors
-/// Returns an error if it may not use one of them, or there is no such CPU.
+/// Returns an error if a CPU does not exist or this process may not use it.
 fn may_use(cpus: &[CpuId]) -> Result<(), Failure> {
     let allowed = allowed_cpus();
     match cpus.iter().find(|cpu| !allowed.contains(cpu)) {
@@ -332,7 +332,7 @@ impl NewSearch {
 /// Returns the validated settings and rates from a file with the output of `self-test --json`.
 ///
 /// # Errors
-/// Returns an error if it is no such file, or the self-test did not pass.
+/// Returns an error if the file is no output of `self-test --json`, or the self-test did not pass.
 pub(crate) fn passed_self_test(path: &Path) -> Result<PassedSelfTest, Failure> {
     let unusable =
         |why: String| Failure::usage(anyhow::anyhow!("--self-test {}: {why}", path.display()));
@@ -420,7 +420,7 @@ impl IntervalFiles {
     /// Opens the requested files.
     ///
     /// # Errors
-    /// Returns an error if one cannot be written.
+    /// Returns an error if a file cannot be written.
     pub(crate) fn open(&self) -> Result<intervals::Files, Failure> {
         intervals::Files::open(self.hdr_log.as_deref(), self.json_lines.as_deref())
     }
@@ -439,7 +439,7 @@ impl Transport {
 /// Reads the queries of a file; `warn` receives the warnings on its malformed lines.
 ///
 /// # Errors
-/// Returns an error if it cannot be read, or has no valid queries.
+/// Returns an error if the file cannot be read or has no valid queries.
 fn query_file(path: &Path, warn: &dyn Fn(&str)) -> Result<Source, Failure> {
     let started = Instant::now();
     let file = QueryFile::read(path).map_err(Failure::usage)?;
@@ -489,7 +489,7 @@ impl ClosedLoop {
     /// Plans experiment `number` of dns64perf2: 256 names that no other experiment uses.
     ///
     /// # Errors
-    /// Never, because the arguments allow no number outside the name space.
+    /// Never returns an error for valid arguments, because these allow no number outside the name space.
     pub(crate) fn experiment(
         &self,
         e: &Experiments,

@@ -1,9 +1,8 @@
 //! Standard output and standard error that are closed, or on a full disk.
 //!
-//! The standard library's `println!` panics then. Ours (in `main.rs`) end the program cleanly instead, so that the
-//! servers that it started end and temporary files are removed. If the reader has closed the pipe, the end is silent;
-//! if a disk is full, there is a message. Standard error shows progress; if it cannot be written the program continues,
-//! because no result is lost.
+//! In these cases, the standard library's `println!` panics. The macros in `main.rs` end the program cleanly instead,
+//! so that its servers end and temporary files are removed. A closed pipe ends the program silently, and a full disk
+//! with a message. If standard error cannot be written, the program continues, because only progress is lost.
 
 use std::fmt;
 use std::io::{self, BufWriter, Write};
@@ -48,8 +47,8 @@ pub(crate) fn begin() {
     MAIN.get_or_init(|| thread::current().id());
 }
 
-/// Ends the program because standard output cannot be written. It has no effect in threads other than `main`, which
-/// detects the error itself.
+/// Ends the program because standard output cannot be written. Has no effect in threads other than `main`. The thread
+/// `main` detects the error when it prints.
 pub(crate) fn give_up(error: io::Error) {
     if MAIN.get() == Some(&thread::current().id()) {
         resume_unwind(Box::new(Unwritable(error)));

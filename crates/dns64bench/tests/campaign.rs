@@ -215,8 +215,8 @@ fn hanging_dut_is_restarted_and_trial_repeated() {
     assert!(what.contains("the DUT hangs"), "{results:#}");
 }
 
-/// Returns the results of a server that forks into the background, like one started by an init system: all its commands
-/// are in the plan.
+/// Returns the results of a server that forks into the background, as under an init system. The plan contains all its
+/// commands.
 fn custom(folder: &Path, starter: &str, cpu_pids: &str) -> Value {
     let program = env!("CARGO_BIN_EXE_dns64bench");
     let script = format!(
@@ -258,7 +258,7 @@ fn custom_server_runs_by_its_commands() {
     );
 }
 
-/// The process that started it has ended, so its processes are unknown.
+/// The process that started the server has ended, so the server's processes are unknown.
 #[test]
 fn unknown_processes_give_no_cpu_use() {
     let folder = tempfile::tempdir().unwrap();

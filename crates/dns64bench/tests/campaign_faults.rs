@@ -313,7 +313,7 @@ fn misbehaving_host_ends_campaign_with_clear_error() {
     }
 }
 
-/// Silent from the start, and silent after a greeting with the correct version: in both cases a request is pending.
+/// The host is silent from the start, or after a greeting with the correct version. In both cases a request is pending.
 #[test]
 fn a_silent_host_does_not_keep_the_user_from_stopping() {
     let folder = tempfile::tempdir().unwrap();
@@ -384,8 +384,8 @@ fn first_signal_ends_cleanly_second_immediately() {
     }
 }
 
-/// In a separate mount namespace without other labs: killed, resumed, and the lab is gone; one that was up before
-/// stays.
+/// Runs in a separate mount namespace without other labs. After a kill and a resume, the campaign's lab is removed. A
+/// lab that existed before stays.
 #[test]
 fn resume_removes_own_lab_but_no_foreign_lab() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! A campaign's rows claim "N cores" only if that is true: this test reads the CPU affinity of each DUT's threads from
-//! /proc while the campaign runs, and compares it with the results.
+//! A campaign's rows claim "N cores" only if that is true. This test reads the CPU affinity of each DUT's threads from
+//! /proc while the campaign runs, and compares the affinity with the results.
 
 mod common;
 
@@ -175,7 +175,7 @@ fn every_dut_runs_on_the_cpus_that_its_row_claims() {
     assert!(shared, "{}", results["noncompliance"]);
 }
 
-/// A DUT that runs with other CPUs than its number of cores requires has no such row.
+/// A row with a number of cores exists only for a DUT that runs on exactly these CPUs.
 #[test]
 fn rows_show_the_actual_placement() {
     let folder = tempfile::tempdir().unwrap();

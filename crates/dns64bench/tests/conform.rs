@@ -1,5 +1,5 @@
-//! `conform` and `auth --conform` as programs: dns64d between them passes every MUST and SHOULD, and checks that cannot
-//! be judged are reported.
+//! `conform` and `auth --conform` as programs. dns64d between them passes every MUST and SHOULD. Checks that cannot be
+//! judged are reported.
 
 mod common;
 
@@ -168,7 +168,7 @@ fn the_list_needs_no_server() {
     assert_eq!(output.status.code(), Some(2), "{}", show(&[], &output));
 }
 
-/// Both describe the server that is checked: without one they would be empty.
+/// JSON and JUnit XML describe the checked server, so both would be empty without a server.
 #[test]
 fn json_and_junit_need_a_server() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! AuthDNS is half of the tester: its faults never count against the DUT, and its counters are compared with the trial.
+//! AuthDNS is part of the tester. Its faults never count against the DUT, and its counters are compared with the trial.
 
 mod common;
 
@@ -52,7 +52,7 @@ impl Site {
     }
 }
 
-/// Returns the text of the reason of that kind; text and data have the same position in their lists.
+/// Returns the text of the reason of this kind. A reason's text and data have the same position in their lists.
 fn words<'a>(trial: &'a Value, kind: &str) -> Option<&'a str> {
     let at = trial["causes"].as_array()?.iter().position(|cause| cause["kind"] == kind)?;
     trial["reasons"][at].as_str()

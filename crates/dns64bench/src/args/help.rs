@@ -20,13 +20,13 @@ pub(super) const FILES: &str = "Input and output";
 pub(super) const COMPARISON: &str = "Comparison";
 pub(super) const PERF2: &str = "dns64perf2";
 
-/// Returns the text below the options of a subcommand, which is given by its words.
+/// Returns the text below the options of a subcommand, such as `campaign run`.
 pub(super) fn below(subcommand: &str) -> String {
     below_help(&sections(subcommand))
 }
 
-/// Returns the sections of a subcommand's manual page that are not generated from its options; the program itself has
-/// no words.
+/// Returns the sections of a manual page that are not generated from options. `subcommand` is empty for the program
+/// itself.
 pub(crate) fn sections(subcommand: &str) -> Vec<Section> {
     let (notes, examples) = (notes(subcommand), examples(subcommand));
     let notes = (!notes.is_empty()).then_some(Section { title: "Notes", items: notes });

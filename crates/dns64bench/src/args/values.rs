@@ -51,7 +51,7 @@ impl FromStr for Server {
     }
 }
 
-/// Parses an address with or without a port; an IPv6 address with a port is in brackets.
+/// Parses an address with or without a port. An IPv6 address with a port must be in brackets.
 fn address(text: &str) -> Option<SocketAddr> {
     let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
     let without_port = bare.parse::<IpAddr>().ok().filter(|ip| ip.is_ipv6() || bare == text);

@@ -86,8 +86,8 @@ fn serve_checks(args: &Auth, zone: &Name) -> Outcome {
     ended.map(|()| ExitCode::SUCCESS)
 }
 
-/// Creates the status socket before any socket of the server, so that clients that find the server also find its status
-/// socket.
+/// Creates the status socket. It is created before the server's other sockets, so that it exists when clients reach the
+/// server.
 fn status_socket(path: Option<&Path>) -> Result<Option<StatusSocket>, Failure> {
     let bind = |path: &Path| {
         StatusSocket::bind(path)

@@ -127,7 +127,7 @@ fn existing(run: &Path) -> PathBuf {
     if run.is_dir() { run.into() } else { folder_of(run) }
 }
 
-/// Serves the metrics of the campaign for Prometheus, on CPUs that none of its servers uses, if there are any.
+/// Serves the metrics of the campaign for Prometheus, on CPUs that the campaign does not use, if there are any.
 fn serve_metrics(address: Option<SocketAddr>, plan: &Plan, quiet: bool) -> Result<(), Failure> {
     let cpus = plan.cpus.tester.iter().chain(&plan.cpus.auth).chain(&plan.cpus.dut);
     metrics::serve(address, "campaign", &cpus.map(|&cpu| CpuId(cpu)).collect::<Vec<_>>(), quiet)

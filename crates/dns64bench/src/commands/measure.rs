@@ -68,7 +68,7 @@ pub(crate) fn run(args: &Measure) -> Outcome {
     if let Some(advice) = cache_advice(&plan, &trial) {
         eprintln!("dns64bench: {advice}");
     }
-    // One part of a shared trial decides nothing; `merge` judges the whole trial.
+    // A part of a shared trial is not judged here, because `merge` judges the whole trial.
     if args.asking.liveness && trial.counts.valid == 0 && plan.shard.is_none() {
         liveness::require_reply(&plan)?;
         if let Some(replies) = liveness::misconfigured(&plan, plan.names_needed(), &trial.counts) {
@@ -78,7 +78,7 @@ pub(crate) fn run(args: &Measure) -> Outcome {
     Ok(status_of(trial.verdict))
 }
 
-/// Returns advice if names that should have been new were in the server's cache.
+/// Returns advice if the server's cache already contained names that should have been new.
 fn cache_advice(plan: &TrialPlan, trial: &TrialResult) -> Option<String> {
     let Some(Deviation::CachedShare { wanted, real }) = trial.deviation else { return None };
     let next = (plan.first_name + plan.names_needed()) % plan.names.count();

@@ -33,7 +33,8 @@ use tester::measurer::{TrialError, needs_send_cost};
 
 use crate::output::Failure;
 
-/// Returns the cost of sending on this host, measured once for all trials like `plan`, if their bursts depend on it.
+/// Returns the cost of sending on this host, if the bursts of `plan` depend on it. The cost is measured once for all
+/// trials like `plan`.
 fn measured_send_cost(plan: &TrialPlan) -> Result<Option<SendCost>, TrialError> {
     if !needs_send_cost(plan) {
         return Ok(plan.send_cost);

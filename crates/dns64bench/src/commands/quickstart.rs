@@ -43,7 +43,7 @@ const HIGHEST: Qps = Qps(400_000);
 const RESOLUTION: Qps = Qps(4_000);
 const TRIAL: Nanos = Nanos::SECOND;
 const PAUSE: Duration = Duration::from_millis(150);
-/// Pacing tolerance in per cent: all roles share one host, and steps of the search are wider than this.
+/// Pacing tolerance in per cent. It is high because all roles share one host, but below the steps of the search.
 const WINDOW_LIMIT: f64 = 5.0;
 /// Retries of invalid trials: a host that is too busy for a rate will also be too busy the next time.
 const INVALID_RETRIES: u32 = 1;
@@ -448,7 +448,7 @@ impl ServerProcess {
         Ok(server)
     }
 
-    /// Returns true if it runs, and its last log line.
+    /// Describes the state of the process: whether it runs, and its last log line.
     fn process_state(&mut self) -> String {
         let name = &self.name;
         let state = match self.child.try_wait() {
@@ -463,7 +463,7 @@ impl ServerProcess {
         }
     }
 
-    /// Waits until the address is in use: it was free before.
+    /// Waits until the address is in use, because it was free before the server started.
     fn wait_until_ready(&mut self, address: SocketAddr) -> io::Result<()> {
         let give_up = Instant::now() + Duration::from_secs(10);
         while Instant::now() < give_up {

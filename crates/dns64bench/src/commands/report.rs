@@ -130,7 +130,8 @@ fn print(comparison: &Comparison) {
     }
 }
 
-/// Returns the exit status: a regression counts against the DUT; if a result is undecided, the runs are not sufficient.
+/// Returns the exit status. A regression counts as a failure of the DUT. An undecided result means that the runs are
+/// not sufficient.
 fn status(comparison: &Comparison) -> ExitCode {
     if comparison.has_regressed() {
         DUT_FAILED.into()

@@ -35,7 +35,7 @@ pub(crate) fn run(args: &Resperf) -> Outcome {
         if args.warnings_to_stdout { output.line(&line) } else { eprintln!("{line}") }
     };
     let plan = args.resolve(&warn)?;
-    // Written before any query is sent: a test without a plot is not worth its traffic.
+    // Written before any query is sent, so that no traffic is wasted if the plot file cannot be written.
     write_plot(&args.plot, &[])?;
     let files = Files::open(args.hdr_log.as_deref(), args.json_lines.as_deref())?;
     output.line("[Status] Sending");

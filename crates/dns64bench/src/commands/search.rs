@@ -192,8 +192,8 @@ pub(crate) struct UsedNames {
     pub(crate) count: u64,
 }
 
-/// Runs trials in this process and shows them on standard error. A silent server ends the search, and so do replies
-/// that are all wrong in the same way.
+/// Runs trials in this process and shows them on standard error. The search ends if the server is silent, or if all
+/// replies are wrong in the same way.
 pub(crate) struct Terminal {
     quiet: bool,
     /// Names that liveness checks must not use; `None` without liveness checks.
@@ -229,7 +229,7 @@ impl Runner for Terminal {
         }
         let trial = run_trial(plan, self.quiet, &title(&standing))?;
         if is_interrupted(&trial) {
-            // A part of a trial is no trial of a search.
+            // A search cannot use an interrupted trial.
             return Err(TrialError::Interrupted);
         }
         if self.liveness.is_some() && trial.counts.valid == 0 {

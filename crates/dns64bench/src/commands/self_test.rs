@@ -57,7 +57,7 @@ pub(crate) struct SelfTestResult {
 }
 
 impl SelfTestResult {
-    /// Returns the settings and rates that it validates; `None` if it did not pass.
+    /// Returns the settings and rates that the self-test validates, or `None` if it did not pass.
     pub(crate) fn vouches(&self) -> Option<PassedSelfTest> {
         Some(PassedSelfTest {
             passed: self.passed_rate?,
@@ -97,7 +97,7 @@ pub(crate) struct SelfTestPlan {
     pub(crate) cached_share: Share,
     /// Reserve δ of RFC 8219 §9.2.1 as a share: 0.1 is 10 %.
     pub(crate) delta: f64,
-    /// Number of times that it must pass; at least 1.
+    /// Number of times that the self-test must pass; at least 1.
     pub(crate) repeat: u32,
     /// Upper end of a search for the highest rate; `None` to test the required rate only.
     pub(crate) search_to: Option<Qps>,
@@ -130,13 +130,13 @@ pub(crate) fn self_test(
     let range = range_from(required, search_to)?;
     let mut set = Set::new(SetPlan { range, repeat, probes: false });
     let mut trials: Vec<TrialResult> = Vec::new();
-    // AuthDNS has no cache: names may repeat.
+    // Names may repeat, because AuthDNS has no cache.
     let count = TrialPlan { rate: required, ..trial.clone() }.names_needed();
     let used = UsedNames { first: trial.first_name, count };
     let mut terminal = Terminal::new(quiet, liveness.then_some(used));
     let send_cost = measured_send_cost(&TrialPlan { rate: required, ..trial.clone() })?;
     let mut first_name = trial.first_name;
-    // One search that passes at no rate decides.
+    // If one search passes at no rate, no further search is needed.
     while set.found().iter().all(|found| found.highest.is_some())
         && let Some(due) = set.next()
     {
@@ -181,7 +181,7 @@ pub(crate) fn self_test(
     })
 }
 
-/// Returns the rates from the required one upwards; without a search it is the only one.
+/// Returns the range of rates from the required rate upwards. Without a search, the range contains only that rate.
 fn range_from(required: Qps, search_to: Option<Qps>) -> Result<SearchRange, Failure> {
     let max = search_to.unwrap_or(required);
     if max < required {
@@ -211,7 +211,7 @@ fn on_failure(error: TrialError, trials: &[TrialResult]) -> Failure {
     ))
 }
 
-/// Returns how all trials were sent, if they were sent alike.
+/// Returns the send settings of the trials, if all trials had the same settings.
 fn sending(trials: &[TrialResult]) -> Option<SelfTestSending> {
     let first = trials.first()?;
     let alike = |t: &&TrialResult| {

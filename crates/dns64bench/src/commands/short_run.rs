@@ -20,7 +20,7 @@ use units::{Nanos, counted, grouped};
 use crate::output::{Failure, rounded};
 use crate::{interruption, progress};
 
-/// Names of a closed loop; none is queried twice below 2 million answers per second.
+/// Number of names of a closed loop. Below 2 million answers per second, no name is queried twice.
 pub(super) const CLOSED_LOOP_NAMES: u64 = 4_000_000;
 /// Queries in flight in a closed loop.
 const IN_FLIGHT: usize = 100;
@@ -37,7 +37,7 @@ pub(super) const BUSY: &str =
 /// Runs a closed loop with the server, the names and the expected addresses of a trial.
 ///
 /// # Errors
-/// Returns an error if there is no way to the server.
+/// Returns an error if there is no route to the server.
 pub(super) fn closed_loop(trial: &TrialPlan, quiet: bool) -> Result<ClosedLoopResult, Failure> {
     let names = Names::new(&trial.domain, trial.names, trial.first_name, CLOSED_LOOP_NAMES)
         .ok_or_else(|| Failure::usage(anyhow::anyhow!("too few names for a closed loop")))?;

@@ -72,12 +72,12 @@ const INVALID_RETRIES: u32 = 1;
 const HIGHEST: f64 = 2.0;
 const LOWEST: f64 = 0.05;
 
-/// Names of global addresses, 11.0.0.0 to 90.255.255.255: some servers do not synthesize from
-/// private addresses (RFC 6052 §3.1), others remove them from answers.
+/// Position of the first name. Names map to global addresses, 11.0.0.0 to 90.255.255.255, because some
+/// servers do not synthesize from private addresses (RFC 6052 §3.1) and others remove them.
 const FIRST_NAMES: u64 = 11 << 24;
 const NAMES: u64 = 80 << 24;
-/// Distance between the first names of two runs, per second between them; more than a run uses. Repeated runs thus do
-/// not query names that the server has cached.
+/// Distance between the first names of two runs for each second between their starts. A run uses fewer names per
+/// second, so repeated runs do not query names that the server has cached.
 const NAMES_PER_SECOND: u64 = 400_000;
 
 /// Outcome of `try`.
@@ -211,8 +211,8 @@ struct Setup<'a> {
 }
 
 impl Setup<'_> {
-    /// Waits until names resolve. Prints the configuration lines unless the first name does, and
-    /// each change of the server's state.
+    /// Waits until names resolve. Prints each change of the server's state, and the configuration
+    /// lines if the first name does not resolve.
     fn wait(&self, probe: &Probe, auth: &RunningAuth) -> Result<(), Failure> {
         let Setup { args, server, .. } = self;
         let (began, mut shown) = (Instant::now(), None);

@@ -100,8 +100,8 @@ pub fn measure_once(address: &str, more: &[&str]) -> (Value, i32) {
     (trial, output.status.code().unwrap())
 }
 
-/// Long enough that a stall of this machine makes no reply late. A trial in which no query is lost does not take longer
-/// because of it.
+/// Timeout that is longer than any stall of this machine, so that no reply is late. A trial without lost queries does
+/// not take longer because of this timeout.
 const TIMEOUT: [&str; 2] = ["--timeout", "5s"];
 
 /// Status of a trial that was invalidated by the tester's host.

@@ -64,7 +64,7 @@ pub(super) struct Part {
 pub(super) struct Lines {
     title: &'static str,
     parts: Vec<Part>,
-    /// Command that makes the server read them.
+    /// Command that makes the server read the lines.
     apply: &'static str,
 }
 

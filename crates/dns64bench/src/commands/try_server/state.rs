@@ -35,7 +35,7 @@ pub(super) struct NameReplies {
     /// IPv4 address of the name.
     pub(super) name: Ipv4Addr,
     pub(super) aaaa: Reply,
-    /// Reply to the query for A records; absent unless the AAAA query got NODATA.
+    /// Reply to the query for A records, which is sent only if the AAAA query got NODATA.
     pub(super) a: Option<Reply>,
     /// True if AuthDNS received a query meanwhile.
     pub(super) auth_asked: bool,
