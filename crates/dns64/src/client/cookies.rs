@@ -10,12 +10,12 @@ use wire::rcode::Rcode;
 use crate::client::query::{Cookie, Query};
 use crate::client::reply::COOKIE_LEN;
 
-/// Maximum age of a server cookie, and maximum time stamp ahead of the local clock (RFC 9018 §4.3),
-/// seconds.
+/// Maximum age of a server cookie in seconds (RFC 9018 §4.3).
 const OLDEST: u32 = 3_600;
+/// Maximum time in seconds by which a time stamp may be ahead of the local clock (RFC 9018 §4.3).
 const AHEAD: u32 = 300;
 
-/// The secret of the server cookies; generated at every start.
+/// Secret for server cookies. A new secret is generated at every start.
 pub struct Cookies {
     secret: [u8; 16],
 }
@@ -47,14 +47,14 @@ impl Cookies {
         Some(option)
     }
 
-    /// True if the query has a valid server cookie for its source address, which is therefore not
-    /// forged.
+    /// True if the query has a valid server cookie for its source address. The source address is
+    /// then not forged.
     pub(crate) fn proves(&self, query: &Query<'_>, client: IpAddr) -> bool {
         query.cookie().is_some_and(|cookie| self.is_ours(&cookie, client))
     }
 
-    /// Returns the RCODE of the reply to a query without a question: `rcode`, or BADCOOKIE if
-    /// `rcode` is NOERROR and the query has an invalid server cookie (RFC 7873 §5.4).
+    /// Returns the RCODE of the reply to a query without a question. The result is BADCOOKIE if
+    /// `rcode` is NOERROR and the server cookie is invalid (RFC 7873 §5.4), otherwise `rcode`.
     pub(crate) fn confirm(&self, rcode: Rcode, cookie: Option<&Cookie>, client: IpAddr) -> Rcode {
         let is_invalid = |cookie: &Cookie| cookie.server.is_some() && !self.is_ours(cookie, client);
         match cookie {

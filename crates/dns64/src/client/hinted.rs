@@ -1,7 +1,7 @@
 //! Address hints of HTTPS and SVCB records for a client (RFC 9460 §7.3).
 //!
-//! An `ipv6hint` is synthesized only for a target without AAAA records, so the target's AAAA
-//! records are queried first:
+//! An `ipv6hint` is synthesized only if the target has no AAAA records. The AAAA records of the
+//! target are therefore queried first:
 //!
 //! ```text
 //! HTTPS answer ─► open_target ─► AAAA query for the target ─► open_target ─► … ─► push
@@ -36,14 +36,14 @@ pub(super) struct HintedAnswer<'a> {
 
 /// Result of the search for the AAAA records of a target.
 enum TargetLookup<'a> {
-    /// This name has not been queried yet.
+    /// This name must be queried next.
     Open(&'a [u8]),
     Known(Native),
 }
 
 impl<'a> HintedAnswer<'a> {
-    /// Returns the state of hints; `services` is one of the answers in `known`, and the later ones
-    /// are about targets.
+    /// Returns the answer `services` together with the answers about its targets, which follow
+    /// `services` in `known`.
     pub(super) fn new(
         services: &'a CachedAnswer,
         known: &'a [Outcome],
@@ -57,8 +57,8 @@ impl<'a> HintedAnswer<'a> {
     }
 
     /// Returns the name of the AAAA query that must be answered before hints are synthesized.
-    /// Returns `None` after a failed query, because HTTPS records do not depend on it (RFC 9460
-    /// §4.2), and after [`MAX_QUESTIONS`] queries.
+    /// Returns `None` after [`MAX_QUESTIONS`] queries. Also returns `None` after a failed query,
+    /// because HTTPS records are useful without it (RFC 9460 §4.2).
     pub(super) fn open_target(&self) -> Option<LowerName> {
         let has_failed = self.targets.iter().any(|outcome| outcome.kept().is_none());
         if has_failed || self.targets.len() >= MAX_QUESTIONS {
@@ -91,7 +91,7 @@ impl<'a> HintedAnswer<'a> {
             if answer.as_target().is_full() {
                 break;
             }
-            // A signature does not match records that have been changed.
+            // A signature does not match changed records, so it is omitted.
             if is_changed && record.covered().is_some_and(is_service_type) {
                 continue;
             }
@@ -102,7 +102,7 @@ impl<'a> HintedAnswer<'a> {
                 answer.push(read).ok()?;
                 continue;
             }
-            // The records of an RRset have one TTL (RFC 2181 §5.2).
+            // All records of an RRset must have the same TTL (RFC 2181 §5.2).
             read.set_ttl(Ttl::from_secs(left.min(lifetime)));
             match changed.next().flatten() {
                 Some(data) => {
@@ -115,8 +115,8 @@ impl<'a> HintedAnswer<'a> {
         Some(())
     }
 
-    /// Returns the new data of each HTTPS or SVCB record, or `None` if it is unchanged, and the
-    /// maximum TTL of the records in seconds.
+    /// Returns the new data of each HTTPS or SVCB record, and the maximum TTL of the records in
+    /// seconds. The data is `None` if the record is unchanged.
     fn rewritten(&self) -> (Vec<Option<Vec<u8>>>, u32) {
         let answer = &self.services.answer;
         let records = || answer.answers().filter(is_service);
@@ -139,7 +139,7 @@ impl<'a> HintedAnswer<'a> {
         (changed.collect(), lifetime)
     }
 
-    /// Returns the target of a record's hints, and the policy for its AAAA records.
+    /// Returns the target of a record's hints, and the policy for the target's AAAA records.
     fn target(&self, service: &Service<'_>, record: &ReadRecord<'_>) -> (LowerName, &'a Policy) {
         let target = match service.target() {
             Some(target) => LowerName::from_wire(target),
@@ -159,7 +159,7 @@ impl<'a> HintedAnswer<'a> {
         }
         let answers = || self.targets.iter().filter_map(Outcome::kept);
         let mut name = target;
-        // More aliases than answers form a loop.
+        // If there are more aliases than answers, the aliases form a loop.
         for _ in 0..=self.targets.len() {
             let Some(kept) = answers().find(|kept| kept.answer.name() == name) else {
                 return TargetLookup::Open(name);

@@ -1,5 +1,4 @@
-//! State machine of one client query, from its question to its reply: the next upstream query, and
-//! the reply.
+//! State machine of one client query. Each step is the next upstream query or the reply.
 //!
 //! ```text
 //! begin ─► step ─► Ask(question) ─► the caller resolves it ─► learn ─┐
@@ -27,7 +26,7 @@ use crate::translation::local::{self, Local, LocalAnswer};
 use crate::translation::policy::{Policy, Rules};
 use crate::transport::Transport;
 
-/// Number of upstream queries that suffice for most client queries: AAAA and A.
+/// Number of upstream queries for most client queries: AAAA and A.
 const USUAL_QUESTIONS: usize = 2;
 
 /// A client query without a reply.
@@ -35,27 +34,27 @@ const USUAL_QUESTIONS: usize = 2;
 pub(crate) struct Inquiry {
     client: IpAddr,
     frame: ReplyFrame,
-    /// The question to resolve. For a name in the reverse tree of a prefix, it is the question for
-    /// the CNAME's target.
+    /// The question to resolve. If the client's name is in the reverse tree of a prefix, this
+    /// question is for the target of the CNAME.
     question: Question,
     /// Set if the client's name is an alias of the name in `question`.
     alias: Option<Box<NegativeReplies>>,
     local: Option<Box<LocalAnswer>>,
     /// Outcomes so far, in the order of the upstream queries.
     known: SmallVec<[Outcome; USUAL_QUESTIONS]>,
-    /// The plan under which the current upstream query was sent; set once the query has waited.
+    /// Plan at the time when the current upstream query was sent. `None` before the first wait.
     waits_by: Option<Plan>,
-    /// True if it was restarted because changed rules need other upstream queries.
+    /// True if the state was reset because changed rules need other upstream queries.
     restarted: bool,
     /// Progress of a repeated upstream query.
     again: Repeat,
 }
 
-/// Progress of a repeated upstream query; a failed one is repeated at most once per client query.
+/// Progress of a repeated upstream query. At most one failed query is repeated per client query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Repeat {
     NotYet,
-    /// The query was repeated, and its answer is awaited.
+    /// The query was repeated and has no answer yet.
     Asked,
     Answered,
 }
@@ -67,7 +66,7 @@ impl Repeat {
     }
 }
 
-/// The replies for an alias with an empty target.
+/// Replies for an alias if its target has no records.
 #[derive(Clone, Debug)]
 struct NegativeReplies {
     name_error: LocalAnswer,
@@ -86,8 +85,8 @@ pub(crate) enum Step<'a> {
 }
 
 impl Inquiry {
-    /// Returns the state of a client query under `rules`. `cookie` is the cookie option for its
-    /// reply.
+    /// Returns the initial state of a client query under `rules`. `cookie` is the cookie option for
+    /// the reply.
     pub(crate) fn begin(
         query: &Query<'_>,
         transport: Transport,
@@ -126,7 +125,7 @@ impl Inquiry {
         self.client
     }
 
-    /// Returns the name to resolve first; it selects the route.
+    /// Returns the name to resolve first. This name selects the upstreams.
     pub(crate) fn name(&self) -> &LowerName {
         &self.question.name
     }
@@ -141,24 +140,24 @@ impl Inquiry {
         self.local.is_some()
     }
 
-    /// True if no upstream query has been answered for it.
+    /// True if no upstream query for this client query has been answered.
     pub(crate) fn is_new(&self) -> bool {
         self.known.is_empty() && !self.restarted && self.again == Repeat::NotYet
     }
 
-    /// True if an answer used for it has expired (RFC 8767).
+    /// True if the client query uses an expired answer (RFC 8767).
     pub(crate) fn is_stale(&self) -> bool {
         is_stale(&self.known)
     }
 
-    /// True if the reply does not depend on `asked`, the question of the last step, because that
-    /// question is for the AAAA records of an address hint's target.
+    /// True if a reply is possible without an answer to `asked`, the question of the last step. This
+    /// applies to AAAA queries for the target of an address hint.
     pub(crate) fn is_optional(&self, asked: &KeyBuf) -> bool {
         matches!(self.question.qtype, rtype::HTTPS | rtype::SVCB) && asked.qtype() == rtype::AAAA
     }
 
-    /// True if it has already waited unsuccessfully for upstreams: an answer timed out or was
-    /// malformed, or a stale one was used.
+    /// True if the client query has already waited for upstreams without success: a query timed
+    /// out, an answer was malformed, or a stale answer was used.
     pub(crate) fn has_waited_before(&self) -> bool {
         let in_vain = |outcome: &Outcome| match outcome {
             Outcome::Answered(kept) => kept.stale,
@@ -207,8 +206,8 @@ impl Inquiry {
         }
     }
 
-    /// Returns the question for the AAAA records of an address hint's target, if it must be
-    /// resolved first.
+    /// Returns the AAAA question for the target of an address hint, if that question must be
+    /// resolved before the reply.
     #[inline]
     fn open_target(&self, reply: &Reply<'_>, rules: &Rules<'_>) -> Option<KeyBuf> {
         let has_hints = matches!(self.question.qtype, rtype::HTTPS | rtype::SVCB);
@@ -221,7 +220,7 @@ impl Inquiry {
         Some(self.key(target.wire(), rtype::AAAA))
     }
 
-    /// Returns the reply to a PTR query for an alias with an empty target (RFC 6147 §5.3.1).
+    /// Returns the reply to a PTR query for an alias if the target has no records (RFC 6147 §5.3.1).
     fn denial(&self, reply: &Reply<'_>) -> Option<&LocalAnswer> {
         let denials = self.alias.as_deref().filter(|_| self.question.qtype == rtype::PTR)?;
         match reply {
@@ -239,9 +238,10 @@ impl Inquiry {
         }
     }
 
-    /// Returns the question to be resolved in parallel to `asked`. This is A with the first AAAA
-    /// question (RFC 6147 §5.1.8) if the policy permits it. It is also A with the probe behind an
-    /// unexplained SERVFAIL, because the sequence of both takes longer than a client waits.
+    /// Returns the question to be resolved in parallel to `asked`. If the policy permits it, an A
+    /// question accompanies the first AAAA question (RFC 6147 §5.1.8). An A question also
+    /// accompanies the probe after an unexplained SERVFAIL, because two queries in sequence would
+    /// take longer than a client waits.
     pub(crate) fn parallel_question(&self, asked: &KeyBuf, policy: &Policy) -> Option<KeyBuf> {
         if asked.is_probe() {
             return Some(self.key(asked.name(), rtype::A));
@@ -251,8 +251,8 @@ impl Inquiry {
     }
 
     /// Returns the maximum age of an answer to the question of the last step, in seconds. The
-    /// result of a probe must not be older than the failure that it explains: an answer from before
-    /// a zone became unreachable does not make it bogus.
+    /// result of a probe must not be older than the failure that the probe explains. If a zone
+    /// became unreachable, an older answer would make the zone appear bogus.
     #[inline]
     pub(crate) fn max_age(&self, asked: &KeyBuf) -> u32 {
         if !asked.is_probe() {
@@ -261,8 +261,8 @@ impl Inquiry {
         self.known.last().and_then(Outcome::kept).map_or(0, CachedAnswer::since_failure)
     }
 
-    /// Discards the outcome of the last question, which failed, and of its probe: [`Inquiry::step`]
-    /// returns it again.
+    /// Discards the outcomes of the last failed question and of its probe. [`Inquiry::step`] then
+    /// returns the question again.
     pub(crate) fn forget_failure(&mut self) {
         self.known.truncate(self.known.len().saturating_sub(2));
         self.again = Repeat::Asked;
@@ -274,8 +274,8 @@ impl Inquiry {
         self.known.push(outcome);
     }
 
-    /// True if a question that [`Inquiry::step`] gave can be for the target of an alias that upstreams
-    /// did not follow, or of a service record: see [`Inquiry::local_target`].
+    /// True if [`Inquiry::step`] may return a question for [`Inquiry::local_target`]: for the target
+    /// of a service record, or of an alias that upstreams did not follow.
     #[inline]
     pub(crate) fn may_have_targets(&self) -> bool {
         let is_open = |outcome: &Outcome| {
@@ -284,9 +284,10 @@ impl Inquiry {
         self.known.iter().any(is_open) || matches!(self.question.qtype, rtype::HTTPS | rtype::SVCB)
     }
 
-    /// Returns the local answer to `asked` if it is for such a target, for example `localhost`
-    /// (RFC 6761 §6, RFC 7686 §2). `rules_of` gives the rules for a name, because the target can belong
-    /// to another `[[forward]]`. Targets of pointers are always queried upstream (RFC 6147 §5.3.1).
+    /// Returns the local answer to a question for the target of an alias or service record, for
+    /// example `localhost` (RFC 6761 §6, RFC 7686 §2). `rules_of` returns the rules for a name,
+    /// because the target can belong to another `[[forward]]`. If the client's name is in the
+    /// reverse tree of a prefix, the target is always queried upstream (RFC 6147 §5.3.1).
     #[cold]
     pub(crate) fn local_target<'r>(
         &self,
@@ -311,9 +312,9 @@ impl Inquiry {
         self.waits_by = Some(self.question.plan(rules.policy, rules.mode));
     }
 
-    /// Adds the outcome of the question that the query has waited for; `rules` apply from now on.
-    /// If they need other upstream queries than the former rules, the state is reset, because the
-    /// outcomes would be taken for answers to other questions. Reusable outcomes are in the cache.
+    /// Adds the outcome of the question that the query has waited for. `rules` apply from now on. If
+    /// these rules need other upstream queries than the former rules, the state is reset, because
+    /// the outcomes belong to other questions. Reusable outcomes are in the cache.
     pub(crate) fn resume(&mut self, outcome: Outcome, rules: &Rules<'_>) {
         let plan = self.question.plan(rules.policy, rules.mode);
         if self.waits_by.is_some_and(|before| before != plan) {
@@ -325,8 +326,8 @@ impl Inquiry {
         }
     }
 
-    /// Ends the client query with a failure, whatever the outcomes so far: nothing is synthesized
-    /// in place of records that may exist.
+    /// Ends the client query with a failure. All outcomes so far are discarded, so that no record is
+    /// synthesized for a name that may have AAAA records.
     pub(crate) fn give_up(&mut self, failure: Failure) {
         self.known = smallvec![Outcome::Failed(failure)];
     }
@@ -399,7 +400,7 @@ mod tests {
         said("a.test", A).a("a.test", 60, "8.8.8.8")
     }
 
-    /// A reload, or a client that moves to another group, during the wait.
+    /// The rules change during the wait, after a reload or because the client moves to another group.
     #[test]
     fn answers_obtained_under_other_rules_are_discarded() {
         let policy = |filter_a: bool| Policy { filter_a, ..Policy::default() };

@@ -1,5 +1,5 @@
-//! Rate limits for clients and networks, by the generic cell rate algorithm (ITU-T I.371) with one
-//! word of state per client or network. A rate is in queries or octets per second.
+//! Rate limits for clients and networks. The generic cell rate algorithm (ITU-T I.371) needs one
+//! word of state per client or network. Rates are in queries or octets per second.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use units::Nanos;
 
 use crate::shares::client::ClientId;
 
-/// Maximum number of recorded clients; above it, the least active are evicted.
+/// Maximum number of recorded clients. The least active clients are evicted first.
 const CLIENTS: usize = 65_536;
 
 /// Rate limiter, shared by all workers.
@@ -26,14 +26,15 @@ impl Limiter {
         Limiter { whole_at }
     }
 
-    /// True if a query of the client is within its rate of `rate` queries per second with a burst
-    /// of `burst`; a rate of 0 is no limit.
+    /// True if the client may send one more query at `rate` queries per second with a burst of
+    /// `burst` queries. A rate of 0 means no limit.
     pub(crate) fn admits(&self, client: IpAddr, now: Nanos, rate: u32, burst: u32) -> bool {
         self.grants(network(client), 1, now, rate, burst.max(1))
     }
 
-    /// Takes `amount` from the allowance of a network, which grows by `rate` per second up to
-    /// `burst`. Returns false, and takes nothing, if less is left. A rate of 0 is no limit.
+    /// Takes `amount` from the allowance of a network. The allowance grows by `rate` per second up
+    /// to `burst`. If less than `amount` is left, this function returns false and takes nothing. A
+    /// rate of 0 means no limit.
     pub(crate) fn grants(&self, key: u64, amount: u32, now: Nanos, rate: u32, burst: u32) -> bool {
         if rate == 0 {
             return true;
@@ -58,8 +59,8 @@ pub(crate) fn network(client: IpAddr) -> u64 {
     ClientId::from_address(client).0
 }
 
-/// Returns the number of the network that may be flooded with replies to forged addresses: an IPv4
-/// /24, an IPv6 /56, or a link-local address.
+/// Returns the number of the client's site: an IPv4 /24, an IPv6 /56, or a link-local address.
+/// Replies to forged addresses may flood a whole site.
 pub(crate) fn wide_network(client: IpAddr) -> u64 {
     ClientId::from_address(client).site()
 }

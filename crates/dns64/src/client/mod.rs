@@ -1,4 +1,4 @@
-//! The client side: parsing of queries, rate limits, and replies as octets.
+//! The client side: query parsing, rate limits, and encoding of replies.
 
 pub(crate) mod cookies;
 mod hinted;

@@ -25,13 +25,13 @@ pub(crate) struct Edns {
 pub(crate) struct Cookie {
     /// Client cookie, 8 octets, repeated in the reply.
     pub client: ClientCookie,
-    /// Server cookie; zeros, which are not valid, if its length differs from the length of this
-    /// server's cookies.
+    /// Server cookie. If the length differs from that of this server's cookies, the value is all
+    /// zeros, which is never valid.
     pub server: Option<[u8; 16]>,
 }
 
 impl Cookie {
-    /// Returns the server cookie in the type of `domain`.
+    /// Returns the server cookie as a type of the crate `domain`.
     pub(crate) fn server_cookie(&self) -> Option<ServerCookie> {
         self.server.as_ref().map(|octets| ServerCookie::from_octets(octets))
     }
@@ -46,7 +46,7 @@ pub(crate) struct Query<'a> {
     pub question: &'a [u8],
     /// Name in lower case.
     pub name: LowerName,
-    /// QTYPE: not 0, and no meta type except ANY.
+    /// QTYPE: a record type other than 0, or ANY.
     pub qtype: u16,
     /// QCLASS, 1 to 253.
     pub qclass: u16,
@@ -54,13 +54,13 @@ pub(crate) struct Query<'a> {
     pub recursion_desired: bool,
     /// CD bit: the client validates answers (RFC 4035 §3.2.2).
     pub checking_disabled: bool,
-    /// AD bit: the client requests the AD bit in the reply, without signatures (RFC 6840 §5.7).
+    /// AD bit: the client requests the AD bit in the reply but no signatures (RFC 6840 §5.7).
     pub authentic_data: bool,
     /// EDNS part, if any.
     pub edns: Option<Edns>,
 }
 
-/// Describes the question of a client's message for logs; empty if it has none.
+/// Describes the question of a client's message for logs. Empty unless the message is a valid query.
 pub(crate) fn describe(bytes: &[u8]) -> String {
     match Received::read(bytes) {
         Received::Query(query) => format!("{} of type {}", text(query.name.wire()), query.qtype),
@@ -73,18 +73,18 @@ pub(crate) fn describe(bytes: &[u8]) -> String {
 pub(crate) enum Received<'a> {
     /// A valid query.
     Query(Query<'a>),
-    /// A message that gets a reply without records: an error, or a server cookie.
+    /// A message whose reply has no records, only an error or a server cookie.
     Error {
         /// RCODE of the reply.
         rcode: Rcode,
-        /// Question section, if it could be parsed; repeated in the reply.
+        /// Question section, repeated in the reply. Empty if it could not be parsed.
         question: &'a [u8],
         /// True if the message has an OPT record, so that the reply must have one (RFC 6891 §6.1.1).
         edns: bool,
         /// Cookie for the reply's cookie option (RFC 7873 §5.3), or `None` if it is malformed.
         cookie: Option<Cookie>,
     },
-    /// A message without a reply: a response, or less than a header.
+    /// A message that gets no reply: a response, or a message shorter than a header.
     Ignored,
 }
 
@@ -92,7 +92,7 @@ impl<'a> Received<'a> {
     /// Parses a datagram, or a message from a TCP stream.
     #[inline]
     pub(crate) fn read(bytes: &'a [u8]) -> Received<'a> {
-        // A response must not be answered: two servers would answer each other forever.
+        // A response must not be answered, because two servers would then answer each other forever.
         let Some(message) = Message::new(bytes).filter(|m| !m.is_response()) else {
             return Received::Ignored;
         };
@@ -128,8 +128,8 @@ impl<'a> Received<'a> {
         })
     }
 
-    /// Returns the reply to a message that is not a query with one question. A client obtains a
-    /// server cookie by a query without questions that has a COOKIE option (RFC 7873 §5.4).
+    /// Classifies a message that is not a query with one question. A client can obtain a server
+    /// cookie by a query that has a COOKIE option and no question (RFC 7873 §5.4).
     #[cold]
     fn without_question(message: &Message<'_>, rcode: Rcode) -> Received<'a> {
         let (edns, cookie) = match edns_of_any(message) {
@@ -145,7 +145,7 @@ impl<'a> Received<'a> {
 }
 
 impl Query<'_> {
-    /// Returns the question as needed for the decisions of RFC 6147.
+    /// Returns the parts of the query that the decisions of RFC 6147 depend on.
     pub(crate) fn to_question(&self) -> Question {
         Question {
             name: self.name.clone(),
@@ -168,20 +168,20 @@ impl Query<'_> {
     }
 }
 
-/// Returns the error for a type that cannot be queried (RFC 6895 §3.1), if it is one.
+/// Returns the error for a type that cannot be queried (RFC 6895 §3.1), or `None` for other types.
 #[inline]
 fn refusal(qtype: u16) -> Option<Rcode> {
     match qtype {
-        // Type 0 is not a record type: the cache uses it for entries that apply to all types.
+        // Type 0 is not a record type. The cache uses it for entries that apply to all types.
         0 | rtype::OPT => Some(Rcode::FORMERR),
-        // Zone transfers and other meta types are not forwarded, except ANY.
+        // ANY is the only forwarded meta type. Zone transfers, for example, are refused.
         128..=254 => Some(Rcode::NOTIMP),
         _ => None,
     }
 }
 
-/// Returns the end of the queried name, and the question section, if there is exactly one complete
-/// question.
+/// Returns the end of the queried name, and the question section. Returns `None` unless the message
+/// has exactly one complete question.
 fn read_question<'a>(message: &Message<'_>, bytes: &'a [u8]) -> Option<(usize, &'a [u8])> {
     if message.qdcount() != 1 {
         return None;
@@ -228,8 +228,8 @@ struct BadEdns {
     cookie: Option<Cookie>,
 }
 
-/// Parses the EDNS part (RFC 6891 §6.1). Other records of a query are skipped, but must be well
-/// formed.
+/// Parses the EDNS part (RFC 6891 §6.1). Other records of the query are skipped. A malformed record
+/// is an error.
 fn read_edns(message: &Message<'_>, at: usize) -> Result<Option<Edns>, BadEdns> {
     let bad = |edns, cookie| BadEdns { rcode: Rcode::FORMERR, edns, cookie };
     let mut others = message.records(at, message.ancount().saturating_add(message.nscount()));
@@ -241,7 +241,7 @@ fn read_edns(message: &Message<'_>, at: usize) -> Result<Option<Edns>, BadEdns> 
         let before = edns.and_then(|edns| edns.cookie);
         let Ok(record) = record else { return Err(bad(edns.is_some(), before)) };
         let Some(opt) = Opt::from_record(&record) else { continue };
-        // Only one OPT, owned by the root.
+        // There must be only one OPT record, and its owner must be the root.
         if edns.is_some() || record.data_at != record.owner + OPT_LEN {
             return Err(bad(true, before));
         }
@@ -257,8 +257,8 @@ fn read_edns(message: &Message<'_>, at: usize) -> Result<Option<Edns>, BadEdns> 
     Ok(edns)
 }
 
-/// Parses the first cookie option; others are ignored. Returns an error if options or cookie are
-/// malformed (RFC 7873 §5.2.2).
+/// Parses the first cookie option and ignores any others. Returns an error if an option or the
+/// cookie is malformed (RFC 7873 §5.2.2).
 fn read_cookie(opt: &Opt<'_>) -> Result<Option<Cookie>, Malformed> {
     let mut cookie = None;
     for option in opt.options() {

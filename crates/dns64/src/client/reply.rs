@@ -1,5 +1,5 @@
-//! Replies to clients: copied from an answer, synthesized, or composed from several answers, and
-//! truncated to the client's limit.
+//! Encoding of replies to clients. A reply is copied from an answer, synthesized, or composed from
+//! several answers. It is truncated to the client's limit.
 
 use std::collections::HashSet;
 use std::net::Ipv6Addr;
@@ -33,7 +33,7 @@ use crate::translation::local::{self, LocalAnswer, NameServer};
 use crate::translation::policy::{Hints, MAX_SYNTHESIZED, Policy, Rules};
 use crate::transport::Transport;
 
-/// Octets for a cookie and two extended errors; no reply has more options.
+/// Octets for the most options that a reply can have: a cookie and two extended errors.
 const USUAL_OPTIONS: usize = 64;
 
 /// Length of the cookie option's data: client cookie (8 octets) and server cookie (16 octets).
@@ -56,10 +56,10 @@ pub(crate) struct ReplyFrame {
     pub requests_ad: bool,
     /// Transport of the query.
     pub transport: Transport,
-    /// True if the query has an EDNS part; otherwise the reply must have none.
+    /// True if the query has an EDNS part. Otherwise the reply must have no EDNS part.
     pub edns: bool,
-    /// Maximum length of the reply in octets: over UDP the size in the query's EDNS part, 512 to
-    /// 1232.
+    /// Maximum length of the reply in octets. Over UDP, this is the payload size in the query's EDNS
+    /// part, limited to 512 to 1232.
     pub limit: usize,
     /// Cookie option of the reply.
     pub cookie: Option<[u8; COOKIE_LEN]>,
@@ -87,9 +87,9 @@ impl ReplyFrame {
         }
     }
 
-    /// Writes the reply that [`crate::translation::decide::next`] decided on. If
-    /// [`crate::translation::local::find_local`] found the client's name to be an alias, `alias` is the
-    /// target of its CNAME. `known` contains all answers for the query.
+    /// Writes the reply returned by [`crate::translation::decide::next`]. If the client's name is a
+    /// local alias ([`crate::translation::local::find_local`]), `alias` is the target of the CNAME.
+    /// `known` contains all answers for the query.
     pub(crate) fn write(
         &self,
         out: &mut Vec<u8>,
@@ -118,7 +118,7 @@ impl ReplyFrame {
                 self.write_synthesized(out, a, rules, ttl_limit);
             }
             _ => {
-                // It fails only if a part exceeds the limits of a message.
+                // Composing fails only if a part exceeds the limits of a message.
                 if self.compose(out, reply, rules, alias, known, self.limit).is_none() {
                     out.truncate(start);
                     self.write_header(out, Rcode::SERVFAIL, false);
@@ -128,8 +128,7 @@ impl ReplyFrame {
         self.finish(out, start, &errors);
     }
 
-    /// Returns the extended errors of a reply (RFC 8914). Extended errors of upstreams are
-    /// forwarded (§3).
+    /// Returns the extended errors of a reply (RFC 8914), including those of upstreams (RFC 8914 §3).
     fn extended_errors(&self, reply: &Reply<'_>, stale: bool) -> SmallVec<[u16; 2]> {
         let own = match *reply {
             Reply::Error {
@@ -210,8 +209,8 @@ impl ReplyFrame {
         }
     }
 
-    /// Writes AAAA records for the A records of an answer that contains nothing else (RFC 6147
-    /// §5.1.7): at most [`MAX_SYNTHESIZED`], with one TTL for all (item 16).
+    /// Writes AAAA records for an answer that contains only A records (RFC 6147 §5.1.7). At most
+    /// [`MAX_SYNTHESIZED`] records are written, all with the same TTL (item 16).
     fn write_synthesized(
         &self,
         out: &mut Vec<u8>,
@@ -223,8 +222,8 @@ impl ReplyFrame {
         self.write_header(out, Rcode::NOERROR, false);
         let ttl = synthetic_ttl(a, ttl_limit.min(rules.lifetime()));
         let records_at = out.len();
-        // Stop after the record that exceeds the limit, because the message will be truncated, or
-        // after the maximum number of records.
+        // Writing stops after the maximum number of records, or after the record that exceeds the
+        // limit, because the message will then be truncated.
         let all = records_at - start + MAX_SYNTHESIZED * AAAA_LEN;
         let full = all.min(self.limit + 1);
         let few = a.answer.answer_count() <= FEW;
@@ -241,8 +240,8 @@ impl ReplyFrame {
         }
     }
 
-    /// Returns the name of the AAAA query that must be answered before this reply is written: the
-    /// target of address hints. `known` contains all answers for the query.
+    /// Returns the target of an address hint if its AAAA query must be answered before this reply is
+    /// written. `known` contains all answers for the client query.
     pub(crate) fn open_target(
         &self,
         reply: &Reply<'_>,
@@ -257,9 +256,8 @@ impl ReplyFrame {
         }
     }
 
-    /// True if the client gets other address hints than the upstream sent. Queries with CD get the
-    /// upstream's hints, and queries with DO get the hints in signed answers; the same applies to
-    /// AAAA records.
+    /// True if the address hints for the client may differ from the upstream's hints. As with AAAA
+    /// records, hints stay unchanged for queries with CD, and in signed answers to queries with DO.
     fn rewrites_hints(&self, last: &CachedAnswer, rules: &Rules<'_>) -> bool {
         let policy = rules.policy;
         policy.hints != Hints::Keep
@@ -282,9 +280,9 @@ impl ReplyFrame {
         (LowerName::from_wire(&self.question[..self.question.len() - 4]), self.qtype())
     }
 
-    /// Composes a reply of several parts, and compresses its names: aliases in order, then data or
-    /// a negative answer. It stops after the record that exceeds `limit` octets, because the reply
-    /// will be truncated.
+    /// Composes a reply with compressed names: aliases in order, then data or a negative answer.
+    /// Composing stops after the record that exceeds `limit` octets, because the reply will be
+    /// truncated.
     fn compose(
         &self,
         out: &mut Vec<u8>,
@@ -341,7 +339,7 @@ impl ReplyFrame {
             }
             Reply::Error { .. } | Reply::Local(_) => return None,
         };
-        // RFC 6147 §5.4: sections of the answer to the last upstream query.
+        // These sections come from the answer to the last upstream query (RFC 6147 §5.4).
         let mut authority = answer.authority();
         push_records(&mut authority, last, last.answer.authorities())?;
         let mut additional = authority.additional();
@@ -353,8 +351,8 @@ impl ReplyFrame {
         let start = out.len();
         out.extend(composed.into_octets());
         out[start + 2..start + 4].copy_from_slice(&self.flags(code, false));
-        // The builder writes the first name uncompressed, so the question has the same length as
-        // the client's.
+        // The builder writes the first name uncompressed, so this question is as long as the client's
+        // question.
         let question = out.get_mut(start + HEADER_LEN..start + HEADER_LEN + self.question.len())?;
         question.copy_from_slice(&self.question);
         Some(())
@@ -371,7 +369,7 @@ impl ReplyFrame {
             }
         }
         if !self.transport.truncates() && out.len() - start + OPT_LEN + options.len() > self.limit {
-            // If there is no room for both, the answer is kept and the extended errors are dropped.
+            // The answer and the options do not both fit. The answer is kept without options.
             options.clear();
         }
         let opt_len = if self.edns { OPT_LEN + options.len() } else { 0 };
@@ -385,7 +383,7 @@ impl ReplyFrame {
     }
 
     /// Shortens a reply to `room` octets. Optional records are removed first. If the answer itself
-    /// does not fit, it is removed and TC is set (RFC 2181 §9). Over TCP, where TC has no use, the
+    /// does not fit, it is removed and TC is set (RFC 2181 §9). Over TCP, TC is useless, so the
     /// reply becomes a SERVFAIL.
     fn cut(&self, out: &mut Vec<u8>, start: usize, room: usize) {
         let records_at = HEADER_LEN + self.question.len();
@@ -431,8 +429,7 @@ fn section_ends(view: &Message<'_>, records_at: usize) -> Option<(usize, usize)>
 }
 
 /// Writes SERVFAIL in reply to a query that could not be processed because of an internal error.
-/// `answer` returns the cookie option for a query with a cookie. Returns false if the message is
-/// not a query.
+/// `answer` returns the cookie option of the reply. Returns false if the message is not a query.
 pub(crate) fn write_servfail(
     out: &mut Vec<u8>,
     received: &[u8],
@@ -445,8 +442,8 @@ pub(crate) fn write_servfail(
     true
 }
 
-/// Writes a reply to an invalid query: header, question if it could be parsed, and RCODE. It has an
-/// EDNS part if the query has one, with the cookie option if there is one.
+/// Writes a reply with `code` to an invalid query. `question` is empty if it could not be parsed. If
+/// `edns` is true, the reply has an EDNS part, with `cookie` as its option.
 pub(crate) fn write_refusal(
     out: &mut Vec<u8>,
     received: &[u8],
@@ -493,7 +490,7 @@ const RA: u8 = 0x80;
 const ANCOUNT: usize = 6;
 const NSCOUNT: usize = 8;
 const ARCOUNT: usize = 10;
-/// A pointer to the question's name.
+/// Compression pointer to the name in the question.
 const QUESTION_NAME: [u8; 2] = [0xc0, HEADER_LEN as u8];
 
 fn count(out: &mut [u8], start: usize, at: usize) {
@@ -530,8 +527,8 @@ fn put_local(out: &mut Vec<u8>, start: usize, answer: &LocalAnswer, rules: &Rule
     }
 }
 
-/// Returns a local answer in the form of a response from an upstream to `question` (name, type and
-/// class in wire format).
+/// Converts a local answer into an upstream's response to `question` (name, type and class in wire
+/// format).
 pub(crate) fn local_outcome(question: &[u8], answer: &LocalAnswer, rules: &Rules<'_>) -> Outcome {
     let mut message = vec![0, 0, QR, RA | answer.rcode.in_header(), 0, 1, 0, 0, 0, 0, 0, 0];
     message.extend(question);
@@ -545,7 +542,7 @@ pub(crate) fn local_outcome(question: &[u8], answer: &LocalAnswer, rules: &Rules
 /// Length of a synthesized record in octets: pointer, type, class, TTL, length, address.
 const AAAA_LEN: usize = 28;
 
-/// Maximum number of records for a linear duplicate check; a larger number needs a table.
+/// Maximum number of records for a linear search for duplicates. More records need a hash table.
 const FEW: usize = 32;
 
 /// True if one of the synthesized records in `records` has this address.
@@ -553,14 +550,14 @@ fn has_record(records: &[u8], address: Ipv6Addr) -> bool {
     records.chunks_exact(AAAA_LEN).any(|record| record[12..] == address.octets())
 }
 
-/// Returns the least remaining TTL of the A records, limited to `limit` (RFC 6147 §5.1.7).
+/// Returns the smallest remaining TTL of the A records, but at most `limit` (RFC 6147 §5.1.7).
 pub(crate) fn synthetic_ttl(a: &CachedAnswer, limit: u32) -> u32 {
     let records = a.answer.answers().filter(|record| record.rtype == rtype::A);
     records.map(|record| a.left(record.ttl)).min().unwrap_or(0).min(limit)
 }
 
-/// Writes records of an answer until the reply exceeds its limit; further records are not needed
-/// then. Returns `None` if one of them is malformed.
+/// Writes records of an answer until the reply exceeds its limit. Returns `None` if a record is
+/// malformed.
 fn push_records<'a, B>(
     builder: &mut B,
     kept: &'a CachedAnswer,
@@ -581,14 +578,14 @@ fn aged<'a>(mut record: ReadRecord<'a>, kept: &CachedAnswer) -> ReadRecord<'a> {
     record
 }
 
-/// Writes the aliases of all answers. The AAAA answer may contain none although the A answer does.
+/// Writes the aliases of all answers. The A answer may contain aliases that the AAAA answer lacks.
 fn push_all_aliases(answer: &mut AnswerBuilder<Compressor>, aliases: AliasChain<'_>) -> Option<()> {
     aliases.answers().try_for_each(|kept| push_aliases(answer, kept))
 }
 
-/// Finishes a NODATA message with an SOA of this server if the upstreams sent none. Its TTL is
-/// limited by the records that are withheld (RFC 2308 §3). If `synthesized` is true, these include
-/// synthesized AAAA records, and the TTL is also limited by the lifetime of the prefixes.
+/// Finishes a NODATA message for which no upstream sent an SOA, with an SOA of this server. The TTL
+/// of the SOA is limited by the TTLs of the withheld records (RFC 2308 §3). If `synthesized` is
+/// true, synthesized AAAA records are withheld, so the lifetime of the prefixes limits the TTL too.
 fn with_generated_soa(
     answer: AnswerBuilder<Compressor>,
     aliases: AliasChain<'_>,
@@ -624,8 +621,8 @@ fn push_stripped(
     push_records(answer, kept, kept.answer.answers().filter(|record| !is_hidden(record)))
 }
 
-/// Appends AAAA records for the A records, at most [`MAX_SYNTHESIZED`], owned by the name at the
-/// end of the aliases (RFC 6147 §5.1.7).
+/// Appends at most [`MAX_SYNTHESIZED`] AAAA records for the A records. Their owner is the name at
+/// the end of the aliases (RFC 6147 §5.1.7).
 fn push_synthesized(
     answer: &mut AnswerBuilder<Compressor>,
     a: &CachedAnswer,
@@ -654,7 +651,7 @@ fn push_synthesized(
     Some(())
 }
 
-/// An AAAA record; its owner occurs earlier in the message.
+/// An AAAA record. The name of its owner occurs earlier in the message.
 struct Synthesized {
     /// Offset of the owner, the target of the compression pointer.
     owner: u16,
