@@ -2,22 +2,22 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-/// Number of nested networks of a client, including the client.
+/// Number of nested networks that contain a client. The client itself counts as the last.
 pub(crate) const LEVELS: usize = 5;
 
-/// Upper half of an IPv4 client's number: the first bits of a multicast address, which no IPv6
-/// client has.
+/// Upper half of an IPv4 client's number. An IPv6 address that begins with these bits is a
+/// multicast address, so it cannot belong to a client.
 const IPV4: u64 = 0xffff_ffff << 32;
 /// The first ten bits of a link-local client's number.
 const LINK_LOCAL: u64 = 0xfe80 << 48;
 
-/// Identifies a client: an IPv4 address, or an IPv6 /64, which may be assigned to a single host
-/// (RFC 8273). Each link-local address is a separate client, because all links have the same prefix
-/// (RFC 4291 §2.5.6).
+/// Identifies a client: an IPv4 address, an IPv6 /64, or a link-local address. A /64 may be assigned
+/// to a single host (RFC 8273). Each link-local address is a separate client, because all links have
+/// the same prefix (RFC 4291 §2.5.6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ClientId(pub(crate) u64);
 
-/// Identifies a network among those of its level.
+/// Identifies a network. The number is unique within one level.
 pub(crate) type NetworkId = u64;
 
 impl ClientId {
@@ -31,7 +31,7 @@ impl ClientId {
     }
 
     /// Returns the networks that contain the client, the widest first and the client itself last.
-    /// Each contains at most 256 of the next level, except for link-local addresses.
+    /// Except for link-local addresses, a network contains at most 256 networks of the next level.
     ///
     /// | Level | IPv6 | IPv4 | link-local |
     /// |---|---|---|---|
@@ -58,8 +58,8 @@ impl ClientId {
     }
 }
 
-/// Returns the number of a link-local client: the interface identifier after the first ten bits,
-/// with the ten bits that do not fit folded into the others.
+/// Returns the number of a link-local client. The number consists of ten fixed bits and 54 bits
+/// from the interface identifier. Its first ten bits are XORed into the other 54 bits.
 fn link_local(address: Ipv6Addr) -> Option<u64> {
     let interface = u128::from(address) as u64;
     let folded = (interface ^ interface >> 54) & (u64::MAX >> 10);

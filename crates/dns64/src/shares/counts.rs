@@ -1,5 +1,5 @@
-//! Numbers of places held by clients and the networks that contain them. Only networks that hold
-//! places are recorded, so that the number of places bounds the memory.
+//! Numbers of places held by clients and by the networks around them. Only networks that hold places
+//! are recorded, so that the number of places limits the memory.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -10,7 +10,8 @@ use super::{Places, Weight};
 /// Numbers of held places.
 #[derive(Default)]
 pub(crate) struct Counts {
-    /// Keyed hasher: clients choose the keys and must not be able to predict the hashes.
+    /// This map has a keyed hasher, because clients can choose the keys and must not be able to
+    /// predict the hashes.
     held: HashMap<Key, Held>,
 }
 
@@ -26,11 +27,11 @@ struct Key {
 #[derive(Clone, Copy, Default)]
 struct Held {
     places: u32,
-    /// Number of networks of the next level that hold some of them.
+    /// Number of networks of the next level that hold some of these places.
     networks: u32,
 }
 
-/// Returns the keys of a client, beginning with that of all clients.
+/// Returns the keys of all networks around a client. The first key is for all clients.
 fn keys(kind: u64, client: ClientId) -> [Key; LEVELS + 1] {
     let mut keys = [Key { kind, level: 0, network: 0 }; LEVELS + 1];
     for (level, (key, network)) in (1..).zip(keys[1..].iter_mut().zip(client.networks())) {
@@ -81,7 +82,7 @@ impl Counts {
         }
     }
 
-    /// Counts one place less of a client.
+    /// Removes one place of a client from the counts.
     pub(crate) fn leave(&mut self, kind: u64, client: ClientId) {
         let mut around = None;
         for key in keys(kind, client) {
@@ -95,7 +96,7 @@ impl Counts {
         }
     }
 
-    /// Changes the number of networks that hold places inside another one.
+    /// Changes the number of networks inside `around` that hold places.
     fn change_networks(&mut self, around: Option<Key>, by: i32) {
         if let Some(held) = around.and_then(|key| self.held.get_mut(&key)) {
             held.networks = held.networks.saturating_add_signed(by);

@@ -1,18 +1,19 @@
-//! Fair shares of limited places for the networks of clients.
+//! Fair shares of limited places for the networks of clients. A place is, for example, a slot for a
+//! query in progress.
 //!
-//! A client is inside nested networks ([`client`]). All of them have shares, and the rule is the
-//! same at every level: inside a network with room for `r` more places, a network that holds `n`
-//! gets one more if
+//! A client is inside nested networks ([`client`]). Each network has a share, and the rule is the
+//! same at every level. Inside a network with room for `r` more places, a smaller network that holds
+//! `n` places gets one more if
 //!
 //! ```text
 //! n × s × w² < r²      s = max(1, all places of the surrounding network ÷ 4 096)
 //!                      w = weight of the client, at most 1
 //! ```
 //!
-//! With less room, a network may hold fewer places to get one more (dynamic thresholds: Choudhury
-//! and Hahne, "Dynamic queue length thresholds for shared-memory packet switches", 1998, DOI
-//! 10.1109/90.664262; their threshold is proportional to the room). A client gets a place if the
-//! rule admits the client and each network that contains it.
+//! The less room is left, the fewer places a network may hold. This is a form of dynamic thresholds
+//! (Choudhury and Hahne, "Dynamic queue length thresholds for shared-memory packet switches", 1998,
+//! DOI 10.1109/90.664262), although the threshold in the paper is proportional to the room. A client
+//! gets a place if the rule admits the client and each network that contains it.
 //!
 //! ```text
 //! all: 8 192 places, s = 2, r = 127
@@ -23,14 +24,14 @@
 //!
 //! Networks with equal demand inside the same network get equal numbers of places, independent of
 //! their numbers of clients (max-min fairness). If `k` networks inside one network with `c` places
-//! take all that they can get, each holds about `c ÷ k`. The remaining room is the root of `s × c ÷
-//! k`: at least one place while `k < c`.
+//! take as many places as they can, each holds about `c ÷ k` places. The remaining room is the
+//! square root of `s × c ÷ k`, which is at least one place while `k < c`.
 //!
-//! The weight ([`Weight`]) keeps the remaining room for clients that hold less than others. It is 1
-//! if the client and each network around it hold the mean of their neighbours or more. It is
-//! smaller if one of them holds less, down to 1/4 for the client itself and 1/64 for the widest
-//! network. If hostile clients nearby hold more than a client, the client is therefore admitted
-//! even when all networks around it have used up their shares.
+//! The weight ([`Weight`]) keeps the remaining room for clients that hold fewer places than others.
+//! The weight is 1 if the client and each network around it hold at least the mean of their
+//! neighbours. A lower number of places reduces the weight: down to 1/4 for the client itself, and
+//! down to 1/64 for the widest network. A client is therefore admitted even if hostile neighbours
+//! have used up the shares of all networks around it.
 
 pub(crate) mod client;
 pub(crate) mod counts;
@@ -38,7 +39,8 @@ pub(crate) mod turns;
 
 use self::client::{ClientId, LEVELS};
 
-/// Number of places above which `s` exceeds 1: it keeps about one 64th free for one network.
+/// Number of places above which `s` exceeds 1. If one network takes all places that it can get, `s`
+/// then keeps about 1/64 of the places free.
 const MANY: f64 = 4_096.0;
 
 /// Places that are limited in number.
@@ -55,7 +57,7 @@ impl Places {
         self.most.saturating_sub(self.taken)
     }
 
-    /// True if at least an eighth of the places are taken. Shares matter only then.
+    /// True if at least an eighth of the places are taken. Otherwise shares do not apply.
     #[inline]
     pub(crate) fn are_scarce(self) -> bool {
         self.taken * 8 >= self.most
@@ -76,37 +78,37 @@ impl Places {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
     pub(crate) client: ClientId,
-    /// True if the place counts among those of the client's networks.
+    /// True if the place is counted for the client's networks.
     pub(crate) counted: bool,
 }
 
-/// Room of a network.
+/// Number of places that a network may still take, and the total that results.
 #[derive(Clone, Copy, Debug)]
 struct Room {
     /// Places that the network may still take.
     left: f64,
-    /// Places that it holds after taking these.
+    /// Places that the network holds after taking all of `left`.
     most: f64,
 }
 
 impl Room {
-    /// Returns `s × w²` of the rule.
+    /// Returns `s × w²` of the rule in the module documentation.
     fn scale(self, Weight(weight): Weight) -> f64 {
         (self.most / MANY).max(1.0) * weight * weight
     }
 
-    /// True if a network inside this one that holds `held` places gets one more.
+    /// True if an inner network that holds `held` places gets one more.
     fn admits(self, held: usize, weight: Weight) -> bool {
         self.left > 0.0 && held as f64 * self.scale(weight) < self.left * self.left
     }
 
-    /// Returns the room of a network inside this one that holds `held` places.
+    /// Returns the room of an inner network that holds `held` places.
     fn inside(self, held: usize, weight: Weight) -> Room {
         if held == 0 {
             return self;
         }
-        // The part `kept` of the room stays free by the rule when the network has taken the rest:
-        // (held + left − kept) × s × w² = kept².
+        // The rule keeps the part `kept` of the room free when the inner network has taken the rest.
+        // The equation for `kept` is (held + left − kept) × s × w² = kept².
         let (held, scale) = (held as f64, self.scale(weight));
         let kept = ((scale * (scale + 4.0 * (held + self.left))).sqrt() - scale) / 2.0;
         let left = self.left - kept;
@@ -114,17 +116,18 @@ impl Room {
     }
 }
 
-/// Weight of a client: 1, or less if it holds less than its neighbours.
+/// Weight of a client. It is below 1 if the client or a network around it holds fewer places than its
+/// neighbours.
 #[derive(Clone, Copy, Debug)]
 struct Weight(f64);
 
 impl Weight {
     const FULL: Weight = Weight(1.0);
-    /// Weights of networks without any place, the widest first.
+    /// Weights of networks that hold no place, the widest network first.
     const LEAST: [f64; LEVELS] = [1.0 / 64.0, 1.0 / 32.0, 1.0 / 16.0, 1.0 / 8.0, 1.0 / 4.0];
 
-    /// Returns the lesser of this weight and that of a network of `level` that holds `held` places.
-    /// All `networks` inside the surrounding one hold `all`.
+    /// Returns the smaller of this weight and the weight of a network of `level` that holds `held`
+    /// places. The surrounding network contains `networks` networks, which hold `all` places together.
     fn and(self, level: usize, held: usize, all: usize, networks: usize) -> Weight {
         let least = Weight::LEAST[level];
         let of_mean = if held == 0 { 0.0 } else { (held * networks) as f64 / all as f64 };

@@ -1,5 +1,5 @@
-//! Work waiting for a place, by the networks of its clients: a free place goes to the network that
-//! holds the fewest places.
+//! Queue of work that waits for a place, grouped by the networks of the clients. A free place goes
+//! to the network that holds the fewest places.
 //!
 //! ```text
 //! all ── /32 ── /40 ── /48 ── /56 ── /64: work in the order of its arrival
@@ -7,16 +7,16 @@
 //!     └─ /32 ── …
 //! ```
 //!
-//! A node exists while work of its network waits or holds places. When places are scarce, networks
-//! get at most their share (see [`super`]); the remaining places are reserved for networks that
-//! need places later.
+//! A node of this tree exists while its network has waiting work or holds places. When places are
+//! scarce, a network gets at most its share (see [`super`]). The remaining places are reserved for
+//! networks that need places later.
 
 use std::collections::{HashMap, VecDeque};
 
 use super::client::{ClientId, NetworkId};
 use super::{Places, Room, Weight};
 
-/// Room in which every network has its share.
+/// Places for the case that shares do not apply. The number is so large that it never limits a network.
 const PLENTY: Places = Places { taken: 0, most: 1 << 30 };
 
 /// Work of all clients.
@@ -65,7 +65,7 @@ impl<T> Turns<T> {
         self.all.wait(&client.networks(), work);
     }
 
-    /// Removes and returns the work that gets the next of `places`, if any is admitted.
+    /// Removes and returns the work that gets the next place. Returns `None` if no work is admitted.
     pub(crate) fn take(&mut self, places: Places) -> Option<T> {
         if places.free() == 0 {
             return None;
@@ -98,16 +98,16 @@ impl<T> Node<T> {
         node.wait(rest, work);
     }
 
-    /// Removes and returns the work that gets the next place in this network, which has the room
-    /// `room`.
+    /// Removes and returns the work that gets the next place in this network. `room` is the room of
+    /// this network.
     fn take(&mut self, room: Room) -> Option<T> {
         let work = self.waiting.pop_front().or_else(|| self.take_inside(room));
         self.held += usize::from(work.is_some());
         work
     }
 
-    /// Removes and returns work of the network inside this one that holds fewest places. Equal
-    /// networks take turns.
+    /// Removes and returns work of the inner network that holds the fewest places. Networks with
+    /// equal numbers of places take turns.
     fn take_inside(&mut self, room: Room) -> Option<T> {
         let Node { inside, queue, .. } = self;
         queue.make_contiguous().sort_by_cached_key(|id| inside.get(id).map_or(0, |node| node.held));
@@ -146,8 +146,9 @@ mod tests {
     use super::*;
 
     const MOST: usize = 100;
-    /// Milliseconds for which a query of an attack, and of another client, holds a place.
+    /// Time for which a query of the attacker holds a place, milliseconds.
     const SLOW: usize = 1_500;
+    /// Time for which a query of another client holds a place, milliseconds.
     const FAST: usize = 1;
 
     /// Work of a client that holds a place for a time, with the start of its wait.
