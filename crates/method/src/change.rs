@@ -44,9 +44,9 @@ pub struct Searches {
 }
 
 impl Searches {
-    /// Selects the searches in `found` with information about the server. `overstated` is the factor by which short
-    /// trials may overstate ([`crate::precision::overstatement`]), at least 1. Failures above `proven` queries per
-    /// second do not count against the server, because the tester itself is not validated there.
+    /// Selects the searches in `found` that give information about the server. `overstated` is the factor by which a
+    /// trial may overstate the server's sustainable rate ([`crate::precision::overstatement`]), at least 1. Failures
+    /// above `proven` queries per second do not count against the server, because the tester is not validated there.
     pub fn of(found: &[Found], overstated: f64, proven: Option<u64>) -> Searches {
         let telling: Vec<&Found> =
             found.iter().filter(|search| !search.is_unmeasurable()).collect();

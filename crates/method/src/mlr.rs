@@ -1,13 +1,14 @@
 //! Multiple Loss Ratio search (MLRsearch, RFC 9971): several goals in one search, short trials first.
 //!
-//! A [`Goal`](goal::Goal) defines the tolerated loss of a trial, the share of the trials' time that may exceed it, the
-//! final trial duration, and the required width of the rate interval. [`tally`] classifies one load for one goal from
-//! all trials at that load; [`search`] chooses the next load and its duration:
+//! A [`Goal`](goal::Goal) defines the tolerated loss of a trial, the share of the trials' time that may exceed this
+//! loss, the final trial duration, and the required width of the rate interval. Each goal is reached through *targets*:
+//! intermediate goals with wider intervals and shorter trials. [`tally`] classifies a load for one target from all
+//! trials at that load. [`search`] chooses the next load and its duration:
 //!
 //! ```text
 //! goal ─► targets: coarse and short ─► finer and longer ─► final (the goal itself)
 //!                     │
-//! trial at a load ─► tally for every target ─► lower bound | upper bound | undecided
+//! trial at a load ─► class for every target ─► lower bound | upper bound | undecided
 //!                     │
 //!         relevant upper bound = lowest load that is an upper bound
 //!         relevant lower bound = highest load below it that is a lower bound

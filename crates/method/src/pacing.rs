@@ -16,7 +16,8 @@ pub const COARSE_WINDOW: Nanos = Nanos::from_millis(100);
 /// Window that is reported but does not decide.
 pub const FINE_WINDOW: Nanos = Nanos::from_millis(10);
 
-/// Maximum number of stretches into which a trial is divided for [`Windows`].
+/// Maximum number of stretches into which a trial is divided for [`Windows`]. A stretch is a section of the trial that
+/// consists of whole 100 ms windows.
 pub const MOST_STRETCHES: usize = 120;
 
 const FINE_PER_COARSE: usize = (COARSE_WINDOW.0 / FINE_WINDOW.0) as usize;
@@ -115,13 +116,13 @@ impl PacingRecorder {
         (fine.chunks(FINE_PER_COARSE).map(|chunk| chunk.iter().sum()).collect(), fine)
     }
 
-    /// Returns the deviations of the windows from `part`, which is the whole schedule to be sent.
+    /// Returns the deviations of the windows from `part`, which must contain all queries that were to be recorded here.
     pub fn windows(&self, part: &Part) -> Windows {
         let (coarse, fine) = self.sent();
         Windows::of(part, &coarse, &fine)
     }
 
-    /// Audits the sent queries against `part`, which is the whole schedule to be sent.
+    /// Audits the sent queries against `part`, which must contain all queries that were to be recorded here.
     pub fn audit(&self, part: &Part) -> Pacing {
         let us = |quantile: f64| self.lateness.value_at_quantile(quantile) as f64 / 1000.0;
         let (coarse, fine) = self.sent();
@@ -140,8 +141,8 @@ impl PacingRecorder {
     }
 }
 
-/// Returns the queries due in each window, and the difference to those sent (negative if fewer), from the first window
-/// to that of the last query.
+/// Returns for each window the number of queries due, and the number sent minus the number due. The last window is the
+/// one in which the last query is due.
 fn deviations(part: &Part, sent: &[u64], window: Nanos) -> impl Iterator<Item = (u64, i64)> {
     (0..part.end().0 / window.0 + 1).map(move |w| {
         let due = part.due_before(Nanos((w + 1) * window.0)) - part.due_before(Nanos(w * window.0));
@@ -153,8 +154,8 @@ fn deviations(part: &Part, sent: &[u64], window: Nanos) -> impl Iterator<Item = 
 /// Returns the largest relative deviation of a window from the schedule, in per cent.
 ///
 /// A deviation of one query is always allowed: a query due a microsecond before a window's end may rightly be sent in
-/// the next window. Windows in which nothing is due do not count; a delay at the end of a trial shows in the windows
-/// before.
+/// the next window. Windows in which nothing is due do not count. A delay at the end of a trial is still detected,
+/// because it leaves queries missing in earlier windows.
 fn worst_window(part: &Part, sent: &[u64], window: Nanos) -> f64 {
     deviations(part, sent, window)
         .filter(|(due, _)| *due > 0)

@@ -21,7 +21,8 @@ pub const PERCENTILES_FROM: usize = 20;
 
 /// Duration below which replies queued at the end of a trial matter so much that the default timeout shrinks with it.
 const SHORT: Nanos = Nanos(20 * Nanos::SECOND.0);
-/// Divisor of a short trial's duration that gives its default timeout. A longer timeout requires a correction.
+/// Ratio of a short trial's duration to its default timeout. A longer timeout requires a correction by
+/// [`overstatement`].
 const PART: u64 = 20;
 
 /// Returns the timeout of a trial without an explicit one: 1 s (RFC 8219 §9.2), or a twentieth of the duration if that
@@ -31,8 +32,8 @@ pub fn default_timeout(duration: Nanos) -> Nanos {
 }
 
 /// Returns the factor by which a trial may overstate the rate that the DUT can sustain: up to 1 + timeout ÷ duration,
-/// since the DUT has `duration + timeout` to answer the queries of `duration`. 1 if the timeout is not longer than
-/// [`default_timeout`].
+/// since the DUT has `duration + timeout` to answer the queries of `duration`. The factor is 1 if the timeout is not
+/// longer than [`default_timeout`].
 pub fn overstatement(duration: Nanos, timeout: Nanos) -> f64 {
     if timeout <= default_timeout(duration) {
         1.0
@@ -51,7 +52,8 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// Returns the interval that one or several searches prove together; `overstated` is at least 1.
+    /// Returns the interval that one or several searches prove together. `overstated` is the factor returned by
+    /// [`overstatement`], at least 1.
     pub fn of(found: &[Found], overstated: f64) -> Interval {
         let each = |rate: fn(&Found) -> Option<Qps>| -> Option<Vec<Qps>> {
             found.iter().map(rate).collect()

@@ -58,19 +58,20 @@ impl Schedule {
         Nanos(Nanos::SECOND.0 / self.rate.0)
     }
 
-    /// Returns the whole schedule as a part.
+    /// Returns the whole schedule as the part of a single sender.
     pub fn whole(self) -> Part {
         self.part(0, 1)
     }
 
-    /// Returns query `number` and every `of`-th one after it. `number` must be less than `of`.
+    /// Returns the part that starts with query `number` and contains every `of`-th query from there. `number` must be
+    /// less than `of`.
     pub fn part(self, number: u64, of: u64) -> Part {
         debug_assert!(number < of, "part {number} of {of}");
         Part { schedule: self, number, of }
     }
 }
 
-/// Every n-th query of a schedule: the share of one of n senders. The n parts of a schedule contain each of its queries
+/// Share of one of n senders: every n-th query of a schedule. The n parts together contain each query of the schedule
 /// once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
@@ -90,17 +91,17 @@ impl Part {
         self.among(self.schedule.count())
     }
 
-    /// Returns the rate of its queries in queries per second.
+    /// Returns the rate of the part in queries per second.
     pub fn rate(&self) -> f64 {
         self.schedule.rate.0 as f64 / self.of as f64
     }
 
-    /// Returns the interval between two of its queries, rounded down (for choosing strategies, not for deadlines).
+    /// Returns the interval between two queries of the part, rounded down (for choosing strategies, not for deadlines).
     pub fn interval(&self) -> Nanos {
         Nanos(self.schedule.interval().0 * self.of)
     }
 
-    /// Returns the index in the schedule of the part's query `k`.
+    /// Returns the index that query `k` of the part has in the schedule.
     #[inline]
     pub fn index(&self, k: u64) -> QueryIndex {
         QueryIndex(k * self.of + self.number)
@@ -117,7 +118,7 @@ impl Part {
         self.schedule.deadline(self.index(self.count().saturating_sub(1)))
     }
 
-    /// Returns the number of the schedule's first `n` queries that belong to the part.
+    /// Returns how many of the schedule's first `n` queries belong to the part.
     fn among(&self, n: u64) -> u64 {
         n.saturating_sub(self.number).div_ceil(self.of)
     }

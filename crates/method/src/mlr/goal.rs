@@ -105,8 +105,9 @@ impl Goal {
         Ok(())
     }
 
-    /// Returns the goal preceded by `steps` targets, coarse and short first. Each is twice as wide as the next one;
-    /// their duration sums are a geometric series starting at the initial duration.
+    /// Returns the goal preceded by `steps` targets, which are easier versions of the goal. Each target is twice as
+    /// wide as the next one, up to a width of 0.5. The duration sums are a geometric series starting at the initial
+    /// duration.
     pub(super) fn targets(&self, steps: u32) -> Vec<Goal> {
         let growth = self.duration_sum.0 as f64 / self.initial_duration.0 as f64;
         let target = |before: u32| {
@@ -125,7 +126,7 @@ impl Goal {
         (0..=steps).rev().map(target).collect()
     }
 
-    /// True if the bounds are close enough; two neighbouring whole rates always are.
+    /// True if the bounds are close enough. Rates that differ by 1 always are.
     pub(super) fn is_met_by(&self, lower: Qps, upper: Qps) -> bool {
         let distance = upper.0.saturating_sub(lower.0);
         distance <= 1 || distance as f64 <= self.width * upper.0 as f64

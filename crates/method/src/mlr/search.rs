@@ -1,16 +1,19 @@
 //! The search as a state machine without I/O: the next load and its duration, until every goal has its bounds.
 //!
+//! Each goal is searched in stages. The *target* of a stage is an easier version of the goal, with a wider interval and
+//! shorter trials. The target of the last stage is the goal itself.
+//!
 //! ```text
 //! stage 0 of every goal ─► stage 1 of every goal ─► … ─► the goals themselves
 //!    │
-//!    ├─ nothing known:          the highest rate, then the rate of valid replies that came back
-//!    ├─ bounds of the stage before: their middle, then the lower one, then the upper one
-//!    ├─ one bound only:         away from it, in steps that double
+//!    ├─ no bound known:         the highest rate, then the rate of valid replies in that trial
+//!    ├─ bounds of the stage before: their middle, then the lower bound, then the upper bound
+//!    ├─ one bound only:         away from this bound, in steps that double
 //!    └─ both, but too far apart: their geometric mean
 //! ```
 //!
-//! Once a load has a trial, further trials follow at that load until it is classified for the current target. Every
-//! trial counts for all goals.
+//! Once a load has a trial, further trials follow at that load until the load is classified for the current target.
+//! Every trial counts for all goals.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +25,7 @@ use crate::records::Counts;
 use crate::verdict::Verdict;
 use units::{Nanos, Qps};
 
-/// Number of coarser targets before each goal.
+/// Number of targets before the goal itself.
 const STEPS: u32 = 2;
 
 /// Range of rates of a search.
@@ -43,9 +46,9 @@ pub struct MlrDue {
     pub rate: Qps,
     /// Sending time.
     pub duration: Nanos,
-    /// Index of its goal.
+    /// Index of the goal for which the trial runs.
     pub goal: usize,
-    /// Relevant lower and upper bound of that goal's current target, if known.
+    /// Relevant lower and upper bound of the goal's current target, if known.
     pub bracket: (Option<Qps>, Option<Qps>),
 }
 
@@ -82,17 +85,18 @@ struct Focus {
     retries: u32,
 }
 
-/// One search. Run the [`due`](MlrSearch::due) trial and report it, until there is a [`result`](MlrSearch::result).
+/// One search. Run each [`due`](MlrSearch::due) trial and report its verdict and counts, until there is a
+/// [`result`](MlrSearch::result).
 #[derive(Clone, Debug)]
 pub struct MlrSearch {
     limits: Limits,
-    /// Targets of each goal, coarse first; the last is the goal itself.
+    /// Targets of each goal, widest first; the last target is the goal itself.
     goals: Vec<Vec<Goal>>,
     loads: BTreeMap<Qps, Vec<Trial>>,
     /// Lowest rate that the tester could not measure.
     unmeasurable: Option<Qps>,
     focus: Option<Focus>,
-    /// Number of times that the current stage moved away from its only bound.
+    /// Number of steps that the current stage has made away from its only bound.
     outward: u32,
 }
 
@@ -124,8 +128,8 @@ impl MlrSearch {
         self.focus.map(|focus| focus.due)
     }
 
-    /// Records verdict and counts of the trial that was [due](MlrSearch::due). The verdict matters only if the trial is
-    /// invalid: each goal defines its own tolerated loss.
+    /// Records verdict and counts of the trial that was [due](MlrSearch::due). Passed and failed trials are treated
+    /// alike, because each goal defines its own tolerated loss.
     pub fn report(&mut self, verdict: Verdict, counts: &Counts) {
         let Some(mut focus) = self.focus else { return };
         if verdict == Verdict::Invalid {
@@ -160,7 +164,7 @@ impl MlrSearch {
             let (lower, upper) = self.bounds(&goal);
             let conditional =
                 lower.map(|load| conditional_throughput(&goal, load, &self.loads[&load]));
-            // A failure below the unmeasurable rate has superseded it.
+            // An upper bound below the unmeasurable rate ended the search instead.
             let unmeasurable =
                 self.unmeasurable.filter(|blocked| upper.is_none_or(|upper| *blocked < upper));
             GoalResult {
@@ -192,7 +196,7 @@ impl MlrSearch {
         (lower, None)
     }
 
-    /// Selects the next trial: the first target that is not met, stage by stage.
+    /// Selects the next trial. It serves the first target that is not met, stage by stage.
     fn choose(&mut self) {
         let last = self.focus.map(|focus| (focus.stage, focus.due.goal));
         for stage in 0..=STEPS as usize {
@@ -214,7 +218,7 @@ impl MlrSearch {
         self.focus = None;
     }
 
-    /// True if no further load needs a trial for a target with these bounds.
+    /// True if a target with these bounds needs no further load.
     fn is_met(&self, target: &Goal, (lower, upper): Bounds) -> bool {
         match (lower, self.ceiling(upper)) {
             (None, Some(above)) => above <= self.limits.min,
@@ -224,7 +228,7 @@ impl MlrSearch {
         }
     }
 
-    /// Returns the load below which the search continues: the upper bound, or a rate that the tester could not measure.
+    /// Returns the load below which the search continues: the upper bound or the unmeasurable rate, if that is lower.
     fn ceiling(&self, upper: Option<Qps>) -> Option<Qps> {
         [upper, self.unmeasurable].into_iter().flatten().min()
     }
@@ -242,7 +246,7 @@ impl MlrSearch {
         let (low, high) = (hinted_lower.or(lower), hinted_upper.or(above));
         match (low, high) {
             (Some(low), Some(high)) if !target.is_met_by(low, high) => middle(low, high),
-            // The interval is narrow enough, but its bounds are not yet proven for this target.
+            // The interval is narrow enough, but its bounds come from the stage before and need trials for this target.
             (Some(low), _) if Some(low) == hinted_lower => low,
             (_, Some(high)) if Some(high) == hinted_upper => high,
             (Some(low), _) => self.away(low, &target, Direction::Up),
@@ -275,7 +279,7 @@ impl MlrSearch {
         Qps(rate).clamp(self.limits.min, self.limits.max)
     }
 
-    /// Returns the valid replies per second of the trials at a load: an estimate of an overloaded DUT's limit.
+    /// Returns the valid replies per second of the best trial at a load, as an estimate of an overloaded DUT's limit.
     fn replies_at(&self, load: Qps) -> Option<f64> {
         let best = self.loads.get(&load)?.iter().map(Trial::loss_ratio).min_by(f64::total_cmp)?;
         Some(load.0 as f64 * (1.0 - best))
@@ -288,8 +292,8 @@ enum Direction {
     Down,
 }
 
-/// Returns the geometric mean of two loads at least 2 apart. It is strictly between them, because it is more than half
-/// a query per second above the lower one, and not above their arithmetic mean.
+/// Returns the geometric mean of two loads at least 2 apart. The rounded mean is strictly between the loads: the mean
+/// is more than half a query per second above the lower load and at most their arithmetic mean.
 fn middle(low: Qps, high: Qps) -> Qps {
     Qps((low.0 as f64 * high.0 as f64).sqrt().round() as u64)
 }

@@ -36,7 +36,7 @@ pub enum LoadClass {
     Lower,
     /// Upper bound: the DUT does not meet the goal.
     Upper,
-    /// Further trials can decide either way.
+    /// Further trials are needed and can lead to either bound.
     Undecided,
 }
 
@@ -69,9 +69,10 @@ impl Sums {
 
 /// Classifies the load of `trials` for `goal`.
 ///
-/// The load is a lower bound if it remains one even when all remaining trials have high loss. The load is an upper
-/// bound if it remains one even when all remaining trials have low loss. Short trials with low loss can balance short
-/// trials with high loss, but a lower bound also requires full-length trials.
+/// The remaining trials are those still missing from the goal's duration sum. The load is a lower bound if this would
+/// hold even with high loss in all remaining trials. It is an upper bound if this would hold even with low loss in all
+/// of them. Short trials with low loss can balance short trials with high loss, but a lower bound also requires
+/// full-length trials.
 pub fn classify(goal: &Goal, trials: &[Trial]) -> LoadClass {
     let sums = Sums::of(goal, trials);
     let balancing = sums.short_low * goal.exceed_ratio / (1.0 - goal.exceed_ratio);
@@ -87,9 +88,9 @@ pub fn classify(goal: &Goal, trials: &[Trial]) -> LoadClass {
     }
 }
 
-/// Returns the rate of valid replies at a lower bound, in replies per second. It is the rate of the full-length trial
-/// at the quantile given by the goal's exceed ratio: trials with more loss take no larger share of the time. Remaining
-/// time counts as lost.
+/// Returns the rate of valid replies at a lower bound, in replies per second. The full-length trials are sorted by
+/// loss. The result is the rate of the trial at the quantile 1 − exceed ratio of their total time. Time missing from
+/// the goal's duration sum counts as lost.
 pub fn conditional_throughput(goal: &Goal, load: Qps, trials: &[Trial]) -> f64 {
     let full = || trials.iter().filter(|trial| trial.duration >= goal.final_duration);
     let mut by_loss: Vec<(f64, f64)> =
