@@ -32,7 +32,7 @@ pub struct Queueing {
 }
 
 impl Queueing {
-    /// True if packets can wait in it; false for `noqueue`.
+    /// True if packets can wait in the discipline, which is the case for every kind except `noqueue`.
     pub fn can_hold(&self) -> bool {
         self.kind != "noqueue"
     }
@@ -151,7 +151,7 @@ pub struct Waiting {
 
 impl Waiting {
     /// Adds a sample of the counters at `now`. Calls `waited` with a time and the number of packets that waited for at
-    /// least that time and have left since the last sample.
+    /// least that time and have left since the last sample. The number is estimated from the octets (see `share_of`).
     pub fn sample(&mut self, now: Nanos, queue: &Queueing, mut waited: impl FnMut(Nanos, u64)) {
         let last = self.last.replace((now, queue.left, queue.packets));
         let arrived = queue.left + u64::from(queue.backlog);
@@ -172,7 +172,7 @@ impl Waiting {
                     self.samples.pop_front();
                 }
             }
-            // Another discipline starts counting at 0.
+            // A smaller counter means that the discipline was replaced: a new one starts counting at 0.
             _ => self.samples.clear(),
         }
         if queue.backlog == 0 {
@@ -190,7 +190,8 @@ impl Waiting {
     }
 }
 
-/// Returns the packets in `part` of `octets`, in proportion and rounded up.
+/// Estimates how many of the `packets` with `octets` octets in total lie in `part` of these octets. The estimate
+/// assumes packets of equal size and is rounded up.
 fn share_of(packets: u64, part: u64, octets: u64) -> u64 {
     (u128::from(packets) * u128::from(part)).div_ceil(octets.max(1).into()) as u64
 }

@@ -7,7 +7,8 @@
 //! ```
 //!
 //! Replies arrive on the queue that the device selects, which may differ from the queue of their query. A [`Client`]
-//! therefore reads all queues. A program that also answers, with one thread per queue, uses an [`Exchange`](super::Exchange) per queue.
+//! therefore reads all queues. A program that also answers, with one thread per queue, uses an
+//! [`Exchange`](super::Exchange) per queue.
 
 use super::error::XdpError;
 use super::exchange::{Receiver, Sender};
@@ -27,8 +28,8 @@ pub struct Client {
 }
 
 impl Client {
-    /// Receives the datagrams of these claims from the next hop's interface, and sends there. The next hop's link-layer
-    /// address must be resolved ([`NextHop::resolve`]).
+    /// Opens the interface of the next hop for sending, and for receiving the datagrams that match `claims`. The next
+    /// hop's link-layer address must be resolved ([`NextHop::resolve`]).
     ///
     /// # Errors
     /// See [`XdpError`].

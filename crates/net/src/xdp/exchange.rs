@@ -80,8 +80,8 @@ impl Sender {
         Ok(taken)
     }
 
-    /// Moves the datagrams of the outbox into the transmit ring, to be sent by [`Sender::flush`]; the outbox is empty
-    /// afterwards. Returns the number of datagrams, counted from the last, that did not fit.
+    /// Moves the datagrams of the outbox into the transmit ring, to be sent by [`Sender::flush`]. The outbox is empty
+    /// afterwards. Returns the number of datagrams at the end of the outbox that did not fit and were discarded.
     pub fn put(&mut self, outbox: &mut Outbox) -> usize {
         let mut refused = 0;
         for (link, from, to, payload) in outbox.datagrams() {
@@ -118,7 +118,7 @@ impl Sender {
         Ok(())
     }
 
-    /// Sends queued datagrams to free frames; returns false if no frame becomes free within 5 ms.
+    /// Sends queued datagrams so that their frames become free. Returns false if no frame becomes free within 5 ms.
     #[cold]
     fn makes_room(&mut self) -> bool {
         let give_up = Instant::now() + SEND_TIMEOUT;
@@ -154,7 +154,7 @@ impl Sender {
         !self.copies
     }
 
-    /// Reclaims the frames of packets that have been sent.
+    /// Collects the frames of sent packets for reuse.
     fn reap(&mut self) {
         while let Some(address) = self.outgoing.left() {
             self.free.push(address);
@@ -251,7 +251,7 @@ impl Receiver {
         Ok(packets)
     }
 
-    /// Returns the number of claimed packets that were dropped for lack of room since the client was opened.
+    /// Returns the number of packets that matched a claim but were dropped for lack of room since opening.
     ///
     /// # Errors
     /// Returns the errors of getsockopt(2). The number of drops is then unknown.
@@ -259,8 +259,8 @@ impl Receiver {
         self.queues.iter().map(Incoming::drops).sum()
     }
 
-    /// Returns the number of claimed packets that are not datagrams of other hosts: wrong checksums, inconsistent
-    /// lengths, or this host's own addresses as their source.
+    /// Returns the number of packets that were discarded because of a wrong checksum, inconsistent lengths, or this
+    /// host's own address as their source.
     pub fn unreadable(&self) -> u64 {
         self.unreadable
     }
@@ -286,8 +286,8 @@ fn arrived<'a>(
     })
 }
 
-/// Parses a packet as a [`Receiver`] does; `by_cable`: the interface is a network card. For fuzzers, which have no
-/// interface.
+/// Parses a packet as a [`Receiver`] does. `by_cable` is true if the interface is a network card. For fuzzers, which
+/// have no interface.
 #[doc(hidden)]
 pub fn receive_frame(frame: &[u8], length: usize, by_cable: bool) -> Option<Arrived<'_>> {
     let own = HostAddresses::default().with_partial_checksums(!by_cable);

@@ -28,7 +28,8 @@ use super::ports::{OCTETS, PortSet};
 /// Octets in front of a packet that hold its receive time.
 pub(super) const STAMP: usize = 8;
 
-/// Addresses and ports of datagrams that are handed to the sockets.
+/// Destination addresses and ports that a filter claims. Matching datagrams go to the AF_XDP sockets and bypass the
+/// kernel's network stack.
 #[derive(Clone, Debug)]
 pub struct Claim {
     /// Destination addresses; a single address is a prefix of full length.
@@ -37,7 +38,7 @@ pub struct Claim {
     pub ports: Ports,
 }
 
-/// Destination ports of datagrams that are handed to the sockets.
+/// Destination ports of a [`Claim`].
 #[derive(Clone, Debug)]
 pub enum Ports {
     /// All ports of the range while the interface is open.
@@ -53,7 +54,7 @@ impl From<RangeInclusive<u16>> for Ports {
 }
 
 impl Claim {
-    /// Claims datagrams to one address, which must not be a wildcard.
+    /// Creates a claim of one address, which must not be a wildcard.
     pub fn to_address(address: IpAddr, ports: impl Into<Ports>) -> Claim {
         Claim { addresses: address.into(), ports: ports.into() }
     }
@@ -83,7 +84,7 @@ enum Register {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Label {
     Ipv6,
-    /// After the claim with this index.
+    /// Code after the test for the claim with this index.
     Next(usize),
     Take,
     Pass,
@@ -92,7 +93,7 @@ enum Label {
 /// Action for a packet that matches a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MatchAction {
-    /// Redirects it to the socket of the packet's queue in this map (a descriptor).
+    /// Redirects the packet to its queue's socket in this map (a descriptor).
     Redirected(i32),
     /// Returns this number from the program; for tests without a socket.
     #[cfg(test)]

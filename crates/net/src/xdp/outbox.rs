@@ -1,11 +1,11 @@
-//! Datagrams collected to be sent together.
+//! Outbox: datagrams collected to be sent together.
 
 use std::net::SocketAddr;
 use std::ops::Range;
 
 use super::frame::Link;
 
-/// Datagrams that are written now and sent later by AF_XDP ([`super::Sender::put`]).
+/// Buffer of datagrams that are sent together by AF_XDP ([`super::Sender::put`]).
 #[derive(Debug, Default)]
 pub struct Outbox {
     octets: Vec<u8>,
@@ -34,8 +34,8 @@ impl Outbox {
         self.waiting.is_empty()
     }
 
-    /// Adds the datagram that `write` appends, for `link` and two addresses of the same family. Adds nothing if `write`
-    /// appends nothing. Returns false if the datagram does not fit into an Ethernet frame of 1500 octets.
+    /// Adds the datagram whose payload `write` appends. `from` and `to` are of the same address family. Adds nothing if
+    /// `write` appends nothing. Returns false if the datagram exceeds an Ethernet MTU of 1500.
     #[inline]
     pub fn push(
         &mut self,

@@ -12,14 +12,15 @@ use super::ring::Mapping;
 /// Octets of a bitmap with a bit per port.
 pub(super) const OCTETS: usize = (1 << 16) / 8;
 
-/// Ports claimed by a filter; initially empty. A change applies to packets that arrive after it.
+/// Ports whose datagrams a filter hands to AF_XDP sockets; initially empty. A change applies to packets that arrive
+/// after it.
 pub struct PortSet {
     map: BitMap,
     bits: Mapping,
 }
 
 impl PortSet {
-    /// An empty set.
+    /// Creates an empty set.
     ///
     /// # Errors
     /// [`XdpError::NotAllowed`] or [`XdpError::Filter`].
@@ -33,13 +34,13 @@ impl PortSet {
         Ok(PortSet { map, bits })
     }
 
-    /// Claims datagrams to this port from now on.
+    /// Adds a port. The filter hands datagrams to it to AF_XDP from now on.
     pub fn insert(&self, port: u16) {
         let (octet, bit) = self.place(port);
         octet.fetch_or(bit, Ordering::Relaxed);
     }
 
-    /// Leaves datagrams to this port to the kernel from now on.
+    /// Removes a port. The kernel's stack receives datagrams to it from now on.
     pub fn remove(&self, port: u16) {
         let (octet, bit) = self.place(port);
         octet.fetch_and(!bit, Ordering::Relaxed);

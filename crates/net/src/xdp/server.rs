@@ -20,8 +20,8 @@ pub struct Server {
     queue: Queue,
     own: HostAddresses,
     reply: Box<[u8]>,
-    /// Claimed packets that are not datagrams of other hosts: wrong checksums, inconsistent lengths, or this host's own
-    /// addresses as their source.
+    /// Packets taken by the filter that were discarded because of a wrong checksum, inconsistent lengths, or this
+    /// host's own address as their source.
     unreadable: u64,
 }
 
@@ -32,8 +32,8 @@ impl Server {
     }
 
     /// Receives up to [`BATCH`] queries, waiting up to `limit` for the first. `answer` writes a reply to each and
-    /// returns its length, 0 for none; the replies are then sent. The receive time of a query is taken by the filter
-    /// and given on the wall clock.
+    /// returns its length, 0 for no reply. The replies are then sent. The receive time of a query is taken by the
+    /// filter and converted to wall-clock time.
     ///
     /// # Errors
     /// Returns an error if the interface is gone.
@@ -75,7 +75,7 @@ impl Server {
             }
         }
         if self.queue.flush().is_err() {
-            // It is unknown which of them have left.
+            // It is unknown which of the replies have left.
             turn.refused += mem::take(&mut turn.sent);
         } else {
             refuse(&mut turn, (self.queue.dropped() - dropped) as usize);
@@ -102,7 +102,7 @@ fn refuse(turn: &mut Turn, dropped: usize) {
 
 /// Result of handling a packet.
 enum Response {
-    /// Its frame now holds a reply of this length.
+    /// The frame of the packet now holds a reply frame of this length.
     Reply(usize),
     /// No reply.
     None,
@@ -110,7 +110,7 @@ enum Response {
     Unreadable,
 }
 
-/// Answers the packet in the first `length` octets of a frame, in that frame.
+/// Replaces the packet in the first `length` octets of a frame by its reply.
 #[inline]
 fn respond(
     frame: &mut [u8],
@@ -142,8 +142,8 @@ fn respond(
 }
 
 /// Answers the packet in the first `length` octets of `frame` as a [`Server`] does, and leaves the reply's frame there.
-/// Returns its length, or `None` if there is no reply. `by_cable`: the interface is a network card. For fuzzers, which
-/// have no interface.
+/// Returns the length of this frame, or `None` if there is no reply. `by_cable` is true if the interface is a network
+/// card. For fuzzers, which have no interface.
 #[doc(hidden)]
 pub fn answer_frame(
     frame: &mut [u8],
