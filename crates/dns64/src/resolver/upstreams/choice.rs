@@ -1,7 +1,7 @@
 //! Selection of the next upstream.
 //!
-//! With [`UpstreamOrder::Listed`], it is the first upstream of the route that is up and has not
-//! been queried for this question.
+//! [`UpstreamOrder::Listed`] selects the first upstream of the route that is up and has not been
+//! queried for this question.
 //!
 //! With [`UpstreamOrder::Fastest`], candidates are the upstreams of a route that are up and have
 //! not been queried for this question. The candidates that are at most 20 ms slower than the
@@ -9,9 +9,10 @@
 //! an upstream that has become fast again is noticed. An upstream that has never been queried
 //! counts as the fastest.
 //!
-//! If all candidates have been queried for this question, an upstream that is marked down is
-//! queried; the one whose probe is due first is preferred. If every upstream has been queried, one
-//! of them is queried again; upstreams that are up and have retries left are preferred.
+//! If every upstream that is up has been queried for this question, the next query goes to an
+//! upstream that is marked down, preferably the one with the earliest due probe. If these upstreams
+//! have been queried too, an upstream is queried again, preferably one that is up and has retries
+//! left.
 
 use rand::rngs::StdRng;
 use rand::{Rng, RngExt};
@@ -21,9 +22,9 @@ use units::Nanos;
 use crate::config::UpstreamOrder;
 use crate::ids::ServerId;
 
-/// Upstreams slower than the fastest by at most this share its load.
+/// Maximum delay behind the fastest upstream at which an upstream still shares its load.
 const LIKE_SPEED: Nanos = Nanos::from_millis(20);
-/// One query in this number goes to any upstream that is up.
+/// One query in `EXPLORE` goes to any upstream that is up.
 const EXPLORE: u32 = 64;
 
 /// State of an upstream for the selection.
@@ -34,15 +35,17 @@ pub(super) struct Candidate {
     pub(super) weight: u32,
     /// Smoothed round-trip time.
     pub(super) speed: Nanos,
-    /// Time until which it is marked down.
+    /// Time until which the upstream is marked down.
     pub(super) down_until: Nanos,
-    /// True if its retry budget permits a second query.
+    /// True if the upstream's retry budget permits another query for the same question.
     pub(super) may_ask_again: bool,
 }
 
-/// Selects the next upstream of a route; those in `tried` were queried already.
+/// Selects the next upstream of a route. `tried` lists the upstreams that were queried already.
 ///
-/// # Panics If `route` is empty.
+/// # Panics
+///
+/// Panics if `route` is empty.
 pub(super) fn choose(
     route: &[Candidate],
     order: UpstreamOrder,
@@ -63,7 +66,7 @@ pub(super) fn choose(
     by_weight(up.into_iter().filter(|standing| any || standing.speed <= best + LIKE_SPEED), rng)
 }
 
-/// Selects one at random, in proportion to the weights.
+/// Selects a candidate at random, in proportion to the weights.
 fn by_weight<'a>(among: impl Iterator<Item = &'a Candidate>, rng: &mut impl Rng) -> ServerId {
     let among: SmallVec<[&Candidate; 8]> = among.collect();
     let mut ticket =

@@ -1,9 +1,9 @@
 //! Health of an upstream: round-trip time and reachability.
 //!
 //! The round-trip time is smoothed according to RFC 6298 §2. Three failures in a row, without an
-//! answer in between, mark an upstream down: it is sent no queries for a second, and then one query
-//! as a probe. After each failed probe this delay is doubled, up to half a minute. A single answer
-//! marks the upstream up again, regardless of earlier failures.
+//! answer in between, mark an upstream down. The upstream then gets no queries for a second, and
+//! after that one query as a probe. After each failed probe this delay is doubled, up to half a
+//! minute. A single answer marks the upstream up again, regardless of earlier failures.
 //!
 //! ```text
 //!            failure, failure, failure              backoff is over
@@ -17,8 +17,8 @@ use units::Nanos;
 
 /// Assumed response time of an upstream before its first answer.
 const FIRST_RTO: Nanos = Nanos::from_millis(400);
-/// Minimum wait for an answer, however fast the upstream is: an upstream that is briefly busy must
-/// not get every query twice.
+/// Minimum wait for an answer, even from a fast upstream. A shorter wait would send every query
+/// twice to an upstream that is briefly busy.
 pub(crate) const LEAST_RTO: Nanos = Nanos::from_millis(200);
 /// Maximum wait for an answer before a retransmission.
 const MOST_RTO: Nanos = Nanos::from_millis(800);
@@ -40,14 +40,14 @@ pub(super) struct UpstreamHealth {
     /// Failures since the last answer.
     failures: u32,
     backoff: Nanos,
-    /// Time of the failure that marked it down.
+    /// Time of the failure that marked the upstream down.
     down_since: Nanos,
     down_until: Nanos,
-    /// True if it is down and a probe is in flight.
+    /// True if the upstream is down and a probe is in flight.
     probed: bool,
-    /// Time of the last log line about its being marked down, and true if its return was logged
-    /// since.
+    /// Time at which "marked down" was last logged.
     logged_down_at: Option<Nanos>,
+    /// True if "marked up again" was logged after `logged_down_at`.
     logged_up: bool,
 }
 
@@ -61,17 +61,18 @@ pub(super) enum HealthChange {
 }
 
 impl UpstreamHealth {
-    /// True if it is marked down.
+    /// True if the upstream is marked down.
     pub(super) fn is_down(&self) -> bool {
         self.failures >= FAILURES
     }
 
-    /// Returns the time at which it was marked down, or `None` if it is up.
+    /// Returns the time at which the upstream was marked down, or `None` if it is up.
     pub(super) fn down_since(&self) -> Option<Nanos> {
         self.is_down().then_some(self.down_since)
     }
 
-    /// Returns the time until which it is marked down; a time in the past if it is up.
+    /// Returns the time until which the upstream is marked down. The time is in the past if the
+    /// upstream is up.
     pub(super) fn down_until(&self) -> Nanos {
         self.down_until
     }
@@ -86,15 +87,15 @@ impl UpstreamHealth {
         }
     }
 
-    /// Returns the time to wait for an answer before a retransmission. It is longer than in RFC
-    /// 6298, because the round-trip time of an overloaded upstream grows with each query.
+    /// Returns the time to wait for an answer before a retransmission. This time is longer than in
+    /// RFC 6298, because the round-trip time of an overloaded upstream grows with each query.
     pub(super) fn patience(&self) -> Nanos {
         let Some((srtt, var)) = self.smoothed else { return FIRST_RTO };
         Nanos((2 * srtt.0 + 4 * var.0).clamp(LEAST_RTO.0, MOST_RTO.0))
     }
 
-    /// Records that the upstream is about to be queried. If it is down, this query is the probe: no
-    /// other is sent until its outcome is known, or a second has passed.
+    /// Records that the upstream is about to be queried. If the upstream is down, this query is the
+    /// probe. No other query is sent until the probe has an outcome or a second has passed.
     pub(super) fn chosen(&mut self, now: Nanos) {
         if self.is_down() {
             self.down_until = now + PROBE;
@@ -102,8 +103,8 @@ impl UpstreamHealth {
         }
     }
 
-    /// Records an answer after `rtt`. For an error response (`is_error`), at least 400 ms count, so
-    /// that an upstream that fails quickly is not preferred.
+    /// Records an answer after `rtt`. An error response (`is_error`) counts as taking at least
+    /// 400 ms, so that an upstream that fails quickly is not preferred.
     pub(super) fn answered(&mut self, rtt: Nanos, is_error: bool) -> Option<HealthChange> {
         let rtt = if is_error { rtt.max(FIRST_RTO) } else { rtt };
         let (srtt, var) = match self.smoothed {

@@ -4,7 +4,7 @@
 //! settings ─► Upstreams ─► choice: next server ◄── health: reachability and speed
 //!                  │                           ◄── retries: retry budget
 //!                  └─► Server: health, retries, network: network errors, suspended: EDNS, letter case
-//! ports: the sockets towards them, with the ids that are in use
+//! ports: the sockets towards the servers, with the ids that are in use
 //! ```
 //!
 //! All modules except `ports` work without sockets, on the caller's clock.
@@ -41,8 +41,8 @@ struct Member {
     weight: u32,
 }
 
-/// All upstreams. A reload keeps their numbers. Servers that a reload removed get no further
-/// queries, and are removed here when no fetch in flight uses them.
+/// All upstreams of a worker. A reload keeps their numbers. A server that a reload removed from the
+/// configuration gets no further queries. It is removed here when no fetch in flight uses it.
 #[derive(Default)]
 pub(super) struct Upstreams {
     /// Servers by number.
@@ -53,7 +53,8 @@ pub(super) struct Upstreams {
 }
 
 impl Upstreams {
-    /// Applies a new configuration. Servers that it keeps also keep their health and counters.
+    /// Applies a new configuration. Servers that were configured before keep their health and
+    /// counters.
     pub(super) fn configure(&mut self, settings: &Settings, metrics: &Metrics) {
         let mut known: HashMap<ServiceAddr, usize> =
             self.servers.iter().map(|(place, server)| (server.address(), place)).collect();
@@ -141,8 +142,8 @@ impl Upstreams {
         self.all_of(route, |server| server.network().is_unreachable(now))
     }
 
-    /// True if the route's servers cannot be reached, and one of these servers has just been
-    /// queried. The result of that query shows if the next query is worth sending.
+    /// True if no server of the route is reachable, and one of these servers has just been queried.
+    /// The result of that query shows if the next query is worth sending.
     pub(super) fn are_being_probed(&self, route: RouteId, now: Nanos) -> bool {
         self.are_unreachable(route, now)
             && !self.all_of(route, |server| !server.network().is_just_asked(now))

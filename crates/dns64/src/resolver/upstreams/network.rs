@@ -1,8 +1,9 @@
-//! Network errors of one upstream: there is no route to the upstream, or its host refuses queries.
+//! Network errors of one upstream, for example a missing route or a host that refuses queries.
 //!
-//! After an error, queries fail at once. If the upstream answered in the second before, the error
-//! must last for a second, because the upstream may be restarting, or the error may be a forged
-//! ICMP message. A missing route that this host reports when a socket is opened counts at once.
+//! After an error, queries fail at once. If the upstream answered in the second before the error,
+//! they fail only after errors have lasted for a second, because the upstream may be restarting or
+//! the ICMP message may be forged. A missing route that this host reports when a socket is opened
+//! counts at once.
 //! Errors expire after five seconds without a further error.
 
 use std::io;
@@ -41,8 +42,8 @@ impl Seen {
 }
 
 impl NetworkErrors {
-    /// Records a network error. `opening` is true if opening a socket failed, so that the error is
-    /// from this host; other errors may come from an ICMP message.
+    /// Records a network error. `opening` is true if opening a socket failed, which means that this
+    /// host reported the error. Other errors may come from an ICMP message.
     pub(super) fn note(&mut self, now: Nanos, error: &io::Error, opening: bool) {
         let no_route = opening && is_missing_route(error);
         let before = self.seen.filter(|seen| seen.no_route == no_route && seen.is_recent(now));
@@ -61,7 +62,7 @@ impl NetworkErrors {
         self.seen = self.seen.filter(|seen| seen.is_recent(now));
     }
 
-    /// Records an answer; returns true if there were errors before it.
+    /// Records an answer. Returns true if network errors were recorded since the previous answer.
     pub(super) fn answered(&mut self, now: Nanos) -> bool {
         self.answered = Some(now);
         self.seen.take().is_some()

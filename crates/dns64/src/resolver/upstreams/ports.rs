@@ -2,12 +2,12 @@
 //! by AF_XDP ([`super::xdp`]).
 //!
 //! An attacker must guess a source port and an id (RFC 5452 §4). Each upstream has several source
-//! ports, which the kernel draws at random; each query uses one of these ports and a random id. Up
-//! to [`SHARE_A_PORT`] queries of one turn of the worker share a port, so that they are sent in one
-//! pass through the network stack. Further queries use another port, so that concurrently
-//! outstanding queries have different ports (RFC 5452 §9.2). At most half of a port's ids are in
-//! use at once, so that random draws find a free id. After 10 000 queries, or ten minutes, a port
-//! is replaced as soon as no response is expected on it.
+//! ports, which the kernel draws at random. Each query uses one of these ports and a random id. Up
+//! to [`SHARE_A_PORT`] queries of one turn (one pass of the worker's event loop) share a port, so
+//! that they are sent in one pass through the network stack. Further queries use another port, so
+//! that concurrently outstanding queries have different ports (RFC 5452 §9.2). At most half of a
+//! port's ids are in use at once, so that random draws find a free id. After 10 000 queries, or ten
+//! minutes, a port is replaced as soon as no response is expected on it.
 //!
 //! ```text
 //! server ─► port ─► id ─► query      a port: opened ─► used 10 000 times or ten minutes ─► nothing expected ─► closed
@@ -31,12 +31,11 @@ use crate::resolver::outside::Access;
 
 /// Number of queries after which a source port is replaced.
 const USES: u32 = 10_000;
-/// Time after which a source port is replaced, so that it does not stay the same for days on a
-/// quiet server.
+/// Time after which a source port is replaced, so that a quiet server does not keep it for days.
 const AGE: Nanos = Nanos(600 * Nanos::SECOND.0);
-/// Maximum number of queries per turn that are sent from one source port: half of the maximum per
-/// call. Each further port needs a call for its queries and a call for their answers; with eight
-/// queries per port, a server under load answered a sixth fewer queries.
+/// Maximum number of queries per turn that are sent from one source port. It is half of the maximum
+/// per system call. Each further port needs one system call for its queries and one for their
+/// answers. With eight queries per port, a server under load answered a sixth fewer queries.
 const SHARE_A_PORT: u32 = 32;
 /// Maximum number of ids in use on a source port: half of all ids, so that random draws find a free
 /// id.
@@ -60,8 +59,8 @@ pub(crate) fn from_token(token: usize) -> Option<PortId> {
 
 /// A socket on a separate source port, connected to one server.
 struct Port {
-    /// Set if answers arrive by AF_XDP. It is dropped before the socket, while the port is still
-    /// reserved.
+    /// Set if answers arrive by AF_XDP. This field is dropped before the socket, while the port is
+    /// still reserved.
     source: Option<XdpSource>,
     endpoint: Endpoint,
     /// The fetches that expect responses, by id.
@@ -75,12 +74,12 @@ impl Port {
         self.ids.len() < MOST_IDS
     }
 
-    /// True if no response is expected on it.
+    /// True if no response is expected on the port.
     fn is_done(&self) -> bool {
         self.ids.is_empty()
     }
 
-    /// True if it is to be replaced.
+    /// True if the port is to be replaced.
     fn is_worn(&self, now: Nanos) -> bool {
         self.used >= USES || now.since(self.opened) >= AGE
     }
@@ -89,10 +88,10 @@ impl Port {
 /// The ports towards one server.
 struct ServerPorts {
     server: ServiceAddr,
-    /// The address for which the last port was opened; the interface of its zone may change.
+    /// The address for which the last port was opened. The interface behind its zone may change.
     address: SocketAddr,
-    /// The source ports. Those beyond `allowed` are from an older configuration and remain until
-    /// their responses have arrived.
+    /// The source ports. Ports beyond `allowed` are from an older configuration and remain until no
+    /// response is expected on them.
     ports: Vec<Option<Port>>,
     /// Number of source ports that may be used; zero if the server is no longer configured.
     allowed: usize,
@@ -158,11 +157,13 @@ impl Ports {
             && self.port(id).and_then(|port| port.source.as_ref()).is_some_and(|own| own.is(to))
     }
 
-    /// Queues a query for a server, written by `write` with the given id. It is sent by the next
-    /// [`flush`](Ports::flush), or earlier.
+    /// Queues a query for a server. `write` writes the query with the given id. The query is sent by
+    /// the next [`flush`](Ports::flush), or earlier.
     ///
-    /// # Errors If there is no route to the server, no file descriptor left, or no id free on any
-    /// source port ([`is_ours`]).
+    /// # Errors
+    ///
+    /// Returns an error if there is no route to the server, or if this host has no free file
+    /// descriptor or id ([`is_ours`]).
     #[inline]
     pub(crate) fn ask(
         &mut self,
@@ -206,8 +207,8 @@ impl Ports {
         }
     }
 
-    /// Sends the queries of this turn. Returns the ports with send errors: an ICMP message has
-    /// arrived for an earlier query, or there is no route.
+    /// Sends the queries of this turn. Returns the ports with send errors. The cause of such an
+    /// error is a missing route, or an ICMP message that has arrived for an earlier query.
     pub(crate) fn flush(&mut self) -> Vec<(PortId, io::ErrorKind)> {
         let mut refused = Vec::new();
         for (place, server) in self.servers.iter_mut().enumerate() {
@@ -365,7 +366,7 @@ impl ServerPorts {
         Ok(())
     }
 
-    /// Closes a source port beyond the configured number, once no response is expected on it.
+    /// Closes a source port beyond the configured number if no response is expected on it.
     fn close_if_done(&mut self, number: usize) {
         let is_extra = number >= self.allowed && self.turn.is_none_or(|(turn, _)| turn != number);
         if is_extra && self.ports[number].as_ref().is_some_and(Port::is_done) {
@@ -373,7 +374,7 @@ impl ServerPorts {
         }
     }
 
-    /// Sends the queued queries; the next query draws another port.
+    /// Sends the queued queries. The next query draws another port.
     fn end_turn(&mut self) {
         let Some((number, _)) = self.turn.take() else { return };
         let Some(port) = &self.ports[number] else { return };

@@ -1,8 +1,8 @@
-//! Retry budget per upstream: a burst of a thousand, then a hundred per second, and one more per
-//! eight answers.
+//! Retry budget per upstream. It permits a burst of a thousand retries, then a hundred per second,
+//! and one more per eight answers.
 //!
-//! If most queries time out, retrying each query worsens the overload, and sustains it after its
-//! cause is gone. An upstream that only loses a packet occasionally answers nearly every query, and
+//! If most queries time out, retrying each query worsens the overload and prolongs it after its
+//! cause is gone. An upstream that loses only an occasional packet answers nearly every query, and
 //! these answers add enough retries to its budget.
 
 use units::Nanos;
@@ -14,7 +14,7 @@ const EACH: Nanos = Nanos::from_millis(10);
 /// Answers per additional retry.
 const ANSWERS_FOR_ONE: u64 = 8;
 
-/// Retry budget of one upstream, as a generic cell rate algorithm (ITU-T I.371): a single time
+/// Retry budget of one upstream. The generic cell rate algorithm (ITU-T I.371) needs only one time
 /// stamp.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Retries {
@@ -28,7 +28,7 @@ impl Retries {
         self.after_one(now).is_some()
     }
 
-    /// Takes a retry from the budget. Returns false if it is exhausted.
+    /// Takes a retry from the budget. Returns false if the budget is exhausted.
     pub(super) fn take(&mut self, now: Nanos) -> bool {
         let after = self.after_one(now);
         self.whole_at = after.unwrap_or(self.whole_at);
@@ -41,8 +41,8 @@ impl Retries {
         self.whole_at = Nanos(self.whole_at.0.saturating_sub(EACH.0 / ANSWERS_FOR_ONE));
     }
 
-    /// Returns the time at which the budget will be full after one more retry, or `None` if it is
-    /// exhausted.
+    /// Returns the time at which the budget will be full after one more retry, or `None` if the
+    /// budget is exhausted.
     fn after_one(&self, now: Nanos) -> Option<Nanos> {
         let next = self.whole_at.max(now) + EACH;
         (next <= now + Nanos(AT_ONCE * EACH.0)).then_some(next)

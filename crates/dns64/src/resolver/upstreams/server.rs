@@ -16,8 +16,8 @@ use crate::metrics::{Metrics, UpstreamFailure, UpstreamMetrics};
 /// State of an upstream server in one worker.
 pub(crate) struct Server {
     address: ServiceAddr,
-    /// False after a reload removed the upstream from the configuration; no further queries are
-    /// sent to it then.
+    /// False after a reload removed the upstream from the configuration. The upstream then gets no
+    /// further queries.
     configured: bool,
     health: UpstreamHealth,
     retries: Retries,
@@ -61,17 +61,17 @@ impl Server {
         &self.health
     }
 
-    /// Returns its network errors.
+    /// Returns the network errors of the server.
     pub(super) fn network(&self) -> &NetworkErrors {
         &self.network
     }
 
-    /// True if it is marked down.
+    /// True if the server is marked down.
     pub(crate) fn is_marked_down(&self, now: Nanos) -> bool {
         now < self.health.down_until()
     }
 
-    /// Returns the time to wait for its answer before a retransmission, 0.2 to 0.8 s.
+    /// Returns the time to wait for the server's answer before a retransmission, 0.2 to 0.8 s.
     pub(crate) fn patience(&self) -> Nanos {
         self.health.patience()
     }
@@ -81,34 +81,34 @@ impl Server {
         self.health.chosen(now);
     }
 
-    /// True if its retry budget permits another retry.
+    /// True if the server's retry budget permits another retry.
     pub(super) fn may_be_asked_again(&self, now: Nanos) -> bool {
         self.retries.are_left(now)
     }
 
-    /// Takes a retry from its budget. Returns false if the budget is exhausted.
+    /// Takes a retry from the server's budget. Returns false if the budget is exhausted.
     pub(crate) fn take_retry(&mut self, now: Nanos) -> bool {
         self.retries.take(now)
     }
 
-    /// True if queries to it have EDNS.
+    /// True if queries to the server have EDNS.
     pub(crate) fn uses_edns(&self, now: Nanos) -> bool {
         self.edns.is_over(now)
     }
 
-    /// Records that the server answered a query without EDNS after rejecting it with EDNS: it is
-    /// queried without EDNS for a while.
+    /// Records that the server rejected a query with EDNS and then answered it without EDNS. Queries
+    /// to the server omit EDNS for a while.
     pub(crate) fn mark_without_edns(&mut self, now: Nanos) {
         self.edns.begin(now);
     }
 
-    /// True if names in queries to it may be in random letter case.
+    /// True if names in queries to the server may be in random letter case.
     pub(crate) fn keeps_case(&self, now: Nanos) -> bool {
         self.random_case.is_over(now)
     }
 
-    /// Records that the server answered in another letter case: it is queried in lower case for a
-    /// while, which is logged once.
+    /// Records that the server answered in another letter case. Queries to the server are in lower
+    /// case for a while. This is logged once.
     pub(crate) fn mark_without_case(&mut self, now: Nanos, metrics: &Metrics) {
         self.random_case.begin(now);
         if metrics.is_first_other_case(self.address) {
@@ -126,8 +126,8 @@ impl Server {
         self.metrics.asked();
     }
 
-    /// Records an answer after `rtt`; `is_error` marks an error response, which does not count as
-    /// fast. Returns true if the server was marked down or unreachable before.
+    /// Records an answer after `rtt`. `is_error` marks an error response, which does not count as
+    /// fast. Returns true if the server was marked down or had network errors before.
     pub(crate) fn answered(&mut self, now: Nanos, rtt: Nanos, is_error: bool) -> bool {
         let was_down = self.health.is_down() | self.network.answered(now);
         self.retries.answered();
@@ -146,7 +146,7 @@ impl Server {
         self.failed(now, UpstreamFailure::of(error));
     }
 
-    /// Records that the server did not answer, or was unreachable, and why.
+    /// Records that the server did not answer or was unreachable, with the reason.
     pub(crate) fn failed(&mut self, now: Nanos, trouble: UpstreamFailure) {
         self.network.timed_out(now);
         self.metrics.failed(trouble);
@@ -156,8 +156,8 @@ impl Server {
         self.update_metrics();
     }
 
-    /// Updates the metric that shows if it is marked down; a server that is no longer configured is
-    /// shown as up.
+    /// Updates the metric that shows if the server is marked down. The metric shows a server that is
+    /// no longer configured as up.
     fn update_metrics(&self) {
         let since = if self.configured { self.health.down_since() } else { None };
         self.metrics.set_down(since);

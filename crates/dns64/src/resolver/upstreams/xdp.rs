@@ -1,11 +1,11 @@
 //! Upstream queries by AF_XDP: the path of queries, and the lookup of received answers.
 //!
 //! ```text
-//! query ─► a source port, as without AF_XDP ─► its socket is open, and its number is in a Door
+//! query ─► a source port, as without AF_XDP ─► its socket is open, and the port is in IngressPorts
 //!    ├─ next hop known ─► Outbox ─► interface
-//!    └─ once a second, and if not ─► the socket ─► kernel, which keeps the next hop's address fresh
-//! answer ─► filter: is its port in the Door? ─┬─ yes ─► rings ─► Door: owner of the port ─► that worker
-//!                                             └─ no ──► the socket
+//!    └─ next hop unknown, and once a second ─► socket ─► kernel, which keeps the next hop's address fresh
+//! answer ─► filter: is the port in IngressPorts? ─┬─ yes ─► rings ─► worker that owns the port
+//!                                                 └─ no ──► socket
 //! ```
 //!
 //! The values that an attacker must guess (RFC 5452 §4) are therefore the same as without AF_XDP.
@@ -32,9 +32,9 @@ pub(crate) struct IngressPorts {
     /// By port: worker + 1 (16 bits), server (32) and number (16). 0 means that the port is not
     /// open.
     owners: Box<[AtomicU64]>,
-    /// By port: the hash of the address and port of the server that is queried from it. It filters
-    /// forged answers before they reach the worker that owns the port, which compares the address
-    /// itself.
+    /// By port: the hash of the address and port of the server that is queried from this port. The
+    /// hash filters out forged answers before they reach the owner of the port. The owner compares
+    /// the address itself.
     servers: Box<[AtomicU64]>,
     hashes: RandomState,
 }
@@ -42,7 +42,9 @@ pub(crate) struct IngressPorts {
 impl IngressPorts {
     /// Returns a value for a local address, without open ports.
     ///
-    /// # Errors See [`PortSet::new`].
+    /// # Errors
+    ///
+    /// Returns the errors of [`PortSet::new`].
     pub(crate) fn new(address: IpAddr) -> Result<IngressPorts, XdpError> {
         let [owners, servers] =
             [(); 2].map(|()| (0..=u16::MAX).map(|_| AtomicU64::new(0)).collect());
@@ -110,21 +112,22 @@ impl Drop for OpenIngressPort {
 
 /// AF_XDP state of a port.
 pub(super) struct XdpSource {
-    /// Index of its interface among the worker's.
+    /// Index of the port's interface among the worker's interfaces.
     way: usize,
     address: SocketAddr,
     _opened: OpenIngressPort,
 }
 
 impl XdpSource {
-    /// True if it has this address and port.
+    /// True if the source has this address and port.
     #[inline]
     pub(super) fn is(&self, other: SocketAddr) -> bool {
         is_same(self.address, other)
     }
 }
 
-/// Compares address and port; frames do not show the interface of a link-local address.
+/// Compares address and port, but not the interface of a link-local address, which frames do not
+/// show.
 #[inline]
 pub(super) fn is_same(one: SocketAddr, other: SocketAddr) -> bool {
     (one.ip(), one.port()) == (other.ip(), other.port())
@@ -142,12 +145,13 @@ struct EgressInterface {
     name: String,
     ingress_ports: Vec<Arc<IngressPorts>>,
     outbox: Outbox,
-    /// True if the interface has disappeared; a new interface of the same name is not used.
+    /// True if the interface has disappeared. A new interface of the same name is not used.
     is_gone: bool,
 }
 
 impl Egress {
-    /// Returns the interfaces of a worker, from their names and the [`IngressPorts`]s of their addresses.
+    /// Returns the interfaces of a worker. Each is given by its name and the [`IngressPorts`] of its
+    /// addresses.
     pub(crate) fn new(
         worker: WorkerId,
         interfaces: impl Iterator<Item = (String, Vec<Arc<IngressPorts>>)>,
@@ -166,13 +170,14 @@ impl Egress {
         &mut self.ways[number].outbox
     }
 
-    /// Marks the interface with this index as gone: further queries take the kernel's network
-    /// stack. Returns true at the first call.
+    /// Marks the interface with this index as gone. Further queries are sent through the kernel's
+    /// network stack. Returns true at the first call.
     pub(crate) fn give_up(&mut self, number: usize) -> bool {
         !std::mem::replace(&mut self.ways[number].is_gone, true)
     }
 
-    /// Opens a source port for a server's answers, if its address has a [`IngressPorts`].
+    /// Opens the port of `source` for a server's answers. Returns `None` if the address of `source`
+    /// has no [`IngressPorts`].
     pub(super) fn open(
         &self,
         source: SocketAddr,
@@ -204,8 +209,8 @@ pub(super) struct XdpRoute {
 
 impl XdpRoute {
     /// Returns the path from this source to the server if the query is to be sent by AF_XDP.
-    /// Otherwise the query is sent through the kernel's network stack: while the next hop is
-    /// unknown, and once a second, so that the kernel keeps verifying the next hop.
+    /// Otherwise the query is sent through the kernel's network stack. This happens while the next
+    /// hop is unknown, and once a second so that the kernel keeps verifying the next hop.
     #[inline]
     pub(super) fn take<'a>(
         &mut self,
