@@ -1,14 +1,14 @@
-//! Replies waiting to be written to connections. Their octets are limited, so that clients that
-//! request long answers without reading them cannot exhaust memory.
+//! Replies waiting to be written to connections. The number of waiting octets is limited. Otherwise
+//! clients could exhaust memory by requesting long answers without reading them.
 //!
 //! ```text
 //! workers ─► ToStream::send ─┬─► Backlog::replies ─► stream ─► client
 //!                            └─► Backlog::refused, if the limits are exceeded
 //! ```
 //!
-//! The length of a reply cannot be predicted from its query, and a client that sends queries for
-//! many long answers at once and reads them must get them all. A connection may therefore exceed
-//! its share while the total is below its limit.
+//! The length of a reply cannot be predicted from its query. A client that requests many long
+//! answers at once and reads them must get all of them. A connection may therefore exceed
+//! [`MOST_EACH`] while the total is below [`MOST`].
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,11 +16,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 
-/// Octets that may wait on one connection, regardless of the others. While more are waiting, no
-/// query is read from it.
+/// Octets that may wait on one connection, regardless of other connections. While more octets are
+/// waiting, no query is read from the connection.
 pub(crate) const MOST_EACH: usize = 256 << 10;
-/// Octets that may wait on all connections together. While more are waiting, a reply that takes a
-/// connection above [`MOST_EACH`] closes it. The total is therefore bounded by this value plus
+/// Octets that may wait on all connections together. While more octets are waiting, a connection is
+/// closed if a reply takes it above [`MOST_EACH`]. The total is therefore at most this value plus
 /// [`MOST_EACH`] per connection.
 pub(crate) const MOST: usize = 64 << 20;
 
@@ -50,7 +50,7 @@ struct Counter {
     refused: Notify,
 }
 
-/// Sender to a connection's writer; takes one message per query, empty if there is no reply.
+/// Sender to a connection's writer. One message per query is sent; it is empty if there is no reply.
 #[derive(Clone)]
 pub(crate) struct ToStream {
     sender: UnboundedSender<QueuedReply>,
@@ -69,13 +69,14 @@ impl ToStream {
 
     /// Queues a message for the connection's writer.
     ///
-    /// # Errors If the client has closed the connection, or too many octets are waiting and the
-    /// connection is closed.
+    /// # Errors
+    /// Returns an error if the client has closed the connection. If too many octets are waiting,
+    /// returns an error and causes the connection to be closed.
     pub(crate) fn send(&self, mut message: Vec<u8>) -> Result<(), SendError> {
         // The count must equal the allocated memory.
         message.shrink_to_fit();
         let (octets, counter) = (message.len(), &self.counter);
-        // Relaxed: plain counters, without ordering requirements.
+        // `Relaxed` is sufficient because the order relative to other memory accesses is irrelevant.
         let each = counter.octets.fetch_add(octets, Ordering::Relaxed) + octets;
         let all = counter.all.octets.fetch_add(octets, Ordering::Relaxed) + octets;
         let waiting = QueuedReply { message, counter: Arc::clone(counter) };
@@ -86,7 +87,7 @@ impl ToStream {
         self.sender.send(waiting).map_err(|_| SendError)
     }
 
-    /// Waits until at most [`MOST_EACH`] octets are waiting. Only one task may call this.
+    /// Returns as soon as at most [`MOST_EACH`] octets are waiting. Only one task may call this.
     pub(crate) async fn below_limit(&self) {
         while self.counter.octets.load(Ordering::Relaxed) > MOST_EACH {
             self.counter.drained.notified().await;
@@ -107,14 +108,14 @@ impl Backlog {
     }
 }
 
-/// A waiting reply; counted until it is dropped.
+/// A waiting reply. Its octets are counted until it is dropped.
 pub(crate) struct QueuedReply {
     message: Vec<u8>,
     counter: Arc<Counter>,
 }
 
 impl QueuedReply {
-    /// Returns the message; empty if the query gets none.
+    /// Returns the message, which is empty if the query gets no reply.
     pub(crate) fn message(&self) -> &[u8] {
         &self.message
     }

@@ -11,26 +11,26 @@ use super::backlog::ToStream;
 /// Destination of a reply.
 #[derive(Clone)]
 pub(crate) enum Client {
-    /// A datagram's source, and the number of the endpoint that received it.
+    /// Number of the endpoint that received the datagram, and source of the datagram.
     Udp(usize, Peer),
-    /// The same for AF_XDP.
+    /// AF_XDP path of the datagram, and source of the datagram.
     Xdp(Xdp, Peer),
-    /// A connection, and the address of its peer.
+    /// Transport, peer address and reply sender of a connection.
     Stream(Transport, IpAddr, ToStream),
 }
 
-/// Path of a datagram received by AF_XDP, and of its reply.
+/// Path of a datagram received by AF_XDP. The reply takes the same path.
 #[derive(Clone, Copy)]
 pub(crate) struct Xdp {
-    /// Number of its destination endpoint.
+    /// Number of the endpoint to which the datagram was sent.
     pub(crate) endpoint: u16,
-    /// Number of its rings among the worker's.
+    /// Index into the worker's AF_XDP rings.
     pub(crate) rings: u16,
     pub(crate) link: EthernetLink,
 }
 
 impl Client {
-    /// Returns its address; an IPv4-mapped IPv6 address is converted to IPv4.
+    /// Returns the client's address. An IPv4-mapped IPv6 address is converted to IPv4.
     pub(crate) fn ip(&self) -> IpAddr {
         match self {
             Client::Udp(_, peer) | Client::Xdp(_, peer) => peer.address.ip().to_canonical(),
@@ -38,7 +38,7 @@ impl Client {
         }
     }
 
-    /// Returns the transport of its query.
+    /// Returns the transport of the query.
     #[inline]
     pub(crate) fn transport(&self) -> Transport {
         match self {

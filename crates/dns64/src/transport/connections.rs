@@ -1,11 +1,11 @@
-//! Places for TCP connections of clients: their number is limited in total and for each client
-//! ([`ClientId`]). One thread counts the connections.
+//! Places for TCP connections of clients. The number of places is limited in total and for each
+//! client ([`ClientId`]). One thread counts the connections.
 //!
 //! When all places are taken, a new connection displaces another one, as permitted by RFC 7766
-//! §6.2.2 and §6.2.3. The search starts with the widest network that holds the most connections. It
-//! continues with the narrower network inside that one that holds the most, and so on down to one
-//! client. The longest idle connection of that client is displaced. If queries are in progress on
-//! all its connections, the connection with the oldest activity is displaced.
+//! §6.2.2 and §6.2.3. Among the widest networks, the search selects the network with the most
+//! connections. Inside the selected network, it repeats the selection one level down, until it
+//! reaches a client. The longest idle connection of this client is displaced. If all connections of
+//! the client have queries in progress, the connection with the oldest activity is displaced.
 
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
@@ -20,8 +20,8 @@ use units::Nanos;
 
 use crate::shares::client::{ClientId, LEVELS, NetworkId};
 
-/// Maximum number of connections compared when one is to be displaced. It bounds the time of the
-/// search if `tcp-connections` is larger; the comparison then begins at a random one.
+/// Maximum number of connections compared in a search for a connection to displace. If
+/// `tcp-connections` is larger, the search begins at a random connection.
 const COMPARED: usize = 4_096;
 
 /// The open connections.
@@ -40,7 +40,7 @@ struct Open {
 /// An open connection.
 struct Connection {
     client: ClientId,
-    /// Numbers of connections of its networks, the widest first.
+    /// Numbers of connections of the client's networks, the widest network first.
     held: [Rc<Cell<usize>>; LEVELS],
     activity: Rc<Activity>,
 }
@@ -55,7 +55,7 @@ pub(crate) struct Activity {
     displaced: Notify,
 }
 
-/// The place of an open connection; released when dropped.
+/// The place of an open connection. Dropping this value releases the place.
 pub(crate) struct ConnectionSlot {
     connections: Rc<Connections>,
     number: usize,
@@ -66,7 +66,7 @@ pub(crate) struct ConnectionSlot {
 pub(crate) enum Admission {
     /// There was a free place.
     Free(ConnectionSlot),
-    /// Another connection is being closed in favour of this one.
+    /// Another connection is being closed to make room for this one.
     Displacing(ConnectionSlot),
     /// The client already has the maximum number of connections per client.
     Refused,
@@ -78,8 +78,8 @@ impl Connections {
         self.open.borrow().connections.is_empty()
     }
 
-    /// Takes a place for one more connection, with at most `most` in all and `most_each` per
-    /// client.
+    /// Takes a place for one more connection. At most `most` connections in total and `most_each`
+    /// per client are open.
     pub(crate) fn enter(
         self: &Rc<Connections>,
         ip: IpAddr,
@@ -134,8 +134,8 @@ impl Open {
         connection
     }
 
-    /// Displaces a connection in favour of one of `client`. Returns false if there is none, or if
-    /// it would be a connection of the same client with queries in progress.
+    /// Displaces a connection to make room for `client`. Returns false if no connection is open, or
+    /// if the selected connection belongs to `client` and has queries in progress.
     fn displace_for(&mut self, client: ClientId) -> bool {
         let slots = self.connections.capacity();
         let first = if slots > COMPARED { rand::random_range(0..slots) } else { 0 };
@@ -154,7 +154,7 @@ impl Open {
 }
 
 impl Connection {
-    /// Returns the rank of the connection; the one with the highest rank is displaced.
+    /// Returns the rank of the connection. The connection with the highest rank is displaced.
     fn rank(&self) -> ([usize; LEVELS], bool, Reverse<Nanos>) {
         let held = self.held.each_ref().map(|held| held.get());
         (held, self.activity.is_idle(), Reverse(self.activity.last.get()))
@@ -177,7 +177,7 @@ impl Activity {
         self.last.set(clock::now());
     }
 
-    /// Records that a query has its reply.
+    /// Records that the reply to a query was written.
     pub(crate) fn end_query(&self) {
         self.in_progress.set(self.in_progress.get().saturating_sub(1));
         self.last.set(clock::now());
@@ -195,7 +195,7 @@ impl Activity {
         self.in_progress.get() == 0
     }
 
-    /// Closes the connection in favour of another one.
+    /// Closes the connection to make room for another one.
     pub(super) fn displace(&self) {
         self.is_displaced.set(true);
         self.displaced.notify_one();

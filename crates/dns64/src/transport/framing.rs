@@ -1,4 +1,4 @@
-//! DNS messages on a stream: a two-octet length, then the message (RFC 1035 §4.2.2).
+//! DNS messages on a stream. A two-octet length precedes each message (RFC 1035 §4.2.2).
 
 use std::io;
 use std::time::Duration;
@@ -8,7 +8,8 @@ use tokio::time::timeout;
 
 /// Reads the next message.
 ///
-/// # Errors If the stream ends or fails, or the message is incomplete after `patience`.
+/// # Errors
+/// Returns an error if the stream ends or fails, or if the message is incomplete after `patience`.
 pub(crate) async fn read_message(
     reader: &mut (impl AsyncRead + Unpin),
     patience: Duration,
@@ -22,9 +23,10 @@ pub(crate) async fn read_message(
     timeout(patience, read).await?
 }
 
-/// Writes a message with its length in the same segment (RFC 7766 §8).
+/// Writes the length and the message in one call, so that both are sent in one segment (RFC 7766 §8).
 ///
-/// # Errors If the stream fails, or the message is longer than 65 535 octets.
+/// # Errors
+/// Returns an error if the stream fails, or if the message is longer than 65 535 octets.
 pub(crate) async fn write_message(
     writer: &mut (impl AsyncWrite + Unpin),
     message: &[u8],

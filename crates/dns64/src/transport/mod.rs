@@ -22,15 +22,15 @@ use wire::edns::{LEAST_PAYLOAD, UDP_PAYLOAD};
 /// Transport protocol of a client query and its reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
-    /// Datagrams: long replies are truncated, and the source address may be forged.
+    /// Datagrams. Long replies are truncated, and the source address may be forged.
     Udp,
     /// A connection (RFC 7766).
     Tcp,
 }
 
 impl Transport {
-    /// Returns the maximum length of a reply in octets, to a client that accepts UDP payloads of up
-    /// to `payload` octets, or `None` if the query has no EDNS.
+    /// Returns the maximum length of a reply in octets. `payload` is the client's maximum UDP
+    /// payload size in octets, or `None` if the query has no EDNS.
     #[inline]
     pub fn limit(self, payload: Option<usize>) -> usize {
         match self {
@@ -50,8 +50,8 @@ impl Transport {
         }
     }
 
-    /// True if a reply that is too long gets TC, because another transport has room for it (RFC
-    /// 7766 §5).
+    /// True if TC is set in a reply that is too long, because the client can retry over TCP (RFC 7766
+    /// §5).
     #[inline]
     pub(crate) fn truncates(self) -> bool {
         match self {
@@ -60,7 +60,7 @@ impl Transport {
         }
     }
 
-    /// Returns its name for messages.
+    /// Returns the name used in messages.
     pub(crate) fn label(self) -> &'static str {
         match self {
             Transport::Udp => "UDP",

@@ -1,5 +1,5 @@
-//! Permits for upstream queries over TCP: a limited number in all and for each upstream. They are
-//! divided among the networks of clients ([`crate::shares`]).
+//! Permits for upstream queries over TCP. The number of permits is limited in total and for each
+//! upstream. The networks of clients have fair shares of the permits ([`crate::shares`]).
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -15,19 +15,19 @@ use crate::shares::turns::Turns;
 /// The permits of a thread.
 pub(super) struct Permits {
     most: usize,
-    /// Returns the largest number of permits for one upstream; a reload may change it.
+    /// Returns the maximum number of permits for one upstream. A reload may change this number.
     most_each: Box<dyn Fn() -> usize>,
     upstreams: RefCell<HashMap<ServiceAddr, Turns<PendingQuery>>>,
 }
 
-/// An upstream query waiting for its permit.
+/// An upstream query waiting for a permit.
 struct PendingQuery {
     client: ClientId,
     /// Closed if the query was abandoned.
     sender: oneshot::Sender<Permit>,
 }
 
-/// A permit; released when dropped.
+/// A permit for one query. Dropping this value releases the permit.
 pub(super) struct Permit {
     permits: Rc<Permits>,
     upstream: ServiceAddr,
@@ -35,7 +35,7 @@ pub(super) struct Permit {
 }
 
 impl Permits {
-    /// Returns `most` permits, of which at most `most_each()` are for queries to one upstream.
+    /// Returns `most` permits. At most `most_each()` of these permits are for queries to one upstream.
     pub(super) fn new(most: usize, most_each: impl Fn() -> usize + 'static) -> Rc<Permits> {
         Rc::new(Permits { most, most_each: Box::new(most_each), upstreams: RefCell::default() })
     }
@@ -59,14 +59,14 @@ impl Permits {
             if sender.is_closed() {
                 self.give_back(upstream, client);
             } else {
-                // Sending cannot fail: the receiver belongs to this thread and exists.
+                // Sending cannot fail, because the receiver exists and only this thread can drop it.
                 let _ = sender.send(Permit { permits: Rc::clone(self), upstream, client });
             }
         }
     }
 
-    /// Removes the query that gets the next permit. With several upstreams, it is one of the
-    /// upstream with the fewest permits.
+    /// Removes and returns the query that gets the next permit. Upstreams whose queries hold fewer
+    /// permits have priority.
     fn next(&self) -> Option<(ServiceAddr, PendingQuery)> {
         let mut upstreams = self.upstreams.borrow_mut();
         let free = self.most.saturating_sub(upstreams.values().map(Turns::held).sum());

@@ -1,12 +1,13 @@
-//! Listeners with one request and one reply per connection: the metrics and the control socket.
+//! Listeners with one request and one reply per connection. The metrics listener and the control
+//! socket work this way.
 //!
 //! ```text
 //! accept ─► place ─► read the request ─► answer ─► write the reply ─► close
 //!             └─ no place left: a connection of the peer that holds most is closed
 //! ```
 //!
-//! A new connection always gets a place. Connections without a request therefore cannot block other
-//! connections.
+//! A new connection always gets a place. A peer that opens connections and sends no request can
+//! therefore not block other peers.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -23,10 +24,11 @@ use crate::guard::Tasks;
 
 /// Maximum number of concurrent connections.
 const CONNECTIONS: usize = 16;
-/// Maximum length of a request in octets, and the time for its arrival.
+/// Maximum length of a request in octets.
 const LONGEST_REQUEST: usize = 4_096;
+/// Time limit for the arrival of a request.
 const READING: Duration = Duration::from_secs(2);
-/// Pause after a failed accept, which mostly means that no file descriptor is left.
+/// Pause after a failed accept. The usual cause of the failure is a lack of file descriptors.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// A listener that identifies the peer of each connection.
@@ -34,9 +36,11 @@ pub(crate) trait Listener {
     /// A connection.
     type Stream: AsyncRead + AsyncWrite + Unpin + 'static;
 
-    /// Accepts a connection. Its peer is identified by the network of a client, or by a user id.
+    /// Accepts a connection, and returns its peer's number. This is the number of the client's
+    /// network for TCP, and the user id for Unix sockets.
     ///
-    /// # Errors Those of accept(2).
+    /// # Errors
+    /// Returns the error of accept(2), or the error of the query for the user id.
     async fn next(&self) -> io::Result<(Self::Stream, u64)>;
 }
 
@@ -64,13 +68,13 @@ impl Listener for UnixListener {
 pub(crate) struct Service {
     /// Description of a request, for the report of a panic.
     pub(crate) request: &'static str,
-    /// Terminator of a request. The end of the stream ends it too.
+    /// Terminator of a request. The end of the stream also ends a request.
     pub(crate) end: &'static [u8],
-    /// Time limit for the reply, counted from the request.
+    /// Time limit for the reply, counted from the end of the request.
     pub(crate) answering: Duration,
 }
 
-/// Replies to each request with the return value of `answer`. Does not return.
+/// Replies to each request with the return value of `answer`. This function never returns.
 pub(crate) async fn serve<L: Listener>(
     tasks: Tasks,
     listener: Rc<L>,
@@ -95,7 +99,7 @@ pub(crate) async fn serve<L: Listener>(
                 })
                 .await?
             };
-            // On failure the peer has gone or is too slow, and has to retry.
+            // Errors are ignored. If the peer was too slow, it must retry.
             tokio::select! {
                 biased;
                 _ = closed => {}
@@ -129,21 +133,21 @@ struct Open {
 struct Connection {
     number: u64,
     peer: u64,
-    /// False while its request is read.
+    /// False while the request is being read.
     is_busy: bool,
     /// Closes the connection when dropped.
     _close: oneshot::Sender<()>,
 }
 
-/// Place of a connection, until it is dropped.
+/// Place of a connection. Dropping this value releases the place.
 struct ConnectionSlot {
     open: Rc<Open>,
     number: u64,
 }
 
 impl Open {
-    /// Adds a connection. If there is no place left, another one is closed. The receiver completes
-    /// when this connection has to be closed.
+    /// Adds a connection. If no place is left, another connection is closed. The returned receiver
+    /// completes when the added connection must be closed.
     fn enter(open: &Rc<Open>, peer: u64) -> (ConnectionSlot, oneshot::Receiver<()>) {
         let (close, closed) = oneshot::channel();
         let number = open.next.replace(open.next.get() + 1);
@@ -157,8 +161,9 @@ impl Open {
     }
 }
 
-/// Returns the position of the connection to close. Among the peers with most connections, it is
-/// the oldest connection without a request, otherwise the oldest one.
+/// Returns the position of the connection to close. Only peers with the most connections are
+/// considered. Their oldest connection without a complete request is closed, or their oldest
+/// connection if all requests are complete.
 fn least_needed(connections: &[Connection]) -> usize {
     let held = |of: &Connection| connections.iter().filter(|one| one.peer == of.peer).count();
     let most = connections.iter().map(held).max().unwrap_or(0);

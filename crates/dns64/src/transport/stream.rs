@@ -1,5 +1,5 @@
-//! A client's TCP connection: several queries are in progress at a time, and replies are sent in
-//! the order in which they are ready (RFC 7766 §6.2.1.1, §7).
+//! A client's TCP connection. Several queries can be in progress at a time. Replies are sent as soon
+//! as they are ready, in any order (RFC 7766 §6.2.1.1, §7).
 //!
 //! ```text
 //! stream ─► read ─► hand on ─► … ─► reply ─► write ─► stream
@@ -7,7 +7,7 @@
 //!            └───────── a free place ◄────────┘
 //! ```
 //!
-//! Nothing is read while too many octets of replies are waiting ([`super::backlog`]).
+//! No query is read while too many octets of replies are waiting ([`super::backlog`]).
 
 use std::io;
 use std::rc::Rc;
@@ -28,30 +28,28 @@ use super::framing::{read_message, write_message};
 pub(crate) struct ConnectionLimits {
     /// Maximum number of queries in progress.
     pub(crate) pipeline: usize,
-    /// Time limit for idleness, for an incomplete message, and for a blocked write.
+    /// Time limit for an idle connection, for an incomplete message, and for a blocked write.
     pub(crate) idle: Duration,
 }
 
 /// Reason for the end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ConnectionEnd {
-    /// Closed by its client, idle for too long, or the server stops.
+    /// The client closed the connection, the connection was idle for too long, or the server stops.
     Usual,
-    /// Too many octets of replies were waiting on it and on all others.
+    /// Too many octets of replies were waiting on this connection and on all connections together.
     Unread,
     /// Another connection took its place.
     Displaced,
 }
 
-/// Serves a connection until it ends. It ends if its client closes it, if it is idle for too long,
-/// or if it does not read while memory is short. It also ends if another connection takes its
-/// place, or `stopping` becomes true. `hand_on` receives each query and the sender for its reply; a
-/// query without a reply gets an empty message. Waiting replies count in `backlogs`, and `activity`
-/// records queries and replies.
+/// Serves a connection until one of the reasons in [`ConnectionEnd`] applies or `stopping` becomes
+/// true. `hand_on` receives each query and the sender for the reply. For a query without a reply, an
+/// empty message must be sent. Waiting replies count in `backlogs`, and `activity` records queries
+/// and replies.
 ///
-/// # Errors None: the client notices the end of the connection in any case.
-///
-/// # Panics If reading, `hand_on` or writing panics.
+/// # Panics
+/// Panics if reading, `hand_on` or writing panics.
 pub(crate) async fn serve<S: AsyncRead + AsyncWrite + 'static>(
     stream: S,
     bounds: ConnectionLimits,
@@ -66,7 +64,7 @@ pub(crate) async fn serve<S: AsyncRead + AsyncWrite + 'static>(
     let reply_written = ReplyWritten { free: Rc::clone(&free), activity: Rc::clone(&activity) };
     let mut writing = spawn_local(write_replies(writer, backlog, reply_written, bounds.idle));
     let ended = loop {
-        // A message that was read must be handed on even if the server stops just then.
+        // A message that was read must be handed on even if the server stops at the same time.
         let next = async {
             let permit = free.acquire().await.ok()?;
             reply.below_limit().await;
@@ -83,13 +81,13 @@ pub(crate) async fn serve<S: AsyncRead + AsyncWrite + 'static>(
             _ = stopping.wait_for(|stopping| *stopping) => break None,
         };
         let Some((permit, bytes)) = read else { break None };
-        // Released when its reply has been written.
+        // The permit is released when the reply to this query has been written.
         permit.forget();
         activity.begin_query();
         hand_on(bytes, reply.clone());
     };
-    // Queries that have been handed on are still answered: the writer ends when the sender of the
-    // last reply is dropped.
+    // Queries that have been handed on are still answered, because the writer ends only when all
+    // senders for replies have been dropped.
     drop(reply);
     let ended = match ended {
         Some(ended) => ended,
@@ -103,19 +101,19 @@ pub(crate) async fn serve<S: AsyncRead + AsyncWrite + 'static>(
     };
     match ended {
         Ok(end) => end,
-        // The task that serves this connection must end with the panic, so that it is reported.
+        // The panic must also end the task that serves this connection, so that the panic is reported.
         Err(ended) if ended.is_panic() => std::panic::resume_unwind(ended.into_panic()),
         Err(_) => ConnectionEnd::Usual,
     }
 }
 
-/// Updated when a reply has been written: releases a pipeline slot, and ends the query.
+/// State to update when a reply has been written: free places for queries, and activity.
 struct ReplyWritten {
     free: Rc<Semaphore>,
     activity: Rc<Activity>,
 }
 
-/// Writes waiting replies until there can be no more, the client stops reading, or a reply was
+/// Writes replies until all their senders are dropped, the client stops reading, or a reply was
 /// refused.
 async fn write_replies(
     mut writer: impl AsyncWrite + Unpin,

@@ -1,6 +1,6 @@
-//! Upstream queries over TCP. The number of concurrent queries is limited ([`super::permits`]), in
-//! all and for each upstream, so that an upstream without working TCP does not block the others. A
-//! few idle connections are kept for further queries (RFC 7766 §6.2).
+//! Upstream queries over TCP. The number of concurrent queries is limited in total and for each
+//! upstream ([`super::permits`]), so that an upstream without working TCP does not block the others.
+//! A few idle connections are kept for further queries (RFC 7766 §6.2).
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -31,12 +31,12 @@ const IDLE_TIME: Duration = Duration::from_secs(10);
 /// Interval between checks for connections to close.
 const CLEANUP_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Idle connections per upstream, each with the start of its idle time.
+/// Idle connections per upstream. Each has the start of its idle time.
 type Idle = Rc<RefCell<HashMap<ServiceAddr, Vec<(TcpStream, Instant)>>>>;
 
-/// Sends the queries received from `questions` and passes the outcome of each to `report_result`, until
-/// `questions` is closed. At most `connections` queries are outstanding, and at most `share()` of them
-/// at one upstream. A panic while one query is processed costs only its answer.
+/// Sends the queries received from `questions` until `questions` is closed. The outcome of each query
+/// is passed to `report_result`. At most `connections` queries are outstanding in total, and at most
+/// `share()` at one upstream. If processing of a query panics, only this query gets no answer.
 pub(crate) async fn run(
     tasks: Tasks,
     connections: usize,
@@ -93,7 +93,8 @@ pub(crate) async fn run(
 async fn ask(question: &TcpQuery, idle: &Idle) -> io::Result<Vec<u8>> {
     let kept = idle.borrow_mut().get_mut(&question.address).and_then(Vec::pop);
     if let Some((stream, _)) = kept {
-        // The upstream may have closed the connection meanwhile, or disappeared without closing it.
+        // The upstream may have closed this connection, or disappeared without closing it. Half of
+        // the time is therefore reserved for a new connection.
         if let Ok(Ok(answer)) = timeout(question.timeout / 2, ask_on(stream, question, idle)).await
         {
             return Ok(answer);
@@ -121,8 +122,8 @@ async fn ask_on(mut stream: TcpStream, question: &TcpQuery, idle: &Idle) -> io::
     Ok(answer)
 }
 
-/// Closes connections that have been idle for too long, that the upstream has closed, or on which
-/// it sent unsolicited data.
+/// Closes idle connections that are too old. Also closes connections that the upstream has closed,
+/// or on which the upstream has sent unsolicited data.
 fn close_some(idle: &Idle, now: Instant) {
     let is_good = |(stream, since): &mut (TcpStream, Instant)| {
         let is_silent = stream
