@@ -5,12 +5,15 @@ use std::time::Duration;
 
 use crate::translation::prefix::Prefix;
 
-/// ICMPv6 type of a Router Advertisement (RFC 4861 §4.2), and the octets before its options.
+/// ICMPv6 type of a Router Advertisement (RFC 4861 §4.2).
 const ADVERTISEMENT: u8 = 134;
+/// Number of octets before the options of a Router Advertisement.
 const HEADER: usize = 16;
-/// Type of the option (RFC 8781 §4), its length in units of eight octets, and in octets.
+/// Type of the PREF64 option (RFC 8781 §4).
 const PREF64: u8 = 38;
+/// Length of the PREF64 option in units of eight octets.
 const PREF64_UNITS: u8 = 2;
+/// Length of the PREF64 option in octets.
 const PREF64_OCTETS: usize = 16;
 /// Hop limit of a packet that no router has forwarded (RFC 4861 §6.1.2).
 const HOP_LIMIT: u8 = 255;
@@ -19,7 +22,7 @@ const LENGTHS: [u8; 6] = [96, 64, 56, 48, 40, 32];
 /// Unit of the lifetime, in seconds.
 const UNIT: u64 = 8;
 
-/// A prefix announced by a router, and its lifetime; zero withdraws it.
+/// A prefix announced by a router. A lifetime of zero withdraws the prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AnnouncedPrefix {
     pub prefix: Prefix,
@@ -32,13 +35,13 @@ pub(crate) struct AnnouncedPrefix {
 pub(crate) enum Refusal {
     /// The sender may be off-link: the hop limit is not 255, or the source is not link-local.
     NotFromLink,
-    /// Another message type, or malformed.
+    /// The message has another type or is malformed.
     Malformed,
 }
 
-/// Returns the prefixes in an ICMPv6 message from `source` with `hop_limit`. A malformed option
-/// invalidates the whole message (RFC 4861 §6.1.2). A prefix with a reserved length, or one that
-/// RFC 6052 does not allow, is skipped.
+/// Returns the prefixes in an ICMPv6 message received from `source` with `hop_limit`. A malformed
+/// option invalidates the whole message (RFC 4861 §6.1.2). A prefix is skipped if its length code is
+/// reserved or if RFC 6052 does not allow the prefix.
 pub(crate) fn read(
     message: &[u8],
     source: Ipv6Addr,
@@ -69,7 +72,7 @@ pub(crate) fn read(
 fn pref64(option: &[u8]) -> Option<AnnouncedPrefix> {
     let option: &[u8; PREF64_OCTETS] = option.try_into().ok()?;
     let scaled = u16::from_be_bytes([option[2], option[3]]);
-    // The lower three bits encode the length.
+    // The lower three bits encode the prefix length, and the others encode the lifetime.
     let len = *LENGTHS.get(usize::from(scaled & 7))?;
     let mut address = [0; 16];
     address[..12].copy_from_slice(&option[4..]);

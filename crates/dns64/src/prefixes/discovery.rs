@@ -1,7 +1,7 @@
 //! Derives an upstream's prefixes from its answer for `ipv4only.arpa` (RFC 7050 §3).
 //!
-//! The name has two A records and no native AAAA records. AAAA records returned by a DNS64 are
-//! therefore synthesized from 192.0.0.170 and 192.0.0.171, and the prefix precedes these addresses.
+//! The name has two A records, 192.0.0.170 and 192.0.0.171, and no native AAAA records. AAAA records
+//! in the answer are therefore synthesized: each consists of the prefix and one of these addresses.
 
 use std::net::Ipv6Addr;
 
@@ -11,12 +11,13 @@ use crate::translation::prefix::Prefix;
 /// Prefix lengths of RFC 6052 §2.2, longest first, because most networks use 96 bits.
 const LENGTHS: [u8; 6] = [96, 64, 56, 48, 40, 32];
 
-/// Returns the prefixes in the AAAA records of an answer, without suffixes, each once, in order of
-/// appearance.
+/// Returns the prefixes in the AAAA records of an answer, without suffixes and without duplicates, in
+/// order of appearance.
 ///
-/// An address counts if it contains one of the two IPv4 addresses at exactly one position. If
-/// several positions match, it counts if one of them also matches for the other IPv4 address. All
-/// other addresses come from no DNS64, or from an attacker, and are skipped.
+/// An IPv6 address is accepted if it contains one of the two IPv4 addresses at exactly one position.
+/// If several positions match, it is accepted if exactly one of these positions yields a prefix with
+/// which both IPv4 addresses are in the answer. All other addresses are skipped, because they were
+/// not synthesized by a DNS64 or may come from an attacker.
 pub(crate) fn prefixes(addresses: &[Ipv6Addr]) -> Vec<Prefix> {
     let mut found: Vec<Prefix> = Vec::new();
     for address in addresses {
@@ -31,7 +32,7 @@ pub(crate) fn prefixes(addresses: &[Ipv6Addr]) -> Vec<Prefix> {
     found
 }
 
-/// Returns the prefixes, with suffixes, from which an address may have been synthesized.
+/// Returns the prefixes (with suffixes) that may have been used to synthesize an address.
 fn candidates(address: Ipv6Addr) -> impl Iterator<Item = Prefix> {
     let made = move |len: u8, ipv4| {
         let network = u128::from(address) & !u128::MAX.checked_shr(len.into()).unwrap_or(0);

@@ -1,4 +1,4 @@
-//! Health of a NAT64, from probes through its prefix.
+//! Health of a NAT64. Probes to addresses in its prefix determine the health.
 //!
 //! ```text
 //!             threshold failures in a row
@@ -7,8 +7,8 @@
 //!           └────────► Healthy ┘ ◄────────────┘ threshold successes in a row
 //! ```
 //!
-//! A probe that this host cannot send, for example without a route to the prefix, is ignored,
-//! because clients use another path.
+//! If this host cannot send a probe, for example because it has no route to the prefix, the health
+//! becomes unknown. Clients may have a working path to the NAT64 nevertheless.
 
 /// Health of a prefix.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,12 +36,12 @@ impl PrefixHealth {
 /// Result of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Probe {
-    /// Answered, possibly by a refusal: the path works.
+    /// The probe was answered, possibly with a refusal, so the path works.
     Answered,
-    /// Timeout, or the network reported that there is no path.
+    /// The probe timed out, or the network reported that there is no path.
     Failed,
-    /// Not sent: this host lacks a route, address, port or file descriptor, or its packet filter
-    /// blocks the probe.
+    /// The probe was not sent, because this host lacks a route, address, port or file descriptor, or
+    /// because the packet filter of this host blocks the probe.
     NotSent,
 }
 
@@ -49,19 +49,19 @@ pub(crate) enum Probe {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Record {
     health: PrefixHealth,
-    /// Consecutive probes that contradict `health`.
+    /// Number of consecutive probes that contradict `health`.
     against: u32,
-    /// Number of them that changes `health`, at least 1.
+    /// Value of `against` at which `health` changes. At least 1.
     threshold: u32,
 }
 
 impl Record {
-    /// Creates an empty history; `threshold` consecutive probes change the health.
+    /// Creates an empty history. `threshold` consecutive contradicting probes change the health.
     pub(crate) fn new(threshold: u32) -> Record {
         Record { health: PrefixHealth::Unknown, against: 0, threshold: threshold.max(1) }
     }
 
-    /// Changes the threshold from now on.
+    /// Changes the threshold for later probes.
     pub(crate) fn set_threshold(&mut self, threshold: u32) {
         self.threshold = threshold.max(1);
     }
@@ -87,7 +87,7 @@ impl Record {
             return false;
         }
         self.against += 1;
-        // One success is enough if nothing is known.
+        // If the health is unknown, one success is enough.
         let is_first = self.health == PrefixHealth::Unknown && found == PrefixHealth::Healthy;
         if is_first || self.against >= self.threshold {
             (self.health, self.against) = (found, 0);

@@ -1,4 +1,4 @@
-//! Discovered prefixes, with announcers and expiry.
+//! Discovered prefixes with their announcers and expiry times.
 //!
 //! ```text
 //! upstream's ipv4only.arpa ── all prefixes of an answer, for its TTL ─┐
@@ -6,8 +6,8 @@
 //! router's advertisements ─── each prefix, for its lifetime ──────────┘
 //! ```
 //!
-//! A prefix is known while at least one announcer has not withdrawn it and its lifetime has not
-//! expired.
+//! A prefix is known while the lifetime from at least one announcer has neither expired nor been
+//! withdrawn.
 
 use std::fmt;
 use std::net::Ipv6Addr;
@@ -17,14 +17,14 @@ use units::Nanos;
 use super::advertisement::AnnouncedPrefix;
 use crate::translation::prefix::Prefix;
 
-/// Maximum number of prefixes, far above any real network. Further ones are ignored, because an
-/// announcer may be malicious.
+/// Maximum number of entries. Real networks have far fewer prefixes. Further prefixes are ignored,
+/// because an announcer may be malicious.
 const MOST: usize = 64;
 
 /// Announcer of a prefix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Announcer {
-    /// The upstreams, by their answers for `ipv4only.arpa` (RFC 7050).
+    /// The upstreams, which announce prefixes in answers for `ipv4only.arpa` (RFC 7050).
     Upstreams,
     /// A router on a link (RFC 8781).
     Router {
@@ -57,8 +57,8 @@ struct Entry {
 pub(crate) struct KnownPrefixes(Vec<Entry>);
 
 impl KnownPrefixes {
-    /// Replaces the upstreams' prefixes by these, for `ttl`. Returns true if the set of known
-    /// prefixes changes.
+    /// Replaces the upstreams' prefixes by `prefixes`, which expire after `ttl`. Returns true if the
+    /// set of known prefixes changes.
     pub(crate) fn answered(&mut self, prefixes: &[Prefix], ttl: Nanos, now: Nanos) -> bool {
         let before = self.prefixes(now);
         let gone =
@@ -70,8 +70,8 @@ impl KnownPrefixes {
         self.prefixes(now) != before
     }
 
-    /// Records prefixes that a router announced or withdrew; its other prefixes stay (RFC 8781 §5).
-    /// Returns true if the set of known prefixes changes.
+    /// Records prefixes that a router announced or withdrew. Other prefixes of this router are kept
+    /// (RFC 8781 §5). Returns true if the set of known prefixes changes.
     pub(crate) fn announced(
         &mut self,
         by: &Announcer,
@@ -99,19 +99,19 @@ impl KnownPrefixes {
         }
     }
 
-    /// Removes expired entries. Returns true if there were any.
+    /// Removes expired entries. Returns true if at least one entry was removed.
     pub(crate) fn expire(&mut self, now: Nanos) -> bool {
         let before = self.0.len();
         self.0.retain(|entry| entry.until > now);
         self.0.len() != before
     }
 
-    /// Returns the next expiry.
+    /// Returns the earliest expiry time of all entries.
     pub(crate) fn next_end(&self) -> Option<Nanos> {
         self.0.iter().map(|entry| entry.until).min()
     }
 
-    /// Removes the prefixes of routers on other interfaces.
+    /// Removes the prefixes of routers on interfaces that are not in `interfaces`.
     pub(crate) fn listen_on(&mut self, interfaces: &[String]) {
         self.0.retain(|entry| match &entry.by {
             Announcer::Upstreams => true,
@@ -119,7 +119,7 @@ impl KnownPrefixes {
         });
     }
 
-    /// Returns the known prefixes, each once, in order of discovery.
+    /// Returns the known prefixes without duplicates, in order of discovery.
     pub(crate) fn prefixes(&self, now: Nanos) -> Vec<Prefix> {
         let mut prefixes: Vec<Prefix> = Vec::new();
         for entry in self.0.iter().filter(|entry| entry.until > now) {
@@ -130,12 +130,12 @@ impl KnownPrefixes {
         prefixes
     }
 
-    /// Returns the expiry of a prefix: the latest one among its announcers.
+    /// Returns the expiry time of a prefix. If it has several announcers, the latest time counts.
     pub(crate) fn until(&self, prefix: Prefix) -> Option<Nanos> {
         self.0.iter().filter(|entry| entry.prefix == prefix).map(|entry| entry.until).max()
     }
 
-    /// True if a prefix from a router on this interface is known.
+    /// True if at least one prefix from a router on this interface is known.
     pub(crate) fn has_router_on(&self, interface: &str, now: Nanos) -> bool {
         let is_there = |by: &Announcer| match by {
             Announcer::Upstreams => false,

@@ -1,4 +1,5 @@
-//! State of prefixes at run time: announcers and NAT64 health. Pure: no sockets, no clock.
+//! State of prefixes at run time: announcers and NAT64 health. This module uses no sockets and no
+//! clock.
 //!
 //! ```text
 //! discovery: an upstream's ipv4only.arpa ──┐
@@ -19,15 +20,15 @@ use crate::translation::prefix::Prefix;
 /// State of the prefixes at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LivePrefixes {
-    /// Discovered prefixes with their expiry, in order of discovery.
+    /// Discovered prefixes with their expiry times, in order of discovery.
     pub announced: Vec<(Prefix, Nanos)>,
-    /// Prefixes with an unresponsive NAT64, with the start of that state.
+    /// Prefixes whose NAT64 is unresponsive, each with the start of this state.
     pub unhealthy: Vec<(Prefix, Nanos)>,
 }
 
 impl LivePrefixes {
-    /// True if the change must be published to the workers. An extended lifetime counts only if it
-    /// grows by at least a tenth, because routers repeat their advertisements every few seconds.
+    /// True if the new state `now` must be published to the workers. A longer lifetime counts only if
+    /// it grows by more than a tenth, because routers repeat their advertisements every few seconds.
     pub(crate) fn is_outdated_by(&self, now: &LivePrefixes, at: Nanos) -> bool {
         let has_changed =
             |((prefix, until), (other, later)): (&(Prefix, Nanos), &(Prefix, Nanos))| {
@@ -39,7 +40,7 @@ impl LivePrefixes {
             || self.announced.iter().zip(&now.announced).any(has_changed)
     }
 
-    /// Returns the start of the unhealthy state of a prefix, if it is unhealthy.
+    /// Returns the time since which a prefix has been unhealthy, or `None` for other prefixes.
     pub(crate) fn unhealthy_since(&self, prefix: &Prefix) -> Option<Nanos> {
         self.unhealthy.iter().find(|(known, _)| known == prefix).map(|(_, since)| *since)
     }
@@ -52,13 +53,13 @@ pub(crate) struct PrefixReport {
     pub prefix: Prefix,
     /// Name in the configuration.
     pub name: Option<String>,
-    /// Descriptions of its announcers; empty if it is configured.
+    /// Descriptions of the announcers. Empty for a configured prefix.
     pub announced_by: Vec<String>,
-    /// Expiry, if it is announced.
+    /// Expiry time of a discovered prefix.
     pub until: Option<Nanos>,
-    /// True if it is not used for new answers.
+    /// True if the prefix is not used for new answers.
     pub draining: bool,
-    /// Health and its start, if it is probed.
+    /// Health, and the time of its last change. `None` if the prefix is not probed.
     pub health: Option<(PrefixHealth, Nanos)>,
 }
 
