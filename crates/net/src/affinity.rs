@@ -12,8 +12,8 @@ pub fn allowed_cpus() -> Vec<CpuId> {
     (0..CpuSet::count()).filter(|&cpu| set.is_set(cpu).unwrap_or(false)).map(CpuId).collect()
 }
 
-/// Moves the calling thread off the `busy` CPUs if this process may use others, and gives it the lowest priority: for
-/// work during a measurement. Failures are ignored.
+/// Moves the calling thread off the `busy` CPUs if this process may use others, and gives the thread the lowest
+/// priority. For background work during a measurement. Failures are ignored.
 pub fn run_in_background(busy: &[CpuId]) {
     let mut set = CpuSet::new();
     let others: Vec<CpuId> = allowed_cpus().into_iter().filter(|cpu| !busy.contains(cpu)).collect();
@@ -36,23 +36,23 @@ pub fn pin_to(cpu: CpuId) -> io::Result<()> {
 
 /// The shortest time slice that Linux grants an ordinary thread on request (kernel/sched/syscalls.c), in nanoseconds.
 const SHORT_TIME_SLICE: u64 = 100_000;
-/// Nice value of a thread that wakes up before others: the minimum.
+/// Nice value of a thread that must run soon after waking up: the minimum.
 const HIGH_PRIORITY_NICE: i32 = -20;
 /// Nice value of a background thread: the maximum.
 const BACKGROUND_NICE: i32 = 19;
 
-/// Requests real-time scheduling (SCHED_FIFO, priority 1) for the calling thread, which needs root, CAP_SYS_NICE or an
-/// rtprio limit; returns true if granted. Only for threads that sleep, and only on a CPU that no other thread needs:
-/// other threads on it wait as long as this thread runs.
+/// Requests real-time scheduling (SCHED_FIFO, priority 1) for the calling thread. Returns true if granted, which
+/// requires root, CAP_SYS_NICE or an rtprio limit. Only for threads that sleep often, on a CPU that no other thread
+/// needs, because other threads on that CPU wait as long as this thread runs.
 pub fn set_real_time_priority() -> bool {
     let parameter = libc::sched_param { sched_priority: 1 };
     // SAFETY: `parameter` is a valid sched_param that outlives the call; pid 0 is the calling thread.
     unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameter) == 0 }
 }
 
-/// Requests the minimum nice value for the calling thread, so that it runs soon after waking up, and short time slices.
-/// The nice value needs root or CAP_SYS_NICE. Returns true if it was granted; the time slices are shortened in any
-/// case.
+/// Requests short time slices and the minimum nice value for the calling thread, so that it runs soon after waking up.
+/// Returns true if the nice value was granted, which requires root or CAP_SYS_NICE. The time slices are shortened in
+/// any case.
 pub fn set_high_priority() -> bool {
     set_time_slice(HIGH_PRIORITY_NICE) || {
         use_short_time_slices();
@@ -60,9 +60,8 @@ pub fn set_high_priority() -> bool {
     }
 }
 
-/// Limits the calling thread's time slice to 0.1 ms, after which waiting threads get its CPU (Linux 6.12 and later;
-/// ignored elsewhere). Otherwise threads that share a CPU keep each other waiting for the length of a slice, some
-/// milliseconds.
+/// Limits the calling thread's time slice to 0.1 ms, after which waiting threads get the CPU. Linux before 6.12 ignores
+/// the limit. Without it, threads that share a CPU wait for each other for some milliseconds, the default slice.
 pub fn use_short_time_slices() {
     // SAFETY: only reads the calling thread's nice value, which is not changed.
     set_time_slice(unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) });

@@ -13,8 +13,8 @@ use crate::socket::Endpoint;
 
 /// Datagrams per system call.
 pub const BATCH: usize = 64;
-/// Slot size for receives with offload, in octets; holds the largest datagram. It is an odd number of cache lines, so
-/// that the beginnings of the slots, which replies use, do not compete for the same lines.
+/// Slot size for receives with offload, in octets; holds the largest datagram. The size is an odd number of cache
+/// lines. The beginnings of the slots, which replies use, therefore do not compete for the same lines.
 pub const OFFLOAD_LEN: usize = 1027 * 64;
 /// Octets for ancillary data: a timestamp, a segment size and a destination address need 104.
 const CONTROL_LEN: usize = 128;
@@ -26,9 +26,9 @@ struct Control([u8; CONTROL_LEN]);
 /// Blocking behaviour of a receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// Blocks until there is one datagram (or the socket's timeout), then takes all that are there.
+    /// Blocks until the first datagram or the socket's timeout, then takes all datagrams that have arrived.
     ForFirst,
-    /// Takes the datagrams that are there, without blocking.
+    /// Takes the datagrams that have arrived, without blocking.
     NonBlocking,
 }
 
@@ -41,8 +41,8 @@ pub struct ReceiveBatch {
     iovecs: Box<[iovec]>,
     headers: Box<[mmsghdr]>,
     count: usize,
-    /// Number of headers that must be written before the next receive: the headers filled by the kernel, and one more
-    /// that the kernel may have begun to fill. Initially all headers.
+    /// Number of headers that must be written before the next receive. These are the headers filled by the kernel, and
+    /// one more that the kernel may have begun to fill. Initially all headers.
     used: usize,
 }
 
@@ -50,10 +50,10 @@ pub struct ReceiveBatch {
 // it may move to another thread.
 unsafe impl Send for ReceiveBatch {}
 
-/// A received datagram, or several joined by the kernel, in the batch that holds it.
+/// A received datagram, or several datagrams joined by the kernel, borrowed from the batch.
 #[derive(Clone, Copy, Debug)]
 pub struct Datagram<'a> {
-    /// Payload; with receive offload several datagrams laid end to end.
+    /// Payload. With receive offload, the concatenated payloads of several datagrams.
     pub bytes: &'a [u8],
     /// Length of each datagram except the last, if there are several.
     pub segment: Option<usize>,
@@ -68,7 +68,8 @@ impl<'a> Datagram<'a> {
     /// Iterates over the single datagrams.
     #[inline]
     pub fn segments(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
-        // chunks() of an empty datagram would give nothing; the caller must see it, though it is not a DNS message.
+        // chunks() would yield nothing for an empty datagram, but the caller must count it although it is not a DNS
+        // message.
         let (bytes, size) = (self.bytes, self.segment.unwrap_or(self.bytes.len()).max(1));
         let empty = bytes.is_empty().then_some(bytes);
         empty.into_iter().chain(bytes.chunks(size))
@@ -76,7 +77,7 @@ impl<'a> Datagram<'a> {
 }
 
 impl ReceiveBatch {
-    /// Allocates a batch of [`BATCH`] datagrams of up to `slot_len` octets; longer ones are truncated.
+    /// Allocates a batch of [`BATCH`] datagrams of up to `slot_len` octets. Longer datagrams are truncated on receipt.
     pub fn new(slot_len: usize) -> ReceiveBatch {
         // SAFETY: sockaddr_storage, iovec and mmsghdr are plain data for which all zeros is a valid
         // value.
@@ -96,8 +97,8 @@ impl ReceiveBatch {
     /// Receives up to [`BATCH`] datagrams and returns their number.
     ///
     /// # Errors
-    /// Returns the errors of recvmmsg(2). If no datagram is there, or none arrives in time, the result is 0 and not an
-    /// error. An ICMP error for an earlier datagram is an error, which the kernel reports once.
+    /// Returns the errors of recvmmsg(2), including an ICMP error for an earlier datagram, which the kernel reports
+    /// once. If no datagram arrives in time, the result is 0 without an error.
     pub fn receive(&mut self, endpoint: &Endpoint, wait: Wait) -> io::Result<usize> {
         self.receive_up_to(BATCH, endpoint, wait)
     }

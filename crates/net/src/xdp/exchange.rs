@@ -16,7 +16,7 @@ use super::queue::{Incoming, Outgoing, Queue};
 /// Maximum time that a sender retries while the kernel has no room.
 const SEND_TIMEOUT: Duration = Duration::from_millis(5);
 
-/// Sender and receiver of one queue, for a thread that sends queries and replies on it.
+/// Sender and receiver of one queue, for a thread that sends both queries and replies on this queue.
 pub struct Exchange {
     /// Sending half.
     pub sender: Sender,
@@ -51,9 +51,9 @@ impl Sender {
     }
 
     /// Sends the datagrams that are concatenated in `payloads`, each `length` octets long, over `link`. Both addresses
-    /// must be of the same family. Returns the number of datagrams that fitted, counted from the first. If the kernel
-    /// copies, these have reached the device, or the interface has dropped and counted them; with zero-copy they are
-    /// queued for the device.
+    /// must be of the same family. Returns the number of datagrams for which there was room; these are the first ones.
+    /// If the kernel copies, each of these datagrams has reached the device, or was dropped and counted by the
+    /// interface. With zero-copy, the datagrams are queued for the device.
     ///
     /// # Errors
     /// Returns an error if the interface is gone, or `TimedOut` if the device accepts no packet for 5 ms. The state of
@@ -136,7 +136,7 @@ impl Sender {
         }
     }
 
-    /// Waits up to `limit` until the device has sent all queued datagrams; returns the number of unsent ones.
+    /// Waits up to `limit` until the device has sent all queued datagrams. Returns the number of unsent datagrams.
     pub fn settle(&mut self, limit: Duration) -> usize {
         let give_up = Instant::now() + limit;
         loop {
@@ -215,8 +215,8 @@ impl Receiver {
         self.queues.iter().map(AsFd::as_fd)
     }
 
-    /// Passes up to `most` datagrams of one queue to `each` and returns the number of packets, readable or
-    /// not.
+    /// Takes up to `most` packets from one queue and passes the readable datagrams to `each`. Returns the number of
+    /// packets taken, including unreadable packets.
     ///
     /// # Errors
     /// Returns an error if the interface is gone.

@@ -23,7 +23,7 @@ use crate::interfaces::{address_of, held};
 use crate::neighbour::link_address;
 use crate::socket::scope_of;
 
-/// An interface on which claimed datagrams are received by AF_XDP.
+/// An interface on which AF_XDP receives the datagrams that match the claims.
 pub struct Interface {
     pub(super) attach_mode: AttachMode,
     pub(super) queues: Vec<Queue>,
@@ -31,7 +31,7 @@ pub struct Interface {
 }
 
 impl Interface {
-    /// Opens all queues of an interface for the datagrams of these claims.
+    /// Opens all queues of an interface for the datagrams that match `claims`.
     ///
     /// # Errors
     /// See [`XdpError`].
@@ -39,7 +39,7 @@ impl Interface {
         Interface::open_own(name, claims, mode, |_| Capacity::SERVER)
     }
 
-    /// Opens an interface also for threads that send queries on its queues ([`Interface::into_exchanges`]).
+    /// Opens an interface for threads that send queries on its queues and also reply ([`Interface::into_exchanges`]).
     ///
     /// # Errors
     /// See [`XdpError`].
@@ -66,8 +66,8 @@ impl Interface {
         Ok(opened)
     }
 
-    /// Opens the queues without checking the claims against the interface's addresses; `room` is the capacity of each
-    /// queue, given the number of queues.
+    /// Opens the queues without checking the claims against the interface's addresses. `room` returns the capacity of
+    /// each queue for a given number of queues.
     pub(super) fn open_found(
         found: &Found,
         claims: &[Claim],
@@ -102,7 +102,7 @@ impl Interface {
         self.attach_mode
     }
 
-    /// Returns sender and receiver of each queue, if the interface was opened for both.
+    /// Returns sender and receiver of each queue. The interface must have been opened by [`Interface::open_both`].
     pub fn into_exchanges(self) -> Vec<Exchange> {
         let Interface { attach_mode, queues, own } = self;
         queues.into_iter().map(|queue| Exchange::new(queue, attach_mode, own.clone())).collect()

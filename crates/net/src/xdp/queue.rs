@@ -1,7 +1,7 @@
 //! The AF_XDP socket of one queue, with its rings and the memory of its frames.
 //!
-//! A [`Queue`] receives and sends in the same frames. It can be split into two halves, each for a thread of its own:
-//! [`Incoming`] keeps the frames for received packets, and [`Outgoing`] sends from separate frames.
+//! A [`Queue`] receives and sends in the same frames. For use by two threads, a queue can be split into halves.
+//! [`Incoming`] then keeps the frames for received packets, and [`Outgoing`] sends from separate frames.
 
 use std::io;
 use std::mem::size_of;
@@ -17,15 +17,15 @@ use super::bpf::Attached;
 use super::filter::STAMP;
 use super::ring::{Consumer, Mapping, Producer, RingKind, get_option, set_option};
 
-/// Octets of a frame: the kernel's headroom of 256 octets, and any Ethernet packet.
+/// Octets of a frame. A frame holds the kernel's headroom of 256 octets and any Ethernet packet of the usual MTU.
 const FRAME: usize = 2048;
 /// Maximum number of packets that the kernel sends per call (`XDP_MAX_TX_SKB_BUDGET`, since Linux 6.17; 32 before).
 const SEND_BUDGET: (libc::c_int, u32) = (9, 256);
 /// Maximum number of repeated send calls while the kernel has no room.
 const SEND_TRIES: u32 = 200;
-/// Maximum time for the previous socket of a queue to release it.
+/// Maximum time to wait until the previous socket of a queue has released the queue.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
-/// The address family, which libc does not define for every target.
+/// Address family AF_XDP, which libc does not define for every platform.
 const AF_XDP: libc::c_int = 44;
 
 /// Capacity of a queue. Each number is a power of two, or zero.
@@ -40,12 +40,13 @@ pub(super) struct Capacity {
 }
 
 impl Capacity {
-    /// Capacity for a server. It keeps as many packets of a burst as a socket buffer of 4 MiB.
+    /// Capacity for a server. The queue holds as many packets of a burst as a socket buffer of 4 MiB.
     pub(super) const SERVER: Capacity = Capacity { frames: Capacity::FRAMES, kept: 2048, own: 0 };
-    /// Capacity for a server that also sends queries of its own.
+    /// Capacity for a server that also sends queries.
     pub(super) const BOTH: Capacity = Capacity { frames: Capacity::FRAMES, kept: 2048, own: 4096 };
 
-    /// Packets that all queues of a client keep together: 16 ms of traffic at one million packets per second.
+    /// Total of unread packets that the queues of a client can hold: 16 ms of traffic at one million packets per
+    /// second.
     const CLIENT_KEEPS: u32 = 16_384;
     /// Minimum number of frames of a queue. With zero-copy, the ring of many network cards takes 2048 frames. Another
     /// 2048 frames must be left for packets that wait to be read.
@@ -122,7 +123,7 @@ struct Socket {
 }
 
 impl Packet {
-    /// Returns its length in octets.
+    /// Returns the length of the packet in octets.
     pub(super) fn length(self) -> usize {
         self.length as usize
     }
@@ -177,7 +178,7 @@ impl Queue {
         self.incoming.socket.descriptor.as_raw_fd()
     }
 
-    /// Splits the queue into its halves, and returns the frames reserved for the sending one.
+    /// Splits the queue into its halves. Also returns the addresses of the frames reserved for the sending half.
     pub(super) fn split(self) -> (Outgoing, Incoming, impl Iterator<Item = u64>) {
         (self.outgoing, self.incoming, self.room.own_frames())
     }
@@ -199,7 +200,7 @@ impl Queue {
         is_taken
     }
 
-    /// Publishes queued and released frames to the kernel, and makes it send.
+    /// Publishes queued and released frames to the kernel, and makes the kernel send.
     ///
     /// # Errors
     /// Returns an error if the interface is gone.
@@ -219,7 +220,7 @@ impl Queue {
     }
 
     /// Returns the number of packets that the interface dropped while sending, since the queue was opened. With
-    /// zero-copy only the device counts them.
+    /// zero-copy only the device counts such packets, and the result is 0.
     pub(super) fn dropped(&self) -> u64 {
         self.outgoing.dropped
     }
@@ -247,7 +248,7 @@ impl Incoming {
         self.received.available() > 0
     }
 
-    /// Returns the eight octets before a packet, and its frame from the packet's first octet to the frame's end.
+    /// Returns the eight octets before a packet, and the octets from the packet's start to the end of its frame.
     /// Returns `None` if the kernel gave an invalid address, which is not expected.
     #[inline]
     pub(super) fn frame(&mut self, packet: Packet) -> Option<([u8; STAMP], &mut [u8])> {
@@ -282,10 +283,10 @@ impl Incoming {
         self.fill.publish();
     }
 
-    /// Waits up to `limit` for a packet. A limit of zero only wakes the kernel if it waits for frames.
+    /// Waits up to `limit` for a packet. With a limit of zero, the call only wakes a kernel that waits for frames.
     ///
     /// # Errors
-    /// Returns the errors of poll(2). A signal counts as the end of the time.
+    /// Returns the errors of poll(2). A signal ends the wait without an error.
     pub(super) fn wait(&mut self, limit: Duration) -> io::Result<()> {
         let millis = u16::try_from(limit.as_millis()).unwrap_or(u16::MAX);
         let mut fds = [PollFd::new(self.as_fd(), PollFlags::POLLIN)];
@@ -301,8 +302,8 @@ impl Incoming {
     }
 
     /// Returns the number of packets dropped since the socket was opened because the queue had no room. With zero-copy,
-    /// the number includes how often the device found no free frame. Packets that the device then loses are in the
-    /// interface's counters.
+    /// the number includes how often the device found no free frame. Packets that the device loses in this way are
+    /// counted by the interface.
     ///
     /// # Errors
     /// Returns the errors of getsockopt(2). The number of drops is then unknown.
@@ -314,9 +315,10 @@ impl Incoming {
     }
 }
 
-/// Returns the lost packets in these counters. If the kernel copies, a packet without a frame is counted as dropped, so
-/// adding the count of empty fill rings would count that packet twice. A zero-copy device drops packets before the
-/// kernel can count them. The device requests frames ahead, so an empty fill ring means at least a near loss.
+/// Returns the number of lost packets according to these counters. If the kernel copies, it counts a packet without a
+/// frame as dropped. Adding the count of empty fill rings would then count that packet twice. A zero-copy device drops
+/// packets before the kernel can count them, so empty fill rings are counted instead. The device requests frames ahead:
+/// an empty fill ring may be only a near loss.
 fn lost(counted: &libc::xdp_statistics, zero_copy: bool) -> u64 {
     let without_frame = if zero_copy { counted.rx_fill_ring_empty_descs } else { 0 };
     counted.rx_dropped + counted.rx_ring_full + without_frame
@@ -400,29 +402,30 @@ impl Outgoing {
         }
         let error = io::Error::last_os_error();
         match error.raw_os_error() {
-            // If the kernel copies, the interface has dropped one packet and continues with the next: it has no link,
-            // or is a veth whose peer has no room. The interface counts it, too.
+            // If the kernel copies, the interface has dropped and counted one packet, and continues with the next one.
+            // It has no link, or it is a veth whose peer has no room.
             Some(libc::EBUSY) => {
                 self.dropped += u64::from(!self.zero_copy);
                 Ok(())
             }
-            // There are more packets than it sends in one call, or the device has no room at the moment.
+            // The ring has more packets than the kernel sends in one call, or the device has no room at the moment.
             Some(libc::EAGAIN | libc::ENOBUFS | libc::EINTR) => Ok(()),
             _ => Err(error),
         }
     }
 }
 
-/// Returns the range from an address to the end of its frame, in a memory of `length` octets of whole frames, or `None`
-/// if the address is outside.
+/// Returns the range from `address` to the end of its frame. The memory consists of whole frames, `length` octets in
+/// total. Returns `None` if the address is outside.
 #[inline]
 fn place(length: usize, address: u64) -> Option<Range<usize>> {
     let address = usize::try_from(address).ok().filter(|at| *at < length)?;
     Some(address..(address / FRAME + 1) * FRAME)
 }
 
-/// Returns the same range extended by the octets before it that hold the receive time; `None` also if they are not in
-/// the same frame. For fuzzers, which have no kernel.
+/// Returns the range from the receive time in front of the packet at `address` to the end of the packet's frame. The
+/// memory has `length` octets. Returns `None` if the address is outside, or if the receive time would lie in another
+/// frame. Public for fuzzers, which have no kernel.
 #[doc(hidden)]
 #[inline]
 pub fn stamped(length: usize, address: u64) -> Option<Range<usize>> {
@@ -445,8 +448,8 @@ pub(super) fn socket() -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }
 
-/// Binds a socket to a queue. Retries, because a closed socket releases its queue a moment later (RCU, then a work
-/// queue).
+/// Binds a socket to a queue. Retries while the queue is busy, because the kernel releases the queue of a closed socket
+/// with a delay (RCU, then a work queue).
 fn bind_soon(socket: &OwnedFd, interface: u32, queue: u32, zero_copy: bool) -> io::Result<()> {
     let give_up = Instant::now() + RELEASE_TIMEOUT;
     loop {

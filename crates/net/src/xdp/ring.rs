@@ -63,12 +63,12 @@ impl Mapping {
         Ok(Mapping { start, len })
     }
 
-    /// Returns its start.
+    /// Returns the start of the mapping.
     pub(super) fn start(&self) -> *mut u8 {
         self.start.as_ptr()
     }
 
-    /// Returns its length in octets.
+    /// Returns the length of the mapping in octets.
     pub(super) fn len(&self) -> usize {
         self.len
     }
@@ -157,7 +157,7 @@ impl<T: Copy> Ring<T> {
         unsafe { &*self.memory.start().add(at).cast::<AtomicU32>() }
     }
 
-    /// Returns entry `n`; indices increase without bound and wrap.
+    /// Returns entry `n` modulo the ring's size, because indices increase continuously and wrap.
     fn entry(&self, n: u32) -> *mut T {
         // SAFETY: the mask keeps it inside the entries.
         unsafe { self.entries.as_ptr().add((n & self.mask) as usize) }
