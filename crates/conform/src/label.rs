@@ -1,7 +1,8 @@
-//! Labels and their meaning. Only this table is shared by the test authoritative server and the checks.
+//! Labels by which a queried name defines its own answer. The test authoritative server and the checks agree on answers
+//! through this table only.
 //!
 //! A name is `NONCE . DIRECTIVE … . ZONE`. The nonce makes the name new to every cache. Each directive is one label.
-//! Directives are parsed from left to right; their order matters only if there is an alias.
+//! Directives are parsed from left to right. Their order matters only if one of them makes the name an alias.
 //!
 //! | label | meaning |
 //! |---|---|
@@ -31,12 +32,12 @@
 //!
 //! FATE is one of: `nodata`; `rcode-3`; `silent`; `delay-1500` (milliseconds, then a normal reply); `tc` (truncated and
 //! empty over UDP, complete over TCP); `tcponly` (silent over UDP); `noedns` (FORMERR for queries with an OPT record,
-//! RFC 6891 §7); `badid`, `badport`, `badquestion` (a forged reply with [`EVIL4`] or [`EVIL6`] and a wrong ID, from
-//! another port, or for another question, and 100 ms later the correct one).
+//! RFC 6891 §7); `badid`, `badport`, `badquestion` (a forged reply, and 100 ms later the correct one). The forged reply
+//! contains [`EVIL4`] or [`EVIL6`]; it has a wrong ID, comes from another port, or has another question.
 //!
 //! The last label before the zone may select another zone: `b` (unsigned), `secure` (signed, NSEC), `nsec3` (signed,
 //! NSEC3), `bogus` (signatures that do not verify), `expired` (signatures of last year). A name without directives
-//! exists and has no records of any type.
+//! exists but has no records.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
@@ -50,8 +51,8 @@ use crate::message::Name;
 pub const EVIL4: Ipv4Addr = Ipv4Addr::new(6, 6, 6, 6);
 /// Address of forged AAAA records.
 pub const EVIL6: Ipv6Addr = Ipv6Addr::new(0x2001, 0x666, 0, 0, 0, 0, 0, 0x666);
-/// Maximum number of A records of a name. A compressed answer of this size without signatures fits into a message, and
-/// no section has more records than it can count.
+/// Maximum number of A records of a name. With this limit an answer, compressed and without signatures, fits into a
+/// message, and the 16-bit record counts do not overflow.
 const MOST_ADDRESSES: usize = 4000;
 /// Default TTL in seconds.
 pub const TTL: u32 = 300;
@@ -78,7 +79,7 @@ impl Tree {
     pub const ALL: [Tree; 6] =
         [Tree::Plain, Tree::Other, Tree::Secure, Tree::Nsec3, Tree::Bogus, Tree::Expired];
 
-    /// Returns the label before ZONE; none for ZONE itself.
+    /// Returns the label before ZONE, or `None` for ZONE itself.
     pub fn label(self) -> Option<&'static str> {
         match self {
             Tree::Plain => None,
@@ -98,7 +99,7 @@ impl Tree {
     /// Returns the name of the apex.
     ///
     /// # Panics
-    /// If `zone` is so long that no label fits before it.
+    /// Panics if `zone` is so long that the label does not fit before it.
     pub fn apex(self, zone: &Name) -> Name {
         self.label().map_or_else(|| zone.clone(), |label| prepend(label, zone))
     }
@@ -109,7 +110,7 @@ impl Tree {
 pub enum Fate {
     /// NODATA.
     NoData,
-    /// An answer with this RCODE and at most the SOA record of a denial.
+    /// A reply with this RCODE and without records, except for the SOA record of a denial.
     Rcode(u16),
     /// No answer.
     Silent,
@@ -125,7 +126,7 @@ pub enum Fate {
     Forged(Forgery),
 }
 
-/// Error in a forged reply.
+/// Part of a forged reply that is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Forgery {
     /// The message ID.
@@ -157,19 +158,19 @@ pub enum Alias {
         /// TTL in seconds.
         ttl: u32,
     },
-    /// A DNAME record of `owner`, and the CNAME record that is synthesized from it.
+    /// A DNAME record of `owner`, and the CNAME record synthesized from the DNAME record.
     Dname {
         /// Owner of the DNAME record.
         owner: Name,
         /// Replacement of the owner.
         replacement: Name,
-        /// Target of the queried name.
+        /// Target of the synthesized CNAME record.
         target: Name,
     },
 }
 
 impl Alias {
-    /// Returns the target of the name.
+    /// Returns the target of the alias.
     pub fn target(&self) -> &Name {
         match self {
             Alias::Cname { target, .. } | Alias::Dname { target, .. } => target,
@@ -191,7 +192,7 @@ pub struct Behaviour {
     pub unequal: bool,
     /// TTL and MINIMUM of the SOA record in denials, in seconds; `None` for no SOA record.
     pub soa: Option<(u32, u32)>,
-    /// Type (MX, NS or SRV) and host of a record that names a host.
+    /// Type (MX, NS or SRV) and host name of a record that refers to a host.
     pub host: Option<(Rtype, Name)>,
     /// True if there is a TXT record.
     pub txt: bool,
@@ -203,17 +204,17 @@ pub struct Behaviour {
     pub ad: bool,
     /// Extended error (EDE) of replies.
     pub ede: Option<u16>,
-    /// Owner of the forged address that is added to the answer.
+    /// Owner of a forged address record that is added to the answer.
     pub victim: Option<Name>,
-    /// True if answers also have the records of the other address type.
+    /// True if an answer to A also has the AAAA records, and an answer to AAAA the A records.
     pub mixed: bool,
     /// Fates by scope, in the order of the labels.
     pub fates: Vec<(Scope, Fate)>,
     /// Target of the name, if it is an alias.
     pub alias: Option<Alias>,
-    /// True if a reply has the alias only.
+    /// True if a reply has the alias only, without the records of its target.
     pub half: bool,
-    /// Parent of the wildcard that every name below it comes from: the owner of `*` is one label longer.
+    /// Parent of the wildcard. All names below this parent come from the wildcard `*`, which is one label longer.
     pub wildcard: Option<Name>,
 }
 
@@ -252,8 +253,8 @@ impl Behaviour {
         self.fates.iter().find(|(scope, _)| fits(*scope)).map(|(_, fate)| *fate)
     }
 
-    /// Adds A records up to the maximum. Everything else that a name can repeat needs one label each, so the length of
-    /// a name limits it.
+    /// Adds A records up to the maximum. Other records need no maximum, because each takes one label and the length of
+    /// a name is limited.
     fn add_v4(&mut self, addresses: impl Iterator<Item = Ipv4Addr>) {
         let room = MOST_ADDRESSES.saturating_sub(self.v4.len());
         self.v4.extend(addresses.take(room));
@@ -265,12 +266,12 @@ impl Behaviour {
 pub struct ParsedName {
     /// Zone of the name.
     pub tree: Tree,
-    /// Behaviour that its labels define.
+    /// Behaviour that the labels of the name define.
     pub behaviour: Behaviour,
 }
 
-/// Parses `name`; `None` if it does not lie in `zone`. A label that is no directive is part of the nonce at any
-/// position.
+/// Parses `name`, and returns `None` if it does not lie in `zone`. A label that is not a directive is part of the
+/// nonce, at any position.
 pub fn read(name: &Name, zone: &Name) -> Option<ParsedName> {
     if !name.ends_with(zone) {
         return None;
@@ -308,12 +309,12 @@ struct TargetParts<'a> {
 }
 
 impl TargetParts<'_> {
-    /// `NONCE.REST`.
+    /// Returns `NONCE.REST`.
     fn target(&self, apex: &Name) -> Name {
         chain(self.nonce, &chain(self.rest, apex))
     }
 
-    /// `NONCE.host.REST`, or `None` if that is longer than a name can be.
+    /// Returns `NONCE.host.REST`, or `None` if it exceeds the maximum length of a name.
     fn host(&self) -> Option<Name> {
         let host = Label::from_slice(b"host").ok()?;
         let rest = try_push(host, &chain(self.rest, self.apex))?;
@@ -339,7 +340,7 @@ fn try_push(label: &Label, name: &Name) -> Option<Name> {
 /// Prepends `label` to `name`.
 ///
 /// # Panics
-/// If the result is longer than a name can be.
+/// Panics if the result exceeds the maximum length of a name.
 pub(crate) fn prepend(label: &str, name: &Name) -> Name {
     let label: OwnedLabel = label.parse().expect("labels are literals");
     push(label.as_ref(), name)
@@ -354,8 +355,8 @@ fn tree_of(label: &Label) -> Option<Tree> {
     Tree::ALL.into_iter().find(|tree| tree.label() == Some(text.as_str()))
 }
 
-/// True if the table contains this label. A name that begins with such a label has no nonce: no check queries it, but a
-/// resolver does on its way to a longer name (RFC 9156).
+/// True if the table contains this label. A name that begins with such a label has no nonce. No check queries such a
+/// name, but a resolver does if it minimizes query names (RFC 9156).
 pub(crate) fn is_directive(label: &Label) -> bool {
     let text = text(label);
     let (verb, _) = text.split_once('-').unwrap_or((&text, ""));
@@ -515,7 +516,7 @@ mod tests {
         let (rtype, host) = of("x1.mx.v4-1-2-3-4").behaviour.host.unwrap();
         assert_eq!(rtype, Rtype::MX);
         assert_eq!(host.to_string(), "x1.host.v4-1-2-3-4.conform.example");
-        // A name has no host if the host's name would be too long.
+        // There is no host record if the name of the host would be too long.
         let long = format!("{}.mx.{}.{}", "x".repeat(63), "x".repeat(63), "x".repeat(63));
         let long = format!("{}.{long}", "x".repeat(42));
         assert_eq!(of(&long).behaviour.host, None);

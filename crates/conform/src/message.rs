@@ -1,7 +1,7 @@
-//! DNS messages as read and written by this crate: owned, complete, and able to represent every error of a server.
+//! DNS messages of this crate. They own all their data and can represent every error of a server.
 //!
-//! `domain` parses and composes the messages. RDATA is stored as octets without compression, so that two records can be
-//! compared and any record can be sent, even of an unknown type.
+//! The crate `domain` parses and composes the messages. RDATA is stored as uncompressed octets, so that records can be
+//! compared, and records of unknown types can be sent.
 
 use domain::base::iana::{Class, Opcode, OptRcode, OptionCode, Rtype};
 use domain::base::message_builder::{AdditionalBuilder, PushError};
@@ -14,17 +14,17 @@ use domain::rdata::AllRecordData;
 /// A domain name in its original letter case.
 pub type Name = domain::base::Name<Vec<u8>>;
 
-/// UDP payload size that checks offer by default (RFC 9715 §3.2: 1400 at most, or less).
+/// UDP payload size that checks offer by default. RFC 9715 §3.2 recommends at most 1400.
 pub const PAYLOAD: u16 = 1232;
 
-/// One resource record, its data without compression.
+/// One resource record with uncompressed data.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Record {
     /// Owner name.
     pub owner: Name,
-    /// Its type.
+    /// Type of the record.
     pub rtype: Rtype,
-    /// Its class.
+    /// Class of the record.
     pub class: Class,
     /// TTL in seconds.
     pub ttl: u32,
@@ -52,7 +52,7 @@ pub struct Edns {
     pub version: u8,
     /// The DO bit (RFC 3225).
     pub dnssec_ok: bool,
-    /// Options: code and content.
+    /// Codes and contents of the options.
     pub options: Vec<(u16, Vec<u8>)>,
 }
 
@@ -91,7 +91,7 @@ pub struct Message {
     pub opcode: u8,
     /// The flags.
     pub flags: Flags,
-    /// Response code, including the upper octet of the OPT record if there is one.
+    /// Response code. If there is an OPT record, it includes the upper eight bits from that record.
     pub rcode: u16,
     /// Question section; one entry in any valid query.
     pub questions: Vec<Question>,
@@ -101,7 +101,7 @@ pub struct Message {
     pub authority: Vec<Record>,
     /// The additional section, without OPT.
     pub additional: Vec<Record>,
-    /// OPT record; if a message has several, the last one.
+    /// OPT record, or the last of several.
     pub edns: Option<Edns>,
     /// Number of OPT records.
     pub opt_records: usize,
@@ -128,7 +128,7 @@ pub mod rcode {
 /// Creates a name from text.
 ///
 /// # Panics
-/// If `text` is no domain name: names of checks are literals.
+/// Panics if `text` is not a domain name. The names in checks are literals, so this would be a defect of a check.
 pub fn name(text: &str) -> Name {
     text.parse().unwrap_or_else(|error| panic!("{text}: {error}"))
 }
@@ -207,8 +207,8 @@ impl Message {
         }
     }
 
-    /// Creates an empty response to this query: its ID, opcode, RD, CD and question, and an OPT record if the query has
-    /// one.
+    /// Creates a response without records. It repeats the ID, opcode, RD, CD and question of this query, and has an OPT
+    /// record if the query has one.
     pub fn response(&self) -> Message {
         Message {
             flags: Flags { qr: true, rd: self.flags.rd, cd: self.flags.cd, ..Flags::default() },
@@ -241,7 +241,7 @@ impl Message {
     /// Parses a message.
     ///
     /// # Errors
-    /// If the message is incomplete or malformed.
+    /// Returns an error if the message is incomplete or malformed.
     pub fn parse(octets: &[u8]) -> Result<Message, ParseError> {
         let parsed = Parsed::from_octets(octets).map_err(|_| ParseError::ShortInput)?;
         let header = parsed.header();
@@ -296,11 +296,11 @@ impl Message {
         })
     }
 
-    /// Returns the message in wire format with compressed owner names: an owner that equals the question takes its
-    /// letter case. It may be longer than any transport allows.
+    /// Returns the message in wire format with compressed owner names. Because of the compression, an owner equal to
+    /// the queried name takes the letter case of the question. The result may be longer than any transport allows.
     ///
     /// # Panics
-    /// If the data of a record is longer than 65 535 octets.
+    /// Panics if the data of a record is longer than 65 535 octets.
     pub fn octets(&self) -> Vec<u8> {
         self.compose().expect("RDATA of a record is at most 65 535 octets long")
     }
@@ -386,7 +386,7 @@ fn records(
         let record = record?;
         let (owner, rtype, class) = (record.owner().to_name(), record.rtype(), record.class());
         let ttl = record.ttl().as_secs();
-        // OPT is stored unchanged: a faulty one must be reported, not rejected.
+        // OPT is stored unchanged, so that a check can report a malformed OPT record.
         let data = if rtype == Rtype::OPT {
             let opaque = record.into_record::<UnknownRecordData<_>>()?;
             opaque.map(|record| record.data().data().to_vec()).unwrap_or_default()

@@ -1,5 +1,5 @@
-//! Environment of a check's script: names that are new to every cache, queries, and the query log of the test
-//! authoritative server. The environment records the exchanges, so that a verdict can show the messages.
+//! Environment of a check's script. It provides names that are new to every cache, sends queries, and reads the query
+//! log of the test authoritative server. It records the exchanges, so that a verdict can show the messages.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -22,15 +22,15 @@ use crate::message::{Message, Name, Record, rcode};
 /// Facts about the server under test.
 #[derive(Clone, Copy)]
 pub struct Subject<'a> {
-    /// Its address.
+    /// Address of the server under test.
     pub server: SocketAddr,
     /// Timeout of a query; always [`ask::PATIENCE`] except in tests.
     pub patience: Duration,
-    /// Zone for which it queries the test authoritative server.
+    /// Zone for which the server queries the test authoritative server.
     pub zone: Option<&'a Name>,
-    /// Its prefixes, at least one: discovered by RFC 7050, or given by the user.
+    /// Prefixes of the server; at least one. They are discovered by RFC 7050 or given by the user.
     pub prefixes: &'a [Prefix],
-    /// Range of IPv6 addresses that it is configured to exclude, if any.
+    /// Range of IPv6 addresses that the server is configured to exclude, if any.
     pub excluded: Option<Ipv6Net>,
     /// Query log of the test authoritative server.
     pub view: Option<&'a dyn View>,
@@ -39,14 +39,14 @@ pub struct Subject<'a> {
 /// Reasons for which a check does not pass.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The server violates the sentence: description of what it does.
+    /// The server violates the sentence of the RFC; the text describes the server's behaviour.
     Wrong(String),
-    /// A required reply is missing: description of the reply. It may be lost on the way, so the check is run a second
-    /// time.
+    /// A required reply is missing; the text describes the reply. The check is run a second time, because the reply may
+    /// have been lost on the network.
     Silent(String),
-    /// The check could not be run, with the reason.
+    /// The check could not be run; the text is the reason.
     NotTried(String),
-    /// The server does not support the feature, which is given as text.
+    /// The server does not support the feature that the text describes.
     NotOffered(String),
 }
 
@@ -56,7 +56,7 @@ pub(crate) type Judged<T = ()> = Result<T, Fault>;
 /// Returns [`Fault::Wrong`] unless `condition` holds.
 ///
 /// # Errors
-/// The fault, with the text of `what`.
+/// Returns the fault with the text of `what` if `condition` is false.
 pub fn expect(condition: bool, what: impl FnOnce() -> String) -> Judged {
     if condition { Ok(()) } else { Err(Fault::Wrong(what())) }
 }
@@ -66,11 +66,11 @@ pub fn expect(condition: bool, what: impl FnOnce() -> String) -> Judged {
 pub enum Sent {
     /// A query to which a reply is expected.
     Query(Message),
-    /// Octets that may be no message; silence may be correct.
+    /// Octets that need not form a DNS message; no reply may be correct.
     Octets(Vec<u8>),
 }
 
-/// Maximum number of exchanges that a trial keeps: the last ones. Load checks have a thousand.
+/// Number of exchanges that a trial keeps. Older ones are dropped, because load checks have a thousand.
 const KEPT: usize = 8;
 
 /// One transmission and its result.
@@ -80,9 +80,9 @@ pub struct Exchange {
     pub sent: Sent,
     /// True for TCP.
     pub tcp: bool,
-    /// The reply; `None` for silence or an unreadable message.
+    /// The reply; `None` if there was no reply or it was unreadable.
     pub reply: Option<Message>,
-    /// Reason for which the received data is no DNS message.
+    /// Error text if the received data is not a DNS message.
     pub unreadable: Option<String>,
     /// Time until the reply, or until the timeout.
     pub took: Duration,
@@ -97,7 +97,7 @@ pub struct Trial<'a> {
     nonce: u64,
 }
 
-/// Makes nonces differ within a process; a random number makes them differ between processes.
+/// Counter that makes nonces differ within a process. A random number makes them differ between processes.
 static RUNS: AtomicU64 = AtomicU64::new(0);
 
 impl<'a> Trial<'a> {
@@ -112,8 +112,8 @@ impl<'a> Trial<'a> {
         self.exchanges.into()
     }
 
-    /// True if a query got no reply or SERVFAIL, as after a lost datagram, or from a server that has marked its
-    /// upstream down for a while.
+    /// True if a query got no reply or got SERVFAIL. The cause may be a lost datagram, or an upstream that the server
+    /// has marked down for a while.
     pub(crate) fn has_doubts(&self) -> bool {
         self.doubts
     }
@@ -127,7 +127,7 @@ impl<'a> Trial<'a> {
     /// `x….v4-1-2-3-4.ZONE`.
     ///
     /// # Panics
-    /// If there is no zone: a check that uses names needs [`crate::check::Need::Zone`].
+    /// Panics if there is no zone. A check that uses names must declare [`crate::check::Need::Zone`].
     pub fn name(&mut self, labels: &str) -> Name {
         let zone = self.subject.zone.expect(
             "a check that uses names needs a zone, which its needs \
@@ -143,7 +143,7 @@ impl<'a> Trial<'a> {
     /// Returns the range that the server is configured to exclude.
     ///
     /// # Panics
-    /// If there is none: a check that uses it needs [`crate::check::Need::ExcludedRange`].
+    /// Panics if there is no such range. A check that uses it must declare [`crate::check::Need::ExcludedRange`].
     pub fn excluded(&self) -> Ipv6Net {
         self.subject.excluded.expect(
             "a check that uses the excluded range needs one, which its \
@@ -165,18 +165,18 @@ impl<'a> Trial<'a> {
     /// Sends a query over UDP and returns the reply, even if truncated. There is no retry.
     ///
     /// # Errors
-    /// [`Fault::Silent`] if there is no reply in time, [`Fault::Wrong`] if the received data is no message or not a
-    /// reply to this query.
+    /// Returns [`Fault::Silent`] if there is no reply in time. Returns [`Fault::Wrong`] if the received data is not a
+    /// message or does not answer this query.
     pub fn ask(&mut self, query: &Message) -> Judged<Message> {
         let reply = self.ask_or_silence(query)?;
         let patience = self.subject.patience.as_secs_f64();
         reply.ok_or_else(|| Fault::Silent(format!("no reply within {patience} s")))
     }
 
-    /// Sends a query over UDP for which silence may be correct.
+    /// Sends a query over UDP and returns the reply, or `None` if there is no reply, which may be correct.
     ///
     /// # Errors
-    /// [`Fault::Wrong`] if the received data is no message or not a reply to this query.
+    /// Returns [`Fault::Wrong`] if the received data is not a message or does not answer this query.
     pub(crate) fn ask_or_silence(&mut self, query: &Message) -> Judged<Option<Message>> {
         let begin = Instant::now();
         let octets = ask::datagram(self.subject.server, &query.octets(), self.subject.patience)
@@ -198,7 +198,7 @@ impl<'a> Trial<'a> {
     /// Opens a TCP connection to the server.
     ///
     /// # Errors
-    /// [`Fault::Wrong`] if it is refused, [`Fault::Silent`] if it is not established in time.
+    /// Returns [`Fault::Wrong`] if the connection is refused, and [`Fault::Silent`] if it is not established in time.
     pub fn connect(&self) -> Judged<Connection> {
         Connection::open(self.subject.server, self.subject.patience).map_err(|error| {
             let what = format!("no TCP connection: {error}");
@@ -226,10 +226,10 @@ impl<'a> Trial<'a> {
             .ok_or_else(|| Fault::Silent("no reply over TCP, or the connection was closed".into()))
     }
 
-    /// Sends octets that may be no message, in one datagram, and returns the required reply.
+    /// Sends octets, which need not form a DNS message, in one datagram, and returns the required reply.
     ///
     /// # Errors
-    /// [`Fault::Silent`] if there is none; `what` describes the octets.
+    /// Returns [`Fault::Silent`] if there is no reply. `what` describes the octets.
     pub(crate) fn reply_to_octets(&mut self, octets: &[u8], what: &str) -> Judged<Vec<u8>> {
         let reply = self.send_octets(octets, self.subject.patience)?;
         reply.ok_or_else(|| Fault::Silent(format!("no reply to {what}")))
@@ -262,7 +262,7 @@ impl<'a> Trial<'a> {
     /// recorded times count from the first query.
     ///
     /// # Errors
-    /// [`Fault::NotTried`] if there is no socket for one of the queries; none is sent then.
+    /// Returns [`Fault::NotTried`], and sends nothing, if there is no socket for one of the queries.
     pub fn ask_all(&mut self, queries: &[Message]) -> Judged<Vec<Option<Message>>> {
         let Subject { server, patience, .. } = self.subject;
         // All sockets are opened before the first query, so that all clients send at the same time.
@@ -300,7 +300,7 @@ impl<'a> Trial<'a> {
         if reply.flags.tc { self.ask_tcp(query) } else { Ok(reply) }
     }
 
-    /// Queries AAAA of a new name with these labels.
+    /// Queries AAAA of a new name with these labels, and returns the name and the reply.
     ///
     /// # Errors
     /// As [`Trial::ask`].
@@ -308,7 +308,7 @@ impl<'a> Trial<'a> {
         self.look_up(labels, Rtype::AAAA)
     }
 
-    /// Queries records of a type of a new name with these labels.
+    /// Queries records of this type of a new name with these labels, and returns the name and the reply.
     ///
     /// # Errors
     /// As [`Trial::ask`].
@@ -338,8 +338,7 @@ impl<'a> Trial<'a> {
         })
     }
 
-    /// Returns the queries that the test authoritative server has received for `name` once the server has answered; at
-    /// least one.
+    /// Requires at least one query for `name` at the test authoritative server, and returns the queries.
     ///
     /// # Errors
     /// As [`Trial::asked`], and [`Fault::Wrong`] if there was no query.
@@ -436,13 +435,14 @@ fn dig(server: SocketAddr, query: &Message, tcp: bool) -> String {
         }
     }
     option(query.opcode != 0, &format!("+opcode={}", query.opcode));
-    // The reply must be shown as received, and a check sends one query.
+    // dig must show a truncated reply as received, and must send one query only, like the check.
     option(!tcp, "+ignore +tries=1");
     line
 }
 
-/// Formats a name as an argument of dig in a shell. Names also come from the server under test, and users paste them:
-/// dig treats an argument that begins with `-`, `+` or `@` as an option, and a single label as a type.
+/// Formats a name as an argument of dig in a shell. The result must be safe to paste, because names also come from the
+/// server under test. dig treats an argument that begins with `-`, `+` or `@` as an option, and a single label as a
+/// type.
 fn for_dig(name: &str) -> Cow<'_, str> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
     if name.contains('.') && !name.starts_with('-') && name.chars().all(is_plain) {
@@ -456,7 +456,7 @@ pub(crate) trait Judge {
     /// Requires this RCODE.
     ///
     /// # Errors
-    /// [`Fault::Wrong`] with the actual one.
+    /// Returns [`Fault::Wrong`] with the actual RCODE.
     fn has_rcode(&self, wanted: u16) -> Judged;
 
     /// Requires NOERROR, and exactly these AAAA records in the answer, in any order.
@@ -477,7 +477,7 @@ pub(crate) trait Judge {
     /// [`Fault::Wrong`] with the number of records.
     fn lacks(&self, rtype: Rtype) -> Judged;
 
-    /// Requires NODATA (RFC 2308 §2.2): NOERROR without records of this type in the answer, and at most one SOA record.
+    /// Requires NODATA (RFC 2308 §2.2), which is NOERROR, no answer record of this type, and at most one SOA record.
     ///
     /// # Errors
     /// [`Fault::Wrong`] with the number of records.
@@ -486,17 +486,17 @@ pub(crate) trait Judge {
     /// Requires that all records of this type in the answer have the same TTL, and returns it.
     ///
     /// # Errors
-    /// [`Fault::Wrong`] if there are none, or if their TTLs differ.
+    /// Returns [`Fault::Wrong`] if there are no such records, or if their TTLs differ.
     fn ttl(&self, rtype: Rtype) -> Judged<u32>;
 
     /// Returns the SOA record of the authority section, if there is one.
     ///
     /// # Errors
-    /// [`Fault::Wrong`] if there are several (RFC 2181 §5).
+    /// Returns [`Fault::Wrong`] if there are several SOA records (RFC 2181 §5).
     fn soa(&self) -> Judged<Option<&Record>>;
 }
 
-/// Returns the fault for a missing client socket, which is no fault of the server.
+/// Returns [`Fault::NotTried`] for a missing client socket, because the server is not the cause.
 pub(crate) fn no_socket(error: &io::Error) -> Fault {
     Fault::NotTried(format!("no socket: {error}"))
 }
