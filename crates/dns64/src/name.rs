@@ -10,9 +10,10 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use wire::view::rtype;
 
-/// Numbers of octets of a name, and of a key, that are stored inline. Few names are longer; they
-/// are stored on the heap.
+/// Maximum number of octets of a name that is stored inline. Longer names are rare and are stored on
+/// the heap.
 pub(crate) const USUAL_NAME: usize = 64;
+/// Maximum number of octets of a key that is stored inline.
 const USUAL_KEY: usize = 96;
 
 /// A name in wire format: uncompressed, lower case, with its root label.
@@ -22,7 +23,7 @@ pub(crate) struct LowerName(SmallVec<[u8; USUAL_NAME]>);
 impl Clone for LowerName {
     #[inline]
     fn clone(&self) -> LowerName {
-        // In one copy: SmallVec's `clone` copies octet by octet.
+        // `from_slice` copies all octets at once, whereas the `clone` of SmallVec copies octet by octet.
         LowerName(SmallVec::from_slice(&self.0))
     }
 }
@@ -32,7 +33,7 @@ impl LowerName {
     #[inline]
     pub(crate) fn from_wire(wire: &[u8]) -> LowerName {
         let mut octets: SmallVec<[u8; USUAL_NAME]> = SmallVec::from_slice(wire);
-        // Length octets are below 64, so only letters in labels change.
+        // Length octets are below 64 and therefore no letters, so only labels change.
         octets.make_ascii_lowercase();
         LowerName(octets)
     }
@@ -43,7 +44,7 @@ impl LowerName {
         &self.0
     }
 
-    /// True if it is `ancestor` or below it.
+    /// True if the name is `ancestor` or a name below `ancestor`.
     pub(crate) fn ends_with(&self, ancestor: &[u8]) -> bool {
         ancestors(self.wire()).any(|suffix| suffix == ancestor)
     }
@@ -85,13 +86,12 @@ pub(crate) fn ancestors(wire: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// True if `name` is `ancestor` or below it, ignoring letter case.
+/// True if `name` is `ancestor` or a name below `ancestor`. Letter case is ignored.
 pub(crate) fn is_at_or_below(name: &[u8], ancestor: &[u8]) -> bool {
     ancestors(name).any(|suffix| suffix.eq_ignore_ascii_case(ancestor))
 }
 
-/// Compares two question sections, ignoring the letter case of names; type and class are compared
-/// as numbers.
+/// True if two question sections are equal. The letter case of names is ignored.
 #[inline]
 pub(crate) fn is_question(said: &[u8], asked: &[u8]) -> bool {
     let Some(at) = asked.len().checked_sub(4).filter(|_| said.len() == asked.len()) else {
@@ -108,7 +108,7 @@ pub(crate) fn labels(wire: &[u8]) -> impl Iterator<Item = &[u8]> {
         .filter_map(|(len, rest)| rest.get(..usize::from(*len)))
 }
 
-/// Values by domain; a name gets the value of the longest domain that contains it.
+/// Values by domain. A lookup of a name returns the value of the longest domain that contains it.
 #[derive(Clone, Debug)]
 pub(crate) struct DomainTable<T>(FxHashMap<Box<[u8]>, T>);
 
@@ -150,13 +150,13 @@ impl<T> DomainTable<T> {
     }
 }
 
-/// Identifies a question to upstreams: name (lower case), type, class, DO and CD. Questions with DO
-/// get signatures, those with CD unvalidated data, so neither may replace the other. A probe is
-/// sent with CD too, but has a separate key: its answer only explains one failure.
+/// Identifies a question to upstreams: name (lower case), type, class, DO and CD. DO and CD are part
+/// of the key because they change the answer: DO adds signatures, and CD permits unvalidated data. A
+/// probe is also sent with CD. It has a separate key, because its answer only explains a failure.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Key(Box<[u8]>);
 
-/// A [`Key`] for lookups; stored on the stack for usual names.
+/// A [`Key`] for lookups. For names of usual length, it is stored on the stack.
 #[derive(Clone)]
 pub struct KeyBuf(SmallVec<[u8; USUAL_KEY]>);
 
@@ -185,8 +185,8 @@ impl KeyBuf {
         KeyBuf::from_wire(name.wire(), qtype, qclass, dnssec_ok, checking_disabled)
     }
 
-    /// Returns the key of a question for `name`, which is in wire format and lower case;
-    /// `dnssec_ok` and `checking_disabled` are the query's DO and CD bits.
+    /// Returns the key of a question for `name` (wire format, lower case). `dnssec_ok` and
+    /// `checking_disabled` are the DO and CD bits of the query.
     #[inline]
     pub(crate) fn from_wire(
         name: &[u8],
@@ -203,8 +203,8 @@ impl KeyBuf {
         KeyBuf(octets)
     }
 
-    /// Returns the key of a probe: an AAAA question for a name (wire format, lower case) with CD
-    /// that explains a failure.
+    /// Returns the key of a probe for a name (wire format, lower case). A probe is an AAAA question
+    /// with CD whose answer explains a failure.
     pub(crate) fn probe(name: &[u8], qclass: u16, dnssec_ok: bool) -> KeyBuf {
         let mut key = KeyBuf::from_wire(name, rtype::AAAA, qclass, dnssec_ok, true);
         if let Some(flags) = key.0.last_mut() {
@@ -213,8 +213,8 @@ impl KeyBuf {
         key
     }
 
-    /// Returns the key with type 0, given the octets of a key; see [`Key::for_any_type`]. Type 0 is
-    /// not a record type (RFC 6895 §3.1), and client queries for it get an error, so no other
+    /// Returns a copy of the key in `octets` with type 0; see [`Key::for_any_type`]. Type 0 is not a
+    /// record type (RFC 6895 §3.1), and client queries for type 0 get an error. Therefore no
     /// question has this key.
     pub(crate) fn for_any_type(octets: &[u8]) -> Option<KeyBuf> {
         let at = octets.len().checked_sub(TAIL)?;
@@ -226,7 +226,7 @@ impl KeyBuf {
         Some(key)
     }
 
-    /// Returns the octets, in the form that [`Key`] borrows.
+    /// Returns the octets. Tables with [`Key`] as their key can be searched for these octets.
     #[inline]
     pub(crate) fn octets(&self) -> &[u8] {
         &self.0
@@ -293,12 +293,12 @@ impl Key {
     pub(crate) fn is_probe(&self) -> bool {
         self.0[self.0.len() - 1] & PROBE != 0
     }
-    /// Returns the key for the nonexistence of the name, which applies to all types; `None` for a
-    /// probe.
+    /// Returns the key under which the nonexistence of the name is stored for all types. Returns
+    /// `None` for a probe.
     pub(crate) fn for_any_type(&self) -> Option<KeyBuf> {
         KeyBuf::for_any_type(&self.0)
     }
-    /// Returns the memory on the heap in octets.
+    /// Returns the number of octets that the key uses on the heap.
     pub(crate) fn size(&self) -> usize {
         self.0.len()
     }

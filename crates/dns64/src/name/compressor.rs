@@ -1,9 +1,9 @@
-//! Buffer of a message being written with `domain`, with name compression (RFC 1035 §4.1.4).
+//! Buffer with name compression (RFC 1035 §4.1.4) for messages written with the crate `domain`.
 //!
-//! The compressors of `domain` compare each name with all earlier names, or search all earlier
-//! names once for each label of the name. A name has up to 127 labels, and a message from a hostile
-//! upstream can have thousands of names. In this compressor, the work for a name is bounded by its
-//! number of labels and by [`MOST_KNOWN`] comparisons per label.
+//! The compressors of `domain` compare each name with all earlier names, or search all earlier names
+//! for each label of the name. A name has up to 127 labels, and a hostile upstream can send a message
+//! with thousands of names. This compressor therefore records at most [`MOST_KNOWN`] names, and
+//! compares a name with each recorded name at most once.
 
 use std::convert::Infallible;
 
@@ -15,21 +15,21 @@ use smallvec::SmallVec;
 /// Maximum target offset of a compression pointer.
 const MAX_TARGET: usize = 0x3fff;
 
-/// Maximum number of names recorded as pointer targets. There is room for four names of 127 labels
-/// (RFC 1035 §2.3.4) and all names above them; a usual message has a few.
+/// Maximum number of names recorded as pointer targets. This is enough for four names of 127 labels
+/// (RFC 1035 §2.3.4) with all their ancestors. A usual message has only a few names.
 const MOST_KNOWN: usize = 512;
 
-/// Numbers of labels, and of pointer targets, that need no memory allocation.
+/// Maximum number of labels, and of pointer targets, that are stored without memory allocation.
 const USUAL: usize = 16;
 
-/// Value of [`Known::above`] for the root, which has no offset in the message.
+/// Value of [`Known::above`] if the name above is the root, which is not recorded.
 const ROOT: u16 = u16::MAX;
 
 /// A message being written.
 #[derive(Clone, Debug)]
 pub(crate) struct Compressor {
     octets: Vec<u8>,
-    /// Pointer targets; each follows the name above it.
+    /// Pointer targets. Each target comes after the name above it.
     known: SmallVec<[Known; USUAL]>,
     limit: usize,
 }
@@ -37,20 +37,20 @@ pub(crate) struct Compressor {
 /// A name in the message that can be a pointer target.
 #[derive(Clone, Copy, Debug)]
 struct Known {
-    /// Offset of its first label.
+    /// Offset of the first label.
     at: u16,
-    /// Offset of the name without its first label.
+    /// Offset of the name above, that is, without the first label.
     above: u16,
 }
 
 impl Compressor {
-    /// Returns an empty message with a capacity of `capacity` octets. It [is
-    /// full](Compressor::is_full) if it has more than `limit` octets.
+    /// Returns an empty message with a capacity of `capacity` octets. The message is full
+    /// ([`Compressor::is_full`]) if it has more than `limit` octets.
     pub(crate) fn new(capacity: usize, limit: usize) -> Compressor {
         Compressor { octets: Vec::with_capacity(capacity), known: SmallVec::new(), limit }
     }
 
-    /// True if it exceeds its limit. Writing is still possible.
+    /// True if the message exceeds its limit. Writing is still possible.
     pub(crate) fn is_full(&self) -> bool {
         self.octets.len() > self.limit
     }
@@ -69,8 +69,8 @@ impl Compressor {
         }
     }
 
-    /// Finds the longest recorded suffix of a name. Returns the number of labels before it, and its
-    /// offset.
+    /// Finds the longest recorded suffix of a name. Returns the number of labels before the suffix,
+    /// and the offset of the suffix.
     fn longest_known(&self, labels: &[&Label]) -> (usize, u16) {
         let (mut left, mut above) = (labels.len(), ROOT);
         for known in &self.known {
@@ -83,7 +83,7 @@ impl Compressor {
         (left, above)
     }
 
-    /// True if this label is at the offset, ignoring letter case.
+    /// True if this label is at the offset `at`. Letter case is ignored.
     fn is_label(&self, at: u16, label: &Label) -> bool {
         let (len, rest) = (label.len(), &self.octets[usize::from(at)..]);
         usize::from(rest[0]) == len && rest[1..=len].eq_ignore_ascii_case(label.as_ref())
@@ -110,7 +110,7 @@ impl Composer for Compressor {
             ROOT => self.octets.push(0),
             known => self.octets.extend_from_slice(&(0xc000 | known).to_be_bytes()),
         }
-        // From the right, so that each name follows the one above it.
+        // Labels are recorded from right to left, so that each name comes after the name above it.
         for label in labels[..new].iter().rev() {
             at -= 1 + label.len();
             if at > MAX_TARGET || self.known.len() == MOST_KNOWN {
