@@ -1,5 +1,5 @@
-//! The decision of RFC 6147 §5.1: the meaning of the answers so far, and the next upstream query.
-//! No I/O, no clock.
+//! The decision of RFC 6147 §5.1. The answers so far determine the next upstream query or the reply.
+//! This module uses no I/O and no clock.
 //!
 //! ```text
 //!                 ┌────────────── alias without its end: query AAAA of the end ─┐
@@ -13,14 +13,15 @@
 //!                                                             └─► none ─► a reply based on that answer
 //! ```
 //!
-//! A client that uses only IPv6 (`filter-a`) gets A records if this leads to no AAAA records:
+//! With `filter-a`, for clients that use only IPv6, an A query leads to the same upstream queries as
+//! an AAAA query. The client gets A records only if there are no AAAA records:
 //!
 //! ```text
 //! A query ─► as above for AAAA ─► AAAA records, native or synthesized ─► NODATA
 //!                              └─► none ─► query A, if not done before ─► pass
 //! ```
 //!
-//! [`next`] is called after each answer, with all answers so far; it keeps no state.
+//! [`next`] is called after each answer with all answers so far. It keeps no state between calls.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -59,12 +60,11 @@ pub(crate) struct Question {
 pub(crate) enum Next<'a> {
     /// Query an upstream for this name and type, with the client's flags.
     Ask(&'a [u8], u16),
-    /// Query an upstream for the AAAA records of this name with CD set, only to find out if
-    /// validation has rejected them.
+    /// Query an upstream for the AAAA records of this name with CD set. The answer only shows if
+    /// DNSSEC validation has rejected the records.
     Probe(&'a [u8]),
     /// Query an upstream again for the AAAA records of this name, bypassing the cache. The last
-    /// probe was answered some time after the failure, so the upstream may have recovered
-    /// meanwhile.
+    /// probe was answered some time after the failure, so the upstream may have recovered.
     Repeat(&'a [u8]),
     /// Send this reply; no further upstream query is needed.
     Reply(Reply<'a>),
@@ -90,27 +90,27 @@ pub(crate) enum WithheldReason {
     Unmapped,
     /// The client requested signatures, and the answer is signed.
     Signed,
-    /// The client gets AAAA records and has to use them (`filter-a`).
+    /// The client gets AAAA records instead (`filter-a`).
     Filtered,
 }
 
-/// The upstream queries that a client query needs under given rules. Answers are identified only by
-/// their order, so answers obtained under one plan are meaningless under another.
+/// The upstream queries that a client query needs under given rules. Only the order of the answers
+/// shows to which queries they belong, so answers must not be used under another plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Plan {
     /// The question unchanged.
     Unchanged,
     /// AAAA records and, depending on the mode, A records.
     Translated(Mode),
-    /// AAAA records, and A records if there are none (`filter-a`). With a mode, AAAA records are
-    /// also synthesized from A records.
+    /// AAAA records, and A records if there are no AAAA records (`filter-a`). If the mode is set, A
+    /// records are also queried for the synthesis of AAAA records.
     Filtered(Option<Mode>),
 }
 
 /// AAAA records to be removed from an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Strip {
-    /// None: the answer is forwarded unchanged.
+    /// No records. The answer is forwarded unchanged.
     Nothing,
     /// Records excluded by the policy.
     Excluded,
@@ -119,7 +119,7 @@ pub(crate) enum Strip {
 }
 
 impl Strip {
-    /// True if an AAAA record is removed.
+    /// True if an AAAA record with this address is removed.
     pub(crate) fn hides(self, address: Ipv6Addr, policy: &Policy) -> bool {
         match self {
             Strip::Nothing => false,
@@ -129,8 +129,8 @@ impl Strip {
     }
 }
 
-/// Answers before the last one. Only their aliases are repeated, in order; failures among them
-/// contribute nothing.
+/// Answers before the last one. The reply repeats only the aliases in these answers, in order. Failed
+/// queries contribute no aliases.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct AliasChain<'a> {
     aaaa: &'a [Outcome],
@@ -154,7 +154,7 @@ impl<'a> AliasChain<'a> {
     }
 }
 
-/// A reply, borrowing the answers that it consists of.
+/// A reply. It borrows the answers from which it is composed.
 #[derive(Clone, Debug)]
 pub(crate) enum Reply<'a> {
     /// The aliases, and the complete last answer.
@@ -165,13 +165,13 @@ pub(crate) enum Reply<'a> {
         last: &'a CachedAnswer,
         /// AAAA records to be removed.
         strip: Strip,
-        /// Set if there were A records that were not used.
+        /// Reason why existing A records were not used.
         withheld: Option<WithheldReason>,
     },
-    /// The aliases, the aliases in `a`, and synthesized AAAA records: one for each A record in `a`
-    /// and each prefix that can embed it.
+    /// The aliases, the aliases in `a`, and synthesized AAAA records. Each A record in `a` results in
+    /// one AAAA record per prefix that can embed the address.
     Synthesize {
-        /// The answers before the one with the A records, to both queries.
+        /// All answers before `a`, to the AAAA query and to the A query.
         aliases: AliasChain<'a>,
         /// The answer with the A records.
         a: &'a CachedAnswer,
@@ -180,17 +180,17 @@ pub(crate) enum Reply<'a> {
         /// Reason for the A query.
         reason: Reason,
     },
-    /// The aliases, those of `last`, and no data.
+    /// The aliases, the aliases in `last`, and no data.
     Empty {
         /// Answers from which the aliases are repeated.
         aliases: AliasChain<'a>,
-        /// The answer to the last query. If it is negative, its SOA is repeated; if it has data, an
-        /// SOA with the same lifetime is generated.
+        /// The answer to the last query. The reply repeats its SOA. If there is no SOA, or if the
+        /// answer has data, an SOA with the lifetime of the answers is generated.
         last: &'a CachedAnswer,
-        /// True if the reply replaces synthesized records: its TTL is then limited by the lifetime
-        /// of the prefixes.
+        /// True if the client gets no synthesized records although they exist. The lifetime of the
+        /// prefixes then limits the TTL of the SOA.
         synthesized: bool,
-        /// Set if there were A records that were not used.
+        /// Reason why existing A records were not used.
         withheld: Option<WithheldReason>,
     },
     /// Only an RCODE.
@@ -211,9 +211,9 @@ pub(crate) enum Reply<'a> {
 pub(crate) enum Cause {
     /// An error response of the upstream.
     Upstream,
-    /// Validation has rejected existing data, as shown by a probe.
+    /// A probe has shown that data exist and that DNSSEC validation has rejected them.
     Bogus,
-    /// No prefix is available, because none was announced yet or all have expired.
+    /// No prefix is available, because no prefix was announced yet or all prefixes have expired.
     NoPrefix,
     /// An upstream query failed.
     Failed(Failure),
@@ -252,13 +252,14 @@ impl Reply<'_> {
 }
 
 impl Question {
-    /// True if DNS64 may change the answer (items 1, 21, 24: only AAAA of class IN, never with CD).
+    /// True if DNS64 may change the answer. This requires type AAAA, class IN, and a query without CD
+    /// (items 1, 21, 24).
     pub(crate) fn may_synthesize(&self, policy: &Policy) -> bool {
         self.qtype == rtype::AAAA && self.may_synthesize_aaaa(policy)
     }
 
-    /// True if AAAA records of its name may be synthesized for a query with these flags, whatever
-    /// the type.
+    /// True if AAAA records of the name may be synthesized for a query with these flags. The type of
+    /// the query is ignored.
     fn may_synthesize_aaaa(&self, policy: &Policy) -> bool {
         self.qclass == CLASS_IN
             && policy.synthesizes()
@@ -266,12 +267,12 @@ impl Question {
             && (self.recursion_desired || !policy.recursive_only)
     }
 
-    /// True if its A records may be withheld.
+    /// True if A records in the answer may be withheld.
     fn may_withhold_a(&self, policy: &Policy) -> bool {
         policy.filter_a && self.qtype == rtype::A && self.qclass == CLASS_IN
     }
 
-    /// Returns the upstream queries that it needs. `mode` is the condition for A queries.
+    /// Returns the upstream queries that the client query needs. `mode` is the condition for A queries.
     #[inline]
     pub(crate) fn plan(&self, policy: &Policy, mode: Mode) -> Plan {
         if self.may_withhold_a(policy) {
@@ -284,9 +285,9 @@ impl Question {
     }
 }
 
-/// Returns the next step after the answers in `known`, which are in the order of their queries and
-/// belong to the same plan ([`Question::plan`]). `mode` is the condition for A queries. If
-/// `may_ask_again` is true, no query was repeated yet, and [`Next::Repeat`] may be returned.
+/// Returns the next step after the answers in `known`. These answers are in the order of their
+/// queries and belong to the same plan ([`Question::plan`]). `mode` is the condition for A queries.
+/// If `may_ask_again` is true, no query was repeated yet, so [`Next::Repeat`] may be returned.
 pub(crate) fn next<'a>(
     question: &'a Question,
     policy: &Policy,
@@ -316,12 +317,14 @@ struct Known<'a> {
     may_ask_again: bool,
 }
 
-/// Resolves the name with its aliases (RFC 1034 §5.3.3), and forwards the answer.
+/// Returns the next step if the name and its aliases (RFC 1034 §5.3.3) are resolved without
+/// synthesis.
 fn without_synthesis<'a>(question: &'a Question, qtype: u16, known: &'a [Outcome]) -> Next<'a> {
     passed_on(question, qtype, known).map_or_else(|open| open, |(reply, _)| Next::Reply(reply))
 }
 
-/// Returns the reply without synthesis and the number of answers used for it, or the next query.
+/// Returns the reply without synthesis and the number of answers that it uses. If another answer is
+/// needed, returns the next query as the error.
 fn passed_on<'a>(
     question: &'a Question,
     qtype: u16,
@@ -340,10 +343,10 @@ fn passed_on<'a>(
 enum Aaaa<'a> {
     /// Another answer is needed.
     Open(Next<'a>),
-    /// The search ended without an A query, after `answers` answers, with this reply to an AAAA
-    /// query.
+    /// The search ended without an A query. `reply` is the reply to an AAAA query and depends on
+    /// `answers` answers.
     Alone { reply: Reply<'a>, answers: usize },
-    /// The AAAA and the A query have been answered, with `answers` answers in all.
+    /// Both the AAAA query and the A query have been answered. There are `answers` answers in total.
     WithA { reason: Reason, aaaa: Chain<'a>, a: Chain<'a>, answers: usize },
 }
 
@@ -400,17 +403,18 @@ fn aaaa<'a>(question: &'a Question, policy: &Policy, mode: Mode, known: Known<'a
     }
 }
 
-/// Returns the A records of a name if an AAAA query with the same answers would result in no AAAA
-/// records. `synthesized` is the mode of synthesis if AAAA records may be synthesized.
+/// Returns the next step of an A query under `filter-a`. The reply has A records only if an AAAA
+/// query with the same answers would result in no AAAA records. `synthesized` is the condition for A
+/// queries if AAAA records may be synthesized, otherwise `None`.
 fn a_unless_aaaa<'a>(
     question: &'a Question,
     policy: &Policy,
     synthesized: Option<Mode>,
     known: Known<'a>,
 ) -> Next<'a> {
-    // The reply to an AAAA query, the number of its answers, and the reply to the A query. The
-    // latter counts only if it was for this very name or has records: the end of an alias chain
-    // that only the AAAA answer contains may have no records.
+    // The reply to an AAAA query, the number of answers used for this reply, and the reply to the A
+    // query. If only the AAAA answer contains aliases, the A query was for the end of the aliases,
+    // which may have no records. Such a reply to the A query is used only if it has records.
     let (given, answers, a) = if let Some(mode) = synthesized {
         match aaaa(question, policy, mode, known) {
             Aaaa::Open(next) => return next,
@@ -454,9 +458,9 @@ fn a_unless_aaaa<'a>(
         (_, Some(reply)) => Next::Reply(reply),
         (_, None) => {
             let rest = known.answers.get(answers..).unwrap_or_default();
-            // If AAAA records count that did not count before, the A records queried so far belong
-            // to the end of the aliases. The A records of this name are needed now, because the
-            // reply is about this name.
+            // AAAA records can become acceptable after the A query was sent, for example because of
+            // a reload. The A answers so far then belong to the end of the aliases, but the reply
+            // needs the A records of this name.
             let is_its = |outcome: &Outcome| {
                 outcome.kept().is_none_or(|kept| kept.answer.name() == question.name.wire())
             };
@@ -466,9 +470,10 @@ fn a_unless_aaaa<'a>(
     }
 }
 
-/// True if an upstream may have rejected the AAAA records, or the proof of their absence, because
-/// of their signatures, without an extended error. A records must not be used in their place then,
-/// because RFC 6147 §5.1.2 means other errors. An upstream query with CD returns such records.
+/// True if the failed AAAA query may be a validation failure without an extended error. The upstream
+/// may then have rejected AAAA records, or the proof of their absence, because of their signatures.
+/// A records must not be used in this case, because RFC 6147 §5.1.2 means other errors. An upstream
+/// query with CD shows if such records exist.
 fn may_be_bogus(aaaa: &Outcome, mode: Mode) -> bool {
     match aaaa.kept() {
         Some(kept) if kept.stale => kept.doubted.is_some(),
@@ -477,19 +482,19 @@ fn may_be_bogus(aaaa: &Outcome, mode: Mode) -> bool {
     }
 }
 
-/// True if an upstream answered a probe, which was sent at the time of the failure or later.
+/// True if an upstream answered the probe without an error. The answer must not be stale.
 fn is_there(probed: &Outcome) -> bool {
     probed.kept().is_some_and(|kept| !kept.stale && kept.answer.kind() != AnswerKind::Failed)
 }
 
-/// True if a probe was answered some time after the failure that it explains, so that the upstream
-/// may have recovered meanwhile.
+/// True if a probe was answered some time after the failure that it explains. The upstream may have
+/// recovered in this time.
 fn is_younger(probed: &Outcome, failed: &Outcome) -> bool {
     let since_failure = failed.kept().map_or(0, CachedAnswer::since_failure);
     probed.kept().is_some_and(|kept| kept.age < since_failure)
 }
 
-/// Returns the reply for data that validation has rejected.
+/// Returns the reply for data that DNSSEC validation has rejected.
 fn bogus() -> Reply<'static> {
     Reply::Error {
         rcode: Rcode::SERVFAIL,
@@ -498,8 +503,8 @@ fn bogus() -> Reply<'static> {
     }
 }
 
-/// Returns the reason for an A query after this result of the AAAA query, or the reply if none is
-/// needed (RFC 6147 §5.1.1 to §5.1.4).
+/// Returns the reason for an A query after this result of the AAAA query. If no A query is needed,
+/// returns the reply as the error (RFC 6147 §5.1.1 to §5.1.4).
 fn reason<'a>(policy: &Policy, aaaa: &Chain<'a>) -> Result<Reason, Reply<'a>> {
     let kept = match aaaa.last {
         Outcome::Failed(Failure::Timeout | Failure::Malformed) => return Ok(Reason::Timeout),
@@ -522,8 +527,7 @@ fn reason<'a>(policy: &Policy, aaaa: &Chain<'a>) -> Result<Reason, Reply<'a>> {
     }
 }
 
-/// Returns the reply after both queries have been answered, based on the result of the A query (RFC
-/// 6147 §5.1.6).
+/// Returns the reply after both the AAAA query and the A query have been answered (RFC 6147 §5.1.6).
 fn conclude<'a>(
     question: &Question,
     policy: &Policy,
@@ -558,7 +562,7 @@ fn conclude<'a>(
                 return denial(Some(WithheldReason::Signed));
             }
             if !addresses(&found.answer).any(|v4| policy.carries(v4)) {
-                // NODATA would be cached, and be wrong as soon as a prefix is available.
+                // A NODATA reply would be cached, and would be wrong as soon as a prefix is available.
                 return if policy.awaits_prefix {
                     let extended_error = Some(ede::NOT_READY);
                     let failed = || {
@@ -580,8 +584,8 @@ fn conclude<'a>(
     }
 }
 
-/// Returns the excluded AAAA records if the policy prefers them to none; IPv4-mapped ones are never
-/// returned.
+/// Returns a reply with the excluded AAAA records if the policy has `fallback-native`. IPv4-mapped
+/// addresses are never returned.
 fn native<'a>(policy: &Policy, reason: Reason, aaaa: &Chain<'a>) -> Option<Reply<'a>> {
     let last = aaaa.last.kept().filter(|_| reason == Reason::Excluded && policy.fallback_native)?;
     let strip = match hidden(&last.answer, |v6| Strip::Mapped.hides(v6, policy)) {
@@ -620,7 +624,7 @@ fn error(failure: Failure) -> Reply<'static> {
     Reply::Error { rcode: Rcode::SERVFAIL, cause, extended_error: None }
 }
 
-/// Extent to which an answer's AAAA records are removed.
+/// Extent to which the AAAA records of an answer are removed.
 enum Hidden {
     None,
     Some,
@@ -644,7 +648,7 @@ fn hidden(answer: &Answer, hides: impl Fn(Ipv6Addr) -> bool) -> Hidden {
 
 /// Answers to one question, from alias to alias.
 struct Chain<'a> {
-    /// The answers before the last one; for an A query also those to the AAAA query.
+    /// The answers before the last one. For an A query, this includes the answers to the AAAA query.
     earlier: AliasChain<'a>,
     /// The answers to this question.
     with_last: &'a [Outcome],
@@ -656,13 +660,13 @@ struct Chain<'a> {
 enum Followed<'a> {
     /// The next name to query.
     Ask(&'a [u8]),
-    /// The aliases form a loop; with the number of answers.
+    /// The aliases form a loop, or there are too many aliases. The number is that of the answers used.
     Endless(usize),
     End(Chain<'a>),
 }
 
-/// Follows aliases that upstreams did not follow, and aliases at which answers were cut because
-/// they lead to names of other upstreams (RFC 6147 §5.1.5, RFC 1034 §5.3.3).
+/// Follows aliases that upstreams did not follow (RFC 6147 §5.1.5, RFC 1034 §5.3.3). This includes
+/// aliases that lead to names of other upstreams, because answers are cut at such aliases.
 fn follow<'a>(start: &'a [u8], known: &'a [Outcome]) -> Followed<'a> {
     let mut name = start;
     let mut asked = Vec::new();
