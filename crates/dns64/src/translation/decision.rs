@@ -1,4 +1,4 @@
-//! Decisions behind replies: a keyword for logs and programs, and a sentence for users.
+//! Decisions behind replies. Each has a keyword for logs and programs, and a sentence for users.
 
 use std::net::Ipv6Addr;
 
@@ -152,7 +152,7 @@ impl Decision {
     /// Returns the decision behind a reply to a question under a policy.
     pub(crate) fn from_reply(question: &Question, policy: &Policy, reply: &Reply<'_>) -> Decision {
         match *reply {
-            // The only failure among local answers.
+            // A missing prefix is the only reason for a local answer with SERVFAIL.
             Reply::Local(answer) if answer.rcode == Rcode::SERVFAIL => Decision::NoPrefixKnown,
             Reply::Local(_) => Decision::Local,
             Reply::Synthesize { reason, .. } => match reason {
@@ -186,7 +186,7 @@ impl Decision {
     }
 }
 
-/// Returns the reason why an answer is forwarded.
+/// Returns the decision behind an answer that is forwarded.
 fn passed(question: &Question, policy: &Policy, last: &CachedAnswer, strip: Strip) -> Decision {
     let is_aaaa = question.qtype == rtype::AAAA && question.qclass == CLASS_IN;
     match (last.answer.kind(), strip) {

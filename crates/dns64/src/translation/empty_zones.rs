@@ -1,9 +1,10 @@
 //! Empty zones that are answered locally (RFC 6303, RFC 6761 §6.2, RFC 6762 §22.1, RFC 8375, RFC
 //! 9665).
 //!
-//! Every name below the apex gets NXDOMAIN, except ancestors of a name that exists: another local
-//! zone, the domain of a `[[forward]]`, the reverse zone of a prefix, or `ipv4only.arpa`. After an
-//! NXDOMAIN for such a name, a resolver would not query the names below it (RFC 8020).
+//! A query for a name below the apex of an empty zone gets NXDOMAIN. Ancestors of a name that exists
+//! get NODATA instead. After an NXDOMAIN for an ancestor, a resolver would not query the names below
+//! it (RFC 8020). Existing names are other local zones, domains of a `[[forward]]`, reverse zones of
+//! prefixes, `ipv4only.arpa`, and the reverse names of its addresses.
 
 use wire::rcode::Rcode;
 use wire::view::rtype;
@@ -12,15 +13,16 @@ use super::local_answer::{LocalAnswer, NameServer};
 use super::zones::LocalZones;
 use crate::name::{DomainTable, LowerName, ancestors};
 
-/// Empty zones with all names that exist in them.
+/// Empty zones, and the names that exist in them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct EmptyZones {
-    /// Apex of the zone of each existing name.
+    /// Existing names, each with the apex of its zone.
     names: DomainTable<LowerName>,
 }
 
 impl EmptyZones {
-    /// Returns the zones with these apexes. `others` are names with other data at or below them.
+    /// Returns the zones with these apexes. `others` are names that exist for other reasons. Their
+    /// ancestors exist too.
     pub(super) fn new(apexes: &[LowerName], others: impl Iterator<Item = LowerName>) -> EmptyZones {
         let mut zones = DomainTable::default();
         for apex in apexes {
@@ -36,9 +38,9 @@ impl EmptyZones {
         EmptyZones { names }
     }
 
-    /// Returns the answer to a question of class IN for a name in one of the zones. Returns `None`
-    /// for other names, and if the name belongs to a `[[forward]]` for the zone or for a domain in
-    /// it. `forward` is the domain of the name's forward rule.
+    /// Returns the answer to a question of class IN for a name in one of the zones, otherwise `None`.
+    /// `forward` is the domain of the `[[forward]]` to which the name belongs. Returns `None` if
+    /// `forward` is the zone or a domain in the zone.
     #[inline]
     pub(super) fn answer(
         &self,

@@ -1,9 +1,9 @@
 //! Address hints of HTTPS and SVCB records (RFC 9460 §7.3) for clients behind a NAT64.
 //!
 //! A client may connect to a hint without querying addresses. An `ipv4hint` is useless to a client
-//! without IPv4. The `ipv4hint` can be removed, or replaced by an `ipv6hint` with the addresses in
-//! the target's synthesized AAAA records, which departs from RFC 9460 §4.2.1. An `ipv6hint` with an
-//! excluded address is removed in both cases, like excluded AAAA records.
+//! without IPv4. It can be removed, or replaced by an `ipv6hint` with the synthesized addresses of
+//! the target. The replacement departs from RFC 9460 §4.2.1. In both cases, excluded addresses are
+//! removed from an `ipv6hint`, like excluded AAAA records.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -24,8 +24,8 @@ pub(crate) struct Service<'a> {
 }
 
 impl<'a> Service<'a> {
-    /// Parses a record's data. Returns `None` if it is malformed, or has no parameters because it
-    /// is an alias (RFC 9460 §2.4.2).
+    /// Parses the data of a record. Returns `None` if the data are malformed, or if the record is an
+    /// alias, which has no parameters (RFC 9460 §2.4.2).
     pub(crate) fn read(data: &'a [u8]) -> Option<Service<'a>> {
         if data.get(..2)? == [0, 0] {
             return None;
@@ -55,14 +55,14 @@ impl<'a> Service<'a> {
         Some(Service { head, params })
     }
 
-    /// Returns the name to which the hints belong, in wire format, or `None` if it is the record's
-    /// owner.
+    /// Returns the name to which the hints belong (wire format), or `None` if this name is the owner
+    /// of the record.
     pub(crate) fn target(&self) -> Option<&'a [u8]> {
         Some(&self.head[2..]).filter(|name| name.len() > 1)
     }
 
-    /// Returns the record's data with the client's hints, or `None` if it is unchanged, for example
-    /// because a hint is malformed. At most `most` hints are synthesized.
+    /// Returns the data of the record with the client's hints. Returns `None` if the data stay
+    /// unchanged, for example because a hint is malformed. At most `most` hints are synthesized.
     pub(crate) fn rewritten(
         &self,
         policy: &Policy,
@@ -102,8 +102,8 @@ impl<'a> Service<'a> {
             })
     }
 
-    /// Returns the record's data with these values of `ipv4hint` and `ipv6hint`, and with matching
-    /// keys in `mandatory`. Returns `None` if a value is too long.
+    /// Returns the data of the record with these values of `ipv4hint` and `ipv6hint`. The keys in
+    /// `mandatory` are changed accordingly. Returns `None` if a value is too long.
     fn with_hints(&self, ipv4: Option<Vec<u8>>, ipv6: Option<Vec<u8>>) -> Option<Vec<u8>> {
         let mut params: Vec<(u16, Vec<u8>)> = Vec::with_capacity(self.params.len() + 1);
         for &(key, value) in &self.params {
@@ -128,7 +128,8 @@ impl<'a> Service<'a> {
         Some(data)
     }
 
-    /// Returns the addresses of a hint, empty if it is absent, or `None` if it is malformed.
+    /// Returns the addresses of a hint. The list is empty if the hint is absent. Returns `None` if
+    /// the hint is malformed.
     fn hint<const N: usize, A: From<[u8; N]>>(&self, key: u16) -> Option<Vec<A>> {
         let Some(value) = self.param(key) else { return Some(Vec::new()) };
         let (all, rest) = value.as_chunks::<N>();
@@ -144,9 +145,9 @@ impl<'a> Service<'a> {
 /// State of the AAAA records of a hint's target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Native {
-    /// There are records that are not excluded.
+    /// The target has records that are not excluded.
     Some,
-    /// There are none, for this number of seconds.
+    /// The target has no such records. This is valid for the given number of seconds.
     None(u32),
     /// The state is not known.
     Unknown,
@@ -163,8 +164,9 @@ fn embedded(ipv4: &[Ipv4Addr], policy: &Policy, client: IpAddr) -> impl Iterator
     ipv4.iter().flat_map(move |&address| policy.embed(address, client))
 }
 
-/// Returns the keys that a client must understand (RFC 9460 §8), without those that were removed. A
-/// synthesized `ipv6hint` takes the place of its `ipv4hint`. Returns `None` if no key is left.
+/// Returns the keys that a client must understand (RFC 9460 §8), without keys of removed hints. The
+/// key of a removed `ipv4hint` is replaced by the key of the `ipv6hint`. Returns `None` if no key is
+/// left.
 fn mandatory(keys: &[u8], has_ipv4: bool, has_ipv6: bool) -> Option<Vec<u8>> {
     let (keys, _) = keys.as_chunks::<2>();
     let replaced = keys.iter().map(|&key| match u16::from_be_bytes(key) {

@@ -23,13 +23,13 @@ pub(crate) use crate::translation::local_answer::{LocalAnswer, LocalRecord, Name
 const IPV4ONLY_ARPA: &[u8] = b"\x08ipv4only\x04arpa\0";
 /// Parent of `ipv4only.arpa` and of the reverse trees.
 const ARPA: &[u8] = b"\x04arpa\0";
-/// TTL of `ipv4only.arpa` in IANA's zone, seconds; in replies at most [`LocalZones::max_ttl`].
+/// TTL of `ipv4only.arpa` in IANA's zone, seconds. In replies, [`LocalZones::max_ttl`] limits this TTL.
 const IPV4ONLY_TTL: u32 = 86_400;
 
 /// Result of the search for a local answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Local {
-    /// There is no local answer; the upstreams must be queried.
+    /// There is no local answer, so the upstreams must be queried.
     No,
     /// The local answer.
     Answer(LocalAnswer),
@@ -49,8 +49,8 @@ pub(crate) struct Alias {
 }
 
 impl Alias {
-    /// Returns the negative answer with this RCODE, for a target without data: an alias must not
-    /// lead to nothing (RFC 6147 §5.3.1).
+    /// Returns the negative answer with this RCODE. It replaces the alias if the target has no data
+    /// (RFC 6147 §5.3.1).
     pub(crate) fn denial(&self, rcode: Rcode) -> LocalAnswer {
         LocalAnswer::negative(rcode, &self.zone).known_until(self.until)
     }
@@ -87,8 +87,8 @@ pub(crate) fn empty_zones(
     EmptyZones::new(apexes, others.chain([LowerName::from_wire(IPV4ONLY_ARPA)]))
 }
 
-/// Searches for a name below `arpa`. Returns `None` if it is neither a name of `ipv4only.arpa` nor
-/// of a prefix.
+/// Searches for a local answer for a name below `arpa`. Returns `None` if the name belongs neither to
+/// `ipv4only.arpa` nor to a prefix.
 fn arpa(name: &LowerName, qtype: u16, rules: &Rules<'_>) -> Option<Local> {
     let policy = rules.policy;
     if name.ends_with(IPV4ONLY_ARPA) {
@@ -103,8 +103,8 @@ fn arpa(name: &LowerName, qtype: u16, rules: &Rules<'_>) -> Option<Local> {
     reverse(name, qtype, &policy.reverse, &policy.zones)
 }
 
-/// Returns the TTL of the CNAME record of a name that [`find_local`] found to be an alias, in seconds. It
-/// is zero if its prefix has expired meanwhile.
+/// Returns the TTL in seconds of the CNAME record of a local alias ([`find_local`]). The TTL is zero
+/// if the prefix of the alias has expired.
 pub(crate) fn alias_ttl(name: &LowerName, rules: &Rules<'_>) -> u32 {
     match find_local(name, rtype::PTR, rules) {
         Local::Alias(alias) => {
@@ -115,8 +115,8 @@ pub(crate) fn alias_ttl(name: &LowerName, rules: &Rules<'_>) -> u32 {
     }
 }
 
-/// Answers queries for `ipv4only.arpa`: the name has only A and AAAA records, and no names below it
-/// (RFC 8880 §7.1, §7.2).
+/// Answers queries for `ipv4only.arpa` and names below it. Only `ipv4only.arpa` itself exists, and it
+/// has only A and AAAA records (RFC 8880 §7.1, §7.2).
 fn ipv4only(name: &LowerName, qtype: u16, rules: &Rules<'_>) -> Local {
     if name.wire() != IPV4ONLY_ARPA {
         return Local::Answer(LocalAnswer::negative(Rcode::NXDOMAIN, IPV4ONLY_ARPA));
@@ -142,15 +142,15 @@ fn ipv4only(name: &LowerName, qtype: u16, rules: &Rules<'_>) -> Local {
         rtype::A => a().collect(),
         rtype::AAAA => aaaa().collect(),
         rtype::ANY => a().chain(aaaa()).collect(),
-        // The delegation belongs to the parent zone, and its proof of insecurity must reach
-        // validating clients.
+        // DS records belong to the parent zone. Validating clients need the proof that there are
+        // none.
         rtype::DS => return Local::No,
         _ => Vec::new(),
     };
     Local::Answer(LocalAnswer::positive_or_nodata(records, IPV4ONLY_ARPA))
 }
 
-/// Answers PTR queries for the addresses of `ipv4only.arpa`, which have this name (RFC 8880 §7.2).
+/// Answers PTR queries for the addresses of `ipv4only.arpa` with this name (RFC 8880 §7.2).
 fn ipv4only_pointer(qtype: u16, zone: &LowerName) -> LocalAnswer {
     let records = match qtype {
         rtype::PTR | rtype::ANY => {
@@ -161,7 +161,7 @@ fn ipv4only_pointer(qtype: u16, zone: &LowerName) -> LocalAnswer {
     LocalAnswer::positive_or_nodata(records, zone.wire())
 }
 
-/// Searches for a name of `ip6.arpa` in the reverse zones of the prefixes (item 22).
+/// Searches the reverse zones of the prefixes for a name below `ip6.arpa` (item 22).
 fn reverse(
     name: &LowerName,
     qtype: u16,
@@ -169,8 +169,8 @@ fn reverse(
     zones: &LocalZones,
 ) -> Option<Local> {
     let Reversed { address, nibbles, well_formed } = Reversed::read(name);
-    // DS records belong to the parent zone (RFC 4035 §3.1.4.1), so they are answered here only if
-    // another local zone is above.
+    // DS records of an apex belong to the parent zone (RFC 4035 §3.1.4.1). They are answered here
+    // only if the apex is inside the reverse zone of a shorter prefix.
     let least = u32::from(qtype == rtype::DS && well_formed);
     let ours = |mapping: &&Mapping| {
         let prefix = mapping.prefix();
@@ -192,7 +192,7 @@ fn reverse(
     if nibbles < 32 {
         return answer(LocalAnswer::negative(Rcode::NOERROR, &zone));
     }
-    // Any matching prefix counts, even for an address that it is not used for.
+    // Every matching prefix is tried, even if it is not used for the embedded IPv4 address.
     let all = || mappings.iter().filter(ours);
     let with = |mapping: &Mapping, v4: Option<Ipv4Addr>| v4.map(|v4| (v4, *mapping.prefix()));
     let extract = |mapping: &Mapping| with(mapping, mapping.prefix().extract(address));
@@ -205,9 +205,9 @@ fn reverse(
     let Some((v4, embedding)) = embedded else {
         return answer(LocalAnswer::negative(Rcode::NXDOMAIN, &zone));
     };
-    // It may be of another prefix than the zone.
+    // The embedding prefix may differ from the prefix of the zone.
     let until = [until, known_until(mappings, &embedding)].into_iter().flatten().min();
-    // RFC 8880 §7.2: PTR records of the synthesized addresses, without the alias.
+    // The synthesized addresses of `ipv4only.arpa` have PTR records and no alias (RFC 8880 §7.2).
     if IPV4ONLY.contains(&v4) {
         let mut answer = ipv4only_pointer(qtype, name).known_until(until);
         answer.zone = answer.zone.map(|_| zone);
@@ -216,8 +216,8 @@ fn reverse(
     Some(Local::Alias(Alias { target: in_addr_arpa(v4), zone, until }))
 }
 
-/// Returns the expiry of a prefix regardless of its suffix: the latest expiry among all mappings
-/// with this prefix, or `None` if one of these mappings never expires.
+/// Returns the expiry time of a prefix. The suffix is ignored, so that several mappings can have this
+/// prefix. The latest of their expiry times counts, or `None` if one of them never expires.
 fn known_until(mappings: &[Mapping], prefix: &Prefix) -> Option<Nanos> {
     let is_same = |mapping: &&Mapping| {
         let other = mapping.prefix();
@@ -227,20 +227,20 @@ fn known_until(mappings: &[Mapping], prefix: &Prefix) -> Option<Nanos> {
     ends.try_fold(Nanos(0), |latest, end| end.map(|end| latest.max(end)))
 }
 
-/// The address or subtree that a name below `ip6.arpa` stands for.
+/// The address or network that corresponds to a name below `ip6.arpa`.
 struct Reversed {
-    /// The address formed by its nibbles, padded with zeros.
+    /// The address formed by the nibbles in the name. Missing nibbles are zero.
     address: Ipv6Addr,
-    /// Number of nibbles, from the top of the tree; 0 to 32.
+    /// Number of valid nibbles, counted from the top of the tree; 0 to 32.
     nibbles: u32,
-    /// True if the name contains only nibbles.
+    /// True if all labels below `ip6.arpa` are nibbles and there are at most 32.
     well_formed: bool,
 }
 
 impl Reversed {
     fn read(name: &LowerName) -> Reversed {
         let all: Vec<&[u8]> = labels(name.wire()).collect();
-        // The labels without "ip6" and "arpa", from the top of the tree.
+        // The labels without "ip6" and "arpa".
         let below = &all[..all.len() - 2];
         let mut bits: u128 = 0;
         let mut nibbles: u32 = 0;

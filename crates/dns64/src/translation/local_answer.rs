@@ -23,12 +23,12 @@ pub(crate) struct LocalAnswer {
     pub records: Vec<LocalRecord>,
     /// Owner of the SOA of a negative answer, lower case.
     pub zone: Option<Vec<u8>>,
-    /// Name server in this SOA.
+    /// Name server in the SOA of a negative answer.
     pub name_server: NameServer,
     /// Extended error (RFC 8914), for a failure.
     pub extended_error: Option<u16>,
-    /// Expiry of the prefix that the answer depends on, or `None` if it never expires or no prefix
-    /// is involved.
+    /// Expiry time of the prefix on which the answer depends. `None` if the prefix never expires or
+    /// if the answer depends on no prefix.
     pub until: Option<Nanos>,
 }
 
@@ -37,7 +37,7 @@ pub(crate) struct LocalAnswer {
 pub(crate) enum NameServer {
     /// `name-server` of `[local]`.
     Configured,
-    /// The apex of the zone, a name without addresses (RFC 6303 §3).
+    /// The apex of the zone, which has no addresses (RFC 6303 §3).
     Apex,
 }
 
@@ -62,13 +62,13 @@ impl LocalAnswer {
         LocalAnswer { until, ..self }
     }
 
-    /// Returns the maximum TTL of its records at a moment, including the SOA, in seconds.
+    /// Returns the maximum TTL of all records, including the SOA, at the time `now`, in seconds.
     pub(crate) fn lifetime(&self, now: Nanos) -> u32 {
         seconds_left(self.until, now)
     }
 }
 
-/// Returns the whole seconds from `now` until then; `u32::MAX` for `None`.
+/// Returns the whole seconds from `now` to `until`, or `u32::MAX` if `until` is `None`.
 pub(super) fn seconds_left(until: Option<Nanos>, now: Nanos) -> u32 {
     until.map_or(u32::MAX, |until| {
         u32::try_from(until.since(now).0 / Nanos::SECOND.0).unwrap_or(u32::MAX)

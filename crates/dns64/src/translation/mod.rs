@@ -1,5 +1,5 @@
-//! DNS64 synthesis and related decisions (RFC 6147, RFC 6052, RFC 8880): pure code without sockets
-//! and clock.
+//! DNS64 synthesis and related decisions (RFC 6147, RFC 6052, RFC 8880). This module uses no sockets
+//! and no clock.
 
 pub(crate) mod decide;
 pub(crate) mod decision;

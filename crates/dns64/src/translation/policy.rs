@@ -13,11 +13,11 @@ use crate::translation::empty_zones::EmptyZones;
 use crate::translation::prefix::Prefix;
 use crate::translation::zones::LocalZones;
 
-/// The addresses of `ipv4only.arpa` (RFC 7050 §2.2), which every prefix embeds.
+/// The addresses of `ipv4only.arpa` (RFC 7050 §2.2). Every prefix embeds these addresses.
 pub(crate) const IPV4ONLY: [Ipv4Addr; 2] =
     [Ipv4Addr::new(192, 0, 0, 170), Ipv4Addr::new(192, 0, 0, 171)];
 
-/// Maximum TTL of synthesized records if the AAAA answer had no SOA, seconds (RFC 6147 §5.1.7).
+/// Maximum TTL of synthesized records in seconds if the AAAA answer had no SOA (RFC 6147 §5.1.7).
 pub(crate) const TTL_WITHOUT_SOA: u32 = 600;
 
 /// Maximum number of AAAA records, or of address hints, synthesized for an answer. A message has
@@ -98,12 +98,12 @@ pub enum Select {
 /// State of a prefix.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PrefixState {
-    /// True if it is not used for new answers, so that its NAT64 loses its clients.
+    /// True if the prefix is not used for new answers, so that clients gradually leave its NAT64.
     pub draining: bool,
-    /// Time since which its NAT64 has not responded. Such a prefix is used only if all prefixes are
-    /// unhealthy, and then only the one that responded last.
+    /// Time since which the NAT64 of the prefix has not responded. `None` for a healthy prefix. If all
+    /// prefixes are unhealthy, the prefix whose NAT64 responded last is used.
     pub unhealthy_since: Option<Nanos>,
-    /// Expiry; `None` for a configured prefix.
+    /// Expiry time. `None` for a configured prefix.
     pub until: Option<Nanos>,
 }
 
@@ -112,9 +112,9 @@ pub(crate) struct PrefixState {
 pub(crate) struct Mapping {
     prefix: Prefix,
     ranges: Networks<Ipv4Net>,
-    /// True if `ranges` is all of IPv4, which is the usual case.
+    /// True if `ranges` contains all IPv4 addresses, which is the usual case.
     everything: bool,
-    /// True for the well-known prefix if it is restricted to global addresses.
+    /// True if the prefix is the well-known prefix and must embed only global addresses.
     global_only: bool,
     state: PrefixState,
 }
@@ -143,7 +143,7 @@ impl Mapping {
         Mapping::new(Prefix::WELL_KNOWN, vec![Ipv4Net::default()], false)
     }
 
-    /// True if it is used for new answers.
+    /// True if the prefix is used for new answers.
     #[inline]
     fn is_used(&self) -> bool {
         !self.state.draining
@@ -169,8 +169,7 @@ impl Mapping {
 }
 
 impl Mapping {
-    /// Returns the addresses at which a part of the ranges, or of their global addresses, can
-    /// begin.
+    /// Returns the first address of each part of the ranges, and of each block of global addresses.
     fn edges(&self) -> impl Iterator<Item = Ipv4Addr> {
         self.ranges.edges().into_iter().chain(GLOBAL_AGAIN)
     }
@@ -181,7 +180,8 @@ impl Mapping {
         self.edges().any(|edge| self.ranges.contains(&edge) && carried(edge))
     }
 
-    /// Returns the ranges of which no address is carried, because none is global.
+    /// Returns the ranges that contain no global address and therefore have no effect. Empty if the
+    /// prefix may embed addresses that are not global.
     pub(crate) fn not_carried(&self) -> Vec<Ipv4Net> {
         let is_dead = |range: &Ipv4Net| {
             let mut of_range = self
@@ -198,16 +198,16 @@ impl Mapping {
 /// DNS64 settings of a client group for the names of a domain.
 #[derive(Clone, Debug)]
 pub(crate) struct Policy {
-    /// Prefixes, in the order of their records in answers. If empty, DNS64 is off, or
-    /// [`Policy::awaits_prefix`] is set.
+    /// Prefixes, in the order of their records in answers. If there are none, DNS64 is off or
+    /// [`Policy::awaits_prefix`] is true.
     pub mappings: Vec<Mapping>,
-    /// True if prefixes are to be discovered and none is available yet. Answers that need a prefix
-    /// can then be neither an address nor NODATA.
+    /// True if prefixes are to be discovered and none is available yet. Queries that need a prefix
+    /// then get SERVFAIL.
     pub awaits_prefix: bool,
     /// Selection among several prefixes.
     pub select: Select,
-    /// The prefixes of all groups and the well-known one. Names below them are answered for every
-    /// client (RFC 6147 §5.3.1). Empty if no group has a prefix.
+    /// The prefixes of all groups and the well-known prefix. Queries for names in their reverse trees
+    /// are answered for every client (RFC 6147 §5.3.1). Empty if no group has a prefix.
     pub reverse: Arc<[Mapping]>,
     /// SOA and NS records of local zones.
     pub zones: Arc<LocalZones>,
@@ -215,22 +215,23 @@ pub(crate) struct Policy {
     pub empty_zones: Arc<EmptyZones>,
     /// Ranges of excluded AAAA records (RFC 6147 §5.1.4).
     pub exclude: Networks<Ipv6Net>,
-    /// True to exclude all AAAA records: synthesis takes place although there are some (Unbound's
-    /// `dns64-ignore-aaaa`).
+    /// True to exclude all AAAA records, so that synthesis takes place even if AAAA records exist
+    /// (Unbound's `dns64-ignore-aaaa`).
     pub ignore_aaaa: bool,
-    /// True to return excluded AAAA records if there is no usable A record; IPv4-mapped ones
+    /// True to return excluded AAAA records if there is no usable A record. IPv4-mapped addresses
     /// (::ffff:0:0/96) are never returned.
     pub fallback_native: bool,
     /// Condition for A queries, unless a forward rule overrides it.
     pub mode: Mode,
-    /// True if the mode comes from the name's domain, which takes precedence over a forward rule.
+    /// True if the mode is configured for the name's domain. Such a mode overrides that of a forward
+    /// rule.
     pub mode_of_domain: bool,
-    /// True to withhold A records of names for which the clients get AAAA records, native or
-    /// synthesized, because the clients use only IPv6. Departs from RFC 6147 §5.3.3.
+    /// True to withhold A records of names that have native or synthesized AAAA records. This is for
+    /// clients that use only IPv6, and departs from RFC 6147 §5.3.3.
     pub filter_a: bool,
     /// Treatment of address hints in HTTPS and SVCB records.
     pub hints: Hints,
-    /// True to synthesize even for clients that set DO and got a signed answer.
+    /// True to synthesize from signed answers even for clients that set DO.
     pub break_dnssec: bool,
     /// True to synthesize only for queries with RD (BIND's `recursive-only`).
     pub recursive_only: bool,
@@ -260,9 +261,9 @@ pub(crate) struct Rules<'a> {
     pub others: &'a dyn PolicyByName,
     /// The client's address.
     pub client: IpAddr,
-    /// Condition for A queries, from the name's forward rule or the policy.
+    /// Condition for A queries. It comes from the name's forward rule or from the policy.
     pub mode: Mode,
-    /// Domain of the name's forward rule, in wire format; the root if it has none.
+    /// Domain of the name's forward rule, in wire format. The root if no rule applies.
     pub forward: &'a [u8],
     /// True if the upstream's AD bit is passed on.
     pub trust_ad: bool,
@@ -271,8 +272,8 @@ pub(crate) struct Rules<'a> {
 }
 
 impl Rules<'_> {
-    /// Returns the remaining lifetime of the policy's prefixes in seconds; it limits the TTL of
-    /// synthesized records.
+    /// Returns the remaining lifetime of the policy's prefixes in seconds. This lifetime limits the
+    /// TTL of synthesized records.
     #[inline]
     pub(crate) fn lifetime(&self) -> u32 {
         self.policy.lifetime(self.now)
@@ -308,8 +309,8 @@ impl Policy {
         self.mappings.iter().any(|mapping| mapping.is_used() && mapping.carries(address))
     }
 
-    /// Returns the synthesized IPv6 addresses for `address` and a client: one for each selected
-    /// prefix that embeds the address.
+    /// Returns the synthesized IPv6 addresses for `address` and a client. Each selected prefix that
+    /// embeds `address` yields one IPv6 address.
     #[inline]
     pub(crate) fn embed(
         &self,
@@ -324,7 +325,7 @@ impl Policy {
         used.into_iter().map(move |mapping| mapping.prefix.embed(address))
     }
 
-    /// Reduces several prefixes to those selected for a client.
+    /// Reduces `used` to the prefixes selected for a client.
     fn choose(&self, used: &mut SmallVec<[&Mapping; 2]>, client: IpAddr) {
         let since = |mapping: &&Mapping| mapping.state.unhealthy_since;
         if used.iter().any(|mapping| since(mapping).is_none()) {
@@ -335,9 +336,10 @@ impl Policy {
         match self.select {
             Select::All => (),
             Select::First => used.truncate(1),
-            // The prefix with the highest draw of each client: if a prefix is added or removed,
-            // only its clients move (rendezvous hashing: Thaler and Ravishankar, "Using name-based
-            // mappings to increase hit rates", 1998, DOI 10.1109/90.663936).
+            // Each client uses the prefix with the highest value of `draw`. If a prefix is added or
+            // removed, only the clients of this prefix move (rendezvous hashing: Thaler and
+            // Ravishankar, "Using name-based mappings to increase hit rates", 1998, DOI
+            // 10.1109/90.663936).
             Select::Spread => {
                 let drawn = used.iter().max_by_key(|mapping| draw(client, &mapping.prefix));
                 if let Some(&drawn) = drawn {
@@ -347,8 +349,8 @@ impl Policy {
         }
     }
 
-    /// Returns the time until the first of the used prefixes expires, in seconds from `now`;
-    /// `u32::MAX` if none expires.
+    /// Returns the number of seconds from `now` until the first of the used prefixes expires, or
+    /// `u32::MAX` if no prefix expires.
     #[inline]
     pub(crate) fn lifetime(&self, now: Nanos) -> u32 {
         let used = self.mappings.iter().filter(|mapping| mapping.is_used());
@@ -359,12 +361,12 @@ impl Policy {
     }
 }
 
-/// Returns a number for a client (an IPv4 address, an IPv6 /64 or a link-local address) and a
-/// prefix; the same arguments always give the same number.
+/// Returns a number for a client and a prefix. The same arguments always yield the same number. A
+/// client is an IPv4 address, an IPv6 /64, or a link-local address.
 fn draw(client: IpAddr, prefix: &Prefix) -> u64 {
     let client = match client {
         IpAddr::V4(address) => u64::from(u32::from(address)),
-        // All links have the same prefix.
+        // The interface identifier is used, because all links have the same prefix.
         IpAddr::V6(address) if address.is_unicast_link_local() => u128::from(address) as u64,
         IpAddr::V6(address) => (u128::from(address) >> 64) as u64,
     };
@@ -374,8 +376,8 @@ fn draw(client: IpAddr, prefix: &Prefix) -> u64 {
 }
 
 impl Default for Policy {
-    /// Returns the default policy: the well-known prefix for all global addresses (item 13), and
-    /// the behaviour of RFC 6147.
+    /// Returns the default policy. It uses the well-known prefix for all global addresses (item 13),
+    /// and behaves as described in RFC 6147.
     fn default() -> Policy {
         let well_known = Mapping::well_known();
         Policy {
@@ -415,8 +417,8 @@ const GLOBAL_AGAIN: [Ipv4Addr; 12] = [
     Ipv4Addr::new(203, 0, 114, 0),
 ];
 
-/// True if `address` is globally unique, that is, not in the special-purpose registry (RFC 6890 and
-/// its updates).
+/// True if `address` is globally unique. Such an address is not in the special-purpose registry (RFC
+/// 6890 and its updates), and is not a multicast address.
 pub(crate) fn is_global(address: Ipv4Addr) -> bool {
     !matches!(
         address.octets(),
@@ -472,8 +474,6 @@ mod tests {
         }
     }
 
-    /// Returns the numbers N of the prefixes 2001:db8:N::/96 selected for a client, given the state
-    /// of each.
     #[test]
     fn global_blocks_begin_at_the_listed_addresses() {
         // All blocks are /24s or larger.
@@ -482,6 +482,8 @@ mod tests {
         assert!(begins.map(|net| Ipv4Addr::from(net << 8)).eq(GLOBAL_AGAIN));
     }
 
+    /// Returns the numbers N of the prefixes 2001:db8:N::/96 selected for a client. `standings` are
+    /// the states of the prefixes.
     fn given(standings: &[PrefixState], select: Select, client: IpAddr) -> Vec<u128> {
         let mapping = |(n, &state): (u128, &PrefixState)| {
             let network = Ipv6Addr::from((0x2001_0db8 << 96) | n << 80);

@@ -1,5 +1,5 @@
-//! IPv4-embedded IPv6 addresses (RFC 6052 §2.2): all six prefix lengths, with a suffix, in both
-//! directions.
+//! Embedding and extraction of IPv4 addresses in IPv6 addresses (RFC 6052 §2.2), for all six prefix
+//! lengths and with a suffix.
 
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -25,8 +25,10 @@ impl Prefix {
 
     /// Returns the prefix `network/len`.
     ///
-    /// # Errors If RFC 6052 §2.2 has no such length, bits beyond the length or in octet 8 are set,
-    /// the prefix contains the well-known prefix, or no NAT64 can be reached in it.
+    /// # Errors
+    /// Returns an error if RFC 6052 §2.2 does not allow the length, or if bits beyond the length or in
+    /// octet 8 are set. Also returns an error if the prefix contains the well-known prefix or is not
+    /// routable.
     pub fn new(network: Ipv6Addr, len: u8) -> Result<Prefix, PrefixError> {
         let bits = u128::from(network);
         if ![32, 40, 48, 56, 64, 96].contains(&len) {
@@ -52,7 +54,8 @@ impl Prefix {
 
     /// Returns the prefix with the bits after the IPv4 address set to those of `suffix`.
     ///
-    /// # Errors If the suffix overlaps the prefix, the IPv4 address or octet 8.
+    /// # Errors
+    /// Returns an error if the suffix overlaps the prefix, the IPv4 address or octet 8.
     pub fn with_suffix(self, suffix: Ipv6Addr) -> Result<Prefix, PrefixError> {
         let suffix = u128::from(suffix);
         if suffix & !self.suffix_mask() != 0 {
@@ -66,7 +69,7 @@ impl Prefix {
         self.len
     }
 
-    /// Returns false: the shortest prefix has 32 bits.
+    /// Always returns false, because the shortest prefix has 32 bits.
     pub fn is_empty(&self) -> bool {
         false
     }
@@ -87,14 +90,14 @@ impl Prefix {
         (self.network | self.place(u32::from(address)) | self.suffix).into()
     }
 
-    /// Returns the IPv4 address embedded in `address`; `None` unless [`Prefix::embed`] would return
-    /// exactly `address`.
+    /// Returns the IPv4 address embedded in `address`. Returns `None` if [`Prefix::embed`] would not
+    /// produce exactly `address` from it.
     pub fn extract(&self, address: Ipv6Addr) -> Option<Ipv4Addr> {
         let bits = u128::from(address);
         let low = match self.len {
             96 => bits as u32,
             len => {
-                // The address without octet 8, as 120 bits; the IPv4 address starts after the first
+                // The 120 bits of the address without octet 8. The IPv4 address follows the first
                 // `len` bits.
                 let packed = (bits >> 64) << 56 | bits & (U_OCTET - 1) & ((1 << 56) - 1);
                 (packed >> (120 - 32 - u32::from(len))) as u32
@@ -104,8 +107,8 @@ impl Prefix {
         (self.embed(v4) == address).then_some(v4)
     }
 
-    /// Like [`Prefix::extract`], ignoring the suffix of `address`, as recommended to receivers (RFC
-    /// 6052 §2.2).
+    /// Returns the IPv4 address embedded in `address` like [`Prefix::extract`], but with any suffix, as
+    /// RFC 6052 §2.2 recommends.
     pub(crate) fn extract_ignoring_suffix(&self, address: Ipv6Addr) -> Option<Ipv4Addr> {
         let bits = u128::from(address) & !self.suffix_mask() | self.suffix;
         self.extract(bits.into())
@@ -181,13 +184,13 @@ pub enum PrefixError {
     /// Bits after the prefix are set.
     #[error("the address has bits set beyond the prefix length {0}")]
     HostBits(u8),
-    /// The prefix contains the well-known prefix: one address would stand for two IPv4 addresses
-    /// (RFC 6052 §2.1, §3.1).
+    /// The prefix contains the well-known prefix, so that an IPv6 address could stand for two IPv4
+    /// addresses (RFC 6052 §2.1, §3.1).
     #[error(
         "the /{0} prefix contains the well-known prefix; write 64:ff9b::/96, or another prefix"
     )]
     CoversWellKnown(u8),
-    /// Packets to these addresses reach no NAT64.
+    /// Packets to addresses in the prefix cannot reach a NAT64.
     #[error(
         "prefix {0} is not routed; write 64:ff9b::/96, or a prefix that is routed to the NAT64"
     )]

@@ -14,7 +14,7 @@ use crate::translation::policy::Rules;
 enum SpecialAnswer {
     /// Loopback addresses (RFC 6761 §6.3).
     Loopback,
-    /// The names exist and have no records (RFC 9462 §6.1).
+    /// The names exist but have no records (RFC 9462 §6.1).
     NoData,
     /// The names do not exist.
     NxDomain,
@@ -36,13 +36,12 @@ pub(crate) fn domains() -> impl Iterator<Item = &'static [u8]> {
     DOMAINS.iter().map(|(domain, _)| *domain)
 }
 
-/// Returns the answer to a question of class IN for a special-use name. Returns `None` for other
-/// names, and if the name belongs to a `[[forward]]` for the special domain or for a domain below
-/// it.
+/// Returns the answer to a question of class IN for a special-use name, otherwise `None`. Also returns
+/// `None` if a `[[forward]]` for the special-use domain, or for a domain below it, contains the name.
 #[inline]
 pub(super) fn find_local(name: &LowerName, qtype: u16, rules: &Rules<'_>) -> Option<LocalAnswer> {
-    // Fast check: the last letters of nearly all other names differ from those of the domains
-    // above.
+    // This fast check rejects nearly all other names, because their last letters differ from those of
+    // the domains above.
     let end = name.wire().last_chunk::<4>()?;
     if !matches!(end, b"ost\0" | b"lid\0" | b"ion\0" | b"alt\0" | b"rpa\0") {
         return None;
