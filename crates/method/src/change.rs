@@ -8,17 +8,17 @@
 //! ```
 //!
 //! The interval is that of the bootstrap over searches (B. Efron, "Bootstrap Methods: Another Look at the Jackknife",
-//! Annals of Statistics 7, 1979, DOI 10.1214/aos/1176344552). The probability of each median of a resample is computed
-//! instead of drawn ([`resamples`]), so that the same searches always give the same interval, and no seed is needed.
+//! Annals of Statistics 7, 1979, DOI 10.1214/aos/1176344552). No resamples are drawn: the probability of each possible
+//! median is computed ([`resamples`]), so that the same searches always give the same interval.
 //! Percentile intervals of few values are too short. The percentiles are therefore moved outwards as in T. Hesterberg,
 //! "What Teachers Should Know About the Bootstrap", The American Statistician 69, 2015, DOI
 //! 10.1080/00031305.2015.1089789, section 5.1: by Student's t with the degrees of freedom of the smaller set, and by
 //! √(n ÷ (n − 1)).
 //!
-//! A search does not find an exact rate: it proves that the limit lies between a rate that passed and a rate that
-//! failed. The lower end of the interval is therefore a rate that the candidate passed divided by a rate that the
-//! baseline failed; the upper end is the reverse. A resolution that is too coarse makes the interval wide, never the
-//! outcome wrong.
+//! A search proves only that the limit lies between a rate that passed and a rate that failed. The lower end of the
+//! interval is therefore a rate that the candidate passed divided by a rate that the baseline failed. The upper end is
+//! a rate that the candidate failed divided by a rate that the baseline passed. A coarse resolution widens the interval
+//! but cannot make the outcome wrong.
 
 mod resamples;
 
@@ -28,8 +28,8 @@ use crate::precision::Ratio;
 use crate::search::Found;
 use resamples::Medians;
 
-/// Minimum number of searches per side. With fewer searches, every order of the results of two equal servers has a
-/// probability of at least 5 % (with three each it is 2 of 20).
+/// Minimum number of searches per side. With fewer searches, even a complete separation of the results occurs between
+/// equal servers with a probability of at least 5 % (2 of 20 with three searches each).
 pub const LEAST_SEARCHES: usize = 4;
 /// Maximum number of searches per side that is ever suggested.
 pub const MOST_SEARCHES: usize = 1_000;

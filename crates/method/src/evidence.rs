@@ -7,8 +7,8 @@
 //! AuthDNS: questions, repeated ones apart ──────┘
 //! ```
 //!
-//! A name queried again within the trial's timeout is a *retry* of the DUT. A name queried again later was not in its
-//! cache, since the Measurer repeats cached names no sooner than 1.5 timeouts after their first query.
+//! A name queried again within the trial's timeout is a *retry* of the DUT. A name queried again later was not in the
+//! DUT's cache, since the Measurer repeats cached names no sooner than 1.5 timeouts after their first query.
 
 use serde::{Deserialize, Serialize};
 
@@ -39,8 +39,8 @@ pub struct UpstreamQueries {
     pub aaaa_repeats: u64,
 }
 
-/// Additional tolerance, in names, for the share of names with AAAA records. It is needed because a trial may end
-/// within the pattern that selects these names.
+/// Additional tolerance, in names, for the share of names with AAAA records. The share is exact only over multiples of
+/// 100 names, because names with AAAA records recur in a pattern of 100 names. A trial may end within the pattern.
 pub const PATTERN: f64 = 2.0;
 
 /// Tolerance for the AAAA share of a failed trial, in standard deviations.
@@ -53,12 +53,12 @@ pub struct OfferedLoad {
     pub sent: u64,
     /// Valid replies received by the Measurer.
     pub valid: u64,
-    /// Names resolved before the trial, for its cached queries.
+    /// Names resolved before the trial, so that queries for them in the trial are cached.
     pub preloaded: u64,
     /// Share of names with an AAAA record (α).
     pub aaaa: Share,
-    /// Share of the trial's queries for cached names, a fraction. It equals β, but a short trial may end within the
-    /// pattern that selects cached names and then differs slightly.
+    /// Share of the trial's queries for cached names, a fraction. The share equals β over multiples of 100 queries,
+    /// because queries for cached names recur in a pattern of 100 queries. Other numbers of queries differ slightly.
     pub cached: f64,
 }
 
@@ -144,7 +144,8 @@ impl UpstreamQueries {
         let first = self.aaaa.saturating_sub(self.aaaa_retries) as f64;
         let first_a = self.a.saturating_sub(self.a_retries) as f64;
         let misses = first - wanted.preloaded as f64;
-        // Queries for names resolved before the trial have the same proportion of A queries and retries.
+        // Assumes that names resolved before the trial and names of the trial have equal shares of A queries and
+        // retries.
         let of_trial = if first > 0.0 { (misses / first).max(0.0) } else { 1.0 };
         Some(Real {
             aaaa_share: self.aaaa_share(),
@@ -175,16 +176,16 @@ impl UpstreamQueries {
         self.beyond(aaaa, TOLERANCE)
     }
 
-    /// Returns the deviation of the AAAA share of a failed trial. Load shedding does not change this share, but leaves
-    /// a random sample of the names. The tolerance therefore grows by [`TOLERANCE_SIGMAS`] standard deviations of the
-    /// sample's share.
+    /// Returns the deviation of the AAAA share of a failed trial. An overloaded DUT resolves a random sample of the
+    /// names, with about the same share. The tolerance therefore grows by [`TOLERANCE_SIGMAS`] standard deviations of
+    /// the sample's share.
     pub fn other_aaaa_share(&self, wanted: Share) -> Option<Deviation> {
         let wanted = wanted.fraction();
         let variance = wanted * (1.0 - wanted) / self.aaaa.max(1) as f64;
         self.beyond(wanted, TOLERANCE + TOLERANCE_SIGMAS * variance.sqrt())
     }
 
-    /// Returns the AAAA share as a deviation, if it differs from `wanted` by more than tolerance and pattern.
+    /// Returns the AAAA share as a deviation, if it differs from `wanted` by more than `tolerance` and [`PATTERN`].
     fn beyond(&self, wanted: f64, tolerance: f64) -> Option<Deviation> {
         let tolerance = tolerance + PATTERN / self.aaaa.max(1) as f64;
         let real = self.aaaa_share().filter(|real| (real - wanted).abs() > tolerance)?;

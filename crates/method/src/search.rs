@@ -147,7 +147,7 @@ impl Search {
             self.unmeasurable = Some(rate);
         }
         if verdict == Verdict::Failed {
-            // After a failure the search only continues below it.
+            // After a failure the search continues only below this rate.
             self.failed = Some(rate);
         }
         self.retries = 0;
@@ -169,8 +169,8 @@ impl Search {
     /// Returns the result after the search.
     pub fn result(&self) -> Option<Found> {
         let State::Done { highest, open_end } = self.state else { return None };
-        // The result is a lower bound only if the unmeasurable rate is just above it. An unmeasurable rate further up
-        // was superseded by a real failure below that rate.
+        // The result is a lower bound only if the unmeasurable rate is just above the highest passed rate. If it is
+        // further up, a failed rate below it ended the search.
         let blocked = self
             .unmeasurable
             .filter(|u| highest.is_none_or(|h| u.0 - h.0 <= self.range.resolution.0.max(1)));

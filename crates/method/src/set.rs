@@ -69,7 +69,7 @@ pub enum LowerBound {
     },
 }
 
-/// A set of searches. Run the [`next`](Set::next) trial and [`report`](Set::report) it, until none is due.
+/// A set of searches. Run the [`next`](Set::next) trial and [`report`](Set::report) its verdict, until no trial is due.
 #[derive(Clone, Debug)]
 pub struct Set {
     plan: SetPlan,
@@ -122,9 +122,9 @@ impl Set {
         self.search = NarrowedSearch::new(self.plan.range, self.plan.probes);
     }
 
-    /// Estimates the number of remaining trials, including the one that is due. It assumes that the last search's rate
-    /// passes, or in the first search the middle of the open range, and that no trial is invalid. For sets without
-    /// probes, whose number of trials hardly depends on the rate.
+    /// Estimates the number of remaining trials, including the one that is due. The DUT's limit is assumed to be the
+    /// last search's result, or the middle of the open range in the first search. No trial is assumed to be invalid.
+    /// For sets without probes, whose number of trials hardly depends on the rate.
     pub fn trials_left(&self) -> u64 {
         let Some(due) = self.next() else { return 0 };
         let capacity = match (self.found.last(), due.bracket) {
@@ -154,17 +154,17 @@ impl Set {
         &self.failed_by
     }
 
-    /// Returns the reasons for which the DUT may be faster than the median of `figures`, which must be those of this
-    /// set; see [`lower_bounds`].
+    /// Returns the reasons for which the DUT may be faster than the median of `figures`; see [`lower_bounds`].
+    /// `figures` must be computed from this set.
     pub fn lower_bounds(&self, figures: &Figures, allowed: Option<Qps>) -> Vec<LowerBound> {
         lower_bounds(&self.found, self.plan.range.max, figures, allowed)
     }
 }
 
-/// Returns the reasons for which the DUT may be faster than the median of `figures`, which must be those of `found`.
-/// The first reason is a search that ended at `max`, the end of the range, or at an unmeasurable rate. The second
-/// reason is a median, or a failed rate, above `allowed`, the rate up to which a self-test validates the tester.
-/// Without a result (n = 0) there is no reason.
+/// Returns the reasons for which the DUT may be faster than the median of `figures`. `figures` must be computed from
+/// `found`. One reason is a search that ended at `max`, the end of the range, or at an unmeasurable rate. Another is a
+/// median or a failed rate above `allowed`, the rate up to which a self-test validates the tester. Without a result
+/// (n = 0) there is no reason.
 pub fn lower_bounds(
     found: &[Found],
     max: Qps,
@@ -194,8 +194,8 @@ pub fn smallest_pass(found: &[Found]) -> Option<Qps> {
     found.iter().map(|f| f.highest).min().flatten()
 }
 
-/// Returns the shortfall at the lowest failed rate of a search. It is that of the full trial if there was one,
-/// otherwise that of the probe.
+/// Returns the shortfall at the lowest failed rate of a search: the shortfall of the full trial if there was one,
+/// otherwise the shortfall of the probe.
 fn shortfall(failed: &[(Length, Shortfall)], found: &Found) -> Option<Shortfall> {
     let at = || failed.iter().filter(|(_, shortfall)| Some(shortfall.rate) == found.failed);
     at().find(|(length, _)| *length == Length::Full)
@@ -203,7 +203,7 @@ fn shortfall(failed: &[(Length, Shortfall)], found: &Found) -> Option<Shortfall>
         .map(|(_, shortfall)| *shortfall)
 }
 
-/// A number of valid trials at one rate; an invalid trial is repeated a few times.
+/// Several valid trials at one rate. An invalid trial is repeated up to a limit.
 #[derive(Clone, Copy, Debug)]
 pub struct Repeats {
     rate: Qps,
@@ -214,7 +214,7 @@ pub struct Repeats {
 }
 
 impl Repeats {
-    /// Creates `repeat` trials at `rate`; an invalid one is repeated `invalid_retries` times and then given up.
+    /// Creates `repeat` trials at `rate`. An invalid trial is repeated up to `invalid_retries` times and then given up.
     pub fn new(rate: Qps, repeat: u32, invalid_retries: u32) -> Repeats {
         Repeats { rate, repeat, invalid_retries, done: 0, retries: 0 }
     }

@@ -51,26 +51,26 @@ pub struct Evidence<'a> {
     pub pacing: &'a Pacing,
     /// Losses on the tester's host, one entry per place.
     pub host_losses: &'a [HostLoss],
-    /// Datagrams that the tester's interface received and its sockets did not, in addition to `host_losses`; 0 if they
-    /// were not counted.
+    /// Datagrams that the tester's interface received but its sockets did not, in addition to `host_losses`; 0 if not
+    /// counted.
     pub missed: u64,
     /// Other faults of the tester that invalidate the trial (records lost, ledger overrun …).
     pub faults: &'a [Reason],
 }
 
-/// Effect of datagrams that the tester's interface received and its sockets did not.
+/// Effect of missed datagrams, which the tester's interface received but its sockets did not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Missed {
-    /// There were none.
+    /// No datagram was missed.
     Nothing,
-    /// They could not have changed the verdict; a warning is sufficient.
+    /// The missed datagrams could not have changed the verdict, so that a warning is sufficient.
     NotDecisive,
     /// The trial would have passed if these datagrams were valid replies, so the tester may have caused the loss.
     Decides,
 }
 
-/// Evaluates `missed` datagrams. A missed datagram can only account for a lost query: late and wrong replies were
-/// received.
+/// Evaluates `missed` datagrams. Each can be the reply to one of the lost queries. Queries with late or wrong replies
+/// are not lost, because those replies were received.
 pub fn evaluate_missed(counts: &Counts, missed: u64, acceptance: Acceptance) -> Missed {
     let found = missed.min(counts.lost);
     let with_them =
@@ -82,7 +82,7 @@ pub fn evaluate_missed(counts: &Counts, missed: u64, acceptance: Acceptance) -> 
     }
 }
 
-/// Returns the verdict. A trial invalidated by the tester is invalid, never failed; the reasons give the cause.
+/// Returns the verdict and its reasons. A trial that the tester invalidated is invalid and never failed.
 pub fn decide(
     evidence: &Evidence<'_>,
     acceptance: Acceptance,
