@@ -63,7 +63,8 @@ pub fn process_cpu_time(pid: u32) -> io::Result<Nanos> {
     Ok(nanos(used.tv_sec(), used.tv_nsec()))
 }
 
-/// Sleeps until `moment` of the monotonic clock; returns at once if that has passed. Signals do not shorten the sleep.
+/// Sleeps until `moment` on the monotonic clock. Returns at once if `moment` has passed. Signals do not shorten the
+/// sleep.
 pub fn sleep_until(moment: Nanos) {
     let until =
         TimeSpec::new((moment.0 / Nanos::SECOND.0) as i64, (moment.0 % Nanos::SECOND.0) as i64);
@@ -119,9 +120,9 @@ impl ClockError {
     /// Converts the return value and structure of adjtimex(2).
     fn of(status: libc::c_int, state: &libc::timex) -> ClockError {
         let has = |bit| state.status & bit != 0;
-        // Programs that estimate nothing write 0 for both errors, and the kernel then increases the maximum error in
-        // fixed steps. A program with an estimate below a microsecond also writes 0 for it, but its maximum error is a
-        // sum of delays and dispersions.
+        // Programs without an estimate write 0 for both errors, and the kernel then increases the maximum error in
+        // fixed steps. A program with an estimate below a microsecond also writes 0 as estimate. Its maximum error,
+        // however, is a sum of delays and dispersions, and hardly ever a multiple of the step.
         let is_zero = state.esterror == 0 && state.maxerror % MAX_ERROR_GROWS_BY == 0;
         let is_told = |us: &u64| *us < INITIAL_ESTIMATE_US && !is_zero;
         let units = if has(libc::STA_NANO) { 1_000 } else { 1 };
@@ -144,7 +145,7 @@ impl ClockError {
     }
 }
 
-/// The monotonic clock and another one, read one after the other.
+/// Readings of the monotonic clock and of another clock, taken in quick succession.
 struct Reading {
     monotonic: Nanos,
     other: Nanos,
@@ -153,8 +154,8 @@ struct Reading {
 }
 
 impl Reading {
-    /// Reads both clocks, the monotonic one last. Repeats up to five times if the thread was interrupted in between,
-    /// and keeps the closest pair.
+    /// Reads both clocks, the monotonic clock last. If the thread was interrupted in between, the reading is repeated,
+    /// up to five readings in total. Returns the closest pair.
     #[inline]
     fn of(clock: libc::clockid_t) -> Reading {
         let once = || {
@@ -174,8 +175,8 @@ impl Reading {
     }
 }
 
-/// The monotonic clock beside the unadjusted hardware clock (`CLOCK_MONOTONIC_RAW`). The former runs faster or slower
-/// while the wall clock is being corrected: with chrony by up to 8 %.
+/// Readings of the monotonic clock and of the unadjusted hardware clock (`CLOCK_MONOTONIC_RAW`). The monotonic clock
+/// runs faster or slower while the wall clock is being corrected, with chrony by up to 8 %.
 #[derive(Clone, Copy, Debug)]
 pub struct ClockRate {
     monotonic: Nanos,
@@ -191,8 +192,8 @@ impl ClockRate {
         ClockRate { monotonic, raw: other, error: between }
     }
 
-    /// Returns how much faster the monotonic clock ran than the hardware's until `later`, in parts per million;
-    /// negative if slower. It is a lower bound that allows for the time between readings.
+    /// Returns how much faster the monotonic clock ran than the hardware clock until `later`, in parts per million;
+    /// negative if slower. The magnitude is a lower bound, because the time between readings is deducted.
     pub fn ppm_until(self, later: ClockRate) -> f64 {
         let took = later.raw.since(self.raw).0 as f64;
         let faster = later.monotonic.since(self.monotonic).0 as f64 - took;
@@ -201,8 +202,8 @@ impl ClockRate {
     }
 }
 
-/// Both clocks at one moment, to convert kernel timestamps (wall clock) to the monotonic clock. A new pair is read for
-/// every batch, so that a step of the wall clock affects at most one batch.
+/// Readings of wall clock and monotonic clock at one moment, for converting kernel timestamps (wall clock) to monotonic
+/// time. A new pair is read for every batch, so that a step of the wall clock affects at most one batch.
 #[derive(Clone, Copy, Debug)]
 pub struct ClockPair {
     monotonic: Nanos,
@@ -210,8 +211,8 @@ pub struct ClockPair {
 }
 
 impl ClockPair {
-    /// Reads both clocks. A delay between the readings makes a kernel timestamp later and a reply slower than it was,
-    /// never faster.
+    /// Reads both clocks. A delay between the readings can make converted timestamps too late, but never too early. A
+    /// reply can therefore seem slower than it was, but never faster.
     #[inline]
     pub fn sample() -> ClockPair {
         let Reading { monotonic, other, .. } = Reading::of(libc::CLOCK_REALTIME);
@@ -234,28 +235,28 @@ impl ClockPair {
         Nanos(self.wall.0.saturating_sub(self.monotonic.0.saturating_sub(monotonic.0)))
     }
 
-    /// Returns the forward step of the wall clock between this sample and a later one, in nanoseconds; negative for a
-    /// step back. Slewing changes the speed of both clocks equally, so their difference changes only by a step.
+    /// Returns the step of the wall clock between this sample and `later`, in nanoseconds; negative for a step back.
+    /// Slewing changes the speed of both clocks equally, so only a step changes the difference between the clocks.
     pub fn step_until(self, later: ClockPair) -> i64 {
         let ahead = |pair: ClockPair| pair.wall.0.wrapping_sub(pair.monotonic.0);
         ahead(later).wrapping_sub(ahead(self)) as i64
     }
 
-    /// Converts a wall-clock time to monotonic time; it may be later than this sample.
+    /// Converts a wall-clock time to monotonic time. The time may be later than this sample.
     pub fn monotonic_at(self, wall: Nanos) -> Nanos {
         let later = Nanos(self.monotonic.0.saturating_add(wall.since(self.wall).0));
         if wall >= self.wall { later } else { self.to_monotonic(wall) }
     }
 
-    /// Returns the monotonic time of a kernel timestamp. A timestamp later than this sample (the wall clock was set
-    /// back) is clamped to the sample's time.
+    /// Returns the monotonic time of a kernel timestamp. A timestamp later than this sample is clamped to the sample's
+    /// time, because it means that the wall clock was set back.
     #[inline]
     pub fn to_monotonic(self, kernel: Nanos) -> Nanos {
         Nanos(self.monotonic.0.saturating_sub(self.wall.0.saturating_sub(kernel.0)))
     }
 
-    /// Returns the monotonic arrival time of a packet that was read before this sample: that of its kernel timestamp,
-    /// or of this sample if there is none.
+    /// Returns the monotonic arrival time of a packet that was read before this sample: the time of the packet's kernel
+    /// timestamp if there is one, otherwise the time of this sample.
     #[inline]
     pub fn arrival(self, kernel: Option<Nanos>) -> Nanos {
         kernel.map_or(self.monotonic, |kernel| self.to_monotonic(kernel))

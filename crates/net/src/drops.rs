@@ -26,7 +26,7 @@ pub enum PacketPath {
     Xdp,
 }
 
-/// Returns the counters of `interface` in this thread's network namespace, for packets that take this path.
+/// Returns the counters of `interface` in this thread's network namespace, for packets that take `path`.
 ///
 /// # Errors
 /// Returns an error if there is no such interface, or /proc is not mounted.
@@ -43,10 +43,9 @@ pub fn interface_counters(interface: &str, path: PacketPath) -> io::Result<Inter
 }
 
 impl InterfaceCounters {
-    /// Returns the losses in these counters that no other counter includes. A veth interface counts a "send drop" if
-    /// its peer has no room for a packet. If the packet is from a socket, the driver also reports the loss to the
-    /// stack, and [`UdpErrors::no_room_to_send`] counts it. If the packet is from AF_XDP, only the interface counts the
-    /// loss.
+    /// Removes losses from these counters that [`UdpErrors::no_room_to_send`] also counts. A veth interface counts a
+    /// "send drop" if its peer has no room for a packet. If the packet is from a socket, the driver also reports the
+    /// loss to the stack, which counts it again. If the packet is from AF_XDP, only the interface counts the loss.
     fn as_lost(self, is_veth: bool, path: PacketPath) -> InterfaceCounters {
         if is_veth && path == PacketPath::Sockets {
             InterfaceCounters { send_drops: 0, ..self }
@@ -73,11 +72,11 @@ fn parse_proc_net_dev(text: &str) -> BTreeMap<String, InterfaceCounters> {
         .collect()
 }
 
-/// Counters of UDP over IPv4 and IPv6 together since the creation of the network namespace, over all its sockets.
+/// UDP counters of all sockets of a network namespace since its creation, sums of IPv4 and IPv6.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UdpErrors {
-    /// Send calls that found no room (Linux: SndbufErrors; RFC 4113 has no name for it). They include packets dropped
-    /// by a queueing discipline. The caller is not informed of the loss.
+    /// Datagrams for which there was no room while sending (Linux: SndbufErrors; no counterpart in RFC 4113). The count
+    /// includes packets dropped by a queueing discipline. The caller is not informed of the loss.
     pub no_room_to_send: u64,
     /// Datagrams received with a wrong checksum (InCsumErrors).
     pub wrong_checksum: u64,

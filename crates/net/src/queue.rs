@@ -96,8 +96,8 @@ impl SendQueue {
         self.queued.len() >= ROOM
     }
 
-    /// Queues the datagram that `write` appends, to `peer` or to the connected peer. Queues nothing if it appends
-    /// nothing.
+    /// Queues the datagram that `write` appends, for `peer`, or for the connected peer if `None`. Queues nothing if
+    /// `write` appends nothing.
     ///
     /// # Panics
     /// Panics if the queue is full.
@@ -118,7 +118,7 @@ impl SendQueue {
         if self.queued.is_empty() {
             return flushed;
         }
-        // Sort datagrams that can share a pass through the stack next to each other; order between peers is irrelevant.
+        // Sorting brings datagrams together that can share a pass through the stack. Order between peers is irrelevant.
         if self.queued.iter().any(|q| q.peer.is_some()) {
             self.queued.sort_unstable_by_key(|q| (q.peer, q.len, q.start));
         }
@@ -147,9 +147,9 @@ impl SendQueue {
             if error.kind() == io::ErrorKind::Interrupted {
                 continue;
             }
-            // Only the first message was rejected. EIO and EINVAL may mean that this interface does not segment,
-            // EMSGSIZE that the path MTU is too small for it. The interface is the cause if the datagrams can be sent
-            // one by one.
+            // Only the first message was rejected. EIO and EINVAL may mean that this interface does not segment.
+            // EMSGSIZE may mean that the path MTU is too small for segmentation. Segmentation is the cause if the
+            // datagrams can be sent one by one.
             let carried = self.carried[message];
             let nobody = [libc::ECONNREFUSED, libc::EHOSTUNREACH, libc::ENETUNREACH];
             if error.raw_os_error().is_some_and(|code| nobody.contains(&code)) {

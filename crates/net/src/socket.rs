@@ -102,8 +102,8 @@ pub fn bound_to(local: SocketAddr) -> io::Result<UdpSocket> {
     Ok(socket.into())
 }
 
-/// Binds a socket to an address of this host, either of an interface or of a prefix that a route makes local. The
-/// kernel accepts an IPv6 address of the latter kind only with `IPV6_FREEBIND`. With that option it accepts any
+/// Binds a socket to an address of this host: an interface's address, or one in a prefix that a route makes local. For
+/// IPv6 addresses in such a prefix the kernel requires `IPV6_FREEBIND`. With that option the kernel accepts any
 /// address, so this function checks the routes first.
 fn bind_local(socket: &Socket, local: SocketAddr) -> io::Result<()> {
     match socket.bind(&SockAddr::from(local)) {
@@ -119,7 +119,7 @@ fn bind_local(socket: &Socket, local: SocketAddr) -> io::Result<()> {
     }
 }
 
-/// Returns the index of the interface for an address's link (RFC 4007 §6); 0 if it has none.
+/// Returns the interface index in an address's zone (RFC 4007 §6); 0 if the address has no zone.
 pub fn scope_of(address: &SocketAddr) -> u32 {
     match address {
         SocketAddr::V6(address) => address.scope_id(),
@@ -127,7 +127,7 @@ pub fn scope_of(address: &SocketAddr) -> u32 {
     }
 }
 
-/// Returns the wildcard address of `server`'s family with this port; 0 is any port.
+/// Returns the wildcard address of `server`'s family with this port; 0 means any port.
 fn port_of_any(server: SocketAddr, port: u16) -> SocketAddr {
     match server {
         SocketAddr::V4(_) => SocketAddr::from(([0; 4], port)),
@@ -146,8 +146,8 @@ impl Endpoint {
     /// Opens a server's `count` sockets on `address`, over which the kernel distributes the clients (`SO_REUSEPORT`).
     ///
     /// # Errors
-    /// Returns an error if the address is not of this host, or taken, even by another server of the same user that
-    /// would share it.
+    /// Returns an error if the address is not of this host. Also returns an error if another server uses the address,
+    /// even one of the same user with `SO_REUSEPORT`.
     pub fn listen(address: SocketAddr, count: usize) -> io::Result<Vec<Endpoint>> {
         // Binding without SO_REUSEPORT keeps out other programs. The option is set afterwards for our other sockets.
         let new = || -> io::Result<Endpoint> {
@@ -175,16 +175,16 @@ impl Endpoint {
         Ok(endpoints)
     }
 
-    /// Opens a client's source port towards `server`: a connected socket, which receives from the server, and a second
-    /// one on the same port, which receives from all other sources. The kernel prefers the connected one (it matches
-    /// more of the packet), so unmatched datagrams can be counted without checking the source of every packet.
+    /// Opens a client's source port towards `server` with two sockets. The first is connected and receives from the
+    /// server. The second receives from all other sources. For packets from the server, the kernel prefers the
+    /// connected socket as the better match. Unmatched datagrams are therefore counted without checking each source.
     ///
     /// # Errors
     /// Returns an error if there is no route to the server, or no port left, or if a nonzero `port` is taken.
     pub fn client_pair(server: SocketAddr, port: u16) -> io::Result<(Endpoint, Endpoint)> {
         let ours = port_of_any(server, port);
         let connected = Endpoint::new(ours)?;
-        // As in `listen`: first exclusive, then open to our second socket.
+        // As in `listen`, the port is bound exclusively first and then opened to our second socket.
         connected.socket.bind(&SockAddr::from(ours))?;
         connected.socket.set_reuse_port(true)?;
         let unmatched = Endpoint::new(ours)?;
@@ -198,8 +198,8 @@ impl Endpoint {
         Ok((connected, unmatched))
     }
 
-    /// Opens a client's source port on all addresses of `server`'s family of this host. Datagrams leave from any of
-    /// them with [`Endpoint::send_from`], including addresses of prefixes that a route makes local.
+    /// Opens a client's source port on all addresses of this host in `server`'s family. [`Endpoint::send_from`] sends
+    /// from any of these addresses, including addresses in prefixes that a route makes local.
     /// [`ReceiveBatch::peer`](crate::batch::ReceiveBatch::peer) returns source and destination of received datagrams.
     /// The socket accepts datagrams from any source.
     ///
@@ -230,7 +230,7 @@ impl Endpoint {
         Ok(endpoint)
     }
 
-    /// Opens a socket connected to `server`, from `local` if given; port 0 is any.
+    /// Opens a socket connected to `server`, bound to `local` if given. Port 0 means any port.
     ///
     /// # Errors
     /// Returns an error if there is no route to the server, or `local` is not of this host, or taken.
@@ -252,11 +252,11 @@ impl Endpoint {
         self.set_buffer(libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, octets)
     }
 
-    /// Creates a server's sockets from one that another program has bound (systemd's socket activation); `count` of
-    /// them share it. Its buffer sizes are left unchanged.
+    /// Creates `count` endpoints that share a socket bound by another program (systemd's socket activation). The buffer
+    /// sizes of the socket are left unchanged.
     ///
     /// # Errors
-    /// Returns an error if it is not an IP socket, or the process has no file descriptor left.
+    /// Returns an error if `socket` is not an IP socket, or the process has no file descriptor left.
     pub fn adopt(socket: UdpSocket, count: usize) -> io::Result<Vec<Endpoint>> {
         let address = socket.local_addr()?;
         socket.set_nonblocking(false)?;
