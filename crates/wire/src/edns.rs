@@ -117,7 +117,8 @@ impl<'a> Opt<'a> {
         })
     }
 
-    /// Returns the options with code and data; ends after the first truncated one.
+    /// Returns code and data of each option. A truncated option yields an error and ends the
+    /// iterator.
     pub fn options(&self) -> impl Iterator<Item = Result<(u16, &'a [u8]), Malformed>> + use<'a> {
         let mut rest = self.options;
         std::iter::from_fn(move || {

@@ -1,6 +1,6 @@
-//! Signed messages (TSIG, RFC 8945): requests are signed, replies verified. The implementation in
-//! `domain` lacks HMAC-MD5 and SHA-224, which resperf keys still use; the tests compare this
-//! implementation with it.
+//! Signed messages (TSIG, RFC 8945): signing of requests and verification of replies. The crate
+//! `domain` lacks HMAC-MD5 and SHA-224, which resperf keys still use. Tests compare this
+//! implementation with the one in `domain`.
 //!
 //! ```text
 //! request ─► Key::sign ─► request + TSIG record, and its Mac
@@ -155,7 +155,7 @@ pub enum BadSignature {
     /// The reply has no TSIG record at its end.
     #[error("not signed")]
     Unsigned,
-    /// The server rejected the request's signature, with this error: 16 BADSIG, 17 BADKEY, 18
+    /// The server rejected the request's signature with this error code: 16 BADSIG, 17 BADKEY, 18
     /// BADTIME, 22 BADTRUNC.
     #[error("the server refused the signature with TSIG error {0}")]
     Refused(u16),

@@ -117,8 +117,8 @@ impl<'a> Message<'a> {
         self.records(offset, count)
     }
 
-    /// Returns the offset after its last record, or `None` if the message is incomplete or
-    /// malformed.
+    /// Returns the offset after the last record of the message, or `None` if the message is
+    /// incomplete or malformed.
     pub fn end(&self) -> Option<usize> {
         let questions = (0..self.qdcount())
             .try_fold(HEADER_LEN, |at, _| self.skip_name(at).ok().map(|end| end + 4))?;
@@ -142,8 +142,8 @@ impl<'a> Message<'a> {
         Some(offset + 1 + len).filter(|after| *after <= end).ok_or(Malformed)
     }
 
-    /// True if the name at `offset` certainly ends without compression. A last label that ends in
-    /// an octet above 0xbf could be a pointer; such names are not examined further.
+    /// True if the name at `offset` certainly ends without compression. Returns false if the last
+    /// label ends in an octet above 0xbf, because that octet could begin a pointer.
     fn is_plain_name(&self, offset: usize) -> bool {
         let Ok(end) = skip_name(self.bytes, offset) else { return false };
         self.bytes[end - 1] == 0 && (end - offset == 1 || self.bytes[end - 2] < 0xc0)
@@ -157,13 +157,13 @@ impl<'a> Message<'a> {
             && self.bytes.get(at..at + 2) == Some(&(0xc000 | target as u16).to_be_bytes())
     }
 
-    /// Returns a reader of the names of this message that bounds the total work for all of them.
+    /// Returns a reader of names that bounds the total work for all names of this message.
     pub fn names(&self) -> NameReader<'a> {
         NameReader { message: *self, hops: Cell::new(self.bytes.len() as u32) }
     }
 
-    /// Copies the name at `offset` into `out`, uncompressed and with its root label; returns its
-    /// length.
+    /// Copies the name at `offset` into `out`, uncompressed and with its root label. Returns the
+    /// name's length.
     ///
     /// # Errors
     /// Returns an error if the name is malformed or longer than 255 octets.
@@ -200,8 +200,8 @@ impl<'a> Message<'a> {
 /// Maximum target offset of a compression pointer.
 const MAX_TARGET: usize = 0x3fff;
 
-/// Maximum number of compression pointers in one name: a name has at most this number of labels
-/// (RFC 1035 §2.3.4), and pointers to pointers are superfluous.
+/// Maximum number of compression pointers in one name. It equals the maximum number of labels
+/// (RFC 1035 §2.3.4), because every useful pointer leads to a label.
 const MAX_HOPS: u32 = 127;
 
 fn copy_name(mut labels: Labels<'_, '_>, out: &mut [u8; 255]) -> Result<usize, Malformed> {
@@ -383,8 +383,8 @@ fn skip_name(bytes: &[u8], mut offset: usize) -> Result<usize, Malformed> {
 }
 
 /// Iterates over the labels of a name, following compression pointers. Every pointer must lead to
-/// an offset before the current part of the name, so that chains end. It must also lead behind the
-/// header, which contains no names (RFC 1035 §4.1.4). Each pointer takes one of `hops`.
+/// an offset before the current part of the name, so that chains end. Every pointer must also lead
+/// behind the header, which contains no names (RFC 1035 §4.1.4). Each pointer decrements `hops`.
 struct Labels<'a, 'h> {
     bytes: &'a [u8],
     at: usize,
