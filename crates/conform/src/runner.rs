@@ -6,10 +6,11 @@
 //!   ─► troubling checks, in parallel ─► checks that run alone ─► second attempts ─► report
 //! ```
 //!
-//! Timeouts must not add up, so most checks run in parallel. Checks for which the test authoritative server is silent
-//! or very slow run after checks that it answers ([`Phase`]). Checks that load the server run alone at the end. If a
-//! check failed because of a missing reply or SERVFAIL, it is run once more alone, because the loss may be on the
-//! tester's side; only the second attempt counts. A check that cannot be run also has an outcome, with its reason.
+//! Most checks run in parallel, so that timeouts do not add up. Troubling checks follow the others ([`Phase`]): for
+//! them the test authoritative server is silent or very slow. Checks that load the server run alone at the end.
+//!
+//! A check that failed because of a missing reply or SERVFAIL is repeated alone, because the reply may have been lost
+//! on the tester's side. Only the second attempt counts. A check that cannot be run gets an outcome with the reason.
 
 mod derive;
 mod error;
@@ -44,11 +45,11 @@ pub const PARALLEL: usize = 16;
 /// Id of the outcome that reports prefixes other than those expected.
 pub const EXPECTED_PREFIX: &str = "rfc7050-3-expected-prefix";
 
-/// Maximum number of exchanges that an outcome shows: the last ones.
+/// Maximum number of exchanges in an outcome. Only the last exchanges are shown.
 const SHOWN: usize = 4;
 
-/// Maximum number of checks that get a second attempt. If a server is silent in more checks than this, the cause is not
-/// packet loss, and each second attempt may take as long as a stub waits.
+/// Maximum number of checks that get a second attempt. If a server is silent in more checks, the cause is not packet
+/// loss. Each second attempt may also take the full timeout of a stub resolver.
 const SECOND_TRIES: usize = 20;
 
 /// Settings of a run.
@@ -64,21 +65,21 @@ pub struct Settings {
     pub zone: Option<Name>,
     /// Prefixes that the user expects; if empty, they are discovered by RFC 7050 or derived from answers.
     pub expect: Vec<Prefix>,
-    /// Range of IPv6 addresses, /1 to /127, that the server is configured to exclude in addition to its default ones
-    /// (RFC 6147 §5.1.4), if any.
+    /// Additional range of IPv6 addresses that the server is configured to exclude (RFC 6147 §5.1.4), if any. The
+    /// length is /1 to /127.
     pub excluded: Option<Ipv6Net>,
-    /// Checks to run: ids, or beginnings of ids; if empty, all.
+    /// Ids, or beginnings of ids, of the checks to run. If empty, all checks are run.
     pub only: Vec<String>,
-    /// Timeout of a query; [`ask::PATIENCE`] is that of a stub resolver.
+    /// Timeout of a query. The default, [`ask::PATIENCE`], is the timeout of a stub resolver.
     pub patience: Duration,
     /// Number of checks that run in parallel; at least one.
     pub parallel: usize,
-    /// True if the server validates with the keys of the test authoritative server as trust anchors; `None` to find
-    /// out.
+    /// True if the server validates with the keys of the test authoritative server as trust anchors. If `None`, this is
+    /// determined by a probe.
     pub validation: Option<bool>,
     /// True if the server also queries the test authoritative server for reverse names and everything else.
     pub everything: bool,
-    /// Set to start no further checks: the remaining ones are not run.
+    /// True to start no further checks, for example after an interruption.
     pub until: Arc<AtomicBool>,
 }
 
@@ -102,7 +103,8 @@ impl Settings {
     }
 }
 
-/// Returns the number of checks that are selected by `only`, as in [`Settings`]; 0 if a name in it selects none.
+/// Returns the number of checks that `only` selects (see [`Settings::only`]), or 0 if a name in `only` matches no
+/// check.
 pub fn selected(only: &[String]) -> usize {
     let all: Vec<&Check> = checks::all().collect();
     chosen(&all, only).map_or(0, |checks| checks.len())
@@ -111,7 +113,7 @@ pub fn selected(only: &[String]) -> usize {
 /// Runs the selected checks. `progress` receives each outcome as soon as it is final.
 ///
 /// # Errors
-/// If nothing can be checked, see [`RunError`]. A failed check is no error.
+/// Returns a [`RunError`] if nothing can be checked. A failed check is not an error.
 pub fn run(
     settings: &Settings,
     view: Option<&dyn View>,
@@ -121,9 +123,12 @@ pub fn run(
     run_these(&all, settings, view, progress)
 }
 
-/// Checks that run alone after all others, by the prefixes of their ids. These checks load the server so heavily that
-/// other checks would fail (overload, guesses of IDs and ports), may crash the server (malformed messages), or are
-/// disturbed by other connections. After the last one, a server may assume that its upstream does not support EDNS.
+/// Beginnings of the ids of checks that run alone after all others, in this order.
+///
+/// - Some load the server so heavily that other checks would fail (overload, guesses of IDs and ports).
+/// - Some may crash the server (malformed messages).
+/// - Some are disturbed by other connections.
+/// - After the last one, a server may assume that its upstream does not support EDNS.
 const ALONE: [&str; 7] = [
     "hardening-overload",
     "rfc5452",
@@ -139,8 +144,8 @@ const ALONE: [&str; 7] = [
 pub enum Phase {
     /// In parallel with others, first.
     Quiet,
-    /// In parallel with others that query names to which the test authoritative server is silent or very slow: a server
-    /// may then mark its upstream down for a while. A failure among the quiet checks has another cause.
+    /// In parallel, after the quiet checks. These checks query names to which the test authoritative server replies
+    /// very late or not at all. A server may then mark its upstream down for a while.
     Troubling,
     /// Alone, at the end.
     Alone,
@@ -162,7 +167,7 @@ fn alone_order(id: &str) -> Option<usize> {
     ALONE.iter().position(|begin| id.starts_with(begin))
 }
 
-/// Checks of [`Phase::Troubling`], by id; a test compares them with the names that they query.
+/// Ids of the checks in [`Phase::Troubling`]. A test compares this list with the names that the checks query.
 const TROUBLING: &[&str] = &[
     "hardening-silent-aaaa-in-time",
     "hardening-upstream-silent",
@@ -229,7 +234,7 @@ fn run_these(
     })
 }
 
-/// True if prefixes were found and differ from the ones that the checks use, in any order.
+/// True if prefixes were found and are not the ones that the checks use. The order does not matter.
 fn differ(found: &[Prefix], believed: &[Prefix]) -> bool {
     let lacks = |of: &[Prefix], all: &[Prefix]| all.iter().any(|prefix| !of.contains(prefix));
     !found.is_empty() && (lacks(found, believed) || lacks(believed, found))
@@ -263,7 +268,7 @@ fn other_prefixes(found: &probe::Discovery, expected: &[Prefix], server: SocketA
 #[derive(Clone, Copy)]
 struct Facts<'a> {
     subject: Subject<'a>,
-    /// True if it validates, or `None` if unknown.
+    /// True if the server validates, or `None` if unknown.
     validates: Option<bool>,
     everything: bool,
     until: &'a AtomicBool,
@@ -333,12 +338,12 @@ impl Facts<'_> {
 struct Attempt {
     judged: Judged,
     exchanges: Vec<Exchange>,
-    /// True if it failed, and the reason may be bad luck.
+    /// True if the attempt failed and a lost reply may be the reason.
     is_doubtful: bool,
 }
 
 impl Attempt {
-    /// Runs the script. A panic in it is a defect of the check, not of the server.
+    /// Runs the script. A panic in the script is a defect of the check, not of the server.
     fn of(check: &Check, subject: Subject<'_>) -> Attempt {
         let mut trial = Trial::new(subject);
         let judged = catch_unwind(AssertUnwindSafe(|| (check.script)(&mut trial)));
@@ -386,7 +391,7 @@ fn last_of(exchanges: &[Exchange], server: SocketAddr) -> Vec<crate::outcome::Sh
     exchanges[from..].iter().map(|exchange| show::exchange(server, exchange)).collect()
 }
 
-/// Returns the message of a panic; only rare panics have none.
+/// Returns the message of a panic. Nearly all panics have a message.
 fn message(panic: &(dyn Any + Send)) -> &str {
     panic
         .downcast_ref::<String>()
@@ -401,7 +406,7 @@ struct Session<'a> {
     facts: Facts<'a>,
     progress: &'a dyn Fn(&Outcome),
     outcomes: Vec<Option<Outcome>>,
-    /// Checks that failed, possibly by bad luck, with the reason of their first failure.
+    /// Failed checks to repeat, with the reason of the first failure.
     again: Vec<(usize, String)>,
 }
 
@@ -433,7 +438,7 @@ impl<'a> Session<'a> {
         self.outcomes.into_iter().flatten().collect()
     }
 
-    /// Runs checks in `parallel` threads; their outcomes are collected in the caller's thread.
+    /// Runs checks in `parallel` threads, and collects the outcomes in the caller's thread.
     fn run_at_once(&mut self, jobs: &[usize], parallel: usize) {
         let (checks, facts) = (self.checks, self.facts);
         let next = AtomicUsize::new(0);
@@ -468,7 +473,8 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Runs a check a second time. Only the second attempt counts; if only that passed, the outcome states it.
+    /// Runs a check a second time. Only the second attempt counts. If it passes, the outcome mentions the first
+    /// failure.
     fn try_again(&mut self, n: usize, first: &str) {
         let attempt = self.facts.attempt(self.checks[n]);
         let mut outcome = attempt.into_outcome(self.checks[n], self.facts.subject.server);

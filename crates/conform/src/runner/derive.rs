@@ -1,7 +1,7 @@
-//! Derives the prefixes of a server that puts the octets of IPv4 addresses at wrong positions.
+//! Prefixes of a server that embeds IPv4 addresses with octets at wrong positions.
 //!
-//! Discovery by RFC 7050 §3 finds no prefix of such a server, and without a prefix no check could describe the error.
-//! The octets of an IPv4 address show the end of its prefix, whatever their order.
+//! Discovery by RFC 7050 §3 finds no prefix of such a server, but the checks need a prefix to describe the error. The
+//! prefix ends where the octets of the IPv4 address begin, even if these are in the wrong order.
 
 use std::cmp::Reverse;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -11,12 +11,12 @@ use crate::expected::Prefix;
 /// Lengths of prefixes in bits (RFC 6052 §2.2).
 const LENGTHS: [u8; 6] = [32, 40, 48, 56, 64, 96];
 
-/// An IPv4 address, and the addresses that a server returned for it, synthesized and others.
+/// An IPv4 address, and all IPv6 addresses that a server returned for it, synthesized or not.
 pub(super) type Sample<'a> = (Ipv4Addr, &'a [Ipv6Addr]);
 
-/// Returns the prefixes that explain all samples: below each of them every sample has an address with
-/// the octets of its IPv4 address. If several lengths explain an address, the one with the fewest
-/// wrong octets is returned.
+/// Returns the prefixes that explain all samples. A prefix explains a sample if an IPv6 address of the sample lies
+/// below the prefix and contains the octets of the IPv4 address. If several lengths explain an address, the one with
+/// the fewest wrong octets is returned.
 pub(super) fn nearest(samples: &[Sample<'_>]) -> Vec<Prefix> {
     let [(v4, addresses), others @ ..] = samples else { return Vec::new() };
     let mut found = Vec::new();
@@ -41,15 +41,15 @@ pub(super) fn nearest(samples: &[Sample<'_>]) -> Vec<Prefix> {
 #[derive(Clone, Copy)]
 struct Fit {
     prefix: Prefix,
-    /// Number of addresses with non-zero octets other than those of the IPv4 address.
+    /// Number of addresses that contain other non-zero octets than those of the IPv4 address.
     strange: usize,
     /// Number of octets at wrong positions.
     wrong: usize,
 }
 
 impl Fit {
-    /// Returns the prefix of this length below which `v6` has the octets of `v4`; the octet "u" (bits 64 to
-    /// 71) counts as one of them.
+    /// Returns the prefix of this length if `v6` contains the octets of `v4` after the prefix. The octet "u" (bits 64
+    /// to 71) may hold one of these octets.
     fn of(v6: Ipv6Addr, v4: Ipv4Addr, len: u8) -> Option<Fit> {
         let octets = v6.octets();
         let begin = usize::from(len / 8);
@@ -73,7 +73,7 @@ impl Fit {
         Fit { strange, wrong, ..self }
     }
 
-    /// Sort key: the fewer mistakes, the smaller. Of two equal fits the longer prefix is the smaller.
+    /// Returns the sort key. Fits with fewer mistakes come first; with equal mistakes, the longer prefix does.
     fn key(&self) -> (usize, usize, Reverse<u8>) {
         (self.strange, self.wrong, Reverse(self.prefix.length()))
     }
@@ -97,7 +97,7 @@ mod tests {
     const ASYMMETRIC: [Ipv4Addr; 2] =
         [Ipv4Addr::new(9, 38, 71, 150), Ipv4Addr::new(203, 14, 5, 90)];
 
-    /// Prefixes derived from two addresses below `prefix`, each changed by `mistake`.
+    /// Returns the prefixes derived from two addresses below `prefix`, each changed by `mistake`.
     fn derived(prefix: &str, v4: [Ipv4Addr; 2], mistake: fn(&mut [u8; 16])) -> Vec<String> {
         let prefix: Prefix = prefix.parse().unwrap();
         let made = v4.map(|v4| {

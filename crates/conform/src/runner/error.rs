@@ -8,7 +8,7 @@ use crate::selection::NoCheck;
 /// Reasons for which no check was run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RunError {
-    /// No query of any kind gets a reply.
+    /// The server replies to no query of any kind.
     #[error("{server} does not reply to any query over UDP or TCP ({queries}): check the address")]
     Silent {
         /// The address.
@@ -48,7 +48,7 @@ pub enum RunError {
         /// The answers for names in the zone, as text.
         came: String,
     },
-    /// The view belongs to a test authoritative server that the server does not query.
+    /// The query log belongs to a different test authoritative server than the one that the server queries.
     #[error(
         "the test authoritative server of --auth-status received no query for {name}, which the \
          server has answered: the server forwards to another one"
@@ -57,20 +57,20 @@ pub enum RunError {
         /// The name.
         name: Name,
     },
-    /// The view is not available.
+    /// The query log is not available.
     #[error("--auth-status: cannot read the queries of the test authoritative server: {reason}")]
     NoView {
         /// The error.
         reason: String,
     },
-    /// A name on the user's list is no check.
+    /// A name given by the user matches no check.
     #[error(transparent)]
     NoCheck(NoCheck),
 }
 
 impl RunError {
-    /// True if the server is the reason that nothing can be checked: it is silent, or no DNS64 server for the zone.
-    /// Other errors are on the tester's side.
+    /// True if nothing can be checked because of the server, which is silent or not a DNS64 server for the zone. Other
+    /// errors are on the tester's side.
     pub fn is_of_the_server(&self) -> bool {
         match self {
             RunError::Silent { .. } | RunError::NoPrefix { .. } | RunError::NoZone { .. } => true,

@@ -1,4 +1,5 @@
-//! Probes before the first check: prefixes of the server, its access to the test zone, and its validation.
+//! Probes before the first check. They determine the prefixes of the server, whether it resolves the test zone, and
+//! whether it validates.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -28,7 +29,7 @@ pub(super) struct Discovery {
 /// Result of a query.
 enum QueryResult {
     Silence,
-    /// A message that is no reply to the query, with the reason.
+    /// A message that does not answer the query, with the reason.
     Nonsense(String),
     Reply(Message),
 }
@@ -63,10 +64,11 @@ impl QueryResult {
     }
 }
 
-/// Queries AAAA of ipv4only.arpa (RFC 7050 §3): over UDP, again after silence, then over TCP.
+/// Queries AAAA of ipv4only.arpa (RFC 7050 §3). The query is sent over UDP, repeated if there is no reply, and then
+/// sent over TCP.
 ///
 /// # Errors
-/// [`RunError::Silent`] if this query and queries of other kinds get no reply.
+/// Returns [`RunError::Silent`] if neither this query nor queries of other kinds get a reply.
 pub(super) fn prefixes(subject: Subject<'_>) -> Result<Discovery, RunError> {
     let mut trial = Trial::new(subject);
     let query = || Message::query(&name("ipv4only.arpa"), Rtype::AAAA);
@@ -95,11 +97,11 @@ pub(super) fn prefixes(subject: Subject<'_>) -> Result<Discovery, RunError> {
     Ok(Discovery { prefixes, addresses, reply_text, exchanges: trial.into_exchanges() })
 }
 
-/// IPv4 addresses of the names that are queried to derive a prefix: no octet occurs twice or is zero.
+/// IPv4 addresses of the names that are queried to derive a prefix. All octets are different and non-zero.
 const ASYMMETRIC: [Ipv4Addr; 2] = [Ipv4Addr::new(9, 38, 71, 150), Ipv4Addr::new(203, 14, 5, 90)];
 
-/// Derives the prefixes of a server that does not show them as described in RFC 7050 §3: from its AAAA records of
-/// ipv4only.arpa, or from those of two names in the test zone.
+/// Derives the prefixes of a server for which discovery by RFC 7050 §3 finds none. They are derived from the AAAA
+/// records of ipv4only.arpa, or from those of two names in the test zone.
 pub(super) fn derived(subject: Subject<'_>, found: &Discovery) -> Vec<Prefix> {
     let [first, second] = WELL_KNOWN.map(|v4| (v4, found.addresses.as_slice()));
     let prefixes = derive::nearest(&[first, second]);
@@ -117,7 +119,7 @@ pub(super) fn derived(subject: Subject<'_>, found: &Discovery) -> Vec<Prefix> {
 /// Sends queries of other kinds to a server that did not reply to the `first` one. Returns their replies as text.
 ///
 /// # Errors
-/// [`RunError::Silent`] if they get no reply either.
+/// Returns [`RunError::Silent`] if these queries get no reply either.
 fn other_replies(
     trial: &mut Trial<'_>,
     first: &Message,
@@ -130,7 +132,7 @@ fn other_replies(
         queries.push(Message::query(&trial.name("v4-1-2-3-4"), Rtype::A));
     }
     let replies = trial.ask_all(&queries).or_else(|fault| {
-        // A missing socket is an error of the run; any other fault counts as no reply.
+        // A missing socket ends the run. Any other fault counts as a missing reply.
         QueryResult::of(Err(fault), subject).map(|_| Vec::new())
     })?;
     let mut reply_text = Vec::new();
@@ -149,7 +151,7 @@ fn other_replies(
     Ok(reply_text.join(", "))
 }
 
-/// Describes a query: name, type, and a missing OPT record.
+/// Describes a query by name, type, and whether an OPT record is missing.
 fn described(query: &Message) -> String {
     let question = query.question().map(|question| format!("{} {}", question.name, question.qtype));
     let without = if query.edns.is_none() { " without EDNS" } else { "" };
@@ -160,9 +162,9 @@ fn addresses(reply: &Message) -> Vec<Ipv6Addr> {
     reply.answer.iter().filter_map(Record::ipv6).collect()
 }
 
-/// Returns the prefixes below which the addresses hold 192.0.0.170 or 192.0.0.171, at one of the six positions (RFC
-/// 6052 §2.2). If an address holds them at several positions, such as in the prefix itself, the other address of the
-/// pair decides (RFC 7050 §3).
+/// Returns the prefixes of addresses that contain 192.0.0.170 or 192.0.0.171 at one of the six positions of RFC 6052
+/// §2.2. If an address contains one of them at several positions, the prefix under which both addresses exist is used
+/// (RFC 7050 §3).
 fn prefixes_in(addresses: &[Ipv6Addr]) -> Vec<Prefix> {
     let has_both =
         |prefix: &Prefix| WELL_KNOWN.iter().all(|v4| addresses.contains(&prefix.with(*v4)));
@@ -183,11 +185,11 @@ fn prefixes_in(addresses: &[Ipv6Addr]) -> Vec<Prefix> {
     found
 }
 
-/// Returns each prefix that the address alone would allow.
+/// Returns all prefixes that are possible for this address alone.
 fn candidate_prefixes(address: Ipv6Addr) -> Vec<Prefix> {
     let below = |len: u8| {
         WELL_KNOWN.into_iter().find_map(|v4| {
-            // Octets of the address outside the IPv4 address and not between its octets.
+            // The prefix with its suffix has all bits of the address except those of the IPv4 address.
             let zero = Prefix::new(Ipv6Addr::UNSPECIFIED, len).ok()?;
             let mask = !u128::from(zero.with(Ipv4Addr::BROADCAST));
             let prefix = Prefix::new((u128::from(address) & mask).into(), len).ok()?;
@@ -197,11 +199,11 @@ fn candidate_prefixes(address: Ipv6Addr) -> Vec<Prefix> {
     [32, 40, 48, 56, 64, 96].into_iter().filter_map(below).collect()
 }
 
-/// Queries a name of the test zone, with and without EDNS. Only silence and replies that deny the zone count as
-/// failures: other errors are left to the checks.
+/// Queries a name of the test zone, with and without EDNS. Only a missing reply and a denial of the zone count as
+/// failures here. Other errors are left to the checks.
 ///
 /// # Errors
-/// [`RunError::NoZone`] if the server does not resolve the zone.
+/// Returns [`RunError::NoZone`] if the server does not resolve the zone.
 pub(super) fn zone(subject: Subject<'_>, zone: &Name) -> Result<(), RunError> {
     const NO_SUCH_ZONE: [u16; 4] =
         [rcode::NOERROR, rcode::SERVFAIL, rcode::NXDOMAIN, rcode::REFUSED];
@@ -225,11 +227,11 @@ pub(super) fn zone(subject: Subject<'_>, zone: &Name) -> Result<(), RunError> {
     Err(RunError::NoZone { server: subject.server, zone: zone.clone(), came: reply_text })
 }
 
-/// Checks that the view belongs to the test authoritative server that the server queries: it must contain the name that
-/// the server has just answered. With another view, many faults would go unnoticed.
+/// Checks that the query log belongs to the test authoritative server that the server queries. The log must contain the
+/// name that the server has just answered. With another log, many faults would go unnoticed.
 ///
 /// # Errors
-/// [`RunError::OtherView`] if it does not.
+/// Returns [`RunError::OtherView`] if the log lacks the name.
 fn check_view(subject: Subject<'_>, question: Option<&Question>) -> Result<(), RunError> {
     let (Some(view), Some(question)) = (subject.view, question) else { return Ok(()) };
     let name = question.name.clone();
@@ -240,9 +242,10 @@ fn check_view(subject: Subject<'_>, question: Option<&Question>) -> Result<(), R
     }
 }
 
-/// Returns true if the server validates with the keys of the test authoritative server as trust anchors: signatures
-/// that do not verify give SERVFAIL unless the client disables checking (CD), and correct ones give AD (RFC 4035 §3.2).
-/// Returns `None` if only some of this holds, or the server is silent.
+/// Returns true if the server validates with the keys of the test authoritative server as trust anchors.
+///
+/// A validating server replies with SERVFAIL if signatures do not verify and the query lacks CD. It sets AD if
+/// signatures are correct (RFC 4035 §3.2). Returns `None` if only some of this holds, or if there is no reply.
 pub(super) fn validation(subject: Subject<'_>) -> Option<bool> {
     let mut trial = Trial::new(subject);
     let bogus = "v6-20010db8000000000000000000000001.bogus";
@@ -263,7 +266,7 @@ pub(super) fn validation(subject: Subject<'_>) -> Option<bool> {
     }
 }
 
-/// Queries a new name, and another one if there is no reply.
+/// Queries a new name, and then a second new name if there is no reply.
 fn query_with_retry(
     trial: &mut Trial<'_>,
     labels: &str,

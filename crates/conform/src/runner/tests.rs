@@ -58,7 +58,8 @@ impl Drop for Fake {
     }
 }
 
-/// Reply of a DNS64 with the Well-Known Prefix to AAAA, also for names of the test zone; A is 1.2.3.4.
+/// Returns the reply of a DNS64 server with the Well-Known Prefix. All names except ipv4only.arpa have the A record
+/// 1.2.3.4.
 fn dns64(query: &Message) -> Option<Message> {
     let mut reply = query.response();
     let question = query.question()?;
@@ -76,7 +77,7 @@ fn dns64(query: &Message) -> Option<Message> {
     Some(reply)
 }
 
-/// Reply of a DNS64 that validates, completely or in part.
+/// Returns the reply of a DNS64 server that validates completely or in part.
 fn validating(query: &Message, refuses: bool, sets_ad: bool) -> Option<Message> {
     let mut reply = dns64(query)?;
     let labels = query.question()?.name.to_string();
@@ -423,7 +424,7 @@ fn silence_is_tried_again_and_the_second_try_counts() {
     assert!(wrong.exchanges[0].reply.contains("AAAA 64:ff9b::"), "{wrong:?}");
 }
 
-/// Number of scripts that run now, and the maximum of it.
+/// Number of scripts that run now, and the maximum so far.
 static RUNNING: [AtomicUsize; 2] = [AtomicUsize::new(0), AtomicUsize::new(0)];
 
 #[test]
@@ -466,7 +467,7 @@ fn interruption_leaves_remaining_checks_untried() {
         ["rfc1-1-first", "rfc1-1-second", "hardening-overload-x"].map(|id| of(id, |_| Ok(())));
     let all: Vec<&Check> = checks.iter().collect();
     let settings = Settings { parallel: 1, ..fake.settings(LONG) };
-    // The second may have begun before the outcome of the first was reported; the last one runs after them.
+    // The second check may have begun before the first outcome was reported. The last check begins after both.
     let stop = |_: &Outcome| settings.until.store(true, Ordering::SeqCst);
     let report = run_these(&all, &settings, None, &stop).unwrap();
     let [first, _, last] = &report.outcomes[..] else { panic!("{report:?}") };
