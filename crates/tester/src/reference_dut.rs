@@ -1,9 +1,9 @@
-//! The reference DUT: behaves like a DNS64 server with a known capacity, loss, lateness and error rate, for validating
-//! the whole tester.
+//! The reference DUT: a DNS64 server with a known capacity, loss, lateness and error rate, used to validate the whole
+//! tester.
 //!
-//! The reference DUT needs no AuthDNS, because the address is in the name. On request it sends queries to an AuthDNS
-//! nevertheless ([`crate::upstream_queries`]). A query consumes a token or is dropped at once. Its receive time in the
-//! *kernel* decides, so that this program's scheduling has no effect.
+//! The reference DUT needs no AuthDNS, because the name contains the address. Upstream queries to an AuthDNS can be
+//! enabled ([`crate::upstream_queries`]). Each query consumes a token of a token bucket, or is dropped if there is
+//! none. The tokens are counted by the receive time in the *kernel*, so this program's scheduling has no effect.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -31,15 +31,16 @@ use crate::xdp::{XdpConfig, XdpInterface};
 /// Interval at which an idle worker checks for a stop request.
 const STOP_CHECK: Duration = Duration::from_millis(100);
 
-/// Behaviour of the reference DUT. In any 100 consecutive names, exactly the given shares are lost, late and wrong; the
-/// three do not overlap.
+/// Behaviour of the reference DUT.
+///
+/// In any 100 consecutive names, exactly the given shares are lost, late and wrong. No name is in two of these shares.
 #[derive(Clone, Debug)]
 pub struct ReferenceConfig {
     /// Address to serve, over UDP.
     pub listen: SocketAddr,
-    /// Queries that are answered per second; the rest is dropped at once. `None`: all are answered.
+    /// Queries answered per second; the rest is dropped at once. `None`: all are answered.
     pub capacity: Option<Qps>,
-    /// Maximum unused capacity that is saved up, also the credit at the beginning of a trial, as time at full capacity.
+    /// Maximum unused capacity that is saved up, as time at full capacity. Each trial begins with this credit.
     pub burst: Nanos,
     /// Zone of the names that are answered.
     pub domain: Domain,
@@ -57,15 +58,16 @@ pub struct ReferenceConfig {
     pub wrong_share: Share,
     /// Delay of all other replies.
     pub delay: Delay,
-    /// Probability, from 0 to 1, that a trial loses a query at any rate: the first one half a second after its
-    /// beginning. A trial begins after a pause of [`TokenBucket::NEW_TRIAL`].
+    /// Probability, from 0 to 1, that a trial loses one query, whatever its rate. The lost query is the first that
+    /// arrives at least half a second after the trial began. A trial begins after a pause of
+    /// [`TokenBucket::NEW_TRIAL`].
     pub failing_trials: f64,
-    /// Seed of all random decisions: delays, and failing trials.
+    /// Seed of all random decisions (delays and failing trials).
     pub seed: u64,
     /// CPU of the worker.
     pub cpu: Option<CpuId>,
-    /// Interface on which queries are also answered by AF_XDP. It must have one queue, because there is one capacity,
-    /// and the address of `listen`.
+    /// Interface on which queries are also answered by AF_XDP. The interface must have the address of `listen`, and
+    /// only one queue, because each queue would have a separate capacity.
     pub xdp: Option<XdpConfig>,
     /// Upstream queries for the answered names; `None`: no upstream queries.
     pub asking: Option<UpstreamQueryConfig>,
@@ -101,13 +103,13 @@ pub struct ReferenceCounters {
 
 /// A token bucket with an exact long-term rate.
 ///
-/// It saves up tokens while its client pauses within a trial, up to `burst` of time. Each trial begins alike: after a
-/// pause of [`TokenBucket::NEW_TRIAL`] the bucket is full on credit, because a client may be late with its first
-/// queries as with any others. The credit is paid back over the first half second. At any later time no more than
-/// capacity · time queries have been answered, and a trial of half a second or more above the capacity loses queries.
+/// The bucket saves up tokens, up to `burst` of time, while the client pauses within a trial. A pause of
+/// [`TokenBucket::NEW_TRIAL`] begins a new trial. The bucket is then filled on credit, because the first queries of a
+/// trial may be late too. The credit is paid back over the first half second. From then on, at most capacity · time
+/// queries have been answered, so a trial of half a second or more above the capacity loses queries.
 #[derive(Clone, Debug)]
 pub(crate) struct TokenBucket {
-    /// Nanoseconds per query in 2⁻²⁰ ns: exact to one query in hours.
+    /// Time per query in 2⁻²⁰ ns. The rounding error is at most one query in hours.
     cost: u64,
     /// Maximum saved-up time, and the credit at the beginning of a trial.
     burst: i64,
@@ -140,8 +142,8 @@ impl TokenBucket {
         }
     }
 
-    /// True if a query that arrived at `now` gets a token. Times must not decrease; one that does counts as the last
-    /// one.
+    /// Returns true if a query that arrived at `now` gets a token. A time before the previous one counts as the
+    /// previous one.
     pub(crate) fn take(&mut self, now: Nanos) -> bool {
         let passed = match self.last {
             Some(last) if now.since(last) < Self::NEW_TRIAL => now.since(last),
@@ -152,7 +154,7 @@ impl TokenBucket {
         };
         self.last = Some(self.last.unwrap_or(now).max(now));
         self.level += (passed.0 << Self::SCALE) as i64;
-        // The part of the credit that is due by now. The credit beyond the first query is paid back in full.
+        // The part of the credit to be paid back by now. The first query is free; the rest of the credit is paid back.
         let lent = self.burst - self.cost as i64;
         let share = now.since(self.began).0.min(Self::REPAYMENT.0);
         let due = (i128::from(lent) * i128::from(share) / i128::from(Self::REPAYMENT.0)) as i64;
@@ -173,19 +175,19 @@ struct RandomFailures {
     /// Probability per trial.
     chance: f64,
     last: Option<Nanos>,
-    /// Time from which the current trial loses a query, if it has not yet.
+    /// Time from which the next query of the current trial is lost; `None` if no query is to be lost.
     due: Option<Nanos>,
 }
 
 impl RandomFailures {
-    /// Time into a trial. Single queries, such as liveness probes, lose nothing.
+    /// Time from the beginning of a trial to the lost query. Shorter exchanges, such as liveness probes, lose nothing.
     const AFTER: Nanos = Nanos::from_millis(500);
 
     fn new(chance: f64) -> RandomFailures {
         RandomFailures { chance, last: None, due: None }
     }
 
-    /// True if the query that arrived at `now` is the one that a failing trial loses.
+    /// Returns true if a failing trial loses the query that arrived at `now`.
     fn strike(&mut self, now: Nanos, rng: &mut StdRng) -> bool {
         if self.last.is_none_or(|last| now.since(last) >= TokenBucket::NEW_TRIAL) {
             self.due = rng.random_bool(self.chance).then_some(now + Self::AFTER);
@@ -195,14 +197,14 @@ impl RandomFailures {
     }
 }
 
-/// Reasons for which a reference DUT does not run.
+/// Reasons why a reference DUT does not run.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReferenceError {
-    /// It cannot serve the address, or the interface by AF_XDP.
+    /// The address cannot be served, or AF_XDP does not work on the interface.
     #[error(transparent)]
     Serve(#[from] AuthError),
-    /// Each queue would have a separate capacity.
+    /// An interface with several queues, each of which would have a separate capacity.
     #[error(
         "{interface} has {queues} queues, and a reference DUT supports one: ethtool -L {interface} combined 1"
     )]
@@ -224,7 +226,7 @@ pub struct RunningReference {
 }
 
 impl RunningReference {
-    /// Returns the interface that it also serves by AF_XDP, if any.
+    /// Returns the interface that is also served by AF_XDP, if any.
     pub fn xdp(&self) -> Option<&XdpInterface> {
         self.xdp.as_ref()
     }
@@ -271,7 +273,7 @@ impl Drop for RunningReference {
 /// Starts a reference DUT.
 ///
 /// # Errors
-/// If the address cannot be served, or AF_XDP does not work on the interface.
+/// Returns an error if the address cannot be served, or if AF_XDP does not work on the interface.
 pub fn start(config: ReferenceConfig) -> Result<RunningReference, ReferenceError> {
     let address = config.listen;
     let at = |source| {
@@ -379,7 +381,7 @@ impl Worker {
         }
         let line = DelayLine::new(Arc::clone(&self.endpoint));
         let mut ports = std::mem::take(&mut self.ports);
-        // A single port is waited for; of several the last one, and only briefly.
+        // Only the last port is waited for, and only briefly if there are others.
         let last = ports.len() - 1;
         let patience = if last == 0 { STOP_CHECK } else { Duration::from_millis(1) };
         while !self.stop.load(Ordering::Relaxed) {
@@ -398,8 +400,8 @@ impl Worker {
         let mut clocks = None;
         let mut counts = ReferenceCounters::default();
         let turn = port.turn(limit, |query, source, out| {
-            // Sampled after the receive. If the wall clock was set in between, an arrival could seem to be in the
-            // future and would leave every earlier query without a token.
+            // Sampled after the receive, so that no arrival seems to be in the future if the wall clock is set. Such an
+            // arrival would leave all queries before that time without a token.
             let clocks = clocks.get_or_insert_with(ClockPair::sample);
             let arrived = clocks.arrival(query.received);
             let waited_us = clocks.monotonic().since(arrived).0 / 1_000;
@@ -418,7 +420,7 @@ impl Worker {
         counts
     }
 
-    /// Writes the reply, if there is one; returns its length and delay.
+    /// Writes the reply, if there is one, and returns the length and delay of the reply.
     fn answer(
         &mut self,
         query: &[u8],
@@ -447,7 +449,7 @@ impl Worker {
             return (0, None);
         }
         if fate == Disposition::Wrong && len > HEADER_LEN {
-            // The last octet of the only record is the last of its address.
+            // The reply has one record, so its last octet belongs to the address.
             out[len - 1] ^= 1;
         }
         counts.answered += 1;
@@ -465,7 +467,7 @@ impl Worker {
             self.config.late_share.per_hundred(),
             self.config.wrong_share.per_hundred(),
         );
-        // Growing shares contain each other, so their differences are exact shares that do not overlap.
+        // A larger share contains every smaller one, so the differences are exact and do not overlap.
         let within = |percent: u8| Share::percent(percent).selects(name);
         match () {
             () if within(loss) => Disposition::Lost,

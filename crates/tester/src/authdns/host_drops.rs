@@ -1,4 +1,4 @@
-//! Packets that AuthDNS's host lost or delayed below AuthDNS's sockets, since AuthDNS started.
+//! Packets that AuthDNS's host lost or delayed outside AuthDNS's sockets, since AuthDNS started.
 //!
 //! ```text
 //! DUT ─► interface ─► tap ─► netfilter, UDP ─► sockets ─► AuthDNS
@@ -7,18 +7,18 @@
 //!       (/proc/net/dev)  (`state_samples`: state)  (RTM_GETQDISC, UDP's SndbufErrors; `state_samples`: waits)
 //! ```
 //!
-//! The rule is the same as for the Measurer's host (`measurer::host_losses`): the counters cover the whole interface,
-//! losses of other traffic count as well, and any increase makes a trial invalid. The kernel is queried when the status
-//! is read, and every 20 ms from then on; never by a worker.
+//! The rule is the same as for the Measurer's host (`measurer::host_losses`). The counters cover all traffic of the
+//! interface, and any increase makes a trial invalid. The kernel is queried when the status is read, and then every
+//! 20 ms, but never by a thread that answers queries.
 //!
-//! The interfaces with the addresses that AuthDNS listens on are watched. For the wildcard address, and for an address
-//! that no interface has, queries may arrive on any interface. All interfaces that are up and have an IP address are
-//! then watched, including loopback. To exclude drops of a management interface, let AuthDNS listen on specific
+//! The watched interfaces are those with an address that AuthDNS listens on. Queries to the wildcard address, or to an
+//! address that no interface has, may arrive on any interface. In this case all interfaces that are up and have an IP
+//! address are watched, including loopback. To exclude drops of a management interface, let AuthDNS listen on specific
 //! addresses.
 //!
-//! If AuthDNS and the Measurer are reached through the same interface, for instance loopback, both count the drops of
-//! that interface: the sum is then twice the number, but the verdict does not change. Drops in the ports of a bridge or
-//! the device below a VLAN are not watched.
+//! If AuthDNS and the Measurer use the same interface, for instance loopback, both count the drops of that interface.
+//! The sum is then twice the number, but the verdict does not change. Drops in the ports of a bridge or the device
+//! below a VLAN are not watched.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -123,7 +123,7 @@ impl HostDrops {
         }
     }
 
-    /// Returns the datagrams that the interfaces received and the sockets did not; `None` if not counted.
+    /// Returns the number of datagrams that the interfaces received but the sockets did not; `None` if not counted.
     pub(super) fn missed(&self) -> Option<u64> {
         self.arrived.map(|arrived| arrived.missed_since(&Arrived::default()))
     }
@@ -137,13 +137,15 @@ impl HostDrops {
         self.waits.iter().filter_map(beyond).collect()
     }
 
-    /// True if no interface was watched, either because AuthDNS does not count or because there was none.
+    /// Returns true if no interface was watched.
     pub(super) fn is_unwatched(&self) -> bool {
         self.interfaces.is_empty()
     }
 
-    /// Returns one entry for each place with losses. UDP losses beyond those of the disciplines are attributed to the
-    /// only interface, or to one of several.
+    /// Returns one entry for each place with losses.
+    ///
+    /// Some UDP losses exceed those of the queueing disciplines. They are attributed to the watched interface, or to an
+    /// entry with the names of all interfaces if there are several.
     pub fn losses(&self) -> Vec<HostLoss> {
         let queued = self.interfaces.values().map(|drops| drops.queueing_discipline).sum();
         let beyond = beyond_disciplines(self.no_room_to_send, queued);
@@ -160,7 +162,8 @@ impl HostDrops {
         of_interfaces.chain(self.unresolved()).collect()
     }
 
-    /// Returns one entry for each unresolved neighbour. The number of dropped packets is known only for a single one.
+    /// Returns one entry for each unresolved neighbour. With several, the number of packets dropped per neighbour is
+    /// unknown.
     fn unresolved(&self) -> impl Iterator<Item = HostLoss> {
         let packets = self.neighbour_drops.filter(|_| self.neighbours.len() == 1);
         self.neighbours.iter().map(move |one| HostLoss::Neighbour {
@@ -172,7 +175,7 @@ impl HostDrops {
     }
 }
 
-/// Returns the neighbour with the increase of its unresolved time since `before` was read, if any.
+/// Returns the neighbour with its unresolved time since `before` was read; `None` if that time is 0.
 fn longer(one: &UnresolvedNeighbour, before: &HostDrops) -> Option<UnresolvedNeighbour> {
     let known = before.neighbours.iter().find(|other| other.is(one));
     let before = known.map_or(Nanos(0), |other| other.unresolved);
@@ -180,7 +183,7 @@ fn longer(one: &UnresolvedNeighbour, before: &HostDrops) -> Option<UnresolvedNei
     (unresolved > Nanos(0)).then(|| UnresolvedNeighbour { unresolved, ..one.clone() })
 }
 
-/// Sums the losses of the host over its samples.
+/// Sum of the host's losses over all samples.
 pub(super) struct HostWatch {
     /// Losses so far; the keys are the watched interfaces.
     drops: HostDrops,
@@ -188,26 +191,27 @@ pub(super) struct HostWatch {
     scope: WatchedInterfaces,
     state_samples: StateSamples,
     listen: Vec<SocketAddr>,
-    /// Taps, set up with the first sample; the inner `None` means that they are unavailable.
+    /// Taps (packet sockets that count arriving datagrams), set up with the first sample. The inner `None` means that
+    /// taps are unavailable.
     taps: Option<Option<Taps>>,
     /// Datagrams with a wrong checksum, from UDP's counter, since AuthDNS started.
     wrong_checksum: u64,
     /// Interface on which replies are sent by AF_XDP.
     xdp: Option<String>,
-    /// Interface with received packets counted by its rings.
+    /// Interface with zero-copy AF_XDP, whose rings count the received packets.
     counted_by_rings: Option<String>,
 }
 
 /// Interfaces selected by the served addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct WatchedInterfaces {
-    /// True if queries may arrive on any interface: a missing interface is then possibly unrelated to AuthDNS.
+    /// True if queries may arrive on any interface. An interface that disappears is then perhaps unrelated to AuthDNS.
     everywhere: bool,
     /// True if an interface other than loopback is watched.
     beyond_loopback: bool,
 }
 
-/// All counters at one moment that the kernel reported.
+/// The kernel's counters at one moment.
 #[derive(Clone, Default)]
 struct CounterReading {
     interfaces: BTreeMap<String, InterfaceCounters>,
@@ -216,7 +220,7 @@ struct CounterReading {
 }
 
 impl CounterReading {
-    /// Reads the counters in this thread's network namespace; replies may be sent by AF_XDP on one interface.
+    /// Reads the counters in this thread's network namespace. `xdp` is the interface used by AF_XDP, if any.
     fn now<'a>(names: impl Iterator<Item = &'a String>, xdp: Option<&str>) -> CounterReading {
         let counted = names.filter_map(|name| {
             let is_past = xdp == Some(name.as_str());
@@ -236,7 +240,7 @@ impl HostWatch {
     /// Starts counting the host's losses for a server with these addresses.
     ///
     /// # Errors
-    /// If the system does not list its interfaces.
+    /// Returns an error if the system does not list its interfaces.
     pub(super) fn begin(
         listen: &[SocketAddr],
         xdp: Option<&XdpInterface>,
@@ -272,8 +276,10 @@ impl HostWatch {
         }
     }
 
-    /// Returns the losses until now; `received` returns the number of datagrams that the sockets received or dropped.
-    /// Queries the kernel, which takes up to some milliseconds, and longer if datagrams are missing.
+    /// Queries the kernel and returns the losses until now.
+    ///
+    /// `received` returns the number of datagrams that the sockets received or dropped. The call takes up to some
+    /// milliseconds, or longer if datagrams are missing.
     pub(super) fn sample(&mut self, received: impl Fn() -> u64) -> HostDrops {
         self.add(CounterReading::now(self.drops.interfaces.keys(), self.xdp.as_deref()));
         self.state_samples.note_discards();
@@ -292,7 +298,7 @@ impl HostWatch {
         self.drops.clone()
     }
 
-    /// Samples only queues and neighbours, for which the kernel has no counters.
+    /// Samples only the state of queues and neighbours, because the kernel keeps no counters for it.
     pub(super) fn sample_state(&mut self) {
         if self.scope.beyond_loopback {
             let names = self.drops.interfaces.keys();
@@ -312,7 +318,7 @@ impl HostWatch {
                     }
                     drops.send += now.send_drops.saturating_sub(last.send_drops);
                 }
-                // A trial in which this happens must not pass.
+                // Unreadable counters count as one loss, so that the trial does not pass.
                 _ => drops.receive += u64::from(!by_rings && !self.scope.everywhere),
             }
             if let Some(now) = now.queueing.get(name) {
@@ -322,7 +328,7 @@ impl HostWatch {
                 drops.discipline = Some(now.kind.clone());
             }
         }
-        // Loopback has no queue: there the cause is the full buffer of a program of this host, perhaps of the DUT.
+        // Loopback has no queue, so the error means a full receive buffer of a program on this host, perhaps the DUT.
         if let Some((now, last)) = now.udp.zip(self.last.udp) {
             self.wrong_checksum += now.wrong_checksum.saturating_sub(last.wrong_checksum);
             if self.scope.beyond_loopback {

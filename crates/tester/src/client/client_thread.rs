@@ -8,8 +8,8 @@
 //!   └── give up: queries older than the timeout are lost
 //! ```
 //!
-//! A thread has separate ports, each with separate ids. The threads share only a stop flag: the first thread that stops
-//! makes the others stop. When a thread has no more queries to send, it receives until none of its queries is in
+//! Each thread has its own ports, and each port has its own ids. The threads share only a stop flag, which the first
+//! thread that stops sets for the others. A thread without further queries receives until none of its queries is in
 //! flight.
 
 use std::io;
@@ -39,19 +39,19 @@ use crate::measurer::expect::{judge_form, wrong_rcode};
 const IDLE: Duration = Duration::from_millis(10);
 /// Maximum sleep of a rate-limited thread while there are more queries to send.
 const UNTIL_DUE: Duration = Duration::from_millis(1);
-/// Minimum sleep of a thread on a schedule if there are few CPUs.
+/// Minimum sleep of a ramp's thread if there are few CPUs.
 const PAUSE: Nanos = Nanos::from_micros(50);
-/// Number of CPUs from which a thread on a schedule busy-waits instead.
+/// Minimum number of CPUs for which a ramp's threads busy-wait instead of sleeping less than [`PAUSE`].
 const BUSY_WAIT_CPUS: usize = 4;
 /// Queries sent per clock read.
 const GROUP: u64 = 64;
-/// Queries of a backlog that are sent before responses are read again.
+/// Number of queries after which responses are read again.
 const BURST: u64 = 256;
 
 /// Load model: determines when queries may be sent.
 pub(super) enum LoadModel<'a> {
-    /// Sends whenever there is room, until a given time or once through the queries, up to `most` per second. When
-    /// `stop` is set, the thread ends at once.
+    /// Sends whenever a slot is free, up to `most` queries per second, until `end` or until the source has no more
+    /// queries. When `stop` is set, the thread ends at once.
     Closed {
         end: Option<Nanos>,
         most: Option<Qps>,
@@ -69,7 +69,7 @@ pub(super) struct RampShare<'a> {
     pub(super) wait: Nanos,
     pub(super) client_thread: u64,
     pub(super) of: u64,
-    /// Queries in flight at which it ends.
+    /// Queries in flight at which the ramp ends.
     pub(super) outstanding: usize,
     /// Maximum backlog of queries; 0: unlimited.
     pub(super) behind: u64,
@@ -79,27 +79,27 @@ pub(super) struct RampShare<'a> {
     pub(super) until: &'a AtomicBool,
     pub(super) asked: u64,
     pub(super) ending: Option<Ending>,
-    /// Send time of the thread's last query, after the start.
+    /// Time after the start when the thread stopped sending.
     pub(super) ended: Nanos,
     pub(super) lateness: Histogram<u64>,
     pub(super) burns: bool,
     pub(super) watch: &'a (dyn Fn(Status) + Sync),
-    /// True if the plateau of the rate has been reported, or never will be.
+    /// True if no report of the rate's plateau is due, or it has been made.
     pub(super) on_plateau: bool,
 }
 
 impl RampShare<'_> {
-    /// True if threads on a schedule should busy-wait.
+    /// Returns true if a ramp's threads should busy-wait.
     pub(super) fn can_busy_wait() -> bool {
         allowed_cpus().len() >= BUSY_WAIT_CPUS
     }
 
-    /// Returns the number of the thread's queries due at a time after the start.
+    /// Returns the number of this thread's queries that are due by `moment`, a time after the start.
     fn count(&self, moment: Nanos) -> u64 {
         (self.ramp.due(moment) + self.of - 1 - self.client_thread) / self.of
     }
 
-    /// Returns the reason for which the thread ends at this time after the start; `None` while it continues.
+    /// Returns the reason why the thread ends at this time after the start; `None` while it continues.
     fn ending_after(&self, passed: Nanos) -> Option<Ending> {
         let rate = self.ramp.rate(passed);
         let behind = self.count(passed).saturating_sub(self.asked);
@@ -113,12 +113,12 @@ impl RampShare<'_> {
         if passed >= self.ramp.length() && left == 0 {
             return Some(Ending::Time);
         }
-        // A second after the end of the ramp the thread still has queries to send: it was too slow.
+        // A thread with queries left a second after the end of the ramp was too slow.
         let is_over = passed >= self.ramp.length() + Nanos::SECOND;
         is_over.then_some(Ending::Behind { queries: left * self.of, rate })
     }
 
-    /// True at the time after the start when sending has ended and no response is awaited any more.
+    /// Returns true if sending has ended and the time for responses is over. `passed` is the time after the start.
     fn is_over(&self, passed: Nanos) -> bool {
         self.ending.is_some() && passed >= self.ramp.length() + self.wait
     }
@@ -136,21 +136,21 @@ enum SendAttempt {
     NoMore,
 }
 
-/// Result for a query that is due.
+/// Result of sending a query that is due.
 enum Step {
     SentQuestion,
-    /// It cannot be sent at the moment.
+    /// The query must wait for a connection.
     Waits,
     Ends(Ending),
 }
 
 /// Kind of a received packet.
 enum Reply {
-    /// The response to a query, or one that is no longer relevant.
+    /// The response to a query in flight.
     Matched,
     /// An unmatched response.
     Unmatched,
-    /// The truncated response to the query with this id, which must be retried over TCP.
+    /// A truncated response. The query with this id must be retried over TCP.
     Truncated(u16),
 }
 
@@ -163,14 +163,14 @@ pub(super) struct ClientThread<'a> {
     next_port: usize,
     cursor: Cursor,
     start: Nanos,
-    /// True if all free slots have been used.
+    /// False if free slots may be left because responses had to be read first.
     is_filled: bool,
     pub(super) tally: Tally,
 }
 
 impl<'a> ClientThread<'a> {
-    /// Creates a thread with `ports` ports, of which the first has index `first_port` among all, and up to `room`
-    /// queries in flight.
+    /// Creates a thread with `ports` ports and up to `room` queries in flight. `first_port` is the index of its first
+    /// port among the ports of all threads.
     pub(super) fn new(
         settings: &'a ClientSettings,
         cpu: Option<CpuId>,
@@ -197,7 +197,7 @@ impl<'a> ClientThread<'a> {
         })
     }
 
-    /// Sends queries as `load_model` allows, beginning at `start`, until all are answered or given up.
+    /// Sends queries from `start` on, as `load_model` allows. Returns when all queries are answered or given up.
     pub(super) fn run(
         mut self,
         start: Nanos,
@@ -237,7 +237,7 @@ impl<'a> ClientThread<'a> {
                 LoadModel::Closed { most: Some(_), .. } if more => UNTIL_DUE,
                 _ => IDLE,
             };
-            // Packets that arrived before this time are read first.
+            // Read before `take`, so that a query is given up only after all packets that arrived in time were read.
             let now = clock::now();
             self.take(idle, &mut batch)?;
             self.give_up(now);
@@ -253,7 +253,7 @@ impl<'a> ClientThread<'a> {
         }
     }
 
-    /// Adds the counters of the sockets.
+    /// Adds the sockets' counters to the tally.
     fn conclude(&mut self) {
         for port in &self.ports {
             self.tally.client_drops +=
@@ -262,7 +262,7 @@ impl<'a> ClientThread<'a> {
         }
     }
 
-    /// Returns the connection error if no connection could be made for as long as a query's timeout.
+    /// Returns the connection error if all attempts to connect have failed for at least the query timeout.
     fn is_unreachable(&mut self, now: Nanos) -> Option<io::Error> {
         if self.settings.transport != Transport::Tcp || self.tally.connections.made > 0 {
             return None;
@@ -281,7 +281,7 @@ impl<'a> ClientThread<'a> {
         self.ports.iter().map(|port| port.flights.in_flight).sum()
     }
 
-    /// Sleeps until the next query is due, or responses may have gathered.
+    /// Sleeps until the next query is due, at most 1 ms.
     fn pause(&self, due: &RampShare<'_>) {
         let now = clock::now();
         let next = self.start + due.next();
@@ -291,7 +291,7 @@ impl<'a> ClientThread<'a> {
         clock::sleep_until(next.clamp(now + PAUSE, now + Nanos::from_millis(1)));
     }
 
-    /// Sends queries while there is room, at most `most` per second; returns false when there are no more.
+    /// Sends queries while slots are free, at most `most` per second. Returns false when there are no more queries.
     fn send_all(&mut self, end: Option<Nanos>, most: Option<Qps>) -> bool {
         let mut now = clock::now();
         if end.is_some_and(|end| now >= end) {
@@ -305,7 +305,8 @@ impl<'a> ClientThread<'a> {
         self.is_filled = true;
         for at in 0..self.ports.len() {
             for asked in 1u64.. {
-                // One timestamp per group that is sent together. Responses must not wait until a large window is full.
+                // Queries sent together share one timestamp. Responses are read after every burst, even if slots are
+                // still free.
                 if asked.is_multiple_of(GROUP) {
                     self.flush(at);
                     now = clock::now();
@@ -331,7 +332,7 @@ impl<'a> ClientThread<'a> {
         more
     }
 
-    /// Sends the queries that are due; returns false when there are no more.
+    /// Sends the queries that are due. Returns false when there are no more queries.
     fn send_due(&mut self, due: &mut RampShare<'_>, batch: &mut ReceiveBatch) -> io::Result<bool> {
         if due.ending.is_some() {
             return Ok(false);
@@ -342,7 +343,7 @@ impl<'a> ClientThread<'a> {
         while due.asked < until && ending.is_none() {
             let now = clock::now();
             let late = now.since(self.start).since(due.next());
-            // One group is sent together; reading the clock for each query would cost as much as sending it.
+            // The clock is read once per group, because reading it costs as much as sending a query.
             let group = (until - due.asked).min(16);
             let in_flight = self.in_flight();
             let mut waits = false;
@@ -382,7 +383,7 @@ impl<'a> ClientThread<'a> {
         }
         let ending = ending.or_else(|| due.ending_after(passed));
         if ending.is_some() || due.over.load(Ordering::Relaxed) {
-            // All threads end together: the first one has the reason, the others end because of it.
+            // All threads end together. The first thread to end records the reason.
             let first = !due.over.swap(true, Ordering::Relaxed);
             due.ending = Some(if first { ending.unwrap_or(Ending::Time) } else { Ending::Other });
             if first {
@@ -409,7 +410,7 @@ impl<'a> ClientThread<'a> {
                 }
             }
         }
-        // Pending connections cause a backlog, which has a separate limit.
+        // Queries that wait for a connection are limited by the maximum backlog instead.
         let connecting = self.settings.transport == Transport::Tcp
             && self
                 .ports
@@ -472,7 +473,7 @@ impl<'a> ClientThread<'a> {
             }
         }
         if let Some(stream) = &mut port.stream {
-            // An error shows when the stream is read.
+            // A write error is reported again by the next read.
             let _ = stream.write();
         }
     }
@@ -500,7 +501,7 @@ impl<'a> ClientThread<'a> {
         let port = &mut ports[at];
         for _ in 0..16 {
             let Some((endpoint, _)) = &port.udp else { return };
-            // ICMP errors mean that a query reached no server; it times out.
+            // An ICMP error means that a query did not reach the server. The query will time out.
             let Ok(received) = batch.receive(endpoint, Wait::NonBlocking) else { continue };
             let clocks = ClockPair::sample();
             for datagram in batch.iter() {
@@ -552,7 +553,7 @@ impl<'a> ClientThread<'a> {
             tally.connections.failed += 1;
         }
         port.disconnect(now, stream.has_brought());
-        // Queries sent on it will not be answered.
+        // Queries sent on the closed connection will not be answered.
         let gone = port.flights.drop_tcp();
         tally.connections.lost_with += gone;
         tally.counts.lost += gone;
@@ -561,7 +562,7 @@ impl<'a> ClientThread<'a> {
     /// Gives up the queries older than the timeout.
     fn give_up(&mut self, now: Nanos) {
         let Some(moment) = now.0.checked_sub(self.settings.timeout.0) else { return };
-        // If there is more to read, the response may be in it.
+        // The response may be among the packets that have not been read yet.
         self.give_up_sent_before(Nanos(moment), |port| !port.has_more);
     }
 
@@ -591,7 +592,7 @@ fn retry_over_tcp(
         settings.source.write(flight.asked, out);
         settings.additional.complete(out, from, id, unix)
     };
-    // Without a connection it times out, like a query of any resolver.
+    // Without a connection the query times out, as it would at any resolver.
     let mac = port.stream(settings, poller, now).map(|stream: &mut Stream| {
         tally.retried += 1;
         let mac = stream.push(write);
@@ -611,7 +612,7 @@ struct Arrival<'a> {
 }
 
 impl Arrival<'_> {
-    /// Matches it to a query and records the outcome, if it is a response.
+    /// Matches a response to its query and records the outcome.
     #[inline]
     fn book(&self, flights: &mut Flights, tally: &mut Tally) -> Reply {
         let Arrival { settings, start, bytes, arrived, over_tcp } = *self;

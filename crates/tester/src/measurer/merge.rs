@@ -1,8 +1,10 @@
-//! Combines the results of several testers that shared a trial into the result of that trial.
+//! Combination of the results of several testers that shared a trial.
+//!
+//! A *shard* is one tester's part of the trial.
 //!
 //! ```text
-//! result of each tester ─┬─ plans, seed: the same? each of them there, once?     MergeError
-//!                        ├─ invalid, or a clock that was off?                    invalid, with the shard
+//! result of each tester ─┬─ plan or seed differs, shard missing or twice?        MergeError
+//!                        ├─ shard invalid, or its clock was off?                 trial invalid, shard named
 //!                        └─ counts, histograms, windows: added up ──► audit of the sum ──► verdict
 //! ```
 
@@ -38,11 +40,11 @@ pub struct TesterResult {
     pub trial: TrialResult,
 }
 
-/// Reasons for which results cannot be combined.
+/// Reasons why results cannot be combined.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MergeError {
-    /// A trial of a single tester.
+    /// The result of a trial with a single tester.
     #[error("{file}: not the result of a shard; `dns64bench measure --shard … --json` prints one")]
     NoShard {
         /// File of the trial.
@@ -53,18 +55,18 @@ pub enum MergeError {
         "{file}: its {field} is {has}, and {other} has {wants}: they belong to different trials"
     )]
     Differs {
-        /// File of the second one.
+        /// File of the second shard.
         file: String,
         /// Name of the different field in the plan.
         field: String,
-        /// Its value there.
+        /// Value of the field in `file`.
         has: String,
-        /// File of the first one.
+        /// File of the first shard.
         other: String,
-        /// Its value there.
+        /// Value of the field in `other`.
         wants: String,
     },
-    /// An invalid plan, which no tester can have carried out.
+    /// An invalid plan. Testers reject such a plan, so no trial can have used it.
     #[error("{file}: {source}")]
     Plan {
         /// File of the plan.
@@ -75,9 +77,9 @@ pub enum MergeError {
     /// A duplicate shard.
     #[error("{file} and {other} are both shard {index}")]
     Twice {
-        /// File of the second one.
+        /// File of the second shard.
         file: String,
-        /// File of the first one.
+        /// File of the first shard.
         other: String,
         /// Index of the shard.
         index: u16,
@@ -143,11 +145,10 @@ pub struct ShardSummary {
     pub xdp: Option<XdpInterface>,
 }
 
-/// Minimum and maximum offset of each shard's clock ahead of a common reference, in nanoseconds, for shards with a
-/// measured offset.
+/// Measured clock offsets by shard: minimum and maximum lead of the clock over a common reference, in nanoseconds.
 pub type Offsets = BTreeMap<u16, RangeInclusive<i64>>;
 
-/// Returns the end of a range that is farther from 0.
+/// Returns the bound of a range that is farther from 0.
 fn farthest(range: &RangeInclusive<i64>) -> i64 {
     let (least, most) = (*range.start(), *range.end());
     if least.unsigned_abs() > most.unsigned_abs() { least } else { most }
@@ -156,7 +157,7 @@ fn farthest(range: &RangeInclusive<i64>) -> i64 {
 /// Combines the results of all testers of a trial and decides its verdict.
 ///
 /// # Errors
-/// [`MergeError`] if the results do not come from all testers of one trial.
+/// Returns [`MergeError`] if the results do not come from all testers of one trial.
 pub fn merge(given: Vec<TesterResult>, offsets: &Offsets) -> Result<Merged, MergeError> {
     let shards = in_order(given)?;
     let Some(first) = shards.first() else { unreachable!("in_order misses shard 0") };
@@ -173,7 +174,7 @@ pub fn merge(given: Vec<TesterResult>, offsets: &Offsets) -> Result<Merged, Merg
         planned: whole.count(),
         counts: &all.counts,
         pacing: &pacing,
-        // If a host lost packets, that tester's part is invalid.
+        // A shard whose host lost packets is already invalid.
         host_losses: &[],
         // A packet missed by one tester cannot be a reply to another.
         missed: shards.iter().map(Shard::missed).sum(),
@@ -208,7 +209,7 @@ pub fn merge(given: Vec<TesterResult>, offsets: &Offsets) -> Result<Merged, Merg
     Ok(Merged { trial, seed, shards })
 }
 
-/// A result together with its data as a shard.
+/// A tester's result, with the data that only shards have.
 struct Shard {
     file: String,
     index: u16,
@@ -216,7 +217,7 @@ struct Shard {
     part: ShardPart,
 }
 
-/// Returns the shards of a trial in order of their indices, each once.
+/// Returns the shards of a trial in order of their indices, after checking that each is present once.
 fn in_order(given: Vec<TesterResult>) -> Result<Vec<Shard>, MergeError> {
     let mut by_index: BTreeMap<u16, Shard> = BTreeMap::new();
     let mut one: Option<(String, TrialPlan)> = None;
@@ -268,7 +269,8 @@ fn same(file: &str, has: &TrialPlan, other: &str, wanted: &TrialPlan) -> Result<
     Err(MergeError::Differs { file: file.into(), field, has, other: other.into(), wants })
 }
 
-/// Expected number of replies above which at least one is practically certain (the probability of none is 1 in 10⁸).
+/// Expected number of replies from which at least one is practically certain: the probability of none is below 1 in
+/// 10⁸.
 const CERTAIN_REPLIES: u64 = 20;
 
 /// Minimum and maximum lead of a clock in ns.
@@ -280,7 +282,7 @@ fn apart(one: &ClockLead, other: &ClockLead) -> Nanos {
 }
 
 impl Shard {
-    /// Returns the lead of its clock over the common reference when the start was taken from it; `None` if unknown.
+    /// Returns the lead of the tester's clock over the common reference at the start of the trial; `None` if unknown.
     fn ahead(&self, all: &[Shard], offsets: &Offsets) -> Option<ClockLead> {
         if let Some(offset) = offsets.get(&self.index) {
             return Some(self.or_before_the_step(offset));
@@ -295,16 +297,18 @@ impl Shard {
         Some(self.or_before_the_step(&(-error..=error)))
     }
 
-    /// Extends an offset measured at an unknown time by the clock's step since the start was taken from it: the
-    /// measurement may be from before or after the step.
+    /// Extends an offset by the step of the clock since the start of the trial, because the offset may have been
+    /// measured before or after the step.
     fn or_before_the_step(&self, found: &ClockLead) -> ClockLead {
         let step = self.part.clock_step_ns;
         let (least, most) = (found.start(), found.end());
         least.saturating_sub(step.max(0))..=most.saturating_sub(step.min(0))
     }
 
-    /// Returns the maximum error of its clock relative to the reference or, if that is at most `limit`, to the clock of
-    /// another tester with the same property; `None` if unknown.
+    /// Returns the maximum error of the tester's clock; `None` if unknown.
+    ///
+    /// The error is relative to the reference. If it is at most `limit`, the maximum also covers the distances to the
+    /// clocks of all other testers within `limit`.
     fn clock_error(&self, all: &[Shard], offsets: &Offsets, limit: Nanos) -> Option<Nanos> {
         let own = self.ahead(all, offsets)?;
         let off = |ahead: &ClockLead| apart(ahead, &(0..=0));
@@ -330,7 +334,7 @@ impl Shard {
         Some(distances.fold(off(&own), Nanos::max))
     }
 
-    /// Returns the reasons for which this tester invalidated the trial.
+    /// Returns the reasons why this tester invalidates the trial.
     fn faults(&self, all: &[Shard], counts: &Counts, offsets: &Offsets) -> Vec<Reason> {
         let limit = self.part.plan.limits.lateness_p999;
         let error = self.clock_error(all, offsets, limit);
@@ -344,8 +348,10 @@ impl Shard {
         own.into_iter().chain(clock).chain(self.nothing_came_back(counts)).map(named).collect()
     }
 
-    /// Returns a reason if it got no valid reply although many were expected from `counts`, the totals of all testers.
-    /// A server that answers the others answers it too, so the replies were lost on the way.
+    /// Returns a reason if this tester received no valid reply although many were expected.
+    ///
+    /// The expectation follows from `counts`, the totals of all testers. A server that answers other testers also
+    /// answers this one, so the replies were lost on the way.
     fn nothing_came_back(&self, counts: &Counts) -> Option<Reason> {
         let own = &self.trial.counts;
         let others = (counts.sent - own.sent).max(1);
@@ -354,7 +360,7 @@ impl Shard {
         is_cut_off.then_some(Reason::NothingCameBack { sent: own.sent, expected })
     }
 
-    /// Returns the datagrams missed by its sockets that may have been replies.
+    /// Returns the number of datagrams missed by the tester's sockets that may have been replies.
     fn missed(&self) -> u64 {
         self.trial.tester_drops_at.missed.unwrap_or(0).min(self.trial.counts.lost)
     }
@@ -394,7 +400,7 @@ impl Totals {
         };
         for shard in shards {
             all.counts.merge(&shard.trial.counts);
-            // A packet missed by one tester does not excuse a loss of another, whatever the acceptance criterion.
+            // A packet missed by one tester cannot explain a lost query of another tester.
             let found = &shard.trial.tester_drops_at;
             let missed = found.missed.map(|_| shard.missed());
             all.drops = all.drops.plus(&TesterDrops { missed, ..*found });
@@ -405,7 +411,7 @@ impl Totals {
     }
 }
 
-/// Returns the worst fact over the hosts: true, then unknown, then false.
+/// Returns the worst fact over the hosts. A true fact is worse than an unknown one, and false is best.
 fn worst(facts: impl Iterator<Item = Fact>) -> Fact {
     facts
         .max_by_key(|fact| match fact {
@@ -417,7 +423,7 @@ fn worst(facts: impl Iterator<Item = Fact>) -> Fact {
         .unwrap_or(Fact::NotKnown)
 }
 
-/// Returns the warnings of all testers, each once.
+/// Returns the warnings of all testers without duplicates.
 fn warnings(shards: &[Shard]) -> Vec<Warning> {
     let mut all: Vec<Warning> = Vec::new();
     for warning in shards.iter().flat_map(|shard| &shard.trial.warnings) {
@@ -428,13 +434,14 @@ fn warnings(shards: &[Shard]) -> Vec<Warning> {
     all
 }
 
-/// Returns the stolen CPU time of the host that lost most.
+/// Returns the stolen CPU time of the host with the highest share.
 fn stolen(shards: &[Shard]) -> Option<Stolen> {
     let all = shards.iter().filter_map(|shard| shard.trial.stolen);
     all.max_by(|a, b| a.worst_cpu_pct.total_cmp(&b.worst_cpu_pct))
 }
 
-/// Returns the planned send settings: threads and ports of all testers together, the rest from the first.
+/// Returns the planned send settings. Threads, ports and source addresses are sums over all testers; the other settings
+/// are those of the first tester.
 fn settings(shards: &[Shard]) -> SenderSettings {
     let sum = |of: fn(&SenderSettings) -> u16| {
         shards.iter().fold(0u16, |sum, shard| sum.saturating_add(of(&shard.trial.settings)))
@@ -449,8 +456,10 @@ fn settings(shards: &[Shard]) -> SenderSettings {
     }
 }
 
-/// Returns the actual send settings: threads and ports of all testers together, otherwise the weakest of all. AF_XDP is
-/// included only if interface, mode and queues are the same for all; the values of each are in its [`ShardSummary`].
+/// Returns the actual send settings.
+///
+/// Threads and ports are sums over all testers; each other setting is the weakest of all testers. AF_XDP is included
+/// only if interface, mode and queues are the same for all. Each [`ShardSummary`] has its tester's interface.
 fn sending(shards: &[Shard]) -> Sending {
     let mut all = shards[0].trial.sending.clone();
     for other in shards[1..].iter().map(|shard| &shard.trial.sending) {

@@ -240,7 +240,8 @@ impl TrialPlan {
         self.own_part().rate()
     }
 
-    /// Returns the rate that determines the burst: its own, or in a self-test that of the trials that it validates.
+    /// Returns the rate that determines the burst, in queries per second. A self-test uses the rate of the trials that
+    /// it validates.
     pub(crate) fn paced_rate(&self) -> f64 {
         match self.subject {
             Subject::Dut => self.own_rate(),
@@ -248,7 +249,7 @@ impl TrialPlan {
         }
     }
 
-    /// Returns the facts that determine the trial's compliance; `shares_host` is the one determined for the server.
+    /// Returns the facts that determine the trial's compliance. `shares_host` states if server and tester share a host.
     pub fn facts(&self, shares_host: Fact) -> Facts {
         Facts {
             shares_host,
@@ -275,14 +276,14 @@ impl TrialPlan {
         }
     }
 
-    /// Returns the number of ports that count if every pair had as many as the pair with the fewest.
+    /// Returns the total number of ports if every pair of threads had as many ports as the pair with the fewest.
     fn ports_alike(&self) -> u64 {
         let threads = self.threads.max(1);
         u64::from(self.source_ports / threads * threads)
     }
 
-    /// Returns the time for which the receiver remembers a query to recognize late replies and duplicates: twice the
-    /// timeout, or as long as the ids of the source ports allow.
+    /// Returns the time for which the receiver remembers a query to recognize late replies and duplicates. It is twice
+    /// the timeout, or less if the ids of the source ports do not last that long.
     pub fn retention(&self) -> Nanos {
         let ids = self.ports_alike() * USABLE_IDS;
         let allowed = Nanos((ids as f64 * Nanos::SECOND.0 as f64 / self.own_rate()) as u64);
@@ -292,7 +293,7 @@ impl TrialPlan {
     /// Checks for settings that would make the trial impossible or meaningless.
     ///
     /// # Errors
-    /// The first such setting, in terms of the command line's options.
+    /// Returns the first such setting, named by its command line option.
     pub fn check(&self) -> Result<(), PlanError> {
         if self.threads == 0 || self.source_ports < self.threads {
             return Err(PlanError::Ports { ports: self.source_ports, threads: self.threads });
@@ -371,19 +372,20 @@ fn name_advice(needed: u64) -> &'static str {
 /// Maximum rate, the same as for parsing `Qps`.
 const HIGHEST_RATE: u64 = 100_000_000;
 
-/// Maximum limit of a 100 ms window's deviation, in per cent: such a window holds ten seconds' worth of late queries,
-/// so pacing no longer decides anything.
+/// Maximum limit of a 100 ms window's deviation, in per cent. With this limit a window may hold the queries of ten
+/// seconds, so pacing no longer affects the verdict.
 pub const MAX_WINDOW_LIMIT_PCT: f64 = 10_000.0;
 /// Maximum time in a plan: a year.
 const LONGEST: Nanos = Nanos(365 * 86_400 * Nanos::SECOND.0);
 
-/// Maximum number of source ports with AF_XDP: they must be a contiguous range of free ports.
+/// Maximum number of source ports with AF_XDP, which needs a contiguous range of free ports.
 pub(super) const MAX_XDP_PORTS: u16 = 16_384;
 
-/// Default number of source ports: enough for the sockets of any DUT's threads to get their share.
+/// Default number of source ports. The kernel distributes queries over a DUT's sockets by source port, so each socket
+/// needs several ports.
 pub const DEFAULT_SOURCE_PORTS: u16 = 64;
 
-/// Ids per port that may be outstanding; the rest is room for queries sent together.
+/// Ids per port that may be outstanding. The other ids are reserved for queries sent together.
 pub(crate) const USABLE_IDS: u64 = 65_536 - 1024;
 
 /// Errors of a plan.
@@ -412,7 +414,7 @@ pub enum PlanError {
         /// UDP source ports (`--source-ports`).
         ports: u16,
     },
-    /// The server is not reached through the interface.
+    /// The route to the server uses another interface.
     #[error("--xdp {interface}: the route to {server} uses {is}; write --xdp {is}")]
     XdpInterface {
         /// The server of the trial.
@@ -422,7 +424,7 @@ pub enum PlanError {
         /// Interface that the kernel would use.
         is: String,
     },
-    /// The server is reached over loopback.
+    /// The route to the server uses loopback.
     #[error(
         "--xdp {interface}: the route to {server} uses loopback, where AF_XDP does not work; leave --xdp out"
     )]
@@ -470,7 +472,8 @@ pub enum PlanError {
         /// Number of testers.
         of: u16,
     },
-    /// Several testers, with an AuthDNS that only one of them would read.
+    /// AuthDNS's counters requested in a trial of several testers. The counters would include the queries of all
+    /// testers.
     #[error(
         "--auth-status: AuthDNS's counters include all testers' queries, so --shard cannot use them"
     )]
@@ -485,7 +488,7 @@ pub enum PlanError {
         /// Given value in per cent.
         total_pct: f64,
     },
-    /// 16-bit ids are not sufficient.
+    /// Too few 16-bit ids for the outstanding queries.
     #[error(
         "{rate} queries/s with this --timeout keep more queries outstanding than the 16-bit ids of {ports} source \
          ports can distinguish; --source-ports {needed} or more is needed"
@@ -506,7 +509,7 @@ pub enum PlanError {
     Names {
         /// Block of names (`--names`).
         range: NameRange,
-        /// Number of names in it.
+        /// Number of names in the block.
         has: u64,
         /// Number of names that the trial takes.
         needed: u64,

@@ -282,7 +282,7 @@ impl Sending {
     }
 }
 
-/// Findings of the Measurer in a trial: the part of its result that does not follow from the plan.
+/// Findings of the Measurer in a trial. The rest of the trial's result follows from the plan.
 #[derive(Clone, Debug)]
 pub struct Findings {
     /// Start time by the wall clock.
@@ -295,7 +295,7 @@ pub struct Findings {
     pub rtt: Option<Rtt>,
     /// Pacing audit.
     pub pacing: Pacing,
-    /// Deviations of its windows; absent if nothing was sent.
+    /// Deviations of the 100 ms and 10 ms windows from the schedule; absent if nothing was sent.
     pub windows: Option<Windows>,
     /// Actual send settings.
     pub sending: Sending,
@@ -353,8 +353,8 @@ impl TrialResult {
         }
     }
 
-    /// Creates the result of a trial of `plan` that could not begin for these reasons. Nothing was measured, so it
-    /// is invalid, not failed.
+    /// Creates the result of a trial of `plan` that could not begin for these reasons. Nothing was measured, so the
+    /// trial is invalid rather than failed.
     pub fn not_begun(plan: &TrialPlan, reasons: Vec<Reason>) -> TrialResult {
         let decided = (Verdict::Invalid, reasons);
         TrialResult {
@@ -465,7 +465,7 @@ impl TrialResult {
         self.reasons.extend(reasons);
         if self.reasons.len() > before {
             self.verdict = Verdict::Invalid;
-            // The outcomes of the queries no longer concern the DUT.
+            // In an invalid trial, the number of valid replies is no statement about the DUT.
             self.reasons.retain(|reason| reason.kind() != ReasonKind::TooFewValid);
         }
     }
@@ -488,24 +488,24 @@ impl TrialResult {
         }
     }
 
-    /// True if the trial would pass by `accept` with valid replies for the datagrams that the Measurer `missed`, and
-    /// for the queries that AuthDNS missed or answered too late (`at_auth`).
+    /// True if the trial would pass by `accept` if losses and delays of the tester had been valid replies. These are
+    /// the datagrams that the Measurer `missed`, and the queries that AuthDNS missed or answered too late (`at_auth`).
     fn would_pass_with(&self, missed: u64, at_auth: u64, accept: Acceptance) -> bool {
         let mut counts = self.counts.clone();
         counts.valid += (missed.min(counts.lost) + at_auth).min(unanswered(&counts));
         missed + at_auth > 0 && accept.is_met(&counts)
     }
 
-    /// True if possible losses of the tester or AuthDNS determine whether the trial passes by `accept`, which may
-    /// differ from its own criterion.
+    /// True if possible losses of the tester or AuthDNS determine whether the trial passes by `accept`. This criterion
+    /// may differ from the trial's.
     pub fn is_in_doubt(&self, accept: Acceptance) -> bool {
         let at_auth = self.auth.as_ref().map_or(0, AuthDelta::doubtful);
         let missed = self.tester_drops_at.missed.unwrap_or(0);
         !accept.is_met(&self.counts) && self.would_pass_with(missed, at_auth, accept)
     }
 
-    /// Returns the deviation from the planned load, if the trial passed, or passes by `accept`, which may differ from
-    /// its own criterion.
+    /// Returns the deviation from the planned load if the trial passed, or if it passes by `accept`. This criterion may
+    /// differ from the trial's.
     pub fn deviation_by(&self, accept: Acceptance) -> Option<Deviation> {
         let judged_now = || {
             let auth = self.auth.as_ref().filter(|_| accept.is_met(&self.counts))?;
@@ -522,8 +522,8 @@ impl TrialResult {
     }
 }
 
-/// Returns the queries that a slow or lossy AuthDNS may have cost: those without a reply in time, and those that the
-/// DUT answered with SERVFAIL after its time limit.
+/// Returns the number of queries that may have failed because AuthDNS was slow or lossy. The DUT sent no reply in time,
+/// or replied with SERVFAIL.
 pub fn unanswered(counts: &Counts) -> u64 {
     counts.late + counts.lost + counts.wrong.rcode.get(&SERVFAIL).unwrap_or(&0)
 }
