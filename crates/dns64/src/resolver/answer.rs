@@ -7,6 +7,10 @@
 //!                          └─► otherwise: rebuild, all names written again ────┘
 //! ```
 //!
+//! `survey` collects the contents of the message in one pass. A message is *plain* if all its answer
+//! records, except signatures, have the name, class and type of the question. *Steady* is explained
+//! below.
+//!
 //! An [`Answer`] is the upstream's message without its EDNS part, with the question's name in lower
 //! case. Its question section is as long as that of any client query for the same name. A reply to
 //! a client is therefore a copy with another id, the client's spelling of the name and smaller
@@ -58,8 +62,8 @@ pub(crate) enum AnswerKind {
     /// The name does not exist: NXDOMAIN, or YXDOMAIN because a DNAME substitution exceeds the
     /// maximum name length.
     NxDomain,
-    /// Aliases without an answer for the name at their end: the upstream did not resolve it, or the
-    /// answer was cut there.
+    /// Aliases without an answer for the name at their end. Either the upstream did not resolve this
+    /// name, or the answer was cut there.
     Unfinished,
     /// An error response of the upstream.
     Failed,
@@ -106,7 +110,9 @@ impl Answer {
     /// Parses `message` as the answer to `question` (name in lower case, type, class), from an
     /// upstream that may answer for all names.
     ///
-    /// # Errors See [`Answer::parse_in`].
+    /// # Errors
+    ///
+    /// Returns the errors of [`Answer::parse_in`].
     pub(crate) fn parse(
         message: &[u8],
         question: &[u8],
@@ -119,8 +125,10 @@ impl Answer {
     /// is cut at the first alias that leaves `scope`, and contains no other records of names
     /// outside `scope`.
     ///
-    /// # Errors If the message is malformed, contradicts itself or answers another question, or if
-    /// its aliases form a loop.
+    /// # Errors
+    ///
+    /// Returns an error if the message is malformed, contradicts itself or answers another question,
+    /// or if its aliases form a loop or are too many.
     pub(crate) fn parse_in(
         message: &[u8],
         question: &[u8],

@@ -18,9 +18,9 @@ use crate::metrics::{Count, UpstreamFailure};
 use crate::name::Key;
 
 impl<O: ResolverIo> Resolver<O> {
-    /// Processes a datagram from the server of a port; the kernel has checked address and port. It
-    /// is accepted as a response if its id is expected on that port and it repeats the question
-    /// that was sent (RFC 5452 §9.1). Returns true if it is accepted.
+    /// Processes a datagram from the server of a port. Its address and port have been checked. The
+    /// datagram is accepted as a response if its id is expected on that port and it repeats the
+    /// question that was sent (RFC 5452 §9.1). Returns true if the datagram is accepted.
     pub(crate) fn on_datagram(&mut self, port: PortId, bytes: &[u8]) -> bool {
         let message =
             Message::new(bytes).filter(|m| m.is_response() && m.opcode() == 0 && m.qdcount() <= 1);
@@ -119,8 +119,7 @@ impl<O: ResolverIo> Resolver<O> {
             None => self.on_malformed(id),
         };
         if !usable {
-            // The right answer may still arrive: other upstreams may be queried until the fetch's
-            // timer expires.
+            // Another upstream may still give the right answer before the fetch's timer expires.
             self.attempt_another(id);
         }
     }
@@ -229,7 +228,7 @@ impl<O: ResolverIo> Resolver<O> {
     }
 
     /// Handles an error response of an upstream. Returns true if another upstream is queried,
-    /// either over TCP already or from now on; the error is stored until then.
+    /// either over TCP already or from now on. The error is stored until that upstream answers.
     fn tries_another_server(&mut self, id: FetchId, error: &Arc<Answer>) -> bool {
         let Some(fetch) = self.fetches.get(id) else { return false };
         let over_tcp = matches!(fetch.state, State::Tcp(_));

@@ -1,4 +1,4 @@
-//! The cache: raw answers by question, shared by all workers (item 37).
+//! The cache: raw answers by question, shared by all workers.
 //!
 //! Failures are cached as well (RFC 9520): for `failure-ttl`, doubled each time that the same
 //! question fails again, up to `failure-max-ttl` (§3.2). Timeouts cached while an upstream was down
@@ -39,11 +39,11 @@ const STALE_RECHECK: u32 = 30;
 
 #[derive(Clone)]
 struct Entry {
-    /// An answer, or the failure: no upstream answered, or the aliases form a loop (RFC 9520 §2).
+    /// The answer, or the reason why there is none, for example a timeout (RFC 9520 §2).
     answer: Result<Arc<Answer>, Failure>,
-    /// Second in which it was stored, on the clock of `now`.
+    /// Second in which the entry was stored, on the clock of `now`.
     stored: u32,
-    /// Second up to which it is served although it expired.
+    /// Second up to which the answer is served although it has expired.
     revived_until: u32,
     /// Second in which an upstream responded to a refresh with SERVFAIL without an extended error;
     /// [`NEVER`] if none did. See [`CachedAnswer::doubted`].
@@ -200,9 +200,9 @@ impl Cache {
             DefaultHashBuilder::default(),
             DefaultLifecycle::default(),
         );
-        // A growing table is moved as a whole, and lookups wait meanwhile: they stalled for 60 ms
-        // in all while the cache grew from 300 000 answers to 500 000. Reserved memory is only
-        // taken when it is used.
+        // A growing table is moved as a whole, and lookups wait meanwhile. While the cache grew from
+        // 300 000 answers to 500 000, lookups stalled for 60 ms in total. Reserved memory uses no
+        // RAM until it is written.
         entries.reserve(items.min(MOST_RESERVED));
         Cache {
             entries,
@@ -253,7 +253,7 @@ impl Cache {
         }
     }
 
-    /// Caches an answer for its TTL. If that is zero, an existing entry is removed instead. An
+    /// Caches an answer for its TTL. If the TTL is zero, an existing entry is removed instead. An
     /// error response is cached as a failure.
     pub(crate) fn put(&self, key: Key, answer: Arc<Answer>, now: Nanos, limits: &TtlLimits) {
         if !self.keeps {
@@ -399,7 +399,7 @@ impl Cache {
         self.entries.len()
     }
 
-    /// Returns their memory according to the cache's accounting, octets.
+    /// Returns the memory of all entries according to the cache's accounting, octets.
     pub(crate) fn weight(&self) -> u64 {
         self.entries.weight()
     }

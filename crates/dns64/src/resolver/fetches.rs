@@ -1,5 +1,5 @@
-//! The fetches in flight of a resolver, found by question and by number; each question is in flight
-//! only once.
+//! The fetches in flight of a resolver. They are found by question and by number, and each question
+//! is in flight only once.
 
 use std::hash::{BuildHasher, RandomState};
 

@@ -384,8 +384,9 @@ impl<O: ResolverIo> Resolver<O> {
         self.now.since(since) + Nanos::from(self.settings.timeout()) > PATIENCE
     }
 
-    /// Begins a fetch for an answer that a client will need in a moment, unless it is cached, in
-    /// flight, or over the budget. It has no waiter; the answer is cached.
+    /// Begins a fetch for an answer that a client will soon need. Does nothing if the answer is
+    /// cached, the fetch is in flight, or the budget is used up. The fetch has no waiter, and its
+    /// answer is cached.
     pub(crate) fn resolve_early(&mut self, question: &KeyBuf, client: ClientId) {
         let known = self.common.cache.get(question.octets(), self.now, &self.settings.ttl);
         let hash = self.fetches.hash(question.octets());
@@ -396,8 +397,8 @@ impl<O: ResolverIo> Resolver<O> {
         }
     }
 
-    /// Begins a fetch without a waiter, if there is room. Returns true if it is in flight. Returns
-    /// false also if another worker has just cached an answer at most `max_age` seconds old.
+    /// Begins a fetch without a waiter. Returns false if there is no upstream, if the budget is used
+    /// up, or if another worker has just cached an answer at most `max_age` seconds old.
     fn begin_without_waiter(
         &mut self,
         question: &KeyBuf,
@@ -417,7 +418,7 @@ impl<O: ResolverIo> Resolver<O> {
         self.fetches.len() == 0
     }
 
-    /// Returns the numbers of fetches that are in flight, and that may be.
+    /// Returns the number of fetches in flight and their maximum number.
     fn places(&self) -> Places {
         let forwarding = self.settings.config.forwarding;
         // Half of the ids is reserved for retransmissions.
@@ -458,7 +459,7 @@ impl<O: ResolverIo> Resolver<O> {
         Some(format!("{} of type {}", text(key.name()), key.qtype()))
     }
 
-    /// Abandons the fetch that was being processed when an error occurred; its waiters get a
+    /// Abandons the fetch that was being processed when an error occurred. Its waiters get a
     /// failure.
     pub(crate) fn abandon(&mut self) {
         self.conclude(Outcome::Failed(Failure::Overload));

@@ -48,11 +48,11 @@ pub(crate) struct CachedAnswer {
     pub answer: Arc<Answer>,
     /// Seconds since the answer arrived.
     pub age: u32,
-    /// True if it expired (RFC 8767).
+    /// True if the answer has expired (RFC 8767).
     pub stale: bool,
     /// For a stale answer: seconds since an upstream responded to a refresh with SERVFAIL without
-    /// an extended error, if one did. The upstream may have rejected the new answer's signatures;
-    /// the old answer must not be used in its place then.
+    /// an extended error, if one did. The upstream may have rejected the new answer's signatures.
+    /// In that case the old answer must not replace the new one.
     pub doubted: Option<u32>,
 }
 

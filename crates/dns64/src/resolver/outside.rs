@@ -61,9 +61,11 @@ pub(crate) trait ResolverIo {
     /// the list are removed.
     fn configure(&mut self, servers: impl Iterator<Item = (ServerId, Access)>);
 
-    /// Sends a query over UDP; `write` writes the query with the given id.
+    /// Sends a query over UDP. `write` writes the query with the given id.
     ///
-    /// # Errors If it cannot be sent.
+    /// # Errors
+    ///
+    /// Returns an error if the query cannot be sent.
     fn ask(
         &mut self,
         server: ServerId,
@@ -73,7 +75,7 @@ pub(crate) trait ResolverIo {
         write: impl FnOnce(u16, &mut Vec<u8>),
     ) -> io::Result<Expected>;
 
-    /// Returns the fetch that expects a response there.
+    /// Returns the fetch that expects a response with this port and id.
     fn expects(&self, at: Expected) -> Option<FetchId>;
 
     /// Removes an expected response.

@@ -30,8 +30,8 @@ impl QuestionClaims {
         self.shared
     }
 
-    /// Returns true if `worker` should do the fetch. Otherwise another worker does, and will send
-    /// it the result.
+    /// Returns true if `worker` should do the fetch. Otherwise another worker is doing the fetch,
+    /// and will send the result to `worker`.
     pub(crate) fn claim(&self, key: &Key, worker: WorkerId) -> bool {
         if !self.shared {
             return true;

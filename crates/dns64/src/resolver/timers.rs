@@ -1,5 +1,5 @@
-//! Timers of fetches. There is a queue for each delay, in which the entry added last is due last.
-//! The entries need no sorting, and no entry is removed when an answer arrives.
+//! Timers of fetches. Each available delay has a queue. Its entries need no sorting, because they
+//! become due in the order in which they were added. Timers are not removed when an answer arrives.
 
 use std::collections::VecDeque;
 
@@ -29,8 +29,9 @@ pub(super) struct Timers {
 }
 
 impl Timers {
-    /// Sets a timer for `fetch` and returns its time. The shortest available delay of at least
-    /// `delay` is used, but at most the longest that does not exceed `most`, and at least 25 ms.
+    /// Sets a timer for `fetch` and returns its time. The delay is `delay`, rounded up to an
+    /// available delay. If the result exceeds `most`, `most` is rounded down instead, to at least
+    /// 25 ms.
     pub(super) fn set(&mut self, fetch: FetchId, now: Nanos, delay: Nanos, most: Nanos) -> Nanos {
         let wanted = DELAYS.iter().position(|&d| d >= delay).unwrap_or(DELAYS.len() - 1);
         let last = DELAYS.iter().rposition(|&d| d <= most).unwrap_or(0).max(1);

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-/// Time after which a waiting client gets an expired answer, if there is one. Of the 1.8 s in RFC
-/// 8767 §5, it leaves 50 ms for timers and threads.
+/// Time after which a waiting client gets an expired answer, if there is one. It is 50 ms less than
+/// the 1.8 s of RFC 8767 §5, as a margin for timers and threads.
 pub(crate) const STALE_AFTER: Duration = Duration::from_millis(1_750);
 
 /// Limits for caching times.
@@ -15,7 +15,7 @@ pub(crate) struct TtlLimits {
     pub max: u32,
     /// Maximum for negative answers, seconds (RFC 2308 §5 advises one to three hours).
     pub negative_max: u32,
-    /// First caching time of failures, at least 1 second (RFC 9520 §3.2; item 38).
+    /// First caching time of failures, at least 1 second (RFC 9520 §3.2).
     pub failure: u32,
     /// Maximum caching time of repeated failures, at most 300 seconds (RFC 9520 §3.2).
     pub failure_max: u32,
@@ -45,7 +45,7 @@ impl Default for TtlLimits {
 
 impl TtlLimits {
     /// Returns the caching time of a failure in seconds, after `repeats` consecutive earlier
-    /// failures: doubled each time (RFC 9520 §3.2).
+    /// failures. Each earlier failure doubles the time (RFC 9520 §3.2).
     #[inline]
     pub(crate) fn failure_after(&self, repeats: u8) -> u32 {
         let doubled = u64::from(self.failure) << repeats.min(32);

@@ -75,7 +75,10 @@ impl<'a> Aliases<'a> {
     /// Follows the aliases of a message to their end in the message, or to the first name that
     /// `scope` does not cover.
     ///
-    /// # Errors If the aliases form a loop, are too many, or contradict each other or the data.
+    /// # Errors
+    ///
+    /// Returns an error if the aliases form a loop, are too many, or contradict each other or the
+    /// data.
     pub(super) fn follow(
         view: &Message<'a>,
         survey: &Survey<'a>,

@@ -2,7 +2,7 @@
 
 use wire::view::Malformed;
 
-/// Maximum length of an alias chain; longer chains are treated as loops (item 8).
+/// Maximum length of an alias chain. Longer chains are treated as loops.
 pub(crate) const MAX_ALIASES: usize = 16;
 
 /// Reason why a message is not usable as an answer.

@@ -24,8 +24,8 @@ use crate::name::ancestors;
 
 /// Time for which a failure or an answer counts.
 const MEMORY: Nanos = Nanos(30 * Nanos::SECOND.0);
-/// Maximum number of recorded subtrees. Above it, expired subtrees are removed, then all without
-/// fetches in flight.
+/// Maximum number of recorded subtrees. Above this number, expired subtrees are removed first, then
+/// all subtrees without fetches in flight.
 const MOST: usize = 16_384;
 /// Maximum depth, in labels from the root. Longer names count against their ancestor at this depth.
 const DEEPEST: usize = 8;
@@ -44,10 +44,11 @@ impl SubtreeId {
 /// State of a subtree.
 #[derive(Clone, Copy, Debug, Default)]
 struct FailingSubtree {
-    /// Expiry of the last failure and of the last answer below it.
+    /// Expiry of the last failure in the subtree.
     failed_until: Nanos,
+    /// Expiry of the last answer in the subtree.
     answered_until: Nanos,
-    /// Number of fetches in flight that belong to it.
+    /// Number of fetches in flight that belong to the subtree.
     questions: u32,
 }
 
@@ -108,9 +109,9 @@ impl FailingSubtrees {
         }
     }
 
-    /// Records an answer. `living` is the answered name. If the answer comes from a zone above that
-    /// name, it is the parent name: the name itself may be the apex of another zone that does not
-    /// answer.
+    /// Records an answer. `living` is the answered name, or its parent name if the answer comes from
+    /// a zone above that name. In that case the name may be the apex of another zone, whose servers
+    /// may not answer.
     #[inline]
     pub(super) fn answered(&mut self, living: &[u8], now: Nanos) {
         if self.no_recent_failure(now) {

@@ -1,5 +1,5 @@
 //! Limits for fetches in flight and for client queries that wait for them, and the shares of
-//! clients.
+//! clients. A *place* is room for one fetch, or for one waiting query.
 //!
 //! The number of fetches in flight is limited to the number that upstreams answer in time (`rate`).
 //! It is divided among the networks of clients at every prefix length ([`crate::shares`]), so that
@@ -13,9 +13,9 @@
 //! in a failing subtree.
 //!
 //! Shares matter only when places are scarce. While less than an eighth of the places is taken,
-//! every client is admitted, and these places are not counted as held by a network, so that usual
-//! load causes no overhead. These places remain uncounted when places become scarce; the other
-//! places are then divided.
+//! every client is admitted. These places are not counted for any network, so that usual load
+//! causes no overhead, and they stay uncounted when more places are taken. Only the other places are
+//! divided.
 
 mod failing_subtrees;
 mod rate;
@@ -78,7 +78,9 @@ impl Budget {
     /// true for the first upstream query of a client query. Later ones are limited only by the
     /// number of places, because upstreams have already worked for the client query.
     ///
-    /// # Errors If the query may not wait, the limit that rejects it.
+    /// # Errors
+    ///
+    /// Returns the limit that rejects the query.
     #[inline]
     pub(super) fn admit_waiter(
         &self,
@@ -100,7 +102,9 @@ impl Budget {
     /// Checks if one more query may wait for a fetch for `name` (wire format, lower case) with
     /// `others` waiters, with `most` places in all.
     ///
-    /// # Errors If the fetch belongs to a failing subtree that has enough waiting queries.
+    /// # Errors
+    ///
+    /// Returns an error if the fetch belongs to a failing subtree with too many waiting queries.
     pub(super) fn admit_beside(
         &self,
         others: usize,
@@ -157,7 +161,9 @@ impl Budget {
 
     /// Checks if one more fetch may be in flight.
     ///
-    /// # Errors If it may not, the limit that rejects it.
+    /// # Errors
+    ///
+    /// Returns the limit that rejects the fetch.
     #[inline]
     pub(super) fn admit(&self, ticket: AdmissionTicket, places: Places) -> Result<(), Rejection> {
         let AdmissionTicket { place, subtree } = ticket;
