@@ -1,25 +1,25 @@
-//! Sends the queries of a check: one datagram or one connection, with a stub resolver's timeout and no retries.
+//! Sends the queries of a check in one datagram or over one connection. There are no retries, and the timeout is that
+//! of a stub resolver.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
-/// Default time that a stub resolver waits for an answer: `timeout:5` of resolv.conf(5).
+/// Default timeout of a stub resolver (`timeout:5` in resolv.conf(5)).
 pub const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Sends one datagram from a new socket and returns the first one that comes back from the server; `None` after
-/// `patience`.
+/// Sends one datagram from a new socket, and returns the first datagram from the server, or `None` after `patience`.
 ///
 /// # Errors
-/// If there is no socket. A closed port counts as silence, not as an error.
+/// Returns an error if no socket can be opened. A closed port counts as a missing reply.
 pub fn datagram(to: SocketAddr, query: &[u8], patience: Duration) -> io::Result<Option<Vec<u8>>> {
     exchange(&client(to)?, query, patience)
 }
 
-/// Returns a socket with a port of its own for queries to a server.
+/// Returns a new socket, with a new port, for queries to a server.
 ///
 /// # Errors
-/// If no more sockets can be opened.
+/// Returns an error if no more sockets can be opened.
 pub fn client(to: SocketAddr) -> io::Result<UdpSocket> {
     let own: SocketAddr = match to {
         SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
@@ -30,10 +30,10 @@ pub fn client(to: SocketAddr) -> io::Result<UdpSocket> {
     Ok(socket)
 }
 
-/// Sends a query and returns the reply; `None` if there is none within `patience`.
+/// Sends a query and returns the reply, or `None` if no reply arrives within `patience`.
 ///
 /// # Errors
-/// If no timeout can be set on the socket.
+/// Returns an error if no timeout can be set on the socket.
 pub fn exchange(
     socket: &UdpSocket,
     query: &[u8],
@@ -52,7 +52,7 @@ pub fn exchange(
         socket.set_read_timeout(Some(left))?;
         match socket.recv(&mut buffer) {
             Ok(len) => return Ok(Some(buffer[..len].to_vec())),
-            // A stopped server is reported at once by ICMP. A stub would wait until its timeout; a check need not.
+            // ICMP reports a stopped server at once, so there is no need to wait for the timeout.
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => return Ok(None),
             Err(_) => {}
         }
@@ -66,10 +66,10 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Connects.
+    /// Connects to the server.
     ///
     /// # Errors
-    /// Errors of the operating system; a timeout after `patience`.
+    /// Returns the operating system's error, or a timeout after `patience`.
     pub fn open(to: SocketAddr, patience: Duration) -> io::Result<Connection> {
         let stream = TcpStream::connect_timeout(&to, patience)?;
         stream.set_nodelay(true)?;
@@ -77,7 +77,7 @@ impl Connection {
         Ok(Connection { stream })
     }
 
-    /// Sends octets unchanged, so the caller adds the length prefix (RFC 1035 §4.2.2).
+    /// Sends octets unchanged. The caller must add the length prefix (RFC 1035 §4.2.2).
     ///
     /// # Errors
     /// Errors of the operating system.
@@ -94,11 +94,11 @@ impl Connection {
         self.stream.write_all(&[&len.to_be_bytes(), message].concat())
     }
 
-    /// Returns the next message, or `None` if the server has closed the connection, or if the message was not
+    /// Returns the next message. Returns `None` if the server has closed the connection, or if the message is not
     /// complete within `patience`.
     ///
     /// # Errors
-    /// If no timeout can be set.
+    /// Returns an error if no timeout can be set.
     pub fn receive(&mut self, patience: Duration) -> io::Result<Option<Vec<u8>>> {
         let give_up = Instant::now() + patience;
         let mut len = [0; 2];
@@ -109,8 +109,8 @@ impl Connection {
         Ok(self.fill(&mut message, give_up)?.then_some(message))
     }
 
-    /// Reads until the buffer is full; returns true if it is. A server that sends octet by octet has the same time as
-    /// one that is silent.
+    /// Reads until the buffer is full, and returns true if it is full before `give_up`. A server that sends single
+    /// octets does not extend this time limit.
     fn fill(&mut self, buffer: &mut [u8], give_up: Instant) -> io::Result<bool> {
         let mut filled = 0;
         while filled < buffer.len() {
@@ -143,7 +143,7 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let dripping = thread::spawn(move || {
             let (mut stream, _) = listener.accept().unwrap();
-            // Each octet arrives in time, but all of them together do not. The client closes first.
+            // Each octet arrives within the timeout, but the whole message does not. The client closes first.
             for octet in [16, 0].into_iter().chain(std::iter::repeat_n(0, 400)) {
                 if stream.write_all(&[octet]).is_err() {
                     return true;

@@ -1,4 +1,4 @@
-//! Checks: data about a sentence of an RFC, and a script that tests it.
+//! Type of a check, which consists of data about a sentence of an RFC and a script that tests the sentence.
 
 use crate::trial::{Fault, Judged, Trial};
 
@@ -65,10 +65,10 @@ pub enum Need {
     ExcludedRange,
 }
 
-/// Settings that a server can have in several ways, so that one configuration cannot show everything that it supports.
+/// Settings of a server that need more than one configuration, because a single one cannot show all supported features.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Aspect {
-    /// Prefix or prefixes: value and length.
+    /// Values and lengths of the prefixes.
     Prefix,
     /// Validation turned off.
     NoValidation,
@@ -79,7 +79,7 @@ pub enum Aspect {
 /// A check of one sentence of an RFC, or of our own advice.
 #[derive(Clone, Copy)]
 pub struct Check {
-    /// Id: the RFC, the section, and a word or two, such as `rfc6147-5.1.2-nxdomain`.
+    /// Id, made of the RFC, the section, and a word or two: `rfc6147-5.1.2-nxdomain`.
     pub id: &'static str,
     /// Requirement on the server, in one sentence.
     pub title: &'static str,
@@ -93,14 +93,15 @@ pub struct Check {
     pub level: Level,
     /// Requirements for running the check.
     pub needs: &'static [Need],
-    /// Check that requires the opposite, if there is one: a sentence of an RFC that contradicts our advice.
+    /// Id of the check that requires the opposite, if there is one. Such a pair arises if our advice contradicts a
+    /// sentence of an RFC.
     pub contradicts: Option<&'static str>,
     /// Script that sends the queries and judges the replies.
     pub script: fn(&mut Trial<'_>) -> Judged,
 }
 
 impl Check {
-    /// Fields that most checks share; each file, and then each check, sets the others.
+    /// Common fields of most checks. Each file and each check overrides some of them.
     pub(crate) const BASE: Check = Check {
         id: "",
         title: "",
@@ -120,8 +121,8 @@ impl std::fmt::Debug for Check {
     }
 }
 
-/// Beginnings of the ids of checks that build names or answers from the prefix: positions of the address octets,
-/// advertised prefixes, names below them in ip6.arpa.
+/// Beginnings of the ids of checks whose names or answers depend on the prefix. They concern the positions of the
+/// address octets, the advertised prefixes, and the names below the prefixes in ip6.arpa.
 const OF_PREFIXES: &[&str] = &[
     "rfc6052-2",
     "hardening-reverse-suffix",
@@ -143,7 +144,7 @@ impl Check {
         }
     }
 
-    /// True if another configuration in this respect may change the outcome of the check.
+    /// True if the outcome of the check may change with a different configuration of this aspect.
     pub fn depends_on(&self, aspect: Aspect) -> bool {
         let needs = |need: Need| self.needs.contains(&need);
         match aspect {

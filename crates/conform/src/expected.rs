@@ -1,4 +1,4 @@
-//! Correct answers that depend on the server's prefix: RFC 6052 as implemented for the checks.
+//! Correct answers that depend on the server's prefix. This is the checks' own implementation of RFC 6052.
 
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -18,8 +18,8 @@ impl Prefix {
     /// Creates a prefix.
     ///
     /// # Errors
-    /// If `len` is none of 32, 40, 48, 56, 64 and 96, or if a bit outside the prefix is set: one of bits 64 to 71 (RFC
-    /// 6052 §2.2), or one at the place of the IPv4 address.
+    /// Returns an error if `len` is not 32, 40, 48, 56, 64 or 96. Returns an error if one of bits 64 to 71 (RFC 6052
+    /// §2.2), or a bit at the position of the IPv4 address, is set.
     pub fn new(address: Ipv6Addr, len: u8) -> Result<Prefix, NoPrefix> {
         let address = u128::from(address);
         let all = Prefix { address: 0, len }.with(Ipv4Addr::BROADCAST);
@@ -29,8 +29,8 @@ impl Prefix {
         if fits { Ok(Prefix { address, len }) } else { Err(NoPrefix) }
     }
 
-    /// Returns the address in which `v4` is embedded (RFC 6052 §2.2): its octets follow the prefix and skip bits 64 to
-    /// 71.
+    /// Returns the address in which `v4` is embedded (RFC 6052 §2.2). The octets of `v4` follow the prefix and skip
+    /// bits 64 to 71.
     pub fn with(self, v4: Ipv4Addr) -> Ipv6Addr {
         let mut octets = self.address.to_be_bytes();
         let mut at = usize::from(self.len / 8);
@@ -44,8 +44,7 @@ impl Prefix {
         octets.into()
     }
 
-    /// Returns the IPv4 address in `v6`, or `None` if `v6` is not below this prefix, or has another
-    /// suffix.
+    /// Returns the IPv4 address in `v6`, or `None` if the prefix or the suffix differs.
     pub fn embedded(self, v6: Ipv6Addr) -> Option<Ipv4Addr> {
         let octets = v6.octets();
         let mut at = usize::from(self.len / 8);

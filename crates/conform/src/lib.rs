@@ -9,10 +9,12 @@
 //! ```
 //!
 //! The test authoritative server and the checks agree without communication, because both use [`label`]: a name such as
-//! `x1f.a-v4-1-2-3-4.aaaa-rcode-2.conform.example` encodes its own answer. They share no other code: the expected
-//! answer is a literal in each check or is computed by [`expected`], a separate implementation of RFC 6052. The tests
-//! of this crate run the checks against `crates/conform-reference`: a DNS64 server written from the RFCs, and faulty
-//! variants (mutants) of that server.
+//! `x1f.v4-1-2-3-4.aaaa-rcode-2.conform.example` encodes its own answer. They share no other code that determines
+//! answers. The expected answer is a literal in each check, or is computed by [`expected`], a separate implementation
+//! of RFC 6052.
+//!
+//! The tests of this crate run the checks against `crates/conform-reference`. It contains a DNS64 server written from
+//! the RFCs, and faulty variants (mutants) of that server.
 #![forbid(unsafe_code)]
 
 pub mod ask;

@@ -1,4 +1,4 @@
-//! Outcomes of the checks: the object that is written as JSON, and the source of every table.
+//! Outcomes of the checks. They are written as JSON, and every table is generated from them.
 
 use std::borrow::Cow;
 
@@ -24,7 +24,8 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// Returns the weight of the verdict against that of another configuration of the same server.
+    /// Returns the weight of the verdict. If a server is checked with several configurations, the verdict with the
+    /// largest weight counts.
     fn weight(self) -> u8 {
         match self {
             Verdict::NotOffered => 0,
@@ -75,7 +76,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Returns the configuration of the server, if it is not the usual one, and the reason of the outcome.
+    /// Returns the reason of the outcome, after the configuration of the server if that is not the usual one.
     pub fn explanation(&self) -> Cow<'_, str> {
         match &self.setting {
             None => Cow::Borrowed(&self.reason),
@@ -142,9 +143,9 @@ impl Report {
         count
     }
 
-    /// Adds the outcomes of the same server with another configuration, `setting`. A check that failed with one
-    /// configuration is failed. One that passed with one of them and failed with none is passed. If both have the same
-    /// weight, the earlier outcome stays.
+    /// Adds the outcomes of the same server with another configuration, `setting`. A check counts as failed if it
+    /// failed with any configuration. Otherwise it counts as passed if it passed with any. If two outcomes have the
+    /// same verdict, the earlier one stays.
     pub fn add(&mut self, setting: &str, other: Report) {
         self.duration_s += other.duration_s;
         for outcome in other.outcomes {
@@ -159,8 +160,8 @@ impl Report {
         }
     }
 
-    /// Returns the outcome of the check that requires the opposite of this one, if that check passed: a server can pass
-    /// only one of them.
+    /// Returns the outcome of the check that requires the opposite of this one, if that other check passed. A server
+    /// can pass only one of the two checks.
     pub fn passed_opposite(&self, outcome: &Outcome) -> Option<&Outcome> {
         let opposite = outcome.contradicts.as_ref()?;
         self.outcomes.iter().find(|o| o.id == *opposite && o.verdict == Verdict::Passed)

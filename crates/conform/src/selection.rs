@@ -12,8 +12,8 @@ pub struct NoCheck {
     pub nearest: String,
 }
 
-/// Returns the checks that the user named, in the order of `all`; all checks if `only` is empty. A
-/// complete id selects this check only, even if other ids begin with it.
+/// Returns the checks selected by the names in `only`, in the order of `all`. If `only` is empty, all checks are
+/// returned. A complete id selects only this check, even if other ids begin with the same text.
 pub(crate) fn chosen<'c>(all: &[&'c Check], only: &[String]) -> Result<Vec<&'c Check>, NoCheck> {
     let is_whole = |wanted: &String| all.iter().any(|check| check.id == wanted);
     let fits = |check: &Check, wanted: &String| {
@@ -29,8 +29,8 @@ pub(crate) fn chosen<'c>(all: &[&'c Check], only: &[String]) -> Result<Vec<&'c C
     Ok(all.iter().filter(is_chosen).copied().collect())
 }
 
-/// Returns the id with the shortest distance to `wanted`. The user may name the beginning of an id,
-/// so the characters beyond the length of `wanted` count as one.
+/// Returns the id with the shortest distance to `wanted`. All characters beyond the length of `wanted` count as one,
+/// because the user may name only the beginning of an id.
 fn nearest<'i>(wanted: &str, ids: impl Iterator<Item = &'i str>) -> &'i str {
     let far = |id: &str| {
         let begin: String = id.chars().take(wanted.chars().count()).collect();

@@ -1,4 +1,4 @@
-//! The scoreboard before rendering: checks as rows, servers as columns.
+//! Data of the scoreboard, with checks as rows and servers as columns.
 
 use std::cmp::Reverse;
 
@@ -39,8 +39,8 @@ pub(crate) struct Board<'a> {
 }
 
 impl<'a> Board<'a> {
-    /// Creates the rows in the order of the reports' lists; checks that only a later report contains follow those of
-    /// the earlier ones.
+    /// Creates the rows in the order of the checks in the reports. Checks that are only in a later report follow the
+    /// checks of the earlier reports.
     pub(crate) fn from_reports(reports: &'a [Report]) -> Board<'a> {
         let mut rows: Vec<Row<'a>> = Vec::new();
         for (column, report) in reports.iter().enumerate() {
@@ -56,8 +56,8 @@ impl<'a> Board<'a> {
         Board { rows }
     }
 
-    /// Returns the rows of these levels. Checks that servers fail come first, by decreasing number of servers; then
-    /// those not run or not supported; then those that all pass.
+    /// Returns the rows of these levels. Failed checks come first, sorted by decreasing number of failing servers.
+    /// Checks that were not run or not supported follow, and then the checks that all servers pass.
     pub(crate) fn group(&self, levels: &[Level]) -> Vec<&Row<'a>> {
         let is_in = |row: &&Row<'a>| levels.contains(&row.check.level);
         let mut rows: Vec<&Row<'a>> = self.rows.iter().filter(is_in).collect();

@@ -1,5 +1,5 @@
-//! The scoreboard as a self-contained HTML page: servers side by side, failing checks first, MUST
-//! separate from SHOULD. Verdicts are written as words; colours only repeat the verdicts.
+//! The scoreboard as a self-contained HTML page. Servers are columns, failing checks come first, and MUST is separate
+//! from SHOULD. Verdicts are written as words, and colours only repeat the words.
 
 use std::fmt::Write;
 
@@ -47,7 +47,7 @@ pub fn page(reports: &[Report]) -> String {
     )
 }
 
-/// Returns the scoreboard for inclusion in another page, which needs [`STYLE`] in its head.
+/// Returns the scoreboard for inclusion in another page. The head of that page needs [`STYLE`].
 pub fn scoreboard(reports: &[Report]) -> String {
     let board = Board::from_reports(reports);
     let mut out = String::from("<div class=\"conform\">\n");
@@ -84,7 +84,7 @@ fn counts(out: &mut String, reports: &[Report]) {
     close(out);
 }
 
-/// Writes the checks of a level: those that all servers pass are collapsed.
+/// Writes the checks of a level. The checks that all servers pass are collapsed.
 fn group(out: &mut String, title: &str, rows: &[&Row<'_>], reports: &[Report]) {
     let _ = writeln!(out, "<h2>{}</h2>", escape(title));
     let passed = rows.partition_point(|row| !row.is_passed_by_all());
@@ -115,7 +115,7 @@ fn table(out: &mut String, caption: &str, rows: &[&Row<'_>], reports: &[Report])
     close(out);
 }
 
-/// Writes the pairs of checks of which a server can pass only one.
+/// Writes the pairs of contradicting checks. A server can pass only one check of such a pair.
 fn conflicts(out: &mut String, board: &Board<'_>, reports: &[Report]) {
     let pairs = board.conflicts();
     if pairs.is_empty() {

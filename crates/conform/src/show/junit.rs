@@ -10,9 +10,11 @@ use crate::check::Level;
 use crate::outcome::{Outcome, Report, Verdict};
 
 /// Writes a suite for each server and a test case for each check. A test case fails if the server violates a MUST, a
-/// SHOULD or a plain sentence of an RFC. It is skipped, with the reason, if the check was not run, is of an unsupported
-/// feature, or is a MAY or our own advice that the server does not follow. It is also skipped if the server does the
-/// opposite because another check requires it.
+/// SHOULD, or a sentence of an RFC without a keyword. It is skipped, with the reason, in these cases:
+///
+/// - The check was not run, or the server does not support the feature.
+/// - The server does not follow a MAY or our own advice.
+/// - The server passes the check that requires the opposite.
 pub fn junit(reports: &[Report]) -> String {
     let mut document = Document::new("conform");
     for report in reports {
@@ -23,7 +25,7 @@ pub fn junit(reports: &[Report]) -> String {
         suite.add_test_cases(report.outcomes.iter().map(|outcome| case(report, outcome)));
         document.add_test_suite(suite);
     }
-    // Only an invalid timestamp could not be written, and there are no timestamps.
+    // Writing fails only for an invalid timestamp, and there are no timestamps.
     let mut text = document.to_string().unwrap_or_default();
     text.retain(|c| c == '\n' || !is_hidden(c));
     text

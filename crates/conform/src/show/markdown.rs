@@ -1,4 +1,5 @@
-//! The scoreboard as GitHub-flavoured Markdown: counts, then each check that not every server passes.
+//! The scoreboard as GitHub-flavoured Markdown. It contains counts, and then each check that at least one server does
+//! not pass.
 
 use std::fmt::Write;
 
@@ -6,7 +7,7 @@ use super::board::{Board, Row};
 use super::{GROUPS, is_hidden, numbers, origin, verdict_word};
 use crate::outcome::{Report, Verdict};
 
-/// Writes tables of several servers side by side: MUST separate from SHOULD, failing checks first.
+/// Writes the tables, with servers as columns. MUST is separate from SHOULD, and failing checks come first.
 pub fn scoreboard(reports: &[Report]) -> String {
     let board = Board::from_reports(reports);
     let mut out = counts(reports);

@@ -1,7 +1,7 @@
 //! Rendering of outcomes: text, JUnit XML, and a scoreboard in HTML and Markdown.
 //!
-//! A check that was not run, or whose feature the server does not support, is always shown with its reason: untested
-//! behaviour must not look like correct behaviour.
+//! Checks that were not run, and checks of features that the server does not support, are always shown with the reason.
+//! Otherwise untested behaviour would look like correct behaviour.
 
 mod board;
 pub mod html;
@@ -27,17 +27,16 @@ pub(crate) const GROUPS: [(&str, &[Level]); 4] = [
     ("hardening", &[Level::Hardening]),
 ];
 
-/// True for control characters and those that change the direction of writing: outputs of servers
-/// contain them.
+/// True for control characters and characters that change the writing direction. Data from servers may contain them.
 pub(crate) fn is_hidden(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Lists the checks that `only` names, or all, one per line: id, level, section, and title.
+/// Lists the checks selected by `only`, or all checks if `only` is empty. Each line has id, level, section and title.
 ///
 /// # Errors
-/// [`NoCheck`] if a name in `only` is no check.
+/// Returns [`NoCheck`] if a name in `only` matches no check.
 pub fn list(only: &[String]) -> Result<String, NoCheck> {
     let all: Vec<&Check> = checks::all().collect();
     Ok(list_of(&chosen(&all, only)?))
@@ -72,8 +71,7 @@ pub(crate) fn level_word(level: Level) -> &'static str {
     }
 }
 
-/// Returns a verdict as text. A server that does not implement an optional feature has no fault, so it has a separate
-/// word.
+/// Returns a verdict as text. A missing optional feature has a separate word, because it is not a fault.
 pub(crate) fn verdict_word(verdict: Verdict, level: Level) -> &'static str {
     match (verdict, level) {
         (Verdict::Failed, Level::May) => "not done",
@@ -98,7 +96,7 @@ pub(crate) fn origin(outcome: &Outcome) -> String {
     if outcome.source == level { level.into() } else { format!("{level}, {}", outcome.source) }
 }
 
-/// Returns the source and the sentence, without quotation marks if it is our own.
+/// Returns the source and the sentence. Only sentences of RFCs have quotation marks.
 pub(crate) fn quoted(source: &str, sentence: &str) -> String {
     match (source, sentence) {
         (source, "") => source.into(),

@@ -1,4 +1,4 @@
-//! A query and its reply as lines of text, much as `dig` prints them.
+//! A query and its reply as lines of text, in a format similar to that of `dig`.
 
 use std::fmt::Write;
 use std::net::SocketAddr;
@@ -34,7 +34,7 @@ pub(crate) fn exchange(server: SocketAddr, exchange: &Exchange) -> Shown {
     }
 }
 
-/// Formats a reply: a line for its header, one for its OPT record, then its records.
+/// Formats a reply as lines for the header, the OPT record, the question and the records.
 fn reply(message: &Message) -> String {
     let mut out = header(message);
     if let Some(question) = message.question() {
@@ -111,7 +111,8 @@ fn dotted(name: &Name) -> String {
     name.fmt_with_dot().to_string()
 }
 
-/// Formats RDATA as in a zone file; data that cannot be parsed is written like that of an unknown type (RFC 3597 §5).
+/// Formats RDATA as in a zone file. Data that cannot be parsed is written in the format for unknown types (RFC 3597
+/// §5).
 fn data(record: &Record) -> String {
     type Data<'a> = AllRecordData<&'a [u8], ParsedName<&'a [u8]>>;
     if let Some(target) = record.target() {

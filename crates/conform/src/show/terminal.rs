@@ -1,5 +1,5 @@
-//! Outcomes of one server as text: failures first, then counts by RFC and section, then checks that were not run, then
-//! counts by level.
+//! Outcomes of one server as text. Failures come first, then counts by RFC and section, then checks that were not run,
+//! and finally counts by level.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -137,7 +137,7 @@ fn reasons(out: &mut String, report: &Report, title: &str, verdict: Verdict) {
     }
 }
 
-/// Returns the last line: whether every MUST is met, as far as it was checked.
+/// Returns the last line, which states whether the server passed every MUST that was checked.
 fn conclusion(report: &Report) -> String {
     let count = report.count(&[Level::Must]);
     let not_known = match (count.not_tried, count.not_offered) {
