@@ -4,8 +4,8 @@
 //! server ─ RTM_GETROUTE ─► interface, gateway or the server itself ─ RTM_GETNEIGH ─► reachable, stale, incomplete, none …
 //! ```
 //!
-//! While the link-layer address is unknown, the kernel keeps a few packets for the neighbour and drops the others. No
-//! socket and no interface counts that loss.
+//! While the link-layer address is unknown, the kernel keeps a few packets for the neighbour and drops the others. The
+//! counters of sockets and interfaces do not include that loss.
 
 use std::fs;
 use std::io;
@@ -38,10 +38,10 @@ const SAMPLE_INTERVAL: Duration = Duration::from_millis(5);
 pub struct NextHop {
     /// Name of the interface through which packets leave, for example `eth0`.
     pub interface: String,
-    /// The gateway's address, or the server's if it is on the link.
+    /// Address of the gateway, or of the server if the server is on the link.
     pub address: IpAddr,
-    /// True if packets need the neighbour's link-layer address: not on loopback, point-to-point and NOARP interfaces,
-    /// and not for addresses of this host.
+    /// True if packets need the neighbour's link-layer address. False on loopback, point-to-point and NOARP interfaces,
+    /// and for addresses of this host.
     pub needs_address: bool,
     /// True for a loopback interface.
     pub loopback: bool,
@@ -146,8 +146,8 @@ impl NextHop {
         })
     }
 
-    /// Makes the kernel resolve the link-layer address, if one is needed and unknown, by sending empty datagrams to
-    /// `server`'s discard port for up to `limit`. Needs no privilege.
+    /// Makes the kernel resolve the link-layer address, if the address is needed and unknown. For this purpose, empty
+    /// datagrams are sent to `server`'s discard port for up to `limit`. Needs no privilege.
     ///
     /// # Errors
     /// `TimedOut` if there is no answer; otherwise the kernel's error.
@@ -176,7 +176,7 @@ impl NextHop {
     }
 
     /// Returns the Ethernet addresses of a frame to the next hop in wire order: the next hop's, then the interface's.
-    /// Returns `None` if none are needed, or the next hop's is unknown.
+    /// Returns `None` if no addresses are needed, or if the next hop's address is unknown.
     ///
     /// # Errors
     /// Returns an error if the kernel does not answer, or the interface is gone.
@@ -195,9 +195,9 @@ impl NextHop {
         }))
     }
 
-    /// Returns the number of packets that this machine dropped since boot because a neighbour could not be resolved. It
-    /// covers all neighbours of this address family in all network namespaces. `None` if the kernel's counters are not
-    /// visible: they are only in /proc/net of the initial namespace.
+    /// Returns the number of packets that this machine dropped since boot because a neighbour could not be resolved.
+    /// The number covers all neighbours of this address family in all network namespaces. Returns `None` outside the
+    /// initial network namespace, because only its /proc/net has these counters.
     pub fn discards(&self) -> Option<u64> {
         discards_in(if self.address.is_ipv4() { ARP_CACHE } else { NDISC_CACHE })
     }
@@ -217,8 +217,8 @@ fn discards_in(file: &str) -> Option<u64> {
     read("thread-self").or_else(|| read("1")).as_deref().and_then(parse_discards)
 }
 
-/// Returns the Ethernet address of an interface, or `None` if it has none, or there is no such
-/// interface.
+/// Returns the Ethernet address of an interface, or `None` if the interface does not exist or has
+/// no such address.
 ///
 /// # Errors
 /// Returns the errors of getifaddrs(3).
@@ -302,9 +302,9 @@ impl Neighbours {
         Routing::open().map(Neighbours)
     }
 
-    /// Returns the neighbours in link-layer address resolution, with the names of their interfaces: packets to them
-    /// wait in a short queue. A neighbour that did not answer is included only while further packets make the kernel
-    /// ask again.
+    /// Returns the neighbours whose link-layer address is being resolved, with the names of their interfaces. Packets
+    /// to these neighbours wait in a short queue. A neighbour that did not answer is included only while further
+    /// packets make the kernel repeat the resolution.
     ///
     /// # Errors
     /// Returns an error if the kernel does not list them.

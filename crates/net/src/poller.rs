@@ -7,7 +7,7 @@ use std::time::Duration;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
-/// Waits until some of its sockets are readable.
+/// Waits until at least one of the watched sockets is readable.
 pub struct Poller {
     epoll: Epoll,
     events: Vec<EpollEvent>,
@@ -23,10 +23,10 @@ impl Poller {
         Ok(Poller { epoll, events: vec![EpollEvent::empty(); capacity.max(1)] })
     }
 
-    /// Watches a socket (or an [`Alarm`]) and reports it as `token`, until it is closed.
+    /// Watches a socket or an [`Alarm`] until it is closed, and reports it as `token`.
     ///
     /// # Errors
-    /// Returns an error if it is already watched, or the kernel is out of memory.
+    /// Returns an error if `watched` is already watched, or the kernel is out of memory.
     pub fn add(&self, watched: &impl AsFd, token: usize) -> io::Result<()> {
         self.epoll
             .add(watched, EpollEvent::new(EpollFlags::EPOLLIN, token as u64))
@@ -36,13 +36,13 @@ impl Poller {
     /// Stops watching a socket.
     ///
     /// # Errors
-    /// Returns an error if it is not watched.
+    /// Returns an error if the socket is not watched.
     pub fn remove(&self, watched: &impl AsFd) -> io::Result<()> {
         self.epoll.delete(watched).map_err(Into::into)
     }
 
-    /// Watches a stream until it is closed. Reports it as `token` whenever it is newly connected, readable or writable
-    /// (edge-triggered). The caller must read and write until the stream would block.
+    /// Watches a stream until it is closed. The stream is reported as `token` whenever it becomes connected, readable
+    /// or writable (edge-triggered). The caller must read and write until the stream would block.
     ///
     /// # Errors
     /// Returns the same errors as [`Poller::add`].
@@ -54,12 +54,12 @@ impl Poller {
         self.epoll.add(watched, EpollEvent::new(both, token as u64)).map_err(Into::into)
     }
 
-    /// Returns the tokens of readable sockets; none if `timeout` passes first. A signal counts as a timeout.
+    /// Returns the tokens of readable sockets, or no tokens if `timeout` passes first. A signal counts as a timeout.
     ///
     /// # Errors
-    /// Other errors of epoll_wait(2).
+    /// Returns the errors of epoll_wait(2) except `EINTR`.
     pub fn wait(&mut self, timeout: Duration) -> io::Result<impl Iterator<Item = usize> + '_> {
-        // Round the time up: if a wait ended early, the caller would repeat it without a pause.
+        // The time is rounded up, because after a wait that ends early the caller would wait again without a pause.
         let millis = u16::try_from(timeout.as_nanos().div_ceil(1_000_000)).unwrap_or(u16::MAX);
         let ready = match self.epoll.wait(&mut self.events, EpollTimeout::from(millis)) {
             Ok(n) => n,
@@ -91,7 +91,7 @@ impl Alarm {
         let _ = self.event.write(1);
     }
 
-    /// Resets the alarm; to be called before checking the cause.
+    /// Resets the alarm. The caller must reset the alarm before checking the cause, so that no later ring is missed.
     pub fn reset(&self) {
         // An error means that the alarm was not ringing.
         let _ = self.event.read();

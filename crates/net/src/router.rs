@@ -20,7 +20,7 @@ const HOP_LIMIT: u32 = 255;
 /// Linux's number of the ICMPv6 type filter option (RFC 3542 §3.2).
 const ICMP6_FILTER: libc::c_int = 1;
 
-/// A socket for router advertisements. Opening it needs CAP_NET_RAW; using it does not.
+/// A socket for router advertisements. CAP_NET_RAW is needed for opening the socket, but not for using it.
 pub struct RouterSocket {
     socket: Socket,
     interface: String,
@@ -49,8 +49,8 @@ impl RouterSocket {
         Ok(router)
     }
 
-    /// Opens the socket before it is bound to the interface. Messages received until then may be from any link and of
-    /// any type. [`RouterSocket::receive`] discards those of other links; the caller must check the type.
+    /// Opens the socket without binding it to the interface. Messages received before it is bound may be from any link
+    /// and of any type. [`RouterSocket::receive`] discards messages of other links. The caller must check the type.
     fn open_on_all_links(interface: &str) -> io::Result<RouterSocket> {
         let index = if_nametoindex(interface)?;
         let socket = Socket::new(Domain::IPV6, Type::RAW, Some(Protocol::ICMPV6))?;
@@ -77,8 +77,9 @@ impl RouterSocket {
         self.socket.send_to(&message, &to).map(drop)
     }
 
-    /// Returns the next advertisement from a link-local address on the interface's link, or `None` if there is none
-    /// now. Others are ignored (RFC 4861 §6.1.2). The kernel has checked the checksum.
+    /// Returns the next advertisement from a link-local address on the interface's link, or `None` if no advertisement
+    /// has arrived. Advertisements from other addresses are ignored (RFC 4861 §6.1.2). The kernel has verified the
+    /// checksum.
     ///
     /// # Errors
     /// Returns an error if the socket has failed.

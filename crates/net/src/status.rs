@@ -16,9 +16,9 @@ pub struct StatusSocket {
 }
 
 impl StatusSocket {
-    /// Creates the socket, and replaces a socket that a killed server has left. Clients can connect from now on, and
+    /// Creates the socket, and replaces a socket that a killed server has left. From now on, clients can connect and
     /// wait until the socket is served. A server should create this socket before its network sockets, so that its
-    /// state is available as soon as it is reachable by network.
+    /// state is available as soon as the server is reachable by network.
     ///
     /// # Errors
     /// Returns an error if another server listens there, another file has that name, or the system refuses.
@@ -33,7 +33,8 @@ impl StatusSocket {
         Ok(StatusSocket { listener, path: path.into() })
     }
 
-    /// Serves each connection in a separate thread until the process ends. An error ends only its connection.
+    /// Serves each connection in a separate thread until the process ends. An error on a connection ends only that
+    /// connection.
     ///
     /// # Errors
     /// Returns an error if the socket cannot be shared, or no thread can be started.

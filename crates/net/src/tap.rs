@@ -5,8 +5,8 @@
 //!     └──────► netfilter, routing, UDP ─► the ports' sockets
 //! ```
 //!
-//! The filter rejects every packet, so that the kernel copies and queues none for this socket. Only the filter's
-//! counter is used. It counts the single datagrams of a joined packet (`UDP_SEGMENT`, generic receive offload).
+//! The filter rejects every packet, so that the kernel copies and queues no packet for this socket. Only the filter's
+//! counter is used. A packet that joins several datagrams (`UDP_SEGMENT`, generic receive offload) counts as several.
 
 use std::ffi::{CStr, c_int, c_uint};
 use std::io;
@@ -32,8 +32,8 @@ impl Tap {
     /// Returns an error if the process lacks `CAP_NET_RAW` or `CAP_BPF` (root has both), or there is no such interface.
     pub fn new(interface: &str, ours: IpNet, ports: &[u16]) -> io::Result<Tap> {
         let index = if_nametoindex(interface)?;
-        // Without a protocol the socket receives nothing until it is bound, so no packet arrives before the filter is
-        // attached.
+        // A socket without a protocol receives nothing until it is bound. No packet therefore arrives before the filter
+        // is attached.
         let socket =
             socket(AddressFamily::Packet, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)?;
         set_option(&socket, libc::SOL_PACKET, PACKET_IGNORE_OUTGOING, 1)?;
@@ -51,7 +51,7 @@ impl Tap {
     /// Returns the number of datagrams so far.
     ///
     /// # Errors
-    /// None that a running count can have.
+    /// Returns the errors of bpf(2), which are not expected while the tap is running.
     pub fn count(&self) -> io::Result<u64> {
         let (key, mut value) = (0u32, 0u64);
         let mut request = Element {
@@ -90,7 +90,8 @@ fn bind(socket: &OwnedFd, index: c_uint) -> io::Result<()> {
     if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-// linux/bpf.h: commands, types, and the heads of `union bpf_attr` that they take; octets after the head count as zero.
+// linux/bpf.h: commands, types, and the beginning of `union bpf_attr` that each command reads. The kernel treats
+// omitted octets as zero.
 
 const BPF_MAP_CREATE: c_int = 0;
 const BPF_MAP_LOOKUP_ELEM: c_int = 1;
@@ -187,7 +188,7 @@ struct Instruction {
     immediate: i32,
 }
 
-/// Encodes an instruction with destination and source register. The two share an octet in the machine's bit order.
+/// Encodes an instruction. Destination and source register share an octet, in the machine's bit order.
 const fn instruction(code: u8, to: u8, from: u8, offset: i16, immediate: i32) -> Instruction {
     let registers = if cfg!(target_endian = "little") { to | from << 4 } else { to << 4 | from };
     Instruction { code, registers, offset, immediate }
@@ -318,7 +319,7 @@ const fn leave_unless(register: u8, value: i32) -> Instruction {
     skip_unless(register, value, LEAVE)
 }
 
-/// Leaves unless the four octets at `at` of the packet match `part` under `mask`.
+/// Ends the program unless the four octets at `at` of the packet match `part` under `mask`.
 fn leave_outside(at: i32, part: [u8; 4], mask: [u8; 4]) -> Vec<Instruction> {
     let (part, mask) = (i32::from_be_bytes(part), i32::from_be_bytes(mask));
     let compared = leave_unless(0, part & mask);
@@ -329,12 +330,12 @@ fn leave_outside(at: i32, part: [u8; 4], mask: [u8; 4]) -> Vec<Instruction> {
     }
 }
 
-/// r0 = the entry of `map` with the index in the stack's topmost word; leaves if there is none.
+/// r0 = the entry of `map` with the index in the stack's topmost word. Ends the program if there is no such entry.
 fn look_up(map: &OwnedFd) -> [Instruction; 6] {
     // linux/bpf.h: BPF_PSEUDO_MAP_FD, a 64-bit load; the kernel replaces the value, a map's
     // descriptor.
     let load_map = [instruction(0x18, 1, 1, 0, map.as_raw_fd()), instruction(0, 0, 0, 0, 0)];
-    // A pointer is compared in all its 64 bits, otherwise the verifier cannot infer that it is not null.
+    // All 64 bits of the pointer are compared. Otherwise the verifier cannot infer that the pointer is not null.
     let leave_if_none = instruction(0x15, 0, 0, LEAVE, 0);
     [load_map[0], load_map[1], copy(2, 10), add(2, -4), LOOK_UP, leave_if_none]
 }

@@ -9,8 +9,8 @@
 //! Anything but a whole UDP datagram behind a plain IP header goes to the kernel: VLAN tags, IPv4 options, IPv6
 //! extension headers, fragments, TCP, ICMP, neighbour discovery and packets of other programs. Frames that are not
 //! addressed to the interface's own Ethernet address also go to the kernel, such as broadcasts and frames seen in
-//! promiscuous mode. Frames from a group address go to the kernel, too. A reply to any of these frames would have a
-//! source or destination that is not the address of one interface.
+//! promiscuous mode. Frames from a group address go to the kernel, too. A reply to any of these frames would have an
+//! Ethernet source or destination that does not belong to a single interface.
 //!
 //! The program writes the receive time (`CLOCK_MONOTONIC`) in front of every packet that it takes, as `SO_TIMESTAMPNS`
 //! does for sockets of the stack.
@@ -147,7 +147,7 @@ pub(super) fn program(claims: &[Claim], mac: [u8; 6], taken: MatchAction) -> Vec
     w.jump_unless_equal(R5, 0x45, Label::Pass);
     w.load8(R5, R2, 23);
     w.jump_unless_equal(R5, 17, Label::Pass);
-    // No further fragments, no offset.
+    // Only whole datagrams: no further fragments and no fragment offset.
     w.load16(R5, R2, 20);
     w.and(R5, network16(0x3fff));
     w.jump_unless_equal(R5, 0, Label::Pass);
@@ -281,7 +281,7 @@ impl Writer {
         self.push(0x7b, at, from, offset, 0);
     }
 
-    /// Operates on the lower 32 bits; the others become zero.
+    /// Operates on the lower 32 bits. The upper 32 bits become zero.
     fn and(&mut self, to: Register, number: i32) {
         self.push(0x54, to, Register::R0, 0, number);
     }

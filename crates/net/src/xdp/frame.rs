@@ -11,8 +11,8 @@
 //! └─────────┴───────────────┴─────────────┴─────────┘
 //! ```
 //!
-//! Other frames do not get here: VLAN tags, IPv4 options, IPv6 extension headers and fragments go to the kernel (see
-//! [`super::filter`]).
+//! Frames of other forms go to the kernel, for example with VLAN tags, IPv4 options, IPv6 extension headers or
+//! fragments (see [`super::filter`]).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ops::Range;
@@ -44,12 +44,13 @@ pub(super) struct Datagram {
     pub(super) has_partial_checksum: bool,
 }
 
-/// Facts about an interface: the addresses that this host had when it was opened, which no other host on the link has.
+/// Facts about an interface. They include the addresses that this host had when the interface was opened; no other host
+/// on the link has these addresses.
 #[derive(Clone, Debug)]
 pub(super) struct HostAddresses {
     addresses: Arc<[IpAddr]>,
-    /// True if datagrams may arrive with a checksum left to a network card, for example from senders on the same
-    /// machine. Datagrams that arrive over a cable have a complete checksum, so false makes such a checksum wrong.
+    /// True if datagrams may arrive with an incomplete checksum, which the sender left to a network card. Senders on
+    /// the same machine do so. Datagrams that arrive over a cable must have a complete checksum.
     leaves_checksums: bool,
 }
 
@@ -83,8 +84,8 @@ impl HostAddresses {
 /// Parses the datagram in a frame. Returns `None` if there is none, its lengths are inconsistent, its checksum is
 /// wrong, or one of its addresses cannot belong to a host on a link. The stack rejects such packets as well.
 ///
-/// Also returns `None` if the source is one of this host's `own` addresses, which no other host has. The stack rejects
-/// that over IPv4. A forged source of this kind would otherwise pass for a privileged client.
+/// Also returns `None` if the source is one of this host's `own` addresses, because such a source is forged and could
+/// give a client privileges. The stack rejects such packets over IPv4.
 pub(super) fn read(frame: &[u8], own: &HostAddresses) -> Option<Datagram> {
     let (source, destination, udp) = match frame.get(12..ETHERNET)? {
         [0x08, 0x00] => read_ipv4(frame)?,
@@ -115,9 +116,8 @@ pub(super) fn read(frame: &[u8], own: &HostAddresses) -> Option<Datagram> {
     })
 }
 
-/// True if a packet that arrives on a link can come from this address, or be answered from it. A loopback address (RFC
-/// 1122 §3.2.1.3; RFC 4291 §2.5.3), or one mapped from the other family (RFC 4291 §2.5.5.2), would pass for a
-/// privileged client.
+/// True if this address can be source or destination of a packet that arrives on a link. A loopback address (RFC 1122
+/// §3.2.1.3; RFC 4291 §2.5.3) or an IPv4-mapped address (RFC 4291 §2.5.5.2) could give a client privileges.
 fn is_host_address(address: IpAddr) -> bool {
     let is_nobodys = address.is_unspecified() || address.is_loopback() || address.is_multicast();
     !is_nobodys
@@ -165,9 +165,10 @@ fn read_ipv6(frame: &[u8]) -> Option<Addressed> {
 enum Checksum {
     /// Correct, or omitted where IPv4 allows it.
     Right,
-    /// Pseudo-header sum, which a sender on the same machine leaves to a NIC to complete, where that is allowed.
+    /// Incomplete but allowed: only the sum of the pseudo-header, which a sender on the same machine left to a NIC to
+    /// complete.
     Left,
-    /// Neither.
+    /// Wrong.
     Wrong,
 }
 
@@ -178,8 +179,8 @@ fn checksum(from: IpAddr, to: IpAddr, udp: &[u8], length: usize, may_be_left: bo
         return if from.is_ipv4() { Checksum::Right } else { Checksum::Wrong };
     }
     let pseudo = pseudo_header(from, to, length);
-    // Checked first, so that a joined datagram does not pass for a single one by chance. For one in 65 535 datagrams
-    // received over a cable this sum equals the correct checksum.
+    // This case is checked first, so that a joined datagram is not taken for a single datagram by chance. For one in
+    // 65 535 datagrams received over a cable, this sum equals the correct checksum.
     if may_be_left && fold(pseudo) == given {
         Checksum::Left
     } else if fold(pseudo + sum(&udp[..length])) == 0xffff {

@@ -152,10 +152,10 @@ pub fn interface_of(address: SocketAddr) -> Result<String, XdpError> {
     found.map(|(name, _)| name).ok_or(XdpError::UnknownAddress { address: address.ip() })
 }
 
-/// True if a datagram received on this interface in this mode may consist of several, joined by the sender
+/// True if a datagram received on this interface in this mode may consist of several datagrams, joined by the sender
 /// (`UDP_SEGMENT`) or by the kernel at a lower interface. This happens in generic mode with senders on this machine or
-/// on the host of this virtual machine, and on a bridge, bond or VLAN. A network card delivers each datagram as it
-/// arrived: the kernel joins none on an interface with such a filter.
+/// on the host of this virtual machine, and on a bridge, bond or VLAN. On a network card with an XDP filter, the kernel
+/// does not join datagrams.
 pub fn may_join(interface: &str, attach_mode: AttachMode) -> bool {
     attach_mode == AttachMode::Generic && !is_card(ethtool::driver(interface).as_ref())
 }
@@ -169,8 +169,8 @@ fn is_card(driver: Option<&ethtool::Driver>) -> bool {
     driver.is_some_and(|driver| is_on_card_bus(driver, is_device))
 }
 
-/// Buses of network cards by their sysfs names. Interfaces that exist only in the kernel have no bus, and those of
-/// virtual machines use others.
+/// Buses of network cards by their sysfs names. Interfaces that exist only in the kernel have no bus, and interfaces of
+/// virtual machines use other buses.
 const CARD_BUSES: [&str; 6] = ["pci", "usb", "platform", "auxiliary", "sdio", "mdio_bus"];
 
 /// True if a driver's device is on a bus of network cards; `is_device` checks if sysfs has a device at a path. Drivers
@@ -271,8 +271,8 @@ fn count_queues(facts: &ethtool::Interface) -> Result<u32, XdpError> {
     Ok(receive.max(1))
 }
 
-/// Attaches the filter in one mode and opens a socket for each queue. The inner error means that interface or driver do
-/// not support that mode, or that another program uses them.
+/// Attaches the filter in one mode and opens a socket for each queue. The inner error means that the interface or its
+/// driver does not support that mode, or that another program uses the interface.
 fn open_in_mode(
     found: &Found,
     count: u32,
@@ -304,7 +304,7 @@ fn try_in_mode(
                      sockets of the bond";
         return Ok(Err(io::Error::new(io::ErrorKind::Unsupported, error)));
     }
-    // Sockets are opened first, because a kernel without AF_XDP also rejects the map and reports no reason for that.
+    // Sockets are opened before the map. A kernel without AF_XDP rejects both, but reports the reason only for sockets.
     let opened: io::Result<Vec<_>> = (0..count).map(|_| queue::socket()).collect();
     let opened = match opened {
         Ok(opened) => opened,
@@ -377,8 +377,8 @@ fn release() -> String {
     fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned()
 }
 
-/// True if the interface aggregates several others. Packets redirected at those are lost (`xsk_rcv_check` of
-/// net/xdp/xsk.c).
+/// True if the interface aggregates several others. Packets redirected at the aggregated interfaces are lost
+/// (`xsk_rcv_check` of net/xdp/xsk.c).
 fn is_bond(driver: &ethtool::Driver) -> bool {
     driver.name == "bonding"
 }
