@@ -8,7 +8,8 @@
 //! ```
 //!
 //! Every passed rate, and the failed rate just above the result, are decided by full trials. The result equals that of
-//! the plain search for any DUT for which short trials fail only if the full ones do; the DUT need not be monotonic.
+//! the plain search, provided that a short trial fails only at rates at which the full trial also fails. The DUT need
+//! not be monotonic.
 
 use std::collections::BTreeMap;
 
@@ -62,7 +63,7 @@ pub struct NarrowedSearch {
 }
 
 impl NarrowedSearch {
-    /// Creates a search over `range`; without `probes` it is the plain search.
+    /// Creates a search over `range`. If `probes` is false, the search is the plain search.
     pub fn new(range: SearchRange, probes: bool) -> NarrowedSearch {
         let state = if probes { State::Probe } else { State::Full };
         let search = Search::new(range);
@@ -141,8 +142,8 @@ impl NarrowedSearch {
         };
     }
 
-    /// Handles a full trial that passed at `rate` after its probe failed: the DUT is flaky. The search continues
-    /// between it and the next failure.
+    /// Handles a full trial that passed at `rate` although its probe failed, because the DUT's results vary. The search
+    /// continues between `rate` and the next failed rate.
     fn go_on_above(&mut self, rate: Qps) {
         self.failed.remove(&rate);
         self.retries = 0;

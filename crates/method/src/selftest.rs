@@ -11,8 +11,8 @@ pub fn timeout(test: Nanos) -> Nanos {
     Nanos(test.0 / 4)
 }
 
-/// Returns the queries that a part of the tester handles per query of a test, times 1 + δ: max(1, (2 − α)(1 − β))·(1 +
-/// δ).
+/// Returns the number of queries that the busier role of the tester (Measurer or AuthDNS) handles per query of a test,
+/// times 1 + δ: max(1, (2 − α)(1 − β))·(1 + δ).
 ///
 /// AuthDNS answers one query for a name with an AAAA record, two for others, and none for cached ones. This is the
 /// paper's equation 10, with the maximum over the factor instead of the rate, as in equations 7 and 11. The Measurer

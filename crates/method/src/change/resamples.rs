@@ -90,7 +90,7 @@ impl Ratios<'_> {
         loop {
             let middle = low + (high - low) / 2.0;
             if middle <= low || middle >= high {
-                // There is no representable number between them.
+                // There is no representable number between the two.
                 return Some(high);
             }
             if self.up_to(middle) > share { high = middle } else { low = middle }
@@ -106,8 +106,7 @@ fn odd(sorted: &[f64], draws: usize) -> Vec<(f64, f64)> {
     sorted.iter().enumerate().map(|(i, &value)| (value, up_to[i + 1] - up_to[i])).collect()
 }
 
-/// Returns the medians of an even number of draws. Each is the mean of two values: one half of the draws is at most the
-/// lower one, the other half is at least the upper one.
+/// Returns the medians of an even number of draws. Each median is the mean of the two middle draws.
 fn even(sorted: &[f64], draws: usize) -> Vec<(f64, f64)> {
     let (n, half) = (sorted.len(), draws / 2);
     let power = |i: usize| (i as f64 / n as f64).powi(i32::try_from(half).unwrap_or(i32::MAX));
