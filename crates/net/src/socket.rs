@@ -184,7 +184,7 @@ impl Endpoint {
     pub fn client_pair(server: SocketAddr, port: u16) -> io::Result<(Endpoint, Endpoint)> {
         let ours = port_of_any(server, port);
         let connected = Endpoint::new(ours)?;
-        // As in `listen`, the port is bound exclusively first and then opened to our second socket.
+        // The port is bound exclusively first and then opened to our second socket, like in `listen`.
         connected.socket.bind(&SockAddr::from(ours))?;
         connected.socket.set_reuse_port(true)?;
         let unmatched = Endpoint::new(ours)?;
