@@ -10,7 +10,7 @@ use wire::rcode::Rcode;
 use wire::template::HEADER_LEN;
 use wire::view::{CLASS_IN, Message, rtype};
 
-/// Maximum UDP payload, offered and never exceeded (dnsflagday.net/2020; RFC 9715 §3.1 recommends at most 1400).
+/// Maximum UDP payload, also advertised in EDNS (dnsflagday.net/2020; RFC 9715 §3.1 recommends at most 1400).
 pub const MAX_UDP: usize = 1232;
 /// UDP payload that every client accepts (RFC 1035 §2.3.4).
 const MIN_UDP: usize = 512;
@@ -36,7 +36,7 @@ pub enum AuthTransport {
 pub enum Kind {
     /// NOERROR with a record.
     Answer,
-    /// NOERROR without a record: the name exists, and has none of this type.
+    /// NOERROR without a record, because the name exists but has no record of this type.
     NoData,
     /// NXDOMAIN: our zone has no such name.
     NxDomain,
@@ -48,7 +48,7 @@ pub enum Kind {
     NotImp,
     /// BADVERS: an unsupported EDNS version.
     BadVers,
-    /// No reply: a response, or too short for a header.
+    /// No reply, because the message is a response or too short for a header.
     Ignored,
 }
 
@@ -66,13 +66,13 @@ pub enum QueryType {
 /// Result of answering a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answered {
-    /// Octets of the reply; 0 if there must be none.
+    /// Octets of the reply; 0 if no reply must be sent.
     pub len: usize,
     /// Kind of the reply.
     pub kind: Kind,
     /// Queried type.
     pub qtype: QueryType,
-    /// Queried name, if it is one of the tester's.
+    /// Address in the queried name, if the name is one of the tester's.
     pub name: Option<Ipv4Addr>,
 }
 
@@ -89,11 +89,11 @@ pub struct Zone {
     aaaa_share: Share,
     ttl: u32,
     ns_address: Ipv4Addr,
-    /// Prefix for the AAAA records of names without one of their own; `None` gives NODATA.
+    /// Prefix of synthesized AAAA records, for names without a native one; `None` gives NODATA.
     synthesis: Option<u128>,
 }
 
-/// A reply under construction: a sufficiently large buffer, and the used length.
+/// A reply under construction. The buffer has at least [`MAX_REPLY`] octets.
 struct Writer<'a> {
     out: &'a mut [u8],
     len: usize,
@@ -110,7 +110,7 @@ impl Writer<'_> {
         self.out[at + 1] += 1;
     }
 
-    /// Appends a record with its owner name at `owner` in the message.
+    /// Appends a record. Its owner name is a pointer to offset `owner` of the message.
     #[inline]
     fn record(&mut self, section: usize, owner: usize, rtype: u16, ttl: u32, data: &[u8]) {
         self.count(section);
@@ -136,7 +136,7 @@ fn pointer(offset: usize) -> [u8; 2] {
     (0xc000 | offset as u16).to_be_bytes()
 }
 
-/// The client's EDNS (RFC 6891), reduced to the relevant fields.
+/// Relevant fields of the query's EDNS (RFC 6891).
 #[derive(Clone, Copy)]
 struct QueryEdns {
     size: usize,
@@ -144,7 +144,7 @@ struct QueryEdns {
     dnssec_ok: bool,
 }
 
-/// The question of a query, found in place.
+/// The question of a query, as references into the message.
 struct Question<'a> {
     /// The name in wire format, uncompressed.
     name: &'a [u8],
@@ -155,14 +155,14 @@ struct Question<'a> {
 }
 
 impl Zone {
-    /// Creates the zone `domain`. A share of the names has an AAAA record, and all records have the given TTL. Its name
-    /// server `ns` has the address `ns_address`.
+    /// Creates the zone `domain`, in which the share `aaaa_share` of the names has an AAAA record. All records have the
+    /// TTL `ttl`. The zone's name server `ns` has the address `ns_address`.
     pub fn new(domain: Domain, aaaa_share: Share, ttl: Duration, ns_address: Ipv4Addr) -> Zone {
         let ttl = u32::try_from(ttl.as_secs()).unwrap_or(u32::MAX).min(i32::MAX as u32);
         Zone { domain, aaaa_share, ttl, ns_address, synthesis: None }
     }
 
-    /// Returns the zone as a DNS64 server shows it: names without an AAAA record get one under the /96 `prefix`.
+    /// Returns the zone as seen through a DNS64 server, which synthesizes missing AAAA records with the /96 `prefix`.
     pub(crate) fn seen_through_dns64(mut self, prefix: std::net::Ipv6Addr) -> Zone {
         self.synthesis = Some(u128::from(prefix));
         self
@@ -188,16 +188,16 @@ impl Zone {
         self.ns_address
     }
 
-    /// Writes the reply to `query` into `out`, which has at least [`MAX_REPLY`] octets. Returns its kind for the
-    /// counters.
+    /// Writes the reply to `query` into `out`, which has at least [`MAX_REPLY`] octets.
     pub fn answer(&self, query: &[u8], transport: AuthTransport, out: &mut [u8]) -> Answered {
-        // Neither a fragment of a header nor a response is answered, otherwise two servers could loop.
+        // Responses are not answered, because two servers could answer each other forever. Incomplete headers are not
+        // answered either.
         let Some(message) = Message::new(query).filter(|m| !m.is_response()) else {
             return Answered::nothing_of_a_name(0, Kind::Ignored);
         };
         let mut reply = Writer { out, len: 0 };
         reply.put(&query[..2]);
-        // QR, the query's opcode and RD; nothing else is copied.
+        // Sets QR, and copies the opcode and RD of the query.
         reply.put(&[QR | query[2] & 0x79, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
         if message.opcode() != 0 {
             reply.out[3] = Rcode::NOTIMP.in_header();
@@ -228,7 +228,7 @@ impl Zone {
             _ => self.answer_question(&question, &mut reply),
         };
         if reply.len + opt_len > limit {
-            // RFC 2181 §9: no partial RRset; the client repeats the query over TCP.
+            // RFC 2181 §9: a truncated reply has no partial RRset. The client repeats the query over TCP.
             reply.out[2] |= TC;
             reply.out[ANCOUNT..HEADER_LEN].fill(0);
             reply.len = question_end;
@@ -328,7 +328,7 @@ impl Zone {
         Kind::Answer
     }
 
-    /// Appends a negative answer with the SOA, which gives its TTL (RFC 2308 §2, §3).
+    /// Appends the SOA record of a negative answer, which sets the answer's TTL (RFC 2308 §2, §3).
     #[inline]
     fn deny(&self, kind: Kind, zone_at: usize, reply: &mut Writer<'_>) -> Kind {
         if kind == Kind::NxDomain {
@@ -366,7 +366,7 @@ fn refuse(reply: &mut Writer<'_>) -> Kind {
     Kind::Refused
 }
 
-/// True if `labels`, the part of a name before the zone's, ends at a label boundary.
+/// Returns true if `labels` ends at a label boundary. `labels` is the part of a name before the zone's name.
 fn ends_between_labels(mut labels: &[u8]) -> bool {
     while let [len, rest @ ..] = labels {
         match rest.get(usize::from(*len)..) {
@@ -377,7 +377,7 @@ fn ends_between_labels(mut labels: &[u8]) -> bool {
     true
 }
 
-/// Parses the only question; `None` is a format error.
+/// Parses the question, which must be the only one; `None` is a format error.
 #[inline]
 fn parse_question<'a>(message: &Message<'_>, query: &'a [u8]) -> Option<Question<'a>> {
     if message.qdcount() != 1 {
@@ -386,7 +386,7 @@ fn parse_question<'a>(message: &Message<'_>, query: &'a [u8]) -> Option<Question
     let mut at = HEADER_LEN;
     loop {
         let len = usize::from(*query.get(at)?);
-        // A pointer in the first name of a message could only point into the header.
+        // Compression is an error here: before the first name there is only the header to point to.
         if len > 63 {
             return None;
         }
@@ -402,8 +402,9 @@ fn parse_question<'a>(message: &Message<'_>, query: &'a [u8]) -> Option<Question
     Some(Question { name, qtype, qclass, end: at + 4 })
 }
 
-/// Parses the OPT record, if there is one; the outer `None` is a format error (RFC 6891 §6.1.1: at most one, in the
-/// additional section, owned by the root).
+/// Parses the OPT record, if there is one. The outer `None` is a format error.
+///
+/// A query has at most one OPT record, in the additional section and owned by the root (RFC 6891 §6.1.1).
 #[inline]
 #[expect(clippy::option_option, reason = "format error and absence are different things here")]
 fn parse_edns(message: &Message<'_>, end: usize) -> Option<Option<QueryEdns>> {

@@ -1,11 +1,12 @@
-//! Datagrams for AuthDNS that arrived at its host: at the interfaces and at the sockets.
+//! Counts of datagrams for AuthDNS that arrived at the interfaces and at the sockets of its host.
 //!
 //! ```text
 //! interface ─► tap ─► packet filter, checksum ─► sockets' buffers ─► workers
 //!              interfaces                        sockets = read + dropped + wrong checksum
 //! ```
 //!
-//! The difference between the two counts was lost between interface and socket, for instance in a packet filter.
+//! A *tap* is a packet socket that counts the datagrams at an interface. The difference between the two counts was lost
+//! between interface and socket, for instance in a packet filter.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -17,11 +18,12 @@ use net::socket::scope_of;
 use net::tap::Tap;
 use serde::{Deserialize, Serialize};
 
-/// Maximum number of watched addresses; more would slow each packet down.
+/// Maximum number of watched addresses, because each tap slows down all packets.
 const MOST_TAPS: usize = 32;
 /// Interval between comparisons of the counters while datagrams wait in the sockets.
 const AGAIN: Duration = Duration::from_millis(1);
-/// Maximum number of comparisons until the rest counts as missed: longer than a worker takes to publish its counters.
+/// Maximum number of comparisons, after which the difference counts as missed. By then each worker has published its
+/// counters.
 const COMPARISONS: u32 = 200;
 
 /// Datagrams for AuthDNS since its status was first read, except those received by AF_XDP.
@@ -36,13 +38,13 @@ pub struct Arrived {
 }
 
 impl Arrived {
-    /// Returns the datagrams since `before` that no socket received.
+    /// Returns the number of datagrams since `before` that no socket received.
     pub(super) fn missed_since(&self, before: &Arrived) -> u64 {
         let came = self.interfaces.saturating_sub(before.interfaces);
         came.saturating_sub(self.sockets.saturating_sub(before.sockets))
     }
 
-    /// Same as [`Arrived::missed_since`], but negative if sockets received more than interfaces.
+    /// Returns the difference of the two counts. It is negative if the sockets received more than the interfaces.
     fn missed(&self) -> i128 {
         i128::from(self.interfaces) - i128::from(self.sockets)
     }
@@ -63,8 +65,10 @@ pub(super) struct Taps {
 }
 
 impl Taps {
-    /// Starts counting datagrams to `listen` on the interfaces that hold its addresses, or on all of `names` for an
-    /// address that none holds. `None` if the process lacks the privilege, or there are too many addresses.
+    /// Starts counting datagrams to `listen`; `None` if the process lacks the privilege, or there are too many
+    /// addresses.
+    ///
+    /// An address is watched on the interfaces that have it, or on all interfaces `names` if no interface has it.
     pub(super) fn on(
         listen: &[SocketAddr],
         names: &[String],
@@ -81,8 +85,8 @@ impl Taps {
         Some(Taps { taps, last: Arrived::default() })
     }
 
-    /// Returns both counts; `at_sockets` reads the second. Datagrams that wait in a socket's buffer are given time to
-    /// be read.
+    /// Returns both counts; `at_sockets` reads the count at the sockets. Waits until workers have read the datagrams in
+    /// the sockets' buffers.
     pub(super) fn compare(&mut self, at_sockets: impl Fn() -> u64) -> Option<Arrived> {
         let taps = &self.taps;
         let interfaces = || taps.iter().map(|tap| tap.count().ok()).sum::<Option<u64>>();
@@ -91,15 +95,16 @@ impl Taps {
     }
 }
 
-/// Returns the counts at the moment with the fewest datagrams between interfaces and sockets. Ends early if that number
-/// is at most `last`, because misses never decrease.
+/// Returns the counts at the moment with the fewest datagrams between interfaces and sockets.
+///
+/// The number of missed datagrams never decreases, so the search ends early when it is not above that of `last`.
 fn settled(
     last: &Arrived,
     interfaces: impl Fn() -> Option<u64>,
     sockets: impl Fn() -> u64,
     wait: impl Fn(),
 ) -> Option<Arrived> {
-    // In this order, so that a datagram arriving in between counts only at the sockets.
+    // The interfaces are read first, so that a datagram arriving between the two reads does not count as missed.
     let read = || Some(Arrived { interfaces: interfaces()?, sockets: sockets() });
     let mut best = read()?;
     for _ in 1..COMPARISONS {
@@ -147,8 +152,8 @@ fn places(
     places
 }
 
-/// True if a server on `address` listens on this interface's address. Several interfaces may have the same link-local
-/// address; the scope selects one.
+/// Returns true if a server on `address` listens on the interface address `held`. Several interfaces may have the same
+/// link-local address, so the scopes are compared too.
 pub(super) fn is_of(address: SocketAddr, held: &LocalAddress) -> bool {
     address.ip().to_canonical() == held.address.ip()
         && [0, scope_of(&held.address)].contains(&scope_of(&address))

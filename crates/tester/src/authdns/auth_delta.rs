@@ -1,5 +1,5 @@
-//! Change of AuthDNS's counters over a trial. AuthDNS is half of the tester, so its drops and its processing time never
-//! count against the DUT.
+//! Change of AuthDNS's counters over a trial. AuthDNS is part of the tester, so its drops and delays are no fault of
+//! the DUT.
 
 use method::evidence::{PATTERN, TOLERANCE, UpstreamQueries};
 use method::reason::{Reason, ZoneFacts};
@@ -78,8 +78,10 @@ impl OwnTime {
 }
 
 impl AuthDelta {
-    /// Computes the difference between two reads of AuthDNS's counters. A query that repeats one less than `timeout`
-    /// ago is a retry; one that took AuthDNS longer than `limit` is slow.
+    /// Computes the difference between two reads of AuthDNS's counters.
+    ///
+    /// A query counts as a retry if the same query was received less than `timeout` before. A query counts as slow if
+    /// AuthDNS took longer than `limit`.
     pub fn between(
         before: &AuthCounters,
         after: &AuthCounters,
@@ -115,9 +117,13 @@ impl AuthDelta {
         }
     }
 
-    /// Returns the reasons for which AuthDNS invalidated the trial: a restart, drops of AuthDNS or of its host, waits
-    /// in its host's queueing disciplines above `waiting`, more than one missed datagram in [`MISSED_IN`], or a 99.9th
-    /// percentile of its processing time above `limit`.
+    /// Returns the faults of AuthDNS and its host that invalidate the trial:
+    ///
+    /// - a restart of AuthDNS
+    /// - drops of AuthDNS or of its host
+    /// - waits above `waiting` in a queueing discipline of the host
+    /// - more than one missed datagram in [`MISSED_IN`]
+    /// - a 99.9th percentile of AuthDNS's processing time above `limit`
     pub fn faults(&self, limit: Nanos, waiting: Nanos) -> Vec<Reason> {
         let mut faults = Vec::new();
         if self.restarted {
@@ -139,8 +145,8 @@ impl AuthDelta {
         faults
     }
 
-    /// Returns the reasons for which a trial with this number of `names` was not the planned one: another zone than
-    /// `wanted`, or other clients at the same time.
+    /// Returns the differences from the planned trial with this number of `names`. These are a zone other than
+    /// `wanted`, and other clients at the same time.
     pub(crate) fn disagreements(&self, wanted: Option<&ZoneFacts>, names: u64) -> Vec<Reason> {
         let mut found = Vec::new();
         if let Some(wanted) = wanted {
@@ -157,25 +163,25 @@ impl AuthDelta {
         found
     }
 
-    /// Returns the reason if the DUT did not cause a failure: AuthDNS refused more queries than a DUT sends for names
-    /// outside the zone, such as trust anchors.
+    /// Returns a reason if AuthDNS refused so many queries that a failure is no statement about the DUT. A DUT sends a
+    /// few queries for names outside the zone, such as trust anchors.
     pub fn refusal(&self) -> Option<Reason> {
         let UpstreamQueries { aaaa, a, other, .. } = self.asked;
         let (refused, questions) = (self.refused, aaaa + a + other);
         (refused > spare(questions)).then_some(Reason::AuthRefused { refused, questions })
     }
 
-    /// Returns the queries that AuthDNS answered too late, or did not receive although its host did.
+    /// Returns the number of queries that AuthDNS answered too late, or that its host received but AuthDNS did not.
     pub fn doubtful(&self) -> u64 {
         self.slow + self.missed()
     }
 
-    /// Returns the datagrams that AuthDNS's host received and AuthDNS did not, as far as counted.
+    /// Returns the number of datagrams that AuthDNS's host received but AuthDNS did not; 0 if not counted.
     pub fn missed(&self) -> u64 {
         self.host_drops.missed().unwrap_or(0)
     }
 
-    /// Returns the datagrams that AuthDNS's host received, as far as counted.
+    /// Returns the number of datagrams that AuthDNS's host received; 0 if not counted.
     fn came(&self) -> u64 {
         self.host_drops.arrived.map_or(0, |arrived| arrived.interfaces)
     }
@@ -185,7 +191,7 @@ impl AuthDelta {
         (datagrams > 0).then_some(Reason::AuthMissed { datagrams, came })
     }
 
-    /// Returns the reasons for a trial with this number of `unanswered` queries whose verdict depends on
+    /// Returns the reasons why a trial with `unanswered` queries is invalid if its verdict depends on the
     /// [`AuthDelta::doubtful`] queries.
     pub fn doubts(&self, limit: Nanos, unanswered: u64) -> Vec<Reason> {
         let slow = Reason::AuthDecides { questions: self.slow, limit, unanswered };
@@ -194,11 +200,11 @@ impl AuthDelta {
     }
 }
 
-/// Number of datagrams of which one missed is tolerated. A DUT marks down a server that does not answer, so one missed
-/// query may cost many others.
+/// Number of received datagrams per tolerated missed one. More must not be missed, because a DUT marks down a server
+/// that does not answer. One missed query may then cost many others.
 const MISSED_IN: u64 = 1_000;
 
-/// Returns the names or queries beyond `count` that do not indicate another trial, by the tolerance of a share.
+/// Returns the number of excess names or queries that is tolerated for `count` expected ones.
 fn spare(count: u64) -> u64 {
     (TOLERANCE * count as f64 + PATTERN) as u64
 }

@@ -1,4 +1,4 @@
-//! AuthDNS's counters of queries and replies, per worker and readable while it runs.
+//! AuthDNS's counters of queries and replies. Each worker has its own, and they are readable while AuthDNS runs.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -61,7 +61,7 @@ pub(crate) struct WorkerCounters {
     lost: AtomicU64,
     send_refused: AtomicU64,
     pub(crate) socket_drops: AtomicU64,
-    /// Datagrams that its socket received; 0 for an AF_XDP worker.
+    /// Datagrams received by the worker's socket; 0 for an AF_XDP worker.
     pub(crate) received: AtomicU64,
     times: Mutex<WorkerTimes>,
 }
@@ -82,17 +82,17 @@ impl WorkerCounters {
         }
     }
 
-    /// Returns the datagrams that its socket received or dropped.
+    /// Returns the number of datagrams that the worker's socket received or dropped.
     pub(crate) fn at_socket(&self) -> u64 {
         self.received.load(Ordering::Relaxed) + self.socket_drops.load(Ordering::Relaxed)
     }
 
-    /// Counts the times of a batch with replies sent at `sent` (wall clock), and empties it for the next one.
+    /// Counts the times of a batch with replies sent at `sent` (wall clock). Empties the batch.
     pub(crate) fn publish_times(&self, batch: &mut BatchTimes, sent: Nanos) {
         if batch.received.is_empty() && batch.repeats.is_empty() {
             return;
         }
-        // In addition to this worker only a reader of the counters takes the lock, for microseconds.
+        // The lock is also taken by readers of the counters, but only for microseconds.
         let mut times = self.times.lock().unwrap_or_else(PoisonError::into_inner);
         for received in batch.received.drain(..) {
             times.own.add(sent.since(received));
@@ -150,7 +150,7 @@ pub struct AuthCounters {
     pub xdp: Option<XdpInterface>,
 }
 
-/// The only AuthDNS.
+/// Default number of AuthDNS servers, for counters of versions that do not report it.
 fn one() -> u32 {
     1
 }
@@ -251,7 +251,7 @@ impl AuthCounters {
         repeats.aaaa.merge(&other.repeats.aaaa);
     }
 
-    /// Returns the totals of these workers. Losses of the host are not in a worker's counters.
+    /// Returns the totals of these workers, without the losses of the host.
     pub(crate) fn sum(workers: &[WorkerCounters]) -> AuthCounters {
         let sum = |of: fn(&WorkerCounters) -> &AtomicU64| {
             workers.iter().map(|w| of(w).load(Ordering::Relaxed)).sum()

@@ -1,12 +1,14 @@
 //! AuthDNS: the authoritative server of the tester. It answers the whole name space without a zone file.
 //!
 //! ```text
-//! client ─► crate::port: a socket (one per worker and address), or the rings of an interface ─► zone: answer ─► loss, delay ─► client
+//! client ─► crate::port: a socket (one per worker and address), or the rings of an interface ─► zone: answer ─► loss,
+//! delay ─► client
 //!                                                        │
 //!                                             counters: queries, replies, processing times
-//!                                                        │      host_drops, arrivals, glances: losses and waits below the sockets
+//!                                                        │      host_drops, arrivals, state_samples: losses and waits
+//! of the host
 //!                                                        │
-//!                                             status ─► part: AuthDNS in one trial, compared with its limits
+//!                                             status ─► auth_delta: AuthDNS in one trial, compared with its limits
 //! ```
 
 pub mod answer;

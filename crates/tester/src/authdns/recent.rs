@@ -1,7 +1,7 @@
-//! Time of the last query for each name, to distinguish a DUT's retries from names that were not in its cache.
+//! Time of the last query for each name. The time since then distinguishes a DUT's retries from cache misses.
 //!
 //! ```text
-//! slot:  name number mod SLOTS, type      names of a trial are consecutive, so they have slots of their own
+//! slot:  name number mod SLOTS, type      names of a trial are consecutive, so they have different slots
 //! word:  name number ÷ SLOTS │ time of the last query in units of 1 024 ns
 //! ```
 //!
@@ -28,7 +28,8 @@ impl RecentQueries {
         RecentQueries((0..SLOTS).map(|_| Default::default()).collect())
     }
 
-    /// Records a query at `now` and returns the time since the same query, if there was one.
+    /// Records a query at `now`. Returns the time since the previous query for the same name and type, if there was
+    /// one.
     #[inline]
     pub(super) fn note(&self, name: Ipv4Addr, qtype: QueryType, now: Nanos) -> Option<Nanos> {
         let number = u64::from(u32::from(name));

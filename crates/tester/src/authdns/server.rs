@@ -1,4 +1,4 @@
-//! A running AuthDNS: workers on their sockets, TCP, and readable counters.
+//! A running AuthDNS with its UDP workers, its TCP server and its counters.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -34,7 +34,7 @@ const STOP_CHECK: Duration = Duration::from_millis(100);
 pub struct AuthConfig {
     /// Addresses to serve, UDP and TCP.
     pub listen: Vec<SocketAddr>,
-    /// The zone that it serves.
+    /// The served zone.
     pub zone: Zone,
     /// Worker threads for UDP per address; at least 1.
     pub threads: usize,
@@ -42,16 +42,16 @@ pub struct AuthConfig {
     pub cpus: Vec<CpuId>,
     /// Delay of each UDP reply.
     pub delay: Delay,
-    /// Share of UDP replies that are withheld, 0 to 1, by a random generator with `seed`.
+    /// Share of UDP replies that are withheld at random, from 0 to 1.
     pub loss: f64,
-    /// Seed of `loss` and `delay`.
+    /// Seed of the random decisions for `loss` and `delay`.
     pub seed: u64,
-    /// Interface on which queries are also answered by AF_XDP, with a worker per queue. It must have all addresses of
-    /// `listen`, and does not delay replies.
+    /// Interface on which queries are also answered by AF_XDP, with a worker per queue. The interface must have all
+    /// addresses of `listen`, and `delay` must be none.
     pub xdp: Option<XdpConfig>,
 }
 
-/// Reasons for which AuthDNS does not run.
+/// Reasons why AuthDNS does not run.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AuthError {
@@ -63,13 +63,14 @@ pub enum AuthError {
         /// Transport, and the system's error.
         source: ListenError,
     },
-    /// Delayed replies are sent outside the batch, which holds the query's destination address.
+    /// A delay with a wildcard address. A delayed reply is sent after its batch, so the query's destination address is
+    /// no longer available as the reply's source.
     #[error("--delay needs addresses of this host to listen on, not the wildcard {address}")]
     WildcardDelay {
         /// The wildcard address.
         address: SocketAddr,
     },
-    /// Delayed replies can only be sent through sockets.
+    /// A delay with AF_XDP. Delayed replies can only be sent through sockets.
     #[error("--delay and --xdp cannot be combined: delayed replies are sent through sockets")]
     XdpDelay,
     /// The interface does not support the requested AF_XDP mode.
@@ -89,10 +90,10 @@ pub struct RunningAuth {
     counters: Arc<Vec<WorkerCounters>>,
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
-    /// One for each address.
+    /// One TCP server per address.
     tcp: Vec<TcpServer>,
     xdp: Option<XdpInterface>,
-    /// Locked by readers of the counters, never by a worker.
+    /// Losses of this host. Only readers of the counters take the lock, never a worker.
     host: Arc<Mutex<HostWatch>>,
     /// See [`AuthCounters::start`].
     start: u32,
@@ -105,22 +106,24 @@ impl RunningAuth {
         &self.addresses
     }
 
-    /// Returns the interface that it also serves by AF_XDP, if any.
+    /// Returns the interface that is also served by AF_XDP, if any.
     pub fn xdp(&self) -> Option<&XdpInterface> {
         self.xdp.as_ref()
     }
 
-    /// Returns the counters so far, and the losses of this host. Queries the kernel for the latter in the network
-    /// namespace of the calling thread, which must be that of [`start`].
+    /// Returns the counters so far, including the losses of this host.
+    ///
+    /// The losses are read from the kernel, so the calling thread must be in the same network namespace as the caller
+    /// of [`start`].
     pub fn counters(&self) -> AuthCounters {
         self.reader()()
     }
 
-    /// Returns a reader of the counters for another thread. From now on this host is sampled every 20 ms, until reader
-    /// and AuthDNS are dropped.
+    /// Returns a reader of the counters for another thread. This host is sampled every 20 ms until both the reader and
+    /// AuthDNS are dropped.
     ///
     /// # Errors
-    /// If the system does not start a thread.
+    /// Returns an error if the system does not start a thread.
     pub fn counter_reader(&self) -> io::Result<impl Fn() -> AuthCounters + Send + Sync + 'static> {
         let host = Arc::downgrade(&self.host);
         thread::Builder::new().name("host".into()).spawn(move || {
@@ -160,10 +163,10 @@ impl Drop for RunningAuth {
     }
 }
 
-/// Starts AuthDNS; it serves when this returns.
+/// Starts AuthDNS. When the function returns, queries are answered.
 ///
 /// # Errors
-/// If an address cannot be served, or AF_XDP does not work on the interface.
+/// Returns an error if an address cannot be served, or if AF_XDP does not work on the interface.
 pub fn start(config: &AuthConfig) -> Result<RunningAuth, AuthError> {
     if config.xdp.is_some() && !config.delay.is_none() {
         return Err(AuthError::XdpDelay);
@@ -184,7 +187,7 @@ pub fn start(config: &AuthConfig) -> Result<RunningAuth, AuthError> {
     let host = HostWatch::begin(&addresses, xdp.as_ref()).map_err(AuthError::Interfaces)?;
     let host = Arc::new(Mutex::new(host));
     let workers = bound.len() * config.threads + servers.len();
-    // The last set of counters belongs to the TCP side.
+    // The last set of counters is for TCP.
     let counters: Arc<Vec<WorkerCounters>> =
         Arc::new((0..=workers).map(|_| WorkerCounters::default()).collect());
     let stop = Arc::new(AtomicBool::new(false));
@@ -256,7 +259,7 @@ impl Bound {
     }
 }
 
-/// Answers over TCP and counts the replies in the set of counters with this index.
+/// Starts answering over TCP. The replies are counted in `counters[number]`.
 fn serve_tcp(
     listener: TcpListener,
     zone: Arc<Zone>,
@@ -293,7 +296,7 @@ impl Worker {
         {
             tracing::warn!("cannot pin an AuthDNS worker to CPU {}: {error}", cpu.0);
         }
-        // On a CPU shared with the Measurer neither may delay the other, and the DUT must not wait for either.
+        // If AuthDNS shares a CPU with the Measurer or the DUT, its replies must not wait for their threads.
         set_high_priority();
         let is_socket = self.port.endpoint().is_some();
         let line = self.port.endpoint().filter(|_| !self.delay.is_none()).map(DelayLine::new);
@@ -321,7 +324,7 @@ impl Worker {
                 }
                 len
             });
-            // A receive error is an ICMP error of a client that has gone, and can be ignored.
+            // A receive error reports an ICMP message from a client that no longer listens, so it is ignored.
             let turn = turn.unwrap_or_default();
             counters[self.number].publish(&counts, turn.refused);
             if is_socket {

@@ -1,5 +1,5 @@
-//! State of AuthDNS's host that no kernel counter records: packets waiting in a queueing discipline, and neighbours
-//! without a link-layer address. This state is sampled every 20 ms after the status was first read.
+//! Samples of state that the kernel of AuthDNS's host does not count: packets waiting in a queueing discipline, and
+//! neighbours without a link-layer address. Samples are taken every 20 ms after the status was first read.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -28,7 +28,7 @@ pub struct UnresolvedNeighbour {
 }
 
 impl UnresolvedNeighbour {
-    /// True if both are the same neighbour.
+    /// Returns true if both are the same neighbour.
     pub(super) fn is(&self, other: &UnresolvedNeighbour) -> bool {
         self.address == other.address && self.interface == other.interface
     }
@@ -41,15 +41,15 @@ pub(super) struct StateSamples {
     disciplines: Option<Disciplines>,
     neighbours: Option<Neighbours>,
     unresolved: Vec<UnresolvedNeighbour>,
-    /// Packets that queues of unresolved neighbours dropped.
+    /// Packets dropped from the queues of unresolved neighbours.
     neighbour_drops: u64,
-    /// Last value of the kernel's counter of such packets.
+    /// Last value of the kernel's counter for `neighbour_drops`.
     discards: Option<u64>,
     last_sample: Nanos,
 }
 
 impl StateSamples {
-    /// Samples the disciplines in which packets can wait, by `queueing`, and the neighbours on `interfaces`.
+    /// Samples the neighbours on `interfaces`, and the queueing disciplines if packets can wait in one of `queueing`.
     pub(super) fn sample<'a>(
         &mut self,
         queueing: impl Iterator<Item = &'a Queueing>,
@@ -67,12 +67,13 @@ impl StateSamples {
         let unresolved = self.neighbours.as_mut().and_then(|open| open.unresolved().ok());
         let mut unresolved = unresolved.unwrap_or_default();
         unresolved.retain(|(interface, _)| interfaces.contains(&interface));
-        // The counter covers all neighbours of the machine, so it is used only while one is unresolved.
+        // The counter covers all neighbours of the host, so it is read only while a neighbour of `interfaces` is
+        // unresolved.
         let discards = if unresolved.is_empty() { None } else { all_discards() };
         self.add_neighbours(now, unresolved, discards);
     }
 
-    /// Reads the counter of packets for unresolved neighbours, as the base of later differences.
+    /// Reads the kernel's counter of packets dropped for unresolved neighbours. Later samples count from this value.
     pub(super) fn note_discards(&mut self) {
         self.discards = all_discards();
     }
@@ -95,7 +96,7 @@ impl StateSamples {
         unresolved: Vec<(String, IpAddr)>,
         discards: Option<u64>,
     ) {
-        // There is no sample before the first one.
+        // At the first sample, no time has passed since a previous one.
         let since_last =
             if self.last_sample == Nanos(0) { Nanos(0) } else { now.since(self.last_sample) };
         for (interface, address) in unresolved {
@@ -117,7 +118,7 @@ impl StateSamples {
         self.queues.get(interface).map(|watch| watch.waits().clone()).unwrap_or_default()
     }
 
-    /// Returns the neighbours that have been unresolved so far.
+    /// Returns all neighbours that were unresolved in any sample.
     pub(super) fn unresolved(&self) -> Vec<UnresolvedNeighbour> {
         self.unresolved.clone()
     }

@@ -22,21 +22,23 @@ use super::counters::{AuthCounters, OtherTrials};
 
 /// Time limit of the peer for one line.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Time limit for a request while no trial runs: the connection of a client that only reads is then closed.
+/// Time limit for a request while no trial runs. After that the connection is closed.
 const GRACE: Duration = Duration::from_secs(1);
 /// Maximum request length in octets.
 const LONGEST: u64 = 64;
-/// Attempts to begin a trial, in case the request arrived too late.
+/// Attempts to begin a trial. An attempt fails if its request arrives after [`GRACE`].
 const ATTEMPTS: u32 = 3;
 
 const BEGIN: &str = "begin";
 const END: &str = "end";
 
-/// Serves the counters on a status socket until the process ends: an object with at least the keys of [`AuthCounters`],
-/// including the trials of other connections.
+/// Serves the counters on a status socket until the process ends.
+///
+/// `read` returns an object with at least the keys of [`AuthCounters`]; its argument is the trials of other
+/// connections.
 ///
 /// # Errors
-/// Those of [`StatusSocket::serve`].
+/// Returns the errors of [`StatusSocket::serve`].
 pub fn serve<T: Serialize>(
     socket: &StatusSocket,
     read: impl Fn(OtherTrials) -> T + Send + Sync + 'static,
@@ -75,7 +77,7 @@ fn attend<T: Serialize>(
     }
 }
 
-/// State of one connection with respect to the trials of all.
+/// Trials of one connection, with access to the trials of all connections.
 struct ConnectionTrials {
     /// Trials of all connections.
     trials: Arc<Mutex<OtherTrials>>,
@@ -126,22 +128,23 @@ impl Drop for ConnectionTrials {
 /// Reads the counters of the AuthDNS with the status socket `path`.
 ///
 /// # Errors
-/// If the socket is not served, or is served by another program.
+/// Returns an error if no AuthDNS serves the socket.
 pub fn read(path: &Path) -> io::Result<AuthCounters> {
     line(&mut connect(path)?)
 }
 
-/// A trial at an AuthDNS. Other testers see it until it ends, or until the value is dropped.
+/// A running trial, registered at an AuthDNS so that other testers detect it. The trial ends with [`Session::end`], or
+/// when the value is dropped.
 pub struct Session {
     stream: BufReader<UnixStream>,
     path: PathBuf,
 }
 
 impl Session {
-    /// Begins a trial at the AuthDNS with the status socket `path`; also returns its counters.
+    /// Begins a trial at the AuthDNS with the status socket `path`. Also returns the counters of AuthDNS.
     ///
     /// # Errors
-    /// Those of [`read`].
+    /// Returns the errors of [`read`].
     pub fn begin(path: &Path) -> io::Result<(Session, AuthCounters)> {
         let attempt = || -> io::Result<(Session, AuthCounters)> {
             let mut session = Session { stream: connect(path)?, path: path.to_owned() };
@@ -163,10 +166,10 @@ impl Session {
         last
     }
 
-    /// Ends the trial. If AuthDNS was restarted since it began, the counters are those of the new start.
+    /// Ends the trial and returns the counters. If AuthDNS was restarted during the trial, they begin with the restart.
     ///
     /// # Errors
-    /// Those of [`read`].
+    /// Returns the errors of [`read`].
     pub fn end(mut self) -> io::Result<AuthCounters> {
         let ended = self.write(END).and_then(|()| line(&mut self.stream));
         ended.or_else(|_| read(&self.path))

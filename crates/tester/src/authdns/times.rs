@@ -1,10 +1,10 @@
-//! Cumulative histograms of times: the difference between two such histograms covers the time between two reads.
+//! Cumulative histograms of times. The difference between two reads of a histogram covers the time between the reads.
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use units::Nanos;
 
-/// Maximum recorded time; longer ones are clamped.
+/// Maximum recorded time; longer times are clamped.
 const LONGEST: u64 = 600 * Nanos::SECOND.0;
 
 /// A histogram of times, exact to 1 %. In JSON a list of `[nanoseconds, count]`.
@@ -27,7 +27,7 @@ impl Times {
         self.0.saturating_record(time.0.max(1));
     }
 
-    /// Counts `count` times in the bin of `time`.
+    /// Adds `count` to the bin of `time`.
     pub(crate) fn add_all(&mut self, time: Nanos, count: u64) {
         self.0.saturating_record_n(time.0.max(1), count);
     }
@@ -37,7 +37,8 @@ impl Times {
         self.0.add(&other.0).expect("equal bounds");
     }
 
-    /// Returns the times after `earlier`, an older state of the same histogram; nothing if it is not one.
+    /// Returns the times added after `earlier`, an older state of the same histogram. Returns an empty histogram if
+    /// `earlier` is not an older state.
     #[must_use]
     pub fn since(&self, earlier: &Times) -> Times {
         let mut difference = self.clone();
@@ -61,7 +62,7 @@ impl Times {
             .sum()
     }
 
-    /// Returns the time that a share `quantile` (0 to 1) of all does not exceed; `None` if there are none.
+    /// Returns the given quantile (0 to 1) of the times; `None` if there are none.
     pub fn quantile(&self, quantile: f64) -> Option<Nanos> {
         (!self.0.is_empty()).then(|| Nanos(self.0.value_at_quantile(quantile)))
     }

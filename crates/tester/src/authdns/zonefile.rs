@@ -1,4 +1,4 @@
-//! Writes the data that AuthDNS serves as a zone file for NSD, BIND, Knot DNS or YADIFA.
+//! Export of the served zone as a zone file for NSD, BIND, Knot DNS or YADIFA.
 
 use std::io::{self, Write};
 
@@ -9,7 +9,7 @@ use super::answer::{Zone, soa_numbers};
 /// Writes the records of `zone` for the names of `range`, one per line.
 ///
 /// # Errors
-/// Those of the writer.
+/// Returns the errors of the writer.
 pub fn write(zone: &Zone, range: NameRange, out: &mut impl Write) -> io::Result<()> {
     let [serial, refresh, retry, expire, minimum] = soa_numbers(zone.ttl());
     writeln!(out, "$ORIGIN {}.\n$TTL {}", zone.domain(), zone.ttl())?;

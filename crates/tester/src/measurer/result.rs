@@ -425,12 +425,12 @@ impl TrialResult {
 
     /// Judges the trial by AuthDNS's part in it, in this order:
     ///
-    /// 1. A trial at another zone than planned, one with queries of other clients, and one that failed because AuthDNS
-    ///    refused its queries are invalid.
+    /// 1. The trial is invalid if AuthDNS served another zone than planned, or if other clients sent queries. A failed
+    ///    trial is invalid if AuthDNS refused queries.
     /// 2. Losses and delays of AuthDNS or its host make a trial of the DUT invalid, and a self-test fail. A delay is a
-    ///    processing time above `limit` for one query in a thousand, or for enough queries to have caused a failed
-    ///    trial.
-    /// 3. A trial in which the DUT's load differed from the plan is invalid. If it failed, only the AAAA share counts.
+    ///    processing time above `limit` for one query in a thousand, or for enough queries to explain a failed trial.
+    /// 3. A trial is invalid if the DUT's load differed from the plan. In a failed trial, only the AAAA share is
+    /// compared.
     pub fn apply_auth(&mut self, part: AuthDelta, limit: Nanos, subject: Subject) {
         let mut disagreements = part.disagreements(self.zone().as_ref(), self.names.count);
         if self.verdict == Verdict::Failed {
