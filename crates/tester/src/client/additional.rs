@@ -30,7 +30,7 @@ pub struct EdnsOption {
     value: Vec<u8>,
 }
 
-/// A text is not an EDNS option.
+/// Text that is not an EDNS option.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "'{0}' is not an EDNS option; write its code and its value in hexadecimal, for example 10:0102030405060708"
@@ -38,12 +38,12 @@ pub struct EdnsOption {
 pub struct OptionError(String);
 
 impl EdnsOption {
-    /// Requests the server identifier (RFC 5001).
+    /// Creates the option that requests the server identifier (RFC 5001).
     pub fn nsid() -> EdnsOption {
         EdnsOption { code: NSID, value: Vec::new() }
     }
 
-    /// Sends a client subnet (RFC 7871 §6).
+    /// Creates the option with a client subnet (RFC 7871 §6).
     pub fn client_subnet(network: IpNet) -> EdnsOption {
         let (family, address) = match network.network() {
             IpAddr::V4(address) => (1u16, address.octets().to_vec()),
@@ -85,8 +85,8 @@ pub struct Additional {
 }
 
 impl Additional {
-    /// Creates the section with EDNS, if given, and a signature, if there is a key; `skew` is an offset of its time in
-    /// seconds, for tests.
+    /// Creates the section with EDNS, if given, and a signature, if there is a key. `skew` is an offset of the
+    /// signature's time in seconds, for tests.
     pub fn new(edns: Option<&Edns>, key: Option<Key>, skew: i64) -> Additional {
         let mut opt = Vec::new();
         if let Some(edns) = edns {
@@ -105,7 +105,7 @@ impl Additional {
         self.key.as_ref()
     }
 
-    /// Completes the query that begins at `start` of `out`: id, EDNS, and the signature; returns its MAC.
+    /// Adds id, EDNS and signature to the query that begins at `start` of `out`. Returns the MAC of the signature.
     #[inline]
     pub(super) fn complete(
         &self,

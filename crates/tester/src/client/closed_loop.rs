@@ -1,9 +1,8 @@
-//! Closed loop: a fixed number of queries in flight; each response triggers the next query. This is the method of
-//! dnsperf and, with one query per thread, of dns64perf2 (G. Lencse, "Performance Analysis of MTD64, our Tiny
+//! Closed loop: the number of queries in flight is fixed, so each response triggers the next query. This is the method
+//! of dnsperf and, with one query per thread, of dns64perf2 (G. Lencse, "Performance Analysis of MTD64, our Tiny
 //! Multi-Threaded DNS64 Server Implementation: Proof of Concept").
 //!
-//! The closed loop finds the rate at which a server answers when the server is never idle, and never has more queries
-//! in its queue than fit.
+//! The closed loop finds the rate of a server that is never idle, and whose queue never overflows.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -21,11 +20,11 @@ use super::tally::Tally;
 use super::{ClientSettings, Connections, SocketError};
 use crate::measurer::result::Rtt;
 
-/// Maximum number of queries in flight per port: half of its ids, so that late replies can be distinguished from new
-/// ones.
+/// Maximum number of queries in flight per port. It is half of the ids, so that an id is not reused before its late
+/// reply has arrived.
 const MOST_PER_PORT: usize = 32_768;
 
-/// A closed loop: its queries and their number in flight.
+/// Plan of a closed loop.
 #[derive(Clone, Debug)]
 pub struct ClosedLoopPlan {
     /// Queries and settings.
@@ -38,13 +37,13 @@ pub struct ClosedLoopPlan {
     pub source_ports: usize,
     /// CPUs of the threads, round robin; empty: the kernel decides.
     pub cpus: Vec<CpuId>,
-    /// Duration of cycling through the queries; `None`: once through them.
+    /// Time for which the queries are sent again and again; `None`: each query is sent once.
     pub duration: Option<Nanos>,
     /// Maximum queries per second over all threads; `None`: unlimited.
     pub most: Option<Qps>,
 }
 
-/// Reasons for which a closed loop cannot run.
+/// Reasons why a closed loop cannot run.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClosedLoopError {
@@ -125,10 +124,10 @@ pub struct ClosedLoopResult {
 }
 
 impl ClosedLoopPlan {
-    /// Checks that the numbers are consistent.
+    /// Checks the numbers of queries, threads and ports.
     ///
     /// # Errors
-    /// If they are not.
+    /// Returns an error if the numbers are inconsistent.
     pub fn check(&self) -> Result<(), ClosedLoopError> {
         let ClosedLoopPlan { outstanding, threads, source_ports: ports, .. } = *self;
         if threads == 0
@@ -149,8 +148,8 @@ impl ClosedLoopPlan {
 /// Runs a closed loop to its end.
 ///
 /// # Errors
-/// If the plan's numbers are inconsistent, or there is no socket towards the server. The server's behaviour is part of
-/// the result.
+/// Returns an error if the plan's numbers are inconsistent, or if a socket towards the server fails. Missing or wrong
+/// responses are no error.
 pub fn run(plan: &ClosedLoopPlan) -> Result<ClosedLoopResult, ClosedLoopError> {
     run_until(plan, &AtomicBool::new(false), &Progress::new(plan.threads))
 }
@@ -158,7 +157,7 @@ pub fn run(plan: &ClosedLoopPlan) -> Result<ClosedLoopResult, ClosedLoopError> {
 /// Runs a closed loop to its end, or until `stop` is set. `progress` must have the plan's number of threads.
 ///
 /// # Errors
-/// Same as [`run`].
+/// Returns the same errors as [`run`].
 pub fn run_until(
     plan: &ClosedLoopPlan,
     stop: &AtomicBool,
@@ -215,7 +214,7 @@ fn result(
     elapsed: Nanos,
 ) -> ClosedLoopResult {
     tally.settle_refused();
-    // An unresponsive server does not shorten the time.
+    // The time is at least the planned duration, even if the server stopped answering.
     let wanted = plan.duration.map_or(start, |duration| start + duration);
     let end = match tally.interrupted {
         Some(_) => start + elapsed,

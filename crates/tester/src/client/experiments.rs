@@ -1,6 +1,7 @@
 //! The measurement of dns64perf2 (G. Lencse: Performance Analysis of MTD64, our Tiny Multi-Threaded DNS64 Server
-//! Implementation: Proof of Concept): the duration of experiments with 256 names each, which n threads resolve one
-//! after another.
+//! Implementation: Proof of Concept).
+//!
+//! Each experiment measures the time in which n threads resolve 256 names. A thread has one query in flight.
 
 use method::records::Counts;
 use method::stats::MeanAndDeviation;
@@ -40,7 +41,7 @@ pub struct Experiments {
 }
 
 impl Experiments {
-    /// Creates a series against `server` that began at `started_unix_s`, without experiments.
+    /// Creates an empty series against `server` that began at `started_unix_s`.
     pub fn begin(server: String, threads: usize, started_unix_s: f64) -> Experiments {
         Experiments {
             server,
@@ -57,7 +58,7 @@ impl Experiments {
         }
     }
 
-    /// Adds an experiment. Its time lasts until all threads have finished, as in dns64perf2.
+    /// Adds an experiment. Its duration ends when all threads have finished, as in dns64perf2.
     pub fn add(&mut self, experiment: &ClosedLoopResult) {
         self.experiments_ms.push(experiment.elapsed * 1e3);
         self.failed += NAMES - experiment.counts.valid.min(NAMES);

@@ -9,8 +9,8 @@
 //!                          └── match, then check ◄──────────────┘        tally: totals, histograms, intervals
 //! ```
 //!
-//! Each client thread has separate ports, names and totals. Neither client finds the rate defined by RFC 8219, at which
-//! every query in a stream of constant rate must be answered; the Measurer finds it.
+//! Each client thread has separate ports, names and totals. These clients do not measure the rate defined by RFC 8219,
+//! at which every query in a stream of constant rate must be answered. The Measurer measures it.
 
 mod additional;
 mod client_thread;
@@ -41,7 +41,7 @@ use crate::measurer::expect::Expectation;
 /// Condition for a valid response.
 #[derive(Clone, Debug)]
 pub enum Check {
-    /// The address that a name of the tester must have.
+    /// Correct address for a name of the tester.
     Address(Expectation),
     /// NOERROR or NXDOMAIN, as resperf counts.
     Rcode,
@@ -72,7 +72,7 @@ pub struct ClientSettings {
     pub interval: Option<Nanos>,
 }
 
-/// The server is unreachable, or the connection was lost.
+/// A socket error: the server is unreachable, or the connection was lost.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot query {server}: {source}")]
 pub struct SocketError {

@@ -1,4 +1,4 @@
-//! A source port with its queries in flight: maps ids to queries, and finds queries that have timed out.
+//! A source port with its queries in flight, which are found by id and by age.
 
 use std::collections::VecDeque;
 use std::io;
@@ -31,18 +31,18 @@ pub(super) struct Flights {
     by_id: Box<[Option<Flight>]>,
     /// MACs of signed requests, by id; empty if nothing is signed.
     macs: Box<[Mac]>,
-    /// Free ids, the one that rested longest first.
+    /// Free ids. The id that was freed first is used next.
     free: VecDeque<u16>,
-    /// Ids in the order of their queries, including those answered since.
+    /// Ids and send times of the queries, oldest first. Answered queries remain until their turn.
     order: VecDeque<(u16, Nanos)>,
     pub(super) in_flight: usize,
 }
 
 impl Flights {
     fn new(most: usize, is_signed: bool, repeats: bool) -> Flights {
-        // Use random ids, and as few as let each rest a while: a small table stays in the processor's cache. If the
-        // same query may be repeated soon, an old response must not be matched to a new query; then all ids are used in
-        // turn.
+        // Ids are random. A few times more ids than queries in flight suffice, and a small table stays in the CPU's
+        // cache. All ids are used if the same query may soon be repeated, because a late response must not be matched
+        // to a repeated query with the same id.
         let mut ids: Vec<u16> = (0..=u16::MAX).collect();
         ids.shuffle(&mut rand::rng());
         if !repeats {
@@ -57,13 +57,13 @@ impl Flights {
         }
     }
 
-    /// Returns an id for a new query, or `None` if all are in flight.
+    /// Takes an id for a new query; `None` if all ids are in flight.
     #[inline]
     pub(super) fn take_id(&mut self) -> Option<u16> {
         self.free.pop_front()
     }
 
-    /// Returns an unused id.
+    /// Puts back an id that was taken but not used.
     pub(super) fn return_id(&mut self, id: u16) {
         self.free.push_front(id);
     }
@@ -108,7 +108,7 @@ impl Flights {
         self.in_flight -= 1;
     }
 
-    /// Removes a query that was sent before `moment`; `None` if there is none left.
+    /// Removes and returns the oldest query if it was sent at `moment` or earlier; `None` if there is no such query.
     pub(super) fn give_up(&mut self, moment: Nanos) -> Option<Flight> {
         while let Some(&(id, sent)) = self.order.front() {
             let flight = self.by_id[usize::from(id)].filter(|flight| flight.sent == sent);
@@ -147,13 +147,13 @@ pub(super) struct Port {
     pub(super) first_try: Option<Nanos>,
     /// Number of connections that could not be started, and the last error.
     pub(super) refused: (u64, Option<io::Error>),
-    /// True if its socket or stream had more data than could be read in a turn.
+    /// True if the socket or stream may have more data than was read in the last turn.
     pub(super) has_more: bool,
     local: Option<SocketAddr>,
     token: usize,
 }
 
-/// Decodes a token of the poller: the port, and true for its stream.
+/// Decodes a token of the poller. Returns the port's index, and true for the port's TCP stream.
 pub(super) fn port_of(token: usize) -> (usize, bool) {
     (token / 2, token % 2 == 1)
 }
@@ -207,7 +207,7 @@ impl Port {
         })
     }
 
-    /// Returns the connection, started if there is none; `None` while none is possible.
+    /// Returns the connection, and starts one if there is none. Returns `None` until the next attempt is allowed.
     pub(super) fn stream(
         &mut self,
         settings: &ClientSettings,

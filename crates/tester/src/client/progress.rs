@@ -10,7 +10,8 @@ pub struct Progress {
     threads: Vec<ThreadSums>,
 }
 
-/// Totals of one thread, written only by it. They have a separate cache line, so that no other thread waits for it.
+/// Totals of one thread, written only by that thread. They have a separate cache line, so that threads do not slow each
+/// other down.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub(super) struct ThreadSums {
@@ -25,17 +26,17 @@ impl Progress {
         Progress { threads: (0..threads).map(|_| ThreadSums::default()).collect() }
     }
 
-    /// Returns the queries sent so far.
+    /// Returns the number of queries sent so far.
     pub fn sent(&self) -> u64 {
         self.sum(|client_thread| &client_thread.sent)
     }
 
-    /// Returns the valid responses so far.
+    /// Returns the number of valid responses so far.
     pub fn valid(&self) -> u64 {
         self.sum(|client_thread| &client_thread.valid)
     }
 
-    /// Returns the queries with a known outcome.
+    /// Returns the number of queries with a known outcome.
     pub fn decided(&self) -> u64 {
         self.sum(|client_thread| &client_thread.decided)
     }

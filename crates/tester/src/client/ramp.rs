@@ -30,14 +30,14 @@ pub struct RampPlan {
     pub threads: usize,
     /// CPUs of the threads, round robin; empty: the kernel decides.
     pub cpus: Vec<CpuId>,
-    /// Queries in flight at which it ends.
+    /// Number of queries in flight at which the ramp ends.
     pub outstanding: usize,
     /// Maximum backlog of queries; 0: unlimited.
     pub behind: u64,
     /// True to restart with the first query after the last one.
     pub repeat: bool,
-    /// Time for responses after the end of the ramp, also if sending ended earlier. Queries still in flight then are
-    /// lost.
+    /// Time for responses after the planned end of the ramp, even if sending ended earlier. Queries in flight after
+    /// that are lost.
     pub wait: Nanos,
 }
 
@@ -98,8 +98,8 @@ pub struct RampResult {
 }
 
 impl RampResult {
-    /// Returns the bucket with the most responses before the first one that lost more than `max_loss` per cent
-    /// (resperf's `-L`). Buckets of less than half the width are too noisy to count.
+    /// Returns the bucket with the most responses before the first bucket that lost more than `max_loss` per cent
+    /// (resperf's `-L`). Buckets of less than half the width are ignored, because they are too noisy.
     pub fn best(&self, max_loss: f64) -> Option<Bucket> {
         let width = self.buckets.first()?.width;
         let counted = self.buckets.iter().filter(|bucket| bucket.width >= width / 2.0);
@@ -107,8 +107,9 @@ impl RampResult {
         before.max_by(|a, b| a.responses_per_sec.total_cmp(&b.responses_per_sec)).copied()
     }
 
-    /// Returns the largest relative deviation of a whole bucket's queries from those due, in per cent, until the end of
-    /// sending; one query is always allowed for.
+    /// Returns the largest relative deviation, in per cent, of the sent queries from the due queries of a bucket.
+    ///
+    /// The last bucket, in which sending ended, is ignored. A deviation of one query per bucket is tolerated.
     pub fn worst_pacing_pct(&self) -> f64 {
         let full = self
             .buckets
@@ -123,10 +124,10 @@ impl RampResult {
     }
 }
 
-/// Runs a ramp to its end, or until `until` is set; `watch` receives status changes.
+/// Runs a ramp to its end, or until `until` is set. `watch` is called at each change of the status.
 ///
 /// # Errors
-/// If there is no socket towards the server.
+/// Returns an error if a socket towards the server cannot be opened, or fails.
 pub fn run(
     plan: &RampPlan,
     until: &AtomicBool,
@@ -209,14 +210,15 @@ fn due<'a>(
     }
 }
 
-/// Converts the intervals to rates, until the end of sending. A rest of less than a tenth of an interval is merged into
-/// the previous one, because rates over so short a time are meaningless.
+/// Converts the intervals to rates, until the end of sending. A last interval of less than a tenth of the width is
+/// merged into the previous one, because a rate over such a short time is meaningless.
 fn buckets(tally: &Tally, ramp: Ramp, sending: Nanos) -> Vec<Bucket> {
     let Some(Intervals { width, list }) = &tally.intervals else { return Vec::new() };
     let whole = (sending.0 / width.0) as usize;
     let rest = sending.0 % width.0;
     let count = if whole == 0 || rest >= width.0 / 10 { whole + 1 } else { whole };
-    // Connections that are reestablished while the last responses are awaited have no query of their interval.
+    // Later intervals have no queries. They may contain connections that were made again during the wait for the last
+    // responses.
     let mut intervals: Vec<Interval> = list.iter().take(whole + 1).cloned().collect();
     intervals.resize_with(count.max(intervals.len()), Interval::default);
     for left in intervals.split_off(count) {

@@ -18,7 +18,7 @@ pub struct Ramp {
     pub max: Qps,
     /// Duration of the growth.
     pub growing: Nanos,
-    /// Duration of the constant rate after it.
+    /// Duration of the constant rate after the growth.
     pub constant: Nanos,
 }
 
@@ -35,7 +35,7 @@ impl Ramp {
         self.max.0 as f64 * share
     }
 
-    /// Returns the number of queries due up to a time, as a fraction.
+    /// Returns the integral of the rate up to a time after the start. This is the fractional number of queries due.
     pub fn area(&self, moment: Nanos) -> f64 {
         let (t, r, m) = (
             moment.min(self.length()).as_secs_f64(),

@@ -1,7 +1,7 @@
 //! Source of the queries: names of the tester, or the lines of a query file in dnsperf's format.
 //!
-//! A file is held in memory as questions in wire format, concatenated with their lengths, and is only read
-//! sequentially. There is no index, no text, and no file access while queries are sent.
+//! The questions of a file are held in memory in wire format, each with the length of its name. They are read in
+//! sequence, so there is no index. While queries are sent, no text is parsed and no file is read.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
@@ -19,7 +19,7 @@ use wire::view::Message;
 
 use crate::measurer::expect::whole_rcode;
 
-/// Maximum number of skipped lines with a warning each.
+/// Maximum number of skipped lines that are reported individually.
 const WARNINGS: usize = 10;
 /// Octets of type and class after a question's name.
 const FIXED: usize = 4;
@@ -43,15 +43,15 @@ pub struct Names {
 }
 
 impl Names {
-    /// Creates `count` names below `domain`, beginning at position `first` of the block; `None` if the block is too
-    /// small.
+    /// Creates queries for `count` names below `domain`, from position `first` of the block on; `None` if the block is
+    /// too small.
     pub fn new(domain: &Domain, block: NameRange, first: u64, count: u64) -> Option<Names> {
         let fits = first.checked_add(count)? <= block.count();
         fits.then(|| Names { template: QueryTemplate::aaaa(domain), block, first, count })
     }
 }
 
-/// Questions in wire format: for each the length of its name, the name, type and class.
+/// Questions of a query file in wire format. Each is stored as the length of its name, the name, type and class.
 #[derive(Debug, Default)]
 pub struct QueryFile {
     records: Vec<u8>,
@@ -79,7 +79,7 @@ pub enum FileError {
         /// The system's error.
         source: io::Error,
     },
-    /// The file contains no question, but malformed lines; this is the first of them.
+    /// The file contains no question. This is the first of its malformed lines.
     #[error(
         "{path}, line {line}: {why}; a line is a name and a type, for example: www.example.com A"
     )]
@@ -100,11 +100,13 @@ pub enum FileError {
 }
 
 impl QueryFile {
-    /// Reads a file; `-` is standard input. Lines are `name type [class]`; empty lines and those that begin with `;` or
-    /// `#` are skipped, and so are malformed lines, with [warnings](QueryFile::warnings).
+    /// Reads a file; `-` is standard input.
+    ///
+    /// Lines are `name type [class]`. Empty lines and lines that begin with `;` or `#` are skipped. Malformed lines are
+    /// skipped with [warnings](QueryFile::warnings).
     ///
     /// # Errors
-    /// If it cannot be read, or there is no question.
+    /// Returns an error if the file cannot be read, or contains no question.
     pub fn read(path: &Path) -> Result<QueryFile, FileError> {
         let io = |source| FileError::Io { path: path.into(), source };
         if path.as_os_str() == "-" {
@@ -118,9 +120,9 @@ impl QueryFile {
     /// Parses the text of a file; `path` is used in errors.
     ///
     /// # Errors
-    /// Same as [`QueryFile::read`].
+    /// Returns the same errors as [`QueryFile::read`].
     pub fn parse(mut input: impl BufRead, path: &Path, len: usize) -> Result<QueryFile, FileError> {
-        // `name type\n` is at least as long as a question less its type, class and two lengths.
+        // A question needs hardly more octets than its line `name type\n`.
         let mut queries =
             QueryFile { records: Vec::with_capacity(len + len / 4), ..QueryFile::default() };
         let (mut line, mut number) = (Vec::new(), 0);
@@ -171,7 +173,7 @@ impl QueryFile {
         Ok(())
     }
 
-    /// Returns a warning for each of the first malformed lines of the file `path`, and one for the others.
+    /// Returns a warning for each of the first malformed lines of the file `path`, and one warning for all others.
     pub fn warnings(&self, path: &Path) -> Vec<String> {
         let (path, skipped) = (path.display(), &self.skipped);
         let first = skipped.first.iter();
@@ -207,12 +209,12 @@ impl SkippedLines {
     }
 }
 
-/// A question that has been sent: the address of a name of the tester, or the position in the file.
+/// A question that has been sent. It is stored as the address in a name of the tester, or as the position in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SentQuestion(u64);
 
 impl SentQuestion {
-    /// Returns the address of a name of the tester.
+    /// Returns the address in a name of the tester.
     pub(super) fn address(self) -> Ipv4Addr {
         Ipv4Addr::from(self.0 as u32)
     }
@@ -227,7 +229,7 @@ impl Source {
         }
     }
 
-    /// Appends the query with a header of id 0 and RD.
+    /// Appends a query for `asked` to `out`. The header has id 0 and the RD flag.
     #[inline]
     pub(super) fn write(&self, asked: SentQuestion, out: &mut Vec<u8>) {
         let start = out.len();
@@ -243,8 +245,8 @@ impl Source {
         }
     }
 
-    /// Returns the position of the answer section in a reply with the right id, or `None` if it does not answer
-    /// that question.
+    /// Returns the position of the answer section in a reply with the right id, or `None` if the reply is for another
+    /// question.
     #[inline]
     pub(super) fn answers_at(
         &self,
@@ -269,13 +271,13 @@ impl Source {
         };
         match message.qdcount() {
             1 if is_it => Some(len),
-            // Servers that could or would not parse a query may omit the question.
+            // A server that did not parse the query may omit the question from an error reply.
             0 if whole_rcode(message, HEADER_LEN) != Rcode::NOERROR => Some(HEADER_LEN),
             _ => None,
         }
     }
 
-    /// Returns the sequence of questions for client thread `client_thread` of `of`: once, or cyclic.
+    /// Returns the sequence of questions for client thread `client_thread` of `of`. With `repeat`, it is cyclic.
     pub(super) fn cursor(&self, client_thread: usize, of: usize, repeat: bool) -> Cursor {
         let (client_thread, of) = (client_thread as u64, of as u64);
         match self {
@@ -304,7 +306,7 @@ impl Source {
 /// A thread's position in the questions. A thread has a contiguous range of names, or every n-th line of a file.
 #[derive(Clone, Debug)]
 pub(super) struct Cursor {
-    /// Position after `first`, or octet of the file.
+    /// Position relative to `first` in the names, or offset in the file's questions.
     at: u64,
     end: u64,
     first: u64,
