@@ -225,7 +225,7 @@ impl<O: ResolverIo> Resolver<O> {
             || self.upstreams.has_another(fetch.route, &udp.tried, self.now);
         let timeout = if another { Nanos(left.0 / 2) } else { left };
         let address = self.upstreams.server(number).address();
-        // The server has answered; its answer over TCP decides.
+        // The server has answered over UDP, but only its answer over TCP counts.
         for attempt in udp.attempts.iter_mut().filter(|one| one.at.port.server == number) {
             attempt.expired = true;
         }
@@ -246,7 +246,7 @@ impl<O: ResolverIo> Resolver<O> {
         self.wait_until_deadline(id);
     }
 
-    /// Handles a network error for a port: its host does not listen, or there is no route. Other
+    /// Handles a network error for a port. The server does not listen, or there is no route. Other
     /// servers are queried at once. If none can be reached, the fetch ends.
     pub(crate) fn on_unreachable(&mut self, port: PortId, error: &std::io::Error) {
         self.metrics().count(Count::UpstreamUnreachable);
@@ -416,8 +416,8 @@ fn form(udp: &Udp, number: ServerId, server: &Server, now: Nanos) -> QueryForm {
     }
 }
 
-/// Selects one of two answers to the same question: the later one. A SERVFAIL without an extended
-/// error takes precedence over later errors of other servers, because it may stand for rejected
+/// Selects the later of two answers to the same question. However, a SERVFAIL without an extended
+/// error takes precedence over later errors of other servers, because the server may have rejected
 /// signatures.
 pub(super) fn preferred_answer(
     later: Option<Arc<Answer>>,
