@@ -226,7 +226,7 @@ impl KeyBuf {
         Some(key)
     }
 
-    /// Returns the octets. Tables with [`Key`] as their key can be searched for these octets.
+    /// Returns the octets. They can be used for lookups in tables whose key type is [`Key`].
     #[inline]
     pub(crate) fn octets(&self) -> &[u8] {
         &self.0

@@ -196,7 +196,7 @@ mod tests {
         assert_eq!(known.announcers(prefix).collect::<Vec<_>>(), [&router(2)]);
         assert!(known.announced(&router(2), &for_seconds(0), at(30)));
         assert!(known.prefixes(at(30)).is_empty());
-        // So do its expiry, and a reload without its interface.
+        // Expiry, and a reload without the interface, have the same effect.
         assert!(known.announced(&router(1), &for_seconds(8), at(40)) && known.expire(at(48)));
         assert!(known.announced(&router(1), &for_seconds(8), at(50)));
         known.answered(&[prefix], at(60), at(50));

@@ -370,7 +370,7 @@ mod tests {
         let strip = policy(Hints::Strip);
         let good = data(1, "svc.test", &[ALPN, V4]);
         for len in 0..good.len() {
-            // Cut between two parameters, it is another record, without the hint.
+            // If the data are cut between two parameters, the result is a valid record without the hint.
             assert_eq!(rewritten(&good[..len], &strip), None, "{len} octets");
         }
         assert_eq!(rewritten(&data(0, "svc.test", &[V4]), &strip), None, "alias");

@@ -293,7 +293,7 @@ mod tests {
         }
     }
 
-    /// Returns the target of an alias; empty if it is none.
+    /// Returns the target of an alias, or an empty value for other results.
     fn target(found: &Local) -> String {
         match found {
             Local::Alias(alias) => {
@@ -541,7 +541,7 @@ mod tests {
         assert_eq!(ask("169.0.0.192.in-addr.arpa", rtype::PTR, &policy), Local::No);
     }
 
-    /// NODATA would be cached, and be wrong as soon as a prefix is available (RFC 7050 §3).
+    /// NODATA would be cached, and would be wrong as soon as a prefix is available (RFC 7050 §3).
     #[test]
     fn item_23_only_aaaa_records_wait_for_a_prefix() {
         let answer = |qtype, policy: &Policy| match ask("ipv4only.arpa", qtype, policy) {

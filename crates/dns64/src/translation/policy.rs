@@ -149,7 +149,7 @@ impl Mapping {
         !self.state.draining
     }
 
-    /// Returns its state.
+    /// Returns the state of the prefix.
     pub(crate) fn state(&self) -> &PrefixState {
         &self.state
     }

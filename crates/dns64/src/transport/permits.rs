@@ -148,7 +148,7 @@ mod tests {
         assert!(poll(next.as_mut()).is_none());
         let elsewhere = poll(pin!(permits.acquire(upstream(2), CLIENT)));
         assert!(elsewhere.is_some());
-        // A reload that leaves one upstream gives it all permits.
+        // After a reload with only one upstream, this upstream gets all permits.
         share.set(4);
         drop(elsewhere);
         assert!(poll(next.as_mut()).is_some());

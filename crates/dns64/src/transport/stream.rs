@@ -338,7 +338,7 @@ mod tests {
             let backlogs = Backlogs::default();
             let (others, _waiting) = backlogs.connection();
             others.send(vec![0; MOST]).unwrap();
-            // It ends without waiting for the idle time limit.
+            // The connection ends without waiting for the idle time limit.
             let mut test = Test::beside(&backlogs, 64, SOON * 100);
             for _ in 0..5 {
                 test.ask(b"a").await;

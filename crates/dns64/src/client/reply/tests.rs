@@ -218,8 +218,7 @@ fn filtered_nodata_expires_with_its_prefix() {
     assert_eq!(of(&[real().kept()]), [(SOA, 60)], "native records need no prefix");
 }
 
-/// RFC 2308 §6: the time for which a negative answer has been cached here counts for its client,
-/// too.
+/// RFC 2308 §6: the TTL of a cached negative answer is reduced by its time in the cache.
 #[test]
 fn client_ttl_of_nodata_ends_with_the_cache_entry() {
     let denied = said("a.test", AAAA).soa("test", 300, 20);
@@ -507,13 +506,13 @@ fn the_owner_of_synthesized_records_is_written_once() {
         (usize::MAX, 2_000),
         &[nodata().kept(), a.kept()],
     );
-    // Its last labels are those of the question.
+    // The last labels of this name are the labels of the question.
     let target = 99 * 2 + 2;
     assert_eq!(whole.len(), HEADER_LEN + 12 + 12 + target + 2 * AAAA_LEN);
     assert_eq!(records(&whole), [(CNAME, 60), (AAAA, 60), (AAAA, 60)]);
 }
 
-/// RFC 7873 §5.3: a client that has the server's cookie rejects replies without a cookie.
+/// RFC 7873 §5.3: a client with a cookie of this server rejects replies without a cookie.
 #[test]
 fn item_34_errors_have_the_cookie() {
     let cookie = [5; COOKIE_LEN];

@@ -62,8 +62,7 @@ impl Case {
         self
     }
 
-    /// Asserts the next step, in a notation that fits into a table; answers are given by their
-    /// numbers.
+    /// Asserts the next step in a short notation. Numbers stand for the answers.
     fn becomes(&self, expected: &str) {
         let number = |kept: &CachedAnswer| {
             let same =
@@ -441,7 +440,7 @@ fn ignored_and_excluded_aaaa_records_may_come_back() {
         .asked(|q| q.dnssec_ok = true)
         .known(&address().rrsig("a.test", A))
         .becomes("pass 0 after 0");
-    // The state of its A records is unknown then.
+    // The state of the name's A records is then unknown.
     back("A fails").known(&servfail(A)).becomes("error SERVFAIL None, EDE 22");
     let excluded = |name| {
         let all = |p: &mut Policy| {
@@ -482,7 +481,7 @@ fn filter_a_keeps_a_without_aaaa() {
     let no_a = said("a.test", A).nodata(60);
     who("no A either").known(&nodata()).known(&no_a).becomes("pass 1 after 1");
     who("A fails").known(&nodata()).known(&servfail(A)).becomes("error SERVFAIL None, EDE 22");
-    // If the AAAA query leads to no A query, the A query follows it.
+    // If the AAAA answer requires no A query for synthesis, the client's own A query is sent next.
     let gone = nodata().rcode(3);
     who("NXDOMAIN").known(&gone).becomes("ask a.test. 1");
     who("NXDOMAIN, A").known(&gone).known(&address()).becomes("pass 1 after 0");
@@ -517,7 +516,7 @@ fn filter_a_keeps_a_without_aaaa() {
     off("shed").failed(Failure::Overload).becomes("error SERVFAIL Some(Overload)");
     who("CD").asked(|q| q.checking_disabled = true).known(&nodata()).becomes("ask a.test. 1");
     who("class CH").asked(|q| q.qclass = 3).becomes("ask a.test. 1");
-    // NODATA without a proof would be forged for validating clients.
+    // A validating client would treat NODATA without a proof as forged.
     let signed = real().rrsig("a.test", AAAA);
     let checks = |name| who(name).asked(|q| q.dnssec_ok = true).known(&signed);
     checks("signed").becomes("ask a.test. 1");
@@ -527,8 +526,8 @@ fn filter_a_keeps_a_without_aaaa() {
         .becomes("empty after 0, like 0, Filtered");
 }
 
-/// Rules may be replaced while a query waits. In this test, AAAA records were excluded, and the A
-/// records of the end of the aliases were queried; these are not the records of the name.
+/// Rules may be replaced while a query waits. In this test, AAAA records were excluded under the old
+/// rules, so the A records of the end of the aliases were queried. The reply must not use them.
 #[test]
 fn filter_a_ignores_answers_about_other_names() {
     let alias = said("a.test", AAAA).cname("a.test", 60, "longer.test");
@@ -562,7 +561,7 @@ fn plan_lists_the_upstream_queries() {
     assert_eq!(plan(A, native_only), Plan::Filtered(None));
 }
 
-/// Item 47: NODATA would be cached, and be wrong as soon as a prefix is available.
+/// Item 47: a NODATA reply would be cached, and would be wrong as soon as a prefix is available.
 #[test]
 fn missing_discovered_prefix_is_servfail() {
     let awaiting = |name| {
