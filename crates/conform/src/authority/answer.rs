@@ -1,8 +1,8 @@
 //! Turns a query into the messages that are sent in reply, with their send times. The module uses neither sockets nor a
 //! clock, so that table-driven tests can cover it.
 //!
-//! A walk follows the aliases of the name and collects the reply, together with the labels that concern the reply as a
-//! whole. The first fate other than an RCODE or NODATA then determines how the reply is sent.
+//! A walk follows the aliases of the name and builds the reply. It also collects the labels that concern the whole
+//! reply. The first fate (see [`Fate`]) other than an RCODE or NODATA determines how the reply is sent.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::message::{Message, Name, PAYLOAD, Question, Record, rcode};
 
 /// Time from a forged reply to the correct one.
 const AFTER_FORGERY: Duration = Duration::from_millis(100);
-/// Longest delay; longer ones are reduced to it.
+/// Maximum delay. Longer delays are reduced to this one.
 const LONGEST_DELAY: Duration = Duration::from_secs(60);
 /// Longest UDP message for a client that sends no OPT record (RFC 1035 §2.3.4).
 const PLAIN_PAYLOAD: u16 = 512;
@@ -32,11 +32,11 @@ pub(super) struct Sending {
     pub(super) after: Duration,
     /// The message, no longer than the transport allows.
     pub(super) octets: Vec<u8>,
-    /// True if it is sent from another port than the one that received the query.
+    /// True if the message is sent from another port than the one that received the query.
     pub(super) other_port: bool,
 }
 
-/// Returns the messages that are sent for a query; an empty list is silence.
+/// Returns the messages that are sent for a query. The list is empty if there is no reply.
 pub(super) fn answer(zones: &Zones, query: &Message, tcp: bool) -> Vec<Sending> {
     let limit = match &query.edns {
         _ if tcp => u16::MAX,
@@ -115,7 +115,7 @@ impl<'a> Walk<'a> {
         walk
     }
 
-    /// Follows the aliases to their end, or until an alias points back.
+    /// Follows the aliases to the last name, or until they form a loop.
     fn follow(&mut self, mut name: Name) {
         let mut seen = Vec::new();
         loop {
@@ -163,7 +163,7 @@ impl<'a> Walk<'a> {
 
     fn add_alias(&mut self, alias: &Alias, node: &Node, name: &Name) {
         let (own, follows) = alias_records(name, alias, node.behaviour.ttl);
-        // A DNAME record does not belong to this name, so it does not belong to its wildcard either.
+        // The DNAME record has another owner, so it does not come from the wildcard of this name.
         let wildcard = follows.is_empty().then_some(node.behaviour.wildcard.as_ref()).flatten();
         let own = self.with_signatures(own, node, wildcard);
         self.reply.answer.extend(own.into_iter().chain(follows));
@@ -172,7 +172,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Adds the records at the end of the aliases: those of the type, or a denial.
+    /// Adds the records of the last name in the alias chain, or a denial if it has none of the queried type.
     fn end(&mut self, node: &Node, name: &Name) {
         let other = match self.qtype {
             Rtype::A if node.behaviour.mixed => Some(Rtype::AAAA),
@@ -196,7 +196,7 @@ impl<'a> Walk<'a> {
         self.add_host(node);
     }
 
-    /// Adds the addresses of the host that the answer names (RFC 1035 §3.3.9, RFC 2782).
+    /// Adds the addresses of the host to which the answer refers (RFC 1035 §3.3.9, RFC 2782).
     fn add_host(&mut self, node: &Node) {
         let Some((rtype, host)) = &node.behaviour.host else { return };
         if *rtype == self.qtype {
@@ -207,7 +207,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Adds the SOA record of a denial (RFC 2308 §2) and its proof.
+    /// Adds the SOA record (RFC 2308 §2) and the proof of a denial.
     fn deny(&mut self, denial: &Denial<'_>, node: &Node, name: &Name) {
         let soa =
             node.behaviour.soa.map(|(ttl, min)| Record::soa(&owner_of_soa(name, node), ttl, min));
@@ -226,8 +226,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Returns the records, each RRset followed by its signature if there is one and DO is set (RFC 4035 §3.1.1). The
-    /// records of an RRset are adjacent.
+    /// Returns the records, and after each RRset its signature if the zone is signed and DO is set (RFC 4035 §3.1.1).
+    /// The records of an RRset must be adjacent.
     fn with_signatures(
         &self,
         records: Vec<Record>,
@@ -253,7 +253,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// Returns the forged record for a question, if the question is for addresses.
+/// Returns the forged record for a question of type A or AAAA.
 fn evil(name: &Name, qtype: Rtype) -> Option<Record> {
     match qtype {
         Rtype::A => Some(Record::a(name.clone(), TTL, EVIL4)),
@@ -262,8 +262,8 @@ fn evil(name: &Name, qtype: Rtype) -> Option<Record> {
     }
 }
 
-/// Returns a forged reply. It has records for the queried name even if its question is another one, so that only the
-/// question shows that it is forged.
+/// Returns a forged reply. Its records always have the queried name. If the question is forged, only the question can
+/// therefore reveal the forgery.
 fn forged(zones: &Zones, query: &Message, question: &Question, forgery: Forgery) -> Message {
     let mut reply = query.response();
     (reply.flags.aa, reply.flags.ra) = (true, true);
@@ -278,8 +278,9 @@ fn forged(zones: &Zones, query: &Message, question: &Question, forgery: Forgery)
     reply
 }
 
-/// Returns the owner of the SOA record that denies `name`: the part of the name from its `soa-` label on, if it has one
-/// and lies in an unsigned zone. Servers that cache one SOA record per zone thus cache each of them.
+/// Returns the owner of the SOA record that denies `name`. In an unsigned zone this is the part of the name from its
+/// `soa-` label on, if there is one; otherwise it is the apex. A server that caches one SOA record per owner thus caches
+/// each of them.
 fn owner_of_soa(name: &Name, node: &Node) -> Name {
     let is_label = |label: &Label| label.as_slice().to_ascii_lowercase().starts_with(b"soa-");
     let begins = |suffix: &Name| suffix.iter_labels().next().is_some_and(is_label);
@@ -300,8 +301,8 @@ fn bare(reply: &Message) -> Message {
     Message { answer, authority, additional, ..reply.clone() }
 }
 
-/// Returns the reply in wire format if it is no longer than `limit`, and a truncated reply otherwise. Additional data
-/// that does not fit is omitted, for which no TC is needed (RFC 2181 §9).
+/// Returns the reply in wire format if it fits into `limit` octets, and a truncated reply otherwise. If only the
+/// additional data does not fit, it is omitted and TC is not set (RFC 2181 §9).
 fn fit(reply: &Message, odd_case: bool, limit: u16) -> Vec<u8> {
     let wire = |reply: &Message| if odd_case { uncompressed(reply) } else { reply.octets() };
     let fits = |octets: &Vec<u8>| octets.len() <= usize::from(limit);
@@ -312,15 +313,15 @@ fn fit(reply: &Message, odd_case: bool, limit: u16) -> Vec<u8> {
         .unwrap_or_else(|| truncated(reply).octets())
 }
 
-/// Returns the reply with every other letter of owner names in upper case. It is not compressed, because compression
-/// would give the names the letter case of the question.
+/// Returns the uncompressed reply with every other letter of owner names in upper case. Compression would give the
+/// names the letter case of the question.
 fn uncompressed(reply: &Message) -> Vec<u8> {
     let head = Message { edns: None, ..bare(reply) }.octets();
     let opt = bare(reply).octets().split_off(head.len());
     let sections = [&reply.answer, &reply.authority, &reply.additional];
     let mut octets = head;
     for (n, section) in sections.into_iter().enumerate() {
-        // A reply with this many records does not occur: with one more it would be too long to send.
+        // The count cannot overflow, because a reply with that many records would be too long to send.
         let count = section.len() as u16 + u16::from(n == 2 && !opt.is_empty());
         octets[6 + 2 * n..8 + 2 * n].copy_from_slice(&count.to_be_bytes());
         for record in section {

@@ -8,18 +8,18 @@ use net::socket::ListenError;
 
 use crate::message::Name;
 
-/// Maximum length of the zone name in octets; below it, no name that the server generates becomes too long.
+/// Maximum length of the zone name in octets. It leaves room for all names that the server generates.
 pub(super) const LONGEST_ZONE: usize = 200;
 
 /// Zone and addresses of the test authoritative server.
 #[derive(Clone, Debug)]
 pub struct AuthorityConfig {
-    /// Addresses to serve over UDP and TCP; port 0 is any free port. On a host with several addresses, a wildcard
-    /// address may cause replies to leave from another address than the one that received the query.
+    /// Listen addresses for UDP and TCP; port 0 is any free port. With a wildcard address on a host with several
+    /// addresses, a reply may leave from another address than the one that received the query.
     pub listen: Vec<SocketAddr>,
     /// Zone in which the labels of a name select its behaviour; at most 200 octets.
     pub zone: Name,
-    /// Address of `ns.ZONE`, which all zones name as their name server.
+    /// Address of `ns.ZONE`, the name server in the NS records of all zones.
     pub ns: Ipv4Addr,
 }
 
@@ -27,7 +27,7 @@ pub struct AuthorityConfig {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AuthorityError {
-    /// An address cannot be used.
+    /// The server cannot listen on an address.
     #[error("cannot serve {address} {source}")]
     Listen {
         /// The listen address.

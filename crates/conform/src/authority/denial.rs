@@ -1,7 +1,7 @@
 //! Proofs of non-existence, by NSEC (RFC 4035 §3.1.3) or NSEC3 (RFC 5155 §7.2).
 //!
-//! The names of a signed zone cannot be listed, because any nonce is a name. Each proof is generated for one query and
-//! denies no other name (RFC 4470, RFC 7129 appendix B).
+//! A signed zone has no fixed list of names, because any nonce is a name. Each proof is therefore generated for one
+//! query and denies only the queried name (RFC 4470, RFC 7129 appendix B).
 
 use domain::base::ToName;
 use domain::base::iana::Rtype;
@@ -12,9 +12,9 @@ use domain::utils::base32;
 use crate::label::{self, Tree};
 use crate::message::{Name, Record};
 
-/// Statement about a name that is proved.
+/// Statement that is proved about a name.
 pub(super) enum Denial<'a> {
-    /// The name has records of these types only.
+    /// The name has records of only these types.
     NoData(&'a [Rtype]),
     /// The name does not exist.
     NoName,
@@ -22,7 +22,7 @@ pub(super) enum Denial<'a> {
     Expanded,
 }
 
-/// Zone of the records of a proof.
+/// Zone to which the records of a proof belong.
 pub(super) struct Chain<'a> {
     /// Signing of the zone.
     pub(super) tree: Tree,
@@ -33,8 +33,8 @@ pub(super) struct Chain<'a> {
 }
 
 impl Chain<'_> {
-    /// Returns the records that prove the statement about `name`, which is in lower case. `wildcard` is the parent of
-    /// the wildcard that the name comes from, if it does. Returns no records if their names would be too long.
+    /// Returns the records that prove the statement about `name`, which is in lower case. If the name comes from a
+    /// wildcard, `wildcard` is the parent of the wildcard. Returns no records if their names would be too long.
     pub(super) fn prove(
         &self,
         denial: &Denial<'_>,
@@ -59,13 +59,14 @@ impl Chain<'_> {
         records.into_iter().flatten().collect()
     }
 
-    /// Returns the record that proves the closest encloser. Only NSEC3 needs one, because the names in NSEC records
-    /// show it.
+    /// Returns the record that proves the closest encloser. Only NSEC3 needs such a record, because the names in NSEC
+    /// records reveal the closest encloser.
     fn encloses(&self, encloser: &Name) -> Option<Record> {
         (self.tree == Tree::Nsec3).then(|| self.matches(encloser, &[]))?
     }
 
-    /// Returns a record at the name, with the types that it has; the next name is its immediate successor.
+    /// Returns a record that is owned by the name and lists the types of the name. The next name in the record is the
+    /// immediate successor.
     fn matches(&self, name: &Name, types: &[Rtype]) -> Option<Record> {
         if self.tree == Tree::Nsec3 {
             let hash = hash(name)?;
@@ -74,7 +75,7 @@ impl Chain<'_> {
         Some(self.nsec(name.clone(), &before(b"\0", name)?, types))
     }
 
-    /// Returns a record from immediately before the name to immediately after it and everything below it.
+    /// Returns a record whose interval contains only the name, and for NSEC also all names below it.
     fn covers(&self, name: &Name) -> Option<Record> {
         if self.tree == Tree::Nsec3 {
             let hash = hash(name)?;
@@ -110,7 +111,7 @@ fn suffix(name: &Name, labels: usize) -> Option<Name> {
     name.iter_suffixes().nth(skipped).map(|name| name.to_name())
 }
 
-/// Prepends a label of any octets to a name.
+/// Prepends a label, which may contain any octets, to a name.
 fn before(label: &[u8], name: &Name) -> Option<Name> {
     let len = u8::try_from(label.len()).ok()?;
     Name::from_octets([&[len], label, name.as_slice()].concat()).ok()
@@ -120,7 +121,7 @@ fn hash(name: &Name) -> Option<Vec<u8>> {
     nsec3_default_hash::<_, Vec<u8>>(name).ok().map(|hash| hash.into_octets())
 }
 
-/// Returns the successor of the hash as a number.
+/// Returns the hash plus one, treated as a number.
 fn next(mut hash: Vec<u8>) -> Vec<u8> {
     for octet in hash.iter_mut().rev() {
         *octet = octet.wrapping_add(1);
@@ -131,7 +132,7 @@ fn next(mut hash: Vec<u8>) -> Vec<u8> {
     hash
 }
 
-/// Returns the predecessor of the hash as a number.
+/// Returns the hash minus one, treated as a number.
 fn previous(mut hash: Vec<u8>) -> Vec<u8> {
     for octet in hash.iter_mut().rev() {
         *octet = octet.wrapping_sub(1);

@@ -9,7 +9,7 @@ use std::time::Instant;
 use super::view::{Asked, View};
 use crate::message::{Message, Name};
 
-/// Number of queries in a generation.
+/// Number of queries in a full generation (see [`Generations`]).
 const GENERATION: usize = 500_000;
 
 /// Received queries, in bounded memory: at least the last 500 000 and at most the last 1 000 000.
@@ -19,8 +19,8 @@ pub struct Log {
     generations: Mutex<Generations>,
 }
 
-/// Two generations of the log. A full new generation becomes the old one, and the previous old one is dropped. Names,
-/// also as keys, are equal in any letter case.
+/// Two generations of the log. When the new generation is full, it replaces the old one. Names are compared without
+/// regard to letter case.
 #[derive(Debug, Default)]
 struct Generations {
     old: HashMap<Name, Vec<Asked>>,

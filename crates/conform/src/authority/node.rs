@@ -1,4 +1,4 @@
-//! One name of the test authoritative server: its zone, its records, and its behaviour.
+//! One name of the test authoritative server, with its zone, records and behaviour.
 
 use domain::base::iana::Rtype;
 
@@ -7,13 +7,13 @@ use crate::message::{Name, Record};
 
 /// One name of the test authoritative server.
 pub(super) struct Node {
-    /// Signing of its zone; also [`Tree::Plain`] for the zones outside the user's.
+    /// Kind of the zone. Zones outside the user's zone also have [`Tree::Plain`].
     pub(super) tree: Tree,
-    /// The apex of its zone.
+    /// Apex of the zone.
     pub(super) apex: Name,
     /// Behaviour for queries of the name.
     pub(super) behaviour: Behaviour,
-    /// Its records, without those of an alias.
+    /// Records of the name, without those of an alias.
     pub(super) records: Vec<Record>,
 }
 
@@ -36,15 +36,15 @@ impl Node {
         node
     }
 
-    /// Returns the types of its records that queries get.
+    /// Returns the types for which a query gets records of this name.
     pub(super) fn types(&self) -> Vec<Rtype> {
         let types = self.records.iter().map(|record| record.rtype);
         types.filter(|rtype| self.behaviour.fate(*rtype) != Some(Fate::NoData)).collect()
     }
 }
 
-/// Returns the records of an alias: those of the zone, and the CNAME record that is synthesized from a DNAME record and
-/// never signed (RFC 6672 §5.3.1). `ttl` is that of a DNAME record.
+/// Returns the records of an alias, as two lists. The first has the records of the zone. The second has the CNAME
+/// record synthesized from a DNAME record; it is never signed (RFC 6672 §5.3.1). `ttl` is the TTL of a DNAME record.
 pub(super) fn alias_records(name: &Name, alias: &Alias, ttl: u32) -> (Vec<Record>, Vec<Record>) {
     match alias {
         Alias::Cname { target, ttl } => {
@@ -57,7 +57,7 @@ pub(super) fn alias_records(name: &Name, alias: &Alias, ttl: u32) -> (Vec<Record
     }
 }
 
-/// Returns the records that the labels of `name` define; those of a type are adjacent.
+/// Returns the records that the labels of `name` define. Records of the same type are adjacent.
 fn records(name: &Name, behaviour: &Behaviour) -> Vec<Record> {
     let ttl = behaviour.ttl;
     let ttl_of = |n: usize| if behaviour.unequal && n > 0 { ttl / 2 } else { ttl };

@@ -1,8 +1,8 @@
-//! The zones outside the user's zone: reverse names, `ipv4only.arpa`, and the root.
+//! The zones outside the user's zone, which are those of reverse names, `ipv4only.arpa`, and the root.
 //!
-//! A server that forwards all queries sends queries for these zones too. `4.3.2.1.in-addr.arpa` has the PTR record
-//! `ptr-1-2-3-4.ZONE`. If the last octet of the address is 250, the reply is NXDOMAIN; for 251 it is NODATA, for 252
-//! SERVFAIL, and for 253 there is no reply. Nothing exists below `ip6.arpa`.
+//! A server that forwards all queries also sends queries for these zones. `4.3.2.1.in-addr.arpa` has the PTR record
+//! `ptr-1-2-3-4.ZONE`. Some values of the last octet of the address have a special reply: NXDOMAIN for 250, NODATA for
+//! 251, SERVFAIL for 252, and no reply for 253. There are no names below `ip6.arpa`.
 
 use std::net::Ipv4Addr;
 
@@ -16,8 +16,8 @@ use crate::message::{Name, Record, name as literal, rcode};
 /// The addresses of `ipv4only.arpa` (RFC 7050 §8.2).
 const IPV4ONLY: [Ipv4Addr; 2] = [Ipv4Addr::new(192, 0, 0, 170), Ipv4Addr::new(192, 0, 0, 171)];
 
-/// Returns the node of `name`, which does not lie in `zone`, for queries of `qtype`; `ns` is the name server of all
-/// zones. DS records belong to the parent zone, which is the root for all of them here.
+/// Returns the node of `name`, which lies outside `zone`, for queries of `qtype`. `ns` is the name server of all zones.
+/// DS records belong to the parent zone, which is always the root here.
 pub(super) fn node(name: &Name, qtype: Rtype, zone: &Name, ns: &Name) -> Node {
     let [ipv4only, v4, v6, root] = ["ipv4only.arpa", "in-addr.arpa", "ip6.arpa", "."].map(literal);
     if qtype == Rtype::DS && [&ipv4only, &v4, &v6].contains(&name) {
@@ -33,7 +33,7 @@ pub(super) fn node(name: &Name, qtype: Rtype, zone: &Name, ns: &Name) -> Node {
     if name.ends_with(&v4) {
         return reverse(name, v4, zone);
     }
-    // The names above the zones exist, for a resolver that starts at the root (RFC 8020).
+    // The names above the zones exist, because a resolver that starts at the root queries them (RFC 8020).
     if [zone, &v4].iter().any(|below| below.ends_with(name)) {
         return Node::empty(root);
     }
@@ -65,7 +65,7 @@ fn reverse(name: &Name, apex: Name, zone: &Name) -> Node {
     }
 }
 
-/// Parses an octet as written in reverse names: without leading zeros.
+/// Parses an octet as written in reverse names, which have no leading zeros.
 fn octet(label: &Label) -> Option<u8> {
     let text = str::from_utf8(label.as_slice()).ok()?;
     text.parse().ok().filter(|octet: &u8| octet.to_string() == text)

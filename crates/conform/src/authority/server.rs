@@ -20,14 +20,14 @@ use super::log::Log;
 use super::zones::Zones;
 use crate::message::{Message, Name, rcode};
 
-/// Maximum number of simultaneous connections; further ones are closed.
+/// Maximum number of simultaneous connections. Further connections are closed.
 const MAX_CONNECTIONS: usize = 1000;
-/// Maximum time of a connection without a complete query from the client (RFC 7766 §6.2.3), or without reading a reply.
+/// Idle timeout of a connection (RFC 7766 §6.2.3), both for reading from the client and for writing to it.
 const IDLE: Duration = Duration::from_secs(10);
 /// Interval at which a UDP thread checks for the stop flag.
 const STOP_CHECK: Duration = Duration::from_millis(100);
 
-/// A running test authoritative server. Dropping it stops it.
+/// A running test authoritative server. Dropping this value stops the server.
 pub struct Authority {
     addresses: Vec<SocketAddr>,
     shared: Arc<Shared>,
@@ -43,10 +43,10 @@ struct Shared {
     stop: AtomicBool,
 }
 
-/// Starts the test authoritative server; it serves when this returns.
+/// Starts the test authoritative server. It answers queries when this function returns.
 ///
 /// # Errors
-/// If an address cannot be served, the zone's name is too long, or no keys can be generated.
+/// Returns an error if an address cannot be served, the zone name is too long, or no keys can be generated.
 pub fn start(config: &AuthorityConfig) -> Result<Authority, AuthorityError> {
     let shared = Shared {
         zones: Zones::new(&config.zone, config.ns)?,
@@ -72,7 +72,7 @@ pub fn start(config: &AuthorityConfig) -> Result<Authority, AuthorityError> {
 }
 
 impl Authority {
-    /// Returns the addresses that it serves, with actual ports, in the order of the configuration.
+    /// Returns the listen addresses with the actual ports, in the order of the configuration.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
@@ -87,7 +87,7 @@ impl Authority {
         Arc::clone(&self.shared.log)
     }
 
-    /// Returns the trust anchors of the signed zones: a DNSKEY and a DS record each, as lines of a zone file.
+    /// Returns the trust anchors as lines of a zone file, with a DNSKEY and a DS record for each signed zone.
     pub fn anchors(&self) -> Vec<String> {
         self.shared.zones.keys.anchors()
     }
@@ -108,7 +108,7 @@ impl Drop for Authority {
     }
 }
 
-/// Binds the sockets. The UDP socket has the large buffer of an endpoint, which a burst of queries needs.
+/// Binds the sockets. The UDP socket has a large receive buffer for bursts of queries.
 fn bind(address: SocketAddr) -> Result<(SocketAddr, UdpSocket, TcpListener), ListenError> {
     let (endpoints, listener) = listen_udp_and_tcp(address, 1)?;
     let copy = endpoints[0].as_fd().try_clone_to_owned();
@@ -122,7 +122,7 @@ impl Shared {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Logs a received message and returns the messages to send. There are none for a message that is not a query.
+    /// Logs a received message and returns the messages to send. A message that is not a query gets no reply.
     fn respond(&self, octets: &[u8], tcp: bool, source: SocketAddr) -> Vec<Sending> {
         match Message::parse(octets) {
             Ok(query) if !query.flags.qr => {
@@ -134,8 +134,8 @@ impl Shared {
     }
 }
 
-/// Returns the result of `answer` for the query, or SERVFAIL if it panics: one unanswerable name must not end the
-/// thread that serves all others.
+/// Returns the result of `answer` for the query, or SERVFAIL if `answer` panics. Otherwise one such name would end the
+/// thread that answers all queries.
 fn or_servfail(query: &Message, answer: impl FnOnce() -> Vec<Sending>) -> Vec<Sending> {
     // The zones do not change, so a panic leaves no inconsistent state.
     catch_unwind(AssertUnwindSafe(answer)).unwrap_or_else(|_| {
@@ -168,7 +168,7 @@ fn other_port_socket(socket: &UdpSocket) -> io::Result<UdpSocket> {
 }
 
 fn serve_tcp(listener: &TcpListener, shared: &Arc<Shared>) {
-    // Each connection holds one more reference to it.
+    // The reference count is the number of connections plus one, because each connection holds a reference.
     let open = Arc::new(());
     while !shared.stops() {
         let Ok((stream, source)) = listener.accept() else {
@@ -180,9 +180,9 @@ fn serve_tcp(listener: &TcpListener, shared: &Arc<Shared>) {
             continue;
         }
         let (shared, open) = (Arc::clone(shared), Arc::clone(&open));
-        // If there is no thread, the connection is closed.
+        // If no thread can be started, the connection is closed.
         let _ = thread::Builder::new().name("far-connection".into()).spawn(move || {
-            // If the client has closed or was idle, the connection ends in any case.
+            // An error needs no handling, because the connection ends in any case.
             let _ = serve_connection(stream, source, &shared);
             drop(open);
         });
@@ -208,7 +208,7 @@ fn serve_connection(stream: TcpStream, source: SocketAddr, shared: &Shared) -> i
         for Sending { after, octets, .. } in shared.respond(query, true, source) {
             let writing = Arc::clone(&writing);
             shared.later.run(after, move || {
-                // Sendings do not exceed the maximum message length.
+                // The messages never exceed the maximum length, so the cast is safe.
                 let framed = [&(octets.len() as u16).to_be_bytes(), octets.as_slice()].concat();
                 let mut stream = writing.lock().unwrap_or_else(PoisonError::into_inner);
                 let _ = stream.write_all(&framed);
@@ -217,7 +217,7 @@ fn serve_connection(stream: TcpStream, source: SocketAddr, shared: &Shared) -> i
     }
 }
 
-/// Runs delayed jobs in a separate thread, which ends when all its senders are gone.
+/// Runs delayed jobs in a separate thread. The thread ends when all senders are dropped.
 struct DelayQueue {
     queue: Sender<Job>,
 }
@@ -236,7 +236,7 @@ impl DelayQueue {
         Ok(DelayQueue { queue })
     }
 
-    /// Runs the job after this time, or at once if that is zero.
+    /// Runs the job after this delay, or at once if the delay is zero.
     fn run(&self, after: Duration, run: impl FnOnce() + Send + 'static) {
         if after.is_zero() {
             run();
@@ -249,7 +249,7 @@ impl DelayQueue {
 }
 
 fn work(jobs: &Receiver<Job>) {
-    // The number distinguishes jobs that are due at the same moment.
+    // The number makes the keys of jobs that are due at the same moment different.
     let mut waiting: BTreeMap<(Instant, u64), Run> = BTreeMap::new();
     for number in 0_u64.. {
         let next = match waiting.first_entry() {

@@ -1,8 +1,8 @@
-//! Keys and signatures of the signed zones. RRsets are signed at query time, because the records of a name are known
-//! only then.
+//! Keys and signatures of the signed zones. RRsets are signed at query time, because the queried name defines the
+//! records.
 //!
-//! All zones have the same key pair, generated at start. The DNSKEY RRset itself has a correct signature in all zones,
-//! so that a validator finds the error in the data and not a missing key.
+//! All zones have the same key pair, which is generated at start. The DNSKEY RRset has a correct signature in all
+//! zones, so that a validator detects the wrong signatures of the data and does not stop at the key.
 
 use domain::base::Ttl;
 use domain::base::iana::{DigestAlgorithm, Rtype};
@@ -51,9 +51,9 @@ impl Keys {
         Some(Record::new(key.owner().clone(), Rtype::DNSKEY, TTL, rdata(&key.dnskey())))
     }
 
-    /// Returns the signature of an RRset; none in an unsigned zone. An RRset from a wildcard is signed under the name
-    /// of the wildcard (RFC 4035 §5.3.2); `wildcard` is the parent of that name. An RRset with several TTLs is signed
-    /// with the first.
+    /// Returns the signature of an RRset, or `None` in an unsigned zone. An RRset from a wildcard is signed under the
+    /// name of the wildcard (RFC 4035 §5.3.2), and `wildcard` is the parent of that name. If the TTLs of an RRset
+    /// differ, it is signed with the first TTL.
     pub(super) fn sign(
         &self,
         tree: Tree,
@@ -88,7 +88,8 @@ impl Keys {
         Some(Record::new(first.owner.clone(), Rtype::RRSIG, first.ttl, data))
     }
 
-    /// Returns the trust anchors: a DNSKEY and a DS record (RFC 4034 §5.1.4) for each zone, as lines of a zone file.
+    /// Returns the trust anchors as lines of a zone file, with a DNSKEY and a DS record (RFC 4034 §5.1.4) for each
+    /// zone.
     pub(super) fn anchors(&self) -> Vec<String> {
         let lines = self.keys.iter().flat_map(|(_, key)| {
             let (owner, dnskey) = (key.owner(), key.dnskey());

@@ -1,8 +1,8 @@
-//! Status socket: gives checks in another process access to the query log of the test authoritative server.
+//! Status socket, through which checks in another process read the query log of the test authoritative server.
 //!
-//! Each request is a line of JSON, and so is the response; a client may send any number of requests. `{"asked":"NAME"}`
-//! gets the list of [`Asked`], and `{"anchors":true}` the list of trust anchors as lines of a zone file. After any
-//! other request the server closes the connection.
+//! Requests and responses are lines of JSON, and a client may send any number of requests. The response to
+//! `{"asked":"NAME"}` is the list of [`Asked`]. The response to `{"anchors":true}` is the list of trust anchors as lines
+//! of a zone file. After any other request the server closes the connection.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
@@ -34,7 +34,7 @@ pub enum Request {
 /// Serves the log and the trust anchors on a status socket, until the process ends.
 ///
 /// # Errors
-/// Those of [`StatusSocket::serve`].
+/// Returns the errors of [`StatusSocket::serve`].
 pub fn serve(socket: &StatusSocket, log: Arc<Log>, anchors: Vec<String>) -> io::Result<()> {
     socket.serve(move |stream| converse(stream, &log, &anchors))
 }
@@ -54,7 +54,7 @@ fn converse(stream: &UnixStream, log: &Log, anchors: &[String]) -> io::Result<()
     Ok(())
 }
 
-/// Test authoritative server of another process on this host, accessed by its status socket.
+/// Test authoritative server in another process on this host, accessed through its status socket.
 #[derive(Clone, Debug)]
 pub struct Remote {
     path: PathBuf,
@@ -69,7 +69,7 @@ impl Remote {
     /// Returns the trust anchors of the signed zones, as lines of a zone file.
     ///
     /// # Errors
-    /// If no process serves the socket, or another program does.
+    /// Returns an error if no process serves the socket, or if a program of another kind serves it.
     pub fn anchors(&self) -> io::Result<Vec<String>> {
         self.ask(&Request::Anchors(true))
     }

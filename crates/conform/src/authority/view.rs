@@ -1,4 +1,4 @@
-//! Queries received by the test authoritative server: the view of the server under test from its upstream side.
+//! Queries received by the test authoritative server, which show the upstream side of the server under test.
 
 use std::io;
 #[cfg(test)]
@@ -45,7 +45,7 @@ pub struct Asked {
 
 #[cfg(test)]
 impl Asked {
-    /// A plain query for `name` from this port of this host: over UDP, with RD, without EDNS.
+    /// Creates a plain UDP query for `name` from this port of this host, with RD and without EDNS.
     pub(crate) fn from_port(port: u16, name: impl Into<String>, qtype: Rtype) -> Asked {
         Asked {
             qtype: qtype.to_int(),
@@ -70,6 +70,6 @@ pub trait View: Sync {
     /// Returns the queries for `name`, in any letter case and of any type, in the order of arrival.
     ///
     /// # Errors
-    /// If the test authoritative server cannot be reached.
+    /// Returns an error if the test authoritative server cannot be reached.
     fn asked(&self, name: &Name) -> io::Result<Vec<Asked>>;
 }

@@ -11,7 +11,8 @@ use super::signed::Keys;
 use crate::label::{self, Alias, Behaviour, TTL, Tree};
 use crate::message::{Name, Record};
 
-/// Longest name in octets that is parsed; a host that a label points to may be longer by two.
+/// Maximum length in octets of a name that is parsed. The name of a host that a label refers to may be two octets
+/// longer.
 const LONGEST_NAME: usize = 253;
 
 /// Zones of the test authoritative server.
@@ -35,8 +36,8 @@ impl Zones {
         Ok(Zones { keys: Keys::make(&zone)?, zone, ns })
     }
 
-    /// Returns the node for a query of `name`, in lower case, and `qtype`. DS records belong to the
-    /// parent zone (RFC 4035 §3.1.4.1), and there are none.
+    /// Returns the node for a query of `name`, which is in lower case, and `qtype`. A query for DS gets NODATA from the
+    /// parent zone (RFC 4035 §3.1.4.1), because there are no DS records.
     pub(super) fn node(&self, name: &Name, qtype: Rtype) -> Node {
         if !name.ends_with(&self.zone) {
             return reverse::node(name, qtype, &self.zone, &self.ns.0);
@@ -62,8 +63,8 @@ impl Zones {
         if !label::is_directive(name.first()) {
             return Node::new(name, tree, apex, behaviour);
         }
-        // A name above others exists, whatever its labels mean for those. At most it has a DNAME record: that redirects
-        // the names below it, not the name itself (RFC 6672 §2.3).
+        // The name has no nonce, so its labels apply only to names below it. It exists and may have a DNAME record,
+        // because a DNAME record redirects only names below its owner (RFC 6672 §2.3).
         let dname = behaviour
             .alias
             .take()

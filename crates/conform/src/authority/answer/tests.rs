@@ -18,7 +18,7 @@ const ZONE: &str = "conform.example";
 static ZONES: LazyLock<Zones> =
     LazyLock::new(|| Zones::new(&name(ZONE), [192, 0, 2, 53].into()).unwrap());
 
-/// A name in the zone.
+/// Returns a name in the zone.
 fn inside(labels: &str) -> Name {
     name(&format!("{labels}.{ZONE}"))
 }
@@ -32,7 +32,7 @@ fn dnssec_query(labels: &str, qtype: Rtype) -> Message {
     Message { edns, ..query(labels, qtype) }
 }
 
-/// Returns the only message, which is sent over UDP and without delay.
+/// Returns the only message of a reply, and requires that it is sent over UDP without delay.
 fn only(query: &Message) -> Message {
     let sendings = answer(&ZONES, query, false);
     let [Sending { after: Duration::ZERO, octets, other_port: false }] = sendings.as_slice() else {
@@ -252,7 +252,7 @@ fn letter_case() {
     assert!(reply.edns.is_some());
     let reply = ask("x.case", Rtype::A);
     assert_eq!(reply.authority[0].owner.to_string(), "CoNfOrM.ExAmPlE");
-    // In other replies, records have the name in the letter case of the query.
+    // Without the label `case`, records have the letter case of the query.
     let reply = ask("X.V4-1-2-3-4.CNAME.v4-4-3-2-1", Rtype::A);
     assert_eq!(reply.answer[0].owner.to_string(), format!("X.V4-1-2-3-4.CNAME.v4-4-3-2-1.{ZONE}"));
 }
@@ -354,7 +354,7 @@ fn fates() {
             );
         }
     }
-    // The labels behind an alias also apply to the reply of the alias.
+    // The labels to the right of an alias also apply to the reply of the alias.
     assert_eq!(fate("x.cname.a-silent.v4-1-2-3-4", Rtype::A, false), [""; 0]);
     assert_eq!(fate("x.cname.a-delay-30.v4-1-2-3-4", Rtype::A, false), ["30: 1.2.3.4"]);
     assert_eq!(fate("x.half.cname.a-silent.v4-1-2-3-4", Rtype::A, false), ["0: "]);
@@ -378,7 +378,7 @@ fn udp_replies_respect_the_client_limit() {
         assert!(cut.flags.tc && cut.answer.is_empty(), "{payload:?}");
         assert_eq!(cut.edns.is_some(), payload.is_some());
         assert_eq!(ask(4000, true).answer.len(), 4000, "{payload:?}");
-        // No message is this long.
+        // A complete reply would exceed the maximum message length.
         assert!(ask(4000, false).flags.tc);
     }
     // Names in odd letter case are not compressed.
@@ -429,8 +429,8 @@ fn verifies(rrsig: &Record, records: &[&Record]) -> bool {
     PublicKey::from_dnskey(&dnskey(&apex)).unwrap().verify(&octets, signature).is_ok()
 }
 
-/// Returns for each signed RRset of signed zones in the reply: its type, whether its signature verifies, and whether
-/// the current time is within its validity. Unsigned RRsets have no entry.
+/// Returns an entry for each signed RRset of a signed zone in the reply. An entry has the type, whether the signature
+/// verifies, and whether the current time is within the validity period of the signature.
 fn signatures(reply: &Message) -> Vec<(Rtype, bool, bool)> {
     let all: Vec<&Record> =
         reply.answer.iter().chain(&reply.authority).chain(&reply.additional).collect();
@@ -509,7 +509,7 @@ fn nsecs(reply: &Message) -> Vec<(Name, Name, Vec<Rtype>)> {
     reply.authority.iter().filter(|record| record.rtype == Rtype::NSEC).map(nsec).collect()
 }
 
-/// True if the name and everything below it, but not its neighbours, lie between the names.
+/// True if the interval of the NSEC record contains the name and all names below it, but not the neighbours.
 fn covers((owner, next, _): &(Name, Name, Vec<Rtype>), labels: &str) -> bool {
     use domain::base::cmp::CanonicalOrd;
     let between = |labels: &str| {
@@ -531,7 +531,7 @@ fn nsec_proves_denials() {
     assert_eq!(nodata[0].0, own);
     assert_eq!(nodata[0].1.iter_suffixes().nth(1).unwrap(), own);
     assert_eq!(nodata[0].2, types);
-    // A type that a fate removes is not among the types of the name.
+    // A type that the label `aaaa-nodata` removes is not in the type list of the name.
     let fated = nsecs(&ask_dnssec("x1.aaaa-nodata.v6-00.secure", Rtype::AAAA));
     assert_eq!(fated[0].2, [Rtype::RRSIG, Rtype::NSEC]);
     let apex = nsecs(&ask_dnssec("secure", Rtype::AAAA));
@@ -565,11 +565,11 @@ fn wildcards_are_expanded_and_proved() {
     assert_eq!(covered, [Rtype::CNAME, Rtype::A, Rtype::NSEC3]);
     assert!(signatures(&alias).iter().all(|(_, right, _)| *right));
     assert_eq!(nsec3s(&alias), ["covers x1.wild.cname.v4-1-2-3-4.nsec3"]);
-    // It has no effect in an unsigned zone.
+    // The label `wild` has no effect in an unsigned zone.
     assert_eq!(ask_dnssec("x1.wild.v4-1-2-3-4", Rtype::A).authority, []);
 }
 
-/// Describes the NSEC3 records of a reply: the candidates that each matches or covers.
+/// Describes each NSEC3 record of a reply by the candidate names that it matches or covers.
 fn nsec3s(reply: &Message) -> Vec<String> {
     let asked = reply.questions[0].name.to_string();
     let asked = asked.strip_suffix(&format!(".{ZONE}")).unwrap();

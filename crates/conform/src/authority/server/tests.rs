@@ -8,9 +8,9 @@ use crate::authority::view::View;
 use crate::label::EVIL4;
 use crate::message::{Record, name};
 
-/// Longer than anything here takes.
+/// Timeout that is longer than any step of these tests.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Long enough to be sure that nothing arrives.
+/// Waiting time after which no reply is expected.
 const SILENCE: Duration = Duration::from_millis(200);
 
 fn far() -> Authority {
