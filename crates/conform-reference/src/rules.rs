@@ -16,7 +16,7 @@ pub struct Rules {
     pub native_wins: bool,
     /// NXDOMAIN is returned unchanged (§5.1.2).
     pub nxdomain_ends: bool,
-    /// Any other RCODE but NOERROR counts as an empty answer (§5.1.2).
+    /// An RCODE other than NOERROR and NXDOMAIN counts as an empty answer (§5.1.2).
     pub errors_are_empty: bool,
     /// An unanswered AAAA query counts as SERVFAIL, and therefore as an empty answer (§5.1.3).
     pub silence_is_servfail: bool,
@@ -60,8 +60,8 @@ pub struct Rules {
     pub passes_cd: bool,
     /// A server that does not validate never sets AD in synthesized answers (§5.5).
     pub drops_ad: bool,
-    /// The reference validates by the zone's label: `bogus` and `expired` are SERVFAIL without CD;
-    /// `secure` and `nsec3` have AD if the query has AD or DO. False by default.
+    /// The reference simulates validation by the label of the zone. Without CD, `bogus` and `expired` get SERVFAIL.
+    /// `secure` and `nsec3` get AD if the query has AD or DO. False by default.
     pub validates: bool,
     /// Replies over UDP that are longer than the client accepts are truncated, with TC (RFC 2181 §9).
     pub truncates: bool,

@@ -44,13 +44,13 @@ pub struct ReferenceConfig {
     pub zone: Name,
     /// Prefixes of synthesized addresses.
     pub prefixes: Vec<Prefix>,
-    /// Rules that it follows.
+    /// Rules of the reference.
     pub rules: Rules,
     /// Changes that a mutant makes to messages.
     pub hooks: Hooks,
 }
 
-/// Running reference. Dropping it stops it.
+/// Running reference. Dropping this value stops the server.
 #[derive(Debug)]
 pub struct Reference {
     address: SocketAddr,
@@ -183,7 +183,7 @@ impl Server {
     ) {
         let slot = self.queries.take();
         let server = self.clone();
-        // If no thread can be started, the query is lost as in the network.
+        // If no thread can be started, the query gets no reply, like a datagram that is lost on the network.
         let _ = on_thread(move || {
             let _slot = slot;
             if let Some(reply) = server.front.respond(query, client, tcp) {
@@ -245,7 +245,7 @@ struct Slots {
     freed: Condvar,
 }
 
-/// Permission for a thread. Dropping it returns it.
+/// Permission to start a thread. Dropping it frees the slot.
 struct Slot(Arc<Slots>);
 
 impl Slots {
@@ -253,7 +253,7 @@ impl Slots {
         Arc::new(Slots { free: Mutex::new(count), freed: Condvar::new() })
     }
 
-    /// Waits until one is free.
+    /// Waits until a slot is free.
     fn take(self: &Arc<Self>) -> Slot {
         let free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
         let mut free =

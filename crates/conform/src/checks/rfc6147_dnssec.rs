@@ -26,7 +26,7 @@ const VALIDATING: Check = Check {
     ..Check::BASE
 };
 
-/// … of servers that do not validate.
+/// Common fields of the checks of servers that do not validate.
 const TRUSTING: Check = Check {
     section: "3",
     level: Level::Says,
@@ -34,7 +34,7 @@ const TRUSTING: Check = Check {
     ..VALIDATING
 };
 
-/// … of both.
+/// Common fields of the checks of both kinds of servers.
 const BOTH: Check = Check { needs: &[Need::Zone], ..VALIDATING };
 
 const CD_AND_DO: &str = "If the CD bit is set and DO is set, then vDNS64 MAY perform validation, \

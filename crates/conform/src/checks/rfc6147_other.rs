@@ -13,7 +13,7 @@ use crate::check::{Check, Level, Need};
 /// Common fields of the checks of this file; each check sets the others.
 const RFC6147: Check = Check { rfc: 6147, ..Check::BASE };
 
-/// … and those of reverse names.
+/// Common fields of the checks of reverse names.
 const REVERSE: Check =
     Check { section: "5.3.1", needs: &[Need::Zone, Need::Everything], ..RFC6147 };
 

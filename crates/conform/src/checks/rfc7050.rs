@@ -468,8 +468,8 @@ fn every_query(t: &mut Trial<'_>) -> Judged {
     reply.has_aaaa(&synthesized(t))
 }
 
-/// RFC 8880 §7.1 requires AAAA records here too, and RFC 6147 §5.5 forbids synthesis for clients that set CD and DO:
-/// either is correct, but nothing in between. The A records are always there.
+/// Accepts all or none of the AAAA records for clients that set CD and DO. RFC 8880 §7.1 requires these records, and
+/// RFC 6147 §5.5 forbids synthesis for such clients. The A records are always required.
 fn client_validates(t: &mut Trial<'_>) -> Judged {
     let validates = |query: &mut Message| {
         query.flags.cd = true;

@@ -476,7 +476,7 @@ fn slow_names_hold_nothing_back_over_tcp(t: &mut Trial<'_>) -> Judged {
     let queries = [slow, quick];
     let mut connection = t.connect()?;
     send_raw(&mut connection, &framed(&queries[..1]))?;
-    // The slow one is in flight first.
+    // The slow query must be in flight first.
     thread::sleep(Duration::from_millis(100));
     send_raw(&mut connection, &framed(&queries[1..]))?;
     let reply = next_reply(t, &mut connection, &queries)?;
@@ -502,7 +502,7 @@ fn slow_names_hold_nothing_back_over_udp(t: &mut Trial<'_>) -> Judged {
                 })
             })
             .collect();
-        // The slow ones are in flight first.
+        // The slow queries must be in flight first.
         thread::sleep(Duration::from_millis(100));
         let reply = t.ask(&quick)?;
         let here = Instant::now();
