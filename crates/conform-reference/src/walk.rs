@@ -188,8 +188,8 @@ fn extract(records: &mut Vec<Record>, wanted: impl Fn(&Record) -> bool) -> Vec<R
     taken
 }
 
-/// Returns a reply of the upstream with the TTLs for the cache: one for each RRset and its signatures
-/// (RFC 2181 §5.2), none too long, and that of a SOA record at most its MINIMUM (RFC 2308 §5).
+/// Returns a reply of the upstream with the TTLs for the cache. An RRset and its signatures get one TTL (RFC 2181
+/// §5.2). TTLs are limited, and the TTL of a SOA record is at most its MINIMUM (RFC 2308 §5).
 pub(super) fn tidied(mut reply: Message, rules: &Rules) -> Message {
     let mut shortest: HashMap<(Name, Rtype), u32> = HashMap::new();
     for record in all_records(&mut reply) {

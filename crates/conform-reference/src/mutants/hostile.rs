@@ -133,7 +133,7 @@ fn wait_for_the_dead(query: &mut Message) {
     }
 }
 
-/// Drops all messages from the first one on that has `deadly` set.
+/// Drops the first message with `deadly` set and all later messages.
 fn end(dead: &AtomicBool, deadly: bool, octets: &mut Vec<u8>) {
     if deadly {
         dead.store(true, Ordering::Relaxed);

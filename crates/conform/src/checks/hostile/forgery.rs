@@ -29,8 +29,8 @@ fn is_poisoned(t: &Trial<'_>, reply: &Message) -> bool {
     answer.iter().chain(authority).chain(additional).any(is_evil)
 }
 
-/// Requires that the reply has no forged address. It may be an error, or lack the correct addresses: not waiting for
-/// the correct reply is another fault.
+/// Requires that the reply has no forged address. The reply may be an error or lack the correct addresses, because not
+/// waiting for the correct reply is a different fault.
 fn is_clean(t: &Trial<'_>, reply: &Message) -> Judged {
     expect(!is_poisoned(t, reply), || "a forged address was accepted".into())
 }
@@ -225,7 +225,7 @@ pub(super) fn ids_are_unpredictable(t: &mut Trial<'_>) -> Judged {
 pub(super) fn ids_are_not_the_clients(t: &mut Trial<'_>) -> Judged {
     let (clients, questions) = one_after_the_other(t, 16)?;
     let copied = questions.iter().filter(|asked| clients.contains(&asked.id)).count();
-    // One may be equal by chance.
+    // One value may be equal by chance.
     expect(copied <= 1, || {
         format!("{copied} of {} upstream queries have the ID of a client's query", questions.len())
     })
@@ -319,7 +319,7 @@ mod tests {
         assert_eq!(judge(&one_each), Ok(()));
         let two_each: Vec<[u16; 2]> = drawn.chunks_exact(2).map(|two| [two[0], two[1]]).collect();
         assert_eq!(judge(&two_each), Ok(()));
-        // One port for all, two in turn, and ports that count up, by name and by query.
+        // One port for all queries, two alternating ports, and ports that increase by name and by query.
         assert!(judge(&[[4242; 2]; 32]).is_err());
         assert!(judge(&[[4242, 51_000]; 32]).is_err());
         let counted: Vec<[u16; 2]> = (0..32).map(|n| [2000 + 500 * n; 2]).collect();

@@ -95,7 +95,7 @@ pub(super) fn crowds_are_asked_for_once(t: &mut Trial<'_>) -> Judged {
     let questions = t.was_asked(&asked)?;
     let of = |qtype: Rtype| questions.iter().filter(|q| q.qtype == qtype.to_int()).count();
     let most = of(Rtype::AAAA).max(of(Rtype::A));
-    // Threads or processes without shared state may each send a query, and again after the delay.
+    // If threads or processes share no state, each of them may send a query, and another one after the delay.
     expect(most <= CLIENTS / 10, || {
         format!("{CLIENTS} clients caused {most} equal upstream queries")
     })
@@ -134,7 +134,8 @@ pub(super) fn dead_names_harm_no_others(t: &mut Trial<'_>) -> Judged {
 
 // Malformed messages.
 
-/// Waiting time for a reply to a malformed message: the reply is not judged, but the waits must not add up.
+/// Waiting time for a reply to a malformed message. It is short because the reply is not judged and many such messages
+/// are sent.
 const SHORTLY: Duration = Duration::from_millis(20);
 
 /// Requires that the server still answers.

@@ -66,7 +66,7 @@ fn with_opcode(t: &mut Trial<'_>, opcode: u8) -> Message {
     Message { opcode, edns: None, opt_records: 0, ..query(t) }
 }
 
-/// Another check judges whether there must be a reply.
+/// Judges the opcode of the reply. A missing reply is left to another check.
 pub(super) fn opcode_is_copied(t: &mut Trial<'_>) -> Judged {
     let mut replied = false;
     for opcode in UNKNOWN_OPCODES {

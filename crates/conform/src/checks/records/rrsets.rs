@@ -154,7 +154,8 @@ pub(super) fn synthesized_cname_has_the_ttl(t: &mut Trial<'_>) -> Judged {
     })
 }
 
-/// Returns the name with every other octet in upper case; lengths of labels are below the letters.
+/// Returns the name with every other octet in upper case. Label lengths stay unchanged, because they are below the
+/// codes of letters.
 fn odd_case(name: &Name, odd: usize) -> Name {
     let upper = |(at, octet): (usize, &u8)| match at % 2 == odd {
         true => octet.to_ascii_uppercase(),
