@@ -1,5 +1,5 @@
-//! A tester without free sockets reports that and blames no server. This test is the only one of its program, because
-//! the limit applies to the process.
+//! A tester without free sockets reports its own shortage, not a fault of the server. This test is the only one of its
+//! program, because the limit applies to the process.
 
 mod common;
 

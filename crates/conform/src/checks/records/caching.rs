@@ -12,13 +12,13 @@ use crate::trial::{Fault, Judge, Judged, Trial, expect};
 
 /// The two denials of AAAA: prefix of the labels, and RCODE.
 const DENIALS: [(&str, u16); 2] = [("", rcode::NOERROR), ("all-rcode-3.", rcode::NXDOMAIN)];
-/// Until a lifetime of six seconds has expired, with one second for rounding.
+/// Waiting time after which a lifetime of six seconds has expired, with one second for rounding.
 const OVER: Duration = Duration::from_millis(7200);
-/// Until a TTL has decreased.
+/// Waiting time after which a TTL has decreased.
 const A_WHILE: Duration = Duration::from_millis(2200);
-/// Until the end of the second in which something was cached: many servers count in whole seconds.
+/// Waiting time until the second in which a reply was cached has ended, because many servers count whole seconds.
 const A_SECOND: Duration = Duration::from_millis(1100);
-/// Until queries that the server itself starts have reached the test authoritative server.
+/// Waiting time for queries that the server sends by itself to reach the test authoritative server.
 const A_MOMENT: Duration = Duration::from_millis(50);
 
 /// Result of two equal client queries.

@@ -77,8 +77,8 @@ fn neither(reply: &Message) -> Fault {
     Fault::Wrong(format!("there is neither an alias nor a PTR record of the name: {what}"))
 }
 
-/// Requires one of the two ways. An alias points to the name of `v4`, and the answer then also has the PTR record of
-/// that name.
+/// Requires a PTR record or an alias. An alias must point to the name of `v4`, and the answer must then also have the
+/// PTR record of that name.
 fn points_to(t: &Trial<'_>, asked: &Name, reply: &Message, v4: &str) -> Judged<ReverseAnswer> {
     let way = ReverseAnswer::of(reply, asked);
     match &way {
@@ -170,7 +170,7 @@ pub(super) fn nodes_are_empty(t: &mut Trial<'_>) -> Judged {
     for prefix in t.subject().prefixes.iter().take(6) {
         let (asked, reply) = ask(t, &below(*prefix, "1.2.3.4"))?;
         if ReverseAnswer::of(&reply, &asked) == ReverseAnswer::None {
-            // Another check reports it.
+            // Another check reports this fault.
             continue;
         }
         let labels = asked.to_string();
