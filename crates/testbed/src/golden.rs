@@ -3,11 +3,11 @@
 use std::fs;
 use std::path::Path;
 
-/// Compares `text` with the file `name` in the folder `golden` of a crate; with `BLESS=1` in the
-/// environment the file is written instead.
+/// Compares `text` with the file `name` in the folder `golden` of a crate. With `BLESS=1` in the environment, the file
+/// is written first.
 ///
 /// # Panics
-/// If they differ, or the file cannot be written.
+/// Panics if text and file differ, or if the file cannot be written.
 pub fn check(manifest_dir: &str, name: &str, text: &str) {
     let path = Path::new(manifest_dir).join("golden").join(name.to_lowercase());
     if std::env::var_os("BLESS").is_some() {

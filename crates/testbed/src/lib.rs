@@ -1,5 +1,5 @@
-//! Test support: temporary network namespaces and virtual Ethernet pairs, made with ip(8) as root; resource limits;
-//! skipped tests; waiting for events.
+//! Support for tests: network namespaces and virtual Ethernet pairs (made with ip(8) as root), resource limits, skipped
+//! tests, and waiting for events.
 //!
 //! ```text
 //! the calling thread's own namespace: near ───── veth ───── far: a Namespace, entered by `run`
@@ -27,17 +27,19 @@ pub mod golden;
 /// Limits the number of open descriptors of this process.
 ///
 /// # Panics
-/// If the limit cannot be set.
+/// Panics if the limit cannot be set.
 pub fn limit_descriptors(most: u64) {
     let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).expect("a limit of descriptors");
     setrlimit(Resource::RLIMIT_NOFILE, most.min(hard), hard).expect("a lower limit");
 }
 
-/// Reports that a test, or a part of one, does not run here: on standard error, and in the file named by
-/// `DNS64BENCH_SKIPPED`, which `cargo xtask test` lists at its end. A test in that list does not count as passed.
+/// Reports that a test, or a part of a test, does not run here.
+///
+/// The report is written to standard error, and to the file named by `DNS64BENCH_SKIPPED`. `cargo xtask test` prints
+/// this file at its end. A test in the file does not count as passed.
 ///
 /// # Panics
-/// If the test must run: `cargo xtask test` sets `DNS64BENCH_MUST_RUN` in CI.
+/// Panics if the test must run. In CI, `cargo xtask test` sets `DNS64BENCH_MUST_RUN` for this.
 pub fn skip(test: &str, reason: &str) {
     assert!(env::var_os("DNS64BENCH_MUST_RUN").is_none(), "{test} must run here: {reason}");
     note_skipped(test, reason);
@@ -58,13 +60,13 @@ pub fn note_skipped(test: &str, reason: &str) {
     let _ = file.and_then(|mut file| file.write_all(format!("{name}\t{reason}\n").as_bytes()));
 }
 
-/// Last-resort limit of a wait for an event. If it is reached, the event does not come, however busy the machine is.
+/// Limit of a wait for an event. It is so long that even on a busy machine only a missing event reaches the limit.
 pub const LAST_RESORT: Duration = Duration::from_secs(60);
 
 /// Waits until `is_so` holds.
 ///
 /// # Panics
-/// With `what` as message if it does not hold within [`LAST_RESORT`].
+/// Panics with the message `what` if `is_so` does not hold within [`LAST_RESORT`].
 pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let give_up = Instant::now() + LAST_RESORT;
     while !is_so() {
@@ -73,8 +75,8 @@ pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Returns the first of two trials that is valid. `trial` returns the reasons of an invalid one.
-/// After two invalid trials the calling test is noted as not run, and there is no result.
+/// Runs up to two trials and returns the first valid one. `trial` returns the reasons if a trial is invalid. After two
+/// invalid trials, the calling test is reported as skipped and `None` is returned.
 pub fn valid_trial<T>(trial: impl FnMut() -> Result<T, String>) -> Option<T> {
     first_valid(trial)
         .inspect_err(|reasons| {
@@ -85,16 +87,16 @@ pub fn valid_trial<T>(trial: impl FnMut() -> Result<T, String>) -> Option<T> {
         .ok()
 }
 
-/// Returns the first of two trials that is valid, or the reasons of both.
+/// Runs up to two trials and returns the first valid one, or the reasons of both.
 fn first_valid<T>(mut trial: impl FnMut() -> Result<T, String>) -> Result<T, String> {
     trial()
         .or_else(|first| trial().map_err(|second| format!("two invalid trials: {first}; {second}")))
 }
 
-/// True if a test that needs root can run; otherwise calls [`skip`].
+/// Returns true if a test that needs root can run; otherwise calls [`skip`].
 ///
 /// # Panics
-/// If the test must run and cannot.
+/// Panics if the test must run but cannot.
 pub fn is_root(test: &str) -> bool {
     let root = geteuid().is_root() && Command::new("ip").arg("-V").output().is_ok();
     if !root {
@@ -113,10 +115,10 @@ pub fn ip(line: &str) {
 pub struct Namespace(String);
 
 impl Namespace {
-    /// Creates a namespace for this test; `test` is a unique word for its name.
+    /// Creates a namespace for this test. `test` is a unique word that becomes part of the namespace's name.
     ///
     /// # Panics
-    /// If ip(8) fails.
+    /// Panics if ip(8) fails.
     pub fn new(test: &str) -> Namespace {
         static MADE: AtomicUsize = AtomicUsize::new(0);
         let number = MADE.fetch_add(1, Ordering::Relaxed);
@@ -125,15 +127,15 @@ impl Namespace {
         Namespace(name)
     }
 
-    /// Returns its name for `ip -n`.
+    /// Returns the namespace's name for `ip -n`.
     pub fn name(&self) -> &str {
         &self.0
     }
 
-    /// Starts a thread in the namespace; threads that it starts are in the namespace as well.
+    /// Starts a thread in the namespace. The thread's child threads are also in the namespace.
     ///
     /// # Panics
-    /// The thread panics if the namespace is gone.
+    /// The thread panics if the namespace no longer exists.
     pub fn start<T: Send + 'static>(
         &self,
         f: impl FnOnce() -> T + Send + 'static,
@@ -146,10 +148,10 @@ impl Namespace {
         })
     }
 
-    /// Runs `f` in such a thread and waits for its end.
+    /// Runs `f` in a thread in the namespace and waits until `f` returns.
     ///
     /// # Panics
-    /// If `f` does.
+    /// Panics if `f` panics.
     pub fn run<T: Send + 'static>(&self, f: impl FnOnce() -> T + Send + 'static) -> T {
         self.start(f).join().expect("what runs in the namespace does not panic")
     }
@@ -161,13 +163,14 @@ impl Drop for Namespace {
     }
 }
 
-/// Runs a test in a thread with its own network namespace, which a virtual Ethernet connects to a second one; passes
-/// that one to the test and returns the test's result. The local end is `near`, with `queues` queues in each direction,
-/// and the remote end is `far`. Addresses include prefix lengths, such as `2001:2::2/64`. Both ends are up. If
-/// [`is_root`] is false, nothing runs and `None` is returned.
+/// Runs a test in a thread with its own network namespace, and returns the test's result.
+///
+/// A virtual Ethernet pair connects this namespace to a second namespace, which is passed to the test. The local end is
+/// `near`, with `queues` queues in each direction, and the remote end is `far`. Both ends are up. Addresses include
+/// prefix lengths, such as `2001:2::2/64`. If [`is_root`] is false, nothing runs and `None` is returned.
 ///
 /// # Panics
-/// If the test does, or ip(8) fails to create the namespaces.
+/// Panics if the test panics, or if ip(8) fails to create the namespaces.
 pub fn with_veth_pair<T: Send>(
     test: &str,
     queues: u32,
@@ -205,18 +208,19 @@ fn ethernet(far: &Namespace, queues: u32, here: &[&str], there: &[&str]) {
     ip(&format!("-n {name} link set far up"));
 }
 
-/// Datagrams of a flood in flight at a time: half the queue length of a virtual Ethernet, so that other traffic does
-/// not cause losses.
+/// Maximum number of a flood's datagrams in flight. It is half the queue length of a virtual Ethernet, so that other
+/// traffic does not cause losses.
 const UNDER_WAY: u64 = 128;
-/// Datagrams without progress for this long are lost.
+/// Time without a received datagram after which the missing datagrams count as lost.
 const LOST: Duration = Duration::from_secs(5);
 
-/// Sends `count` datagrams from an address of the namespace to a socket, which a separate thread reads meanwhile.
-/// Returns the number received, each once and in order. The sender waits for the reader, so that the kernel can keep
-/// up. `meanwhile` is called repeatedly until all have been sent.
+/// Sends `count` datagrams from an address of the namespace to a socket, and returns the number of received datagrams.
+///
+/// A separate thread reads the socket. The sender waits for this thread, so that the kernel can keep up. `meanwhile` is
+/// called repeatedly until all datagrams have been sent.
 ///
 /// # Panics
-/// If the sockets fail, or a datagram arrives twice or out of order.
+/// Panics if the sockets fail, or if a datagram arrives twice or out of order.
 pub fn flood(
     far: &Namespace,
     from: IpAddr,
@@ -250,7 +254,7 @@ pub fn flood(
         for number in 0..count {
             socket.send_to(&number.to_be_bytes(), to).expect("a way there");
             let since = Instant::now();
-            // The first is sent alone: while it waits for address resolution, others could overtake it.
+            // The first datagram is sent alone. Others could overtake it while it waits for address resolution.
             let under_way = if number == 0 { 1 } else { UNDER_WAY };
             while number + 1 >= so_far.load(Ordering::Relaxed) + under_way {
                 if since.elapsed() > LOST {
