@@ -25,16 +25,16 @@ use units::{CpuId, Nanos};
 
 /// Maximum share of a CPU that a sender and its receiver use if they share it.
 const MOST: f64 = 1.0 / 3.0;
-/// Maximum deviation from schedule for batching.
+/// Maximum burst window: no query deviates more from its schedule because of batching.
 pub const LONGEST: Nanos = Nanos::from_millis(1);
 /// Burst window of a sender on an exclusive CPU.
 pub const SHORTEST: Nanos = Nanos::from_micros(50);
-/// Number of wake-ups per measurement, and their distance.
+/// Number of wake-ups per measurement, and the time between them.
 const WAKE_UPS: u32 = 100;
 const APART: Nanos = Nanos::from_micros(100);
 /// Queries sent together while the cost of a query is measured.
 const TOGETHER: u32 = 8;
-/// Number of measurements, of which the median is used.
+/// Number of measurements. The result is their median.
 const LOOKS: usize = 5;
 /// Payload for the measurement, as long as a query.
 const DATAGRAM: [u8; 51] = [0; 51];
@@ -101,7 +101,7 @@ impl SendCost {
     /// Measures the costs in about 100 ms, with datagrams from this host to itself, on `cpu` if given.
     ///
     /// # Errors
-    /// If no loopback interface is up, or there is no such CPU.
+    /// Returns an error if no loopback interface is up, or if there is no such CPU.
     pub fn measure(cpu: Option<CpuId>) -> io::Result<SendCost> {
         let work = move || -> io::Result<SendCost> {
             if let Some(cpu) = cpu {
@@ -125,21 +125,23 @@ impl SendCost {
         std::thread::spawn(work).join().map_err(|_| io::Error::other("the measurement panicked"))?
     }
 
-    /// Returns the burst window with which a sender of `rate` queries per second, which must be above 0, uses at most a
-    /// third of its CPU; at most [`LONGEST`]. A sender on an exclusive CPU uses [`SHORTEST`] instead.
+    /// Returns the burst window for a sender of `rate` queries per second, which must be above 0.
+    ///
+    /// With this window the sender uses at most a third of its CPU, unless the window is limited by [`LONGEST`]. A
+    /// sender on an exclusive CPU uses [`SHORTEST`] instead.
     pub fn burst(&self, rate: f64) -> Nanos {
         let left = MOST - rate * self.query.as_secs_f64();
         if left <= 0.0 {
             return LONGEST;
         }
         let run = (rate * self.wake_up.as_secs_f64() / left).ceil().max(1.0);
-        // A run of n queries needs n intervals; the small term keeps a division from losing the last one.
+        // A run of n queries needs n intervals. The added nanosecond prevents rounding from losing the last interval.
         let needed = Nanos((run / rate * 1e9).ceil() as u64 + 1);
         if run <= 1.0 { Nanos(0) } else { needed.min(LONGEST) }
     }
 }
 
-/// Measures the CPU time per wake-up after which `together` datagrams are sent and read.
+/// Returns the CPU time of a wake-up in nanoseconds, including sending and reading `together` datagrams.
 fn sample(source: &Endpoint, sink: &Endpoint, batch: &mut ReceiveBatch, together: u32) -> u64 {
     let (before, start) = (clock::thread_cpu_time(), clock::now());
     for n in 1..=WAKE_UPS {

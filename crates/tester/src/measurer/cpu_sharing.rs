@@ -1,6 +1,5 @@
-//! Threads of our programs that share the sender's CPU. Real-time priority is allowed only on a CPU that none of these
-//! threads shares: a real-time sender would delay AuthDNS, the receiver and a DUT on the same CPU, and the delay would
-//! count against the DUT.
+//! Threads of our programs that share the sender's CPU. A sender has real-time priority only if there are none. It
+//! would otherwise delay AuthDNS, the receiver or a DUT on the same CPU, and the delay would count against the DUT.
 
 use std::fs;
 
@@ -8,10 +7,11 @@ use units::CpuId;
 
 /// Our programs, by the names in the kernel.
 const PROGRAMS: [&str; 2] = ["dns64bench", "dns64d"];
-/// Name prefixes of their threads that work during a trial.
+/// Name prefixes of our threads that work during a trial.
 const WORKERS: [&str; 5] = ["auth-", "worker-", "send-", "receive-", "reference"];
 
-/// Returns our working threads that may run on `cpu` now, of other processes and of this one, each once.
+/// Returns the names of our working threads that may run on `cpu`, without duplicates. Threads of this process are
+/// included.
 pub(super) fn sharing_threads(cpu: CpuId) -> Vec<String> {
     let mut names = Vec::new();
     for process in numbered("/proc") {
@@ -52,7 +52,7 @@ fn may_run(task: &str, cpu: CpuId) -> bool {
     list.is_some_and(|list| contains(list.trim(), cpu))
 }
 
-/// True if a list in the kernel's format ("0-3,8") contains `cpu`.
+/// Returns true if a list in the kernel's format ("0-3,8") contains `cpu`.
 fn contains(list: &str, CpuId(cpu): CpuId) -> bool {
     list.split(',').any(|part| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));

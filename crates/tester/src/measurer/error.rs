@@ -1,4 +1,4 @@
-//! Errors that prevent a trial. The server's behaviour is never such an error.
+//! Errors that prevent a trial.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -12,7 +12,7 @@ use super::plan::sources::{SourceAddresses, return_route};
 use super::recorder::RecordError;
 use super::wrong_replies::WrongReplies;
 
-/// Reasons for which there is no result.
+/// Reasons why a trial has no result.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TrialError {
@@ -53,7 +53,7 @@ pub enum TrialError {
         /// The system's error.
         source: io::Error,
     },
-    /// The next hop's link-layer address cannot be resolved: no query would leave this host.
+    /// The next hop's link-layer address cannot be resolved, so queries cannot leave this host.
     #[error("cannot resolve the link-layer address of {address} on {interface}: {source}")]
     Neighbour {
         /// The server, or the gateway towards it.
@@ -71,7 +71,7 @@ pub enum TrialError {
         /// Result of the liveness check.
         found: Liveness,
     },
-    /// The server does not answer one of the source addresses; others may get answers.
+    /// The server does not answer queries from the first source address.
     #[error(
         "no answer from {server} to {}: {found}; its host needs a route back to --source-addresses {from}, such as: {}",
         .from.first(),
@@ -82,10 +82,10 @@ pub enum TrialError {
         server: SocketAddr,
         /// Result of the liveness check.
         found: Liveness,
-        /// The source addresses, of which the first was checked.
+        /// All source addresses of the trial.
         from: SourceAddresses,
     },
-    /// Every reply is wrong in the same way, so there is no speed to measure.
+    /// Every reply is wrong in the same way, so a measurement is meaningless.
     #[error("every reply from {server} is wrong: {replies}")]
     WrongReplies {
         /// The server of the trial.
@@ -93,7 +93,7 @@ pub enum TrialError {
         /// The fault, and advice.
         replies: Box<WrongReplies>,
     },
-    /// The common start time of all testers has passed, or nearly so.
+    /// The common start time of all testers has passed, or is too soon.
     #[error(
         "--start-at {start}: that {}, it is {now} here; all testers need a few seconds before the first query",
         if .start < .now { "is past" } else { "is too soon" }

@@ -1,4 +1,4 @@
-//! Mapping between queries and (source port, message id), without a table of outstanding queries.
+//! Mapping between queries and pairs of source port and message id, without a table of outstanding queries.
 //!
 //! ```text
 //! query k of the trial ─► id = π(k mod M)                                       M = 65 521
@@ -7,22 +7,21 @@
 //! n ─► round q = n div M, position r = n mod M in it ─► block b = r div B ─► port (b + q) mod P
 //! ```
 //!
-//! π maps each number below the prime M to a different random 16-bit id. A pair's queries are every N-th of the trial,
-//! and N and M are coprime, so M consecutive queries of a pair have M different ids. In the next M queries each id is
-//! used on the next port, so P·M consecutive queries have P·M different combinations of port and id. Both mappings can
-//! be inverted, so port and id of a reply identify its query.
+//! The permutation π maps each number below the prime M to a different random 16-bit id. A pair of threads sends every
+//! N-th query of the trial. N and M are coprime, so M consecutive queries of a pair have M different ids. In the next M
+//! queries each id is used on the next port, so P·M consecutive queries have P·M different combinations of port and id.
+//! Both mappings can be inverted, so port and id of a reply identify its query.
 //!
-//! The id depends only on k and the seed. However many testers and threads share a trial, each query has the id that it
-//! would have with a single sender.
+//! The id of a query depends only on k and the seed, not on the number of testers and threads that share the trial.
 //!
-//! B queries sent together share a port; ports take turns.
+//! A block of B queries is sent together from one port. The next block is sent from the next port.
 
 use method::schedule::Part;
 use rand::Rng;
 use rand::seq::SliceRandom;
 use units::QueryIndex;
 
-/// The largest prime below 2¹⁶: number of ids in use.
+/// Number of ids in use (M): the largest prime below 2¹⁶.
 pub(super) const IDS: u64 = 65_521;
 
 /// Groups of a pair's queries that are sent together.
@@ -40,14 +39,14 @@ impl Blocks {
         Blocks { len, per_round: IDS.div_ceil(len) }
     }
 
-    /// Returns the end of the block of the pair's query `n`: the first query after it.
+    /// Returns the end of the block with the pair's query `n`, which is the first query after the block.
     #[inline]
     pub(super) fn end(self, n: u64) -> u64 {
         let position = n % IDS;
         n - position + ((position / self.len + 1) * self.len).min(IDS)
     }
 
-    /// Returns the index of that block, counted from the trial's start.
+    /// Returns the index of the block with the pair's query `n`, counted from the trial's start.
     #[inline]
     pub(super) fn number(self, n: u64) -> u64 {
         n / IDS * self.per_round + n % IDS / self.len
@@ -67,11 +66,11 @@ pub(super) struct Ids {
     back: Box<[u16]>,
 }
 
-/// A value that is not below M.
+/// Mark of unused ids in [`Ids::back`]. The value is above all valid ones, which are below M.
 const NONE: u16 = u16::MAX;
 
 impl Ids {
-    /// Draws a random mapping.
+    /// Creates a random mapping.
     pub(super) fn new(rng: &mut impl Rng) -> Ids {
         let mut forth: Vec<u16> = (0..=u16::MAX).collect();
         forth.shuffle(rng);
@@ -89,7 +88,7 @@ impl Ids {
         self.forth[(k % IDS) as usize]
     }
 
-    /// Returns k mod M of the queries with this id, if it is used.
+    /// Returns k mod M of the queries with this id; `None` if the id is not used.
     #[inline]
     fn position(&self, id: u16) -> Option<u64> {
         Some(self.back[usize::from(id)]).filter(|&position| position != NONE).map(u64::from)
@@ -111,7 +110,8 @@ impl IdPlan {
     /// Creates the plan for the pair that sends `part` of a trial from `ports` source ports.
     ///
     /// # Panics
-    /// If there is no port, or the part is one of a multiple of M: `TrialPlan::check` rejects both.
+    /// Panics if there is no port, or if `part` has every N-th query for a multiple N of M. `TrialPlan::check` rejects
+    /// such plans.
     pub(super) fn new(ids: std::sync::Arc<Ids>, part: Part, ports: u16, blocks: Blocks) -> IdPlan {
         assert!(ports > 0, "TrialPlan::check rejects a thread without ports");
         let (first, step) = (part.index(0).0 % IDS, (part.index(1).0 - part.index(0).0) % IDS);
@@ -136,20 +136,20 @@ impl IdPlan {
         self.blocks.end(n)
     }
 
-    /// Returns the latest of the pair's first `head` queries that was sent from `port` with `id`, if there is one.
+    /// Returns the latest query from `port` with `id` among the pair's first `head` queries, if there is one.
     #[inline]
     pub(crate) fn find(&self, port: usize, id: u16, head: u64) -> Option<u64> {
         let k = self.ids.position(id)?;
         let position = (k + IDS - self.first) % IDS * self.inverse % IDS;
-        // Start at the last round in which that position was reached, and go back to the last one with this port.
+        // From the last round that reached this position, go back to the last round that used this port for it.
         let last = head.checked_sub(position + 1)? / IDS;
         let off = (position / self.blocks.len + last + self.ports - port as u64) % self.ports;
         Some(last.checked_sub(off)? * IDS + position)
     }
 }
 
-/// Returns the inverse of `step` modulo M; `None` for 0. By Fermat's little theorem it is a power: step^(M−1) = 1
-/// modulo the prime M.
+/// Returns the inverse of `step` modulo M; `None` for 0. By Fermat's little theorem, step^(M−1) = 1 modulo the prime M,
+/// so the inverse is step^(M−2).
 fn inverse(step: u64) -> Option<u64> {
     let mut power = IDS - 2;
     let (mut base, mut product) = (step % IDS, 1);

@@ -8,8 +8,8 @@
 //!       receiver moves it                   sender moves it
 //! ```
 //!
-//! A ring of send times as long as the largest number of queries between the two marks. The sender writes the time,
-//! then moves `head`, then sends the packet, so any reply finds its query here.
+//! The send times are in a ring with one slot for each query between the two marks. The sender writes the time, then
+//! moves `head`, then sends the packet. The receiver therefore finds the query of every reply in the ledger.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -46,7 +46,7 @@ impl Ledger {
         &self.sent[(k & (self.capacity() - 1)) as usize]
     }
 
-    /// Sender: true if there is room for queries below `end`.
+    /// Sender: returns true if there is room for queries below `end`.
     #[inline]
     pub(crate) fn has_room(&self, end: u64) -> bool {
         end - self.swept.load(Ordering::Acquire) <= self.capacity()
@@ -74,7 +74,7 @@ impl Ledger {
         self.finished.store(true, Ordering::Release);
     }
 
-    /// Receiver: true if the sender is done. Call this before [`Ledger::head`] to get the final one.
+    /// Receiver: returns true if sending has ended. A later call of [`Ledger::head`] then returns the final value.
     pub(crate) fn is_finished(&self) -> bool {
         self.finished.load(Ordering::Acquire)
     }
@@ -85,7 +85,7 @@ impl Ledger {
         self.head.load(Ordering::Acquire)
     }
 
-    /// Receiver: returns the send time of query `k` (between the marks); `None` after a send error.
+    /// Receiver: returns the send time of query `k`, which must be between the marks; `None` after a send error.
     #[inline]
     pub(crate) fn sent(&self, k: u64) -> Option<Nanos> {
         match self.slot(k).load(Ordering::Acquire) {

@@ -1,4 +1,4 @@
-//! Name of each query: fresh names in order and, with a cached share, recently used names.
+//! Name of each query. Fresh names are used in order. With a cached share, recently used names are repeated.
 //!
 //! ```text
 //! name number:   0 … half … 2·half … 2·half+F(i)
@@ -6,12 +6,11 @@
 //! query i, cached:  F(i) + (C(i) mod half)      F, C: fresh and cached queries before i
 //! ```
 //!
-//! A cached query repeats a name from the working set: the older half of a window that slides with the fresh names. Up
-//! to a cached share of 80 % such a name was queried at least 1.5 timeouts ago, so that it is resolved. The name was
-//! queried at most twice that time ago, so any cache that holds a few seconds of traffic still has it. Larger shares
-//! use the same working set as 80 %. Otherwise the working set would shrink to nothing at 100 %, and the results at 80
-//! % and 100 % would not be comparable. The first window is resolved before the trial
-//! ([`NameSequence::preloaded_count`]).
+//! A cached query repeats a name from the working set, which is the older half of a window that slides with the fresh
+//! names. Up to a cached share of 80 %, such a name was first queried 1.5 to 3 timeouts ago. The name is therefore
+//! resolved, and any cache that holds a few seconds of traffic still has it. Larger shares use the same working set as
+//! 80 %. Otherwise the working set would shrink to nothing at 100 %, and results at 80 % and 100 % would not be
+//! comparable. The first window is resolved before the trial ([`NameSequence::preloaded_count`]).
 
 use std::net::Ipv4Addr;
 
@@ -72,8 +71,8 @@ impl NameSequence {
         self.range.address(self.first + number)
     }
 
-    /// Returns the number of names, starting with the trial's first, that must be resolved before the first query; 0
-    /// without a cached share.
+    /// Returns the number of names that must be resolved before the first query; 0 without a cached share. They begin
+    /// with the trial's first name.
     pub(crate) fn preloaded_count(&self) -> u64 {
         2 * self.half
     }

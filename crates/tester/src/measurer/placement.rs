@@ -1,8 +1,8 @@
 //! CPU placement of a trial's threads, and detection of exclusive CPUs for the senders.
 //!
 //! The CPUs of a plan are assigned to sender, receiver, sender, receiver … in turn. A sender with an exclusive CPU may
-//! use real-time priority, because no other thread needs the CPU time. Only without an exclusive CPU must the cost of
-//! sending be measured ([`SendCost`](super::burst::SendCost)).
+//! use real-time priority, because no other thread needs the CPU time. For a sender without an exclusive CPU, the cost
+//! of sending must be measured ([`SendCost`](super::burst::SendCost)).
 
 use net::affinity::allowed_cpus;
 use units::CpuId;
@@ -17,21 +17,21 @@ pub(super) fn cpu_of(plan: &TrialPlan, pair: u16, half: usize) -> Option<CpuId> 
     plan.cpus.get(position % plan.cpus.len().max(1)).copied()
 }
 
-/// True if no other thread of the trial uses the CPU of this pair's sender, and the sender may exclude others from it.
+/// Returns true if no other thread of the trial uses the CPU of this pair's sender, and real-time priority is allowed.
 fn is_alone(plan: &TrialPlan, pair: u16) -> bool {
     let all = || (0..plan.threads).flat_map(|pair| [0, 1].map(|half| cpu_of(plan, pair, half)));
     let own = cpu_of(plan, pair, 0);
     plan.real_time && own.is_some() && all().filter(|its| *its == own).count() == 1
 }
 
-/// True if no other thread of ours shares the CPU of a pair's sender. Our threads are the threads of this trial and of
-/// our other programs that are active on this host.
+/// Returns true if the CPU of a pair's sender is used by no other thread of this trial, or of our other programs on
+/// this host. Also requires that real-time priority is allowed.
 pub(super) fn owns_cpu(plan: &TrialPlan, pair: u16) -> bool {
     is_alone(plan, pair)
         && cpu_of(plan, pair, 0).is_some_and(|cpu| cpu_sharing::sharing_threads(cpu).is_empty())
 }
 
-/// True if the senders busy-wait from query to query on this host.
+/// Returns true if the senders busy-wait from query to query on this host.
 pub(super) fn spins(plan: &TrialPlan) -> bool {
     match plan.spin {
         Spin::Always => true,
@@ -40,15 +40,15 @@ pub(super) fn spins(plan: &TrialPlan) -> bool {
     }
 }
 
-/// True if a trial of `plan` selects its burst by the cost of sending on this host, and that is not known yet. False if
-/// the burst is given, if senders busy-wait, and if each has an exclusive CPU.
+/// Returns true if the cost of sending on this host must be measured before a trial of `plan`. The cost is not needed
+/// if the burst is given, if senders busy-wait, or if each sender has an exclusive CPU.
 pub fn needs_send_cost(plan: &TrialPlan) -> bool {
     let is_open = plan.max_burst == Burst::Auto && plan.send_cost.is_none();
     is_open && !spins(plan) && !(0..plan.threads).all(|pair| owns_cpu(plan, pair))
 }
 
 impl TrialPlan {
-    /// True if each sender has an exclusive CPU according to the plan; other programs on it are not checked.
+    /// Returns true if the plan gives each sender an exclusive CPU. Other programs on these CPUs are not checked.
     pub fn gives_senders_cpus(&self) -> bool {
         (0..self.threads).all(|pair| is_alone(self, pair))
     }

@@ -12,29 +12,31 @@ use units::{Nanos, Qps};
 use super::error::TrialError;
 use super::plan::TrialPlan;
 
-/// Queries in flight: few enough for any DUT, many enough to finish soon.
+/// Number of queries in flight, which any DUT can handle.
 const AT_ONCE: usize = 64;
-/// Maximum number of passes over the names; those already cached cost little. Each pass has half the rate of the
-/// previous one.
+/// Maximum number of passes over the names. Each pass has half the rate of the previous pass. Names that are already
+/// cached cost little.
 const PASSES: u32 = 5;
-/// Minimum rate: the smallest window is done within two seconds.
+/// Minimum rate, at which the smallest window takes two seconds.
 const SLOWEST: Qps = Qps(500);
-/// Timeout per name. This is not a trial, and a DUT that has lost a packet to AuthDNS may retry only after most of a
-/// second. It is at least as long as failures are cached (BIND: one second), so that they have expired in the next
-/// pass.
+/// Timeout per name. It is longer than a trial's, because a DUT may retry a lost query to AuthDNS only after most of a
+/// second. It is also longer than failures are cached (BIND: one second), so they have expired in the next pass.
 const PATIENCE: Nanos = Nanos(2 * Nanos::SECOND.0);
 
-/// Returns the rate of pass number `pass` for a trial shared by `testers`. It does not exceed the trial's rate if that
-/// is above [`SLOWEST`], because a DUT that can answer the trial's rate may drop faster queries. It decreases if the
-/// DUT has lost some.
+/// Returns the rate of pass number `pass` (from 0) for a trial shared by `testers`.
+///
+/// The first pass has the tester's part of the trial's rate, because a DUT may drop faster queries. Each later pass has
+/// half the rate of the previous pass. No rate is below [`SLOWEST`].
 fn rate_of(pass: u32, trial: Qps, testers: u64) -> Qps {
     Qps((trial.0 / testers) >> pass).max(SLOWEST)
 }
 
 impl TrialPlan {
-    /// Returns the time for resolving the names of a cached share before the trial in at most two passes; zero without
-    /// one. Several testers must not begin earlier. Each of them resolves all names at its part of the rate, so the
-    /// time must be taken from a shard's plan.
+    /// Returns the time for resolving the names of a cached share before the trial, in up to two passes; zero without a
+    /// cached share.
+    ///
+    /// The common start of several testers must be at least this far in the future. Each tester resolves all names at
+    /// its part of the rate, so the method must be called on a shard's plan.
     pub fn preload_time(&self) -> Nanos {
         let count = self.name_sequence().preloaded_count();
         if count == 0 {
@@ -48,8 +50,8 @@ impl TrialPlan {
     }
 }
 
-/// Resolves the names that the trial's first cached queries repeat. Returns the number of names that could not be
-/// resolved; ends early when `stop` is set.
+/// Resolves the names that the trial's first cached queries repeat, and returns the number of unresolved names. Ends
+/// early when `stop` is set.
 pub(super) fn preload(plan: &TrialPlan, stop: &AtomicBool) -> Result<u64, TrialError> {
     if plan.cached_share.per_hundred() == 0 {
         return Ok(0);
@@ -59,7 +61,7 @@ pub(super) fn preload(plan: &TrialPlan, stop: &AtomicBool) -> Result<u64, TrialE
         .expect("TrialPlan::check has counted them");
     let settings = ClientSettings {
         server: plan.canonical_server(),
-        // An entry cached for one client may not apply to another (views, client subnets).
+        // The trial's source address is used, because a cache may be separate for each client (views, client subnets).
         local: plan.source_addresses.map(|sources| SocketAddr::new(sources.first(), 0)),
         transport: Transport::Udp,
         source: Source::Names(names),

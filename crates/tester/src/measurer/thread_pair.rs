@@ -1,4 +1,4 @@
-//! State shared by sender and receiver of a pair: their ports, and their progress.
+//! State shared by the sender and the receiver of a pair: their ports and their progress.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -7,7 +7,7 @@ use net::socket::Endpoint;
 
 use super::plan::TrialPlan;
 
-/// Progress of a running trial, readable from another thread; about a second old at most.
+/// Progress of a running trial, readable from another thread. The values are at most about a second old.
 pub struct Progress {
     sent: AtomicU64,
     pairs: Vec<PairProgress>,
@@ -40,22 +40,22 @@ impl Progress {
         &self.stop
     }
 
-    /// True if the trial is to be interrupted.
+    /// Returns true if the trial is to be interrupted.
     pub(super) fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Returns the queries sent so far.
+    /// Returns the number of queries sent so far.
     pub fn sent(&self) -> u64 {
         self.sent.load(Ordering::Relaxed)
     }
 
-    /// Returns the valid replies so far.
+    /// Returns the number of valid replies so far.
     pub fn valid(&self) -> u64 {
         self.pairs.iter().map(|s| s.valid.load(Ordering::Relaxed)).sum()
     }
 
-    /// Returns the queries with a known outcome.
+    /// Returns the number of queries with a known outcome.
     pub fn decided(&self) -> u64 {
         self.pairs.iter().map(|s| s.decided.load(Ordering::Relaxed)).sum()
     }
@@ -73,9 +73,9 @@ impl Progress {
 
 /// The source ports of a pair.
 pub(super) struct Ports {
-    /// The sending sockets, one for each port: connected to the server, or bound to all addresses of this host if
-    /// queries are sent from several ([`super::sources`]).
+    /// Sending sockets, one for each port. They are connected to the server. If queries have several source addresses,
+    /// they are bound to all addresses of this host instead ([`super::sources`]).
     pub(super) asking: Vec<Endpoint>,
-    /// Sockets that receive unmatched datagrams to the ports of connected ones.
+    /// Sockets that receive unmatched datagrams to the ports of connected sending sockets.
     pub(super) unmatched: Vec<Endpoint>,
 }

@@ -1,4 +1,4 @@
-//! A trial from plan to result, as a chain of states. Each consumes the one before.
+//! A trial from plan to result, as a chain of states. Each state consumes the previous state.
 //!
 //! ```text
 //! TrialPlan ─ check ─► Prepared ─ begin ─► Started ─ await_end ─► Finished ─ into_result ─► TrialResult
@@ -33,8 +33,8 @@ use crate::authdns::status::Session;
 /// Carries out one trial. `progress` must be created from the same plan.
 ///
 /// # Errors
-/// Only reasons that prevent the trial. The server's behaviour is part of the result, and so is a tester that is not
-/// ready when several begin together.
+/// Returns an error only if the trial cannot be carried out. The server's behaviour is part of the result. A trial of
+/// several testers is invalid if one of them is not ready at the common start.
 pub fn run(plan: &TrialPlan, progress: &Arc<Progress>) -> Result<TrialResult, TrialError> {
     plan.check()?;
     plan.check_sources()?;
@@ -53,7 +53,7 @@ pub fn run(plan: &TrialPlan, progress: &Arc<Progress>) -> Result<TrialResult, Tr
     match auth {
         None => {}
         Some(Ok(delta)) => result.apply_auth(delta, plan.auth_limit, plan.subject),
-        // The counts cannot be obtained again.
+        // Without AuthDNS's counters the trial cannot be judged.
         Some(Err(error)) => result.invalidate([Reason::AuthLost { error: error.to_string() }]),
     }
     Ok(result)
@@ -64,7 +64,7 @@ fn carry_out<'a>(
     plan: &'a TrialPlan,
     progress: &'a Arc<Progress>,
 ) -> Result<Finished<'a>, NotStarted> {
-    // Names to be cached are not resolved while others measure.
+    // After the common start, preloading would disturb the trial of the other testers.
     if let Some(shard) = &plan.shard {
         shard.has_time()?;
     }
@@ -96,7 +96,7 @@ impl<'a> AuthWatch<'a> {
         Ok(Some(AuthWatch { plan, session, before }))
     }
 
-    /// Ends it and returns the change of the counters.
+    /// Ends the trial at AuthDNS and returns the change of the counters.
     fn end(self) -> io::Result<AuthDelta> {
         let after = self.session.end()?;
         Ok(AuthDelta::between(&self.before, &after, self.plan.timeout, self.plan.auth_limit))
@@ -111,12 +111,12 @@ fn auth_status(plan: &TrialPlan) -> impl Fn(io::Error) -> TrialError {
 /// Sends all queries of `plan`, calls `await_replies`, then reads and checks the replies, all in the
 /// calling thread.
 ///
-/// Every query is already due and every reply already there, so the number of instructions does
-/// not depend on the clock. Preloading, shards and AF_XDP are not supported; the plan has one pair
-/// of threads.
+/// All queries are due at the start, and all replies have arrived before they are read. The number of instructions
+/// therefore does not depend on the clock. The plan must have one pair of threads. Preloading, shards and AF_XDP are
+/// not supported.
 ///
 /// # Errors
-/// Same as [`run`], and those of `await_replies`.
+/// Returns the errors of [`run`] and of `await_replies`.
 #[doc(hidden)]
 pub fn run_without_clock(
     plan: &TrialPlan,
