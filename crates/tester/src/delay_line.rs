@@ -10,7 +10,7 @@ use net::clock;
 use net::socket::Endpoint;
 use units::Nanos;
 
-/// Maximum number of waiting replies; further ones are dropped, as on a real line.
+/// Maximum number of waiting replies; further replies are dropped, as on a real line.
 const CAPACITY: usize = 1 << 20;
 
 /// Range of delays.
@@ -18,7 +18,7 @@ const CAPACITY: usize = 1 << 20;
 pub struct Delay {
     /// Minimum delay.
     pub min: Nanos,
-    /// Maximum delay; delays are uniform between the two.
+    /// Maximum delay. Delays are uniformly distributed between `min` and `max`.
     pub max: Nanos,
 }
 
@@ -64,7 +64,8 @@ struct Shared {
     changed: Condvar,
 }
 
-/// Sends replies at their due times from the socket that received the queries. Dropping it drops waiting replies.
+/// Sends replies at their due times from the socket that received the queries. Waiting replies are dropped with the
+/// line.
 pub(crate) struct DelayLine {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
@@ -81,7 +82,7 @@ impl DelayLine {
 
     /// Sends `bytes` to `to` at `due` (monotonic clock).
     pub(crate) fn send_at(&self, due: Nanos, to: SocketAddr, bytes: &[u8]) {
-        // A poisoned lock would mean that the other thread panicked, which it cannot.
+        // The other thread cannot panic, so the lock is never poisoned.
         let mut queue = self.shared.queue.lock().unwrap_or_else(PoisonError::into_inner);
         if queue.heap.len() >= CAPACITY {
             return;
@@ -117,7 +118,7 @@ fn deliver(shared: &Shared, endpoint: &Endpoint) {
             Some(Nanos(0)) => {
                 let Some(Reverse(reply)) = queue.heap.pop() else { continue };
                 drop(queue);
-                // Errors for a client that has gone are ignored.
+                // An error means that the client no longer listens, so it is ignored.
                 let _ = endpoint.send_to(&reply.bytes, reply.to);
                 shared.queue.lock().unwrap_or_else(PoisonError::into_inner)
             }

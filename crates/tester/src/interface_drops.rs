@@ -1,4 +1,4 @@
-//! Losses on an interface of the tester's host, and their reasons; shared by the Measurer and AuthDNS.
+//! Losses on an interface of the tester's host. The Measurer and AuthDNS share this code.
 
 use method::reason::HostLoss;
 use serde::{Deserialize, Serialize};
@@ -40,9 +40,10 @@ impl InterfaceDrops {
     }
 }
 
-/// Returns the UDP send losses that are not counted by queueing disciplines, which dropped `queued`. A packet that a
-/// discipline rejects at once is in its counter and, because the sender is informed, also in UDP's. A packet dropped
-/// later, or sent by another program, is in only one of them.
+/// Returns the UDP send losses beyond the `queued` packets that queueing disciplines dropped.
+///
+/// If a discipline rejects a packet at once, the sender is informed, so both the discipline and UDP count the packet. A
+/// packet that was dropped later, or sent by another program, is in only one of the two counters.
 pub(crate) fn beyond_disciplines(no_room_to_send: u64, queued: u64) -> u64 {
     no_room_to_send.saturating_sub(queued)
 }

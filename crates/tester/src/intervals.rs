@@ -1,5 +1,4 @@
-//! Totals and histograms by interval of the queries' send time. They show changes during a long
-//! load.
+//! Totals and histograms for each interval of time, by the queries' send times. They show changes during a long load.
 
 use hdrhistogram::Histogram;
 use units::Nanos;
@@ -15,7 +14,7 @@ pub struct Interval {
     pub rtt: Histogram<u64>,
     /// Established connections.
     pub connections: u64,
-    /// Sum of their setup times in ns.
+    /// Sum of the connections' setup times in ns.
     pub connecting: u64,
 }
 
@@ -101,7 +100,7 @@ impl Intervals {
 /// Records a time in a growing histogram.
 #[inline]
 pub(crate) fn note(histogram: &mut Histogram<u64>, time: Nanos) {
-    // After growing it can hold every u64.
+    // A growing histogram can hold every u64.
     let _ = histogram.record(time.0.max(1));
 }
 

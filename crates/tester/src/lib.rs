@@ -7,8 +7,8 @@
 //!                            it right?    outcome    counts                              delay_line
 //! ```
 //!
-//! Each pair has one sender thread and one receiver thread, which share only a ledger
-//! (`measurer::ledger`). There is no allocation and no lock while a trial runs.
+//! The Measurer works with pairs of threads. The sender and the receiver of a pair share only a ledger
+//! (`measurer::ledger`). No memory is allocated and no lock is taken while a trial runs.
 #![forbid(unsafe_code)]
 
 pub mod authdns;

@@ -1,5 +1,5 @@
-//! Source of a worker's queries, for AuthDNS or the reference DUT: a socket of the network stack, or the AF_XDP rings
-//! of an interface's queue.
+//! Source of a worker's queries, for AuthDNS and the reference DUT. The source is a socket of the network stack, or the
+//! AF_XDP rings of an interface's queue.
 
 use std::io;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use net::xdp::{self, AttachMode};
 use crate::authdns::answer::MAX_REPLY;
 use crate::xdp::{XdpInterface, joined_behind};
 
-/// Maximum length of a query that is read: longer than any that we send, or answer with more than an error.
+/// Maximum length of a query that is read. Longer messages can only get an error reply.
 const QUERY_LEN: usize = 1500;
 /// Interval between reads of an interface's counters.
 const EACH: Duration = Duration::from_millis(100);
@@ -22,13 +22,13 @@ const EACH: Duration = Duration::from_millis(100);
 pub(crate) enum Port {
     /// Through the network stack.
     Socket(Arc<Endpoint>, Box<ServerBatch>),
-    /// By AF_XDP. `may_join`: datagrams may arrive joined; `joined`: number of queries after the first of a datagram,
-    /// which are not read.
+    /// By AF_XDP. If `may_join` is true, the kernel may have joined several queries into one datagram. Only the first
+    /// query of a datagram is read, and `joined` counts the others.
     Rings { server: Box<xdp::Server>, may_join: bool, joined: u64, losses: Losses },
 }
 
 impl Port {
-    /// Creates a port on a socket; its receive timeout is the maximum duration of a waiting turn.
+    /// Creates a port on a socket. The socket's receive timeout limits the duration of [`Port::turn`].
     pub(crate) fn socket(endpoint: Arc<Endpoint>) -> Port {
         Port::Socket(endpoint, Box::new(ServerBatch::new(QUERY_LEN, MAX_REPLY)))
     }
@@ -39,8 +39,8 @@ impl Port {
         interface: &XdpInterface,
     ) -> impl Iterator<Item = Port> {
         let may_join = interface.may_join();
-        // Drops of a zero-copy device before the rings are counted only by its interface, which is read for one of the
-        // queues.
+        // With zero-copy, drops before the rings are counted only by the interface. The first queue's port reads this
+        // counter for all queues.
         let mut device = (interface.attach_mode == AttachMode::ZeroCopy)
             .then(|| Device::of(&interface.interface));
         servers.into_iter().map(move |server| Port::Rings {
@@ -59,11 +59,12 @@ impl Port {
         }
     }
 
-    /// Receives queries, waiting up to `limit` for the first (zero: not at all). `answer` writes a reply to each and
-    /// returns its length, 0 for none; the replies are then sent.
+    /// Receives queries and sends the replies. Waits up to `limit` for the first query; zero: does not wait.
+    ///
+    /// `answer` writes the reply to a query and returns the length of the reply, or 0 for no reply.
     ///
     /// # Errors
-    /// A pending ICMP error of a socket; an interface that is gone.
+    /// Returns a pending ICMP error of a socket, or an error if the interface is gone.
     #[inline]
     pub(crate) fn turn(
         &mut self,
@@ -82,14 +83,14 @@ impl Port {
                     }
                     answer(query, source, out)
                 });
-                // If the interface is gone there is nothing to wait for.
+                // Without its interface, the server does not wait. The sleep prevents a busy loop of the worker.
                 turn.inspect_err(|_| std::thread::sleep(limit))
             }
         }
     }
 
-    /// Returns the queries that arrived but were not delivered to the worker, because it was too slow, or because they
-    /// were joined to others. Incremented with each call that cannot determine the number.
+    /// Returns the number of queries that arrived but were not delivered to the worker. The worker was too slow, or the
+    /// queries were joined to others. Each call that cannot read a counter adds 1, so that a trial does not pass.
     pub(crate) fn drops(&mut self) -> u64 {
         match self {
             Port::Socket(endpoint, _) => endpoint.drops(),
@@ -103,7 +104,7 @@ impl Port {
 pub(crate) struct Losses {
     /// Last value from the kernel.
     known: u64,
-    /// Number of failed reads. A trial in which that happens must not pass.
+    /// Number of failed reads. Each counts as a loss, so that the trial does not pass.
     unknown: u64,
     device: Option<Device>,
 }
@@ -119,7 +120,7 @@ impl Losses {
     }
 }
 
-/// Received packets dropped according to an interface's own counters. The kernel is queried ten times a second.
+/// Received packets that an interface counted as dropped. The kernel is queried at most ten times a second.
 pub(crate) struct Device {
     interface: String,
     /// Value at the start, or `None` if it was not reported.
@@ -135,7 +136,7 @@ impl Device {
         Device { interface: interface.to_owned(), before, drops: 0, due: Instant::now() }
     }
 
-    /// Returns the drops since it was opened; incremented with each read that fails.
+    /// Returns the drops since the counters were opened. Each failed read adds 1.
     fn drops(&mut self) -> u64 {
         let now = Instant::now();
         if now >= self.due {

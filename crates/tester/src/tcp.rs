@@ -1,5 +1,5 @@
-//! DNS over TCP for the tester's servers (RFC 7766): pipelined queries, an idle timeout, a bounded
-//! number of connections.
+//! DNS over TCP for the tester's servers (RFC 7766), with pipelined queries, an idle timeout, and a maximum number of
+//! connections.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -12,12 +12,12 @@ use net::poller::{Alarm, Poller};
 
 use crate::authdns::answer::MAX_REPLY;
 
-/// Connections at once; further ones are closed.
+/// Maximum number of open connections; further connections are closed.
 const MAX_CONNECTIONS: usize = 128;
 /// Maximum time that a client may keep a connection without a complete query.
 const IDLE: Duration = Duration::from_secs(10);
-/// Pause after a failed accept(2). The listener stays readable while the process has no file
-/// descriptor left, so that waiting for it would be a busy loop.
+/// Pause after a failed accept(2). If the process has no file descriptor left, the listener stays readable. Without the
+/// pause, the loop would then be a busy loop.
 const NO_DESCRIPTOR: Duration = Duration::from_millis(50);
 /// Longest wait for a connection; the loop then waits again.
 const WAIT: Duration = Duration::from_secs(60);
@@ -26,7 +26,7 @@ const WAIT: Duration = Duration::from_secs(60);
 const LISTENER: usize = 0;
 const STOP: usize = 1;
 
-/// A running server. Dropping it closes the listener; open connections end by [`IDLE`].
+/// A running server. Dropping it closes the listener; open connections end at the latest after [`IDLE`].
 pub(crate) struct TcpServer {
     stop: Alarm,
     thread: Option<JoinHandle<()>>,
@@ -41,16 +41,17 @@ impl Drop for TcpServer {
     }
 }
 
-/// Serves the connections of `listener`; `answer` writes the reply to a query into a buffer of [`MAX_REPLY`]
-/// octets and returns its length.
+/// Serves the connections of `listener`.
+///
+/// `answer` writes the reply to a query into a buffer of [`MAX_REPLY`] octets and returns the length of the reply.
 ///
 /// # Errors
-/// If the listener cannot be used, or there is no thread or file descriptor left.
+/// Returns an error if the listener cannot be used, or if no thread or file descriptor is left.
 pub(crate) fn serve(
     listener: TcpListener,
     answer: impl Fn(&[u8], &mut [u8]) -> usize + Send + Sync + 'static,
 ) -> io::Result<TcpServer> {
-    // A client may be gone again when its connection is accepted.
+    // accept(2) must not block if a client has closed its connection before.
     listener.set_nonblocking(true)?;
     let stop = Alarm::new()?;
     let mut poller = Poller::new(2)?;
@@ -74,7 +75,7 @@ pub(crate) fn serve(
             open.fetch_add(1, Ordering::Relaxed);
             let (answer, count) = (Arc::clone(&answer), Arc::clone(&open));
             let serving = thread::Builder::new().spawn(move || {
-                // An error means that the client has gone or was slow: the connection ends anyway.
+                // An error means that the client has closed the connection or was too slow.
                 let _ = serve_connection(stream, &*answer);
                 count.fetch_sub(1, Ordering::Relaxed);
             });

@@ -1,6 +1,5 @@
-//! Upstream queries of a reference DUT. The number of these queries is known, so AuthDNS's counters, and conclusions
-//! drawn from the counters, can be checked. The reference DUT does not wait for answers, because it computes its
-//! replies itself.
+//! Upstream queries of a reference DUT. Their number is known, so AuthDNS's counters and the conclusions from them can
+//! be checked. The reference DUT does not wait for answers, because it computes its replies from the names.
 
 use std::collections::HashSet;
 use std::io;
@@ -12,7 +11,7 @@ use wire::name::{Domain, has_aaaa};
 use wire::template::QueryTemplate;
 use wire::view::rtype;
 
-/// Octets of the socket's receive buffer: answers of AuthDNS are not read, and stay there until they are dropped.
+/// Octets of the socket's receive buffer. The buffer is small because AuthDNS's answers are not read.
 const UNREAD: usize = 4096;
 
 /// Query behaviour of a reference DUT towards AuthDNS.
@@ -20,9 +19,10 @@ const UNREAD: usize = 4096;
 pub struct UpstreamQueryConfig {
     /// Address and port of AuthDNS.
     pub upstream: SocketAddr,
-    /// Number of times that each query is sent; 2 is a DUT that retries at once.
+    /// Number of times that each query is sent. 2 simulates a DUT that retries at once.
     pub times: u8,
-    /// Share of new names that are queried; less than all is a DUT that answers new names without an upstream query.
+    /// Share of new names that are queried. A share below 100 % simulates a DUT that answers new names without an
+    /// upstream query.
     pub new_names: Share,
     /// True if each name is queried only once, as with a cache.
     pub remembers: bool,
@@ -41,10 +41,10 @@ pub(crate) struct UpstreamQuerier {
 }
 
 impl UpstreamQuerier {
-    /// Creates an asker for names of `domain`, of which `aaaa_share` have an AAAA record.
+    /// Creates a sender of queries for names of `domain`. The share `aaaa_share` of the names has an AAAA record.
     ///
     /// # Errors
-    /// If there is no route to AuthDNS.
+    /// Returns an error if there is no route to AuthDNS.
     pub(crate) fn new(
         asking: UpstreamQueryConfig,
         domain: &Domain,
@@ -87,7 +87,7 @@ impl UpstreamQuerier {
         // The query ends with type and class.
         let at = self.query.len() - 4;
         self.query[at..at + 2].copy_from_slice(&qtype.to_be_bytes());
-        // An ICMP error of an earlier query is reported once; then the query is sent again.
+        // The first send may fail with the ICMP error of an earlier query. The query is then sent again.
         if self.endpoint.send(&self.query).is_err() {
             let _ = self.endpoint.send(&self.query);
         }

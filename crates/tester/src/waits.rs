@@ -31,13 +31,14 @@ impl Waits {
         Waits { left: self.left.since(&before.left), ..*self }
     }
 
-    /// True if no packet waited.
+    /// Returns true if no packet waited.
     pub(crate) fn is_empty(&self) -> bool {
         self.left.count() == 0 && self.waiting == 0
     }
 
-    /// Returns the packets that waited longer than `limit` in the discipline of this kind on `interface`; `None` if
-    /// there are none.
+    /// Returns the packets that waited longer than `limit`; `None` if there are none.
+    ///
+    /// `interface` and `discipline` (the kind of the queueing discipline) are copied to the result.
     pub(crate) fn beyond(
         &self,
         limit: Nanos,
@@ -73,7 +74,7 @@ impl WaitWatch {
         self.waits.oldest = self.waiting.oldest();
     }
 
-    /// Records that the discipline is gone, and with it the waiting packets.
+    /// Records that the discipline, including its waiting packets, no longer exists.
     pub(crate) fn clear(&mut self) {
         self.waiting = Waiting::default();
         (self.waits.waiting, self.waits.oldest) = (0, Nanos(0));

@@ -31,7 +31,7 @@ pub struct XdpInterface {
 }
 
 impl XdpInterface {
-    /// True if datagrams may have been joined before the filter sees them ([`xdp::may_join`]).
+    /// Returns true if datagrams may be joined before they reach the XDP filter ([`xdp::may_join`]).
     pub(crate) fn may_join(&self) -> bool {
         xdp::may_join(&self.interface, self.attach_mode)
     }
@@ -39,7 +39,7 @@ impl XdpInterface {
     /// Opens the queues of an interface for queries to these addresses. Sockets receive the remaining packets.
     ///
     /// # Errors
-    /// See [`XdpError`].
+    /// Returns [`XdpError`] if AF_XDP does not work on the interface.
     pub(crate) fn serve(
         wanted: &XdpConfig,
         addresses: &[SocketAddr],
@@ -60,8 +60,10 @@ impl XdpInterface {
     }
 }
 
-/// Returns the number of messages in a datagram after the first, if its sender joined them. Other trailing data of an
-/// unrelated datagram is ignored: the kernel leaves the checksum of joined datagrams to a network card.
+/// Returns the number of messages in a joined datagram after the first message.
+///
+/// A datagram without a partial checksum is not joined, so trailing data in it is ignored. The kernel leaves the
+/// checksum of joined datagrams to the network card.
 pub(crate) fn joined_behind(bytes: &[u8], has_partial_checksum: bool) -> u64 {
     let length = joined::segment(bytes).filter(|_| has_partial_checksum);
     length.map_or(0, |length| (bytes.len().div_ceil(length) - 1) as u64)

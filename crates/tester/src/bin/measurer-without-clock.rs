@@ -1,6 +1,7 @@
-//! The Measurer's send and receive path without its clock, for `cargo xtask bench instructions`:
-//! `measurer-without-clock SERVER QUERIES`. The server synthesizes AAAA records under 64:ff9b::/96
-//! and answers queries in order. The exit status is 0 if every reply is valid.
+//! The Measurer's send and receive path without its clock, for `cargo xtask bench instructions`.
+//!
+//! Usage: `measurer-without-clock SERVER QUERIES`. The server must synthesize AAAA records under 64:ff9b::/96 and
+//! answer queries in order. The exit status is 0 if every reply is valid.
 #![forbid(unsafe_code)]
 
 use std::env::args;
@@ -21,7 +22,8 @@ const USAGE: &str = "usage: measurer-without-clock SERVER QUERIES";
 const RATE: Qps = Qps(1_000);
 /// Longer than the whole run under callgrind, so that no reply is late.
 const TIMEOUT: Nanos = Nanos(60 * Nanos::SECOND.0);
-/// Enough for their receive buffers to hold all replies, few enough for several full reads of each.
+/// Number of source ports. The receive buffers of this many sockets hold all replies, and each is filled for several
+/// full reads.
 const SOURCE_PORTS: u16 = 16;
 
 fn main() -> Result<(), Box<dyn Error>> {

@@ -122,7 +122,7 @@ impl QueryFile {
     /// # Errors
     /// Returns the same errors as [`QueryFile::read`].
     pub fn parse(mut input: impl BufRead, path: &Path, len: usize) -> Result<QueryFile, FileError> {
-        // A question needs hardly more octets than its line `name type\n`.
+        // A stored question is typically up to a quarter longer than its line `name type\n`.
         let mut queries =
             QueryFile { records: Vec::with_capacity(len + len / 4), ..QueryFile::default() };
         let (mut line, mut number) = (Vec::new(), 0);

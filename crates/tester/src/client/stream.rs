@@ -1,7 +1,8 @@
 //! A non-blocking TCP connection with many queries in flight (RFC 7766).
 //!
 //! ```text
-//! connect ─► Connecting ── writable ─► Open ── closed by the server, or an error ─► gone (a new one is made for the next question)
+//! connect ─► Connecting ── writable ─► Open ── closed by the server, or an error ─► dropped (the next query
+//! reconnects)
 //! ```
 
 use std::io::{self, ErrorKind, Read, Write};
@@ -12,7 +13,7 @@ use net::poller::Poller;
 use socket2::{Domain, Protocol, Socket, Type};
 use units::Nanos;
 
-/// Maximum number of consecutive reads before other connections have their turn.
+/// Maximum number of consecutive reads from one connection. Then other connections are read.
 const READS: u32 = 16;
 /// Octets per read.
 const READ: usize = 64 << 10;
@@ -25,23 +26,23 @@ pub(super) struct Stream {
     output: Vec<u8>,
     written: usize,
     input: Vec<u8>,
-    /// True if it has delivered a message.
+    /// True if the connection has delivered a message.
     brought: bool,
 }
 
 /// Result of processing a connection.
 #[derive(Default)]
 pub(super) struct StreamEvent {
-    /// Connection setup time, if it has just been established.
+    /// Setup time of the connection, if it has just been established.
     pub(super) connected: Option<Nanos>,
-    /// True if it is closed.
+    /// True if the connection is closed.
     pub(super) closed: bool,
-    /// True if there may be more to read: the poller reports new octets only once, so this must be remembered.
+    /// True if there may be more to read. The caller must read again, because the poller reports new octets only once.
     pub(super) more: bool,
 }
 
 impl Stream {
-    /// Starts a connection and has it reported as `token`.
+    /// Starts a connection, which `poller` reports as `token`.
     pub(super) fn begin(
         server: SocketAddr,
         local: Option<SocketAddr>,
@@ -80,7 +81,7 @@ impl Stream {
         })
     }
 
-    /// True if it is established.
+    /// Returns true if the connection is established.
     pub(super) fn is_open(&self) -> bool {
         self.is_open
     }
@@ -95,7 +96,7 @@ impl Stream {
         result
     }
 
-    /// Writes and reads until it would block; passes every whole message to `on_message`.
+    /// Writes and reads until the socket would block. Passes every complete message to `on_message`.
     pub(super) fn work(&mut self, mut on_message: impl FnMut(&[u8])) -> StreamEvent {
         let mut news = StreamEvent::default();
         if !self.is_open {
@@ -130,12 +131,12 @@ impl Stream {
         news
     }
 
-    /// True if it has delivered a message.
+    /// Returns true if the connection has delivered a message.
     pub(super) fn has_brought(&self) -> bool {
         self.brought
     }
 
-    /// Writes pending output until it would block.
+    /// Writes pending output until the socket would block.
     pub(super) fn write(&mut self) -> io::Result<()> {
         while self.is_open && self.written < self.output.len() {
             match self.socket.write(&self.output[self.written..]) {

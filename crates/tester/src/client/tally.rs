@@ -43,7 +43,7 @@ pub struct Tally {
     pub connecting: Histogram<u64>,
     /// Datagrams dropped on this host because its socket buffers were full.
     pub client_drops: u64,
-    /// Queries in flight when the user interrupted; not part of the counts. `None`: no interruption.
+    /// Queries that were in flight when the user interrupted. They are not part of the counts. `None`: no interruption.
     pub interrupted: Option<u64>,
     /// Send time of the last query (monotonic).
     pub last_sent: Nanos,
@@ -87,8 +87,8 @@ impl Tally {
         }
     }
 
-    /// Corrects queries that were just recorded as sent, but rejected by the kernel. Those rejected because of an ICMP
-    /// port unreachable message count as lost by the server.
+    /// Counts send errors of queries that were just recorded as sent. Queries rejected because of an ICMP port
+    /// unreachable message remain sent, and count as lost by the server.
     pub(super) fn refused(&mut self, since_start: Nanos, flushed: &Flushed) {
         if flushed.unreachable.is_some() {
             return;
@@ -135,20 +135,20 @@ impl Tally {
         (transport == Transport::Tcp).then_some((&self.connections, &self.connecting))
     }
 
-    /// Removes the queries in flight at an interruption from the counts: they have no outcome.
+    /// Removes the queries in flight at an interruption from the counts, because they have no outcome.
     pub(super) fn interrupt(&mut self, in_flight: u64) {
         self.counts.sent = self.counts.sent.saturating_sub(in_flight);
         self.interrupted = Some(self.interrupted.unwrap_or(0) + in_flight);
     }
 
-    /// Removes send errors from the counts: the client waited for these queries like for the rest, and the server did
-    /// not lose them.
+    /// Removes send errors from the counts. They were counted as lost after the timeout, but the server did not lose
+    /// them.
     pub(super) fn settle_refused(&mut self) {
         let counts = &mut self.counts;
         let lost = counts.refused.min(counts.lost);
         counts.lost -= lost;
         counts.sent = counts.sent.saturating_sub(lost);
-        // The others were still in flight.
+        // The other send errors were still in flight at the interruption.
         if let Some(in_flight) = &mut self.interrupted {
             *in_flight = in_flight.saturating_sub(counts.refused - lost);
         }

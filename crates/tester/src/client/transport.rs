@@ -5,8 +5,8 @@
 pub enum Transport {
     /// Datagrams; truncated responses count as responses.
     Udp,
-    /// Datagrams; truncated responses are retried over TCP, and the response to that counts.
+    /// Datagrams; after a truncated response the query is retried over TCP, and the response over TCP counts.
     UdpThenTcp,
-    /// Streams that are kept open, with many queries in flight on each (RFC 7766 §6.2).
+    /// Connections that are kept open, with many queries in flight on each (RFC 7766 §6.2).
     Tcp,
 }
