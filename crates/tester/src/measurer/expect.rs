@@ -1,5 +1,4 @@
-//! Validation of replies: an implementation of RFC 6052 and of the expected address of each name, shared with no
-//! server.
+//! Validation of replies. RFC 6052 and the expected addresses are implemented here independently of any server.
 
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -27,7 +26,7 @@ pub struct Prefix {
 }
 
 impl Prefix {
-    /// Returns its length: 32, 40, 48, 56, 64 or 96 bits.
+    /// Returns the prefix length: 32, 40, 48, 56, 64 or 96 bits.
     pub fn length(&self) -> u8 {
         self.len
     }
@@ -35,7 +34,7 @@ impl Prefix {
     /// Returns the address that represents `address` under this prefix (RFC 6052 §2.2), with a zero suffix.
     pub fn embed(&self, address: Ipv4Addr) -> Ipv6Addr {
         let behind = u128::from(u32::from(address)) << (96 - self.len);
-        // Octet 8 (bits 64 to 71) stays zero: bits that would reach into it move down by eight.
+        // Octet 8 (bits 64 to 71) stays zero, so all bits from bit 64 on move down by eight.
         let lower = u128::from(u64::MAX);
         let embedded =
             if self.len == 96 { behind } else { (behind & !lower) | ((behind & lower) >> 8) };
@@ -86,7 +85,7 @@ impl From<Prefix> for String {
     }
 }
 
-/// The text is not a DNS64 prefix.
+/// Text that is not a DNS64 prefix.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("'{given}' is not a DNS64 prefix: {why}; write for example 64:ff9b::/96")]
 pub struct PrefixError {
@@ -99,10 +98,10 @@ pub struct PrefixError {
 pub struct Expectation {
     /// Share of names with a native AAAA record.
     pub aaaa_share: Share,
-    /// True if that record's address is checked.
+    /// True if the address of a native AAAA record is checked.
     pub check_own_aaaa: bool,
-    /// Prefixes of which one must embed the name's IPv4 address in the addresses of all other names; empty: any address
-    /// is accepted.
+    /// DNS64 prefixes. The address of a name without a native AAAA record must be synthesized with one of them; empty:
+    /// any address is accepted.
     pub prefixes: Vec<Prefix>,
 }
 
@@ -120,7 +119,7 @@ impl Expectation {
     /// question.
     ///
     /// # Errors
-    /// The fault. An RCODE takes precedence over other faults, truncation over missing records.
+    /// Returns the fault. An RCODE takes precedence over other faults, and truncation over missing records.
     #[inline]
     pub fn judge(
         &self,
@@ -171,7 +170,7 @@ impl Expectation {
 /// record must have no upper bits of an RCODE (RFC 6891 §6.1.3), and no octets may follow the last record.
 ///
 /// # Errors
-/// The RCODE, or malformed.
+/// Returns the RCODE as a fault, or [`Wrong::Malformed`].
 #[inline]
 pub(crate) fn judge_form(message: &Message<'_>, at: usize) -> Result<(), Wrong> {
     let mut records = message.all_records(at);
@@ -210,7 +209,7 @@ pub(crate) fn answers_at(
 ) -> Option<usize> {
     match message.qdcount() {
         1 if asked.is_question_of(bytes, name) => Some(asked.len()),
-        // Servers that could or would not parse a query may omit the question.
+        // A server that did not parse the query may omit the question from an error reply.
         0 if whole_rcode(message, HEADER_LEN) != Rcode::NOERROR => Some(HEADER_LEN),
         _ => None,
     }
@@ -227,7 +226,7 @@ pub(crate) fn first_aaaa(message: &Message<'_>, at: usize) -> Option<Ipv6Addr> {
 }
 
 /// Returns the offset of the name at the end of the CNAME chain that begins at the question (RFC 6147 §5.1.5). The
-/// chain's records may be in any order. A chain longer than [`MAX_ALIASES`] is malformed, and so is every loop.
+/// chain's records may be in any order. Loops and chains longer than [`MAX_ALIASES`] are malformed.
 fn end_of_aliases(message: &Message<'_>, at: usize) -> Result<usize, Malformed> {
     let mut owner = HEADER_LEN;
     for _ in 0..=MAX_ALIASES {

@@ -1,4 +1,4 @@
-//! Losses and delays of the Measurer's host below the sockets, from before the first query to after the last reply.
+//! Losses and delays of packets on the Measurer's host during a trial, outside the Measurer's sockets.
 //!
 //! ```text
 //! sender ─► sockets ─► queueing discipline ─► neighbour's queue ─► interface ─► DUT
@@ -43,11 +43,10 @@ const RESOLVE: Duration = Duration::from_secs(10);
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(20);
 /// Time for packets at the interface to reach their sockets.
 const IN_FLIGHT: Duration = Duration::from_millis(2);
-/// Maximum number of receives from one socket at the end of a trial; a peer that floods it must not keep the trial from
-/// ending.
+/// Maximum number of receives from one socket at the end of a trial, so that the trial ends even during a flood.
 const LAST_RECEIVES: usize = 1_000;
 
-/// Returns the next hop towards `server` with its link-layer address resolved; otherwise this host would drop the first
+/// Resolves and returns the next hop towards `server`. Without a link-layer address this host would drop the first
 /// queries. No query is sent to the server.
 pub(super) fn reach(server: SocketAddr) -> Result<ResolvedHop, TrialError> {
     ResolvedHop::new(server, RESOLVE).map_err(|error| match error {
@@ -82,7 +81,7 @@ pub(super) struct Losses {
     pub(super) drops: TesterDrops,
     /// One entry for each place with losses.
     pub(super) places: Vec<HostLoss>,
-    /// Interface of which the drops in the queueing discipline are unknown, if any.
+    /// Interface, if the drops in its queueing discipline are unknown.
     unknown_queueing: Option<String>,
 }
 
@@ -145,8 +144,8 @@ impl HostLosses {
         })
     }
 
-    /// Samples the next hop's state and the queueing discipline while `running` is true; returns at once if there is
-    /// nothing to watch.
+    /// Samples the next hop's state and the queueing discipline while `running` returns true. Returns at once if
+    /// neither needs to be sampled.
     pub(super) fn watch_while(&mut self, running: impl Fn() -> bool) {
         while (self.watch.is_some() || self.queue.is_some()) && running() {
             self.sample();
@@ -170,8 +169,8 @@ impl HostLosses {
         self.looked = now;
     }
 
-    /// Sums the losses. The pairs have ended and read `datagrams` from their sockets; the remaining datagrams are read
-    /// now. The pairs' rings dropped `rings` packets.
+    /// Sums the losses after the pairs have ended. The pairs read `datagrams` from their sockets; this function reads
+    /// the remaining datagrams. The pairs' rings dropped `rings` packets.
     pub(super) fn conclude(
         mut self,
         ports: &[Arc<Ports>],
@@ -215,13 +214,14 @@ impl HostLosses {
             _ => 0,
         };
         let udp = after.udp.no_room_to_send.saturating_sub(self.before.udp.no_room_to_send);
-        // Loopback has no queue: there the cause is the full buffer of a program of this host, perhaps of the server.
+        // Loopback has no queue, so the error means a full receive buffer of a program on this host, perhaps the
+        // server.
         let own = u64::from(own);
         own + if self.hop.loopback { 0 } else { beyond_disciplines(udp, own) }
     }
 
-    /// Returns the packets that the next hop's queue dropped. The counter covers all neighbours, so it is used only if
-    /// this one was seen unresolved.
+    /// Returns the number of packets that the next hop's queue dropped. The counter covers all neighbours, so it is
+    /// used only if the next hop was unresolved in a sample.
     fn discarded(&self, after: &PathCounters) -> Option<u64> {
         self.unresolved?;
         Some(after.discards?.saturating_sub(self.before.discards?))
@@ -264,7 +264,7 @@ fn take_the_rest(endpoints: &[&Endpoint]) -> u64 {
     let mut datagrams = 0;
     for endpoint in endpoints {
         for _ in 0..LAST_RECEIVES {
-            // This consumes a pending ICMP error; there may be datagrams after it.
+            // An error is a pending ICMP error, which is now cleared. There may be datagrams after it.
             let Ok(received) = batch.receive(endpoint, Wait::NonBlocking) else { continue };
             datagrams +=
                 batch.iter().map(|datagram| datagram.segments().count() as u64).sum::<u64>();

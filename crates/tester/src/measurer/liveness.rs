@@ -1,5 +1,5 @@
-//! Liveness check: three probe queries before a first trial and after a trial without a valid reply, so that an absent
-//! or misconfigured server is not mistaken for a slow one.
+//! Liveness check: up to three probe queries before the first trial and after a trial without a valid reply. The check
+//! prevents that an absent or misconfigured server is mistaken for a slow one.
 //!
 //! ```text
 //! probe 1 ─► a correct reply: answers
@@ -32,21 +32,22 @@ use super::recorder::Recorder;
 use super::wrong_replies::WrongReplies;
 use crate::authdns::status;
 
-/// Number of names before a trial's first name from which the probes select at random: a server may have cached its
-/// answers to an earlier check.
+/// Number of names before a trial's first name from which the probes select at random. A random choice avoids answers
+/// that the server cached in an earlier check.
 const CHOICE: u64 = 256;
 
-/// Check before the first trial: the server must answer, and its replies must not all be wrong in the same way. The
-/// probes query names of the plan's block after the `used` names of the trials. If the block has no other names, any
-/// reply counts as correct. The same holds if AuthDNS serves another zone than the plan needs, which makes the trial
-/// invalid.
+/// Checks before the first trial that the server answers, and that not all replies are wrong in the same way.
 ///
-/// If queries are sent from many addresses, the probes use the first: a server without a route back does not answer.
-/// The check takes up to 6 s.
+/// The probes query names of the plan's block after the `used` names of the trials. If the block has no other names,
+/// any reply counts as correct. The same holds if AuthDNS serves another zone than the plan needs, because this makes
+/// the trial invalid.
+///
+/// If queries are sent from many addresses, the probes use the first address. A server without a route back to it does
+/// not answer. The check takes up to 6 s.
 ///
 /// # Errors
-/// If the server does not answer or answers wrongly, this host has no socket towards it, or the plan is invalid; an
-/// invalid plan is found before a probe is sent.
+/// Returns an error if the server does not answer or answers wrongly, or if no socket towards it can be opened. An
+/// invalid plan is rejected before a probe is sent.
 pub fn require_right(plan: &TrialPlan, used: u64) -> Result<(), TrialError> {
     let spare = spare_names(plan, used).filter(|_| !auth_serves_another_zone(plan));
     let expectation = spare.is_some().then(|| plan.expectation());
@@ -54,22 +55,22 @@ pub fn require_right(plan: &TrialPlan, used: u64) -> Result<(), TrialError> {
     require_for(plan, &Probes { domain: &plan.domain, names, expectation })
 }
 
-/// True if the status of AuthDNS shows another zone than the plan needs.
+/// Returns true if AuthDNS's status shows another zone than the plan needs.
 fn auth_serves_another_zone(plan: &TrialPlan) -> bool {
     let counters = plan.auth_status.as_deref().and_then(|path| status::read(path).ok());
     counters.is_some_and(|counters| counters.zones.iter().any(|zone| *zone != plan.zone()))
 }
 
-/// Check after a trial: the server must answer, and any reply counts.
+/// Checks after a trial that the server answers. Any reply counts.
 ///
 /// # Errors
-/// If the server does not answer, or this host has no socket towards it.
+/// Returns an error if the server does not answer, or if no socket towards it can be opened.
 pub fn require_reply(plan: &TrialPlan) -> Result<(), TrialError> {
     require_for(plan, &Probes::of_no_trial(&plan.domain))
 }
 
-/// Returns advice after a first trial that shows a misconfiguration: no reply was valid, and at least 99 % were wrong
-/// in the same way. Three more probes, as in [`require_right`], give an example.
+/// Returns advice after a first trial in which no reply was valid and at least 99 % were wrong in the same way. Probes
+/// as in [`require_right`] give an example.
 pub fn misconfigured(plan: &TrialPlan, used: u64, counts: &Counts) -> Option<WrongReplies> {
     let wrong = counts.wrong_in_one_way()?;
     Some(match require_right(plan, used) {
@@ -108,7 +109,7 @@ fn judge(
 ) -> Result<(), TrialError> {
     match (asked, from) {
         (Ok(Liveness::Answers | Liveness::Wrong(..)), _) => Ok(()),
-        // A refusal arrived, so there is a route.
+        // Only a silent server may lack a route back. A refusal shows that there is one.
         (Ok(found @ Liveness::Silent), Some(from)) => {
             Err(TrialError::NoAnswerToSource { server, found, from })
         }
@@ -126,7 +127,7 @@ fn spare_names(plan: &TrialPlan, used: u64) -> Option<[Ipv4Addr; PROBES as usize
     }
     let choice = spare.min(CHOICE);
     let any = rand::random::<u64>() % choice;
-    // Names just before the first one, which a run of trials reaches last.
+    // The last names before the first name are used, because trials reach them last.
     let end = plan.first_name + plan.names.count();
     Some(std::array::from_fn(|n| plan.names.address(end - 1 - (any + n as u64) % choice)))
 }
@@ -141,7 +142,7 @@ fn unused_names() -> [Ipv4Addr; PROBES as usize] {
 /// Names to probe.
 struct Probes<'a> {
     domain: &'a Domain,
-    /// A different name each time: a resolver may hold back a query that it is already resolving.
+    /// Names of the probes. They differ, because a resolver may hold back a query for a name that it is resolving.
     names: [Ipv4Addr; PROBES as usize],
     /// Content of a correct reply; `None`: any reply is correct.
     expectation: Option<Expectation>,
@@ -222,8 +223,10 @@ impl ProbeState<'_> {
         Ok(())
     }
 
-    /// Receives replies until a correct one arrives (returns true), or a wrong one; with `all`, until each probe has
-    /// one. Returns an error if the network reports that there will be none.
+    /// Receives replies until `until`. Returns true if a correct reply arrives.
+    ///
+    /// Also ends after a wrong reply or, with `all`, when each probe has a reply. Returns an error if the network
+    /// reports that a probe was not delivered.
     fn take(&mut self, until: Instant, all: bool) -> io::Result<bool> {
         let mut reply = [0; 4096];
         while !self.open.is_empty() {

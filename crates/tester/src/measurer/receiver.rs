@@ -29,7 +29,7 @@ use super::tx_rx_path::{XdpRxPath, ends_of};
 use crate::intervals::Intervals;
 use crate::xdp::joined_behind;
 
-/// Pause between reads. With kernel timestamps, reading replies a little later and several at a time loses nothing.
+/// Pause between reads. The kernel timestamps replies, so reading them later does not change the result.
 const NAP: Duration = Duration::from_micros(500);
 /// Time after the last outcome during which the receiver still listens for duplicates and unmatched responses.
 const QUIET: Nanos = Nanos::from_millis(100);
@@ -114,7 +114,7 @@ impl Receiver {
         }
         if let Err(error) = received {
             state.received.faults.push(Reason::CannotReceive { error: error.to_string() });
-            // The ledger is swept nevertheless, or the sender would wait for room in it for ever.
+            // The ledger must still be swept, or the sender would wait for room in the ledger.
             while !self.ledger.is_finished() {
                 state.sweep_all(&self);
                 std::thread::sleep(NAP);
@@ -136,15 +136,14 @@ impl Receiver {
             poller.add(&socket, endpoints.len() + queue)?;
         }
         let mut batch = ReceiveBatch::new(OFFLOAD_LEN);
-        // Pauses gather replies into larger reads if replies arrive faster than that.
+        // At high rates, pauses make each read return several replies.
         let naps = !self.spinning && self.part.rate() > 2_000.0;
         let mut last_news = clock::now();
         let mut finished_since = None;
         let mut read = ReadUpTo(self.start);
         loop {
             let finished = self.ledger.is_finished();
-            // Packets that arrived before this time are read below, if not in this turn, before queries are given up as
-            // of this time.
+            // Queries are given up as of this time only after all packets that arrived before it have been read.
             let before = clock::now();
             let mut all_read = true;
             for token in poller.wait(Duration::from_millis(1))? {
@@ -163,7 +162,7 @@ impl Receiver {
             }
             if finished {
                 let since = *finished_since.get_or_insert(now);
-                // After an interruption the trial does not wait for replies that can only be late.
+                // After an interruption, the receiver does not wait for late replies.
                 if self.progress.is_stopped() && now.since(since) >= self.timeout {
                     return Ok(());
                 }
@@ -178,15 +177,15 @@ impl Receiver {
         }
     }
 
-    /// Gives up the queries that no unread reply can answer, after a turn that began at `began`; `all_read`: it read
-    /// all datagrams. Returns the number of queries sent so far.
+    /// Gives up the queries that no unread reply can answer, after a turn that began at `began`. `all_read` is true if
+    /// the turn read all datagrams. Returns the number of queries sent so far.
     fn give_up(&self, state: &mut State, read: &mut ReadUpTo, began: Nanos, all_read: bool) -> u64 {
         let head = self.ledger.head();
         state.sweep(self, head, read.after(began, all_read).since(self.start));
         head
     }
 
-    /// Reads the datagrams of one port; returns true if that was all.
+    /// Reads the datagrams of one port. Returns true if none are left.
     fn drain(
         &self,
         endpoint: &Endpoint,
@@ -194,11 +193,11 @@ impl Receiver {
         batch: &mut ReceiveBatch,
         state: &mut State,
     ) -> bool {
-        // Bounded, so that a flood on one port cannot keep the receiver from the others.
+        // The number of reads is limited, so that a flood on one port does not delay the other ports.
         for _ in 0..64 {
             let n = match batch.receive(endpoint, Wait::NonBlocking) {
                 Ok(n) => n,
-                // ICMP errors mean that a query reached no server; it will time out and count as lost.
+                // An ICMP error means that a query did not reach the server. The query will time out and count as lost.
                 Err(_) => continue,
             };
             match &self.sources {
@@ -220,7 +219,7 @@ impl Receiver {
         false
     }
 
-    /// Reads the packets of an AF_XDP queue; returns true if that was all.
+    /// Reads the packets of an AF_XDP queue. Returns true if none are left.
     fn drain_queue(
         &self,
         rx_path: &mut Option<XdpRxPath>,
@@ -252,8 +251,8 @@ impl Receiver {
         Ok(false)
     }
 
-    /// Processes the datagrams of a batch just received on one port. `is_servers` checks if datagram i is from the
-    /// server, `is_back` if it was sent to the source address of query k.
+    /// Processes the datagrams of a batch just received on one port. `is_servers` returns true if datagram i is from
+    /// the server, and `is_back` returns true if datagram i was sent to the source address of query k.
     #[inline]
     fn book(
         &self,
@@ -323,21 +322,21 @@ impl Receiver {
     }
 }
 
-/// Time before which all arrived packets have been read. Queries are given up as of this time, since a reply in time
-/// may still be unread after a turn of limited length.
+/// Time before which all arrived packets have been read. Queries are given up as of this time, because a turn of
+/// limited length may leave replies unread.
 struct ReadUpTo(Nanos);
 
-/// Maximum time for which consecutive turns that leave packets unread delay giving up queries: less than the ledger has
-/// room for.
+/// Maximum delay for giving up queries while turns leave packets unread. The ledger has room for a longer delay.
 const MOST_UNREAD: Nanos = Nanos::from_millis(100);
 
 impl ReadUpTo {
-    /// Updates the time after a turn that began at `began`; `all_read`: it read all packets.
+    /// Updates and returns the time after a turn that began at `began`. `all_read` is true if the turn read all
+    /// packets.
     fn after(&mut self, began: Nanos, all_read: bool) -> Nanos {
         if all_read {
             self.0 = began;
         }
-        // Under an endless flood they are given up nevertheless.
+        // During an endless flood, queries are given up after this delay.
         self.0 = self.0.max(began.since(MOST_UNREAD));
         self.0
     }
@@ -350,9 +349,9 @@ struct State {
     recorder: Option<PairRecorder>,
     /// Queries with a final outcome, including send errors.
     decided: u64,
-    /// Packets since the last call.
+    /// Packets since the last call of [`State::take_activity`].
     seen: u64,
-    /// Datagrams of the server to which it joined others, which are not read.
+    /// Datagrams of the server that contain several joined replies. Only the first reply in them is read.
     joined: u64,
 }
 
@@ -376,12 +375,12 @@ impl State {
         }
     }
 
-    /// True if packets arrived since the last call.
+    /// Returns true if packets arrived since the last call.
     fn take_activity(&mut self) -> bool {
         std::mem::take(&mut self.seen) > 0
     }
 
-    /// Gives up the queries below `head` for which no reply can count any more at `now` (since the trial's start).
+    /// Settles the queries below `head` whose retention time is over at `now` (since the trial's start).
     fn sweep(&mut self, receiver: &Receiver, head: u64, now: Nanos) {
         let first = self.swept;
         while self.swept < head {

@@ -30,7 +30,7 @@ const BATCH: usize = 8192;
 /// Batches that may wait for the disk: about 34 MB, a few seconds at any rate.
 const QUEUE: usize = 64;
 
-/// Reasons for which records could not be written.
+/// Reasons why records could not be written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecordError {
@@ -94,16 +94,16 @@ impl Recorder {
     /// Checks that a file name determines its format.
     ///
     /// # Errors
-    /// [`RecordError::Extension`] if it does not.
+    /// Returns [`RecordError::Extension`] if the file name's extension is unknown.
     pub(crate) fn check_name(path: &Path) -> Result<(), RecordError> {
         let is_known = path.extension().is_some_and(|e| e == "csv" || e == "parquet");
         if is_known { Ok(()) } else { Err(RecordError::Extension { path: path.into() }) }
     }
 
-    /// Checks that a file of this name can be written now: it is created and removed again.
+    /// Checks that a file of this name can be written. A temporary file is created and removed for this.
     ///
     /// # Errors
-    /// If the name's extension is unknown, or the folder is not writable.
+    /// Returns an error if the name's extension is unknown, or if the folder is not writable.
     pub fn try_name(path: &Path) -> Result<(), RecordError> {
         Recorder::check_name(path)?;
         begun(path).map(drop)
@@ -138,11 +138,10 @@ impl Recorder {
 
     /// Writes the remaining records and renames the file into place. All pairs' ends must be dropped.
     ///
-    /// Returns the number of records lost because the disk was too slow; there is no file then, since it would be
-    /// incomplete.
+    /// Returns the number of records lost because the disk was too slow. If records were lost, no file is kept.
     ///
     /// # Errors
-    /// If something could not be written; there is no file then either.
+    /// Returns an error if the file could not be written completely. No file is kept in this case.
     pub fn finish(self) -> Result<u64, RecordError> {
         drop(self.queue);
         let file = self.writer.join().expect("the writer does not panic")?;
@@ -170,7 +169,7 @@ fn begun(path: &Path) -> Result<NamedTempFile, RecordError> {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
     };
-    // The kernel applies the umask to it; a temporary file's default mode would be 0600.
+    // The mode is that of ordinary files, to which the kernel applies the umask. The default would be 0600.
     let mode = std::fs::Permissions::from_mode(0o666);
     let mut builder = tempfile::Builder::new();
     let file = builder.prefix(".dns64bench-").permissions(mode).tempfile_in(folder);
@@ -185,7 +184,7 @@ pub(crate) struct PairRecorder {
 }
 
 impl PairRecorder {
-    /// Adds a record; never waits.
+    /// Adds a record without waiting.
     #[inline]
     pub(crate) fn push(&mut self, record: Record) {
         self.batch.push(record);

@@ -18,14 +18,13 @@ use super::result::Priority;
 use super::thread_pair::Progress;
 use super::tx_rx_path::{Block, SendOutcome, TxPath};
 
-/// Interval below which a core cannot send queries one by one. A `send` takes about a microsecond; the interval
-/// includes a reserve.
+/// Minimum interval for sending queries one by one. A `send` takes about a microsecond; the rest is a reserve.
 const SEND_COST: Nanos = Nanos(2_000);
 /// Maximum number of segments that Linux accepts in one call (`UDP_MAX_SEGMENTS` before 6.9).
 pub(super) const MAX_RUN: u64 = 64;
 /// Maximum number of attempts for a send that fails because the kernel has no memory.
 const SEND_TRIES: u32 = 5;
-/// Maximum time until a zero-copy device has sent the last queries that it was handed.
+/// Maximum wait until a zero-copy device has sent the last queries.
 const DRAIN_TIMEOUT: Nanos = Nanos::from_millis(50);
 
 /// Timing of a pair's sender.
@@ -33,16 +32,18 @@ const DRAIN_TIMEOUT: Nanos = Nanos::from_millis(50);
 pub(super) struct SendTiming {
     /// True to busy-wait from query to query, false to sleep.
     pub(super) spinning: bool,
-    /// Queries sent together, at the send time of the last of them.
+    /// Number of queries sent together, when the last of them is due.
     pub(super) run: u16,
     /// Queries in the same system call, sent from one port.
     pub(super) block: u16,
 }
 
 impl SendTiming {
-    /// Selects the timing of a pair with `interval` between its queries. Queries are sent one by one if there is time
-    /// for it. They are sent together, none more than `max_burst` from its schedule, if the interval is shorter than a
-    /// send takes, or if the sender sleeps: waking up for each would cost more than sending it.
+    /// Selects the timing of a pair with `interval` between its queries.
+    ///
+    /// A busy-waiting sender sends queries one by one if the interval is long enough. Otherwise queries are sent
+    /// together, none more than `max_burst` from its schedule. The same holds for a sleeping sender, because waking up
+    /// for each query would cost more than sending it.
     pub(super) fn choose(
         spinning: bool,
         offload: bool,
@@ -77,14 +78,14 @@ pub(super) struct Sender {
     pub(super) ledger: Arc<Ledger>,
     pub(super) tx_path: TxPath,
     pub(super) cpu: Option<CpuId>,
-    /// True if it may use real-time priority, because none of our other threads needs its CPU.
+    /// True if the sender may use real-time priority, because none of our other threads uses this CPU.
     pub(super) owns_cpu: bool,
     pub(super) start: Nanos,
     pub(super) progress: Arc<Progress>,
 }
 
 impl Sender {
-    /// Sends the pair's queries; returns when the last one was sent.
+    /// Sends the pair's queries. Returns when the last query was sent.
     pub(super) fn run(mut self) -> Sent {
         let mut sent = Sent {
             queries: 0,
@@ -149,7 +150,8 @@ impl Sender {
         }
     }
 
-    /// Sets and returns the priority. A busy-waiting sender uses none: it would starve its CPU.
+    /// Sets and returns the priority. A busy-waiting sender keeps the default priority, or other threads on its CPU
+    /// would starve.
     fn priority(&self) -> Priority {
         match (self.pace.spinning, self.owns_cpu) {
             (true, _) => Priority::Ordinary,
@@ -159,9 +161,10 @@ impl Sender {
         }
     }
 
-    /// Returns the time before a deadline at which to stop sleeping and busy-wait: the measured overrun of this
-    /// machine's sleeps. A sleeping sender busy-waits for at most an eighth of a run's time, and not at all on a shared
-    /// CPU, where it is late by the rest.
+    /// Returns the time before a deadline at which the sender stops sleeping and busy-waits.
+    ///
+    /// This time is the measured overrun of sleeps on this host. A sleeping sender busy-waits for at most an eighth of
+    /// a run's time. On a shared CPU it does not busy-wait, so it is late by the overrun.
     fn spin_stretch(&self) -> Nanos {
         if !self.pace.spinning && !self.owns_cpu {
             return Nanos(0);
@@ -198,8 +201,7 @@ impl Sender {
         }
     }
 
-    /// Waits until the receiver has room for the queries below `end`; returns false if there is none for twice the
-    /// timeout.
+    /// Waits until the ledger has room for the queries below `end`. Returns false if there is still none after 10 s.
     fn await_room(&self, end: u64) -> bool {
         let give_up = clock::now() + Nanos(10 * Nanos::SECOND.0);
         while !self.ledger.has_room(end) {
@@ -229,7 +231,7 @@ impl Sender {
         self.progress.add_sent(end - next);
     }
 
-    /// Sends queries `from..to`, which are a block: together if possible, otherwise one by one.
+    /// Sends the block of queries `from..to`, together if possible, otherwise one by one.
     fn send_block(&mut self, from: u64, to: u64, block: Block<'_>, sent: &mut Sent) {
         let (mut next, mut refused) = (from, false);
         if self.tx_path.joins(to - from) {
@@ -255,7 +257,7 @@ impl Sender {
         }
     }
 
-    /// Sends query `k`; `refused`: there was a send error before, together with others.
+    /// Sends query `k`. `refused` is true if sending it together with others has failed before.
     fn send_one(&mut self, k: u64, query: Block<'_>, refused: bool, sent: &mut Sent) {
         let tried = send_with_retries(|| {
             self.stamp(k, k + 1);
@@ -280,8 +282,8 @@ impl Sender {
         }
     }
 
-    /// Records the current time in the ledger for these queries. Done before the packet is sent: the measured time of a
-    /// reply is never too short, and the reply always finds its query.
+    /// Records the current time in the ledger as send time of these queries. This must be done before the packets are
+    /// sent, so that every reply finds its query and no round-trip time is too short.
     #[inline]
     fn stamp(&self, from: u64, to: u64) {
         let now = clock::now().since(self.start);
@@ -301,8 +303,9 @@ impl Sender {
     }
 }
 
-/// Sends a query, retrying with increasing pauses while it is certain that it has not been sent. Returns true if an
-/// attempt failed, or the reason for giving up, if known.
+/// Sends a query. Retries with increasing pauses while it is certain that the query has not been sent.
+///
+/// Returns true if an attempt failed before. If all attempts failed, returns the last send error, if known.
 fn send_with_retries(mut send: impl FnMut() -> SendOutcome) -> Result<bool, Option<io::Error>> {
     let mut refusal = None;
     for attempt in 0..SEND_TRIES {

@@ -9,8 +9,7 @@
 //!                                   a file ─┘
 //! ```
 //!
-//! The testers do not communicate while they send: query, name, id and time follow from the plan, which every tester
-//! has.
+//! The testers do not communicate while they send, because query, name, id and time follow from the plan.
 
 use hdrhistogram::Histogram;
 use method::pacing::PacingRecorder;
@@ -26,7 +25,7 @@ use super::plan::TrialPlan;
 use super::plan::shard::{Moment, ShardPlan};
 use super::thread_pair::Progress;
 
-/// Time from the start of the threads to the first query: they pin themselves and measure their timers meanwhile.
+/// Time from the start of the threads to the first query, in which the threads pin themselves and measure their timers.
 pub(super) const LEAD: Nanos = Nanos::from_millis(30);
 /// Time before the first query at which the host's counters are read.
 const EARLY: Nanos = Nanos::from_millis(300);
@@ -36,8 +35,10 @@ const SAMPLE_INTERVAL: Nanos = Nanos::from_millis(50);
 const SEED_BITS: u32 = 53;
 
 impl TrialPlan {
-    /// Returns the common part of the plans of all testers that share this trial, as shard 0. It excludes settings that
-    /// each may choose (threads, sockets or AF_XDP, CPUs, batching, files).
+    /// Returns the common part of the plans of all testers that share this trial, as shard 0.
+    ///
+    /// Settings that may differ between testers have their defaults (threads, sockets or AF_XDP, CPUs, batching,
+    /// files).
     pub fn common(&self) -> TrialPlan {
         let plain = TrialPlan::new(self.server, self.rate);
         TrialPlan {
@@ -60,7 +61,7 @@ impl TrialPlan {
         }
     }
 
-    /// Returns the default seed of testers: it follows from their common plan and start time.
+    /// Returns the default seed, which follows from the testers' common plan and start time.
     pub fn seed_from(&self, start: Moment) -> u64 {
         let common = TrialPlan { shard: None, ..self.common() };
         // A plan contains strings and numbers only.
@@ -97,7 +98,7 @@ impl TrialPlan {
 /// `clock`.
 ///
 /// # Errors
-/// [`TrialError::TooLate`] if there is too little time left, and [`TrialError::Interrupted`].
+/// Returns [`TrialError::TooLate`] if there is too little time left, or [`TrialError::Interrupted`] if the user stops.
 pub(super) fn await_start(
     shard: &ShardPlan,
     clock: &AskedClock,
@@ -115,7 +116,7 @@ pub(super) fn await_start(
     Ok(start)
 }
 
-/// A host's clock at the time when the start of a trial was taken from it.
+/// State of this host's wall clock when a trial's start time was converted to the monotonic clock.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AskedClock {
     pair: ClockPair,
@@ -134,7 +135,7 @@ impl ShardPlan {
     /// Checks that there is time left until the trial begins.
     ///
     /// # Errors
-    /// [`TrialError::TooLate`] if there is not.
+    /// Returns [`TrialError::TooLate`] if there is too little time.
     pub fn has_time(&self) -> Result<(), TrialError> {
         let now = clock::wall();
         if self.start.0 < now + LEAD {
@@ -166,7 +167,7 @@ pub struct ShardPart {
 }
 
 impl ShardPart {
-    /// Creates the data of a tester's part in the finished trial of `plan`; the start was taken from `asked`.
+    /// Creates the data of a tester's part in the finished trial of `plan`. `asked` is the clock at the start.
     pub(super) fn new(
         plan: &TrialPlan,
         asked: &AskedClock,

@@ -1,5 +1,5 @@
-//! Source addresses of the queries, if there are several, as recommended by RFC 4814 §4: systems that distribute work
-//! by a hash of addresses and ports (sockets, network cards, routers) are then not measured with a single flow.
+//! Source addresses of the queries, if there are several, as recommended by RFC 4814 §4. Sockets, network cards and
+//! routers distribute work by a hash of addresses and ports. Many addresses prevent that they see only a few flows.
 //!
 //! ```text
 //! query n of a pair ─► block b, counted from the start ─► address (b + b/L) mod N     L = lcm(P, N)
@@ -9,8 +9,8 @@
 //! blocks have N different addresses. Blocks take turns with the P ports, except at the end of a round of ids, and P·N
 //! consecutive blocks of a round use each port with each address once. Address n of the N is at (n + 1)·s modulo the
 //! size of the prefix. Here s is that size divided by the golden ratio, rounded down and made odd. This distributes any
-//! number of addresses evenly over the prefix, no two addresses are the same, and their last bits vary too. Port and
-//! address of a query thus follow from k.
+//! number of different addresses evenly over the prefix, and their last bits vary too. Port and address of a query
+//! follow from its index.
 //!
 //! The addresses need no interface: a route of type local makes a whole prefix local to this host. Each port has one
 //! socket, bound to all addresses of this host. The source address is selected for each block (`IP_PKTINFO`,
@@ -28,11 +28,11 @@ use super::plan::sources::{SourceAddresses, SourceError};
 use super::plan::{PlanError, TrialPlan};
 
 impl TrialPlan {
-    /// Checks that the source addresses are local to this host. Queries the kernel for its routes, and sends nothing.
+    /// Checks that the source addresses are local to this host, by the kernel's routes. No packet is sent.
     ///
     /// # Errors
-    /// [`SourceError`] as part of the plan's errors; [`TrialError::Interface`] if the kernel does not report its
-    /// routes.
+    /// Returns [`SourceError`] as part of the plan's errors, or [`TrialError::Interface`] if the kernel does not report
+    /// its routes.
     pub fn check_sources(&self) -> Result<(), TrialError> {
         let Some(given) = self.source_addresses else { return Ok(()) };
         given.check(self.server).map_err(PlanError::from)?;
@@ -43,8 +43,7 @@ impl TrialPlan {
         }
     }
 
-    /// Returns the server in the form used by sockets that are bound to all addresses of its family: an IPv4-mapped
-    /// IPv6 address is one of IPv4.
+    /// Returns the server's address and port, with an IPv4-mapped IPv6 address converted to IPv4.
     pub(super) fn canonical_server(&self) -> SocketAddr {
         match self.server.ip().to_canonical() {
             IpAddr::V4(address) => SocketAddr::new(address.into(), self.server.port()),
@@ -58,13 +57,12 @@ pub(super) struct SourcePlan {
     server: SocketAddr,
     addresses: Box<[IpAddr]>,
     blocks: Blocks,
-    /// Number of blocks after which the combinations of port and address repeat: L in the module's diagram.
+    /// Number of blocks after which the combinations of port and address repeat (L in the module's diagram).
     cycle: u64,
 }
 
 impl SourcePlan {
-    /// Creates the plan for a pair with `ports` source ports, at least 1, and these blocks, of a trial with the source
-    /// addresses `sources`.
+    /// Creates the plan for a pair with `ports` source ports (at least 1) and these `blocks`.
     pub(super) fn new(
         plan: &TrialPlan,
         sources: SourceAddresses,
@@ -93,14 +91,14 @@ impl SourcePlan {
         Peer { address: self.server, local: Some(self.address(k)) }
     }
 
-    /// True if a datagram from `peer` is the server's (RFC 5452 §9.1).
+    /// Returns true if `peer` is the server (RFC 5452 §9.1).
     #[inline]
     pub(super) fn is_servers(&self, peer: Option<Peer>) -> bool {
         let ends = |address: SocketAddr| (address.ip(), address.port());
         peer.is_some_and(|peer| ends(peer.address) == ends(self.server))
     }
 
-    /// True if a datagram from `peer` was sent to the source address of query `k` (RFC 5452 §9.1).
+    /// Returns true if a datagram from `peer` was sent to the source address of query `k` (RFC 5452 §9.1).
     #[inline]
     pub(super) fn is_back(&self, k: u64, peer: Option<Peer>) -> bool {
         peer.and_then(|peer| peer.local) == Some(self.address(k))
@@ -121,8 +119,10 @@ pub struct SourcesUsed {
 }
 
 impl SourcesUsed {
-    /// Computes the addresses of a trial with blocks of `block` queries in which pairs sent, or tried to send, `sent`
-    /// queries each; `None` if the kernel selected the address.
+    /// Computes the addresses used in a trial with blocks of `block` queries; `None` if the kernel selected the
+    /// address.
+    ///
+    /// `sent` is the number of queries that each pair sent or tried to send.
     pub(super) fn of(
         plan: &TrialPlan,
         block: u16,

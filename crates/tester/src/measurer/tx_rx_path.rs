@@ -1,14 +1,14 @@
 //! Transmit and receive paths of a pair: the sockets of its ports, or AF_XDP.
 //!
 //! ```text
-//! Sender ─► Outlet ─┬─ sockets of the ports, one system call for a block (UDP_SEGMENT)
+//! Sender ─► TxPath ─┬─ sockets of the ports, one system call for a block (UDP_SEGMENT)
 //!                   └─ frames ─► ring of the interface
-//! Receiver ◄─┬─ sockets of the ports: replies, or with AF_XDP what the filter leaves to the stack
-//!            └─ Inlet: rings of the interface ◄─ filter: to our addresses and ports
+//! Receiver ◄─┬─ sockets of the ports: replies, or with AF_XDP packets not redirected by the filter
+//!            └─ XdpRxPath: rings of the interface ◄─ filter: to our addresses and ports
 //! ```
 //!
-//! With AF_XDP the sockets are open as well: they reserve the ports, and receive packets that the filter does not
-//! redirect, such as fragments. No packet is therefore lost.
+//! With AF_XDP the sockets are open as well. They reserve the ports, and receive packets that the filter does not
+//! redirect, such as fragments.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -33,9 +33,9 @@ pub(super) struct Block<'a> {
     pub(super) packets: &'a [u8],
     /// Length of each message.
     pub(super) len: usize,
-    /// Index of their port among those of the pair.
+    /// Index of the block's port among the pair's ports.
     pub(super) port: usize,
-    /// Index of the first query among the pair's.
+    /// Index of the block's first query among the pair's queries.
     pub(super) first: u64,
 }
 
@@ -45,7 +45,7 @@ impl<'a> Block<'a> {
         Block { packets: &self.packets[(k - self.first) as usize * self.len..], ..self }
     }
 
-    /// Returns the queries from index `k` on one by one: the index, and a block with each.
+    /// Iterates over the queries from index `k` on. Each item is the index and a block with only this query.
     pub(super) fn singly(self, k: u64) -> impl Iterator<Item = (u64, Block<'a>)> {
         let packets = self.from(k).packets.chunks(self.len);
         (k..).zip(packets).map(move |(k, packets)| (k, Block { packets, ..self }))
@@ -55,18 +55,18 @@ impl<'a> Block<'a> {
 /// Result of sending queries.
 #[derive(Debug)]
 pub(super) enum SendOutcome {
-    /// This number of queries was sent; there was no room for any others.
+    /// This number of queries was sent; there was no room for the others.
     First(u64),
-    /// None was sent, and they may be retried one by one. Contains the send error; `None` if the reported error belongs
-    /// to an earlier query, or if only sending together is not possible.
+    /// No query was sent, and all may be retried one by one. Contains the send error. The inner `None` means that the
+    /// error belongs to an earlier query, or that only sending together is impossible.
     None(Option<io::Error>),
-    /// It is unknown which of them were sent, so none may be retried.
+    /// An unknown part of the queries was sent, so none may be retried.
     Unknown(io::Error),
 }
 
 impl SendOutcome {
-    /// Interprets a socket's result for this number of queries. A pending ICMP error concerns only the call that
-    /// reports it; any other error is a send error (EPERM: a packet filter).
+    /// Interprets a socket's result for this number of queries. A pending ICMP error belongs to an earlier query; any
+    /// other error is a send error (for example EPERM from a packet filter).
     fn of_socket(queries: u64, sent: io::Result<()>) -> SendOutcome {
         match sent {
             Ok(()) => SendOutcome::First(queries),
@@ -86,7 +86,7 @@ pub(super) enum TxPath {
         ports: Arc<Ports>,
         /// Source address of each query, if there are several.
         sources: Option<Arc<SourcePlan>>,
-        /// True if the kernel supports segmentation; found out by trying.
+        /// True if a block may be sent in one system call; set to false when the kernel rejects `UDP_SEGMENT`.
         offload: bool,
     },
     /// By AF_XDP.
@@ -101,7 +101,7 @@ pub(super) struct XdpTxPath {
 }
 
 impl TxPath {
-    /// Creates a path through sockets; `offload`: a block may be sent in one system call.
+    /// Creates a path through sockets. If `offload` is true, a block may be sent in one system call.
     pub(super) fn sockets(
         ports: Arc<Ports>,
         sources: Option<Arc<SourcePlan>>,
@@ -110,7 +110,7 @@ impl TxPath {
         TxPath::Sockets { ports, sources, offload }
     }
 
-    /// True if this number of queries on one port is sent in one call.
+    /// Returns true if this number of queries on one port is sent in one call.
     #[inline]
     pub(super) fn joins(&self, queries: u64) -> bool {
         match self {
@@ -195,12 +195,13 @@ impl XdpTxPath {
 pub(super) struct XdpRxPath {
     pub(super) receiver: xdp::Receiver,
     pub(super) ends: AddressPair,
-    /// True if datagrams may have been joined before the filter sees them ([`xdp::may_join`]).
+    /// True if datagrams may be joined before they reach the XDP filter ([`xdp::may_join`]).
     pub(super) may_be_joined: bool,
 }
 
 impl AddressPair {
-    /// Returns the index of the port that a datagram was sent to, if it is from the server (RFC 5452 §9.1).
+    /// Returns the index of a datagram's destination port; `None` if the datagram is not from the server (RFC 5452
+    /// §9.1).
     #[inline]
     pub(super) fn port(&self, arrived: &Arrived<'_>) -> Option<usize> {
         let AddressPair { server, first_port, .. } = *self;
@@ -230,12 +231,11 @@ impl AddressPair {
 }
 
 impl TrialPlan {
-    /// Checks that the route to the server uses the interface selected for AF_XDP. Queries the kernel for its routes,
-    /// and sends nothing.
+    /// Checks that the route to the server uses the interface selected for AF_XDP. No packet is sent.
     ///
     /// # Errors
-    /// [`PlanError::XdpInterface`] if it does not; [`PlanError::XdpLoopback`] if it uses loopback;
-    /// [`TrialError::Interface`] if there is no route.
+    /// Returns [`PlanError::XdpInterface`] if the route uses another interface, [`PlanError::XdpLoopback`] if it uses
+    /// loopback, and [`TrialError::Interface`] if there is no route.
     pub fn check_xdp(&self) -> Result<(), TrialError> {
         let Some(wanted) = self.xdp.as_ref().and_then(|xdp| xdp.interface.as_ref()) else {
             return Ok(());
@@ -251,7 +251,7 @@ impl TrialPlan {
     }
 }
 
-/// AF_XDP for the ports of a trial's only pair, opened but not in use yet.
+/// Open AF_XDP rings for the ports of a trial's only pair, before sending begins.
 pub(super) struct XdpRings {
     client: Client,
     ends: AddressPair,

@@ -1,5 +1,4 @@
-//! Advice for replies that are all wrong in the same way: the server is misconfigured, and there is no speed to
-//! measure.
+//! Advice for replies that are all wrong in the same way, because the server is misconfigured.
 
 use std::fmt;
 use std::net::Ipv6Addr;
@@ -16,7 +15,7 @@ use super::plan::{Subject, TrialPlan};
 pub struct WrongReplies {
     /// The fault.
     pub wrong: Wrong,
-    /// Address of the AAAA record in one of them, if it had one.
+    /// Address of the AAAA record in one of the replies, if there was one.
     pub example: Option<Ipv6Addr>,
     domain: Domain,
     names: NameRange,
@@ -107,7 +106,7 @@ impl WrongReplies {
     }
 }
 
-/// True for RCODEs of a server that answers for a zone of its own or does not answer for the zone.
+/// Returns true for the RCODEs of a server that does not forward the zone's queries to AuthDNS.
 fn is_denial(code: u8) -> bool {
     [Rcode::NXDOMAIN, Rcode::REFUSED].contains(&Rcode::new(code.into()))
 }

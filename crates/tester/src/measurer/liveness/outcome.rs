@@ -20,9 +20,9 @@ pub(super) const LAST_WAITS: u32 = 4;
 /// Result of the probes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Liveness {
-    /// A correct reply arrived, or any reply if the correct one is unknown, or replies that differ.
+    /// The server answers: a reply was correct, or the replies are not all wrong in the same way.
     Answers,
-    /// Every probe got a reply, and all have this fault.
+    /// Every probe got a reply, and all replies have this fault. The address is an example from a reply, if any.
     Wrong(Wrong, Option<Ipv6Addr>),
     /// No reply to any probe.
     Silent,
@@ -33,7 +33,7 @@ pub enum Liveness {
 }
 
 impl Liveness {
-    /// True if the error concerns the path to the server and not the server.
+    /// Returns true if the error concerns the path to the server rather than the server.
     pub(crate) fn is_path_error(self) -> bool {
         use io::ErrorKind::{HostUnreachable, NetworkUnreachable};
         matches!(self, Liveness::Unreachable(HostUnreachable | NetworkUnreachable))

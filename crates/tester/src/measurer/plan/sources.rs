@@ -53,25 +53,25 @@ impl SourceAddresses {
         is_ipv6(self.prefix)
     }
 
-    /// Returns the command that makes their prefix local to this host.
+    /// Returns the command that makes the prefix local to this host.
     fn route(&self) -> String {
         route(&self.prefix)
     }
 
-    /// Checks that they can be used with `server`.
+    /// Checks that the addresses have the IP version of `server`.
     ///
     /// # Errors
-    /// [`SourceError::Family`] if the server's address is of the other IP version.
+    /// Returns [`SourceError::Family`] if the server's address is of the other IP version.
     pub fn check(&self, server: SocketAddr) -> Result<(), SourceError> {
         let fits = self.is_ipv6() == is_over_ipv6(&server);
         if fits { Ok(()) } else { Err(SourceError::Family { given: *self, server }) }
     }
 }
 
-/// Returns address `n` of those used of a prefix.
+/// Returns source address number `n` (from 0) of a prefix.
 fn address(prefix: IpNet, n: u32) -> IpAddr {
     let host_bits = u32::from(prefix.max_prefix_len() - prefix.prefix_len());
-    // A prefix of one address leaves no bits: all 128 bits are shifted out.
+    // For a prefix of one address, all 128 bits are shifted out.
     let step = GOLDEN.checked_shr(128 - host_bits).unwrap_or(0) | 1;
     let mask = u128::MAX.checked_shr(128 - host_bits).unwrap_or(0);
     let offset = (u128::from(n) + 1).wrapping_mul(step) & mask;
@@ -86,7 +86,7 @@ fn is_ipv6(prefix: IpNet) -> bool {
     matches!(prefix, IpNet::V6(_))
 }
 
-/// True if packets to this address are IPv6: an IPv4 address may be written as IPv6 (RFC 4291 §2.5.5.2).
+/// Returns true if packets to this address are IPv6. An IPv4-mapped IPv6 address is IPv4 (RFC 4291 §2.5.5.2).
 pub(crate) fn is_over_ipv6(server: &SocketAddr) -> bool {
     server.ip().to_canonical().is_ipv6()
 }
@@ -177,7 +177,7 @@ impl From<SourceAddresses> for String {
     }
 }
 
-/// The text is not a set of source addresses.
+/// Text that is not a set of source addresses.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "'{given}' is not a prefix of source addresses: {why}; write for example {example}, made local to this host by: {}",
@@ -189,7 +189,7 @@ pub struct SourceAddressesError {
     example: IpNet,
 }
 
-/// Reasons for which queries cannot be sent from these addresses.
+/// Reasons why queries cannot be sent from the source addresses.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SourceError {
@@ -206,7 +206,7 @@ pub enum SourceError {
         /// The server of the trial.
         server: SocketAddr,
     },
-    /// One of them is not local to this host.
+    /// A source address is not local to this host.
     #[error(
         "--source-addresses {given}: {address} is not local to this host; make the prefix local, as root: {}; the server \
          needs a route back to it",
@@ -215,7 +215,7 @@ pub enum SourceError {
     NotLocal {
         /// The requested addresses.
         given: SourceAddresses,
-        /// The first of them that is not local.
+        /// The first address that is not local.
         address: IpAddr,
     },
 }

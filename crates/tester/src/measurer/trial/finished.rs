@@ -1,4 +1,4 @@
-//! Last state of a trial: its threads have ended, and its result follows from what they found.
+//! Last state of a trial: the threads have ended, and their findings are combined into the result.
 
 use hdrhistogram::Histogram;
 use method::pacing::PacingRecorder;
@@ -25,11 +25,11 @@ use crate::measurer::sources::SourcesUsed;
 
 /// Traffic that the receive buffers should hold while the receiver does not run.
 const BUFFERED: Nanos = Nanos::from_millis(50);
-/// Octets that the kernel charges a buffer for one small packet.
+/// Octets of a receive buffer that the kernel counts for one small packet.
 const PACKET_CHARGE: u64 = 768;
 
-/// Maximum frequency offset of the clock from the hardware's, and thus of the rate, in parts per million. Clock
-/// synchronization needs no more than 500 (`MAXFREQ` of kernel/time/ntp.c).
+/// Maximum frequency offset of the clock from the hardware clock, in parts per million. The rate has the same error.
+/// Clock synchronization needs at most 500 (`MAXFREQ` of kernel/time/ntp.c).
 const SLEW_LIMIT_PPM: f64 = 1_000.0;
 
 /// Share of any CPU's time taken by a hypervisor above which there is a warning, in per cent.
@@ -51,14 +51,14 @@ pub(super) struct Finished<'a> {
 struct Records {
     /// Number of records lost because the disk was too slow.
     lost: u64,
-    /// Why there is no file.
+    /// Error because of which there is no file.
     error: Option<String>,
 }
 
 impl Records {
     fn close(recorder: Option<Recorder>, is_interrupted: bool) -> Records {
         let lost = match recorder {
-            // The records of a partial trial must not be mistaken for those of a trial.
+            // Records of an interrupted trial must not be mistaken for records of a complete one.
             Some(recorder) if is_interrupted => {
                 recorder.discard();
                 Ok(0)
@@ -66,7 +66,7 @@ impl Records {
             Some(recorder) => recorder.finish(),
             None => Ok(0),
         };
-        // A full disk costs the records, but not the verdict of a trial that cannot be repeated.
+        // An error, such as a full disk, must not change the verdict.
         match lost {
             Ok(lost) => Records { lost, error: None },
             Err(error) => Records { lost: 0, error: Some(error.to_string()) },
@@ -83,7 +83,7 @@ impl<'a> Finished<'a> {
                 .iter()
                 .any(|(sending, receiving)| !sending.is_finished() || !receiving.is_finished())
         });
-        // A panic of a pair is a defect of the tester; it must not look like a verdict.
+        // A panic of a thread is a defect of the tester and must not become a verdict.
         let join = |(sending, receiving): PairThreads| {
             (
                 sending.join().expect("a sender never panics"),

@@ -34,7 +34,7 @@ use crate::xdp::XdpInterface;
 const LOWEST_PORT: u16 = 32_768;
 const ROW_TRIES: u32 = 100;
 
-/// Reasons for which no query of a trial is sent.
+/// Reasons why no query of a trial is sent.
 pub(super) enum NotStarted {
     /// The trial is invalid.
     Invalid(Reason),
@@ -155,7 +155,7 @@ impl<'a> Prepared<'a> {
         Sending {
             threads: self.plan.threads,
             source_ports: self.plan.source_ports,
-            // The number in use is known at the end.
+            // The number of used addresses is known only at the end of the trial.
             source_addresses: None,
             xdp: self.xdp.clone(),
             spinning: self.pace.spinning,
@@ -176,7 +176,7 @@ impl<'a> Prepared<'a> {
         start: Nanos,
         recorder: Option<&Recorder>,
     ) -> Result<Vec<PairThreads>, TrialError> {
-        // There is one pair if there are rings.
+        // A trial with rings has only one pair.
         let mut rings = self.rings.take();
         let mut pairs = Vec::new();
         for (number, ports) in self.ports.iter().enumerate() {
@@ -263,10 +263,10 @@ fn ports_of(pair: u16, plan: &TrialPlan) -> u16 {
     (plan.source_ports - pair).div_ceil(plan.threads)
 }
 
-/// A source port, and the socket for datagrams from other sources if the first one does not receive them.
+/// A source port. The second socket receives datagrams from other sources; a socket on any address needs none.
 type SourcePort = (Endpoint, Option<Endpoint>);
 
-/// Opens this number of consecutive source ports: AF_XDP claims a range of ports.
+/// Opens `count` consecutive source ports, because AF_XDP claims a range of ports.
 fn open_row(plan: &TrialPlan, count: u16) -> io::Result<Vec<SourcePort>> {
     let mut last = io::ErrorKind::AddrInUse.into();
     for _ in 0..ROW_TRIES {
@@ -280,7 +280,7 @@ fn open_row(plan: &TrialPlan, count: u16) -> io::Result<Vec<SourcePort>> {
     Err(last)
 }
 
-/// Opens a source port, any one if `port` is 0.
+/// Opens the source port `port`, or any free port if it is 0.
 fn open_port(plan: &TrialPlan, port: u16) -> io::Result<SourcePort> {
     let (asking, unmatched) = match plan.source_addresses {
         None => {
@@ -290,7 +290,7 @@ fn open_port(plan: &TrialPlan, port: u16) -> io::Result<SourcePort> {
         Some(_) => (Endpoint::client_on_any_address(plan.canonical_server(), port)?, None),
     };
     asking.use_kernel_timestamps()?;
-    // It would join replies before a filter in generic mode sees them.
+    // Receive offload would join replies before they reach an XDP filter in generic mode.
     if plan.xdp.is_none() {
         asking.use_receive_offload();
     }

@@ -12,11 +12,11 @@ use crate::measurer::shards::{AskedClock, LEAD, await_start};
 
 /// Start of a trial.
 pub(super) struct TrialStart {
-    /// By the wall clock.
+    /// Start time by the wall clock.
     pub(super) wall: Nanos,
-    /// Clock that its start was taken from.
+    /// State of the wall clock when the start time was converted.
     pub(super) clock: AskedClock,
-    /// Rate of the clock that its queries were sent by.
+    /// Rate of the clock by which the queries are sent.
     pub(super) rate: ClockRate,
 }
 
@@ -39,8 +39,8 @@ impl<'a> Started<'a> {
         let clock = AskedClock::now();
         let agreed =
             plan.shard.map(|shard| await_start(&shard, &clock, prepared.progress)).transpose()?;
-        // Resolved again: a driver may take its link down for a moment when a filter is attached, and then this host
-        // and the next hop have lost each other's addresses. The entry may also expire during a long wait.
+        // The next hop is resolved again. A driver may have taken its link down for a moment when the XDP filter was
+        // attached, and the neighbour entries are then lost. The entry may also have expired during a long wait.
         let next_hop = host_losses::reach(plan.server)?;
         let losses = HostLosses::begin(next_hop, &prepared.ports, plan).map_err(at)?;
         let started = ClockPair::sample();
