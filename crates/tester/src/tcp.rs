@@ -26,7 +26,7 @@ const WAIT: Duration = Duration::from_secs(60);
 const LISTENER: usize = 0;
 const STOP: usize = 1;
 
-/// A running server. Dropping it closes the listener; open connections end at the latest after [`IDLE`].
+/// A running server. Dropping it closes the listener; open connections end after [`IDLE`] or earlier.
 pub(crate) struct TcpServer {
     stop: Alarm,
     thread: Option<JoinHandle<()>>,

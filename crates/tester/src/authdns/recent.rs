@@ -20,7 +20,7 @@ const SLOTS: usize = 1 << 20;
 /// Bits of a word for the time: 2⁵² · 1 024 ns are 146 years.
 const TIME_BITS: u32 = 52;
 
-/// The table: 16 MiB, of which the kernel allocates only the used pages.
+/// The table of 16 MiB. The kernel allocates only the pages that are used.
 pub(super) struct RecentQueries(Box<[[AtomicU64; 2]]>);
 
 impl RecentQueries {

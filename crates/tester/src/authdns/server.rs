@@ -95,7 +95,7 @@ pub struct RunningAuth {
     xdp: Option<XdpInterface>,
     /// Losses of this host. Only readers of the counters take the lock, never a worker.
     host: Arc<Mutex<HostWatch>>,
-    /// See [`AuthCounters::start`].
+    /// Random number of this start ([`AuthCounters::start`]).
     start: u32,
     zone: ZoneFacts,
 }

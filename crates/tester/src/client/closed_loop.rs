@@ -37,7 +37,7 @@ pub struct ClosedLoopPlan {
     pub source_ports: usize,
     /// CPUs of the threads, round robin; empty: the kernel decides.
     pub cpus: Vec<CpuId>,
-    /// Time for which the queries are sent again and again; `None`: each query is sent once.
+    /// Duration of repeated passes over the queries; `None`: each query is sent once.
     pub duration: Option<Nanos>,
     /// Maximum queries per second over all threads; `None`: unlimited.
     pub most: Option<Qps>,

@@ -1,5 +1,5 @@
-//! Liveness check: up to three probe queries before the first trial and after a trial without a valid reply. The check
-//! prevents that an absent or misconfigured server is mistaken for a slow one.
+//! Liveness check: up to three probe queries before the first trial and after a trial without a valid reply. An absent
+//! or misconfigured server is thus not mistaken for a slow one.
 //!
 //! ```text
 //! probe 1 ─► a correct reply: answers
@@ -96,7 +96,7 @@ fn require_for(plan: &TrialPlan, questions: &Probes<'_>) -> Result<(), TrialErro
 /// Probes a server for names of `domain`; any DNS response counts.
 ///
 /// # Errors
-/// If the server does not answer, or this host has no socket towards it.
+/// Returns an error if the server does not answer, or if no socket towards it can be opened.
 pub fn require(server: SocketAddr, domain: &Domain) -> Result<(), TrialError> {
     judge(server, None, ask(None, server, &Probes::of_no_trial(domain), WAIT))
 }

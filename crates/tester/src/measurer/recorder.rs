@@ -112,7 +112,7 @@ impl Recorder {
     /// Opens a temporary file beside `path` and starts the writer.
     ///
     /// # Errors
-    /// See [`Recorder::try_name`].
+    /// Returns the errors of [`Recorder::try_name`], or an error if no thread can be started.
     pub fn start(path: &Path, context: RecordContext) -> Result<Recorder, RecordError> {
         Recorder::check_name(path)?;
         let format =

@@ -1,5 +1,5 @@
 //! Source addresses of the queries, if there are several, as recommended by RFC 4814 §4. Sockets, network cards and
-//! routers distribute work by a hash of addresses and ports. Many addresses prevent that they see only a few flows.
+//! routers distribute work by a hash of addresses and ports, so a few flows would use only a part of them.
 //!
 //! ```text
 //! query n of a pair ─► block b, counted from the start ─► address (b + b/L) mod N     L = lcm(P, N)

@@ -51,7 +51,7 @@ pub(super) struct Finished<'a> {
 struct Records {
     /// Number of records lost because the disk was too slow.
     lost: u64,
-    /// Error because of which there is no file.
+    /// Error that prevented writing the file, if any.
     error: Option<String>,
 }
 
