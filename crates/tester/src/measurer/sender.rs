@@ -42,8 +42,8 @@ impl SendTiming {
     /// Selects the timing of a pair with `interval` between its queries.
     ///
     /// A busy-waiting sender sends queries one by one if the interval is long enough. Otherwise queries are sent
-    /// together, none more than `max_burst` from its schedule. The same holds for a sleeping sender, because waking up
-    /// for each query would cost more than sending it.
+    /// together, none more than `max_burst` from its schedule. A sleeping sender always sends them together, because
+    /// waking up for each query would cost more than sending it.
     pub(super) fn choose(
         spinning: bool,
         offload: bool,
