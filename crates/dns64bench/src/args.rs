@@ -662,7 +662,7 @@ pub(crate) struct ReferenceDut {
     /// Share of queries that are answered only after --late-by
     #[arg(long, value_name = "SHARE", allow_negative_numbers = true, default_value_t = Share::ZERO, help_heading = FAULTS)]
     pub(crate) late_share: Share,
-    /// Delay of those replies
+    /// Delay of the late replies (--late-share)
     #[arg(long, value_name = "TIME", default_value = "1200ms", value_parser = parse_time, help_heading = FAULTS)]
     pub(crate) late_by: Duration,
     /// Share of queries that get a reply with a wrong address
@@ -672,7 +672,7 @@ pub(crate) struct ReferenceDut {
     /// trials
     #[arg(long, value_name = "SHARE", allow_negative_numbers = true, default_value_t = 0.0, value_parser = parse_fraction, help_heading = FAULTS)]
     pub(crate) failing_trials: f64,
-    /// Seed of these trials, and of the delay of each reply
+    /// Seed of --failing-trials and of the delay of each reply
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = FAULTS)]
     pub(crate) seed: u64,
     /// CPU of the server
@@ -740,10 +740,10 @@ pub(crate) enum LabAction {
     /// Create the namespaces and their links, unless they exist
     #[command(after_help = help::below("lab up"))]
     Up,
-    /// Remove them
+    /// Remove the namespaces
     #[command(after_help = help::below("lab down"))]
     Down,
-    /// Run a command in one of them
+    /// Run a command in a namespace
     #[command(after_help = help::below("lab exec"))]
     Exec {
         /// tester, dut or auth
@@ -782,7 +782,7 @@ pub(crate) struct Check {
     /// Send datagrams from the --xdp interface to this one over a cable, and count those received
     #[arg(long, value_name = "IFACE", requires = "xdp", help_heading = AUTH)]
     pub(crate) loop_to: Option<String>,
-    /// Duration of that test
+    /// Duration of the --loop-to test
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_some_time, requires = "loop_to", help_heading = AUTH)]
     pub(crate) loop_time: Duration,
     /// Print one JSON object

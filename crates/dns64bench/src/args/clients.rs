@@ -110,7 +110,7 @@ pub(crate) struct ClosedLoop {
     /// Block of IPv4 addresses from which names are generated
     #[arg(long, value_name = "A.B.C.D/LEN", default_value = "10.0.0.0/8", help_heading = NAMES)]
     pub(crate) names: NameRange,
-    /// Position of the first name in that block
+    /// Index, within the block of --names, of the first name to use
     #[arg(long, value_name = "N", default_value_t = 0, help_heading = NAMES)]
     pub(crate) first_name: u64,
     /// Number of names
