@@ -65,7 +65,8 @@ pub(crate) fn is_caught(panic: &PanicHookInfo<'_>) -> bool {
 /// Runs a thread's work, in which panics may be caught by [`catch`]. A panic that is not caught
 /// there is passed on to the process's panic hook.
 ///
-/// # Panics If `work` panics.
+/// # Panics
+/// If `work` panics.
 pub(crate) fn guard_thread(work: impl FnOnce()) {
     GUARDED.set(true);
     let result = catch(work);
@@ -77,7 +78,8 @@ pub(crate) fn guard_thread(work: impl FnOnce()) {
 
 /// Runs some work and catches its panics.
 ///
-/// # Errors The panic, if there is one.
+/// # Errors
+/// Returns the panic, if there is one.
 #[inline]
 pub(crate) fn catch<T>(work: impl FnOnce() -> T) -> Result<T, Panic> {
     catch_unwind(AssertUnwindSafe(work)).map_err(|payload| {
@@ -91,7 +93,8 @@ pub(crate) fn catch<T>(work: impl FnOnce() -> T) -> Result<T, Panic> {
 
 /// Runs some work of an event loop and catches its panics, like [`catch`].
 ///
-/// # Errors The panic, if there is one.
+/// # Errors
+/// Returns the panic, if there is one.
 pub(crate) async fn catch_async<T>(work: impl Future<Output = T>) -> Result<T, Panic> {
     let mut work = pin!(work);
     std::future::poll_fn(|context| match catch(|| work.as_mut().poll(context)) {

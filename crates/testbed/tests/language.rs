@@ -51,6 +51,28 @@ fn the_repository_follows_the_style_guide() {
     report.assert();
 }
 
+/// rustdoc shows all text on the line of a heading as part of the heading.
+#[test]
+fn headings_of_sections_stand_alone() {
+    let root = root();
+    for folder in ["crates", "xtask"] {
+        for (path, text) in sources(&root.join(folder), |_| true) {
+            for (number, line) in text.lines().enumerate() {
+                let comment = line.trim_start().trim_start_matches(['/', '!']).trim_start();
+                let rest = ["# Errors", "# Panics", "# Safety"]
+                    .iter()
+                    .find_map(|heading| comment.strip_prefix(heading));
+                assert!(
+                    rest.is_none_or(str::is_empty),
+                    "{}:{}: {line}",
+                    path.display(),
+                    number + 1
+                );
+            }
+        }
+    }
+}
+
 /// The rules must suit good prose that was written without them.
 #[test]
 fn the_crate_domain_follows_the_rules_for_doc_comments() {
