@@ -220,8 +220,8 @@ pub(crate) struct ClosedLoops {
     pub(crate) ours: f64,
 }
 
-/// Measures the answers per second of dns64d on one core to a closed loop with different names, each of which needs two
-/// AuthDNS answers; `operator` is additional configuration.
+/// Measures the answers per second of dns64d on one core to a closed loop with different names. Each name needs two
+/// AuthDNS answers. `operator` is additional configuration.
 pub(crate) fn dns64d_of_different_names(
     lab: &Lab,
     operator: &Operator,

@@ -54,7 +54,7 @@ pub use error::CampaignError;
 /// Maximum number of repetitions of a trial in which the DUT died or hung; the result of the last
 /// one counts.
 const DEATHS: u32 = 2;
-/// Time in which a DUT must reply again after an overload; otherwise it counts as hung.
+/// Time in which a DUT must reply again after an overload. A DUT without a reply counts as hung.
 const COMES_BACK: Duration = Duration::from_secs(5);
 /// Share of AuthDNS's cores in use above which AuthDNS may have limited the DUT.
 const BUSY: f64 = 0.9;
@@ -514,7 +514,7 @@ impl<'a, H: Hosts> Campaign<'a, H> {
         })
     }
 
-    /// Gives up a DUT that does not start: its points with checks, or those with rates, are
+    /// Gives up a DUT that does not start. Its points with checks, or its points with rates, are
     /// skipped.
     fn give_up(&mut self, point: &Point, error: &ServerError) -> Result<(), CampaignError> {
         self.given_up.extend(point.dut().map(|dut| (dut.to_owned(), point.is_checked())));

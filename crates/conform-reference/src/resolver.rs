@@ -318,8 +318,9 @@ fn whole(found: Found) -> Outcome {
     Outcome { rcode: found.rcode, errors, ..Outcome::default() }
 }
 
-/// Returns the TTL of a synthesized record in seconds: the shortest of the TTLs of A and SOA record and
-/// of MINIMUM; `without_soa` stands for a missing SOA record (RFC 6147 §5.1.7, RFC 2308 §5).
+/// Returns the TTL of a synthesized record in seconds: the minimum of the A record's TTL, the SOA
+/// record's TTL and MINIMUM (RFC 6147 §5.1.7, RFC 2308 §5). `without_soa` is used if there is no SOA
+/// record.
 fn ttl_of_made(a: u32, soa: Option<&Record>, without_soa: u32, rules: &Rules) -> u32 {
     let of_soa = soa.map(|soa| soa.ttl).filter(|_| rules.ttl_of_soa);
     let minimum = soa.and_then(Record::minimum).filter(|_| rules.minimum_of_soa);

@@ -46,8 +46,8 @@ impl Pref64 {
         Pref64 { bits, len: u32::from(prefix.length()) }
     }
 
-    /// Embeds `v4`. Its 32 bits follow the prefix; if they would overlap bits 64 to 71, the bits after bit 63 move by
-    /// one octet (RFC 6052 §2.2).
+    /// Embeds `v4`. The 32 bits of `v4` follow the prefix. Bits 64 to 71 stay zero, so later bits move by one octet
+    /// (RFC 6052 §2.2).
     pub(super) fn embed(self, v4: Ipv4Addr) -> Ipv6Addr {
         let flat = u128::from(u32::from(v4)) << (96 - self.len);
         let placed = match self.len {

@@ -16,9 +16,9 @@ pub(super) fn parse(text: &str) -> Option<Ipv6Net> {
     text.parse().ok().and_then(checked)
 }
 
-/// Returns the prefix, or `None` if dns64d does not accept it. This is the case if RFC 6052 has no
-/// such length, bits beyond the length or the reserved bits are set, it contains the well-known
-/// prefix, or it is not routed.
+/// Returns the prefix, or `None` if dns64d does not accept it. A prefix is not accepted if RFC 6052
+/// has no such length, if reserved bits or bits beyond the length are set, if the prefix contains
+/// the well-known prefix, or if it is not routed.
 pub(super) fn checked(prefix: Ipv6Net) -> Option<Ipv6Net> {
     let (address, bits) = (prefix.addr(), u128::from(prefix.addr()));
     let has_length = matches!(prefix.prefix_len(), 32 | 40 | 48 | 56 | 64 | 96);

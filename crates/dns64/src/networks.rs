@@ -113,9 +113,9 @@ impl<N> Networks<N> {
         self.contains(address)
     }
 
-    /// Returns the addresses at which a part of the list can begin: the first one of each network
-    /// and the first one after it. If any address has a property that depends only on such lists,
-    /// one of their edges has it.
+    /// Returns the addresses at which a part of the list can begin. These are the first address of
+    /// each network and the first address after it. If any address has a property that depends only
+    /// on such lists, one of their edges has it.
     pub(crate) fn edges(&self) -> Vec<N::Address>
     where
         N: Network,

@@ -25,7 +25,6 @@ pub mod state;
 pub mod text;
 pub mod topology;
 
-/// The version of this program, and the commit that it was built from, as in `0.2.0
-/// (486a6f3a1b2c)`; with a `+` if the sources had been changed. Without the commit if it was not
-/// built in a checkout.
+/// Version of this program and commit from which it was built, such as `0.2.0 (486a6f3a1b2c)`, with
+/// a `+` if the sources had been changed. Without the commit if it was not built in a checkout.
 pub const BUILD: &str = env!("BUILD_VERSION");

@@ -9,9 +9,9 @@ const LOWEST: u16 = 10_240;
 /// Start of the range of client ports in Linux, if it is not readable.
 const USUAL: u16 = 32_768;
 
-/// Returns an address on `ip` with a port that is free for UDP and TCP. The port is outside the range
-/// from which the kernel picks ephemeral ports (`ip_local_port_range`), so no client can take it
-/// between two starts of a server.
+/// Returns an address on `ip` with a port that is free for UDP and TCP. The kernel does not pick this
+/// port as an ephemeral port (`ip_local_port_range`), so no client can take it between two starts of
+/// a server.
 ///
 /// # Errors
 /// If there is no free port, or the host has no such address.

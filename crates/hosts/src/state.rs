@@ -21,9 +21,9 @@ pub fn state_folder() -> io::Result<PathBuf> {
     first_usable(&lasting_places(&|name| env::var_os(name)))
 }
 
-/// Returns the folder for data that is valid until the next reboot, and creates it if necessary:
-/// `$XDG_RUNTIME_DIR/dns64bench` (default: `/run/user/UID/dns64bench`), or [`state_folder`], or
-/// `/tmp/dns64bench-UID`, which must belong to the user.
+/// Returns the folder for data that is valid until the next reboot, and creates it if necessary.
+/// The folder is `$XDG_RUNTIME_DIR/dns64bench` (default: `/run/user/UID/dns64bench`), or
+/// [`state_folder`], or `/tmp/dns64bench-UID`, which must belong to the user.
 ///
 /// # Errors
 /// If none of them is writable by this user alone.

@@ -96,8 +96,8 @@ fn skip_control_sequence(chars: &mut Peekable<Chars<'_>>) {
     chars.next_if(|c| ('@'..='~').contains(c));
 }
 
-/// Skips a control string up to its terminator, BEL or ST, but not beyond the end of the line: an
-/// unterminated string must not hide the following text.
+/// Skips a control string up to its terminator (BEL or ST), but not beyond the end of the line,
+/// because an unterminated string must not hide the following text.
 fn skip_string(chars: &mut Peekable<Chars<'_>>) {
     while let Some(c) = chars.next_if(|&c| c != '\n') {
         match c {

@@ -76,9 +76,9 @@ impl CpuTopology {
     }
 
     /// Returns `count` CPUs, in order, or `None` if the host has fewer. CPUs that are not `taken`
-    /// come first: one thread of each core, then the other threads, and last those of cores of
-    /// which a thread is taken. Among equals, those of one NUMA node come first, starting with the
-    /// node that has most of the best ones.
+    /// come first. Among these, the first thread of each core precedes the other threads, and cores
+    /// with a taken thread come last. Among equals, those of one NUMA node come first, starting
+    /// with the node that has most of the best ones.
     pub fn pick(&self, count: usize, taken: &BTreeSet<usize>) -> Option<Vec<usize>> {
         let rank = |(&cpu, place): (&usize, &Cpu)| {
             let same_core = |other: &Cpu| other.core == place.core;

@@ -1,5 +1,5 @@
-//! Sending of multiple datagrams: one `sendmmsg` for all of them, and one pass through the network stack
-//! (`UDP_SEGMENT`) for datagrams of equal length to the same peer.
+//! Sending of multiple datagrams. One `sendmmsg` sends all of them, and datagrams of equal length to the
+//! same peer pass the network stack once (`UDP_SEGMENT`).
 
 use std::io;
 use std::mem::zeroed;

@@ -352,8 +352,8 @@ impl Lab {
         self.serve_authdns(&self.program, &[&["--cpus", "1"], WAYS[1].1].concat())
     }
 
-    /// Returns the number of replies of AuthDNS, alone on CPU 1, to a client that overloads it; `offer` is for the
-    /// client, `more` for AuthDNS.
+    /// Returns the number of replies of AuthDNS, alone on CPU 1, to a client that overloads it. `offer` holds
+    /// options of the client, and `more` options of AuthDNS.
     pub(super) fn saturated_authdns(
         &self,
         client: &str,

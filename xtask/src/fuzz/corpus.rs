@@ -1,5 +1,6 @@
-//! Corpus of a fuzz target in the repository: hand-written seeds with descriptive names, and inputs found by the
-//! target, which are named by their hash. The found inputs are the fewest and shortest that reach the same code.
+//! Corpus of a fuzz target in the repository. It holds hand-written seeds with descriptive names, and inputs
+//! found by the target with their hash as name. The found inputs are the fewest and shortest that reach the same
+//! code.
 
 use std::fs;
 use std::path::{Path, PathBuf};

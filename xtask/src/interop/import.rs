@@ -91,7 +91,7 @@ ipv4only.arpa AAAA
 1.0.2.0.0.0.a.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.b.9.f.f.4.6.0.0.ip6.arpa PTR
 ";
 
-/// Domains that dns64d answers locally, as its book documents, whatever the imported configuration has:
+/// Domains that dns64d answers locally with any imported configuration, as its book documents:
 /// `ipv4only.arpa` (RFC 8880), the reverse tree of the prefix, and special-use names (RFC 6761, RFC 7686).
 const DOCUMENTED: [&str; 6] = [
     "ipv4only.arpa",

@@ -62,8 +62,8 @@ struct LabGuard {
 }
 
 impl LabGuard {
-    /// Creates the lab, or takes over a lab that an earlier process of this run has created; `None`
-    /// if the lab was up already and was not created by this run.
+    /// Creates the lab, or takes over a lab that an earlier process of this run has created.
+    /// Returns `None` if a lab of another run was up already.
     fn up(run_folder: &Path) -> Result<Option<LabGuard>, DeploymentError> {
         let note = run_folder.join("lab");
         let noted = std::fs::read_to_string(&note).ok();

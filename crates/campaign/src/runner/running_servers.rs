@@ -400,9 +400,9 @@ pub(super) struct RunningDut {
 }
 
 impl RunningDut {
-    /// Writes the configuration of a DUT and starts it on the given CPUs (empty: any) with this
-    /// number of threads, for rates or for checks in a variant with these anchors. The caller waits
-    /// until it answers.
+    /// Writes the configuration of a DUT and starts the DUT with this number of threads on the
+    /// given CPUs. An empty list of CPUs means any. The variant selects a configuration for rates
+    /// or for checks, with these anchors. The caller waits until it answers.
     ///
     /// # Errors
     /// If its program is missing or cannot be started.
@@ -488,8 +488,8 @@ impl RunningDut {
         Ok(started)
     }
 
-    /// Runs the plan's command that prints the server's processes, before each trial: they may have
-    /// changed since the start, when the server may not have run yet.
+    /// Runs the plan's command that prints the server's processes. It runs before each trial,
+    /// because processes may have been replaced, or may not have existed at the start.
     ///
     /// # Errors
     /// If its host is unreachable.
@@ -643,8 +643,8 @@ fn write_zone(
     }
 }
 
-/// Returns the first words of a server's command on a host: its program, as the plan gives it or as
-/// it is found; empty if the plan's commands name it.
+/// Returns the first words of a server's command on a host, which name the program from the plan or
+/// the program that was found. Empty if the plan's commands name it.
 fn program<T>(
     machine: &Machine,
     name: &str,

@@ -147,8 +147,8 @@ impl RealHosts<'_> {
         self.deployment.testers.iter().map(ClockReading::take).collect()
     }
 
-    /// Returns the offset of each tester's clock from the first tester's clock, from before to
-    /// after a trial; empty if all testers are on one machine and share its clock.
+    /// Returns the offset of each tester's clock from the first tester's clock, before and after a
+    /// trial. Empty if all testers are on one machine, because they share its clock.
     fn offsets(&self, before: &[ClockReading], after: &[ClockReading]) -> Offsets {
         let ids = self.deployment.testers.iter().map(|tester| &tester.greeting().boot_id);
         let first = &self.deployment.tester().greeting().boot_id;

@@ -490,8 +490,8 @@ fn checking() -> Plan {
     Plan::parse(&text, Path::new("p.toml")).unwrap()
 }
 
-/// Returns the steps of an undisturbed campaign, and the number of the trial in which the checks
-/// begin: all of them, then those of each variant.
+/// Returns the steps of an undisturbed campaign and the number of the trial in which the checks
+/// begin. All checks run first, followed by those of each variant.
 fn checks_in(plan: &Plan) -> (Vec<Step>, usize) {
     let calm = steps(&journal_of(plan, 250, &[]));
     let at: Vec<usize> = (0..calm.len()).filter(|&at| calm[at].point.is_checked()).collect();

@@ -1,5 +1,5 @@
-//! A DUT at rates from the plan: efficiency by rate, the transient of its CPU use, and page
-//! allocations by NUMA node (Lencse and Kadobayashi 2018, §VI and §VII).
+//! Measurements of a DUT at rates from the plan: efficiency by rate, the transient of its CPU use,
+//! and page allocations by NUMA node (Lencse and Kadobayashi 2018, §VI and §VII).
 
 use std::time::Duration;
 

@@ -158,8 +158,8 @@ impl<'a> Recorded<'a> {
     }
 }
 
-/// Returns the deviation because of which the point of a trial can have no result: the DUT was not
-/// queried under the conditions of the point. `searches` are those of the trial, if it belongs to
+/// Returns the deviation that excludes a result for the point of a trial, because the DUT was not
+/// queried under the conditions of that point. `searches` are those of the trial, if it belongs to
 /// searches.
 pub(crate) fn void_deviation(
     measured: &Measured,

@@ -1,5 +1,5 @@
-//! Searches for the highest rate at which a DUT passes (RFC 8219 §9.2): at every placement, with
-//! lower acceptance ratios, and with shares of names that have AAAA records or are cached.
+//! Searches for the highest rate at which a DUT passes (RFC 8219 §9.2). The searches cover every
+//! placement, lower acceptance ratios, and shares of names that have AAAA records or are cached.
 
 use std::time::Duration;
 
@@ -188,8 +188,8 @@ fn check_method(plan: &Plan) -> Result<(), String> {
         .try_for_each(|goal| goal.validate().map_err(|why| format!("[search] goals: {why}")))
 }
 
-/// Estimates the number and the duration of the trials of an MLRsearch: for each goal those that
-/// decide on two bounds, preceded by short ones, which halve the range until they are close.
+/// Estimates the number and the duration of the trials of an MLRsearch. Each goal has trials that
+/// decide on two bounds, after short trials that halve the range until the bounds are close.
 fn mlr_effort(plan: &Plan, set: &SetPlan, goals: &[Goal]) -> (u32, Duration) {
     let span = set.range.max.0 / set.range.min.0.max(1);
     let short = u64::from(span.max(1).ilog2()) + 4;

@@ -17,7 +17,7 @@ pub struct AuthorityConfig {
     /// Listen addresses for UDP and TCP; port 0 is any free port. With a wildcard address on a host with several
     /// addresses, a reply may leave from another address than the one that received the query.
     pub listen: Vec<SocketAddr>,
-    /// Zone in which the labels of a name select its behaviour; at most 200 octets.
+    /// Zone in which the labels of a name select the reply. At most 200 octets.
     pub zone: Name,
     /// Address of `ns.ZONE`, the name server in the NS records of all zones.
     pub ns: Ipv4Addr,

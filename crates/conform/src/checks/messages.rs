@@ -1,8 +1,8 @@
 //! Messages: EDNS (RFC 6891, 8914), cookies (RFC 7873), the header and the question (RFC 1035, 8906, 9619), and
 //! malformed messages.
 //!
-//! Checks that need no zone query a name of the test zone if there is one, and otherwise `ipv4only.arpa`: every DNS64
-//! server has AAAA records for it (RFC 7050).
+//! Checks that need no zone query a name of the test zone if there is one. Otherwise they query `ipv4only.arpa`,
+//! because every DNS64 server has AAAA records for that name (RFC 7050).
 //!
 //! The RFCs allow a server not to reply to a malformed message. Silence is therefore correct for such a message, and
 //! the check waits for a reply for one second at most; a reply must be FORMERR.

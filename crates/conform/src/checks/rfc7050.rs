@@ -1,5 +1,5 @@
-//! RFC 7050 and RFC 8880: ipv4only.arpa, by which hosts discover the prefix, and the answers that a DNS64 server must
-//! give without an upstream query.
+//! RFC 7050 and RFC 8880: the name ipv4only.arpa, with which hosts discover the prefix, and the answers that a DNS64
+//! server must give without an upstream query.
 //!
 //! RFC 8880 §7.1 updates RFC 7050 §5, which forbade any special treatment of the name. If a check depends on upstream
 //! queries, it uses a type or a name that is new to every cache.

@@ -1,6 +1,5 @@
 //! Transport: TCP as a full transport (RFC 7766), maximum length of a datagram (RFC 1035, 6891, 9715), truncated
-//! replies of the upstream (RFC 2181), and time: a slow or silent upstream must not make the server silent or slow for
-//! other queries.
+//! upstream replies (RFC 2181), and slow or silent upstreams, which must not delay the replies to other queries.
 //!
 //! Checks that need no zone query `ipv4only.arpa`, which every DNS64 server answers (RFC 7050).
 

@@ -102,8 +102,8 @@ pub struct Settings {
 #[derive(Clone, Debug)]
 struct Origin {
     text: String,
-    /// Addresses that the server serves already, which may differ from `listen` in the text: those of
-    /// sockets that systemd passed, or of a server that reloads its configuration. Empty: `listen`.
+    /// Addresses that the server serves already, from sockets passed by systemd or from before a
+    /// reload. They may differ from `listen` in the text. Empty: `listen`.
     served: Vec<ServiceAddr>,
     listen: Vec<ServiceAddr>,
     resolv_conf: ResolvConf,

@@ -255,8 +255,8 @@ pub(crate) struct UpstreamMetrics {
     timeouts: AtomicU64,
     /// Reason of the last failure.
     trouble: AtomicI32,
-    /// Time at which the worker marked it down, in nanoseconds of the monotonic clock; 0 if it is
-    /// up.
+    /// Time at which the worker marked the upstream down, in nanoseconds of the monotonic clock. 0
+    /// if the upstream is up.
     down_since: AtomicU64,
     /// True if it has answered in another letter case than that of the query.
     other_case: AtomicBool,
@@ -298,7 +298,7 @@ impl UpstreamMetrics {
         self.trouble.store(trouble.to_number(), Ordering::Relaxed);
     }
 
-    /// Records the time at which the worker marked it down; `None` if it is up.
+    /// Records the time at which the worker marked the upstream down, or `None` if it is up.
     #[inline]
     pub(crate) fn set_down(&self, since: Option<Nanos>) {
         self.down_since.store(since.map_or(0, |since| since.0.max(1)), Ordering::Relaxed);

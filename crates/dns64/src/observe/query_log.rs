@@ -152,8 +152,9 @@ impl Lines {
 /// and its group.
 ///
 /// # Errors
-/// If the system refuses, or a pipe has no reader. Also if it is a symbolic link and the process is
-/// root: its folder may belong to another user, and a link could redirect root to any file.
+/// If the system refuses, or a pipe has no reader. Also if the path is a symbolic link and the
+/// process is root, because the link's folder may belong to another user who could redirect root to
+/// any file.
 pub(super) fn append_to(path: &Path) -> io::Result<File> {
     let links = if Uid::effective().is_root() { libc::O_NOFOLLOW } else { 0 };
     let flags = libc::O_NONBLOCK | links;

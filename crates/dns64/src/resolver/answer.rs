@@ -1,5 +1,5 @@
-//! Upstream answers: checked, stripped of unrelated records, and converted to the form in which
-//! they are cached.
+//! Upstream answers after checks and the removal of unrelated records, in the form in which they
+//! are cached.
 //!
 //! ```text
 //! message ─► survey ──────────────► plain and steady ──────────────────────► keep ─► Answer

@@ -366,9 +366,9 @@ impl Cache {
             .is_some_and(|entry| entry.revivable(second(now), stale).is_some())
     }
 
-    /// Removes the entries of `name` and the names below it: answers and failures of all types, and
-    /// answers to other questions with aliases that lead there. Returns their number. Visits the
-    /// whole cache, and locks one part at a time.
+    /// Removes the entries of `name` and of the names below it. These are answers and failures of
+    /// all types, and answers to other questions with aliases that lead there. Returns their
+    /// number. Visits the whole cache, and locks one part at a time.
     pub(crate) fn flush(&self, name: &LowerName) -> u64 {
         let removed = Cell::new(0);
         self.entries.retain(|key, entry| {

@@ -24,8 +24,8 @@ pub(crate) struct QueuedWaiter {
     pub(crate) waiter: Waiter,
     /// The place that the client query holds in the budget.
     pub(super) place: Place,
-    /// Time at which the waiter gets a stale answer if there is no other answer yet; [`NEVER`] if
-    /// it waits until the fetch completes.
+    /// Time at which the waiter gets a stale answer if there is no other answer yet, or [`NEVER`]
+    /// if the waiter waits until the fetch completes.
     pub(super) answer_by: Nanos,
 }
 

@@ -233,8 +233,8 @@ fn effort_line(trials: &str, time: Duration, point: &str) -> String {
     format!("{start}{}", cut(point, room))
 }
 
-/// Returns the tables and figures of a paper that a plan fills, each with its number of points: `Tables V-VII (4
-/// points), Table XI (2 points)`.
+/// Returns the tables and figures of a paper that a plan fills, each with its number of points. Example: `Tables
+/// V-VII (4 points), Table XI (2 points)`.
 fn paper_items(plan: &Plan, paper: Paper) -> String {
     let points = plan.points();
     let filled = points.iter().flat_map(|point| point.measure().paper_items(plan, point));

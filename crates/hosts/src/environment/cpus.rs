@@ -31,7 +31,8 @@ fn cores(n: usize) -> Finding {
 }
 
 /// Checks whether the kernel schedules sessions as groups, so that nice values apply only within a
-/// session (sched(7), "The autogroup feature"); `None` if the kernel does not support it.
+/// session (sched(7), "The autogroup feature"). Returns `None` if the kernel does not support such
+/// groups.
 fn autogroup(tree: &Tree, usable: usize) -> Option<Finding> {
     let enabled = tree.read("/proc/sys/kernel/sched_autogroup_enabled")?;
     let bad = enabled == "1" && usable < ENOUGH;

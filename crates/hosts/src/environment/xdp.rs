@@ -10,7 +10,7 @@ use units::grouped;
 use crate::environment::finding::{Finding, finding};
 
 /// Returns the AF_XDP findings of an interface: its queues, its queue selection, and a finding for
-/// each AF_XDP mode; or the reason why AF_XDP cannot be used.
+/// each AF_XDP mode. If AF_XDP cannot be used, the only finding is the reason.
 pub(super) fn findings(interface: &str) -> Vec<Finding> {
     let subject = |what: &str| format!("AF_XDP on {interface}: {what}");
     let probed = match xdp::probe(interface) {

@@ -1,5 +1,5 @@
-//! The agent, `dns64bench agent`: reads requests from standard input, one JSON object per line,
-//! replies on standard output, and stops all processes that it started when its input closes.
+//! The agent, `dns64bench agent`. It reads requests from standard input, one JSON object per line,
+//! and replies on standard output. At the end of its input it stops all processes that it started.
 
 use std::collections::HashMap;
 use std::fs::{self, File};

@@ -288,8 +288,8 @@ impl Machine {
         !id.is_empty() && *id == other.greeting.boot_id
     }
 
-    /// Returns the CPUs on which the threads of processes and their descendants may run; empty for
-    /// processes that have ended.
+    /// Returns the CPUs on which the threads of processes and of their descendants may run. Empty
+    /// for processes that have ended.
     ///
     /// # Errors
     /// If the host is unreachable.

@@ -67,8 +67,8 @@ pub(super) struct Pipe {
     noticed: Option<Instant>,
     /// If set, no more requests are sent.
     failed: Option<PipeError>,
-    /// Folder in which a process on this host registers its children, to be ended if it has to be
-    /// killed; `None` for another host.
+    /// Folder in which a process on this host registers its children, so that they can be ended
+    /// after the process was killed. `None` for another host.
     registry: Option<PathBuf>,
 }
 

@@ -1,8 +1,8 @@
 //! Check that the lab's links answer: each end must have the link-layer address of the other.
 //!
-//! A new link drops the first query for a link-layer address, and the kernel repeats it only after
-//! a second; packets sent meanwhile are lost. The lab is therefore up only when both ends of each
-//! link have received an answer.
+//! A new link drops the first query for a link-layer address, and the kernel repeats that query
+//! only after a second. Packets sent meanwhile are lost. The lab is therefore up only when both
+//! ends of each link have received an answer.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};

@@ -18,8 +18,8 @@ pub const CHECKED_ZONE: &str = "conform.example";
 /// Task of a DUT: synthesize AAAA records, with AuthDNS as the upstream.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Translate {
-    /// The AuthDNS servers, to which all queries below `dns64perf.test` are forwarded: at least
-    /// one; with several, the server chooses.
+    /// The AuthDNS servers to which all queries below `dns64perf.test` are forwarded, at least one.
+    /// If there are several, the server chooses among them.
     pub upstreams: Vec<SocketAddr>,
     /// The DNS64 prefixes (RFC 6052 §2.1), at least one. Servers that support only one are
     /// configured with the first.
@@ -43,12 +43,12 @@ impl Translate {
     }
 }
 
-/// Additional configuration of a DUT for the checks of `conform`: it forwards all queries to
-/// AuthDNS and, if it can validate, validates with these trust anchors only.
+/// Additional configuration of a DUT for the checks of `conform`. The DUT forwards all queries to
+/// AuthDNS. If it can validate, it validates with these trust anchors only.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Checked {
-    /// DNSKEY and DS records of the signed zones, as lines of a zone file; empty: it does not
-    /// validate.
+    /// DNSKEY and DS records of the signed zones, as lines of a zone file. If empty, the DUT does
+    /// not validate.
     pub anchors: Vec<String>,
     /// A range of IPv6 addresses that it excludes in addition to ::ffff:0:0/96.
     pub excluded: Option<&'static str>,

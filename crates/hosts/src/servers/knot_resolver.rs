@@ -1,8 +1,8 @@
-//! Knot Resolver 5 and 6 (`kresd`), configured in Lua. A process answers with a single thread, so
-//! there is a process for each thread: independent instances on the same address and in the same
-//! folder, with a shared cache ("Multiple instances" in its manual). The manager of version 6,
-//! which starts such processes from a `config.yaml`, is not used. The operator's lines are added to
-//! the end of the file.
+//! Knot Resolver 5 and 6 (`kresd`), configured in Lua. One process answers with a single thread, so
+//! each thread has its own process. The processes are independent instances on the same address and
+//! in the same folder, with a shared cache ("Multiple instances" in the manual). The manager of
+//! version 6, which starts such processes from a `config.yaml`, is not used. The operator's lines
+//! are added to the end of the file.
 
 use std::net::IpAddr;
 

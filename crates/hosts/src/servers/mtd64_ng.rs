@@ -1,7 +1,8 @@
 //! mtd64-ng (D. Bakai), a server with a thread pool. It listens on all addresses, runs in the
-//! background, queries over IPv4 only, and reads `/etc/mtd64-ng.conf` only. Therefore it runs in a
-//! mount and a PID namespace: its file is replaced there, and it ends with the first process of the
-//! namespace. This requires root. The operator's lines are added to the end of its file.
+//! background, queries over IPv4 only, and reads `/etc/mtd64-ng.conf` only. It therefore runs in a
+//! mount namespace, where that file is replaced, and in a PID namespace, so that it ends with the
+//! first process of the namespace. This requires root. The operator's lines are added to the end of
+//! its file.
 
 use crate::servers::driver::{
     Driver, Program, Ready, Setting, ThreadOption, Translate, Version, words,

@@ -1,5 +1,5 @@
-//! A set of ports that can change while a filter reads it: a bit per port, in memory shared with a map of the kernel.
-//! Changing the set needs no system call and no privilege.
+//! A set of ports that can change while a filter reads it. Each port is one bit in memory shared with a map of the
+//! kernel. Changing the set needs no system call and no privilege.
 
 use std::io;
 use std::os::fd::RawFd;

@@ -83,8 +83,8 @@ impl Server {
         Ok(turn)
     }
 
-    /// Returns the number of queries addressed to us that were not delivered since the server was opened: those without
-    /// room, and those that could not be parsed.
+    /// Returns the number of queries to this server that were not delivered since it was opened, because there was no
+    /// room or because they could not be parsed.
     ///
     /// # Errors
     /// Returns the errors of getsockopt(2). The number of drops is then unknown.

@@ -1,4 +1,4 @@
-//! A client that keeps a fixed number of queries in flight: it sends the next query when a reply arrives, so the load
+//! A client that keeps a fixed number of queries in flight. It sends the next query when a reply arrives, so the load
 //! does not depend on the clock.
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};

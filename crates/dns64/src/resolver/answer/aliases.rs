@@ -1,5 +1,5 @@
-//! The alias chain from the question's name to its end: selects the answer records that belong to
-//! the chain, and their order (RFC 6147 §5.1.5).
+//! The alias chain from the question's name to its end. It selects the answer records that belong
+//! to the chain, and their order (RFC 6147 §5.1.5).
 
 use std::collections::HashSet;
 use std::ops::Range;

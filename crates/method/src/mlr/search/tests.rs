@@ -202,7 +202,7 @@ fn impossible_searches_are_rejected() {
 /// Searches of each kind that are compared.
 const SEARCHES: usize = 20;
 
-/// Halves the range down to a width of 0.5 % with full trials, some of which fail at random; returns the rate found and
+/// Halves the range down to a width of 0.5 % with full trials, some of which fail at random. Returns the rate found and
 /// the seconds measured.
 fn halving(capacity: f64, mut fails: impl FnMut() -> bool) -> (f64, f64) {
     let Limits { min, max, invalid_retries } = LIMITS;

@@ -10,7 +10,7 @@ use super::super::shards::AskedClock;
 use super::*;
 use crate::xdp::XdpConfig;
 
-/// Outcome of a query: its lateness, and the time after which its reply arrived, if one did.
+/// Outcome of a query: its lateness, and the time until its reply, if one arrived.
 type QueryFate = (u64, Option<u64>);
 
 fn plan(rate: u64, shard: Option<(u16, u16)>) -> TrialPlan {
