@@ -430,7 +430,7 @@ impl TrialResult {
     /// 2. Losses and delays of AuthDNS or its host make a trial of the DUT invalid, and a self-test fail. A delay is a
     ///    processing time above `limit` for one query in a thousand, or for enough queries to explain a failed trial.
     /// 3. A trial is invalid if the DUT's load differed from the plan. In a failed trial, only the AAAA share is
-    /// compared.
+    ///    compared.
     pub fn apply_auth(&mut self, part: AuthDelta, limit: Nanos, subject: Subject) {
         let mut disagreements = part.disagreements(self.zone().as_ref(), self.names.count);
         if self.verdict == Verdict::Failed {
