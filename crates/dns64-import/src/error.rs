@@ -22,7 +22,7 @@ pub enum ImportError {
     /// A file or folder named in another file cannot be read.
     #[error("{place}: cannot read {file}: {source}")]
     Include {
-        /// File and line with the name.
+        /// File and line in which the name of the file or folder occurs.
         place: Place,
         /// Path of the named file or folder.
         file: PathBuf,

@@ -135,8 +135,8 @@ impl Role {
     }
 }
 
-/// Returns the hosts of tester, DUT and AuthDNS (the first one of each) that are other machines. If
-/// there are several of a role, all are.
+/// Returns the hosts of the first tester, the DUT and the first AuthDNS, each only if it is not this
+/// machine. If a role has several hosts, all of them are other machines.
 fn far(plan: &Plan) -> [Option<&SshHost>; 3] {
     plan.ssh
         .as_ref()

@@ -556,7 +556,7 @@ impl RunningDut {
         self.cpu_ids.borrow().clone()
     }
 
-    /// Returns the machine that it runs on.
+    /// Returns the machine on which the server runs.
     pub(crate) fn machine(&self) -> &Machine {
         self.process.machine()
     }

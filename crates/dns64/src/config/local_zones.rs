@@ -123,7 +123,8 @@ impl Visitor<'_> for Name {
 }
 
 /// Returns the zones that are answered locally, each once, except the reverse zones of the
-/// prefixes. `is_forwarded` is true for the domain of a `[[forward]]`, which takes precedence.
+/// prefixes. `is_forwarded` is true for domains of a `[[forward]]`, which take
+/// precedence over local zones.
 pub(super) fn in_effect(
     keys: &LocalZoneKeys,
     is_forwarded: impl Fn(&LowerName) -> bool,

@@ -131,7 +131,7 @@ pub struct ShardSummary {
     pub clock_step_us: f64,
     /// Maximum measured offset of its clock ahead of the others', in microseconds; absent if it was not measured.
     pub offset_us: Option<f64>,
-    /// Invalid if the tester invalidated its part; passed and failed concern only its queries.
+    /// Verdict on the queries of this tester alone. It is "invalid" if the tester invalidated its part of the trial.
     pub verdict: Verdict,
     /// Reasons for the verdict as text.
     pub reasons: Vec<String>,

@@ -1,4 +1,4 @@
-//! Names that several files of this folder query.
+//! Names that are queried by several files in this folder.
 
 use domain::base::name::ToLabelIter;
 

@@ -1,4 +1,4 @@
-//! Number of fetches that may be in flight: the number that upstreams answer in time.
+//! Limit of the fetches in flight, which is as many as the upstreams can answer in time.
 //!
 //! Further queries would wait in an upstream's queue until they time out. The upstream would then
 //! spend its time on queries whose clients have given up.

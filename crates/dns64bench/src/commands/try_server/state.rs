@@ -123,8 +123,8 @@ impl NameReplies {
 }
 
 impl State {
-    /// Returns the next step after `waited`, for a wait of at most `limit`. A wrong prefix must be fixed by
-    /// `--expect-prefix` and does not change by waiting.
+    /// Returns the next step after `waited`, for a wait of at most `limit`. A wait does not
+    /// change a wrong prefix, so the user must give the right one with `--expect-prefix`.
     pub(super) fn next(self, waited: Duration, limit: Duration) -> Next {
         match self {
             State::Ready => Next::Begin,
