@@ -1,17 +1,18 @@
-//! The run folder: all inputs and results of a campaign, and the state needed to resume it after it
-//! was killed.
+//! The run folder: all inputs and results of a campaign, and the state that is needed to resume a
+//! killed campaign.
 //!
 //! ```text
 //! plan.toml           the plan at the start of the run
 //! environment.json    the facts reported by `check`
 //! id                  identifies this run's folders on other hosts
-//! journal.jsonl       version and plan at the start, then a line before and after every trial, synced
-//! records/            records of every query, a file per trial, if the plan asks for them
+//! journal.jsonl       version and plan, then a line before and a line after every trial, each synced to disk
+//! records/            a record of every query, in one file per trial; only if the plan has `records`
 //! servers/            configurations and logs of the DUTs, a folder per start
-//! governors           original frequency governors of the CPUs, while a point uses others
+//! governors           original CPU frequency governors; exists while a point uses other governors
 //! lab                 present if this run created the lab and will remove it
-//! trial.plan.json     the current or last trial, as `measure --plan` takes it; trial.json is its result, trial.log its log
-//! running/            ids of processes, ended by the next run if this one is killed together with its agents
+//! trial.plan.json     plan of the current or last trial, in the format of `measure --plan`
+//! trial.json          result of that trial; trial.log has its log
+//! running/            ids of running processes, so that the next run can end them if this run and its agents are killed
 //! results.json        computed from the journal at the end of the run, and by `report`
 //! ```
 
@@ -33,7 +34,8 @@ use crate::record::{Entry, VERSION};
 
 pub use error::ArchiveError;
 
-/// Returns a path that no program mistakes for an option.
+/// Returns `path`, with `./` in front if it begins with `-`, because programs would parse it as an
+/// option.
 fn as_operand(path: &Path) -> PathBuf {
     let is_like_option = path.as_os_str().as_encoded_bytes().starts_with(b"-");
     if is_like_option { Path::new(".").join(path) } else { path.into() }
@@ -51,7 +53,8 @@ pub struct Archive {
 }
 
 impl Archive {
-    /// Creates a run folder, which must not exist, with the facts of this machine.
+    /// Creates a run folder that contains `plan` and the facts of this machine. The folder must not
+    /// exist.
     ///
     /// # Errors
     /// If the folder exists, or cannot be written.
@@ -87,18 +90,20 @@ impl Archive {
         Ok(Archive { folder: folder.clone(), journal })
     }
 
-    /// Opens a run folder to resume it and returns the journal's plan and entries.
+    /// Opens a run folder to resume its campaign, and returns the plan and the entries of the
+    /// journal.
     ///
     /// # Errors
-    /// If it is not a run folder, is in use, or has a `plan.toml` that differs from the plan in its
-    /// journal.
+    /// If `folder` is not a run folder, is in use, or has a `plan.toml` that differs from the plan
+    /// in its journal.
     pub fn open(folder: &Path) -> Result<(Archive, Plan, Vec<Entry>), ArchiveError> {
         let folder = &as_operand(folder);
         let path = journal_of(folder)?;
         let file = folder.join("plan.toml");
         let (mut journal, entries) = Lines::open(&path)?;
         if entries.is_empty() {
-            // The campaign was killed before its first line, so nothing is measured yet.
+            // The campaign was killed before it wrote the first line of its journal, so it has
+            // measured nothing.
             let plan = Plan::load(&file)?;
             journal.append(&Entry::begun(&plan))?;
             return Ok((Archive { folder: folder.clone(), journal }, plan, entries));
@@ -116,7 +121,7 @@ impl Archive {
         Ok(self.journal.append(entry)?)
     }
 
-    /// Creates a new folder for a server's files and returns its path below the run folder.
+    /// Creates a new folder for a server's files, and returns its path relative to the run folder.
     ///
     /// # Errors
     /// If the folder cannot be created.
@@ -135,8 +140,8 @@ impl Archive {
         unreachable!("the loop has no end")
     }
 
-    /// Returns the path, below the run folder, for the records of trial number `number`. Files left
-    /// there by a killed trial are removed.
+    /// Returns the path of the record file of trial `number`, relative to the run folder. Removes
+    /// the record files that a killed trial left.
     ///
     /// # Errors
     /// If the folder cannot be created.
@@ -162,15 +167,15 @@ impl Archive {
         Ok(below.join(file))
     }
 
-    /// True if a file below the run folder exists.
+    /// True if the run folder contains `file`, a relative path.
     pub fn has(&self, file: &Path) -> bool {
         self.folder.join(file).exists()
     }
 
-    /// Returns the name of its folders on other hosts, which is unique to this run.
+    /// Returns the name of this run's folder on other hosts, which is unique to this run.
     ///
     /// # Errors
-    /// If its id cannot be read.
+    /// If the id of this run cannot be read.
     pub(crate) fn far_name(&self) -> Result<String, ArchiveError> {
         let path = self.folder.join("id");
         let id = fs::read_to_string(&path).map_err(io_error("read", &path))?;
@@ -185,10 +190,11 @@ impl Archive {
     }
 }
 
-/// Reads a run folder, which may be in use by another process; the plan is the journal's.
+/// Reads a run folder, which another process may be using. Returns the plan in the journal, or
+/// `plan.toml` if the journal is empty.
 ///
 /// # Errors
-/// If it is not a run folder.
+/// If `folder` is not a run folder, or one of its files cannot be read.
 pub fn read(folder: &Path) -> Result<(Plan, Environment, Vec<Entry>), ArchiveError> {
     let entries = Lines::read(&journal_of(folder)?)?;
     let plan = if entries.is_empty() {
@@ -210,7 +216,7 @@ struct VersionedEnvironment<'a> {
 /// Returns the facts of the machine on which a run was started.
 ///
 /// # Errors
-/// If they cannot be read.
+/// If `environment.json` cannot be read.
 pub(crate) fn machine_of(folder: &Path) -> Result<Environment, ArchiveError> {
     let path = folder.join("environment.json");
     let text = fs::read_to_string(&path).map_err(io_error("read", &path))?;
@@ -228,8 +234,8 @@ mod tests {
 
     use super::*;
 
-    /// Opens a journal, retrying while it is busy: a process that another test has just forked
-    /// holds the lock until its exec.
+    /// Opens a journal, and retries while it is locked. A process that another test has just forked
+    /// keeps the lock until its exec.
     fn open(path: &Path) -> (Lines, Vec<Entry>) {
         loop {
             match Lines::open(path) {
@@ -239,8 +245,8 @@ mod tests {
         }
     }
 
-    /// Power loss may leave any prefix of the written data: complete lines count, and the rest is
-    /// overwritten.
+    /// A power loss may leave any prefix of the written data. Complete lines are read, and an
+    /// incomplete last line is removed.
     #[test]
     fn a_truncated_journal_resumes_with_complete_lines() {
         let folder = tempfile::tempdir().unwrap();

@@ -20,7 +20,7 @@ use units::Qps;
 
 use crate::plan::SearchPlan;
 
-/// A line of the journal.
+/// A line of a search's journal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum SearchEntry {
@@ -35,26 +35,26 @@ pub enum SearchEntry {
 /// A trial about to start.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Started {
-    /// Number of the search in the set, from 0.
+    /// Number of the search, from 0.
     pub repeat: u32,
-    /// The rate of the trial, queries per second.
+    /// Offered rate of the trial, queries per second.
     pub rate: Qps,
-    /// Position of its first name.
+    /// Position of the trial's first name in the tester's list of names.
     pub first_name: u64,
-    /// Number of names that it takes.
+    /// Number of names that the trial uses.
     pub names: u64,
 }
 
 /// A finished trial.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Finished {
-    /// Number of the search in the set, from 0.
+    /// Number of the search, from 0.
     pub repeat: u32,
     /// Result of the trial.
     pub trial: TrialResult,
 }
 
-/// Error of a journal.
+/// Error while a journal is read or written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum JournalError {
@@ -63,7 +63,7 @@ pub enum JournalError {
     Io {
         /// The failed operation: `read`, `write`, `create`.
         doing: &'static str,
-        /// Returns the journal's path.
+        /// The journal's path.
         path: PathBuf,
         /// The system's error.
         source: io::Error,
@@ -71,7 +71,7 @@ pub enum JournalError {
     /// An invalid line.
     #[error("{path}, line {line}: not a line of a journal: {why}")]
     Line {
-        /// Returns the journal's path.
+        /// The journal's path.
         path: PathBuf,
         /// Line number, from 1.
         line: usize,
@@ -86,13 +86,14 @@ pub enum JournalError {
     },
 }
 
-/// A line of a journal.
+/// A type of journal line.
 pub trait JournalLine: DeserializeOwned {
-    /// Returns the fault of a well-formed line that follows the `earlier` ones, if any.
+    /// Returns the reason why this line cannot be correct after the `earlier` lines, or `None` if
+    /// it can be.
     fn fault(&self, earlier: &[Self]) -> Option<String>;
 }
 
-/// A file of JSON lines, appended and synced, used by one process at a time.
+/// A file of JSON lines, to which a single process appends. Each line is synced to disk.
 pub struct Lines {
     path: PathBuf,
     file: File,
@@ -102,7 +103,7 @@ impl Lines {
     /// Creates a file, which must not exist.
     ///
     /// # Errors
-    /// If the folder exists, or cannot be written.
+    /// If the file exists, cannot be written, or is in use.
     pub fn create(path: &Path) -> Result<Lines, JournalError> {
         let file = OpenOptions::new()
             .append(true)
@@ -111,7 +112,7 @@ impl Lines {
             .map_err(io_error("create", path))?;
         let lines = Lines { path: path.into(), file };
         lines.lock()?;
-        // The file name must survive a power loss too.
+        // The folder is synced too, so that the new file's name survives a power loss.
         if let Some(folder) = path.parent() {
             let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
             File::open(folder)
@@ -121,8 +122,8 @@ impl Lines {
         Ok(lines)
     }
 
-    /// Opens a file to append to it; returns its entries. An incomplete last line was being written
-    /// when the process died; it is cut off.
+    /// Opens a file to append to it, and returns its entries. An incomplete last line, which a
+    /// killed process leaves, is removed.
     ///
     /// # Errors
     /// If the file cannot be read and written, is in use, or contains invalid lines.
@@ -170,8 +171,8 @@ impl Lines {
         if written.is_err()
             && let Ok(before) = before
         {
-            // Half a line would make the next one unreadable. If this fails too, the half line is
-            // cut off when the file is opened.
+            // An incomplete line would make the next line unreadable. If it cannot be removed now,
+            // `open` removes it.
             let _ = self.file.set_len(before);
         }
         written.map_err(io_error("write", &self.path))
@@ -187,7 +188,7 @@ impl Lines {
     }
 }
 
-/// Parses the complete lines; returns them and their length in octets.
+/// Parses the complete lines, and returns their entries and their total length in octets.
 fn parse<T: JournalLine>(bytes: &[u8], path: &Path) -> Result<(Vec<T>, usize), JournalError> {
     let whole = bytes.iter().rposition(|&b| b == b'\n').map_or(0, |end| end + 1);
     let mut entries = Vec::new();
@@ -216,7 +217,8 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Opens a journal to continue the search; returns its plan and entries.
+    /// Opens a journal to continue the search. Returns the plan in the first line, and the entries
+    /// of the other lines.
     ///
     /// # Errors
     /// If the file cannot be read and written, is in use, or is not a journal of a search.

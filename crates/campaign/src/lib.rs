@@ -2,11 +2,11 @@
 //! [`search`] runs a single search, without a run folder.
 //!
 //! ```text
-//! plan ─► record ─► course, programme ─► journal, archive ─┬─► results ─► crate report
+//! plan ─► record ─► sequence, programme ─► journal, archive ─┬─► results ─► crate report
 //!                                                          └─► runner (on crate hosts)
 //! ```
 //!
-//! A module uses only modules to its left.
+//! Each module uses only modules to its left.
 #![forbid(unsafe_code)]
 
 pub mod archive;

@@ -1,5 +1,5 @@
-//! A plan as a programme: the plan is parsed and checked by every measure, and gives the points in
-//! order and their effort.
+//! Parsing and checking of a plan, the points of a plan in the order of measurement, and the number
+//! and duration of their trials.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::plan::{Plan, PlanError, Point, READY, Ssh, check_dut};
 use crate::sequence;
 
 impl Plan {
-    /// Reads a plan from a file, or a ready plan by name.
+    /// Reads a plan from the file `path`, or returns the ready plan with this name.
     ///
     /// # Errors
     /// If there is no such plan, or if it is invalid or contradicts itself.
@@ -27,7 +27,7 @@ impl Plan {
         }
     }
 
-    /// Parses a plan; `path` is named in errors.
+    /// Parses a plan. `path` is its file, for error messages and for relative paths in the plan.
     ///
     /// # Errors
     /// Same as [`Plan::load`].
@@ -95,15 +95,15 @@ impl Plan {
 }
 
 impl Plan {
-    /// Returns all points in order: the self-tests, then DUT by DUT, with the worst case before the
-    /// points that depend on it.
+    /// Returns all points in the order of measurement: the self-tests, then the points of each DUT.
+    /// The worst case of a DUT comes before the points that depend on its result.
     pub fn points(&self) -> Vec<Point> {
         let mut points: Vec<Point> = Vec::new();
         let duts = std::iter::once(None).chain(self.duts.iter().map(Some));
         for point in duts
             .flat_map(|dut| sequence::ALL.iter().flat_map(move |measure| measure.points(self, dut)))
         {
-            // A share of 0 in a list repeats the worst case.
+            // An AAAA share or a cached share of 0 is the worst case, which is already in the list.
             if !points.contains(&point) {
                 points.push(point);
             }
@@ -111,7 +111,8 @@ impl Plan {
         points
     }
 
-    /// Returns the maximum number of trials of a point, and their duration without repetitions.
+    /// Returns the maximum number of trials of a point, and their total duration. Repetitions of
+    /// invalid trials are not included.
     pub fn effort(&self, point: &Point) -> (u32, Duration) {
         point.measure().effort(self, point)
     }

@@ -25,26 +25,26 @@ use units::{Nanos, Qps, Share};
 
 use crate::plan::{Plan, Point};
 
-/// Version of run folders and `results.json`. Version 1 had values by position, and points without
-/// a placement.
+/// Format version of run folders and `results.json`. In version 1, values had positions instead of
+/// names, and points had no placement.
 pub const VERSION: u32 = 2;
 
-/// A line of the journal.
+/// A line of a campaign's journal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Entry {
-    /// The first line.
+    /// First line of the journal.
     Begun {
         /// Version of the run folder's format: [`VERSION`].
         version: u32,
         /// The plan at the start of the run, which applies to every other line.
         plan: Box<Plan>,
     },
-    /// Version of a server.
+    /// Version of a DUT.
     Version {
         /// Name of the DUT.
         dut: String,
-        /// First line of the server's version output.
+        /// First line of the DUT's version output.
         text: String,
     },
     /// Configuration of a server at its first start.
@@ -54,23 +54,24 @@ pub enum Entry {
         /// The command and the configuration file.
         told: Configuration,
     },
-    /// Facts of a host that is another machine or a network namespace of this one.
+    /// Facts of a host, which is another machine or a network namespace of this machine.
     Host {
-        /// Role of the host: tester, dut or auth. "tester N" is a further tester, with the number
-        /// of its shard.
+        /// Role of the host: "tester", "dut" or "auth". "tester N" is a further tester, where N is
+        /// the number of its shard.
         role: String,
-        /// The facts reported by `check` there.
+        /// The facts that `dns64bench check` reports on that host.
         environment: Environment,
     },
-    /// A host whose kernel, CPUs or dns64bench build differ from those recorded last. The campaign
-    /// continues there.
+    /// A host whose kernel, CPUs or dns64bench build have changed since the previous record. The
+    /// campaign continues on the changed host.
     HostChanged {
-        /// Role as in `Host`; "all" is the single machine of a campaign on loopback.
+        /// Role as in `Host`, or "all" for the single machine of a campaign on loopback.
         role: String,
-        /// The facts now reported by `check` there.
+        /// The facts that `dns64bench check` now reports on that host.
         environment: Environment,
     },
-    /// Cost of sending on the tester's host, which determines the bursts of all trials.
+    /// CPU time for sending a query on the tester's host, which determines the burst size of all
+    /// trials.
     SendCost(SendCost),
     /// Start of a trial.
     Started(Step),
@@ -79,13 +80,14 @@ pub enum Entry {
     /// A trial in which the DUT died or hung. It was repeated with a restarted server and is not
     /// included in any result.
     Repeated(Box<Measured>),
-    /// Request to measure these points again: their trials above this line do not count.
+    /// Request to measure certain points again. Their trials in earlier lines are ignored.
     Redone(Redo),
-    /// A point that the DUT's host cannot provide, also after a resume.
+    /// A point that cannot be measured, because the DUT's host does not support its CPU frequency
+    /// governor. The point is not tried again after a resume.
     CannotBeMade {
-        /// The point, which has no trials for that reason.
+        /// The point, which therefore has no trials.
         point: Point,
-        /// The missing feature, or the host's refusal.
+        /// The missing feature, or the error message of the host.
         why: CannotBeMade,
     },
     /// An incident that is not a result: a server died or hung, or a point cannot be measured.
@@ -95,7 +97,7 @@ pub enum Entry {
         point: Point,
         /// Description of the incident.
         what: String,
-        /// The end of the server's log.
+        /// Last lines of the server's log.
         log: String,
     },
 }
@@ -109,7 +111,7 @@ pub enum Redo {
 }
 
 impl Redo {
-    /// True for points that it measures again.
+    /// True if `point` is measured again.
     pub(crate) fn covers(self, point: &Point) -> bool {
         match self {
             Redo::SelfTest => matches!(point, Point::SelfTest(_)),
@@ -117,14 +119,14 @@ impl Redo {
     }
 }
 
-/// Command and configuration file of a server, which determine the subject of the measurement.
+/// Command and configuration file of a server, as it is measured.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Configuration {
     /// The command that starts the server.
     pub command: Vec<String>,
-    /// Name of the configuration file; empty without one.
+    /// Name of the configuration file; empty if there is no file.
     pub file: String,
-    /// Contents of that file.
+    /// Contents of the configuration file.
     pub text: String,
 }
 
@@ -148,7 +150,7 @@ pub struct Step {
     pub length: Length,
 }
 
-/// A trial and the observations around it.
+/// A finished trial, and the observations of its hosts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Measured {
     /// Identity of the trial.
@@ -157,11 +159,10 @@ pub struct Measured {
     /// The tester's result.
     #[serde(flatten)]
     pub found: TaskResult,
-    /// The way in which the DUT ended during the trial, if it did. CPU use and latency are then
-    /// meaningless.
+    /// Present if the DUT died or hung during the trial. CPU use and latency are then meaningless.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dut_end: Option<DutEnd>,
-    /// CPU use of the DUT, of AuthDNS and of the hosts, in cores.
+    /// CPU use of the DUT, of AuthDNS and of the Measurer, and CPU placement of the DUT.
     pub cpu: Cpu,
     /// Page allocations of the DUT's host during the trial, by NUMA node; absent if the kernel does
     /// not count them.
@@ -169,12 +170,13 @@ pub struct Measured {
     /// CPU time stolen by a hypervisor.
     #[serde(default)]
     pub stolen: StolenFrom,
-    /// Doubts about the tester that did not make the trial invalid. In JSON `warnings` contains the
-    /// sentences and `warning_causes` the data.
+    /// Warnings about the tester that did not make the trial invalid. In JSON, `warnings` contains
+    /// sentences, and `warning_causes` contains their data.
     #[serde(flatten, with = "method::warning::in_words")]
     #[schemars(with = "method::warning::in_words::Written<'static>")]
     pub warnings: Vec<Warning>,
-    /// Path of its records below the run folder, if the plan asks for them.
+    /// Path of the trial's per-query records, relative to the run folder. Absent if the plan has no
+    /// `records`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub records: Option<PathBuf>,
 }
@@ -189,7 +191,8 @@ impl Measured {
         }
     }
 
-    /// Returns the reasons of the verdict; empty if the trial passed.
+    /// Returns the reasons for the verdict. Empty if the trial passed, or if it consisted of
+    /// conformance checks.
     pub fn reasons(&self) -> &[Reason] {
         match &self.found {
             TaskResult::Trial(trial) => &trial.reasons,
@@ -207,7 +210,7 @@ impl Measured {
         }
     }
 
-    /// Returns the trial if it sent at a rate.
+    /// Returns the trial if it sent queries at a constant rate.
     pub fn at_rate(&self) -> Option<&TrialResult> {
         match &self.found {
             TaskResult::Trial(trial) => Some(trial),
@@ -231,13 +234,14 @@ impl Measured {
         }
     }
 
-    /// True if the DUT may have ended in the trial: queries had no reply, or the trial does not
-    /// count queries.
+    /// True if the DUT may have ended during the trial: queries had no reply, or the trial
+    /// consisted of conformance checks.
     pub(crate) fn may_have_ended_the_dut(&self) -> bool {
         self.counts().lost > 0 || self.checked().is_some()
     }
 
-    /// Returns the queries by outcome; zeros for conformance checks, which are not counted.
+    /// Returns the number of queries with each outcome. The numbers are 0 for conformance checks,
+    /// whose queries are not counted.
     pub fn counts(&self) -> &Counts {
         static NOT_COUNTED: LazyLock<Counts> = LazyLock::new(Counts::default);
         match &self.found {
@@ -252,7 +256,7 @@ impl Measured {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TaskResult {
-    /// Queries at a rate.
+    /// A trial at a constant rate.
     Trial(Box<TrialResult>),
     /// A closed loop: each query waited for the answer to the previous one.
     ClosedLoop(Box<LoopTrial>),
@@ -260,13 +264,13 @@ pub enum TaskResult {
     Conform(Box<ConformTrial>),
 }
 
-/// The way in which a DUT ended in a trial.
+/// The way in which a DUT failed during a trial.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum DutEnd {
-    /// Its process ended, with this status.
+    /// The DUT's process ended with this exit status.
     Died(String),
-    /// It runs, but does not answer, even some seconds after the trial.
+    /// The DUT's process runs, but does not answer, even some seconds after the trial.
     Hung,
 }
 
@@ -282,15 +286,16 @@ impl std::fmt::Display for DutEnd {
 /// CPU use during a trial, in cores, and the DUT's CPU placement.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Cpu {
-    /// CPU use of the DUT, second by second.
+    /// CPU use of the DUT in each second, in cores.
     pub dut: Vec<f64>,
-    /// Share of the time that the CPUs of the DUT's host were not idle, second by second, from 0 to
-    /// 1; empty if the host does not report it.
+    /// Share of time in which the CPUs of the DUT's host were not idle, for each second, from 0 to
+    /// 1. Empty if the host does not report it.
     #[serde(default)]
     pub host: Vec<f64>,
-    /// Mean CPU use of AuthDNS; if there are several AuthDNS servers, that of the busiest.
+    /// Mean CPU use of AuthDNS, in cores. With several AuthDNS servers, it is that of the busiest
+    /// server.
     pub auth: f64,
-    /// Mean CPU use of the Measurer.
+    /// Mean CPU use of the Measurer, in cores.
     pub tester: f64,
     /// CPU placement of the DUT, observed in the middle of the trial; absent in self-tests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -304,39 +309,41 @@ pub struct Cpu {
 /// CPU time that a hypervisor stole from each host during a trial, if the host reports it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct StolenFrom {
-    /// From the tester's host; with several, from the one that lost most.
+    /// CPU time stolen from the tester's host. With several testers, the host with the largest loss
+    /// counts.
     pub tester: Option<Stolen>,
-    /// From the DUT's host.
+    /// CPU time stolen from the DUT's host.
     pub dut: Option<Stolen>,
-    /// From AuthDNS's host, with several from the one that lost most; absent if no host reports it.
+    /// CPU time stolen from AuthDNS's host. With several AuthDNS hosts, the host with the largest
+    /// loss counts. Absent if no host reports it.
     pub auth: Option<Stolen>,
 }
 
-/// Folder of the CPUs in Linux.
+/// Folder in which Linux describes the CPUs.
 pub(crate) const CPUS: &str = "/sys/devices/system/cpu";
 
-/// Reason why the DUT's host cannot provide a point.
+/// Reason why the DUT's host cannot set the CPU frequency governor of a point.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CannotBeMade {
-    /// Its CPUs have no frequency scaling.
+    /// The CPUs of the DUT's host have no frequency scaling.
     NoScaling,
-    /// They have frequency scaling, but not this governor.
+    /// The CPUs have frequency scaling, but not the requested governor.
     NoSuchGovernor {
         /// The requested governor.
         wanted: String,
         /// The available governors.
         known: Vec<String>,
     },
-    /// The host refused to set it; another user may be allowed to.
+    /// The host refused to set the governor. Another user may have the permission.
     Refused {
-        /// Output of the command that sets it.
+        /// Output of the command that sets the governor.
         why: String,
     },
 }
 
 impl CannotBeMade {
-    /// True if a further attempt would have the same result.
+    /// True if another attempt would fail for the same reason.
     pub(crate) fn is_final(&self) -> bool {
         !matches!(self, CannotBeMade::Refused { .. })
     }
@@ -368,21 +375,22 @@ pub struct LoopTrial {
     /// The tester's result.
     #[serde(flatten)]
     pub experiments: Experiments,
-    /// Change of AuthDNS's counters during the trial, if it counts.
+    /// Change of AuthDNS's counters during the trial; absent if AuthDNS does not count queries.
     #[serde(default)]
     pub auth: Option<AuthDelta>,
-    /// Deviation from the plan's conditions; only for a trial that would have passed.
+    /// Deviation from the plan's conditions. Present only if the trial would otherwise have passed.
     #[serde(default)]
     pub deviation: Option<Deviation>,
-    /// Passed if every name got a valid answer; invalid if the tester lost any.
+    /// Verdict: passed if every name got a valid answer, invalid if the tester's host lost a query
+    /// or an answer.
     pub verdict: Verdict,
-    /// Reasons of the verdict; empty if the trial passed.
+    /// Reasons for the verdict; empty if the trial passed.
     pub reasons: Vec<Reason>,
 }
 
 impl LoopTrial {
-    /// Judges the tester's result: a trial is invalid if the tester's own host dropped or refused
-    /// to send anything, and fails if a name has no valid answer.
+    /// Determines the verdict of the tester's result. A trial is invalid if the tester's host
+    /// dropped a packet or refused to send one. A trial fails if a name has no valid answer.
     pub(crate) fn judge(experiments: Experiments) -> LoopTrial {
         let (drops, c) = (experiments.client_drops, &experiments.counts);
         let too_few = Reason::TooFewValid {
@@ -396,7 +404,7 @@ impl LoopTrial {
             _ if drops > 0 => {
                 (Verdict::Invalid, vec![Reason::HostLoss(HostLoss::Sockets { packets: drops })])
             }
-            // Each query was waited for, so no other name of its experiment was faster.
+            // A thread waits for the answer to each query, so a send error delays its whole experiment.
             _ if c.refused > 0 => {
                 (Verdict::Invalid, vec![Reason::QueriesRefused { queries: c.refused }])
             }
@@ -406,9 +414,12 @@ impl LoopTrial {
         LoopTrial { experiments, auth: None, deviation: None, verdict, reasons }
     }
 
-    /// Compares the trial with the change of AuthDNS's counters, as for trials at a rate. Faults of
-    /// AuthDNS make it invalid, and so do slow answers to as many upstream queries as names without
-    /// an answer. A DUT that passed without an upstream query for each name makes it invalid too.
+    /// Compares the trial with the change of AuthDNS's counters, as for trials at a constant rate.
+    /// The trial becomes invalid in any of these cases:
+    /// - AuthDNS had a fault.
+    /// - The trial failed, but AuthDNS missed or answered too late at least as many upstream
+    ///   queries as names had no answer.
+    /// - The trial passed, but the DUT did not send an upstream query for each name.
     pub(crate) fn apply_auth(&mut self, part: AuthDelta, limit: Nanos) {
         let mut faults = part.faults(limit, limit);
         let counts = &self.experiments.counts;
@@ -419,7 +430,7 @@ impl LoopTrial {
         }
         if !faults.is_empty() {
             self.verdict = Verdict::Invalid;
-            // The DUT's result is now meaningless.
+            // The count of valid answers has no meaning in an invalid trial.
             self.reasons.retain(|reason| reason.kind() != ReasonKind::TooFewValid);
             self.reasons.extend(faults);
         }
@@ -441,7 +452,7 @@ impl LoopTrial {
     }
 }
 
-/// Result of the checks of a server.
+/// Result of the conformance checks of a DUT.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct ConformTrial {
     /// Start of the checks, seconds since 1970-01-01 UTC.
@@ -449,27 +460,29 @@ pub struct ConformTrial {
     /// Duration of the checks, in seconds.
     #[serde(alias = "seconds")]
     pub duration_s: f64,
-    /// Result of each check; absent if none could be executed.
+    /// Result of each check; absent if no check could be executed.
     pub report: Option<Report>,
-    /// Reason for a missing report; empty if there is one.
+    /// Reason why there is no report; empty if there is a report.
     pub why: String,
 }
 
 impl ConformTrial {
-    /// Returns checks that began at `begun` and completed.
+    /// Returns the result of checks that began at `begun` and completed.
     pub(crate) fn new(begun: SystemTime, report: Report) -> ConformTrial {
         let started_unix_s = unix_s(begun);
         let duration_s = report.duration_s;
         ConformTrial { started_unix_s, duration_s, report: Some(report), why: String::new() }
     }
 
-    /// Returns checks that began at `begun` and end now without a report, because of `why`.
+    /// Returns the result of checks that began at `begun` and end now without a report. `why` is
+    /// the reason.
     pub(crate) fn without_report(begun: SystemTime, why: String) -> ConformTrial {
         let duration_s = begun.elapsed().unwrap_or_default().as_secs_f64();
         ConformTrial { started_unix_s: unix_s(begun), duration_s, report: None, why }
     }
 
-    /// Passed if no check of level MUST failed. The tester cannot invalidate checks.
+    /// Returns `Passed` if there is a report and no check of level MUST failed, otherwise `Failed`.
+    /// Conformance checks are never invalid.
     pub(crate) fn verdict(&self) -> Verdict {
         match &self.report {
             Some(report) if !report.fails_a_must() => Verdict::Passed,

@@ -1,4 +1,4 @@
-//! Errors of run folders.
+//! Errors while a run folder is read or written.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use crate::journal::JournalError;
 use crate::plan::PlanError;
 use crate::record::VERSION;
 
-/// Error of a run folder.
+/// Error while a run folder is read or written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ArchiveError {
@@ -32,13 +32,13 @@ pub enum ArchiveError {
         /// The format version of its journal.
         version: u64,
     },
-    /// There is no journal.
+    /// The folder contains no journal.
     #[error("{folder} is not a run folder: it has no journal.jsonl")]
     NoRun {
         /// The given folder.
         folder: PathBuf,
     },
-    /// The campaign was killed before its first line.
+    /// The campaign was killed before it wrote the first line of its journal.
     #[error(
         "the journal of {folder} is empty: nothing has been measured yet; continue with: dns64bench campaign resume {folder}"
     )]
@@ -46,7 +46,7 @@ pub enum ArchiveError {
         /// The run folder that was to be read.
         folder: PathBuf,
     },
-    /// The journal does not contain the plan that it was measured with.
+    /// The journal does not contain the plan of its trials.
     #[error(
         "the journal of {folder} does not contain the plan that it was measured with (older versions did not write it); \
          start another run folder: dns64bench campaign run PLAN --dir DIR"
@@ -55,7 +55,7 @@ pub enum ArchiveError {
         /// The run folder that was to be read or resumed.
         folder: PathBuf,
     },
-    /// The given plan differs from the one in the journal.
+    /// The given plan differs from the plan in the journal.
     #[error(
         "{path} differs from the plan in the journal of {folder}, in: {keys}; restore it, or start another run folder for it \
          (dns64bench campaign run PLAN --dir DIR)"
@@ -65,7 +65,7 @@ pub enum ArchiveError {
         path: PathBuf,
         /// The run folder that was to be read or resumed.
         folder: PathBuf,
-        /// The keys in which they differ, truncated if there are many.
+        /// The keys in which the plans differ; a long list is truncated.
         keys: String,
     },
 }

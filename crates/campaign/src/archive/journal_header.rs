@@ -12,7 +12,7 @@ use crate::record::{Entry, VERSION};
 /// Returns the path of a run folder's journal.
 ///
 /// # Errors
-/// If there is no journal.
+/// If the folder contains no journal, or a journal of another format version.
 pub(super) fn journal_of(folder: &Path) -> Result<PathBuf, ArchiveError> {
     let path = folder.join("journal.jsonl");
     if !path.is_file() {
@@ -26,12 +26,12 @@ pub(super) fn journal_of(folder: &Path) -> Result<PathBuf, ArchiveError> {
     }
 }
 
-/// Returns the version in a journal's first line, or `None` if that line is not valid.
+/// Returns the format version in a journal's first line, or `None` if that line is not valid.
 fn version_of(journal: &Path) -> Option<u64> {
     let mut line = String::new();
     BufReader::new(File::open(journal).ok()?).read_line(&mut line).ok()?;
     let first: serde_json::Value = serde_json::from_str(&line).ok()?;
-    // A journal of version 1 began with the plan alone.
+    // The first line of a version 1 journal contains the plan, but no version.
     let old = first.get("plan").map(|_| 1);
     first.pointer("/begun/version").and_then(serde_json::Value::as_u64).or(old)
 }
@@ -47,7 +47,7 @@ pub(super) fn plan_of(entries: &[Entry], folder: &Path) -> Result<Plan, ArchiveE
     }
 }
 
-/// Checks that the plan in `path` is the one in a run folder's journal.
+/// Checks that the plan file `path` equals `begun`, the plan in the journal of `folder`.
 ///
 /// # Errors
 /// If the plan differs, or cannot be read.
@@ -60,8 +60,8 @@ pub fn same_plan(begun: &Plan, path: &Path, folder: &Path) -> Result<(), Archive
     Err(ArchiveError::OtherPlan { path: path.into(), folder: folder.into(), keys })
 }
 
-/// Returns a sentence about `plan.toml` if it differs from the plan in the journal; otherwise
-/// `None`.
+/// Returns a message if `plan.toml` cannot be read or differs from the plan in the journal;
+/// otherwise `None`.
 pub fn difference_of(begun: &Plan, folder: &Path) -> Option<String> {
     let path = folder.join("plan.toml");
     let what = match Plan::load(&path) {

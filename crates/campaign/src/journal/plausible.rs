@@ -8,9 +8,10 @@ use tester::measurer::result::TrialResult;
 use crate::journal::{JournalLine, SearchEntry};
 use crate::record::{Entry, Measured, TaskResult};
 
-/// Latest end of a trial, seconds since 1970: the year 9999.
+/// Latest possible end of a trial, seconds since 1970: the end of the year 9999.
 const LATEST: f64 = 253_402_300_799.0;
-/// Maximum number of queries or other packets in a trial: three years at a million per second.
+/// Maximum possible number of queries or other packets in a trial. At a million per second, they
+/// would take three years.
 const MOST: u64 = 100_000_000_000_000;
 
 impl JournalLine for Entry {
@@ -45,7 +46,7 @@ impl JournalLine for SearchEntry {
     }
 }
 
-/// Returns the trial of a line that contains a finished one.
+/// Returns the trial of a `Finished` or `Repeated` line, and `None` for other lines.
 fn measured(entry: &Entry) -> Option<&Measured> {
     match entry {
         Entry::Finished(measured) | Entry::Repeated(measured) => Some(measured),
@@ -89,7 +90,8 @@ fn fault_of_counts(counts: &Counts, verdict: Verdict) -> Option<String> {
     is_wrong.then(|| format!("{sent} queries were sent, but {outcomes} have an outcome"))
 }
 
-/// Returns an error if an earlier line, with index `at`, has the same trial.
+/// Returns an error text if there is an earlier line with the same trial. `at` is the index of that
+/// line.
 fn same_as(at: Option<usize>) -> Option<String> {
     at.map(|at| format!("it repeats the trial of line {}", at + 1))
 }
@@ -107,7 +109,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns the lines of a run folder with a complete journal.
+    /// Creates a run folder with a complete journal, and returns the journal's lines.
     fn run(folder: &Path) -> Vec<String> {
         let text = "name = 'x'\n[trial]\nduration = '2s'\npause = '0s'\n[search]\nmin = 100\nmax = 900\n\
                     resolution = 100\nrepeat = 1\n[measure]\nconform = true\n[measure.closed-loop]\n\
@@ -121,7 +123,8 @@ mod tests {
         text.lines().map(str::to_owned).collect()
     }
 
-    /// Returns the error of a run folder with these lines.
+    /// Writes `lines` into the journal, and returns the error that results when the run folder is
+    /// read.
     fn why(folder: &Path, lines: &[String]) -> Option<String> {
         std::fs::write(folder.join("journal.jsonl"), lines.join("\n") + "\n").unwrap();
         archive::read(folder).err().map(|error| error.to_string())
