@@ -12,7 +12,7 @@
 //! lab                 present if this run created the lab and will remove it
 //! trial.plan.json     plan of the current or last trial, in the format of `measure --plan`
 //! trial.json          result of that trial; trial.log has its log
-//! running/            ids of running processes, so that the next run can end them if this run and its agents are killed
+//! running/            ids of running processes; if this run and its agents are killed, the next run ends them
 //! results.json        computed from the journal at the end of the run, and by `report`
 //! ```
 

@@ -1,5 +1,6 @@
-//! The measures of a campaign, a file each: points, checks of the plan, and the sequence of trials of a point.
-//! Results are in `results`, tables and figures in crate `report`, under the same names.
+//! The kinds of measurement, one file for each: its points, the checks of its plan keys, and the
+//! sequence of trials of a point. Files of the same name in `results` compute its results, and
+//! files in crate `report` its tables and figures.
 //!
 //! ```text
 //! plan ─► Measure::points ─► Measure::sequence ─► task ─► (a trial runs elsewhere) ─► journal
@@ -32,8 +33,8 @@ pub use self_test::SelfTestMeasure;
 pub use steps::{ConformPlan, GoalFigures, SearchSequence};
 pub(crate) use steps::{FarView, Task};
 
-/// All measurements, in the order in which the points of a DUT are measured: those that others
-/// depend on come first.
+/// All kinds of measurement, in the order in which a DUT is measured. A measurement comes after the
+/// measurements on which it depends.
 pub const ALL: [&dyn Measure; 6] = [
     &self_test::SelfTestMeasure,
     &search::SearchMeasure,
@@ -43,7 +44,7 @@ pub const ALL: [&dyn Measure; 6] = [
     &conform::ConformMeasure,
 ];
 
-/// Returns the measurement of a point.
+/// Returns the kind of measurement of a point.
 pub fn of(point: &Point) -> &'static dyn Measure {
     match point {
         Point::SelfTest(_) => &self_test::SelfTestMeasure,
@@ -55,17 +56,17 @@ pub fn of(point: &Point) -> &'static dyn Measure {
     }
 }
 
-/// Checks the plan keys of all measurements.
+/// Checks the plan keys of all kinds of measurement.
 ///
 /// # Errors
-/// The first error, with its key.
+/// The first error, with the name of the wrong key.
 pub(crate) fn check(plan: &Plan) -> Result<(), String> {
     duts::check(plan)?;
     ALL.iter().try_for_each(|measure| measure.check(plan))
 }
 
 impl Point {
-    /// Returns the measurement of this point.
+    /// Returns the kind of measurement of this point.
     pub fn measure(&self) -> &'static dyn Measure {
         of(self)
     }

@@ -1,6 +1,6 @@
-//! Closed loop, as in dns64perf2 (G. Lencse: Performance Analysis of MTD64, our Tiny Multi-Threaded
-//! DNS64 Server Implementation: Proof of Concept): n threads with one query in flight each, and the
-//! duration of experiments with 256 names.
+//! Closed loop: n threads with one query in flight each. The result is the duration of experiments
+//! with 256 names, as in dns64perf2 (G. Lencse: Performance Analysis of MTD64, our Tiny
+//! Multi-Threaded DNS64 Server Implementation: Proof of Concept).
 
 use std::time::Duration;
 
@@ -15,13 +15,13 @@ use crate::sequence::measure::{Measure, Paper, PaperItem};
 use crate::sequence::replay::Recorded;
 use crate::sequence::steps::{BLOCK, LoopPlan, Task, TrialSequence};
 
-/// Placeholder for the rate, which a closed loop does not have.
+/// Placeholder for the rate, because a closed loop has no rate.
 const NO_RATE: Qps = Qps(1);
 /// Assumed rate of a DUT with one thread, for time estimates; queries per second.
 const ASSUMED: u64 = 4_000;
 
-/// The measurement of `[measure.closed-loop]`: experiments with as many queries in flight as
-/// threads.
+/// The measurement of `[measure.closed-loop]`: experiments in which each thread has one query in
+/// flight.
 pub struct ClosedLoopMeasure;
 
 impl Measure for ClosedLoopMeasure {
@@ -133,7 +133,7 @@ impl Measure for ClosedLoopMeasure {
         })
     }
 
-    /// The paper has these results without and with dynamic frequency scaling.
+    /// The paper has separate tables for CPUs without and with dynamic frequency scaling.
     fn paper_items(&self, _: &Plan, point: &Point) -> Vec<PaperItem> {
         let what: &[&str] = match point.governor() {
             None | Some(FIXED) => &["Tables I-II", "Fig. 2"],

@@ -1,5 +1,5 @@
-//! Correctness of a DUT's answers: the checks of `dns64bench conform`, by RFC section. The rate of
-//! a server means little if its answers are wrong.
+//! Correctness of a DUT's answers: the checks of `dns64bench conform`, by RFC section. A high rate
+//! has little value if the answers are wrong.
 //!
 //! ```text
 //! AuthDNS with the names of checks ─► trust anchors ─► the DUT's configuration, in each Variant
@@ -7,9 +7,9 @@
 //!                                    scoreboard of all DUTs ◄── one Report for each DUT
 //! ```
 //!
-//! With the usual configuration all checks are run; with each other variant, the checks that depend
-//! on the difference. Each variant is a point, so that an interrupted run resumes at the next
-//! variant.
+//! A variant is a configuration of the DUT. The usual variant runs all checks. Each other variant
+//! runs only the checks whose result depends on its special setting. Each variant is a point of its
+//! own, so that an interrupted run resumes at the next variant.
 
 use std::time::Duration;
 
@@ -25,11 +25,12 @@ use crate::sequence::measure::{Measure, PaperItem};
 use crate::sequence::replay::Recorded;
 use crate::sequence::steps::{ConformPlan, Task, TrialSequence};
 
-/// Placeholder for the rate: a check has none.
+/// Placeholder for the rate, because a check has no rate.
 const NO_RATE: Qps = Qps(1);
-/// Assumed duration of all checks of a server; many of them wait for a timeout.
+/// Assumed duration of all checks of a DUT. It is long because many checks wait for a timeout.
 const ASSUMED: Duration = Duration::from_secs(90);
-/// Assumed duration of the checks of a variant, mostly the start of the server.
+/// Assumed duration of the checks of a variant other than the usual one. Most of it is the start of
+/// the server.
 const ASSUMED_OF_VARIANT: Duration = Duration::from_secs(5);
 
 /// The measurement of `[measure] conform`.
@@ -44,7 +45,7 @@ impl Measure for ConformMeasure {
         let Some(dut) = dut.filter(|dut| plan.keys_of(dut).conform) else { return Vec::new() };
         // Correct answers do not depend on the number of cores.
         let place = Cores::first(plan.cores_of(dut)[0]);
-        // The operator's own configuration file is not changed.
+        // The operator's configuration file must not be changed, so it has no variants.
         let variants = match dut.config {
             Some(_) => vec![Variant::Usual],
             None => dut.driver.variants(plan.trial.prefix),
@@ -82,7 +83,8 @@ impl Measure for ConformMeasure {
 
     fn task(&self, plan: &Plan, step: &Step, base: TrialPlan) -> Task {
         let name = step.point.dut().unwrap_or_default();
-        // The contents of the operator's own configuration file are unknown.
+        // An operator's configuration file is not parsed, so it is unknown whether the DUT
+        // validates.
         let ours = plan.dut(name).filter(|dut| dut.config.is_none());
         let can_validate = ours.and_then(|dut| dut.driver.validates());
         let usual = Variant::Usual;

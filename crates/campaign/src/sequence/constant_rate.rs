@@ -1,5 +1,6 @@
-//! Measurements of a DUT at rates from the plan: efficiency by rate, the transient of its CPU use,
-//! and page allocations by NUMA node (Lencse and Kadobayashi 2018, §VI and §VII).
+//! Measurements of a DUT at rates from the plan. The results are the DUT's efficiency at each rate,
+//! the initial transient of its CPU use, and its page allocations by NUMA node (Lencse and
+//! Kadobayashi 2018, §VI and §VII).
 
 use std::time::Duration;
 
@@ -105,8 +106,9 @@ impl Measure for ConstantRateMeasure {
         Task::Trial(Box::new(base))
     }
 
-    /// A single trial has no minimum and maximum number of pages. A curve over seconds needs two
-    /// trials, and one over rates needs two rates at the same placement.
+    /// Tables with the minimum and maximum number of pages need several trials. A curve over time
+    /// needs a trial of at least two seconds, and a curve over rates needs two rates at the same
+    /// placement.
     fn paper_items(&self, plan: &Plan, point: &Point) -> Vec<PaperItem> {
         let (Some(block), Point::ConstantRate(at)) = (block_of(plan, point), point) else {
             return Vec::new();
@@ -126,7 +128,8 @@ impl Measure for ConstantRateMeasure {
     }
 }
 
-/// Returns the plan's block with the placement and rate of a point.
+/// Returns the `[[measure.constant-rates]]` table that contains the placement and the rate of a
+/// point.
 pub fn block_of(plan: &Plan, point: &Point) -> Option<ConstantRates> {
     let Point::ConstantRate(at) = point else { return None };
     let keys = plan.keys_of(plan.dut(&at.dut)?);

@@ -1,5 +1,5 @@
-//! Loads: a DUT at shares of its worst-case median, on the same CPUs. Reports CPU use, efficiency
-//! (CPRDP, Lencse and Kadobayashi 2018, §VI) and latency.
+//! Load trials: queries to a DUT at shares of its worst-case median, on the same CPUs. The results
+//! are CPU use, latency, and efficiency (CPRDP, Lencse and Kadobayashi 2018, §VI).
 
 use std::time::Duration;
 
@@ -102,7 +102,7 @@ pub(crate) fn loads_of(plan: &Plan, point: &Point) -> Option<Loads> {
     loads_for(plan, point.dut()?)
 }
 
-/// The loads at which a DUT is measured.
+/// Returns the load settings of a DUT; `None` if the plan has no loads for this DUT.
 pub fn loads_for(plan: &Plan, dut: &str) -> Option<Loads> {
     plan.keys_of(plan.dut(dut)?).loads
 }

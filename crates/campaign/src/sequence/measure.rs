@@ -1,4 +1,5 @@
-//! The trait of all measures, and the tables and figures of papers that their points fill.
+//! The trait of all kinds of measurement, and the tables and figures of papers that a campaign can
+//! reproduce.
 
 use std::time::Duration;
 
@@ -11,36 +12,39 @@ use crate::sequence::steps::{Task, TrialSequence};
 
 /// A kind of measurement.
 pub trait Measure: Sync {
-    /// Returns its name in `campaign plan` and `results.csv`.
+    /// Returns the name of this kind of measurement in `campaign plan` and `results.csv`.
     fn name(&self) -> &'static str;
 
-    /// Returns its points for a DUT, or, without one, those that belong to no DUT, in order.
+    /// Returns the points of this kind for a DUT, in order. If `dut` is `None`, returns the points
+    /// that belong to no DUT.
     fn points(&self, plan: &Plan, dut: Option<&DutPlan>) -> Vec<Point>;
 
-    /// Checks that its plan keys make sense.
+    /// Checks the plan keys of this kind of measurement.
     ///
     /// # Errors
-    /// The first error, with its key.
+    /// The first error, with the name of the wrong key.
     fn check(&self, plan: &Plan) -> Result<(), String>;
 
-    /// Returns the maximum number of trials of a point, and their duration without repetitions.
+    /// Returns the maximum number of trials of a point, and their total duration. Repetitions of
+    /// invalid trials are not included.
     fn effort(&self, plan: &Plan, point: &Point) -> (u32, Duration);
 
-    /// Returns the sequence of trials of a point, before the first trial, or `None` if there is no
-    /// starting rate, because another point has no result.
+    /// Returns the sequence of trials of a point, positioned at the first trial. Returns `None` if
+    /// the rate depends on another point that has no result yet.
     fn sequence(&self, recorded: &Recorded<'_>, point: &Point) -> Option<TrialSequence>;
 
-    /// True if the point can never be measured, because the results it depends on are complete and
-    /// give no rate.
+    /// True if the point can never be measured: it depends on another point, which is complete but
+    /// gives no rate.
     fn can_never_run(&self, _recorded: &Recorded<'_>, _point: &Point) -> bool {
         false
     }
 
-    /// True if servers are restarted for every repetition, so that caches are empty.
+    /// True if the servers are restarted before every search or repetition, so that their caches
+    /// are empty.
     fn restarts_servers(&self) -> bool;
 
-    /// True if a trial in which the DUT ended is repeated; otherwise the end of the DUT is the
-    /// result.
+    /// True if a trial is repeated after the DUT died or hung in it. If false, the failure of the
+    /// DUT is the result of the trial.
     fn repeats_deaths(&self) -> bool {
         true
     }
@@ -49,7 +53,7 @@ pub trait Measure: Sync {
     /// common.
     fn task(&self, plan: &Plan, step: &Step, base: TrialPlan) -> Task;
 
-    /// Tables and figures of the papers that need this point; may be empty.
+    /// Returns the tables and figures of the papers to which this point contributes; may be empty.
     fn paper_items(&self, plan: &Plan, point: &Point) -> Vec<PaperItem>;
 }
 
@@ -72,10 +76,10 @@ pub enum Paper {
 }
 
 impl Paper {
-    /// All.
+    /// All papers.
     pub const ALL: [Paper; 2] = [Paper::Benchmarking, Paper::Mtd64];
 
-    /// Returns a short name for columns.
+    /// Returns a short name for column headings.
     pub fn short(self) -> &'static str {
         match self {
             Paper::Benchmarking => "Benchmarking",
@@ -95,7 +99,7 @@ impl Paper {
         }
     }
 
-    /// Returns a table or figure of the paper.
+    /// Returns the table or figure of this paper with the number `what`.
     pub fn has(self, what: &'static str) -> PaperItem {
         PaperItem { paper: self, what }
     }

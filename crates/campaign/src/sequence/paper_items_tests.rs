@@ -1,4 +1,4 @@
-//! Tables and figures of the papers that the points of plans provide.
+//! Tests of the tables and figures of the papers to which the points of a plan contribute.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -66,8 +66,8 @@ fn points_of_one_rate_at_a_place_make_no_curve() {
     );
 }
 
-/// Every table and figure of the papers that measures a server has a point in the plan named after
-/// the paper.
+/// The ready plan `paper` has a point for every table and figure of the papers that contains
+/// measurements of a server.
 #[test]
 fn all_measurements_of_the_papers_are_covered() {
     let plan = Plan::load(Path::new("paper")).unwrap();

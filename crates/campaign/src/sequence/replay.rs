@@ -1,5 +1,6 @@
-//! Replay of a journal: the trials of each point are replayed with the recorded verdicts. Measuring
-//! and computing results use the same replay, so they agree on the point to which a trial belongs.
+//! Replay of a journal: the sequence of trials of each point is repeated with the recorded
+//! verdicts. The runner and the computation of results use the same replay. Both therefore assign a
+//! trial to the same point.
 
 use method::evidence::Deviation;
 use method::narrow::Length;
@@ -24,33 +25,34 @@ pub struct Recorded<'a> {
 
 /// Progress of a point, after the replay of its trials.
 pub struct Replay<'a> {
-    /// The sequence of trials, positioned after the trials below.
+    /// The sequence of trials, positioned after the last trial in `trials`.
     pub sequence: TrialSequence,
-    /// The trials that belong to the point, in order. Other trials of the point in the journal are
-    /// left out.
+    /// The trials in the journal that match the sequence of the point, in order. Other trials of
+    /// the point are not included.
     pub trials: Vec<&'a Measured>,
-    /// Deviation because of which the point can have no result: the DUT was not queried under the
-    /// conditions of the point.
+    /// Present if the point is void: AuthDNS's counters show that the DUT did not do the work of
+    /// this point. The point then has no result.
     pub void: Option<Deviation>,
-    /// Reason why the DUT's host cannot provide the point.
+    /// Reason why the DUT's host cannot set the CPU frequency governor of the point.
     pub cannot: Option<&'a CannotBeMade>,
 }
 
 impl Replay<'_> {
     /// Returns the next trial, or `None` if the point is complete or can have no result.
     pub fn due(&self) -> Option<Due> {
-        // More trials would not change the DUT's queries.
+        // Further trials of a void point would have the same deviation.
         if self.void.is_some() || self.cannot.is_some() { None } else { self.sequence.next() }
     }
 }
 
 impl<'a> Recorded<'a> {
-    /// Creates the replay of a journal.
+    /// Combines a plan and the entries of a journal.
     pub fn new(plan: &'a Plan, entries: &'a [Entry]) -> Recorded<'a> {
         Recorded { plan, entries }
     }
 
-    /// Returns all finished trials of a point, including those outside its sequence of trials.
+    /// Returns all finished trials of a point, including trials that do not match its sequence of
+    /// trials.
     pub fn measured(&self, point: &'a Point) -> impl Iterator<Item = &'a Measured> + use<'a> {
         self.finished().filter(move |measured| measured.step.point == *point)
     }
@@ -66,7 +68,8 @@ impl<'a> Recorded<'a> {
         })
     }
 
-    /// Returns all finished trials of the journal that count, in order.
+    /// Returns all finished trials in the journal, in order, except trials of points that were
+    /// measured again later.
     pub fn finished(&self) -> impl Iterator<Item = &'a Measured> + use<'a> {
         let redone = self.entries.iter().enumerate().rev().find_map(|(at, entry)| match entry {
             Entry::Redone(redo) => Some((at, *redo)),
@@ -81,7 +84,8 @@ impl<'a> Recorded<'a> {
         })
     }
 
-    /// Replays a point; `None` if it has no rate to start with.
+    /// Replays the trials of a point. Returns `None` if the rate depends on another point that has
+    /// no result yet.
     pub fn replay(&self, point: &Point) -> Option<Replay<'a>> {
         let mut sequence = point.measure().sequence(self, point)?;
         let mut left: Vec<&Measured> =
@@ -105,7 +109,8 @@ impl<'a> Recorded<'a> {
         Some(Replay { sequence, trials, void, cannot: self.cannot(point) })
     }
 
-    /// Returns the recorded reason why the DUT's host cannot provide a point.
+    /// Returns the recorded reason why the DUT's host cannot set the CPU frequency governor of a
+    /// point.
     pub fn cannot(&self, point: &Point) -> Option<&'a CannotBeMade> {
         self.entries.iter().find_map(|entry| match entry {
             Entry::CannotBeMade { point: of, why } if of == point => Some(why),
@@ -113,8 +118,8 @@ impl<'a> Recorded<'a> {
         })
     }
 
-    /// True if the journal contains all trials that the plan requires of a point. A point that can
-    /// have no result is complete as soon as that is known.
+    /// True if the journal contains all trials that the plan requires for a point, or shows that
+    /// the point can have no result.
     pub fn is_complete(&self, point: &Point) -> bool {
         match self.replay(point) {
             Some(replay) => replay.due().is_none(),
@@ -122,8 +127,8 @@ impl<'a> Recorded<'a> {
         }
     }
 
-    /// Returns the median of a DUT's worst case at a placement, over the finished searches, or
-    /// `None` if they have no median, or if the point is void.
+    /// Returns the median of the finished worst-case searches of a DUT at a placement. Returns
+    /// `None` if there is no median, or if the point is void.
     pub(crate) fn median_at(&self, dut: &str, place: &Cores) -> Option<f64> {
         let point = Point::Search(Conditions::worst_case(dut, place.clone()));
         let replay = self.replay(&point).filter(|replay| replay.void.is_none())?;
@@ -131,9 +136,10 @@ impl<'a> Recorded<'a> {
         Figures::of(&replay.sequence.searches()?.found(), 1.0, resolution).median
     }
 
-    /// Returns the rate up to which the self-test validates the tester at a point. It is the
-    /// smallest result of the self-test, or 0 if one of its searches found no passing rate. `None`
-    /// if the plan has no self-test, or no search of it has ended.
+    /// Returns the rate up to which the self-test validates the tester at a point. The rate is
+    /// computed from the smallest result of the self-test's searches, and is 0 if one of the
+    /// searches found no passing rate. Returns `None` if the plan has no self-test, or none of its
+    /// searches has ended.
     pub fn allowed(&self, point: &Point) -> Option<Qps> {
         let test = self.plan.self_test.as_ref()?;
         let replay = self.replay(&self.plan.self_test_for(point)?)?;
@@ -149,7 +155,7 @@ impl<'a> Recorded<'a> {
         Some(allowed_rate(passed, aaaa, cached, test.delta))
     }
 
-    /// Returns the recorded version of a server.
+    /// Returns the recorded version of the DUT with this name.
     pub fn version(&self, name: &str) -> Option<String> {
         self.entries.iter().find_map(|entry| match entry {
             Entry::Version { dut, text } if dut == name => Some(text.clone()),
@@ -158,14 +164,14 @@ impl<'a> Recorded<'a> {
     }
 }
 
-/// Returns the deviation that excludes a result for the point of a trial, because the DUT was not
-/// queried under the conditions of that point. `searches` are those of the trial, if it belongs to
-/// searches.
+/// Returns the deviation that makes the point of a trial void: the DUT was not queried under the
+/// conditions of that point. `searches` is the sequence of the point, if it consists of searches.
 pub(crate) fn void_deviation(
     measured: &Measured,
     searches: Option<&SearchSequence>,
 ) -> Option<Deviation> {
-    // A probe is too short to decide that. In an MLRsearch even short trials decide.
+    // A bisection's probe is too short to show a deviation. The short trials of an MLRsearch are
+    // long enough.
     if measured.step.length == Length::Probe {
         return None;
     }
@@ -173,8 +179,8 @@ pub(crate) fn void_deviation(
     of_search.unwrap_or_else(|| measured.deviation())
 }
 
-/// Returns the requested distance of passed and failed rates in this range; for an MLRsearch, that
-/// at its upper end.
+/// Returns the requested distance between passed and failed rates in `range`. For an MLRsearch, the
+/// distance is relative to the rate, and the distance at the upper end is returned.
 pub(crate) fn wanted_resolution(plan: &Plan, range: &SearchRange) -> Qps {
     match plan.search.method {
         SearchMethod::Bisection => range.resolution,
@@ -182,8 +188,8 @@ pub(crate) fn wanted_resolution(plan: &Plan, range: &SearchRange) -> Qps {
     }
 }
 
-/// Returns the requested distance of passed and failed rates of a point or, for an MLRsearch, the
-/// actual one.
+/// Returns the requested distance between passed and failed rates of a point. For an MLRsearch,
+/// returns the distance that was reached.
 pub(crate) fn resolution(recorded: &Recorded<'_>, point: &Point) -> Option<Qps> {
     let plan = recorded.plan;
     let wanted = wanted_resolution(plan, &plan.range(plan.dut(point.dut()?)?));

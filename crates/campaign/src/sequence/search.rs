@@ -1,5 +1,6 @@
-//! Searches for the highest rate at which a DUT passes (RFC 8219 §9.2). The searches cover every
-//! placement, lower acceptance ratios, and shares of names that have AAAA records or are cached.
+//! Searches for the highest rate at which a DUT passes (RFC 8219 §9.2). There are searches at every
+//! placement, with lower acceptance ratios, and with shares of names that have AAAA records or are
+//! cached.
 
 use std::time::Duration;
 
@@ -81,7 +82,7 @@ impl Measure for SearchMeasure {
     fn sequence(&self, recorded: &Recorded<'_>, point: &Point) -> Option<TrialSequence> {
         let plan = recorded.plan;
         let (set, method) = (set_of(plan, point)?, method_of(plan, point)?);
-        // Invalid goals were rejected when the plan was read (`check_method`).
+        // `check_method` already rejected invalid goals when the plan was read.
         SearchSequence::new(set, &method, plan.trial.duration.into())
             .ok()
             .map(TrialSequence::Searches)
@@ -129,7 +130,7 @@ impl Measure for SearchMeasure {
         if swept && c.aaaa == Share::ZERO && !keys.cached_shares.is_empty() {
             all.push(paper("Tables XVI-XVIII"));
         }
-        // Their first row is the full rate.
+        // The worst case is the first row of these tables, at the full rate.
         let loads = keys.loads.as_ref().filter(|loads| !loads.shares.is_empty());
         if c.is_worst_case()
             && loads.is_some_and(|loads| keys.places_at(loads.at.as_deref()).contains(&c.place))
@@ -140,7 +141,8 @@ impl Measure for SearchMeasure {
     }
 }
 
-/// Returns the set of searches of a point.
+/// Returns the number and the range of the searches of a point, or `None` if the point does not
+/// consist of searches.
 fn set_of(plan: &Plan, point: &Point) -> Option<SetPlan> {
     let Point::Search(conditions) = point else { return None };
     let range = plan.range(plan.dut(&conditions.dut)?);
@@ -148,13 +150,13 @@ fn set_of(plan: &Plan, point: &Point) -> Option<SetPlan> {
     Some(SetPlan { range, repeat: s.repeat, probes: s.probe.is_some() })
 }
 
-/// Returns the search method of a point, or `None` if it does not consist of searches.
+/// Returns the search method of a point, or `None` if the point does not consist of searches.
 fn method_of(plan: &Plan, point: &Point) -> Option<Method> {
     let Point::Search(conditions) = point else { return None };
     Some(plan.search.method_for(plan.trial.duration, conditions.accept))
 }
 
-/// Rejects keys of another search method than the selected one, and invalid goals.
+/// Rejects invalid goals, and keys that do not belong to the selected search method.
 fn check_method(plan: &Plan) -> Result<(), String> {
     let search = &plan.search;
     let Method::MlrSearch(goals) = search.method_for(plan.trial.duration, 1.0) else {
@@ -188,8 +190,9 @@ fn check_method(plan: &Plan) -> Result<(), String> {
         .try_for_each(|goal| goal.validate().map_err(|why| format!("[search] goals: {why}")))
 }
 
-/// Estimates the number and the duration of the trials of an MLRsearch. Each goal has trials that
-/// decide on two bounds, after short trials that halve the range until the bounds are close.
+/// Estimates the number and the total duration of the trials of an MLRsearch. For each goal, short
+/// trials first halve the range until the bounds are close. Trials of full length then decide on
+/// the two bounds.
 fn mlr_effort(plan: &Plan, set: &SetPlan, goals: &[Goal]) -> (u32, Duration) {
     let span = set.range.max.0 / set.range.min.0.max(1);
     let short = u64::from(span.max(1).ilog2()) + 4;
@@ -197,7 +200,7 @@ fn mlr_effort(plan: &Plan, set: &SetPlan, goals: &[Goal]) -> (u32, Duration) {
     let of = |goal: &Goal| {
         let decisive = 2 * goal.duration_sum.0.div_ceil(goal.final_duration.0.max(1));
         let time = |trials: u64, length: Nanos| {
-            // All of them wait for late replies as long as the full ones.
+            // Short trials wait for late replies as long as full trials do.
             let each = Duration::from(length) + timeout + plan.trial.pause;
             each.saturating_mul(u32::try_from(trials).unwrap_or(u32::MAX))
         };
@@ -211,10 +214,10 @@ fn mlr_effort(plan: &Plan, set: &SetPlan, goals: &[Goal]) -> (u32, Duration) {
     (trials.saturating_mul(set.repeat), time.saturating_mul(set.repeat))
 }
 
-/// Checks range, resolution and number of the searches of a table.
+/// Checks the keys `min`, `max`, `resolution` and `repeat` of a table of the plan.
 ///
 /// # Errors
-/// A message with the wrong key.
+/// A message with the name of the wrong key.
 pub(super) fn check_range(
     table: &str,
     (min, max): (Qps, Qps),
@@ -231,12 +234,12 @@ pub(super) fn check_range(
     }
 }
 
-/// Returns the maximum number of trials of a set, and their duration if a full one takes `full` and
-/// a probe `probe`.
+/// Returns the maximum number of trials of a set of searches, and their total duration. A full
+/// trial takes `full`, and a probe takes `probe`.
 pub(super) fn effort(set: &SetPlan, full: Duration, probe: Option<Duration>) -> (u32, Duration) {
     let SearchRange { min, max, resolution, .. } = set.range;
     let steps = ((max.0 - min.0) / resolution.0.max(1)).max(1).ilog2() + 3;
-    // With probes, about half of the steps fail and end with the probe.
+    // About half of the steps fail. With probes, a step that fails ends after the probe.
     let (trials, one) = match probe {
         Some(probe) => (steps * 3 / 2 + 1, probe * steps + full * (steps / 2 + 1)),
         None => (steps, full * steps),

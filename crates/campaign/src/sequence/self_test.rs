@@ -16,7 +16,7 @@ use crate::sequence::replay::Recorded;
 use crate::sequence::search::{check_range, effort};
 use crate::sequence::steps::{SearchSequence, Task, TrialSequence};
 
-/// The measurement of `[self-test]`: searches with AuthDNS in the DUT's place.
+/// The measurement of `[self-test]`: searches in which the Measurer queries AuthDNS directly.
 pub struct SelfTestMeasure;
 
 impl Measure for SelfTestMeasure {
@@ -29,8 +29,8 @@ impl Measure for SelfTestMeasure {
         let also = |&FurtherSelfTest { server, family, cores }: &FurtherSelfTest| {
             Point::SelfTest(SelfTestTarget { server, family, cores, named: None })
         };
-        // One for each AuthDNS that DUTs query: each of them forms another tester together with the
-        // Measurer.
+        // Each AuthDNS that a DUT queries needs a self-test, because each AuthDNS and the Measurer
+        // form a different tester.
         let asked = plan.auths_of_duts().into_iter().filter_map(|auth| plan.self_test_with(auth));
         plan.own_self_test().into_iter().chain(asked).chain(test.also.iter().map(also)).collect()
     }

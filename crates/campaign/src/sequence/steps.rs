@@ -1,4 +1,5 @@
-//! The trials of a point, one by one: searches or repetitions at one rate, and the tester's task in each trial.
+//! The sequence of trials of a point: searches, or repetitions at one rate. Also the tester's task
+//! in each trial.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -27,14 +28,14 @@ use crate::plan::{Method, distance};
 /// Result for one goal of an MLRsearch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct GoalFigures {
-    /// The goal.
+    /// The goal of the search.
     pub goal: Goal,
-    /// Statistics of the lower bounds, in queries per second.
+    /// Statistics of the searches' lower bounds, in queries per second.
     pub figures: Figures,
-    /// Factor by which they may be overstated because replies after the end of the goal's trials
-    /// count too; the interval's lower end is divided by it. 1: not overstated.
+    /// Factor by which the lower bounds may be overstated, because replies after the end of a trial
+    /// count too. The lower end of the interval is divided by this factor. 1 means not overstated.
     pub overstatement: f64,
-    /// Maximum distance of a search's bounds.
+    /// Maximum distance between the two bounds of a search.
     pub resolution: Qps,
     /// Reasons why the DUT's limit may be higher; empty if there are none.
     pub lower_bound_reasons: Vec<LowerBound>,
@@ -42,17 +43,18 @@ pub struct GoalFigures {
     pub searches: Vec<GoalResult>,
 }
 
-/// Returns the distance of the passed and failed rates; `None` if one of them is missing.
+/// Returns the distance between the highest passed and the lowest failed rate, or `None` if one of
+/// the rates is missing.
 fn apart(found: &Found) -> Option<Qps> {
     Some(Qps(found.failed?.0.saturating_sub(found.highest?.0)))
 }
 
-/// The searches and their progress.
+/// The searches of a point, and their progress.
 #[derive(Clone, Debug)]
 pub enum SearchSequence {
-    /// Bisection of the range.
+    /// Searches by bisection of the range.
     Bisection(Box<Set>),
-    /// MLRsearch in which trials of the length `full` count as full ones.
+    /// Searches by MLRsearch. Trials of the length `full` count as full trials.
     MlrSearch {
         /// The searches.
         set: Box<MlrSet>,
@@ -62,7 +64,7 @@ pub enum SearchSequence {
 }
 
 impl SearchSequence {
-    /// Creates searches without trials; full trials last `full`.
+    /// Creates searches that have no trials yet. Full trials send for `full`.
     ///
     /// # Errors
     /// If a goal of an MLRsearch is invalid.
@@ -75,12 +77,12 @@ impl SearchSequence {
         Ok(SearchSequence::MlrSearch { set, full })
     }
 
-    /// Creates bisections without trials.
+    /// Creates bisections that have no trials yet.
     pub(crate) fn bisection(plan: SetPlan) -> SearchSequence {
         SearchSequence::Bisection(Box::new(Set::new(plan)))
     }
 
-    /// Returns the next trial; `None` when all searches have ended.
+    /// Returns the next trial, or `None` if all searches have ended.
     pub fn next(&self) -> Option<Due> {
         match self {
             SearchSequence::Bisection(set) => set.next(),
@@ -93,7 +95,8 @@ impl SearchSequence {
         }
     }
 
-    /// Estimates the number of remaining trials; `None` if that is impossible.
+    /// Estimates the number of remaining trials. Returns `None` for an MLRsearch, for which no
+    /// estimate is possible.
     pub fn trials_left(&self) -> Option<u64> {
         match self {
             SearchSequence::Bisection(set) => Some(set.trials_left()),
@@ -101,9 +104,9 @@ impl SearchSequence {
         }
     }
 
-    /// Returns the verdict of a trial for all goals. The trial was judged by the first goal only.
-    /// It is invalid if the tester's own losses or a slow AuthDNS decide it for any goal, or if it
-    /// deviates from the requested conditions.
+    /// Returns the verdict of a trial for all goals. The recorded verdict is for the first goal
+    /// only. The trial is invalid if losses of the tester or a slow AuthDNS determine the verdict
+    /// for any goal, or if the trial deviates from the requested conditions.
     pub(crate) fn verdict_of(&self, trial: &TrialResult) -> Verdict {
         let in_doubt = self.goal_acceptances().any(|accept| trial.is_in_doubt(accept));
         if in_doubt || self.deviation_of(trial).is_some() {
@@ -113,14 +116,15 @@ impl SearchSequence {
         }
     }
 
-    /// Returns the trial's deviation from the requested conditions, if the trial counts for any
+    /// Returns the trial's deviation from the requested conditions if the trial passes for any
     /// goal.
     pub(crate) fn deviation_of(&self, trial: &TrialResult) -> Option<Deviation> {
         let mut judged = self.goal_acceptances().map(|accept| trial.deviation_by(accept));
         trial.deviation.or_else(|| judged.find_map(|deviation| deviation))
     }
 
-    /// Returns the acceptance criteria of the goals, if a trial is judged by more than its own.
+    /// Returns the acceptance criteria of the goals of an MLRsearch. Empty for a bisection, which
+    /// uses only the criterion of the trial.
     fn goal_acceptances(&self) -> impl Iterator<Item = Acceptance> {
         let goals = match self {
             SearchSequence::Bisection(_) => &[],
@@ -129,7 +133,7 @@ impl SearchSequence {
         goals.iter().map(|goal| Acceptance(1.0 - goal.loss_ratio))
     }
 
-    /// Records verdict and counts of the trial that was due.
+    /// Records the verdict and the counts of the trial that `next` returned.
     pub fn report(&mut self, verdict: Verdict, counts: &Counts) {
         match self {
             SearchSequence::Bisection(set) => set.report(verdict, counts),
@@ -145,7 +149,8 @@ impl SearchSequence {
         }
     }
 
-    /// Returns the shortfall at the lowest failed rate, search by search.
+    /// Returns the number of queries without a valid reply at the lowest failed rate of each
+    /// search. `None` stands for a search without a failed rate.
     pub fn failed_by(&self) -> Vec<Option<Shortfall>> {
         match self {
             SearchSequence::Bisection(set) => set.failed_by().to_vec(),
@@ -153,8 +158,9 @@ impl SearchSequence {
         }
     }
 
-    /// Returns the distance of passed and failed rates: the `wanted` one, or the one reached if an
-    /// MLRsearch found both rates.
+    /// Returns the distance between passed and failed rates. It is `wanted` for a bisection. For an
+    /// MLRsearch it is the largest distance that a search reached, or `wanted` if no search found
+    /// both rates.
     pub fn resolution(&self, wanted: Qps) -> Qps {
         match self {
             SearchSequence::Bisection(_) => wanted,
@@ -164,8 +170,9 @@ impl SearchSequence {
         }
     }
 
-    /// Returns the results for each goal up to the rate `max`. All trials had this timeout, and a
-    /// self-test validates up to `allowed`. Empty for a bisection, which has one goal.
+    /// Returns the result for each goal of an MLRsearch; empty for a bisection. `max` is the
+    /// highest rate of the range, `timeout` is the timeout of all trials, and `allowed` is the rate
+    /// validated by the self-test.
     pub fn goals(&self, timeout: Nanos, max: Qps, allowed: Option<Qps>) -> Vec<GoalFigures> {
         let SearchSequence::MlrSearch { set, .. } = self else { return Vec::new() };
         let goals = set.results().first().map_or(0, Vec::len);
@@ -185,12 +192,12 @@ impl SearchSequence {
     }
 }
 
-/// Settings of a closed-loop trial.
+/// The tester's task in a trial.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Task {
-    /// Queries at a rate.
+    /// Queries at a constant rate.
     Trial(Box<TrialPlan>),
-    /// Closed loop: each query follows the answer to the previous one.
+    /// Closed loop: each thread waits for an answer before its next query.
     ClosedLoop(LoopPlan),
     /// Conformance checks.
     Conform(ConformPlan),
@@ -206,7 +213,7 @@ pub enum TrialSequence {
 }
 
 impl TrialSequence {
-    /// Returns the trial that is due; `None` when all are done.
+    /// Returns the next trial, or `None` if all trials are done.
     pub(crate) fn next(&self) -> Option<Due> {
         match self {
             TrialSequence::Searches(searches) => searches.next(),
@@ -214,7 +221,7 @@ impl TrialSequence {
         }
     }
 
-    /// Records verdict and counts of the trial that was due.
+    /// Records the verdict and the counts of the trial that `next` returned.
     pub(crate) fn report(&mut self, verdict: Verdict, counts: &Counts) {
         match self {
             TrialSequence::Searches(searches) => searches.report(verdict, counts),
@@ -231,25 +238,25 @@ impl TrialSequence {
     }
 }
 
-/// Experiments per block.
+/// Number of experiments in a block.
 pub(super) const BLOCK: u32 = 256;
 
-/// The tester's task in a trial.
+/// Settings of a trial in a closed loop.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LoopPlan {
     /// Address and port of the DUT.
     pub server: SocketAddr,
-    /// Threads, each with one query in flight.
+    /// Number of threads, each with one query in flight.
     pub threads: usize,
-    /// Blocks of 256 experiments.
+    /// Number of blocks of 256 experiments.
     pub blocks: u8,
     /// Timeout of a query.
     pub timeout: Duration,
     /// First octet of all names.
     pub space: u8,
-    /// DNS64 prefix that the addresses must have.
+    /// DNS64 prefix that the synthesized addresses must have.
     pub prefix: Prefix,
-    /// CPUs of the tester; empty: any.
+    /// CPUs of the tester; empty if any CPU may be used.
     pub cpus: Vec<usize>,
 }
 
@@ -297,30 +304,32 @@ pub struct ConformPlan {
     pub server: SocketAddr,
     /// Name of the DUT in the plan.
     pub name: String,
-    /// The configured DNS64 prefixes.
+    /// DNS64 prefixes that the DUT is configured with.
     pub prefixes: Vec<Prefix>,
-    /// True if configured to validate; `None` if unknown, in which case it is detected.
+    /// True if the DUT is configured to validate with DNSSEC. `None` if unknown; the checks then
+    /// detect it.
     pub validates: Option<bool>,
-    /// The configured range of excluded IPv6 addresses, in addition to ::ffff:0:0/96.
+    /// Range of IPv6 addresses that the DUT is configured to exclude (RFC 6147 §5.1.4), in addition
+    /// to ::ffff:0:0/96.
     pub excluded: Option<&'static str>,
-    /// Ids of the checks to execute; empty: all.
+    /// Ids of the checks to execute; empty for all checks.
     pub only: Vec<&'static str>,
 }
 
-/// Access of the tester to the queries that AuthDNS received.
+/// Access of the tester to AuthDNS's log of received queries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FarView {
-    /// AuthDNS's status socket: a path, or `ssh:HOST:PATH`.
+    /// Address of AuthDNS's status socket: a path, or `ssh:HOST:PATH`.
     pub status: String,
-    /// Configuration file for ssh, if it is not the user's.
+    /// Configuration file for ssh; `None` for the user's own file.
     pub ssh_config: Option<PathBuf>,
 }
 
 impl ConformPlan {
-    /// Returns the arguments of `dns64bench conform`. Without a view, checks that depend on the
-    /// DUT's upstream queries are skipped.
+    /// Returns the arguments of `dns64bench conform`. If `view` is `None`, checks that depend on
+    /// the DUT's upstream queries are skipped.
     pub fn arguments(&self, view: Option<FarView>) -> Vec<String> {
-        // Option and value in one argument, because a name may begin with a hyphen.
+        // Each option and its value form a single argument, because a name may begin with a hyphen.
         let mut words = vec!["conform".to_owned()];
         words.push(format!("--server={}", self.server));
         words.push(format!("--name={}", self.name));
