@@ -54,19 +54,20 @@ pub const READY: [(&str, &str); 4] = [
 pub struct Plan {
     /// Name of the campaign in the report.
     pub name: String,
-    /// Placement of tester, DUT and AuthDNS.
+    /// Hosts or namespaces on which tester, DUT and AuthDNS run.
     #[serde(default)]
     pub topology: Topology,
     /// Hosts of topology `ssh`.
     #[serde(default)]
     pub ssh: Option<Ssh>,
-    /// The server that plays AuthDNS.
+    /// The server in the role of AuthDNS.
     #[serde(default)]
     pub auth: AuthPlan,
-    /// Further servers that can play AuthDNS; `[measure] authdns` chooses from them.
+    /// Further servers for the role of AuthDNS; `[measure] authdns` chooses among all of these
+    /// servers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub authdns: Vec<AuthPlan>,
-    /// CPUs of each role.
+    /// CPUs of Measurer, AuthDNS and DUT.
     #[serde(default)]
     pub cpus: Cpus,
     /// Settings of all trials.
@@ -75,7 +76,7 @@ pub struct Plan {
     /// Settings of the search for the highest rate.
     #[serde(default)]
     pub search: SearchSettings,
-    /// The self-test. Without it every result is at best a lower bound.
+    /// The self-test. Without a self-test, every result is at best a lower bound.
     #[serde(default)]
     pub self_test: Option<SelfTest>,
     /// Measurements of each DUT.
@@ -86,7 +87,7 @@ pub struct Plan {
     pub duts: Vec<DutPlan>,
 }
 
-/// Placement of the roles.
+/// Hosts or namespaces on which tester, DUT and AuthDNS run.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
 )]
@@ -95,7 +96,7 @@ pub enum Topology {
     /// Three network namespaces on this machine.
     #[default]
     Lab,
-    /// All roles on loopback, on free ports.
+    /// Tester, DUT and AuthDNS on the loopback interface, with free ports.
     Loopback,
     /// Several hosts, reached over the user's ssh.
     Ssh,
@@ -121,18 +122,18 @@ impl Records {
     }
 }
 
-/// The hosts of topology `ssh`. A role without a host runs on this machine.
+/// The hosts of topology `ssh`. A tester, DUT or AuthDNS without a host runs on this machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Ssh {
-    /// Configuration file for ssh; default: the user's.
+    /// Configuration file for ssh; default: the user's own file.
     #[serde(default)]
     pub config: Option<PathBuf>,
     /// Host of the Measurer.
     #[serde(default)]
     pub tester: Option<SshHost>,
-    /// Several hosts of the Measurer, in place of `tester`. Each trial is distributed among them;
-    /// closed loops and conformance checks run on the first one.
+    /// Several hosts of the Measurer, in place of `tester`. Each trial is distributed among these
+    /// hosts. Closed loops and conformance checks run on the first host.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub testers: Vec<SshHost>,
     /// Host of the DUT.
@@ -141,8 +142,8 @@ pub struct Ssh {
     /// Host of AuthDNS.
     #[serde(default)]
     pub auth: Option<SshHost>,
-    /// Several hosts of AuthDNS, in place of `auth`. Each DUT is configured with all of them, and
-    /// each search of a self-test queries the next one.
+    /// Several hosts of AuthDNS, in place of `auth`. Each DUT is configured with all of these
+    /// hosts, and the searches of a self-test query one host after the other.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub auths: Vec<SshHost>,
     /// Addresses of the servers.
@@ -150,7 +151,8 @@ pub struct Ssh {
 }
 
 impl Ssh {
-    /// Returns the hosts of the Measurer, the first shard's first; `None` stands for this machine.
+    /// Returns the hosts of the Measurer, in the order of the shards; `None` stands for this
+    /// machine.
     pub(crate) fn tester_hosts(&self) -> Vec<Option<&SshHost>> {
         match &self.testers[..] {
             [] => vec![self.tester.as_ref()],
@@ -184,7 +186,8 @@ impl Ssh {
 pub struct Addresses {
     /// Address at which the Measurer queries the DUT.
     pub dut: SocketAddr,
-    /// Address at which the DUT queries AuthDNS: a single one, or one for each host in `auths`.
+    /// Address at which the DUT queries AuthDNS: a single address, or one address for each host in
+    /// `auths`.
     pub auth: OneOrSeveral,
     /// Address at which the Measurer queries AuthDNS in self-tests; default: `auth`.
     #[serde(default)]
@@ -211,33 +214,34 @@ impl OneOrSeveral {
     }
 }
 
-/// A server that plays AuthDNS.
+/// A server in the role of AuthDNS.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct AuthPlan {
-    /// The server program that plays AuthDNS.
+    /// The server program in the role of AuthDNS.
     pub driver: Auth,
     /// Name of the server in the report and in `[measure] authdns`; default: the driver's name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Number of AuthDNS's CPUs that the server is confined to; default: all of them.
+    /// Number of CPUs in `[cpus] auth` that the server may use; default: all of these CPUs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cores: Option<usize>,
-    /// Path of the program; default: the one on the `PATH`.
+    /// Path of the program; default: found by its name on the `PATH`.
     pub program: Option<PathBuf>,
-    /// Number of answering threads or processes; default: the number of its CPUs.
+    /// Number of threads or processes that answer queries; default: the number of CPUs of the
+    /// server.
     pub threads: Option<usize>,
-    /// Lines to add to the main section of its configuration.
+    /// Lines to add to the main section of the server's configuration.
     pub extra: Vec<String>,
-    /// A configuration file of the operator instead of the generated one, with `{listen}`,
-    /// `{port}`, `{threads}`, `{folder}` and `{zone}`.
+    /// Configuration file written by the operator, in place of the generated file. Its placeholders
+    /// are `{listen}`, `{port}`, `{threads}`, `{folder}` and `{zone}`.
     pub config: Option<OperatorFile>,
-    /// Answers over AF_XDP (kernel bypass) on the interface that has its address; default: over
-    /// sockets. Supported by dns64bench's AuthDNS only.
+    /// Answers over AF_XDP (kernel bypass), on the interface with the server's address; default:
+    /// over sockets. Supported by dns64bench's AuthDNS only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub xdp: Option<net::xdp::Mode>,
-    /// The names in the zone file of servers that need one. A search that uses them up restarts DUT
-    /// and AuthDNS.
+    /// Range of names in the zone file, for servers that need a zone file. After a search has used
+    /// all names, the DUT and AuthDNS are restarted.
     pub names: NameRange,
 }
 
@@ -257,7 +261,7 @@ impl Default for AuthPlan {
     }
 }
 
-/// CPUs by number; an empty list means any CPU.
+/// CPUs of Measurer, AuthDNS and DUT. An empty list means any CPU.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Cpus {
@@ -265,7 +269,8 @@ pub struct Cpus {
     pub tester: Vec<usize>,
     /// CPUs of AuthDNS, as numbered by the kernel.
     pub auth: Vec<usize>,
-    /// CPUs of the DUT. A point with N cores uses the first N of them.
+    /// CPUs of the DUT, as numbered by the kernel. A point with N cores uses the first N CPUs of
+    /// this list.
     pub dut: Vec<usize>,
 }
 
@@ -273,12 +278,12 @@ pub struct Cpus {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Trial {
-    /// Sending time of a trial; RFC 8219 §9.2 requires at least 60 s.
+    /// Time for which a trial sends queries; RFC 8219 §9.2 requires at least 60 s.
     #[serde(with = "crate::plan::quantity::plan_time")]
     #[schemars(with = "crate::plan::quantity::Time")]
     pub duration: Duration,
-    /// Reply timeout; RFC 8219 §9.2 allows at most 1 s. Default: 1 s, or a twentieth of the
-    /// duration if that is below 20 s.
+    /// Timeout for a reply; RFC 8219 §9.2 allows at most 1 s. The default is 1 s, or a twentieth of
+    /// `duration` if `duration` is below 20 s.
     #[serde(with = "crate::plan::quantity::plan_time", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<crate::plan::quantity::Time>")]
     pub timeout: Option<Duration>,
@@ -286,37 +291,38 @@ pub struct Trial {
     #[serde(with = "crate::plan::quantity::plan_time")]
     #[schemars(with = "crate::plan::quantity::Time")]
     pub pause: Duration,
-    /// DNS64 prefix that the DUTs are configured with and that their answers must have.
+    /// DNS64 prefix that the DUTs are configured with. Synthesized addresses must have this prefix.
     pub prefix: Prefix,
-    /// Number of sender/receiver pairs of the Measurer.
+    /// Number of pairs of a sending and a receiving thread in the Measurer.
     pub threads: u16,
     /// Number of UDP source ports that the Measurer sends from.
     pub source_ports: u16,
-    /// Source addresses of the Measurer: a prefix for each IP version that servers are queried
-    /// over, such as `"2001:2:0:ff::/64"`. Default: the address that the kernel chooses.
+    /// Source addresses of the Measurer: one prefix for each IP version that the Measurer uses,
+    /// such as `"2001:2:0:ff::/64"`. Default: the address that the kernel chooses.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub source_addresses: Vec<SourceAddresses>,
-    /// Sends and receives over AF_XDP (kernel bypass) on the interface that leads to the server;
-    /// default: over sockets.
+    /// AF_XDP (kernel bypass) for the Measurer, on the interface that leads to the queried server;
+    /// default: sockets.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub xdp: Option<net::xdp::Mode>,
-    /// Maximum deviation from the schedule allowed for batching; `auto`: as far as needed to use
-    /// at most a third of a shared CPU.
+    /// Maximum time by which queries may leave early or late, so that several queries leave in one
+    /// batch. `auto` chooses a time with which sending uses at most a third of a shared CPU.
     pub max_burst: Burst,
-    /// Pacing tolerance in per cent: a trial is invalid if the number of queries in any 100 ms
-    /// deviates further from the schedule.
+    /// Pacing tolerance in per cent. A trial is invalid if the number of queries in any 100 ms
+    /// deviates from the schedule by more than this tolerance.
     pub window_limit: f64,
-    /// Lateness limit: a trial is invalid if more than one query in a thousand leaves later than
-    /// this.
+    /// Limit of the lateness of queries. A trial is invalid if more than one query in a thousand
+    /// leaves later than this limit.
     #[serde(with = "crate::plan::quantity::plan_time")]
     #[schemars(with = "crate::plan::quantity::Time")]
     pub lateness_limit: Duration,
-    /// Limit of AuthDNS's response time: a trial is invalid if AuthDNS exceeded it for more than
-    /// one query in a thousand.
+    /// Limit of AuthDNS's response time. A trial is invalid if AuthDNS exceeds this limit for more
+    /// than one query in a thousand.
     #[serde(with = "crate::plan::quantity::plan_time")]
     #[schemars(with = "crate::plan::quantity::Time")]
     pub auth_limit: Duration,
-    /// Format of the records of every query in every trial; default: no records.
+    /// Format of the record file of each trial, which contains every query; default: no record
+    /// files.
     pub records: Option<Records>,
 }
 
@@ -341,17 +347,20 @@ impl Default for Trial {
 }
 
 impl Trial {
-    /// The number of names that cached queries repeat at a rate; 0 without a cached share.
+    /// Returns the number of different names that queries for cached names use at `rate`; 0 if the
+    /// share `cached` is 0.
     pub fn working_set(&self, cached: Share, rate: Qps) -> u64 {
         working_set(cached, rate, self.timeout(self.duration).into())
     }
 
-    /// Returns the effective timeout of trials that send for `duration`.
+    /// Returns the timeout of trials that send for `duration`: the configured timeout, or the
+    /// default.
     pub fn timeout(&self, duration: Duration) -> Duration {
         self.timeout.unwrap_or_else(|| default_timeout(duration.into()).into())
     }
 
-    /// Returns the source addresses from which `server` is queried.
+    /// Returns the source addresses from which the Measurer queries `server`, or `None` if the
+    /// kernel chooses the address.
     pub(crate) fn sources_for(&self, server: SocketAddr) -> Option<SourceAddresses> {
         self.source_addresses.iter().copied().find(|sources| sources.check(server).is_ok())
     }
@@ -371,46 +380,48 @@ impl Trial {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct DutPlan {
-    /// The driver of the server.
+    /// The kind of server: the driver that configures and starts the DUT.
     pub driver: Dut,
     /// Name of the DUT in the report; default: the driver's name.
     #[serde(default)]
     pub name: Option<String>,
-    /// Path of the program; default: the one on the `PATH`.
+    /// Path of the program; default: found by its name on the `PATH`.
     #[serde(default)]
     pub program: Option<PathBuf>,
-    /// Highest rate of a search; default: that of `[search]`.
+    /// Highest rate of a search; default: `max` of `[search]`.
     #[serde(default)]
     pub max: Option<Qps>,
-    /// Maximum distance between the rate that passed and the one that failed; default: that of
-    /// `[search]`.
+    /// Maximum distance between the highest passed and the lowest failed rate; default:
+    /// `resolution` of `[search]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resolution: Option<Qps>,
-    /// Number of answering threads or processes; default: the number of cores of the point.
+    /// Number of threads or processes that answer queries; default: the number of cores of the
+    /// point.
     #[serde(default)]
     pub threads: Option<usize>,
-    /// IP version over which the DUT queries AuthDNS; default: the one that the topology has, or
-    /// IPv4 if it has both.
+    /// IP version over which the DUT queries AuthDNS. Default: the IP version of AuthDNS's address
+    /// in the topology, or IPv4 if AuthDNS has addresses of both versions.
     #[serde(default)]
     pub family: Option<Family>,
-    /// Lines to add to the main section of its configuration.
+    /// Lines to add to the main section of the server's configuration.
     #[serde(default)]
     pub extra: Vec<String>,
-    /// A configuration file of the operator instead of the generated one, with `{listen}` and the
-    /// other placeholders.
+    /// Configuration file written by the operator, in place of the generated file. It has
+    /// `{listen}` and the other placeholders.
     #[serde(default)]
     pub config: Option<OperatorFile>,
-    /// Answers and queries over AF_XDP (kernel bypass), on the interfaces that have its address and
-    /// that lead to AuthDNS; default: over sockets. Supported by dns64d only.
+    /// AF_XDP (kernel bypass) for client queries and upstream queries of the DUT; default: sockets.
+    /// The interfaces are the one with the DUT's address and the one that leads to AuthDNS.
+    /// Supported by dns64d only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub xdp: Option<net::xdp::Mode>,
-    /// Numbers of cores to measure; default: those of `[measure]`.
+    /// Numbers of cores to measure; default: `cores` of `[measure]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cores: Option<Vec<usize>>,
-    /// Names of the placements in `[[measure.placements]]` to measure; default: all of them.
+    /// Names of the placements to measure, from `[[measure.placements]]`; default: all placements.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub placements: Option<Vec<String>>,
-    /// Other keys that replace those of `[measure]` for this DUT.
+    /// Keys that replace keys of `[measure]` for this DUT.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measure: Option<DutKeys>,
     /// Commands of the driver `custom`.
@@ -419,7 +430,7 @@ pub struct DutPlan {
 }
 
 impl DutPlan {
-    /// Returns the name in the report.
+    /// Returns the name of the server in the report.
     pub fn name(&self) -> &str {
         self.name.as_deref().unwrap_or_else(|| self.driver.name())
     }
@@ -436,12 +447,12 @@ impl DutPlan {
 }
 
 impl AuthPlan {
-    /// Returns the name in the report.
+    /// Returns the name of the server in the report.
     pub fn name(&self) -> &str {
         self.name.as_deref().unwrap_or_else(|| self.driver.name())
     }
 
-    /// Returns the role name of this server, which differs from the name of any DUT.
+    /// Returns the name of this server in the journal, which differs from the name of any DUT.
     pub fn role(&self) -> String {
         let (role, name) = (Auth::Dns64bench.name(), self.name());
         if name == role { role.into() } else { format!("{role} {name}") }
@@ -468,7 +479,7 @@ pub enum PlanError {
         /// The system's error.
         source: std::io::Error,
     },
-    /// The text is not valid TOML, or not a plan.
+    /// The text is not valid TOML, or is not a plan.
     #[error("{path}: {why}")]
     Syntax {
         /// Path of the plan.
@@ -544,13 +555,13 @@ impl Plan {
     }
 }
 
-/// Returns the first duplicate.
+/// Returns the first element that also occurs earlier in the list.
 fn repeated<T: PartialEq>(all: &[T]) -> Option<&T> {
     all.iter().enumerate().find_map(|(n, one)| all[..n].contains(one).then_some(one))
 }
 
-/// Checks that each AuthDNS has a distinct address for the DUT and for the Measurer, and that all
-/// of them are of one IP version.
+/// Checks the addresses of AuthDNS for the DUT and those for the Measurer. Each host needs its own
+/// address, and all addresses of a list must have the same IP version.
 fn check_addresses(ssh: &Ssh) -> Result<(), String> {
     let hosts = ssh.auth_hosts().len();
     for (key, all) in [("auth", ssh.auth_addresses()), ("self-test", ssh.self_test_addresses())] {

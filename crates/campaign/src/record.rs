@@ -40,16 +40,18 @@ pub enum Entry {
         /// The plan at the start of the run, which applies to every other line.
         plan: Box<Plan>,
     },
-    /// Version of a DUT.
+    /// Version of a server.
     Version {
-        /// Name of the DUT.
+        /// Name of the DUT. For AuthDNS: "AuthDNS", or "AuthDNS NAME" if the server has another
+        /// name.
         dut: String,
-        /// First line of the DUT's version output.
+        /// First line of the server's version output.
         text: String,
     },
     /// Configuration of a server at its first start.
     Configuration {
-        /// Name of the DUT, or of the server that plays AuthDNS.
+        /// Name of the DUT. For AuthDNS: "AuthDNS", or "AuthDNS NAME" if the server has another
+        /// name.
         server: String,
         /// The command and the configuration file.
         told: Configuration,

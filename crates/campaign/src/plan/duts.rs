@@ -1,4 +1,5 @@
-//! The settings in a plan for a DUT or a point: keys, places, CPUs, range, self-test.
+//! The settings that a plan has for a DUT or a point: keys, placements, CPUs, range of the
+//! searches, self-test.
 
 use std::time::Duration;
 
@@ -10,7 +11,8 @@ use crate::plan::point::{Cores, Point, SelfTestTarget};
 use crate::plan::{AuthPlan, DutPlan, Plan};
 
 impl Plan {
-    /// Returns the keys of a DUT: `[measure]`, with the keys that the DUT replaces.
+    /// Returns the keys of `[measure]` for a DUT. Keys in the DUT's own tables replace those of
+    /// `[measure]`.
     pub fn keys_of(&self, dut: &DutPlan) -> Keys {
         let all = &self.measure;
         let own = dut.measure.clone().unwrap_or_default();
@@ -33,7 +35,8 @@ impl Plan {
         }
     }
 
-    /// Returns the numbers of cores of a DUT. Shares are measured at the first one by default.
+    /// Returns the numbers of cores with which a DUT is measured. AAAA shares and cached shares are
+    /// measured with the first number by default.
     pub(crate) fn cores_of(&self, dut: &DutPlan) -> Vec<usize> {
         self.keys_of(dut).cores()
     }
@@ -94,19 +97,19 @@ pub(crate) fn check(plan: &Plan) -> Result<(), String> {
 }
 
 impl Plan {
-    /// Returns the self-test that validates trials with the AuthDNS of `[auth]`, queried as the
-    /// DUTs query it, or `None` if the plan has no self-tests.
+    /// Returns the self-test that validates trials with the AuthDNS of `[auth]`, or `None` if the
+    /// plan has no self-tests.
     pub fn own_self_test(&self) -> Option<Point> {
         self.self_test_with(&self.auth)
     }
 
-    /// Returns the self-test that validates the trials of a point, which is the one with the same
+    /// Returns the self-test that validates the trials of a point: the self-test with the same
     /// AuthDNS.
     pub(crate) fn self_test_for(&self, point: &Point) -> Option<Point> {
         self.self_test_with(self.auth_named(point.authdns()))
     }
 
-    /// Returns the self-test with an AuthDNS of the plan.
+    /// Returns the self-test with the server `auth`, or `None` if the plan has no self-tests.
     pub(crate) fn self_test_with(&self, auth: &AuthPlan) -> Option<Point> {
         let named = (auth.name() != self.auth.name()).then(|| auth.name().to_owned());
         let looped = SelfTestTarget { server: auth.driver, family: None, cores: None, named };
@@ -118,7 +121,7 @@ impl Plan {
         self.duts.iter().find(|dut| dut.name() == name)
     }
 
-    /// Returns the CPUs of a placement; empty if any will do.
+    /// Returns the CPUs of a placement; empty if the DUT may use any CPU.
     pub(crate) fn cpus_at(&self, place: &Cores) -> &[usize] {
         let placed =
             self.measure.placements.iter().find(|p| Some(&p.name) == place.placement.as_ref());
@@ -134,8 +137,8 @@ impl Plan {
         SearchRange { min, max, resolution, invalid_retries }
     }
 
-    /// Returns the duration of a trial that sends for `length`, including its timeout and the pause
-    /// after it.
+    /// Returns the total duration of a trial that sends for `length`. It includes the timeout and
+    /// the pause after the trial.
     pub(crate) fn takes(&self, length: Duration) -> Duration {
         length + self.trial.timeout(length) + self.trial.pause
     }

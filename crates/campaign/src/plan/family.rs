@@ -1,4 +1,4 @@
-//! Versions of the Internet Protocol in plans.
+//! IP versions in plans.
 
 use std::net::SocketAddr;
 
@@ -20,7 +20,7 @@ impl Family {
         if address.is_ipv6() { Family::Ipv6 } else { Family::Ipv4 }
     }
 
-    /// Returns the name in plans.
+    /// Returns the name of this IP version in plans.
     pub fn as_str(self) -> &'static str {
         match self {
             Family::Ipv4 => "ipv4",

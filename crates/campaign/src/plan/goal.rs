@@ -1,4 +1,4 @@
-//! Parser for the goals of an MLRsearch.
+//! Goals of an MLRsearch, as they are written on the command line and in plans.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,13 +10,14 @@ use units::{Nanos, Qps};
 
 use crate::plan::quantity::{nonzero_time, share};
 
-/// Returns the maximum distance of an MLRsearch's bounds at this rate.
+/// Returns the maximum distance between the two bounds of an MLRsearch at `rate`. `width` is the
+/// distance relative to the rate.
 pub(crate) fn distance(width: f64, rate: Qps) -> Qps {
     Qps((width * rate.0 as f64).ceil() as u64)
 }
 
-/// `LOSS[,exceed=SHARE][,final=TIME][,sum=TIME]`, as in `--goal` and in `goals` of a plan. Omitted
-/// parts are those of RFC 8219.
+/// A goal in the format `LOSS[,exceed=SHARE][,final=TIME][,sum=TIME]`, for `--goal` and for `goals`
+/// in a plan. Parts that are omitted have the values of the goal of RFC 8219.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct TypedGoal {
@@ -27,8 +28,8 @@ pub struct TypedGoal {
 }
 
 impl TypedGoal {
-    /// Returns the goal, with `duration` as the trial length and `width` as the relative width of
-    /// the bounds unless the text sets them.
+    /// Returns the goal. `width` is the maximum distance between the bounds, relative to the upper
+    /// bound. `duration` is the trial length if the goal does not set one.
     pub fn goal(&self, duration: Duration, width: f64) -> Goal {
         let last = self.last.unwrap_or(self.sum.map_or(duration, |sum| duration.min(sum)));
         let goal = Goal::rfc8219(Nanos::from(last), width);
@@ -87,13 +88,15 @@ impl TryFrom<String> for TypedGoal {
     }
 }
 
-/// Loss from which a typed goal needs the percent sign: 0.5 is half of the queries, but 0.5 % may be meant.
+/// Smallest loss for which a goal on the command line needs a percent sign. An operator may type
+/// 0.5 for 0.5 %, although 0.5 means half of the queries.
 const HIGH_LOSS: f64 = 0.1;
 
 impl FromStr for TypedGoal {
     type Err = String;
 
-    /// Same as in a plan, but a high loss needs the percent sign. Journals have such losses without it.
+    /// Parses a goal as in a plan, but rejects a high loss without a percent sign. Plans accept it,
+    /// because journals contain high losses without a percent sign.
     fn from_str(text: &str) -> Result<TypedGoal, String> {
         let goal = TypedGoal::parse(text)?;
         let loss = text.split(',').next().unwrap_or_default();

@@ -1,4 +1,5 @@
-//! The keys of a plan that choose points: `[search]`, `[self-test]`, `[measure]` and `[dut.measure]`.
+//! The keys of a plan that determine its points: `[search]`, `[self-test]`, `[measure]` and
+//! `[dut.measure]`.
 
 use std::fmt;
 use std::time::Duration;
@@ -14,43 +15,47 @@ use crate::plan::goal::TypedGoal;
 use crate::plan::point::Cores;
 use crate::plan::search_plan::Method;
 
-/// `[measure]`: measurements of each DUT. The worst case, 0 % AAAA and 0 % cached with every reply
-/// required, is always measured, at every placement of a DUT: its numbers of cores and its
-/// placements.
+/// `[measure]`: measurements of each DUT. The worst case is always measured, with every number of
+/// cores and at every placement of a DUT. In the worst case no name has an AAAA record or is
+/// cached, and every query needs a valid reply.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Keys {
-    /// Numbers of cores (and DUT threads). Default: one core.
+    /// Numbers of cores to measure. The DUT has a thread for each core. Default: one core.
     pub cores: Vec<usize>,
-    /// Names of the servers that play AuthDNS; every point is measured with each of them. Default:
-    /// that of `[auth]`.
+    /// Names of servers in the role of AuthDNS. Every point is measured with each of these servers.
+    /// Default: the server of `[auth]`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub authdns: Vec<String>,
-    /// Further sets of CPUs, such as cores of one socket against cores of two.
+    /// Further sets of CPUs to measure, for example to compare the cores of one socket with cores
+    /// of two sockets.
     pub placements: Vec<Placement>,
-    /// Acceptance ratios above 0 and below 1; not RFC 8219 compliant.
+    /// Acceptance criteria below that of RFC 8219: shares of valid replies at which a trial passes,
+    /// above 0 and below 1. The results do not comply with RFC 8219.
     pub acceptance: Vec<f64>,
-    /// Placements at which acceptance ratios are measured; default: all.
+    /// Numbers of cores and placements at which the ratios in `acceptance` are measured; default:
+    /// all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub acceptance_at: Option<Vec<PlacementRef>>,
-    /// AAAA shares (α) at 0 % cached.
+    /// Shares of names with an AAAA record (α), measured without cached names.
     pub aaaa_shares: Vec<Share>,
-    /// Cached shares (β) at 0 % AAAA.
+    /// Shares of queries for cached names (β), measured without AAAA records.
     pub cached_shares: Vec<Share>,
-    /// Also measures every combination of both lists.
+    /// True if every combination of `aaaa-shares` and `cached-shares` is also measured.
     pub table: bool,
-    /// Placements at which both shares are measured; default: the first number of cores.
+    /// Numbers of cores and placements at which AAAA shares and cached shares are measured;
+    /// default: the first number of cores.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shares_at: Option<Vec<PlacementRef>>,
-    /// CPU use and latency at shares of the worst-case median.
+    /// Trials at shares of the worst-case median, for the DUT's CPU use and latency.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub loads: Option<Loads>,
-    /// CPU use, latency and memory of the DUT at rates from the plan.
+    /// Trials at constant rates, for the DUT's CPU use, latency and memory.
     pub constant_rates: Vec<ConstantRates>,
-    /// Closed loop: each query waits for the answer to the previous one.
+    /// Closed-loop trials, in which each thread waits for an answer before its next query.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub closed_loop: Option<ClosedLoops>,
-    /// Correctness of its answers, by the checks of `conform`.
+    /// True if the answers of the DUT are checked by `dns64bench conform`.
     pub conform: bool,
 }
 
@@ -60,7 +65,7 @@ pub struct Keys {
 pub struct Placement {
     /// Name of the placement in the report.
     pub name: String,
-    /// The CPUs; the DUT has as many threads.
+    /// CPUs of the DUT. The DUT has a thread for each of these CPUs.
     pub cpus: Vec<usize>,
 }
 
@@ -70,7 +75,7 @@ pub struct Placement {
 pub enum PlacementRef {
     /// The first N of the DUT's CPUs.
     Cores(usize),
-    /// The CPUs of that placement.
+    /// The CPUs of the placement with this name.
     Placement(String),
 }
 
@@ -83,30 +88,33 @@ impl fmt::Display for PlacementRef {
     }
 }
 
-/// `[dut.measure]`: keys of a DUT that replace those of `[measure]`. A missing key is that of
-/// `[measure]`; an empty list removes the measurement.
+/// `[dut.measure]`: keys that replace keys of `[measure]` for one DUT. A key that is missing here
+/// has the value in `[measure]`. An empty list removes the measurement.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct DutKeys {
-    /// Names of the servers that play AuthDNS for this DUT.
+    /// Names of servers in the role of AuthDNS for this DUT.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub authdns: Option<Vec<String>>,
-    /// Acceptance ratios below 1 for this DUT, fractions; not RFC 8219 compliant.
+    /// Acceptance criteria for this DUT: shares of valid replies at which a trial passes, above 0
+    /// and below 1. The results do not comply with RFC 8219.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub acceptance: Option<Vec<f64>>,
-    /// Placements of this DUT at which acceptance ratios below 1 are measured.
+    /// Numbers of cores and placements at which the ratios in `acceptance` are measured for this
+    /// DUT.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub acceptance_at: Option<Vec<PlacementRef>>,
-    /// AAAA shares (α) for this DUT, fractions from 0 to 1.
+    /// Shares of names with an AAAA record (α) for this DUT, from 0 to 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub aaaa_shares: Option<Vec<Share>>,
-    /// Cached shares (β) for this DUT, fractions from 0 to 1.
+    /// Shares of queries for cached names (β) for this DUT, from 0 to 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cached_shares: Option<Vec<Share>>,
-    /// True if this DUT is measured with every AAAA share at every cached share.
+    /// True if this DUT is measured with every combination of AAAA share and cached share.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub table: Option<bool>,
-    /// Placements of this DUT at which shares are measured.
+    /// Numbers of cores and placements at which AAAA shares and cached shares are measured for this
+    /// DUT.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shares_at: Option<Vec<PlacementRef>>,
     /// Trials of this DUT at shares of its worst-case median.
@@ -118,7 +126,7 @@ pub struct DutKeys {
     /// Trials of this DUT in a closed loop.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub closed_loop: Option<ClosedLoops>,
-    /// True if this DUT's answers are checked.
+    /// True if the answers of this DUT are checked by `dns64bench conform`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub conform: Option<bool>,
 }
@@ -128,8 +136,8 @@ impl Keys {
         if self.cores.is_empty() { vec![1] } else { self.cores.clone() }
     }
 
-    /// Returns all placements: the numbers of cores, then the named placements, each with every
-    /// AuthDNS.
+    /// Returns all placements: first the numbers of cores, then the named placements. Each
+    /// placement is combined with every AuthDNS.
     pub fn places(&self) -> Vec<Cores> {
         let auths: Vec<Option<String>> = match self.authdns.is_empty() {
             true => vec![None],
@@ -148,7 +156,7 @@ impl Keys {
         places.flat_map(with_each).collect()
     }
 
-    /// Returns the placements in a list; without a list, all placements.
+    /// Returns the placements in the list `at`, or all placements if there is no list.
     pub(crate) fn places_at(&self, at: Option<&[PlacementRef]>) -> Vec<Cores> {
         let is_meant = |place: &Cores| {
             at.is_none_or(|list| {
@@ -162,7 +170,8 @@ impl Keys {
         self.places().into_iter().filter(is_meant).collect()
     }
 
-    /// Returns the placements in a list; without a list the first number of cores.
+    /// Returns the placements in the list `at`, or only the first number of cores if there is no
+    /// list.
     pub(crate) fn places_or_first(&self, at: Option<&[PlacementRef]>) -> Vec<Cores> {
         match at {
             Some(_) => self.places_at(at),
@@ -178,7 +187,7 @@ impl Keys {
         self.places_or_first(self.shares_at.as_deref())
     }
 
-    /// Returns the first entry of a list that is not a placement of this DUT.
+    /// Returns the first entry of the list `at` that is not a placement of this DUT.
     pub(crate) fn unknown_placement<'a>(
         &self,
         at: Option<&'a [PlacementRef]>,
@@ -187,22 +196,22 @@ impl Keys {
     }
 }
 
-/// The governor that keeps CPUs at their highest frequency, as CPUs without frequency scaling do
-/// anyway.
+/// The governor that keeps CPUs at their highest frequency. CPUs without frequency scaling always
+/// run at that frequency.
 pub const FIXED: &str = "performance";
 
-/// `[measure.closed-loop]`: experiments in which every thread of the tester waits for an answer
+/// `[measure.closed-loop]`: experiments in which each thread of the tester waits for an answer
 /// before it sends the next query.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct ClosedLoops {
-    /// Numbers of threads of the tester, powers of 2 up to 256.
+    /// Numbers of threads of the tester to measure; powers of 2 up to 256.
     pub threads: Vec<usize>,
-    /// Frequency governors of the DUT's CPUs, named as in Linux; everything is measured with each
-    /// of them. Empty: unchanged.
+    /// Frequency governors for the DUT's CPUs, named as in Linux. Every number of threads is
+    /// measured with each governor. Empty: the governor is not changed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub governors: Vec<String>,
-    /// Numbers of cores and placements; default: the first number of cores.
+    /// Numbers of cores and placements to measure; default: the first number of cores.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at: Option<Vec<PlacementRef>>,
     /// Blocks of 256 experiments in a trial, 1 to 10. Names are never repeated.
@@ -216,7 +225,7 @@ pub struct ClosedLoops {
 }
 
 impl Default for ClosedLoops {
-    /// Values of the paper, except for `threads`.
+    /// Values of the paper on MTD64, except for `threads`.
     fn default() -> ClosedLoops {
         ClosedLoops {
             threads: Vec::new(),
@@ -229,20 +238,21 @@ impl Default for ClosedLoops {
     }
 }
 
-/// `[[measure.constant-rates]]`: trials at rates.
+/// `[[measure.constant-rates]]`: trials at constant rates.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct ConstantRates {
-    /// The rates, queries per second.
+    /// Rates of the trials, queries per second.
     pub rates: Vec<Qps>,
-    /// Numbers of cores and placements; default: the first number of cores.
+    /// Numbers of cores and placements to measure; default: the first number of cores.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<Vec<PlacementRef>>,
     /// Sending time of each trial, such as `"60s"`.
     #[serde(with = "crate::plan::quantity::plan_time")]
     #[schemars(with = "crate::plan::quantity::Time")]
     pub duration: Duration,
-    /// The initial transient, excluded from the CPU figures.
+    /// Time at the start of each trial that is excluded from the CPU figures, because the CPU use
+    /// is not yet steady.
     #[serde(default, with = "crate::plan::quantity::plan_time")]
     #[schemars(with = "crate::plan::quantity::Time")]
     pub transient: Duration,
@@ -254,16 +264,17 @@ pub struct ConstantRates {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Loads {
-    /// Shares of the worst-case median that are sent, fractions from 0 to 1.
+    /// Offered rates as shares of the worst-case median, from 0 to 1.
     pub shares: Vec<Share>,
-    /// Numbers of cores and placements; default: all.
+    /// Numbers of cores and placements to measure; default: all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at: Option<Vec<PlacementRef>>,
     /// Sending time of each trial, such as `"60s"`.
     #[serde(with = "crate::plan::quantity::plan_time")]
     #[schemars(with = "crate::plan::quantity::Time")]
     pub duration: Duration,
-    /// The initial transient, excluded from the CPU figures.
+    /// Time at the start of each trial that is excluded from the CPU figures, because the CPU use
+    /// is not yet steady.
     #[serde(with = "crate::plan::quantity::plan_time")]
     #[schemars(with = "crate::plan::quantity::Time")]
     pub transient: Duration,
@@ -272,7 +283,7 @@ pub struct Loads {
 }
 
 impl Default for Loads {
-    /// Durations of the paper.
+    /// Durations of the paper by Lencse and Kadobayashi.
     fn default() -> Loads {
         let (duration, transient) = (Duration::from_secs(180), Duration::from_secs(60));
         Loads { shares: Vec::new(), at: None, duration, transient, repeat: 1 }
@@ -283,29 +294,32 @@ impl Default for Loads {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct SearchSettings {
-    /// The lowest rate, queries per second.
+    /// Lowest rate, queries per second.
     pub min: Qps,
-    /// Highest rate, unless the DUT sets another one.
+    /// Highest rate, queries per second. A DUT can have another highest rate.
     pub max: Qps,
     /// The method that chooses the rates.
     pub method: SearchMethod,
-    /// Maximum distance between the highest passed and the lowest failed rate of a bisection.
+    /// For a bisection: maximum distance between the highest passed and the lowest failed rate,
+    /// queries per second.
     pub resolution: Qps,
-    /// Maximum width of an MLRsearch's bounds, relative to the upper one; above 0 and below 1.
+    /// For an MLRsearch: maximum distance between the two bounds, relative to the upper bound;
+    /// above 0 and below 1.
     pub width: f64,
-    /// Goals of an MLRsearch in addition to that of RFC 8219, as in `search --goal`.
+    /// For an MLRsearch: goals in addition to the goal of RFC 8219, in the format of `search
+    /// --goal`.
     pub goals: Vec<TypedGoal>,
-    /// Searches of each point; RFC 8219 §9.2 requires at least 20.
+    /// Number of searches at each point; RFC 8219 §9.2 requires at least 20.
     pub repeat: u32,
     /// Maximum number of repetitions of an invalid trial.
     pub invalid_retries: u32,
-    /// Length of the short trial before each full one; default: full trials only.
+    /// Length of a short trial before each full trial; default: full trials only.
     #[serde(with = "crate::plan::quantity::plan_time")]
     #[schemars(with = "Option<crate::plan::quantity::Time>")]
     pub probe: Option<Duration>,
 }
 
-/// Default width of an MLRsearch's bounds, relative to the upper one.
+/// Default for the distance between the two bounds of an MLRsearch, relative to the upper bound.
 pub(crate) const WIDTH: f64 = 0.005;
 
 /// Method that chooses the rates of searches.
@@ -323,7 +337,7 @@ pub enum SearchMethod {
     Mlrsearch,
 }
 
-/// Adds the other name of a bisection to the schema, because schemars ignores serde's aliases.
+/// Adds the alias `rfc8219` of `bisection` to the schema, because schemars ignores serde's aliases.
 fn with_other_name(schema: &mut schemars::Schema) {
     if let Some(serde_json::Value::Array(names)) = schema.get_mut("oneOf") {
         let description = "Another name of bisection, in a plan only.";
@@ -334,8 +348,8 @@ fn with_other_name(schema: &mut schemars::Schema) {
 }
 
 impl SearchSettings {
-    /// Returns the method for a point with trials of `duration` and the acceptance ratio `accept`,
-    /// which form the first goal of an MLRsearch.
+    /// Returns the search method for a point. For an MLRsearch, the trial length `duration` and the
+    /// acceptance ratio `accept` form the first goal.
     pub(crate) fn method_for(&self, duration: Duration, accept: f64) -> Method {
         match self.method {
             SearchMethod::Bisection => Method::Bisection,
@@ -362,25 +376,27 @@ impl Default for SearchSettings {
     }
 }
 
-/// `[self-test]`: searches with AuthDNS in the DUT's place, which find the rate up to which the
-/// tester is reliable.
+/// `[self-test]`: searches in which the Measurer queries AuthDNS directly. They find the rate up to
+/// which the tester is reliable.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct SelfTest {
-    /// The lowest rate, queries per second.
+    /// Lowest rate, queries per second.
     pub min: Qps,
-    /// The highest rate, queries per second.
+    /// Highest rate, queries per second.
     pub max: Qps,
-    /// The distance of passed and failed rates at which a search ends, queries per second.
+    /// Maximum distance between the highest passed and the lowest failed rate, queries per second.
+    /// At this distance a search ends.
     pub resolution: Qps,
     /// Number of searches; the smallest result counts.
     pub repeat: u32,
-    /// The reserve δ of RFC 8219 §9.2, a fraction; 0.1 or more is compliant.
+    /// The reserve δ of RFC 8219 §9.2.1: the self-test must pass at a rate that exceeds the
+    /// required rate by this share. 0.1 or more is compliant.
     pub delta: f64,
-    /// IP version over which AuthDNS is queried; default: the one that the topology has, or IPv4 if
-    /// it has both.
+    /// IP version over which AuthDNS is queried. Default: the IP version of AuthDNS's address in
+    /// the topology, or IPv4 if AuthDNS has addresses of both versions.
     pub family: Option<Family>,
-    /// Further self-tests, with other servers or over another IP version. They are for comparison
+    /// Further self-tests, with other servers or over another IP version. They are for comparison,
     /// and do not validate trials.
     pub also: Vec<FurtherSelfTest>,
 }
@@ -389,12 +405,12 @@ pub struct SelfTest {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct FurtherSelfTest {
-    /// The server that plays AuthDNS and receives the queries.
+    /// The server in the role of AuthDNS, which receives the queries.
     pub server: Auth,
-    /// IP version of the queries; default: that of the plan's trials.
+    /// IP version of the queries; default: `family` of `[self-test]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub family: Option<Family>,
-    /// Number of AuthDNS's CPUs that it is confined to; default: all of them.
+    /// Number of CPUs in `[cpus] auth` that the server may use; default: all of these CPUs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cores: Option<usize>,
 }

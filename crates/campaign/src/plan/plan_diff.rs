@@ -5,18 +5,18 @@ use serde_json::Value;
 
 use crate::plan::Plan;
 
-/// Maximum number of keys in a sentence.
+/// Maximum number of keys that a message lists.
 const NAMED: usize = 8;
 
-/// Returns the keys in which two plans differ, in the form `trial.duration`, `dut[0].name`.
-/// Defaults count as written out.
+/// Returns the keys in which two plans differ, such as `trial.duration` or `dut[0].name`. A missing
+/// key is equal to a key with the default value.
 pub fn differing_keys(a: &Plan, b: &Plan) -> Vec<String> {
     let mut keys = Vec::new();
     compare(&value(a), &value(b), "", &mut keys);
     keys
 }
 
-/// Formats the keys as part of a sentence, truncated if there are many.
+/// Formats the keys for a message. Only the first keys of a long list are named.
 pub fn sentence(keys: &[String]) -> String {
     let mut text = keys[..keys.len().min(NAMED)].join(", ");
     if keys.len() > NAMED {
@@ -25,14 +25,14 @@ pub fn sentence(keys: &[String]) -> String {
     text
 }
 
-/// Returns a plan as the journal stores it. The conversion goes through text, in which a number may
-/// lose its last digit.
+/// Returns a plan in the form that the journal stores. The conversion to text and back can change
+/// the last digit of a number, as it does in the journal.
 fn value(plan: &impl Serialize) -> Value {
     let text = serde_json::to_string(plan).unwrap_or_default();
     serde_json::from_str(&text).unwrap_or_default()
 }
 
-/// Adds the keys below `at` in which two values differ.
+/// Adds to `keys` the keys below the key `at` in which two values differ.
 fn compare(a: &Value, b: &Value, at: &str, keys: &mut Vec<String>) {
     match (a, b) {
         (Value::Object(a), Value::Object(b)) => {

@@ -1,5 +1,5 @@
-//! Measurement points of a plan: the measurement, the DUT, its CPUs and the conditions. Points are
-//! measured one after another.
+//! Measurement points of a plan. A point consists of the kind of measurement, the DUT, the DUT's
+//! CPUs and the conditions. Points are measured one after another.
 //!
 //! ```text
 //! {number of cores, or placement} × {acceptance, α, β} × {self-test, search, load, constant rate, closed loop, conform}
@@ -14,36 +14,37 @@ use units::{Qps, Share, counted};
 
 use crate::plan::family::Family;
 
-/// A measurement point. The journal repeats it in every trial; its `Display` text is for people.
+/// A measurement point. The journal repeats the point in every trial. The `Display` text of a point
+/// is for messages only.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Point {
-    /// Self-test: the tester against an AuthDNS.
+    /// Self-test: the Measurer queries an AuthDNS directly.
     SelfTest(SelfTestTarget),
     /// Search for the highest rate of a DUT.
     Search(Conditions),
-    /// Load trials at a share of the DUT's worst-case median on the same CPUs.
+    /// Trials at a share of the DUT's worst-case median on the same CPUs.
     Load(AtShare),
-    /// Trials at a fixed rate from the plan.
+    /// Trials at a constant rate from the plan.
     ConstantRate(AtRate),
-    /// Closed loop: N threads, each with one query in flight.
+    /// Closed-loop trials: N threads, each with one query in flight.
     ClosedLoop(WithThreads),
     /// Conformance checks of a DUT's answers.
     Conform(AtPlace),
 }
 
-/// The AuthDNS that the tester is looped back to in a self-test.
+/// The AuthDNS that the Measurer queries in a self-test.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct SelfTestTarget {
-    /// The server that plays AuthDNS and receives the queries.
+    /// The server in the role of AuthDNS, which receives the queries.
     pub server: Auth,
-    /// IP version of the queries; absent: that of the plan's trials.
+    /// IP version of the queries; absent for the IP version of the plan's own self-test.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub family: Option<Family>,
-    /// Number of AuthDNS's CPUs that the server is confined to; absent: as in the plan.
+    /// Number of AuthDNS's CPUs that the server may use; absent for the number in the plan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cores: Option<usize>,
-    /// Name in `[[authdns]]`, if the server is one of those.
+    /// Name of the server in `[[authdns]]`; absent if the server is not listed there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub named: Option<String>,
 }
@@ -53,21 +54,21 @@ pub struct SelfTestTarget {
 pub struct Cores {
     /// Number of cores, and of threads of the DUT.
     pub cores: usize,
-    /// Name of the placement in the plan; absent: the first of the DUT's CPUs.
+    /// Name of the placement in the plan; absent for the first CPUs in `[cpus] dut`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub placement: Option<String>,
-    /// Name of the AuthDNS; absent: that of `[auth]`.
+    /// Name of the AuthDNS; absent for the AuthDNS of `[auth]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub authdns: Option<String>,
 }
 
 impl Cores {
-    /// Returns the first `cores` of the DUT's CPUs, with the AuthDNS of `[auth]`.
+    /// Returns the placement on the first `cores` CPUs of the DUT, with the AuthDNS of `[auth]`.
     pub fn first(cores: usize) -> Cores {
         Cores { cores, placement: None, authdns: None }
     }
 
-    /// True if both are on the same CPUs, with any AuthDNS.
+    /// True if both placements have the same CPUs. Their AuthDNS servers may differ.
     pub(crate) fn has_same_cpus(&self, other: &Cores) -> bool {
         (self.cores, &self.placement) == (other.cores, &other.placement)
     }
@@ -95,23 +96,24 @@ pub struct Conditions {
     pub aaaa: Share,
     /// Share of queries for cached names (β).
     pub cached: Share,
-    /// Acceptance criterion: share of valid replies at which a trial passes, above 0 and at most 1.
+    /// Acceptance criterion: minimum share of valid replies with which a trial passes; above 0 and
+    /// at most 1.
     pub accept: f64,
 }
 
 impl Conditions {
-    /// Returns the compulsory point of RFC 8219 §9.2 at a placement.
+    /// Returns the conditions of the compulsory test of RFC 8219 §9.2 at a placement.
     pub fn worst_case(dut: &str, place: Cores) -> Conditions {
         Conditions { dut: dut.into(), place, aaaa: Share::ZERO, cached: Share::ZERO, accept: 1.0 }
     }
 
-    /// True for the compulsory point at any placement.
+    /// True if these are the conditions of the compulsory test of RFC 8219 §9.2, at any placement.
     pub fn is_worst_case(&self) -> bool {
         self.aaaa == Share::ZERO && self.cached == Share::ZERO && self.accept >= 1.0
     }
 }
 
-/// A DUT at a share of its worst-case median.
+/// A DUT queried at a share of its worst-case median.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct AtShare {
     /// Name of the DUT.
@@ -119,11 +121,11 @@ pub struct AtShare {
     /// CPU placement of the DUT, and its AuthDNS.
     #[serde(flatten)]
     pub place: Cores,
-    /// Share of the worst-case median that is sent, a fraction.
+    /// Offered rate as a share of the worst-case median.
     pub share: Share,
 }
 
-/// A DUT at a fixed rate.
+/// A DUT queried at a constant rate.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct AtRate {
     /// Name of the DUT.
@@ -131,11 +133,11 @@ pub struct AtRate {
     /// CPU placement of the DUT, and its AuthDNS.
     #[serde(flatten)]
     pub place: Cores,
-    /// The rate that is sent, queries per second.
+    /// Offered rate, queries per second.
     pub rate: Qps,
 }
 
-/// A DUT in a closed loop.
+/// A DUT queried in a closed loop.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct WithThreads {
     /// Name of the DUT.
@@ -143,23 +145,23 @@ pub struct WithThreads {
     /// CPU placement of the DUT, and its AuthDNS.
     #[serde(flatten)]
     pub place: Cores,
-    /// Threads of the tester, each with one query in flight.
+    /// Number of threads of the tester, each with one query in flight.
     pub threads: usize,
-    /// Frequency governor of the DUT's CPUs; absent: unchanged.
+    /// Frequency governor of the DUT's CPUs; absent if the governor is not changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub governor: Option<String>,
 }
 
-/// A DUT under conformance checks. AuthDNS serves the names of `conform`, and the DUT is configured
-/// for some of the checks.
+/// A DUT under conformance checks. AuthDNS answers for the names of the checks, and some of the
+/// checks need a special configuration of the DUT.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct AtPlace {
     /// Name of the DUT.
     pub dut: String,
-    /// Cores of the DUT.
+    /// CPU placement of the DUT.
     #[serde(flatten)]
     pub place: Cores,
-    /// Configuration of the DUT; absent: the usual one.
+    /// Configuration of the DUT; absent for the usual configuration.
     #[serde(default, skip_serializing_if = "Variant::is_usual")]
     pub variant: Variant,
 }
@@ -231,7 +233,8 @@ impl Point {
         })
     }
 
-    /// Returns the CPU placement of the DUT; one core for a self-test, which has no DUT.
+    /// Returns the CPU placement of the DUT, or a placeholder with one core for a self-test, which
+    /// has no DUT.
     pub(crate) fn dut_place(&self) -> Cores {
         self.place().cloned().unwrap_or(Cores::first(1))
     }
@@ -241,7 +244,8 @@ impl Point {
         if let Point::Conform(at) = self { Some(&at.variant) } else { None }
     }
 
-    /// Returns the frequency governor that the DUT's CPUs must have; `None` if any will do.
+    /// Returns the frequency governor that the DUT's CPUs must have, or `None` if the governor is
+    /// not changed.
     pub fn governor(&self) -> Option<&str> {
         if let Point::ClosedLoop(with) = self { with.governor.as_deref() } else { None }
     }
@@ -251,10 +255,11 @@ impl Point {
         self.place()?.authdns.as_deref()
     }
 
-    /// Returns the share of names with an AAAA record (α) that AuthDNS is started with.
+    /// Returns the share of names for which AuthDNS has an AAAA record (α).
     pub fn aaaa(&self) -> Share {
         match self {
-            // The Measurer accepts AAAA records only, and no DUT synthesizes them in a self-test.
+            // In a self-test no DUT synthesizes AAAA records, but the Measurer accepts no other
+            // records.
             Point::SelfTest(_) => Share::ONE,
             Point::Search(conditions) => conditions.aaaa,
             Point::Load(_) | Point::ConstantRate(_) | Point::ClosedLoop(_) | Point::Conform(_) => {
@@ -263,7 +268,7 @@ impl Point {
         }
     }
 
-    /// True if the point consists of conformance checks, which use names with known answers.
+    /// True if the point consists of conformance checks.
     pub fn is_checked(&self) -> bool {
         matches!(self, Point::Conform(_))
     }

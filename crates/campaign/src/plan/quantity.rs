@@ -34,7 +34,7 @@ pub fn nonzero_time(text: &str) -> Result<Duration, String> {
     if found.is_zero() { Err("it must be above 0, such as 10ms".into()) } else { Ok(found) }
 }
 
-/// Parses a share from 0 to below 1, also in per cent.
+/// Parses a share, at least 0 and below 1, written as a fraction or in per cent.
 ///
 /// # Errors
 /// If the text is not such a share; the message gives the correct form.
@@ -43,10 +43,11 @@ pub fn share(text: &str) -> Result<f64, String> {
     fraction(text).filter(|share| (0.0..1.0).contains(share)).ok_or_else(wrong)
 }
 
-/// The correct form of a duration.
+/// Description of the correct form of a duration, for error messages.
 const FORM: &str = "a time; write for example \"10s\", \"250ms\" or a number of seconds";
 
-/// Conversion from an optional duration; a plain [`Duration`] rejects `None`.
+/// Conversion from an optional duration. The type [`Duration`] rejects `None`, and
+/// `Option<Duration>` accepts it.
 pub(crate) trait FromTime: Sized {
     fn from_time(time: Option<Duration>) -> Option<Self>;
 }
@@ -63,7 +64,7 @@ impl FromTime for Option<Duration> {
     }
 }
 
-/// Serde visitor for durations; also carries their JSON Schema.
+/// Serde visitor for durations, which also provides the JSON Schema of a duration.
 pub(super) struct Time;
 
 impl Visitor<'_> for Time {
@@ -108,8 +109,8 @@ impl JsonSchema for Time {
     }
 }
 
-/// Serde module for durations in a plan, in the form of [`time`] or as a number: `with =
-/// "quantity::plan_time"`.
+/// Serde module for durations in a plan, for use as `with = "quantity::plan_time"`. A duration is a
+/// text for [`time`], or a number of seconds.
 pub(crate) mod plan_time {
     use crate::plan::quantity::*;
 

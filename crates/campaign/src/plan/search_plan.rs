@@ -1,4 +1,4 @@
-//! Plan of a set of searches, and its deviations from RFC 8219.
+//! Plan of a set of searches, and the facts that determine its compliance with RFC 8219.
 
 use std::iter;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use crate::plan::goal::{TypedGoal, distance};
 /// Plan of a set of searches: the range, the method and the trial.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct SearchPlan {
-    /// The trial. Its rate and its first name are replaced in each trial.
+    /// Settings of every trial. The rate and the first name are replaced in each trial.
     pub trial: TrialPlan,
     /// Range of the searched rates.
     pub range: SearchRange,
@@ -28,7 +28,7 @@ pub struct SearchPlan {
     pub repeat: u32,
     /// Pause between two trials.
     pub pause: Duration,
-    /// True if the names may start again when the block is used up.
+    /// True if names may be queried again after all names of the block have been used.
     pub reuse_names: bool,
     /// The self-test that the tester passed.
     pub self_test: Option<PassedSelfTest>,
@@ -44,8 +44,8 @@ pub enum Method {
     /// Bisection of the range with full trials, as in RFC 8219 §9.2.
     #[default]
     Bisection,
-    /// MLRsearch (RFC 9971) for these goals. The first goal is that of RFC 8219, with the plan's
-    /// duration and acceptance criterion.
+    /// MLRsearch (RFC 9971) for these goals. The first goal is the goal of RFC 8219, with the
+    /// plan's duration and acceptance criterion.
     MlrSearch(Vec<Goal>),
 }
 
@@ -58,7 +58,7 @@ impl Method {
         width: f64,
         others: &[TypedGoal],
     ) -> Method {
-        // Rounded, because 1 − 0.9 is slightly less than 0.1 in floating point.
+        // The loss ratio is rounded, because 1 − 0.9 is slightly less than 0.1 in floating point.
         let loss_ratio = ((1.0 - accept.0) * 1e12).round() / 1e12;
         let first = Goal { loss_ratio, ..Goal::rfc8219(duration.into(), width) };
         let others = others.iter().map(|goal| goal.goal(duration, width));
@@ -66,17 +66,19 @@ impl Method {
     }
 }
 
-/// A self-test that passed. Up to the rate that it validates, results are more than lower bounds.
+/// A self-test that passed. A result above the rate that the self-test validates is only a lower
+/// bound.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct PassedSelfTest {
-    /// The rate at which it passed; the smallest of several.
+    /// Rate at which the self-test passed, queries per second. With several searches, the smallest
+    /// of their rates.
     pub passed: Qps,
-    /// The reserve δ of RFC 8219 §9.2, a fraction.
+    /// The reserve δ of RFC 8219 §9.2.1, a fraction of the rate.
     pub delta: f64,
     /// True if the self-test complies with RFC 8219 §9.2.1.
     #[serde(default)]
     pub compliant: bool,
-    /// Send settings of the self-test; absent if only its rate is known.
+    /// Send settings of the self-test; absent if only the rate of the self-test is known.
     #[serde(default)]
     pub sent: Option<SelfTestSending>,
 }
@@ -87,12 +89,14 @@ impl PassedSelfTest {
         allowed_rate(self.passed, plan.aaaa_share, plan.cached_share, self.delta)
     }
 
-    /// Returns the self-test's proof for `trial` of `plan`, at any rate.
+    /// Returns how far the self-test proves that the tester was reliable in `trial`, which ran by
+    /// `plan`. The rate of the trial is not compared.
     pub fn proof(&self, plan: &TrialPlan, trial: &TrialResult) -> TesterProof {
         let delta = self.delta;
         let is_the_same = |sent: &SelfTestSending| {
             let same_priority = sent.priority == trial.sending.priority;
-            // RFC 8219 §9.2.1 requires a quarter of the test's timeout.
+            // RFC 8219 §9.2.1 requires that the self-test's timeout is a quarter of the timeout of
+            // `plan`.
             let wanted = method::selftest::timeout(plan.timeout);
             let in_time = sent.timeout.is_none_or(|timeout| timeout <= wanted);
             sent.settings == plan.sender_settings() && same_priority && sent.held_auth && in_time
@@ -104,8 +108,8 @@ impl PassedSelfTest {
         }
     }
 
-    /// Same as [`PassedSelfTest::proof`], for a single trial, whose rate must be within the
-    /// validated range.
+    /// Same as [`PassedSelfTest::proof`], but also compares the rate of the trial with the rate up
+    /// to which the self-test validates the tester.
     pub fn proof_at_its_rate(&self, plan: &TrialPlan, trial: &TrialResult) -> TesterProof {
         match (self.proof(plan, trial), self.allowed(plan)) {
             (TesterProof::SelfTest { delta } | TesterProof::NotCompliant { delta }, allowed)
@@ -118,28 +122,29 @@ impl PassedSelfTest {
     }
 }
 
-/// Send settings of a self-test. It validates only trials with the same settings.
+/// Send settings of a self-test. A self-test validates only trials with the same settings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct SelfTestSending {
     /// The requested settings.
     pub settings: SenderSettings,
-    /// The scheduling priority that the senders got.
+    /// Scheduling priority that the kernel granted to the sending threads.
     pub priority: Priority,
-    /// True if AuthDNS's response time was checked against the limit.
+    /// True if AuthDNS's response time was checked against the limit in every trial.
     pub held_auth: bool,
-    /// The timeout, nanoseconds; absent in files of older versions.
+    /// Timeout for a reply, nanoseconds; absent in files of older versions.
     #[serde(default)]
     pub timeout: Option<Nanos>,
 }
 
 impl SearchPlan {
-    /// Returns the plan of the searches, which consist of full trials only.
+    /// Returns the range and the number of the searches. They have no probes.
     pub fn set(&self) -> SetPlan {
         SetPlan { range: self.range, repeat: self.repeat, probes: false }
     }
 
-    /// Returns the requested distance between passed and failed rates; for an MLRsearch, the
-    /// distance at the end of its range.
+    /// Returns the requested distance between the highest passed and the lowest failed rate. For an
+    /// MLRsearch, the distance is relative to the rate, and the distance at the end of the range is
+    /// returned.
     pub(crate) fn wanted_resolution(&self) -> Qps {
         match &self.method {
             Method::Bisection => self.range.resolution,
@@ -154,9 +159,10 @@ impl SearchPlan {
         TrialPlan { rate, first_name, ..self.trial.clone() }
     }
 
-    /// Returns the number of names that the set may need: the names for every search with
-    /// full-length trials at the highest rate. An MLRsearch can end early, so the minimum of its
-    /// goals counts: two loads for each goal, at the highest rate.
+    /// Returns the number of names that the searches may need. For a bisection it is the maximum:
+    /// the names of all trials, with full length and the highest rate. For an MLRsearch, which can
+    /// end early, it is the minimum: the names of the trials that decide the two bounds of each
+    /// goal, at the highest rate.
     pub fn most_names(&self) -> u64 {
         if let Method::MlrSearch(goals) = &self.method {
             let of = |goal: &Goal| {
@@ -174,22 +180,24 @@ impl SearchPlan {
         each.saturating_mul(trials).saturating_mul(self.repeat.into())
     }
 
-    /// Returns the rate up to which the self-test validates the tester.
+    /// Returns the rate up to which the self-test validates the tester, or `None` without a
+    /// self-test.
     pub fn allowed(&self) -> Option<Qps> {
         self.self_test.as_ref().map(|test| test.allowed(&self.trial))
     }
 
-    /// Returns the self-test's proof for trials like `trial`.
+    /// Returns how far the self-test proves that the tester was reliable in trials like `trial`.
     pub fn proof(&self, trial: &TrialResult) -> TesterProof {
         self.self_test.as_ref().map_or(TesterProof::None, |test| test.proof(&self.trial, trial))
     }
 
-    /// Returns the facts that decide the compliance of the set with RFC 8219 §9.2; `trial` is one
-    /// of its trials.
+    /// Returns the facts that determine the compliance of the searches with RFC 8219 §9.2. `trial`
+    /// is one of the trials of the searches.
     pub fn facts(&self, trial: &TrialResult) -> Facts {
         Facts {
             repeats: Some(self.repeat),
-            // Shorter trials of an MLRsearch only lead up to those that decide.
+            // The shorter trials of an MLRsearch do not decide its result, so their duration does
+            // not matter.
             duration: self.trial.duration,
             resolution: Some(self.range.resolution),
             reuses_names: self.reuse_names,
@@ -198,14 +206,14 @@ impl SearchPlan {
         }
     }
 
-    /// Returns the duration of a trial with the pause before it, excluding the time in which names
-    /// are cached.
+    /// Returns the duration of a trial and of the pause before the trial. The time for filling the
+    /// DUT's cache is not included.
     pub fn each(&self) -> Duration {
         Duration::from(self.trial.duration + self.trial.timeout).saturating_add(self.pause)
     }
 
-    /// Returns the factor by which rates may be overstated because replies that arrive after the
-    /// end of short trials count too.
+    /// Returns the factor by which short trials may overstate rates, because replies that arrive
+    /// after the end of sending count too.
     pub fn overstatement(&self) -> f64 {
         overstatement(self.trial.duration, self.trial.timeout)
     }
@@ -247,14 +255,14 @@ mod tests {
                 "{other:?}"
             );
         }
-        // RFC 8219 §9.2.1: at most a quarter of the test's timeout.
+        // RFC 8219 §9.2.1 allows the self-test at most a quarter of the timeout of the trials.
         let within = |timeout| {
             let sent = Some(SelfTestSending { timeout: Some(timeout), ..sent.clone() });
             PassedSelfTest { sent, ..test.clone() }.proof(&plan, &trial)
         };
         assert_eq!(within(Nanos(plan.timeout.0 / 4)), TesterProof::SelfTest { delta: 0.1 });
         assert_eq!(within(plan.timeout), TesterProof::OtherSettings { delta: 0.1 });
-        // The trial's source addresses are of another IP version, but equally many.
+        // The trial has as many source addresses as the self-test, but of another IP version.
         let over_ipv4 = TrialPlan { source_addresses: "127.1.0.0/24".parse().ok(), ..plan.clone() };
         let over_ipv6 =
             TrialPlan { source_addresses: "2001:2:0:ff::/64".parse().ok(), ..plan.clone() };

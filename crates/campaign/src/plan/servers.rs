@@ -1,4 +1,5 @@
-//! Plan keys of the servers: threads, IP version, and the operator's own configuration.
+//! Plan keys of the DUTs and AuthDNS servers: threads, IP version, source addresses, AF_XDP, and
+//! configuration files written by the operator.
 
 use std::borrow::Cow;
 use std::net::SocketAddr;
@@ -12,11 +13,11 @@ use crate::plan::family::Family;
 use crate::plan::point::{Cores, Point};
 use crate::plan::{AuthPlan, Plan, Topology};
 
-/// Name of the AuthDNS that serves the names of conformance checks.
+/// Name of the AuthDNS that answers for the names of the conformance checks.
 pub const CHECKS: &str = "conform";
 
 impl Plan {
-    /// Reads the configuration files of the operator. Relative paths start in `folder`.
+    /// Reads the configuration files that the operator wrote. Relative paths start in `folder`.
     pub(crate) fn read_files(&mut self, folder: &Path) -> Result<(), String> {
         let duts = self
             .duts
@@ -69,9 +70,9 @@ impl Plan {
         )
     }
 
-    /// Checks the source addresses. If any are given, each server that the Measurer queries needs a
-    /// prefix, and all prefixes need the same size, because a self-test validates only trials with
-    /// the same send settings.
+    /// Checks `[trial] source-addresses`. If the plan has this key, it needs exactly one prefix for
+    /// each IP version over which the Measurer sends queries. All prefixes need the same number of
+    /// addresses, because a self-test validates only trials with the same send settings.
     pub fn check_sources(&self) -> Result<(), String> {
         let all = &self.trial.source_addresses;
         if all.is_empty() {
@@ -116,8 +117,8 @@ impl Plan {
         Ok(())
     }
 
-    /// Checks that each role with AF_XDP has an Ethernet interface, and that the Measurer supports
-    /// AF_XDP.
+    /// Checks the keys `xdp`. AF_XDP needs an Ethernet interface, which topology `loopback` does
+    /// not have. A Measurer that uses AF_XDP has only one pair of threads.
     pub fn check_xdp(&self) -> Result<(), String> {
         let of_duts = self.duts.iter().filter(|dut| dut.xdp.is_some());
         let of_auths = self.auths().filter(|auth| auth.xdp.is_some());
@@ -163,22 +164,22 @@ impl Plan {
         }
     }
 
-    /// Returns all servers that can act as AuthDNS, starting with the server in `[auth]`.
+    /// Returns all servers that can have the role of AuthDNS, starting with the server in `[auth]`.
     pub fn auths(&self) -> impl Iterator<Item = &AuthPlan> {
         std::iter::once(&self.auth).chain(&self.authdns)
     }
 
-    /// Returns the AuthDNS with this name; without a name, the AuthDNS in `[auth]`.
+    /// Returns the AuthDNS with this name, or the AuthDNS in `[auth]` if there is no name.
     pub fn auth_named(&self, name: Option<&str>) -> &AuthPlan {
         let called = |auth: &&AuthPlan| name.is_some_and(|name| auth.name() == name);
         self.auths().find(called).unwrap_or(&self.auth)
     }
 
-    /// Returns the server that plays AuthDNS at a point.
+    /// Returns the server that has the role of AuthDNS at a point.
     pub fn auth_at(&self, point: &Point) -> Cow<'_, AuthPlan> {
         let at = match point {
             Point::SelfTest(at) => at,
-            // Only dns64bench's AuthDNS serves the names of the checks.
+            // Only dns64bench's AuthDNS can answer for the names of the checks.
             Point::Conform(_) => {
                 let name = Some(CHECKS.into());
                 return Cow::Owned(AuthPlan { name, ..AuthPlan::default() });
@@ -190,7 +191,8 @@ impl Plan {
             let cores = at.cores.or(called.cores);
             return Cow::Owned(AuthPlan { cores, ..called.clone() });
         }
-        // Program, threads and lines of the plan belong to the server that `[auth]` names.
+        // The program, threads and extra lines in `[auth]` are for another server, so they are not
+        // used here.
         Cow::Owned(AuthPlan {
             driver: at.server,
             cores: at.cores,
@@ -199,13 +201,13 @@ impl Plan {
         })
     }
 
-    /// Returns the CPUs of AuthDNS at a point; empty if any will do.
+    /// Returns the CPUs of AuthDNS at a point; empty if AuthDNS may use any CPU.
     pub fn auth_cpus(&self, point: &Point) -> &[usize] {
         let all = &self.cpus.auth;
         &all[..self.auth_at(point).cores.unwrap_or(all.len()).min(all.len())]
     }
 
-    /// Returns the servers that act as AuthDNS for DUTs, starting with the server in `[auth]`.
+    /// Returns the AuthDNS servers that a DUT queries, in the order of [`Plan::auths`].
     pub(crate) fn auths_of_duts(&self) -> Vec<&AuthPlan> {
         let places: Vec<Cores> =
             self.duts.iter().flat_map(|dut| self.keys_of(dut).places()).collect();
@@ -217,8 +219,8 @@ impl Plan {
         self.auths().filter(is_asked).collect()
     }
 
-    /// Checks that AuthDNS has an address of the requested IP version. Topologies other than ssh
-    /// have both.
+    /// Checks that AuthDNS has an address of the requested IP version. `address` is `None` for
+    /// topologies other than ssh, in which AuthDNS has addresses of both versions.
     fn check_family(
         &self,
         whose: &str,
@@ -237,7 +239,7 @@ impl Plan {
     }
 }
 
-/// Rejects keys of a server that its driver does not support.
+/// Rejects keys that the driver of a server does not support.
 fn check_server<T>(
     whose: &str,
     driver: &Driver<T>,

@@ -1,5 +1,5 @@
-//! Checks that several testers can share each trial of a plan: each tester needs at least one
-//! query.
+//! Checks that each trial of a plan can be distributed among several testers. Each tester must send
+//! at least one query.
 
 use std::time::Duration;
 
@@ -9,19 +9,19 @@ use units::{Nanos, Qps, counted, grouped};
 use crate::plan::Plan;
 use crate::plan::search_plan::Method;
 
-/// The smallest trial that a group of plan keys can lead to.
+/// The trial with the fewest queries that is possible with a group of plan keys.
 struct Smallest {
-    /// Names of the keys.
+    /// Names of the plan keys.
     keys: &'static str,
-    /// The lowest rate, at least 1.
+    /// The lowest rate of a trial, at least 1 query per second.
     rate: Qps,
-    /// The shortest length.
+    /// The shortest time for which a trial sends queries.
     length: Duration,
 }
 
 impl Smallest {
     fn new(keys: &'static str, rate: Qps, length: Duration) -> Smallest {
-        // A rate of 0 sends nothing.
+        // A trial at a rate of 0 would have no queries.
         Smallest { keys, rate: rate.max(Qps(1)), length }
     }
 
@@ -29,14 +29,14 @@ impl Smallest {
         Schedule::new(self.rate, self.length.into()).count()
     }
 
-    /// Returns a rate at which a trial of this length has at least `queries` queries.
+    /// Returns the lowest rate at which a trial of this length has at least `queries` queries.
     fn rate_for(&self, queries: u64) -> u64 {
         (queries * Nanos::SECOND.0).div_ceil(Nanos::from(self.length).0.max(1))
     }
 }
 
 impl Plan {
-    /// Checks that even the smallest trial has a query for each of several testers.
+    /// Checks that even the trial with the fewest queries has a query for each of several testers.
     pub(crate) fn check_testers(&self) -> Result<(), String> {
         let testers = self.ssh.as_ref().map_or(1, |ssh| ssh.tester_hosts().len()) as u64;
         let is_too_small = |trial: &Smallest| testers > 1 && trial.queries() < testers;
@@ -55,7 +55,7 @@ impl Plan {
         ))
     }
 
-    /// Returns the smallest trial of each measurement.
+    /// Returns, for each kind of measurement, the trial with the fewest queries.
     fn smallest_trials(&self) -> Vec<Smallest> {
         let (search, full) = (&self.search, self.trial.duration);
         let shortest = match search.method_for(full, 1.0) {
@@ -94,7 +94,7 @@ mod tests {
 
     use super::*;
 
-    /// Parses a plan with `testers` testers and these tables.
+    /// Parses a plan with `testers` testers and the TOML tables `tables`.
     fn shared_by(testers: usize, tables: &str) -> Result<Plan, String> {
         let hosts: Vec<String> = (0..testers).map(|n| format!("{{ host = 'load{n}' }}")).collect();
         let text = format!(
@@ -130,7 +130,7 @@ mod tests {
         assert!(why.contains("use 120 queries/s or more"), "{why}");
     }
 
-    /// A single tester accepts any trial, regardless of its number of queries.
+    /// A single tester sends every query, so the number of queries does not matter.
     #[test]
     fn a_single_tester_has_each_query() {
         shared_by(1, "[search]\nmin = 1\nmax = 400\nprobe = '1ms'\n").unwrap();

@@ -155,7 +155,7 @@ impl<'a> Recorded<'a> {
         Some(allowed_rate(passed, aaaa, cached, test.delta))
     }
 
-    /// Returns the recorded version of the DUT with this name.
+    /// Returns the recorded version of the server with this name, which is a DUT or an AuthDNS.
     pub fn version(&self, name: &str) -> Option<String> {
         self.entries.iter().find_map(|entry| match entry {
             Entry::Version { dut, text } if dut == name => Some(text.clone()),
