@@ -1,5 +1,5 @@
-//! Results of a campaign, computed from its plan and journal only. A report can therefore be
-//! created again without measuring.
+//! Results of a campaign, computed from the plan and the journal only. A report can therefore be
+//! written again without new trials.
 
 mod closed_loop;
 mod conform;
@@ -55,46 +55,49 @@ pub use trials::Trial;
 /// Schema.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Results {
-    /// The version of this object: [`VERSION`].
+    /// Format version of `results.json`: [`VERSION`].
     pub schema_version: u32,
     /// The plan at the start of the run, including defaults.
     pub plan: Plan,
     /// The machine on which the campaign was started.
     pub environment: Environment,
-    /// Facts of its hosts, if they are other machines or network namespaces of this one.
+    /// Facts of the campaign's hosts, if they are other machines, or network namespaces of this
+    /// machine.
     pub hosts: Vec<HostFacts>,
     /// Hosts that changed while the campaign was interrupted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub host_changes: Vec<HostChange>,
     /// Version of the AuthDNS of `[auth]`.
     pub auth: String,
-    /// Each server that plays AuthDNS for a DUT.
+    /// Each AuthDNS that a DUT queries.
     pub authdns: Vec<AuthResult>,
     /// Configuration of each server.
     pub configurations: Vec<ServerConfig>,
-    /// True if every point of the plan has a result, or cannot be provided by this machine.
+    /// True if every point of the plan has a result, except points whose CPU frequency governor the
+    /// DUT's host does not support.
     pub complete: bool,
     /// The points without a result, in plan order.
     #[serde(default)]
     pub without_result: Vec<WithoutResult>,
-    /// The self-tests, if the plan has them. The first one validates the trials.
+    /// The self-tests of the plan. The first self-test validates the trials with the AuthDNS of
+    /// `[auth]`.
     pub self_tests: Vec<SelfTestResult>,
     /// Results of each DUT, in plan order.
     pub duts: Vec<DutResult>,
-    /// The tester's own errors over all trials.
+    /// Pacing and other errors of the tester in all trials.
     pub health: Health,
-    /// Deviations of the campaign from RFC 8219 §9.2, determined from its trials. In JSON
-    /// `noncompliance` contains the sentences and `noncompliance_causes` the data.
+    /// Deviations of the campaign from RFC 8219 §9.2, determined from its trials. In JSON,
+    /// `noncompliance` contains sentences, and `noncompliance_causes` contains their data.
     #[serde(flatten, with = "method::noncompliance::in_words")]
     #[schemars(with = "method::noncompliance::in_words::Written<'static>")]
     pub noncompliance: Vec<Noncompliance>,
     /// Contradictions in the results.
     pub contradictions: Vec<Contradiction>,
-    /// Start of the first trial and end of the last one; absent without a trial.
+    /// Start of the first trial and end of the last trial; absent if there is no trial.
     pub period_unix_s: Option<Period>,
     /// Incidents: servers that died, hung or could not be started.
     pub mishaps: Vec<Incident>,
-    /// All trials of the journal; not part of the object.
+    /// All trials of the journal; not part of `results.json`.
     #[serde(skip)]
     pub trials: Vec<Trial>,
 }
@@ -102,26 +105,26 @@ pub struct Results {
 /// Configuration of a server.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct ServerConfig {
-    /// Name of the DUT, or of the server that plays AuthDNS.
+    /// Name of the DUT. For AuthDNS: "AuthDNS", or "AuthDNS NAME" if the server has another name.
     pub server: String,
-    /// Its command and configuration file at the first start.
+    /// Command and configuration file of the server at its first start.
     #[serde(flatten)]
     pub configuration: Configuration,
 }
 
-/// A server that plays AuthDNS.
+/// A server in the role of AuthDNS.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct AuthResult {
-    /// Its name in the plan.
+    /// Name of the server in the plan.
     pub name: String,
-    /// Its version output.
+    /// Version output of the server.
     pub version: String,
-    /// True if it counts queries. Otherwise nothing proves that new names were not answered from a
-    /// cache.
+    /// True if the server counts queries. Without counters it is not proven that the DUT sent
+    /// upstream queries for new names.
     pub counts: bool,
 }
 
-/// A span of the wall clock: seconds since 1970-01-01 UTC.
+/// Wall-clock time of the trials.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Period {
     /// Start of the first trial, seconds since 1970-01-01 UTC.
@@ -132,27 +135,27 @@ pub struct Period {
     pub trials_s: f64,
 }
 
-/// The facts of a host.
+/// Facts of a host.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct HostFacts {
-    /// Role of the host: tester, dut or auth.
+    /// Role of the host: "tester", "dut" or "auth".
     pub role: String,
-    /// The facts reported by `check` there.
+    /// The facts that `dns64bench check` reports on that host.
     pub environment: Environment,
 }
 
-/// Quality of the tester's work over all trials of a run.
+/// Measures of the tester's quality over all trials of a run.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Health {
-    /// Numbers of trials by kind.
+    /// Numbers of probes, full trials and invalid trials.
     pub trials: Trials,
-    /// Worst 100 ms window of each trial: deviation in per cent.
+    /// Deviation of the worst 100 ms window of each trial from the schedule, per cent.
     pub window_pct: Option<Spread>,
-    /// 99.9th percentile of lateness of each trial, µs.
+    /// 99.9th percentile of the lateness of queries in each trial, µs.
     pub lateness_us: Option<Spread>,
-    /// Reasons of invalid trials, with the number of trials for each kind.
+    /// Reasons why trials were invalid, with the number of trials for each kind of reason.
     pub invalid_reasons: Vec<InvalidReason>,
-    /// Other warnings of trials, with the number of trials for each kind.
+    /// Warnings of trials, with the number of trials for each kind of warning.
     pub warnings: Vec<WarningCount>,
     /// CPU time stolen by a hypervisor, for each host that reports it.
     #[serde(default)]
@@ -162,17 +165,17 @@ pub struct Health {
 /// CPU time that a hypervisor stole from a host during trials, in per cent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct StolenTime {
-    /// Role of the host: tester, dut or auth.
+    /// Role of the host: "tester", "dut" or "auth".
     pub role: String,
-    /// Share of all CPUs: the median over the trials.
+    /// Median over the trials of the stolen share of time of all CPUs.
     pub median_pct: f64,
-    /// Share of all CPUs in the worst trial.
+    /// Stolen share of time of all CPUs, in the worst trial.
     pub max_pct: f64,
-    /// Share of the CPU that lost most in a trial.
+    /// Stolen share of time of a single CPU, in the worst trial.
     pub worst_cpu_pct: f64,
 }
 
-/// Median and worst value of all trials.
+/// Median and worst value over all trials.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Spread {
     /// The median over the trials.
@@ -181,12 +184,12 @@ pub struct Spread {
     pub worst: f64,
 }
 
-/// A kind of reason, and its number of trials.
+/// A kind of reason for invalid trials, and the number of these trials.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct InvalidReason {
     /// The kind of reason.
     pub kind: ReasonKind,
-    /// The same as text, for readers.
+    /// The same information as text.
     pub reason: String,
     /// Number of trials that were invalid for this reason.
     pub trials: usize,
@@ -199,13 +202,13 @@ impl InvalidReason {
     }
 }
 
-/// Warnings of one kind.
+/// A kind of warning, and the number of trials with such a warning.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct WarningCount {
     /// The first warning of this kind.
     #[serde(flatten)]
     pub warning: Warning,
-    /// The same as text, for readers.
+    /// The same information as text.
     pub words: String,
     /// Number of trials with a warning of this kind.
     pub trials: usize,
@@ -223,11 +226,11 @@ pub struct WithoutResult {
 /// An incident that is not a result: a server died or hung, or a point could not be measured.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Incident {
-    /// The point at which it happened, as text.
+    /// Text of the point at which the incident happened.
     pub point: String,
     /// Description of the incident.
     pub what: String,
-    /// The end of the server's log.
+    /// Last lines of the server's log.
     pub log: String,
 }
 
@@ -286,19 +289,20 @@ impl Results {
         }
     }
 
-    /// Returns the self-test that validates the tester with the AuthDNS of `[auth]`, if the plan
-    /// has one.
+    /// Returns the self-test that validates the tester with the AuthDNS of `[auth]`, or `None` if
+    /// the plan has no self-tests.
     pub fn own_self_test(&self) -> Option<&SelfTestResult> {
         self.self_tests.iter().find(|test| test.vouches)
     }
 
-    /// Returns the versions of the servers that DUTs query and that do not count queries.
+    /// Returns the versions of the AuthDNS servers that DUTs query but that do not count queries.
     pub fn without_counters(&self) -> Vec<&str> {
         self.authdns.iter().filter(|auth| !auth.counts).map(|auth| auth.version.as_str()).collect()
     }
 }
 
-/// Returns the points without a result among those that this machine can provide.
+/// Returns the points without a result, except points whose CPU frequency governor the DUT's host
+/// does not support.
 fn without_result(recorded: &Recorded<'_>, points: &[Point]) -> Vec<WithoutResult> {
     let open = points
         .iter()
@@ -310,7 +314,7 @@ fn without_result(recorded: &Recorded<'_>, points: &[Point]) -> Vec<WithoutResul
     .collect()
 }
 
-/// Returns the version of an AuthDNS.
+/// Returns the recorded version of an AuthDNS.
 fn version_of(recorded: &Recorded<'_>, auth: &AuthPlan) -> String {
     recorded.version(&auth.role()).unwrap_or_else(|| "not measured".into())
 }
@@ -323,7 +327,7 @@ fn auth_result(recorded: &Recorded<'_>, auth: &AuthPlan) -> AuthResult {
     }
 }
 
-/// Returns the start of the first trial and the end of the last one, by the wall clock.
+/// Returns the start of the first trial and the end of the last trial, by the wall clock.
 fn period(recorded: &Recorded<'_>) -> Option<Period> {
     let spans = || recorded.finished().map(span);
     let begun = spans().map(|(begun, _)| begun).reduce(f64::min)?;
@@ -338,7 +342,8 @@ fn dut_result(recorded: &Recorded<'_>, name: &str, points: &[Point]) -> DutResul
         of_dut().filter_map(|point| search::result(recorded, point)).collect();
     for load in loads.iter().filter(|load| load.found.passed == Some(false)) {
         let Some(rate) = load.rate else { continue };
-        // Loads have the conditions of the worst case, so they affect it at every acceptance ratio.
+        // Load trials have the conditions of the worst case. A failed load trial therefore also
+        // affects the worst case at lower acceptance ratios.
         let judged = |c: &Conditions| {
             let is_same = (&c.place, c.aaaa, c.cached) == (&load.place, Share::ZERO, Share::ZERO);
             is_same && (c.accept >= 1.0 || load.found.valid.is_some_and(|valid| valid < c.accept))
@@ -361,8 +366,8 @@ fn dut_result(recorded: &Recorded<'_>, name: &str, points: &[Point]) -> DutResul
     }
 }
 
-/// Returns the pacing of the trial of full length at the highest rate that a DUT passed; the first
-/// one of several.
+/// Returns the pacing of the trial at the highest rate that a DUT passed at full length. If several
+/// trials passed at that rate, the first trial is chosen.
 fn paced(recorded: &Recorded<'_>, dut: &str) -> Option<PacedTrial> {
     let mut best: Option<PacedTrial> = None;
     for m in recorded.finished() {
@@ -378,8 +383,8 @@ fn paced(recorded: &Recorded<'_>, dut: &str) -> Option<PacedTrial> {
     best
 }
 
-/// Returns the sums over points: a probe can be matched with the trial it saved within a point
-/// only.
+/// Returns the sums over all points. Each point is counted separately, because a failed probe saves
+/// a full trial of its own point only.
 fn by_point(recorded: &Recorded<'_>, points: &[Point]) -> Trials {
     let mut sum = Trials::default();
     for point in points {
@@ -410,7 +415,7 @@ fn health(recorded: &Recorded<'_>, points: &[Point]) -> Health {
     }
 }
 
-/// Returns the stolen CPU time, host by host, over all trials.
+/// Returns the stolen CPU time of each host over all trials.
 fn stolen(all: &[&Measured]) -> Vec<StolenTime> {
     let of = |role: &str, get: fn(&StolenFrom) -> Option<Stolen>| {
         let each: Vec<Stolen> = all.iter().filter_map(|m| get(&m.stolen)).collect();
@@ -449,8 +454,8 @@ fn by_kind<'a>(trials: impl Iterator<Item = &'a [Reason]>) -> Vec<InvalidReason>
     kinds.into_iter().map(|(kind, trials)| InvalidReason::new(kind, trials)).collect()
 }
 
-/// Counts the trials for each kind of warning, in the order of their first occurrence. Numbers
-/// differ from trial to trial; the first warning represents all.
+/// Counts the trials for each kind of warning, in the order of their first occurrence. The numbers
+/// in the warnings differ from trial to trial, and only the first warning of each kind is returned.
 fn warned(trials: &[&Measured]) -> Vec<WarningCount> {
     let mut kinds: Vec<WarningCount> = Vec::new();
     for m in trials {
@@ -476,9 +481,9 @@ fn warned(trials: &[&Measured]) -> Vec<WarningCount> {
     kinds
 }
 
-/// Returns the deviations of the campaign from RFC 8219, determined from its own trials: those of
-/// full length, in searches, with every reply required. Other acceptance ratios are labelled where
-/// they are shown.
+/// Returns the deviations of the campaign from RFC 8219, determined from its trials. Only trials of
+/// searches are used that have full length and require every reply. Results with lower acceptance
+/// ratios are labelled in the report.
 fn noncompliance(recorded: &Recorded<'_>) -> Vec<Noncompliance> {
     let plan = recorded.plan;
     let repeats = Some(fewest_searches(recorded).unwrap_or(plan.search.repeat));
@@ -487,7 +492,7 @@ fn noncompliance(recorded: &Recorded<'_>) -> Vec<Noncompliance> {
     let mut all: Vec<Facts> = Vec::new();
     for m in recorded.finished() {
         let is_full = matches!(m.step.point, Point::Search(_)) && m.step.length == Length::Full;
-        // A trial that could not start sent nothing, so its send settings do not count.
+        // A trial that could not start sent no query, so its send settings are ignored.
         let counts =
             |trial: &&TrialResult| is_full && trial.facts.accept.0 >= 1.0 && trial.counts.sent > 0;
         let Some(trial) = m.at_rate().filter(counts) else { continue };
@@ -515,8 +520,8 @@ fn noncompliance(recorded: &Recorded<'_>) -> Vec<Noncompliance> {
     noncompliance_of(&all)
 }
 
-/// Returns the number of valid searches of the point that has the fewest, among the points that
-/// affect compliance; `None` if none has begun.
+/// Returns the smallest number of usable searches among the points that affect compliance. Returns
+/// `None` if none of these points has a trial.
 fn fewest_searches(recorded: &Recorded<'_>) -> Option<u32> {
     let of = |point: &Point| {
         let Point::Search(conditions) = point else { return None };
@@ -528,7 +533,7 @@ fn fewest_searches(recorded: &Recorded<'_>) -> Option<u32> {
     recorded.plan.points().iter().filter_map(of).min()
 }
 
-/// Returns the expected facts of the trials, before there is one.
+/// Returns the facts that trials of this plan will have. They are used while there is no trial.
 fn planned_facts(plan: &Plan) -> Facts {
     let mut trial = TrialPlan::new(std::net::SocketAddr::from(([0u16; 8], 53)), plan.search.min);
     trial.duration = plan.trial.duration.into();
@@ -538,11 +543,13 @@ fn planned_facts(plan: &Plan) -> Facts {
     Facts { auth_limit: Some(plan.trial.auth_limit.into()), ..trial.facts(Fact::NotKnown) }
 }
 
-/// Coverage by the self-test that validates the tester: `None`, or its reserve and its trials.
+/// The reserve δ and the trials of the self-test that validates the tester; `None` if there is no
+/// such self-test or it did not pass.
 struct SelfTestCoverage<'a>(Option<(f64, Vec<&'a TrialResult>)>);
 
 impl<'a> SelfTestCoverage<'a> {
-    /// Returns the coverage for the trials of a point and of others with the same AuthDNS.
+    /// Finds the self-test for the trials of a point. It also applies to other points with the same
+    /// AuthDNS.
     fn new(recorded: &Recorded<'a>, point: &Point) -> SelfTestCoverage<'a> {
         let replay = || recorded.replay(&recorded.plan.self_test_for(point)?);
         let passed = |replay: &crate::sequence::Replay<'_>| {
@@ -556,8 +563,9 @@ impl<'a> SelfTestCoverage<'a> {
         SelfTestCoverage(delta.zip(trials.filter(|trials: &Vec<_>| !trials.is_empty())))
     }
 
-    /// Returns the self-test's proof for a trial: the self-test's trials must have the same send
-    /// settings, with AuthDNS checked against its limit.
+    /// Returns how far the self-test proves that the tester was reliable in a trial. The trials of
+    /// the self-test must have the same send settings, and their AuthDNS must have been checked
+    /// against its limit.
     fn proof(&self, trial: &TrialResult) -> TesterProof {
         let Some((delta, trials)) = &self.0 else { return TesterProof::None };
         let delta = *delta;

@@ -1,4 +1,4 @@
-//! Results of closed loops.
+//! Results of closed-loop trials.
 
 use hosts::place::CpuPlacement;
 use method::stats::MeanAndDeviation;
@@ -11,48 +11,49 @@ use crate::results::no_result::NoResult;
 use crate::results::sustained::ValidTrials;
 use crate::sequence::Recorded;
 
-/// Result of the closed loop with one number of threads.
+/// Result of the closed-loop trials with one number of threads.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct ClosedLoopResult {
     /// CPU placement of the DUT.
     #[serde(flatten)]
     pub place: Cores,
-    /// Threads of the tester.
+    /// Number of threads of the tester.
     pub threads: usize,
-    /// Requested frequency governor of the DUT's CPUs; absent: unchanged.
+    /// Requested frequency governor of the DUT's CPUs; absent if the governor was not changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub governor: Option<String>,
-    /// Number of trials that count: all that the tester did not invalidate.
+    /// Number of valid trials.
     pub trials: usize,
-    /// Number of trials that the tester invalidated.
+    /// Number of invalid trials.
     pub spoiled: usize,
     /// True if all trials of the plan are done.
     pub complete: bool,
-    /// Reason for a missing result.
+    /// Reason why there is no result; absent if there is a result.
     pub missing: Option<NoResult>,
-    /// True if every name got a valid answer in the trials that count; absent if none counts.
+    /// True if every name got a valid answer in all valid trials; absent if no trial is valid.
     pub passed: Option<bool>,
-    /// Ends of the DUT in these trials.
+    /// The ways in which the DUT failed in the valid trials.
     pub ended: Vec<DutEnd>,
-    /// CPU placement of the DUT in all its trials; absent if it was not observed.
+    /// CPU placement of the DUT in all trials of the point; absent if it was not observed.
     #[serde(rename = "place")]
     pub seen: Option<CpuPlacement>,
-    /// Duration of an experiment with 256 names in ms.
+    /// Duration of an experiment with 256 names, in ms.
     pub time_ms: Option<MeanAndDeviation>,
-    /// 256 divided by that duration: answered queries per second.
+    /// Answered queries per second: 256 divided by the mean duration of an experiment.
     pub qps: Option<f64>,
-    /// CPU use of the DUT's host, 100 % minus idle, in per cent of all its CPUs, over the seconds.
+    /// CPU use of the DUT's host in per cent of all its CPUs (100 % minus idle time): mean and
+    /// deviation over the seconds.
     pub host_cpu_pct: Option<MeanAndDeviation>,
-    /// CPU use of the DUT's processes in per cent of one CPU, over the seconds.
+    /// CPU use of the DUT's processes in per cent of one CPU: mean and deviation over the seconds.
     pub dut_cpu_pct: Option<MeanAndDeviation>,
 }
 
-/// The reason why the point has no number; `None` if it has one.
+/// Returns the reason why the point has no result, or `None` if it has a result.
 pub(crate) fn missing(recorded: &Recorded<'_>, point: &Point) -> Option<NoResult> {
     result(recorded, point)?.missing
 }
 
-/// Returns the result of the closed loop with one number of threads.
+/// Returns the result of the closed-loop trials with one number of threads.
 pub(super) fn result(recorded: &Recorded<'_>, point: &Point) -> Option<ClosedLoopResult> {
     let Point::ClosedLoop(with) = point else { return None };
     let replay = recorded.replay(point)?;
@@ -86,16 +87,17 @@ pub(super) fn result(recorded: &Recorded<'_>, point: &Point) -> Option<ClosedLoo
     })
 }
 
-/// Placement of the DUT and governor of its CPUs, common to the columns of a table.
+/// CPU placement of the DUT, and frequency governor of its CPUs. A table shows results with the
+/// same placement and governor.
 pub type Circumstances<'a> = (&'a Cores, Option<&'a str>);
 
 impl ClosedLoopResult {
-    /// Place and governor, which the columns of a table have in common.
+    /// Returns the CPU placement and the frequency governor of this result.
     pub fn circumstances(&self) -> Circumstances<'_> {
         (&self.place, self.governor.as_deref())
     }
 
-    /// Returns a label if the figures are not those of a server that answered everything.
+    /// Returns a label if there is no result, or if the DUT did not answer every name.
     pub fn state(&self) -> Option<String> {
         match (&self.missing, self.passed) {
             (Some(why), _) => Some(why.to_string()),

@@ -16,13 +16,14 @@ use crate::sequence::Recorded;
 /// Numbers of checks by level and outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Counts {
-    /// Requirements with MUST (BCP 14).
+    /// Checks of requirements with MUST (BCP 14).
     pub must: Count,
-    /// Requirements with SHOULD, and statements of RFCs without a keyword.
+    /// Checks of requirements with SHOULD, and of statements in RFCs without a keyword.
     pub should: Count,
-    /// Requirements with MAY. A failed one is an unsupported option, not a fault.
+    /// Checks of requirements with MAY. A failed check means that the DUT does not support an
+    /// option, which is not a fault.
     pub may: Count,
-    /// Advice that is not in any RFC.
+    /// Checks of hardening measures that no RFC requires.
     pub hardening: Count,
 }
 
@@ -36,7 +37,8 @@ impl Counts {
         }
     }
 
-    /// Returns the levels with their names in `results.csv` and as text.
+    /// Returns, for each level, its name in `results.csv`, its name in texts, and the numbers of
+    /// checks.
     pub fn by_level(&self) -> [(&'static str, &'static str, Count); 4] {
         [
             ("must", "MUST", self.must),
@@ -55,32 +57,32 @@ pub struct ConformResult {
     pub place: Cores,
     /// True if the checks are done.
     pub complete: bool,
-    /// Reason for missing verdicts.
+    /// Reason why checks have no verdict; absent if all checks have one.
     pub missing: Option<NoResult>,
-    /// The way in which the DUT ended during the checks, if it did.
+    /// The way in which the DUT failed during the checks; absent if it did not die or hang.
     pub ended: Option<DutEnd>,
-    /// The configuration in which it ended, if not the usual one.
+    /// The variant in which the DUT died or hung; absent for the usual configuration.
     pub ended_in: Option<String>,
     /// CPU placement of the DUT; absent if it was not observed.
     #[serde(rename = "place")]
     pub seen: Option<CpuPlacement>,
-    /// Duration of the checks with all variants, in seconds; absent if none were executed.
+    /// Duration of the checks with all variants, in seconds; absent if no check was executed.
     pub duration_s: Option<f64>,
     /// Numbers of checks by outcome.
     pub counts: Option<Counts>,
-    /// Result of each check, with the server's version.
+    /// Result of each check, with the version of the DUT.
     pub report: Option<Report>,
 }
 
 impl ConformResult {
-    /// Merges the result of a further variant. A server without a report for its usual
-    /// configuration has none: the few checks of a variant are not enough.
+    /// Merges the result of another variant into this result. There is a merged report only if the
+    /// usual configuration has a report, because the other variants have only a few checks.
     fn with(self, variant: &Variant, found: ConformResult) -> ConformResult {
         let mut report = self.report;
         if let (Some(report), Some(further)) = (&mut report, found.report) {
             report.add(&variant.to_string(), further);
         }
-        // A variant that is still to come is indicated by `complete`.
+        // If a variant has not been checked yet, `complete` is false and no reason is needed.
         let missing = found.missing.and_then(|missing| match missing {
             NoResult::NotChecked { why } => {
                 Some(NoResult::NotChecked { why: format!("{variant}: {why}") })
@@ -103,7 +105,8 @@ impl ConformResult {
         }
     }
 
-    /// Returns a label if the verdicts are not those of a server that ran to the end.
+    /// Returns a label if the DUT died or hung, or if verdicts are missing; otherwise an empty
+    /// text.
     pub fn state(&self) -> String {
         let state = match (&self.ended, &self.missing) {
             (Some(DutEnd::Died(how)), _) => format!("DIED: {how}"),
@@ -117,8 +120,8 @@ impl ConformResult {
         }
     }
 
-    /// Returns the sort key of a server: missing verdicts last, then the numbers of failures, MUST
-    /// first.
+    /// Returns the sort key of a DUT. DUTs without verdicts come last. The others are sorted by
+    /// failed checks of MUST, then by failed checks of SHOULD, then by passed checks.
     pub fn faults(&self) -> (bool, usize, usize, Reverse<usize>) {
         let failed = |of: fn(&Counts) -> usize| self.counts.as_ref().map_or(0, of);
         (
@@ -130,18 +133,18 @@ impl ConformResult {
     }
 }
 
-/// True if there is a report of the checks; a DUT that ended during the checks is a result, too.
+/// True if there is a report of the checks, or if the DUT died or hung during the checks.
 pub(crate) fn has_result(recorded: &Recorded<'_>, point: &Point) -> bool {
     let has = |m: &Measured| m.dut_end.is_some() || m.checked().is_some_and(|t| t.report.is_some());
     recorded.replay(point).is_some_and(|replay| replay.trials.into_iter().any(has))
 }
 
-/// The reason why the point has no number; `None` if it has one.
+/// Returns the reason why the point has no report, or `None` if it has a report.
 pub(crate) fn missing(recorded: &Recorded<'_>, point: &Point) -> Option<NoResult> {
     of_variant(recorded, point)?.missing
 }
 
-/// Returns the result of a DUT's checks, with all its variants.
+/// Returns the result of the checks of a DUT in all variants of its configuration.
 pub(crate) fn result(
     recorded: &Recorded<'_>,
     dut: &str,
@@ -154,7 +157,7 @@ pub(crate) fn result(
     Some(each.fold(usual, |all, (variant, found)| all.with(variant, found)))
 }
 
-/// Returns the result with one variant.
+/// Returns the result of the checks in one variant of the DUT's configuration.
 fn of_variant(recorded: &Recorded<'_>, point: &Point) -> Option<ConformResult> {
     let Point::Conform(AtPlace { dut, place, .. }) = point else { return None };
     let replay = recorded.replay(point)?;

@@ -1,4 +1,4 @@
-//! Contradictions in the results of a campaign, for the summary, with advice.
+//! Contradictions in the results of a campaign, for the summary of the report.
 
 use method::precision::Interval;
 use serde::{Deserialize, Serialize};
@@ -12,24 +12,25 @@ use crate::results::search::PointResult;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Contradiction {
-    /// With a lower acceptance ratio the DUT failed at rates at which it passed with a higher one.
+    /// The DUT failed with a lower acceptance ratio at rates at which it passed when every reply
+    /// was required.
     LessForLess {
         /// The DUT and its CPU placement.
         dut: String,
         /// The acceptance ratio below 1, a fraction.
         accept: f64,
-        /// The interval of its limit with that ratio.
+        /// Interval of the highest passing rate with the lower acceptance ratio.
         less: Interval,
-        /// The interval of its limit with every reply required.
+        /// Interval of the highest passing rate with every reply required.
         all: Interval,
     },
-    /// Trials at a rate at or below the median failed.
+    /// Load trials of the DUT failed, at a rate that is not above the median of its searches.
     DoesNotHold {
         /// The DUT and its CPU placement.
         dut: String,
-        /// The lowest rate of these trials, queries per second.
+        /// The lowest rate of the failed trials, queries per second.
         rate: Qps,
-        /// Share of valid replies in the trials at that rate.
+        /// Share of valid replies in the trials at that rate, from 0 to 1.
         valid: f64,
     },
     /// Searches passed above the rate up to which the self-test validates the tester.
@@ -38,7 +39,7 @@ pub enum Contradiction {
         point: String,
         /// The highest rate that passed in a search, queries per second.
         passed: f64,
-        /// The rate up to which the self-test validates the tester there.
+        /// The rate up to which the self-test validates the tester at this point.
         allowed: Qps,
     },
 }
@@ -62,7 +63,8 @@ pub(super) fn contradictions(
         }
         for point in &dut.points {
             let named = Point::Search(point.conditions.clone());
-            // A self-test that passed at no rate is a caveat of the whole run.
+            // If the self-test passed at no rate, the report has a caveat for the whole run
+            // instead.
             let allowed = allowed(&named).filter(|&allowed| allowed > Qps(0));
             if let (Some(passed), Some(allowed)) = (point.figures.max, allowed)
                 && passed > allowed.0 as f64
@@ -75,7 +77,7 @@ pub(super) fn contradictions(
     all
 }
 
-/// Names a DUT and its placement.
+/// Returns a text that names a DUT and its CPU placement.
 fn on(dut: &str, place: &Cores) -> String {
     format!("{dut} on {place}")
 }

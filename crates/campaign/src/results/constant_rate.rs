@@ -8,25 +8,25 @@ use crate::results::no_result::NoResult;
 use crate::results::sustained::{self, Sustained};
 use crate::sequence::{Recorded, block_of};
 
-/// Result at a rate.
+/// Result of the trials at a constant rate.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct ConstantRateResult {
     /// CPU placement of the DUT.
     #[serde(flatten)]
     pub place: Cores,
-    /// The rate that was sent, queries per second.
+    /// Offered rate, queries per second.
     pub rate: Qps,
     /// Result at that rate.
     #[serde(flatten)]
     pub found: Sustained,
 }
 
-/// The reason why the point has no number; `None` if it has one.
+/// Returns the reason why the point has no result, or `None` if it has a result.
 pub(crate) fn missing(recorded: &Recorded<'_>, point: &Point) -> Option<NoResult> {
     result(recorded, point)?.found.missing
 }
 
-/// Returns the result at a rate.
+/// Returns the result of the trials at a constant rate.
 pub(super) fn result(recorded: &Recorded<'_>, point: &Point) -> Option<ConstantRateResult> {
     let Point::ConstantRate(at) = point else { return None };
     let block = block_of(recorded.plan, point)?;

@@ -28,20 +28,21 @@ pub fn by_key<'a, T, K: PartialEq>(all: &'a [T], key: impl Fn(&'a T) -> K) -> Ve
 pub struct DutResult {
     /// Name of the DUT in the plan.
     pub name: String,
-    /// Its version output.
+    /// Version output of the DUT.
     pub version: String,
-    /// Searches, in plan order.
+    /// Results of the searches, in plan order.
     pub points: Vec<PointResult>,
     /// CPU use and latency at shares of the worst-case median.
     pub loads: Vec<LoadResult>,
     /// CPU use, latency and memory at rates from the plan.
     pub constant_rates: Vec<ConstantRateResult>,
-    /// Durations of experiments in a closed loop.
+    /// Durations of experiments in closed-loop trials.
     pub closed_loops: Vec<ClosedLoopResult>,
-    /// Results of the conformance checks; absent if the plan does not ask for them.
+    /// Results of the conformance checks; absent if the plan has no checks for this DUT.
     #[serde(default)]
     pub conform: Option<ConformResult>,
-    /// Pacing of the trial of full length at the highest rate that passed; absent if none passed.
+    /// Pacing of the trial at the highest rate that passed at full length; absent if no trial
+    /// passed.
     #[serde(default)]
     pub paced: Option<PacedTrial>,
 }
@@ -49,8 +50,8 @@ pub struct DutResult {
 /// Pacing of the tester in a trial.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct PacedTrial {
-    /// The rate that was sent, queries per second.
+    /// Offered rate of the trial, queries per second.
     pub rate: Qps,
-    /// Deviation of its windows from the schedule.
+    /// Deviation of the trial's time windows from the schedule.
     pub windows: Windows,
 }

@@ -16,14 +16,14 @@ pub(crate) const ALL_ROLES: &str = "all";
 /// Hosts that changed in the same way at the same moment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct HostChange {
-    /// Their roles: tester, dut or auth. "tester N" is a further tester; "all" is the single
-    /// machine of a campaign on loopback.
+    /// Roles of the hosts: "tester", "dut" or "auth". "tester N" is a further tester. "all" is the
+    /// single machine of a campaign on loopback.
     pub roles: Vec<String>,
     /// The changed facts.
     pub facts: Vec<FactChange>,
     /// Number of trials that had ended before the change.
     pub trials_before: usize,
-    /// The points that have trials from before and after the change, as text.
+    /// Texts of the points that have trials from both before and after the change.
     pub points: Vec<String>,
 }
 
@@ -38,7 +38,7 @@ pub struct FactChange {
     pub after: String,
 }
 
-/// Returns the changed facts of a host that affect results.
+/// Returns the facts of a host that affect results and differ between `before` and `after`.
 pub(crate) fn changed_facts(before: &Environment, after: &Environment) -> Vec<FactChange> {
     let cpus = |e: &Environment| format!("{} × {}", e.cpus, e.cpu);
     let facts = [
@@ -62,8 +62,8 @@ pub(crate) fn last_recorded<'a>(entries: &'a [Entry], role: &str) -> Option<&'a 
     })
 }
 
-/// Returns the changes that a journal records; `begun` is the machine on which the campaign was
-/// started.
+/// Returns the changes of hosts that a journal records. `begun` contains the facts of the machine
+/// on which the campaign was started.
 pub(super) fn host_changes(begun: &Environment, entries: &[Entry]) -> Vec<HostChange> {
     let mut all: Vec<HostChange> = Vec::new();
     for (at, entry) in entries.iter().enumerate() {
@@ -95,7 +95,7 @@ fn points_of(entries: &[Entry]) -> Vec<&Point> {
     of_trials.collect()
 }
 
-/// Returns the points that have trials on both sides, each once.
+/// Returns the points that have trials in both `before` and `after`, without duplicates.
 fn mixed(before: &[Entry], after: &[Entry]) -> Vec<String> {
     let after = points_of(after);
     let mut both: Vec<&Point> = Vec::new();
@@ -108,7 +108,7 @@ fn mixed(before: &[Entry], after: &[Entry]) -> Vec<String> {
 }
 
 impl HostChange {
-    /// Returns the subject of the sentence.
+    /// Returns the subject of the sentence about this change.
     fn whose(&self) -> String {
         match &self.roles[..] {
             [role] if role == ALL_ROLES => "The machine".into(),
@@ -117,7 +117,7 @@ impl HostChange {
         }
     }
 
-    /// Returns the time of the change: `after 34 trials`.
+    /// Returns the time of the change as a text such as `after 34 trials`.
     pub fn when(&self) -> String {
         format!("after {}", counted(self.trials_before as u64, "trial", "trials"))
     }

@@ -1,4 +1,4 @@
-//! Results at shares of the worst case.
+//! Results of load trials, at shares of the worst-case median.
 
 use serde::{Deserialize, Serialize};
 use units::{Qps, Share};
@@ -8,27 +8,27 @@ use crate::results::no_result::NoResult;
 use crate::results::sustained::{self, Sustained};
 use crate::sequence::{Recorded, loads_of};
 
-/// Result at a share of the worst-case median.
+/// Result of the trials at a share of the worst-case median.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct LoadResult {
     /// CPU placement of the DUT.
     #[serde(flatten)]
     pub place: Cores,
-    /// The share of the worst-case median that was sent, a fraction.
+    /// Offered rate as a share of the worst-case median.
     pub share: Share,
-    /// The rate; absent if there was no median.
+    /// Offered rate, queries per second; absent if no trial was run.
     pub rate: Option<Qps>,
     /// Result at that rate.
     #[serde(flatten)]
     pub found: Sustained,
 }
 
-/// The reason why the point has no number; `None` if it has one.
+/// Returns the reason why the point has no result, or `None` if it has a result.
 pub(crate) fn missing(recorded: &Recorded<'_>, point: &Point) -> Option<NoResult> {
     result(recorded, point)?.found.missing
 }
 
-/// Returns the result of a load.
+/// Returns the result of the trials at a share of the worst-case median.
 pub(super) fn result(recorded: &Recorded<'_>, point: &Point) -> Option<LoadResult> {
     let Point::Load(at) = point else { return None };
     let loads = loads_of(recorded.plan, point)?;

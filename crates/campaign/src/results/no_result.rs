@@ -1,4 +1,4 @@
-//! Reasons for a missing result.
+//! Reasons why a point has no result.
 
 use std::fmt;
 
@@ -10,33 +10,34 @@ use crate::plan::Point;
 use crate::record::{CannotBeMade, DutEnd, Entry};
 use crate::sequence::Recorded;
 
-/// Reason for a missing result.
+/// Reason why a point has no result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum NoResult {
     /// No trial of the point has ended.
     NotBegun {
-        /// The incident at the point or at its server, if any.
+        /// The last incident at this point or at another point of the same DUT, if any.
         because: Option<String>,
     },
     /// Trials have ended, but too few for a result.
     Unfinished,
-    /// The tester invalidated all trials that could have given the result.
+    /// All trials from which the result could be computed are invalid.
     Spoiled,
-    /// The DUT was not queried under the conditions of the point.
+    /// The point is void: AuthDNS's counters show that the DUT did not do the work of this point.
     Void(Deviation),
-    /// The DUT is misconfigured: the replies in its first trial were all wrong in one way, and no
-    /// rate passed.
+    /// The DUT is misconfigured: nearly all replies in its first trial were wrong in the same way,
+    /// and no rate passed.
     WrongReplies(Wrong),
-    /// The DUT exited during a trial.
+    /// The DUT died or hung during a trial.
     Ended(DutEnd),
-    /// The worst case of the same server on the same CPUs has no median to take a share of.
+    /// The worst case of the same DUT on the same CPUs has no median, so the rate of this point is
+    /// unknown.
     NoRate,
     /// A search of the self-test found no passing rate.
     NoPassingRate,
-    /// The DUT's host lacks a required feature.
+    /// The DUT's host cannot set the CPU frequency governor of the point.
     CannotBeMade(CannotBeMade),
-    /// The host does not count it.
+    /// The host has no counter for this figure.
     NotCounted,
     /// No check could be executed.
     NotChecked {
@@ -46,8 +47,8 @@ pub enum NoResult {
 }
 
 impl NoResult {
-    /// Returns the reason for a point without trials: the last incident recorded at the point or at
-    /// its server.
+    /// Returns the reason for a point without trials, with the last incident recorded at this point
+    /// or at another point of the same DUT.
     pub(crate) fn not_begun(recorded: &Recorded<'_>, point: &Point) -> NoResult {
         let because = recorded.entries.iter().rev().find_map(|entry| match entry {
             Entry::Incident { point: of, what, .. }

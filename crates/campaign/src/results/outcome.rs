@@ -1,4 +1,4 @@
-//! The outcome of a point: a result, or the reason for its absence.
+//! The outcome of a point: a result, or the reason why there is no result.
 
 use method::verdict::Verdict;
 
@@ -8,7 +8,8 @@ use crate::results::{closed_loop, conform, constant_rate, load, search, self_tes
 use crate::sequence::Recorded;
 
 impl<'a> Recorded<'a> {
-    /// True if a point has a result: a number, or a failure at the lowest rate.
+    /// True if a point is complete and has a result. A failure at the lowest rate also counts as a
+    /// result.
     pub fn has_result(&self, point: &Point) -> bool {
         let complete = self
             .replay(point)
@@ -18,7 +19,7 @@ impl<'a> Recorded<'a> {
 }
 
 impl Recorded<'_> {
-    /// Returns the reason why a point has no result, or `None` if it has one.
+    /// Returns the reason why a point has no result, or `None` if it has a result.
     pub fn missing(&self, point: &Point) -> Option<NoResult> {
         match point {
             Point::SelfTest(_) => self_test::missing(self, point),
@@ -31,7 +32,7 @@ impl Recorded<'_> {
     }
 }
 
-/// True if there is a result for a point, which is complete.
+/// True if a complete point has a result.
 fn has_result(recorded: &Recorded<'_>, point: &Point) -> bool {
     match point {
         Point::SelfTest(_) => self_test::has_result(recorded, point),
@@ -43,7 +44,7 @@ fn has_result(recorded: &Recorded<'_>, point: &Point) -> bool {
     }
 }
 
-/// True if a trial of the point was not invalid.
+/// True if the point has at least one valid trial.
 fn has_valid_trial(recorded: &Recorded<'_>, point: &Point) -> bool {
     let replay = recorded.replay(point);
     replay.is_some_and(|replay| replay.trials.iter().any(|m| m.verdict() != Verdict::Invalid))

@@ -1,4 +1,4 @@
-//! Results of searches: median, dispersion, lower bounds, and the trials behind them.
+//! Results of searches: median, dispersion, lower bounds, and numbers of trials.
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -19,7 +19,7 @@ use crate::record::{DutEnd, Measured};
 use crate::results::no_result::NoResult;
 use crate::sequence::{GoalFigures, Recorded, SearchSequence, void_deviation, wanted_resolution};
 
-/// Result of a set of searches.
+/// Result of the searches of a point.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct PointResult {
     /// The conditions of the searches.
@@ -27,54 +27,56 @@ pub struct PointResult {
     /// Median, percentiles, relative range and interval, queries per second; empty for a void
     /// point.
     pub figures: Figures,
-    /// Reason for a missing result.
+    /// Reason why there is no result; absent if there is a result.
     pub missing: Option<NoResult>,
-    /// Factor by which short trials may overstate the rates; the interval is widened by it.
+    /// Factor by which short trials may overstate the rates. The lower end of the interval is
+    /// divided by this factor.
     pub overstatement: f64,
     /// Result of each search, in order; rates in queries per second.
     pub found: Vec<Found>,
-    /// Shortfall at the lowest failed rate, search by search; absent if none failed.
+    /// For each search, the number of queries without a valid reply at the lowest failed rate. An
+    /// entry is absent if no rate failed.
     pub failed_by: Vec<Option<Shortfall>>,
-    /// True if all repetitions are done.
+    /// True if all searches have ended.
     pub complete: bool,
-    /// Deviation that rules out a result: the DUT was not queried under the conditions of the
-    /// point.
+    /// Present if the point is void: AuthDNS's counters show that the DUT did not do the work of
+    /// this point.
     pub void: Option<Deviation>,
-    /// Reasons why the DUT's limit may be higher.
+    /// Reasons why the highest passing rate of the DUT may be higher than the result.
     pub lower_bound_reasons: Vec<LowerBound>,
-    /// Rate up to which a self-test with the point's AuthDNS validates the tester; absent without
-    /// one.
+    /// Rate up to which the self-test with the same AuthDNS validates the tester; absent if there
+    /// is no such self-test.
     #[serde(default)]
     pub vouched: Option<Qps>,
-    /// Observed α and β of the trials that passed at full length. Absent if AuthDNS does not count
-    /// queries; then nothing proves that new names were not answered from a cache.
+    /// Share of names with an AAAA record (α) and of cached names (β) that AuthDNS's counters show
+    /// for the trials that passed at full length. Absent if AuthDNS does not count queries.
     pub real: Option<Real>,
-    /// CPU placement of the DUT in all its trials, which gives the number of cores its meaning.
-    /// Absent if it was not observed.
+    /// CPU placement of the DUT that was observed in the trials of this point; absent if it was not
+    /// observed.
     pub place: Option<CpuPlacement>,
     /// Numbers of probes, full trials, and invalid trials.
     pub trials: Trials,
     /// Numbers of trials in which the DUT died or hung.
     #[serde(default)]
     pub ends: DutEndCounts,
-    /// Requested distance of passed and failed rates or, for an MLRsearch, the actual one; a median
-    /// of two rates is rounded to it.
+    /// Requested distance between the highest passed and the lowest failed rate; for an MLRsearch,
+    /// the distance that was reached. A median between two rates is rounded to this distance.
     pub resolution: Qps,
-    /// Results of an MLRsearch for each goal, that of RFC 8219 first; the other fields refer to the
-    /// first goal. Empty for a bisection.
+    /// Results of an MLRsearch for each goal, starting with the goal of RFC 8219. The other fields
+    /// are for this first goal. Empty for a bisection.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub goals: Vec<GoalFigures>,
 }
 
 impl PointResult {
-    /// True if the DUT had the number of cores that the point asks for.
+    /// True if the DUT ran on the number of cores that the point requires.
     pub fn has_its_cores(&self) -> bool {
         self.place.as_ref().is_some_and(|place| place.is_cores(self.conditions.place.cores))
     }
 
-    /// Includes a failure of the DUT at `rate` in a later trial under the same conditions. Passes
-    /// at that rate or above were not reproducible: the interval is extended down to the next lower
-    /// rate that passed, and a median at or above it is refuted.
+    /// Includes a failure of the DUT at `rate` in a later trial under the same conditions. The
+    /// failure shows that passes at `rate` or above are not reproducible. The interval is therefore
+    /// extended down to the next lower rate that passed. A median at or above `rate` is refuted.
     pub(crate) fn include_failure(&mut self, recorded: &Recorded<'_>, rate: Qps) {
         let point = Point::Search(self.conditions.clone());
         let trials = recorded.replay(&point).map(|replay| replay.trials).unwrap_or_default();
@@ -83,14 +85,14 @@ impl PointResult {
         };
         let below = trials.iter().filter(passed).map(|m| m.step.rate).max();
         self.figures.refute(rate, below.map(|below| lower_end(below, self.overstatement)));
-        // The first goal has the same result.
+        // The result of an MLRsearch is the result for its first goal.
         if let Some(first) = self.goals.first_mut() {
             first.figures = self.figures;
         }
     }
 
-    /// Compares results for sorting, the highest first: by the median, otherwise by the proven
-    /// lower end; a point without either comes last.
+    /// Compares results for sorting, with the highest first. The median is compared or, if there is
+    /// none, the lower end of the interval. A point without both comes last.
     pub fn by_result(&self, other: &PointResult) -> Ordering {
         let rate = |point: &PointResult| {
             point.figures.median.or(point.figures.interval.from).unwrap_or(-1.0)
@@ -98,13 +100,14 @@ impl PointResult {
         rate(other).total_cmp(&rate(self))
     }
 
-    /// True if both were observed on the same CPUs.
+    /// True if the DUTs of both points were observed on the same CPUs.
     pub fn is_on_the_cpus_of(&self, other: &PointResult) -> bool {
         self.place.as_ref().zip(other.place.as_ref()).is_some_and(|(a, b)| a.is_on_the_cpus_of(b))
     }
 }
 
-/// Returns the CPU placement of a DUT in all trials of a point, as far as it was observed.
+/// Returns the CPU placement of a DUT that was observed in the trials of a point, or `None` if it
+/// was never observed.
 pub(super) fn place_of<'a>(trials: impl Iterator<Item = &'a Measured>) -> Option<CpuPlacement> {
     CpuPlacement::merge_all(trials.filter_map(|m| m.cpu.place.as_ref()))
 }
@@ -114,27 +117,28 @@ pub(super) fn place_of<'a>(trials: impl Iterator<Item = &'a Measured>) -> Option
     Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
 )]
 pub struct Trials {
-    /// Trials of other lengths: short ones that precede those of full length.
+    /// Number of short trials, which precede trials of full length.
     pub probes: usize,
-    /// Trials of full length that count.
+    /// Number of trials of full length, including invalid trials.
     pub full: usize,
-    /// Invalid trials among these, and among the other lengths that decide in an MLRsearch.
+    /// Number of invalid trials of full length. For an MLRsearch, invalid short trials are
+    /// included.
     pub invalid: usize,
-    /// Full trials that were skipped because their probes failed.
+    /// Number of full trials that were skipped because their probes failed.
     pub saved: usize,
 }
 
-/// Trials of a point in which a DUT died or hung. Most of them were repeated, which biases a rate
-/// upwards.
+/// Numbers of trials of a point in which the DUT died or hung. Most of these trials were repeated,
+/// so the result may be overstated.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
 )]
 pub struct DutEndCounts {
-    /// Trials in which its process ended.
+    /// Number of trials in which the DUT's process ended.
     pub died: usize,
-    /// Trials after which it did not reply any more.
+    /// Number of trials after which the DUT did not reply any more.
     pub hung: usize,
-    /// All trials, including repeated ones.
+    /// Number of all trials, including repeated trials.
     pub of: usize,
 }
 
@@ -161,7 +165,7 @@ impl DutEndCounts {
         }
     }
 
-    /// Returns text like `died in 2 of 5 trials`; `None` if it never did.
+    /// Returns a text such as `died in 2 of 5 trials`, or `None` if the DUT never died or hung.
     pub fn in_words(&self) -> Option<String> {
         let how = match (self.died, self.hung) {
             (0, 0) => return None,
@@ -173,17 +177,17 @@ impl DutEndCounts {
     }
 }
 
-/// True if there is a result for the point, which is complete.
+/// True if a complete point has a result.
 pub(crate) fn has_result(recorded: &Recorded<'_>, point: &Point) -> bool {
     result(recorded, point).is_some_and(|point| point.missing.is_none())
 }
 
-/// The reason why the point has no number; `None` if it has one.
+/// Returns the reason why the point has no result, or `None` if it has a result.
 pub(crate) fn missing(recorded: &Recorded<'_>, point: &Point) -> Option<NoResult> {
     result(recorded, point)?.missing
 }
 
-/// Returns the result at a point of a DUT.
+/// Returns the result of the searches of a point.
 pub(super) fn result(recorded: &Recorded<'_>, point: &Point) -> Option<PointResult> {
     let Point::Search(conditions) = point else { return None };
     let replay = recorded.replay(point)?;
@@ -230,15 +234,15 @@ pub(super) fn result(recorded: &Recorded<'_>, point: &Point) -> Option<PointResu
     })
 }
 
-/// Returns the way in which the replies of the first trial were wrong, if no rate passed because of
-/// it.
+/// Returns the common fault of the replies in the first trial, if nearly all of them were wrong in
+/// the same way and no rate passed.
 fn misconfigured(trials: &[&Measured], searches: &SearchSequence) -> Option<Wrong> {
     let wrong = trials.first()?.counts().wrong_in_one_way()?;
     searches.found().iter().all(|found| found.highest.is_none()).then_some(wrong)
 }
 
-/// Returns the observed α and β over all trials that passed at full length or deviated from the
-/// requested conditions.
+/// Returns the share of names with an AAAA record (α) and of cached names (β) that AuthDNS counted.
+/// The trials are those that passed at full length, or deviated from the requested conditions.
 fn real(trials: &[&Measured], searches: &SearchSequence) -> Option<Real> {
     let judged = |m: &&&Measured| {
         let passed = m.verdict() == Verdict::Passed && m.step.length == Length::Full;
@@ -246,7 +250,7 @@ fn real(trials: &[&Measured], searches: &SearchSequence) -> Option<Real> {
     };
     let mut sum: Option<(UpstreamQueries, OfferedLoad)> = None;
     for trial in trials.iter().filter(judged).filter_map(|m| m.at_rate()) {
-        // Only the counters of dns64bench's AuthDNS can be compared.
+        // Only dns64bench's AuthDNS has counters that can be compared with the offered load.
         let (asked, wanted) = (trial.auth.as_ref()?.asked, trial.wanted());
         sum = Some(match sum {
             None => (asked, wanted),
@@ -265,8 +269,8 @@ fn real(trials: &[&Measured], searches: &SearchSequence) -> Option<Real> {
     asked.real(&wanted)
 }
 
-/// Counts the trials of one point: a probe can be matched with the trial it saved within a point
-/// only.
+/// Counts the trials of one point. The trials must not be those of several points, because a failed
+/// probe saves a full trial of its own point only.
 pub(super) fn count<'a>(all: impl Iterator<Item = &'a Measured>) -> Trials {
     let mut trials = Trials::default();
     let mut probed_failed = 0;

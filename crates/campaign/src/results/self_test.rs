@@ -18,31 +18,34 @@ use crate::sequence::Recorded;
 /// Result of a self-test.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct SelfTestResult {
-    /// Name of the server that played AuthDNS.
+    /// Name of the server in the role of AuthDNS.
     pub server: String,
-    /// IP version of the queries; absent without a trial.
+    /// IP version of the queries; absent if no trial was run.
     pub family: Option<Family>,
-    /// Number of CPUs that it was confined to; absent: not confined.
+    /// Number of CPUs that the server was confined to; absent if it was not confined.
     pub cores: Option<usize>,
-    /// True if it validates the tester for the plan's trials.
+    /// True if the self-test validates the tester for trials of the plan. False for a self-test
+    /// that is only for comparison.
     pub vouches: bool,
-    /// The smallest of the highest rates that passed; absent if a search found no passing rate.
+    /// Smallest result of the searches, queries per second; absent if a search found no passing
+    /// rate.
     pub passed: Option<Qps>,
-    /// Validated rate for tests at 0 % AAAA and 0 % cached.
+    /// Rate up to which the tester is validated for trials without AAAA records and cached names,
+    /// queries per second.
     pub allows: Option<Qps>,
     /// Statistics of all searches, queries per second.
     pub figures: Figures,
     /// Result of each search, in order; rates in queries per second.
     pub found: Vec<Found>,
-    /// True if all repetitions are done.
+    /// True if all searches have ended.
     pub complete: bool,
-    /// Reason for a missing result.
+    /// Reason why there is no result; absent if there is a result.
     pub missing: Option<NoResult>,
-    /// Numbers of trials by kind.
+    /// Numbers of full trials and invalid trials.
     pub trials: Trials,
 }
 
-/// True if there is a result for the point, which is complete.
+/// True if a complete self-test has a result.
 pub(crate) fn has_result(recorded: &Recorded<'_>, point: &Point) -> bool {
     let replay = recorded.replay(point);
     replay.is_some_and(|replay| {
@@ -53,7 +56,7 @@ pub(crate) fn has_result(recorded: &Recorded<'_>, point: &Point) -> bool {
     })
 }
 
-/// The reason why the point has no number; `None` if it has one.
+/// Returns the reason why the self-test has no result, or `None` if it has a result.
 pub(crate) fn missing(recorded: &Recorded<'_>, point: &Point) -> Option<NoResult> {
     let test = result(recorded, point)?;
     test.missing.or(test.passed.is_none().then_some(NoResult::NoPassingRate))
@@ -89,14 +92,14 @@ pub(super) fn result(recorded: &Recorded<'_>, point: &Point) -> Option<SelfTestR
     })
 }
 
-/// A self-test that passed at no rate.
+/// A self-test in which a search found no passing rate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FailedSelfTest {
     /// The self-test.
     pub point: Point,
-    /// The rate of its last trial, queries per second.
+    /// Rate of the last trial, queries per second.
     pub rate: Qps,
-    /// The reason why the last trial did not pass.
+    /// Reason why the last trial did not pass.
     pub reason: String,
 }
 
@@ -111,8 +114,8 @@ impl fmt::Display for FailedSelfTest {
 }
 
 impl<'a> Recorded<'a> {
-    /// Returns the first self-test that is meant to validate the tester and passed at no rate, with
-    /// the reason of its last trial; `None` if no such self-test has failed.
+    /// Returns the first failed self-test among those that validate the tester, or `None` if no
+    /// such self-test failed. A self-test fails if a search found no passing rate.
     pub fn failed_self_test(&self) -> Option<FailedSelfTest> {
         self.plan.points().into_iter().find_map(|point| {
             let result = result(self, &point)?;

@@ -1,5 +1,5 @@
-//! Results of trials at one rate that is sustained for minutes: CPU use without its transient,
-//! efficiency, latency, memory. Shared by loads and constant rates.
+//! Results of load trials and of trials at constant rates, which last for minutes: CPU use without
+//! the initial transient, efficiency, latency and memory.
 
 use hosts::numa::{NodePages, Numa};
 use hosts::place::CpuPlacement;
@@ -16,40 +16,42 @@ use crate::results::no_result::NoResult;
 use crate::results::search::place_of;
 use crate::sequence::{Recorded, Replay};
 
-/// Result at a rate. Invalid trials are excluded.
+/// Result of the trials at one rate. Invalid trials are excluded.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Sustained {
-    /// Number of trials that count: all that the tester did not invalidate.
+    /// Number of valid trials.
     pub trials: usize,
-    /// Number of trials that the tester invalidated.
+    /// Number of invalid trials.
     pub spoiled: usize,
     /// True if all trials of the plan are done.
     pub complete: bool,
-    /// Reason for missing figures.
+    /// Reason why there are no figures; absent if there are figures.
     pub missing: Option<NoResult>,
-    /// True if all trials that count passed; absent if none counts.
+    /// True if all valid trials passed; absent if no trial is valid.
     pub passed: Option<bool>,
-    /// Ends of the DUT in these trials. If there are any, there are no figures of CPU use, latency
-    /// or memory.
+    /// The ways in which the DUT failed in the valid trials. If it died or hung in any of them,
+    /// there are no figures for CPU use, latency and memory.
     pub ended: Vec<DutEnd>,
-    /// Deviation that rules out a result: the DUT was not queried under the conditions of the
-    /// point.
+    /// Present if the point is void: AuthDNS's counters show that the DUT did not do the work of
+    /// this point.
     pub void: Option<Deviation>,
     /// CPU use of the DUT without the transient, in cores, summarized over the trials.
     pub cpu: Option<Summary>,
     /// Valid replies per second for each core in use (CPRDP) to four significant digits, summarized
     /// over the trials.
     pub cprdp: Option<Summary>,
-    /// CPU use second by second of the first trial: the transient.
+    /// CPU use of the DUT in each second of the first trial, in cores, which shows the initial
+    /// transient.
     pub cpu_by_second: Vec<f64>,
-    /// Round-trip times of valid replies in µs, each the median over the trials.
+    /// Percentiles of the round-trip time of valid replies, in µs. Each percentile is the median
+    /// over the trials.
     pub rtt_us: Option<Latency>,
-    /// 99.9th percentile of AuthDNS's response time in µs, the median over the trials: the tester's
-    /// share of the round-trip times.
+    /// 99.9th percentile of AuthDNS's response time in µs: the median over the trials. This is the
+    /// part of the round-trip time that the tester causes.
     pub auth_p999_us: Option<f64>,
-    /// Share of valid replies in all trials that count; absent if none counts.
+    /// Share of valid replies in all valid trials, from 0 to 1; absent if no query was sent.
     pub valid: Option<f64>,
-    /// CPU placement of the DUT in all its trials; absent if it was not observed.
+    /// CPU placement of the DUT in all trials of the point; absent if it was not observed.
     pub place: Option<CpuPlacement>,
     /// Page allocations during each trial, by NUMA node; empty if the kernel does not count them.
     pub numa: Vec<NodeResult>,
@@ -66,30 +68,31 @@ pub struct Latency {
     pub p999: f64,
 }
 
-/// Page allocations on a NUMA node, or on all of them, summarized over the trials.
+/// Page allocations on one NUMA node or on all nodes, summarized over the trials.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct NodeResult {
-    /// The node's number; absent: all nodes together.
+    /// Number of the node; absent for the sum of all nodes.
     pub node: Option<usize>,
-    /// Pages allocated on the intended node.
+    /// Number of pages allocated on this node as intended.
     pub hit: Summary,
-    /// Pages allocated on this node although another one was preferred.
+    /// Number of pages allocated on this node although another node was preferred.
     pub miss: Summary,
 }
 
 impl Sustained {
-    /// True if the figures are those of a DUT that answered all queries.
+    /// True if the DUT passed all valid trials and did not die or hang, and the point is not void.
     pub fn is_sound(&self) -> bool {
         self.passed == Some(true) && self.ended.is_empty() && self.void.is_none()
     }
 
-    /// True if the DUT did not answer all queries: such a result has a mark instead of a value in
-    /// figures.
+    /// True if there are valid trials, but one of them failed, the DUT died or hung, or the point
+    /// is void. Figures show a mark in place of the value.
     pub fn has_failed(&self) -> bool {
         self.passed.is_some() && !self.is_sound()
     }
 
-    /// Returns the state of the trials: a label if the figures are not those of a sound server.
+    /// Returns the state of the trials as text: the number of trials that passed or failed, or the
+    /// reason why there are no figures.
     pub fn state(&self) -> String {
         let spoiled = match self.spoiled {
             0 => String::new(),
@@ -107,7 +110,8 @@ impl Sustained {
         state + &spoiled
     }
 
-    /// Returns a figure for a cell, or the reason why there is none, with a label if trials failed.
+    /// Returns the text of a table cell: the value, labelled if trials failed, or the reason why
+    /// there is no value.
     pub fn cell(&self, value: Option<String>) -> String {
         let failed = if self.passed == Some(false) { " (failed)" } else { "" };
         match (value, &self.missing) {
@@ -118,22 +122,23 @@ impl Sustained {
     }
 }
 
-/// The valid trials of a point, and their common outcome.
+/// The valid trials of a point, and a summary of their outcomes.
 pub(super) struct ValidTrials<'a> {
-    /// Those trials, in order.
+    /// The valid trials, in order.
     pub counted: Vec<&'a Measured>,
-    /// Number of trials that the tester invalidated.
+    /// Number of invalid trials.
     pub spoiled: usize,
-    /// Ends of the DUT in these trials.
+    /// The ways in which the DUT failed in the valid trials.
     pub ended: Vec<DutEnd>,
-    /// Reason for missing figures.
+    /// Reason why there are no figures; absent if there are figures.
     pub missing: Option<NoResult>,
-    /// True if all of them passed; absent if there are none.
+    /// True if all valid trials passed; `None` if no trial is valid.
     pub passed: Option<bool>,
 }
 
 impl<'a> ValidTrials<'a> {
-    /// Collects the trials of a point; `replay` is `None` if there was no starting rate.
+    /// Collects the valid trials of a point. `replay` is `None` if the rate depends on another
+    /// point that has no result.
     pub(super) fn new(
         recorded: &Recorded<'_>,
         point: &Point,
@@ -162,8 +167,9 @@ impl<'a> ValidTrials<'a> {
     }
 }
 
-/// Returns the result at a rate; `replay` is `None` if there was no starting rate. The first
-/// `transient` of `duration`, both in seconds, is excluded from the CPU use.
+/// Returns the result of the trials at one rate. `replay` is `None` if the rate depends on another
+/// point that has no result. The first `transient` seconds of the `duration` of each trial, also in
+/// seconds, are excluded from the CPU use.
 pub(super) fn result(
     recorded: &Recorded<'_>,
     point: &Point,
@@ -172,7 +178,7 @@ pub(super) fn result(
 ) -> Sustained {
     let ValidTrials { counted, spoiled, ended, missing, passed } =
         ValidTrials::new(recorded, point, replay);
-    // A DUT that ended used CPU time without replies.
+    // If the DUT died or hung, its CPU use and latency are meaningless.
     let figured: &[&Measured] = if missing.is_none() { &counted } else { &[] };
     let steady = |m: &Measured| steady_cpu(m, transient, duration);
     let cpu: Vec<f64> = figured.iter().filter_map(|m| steady(m)).collect();
@@ -212,16 +218,16 @@ pub(crate) fn latency(all: &[Rtt]) -> Option<Latency> {
     Some(Latency { p50: median(|r| r.p50)?, p99: median(|r| r.p99)?, p999: median(|r| r.p999)? })
 }
 
-/// Returns the mean CPU use of a trial after its transient; the last second may be partly after the
-/// trial.
+/// Returns the mean CPU use of a trial after the transient, in cores. An incomplete last second is
+/// not included, because part of it may be after the trial.
 fn steady_cpu(m: &Measured, transient: f64, duration: f64) -> Option<f64> {
     let (skip, length) = (transient.ceil() as usize, duration as usize);
     let steady = m.cpu.dut.get(skip..length.min(m.cpu.dut.len()))?;
     (!steady.is_empty()).then(|| steady.iter().sum::<f64>() / steady.len() as f64)
 }
 
-/// Returns the page allocations by node, then their sum; empty unless all trials have counters of
-/// the same nodes.
+/// Returns the page allocations of each node, and then their sum. Empty if a trial has no counters,
+/// or if the nodes of the trials differ.
 fn nodes(trials: &[&Measured]) -> Vec<NodeResult> {
     let Some(all) = trials.iter().map(|m| m.numa.as_ref()).collect::<Option<Vec<&Numa>>>() else {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! Results of hand-written journals: trials that count, labels, contradictions.
+//! Tests of the results of hand-written journals: included trials, labels and contradictions.
 
 use std::path::Path;
 
@@ -34,7 +34,7 @@ fn load_point() -> Point {
     Point::Load(AtShare { dut: "Unbound".into(), place: Cores::first(1), share: Share::ONE })
 }
 
-/// A trial in which `valid` % of the queries got a valid reply.
+/// Returns a trial in which `valid` per cent of the queries got a valid reply.
 fn trial(point: &Point, rate: u64, valid: u64, verdict: Verdict) -> Measured {
     let mut plan = TrialPlan::new("[2001:2::1]:53".parse().unwrap(), Qps(rate));
     plan.duration = Nanos(2 * Nanos::SECOND.0);
@@ -159,13 +159,13 @@ fn the_smallest_result_of_a_self_test_counts() {
             entries.push(Entry::Finished(Box::new(measured)));
         }
     }
-    // 500 ÷ (2 · 1.1)
+    // The smallest passing rate, 500, divided by 2 · 1.1.
     let allowed = Recorded::new(&plan, &entries).allowed(&search_point(1.0));
     assert_eq!(allowed, Some(Qps(227)));
 }
 
-/// Two runs with a server that occasionally loses a query must not contradict each other because
-/// the searches of one of them were lucky.
+/// A server may lose a query occasionally. If the searches of one run happen not to meet such a
+/// loss, its result must not contradict that of another run.
 #[test]
 fn the_interval_includes_a_refuted_median() {
     let interval = |more: Option<Measured>| {
@@ -201,7 +201,7 @@ fn less_with_a_lower_acceptance_is_a_contradiction() {
 fn a_point_with_deviating_queries_has_no_result() {
     let mut all = search(300, 1.0);
     let last = all.last_mut().unwrap();
-    // Half of the names were not queried at AuthDNS.
+    // The DUT sent no upstream queries for half of the names.
     let mut part = AuthDelta::default();
     let record::TaskResult::Trial(trial) = &mut last.found else { panic!("a search is at rates") };
     (part.asked.aaaa, part.asked.a) = (trial.counts.valid / 2, trial.counts.valid / 2);

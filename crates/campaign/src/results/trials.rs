@@ -1,4 +1,4 @@
-//! The trials of a run, one by one, for `trials.csv` and the figure of valid replies by offered rate.
+//! List of the trials of a run, for `trials.csv` and the figure of valid replies by offered rate.
 
 use method::narrow::Length;
 use method::reason::Reason;
@@ -15,27 +15,28 @@ use crate::record::{DutEnd, Entry, Measured, TaskResult};
 pub struct Trial {
     /// The point of the trial.
     pub point: Point,
-    /// Number of the search or repetition of the point, from 1.
+    /// Number of the search or repetition within the point, from 1.
     pub repeat: u32,
     /// A probe, or a trial of full length.
     pub length: Length,
-    /// The offered rate, queries per second; absent in a closed loop.
+    /// Offered rate, queries per second; absent in a closed loop.
     pub rate: Option<Qps>,
     /// Start of the trial, seconds since 1970-01-01 UTC.
     pub started_unix_s: f64,
     /// Sending time in seconds; for a closed loop, the duration of all experiments.
     pub duration_s: f64,
-    /// Queries by their outcome.
+    /// Numbers of queries by outcome.
     pub counts: Counts,
-    /// Round-trip times of valid replies in microseconds; absent without a valid reply.
+    /// Round-trip times of valid replies in microseconds; absent in a closed loop, or if there is
+    /// no valid reply.
     pub rtt_us: Option<Rtt>,
     /// Mean CPU use of the DUT in cores; absent if it was not observed.
     pub cpu: Option<f64>,
     /// The verdict.
     pub verdict: Verdict,
-    /// Reasons of the verdict; empty for a trial that passed.
+    /// Reasons for the verdict; empty for a trial that passed.
     pub reasons: Vec<Reason>,
-    /// The way in which the DUT ended in the trial, if it did.
+    /// The way in which the DUT failed during the trial; absent if it did not die or hang.
     pub ended: Option<DutEnd>,
 }
 
@@ -76,7 +77,7 @@ impl Trial {
         })
     }
 
-    /// Returns the share of valid replies from 0 to 1, or `None` if nothing was sent.
+    /// Returns the share of valid replies from 0 to 1, or `None` if no query was sent.
     pub fn valid(&self) -> Option<f64> {
         (self.counts.sent > 0).then(|| self.counts.valid as f64 / self.counts.sent as f64)
     }
