@@ -1,5 +1,5 @@
-//! Executes a plan, point by point and trial by trial. Each trial is a `dns64bench` process (or one
-//! process on each of several testers) and is recorded in the journal.
+//! Executes a plan, point by point and trial by trial. Each trial is a `dns64bench` process, or one
+//! process on each of several testers. The result is recorded in the journal.
 //!
 //! ```text
 //! plan.points() ─► point ─► Recorded::replay ─► due ─► servers, `dns64bench measure`, counters, CPU, NUMA ─► journal
@@ -7,8 +7,8 @@
 //!                                   └──────────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! A resumed campaign replays its journal in the same way, so its results do not differ from those
-//! of an uninterrupted one.
+//! A resumed campaign replays its journal in the same way. Its results therefore do not differ from
+//! those of an uninterrupted campaign.
 
 mod colocation;
 mod deployment;
@@ -51,34 +51,36 @@ use crate::sequence::{Recorded, Task};
 
 pub use error::CampaignError;
 
-/// Maximum number of repetitions of a trial in which the DUT died or hung; the result of the last
-/// one counts.
+/// Maximum number of repetitions of a trial in which the DUT died or hung. The result of the last
+/// repetition counts.
 const DEATHS: u32 = 2;
-/// Time in which a DUT must reply again after an overload. A DUT without a reply counts as hung.
+/// Time after an overload within which a DUT must reply again. Otherwise the DUT counts as hung.
 const COMES_BACK: Duration = Duration::from_secs(5);
-/// Share of AuthDNS's cores in use above which AuthDNS may have limited the DUT.
+/// Limit of AuthDNS's CPU use, as a share of its cores. Above this limit, AuthDNS may have limited
+/// the DUT.
 const BUSY: f64 = 0.9;
 
 /// Observer of a campaign's progress.
 pub trait Watcher {
-    /// A trial is about to start; `bracket` holds the highest passed and the lowest failed rate so
-    /// far.
+    /// Called before a trial starts. `bracket` contains the highest passed and the lowest failed
+    /// rate so far.
     fn begins(&mut self, step: &Step, bracket: (Option<Qps>, Option<Qps>));
-    /// End of a trial.
+    /// Called after a trial has ended.
     fn ended(&mut self, measured: &Measured);
-    /// An incident that is not a result.
+    /// Called for an incident that is not a result.
     fn mishap(&mut self, point: &Point, what: &str);
-    /// A point is complete.
+    /// Called when a point is complete.
     fn complete(&mut self, point: &Point);
 }
 
-/// Measures the open points of a plan, after a check that they can be measured. `done` contains the
-/// journal's entries. With `keep_going` a failed self-test does not end the campaign.
+/// Checks that the incomplete points of a plan can be measured, and then measures them. `done`
+/// contains the journal's entries. If `keep_going` is true, a failed self-test does not end the
+/// campaign.
 ///
 /// # Errors
-/// If the run folder, the hosts or AuthDNS cannot be used, if none of the DUTs starts, if the
-/// self-test fails, or if the user interrupts. A DUT that does not start is part of the result if
-/// others do.
+/// If the run folder, the hosts or AuthDNS cannot be used, if no DUT starts, if the self-test
+/// fails, or if the user interrupts. If only some DUTs do not start, that is recorded as a result
+/// and is no error.
 pub fn run(
     plan: &Plan,
     archive: Archive,
@@ -96,7 +98,7 @@ pub fn run(
     let is_resumed = !done.is_empty();
     let mut run = Campaign::new(plan, hosts, archive, done, interruption, watcher);
     run.keep_going = keep_going;
-    // With other topologies the hosts report their own facts.
+    // With other topologies, each host reports its own facts.
     if is_resumed && plan.topology == Topology::Loopback {
         run.record_machine(Environment::observe())?;
     }
@@ -112,7 +114,8 @@ struct Campaign<'a, H: Hosts> {
     entries: Vec<Entry>,
     interruption: Interruption,
     watcher: &'a mut dyn Watcher,
-    /// DUTs that do not start, by name; the flag is true for checks and false for rates.
+    /// Names of DUTs that do not start. The flag is true if a DUT does not start for conformance
+    /// checks, and false if it does not start for other trials.
     given_up: Vec<(String, bool)>,
     replies_again: Duration,
     /// Pause between trials.
@@ -121,17 +124,19 @@ struct Campaign<'a, H: Hosts> {
     keep_going: bool,
 }
 
-/// A running AuthDNS, the DUT for points that have one, and the position of their next name.
+/// A running AuthDNS, the running DUT unless the point is a self-test, and the position of the next
+/// name to query.
 struct Testbed<H: Hosts> {
-    // Dropped before AuthDNS.
+    // This field comes first, so that the DUT is stopped before AuthDNS.
     dut: Option<H::Dut>,
     auth: H::Auth,
-    /// Name of this AuthDNS.
+    /// Name of the running AuthDNS.
     of: String,
     next_name: u64,
-    /// The repetition that the servers were started for, if each repetition has its own.
+    /// Number of the search or repetition for which the servers were started. `None` if the servers
+    /// are not restarted for each.
     repeat: Option<u32>,
-    /// True until a trial has ended.
+    /// True until the first trial with these servers has ended.
     is_new: bool,
 }
 
@@ -174,12 +179,13 @@ impl<'a, H: Hosts> Campaign<'a, H> {
                     self.watcher.complete(&point);
                     self.judge_self_test(&point, was_complete)?;
                 }
-                // An unreachable host may come back, but a server that does not start will not.
+                // A DUT that does not start is skipped. An unreachable host may come back, so it
+                // ends the campaign instead, which can be resumed.
                 Err(CampaignError::Testbed(error)) if point.dut().is_some() => {
                     self.give_up(&point, &error)?;
                 }
                 Err(error @ (CampaignError::Trial { .. } | CampaignError::Auth(_))) => {
-                    // If the disk is full, this line reports it.
+                    // If the disk is full, this call returns the error.
                     self.mishap(&point, &error.to_string(), String::new())?;
                     return Err(error);
                 }
@@ -189,8 +195,8 @@ impl<'a, H: Hosts> Campaign<'a, H> {
         Ok(())
     }
 
-    /// Announces a failed self-test, once, and ends the campaign unless it is configured to
-    /// continue.
+    /// Records a failed self-test as an incident, once. Returns an error, which ends the campaign,
+    /// unless `keep_going` is set.
     fn judge_self_test(&mut self, point: &Point, was_complete: bool) -> Result<(), CampaignError> {
         let failed = self.recorded().failed_self_test().filter(|failed| failed.point == *point);
         let Some(failed) = failed else { return Ok(()) };
@@ -200,10 +206,10 @@ impl<'a, H: Hosts> Campaign<'a, H> {
         if self.keep_going { Ok(()) } else { Err(CampaignError::SelfTest(failed.into())) }
     }
 
-    /// Measures a point until nothing is due.
+    /// Measures a point until no trial is due.
     fn point(&mut self, point: &Point) -> Result<(), CampaignError> {
         if self.recorded().replay(point).is_none() {
-            // Recorded once, regardless of the number of resumes.
+            // The incident is recorded only once, even if the campaign is resumed several times.
             let is_said =
                 |entry: &Entry| matches!(entry, Entry::Incident { point: of, .. } if of == point);
             return match self.entries.iter().any(is_said) {
@@ -218,7 +224,8 @@ impl<'a, H: Hosts> Campaign<'a, H> {
         if self.recorded().is_complete(point) {
             return Ok(());
         }
-        // Dropped after the servers.
+        // This guard is dropped after the servers, so the governor is in effect until they have
+        // stopped.
         let _governed = match self.govern(point)? {
             Ok(governed) => governed,
             Err(why) if why.is_final() => {
@@ -243,7 +250,8 @@ impl<'a, H: Hosts> Campaign<'a, H> {
         Ok(())
     }
 
-    /// Sets the frequency governor that a point asks for, until the returned value is dropped.
+    /// Sets the frequency governor that a point requires. The previous governor is restored when
+    /// the returned guard is dropped.
     fn govern(
         &self,
         point: &Point,
@@ -256,7 +264,7 @@ impl<'a, H: Hosts> Campaign<'a, H> {
         Recorded::new(self.plan, &self.entries)
     }
 
-    /// Executes one trial, repeats it if the DUT dies or hangs, and records it.
+    /// Executes one trial and records it. The trial is repeated if the DUT dies or hangs.
     fn measure(
         &mut self,
         site: &mut Option<Testbed<H>>,
@@ -276,7 +284,7 @@ impl<'a, H: Hosts> Campaign<'a, H> {
             self.append(Entry::Started(step.clone()))?;
             let mut measured = self.try_once(site, step)?;
             if measured.dut_end.is_some() && death < deaths {
-                // The next attempt overwrites the records.
+                // The repetition overwrites the record file.
                 measured.records = None;
                 self.append(Entry::Repeated(measured))?;
                 continue;
@@ -290,7 +298,8 @@ impl<'a, H: Hosts> Campaign<'a, H> {
             if let Some(advice) = advice.flatten() {
                 self.mishap(&step.point, &advice, String::new())?;
             }
-            // Closed loops use the same names each time, and these must be new to the DUT.
+            // Each closed-loop trial uses the same names, and the DUT must not have them in its
+            // cache. The servers are therefore restarted.
             if matches!(step.point, Point::ClosedLoop(_)) {
                 *site = None;
             }
@@ -300,7 +309,8 @@ impl<'a, H: Hosts> Campaign<'a, H> {
         unreachable!("the last try counts as it is")
     }
 
-    /// Executes one trial with the servers of `site`, which is empty afterwards if the DUT ended.
+    /// Executes one trial with the servers of `site`. If the DUT died or hung, `site` is empty
+    /// afterwards.
     fn try_once(
         &mut self,
         site: &mut Option<Testbed<H>>,
@@ -317,7 +327,7 @@ impl<'a, H: Hosts> Campaign<'a, H> {
         let (numa_before, times) = (self.hosts.numa()?, self.hosts.cpu_times()?);
         let (found, cpu) = self.hosts.trial(&ready.auth, ready.dut.as_ref(), &task)?;
         let stolen = stolen(times, self.hosts.cpu_times()?);
-        // Read before any other query is sent.
+        // The counters are read before any other query is sent.
         let after = self.hosts.counters(&ready.auth)?;
         let numa = numa_before.zip(self.hosts.numa()?).map(|(before, after)| after.since(&before));
         let mut measured = measured(step, found, cpu);
@@ -336,12 +346,12 @@ impl<'a, H: Hosts> Campaign<'a, H> {
         if let Some(end) = &measured.dut_end {
             self.dut_is_gone(site, step, &end.to_string())?;
         }
-        // A trial that could not start, or whose disk was too slow, has no records.
+        // There is no record file if the trial could not start, or if the disk was too slow.
         measured.records = records.filter(|file| self.archive.has(file));
         Ok(Box::new(measured))
     }
 
-    /// Compares a trial with AuthDNS's counters.
+    /// Compares a trial with the change of AuthDNS's counters.
     fn weigh(
         &self,
         found: &mut TaskResult,
@@ -365,7 +375,8 @@ impl<'a, H: Hosts> Campaign<'a, H> {
         }
     }
 
-    /// Removes a DUT that ended in the trial, so that the next trial starts a new one.
+    /// Stops the servers after the DUT died or hung, and records the incident. The next trial
+    /// starts new servers.
     fn dut_is_gone(
         &mut self,
         site: &mut Option<Testbed<H>>,
@@ -383,7 +394,8 @@ impl<'a, H: Hosts> Campaign<'a, H> {
         self.append(Entry::Incident { point: step.point.clone(), what, log })
     }
 
-    /// Returns the path for the records of the next trial, if the plan asks for records.
+    /// Returns the path of the record file of the next trial, or `None` if the plan has no
+    /// `records`.
     fn records_file(&self, task: &Task) -> Result<Option<PathBuf>, ArchiveError> {
         let (Some(format), Task::Trial(_)) = (self.plan.trial.records, task) else {
             return Ok(None);
@@ -393,7 +405,7 @@ impl<'a, H: Hosts> Campaign<'a, H> {
         self.archive.records_file(finished + 1, format.extension()).map(Some)
     }
 
-    /// Returns how the DUT ended, if it did not survive a trial.
+    /// Returns how the DUT failed after a trial, or `None` if it still runs and replies.
     fn dut_end(&self, site: &Testbed<H>, point: &Point) -> Result<Option<DutEnd>, CampaignError> {
         let Some(dut) = &site.dut else { return Ok(None) };
         if let Some(how) = self.hosts.dut_ended(dut)? {
@@ -402,8 +414,8 @@ impl<'a, H: Hosts> Campaign<'a, H> {
         Ok(if self.replies_again(site, point)? { None } else { Some(DutEnd::Hung) })
     }
 
-    /// True if the DUT replies again after it lost queries, with any kind of reply; only silence
-    /// counts as a hang. An overloaded server may need a moment.
+    /// True if the DUT replies again after it lost queries. Any reply is accepted, even a wrong
+    /// one. An overloaded DUT gets some time to recover.
     fn replies_again(&self, site: &Testbed<H>, point: &Point) -> Result<bool, CampaignError> {
         let give_up = Instant::now() + self.replies_again;
         while self.replies(site, point)?.replies() == 0 {
@@ -424,14 +436,16 @@ impl<'a, H: Hosts> Campaign<'a, H> {
         Ok(measured(&self.readiness_step(point), found, Cpu::default()).counts().clone())
     }
 
-    /// Returns advice for a DUT whose replies are all wrong in the same way.
+    /// Returns advice for the user if nearly all replies of a DUT are wrong in the same way,
+    /// otherwise `None`.
     fn misconfigured(&self, point: &Point, counts: &Counts) -> Option<String> {
         let wrong = counts.wrong_in_one_way()?;
         let Task::Trial(plan) = self.readiness_task(point) else { return None };
         Some(format!("every reply is wrong: {}", WrongReplies::in_campaign(&plan, wrong)))
     }
 
-    /// Adds warnings about the tester's own load.
+    /// Adds a warning if AuthDNS was busy, or if the rate is above the rate that the self-test
+    /// validates.
     fn warn(&self, measured: &mut Measured) {
         let cores = self.plan.auth_cpus(&measured.step.point).len();
         if cores > 0 && measured.cpu.auth > BUSY * cores as f64 {
@@ -445,8 +459,8 @@ impl<'a, H: Hosts> Campaign<'a, H> {
         }
     }
 
-    /// Records a server's version. A changed version ends the run, because results of two versions
-    /// must not be mixed.
+    /// Records the version of a server. If the version has changed, the campaign ends, because
+    /// results of two versions must not be mixed.
     fn record_version(&mut self, server: String, text: String) -> Result<(), CampaignError> {
         match self.recorded().version(&server) {
             None => self.append(Entry::Version { dut: server, text }),
@@ -460,8 +474,8 @@ impl<'a, H: Hosts> Campaign<'a, H> {
         }
     }
 
-    /// Records the versions of the AuthDNS servers and the facts of the hosts, and again if a host
-    /// has changed since the last record.
+    /// Records the versions of the AuthDNS servers and the facts of the hosts. If the facts of a
+    /// host have changed since the last record, they are recorded again.
     fn record_hosts(&mut self) -> Result<(), CampaignError> {
         let plan = self.plan;
         let mut asked = plan.auths_of_duts();
@@ -484,8 +498,8 @@ impl<'a, H: Hosts> Campaign<'a, H> {
         Ok(())
     }
 
-    /// Records the facts of the machine of a campaign on loopback, if they differ from those at the
-    /// start or from the last record.
+    /// For topology loopback: records the facts of the machine if they differ from the last record
+    /// or, without a record, from the facts at the start.
     fn record_machine(&mut self, environment: Environment) -> Result<(), CampaignError> {
         let begun = machine_of(self.archive.folder())?;
         let known = results::last_recorded(&self.entries, ALL_ROLES).unwrap_or(&begun);
@@ -495,8 +509,9 @@ impl<'a, H: Hosts> Campaign<'a, H> {
         self.append(Entry::HostChanged { role: ALL_ROLES.into(), environment })
     }
 
-    /// Measures the cost of sending on the tester's host, once, so that all trials send alike, also
-    /// after a resume. Not needed if the senders have exclusive CPUs.
+    /// Measures the CPU time for sending a query on the tester's host, and records it. This is done
+    /// only once, so that all trials have the same bursts, also after a resume. It is not needed if
+    /// the sending threads have exclusive CPUs.
     fn record_send_cost(&mut self) -> Result<(), CampaignError> {
         let Some(point) = self.plan.points().into_iter().next() else { return Ok(()) };
         let any = self.base(&Step { rate: self.plan.search.min, ..self.readiness_step(&point) }, 0);
@@ -514,8 +529,8 @@ impl<'a, H: Hosts> Campaign<'a, H> {
         })
     }
 
-    /// Gives up a DUT that does not start. Its points with checks, or its points with rates, are
-    /// skipped.
+    /// Records that a DUT does not start. If the DUT failed to start for conformance checks, its
+    /// conformance checks are skipped; otherwise its other points are skipped.
     fn give_up(&mut self, point: &Point, error: &ServerError) -> Result<(), CampaignError> {
         self.given_up.extend(point.dut().map(|dut| (dut.to_owned(), point.is_checked())));
         self.mishap(point, &error.to_string(), error.log().to_owned())
@@ -541,8 +556,8 @@ impl<'a, H: Hosts> Campaign<'a, H> {
     }
 }
 
-/// Returns the CPU time that a hypervisor stole from tester, DUT and AuthDNS between two moments;
-/// if a role has several hosts, that of the host that lost most.
+/// Returns the CPU time that a hypervisor stole from the hosts of tester, DUT and AuthDNS between
+/// two moments. With several hosts of the tester or AuthDNS, the host with the largest loss counts.
 fn stolen(before: [Vec<Option<CpuTimes>>; 3], after: [Vec<Option<CpuTimes>>; 3]) -> StolenFrom {
     let of_host =
         |(before, after): (Option<CpuTimes>, Option<CpuTimes>)| Some(after?.stolen_since(&before?));
@@ -554,13 +569,14 @@ fn stolen(before: [Vec<Option<CpuTimes>>; 3], after: [Vec<Option<CpuTimes>>; 3])
     StolenFrom { tester, dut, auth }
 }
 
-/// True if the DUT is ready. The AuthDNS of checks does not serve the names of these queries, so
-/// any reply is accepted there.
+/// True if the replies counted in `counts` show that the DUT is ready. For conformance checks any
+/// reply is accepted, because their AuthDNS has no answers for the queried names.
 fn is_right(counts: &Counts, point: &Point) -> bool {
     counts.valid > 0 || point.is_checked() && counts.wrong.total() > 0
 }
 
-/// Returns a record of a trial with only the tester's result and CPU use.
+/// Returns the record of a trial, with the tester's result and the CPU use. All other observations
+/// are empty.
 fn measured(step: &Step, found: TaskResult, cpu: Cpu) -> Measured {
     Measured {
         step: step.clone(),

@@ -1,4 +1,5 @@
-//! A set of searches: RFC 8219 §9.2 with its repetitions, statistics and self-test limit.
+//! A set of searches of one server, as RFC 8219 §9.2 requires: repeated searches, statistics, and
+//! the limit set by the self-test.
 
 use std::time::Duration;
 
@@ -20,48 +21,52 @@ use crate::journal::{Finished, Journal, JournalError, SearchEntry, Started};
 use crate::plan::{Method, SearchPlan};
 use crate::sequence::{GoalFigures, SearchSequence};
 
-/// Result of a set of searches. It serializes to the object of `search --json`.
+/// Result of a set of searches. Its JSON form is the output of `search --json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct SearchResult {
     /// Median, percentiles, dispersion and interval, in queries per second.
     #[serde(flatten)]
     pub figures: Figures,
-    /// Distance between the rates that passed and failed; a median of two rates is rounded to it.
+    /// Distance between the highest passed and the lowest failed rate. A median between two rates
+    /// is rounded to this distance.
     pub resolution: Qps,
-    /// Factor by which the rates may be overstated because replies after the end of short trials
-    /// count too; the interval's lower end is divided by it. 1: not overstated.
+    /// Factor by which short trials may overstate the rates, because replies after the end of
+    /// sending count too. The lower end of the interval is divided by this factor. 1 means not
+    /// overstated.
     pub overstatement: f64,
-    /// The facts that decide compliance.
+    /// The facts that determine the compliance with RFC 8219.
     pub facts: Facts,
-    /// True if the set complies with RFC 8219 §9.2.
+    /// True if the searches comply with RFC 8219 §9.2.
     pub compliant: bool,
-    /// Deviations from RFC 8219, including unknown facts. In JSON `noncompliance` contains the
-    /// sentences and `noncompliance_causes` the data.
+    /// Deviations from RFC 8219, including unknown facts. In JSON, `noncompliance` contains
+    /// sentences, and `noncompliance_causes` contains their data.
     #[serde(flatten, with = "method::noncompliance::in_words")]
     #[schemars(with = "method::noncompliance::in_words::Written<'static>")]
     pub noncompliance: Vec<Noncompliance>,
-    /// Statements of the user that could not be verified.
+    /// Facts that the user stated and that could not be verified.
     pub statements: Vec<String>,
-    /// True if the DUT's limit may be above the median.
+    /// True if the highest passing rate of the DUT may be above the median.
     pub lower_bound: bool,
-    /// Reasons why the DUT's limit may be above the median; empty if there are none.
+    /// Reasons why the highest passing rate of the DUT may be above the median; empty if there are
+    /// none.
     pub lower_bound_reasons: Vec<LowerBound>,
-    /// Rate up to which the self-test validates the tester.
+    /// Rate up to which the self-test validates the tester; absent without a self-test.
     pub self_test_allows: Option<Qps>,
     /// The method that chose the rates.
     pub method: Method,
     /// Result of each search.
     pub repeats: Vec<Found>,
-    /// Results of an MLRsearch for each goal, that of RFC 8219 first; the other fields refer to the
-    /// first goal. Empty for a bisection.
+    /// Results of an MLRsearch for each goal, starting with the goal of RFC 8219. The other fields
+    /// are for this first goal. Empty for a bisection.
     pub goals: Vec<GoalFigures>,
-    /// Shortfall at the lowest failed rate, search by search; absent if none failed.
+    /// For each search, the number of queries without a valid reply at the lowest failed rate. An
+    /// entry is absent if no rate failed.
     pub failed_by: Vec<Option<Shortfall>>,
-    /// Number of trials that the tester invalidated.
+    /// Number of invalid trials.
     pub invalid_trials: usize,
     /// All trials in order.
     pub trials: Vec<TrialResult>,
-    /// True if the user ended the set early; absent if false.
+    /// True if the user ended the searches early; absent if false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub interrupted: bool,
 }
@@ -80,18 +85,19 @@ impl SearchResult {
         let reasons = lower_bounds(&repeats, plan.range.max, &figures, allowed);
         let of = |trial| Facts {
             resolution: Some(resolution),
-            // Searches without a measurement do not count.
+            // Searches that could not measure even the lowest rate do not count.
             repeats: Some(figures.n as u32),
             ..plan.facts(trial)
         };
-        // After a pause, the set may have continued with other send settings. A trial that could
-        // not start has none.
+        // A resumed set may have other send settings than before, so the facts of all trials are
+        // used. Trials that could not start have no send settings.
         let mut sent: Vec<_> = trials.iter().filter(|trial| trial.counts.sent > 0).collect();
         if sent.is_empty() {
             sent.extend(trials.first());
         }
         let all: Vec<Facts> = sent.into_iter().map(of).collect();
-        // The facts of the first trial that is the least compliant.
+        // Facts of the trial with the most deviations. If several trials have as many, the first is
+        // chosen.
         let facts = *all.iter().rev().max_by_key(|facts| facts.noncompliance().len())?;
         let noncompliance = noncompliance_of(&all);
         Some(SearchResult {
@@ -129,25 +135,25 @@ pub enum SearchError {
     /// The goals are invalid.
     #[error(transparent)]
     Goal(#[from] GoalError),
-    /// The journal contradicts itself.
+    /// The journal has a trial that does not follow from the earlier trials.
     #[error(
         "the journal has a trial at {found} queries/s in search {repeat}, but {expected:?} was due"
     )]
     Replay {
-        /// The search of the trial, from 0.
+        /// Number of the search to which the trial belongs, from 0.
         repeat: u32,
-        /// The rate of the journal's trial, queries per second.
+        /// Rate of the trial in the journal, queries per second.
         found: Qps,
-        /// The rate of the trial that was due, queries per second; `None` if all searches had
+        /// Rate of the trial that should follow, queries per second; `None` if all searches had
         /// ended.
         expected: Option<Qps>,
     },
-    /// The block of names does not suffice for another trial.
+    /// The block of names has too few unused names for another trial.
     #[error("the names of {range} are used up; take {}--reuse-names", if range == "0.0.0.0/0" { "" } else { "a larger block such as --names 0.0.0.0/0, or " })]
     NamesUsedUp {
         /// The block of names, in the notation of `--names`.
         range: String,
-        /// The result of the searches that had ended, if any.
+        /// Result of the searches that had ended; `None` if no search had ended.
         found: Option<Box<SearchResult>>,
     },
 }
@@ -159,14 +165,14 @@ pub struct SearchProgress {
     pub repeat: u32,
     /// Total number of searches.
     pub of: u32,
-    /// The rate of the trial that is about to start.
+    /// Rate of the next trial, queries per second.
     pub rate: Qps,
-    /// Highest passed and lowest failed rate of this search.
+    /// Highest passed and lowest failed rate of this search so far, if any.
     pub bracket: (Option<Qps>, Option<Qps>),
-    /// Number of the trial in the set, from 1, including invalid trials.
+    /// Number of the next trial in the set, from 1. Invalid trials are included in the count.
     pub number: u64,
-    /// Forecast of the remaining trials, if it is possible: an MLRsearch chooses lengths and rates
-    /// as it proceeds.
+    /// Forecast of the remaining trials. `None` for an MLRsearch, because the number of its trials
+    /// depends on their results.
     pub forecast: Option<Forecast>,
 }
 
@@ -176,12 +182,13 @@ pub struct Forecast {
     /// Estimated total number of trials, including the current and earlier ones
     /// ([`method::set::Set::trials_left`]).
     pub trials: u64,
-    /// Estimated time from the start of this trial to the end of the set, including pauses.
+    /// Estimated time from the start of the next trial to the end of the set, including pauses.
     pub left: Duration,
 }
 
 impl SearchProgress {
-    /// Adds a forecast for `left` remaining trials, including this one, of duration `each`.
+    /// Adds a forecast for `left` remaining trials, including the next trial. `each` is the
+    /// duration of a trial.
     pub fn with_trials_left(self, left: Option<u64>, each: Duration) -> SearchProgress {
         let forecast = |left: u64| Forecast {
             trials: self.number - 1 + left,
@@ -191,7 +198,7 @@ impl SearchProgress {
     }
 }
 
-/// Environment of a set of searches: executes trials and observes the progress.
+/// Executes the trials of a set of searches, and receives its progress.
 pub trait Runner {
     /// Executes one trial.
     ///
@@ -202,20 +209,21 @@ pub trait Runner {
         plan: &TrialPlan,
         standing: SearchProgress,
     ) -> Result<TrialResult, TrialError>;
-    /// Judges the first trial of the set, including one from the journal.
+    /// Examines the first trial of the set, which may be a trial from the journal.
     ///
     /// # Errors
-    /// If the trial shows that the server is misconfigured; the set then ends.
+    /// If the trial shows that the server is misconfigured. The set of searches then ends.
     fn first(&mut self, _plan: &TrialPlan, _trial: &TrialResult) -> Result<(), TrialError> {
         Ok(())
     }
-    /// Receives each result.
+    /// Receives the result of each new trial.
     fn finished(&mut self, trial: &TrialResult);
-    /// Waits between trials; `standing` is that of the next trial.
+    /// Waits between two trials. `standing` is the progress before the next trial.
     fn pause(&mut self, pause: Duration, standing: SearchProgress);
 }
 
-/// Executes a set of searches, or the rest of it: `done` contains the journal's entries.
+/// Executes a set of searches, or continues it. `done` contains the journal's entries, and is empty
+/// for a new set.
 ///
 /// # Errors
 /// If a trial cannot be executed, the journal cannot be written, or the names are used up.
@@ -294,8 +302,8 @@ pub fn run(
     Ok(SearchResult::conclude(plan, &sequence, trials))
 }
 
-/// Returns the result of an interrupted set of searches: `done` contains the journal's entries. `None` if no trial has
-/// ended.
+/// Returns the result of an interrupted set of searches, or `None` if no trial has ended. `done`
+/// contains the journal's entries.
 ///
 /// # Errors
 /// If the goals are invalid.
@@ -317,13 +325,14 @@ pub fn interrupted(
     Ok(found.map(|found| SearchResult { interrupted: true, ..found }))
 }
 
-/// True if a finished trial is the one that is due.
+/// True if a finished trial has the number, rate and duration of the trial that is due.
 fn is_of(finished: &Finished, due: (u32, Qps, Nanos)) -> bool {
     let trial = &finished.trial;
     (finished.repeat, trial.rate, trial.facts.duration) == due
 }
 
-/// Executes and records a trial; `None` if the names are used up.
+/// Executes a trial and records it in the journal. Returns `None` if there are too few unused
+/// names.
 fn new_trial(
     plan: &SearchPlan,
     standing: SearchProgress,
@@ -336,8 +345,8 @@ fn new_trial(
         |first_name| TrialPlan { duration, ..plan.trial_at(standing.rate, first_name) };
     let needed = of_its_length(0).names_needed();
     let first = plan.trial.first_name;
-    // A block that is used from its middle continues at its beginning: names are positions modulo
-    // the size of the block.
+    // Names are positions modulo the size of the block. Trials may therefore start in the middle of
+    // the block and continue at its beginning.
     if *names_until - first + needed > plan.trial.names.count() {
         if !plan.reuse_names {
             return Ok(None);
@@ -408,8 +417,8 @@ mod tests {
         )
     }
 
-    /// A simulated DUT with a capacity of `capacity`; it dies (as after kill -9) after `lives`
-    /// trials.
+    /// A simulated DUT that passes at rates up to `capacity`. After `lives` trials, the tester dies
+    /// as after kill -9.
     struct Simulated {
         capacity: u64,
         lives: usize,
@@ -482,8 +491,8 @@ mod tests {
         assert_eq!(found.figures.interval, Interval { from: None, to: Some(10.0) });
     }
 
-    /// 400 passes, 401 fails, and the self-test validates up to 400: the tester may have caused the
-    /// failure.
+    /// The DUT passes at a rate of 400 and fails at 401. The self-test validates the tester up to
+    /// 400, so the tester may have caused the failure.
     #[test]
     fn a_failure_above_the_self_tests_limit_bounds_nothing() {
         let folder = tempfile::tempdir().unwrap();
@@ -491,12 +500,14 @@ mod tests {
         plan.self_test.as_mut().unwrap().passed = Qps(880);
         let (found, _) = whole(&folder.path().join("a"), &plan, 400);
         assert_eq!(found.self_test_allows, Some(Qps(400)));
-        // Sending lasts one second, and the timeout is one second.
+        // The lower end is half of the rate: trials send for one second, and replies count for one
+        // more second.
         assert_eq!(found.figures.interval, Interval { from: Some(200.0), to: None });
         assert!(found.lower_bound, "{:?}", found.lower_bound_reasons);
     }
 
-    /// Invalidates all trials of the searches after the first one.
+    /// Runner that makes the trials of all searches invalid, except those of the first `self.0`
+    /// searches.
     struct InvalidLater(u32);
 
     impl Runner for InvalidLater {
@@ -535,7 +546,7 @@ mod tests {
         assert!(!few(&searched(20)));
     }
 
-    /// An MLRsearch for no loss, and for a loss of 0.5 %.
+    /// Returns an MLRsearch with two goals: no loss, and at most 0.5 % loss.
     fn with_two_goals() -> (SearchPlan, SearchSequence) {
         let goals = [0.0, 0.005]
             .map(|loss_ratio| Goal { loss_ratio, ..Goal::rfc8219(Nanos::SECOND, 0.01) });
@@ -544,8 +555,8 @@ mod tests {
         (plan, sequence)
     }
 
-    /// The tester may have lost 12 of the 15 missing replies. The trial fails the first goal in any
-    /// case, but would not have failed the second.
+    /// The tester may have lost 12 of the 15 missing replies. Without this loss, the trial would
+    /// still fail the first goal, but would pass the second goal.
     #[test]
     fn possible_tester_losses_count_against_no_goal() {
         let (plan, sequence) = with_two_goals();
@@ -580,13 +591,13 @@ mod tests {
         };
         assert!(!is_over_ipv4(vec![of(9, true), of(9, true)]));
         assert!(is_over_ipv4(vec![of(9, true), of(9, false), of(9, false)]));
-        // The first one could not start.
+        // The first trial could not start.
         assert!(!is_over_ipv4(vec![of(0, false), of(9, true)]));
         assert!(is_over_ipv4(vec![of(0, false)]));
     }
 
-    /// The trial fails the first goal, for which a deviation does not matter. It would have passed
-    /// the second goal, possibly from the DUT's cache.
+    /// The trial fails the first goal with or without a deviation. It would pass the second goal,
+    /// but the DUT may have answered from its cache.
     #[test]
     fn deviating_trials_count_for_no_goal() {
         let (plan, sequence) = with_two_goals();
@@ -603,12 +614,13 @@ mod tests {
         assert_eq!(cached.verdict, Verdict::Failed);
         assert_eq!(sequence.verdict_of(&cached), Verdict::Invalid);
         assert!(sequence.deviation_of(&cached).is_some());
-        // It fails both goals: an overloaded DUT sends fewer upstream queries.
+        // This trial fails both goals, so its deviation does not matter: an overloaded DUT sends
+        // fewer upstream queries.
         assert_eq!(sequence.verdict_of(&of(6, 900)), Verdict::Failed);
     }
 
-    /// Opens a journal, retrying while it is busy: a process that another test has just forked
-    /// holds the lock until its exec.
+    /// Opens a journal, and retries while it is locked. A process that another test has just forked
+    /// keeps the lock until its exec.
     fn reopened(path: &Path) -> Result<(Journal, SearchPlan, Vec<SearchEntry>), JournalError> {
         loop {
             match Journal::open(path) {
@@ -637,7 +649,7 @@ mod tests {
                 (expected.figures, expected.failed_by.clone())
             );
             let rates = |asked: &[(Qps, u64, u64)]| asked.iter().map(|a| a.0).collect::<Vec<_>>();
-            // Only the killed trial is repeated, with new names.
+            // Only the killed trial is repeated, and the repetition uses new names.
             let mut both = rates(&first.asked[..lives]);
             both.extend(rates(&second.asked));
             assert_eq!(both, rates(&all));
@@ -657,8 +669,8 @@ mod tests {
         let bytes = std::fs::read(&path).unwrap();
         let lines = |b: &[u8]| b.iter().filter(|&&c| c == b'\n').count();
         for cut in (0..bytes.len()).step_by(7) {
-            // A separate file: a process that another test has just forked may still hold the lock
-            // of the last one.
+            // Each cut uses a separate file, because a process that another test has just forked
+            // may still keep the lock of the previous file.
             let path = folder.path().join(format!("cut-{cut}"));
             std::fs::write(&path, &bytes[..cut]).unwrap();
             match reopened(&path) {
@@ -686,7 +698,7 @@ mod tests {
         let mut journal = Journal::create(&folder.path().join("a"), &small).unwrap();
         let error = run(&small, &mut journal, vec![], &mut simulated(300, usize::MAX)).unwrap_err();
         assert!(matches!(error, SearchError::NamesUsedUp { found: None, .. }), "{error}");
-        // There are names for one search of two, and its result is not lost.
+        // The block has names for only one of two searches. The result of this search is returned.
         let mut two = plan(2);
         two.trial.names = "10.0.0.0/19".parse().unwrap();
         let mut journal = Journal::create(&folder.path().join("c"), &two).unwrap();

@@ -1,14 +1,14 @@
-//! Roles that share a host or CPUs, determined from the ids of their machines and the plan's lists
-//! of CPUs.
+//! Detection of a host or CPUs that tester, DUT and AuthDNS share, by the ids of their machines and
+//! the CPUs in the plan.
 
 use method::compliance::Fact;
 
-/// A role's machine (its boot id, empty if unknown) and its CPUs; an empty list means any.
+/// Machine and CPUs of a tester, a DUT or an AuthDNS.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Role<'a> {
-    /// The id of the role's machine.
+    /// Boot id of the machine; empty if unknown.
     pub machine: &'a str,
-    /// CPUs on which it may run there.
+    /// CPUs of the machine on which the role may run; an empty list means any CPU.
     pub cpus: &'a [usize],
 }
 
@@ -31,7 +31,8 @@ impl Role<'_> {
     }
 }
 
-/// Returns whether any two roles share a host, and whether any two share CPUs.
+/// Returns two facts: whether any two of the roles share a host, and whether any two of them share
+/// CPUs.
 pub(super) fn shared(roles: &[Role<'_>]) -> (Fact, Fact) {
     let pairs = || {
         roles
@@ -65,7 +66,8 @@ mod tests {
             ([role("a", &[0][..]), role("b", &[0]), role("c", &[0])], (Fact::No, Fact::No)),
             ([role("a", &[0]), role("a", &[1]), role("a", &[2])], (Fact::Yes, Fact::No)),
             ([role("a", &[0]), role("a", &[1]), role("a", &[0])], (Fact::Yes, Fact::Yes)),
-            // A CPU shared by DUT and AuthDNS counts as much as one shared with the Measurer.
+            // A CPU that DUT and AuthDNS share has the same effect as a CPU shared with the
+            // Measurer.
             ([role("a", &[0]), role("a", &[1]), role("a", &[1])], (Fact::Yes, Fact::Yes)),
             ([role("a", &[0]), role("b", &[]), role("b", &[1])], (Fact::Yes, Fact::Yes)),
             ([role("a", &[0]), role("", &[1]), role("b", &[2])], (Fact::NotKnown, Fact::NotKnown)),

@@ -1,5 +1,4 @@
-//! Deployment of a campaign's processes: the hosts of testers, DUT and AuthDNS, and their
-//! addresses.
+//! The hosts and addresses of a campaign's testers, DUT and AuthDNS servers.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -17,7 +16,7 @@ use hosts::topology::CpuTopology;
 use crate::archive::{Archive, ArchiveError};
 use crate::plan::{self, Cores, Family, Plan};
 
-/// Error of the deployment.
+/// Error while the hosts of a campaign are prepared.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DeploymentError {
@@ -35,35 +34,38 @@ pub enum DeploymentError {
     Port(io::Error),
 }
 
-/// The hosts of a campaign.
+/// The hosts and addresses of a campaign.
 pub(super) struct Deployment {
-    /// Hosts of the Measurer: one machine, or several that share each trial.
+    /// Hosts of the Measurer: one machine, or several machines among which each trial is
+    /// distributed.
     pub testers: Vec<Machine>,
     /// Host of the DUT.
     pub dut: Machine,
-    /// Hosts of AuthDNS: one machine, or several that a DUT may query.
+    /// Hosts of AuthDNS: one machine, or several machines that a DUT may query.
     pub auths: Vec<Machine>,
-    /// Address at which the DUT is queried.
+    /// Address at which the Measurer queries the DUT.
     pub dut_address: SocketAddr,
     /// Addresses of each AuthDNS; never empty.
     auth_addresses: Vec<AuthAddresses>,
-    /// The CPUs of the DUT's host; empty if unknown.
+    /// CPUs of the DUT's host; empty if unknown.
     pub topology: CpuTopology,
-    /// True if the ports of DUT and AuthDNS may be chosen freely.
+    /// True for topology loopback, in which the ports of DUT and AuthDNS are chosen freely.
     loopback: bool,
-    /// Removes the lab after the hosts are gone, if it was created for this run.
+    /// Guard that removes the lab if this run created it. The field comes last, so that the hosts
+    /// are dropped before it.
     _lab: Option<LabGuard>,
 }
 
-/// Guard of a lab that was created for this run and is removed on drop. While the lab is up, a file
-/// in the run folder records that, for a resumed run if this one is killed.
+/// Guard of a lab that this run created. Dropping the guard removes the lab. While the lab exists,
+/// the file `lab` in the run folder contains its identity. If this run is killed, a resumed run can
+/// remove the lab.
 struct LabGuard {
     note: PathBuf,
 }
 
 impl LabGuard {
-    /// Creates the lab, or takes over a lab that an earlier process of this run has created.
-    /// Returns `None` if a lab of another run was up already.
+    /// Creates the lab, or takes over a lab that an earlier process of this run created. Returns
+    /// `None` if there is a lab that this run did not create.
     fn up(run_folder: &Path) -> Result<Option<LabGuard>, DeploymentError> {
         let note = run_folder.join("lab");
         let noted = std::fs::read_to_string(&note).ok();
@@ -72,7 +74,7 @@ impl LabGuard {
             return Ok(None);
         }
         write_whole(&note, b"").map_err(ArchiveError::from)?;
-        // From here on this value removes the lab.
+        // From now on, dropping this guard removes the lab, even after an error.
         let put_up = LabGuard { note };
         lab::up()?;
         write_whole(&put_up.note, lab::identity().unwrap_or_default().as_bytes())
@@ -89,8 +91,9 @@ impl Drop for LabGuard {
     }
 }
 
-/// True if this run may remove the lab: `up` is the identity of the existing lab, if any, `noted`
-/// the one that the run recorded. An empty record was written before the lab was up.
+/// True if this run may create and remove the lab. `up` is the identity of the existing lab, if
+/// any. `noted` is the identity that this run recorded. It is empty if the run was killed while it
+/// created the lab.
 fn is_ours(up: Option<&str>, noted: Option<&str>) -> bool {
     match (up, noted) {
         (None, _) | (Some(_), Some("")) => true,
@@ -123,7 +126,8 @@ impl Deployment {
                     None => here(host, false),
                     Some(at) => over_ssh(at, config, far, run_folder, interruption),
                 };
-                // Several roles may be on one host, so each agent has a separate folder.
+                // Several testers or AuthDNS servers may be on one host, so each agent has a
+                // separate folder.
                 let machines = |role, hosts: &[Option<&SshHost>], word| {
                     let folder = |number| match hosts.len() {
                         1 => far.clone(),
@@ -160,14 +164,14 @@ impl Deployment {
         })
     }
 
-    /// Returns the host of the Measurer, the first one if there are several.
+    /// Returns the host of the Measurer; with several hosts, the first host.
     pub(super) fn tester(&self) -> &Machine {
         &self.testers[0]
     }
 
-    /// Returns the CPUs of the DUT at a placement: the CPUs in the plan, otherwise as many CPUs of
-    /// the DUT's host as the placement has cores. Empty if the plan names no CPUs and the CPUs of
-    /// the host are unknown.
+    /// Returns the CPUs of the DUT at a placement. If the plan names no CPUs, as many CPUs of the
+    /// DUT's host are chosen as the placement has cores. Empty if the CPUs of that host are
+    /// unknown, too.
     pub(crate) fn dut_cpus(&self, plan: &Plan, place: &Cores) -> Vec<usize> {
         let given = plan.cpus_at(place);
         if !given.is_empty() {
@@ -177,7 +181,7 @@ impl Deployment {
         self.topology.pick(place.cores, &taken).unwrap_or_default()
     }
 
-    /// Returns the roles that may use these CPUs of the DUT.
+    /// Returns the roles (tester, AuthDNS) that may use some of the CPUs `cpus` of the DUT's host.
     pub(crate) fn sharing(&self, plan: &Plan, cpus: &[usize]) -> Vec<Sharing> {
         let common = self.neighbours(plan).into_iter().map(|(with, theirs)| Sharing {
             with,
@@ -186,12 +190,12 @@ impl Deployment {
         common.filter(|sharing| !sharing.cpus.is_empty()).collect()
     }
 
-    /// Returns the other roles on the DUT's machine with their CPUs; all CPUs if the plan names
-    /// none.
+    /// Returns the roles (tester, AuthDNS) that run on the DUT's machine, and their CPUs. A role
+    /// for which the plan names no CPUs may use all of them.
     fn neighbours(&self, plan: &Plan) -> Vec<(Neighbour, BTreeSet<usize>)> {
         let here = &self.dut.greeting().boot_id;
         let is_near = |machine: &Machine| !here.is_empty() && machine.greeting().boot_id == *here;
-        // Several testers on one machine have the same CPUs there.
+        // All testers on this machine have the same CPUs.
         let tester =
             self.testers.iter().any(is_near).then_some((Neighbour::Tester, &plan.cpus.tester));
         let auth = self.auths.iter().any(is_near).then_some((Neighbour::Auth, &plan.cpus.auth));
@@ -205,17 +209,20 @@ impl Deployment {
         .collect()
     }
 
-    /// Returns the addresses at which a DUT queries each AuthDNS.
+    /// Returns the addresses at which a DUT queries each AuthDNS, of the IP version `family` if it
+    /// is given.
     pub(crate) fn auth_addresses(&self, family: Option<Family>) -> Vec<SocketAddr> {
         self.auth_addresses.iter().map(|at| of_family(&at.by_dut, family)).collect()
     }
 
-    /// Returns the addresses at which the Measurer queries each AuthDNS in self-tests.
+    /// Returns the addresses at which the Measurer queries each AuthDNS in self-tests, of the IP
+    /// version `family` if it is given.
     pub(crate) fn self_test_addresses(&self, family: Option<Family>) -> Vec<SocketAddr> {
         self.auth_addresses.iter().map(|at| of_family(&at.by_tester, family)).collect()
     }
 
-    /// Chooses other ports if the topology permits it; no server may run on the old ones.
+    /// Chooses other ports for the servers if the topology is loopback. No server may run at this
+    /// time.
     ///
     /// # Errors
     /// If there is no free port.
@@ -228,14 +235,14 @@ impl Deployment {
     }
 }
 
-/// Addresses of an AuthDNS, the default one first; never empty.
+/// Addresses of an AuthDNS. Each list starts with the default address and is never empty.
 struct AuthAddresses {
     by_dut: Vec<SocketAddr>,
     by_tester: Vec<SocketAddr>,
 }
 
-/// Returns the address of an IP version, otherwise the first one. Plans that request a missing IP
-/// version are rejected when they are read.
+/// Returns the first address of the IP version `family`, or the first of all addresses. A plan is
+/// rejected if it requests an IP version for which there is no address.
 fn of_family(addresses: &[SocketAddr], family: Option<Family>) -> SocketAddr {
     let of = addresses
         .iter()
@@ -267,13 +274,13 @@ fn addresses(plan: &Plan) -> Result<(SocketAddr, Vec<AuthAddresses>), Deployment
     })
 }
 
-/// Same as [`addresses`], on free ports of loopback.
+/// Returns addresses of a DUT and an AuthDNS on loopback, with free ports.
 fn on_loopback() -> Result<(SocketAddr, AuthAddresses), DeploymentError> {
     let free = |ip: IpAddr| ports::free(ip).map_err(DeploymentError::Port);
     let (ipv4, ipv6) = (free(Ipv4Addr::LOCALHOST.into())?, free(Ipv6Addr::LOCALHOST.into())?);
     let mut dut = free(Ipv6Addr::LOCALHOST.into())?;
     while dut == ipv6 {
-        // The port that was drawn first is not in use yet.
+        // No server uses the first port yet, so the same port may be found again.
         dut = free(Ipv6Addr::LOCALHOST.into())?;
     }
     Ok((dut, AuthAddresses { by_dut: vec![ipv4, ipv6], by_tester: vec![ipv4, ipv6] }))

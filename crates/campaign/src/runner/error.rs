@@ -12,7 +12,7 @@ use crate::runner::running_servers::ServerError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CampaignError {
-    /// The run folder cannot be written; its contents are intact.
+    /// The run folder cannot be used. Its contents are intact.
     #[error(transparent)]
     Archive(#[from] ArchiveError),
     /// The hosts cannot be prepared.
@@ -21,32 +21,33 @@ pub enum CampaignError {
     /// A host is no longer reachable.
     #[error(transparent)]
     Host(HostError),
-    /// Programs or CPUs in the plan are missing; nothing was started.
+    /// The plan cannot be executed: programs or CPUs are missing, or the version of a server has
+    /// changed.
     #[error("the plan cannot be executed:\n  {}", .0.join("\n  "))]
     Impossible(Vec<String>),
-    /// None of the DUTs starts; nothing was measured.
+    /// No DUT starts. Nothing was measured.
     #[error("no server started\n{}", .0.iter().map(ServerError::with_log).collect::<Vec<_>>().join("\n"))]
     NotReady(Vec<ServerError>),
-    /// A DUT does not run.
+    /// A DUT does not start, or does not run any more.
     #[error(transparent)]
     Testbed(ServerError),
-    /// AuthDNS does not run.
+    /// AuthDNS does not start, or its counters cannot be read.
     #[error("{0}")]
     Auth(String),
-    /// The cost of sending could not be measured on the tester's host.
+    /// The CPU time for sending a query could not be measured on the tester's host.
     #[error("cannot measure the cost of sending on the tester's host: {0}")]
     Tester(String),
     /// The tester could not execute a trial.
     #[error("the trial{} could not be executed: {why}", .rate.map_or(String::new(), |rate| format!(" at {rate} queries/s")))]
     Trial {
-        /// The trial's rate, if it has one.
+        /// Rate of the trial, queries per second; `None` if the trial has no rate.
         rate: Option<Qps>,
         /// The tester's error.
         why: String,
-        /// True if the plan causes the error.
+        /// True if the error is in the plan.
         is_usage: bool,
     },
-    /// A self-test failed, and the campaign is configured to stop in this case.
+    /// A self-test failed, and the campaign was started without `--keep-going`.
     #[error("{0}; without a passed self-test every result is a lower bound")]
     SelfTest(Box<FailedSelfTest>),
     /// The user interrupted the campaign.
@@ -64,7 +65,8 @@ impl From<HostError> for CampaignError {
 }
 
 impl From<ServerError> for CampaignError {
-    /// Errors of a host or of the run folder are not attributed to the server.
+    /// Converts the error of a server. Errors of the host or of the run folder are not errors of
+    /// the server.
     fn from(error: ServerError) -> CampaignError {
         match error {
             ServerError::Host(error) => error.into(),

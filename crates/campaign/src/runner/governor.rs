@@ -1,7 +1,7 @@
-//! Frequency governor of the DUT's host. A plan may specify a governor for trials, such as
+//! CPU frequency governor of the DUT's host. A plan may specify a governor for trials, such as
 //! `ondemand`, to measure the effect of dynamic frequency scaling. The governor is set for a point,
-//! and the previous one is restored afterwards. A file in the run folder contains the previous
-//! settings, for a resumed run if this one is killed.
+//! and the previous governors are restored afterwards. A file in the run folder contains the
+//! previous governors. If this run is killed, a resumed run restores them.
 //!
 //! ```text
 //! Scaling::parse ─► requested? ─┬─ no scaling, no such governor ─► CannotBeMade ─► journal, table
@@ -19,25 +19,24 @@ use crate::archive::ArchiveError;
 use crate::plan::FIXED;
 use crate::record::{CPUS, CannotBeMade};
 
-/// Name of the file with previous settings in a run folder.
+/// Name of the file in a run folder that contains the previous governors.
 const NOTE: &str = "governors";
-/// Time limit for reading and setting.
+/// Time limit for reading or setting the governors.
 const LIMIT: Duration = Duration::from_secs(20);
-/// A file and its contents.
+/// Path and contents of a file.
 type SavedFile = (String, String);
 
 /// The frequency scaling of a host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Scaling {
-    /// The governor of each CPU, by file.
+    /// File and current governor of each CPU.
     set: Vec<SavedFile>,
     /// Available governors.
     known: BTreeSet<String>,
 }
 
 impl Scaling {
-    /// Returns the command that prints the input of [`Scaling::parse`], for CPUs below the folder
-    /// `cpus`.
+    /// Returns the command whose output [`Scaling::parse`] reads. `cpus` is the folder of the CPUs.
     fn query_command(cpus: &str) -> Vec<String> {
         let files = ["scaling_governor", "scaling_available_governors"]
             .map(|file| format!("{cpus}/cpu*/cpufreq/{file}"));
@@ -68,7 +67,7 @@ impl Scaling {
         )
     }
 
-    /// Returns the reason why a governor cannot be set, or `None` if it can.
+    /// Returns the reason why a governor cannot be set, or `None` if it can be set.
     fn obstacle(&self, wanted: &str) -> Option<CannotBeMade> {
         match (self.set.is_empty(), self.known.contains(wanted)) {
             (true, _) => Some(CannotBeMade::NoScaling),
@@ -81,7 +80,7 @@ impl Scaling {
     }
 }
 
-/// Returns the command that writes settings.
+/// Returns the command that writes the contents of these files.
 fn restore(settings: &[SavedFile]) -> Vec<String> {
     let script = "while [ $# -gt 1 ]; do echo \"$2\" > \"$1\" || exit 1; shift 2; done";
     let head = ["sh", "-c", script, "sh"].map(str::to_owned);
@@ -90,7 +89,7 @@ fn restore(settings: &[SavedFile]) -> Vec<String> {
         .collect()
 }
 
-/// A governor in effect until this value is dropped.
+/// Guard that restores the previous governors when it is dropped.
 pub(super) struct GovernorGuard {
     machine: Machine,
     before: Vec<SavedFile>,
@@ -98,12 +97,12 @@ pub(super) struct GovernorGuard {
 }
 
 impl GovernorGuard {
-    /// Sets a governor for all CPUs of a host; `folder` is the run folder. Without frequency
-    /// scaling, [`FIXED`] is in effect already.
+    /// Sets a governor for all CPUs of a host. `folder` is the run folder. On CPUs without
+    /// frequency scaling, [`FIXED`] needs no change.
     ///
     /// # Errors
-    /// If the host is unreachable, or the file of previous settings cannot be written. The inner
-    /// result contains the reason why the host cannot set it.
+    /// If the host is unreachable, or the file with the previous governors cannot be written. The
+    /// inner result is an error if the host cannot set the governor.
     pub(super) fn set(
         machine: &Machine,
         folder: &Path,
@@ -127,8 +126,8 @@ impl GovernorGuard {
         }
     }
 
-    /// Restores settings that a killed run of this folder has changed; does nothing without the
-    /// file.
+    /// Restores the governors that a killed run of this folder changed. Does nothing if the run
+    /// folder has no file with previous governors.
     ///
     /// # Errors
     /// If the host is unreachable.
@@ -144,7 +143,7 @@ impl GovernorGuard {
     }
 }
 
-/// Restores settings; the file remains if that fails.
+/// Restores the previous governors and removes their file. The file remains if restoring fails.
 fn put_back(machine: &Machine, before: &[SavedFile], note: &Path) -> Result<(), HostError> {
     if machine.run(&restore(before), LIMIT)?.0 {
         let _ = std::fs::remove_file(note);
@@ -155,13 +154,13 @@ fn put_back(machine: &Machine, before: &[SavedFile], note: &Path) -> Result<(), 
 impl Drop for GovernorGuard {
     fn drop(&mut self) {
         if !self.before.is_empty() {
-            // If the host is unreachable, the resumed run restores the settings.
+            // If the host is unreachable, a resumed run restores the governors.
             let _ = put_back(&self.machine, &self.before, &self.note);
         }
     }
 }
 
-/// Error of reading or setting a governor.
+/// Error while governors are read or set.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum GovernorError {
     /// The host is unreachable.
@@ -179,7 +178,7 @@ mod tests {
 
     use super::*;
 
-    /// A tree of CPUs with frequency scaling, as in Linux.
+    /// Creates a folder that describes CPUs with frequency scaling, as Linux does.
     fn tree(governors: &[&str]) -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
         for (n, governor) in governors.iter().enumerate() {

@@ -1,4 +1,5 @@
-//! Other programs on the DUT's host. If they used the DUT's CPUs, they may have made a trial fail.
+//! Effect of other programs on the DUT's host. If other programs used the DUT's CPUs, they may have
+//! made a trial fail.
 
 use method::reason::{OtherUse, Reason, ReasonKind};
 use method::verdict::Verdict;
@@ -12,28 +13,29 @@ use crate::runner::hosts::Hosts;
 /// Limit for other programs and stolen time together, in per cent of the time of the CPUs on which
 /// the DUT may run.
 const LIMIT_PCT: f64 = 5.0;
-/// Maximum number of repetitions for this reason at one step; the next trial counts.
+/// Maximum number of repetitions of a trial because of other programs. The trial after them counts,
+/// with a warning.
 const REPEATED: u32 = 2;
 
-/// Circumstances of a trial.
+/// Facts that determine the effect of other programs on a trial.
 #[derive(Clone, Copy, Debug)]
 struct Circumstances {
     verdict: Verdict,
-    /// Use of the DUT's CPUs, or `None` if unknown.
+    /// Use of the DUT's CPUs by other programs; `None` if unknown.
     used: Option<OtherUse>,
     /// True if the DUT runs on the tester's host, which the user of the tester can keep idle.
     is_testers_host: bool,
-    /// Earlier trials of the same step that were invalid for this reason.
+    /// Number of earlier trials of the same step that were invalid because of other programs.
     earlier: u32,
     /// Maximum number of invalid trials of a step.
     retries: u32,
 }
 
-/// Consequence of other programs for a trial.
+/// Effect of other programs on a trial.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Consequence {
     None,
-    /// A warning.
+    /// The trial counts, with a warning.
     Note(OtherUse),
     Invalid(OtherUse),
 }
@@ -54,7 +56,8 @@ fn judge(trial: Circumstances) -> Consequence {
 }
 
 impl<H: Hosts> Campaign<'_, H> {
-    /// Makes a failed trial invalid, or adds a warning, if other programs used the DUT's CPUs.
+    /// Makes a failed trial invalid, or adds a warning, if other programs used too much time of the
+    /// DUT's CPUs or their use is unknown.
     pub(super) fn weigh_others(&self, measured: &mut Measured) {
         let used = measured.cpu.others;
         let (earlier, retries) =
@@ -103,7 +106,8 @@ mod tests {
         let (passed, failed) = (Verdict::Passed, Verdict::Failed);
         use Consequence::{Invalid, None as Nothing, Note};
         let cases = [
-            // verdict, use, tester's host, earlier, retries, consequence
+            // verdict, CPU use, DUT on the tester's host, earlier invalid trials, maximum retries,
+            // expected effect
             (failed, Some(busy), true, 0, 3, Invalid(busy)),
             (failed, Some(busy), true, 1, 3, Invalid(busy)),
             (failed, Some(busy), true, 2, 3, Note(busy)),

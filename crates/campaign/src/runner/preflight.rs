@@ -1,4 +1,5 @@
-//! Preconditions of a plan: its programs and CPUs must exist on their hosts. No server is started.
+//! Checks before a campaign: the programs and CPUs of the plan must exist on their hosts. No server
+//! is started.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -12,7 +13,8 @@ use hosts::topology::{CpuTopology, LIST_CPUS};
 use crate::plan::{DutPlan, OneOrSeveral, Plan, Point};
 use crate::runner::deployment::Deployment;
 
-/// Returns what is missing on this machine for the plan's roles on it, a sentence each.
+/// Returns a sentence for each program or CPU that is missing on this machine. Roles of the plan on
+/// other hosts are not checked.
 pub fn missing_here(plan: &Plan) -> Vec<String> {
     let far = far(plan);
     let cpus = topology_here();
@@ -28,7 +30,8 @@ pub fn missing_here(plan: &Plan) -> Vec<String> {
     missing
 }
 
-/// Returns the points of a plan whose cores this machine does not have, if the DUT runs here.
+/// Returns the points of a plan that need more cores or other CPUs than this machine has. Empty if
+/// the DUT runs on another host.
 pub fn points_beyond_cpus(plan: &Plan) -> Vec<Point> {
     if far(plan)[Role::Dut as usize].is_some() {
         return Vec::new();
@@ -50,14 +53,15 @@ fn topology_here() -> CpuTopology {
     CpuTopology::parse(&String::from_utf8_lossy(&printed))
 }
 
-/// True if a host has too few CPUs for a point, or lacks the CPUs that the plan names for it.
+/// True if a host has too few CPUs for a point, or lacks a CPU that the plan names for the point.
 fn is_beyond(plan: &Plan, point: &Point, has: &CpuTopology) -> bool {
     let Some(place) = point.place() else { return false };
     let cpus = has.cpus();
     place.cores > cpus.len() || plan.cpus_at(place).iter().any(|cpu| !cpus.contains(cpu))
 }
 
-/// Returns the parts of a plan that cannot be checked from this machine, a sentence each.
+/// Returns a sentence for each host and address of a plan that cannot be checked from this machine,
+/// and for each address that this machine lacks.
 pub fn unchecked_hosts(plan: &Plan) -> Vec<String> {
     let Some(ssh) = &plan.ssh else { return Vec::new() };
     let far = far(plan);
@@ -92,7 +96,8 @@ pub fn unchecked_hosts(plan: &Plan) -> Vec<String> {
     all
 }
 
-/// Returns what is missing on the hosts of a plan for these points, a sentence each.
+/// Returns a sentence for each program or CPU that the points `open` need and that is missing on
+/// its host.
 ///
 /// # Errors
 /// If a host is unreachable.
@@ -135,8 +140,8 @@ impl Role {
     }
 }
 
-/// Returns the hosts of the first tester, the DUT and the first AuthDNS, each only if it is not this
-/// machine. If a role has several hosts, all of them are other machines.
+/// Returns the hosts of the first tester, the DUT and the first AuthDNS; `None` stands for this
+/// machine. If a role has several hosts, none of them is this machine.
 fn far(plan: &Plan) -> [Option<&SshHost>; 3] {
     plan.ssh
         .as_ref()
@@ -150,7 +155,8 @@ fn not_found(host: &str, whose: &str, program: &Path) -> String {
     )
 }
 
-/// Returns the servers and programs that a role's host needs for these points.
+/// Returns the programs that the host of a role needs for these points, each with the name of its
+/// server.
 fn programs(plan: &Plan, role: Role, points: &[Point]) -> Vec<(String, PathBuf)> {
     match role {
         Role::Tester => Vec::new(),
@@ -173,8 +179,8 @@ fn programs(plan: &Plan, role: Role, points: &[Point]) -> Vec<(String, PathBuf)>
     }
 }
 
-/// Returns the program that a host needs for a server, or `None` if it is dns64bench, or the plan's
-/// commands name it.
+/// Returns the program that a host needs for a server. `None` if the server is part of dns64bench,
+/// or if its program is in the commands of the plan.
 fn program_of<T>(driver: &Driver<T>, given: Option<&Path>) -> Option<PathBuf> {
     match (driver.program, given) {
         (Program::OfThePlan, _) | (Program::Own { .. }, None) => None,
@@ -189,7 +195,7 @@ fn programs_of(dut: &DutPlan) -> Vec<(String, PathBuf)> {
         .custom
         .iter()
         .flat_map(|custom| [&custom.start, &custom.ready, &custom.stop, &custom.cpu_pids]);
-    // Paths that depend on the run folder do not exist yet.
+    // Paths with a placeholder, such as the run folder, do not exist yet.
     let first = commands.filter_map(|words| words.first()).filter(|word| !word.contains('{'));
     let all: BTreeSet<PathBuf> = first
         .map(PathBuf::from)
@@ -198,8 +204,8 @@ fn programs_of(dut: &DutPlan) -> Vec<(String, PathBuf)> {
     all.into_iter().map(|program| (dut.name().to_owned(), program)).collect()
 }
 
-/// Returns an error if the plan names CPUs that the host does not have; `None` if the host's CPUs
-/// are unknown.
+/// Returns a sentence for each key of the plan that needs CPUs which the host does not have. Empty
+/// if the host's CPUs are unknown.
 fn too_many(
     plan: &Plan,
     role: Role,

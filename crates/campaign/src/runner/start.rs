@@ -1,5 +1,5 @@
-//! Starts of servers: each server is started once before anything is measured, and again for each
-//! search.
+//! Starts of servers. Each server is started once before the first trial, to check that it works,
+//! and again for each search.
 
 use hosts::servers::Variant;
 use method::records::Counts;
@@ -12,12 +12,13 @@ use crate::runner::running_servers::ServerError;
 use crate::runner::{Campaign, Testbed, is_right};
 
 impl<H: Hosts> Campaign<'_, H> {
-    /// Checks that the open points can be measured: programs and CPUs exist, and each DUT starts
-    /// and answers, as in a trial. A DUT that does not start is given up; the others are measured.
+    /// Checks that the incomplete points can be measured: programs and CPUs exist, and each DUT
+    /// starts and answers as in a trial. A DUT that does not start is skipped, and the other DUTs
+    /// are measured.
     ///
     /// # Errors
-    /// If something is missing, AuthDNS does not start, or none of the DUTs starts. Nothing is
-    /// measured then.
+    /// If a program or a CPU is missing, AuthDNS does not start, or no DUT starts. The campaign
+    /// then ends without a trial.
     pub(super) fn rehearse(&mut self) -> Result<(), CampaignError> {
         let points = self.plan.points();
         let open: Vec<Point> =
@@ -28,7 +29,8 @@ impl<H: Hosts> Campaign<'_, H> {
         }
         let (plan, firsts) = (self.plan, self.first_points(&open));
         let Some(any) = firsts.first().or(open.first()) else { return Ok(()) };
-        // The DUTs share one AuthDNS, because its zone may take long to load.
+        // All DUTs are checked with the same running AuthDNS, because loading its zone may take
+        // long.
         let mut site = Some(self.start_auth(any)?);
         let mut failed = Vec::new();
         for point in &firsts {
@@ -49,8 +51,8 @@ impl<H: Hosts> Campaign<'_, H> {
         if firsts.is_empty() || has_started { Ok(()) } else { Err(CampaignError::NotReady(failed)) }
     }
 
-    /// Returns the first open point of each DUT for rates, the first one for checks, and the first
-    /// one with each AuthDNS.
+    /// Returns, for each DUT, the first incomplete point with trials and the first incomplete point
+    /// with conformance checks. The first point with each AuthDNS is included, too.
     fn first_points(&self, open: &[Point]) -> Vec<Point> {
         let auth_of = |point: &Point| self.plan.auth_at(point).name().to_owned();
         let start = |point: &Point| (point.dut().map(str::to_owned), point.is_checked());
@@ -65,8 +67,9 @@ impl<H: Hosts> Campaign<'_, H> {
         firsts
     }
 
-    /// Starts a DUT with the running AuthDNS, or with another one if that does not serve the point.
-    /// A DUT that does not start is started once more. Its version is recorded first.
+    /// Records the version of a DUT and starts it. The running AuthDNS is used if it is suitable
+    /// for the point; otherwise another AuthDNS is started. If the DUT does not start, it is
+    /// started a second time.
     fn start_with_auth(
         &mut self,
         site: Option<Testbed<H>>,
@@ -85,11 +88,11 @@ impl<H: Hosts> Campaign<'_, H> {
         started.or_else(|error| self.start_again(point, error))
     }
 
-    /// Starts AuthDNS and, for points of a DUT, the DUT with a cold cache. If a server does not
-    /// start, it is started a second time.
+    /// Starts AuthDNS and, for points of a DUT, the DUT with an empty cache. If the DUT does not
+    /// start, both are started a second time.
     ///
     /// # Errors
-    /// If one of them does not start.
+    /// If AuthDNS does not start, or the DUT does not start the second time.
     pub(super) fn start(&mut self, step: &Step) -> Result<Testbed<H>, CampaignError> {
         let started =
             self.start_once(&step.point).or_else(|error| self.start_again(&step.point, error));
@@ -97,8 +100,8 @@ impl<H: Hosts> Campaign<'_, H> {
         started.map(|site| Testbed { repeat, ..site })
     }
 
-    /// Starts the servers again, on other ports, after a DUT did not start: another program may
-    /// have taken its port. No server runs at this point.
+    /// Starts the servers again after a DUT did not start. Another program may have used its port,
+    /// so free ports are chosen if the topology permits it. No server may run at this time.
     fn start_again(
         &mut self,
         point: &Point,
@@ -117,8 +120,8 @@ impl<H: Hosts> Campaign<'_, H> {
         if let Some(dut) = point.dut().and_then(|name| self.plan.dut(name)) {
             self.start_dut(&mut site, point, dut)?;
         }
-        // Servers that only self-tests compare have the same configuration, apart from their own
-        // lines.
+        // The configuration of an AuthDNS is recorded only if a DUT queries it. Servers that only
+        // further self-tests use have a default configuration.
         let asked =
             self.plan.auths_of_duts().into_iter().map(|auth| self.plan.self_test_with(auth));
         if point.dut().is_some() || asked.flatten().any(|test| test == *point) {
@@ -126,7 +129,7 @@ impl<H: Hosts> Campaign<'_, H> {
             self.record_configuration(&role, self.hosts.auth_configuration(&site.auth))?;
         }
         if let (Some(name), Some(dut)) = (point.dut(), &site.dut) {
-            // For checks the DUT has another configuration.
+            // The DUT has a different configuration for conformance checks.
             let name = match point.variant() {
                 None => name.into(),
                 Some(Variant::Usual) => format!("{name} for conform"),
@@ -137,7 +140,7 @@ impl<H: Hosts> Campaign<'_, H> {
         Ok(site)
     }
 
-    /// Records the configuration of a server, once.
+    /// Records the configuration of a server, unless the journal already contains it.
     fn record_configuration(
         &mut self,
         name: &str,
@@ -155,7 +158,7 @@ impl<H: Hosts> Campaign<'_, H> {
         let auth =
             self.hosts.start_auth(&self.archive, &self.with_auth_of(point), point, point.aaaa());
         let auth = auth.map_err(|error| match error.into() {
-            // This is not the DUT's fault.
+            // The DUT has no part in this error, so the error ends the campaign.
             CampaignError::Testbed(error) => CampaignError::Auth(error.with_log()),
             other => other,
         })?;
@@ -170,8 +173,8 @@ impl<H: Hosts> Campaign<'_, H> {
         })
     }
 
-    /// Returns the plan with the AuthDNS of a point in place of the AuthDNS in `[auth]`, on the
-    /// CPUs of the former.
+    /// Returns a copy of the plan in which the AuthDNS of a point, with its CPUs, replaces the
+    /// AuthDNS in `[auth]`.
     fn with_auth_of(&self, point: &Point) -> Plan {
         let mut plan = self.plan.clone();
         plan.auth = self.plan.auth_at(point).into_owned();

@@ -1,4 +1,4 @@
-//! The tester's task in a trial, and the names that the trial may use.
+//! The tester's task in a trial, and the names that the trial queries.
 
 use method::compliance::{Fact, Facts};
 use method::narrow::Length;
@@ -16,8 +16,8 @@ use crate::runner::hosts::{Hosts, Machines};
 use crate::runner::{Campaign, Testbed};
 use crate::sequence::Task;
 
-/// Position of the first name of the trials. The DUT restarts with each search, and so do the
-/// names.
+/// Position of the first name that trials query. Each search starts at this name again, because the
+/// DUT is restarted for each search.
 const FIRST_NAME: u64 = 10 << 24;
 /// Number of names at the start of a zone file that are reserved for readiness checks.
 const READINESS_NAMES: u64 = 256;
@@ -35,7 +35,7 @@ impl<H: Hosts> Campaign<'_, H> {
         (task, used)
     }
 
-    /// Returns the settings that all trials have in common.
+    /// Returns the settings of a trial that do not depend on the kind of measurement.
     pub(super) fn base(&self, step: &Step, first_name: u64) -> TrialPlan {
         let t = &self.plan.trial;
         let mut plan = TrialPlan::new(self.hosts.server_of(step), step.rate);
@@ -57,7 +57,8 @@ impl<H: Hosts> Campaign<'_, H> {
         plan
     }
 
-    /// Returns the block of names for a point's trials, and the position of the first.
+    /// Returns the block of names for a point's trials, and the position of the first name that
+    /// they query.
     pub(super) fn names(&self, point: &Point) -> (NameRange, u64) {
         let auth = self.plan.auth_at(point);
         if auth.driver.is_ours() {
@@ -67,8 +68,8 @@ impl<H: Hosts> Campaign<'_, H> {
         }
     }
 
-    /// Stops the servers if the names left in the zone file do not suffice for another trial, so
-    /// that they are restarted with unused names.
+    /// Stops the servers if the zone file has too few unused names for another trial. The restarted
+    /// DUT has an empty cache, so the names can be used again.
     pub(super) fn ensure_names(
         &self,
         site: &mut Option<Testbed<H>>,
@@ -92,12 +93,13 @@ impl<H: Hosts> Campaign<'_, H> {
         Err(CampaignError::Trial { rate: Some(step.rate), why, is_usage: true })
     }
 
-    /// Returns the step of a readiness check.
+    /// Returns point, rate and length of a readiness check.
     pub(super) fn readiness_step(&self, point: &Point) -> Step {
         Step { point: point.clone(), repeat: 0, rate: Qps(50), length: Length::Probe }
     }
 
-    /// Returns a trial with a few names that no other trial uses, with the AAAA share of a point.
+    /// Returns the trial of a readiness check. It queries a few names that no other trial uses, and
+    /// has the AAAA share of the point.
     pub(super) fn readiness_task(&self, point: &Point) -> Task {
         let mut plan = self.base(&self.readiness_step(point), 0);
         if self.plan.auth_at(point).driver.is_ours() {
@@ -109,9 +111,9 @@ impl<H: Hosts> Campaign<'_, H> {
         Task::Trial(Box::new(plan))
     }
 
-    /// Returns the facts that decide the compliance of a trial: those that the Measurer observed,
-    /// and the roles' CPUs. `auth` are the CPUs of AuthDNS, `dut` those of the DUT; `None` in a
-    /// self-test.
+    /// Returns the facts that determine the compliance of a trial: the facts that the Measurer
+    /// observed, and whether tester, DUT and AuthDNS share a host or CPUs. `auth` contains the CPUs
+    /// of AuthDNS. `dut` contains the CPUs of the DUT, and is `None` in a self-test.
     pub(super) fn facts_of(
         &self,
         trial: &TrialResult,
@@ -134,7 +136,7 @@ impl<H: Hosts> Campaign<'_, H> {
         let places: Vec<Vec<usize>> =
             points.iter().filter_map(|p| p.place()).map(|p| self.hosts.cpus_at(p)).collect();
         let duts = places.iter().map(|cpus| Role { machine: &machines.dut, cpus });
-        // Machines without a known id do not count as shared.
+        // A machine with an unknown id may be the tester's machine, so it counts as shared.
         let auths =
             machines.auths.iter().map(|machine| Role { machine, cpus: &self.plan.cpus.auth });
         let others: Vec<Role<'_>> = duts.chain(auths).collect();
@@ -142,7 +144,8 @@ impl<H: Hosts> Campaign<'_, H> {
             .any(|tester| others.iter().any(|other| shared(&[tester, *other]).1 != Fact::No))
     }
 
-    /// Returns the testers' machines; testers on the same machine are one role.
+    /// Returns the machine and the CPUs of each tester. Several testers on the same machine are
+    /// returned only once.
     fn testers<'r>(&'r self, machines: &'r Machines) -> impl Iterator<Item = Role<'r>> {
         machines.testers.iter().map(|machine| Role { machine, cpus: &self.plan.cpus.tester })
     }
