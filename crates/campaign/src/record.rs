@@ -50,7 +50,8 @@ pub enum Entry {
     },
     /// Configuration of a server at its first start.
     Configuration {
-        /// Name of the DUT. For AuthDNS: "AuthDNS", or "AuthDNS NAME" if the server has another
+        /// Name of the DUT, followed by "for conform" and the variant if the configuration is for
+        /// conformance checks. For AuthDNS: "AuthDNS", or "AuthDNS NAME" if the server has another
         /// name.
         server: String,
         /// The command and the configuration file.
@@ -58,8 +59,8 @@ pub enum Entry {
     },
     /// Facts of a host, which is another machine or a network namespace of this machine.
     Host {
-        /// Role of the host: "tester", "dut" or "auth". "tester N" is a further tester, where N is
-        /// the number of its shard.
+        /// Role of the host: "tester", "dut" or "auth". With several hosts of a role, "tester N"
+        /// and "auth N" are the further hosts, numbered from 1.
         role: String,
         /// The facts that `dns64bench check` reports on that host.
         environment: Environment,

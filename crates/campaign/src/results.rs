@@ -105,7 +105,8 @@ pub struct Results {
 /// Configuration of a server.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct ServerConfig {
-    /// Name of the DUT. For AuthDNS: "AuthDNS", or "AuthDNS NAME" if the server has another name.
+    /// Name of the DUT, followed by "for conform" and the variant if the configuration is for
+    /// conformance checks. For AuthDNS: "AuthDNS", or "AuthDNS NAME" if the server has another name.
     pub server: String,
     /// Command and configuration file of the server at its first start.
     #[serde(flatten)]
@@ -138,7 +139,7 @@ pub struct Period {
 /// Facts of a host.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct HostFacts {
-    /// Role of the host: "tester", "dut" or "auth".
+    /// Role of the host, such as "tester", "dut" or "auth".
     pub role: String,
     /// The facts that `dns64bench check` reports on that host.
     pub environment: Environment,
@@ -165,7 +166,7 @@ pub struct Health {
 /// CPU time that a hypervisor stole from a host during trials, in per cent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct StolenTime {
-    /// Role of the host: "tester", "dut" or "auth".
+    /// Role of the host, such as "tester", "dut" or "auth".
     pub role: String,
     /// Median over the trials of the stolen share of time of all CPUs.
     pub median_pct: f64,

@@ -16,8 +16,8 @@ pub(crate) const ALL_ROLES: &str = "all";
 /// Hosts that changed in the same way at the same moment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct HostChange {
-    /// Roles of the hosts: "tester", "dut" or "auth". "tester N" is a further tester. "all" is the
-    /// single machine of a campaign on loopback.
+    /// Roles of the hosts: "tester", "dut" or "auth". "tester N" and "auth N" are further hosts of
+    /// a role. "all" is the single machine of a campaign on loopback.
     pub roles: Vec<String>,
     /// The changed facts.
     pub facts: Vec<FactChange>,

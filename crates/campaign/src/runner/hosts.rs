@@ -1,5 +1,6 @@
 //! Interface between the runner and the hosts: starting servers, executing trials, and reading
-//! counters. The runner itself only decides, and can therefore be tested without hosts.
+//! counters. The runner accesses hosts only through this interface, and can therefore be tested on
+//! simulated hosts.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -37,41 +38,43 @@ use crate::sequence::{FarView, Task};
 pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Size of the test write that detects a full disk, in octets.
 const PROBE: usize = 16 << 10;
-/// Maximum duration of the measurement of the cost of sending.
+/// Time limit for measuring the CPU time of sending a query.
 const SEND_COST: Duration = Duration::from_secs(20);
-/// Maximum size of a trial's result in octets. A closed loop reports the times of all experiments,
-/// and one of several testers its queries in each 10 ms, about 4 MiB per hour.
+/// Maximum size of a trial's result in octets. A closed loop reports the times of all experiments.
+/// With several testers, each tester reports its queries in each 10 ms, which is about 4 MiB per
+/// hour.
 pub(super) const RESULT: u64 = 64 << 20;
 /// Exit status of a tester that rejects a plan.
 const USAGE: i32 = 2;
 /// Exit status of a tester whose host lacks a resource, such as room for the records.
 const ENVIRONMENT: i32 = 4;
 
-/// Unique ids of the machines; empty if unknown.
+/// Boot ids of the machines. An id is empty if it is unknown.
 pub(super) struct Machines {
-    /// Machines of the testers, each once.
+    /// Machines of the testers, without duplicates.
     pub(super) testers: Vec<String>,
     /// Machine of the DUT.
     pub dut: String,
-    /// Machines of AuthDNS, each once.
+    /// Machines of AuthDNS, without duplicates.
     pub(super) auths: Vec<String>,
 }
 
-/// The servers of a campaign.
+/// Control of the servers of a campaign.
 pub(super) trait Servers {
-    /// AuthDNS, which runs until it is dropped.
+    /// A running AuthDNS; dropping the value stops it.
     type Auth;
-    /// A DUT, which runs until it is dropped.
+    /// A running DUT; dropping the value stops it.
     type Dut;
 
     /// Returns the version of a DUT.
     fn dut_version(&self, dut: &DutPlan) -> Result<String, ServerError>;
     /// Returns the version of an AuthDNS.
     fn auth_version(&self, auth: &AuthPlan) -> Result<String, ServerError>;
-    /// Chooses other ports if the topology permits it; no server may run on the old ones.
+    /// Chooses other ports for the servers if the topology is loopback. No server may run at this
+    /// time.
     fn change_ports(&mut self) -> Result<(), CampaignError>;
-    /// Starts AuthDNS as configured in `plan`, with a share of names that have AAAA records, and
-    /// waits until it answers.
+    /// Starts the AuthDNS of `plan.auth`, and waits until it answers. `aaaa` is the share of names
+    /// with an AAAA record.
     fn start_auth(
         &self,
         archive: &Archive,
@@ -79,8 +82,8 @@ pub(super) trait Servers {
         point: &Point,
         aaaa: Share,
     ) -> Result<Self::Auth, ServerError>;
-    /// Starts a DUT for a point, configured with `auth` as its upstream. The caller checks that it
-    /// answers.
+    /// Starts a DUT for a point, configured with `auth` as its upstream server. The caller checks
+    /// that the DUT answers.
     fn start_dut(
         &self,
         archive: &Archive,
@@ -88,17 +91,17 @@ pub(super) trait Servers {
         point: &Point,
         auth: &Self::Auth,
     ) -> Result<Self::Dut, ServerError>;
-    /// True if each AuthDNS listens on the addresses that are queried at a point.
+    /// True if `auth` listens on the addresses that are queried at a point.
     fn serves(&self, auth: &Self::Auth, point: &Point) -> bool;
     /// Returns the configuration of AuthDNS.
     fn auth_configuration(&self, auth: &Self::Auth) -> Configuration;
     /// Returns the configuration of a DUT.
     fn dut_configuration(&self, dut: &Self::Dut) -> Configuration;
-    /// Returns the CPUs that a DUT is confined to at a placement; empty if any will do.
+    /// Returns the CPUs that a DUT is confined to at a placement; empty if it may use any CPU.
     fn cpus_at(&self, place: &Cores) -> Vec<usize>;
-    /// Returns the CPUs that a DUT is confined to.
+    /// Returns the CPUs that a running DUT is confined to; empty if it may use any CPU.
     fn cpus_of(&self, dut: &Self::Dut) -> Vec<usize>;
-    /// Waits until `is_ready` returns true; returns an error if the DUT exits first, or takes too
+    /// Waits until `is_ready` returns true. Returns an error if the DUT exits before, or takes too
     /// long.
     fn wait_until(
         &self,
@@ -106,59 +109,62 @@ pub(super) trait Servers {
         name: &str,
         is_ready: &mut dyn FnMut() -> Result<bool, CampaignError>,
     ) -> Result<(), CampaignError>;
-    /// Returns how a DUT ended, if it has.
+    /// Returns how a DUT's process ended, or `None` if it still runs.
     fn dut_ended(&self, dut: &Self::Dut) -> Result<Option<String>, HostError>;
-    /// Returns the end of a DUT's log.
+    /// Returns the last lines of a DUT's log.
     fn dut_log(&self, dut: &Self::Dut) -> String;
 }
 
-/// State of the hosts: preconditions, facts, counters and frequency governors.
+/// State of the hosts: programs and CPUs, facts, counters and frequency governors.
 pub(super) trait Observers: Servers {
-    /// A frequency governor of the DUT's host, in effect until it is dropped.
+    /// Guard of a frequency governor on the DUT's host; dropping the guard restores the previous
+    /// governor.
     type GovernorGuard;
 
-    /// Returns what is missing on the hosts for these points, a sentence each.
+    /// Returns a sentence for each program or CPU that the points `open` need and that is missing
+    /// on its host.
     fn missing(&self, open: &[Point]) -> Result<Vec<String>, HostError>;
-    /// Returns the facts of the hosts with their roles, if the hosts are other machines or network
-    /// namespaces of this one.
+    /// Returns the role and the facts of each host. Empty for topology loopback, in which all
+    /// servers run on this machine.
     fn facts(&self) -> Vec<(String, Environment)>;
-    /// Returns the ids of the machines.
+    /// Returns the boot ids of the machines.
     fn machines(&self) -> Machines;
-    /// Sets the frequency governor of the DUT's CPUs, or returns why that is impossible. `folder`
-    /// is the run folder.
+    /// Sets the frequency governor of the DUT's CPUs, or returns the reason why it cannot be set.
+    /// `folder` is the run folder.
     fn govern(
         &self,
         folder: &Path,
         governor: &str,
     ) -> Result<Result<Self::GovernorGuard, CannotBeMade>, CampaignError>;
-    /// Restores the governors that a killed run of this folder has changed.
+    /// Restores the governors that a killed run of this folder changed.
     fn restore_governors(&self, folder: &Path) -> Result<(), HostError>;
-    /// Returns AuthDNS's counters, if it has any.
+    /// Returns AuthDNS's counters, or `None` if AuthDNS does not count queries.
     fn counters(&self, auth: &Self::Auth) -> Result<Option<AuthCounters>, HostError>;
-    /// Returns the page allocations on the DUT's host, if the kernel counts them.
+    /// Returns the page allocations on the DUT's host, or `None` if the kernel does not count them.
     fn numa(&self) -> Result<Option<Numa>, HostError>;
-    /// Returns the CPU times of the hosts of testers, DUT and AuthDNS, if the hosts report them.
+    /// Returns three lists with the CPU times of the hosts of the testers, the DUT and AuthDNS.
+    /// `None` stands for a host that does not report them.
     fn cpu_times(&self) -> Result<[Vec<Option<CpuTimes>>; 3], HostError>;
 }
 
 /// The testers, which execute the trials.
 pub(super) trait Testers: Servers {
-    /// Measures the cost of sending on the tester's host.
+    /// Measures the CPU time for sending a query on the tester's host.
     fn send_cost(&self) -> Result<SendCost, CampaignError>;
-    /// Returns the address that the Measurer queries in a step.
+    /// Returns the address that the Measurer queries in a trial.
     fn server_of(&self, step: &Step) -> SocketAddr;
-    /// Returns the path of a run folder's file on the tester's host.
+    /// Returns the path on the tester's host of a file in the run folder.
     fn place(&self, file: &Path) -> PathBuf;
-    /// Executes a trial to its end and observes the servers meanwhile; returns its result and the
-    /// CPU use.
+    /// Executes a trial, and observes the servers during the trial. Returns the result of the trial
+    /// and the CPU use.
     fn trial(
         &self,
         auth: &Self::Auth,
         dut: Option<&Self::Dut>,
         task: &Task,
     ) -> Result<(TaskResult, Cpu), CampaignError>;
-    /// Sends the few queries of a readiness check. The first tester sends them, even if several
-    /// testers share the trials.
+    /// Sends the few queries of a readiness check. With several testers, only the first tester
+    /// sends queries.
     fn check_readiness(
         &self,
         auth: &Self::Auth,
@@ -167,16 +173,16 @@ pub(super) trait Testers: Servers {
     ) -> Result<TaskResult, CampaignError>;
 }
 
-/// The hosts of a campaign.
+/// Everything that the runner needs from the hosts of a campaign.
 pub(super) trait Hosts: Observers + Testers {}
 
 impl<T: Observers + Testers> Hosts for T {}
 
-/// The real hosts: processes on machines.
+/// The real hosts, on which servers and testers run as processes.
 pub(super) struct RealHosts<'a> {
     /// The plan.
     pub plan: &'a Plan,
-    /// The machines.
+    /// The hosts and addresses of the campaign.
     pub(super) deployment: Deployment,
     /// The user's request to stop.
     pub interruption: Interruption,
@@ -272,11 +278,12 @@ impl Observers for RealHosts<'_> {
     }
 
     fn facts(&self) -> Vec<(String, Environment)> {
-        // On loopback all hosts are this machine; in the lab they have separate interfaces.
+        // With topology loopback, all hosts are this machine. In the lab, each host has its own
+        // network interfaces.
         if self.plan.topology == Topology::Loopback {
             return Vec::new();
         }
-        // A further tester is named after its shard number.
+        // Further testers and AuthDNS hosts are numbered from 1.
         let name = |role: &str, number: usize| match number {
             0 => role.to_owned(),
             _ => format!("{role} {number}"),
@@ -341,14 +348,14 @@ impl Testers for RealHosts<'_> {
             cost.ok_or_else(|| CampaignError::Tester(printed.trim().to_owned()))
         };
         let costs = self.deployment.testers.iter().map(of).collect::<Result<Vec<_>, _>>()?;
-        // The cost of the slowest tester applies to all.
+        // All testers use the cost of the slowest tester.
         let most = |part: fn(&SendCost) -> Nanos| costs.iter().map(part).max().unwrap_or(Nanos(0));
         Ok(SendCost { wake_up: most(|cost| cost.wake_up), query: most(|cost| cost.query) })
     }
 
     fn server_of(&self, step: &Step) -> SocketAddr {
         match &step.point {
-            // Each AuthDNS host is measured on its own, and the smallest result counts.
+            // Each search of a self-test queries one AuthDNS host, and the smallest result counts.
             Point::SelfTest(_) => {
                 let all = self.auth_addresses(&step.point);
                 all[step.repeat as usize % all.len()]
@@ -396,7 +403,8 @@ impl RealHosts<'_> {
         let machine = self.deployment.tester();
         let (output, log) = (Path::new("trial.json"), Path::new("trial.log"));
         machine.write(log, "")?;
-        // Conformance checks are not pinned by `conform`; the caller sets their CPU affinity.
+        // `dns64bench conform` does not set its CPU affinity, so it is started on the tester's
+        // CPUs.
         let (words, cpus): (_, &[usize]) = match task {
             Task::Trial(plan) => (measure(machine, Path::new("trial.plan.json"), plan)?, &[]),
             Task::ClosedLoop(plan) => (plan.arguments(), &[]),
@@ -415,7 +423,8 @@ impl RealHosts<'_> {
                 return Err(CampaignError::Interrupted);
             }
             auth_lives(auth)?;
-            // Otherwise each remaining check would wait for the DUT and fail for this reason only.
+            // If the DUT has ended, the checks are stopped. Otherwise each remaining check would
+            // wait for a timeout and fail.
             if let Task::Conform(_) = task
                 && let Some(how) = dut.map(RunningDut::ended).transpose()?.flatten()
             {
@@ -431,7 +440,7 @@ impl RealHosts<'_> {
         Ok((self.found(task, &measurer, &ended, begun, &text)?, cpu))
     }
 
-    /// Returns the addresses of each AuthDNS at a point. For checks there is a single AuthDNS,
+    /// Returns the address of each AuthDNS at a point. Conformance checks use a single AuthDNS,
     /// which receives all upstream queries.
     fn auth_addresses(&self, point: &Point) -> Vec<SocketAddr> {
         let own = self.plan.self_test.as_ref().and_then(|test| test.family);
@@ -448,9 +457,9 @@ impl RealHosts<'_> {
         all
     }
 
-    /// Returns how `conform` on the tester's host reads the queries that the AuthDNS of the checks
-    /// received. It uses the path of the status socket if both are on the same machine, otherwise
-    /// ssh. `None` if the plan has no name for that host.
+    /// Returns how `dns64bench conform` reads AuthDNS's log of received queries. If tester and
+    /// AuthDNS run on the same machine, it uses the path of AuthDNS's status socket, otherwise ssh.
+    /// Returns `None` if the plan has no ssh name for AuthDNS's host.
     fn checks_view(&self, auth: &RunningAuth) -> Option<FarView> {
         let path = auth.checks_status()?.to_string_lossy().into_owned();
         let id = |machine: &Machine| machine.greeting().boot_id.clone();
@@ -460,12 +469,14 @@ impl RealHosts<'_> {
         }
         let ssh = self.plan.ssh.as_ref()?;
         let status = format!("ssh:{}:{path}", ssh.auth_hosts()[0]?.host);
-        // That file is on this machine.
+        // The ssh configuration file is on this machine, so only a tester on this machine can read
+        // it.
         let ssh_config = ssh.config.clone().filter(|_| ssh.tester_hosts()[0].is_none());
         Some(FarView { status, ssh_config })
     }
 
-    /// Parses the tester's output `text`; the tester was started at `begun`.
+    /// Parses the output `text` of a tester that was started at `begun`. Returns an error if the
+    /// output is not a valid result.
     pub(super) fn found(
         &self,
         task: &Task,
@@ -476,9 +487,10 @@ impl RealHosts<'_> {
     ) -> Result<TaskResult, CampaignError> {
         let lacks = ended.status == Some(ENVIRONMENT);
         match (task, parse(task, text, begun)) {
-            // The server offers nothing to check, which is the result.
+            // `dns64bench conform` exits with this status if it could not execute any check. The
+            // trial then has this result.
             (Task::Conform(_), Ok(found)) => Ok(found),
-            // The records that the plan requires are missing, or AuthDNS ended.
+            // The result is incomplete: the per-query records are missing, or AuthDNS ended.
             (_, Ok(_)) if lacks => Err(self.no_result(task, measurer, ended, "incomplete")),
             (_, Ok(found)) => Ok(found),
             (_, Err(e)) => Err(self.no_result(task, measurer, ended, &e.to_string())),
@@ -494,7 +506,7 @@ impl RealHosts<'_> {
         why: &str,
     ) -> CampaignError {
         let (how, told) = (&ended.how, measurer.log_tail());
-        // On a full disk the reason cannot be stored. A test write detects this.
+        // The log has no reason if the disk is full. A test write detects a full disk.
         let written = measurer.machine().write(Path::new("trial.json"), &" ".repeat(PROBE));
         let full = written.err().map_or(String::new(), |e| format!("; {e}"));
         let (command, rate) = match task {
@@ -510,14 +522,14 @@ impl RealHosts<'_> {
     }
 }
 
-/// Writes a trial plan for `dns64bench measure` on a machine and returns the arguments that execute
-/// it.
+/// Writes the plan of a trial into a file on a machine. Returns the arguments with which dns64bench
+/// executes that plan.
 pub(super) fn measure(
     machine: &Machine,
     file: &Path,
     plan: &TrialPlan,
 ) -> Result<Vec<String>, CampaignError> {
-    // Serialization fails only for a folder whose name is not valid UTF-8.
+    // Serialization fails only if the plan contains a path that is not valid UTF-8.
     let unfit = |e: serde_json::Error| CampaignError::Trial {
         rate: Some(plan.rate),
         why: e.to_string(),
@@ -525,14 +537,14 @@ pub(super) fn measure(
     };
     machine.write(file, &serde_json::to_string(plan).map_err(unfit)?)?;
     let place = machine.place(file).to_string_lossy().into_owned();
-    // The campaign checks itself whether the DUT replies and its process lives, and has checked the
-    // hosts at its start.
+    // `measure` need not check the DUT and the host again: the campaign checks the DUT itself, and
+    // checked the hosts at its start.
     let not_again = ["--liveness", "false", "--environment", "false"];
     let words = [&["measure", "--plan", &place, "--json", "--quiet"][..], &not_again].concat();
     Ok(words.into_iter().map(str::to_owned).collect())
 }
 
-/// Returns an error if AuthDNS has exited, which must not happen in a trial.
+/// Returns an error if AuthDNS has exited, because it must run during the whole trial.
 pub(super) fn auth_lives(auth: &RunningAuth) -> Result<(), CampaignError> {
     for process in auth.processes() {
         if let Some(ended) = process.ended(Duration::ZERO)? {

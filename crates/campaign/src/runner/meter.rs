@@ -1,4 +1,5 @@
-//! CPU use of all roles in a trial, second by second.
+//! CPU use of tester, AuthDNS and DUT during a trial. The use of the DUT and its host is recorded
+//! for each second.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -12,17 +13,17 @@ use crate::record::Cpu;
 use crate::runner::running_servers::{RunningAuth, RunningDut};
 use crate::sequence::Task;
 
-/// Delay from the start of the Measurer's process to its first query.
+/// Maximum delay from the start of the Measurer's process to its first query.
 const SLACK: Nanos = Nanos::from_millis(200);
 /// Sampling interval.
 const SECOND: Duration = Duration::from_secs(1);
 
-/// CPU time of all roles in a trial.
+/// Meter of the CPU use of tester, AuthDNS and DUT during one trial.
 pub(super) struct Meter<'a> {
     start: Instant,
     /// End of the current second.
     next: Instant,
-    /// CPU time of each AuthDNS.
+    /// CPU time of each AuthDNS at the start of the trial, in seconds.
     auth_before: Vec<f64>,
     dut_last: (Instant, f64),
     host: &'a Machine,
@@ -31,21 +32,21 @@ pub(super) struct Meter<'a> {
     cpu: Cpu,
 }
 
-/// CPU times of the DUT's host at the start of the trial.
+/// CPU times on the DUT's host at one moment.
 struct CpuSample {
     host: CpuTimes,
     dut: f64,
-    /// CPU time of other programs, or `None` if the host does not report it.
+    /// CPU time of other programs in seconds, or `None` if the host does not report it.
     others: Option<f64>,
 }
 
 impl CpuSample {
-    /// Returns the use of the DUT's CPUs by other programs between this sample and `now`, or `None`
-    /// if these CPUs are unknown.
+    /// Returns the use of the DUT's CPUs by other programs between this sample and the sample
+    /// `now`. `cpus` are the DUT's CPUs. Returns `None` if they are unknown.
     fn others_until(&self, now: &CpuSample, cpus: &BTreeSet<usize>) -> Option<OtherUse> {
         let used = now.host.used_since(&self.host, cpus).filter(|used| used.total > 0.0)?;
-        // Some of the counted programs may have run on other CPUs. They cannot have used more than
-        // the DUT left unused.
+        // Some of the other programs may have run on CPUs that the DUT does not use. Their time on
+        // the DUT's CPUs is at most the program time there that is not the DUT's.
         let most = (used.programs - (now.dut - self.dut).max(0.0)).max(0.0);
         let others =
             self.others.zip(now.others).map(|(before, now)| (now - before).clamp(0.0, most));
@@ -58,8 +59,8 @@ impl CpuSample {
     }
 }
 
-/// Samples the DUT's host, with `measurers` already running; `None` if it does not report CPU
-/// times.
+/// Reads the CPU times on the DUT's host, or returns `None` if the host does not report them. The
+/// processes `measurers` belong to the tester and do not count as other programs.
 fn look(
     auth: &RunningAuth,
     dut: &RunningDut,
@@ -83,7 +84,7 @@ fn cpu_of_each(auth: &RunningAuth) -> Result<Vec<f64>, HostError> {
 }
 
 impl Meter<'_> {
-    /// Starts with a trial; `host` is that of the DUT.
+    /// Creates the meter at the start of a trial. `host` is the host of the DUT.
     ///
     /// # Errors
     /// If a host is no longer reachable.
@@ -110,8 +111,9 @@ impl Meter<'_> {
         })
     }
 
-    /// Samples the CPU times once a second, and the CPU placement of the DUT's threads once; call
-    /// it often. Samples after the trial's own length are ignored.
+    /// Reads the CPU times once a second, and the CPU placement of the DUT's threads once in the
+    /// trial. The caller must call this method several times a second. CPU times after the end of
+    /// sending are ignored.
     ///
     /// # Errors
     /// If a host is no longer reachable.
@@ -119,7 +121,8 @@ impl Meter<'_> {
         let (None, Some(running)) = (&self.cpu.place, dut) else {
             return self.second(dut, task);
         };
-        // Halfway through a trial; closed loops and checks have no length.
+        // The placement is read in the middle of a trial. Closed loops and conformance checks have
+        // no fixed length, so it is read at once.
         let is_half = match task {
             Task::Trial(plan) => Nanos::from(self.start.elapsed()).0 >= plan.duration.0 / 2,
             Task::ClosedLoop(_) | Task::Conform(_) => true,
@@ -130,13 +133,13 @@ impl Meter<'_> {
         self.second(dut, task)
     }
 
-    /// Samples the CPU times if a second has passed.
+    /// Reads the CPU times if a second has passed since the last reading.
     fn second(&mut self, dut: Option<&RunningDut>, task: &Task) -> Result<(), HostError> {
         if Instant::now() < self.next {
             return Ok(());
         }
-        // The seconds follow the trial's clock. If each second started at the previous sample, the
-        // samples would drift.
+        // The next reading is due at a whole second after the start of the trial. If it were due a
+        // second after this reading, delays would add up.
         while self.next <= Instant::now() {
             self.next += SECOND;
         }
@@ -146,7 +149,7 @@ impl Meter<'_> {
         };
         let (used, host) = (dut.cpu()?, self.host.cpu_times()?);
         let now = Instant::now();
-        // The CPU time decreases if a process has just died.
+        // The total CPU time of the DUT decreases if one of its processes has just died.
         let share = ((used - self.dut_last.1) / (now - self.dut_last.0).as_secs_f64()).max(0.0);
         let is_within = match task {
             Task::Trial(plan) => Nanos::from(now - self.start) <= plan.duration + SLACK,
@@ -164,7 +167,8 @@ impl Meter<'_> {
         Ok(())
     }
 
-    /// Returns the CPU use at the end of a trial; `measurers` have exited but are not dropped yet.
+    /// Returns the CPU use of the whole trial. The processes `measurers` have exited, but their CPU
+    /// times can still be read.
     ///
     /// # Errors
     /// If the host of AuthDNS or of a tester is no longer reachable.
@@ -174,7 +178,7 @@ impl Meter<'_> {
         dut: Option<&RunningDut>,
         measurers: &[Running],
     ) -> Result<Cpu, HostError> {
-        // On a busy host a short trial can end before `tick` reads the CPU placement.
+        // On a busy host, a short trial can end before `tick` reads the CPU placement.
         if let (None, Some(running)) = (&self.cpu.place, dut) {
             self.cpu.place = Some(running.place()?);
         }
@@ -183,13 +187,14 @@ impl Meter<'_> {
             let now = look(auth, dut, measurers)?;
             self.cpu.others = now.and_then(|now| first.others_until(&now, &cpus));
         }
-        // The CPU use of missing or exited processes is unknown, not 0.
+        // If the DUT's processes have exited or were not found, their CPU use is unknown.
         if self.cpu.place.as_ref().is_some_and(|place| place.allowed.is_empty()) {
             self.cpu.dut.clear();
         }
         let seconds = self.start.elapsed().as_secs_f64().max(0.001);
         let used = cpu_of_each(auth)?.into_iter().zip(&self.auth_before);
-        // With several AuthDNS hosts, the busiest one may have been the bottleneck.
+        // With several AuthDNS hosts, the busiest host may have limited the DUT, so its CPU use is
+        // returned.
         self.cpu.auth = used.map(|(now, before)| now - before).fold(0.0, f64::max) / seconds;
         let used = measurers.iter().map(cpu_of).sum::<Result<f64, HostError>>()?;
         self.cpu.tester = used / seconds;
@@ -201,7 +206,8 @@ impl Meter<'_> {
 mod tests {
     use super::*;
 
-    /// CPU 0 and CPU 1 with ticks of programs, interrupts, stolen and idle.
+    /// Returns the CPU times of a host with CPU 0 and CPU 1. The ticks of a CPU are those of
+    /// programs, interrupts, stolen time and idle time.
     fn host(cpus: [[u64; 4]; 2]) -> CpuTimes {
         let line = |name: &str, [programs, interrupts, stolen, idle]: [u64; 4]| {
             format!("{name} {programs} 0 0 {idle} 0 {interrupts} 0 {stolen} 0 0\n")
@@ -214,15 +220,15 @@ mod tests {
     fn the_use_by_others_is_bounded_by_what_the_dut_left() {
         let before = CpuSample { host: host([[0; 4]; 2]), dut: 5.0, others: Some(100.0) };
         let of = |others: Option<f64>, cpus: &[usize]| {
-            // Ten seconds: CPU 0 has 9 s of programs; CPU 1 has 4 s of programs, 2 s of interrupts
-            // and 1 s stolen.
+            // Ten seconds pass. CPU 0 has 9 s of programs. CPU 1 has 4 s of programs, 2 s of
+            // interrupts and 1 s of stolen time.
             let host = host([[900, 0, 0, 100], [400, 200, 100, 300]]);
             let now = CpuSample { host, dut: 8.0, others };
             before.others_until(&now, &cpus.iter().copied().collect())
         };
         let use_of =
             |programs_pct| OtherUse { programs_pct, stolen_pct: 10.0, interrupts_pct: 20.0 };
-        // The DUT used 3 s, so others can have used at most 1 s of CPU 1.
+        // The DUT used 3 s, so other programs used at most 1 s of CPU 1.
         assert_eq!(of(Some(109.5), &[1]), Some(use_of(Some(10.0))));
         assert_eq!(of(Some(100.5), &[1]), Some(use_of(Some(5.0))));
         assert_eq!(of(Some(90.0), &[1]), Some(use_of(Some(0.0))));

@@ -1,4 +1,4 @@
-//! Running AuthDNS and DUT, the servers of a trial.
+//! The running servers of a trial: AuthDNS and the DUT.
 //!
 //! ```text
 //! machine ─► RunningAuth::start ─► it listens ─► RunningDut::start ─► it listens, or `ready` succeeds ─► trials
@@ -6,9 +6,10 @@
 //!                                                    └──► ServerError, with the end of its log
 //! ```
 //!
-//! A server is ready when it answers, not when its process runs. Its command and configuration file
-//! are kept for the report, and the CPU placement of its threads is read under load. Dropping the
-//! value stops the server, with its stop command if it has one, and removes its large files.
+//! A server is ready when it answers, not when its process has started. The command and the
+//! configuration file of a server are recorded for the report. The CPU placement of the DUT's
+//! threads is read under load. Dropping the value of a server stops the server, by its stop command
+//! if it has one, and removes its large files.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -33,12 +34,12 @@ use crate::plan::{AuthPlan, DutPlan, Plan};
 use crate::record::Configuration;
 use crate::runner::deployment::Deployment;
 
-/// Time limit for a server to answer after its start; zones with millions of names take long to
-/// load.
+/// Time limit for a server to answer after its start. It is long because loading a zone with
+/// millions of names takes long.
 const START: Duration = Duration::from_secs(60);
-/// Time limit for writing a zone file of all names.
+/// Time limit for writing a zone file with all names of a plan.
 const WRITE: Duration = Duration::from_secs(600);
-/// Number of started AuthDNS servers.
+/// Number of AuthDNS servers that this process has started.
 static STARTS: AtomicU32 = AtomicU32::new(0);
 /// Maximum size of trust anchors in octets.
 const ANCHORS: u64 = 64 << 10;
@@ -47,16 +48,16 @@ const VERSION: usize = 200;
 /// Polling interval for a server that starts.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Error of a server.
+/// Error while a server is started or controlled.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServerError {
-    /// A server's program is missing.
+    /// The program of a server is missing.
     #[error("{name}: program {program} not found; install it, or set program = in the plan")]
     NotFound {
         /// The server's name.
         name: String,
-        /// The program that was to be started.
+        /// The program of the server.
         program: PathBuf,
     },
     /// A server did not start.
@@ -64,11 +65,11 @@ pub enum ServerError {
     NotStarted {
         /// The server's name.
         name: String,
-        /// The reason, as far as it is known.
+        /// The reason why the server did not start.
         why: String,
-        /// Returns the end of its log.
+        /// Last lines of the server's log.
         log: String,
-        /// Path of that log on its host, or `None` if there is none yet.
+        /// Path of the log on the server's host, or `None` if there is no log yet.
         log_path: Option<PathBuf>,
     },
     /// A host is unreachable.
@@ -85,13 +86,13 @@ impl ServerError {
         ServerError::NotStarted { name: name.into(), why: why.to_string(), log, log_path: None }
     }
 
-    /// Creates the error of a server that was started but did not become ready.
+    /// Creates the error of a server whose process was started but that did not become ready.
     fn did_not_come_up(name: &str, why: String, process: &Running) -> ServerError {
         let (log, log_path) = (process.log_tail(), Some(process.log_path()));
         ServerError::NotStarted { name: name.into(), why, log, log_path }
     }
 
-    /// Returns the error with the path and the last lines of the server's log.
+    /// Returns the text of the error, with the path and the last lines of the server's log.
     pub(crate) fn with_log(&self) -> String {
         let mut text = self.to_string();
         if let ServerError::NotStarted { log_path: Some(path), .. } = self {
@@ -117,7 +118,7 @@ impl ServerError {
         self
     }
 
-    /// Adds the output of a command to the error of a server that did not start.
+    /// Adds the output of a command to the log in the error, if the server did not start.
     fn said_by(self, said: &str) -> ServerError {
         match self {
             ServerError::NotStarted { name, why, log, log_path } => ServerError::NotStarted {
@@ -130,8 +131,8 @@ impl ServerError {
         }
     }
 
-    /// Converts a host error: a refused request is attributed to the server, an unreachable host is
-    /// not.
+    /// Converts the error of a host. If the host refused a request, the server could not be
+    /// started. If the host is unreachable, the error is not one of the server.
     fn from_host_error(name: &str) -> impl Fn(HostError) -> ServerError {
         move |error| match error {
             HostError::Refused { why, .. } => ServerError::not_started(name, &why, String::new()),
@@ -140,8 +141,8 @@ impl ServerError {
     }
 }
 
-/// Guard of large files of a server on its host, which are removed on drop: otherwise caches would
-/// fill the disk point by point.
+/// Guard that removes large files of a server from its host when it is dropped. Otherwise the files
+/// of each point would fill the disk.
 struct LargeFilesGuard {
     machine: Machine,
     files: Vec<String>,
@@ -159,13 +160,13 @@ impl Drop for LargeFilesGuard {
     fn drop(&mut self) {
         if !self.files.is_empty() {
             let words = [&["rm".to_owned(), "-f".into(), "--".into()], &self.files[..]].concat();
-            // They remain on an unreachable host; the results are valid anyway.
+            // If the host is unreachable, the files remain there. This has no effect on results.
             let _ = self.machine.run(&words, START);
         }
     }
 }
 
-/// The names that AuthDNS serves.
+/// The names for which AuthDNS answers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum ServedNames {
     /// The names of trials.
@@ -173,30 +174,31 @@ pub(super) enum ServedNames {
         /// Share of the names with an AAAA record (α).
         aaaa: Share,
     },
-    /// The names of `conform`.
+    /// The names of the conformance checks.
     CheckAccess,
 }
 
-/// Access to an AuthDNS that serves the names of checks.
+/// Access to an AuthDNS that answers for the names of the conformance checks.
 struct CheckAccess {
-    /// The socket on which it reports its queries.
+    /// Path of the socket on which AuthDNS reports its received queries.
     status: PathBuf,
-    /// The trust anchors of its signed zones, as lines of a zone file.
+    /// Trust anchors of AuthDNS's signed zones, as lines of a zone file.
     anchors: Vec<String>,
 }
 
-/// A running AuthDNS: a server on each of its hosts.
+/// A running AuthDNS: a server on each of the AuthDNS hosts.
 pub(super) struct RunningAuth {
-    /// In the order of the hosts; never empty.
+    /// The servers in the order of the hosts; never empty.
     servers: Vec<AuthServer>,
 }
 
 impl RunningAuth {
-    /// Starts AuthDNS on each of these addresses, on the corresponding host, with these names, and
-    /// waits until all answer. With fewer addresses than hosts, the last hosts are not used.
+    /// Starts a server for the names `names` on each address in `listen`, and waits until all
+    /// servers answer. Each address belongs to the host at the same position. If there are fewer
+    /// addresses than hosts, the last hosts are not used.
     ///
     /// # Errors
-    /// If one of them does not start.
+    /// If one of the servers does not start.
     pub(super) fn start(
         deployment: &Deployment,
         plan: &Plan,
@@ -211,10 +213,11 @@ impl RunningAuth {
         Ok(RunningAuth { servers: each.collect::<Result<_, _>>()? })
     }
 
-    /// Returns the sum of the counters, if all servers count.
+    /// Returns the sum of the counters of all servers, or `None` if a server does not count
+    /// queries.
     ///
     /// # Errors
-    /// If a host is unreachable, or its server has ended.
+    /// If a host is unreachable, or a server has ended.
     pub(super) fn counters(&self) -> Result<Option<AuthCounters>, HostError> {
         let mut sum: Option<AuthCounters> = None;
         for server in &self.servers {
@@ -227,13 +230,14 @@ impl RunningAuth {
         Ok(sum)
     }
 
-    /// Returns the trust anchors of the signed zones, if the server has the names of checks.
+    /// Returns the trust anchors of the signed zones, or `None` if the server does not have the
+    /// names of the conformance checks.
     pub(super) fn anchors(&self) -> Option<&[String]> {
         self.servers[0].checks.as_ref().map(|checks| checks.anchors.as_slice())
     }
 
-    /// Returns the path, on its host, of the socket on which a server with the names of checks
-    /// reports its queries.
+    /// Returns the path, on the server's host, of the socket on which the server reports received
+    /// queries. Returns `None` if the server does not have the names of the conformance checks.
     pub(crate) fn checks_status(&self) -> Option<&Path> {
         self.servers[0].checks.as_ref().map(|checks| checks.status.as_path())
     }
@@ -248,28 +252,31 @@ impl RunningAuth {
         self.servers.iter().map(|server| server.listen).collect()
     }
 
-    /// Returns the configuration of the first server. The others differ in their addresses only.
+    /// Returns the configuration of the first server. The configurations of the other servers
+    /// differ only in their addresses.
     pub(super) fn configuration(&self) -> &Configuration {
         &self.servers[0].configuration
     }
 }
 
-/// One of the servers that play AuthDNS.
+/// A server on one of the AuthDNS hosts.
 struct AuthServer {
     process: Running,
-    /// Dropped after the process, which writes the files, has ended: fields are dropped in order.
+    /// This field comes after `process`, so that the files are removed after the process, which
+    /// writes them, has ended.
     _bulk: LargeFilesGuard,
-    /// Status socket of dns64bench with the names of trials; other servers do not count.
+    /// Status socket from which counters are read. `None` for servers without counters, and for the
+    /// names of the conformance checks.
     status: Option<PathBuf>,
-    /// Set if it has the names of checks.
+    /// Present if the server has the names of the conformance checks.
     checks: Option<CheckAccess>,
     listen: SocketAddr,
     configuration: Configuration,
 }
 
 impl AuthServer {
-    /// Starts AuthDNS on `listen`, on the machine with this number, with these names, and waits
-    /// until it answers.
+    /// Starts a server on the address `listen` of a machine, and waits until it answers. `of` is
+    /// the number of the machine among the AuthDNS hosts.
     fn start(
         (of, machine): (usize, &Machine),
         plan: &Plan,
@@ -282,7 +289,8 @@ impl AuthServer {
         let program = program(machine, driver.name, driver, plan.auth.program.as_deref())?;
         let operator = plan.auth.operator();
         let driver = driver.for_release(release(machine, driver, &operator, &program)?);
-        // dns64bench has only a log file, regardless of the number of starts.
+        // dns64bench's AuthDNS has no configuration file, so all of its starts use the same log
+        // file.
         let (folder, log) = match driver.file {
             "" => {
                 let log = if of == 0 { "auth.log".into() } else { format!("auth-{of}.log") };
@@ -294,7 +302,7 @@ impl AuthServer {
             }
         };
         let place = machine.place(&folder);
-        // A socket's name is used only once, because a killed server leaves the socket behind.
+        // Each start uses a new socket name, because a killed server leaves its socket behind.
         let number = STARTS.fetch_add(1, Ordering::Relaxed);
         let scratch = &machine.greeting().scratch;
         let status =
@@ -330,8 +338,9 @@ impl AuthServer {
         Ok(auth)
     }
 
-    /// Waits until the status socket of a server with the names of checks exists. It is created
-    /// last, so the trust anchors are then in their file.
+    /// Waits until the status socket of a server with the names of the conformance checks exists,
+    /// and then reads the trust anchors. The server creates the socket after the file with the
+    /// trust anchors.
     fn wait_for_checks(
         &mut self,
         machine: &Machine,
@@ -364,7 +373,7 @@ impl AuthServer {
 
     fn is_ready(&self, machine: &Machine, listen: SocketAddr) -> Result<bool, ServerError> {
         match &self.status {
-            // Its socket exists when it is ready.
+            // The server answers on its status socket as soon as it is ready.
             Some(status) => match machine.counters(status) {
                 Ok(_) => Ok(true),
                 Err(HostError::Refused { .. }) => Ok(false),
@@ -374,7 +383,7 @@ impl AuthServer {
         }
     }
 
-    /// Returns its counters, if it counts.
+    /// Returns the server's counters, or `None` if it does not count queries.
     fn counters(&self) -> Result<Option<AuthCounters>, HostError> {
         self.status.as_ref().map(|status| self.process.machine().counters(status)).transpose()
     }
@@ -383,29 +392,32 @@ impl AuthServer {
 /// A running DUT.
 pub(super) struct RunningDut {
     process: Running,
-    /// Dropped after the process, which writes the files, has ended: fields are dropped in order.
+    /// This field comes after `process`, so that the files are removed after the process, which
+    /// writes them, has ended.
     _bulk: LargeFilesGuard,
-    /// Command that stops the server. With this command, the started process may exit before the
-    /// server stops.
+    /// Command that stops the server. If it is not empty, the started process may exit while the
+    /// server runs.
     stop: Vec<String>,
-    /// Processes whose CPU time and threads are the server's.
+    /// Ids of the server's processes, whose CPU time and threads are observed.
     cpu_ids: RefCell<Vec<u32>>,
-    /// Command that prints these processes; empty: the started process is the server.
+    /// Command that prints the ids of the server's processes. Empty if the started process is the
+    /// server.
     cpu_pids: Vec<String>,
-    /// The known part of its CPU placement, before it is observed.
+    /// The configured part of the CPU placement, without observations.
     place: CpuPlacement,
-    /// The CPUs that its host has.
+    /// The CPUs that the host has; empty if unknown.
     existing: BTreeSet<usize>,
     configuration: Configuration,
 }
 
 impl RunningDut {
-    /// Writes the configuration of a DUT and starts the DUT with this number of threads on the
-    /// given CPUs. An empty list of CPUs means any. The variant selects a configuration for rates
-    /// or for checks, with these anchors. The caller waits until it answers.
+    /// Writes the configuration of a DUT and starts the DUT. `cores` is the default number of
+    /// threads. `cpus` are the CPUs that the DUT is confined to; an empty list means any CPU. For
+    /// conformance checks, `checked` contains the variant of the configuration and AuthDNS's trust
+    /// anchors. The caller waits until the DUT answers.
     ///
     /// # Errors
-    /// If its program is missing or cannot be started.
+    /// If the DUT's program is missing or cannot be started.
     pub(super) fn start(
         deployment: &Deployment,
         plan: &Plan,
@@ -425,7 +437,7 @@ impl RunningDut {
         let usual = plan.trial.prefix;
         let mut upstreams = deployment.auth_addresses(dut.family);
         if checked.is_some() {
-            // Checks observe a single AuthDNS, which must receive all upstream queries.
+            // Conformance checks observe a single AuthDNS, which must receive all upstream queries.
             upstreams.truncate(1);
         }
         let task = Translate {
@@ -452,14 +464,15 @@ impl RunningDut {
         let custom = operator.custom.clone().unwrap_or_default();
         let stop = setting.fill_all(&custom.stop);
         if !stop.is_empty() {
-            // A server left by an earlier, killed run would answer instead, with a full cache.
+            // A server that a killed run left behind is stopped first. Otherwise it would answer in
+            // place of the new server, with a full cache.
             machine.run(&stop, START).map_err(&refused)?;
         }
         let words = driver.command(&setting, &program);
         let process = machine.start(&words, cpus, &folder.join("log"), None).map_err(&refused)?;
         let told = driver.configures_threads(&operator).then_some(setting.threads);
-        // With `stop`, the started process only launches the server, so its CPUs are not the
-        // server's.
+        // If there is a `stop` command, the started process only launches the server. The CPUs of
+        // the started process are then not the server's CPUs.
         let confined: &[usize] = if stop.is_empty() { cpus } else { &[] };
         let shared = deployment.sharing(plan, confined);
         let place = CpuPlacement {
@@ -488,11 +501,11 @@ impl RunningDut {
         Ok(started)
     }
 
-    /// Runs the plan's command that prints the server's processes. It runs before each trial,
-    /// because processes may have been replaced, or may not have existed at the start.
+    /// Runs the plan's command that prints the ids of the server's processes. It is called before
+    /// each trial, because processes may have been replaced, or may not have existed at the start.
     ///
     /// # Errors
-    /// If its host is unreachable.
+    /// If the DUT's host is unreachable.
     pub(crate) fn refresh_process_ids(&self) -> Result<(), HostError> {
         if !self.cpu_pids.is_empty() {
             let (_, printed) = self.process.machine().run(&self.cpu_pids, START)?;
@@ -502,11 +515,11 @@ impl RunningDut {
         Ok(())
     }
 
-    /// Waits until `is_ready` returns true, which queries the server or runs the plan's `ready`
-    /// command.
+    /// Waits until `is_ready` returns true. `is_ready` queries the server or runs the plan's
+    /// `ready` command.
     ///
     /// # Errors
-    /// If the server ends before, or takes too long.
+    /// If the server exits before, or takes too long.
     pub(super) fn wait_until<E: From<ServerError>>(
         &self,
         name: &str,
@@ -533,25 +546,25 @@ impl RunningDut {
         waited.map_err(|error| error.said_by(&format!("{}: {}", ready.join(" "), told.trim())))
     }
 
-    /// Returns how it ended, if it has.
+    /// Returns how the DUT ended, or `None` if it still runs.
     ///
     /// # Errors
-    /// If its host is unreachable.
+    /// If the DUT's host is unreachable.
     pub(super) fn ended(&self) -> Result<Option<String>, HostError> {
         let ended = self.process.ended(Duration::ZERO)?;
-        // A process that only launches the server may exit after the launch.
+        // A process that only launches the server may exit with success after the launch.
         Ok(ended.filter(|ended| self.stop.is_empty() || !ended.success).map(|ended| ended.how))
     }
 
-    /// Returns the CPU seconds used so far.
+    /// Returns the CPU time that the DUT has used so far, in seconds.
     ///
     /// # Errors
-    /// If its host is unreachable.
+    /// If the DUT's host is unreachable.
     pub(super) fn cpu(&self) -> Result<f64, HostError> {
         self.process.machine().cpu(&self.cpu_ids.borrow())
     }
 
-    /// Returns the ids of its processes on its host.
+    /// Returns the ids of the DUT's processes on its host.
     pub(crate) fn ids(&self) -> Vec<u32> {
         self.cpu_ids.borrow().clone()
     }
@@ -561,31 +574,32 @@ impl RunningDut {
         self.process.machine()
     }
 
-    /// Returns its configuration.
+    /// Returns the configuration of the DUT.
     pub(super) fn configuration(&self) -> &Configuration {
         &self.configuration
     }
 
-    /// Returns the CPUs that it is confined to; empty: any.
+    /// Returns the CPUs that the DUT is confined to; empty if it may use any CPU.
     pub(super) fn cpus(&self) -> Vec<usize> {
         self.place.cpus.iter().copied().collect()
     }
 
-    /// Returns its CPU placement, with the CPUs on which its threads may run at this moment.
+    /// Returns the CPU placement of the DUT, with the CPUs on which its threads may run at this
+    /// moment.
     ///
     /// # Errors
-    /// If its host is unreachable.
+    /// If the DUT's host is unreachable.
     pub(super) fn place(&self) -> Result<CpuPlacement, HostError> {
         let mut allowed = self.process.machine().threads(&self.cpu_ids.borrow())?;
         for set in &mut allowed {
-            // The kernel also reports CPUs that could be plugged in.
+            // The kernel also reports CPUs that do not exist but could be plugged in.
             set.cpus.retain(|cpu| self.existing.is_empty() || self.existing.contains(cpu));
         }
         let quota_millicpu = self.process.machine().quota(&self.cpu_ids.borrow())?;
         Ok(CpuPlacement { allowed, quota_millicpu, ..self.place.clone() })
     }
 
-    /// Returns the end of its log.
+    /// Returns the last lines of the server's log.
     pub(crate) fn log_tail(&self) -> String {
         self.process.log_tail()
     }
@@ -594,15 +608,15 @@ impl RunningDut {
 impl Drop for RunningDut {
     fn drop(&mut self) {
         if !self.stop.is_empty() {
-            // The command's output is in the log; remaining processes are stopped together with the
-            // server's process.
+            // An error is ignored: processes that remain are stopped together with the started
+            // process.
             let _ = self.process.machine().run(&self.stop, START);
         }
     }
 }
 
-/// Polls a starting server until `is_ready` returns true; returns an error if the server exits
-/// first, or takes longer than [`START`].
+/// Calls `is_ready` repeatedly until it returns true. Returns an error if the server exits before,
+/// or takes longer than [`START`].
 fn wait_until_ready<E: From<ServerError>>(
     name: &str,
     is_ready: &mut dyn FnMut() -> Result<bool, E>,
@@ -622,7 +636,7 @@ fn wait_until_ready<E: From<ServerError>>(
     Ok(())
 }
 
-/// Runs dns64bench on a host to write the zone file with all of a plan's names.
+/// Runs dns64bench on a host, which writes the zone file with all names of a plan.
 fn write_zone(
     machine: &Machine,
     name: &str,
@@ -643,8 +657,8 @@ fn write_zone(
     }
 }
 
-/// Returns the first words of a server's command on a host, which name the program from the plan or
-/// the program that was found. Empty if the plan's commands name it.
+/// Returns the first words of a server's command, which name its program on a host. Empty if the
+/// commands in the plan already name the program.
 fn program<T>(
     machine: &Machine,
     name: &str,
@@ -668,7 +682,7 @@ fn program<T>(
 /// Returns the version of a DUT.
 ///
 /// # Errors
-/// If its program is missing.
+/// If the server's program is missing.
 pub(super) fn version_of(machine: &Machine, dut: &DutPlan) -> Result<String, ServerError> {
     let driver = dut.driver.driver();
     version(
@@ -682,7 +696,7 @@ pub(super) fn version_of(machine: &Machine, dut: &DutPlan) -> Result<String, Ser
 /// Returns the version of an AuthDNS.
 ///
 /// # Errors
-/// If its program is missing.
+/// If the server's program is missing.
 pub(super) fn auth_version(machine: &Machine, auth: &AuthPlan) -> Result<String, ServerError> {
     let driver = auth.driver.driver();
     version(
@@ -693,10 +707,11 @@ pub(super) fn auth_version(machine: &Machine, auth: &AuthPlan) -> Result<String,
     )
 }
 
-/// The version of a server that does not report it.
+/// Version text of a server that does not report its version.
 pub(super) const UNKNOWN: &str = "unknown";
 
-/// Returns the release of a server; the version is queried only if the driver depends on it.
+/// Returns the release of a server. The version is queried only if the driver depends on the
+/// release.
 fn release<T: Task>(
     machine: &Machine,
     driver: &Driver<T>,
@@ -709,7 +724,7 @@ fn release<T: Task>(
     Ok(Release::parse(&version(machine, driver, operator, program)?))
 }
 
-/// Returns the version line that a server prints; [`UNKNOWN`] if it prints none.
+/// Returns the version line that a server prints, or [`UNKNOWN`] if it prints no version.
 fn version<T: Task>(
     machine: &Machine,
     driver: &Driver<T>,
@@ -728,8 +743,8 @@ fn version<T: Task>(
     Ok(version_line(&printed, driver.name).unwrap_or_else(|| UNKNOWN.into()))
 }
 
-/// Returns the first line that contains a digit in a server's output, from its name on: PowerDNS
-/// prints the time first.
+/// Returns the first line with a digit in a server's output. Text before the server's name is
+/// removed, because PowerDNS prints the time first.
 fn version_line(printed: &str, name: &str) -> Option<String> {
     let line = printed.lines().find(|line| line.chars().any(|c| c.is_ascii_digit()))?;
     Some(plain_line(line[line.find(name).unwrap_or(0)..].trim(), VERSION))

@@ -1,4 +1,4 @@
-//! Simulated hosts: no processes, no sockets, no waiting.
+//! Simulated hosts, which need no processes, sockets or waiting.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -28,7 +28,7 @@ use crate::sequence::ConformPlan;
 
 use super::*;
 
-/// Event in a trial.
+/// Simulated event in a trial.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Event {
     /// The DUT's process ends.
@@ -37,58 +37,60 @@ pub enum Event {
     Hangs,
     /// Every reply is NXDOMAIN.
     Denies,
-    /// Every reply is NXDOMAIN, a query is lost, and later readiness checks get NXDOMAIN.
+    /// One query is lost, every reply is NXDOMAIN, and later readiness checks also get NXDOMAIN.
     DeniesLater,
-    /// The tester makes it invalid.
+    /// AuthDNS drops a query, which makes the trial invalid.
     Spoiled,
     /// One of several testers is not ready at the start.
     NotReady,
-    /// Power failure before the end.
+    /// The campaign is killed before the trial ends.
     Killed,
 }
 
-/// Hosts on which every DUT answers `capacity` queries/s per core.
+/// Simulated hosts, on which every DUT answers up to `capacity` queries/s per core.
 pub struct Simulated {
     capacity: u64,
-    /// Capacities of the DUT and of AuthDNS that the trials have in turn; if empty, `capacity` and
-    /// no limit.
+    /// Capacities of the DUT and of AuthDNS, queries per second, that successive trials use in
+    /// turn. If a list is empty, the DUT has `capacity`, and AuthDNS has no limit.
     varying: [Vec<u64>; 2],
-    /// Events by trial number, counted from 0; readiness checks do not count as trials.
+    /// Events and the numbers of their trials, counted from 0. Readiness checks do not count as
+    /// trials.
     events: Vec<(usize, Event)>,
-    /// How many trials there were.
+    /// Number of trials so far.
     pub trials: Cell<usize>,
     /// Number of readiness checks.
     pub readiness_checks: Cell<usize>,
-    /// Number of testers that share each trial.
+    /// Number of testers among which each trial is distributed.
     pub testers: u16,
     /// Names of the DUTs that were started, in order.
     pub started: RefCell<Vec<String>>,
     /// Names of the AuthDNS servers that were started, in order.
     pub auths: RefCell<Vec<String>>,
-    /// A DUT that does not start from its N-th start on, counted from 1.
+    /// Name of a DUT that fails to start, and the number of its first failed start, counted from 1.
     pub broken: Option<(&'static str, usize)>,
-    /// Facts of the hosts with their roles.
+    /// Role and facts of each host.
     pub facts: Vec<(String, Environment)>,
-    /// Number of the trial from which the DUTs are of another version.
+    /// Number of the first trial in which the DUTs have another version.
     pub upgraded_at: usize,
-    /// True for DUTs that answer readiness checks with NXDOMAIN from their start on.
+    /// True if the DUTs answer readiness checks with NXDOMAIN from their start on.
     pub denies_at_start: bool,
     denies: Cell<bool>,
-    /// Use of the DUT's CPUs by other programs, in all trials.
+    /// Use of the DUT's CPUs by other programs in all trials; `None` if unknown.
     pub others: Option<OtherUse>,
-    /// True for campaigns that go on after a failed self-test.
+    /// True if the campaign continues after a failed self-test.
     pub keep_going: bool,
     hangs: Cell<bool>,
-    /// First names and numbers of names of all trials, by start of the DUT.
+    /// For each trial: the number of the DUT's start, the position of the first name, and the
+    /// number of names.
     pub names: RefCell<Vec<(usize, u64, u64)>>,
     numa: Cell<u64>,
-    /// Frequency governors of the DUT's host; empty: no frequency scaling.
+    /// Frequency governors of the DUT's host; empty if the host has no frequency scaling.
     pub governors: &'static [&'static str],
     /// Log of governor changes.
     pub governed: Rc<RefCell<Vec<String>>>,
 }
 
-/// A governor in effect; setting and restoring are logged.
+/// Guard of a simulated governor. Setting and restoring the governor are logged.
 pub(crate) struct SimulatedGovernor {
     name: String,
     log: Rc<RefCell<Vec<String>>>,
@@ -100,7 +102,7 @@ impl Drop for SimulatedGovernor {
     }
 }
 
-/// A running DUT.
+/// A simulated DUT that runs.
 pub(crate) struct SimulatedDut {
     cores: usize,
     start: usize,
@@ -108,7 +110,8 @@ pub(crate) struct SimulatedDut {
 }
 
 impl Simulated {
-    /// Hosts with that capacity, and events in their trials.
+    /// Creates hosts with this capacity, in queries per second per core, and these events in their
+    /// trials.
     pub fn new(capacity: u64, events: &[(usize, Event)]) -> Simulated {
         Simulated {
             capacity,
@@ -138,7 +141,7 @@ impl Simulated {
         self.events.iter().find(|(at, _)| *at == trial).map(|(_, event)| *event)
     }
 
-    /// Asserts that each of several testers can run its shard of a trial.
+    /// Asserts, with several testers, that each tester can run its shard of a trial.
     fn assert_can_be_shared(&self, plan: &TrialPlan) {
         let (of, start) = (self.testers, Moment(Nanos(0)));
         for index in (0..of).filter(|_| of > 1) {
@@ -148,7 +151,8 @@ impl Simulated {
         }
     }
 
-    /// Checks of which one of level MUST fails, and one of level SHOULD is skipped.
+    /// Returns the result of checks in which one check of level MUST fails, and one check of level
+    /// SHOULD is skipped.
     fn checks(
         &self,
         plan: &ConformPlan,
@@ -202,7 +206,8 @@ impl Simulated {
             (None, Subject::Tester { .. }) => of_auth.unwrap_or(u64::MAX),
             (None, Subject::Dut) => u64::MAX,
         };
-        // Queries above the capacity get no reply; up to 0.9 % may be lost if 99 % suffice.
+        // Up to a quarter above the capacity, 0.5 % of the queries are lost, so a trial with an
+        // acceptance ratio of 0.99 passes. At higher rates, half of the queries are lost.
         let valid = match event {
             Some(Event::Hangs | Event::Denies | Event::DeniesLater) => 0,
             _ if plan.rate.0 <= capacity => sent,
@@ -336,7 +341,7 @@ impl Observers for Simulated {
     }
 
     fn machines(&self) -> Machines {
-        // Other programs are judged on the tester's host.
+        // Other programs can make a trial invalid only if the DUT runs on the tester's host.
         let dut = if self.others.is_some() { "a" } else { "b" };
         Machines { testers: vec!["a".into()], dut: dut.into(), auths: vec!["c".into()] }
     }
@@ -368,7 +373,7 @@ impl Observers for Simulated {
     }
 
     fn counters(&self, _: &()) -> Result<Option<AuthCounters>, HostError> {
-        // Each trial is compared with the counters where it is simulated.
+        // `of_rate` has already compared each trial with simulated counters.
         Ok(None)
     }
 
@@ -487,7 +492,7 @@ impl Testers for Simulated {
     }
 }
 
-/// Observer that ignores everything.
+/// Observer that ignores all events.
 pub(crate) struct NoWatcher;
 
 impl Watcher for NoWatcher {
@@ -497,8 +502,8 @@ impl Watcher for NoWatcher {
     fn complete(&mut self, _: &Point) {}
 }
 
-/// Opens an archive, retrying while it is busy: a process that another test has just forked holds
-/// the lock until its exec.
+/// Opens a run folder, and retries while it is locked. A process that another test has just forked
+/// keeps the lock until its exec.
 pub fn reopened(run_folder: &Path) -> (Archive, Vec<Entry>) {
     loop {
         match Archive::open(run_folder) {
@@ -511,7 +516,8 @@ pub fn reopened(run_folder: &Path) -> (Archive, Vec<Entry>) {
     }
 }
 
-/// Executes the rest of a campaign in `folder` and returns how it ended, its journal and its hosts.
+/// Starts or continues a campaign in `folder`. Returns how the campaign ended, its journal and its
+/// hosts.
 pub fn go_on(
     plan: &Plan,
     folder: &Path,
@@ -526,14 +532,14 @@ pub fn go_on(
     let mut nobody = NoWatcher;
     let keep_going = hosts.keep_going;
     let mut run = Campaign::new(plan, hosts, archive, done, &Interruption::new(), &mut nobody);
-    // Simulated servers need no real time.
+    // Simulated servers need no time between trials.
     (run.replies_again, run.pause, run.keep_going) = (Duration::ZERO, Duration::ZERO, keep_going);
     let ended = run.carry_out();
     let (entries, hosts) = (std::mem::take(&mut run.entries), run.hosts);
     (ended, entries, hosts)
 }
 
-/// Returns the journal of a whole campaign on simulated hosts.
+/// Returns the journal of a complete campaign on simulated hosts.
 pub fn journal_of(plan: &Plan, capacity: u64, events: &[(usize, Event)]) -> Vec<Entry> {
     let folder = tempfile::tempdir().unwrap();
     let (ended, entries, _) = go_on(plan, folder.path(), Simulated::new(capacity, events));
@@ -541,8 +547,8 @@ pub fn journal_of(plan: &Plan, capacity: u64, events: &[(usize, Event)]) -> Vec<
     entries
 }
 
-/// Returns the journal of a campaign, complete or not. Its trials have these capacities of the DUTs
-/// and of AuthDNS in turn.
+/// Returns the journal of a campaign, which may be incomplete. `varying` contains the capacities of
+/// the DUTs and of AuthDNS that successive trials use in turn.
 pub fn journal_of_varying(
     plan: &Plan,
     varying: [Vec<u64>; 2],

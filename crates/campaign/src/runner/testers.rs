@@ -1,4 +1,4 @@
-//! A trial that several testers share (`[ssh] testers`).
+//! A trial that is distributed among several testers (`[ssh] testers`).
 //!
 //! ```text
 //! clocks compared ─► each tester gets its shard and the start time ─► no communication until the last reply timeout
@@ -6,11 +6,13 @@
 //!              one trial ◄─ merge ◄─ clocks compared again ◄─ results ◄────┘
 //! ```
 //!
-//! There is no communication with the testers during the trial. A tester that misses the start
-//! sends none of its queries, and its result reports the missed start. A missed start, a tester
-//! that does not exit, and a clock offset above the limit make the trial invalid; the reason names
-//! the tester, and the trial is repeated. If a clock is already off before the trial, no tester
-//! starts.
+//! There is no communication with the testers during the trial. A tester that misses the start time
+//! sends no query, and its result reports the missed start. The trial is invalid and is repeated in
+//! these cases, and the reason names the tester:
+//! - A tester misses the start time.
+//! - A tester does not exit.
+//! - The clock offset of a tester is above the limit. If the offset is above the limit before the
+//!   trial, no tester starts.
 
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -33,36 +35,38 @@ use crate::runner::meter::Meter;
 use crate::runner::running_servers::{RunningAuth, RunningDut};
 use crate::sequence::Task;
 
-/// Time from the last tester's start to its first query, excluding the caching of names: each
-/// tester must have started its process by then.
+/// Time from the request that starts the last tester to the first query, in addition to the time
+/// for filling the DUT's cache. Each tester must have started its process by then.
 const LEAD: Nanos = Nanos(2 * Nanos::SECOND.0);
-/// Time allowed to start one tester: three requests over ssh. Testers are started one after the
-/// other.
+/// Time allowed for starting one tester, which takes three requests over ssh. The testers start one
+/// after the other.
 const TELLING: Nanos = Nanos::from_millis(500);
 /// Time allowed for a tester's process to exit after the last reply timeout.
 const PRINTS: Duration = Duration::from_secs(30);
-/// Number of readings of a clock; the one with the shortest round trip counts.
+/// Number of readings of a clock. The reading with the shortest round trip counts.
 const READINGS: u32 = 8;
 
-/// A reading of a host's clock, between two moments of this host's clock (F. Cristian,
-/// Probabilistic clock synchronization, 1989, doi:10.1007/BF01784024).
+/// Offset of a remote host's clock from the clock of this host, by the method of F. Cristian
+/// (Probabilistic clock synchronization, 1989, doi:10.1007/BF01784024).
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct ClockReading {
-    /// Nanoseconds by which the remote clock is ahead, assuming equal delays in both directions.
+    /// Nanoseconds by which the remote clock is ahead of the clock of this host, if the delays in
+    /// both directions are equal.
     ahead: i64,
     /// Maximum error in nanoseconds: half of the round trip.
     error: u64,
 }
 
 impl ClockReading {
-    /// Computes the clock reading from a request that was sent at `asked` by this host's clock,
-    /// returned the time `theirs`, and took `way` in total.
+    /// Computes the offset from a request to the remote host. The request was sent at `asked` by
+    /// the clock of this host, its reply contained the remote time `theirs`, and `way` is the
+    /// round-trip time.
     fn new(asked: Nanos, theirs: Nanos, way: Nanos) -> ClockReading {
         let error = way.0 / 2;
         ClockReading { ahead: theirs.0 as i64 - (asked.0 + error) as i64, error }
     }
 
-    /// Returns the best of several readings of a machine's clock.
+    /// Reads a machine's clock several times, and returns the reading with the smallest error.
     fn take(machine: &Machine) -> Result<ClockReading, HostError> {
         let mut best: Option<ClockReading> = None;
         for _ in 0..READINGS {
@@ -77,7 +81,8 @@ impl ClockReading {
         Ok(best.expect("READINGS is not 0"))
     }
 
-    /// Returns the range, in nanoseconds, by which this clock was ahead of another one.
+    /// Returns the range, in nanoseconds, by which this clock was ahead of the clock of the reading
+    /// `other`.
     fn ahead_of(self, other: ClockReading) -> RangeInclusive<i64> {
         let (ahead, error) = (self.ahead - other.ahead, (self.error + other.error) as i64);
         ahead - error..=ahead + error
@@ -85,7 +90,7 @@ impl ClockReading {
 }
 
 impl RealHosts<'_> {
-    /// Executes a trial that all testers share.
+    /// Executes a trial that is distributed among all testers.
     pub(super) fn shared_trial(
         &self,
         auth: &RunningAuth,
@@ -103,15 +108,15 @@ impl RealHosts<'_> {
         }
         let lead = lead(plan, self.deployment.testers.len() as u16);
         let (begun, begins) = (SystemTime::now(), Instant::now() + lead.into());
-        // The start time by the first tester's clock.
+        // Computes the start time by the clock of the first tester.
         let now = clock::wall().0.saturating_add_signed(before[0].ahead);
         let measurers = self.start_all(plan, Moment(Nanos(now) + lead))?;
         self.wait(begins, || Ok(()))?;
         let task = Task::Trial(Box::new(plan.clone()));
         let mut meter = Meter::new(auth, dut, &measurers, &self.deployment.dut)?;
         let over = begins + plan.duration.into() + plan.timeout.into();
-        // Servers are observed as in any trial: their CPU use is part of the result, and the trial
-        // fails without AuthDNS.
+        // The servers are observed as in a trial with one tester: their CPU use is recorded, and
+        // the trial ends with an error if AuthDNS exits.
         self.wait(over, || {
             auth_lives(auth)?;
             Ok(meter.tick(dut, &task)?)
@@ -147,8 +152,8 @@ impl RealHosts<'_> {
         self.deployment.testers.iter().map(ClockReading::take).collect()
     }
 
-    /// Returns the offset of each tester's clock from the first tester's clock, before and after a
-    /// trial. Empty if all testers are on one machine, because they share its clock.
+    /// Returns the range of each clock's offset from the first tester's clock, from readings before
+    /// and after a trial. Empty if all testers are on one machine, because they use the same clock.
     fn offsets(&self, before: &[ClockReading], after: &[ClockReading]) -> Offsets {
         let ids = self.deployment.testers.iter().map(|tester| &tester.greeting().boot_id);
         let first = &self.deployment.tester().greeting().boot_id;
@@ -158,7 +163,8 @@ impl RealHosts<'_> {
         between(before, after)
     }
 
-    /// Starts `measure` on each tester, for its shard of a trial that begins at `start`.
+    /// Starts `dns64bench measure` on each tester, for the tester's shard of a trial. The trial
+    /// begins at `start`.
     fn start_all(&self, plan: &TrialPlan, start: Moment) -> Result<Vec<Running>, CampaignError> {
         let testers = &self.deployment.testers;
         let (of, seed) = (testers.len() as u16, plan.seed_from(start));
@@ -173,7 +179,7 @@ impl RealHosts<'_> {
         each.collect()
     }
 
-    /// Waits until `until`, and calls `meanwhile` periodically.
+    /// Waits until the time `until`, and calls `meanwhile` periodically.
     fn wait(
         &self,
         until: Instant,
@@ -189,8 +195,8 @@ impl RealHosts<'_> {
         Ok(())
     }
 
-    /// Returns the result of tester number `index` after that tester has exited, or `None` if it
-    /// does not exit.
+    /// Waits until the tester with the shard number `index` has exited, and returns its result.
+    /// Returns `None` if the tester does not exit in time.
     fn given(
         &self,
         measurer: &Running,
@@ -221,10 +227,10 @@ impl RealHosts<'_> {
     }
 }
 
-/// Returns the time from the start of the processes to the first query of a trial.
+/// Returns the time from the start of the first tester's process to the first query of a trial.
 fn lead(plan: &TrialPlan, testers: u16) -> Nanos {
-    // Each tester resolves all names to be cached, at a rate that decreases with the number of
-    // testers. Seed and start do not matter here.
+    // Before the trial, each tester resolves all names that must be cached, at a rate that
+    // decreases with the number of testers. Seed and start have no influence on this time.
     let shard = ShardPlan { index: 0, of: testers, seed: 0, start: Moment(Nanos(0)) };
     let telling = Nanos(TELLING.0 * u64::from(testers));
     LEAD + telling + TrialPlan { shard: Some(shard), ..plan.clone() }.preload_time()
@@ -239,7 +245,7 @@ pub(super) fn of_shard(shard: u16, reason: Reason) -> Reason {
     Reason::OfShard { shard, reason: Box::new(reason) }
 }
 
-/// Returns the reasons of a trial, with the host name added to each reason of a single tester.
+/// Adds the name of the tester's host to each reason that concerns a single tester.
 pub(super) fn with_hosts(reasons: Vec<Reason>, hosts: &[&str]) -> Vec<Reason> {
     let with_host = |reason| match reason {
         Reason::OfShard { shard, reason } => match hosts.get(usize::from(shard)) {
@@ -251,8 +257,9 @@ pub(super) fn with_hosts(reasons: Vec<Reason>, hosts: &[&str]) -> Vec<Reason> {
     reasons.into_iter().map(with_host).collect()
 }
 
-/// Returns the testers whose clocks are too far from the first one's or, if those are close enough,
-/// from one another's. These are the faults that `merge` would report.
+/// Returns a reason for each tester whose clock is too far from the first tester's clock. A clock
+/// that is close enough to the first clock must also be close enough to the other clocks. `merge`
+/// reports the same faults after a trial.
 fn clock_faults(offsets: &Offsets, limit: Nanos) -> Vec<Reason> {
     let apart = |one: &RangeInclusive<i64>, other: &RangeInclusive<i64>| {
         Nanos(one.end().abs_diff(*other.start()).max(other.end().abs_diff(*one.start())))
@@ -269,20 +276,21 @@ fn clock_faults(offsets: &Offsets, limit: Nanos) -> Vec<Reason> {
     errors.map(|(index, e)| of_shard(index, Reason::ClockOff { error: Some(e), limit })).collect()
 }
 
-/// Returns the name of a tester's file in a trial, below the folder of its host.
+/// Returns the path of a tester's file in a trial, relative to the campaign's folder on the
+/// tester's host.
 fn file(index: u16, what: &str) -> PathBuf {
     format!("trial-{index}.{what}").into()
 }
 
-/// Returns the range of each clock's offset from the first one during a trial, from readings before
-/// and after it.
+/// Returns the range of each clock's offset from the first clock during a trial. The readings were
+/// taken before and after the trial.
 fn between(before: &[ClockReading], after: &[ClockReading]) -> Offsets {
     let of = |all: &[ClockReading]| -> Vec<RangeInclusive<i64>> {
         all.iter().map(|reading| reading.ahead_of(all[0])).collect()
     };
     let both = of(before).into_iter().zip(of(after));
     let ranges = both.map(|(a, b)| *a.start().min(b.start())..=*a.end().max(b.end()));
-    // The first clock is the reference.
+    // The first clock is the reference, so its offset is 0.
     (0..)
         .zip(ranges)
         .map(|(index, range)| (index, if index == 0 { 0..=0 } else { range }))
@@ -308,7 +316,8 @@ mod tests {
         assert_eq!(of(995_300), reading(-5_000, 300));
     }
 
-    /// Testers are started one after the other.
+    /// The start time depends on the number of testers, because they are started one after the
+    /// other.
     #[test]
     fn start_time_grows_with_the_number_of_testers() {
         let plan = TrialPlan::new("[::1]:53".parse().unwrap(), Qps(100_000));
@@ -316,7 +325,7 @@ mod tests {
         assert!(times.windows(2).all(|pair| pair[0] < pair[1]), "{times:?}");
     }
 
-    /// Each of n testers resolves all of the names, at 1/n of the rate.
+    /// Each of n testers resolves all names, at 1/n of the rate.
     #[test]
     fn caching_time_grows_with_the_number_of_testers() {
         let mut plan = TrialPlan::new("[::1]:53".parse().unwrap(), Qps(100_000));
@@ -337,7 +346,8 @@ mod tests {
         assert_eq!(found, Offsets::from(expected));
     }
 
-    /// Returns the clock faults before a trial, with the tester and the offset.
+    /// Returns the shard number and the clock error, in nanoseconds, of each tester with a clock
+    /// fault. The limit is 100 ns.
     fn off(offsets: &[(u16, RangeInclusive<i64>)]) -> Vec<(u16, u64)> {
         let faults = clock_faults(&offsets.iter().cloned().collect(), Nanos(100));
         let data = |fault: &Reason| match fault {
@@ -355,14 +365,15 @@ mod tests {
         assert!(off(&[]).is_empty(), "all testers are on one machine");
         assert_eq!(off(&[(0, 0..=0), (1, -90..=100), (2, 5..=20)]), [(1, 110), (2, 110)]);
         assert!(off(&[(0, 0..=0), (1, -20..=30), (2, 5..=20)]).is_empty());
-        // Ten seconds ahead; the other clocks are not off because of it.
+        // The last clock is ten seconds ahead. The other clocks are not compared with it.
         let ahead = 10_000_000_000;
         assert_eq!(
             off(&[(0, 0..=0), (1, -20..=30), (2, ahead..=ahead + 7)]),
             [(2, ahead as u64 + 7)]
         );
         assert_eq!(off(&[(0, 0..=0), (1, -ahead..=-ahead)]), [(1, ahead as u64)]);
-        // Both are close enough to the first clock, but too far from each other.
+        // The second and the third clock are close enough to the first clock, but too far from each
+        // other.
         assert_eq!(off(&[(0, 0..=0), (1, -60..=-60), (2, 60..=60)]), [(1, 120), (2, 120)]);
     }
 
@@ -376,14 +387,14 @@ mod tests {
         assert!(named[0].to_string().starts_with("shard 1: load2: "), "{}", named[0]);
     }
 
-    /// The result of a tester that was started too late is merged with those of the others.
+    /// Testers that are started too late have results, too, which are merged.
     #[test]
     fn a_late_tester_makes_the_trial_invalid_by_name() {
         let start = Moment(Nanos(5));
         let given = (0..2).map(|index| {
             let mut plan = TrialPlan::new("[::1]:53".parse().unwrap(), Qps(1_000));
             plan.shard = Some(ShardPlan { index, of: 2, seed: 9, start });
-            // The start is in the past for both.
+            // The start time is in the past for both testers.
             let progress = tester::measurer::Progress::new(&plan);
             let trial = tester::measurer::run(&plan, &progress).unwrap();
             TesterResult { file: format!("load{index}"), trial }

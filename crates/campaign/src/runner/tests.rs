@@ -1,4 +1,4 @@
-//! The runner on simulated hosts.
+//! Tests of the runner on simulated hosts.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use crate::runner::simulated::{self, Event, Simulated, go_on, journal_of};
 
 use super::*;
 
-/// Hosts on which Unbound does not start from this start on.
+/// Returns hosts on which Unbound fails to start, beginning with its start number `start`.
 fn broken_from(start: usize) -> Simulated {
     let mut hosts = Simulated::new(250, &[]);
     hosts.broken = Some(("Unbound", start));
@@ -68,8 +68,8 @@ fn a_campaign_measures_every_point_once() {
     assert!(Recorded::new(&plan(), &entries).has_result(&plan().points()[0]));
 }
 
-/// A readiness check has five queries, which is less than one for each of six testers. A single
-/// tester sends them.
+/// A readiness check has five queries, which are too few for six testers. A single tester sends all
+/// of them.
 #[test]
 fn readiness_checks_use_a_single_tester() {
     let folder = tempfile::tempdir().unwrap();
@@ -80,7 +80,8 @@ fn readiness_checks_use_a_single_tester() {
     assert!(results(&plan(), &entries).complete && hosts.readiness_checks.get() > 0);
 }
 
-/// A trial that one of several testers invalidated is repeated like any other invalid trial.
+/// If one of several testers makes a trial invalid, the trial is repeated like any other invalid
+/// trial.
 #[test]
 fn a_trial_for_which_a_tester_was_not_ready_is_repeated() {
     let calm = steps(&journal_of(&plan(), 250, &[]));
@@ -149,7 +150,7 @@ fn a_campaign_goes_on_from_any_line_of_its_journal() {
 #[test]
 fn a_dead_or_hung_dut_is_restarted_for_the_same_trial() {
     let calm = steps(&journal_of(&plan(), 250, &[]));
-    // The self-test has two trials.
+    // The self-test has two trials, so trial 3 is one of the DUT.
     for event in [Event::Dies, Event::Hangs] {
         let entries = journal_of(&plan(), 250, &[(3, event)]);
         assert_eq!(steps(&entries), calm, "{event:?}");
@@ -158,13 +159,16 @@ fn a_dead_or_hung_dut_is_restarted_for_the_same_trial() {
             if event == Event::Dies { "the DUT ended with signal: 9" } else { "the DUT hangs" };
         assert!(mishaps(&entries)[0].contains(words), "{:?}", mishaps(&entries));
     }
-    // Each attempt ends the same way: after two repetitions the result counts.
+    // The DUT dies in the trial and in both repetitions. The result of the second repetition
+    // counts.
     let entries = journal_of(&plan(), 250, &[(3, Event::Dies), (4, Event::Dies), (5, Event::Dies)]);
     let ended = finished(&entries).into_iter().find(|m| m.dut_end.is_some()).unwrap();
     assert_eq!(ended.dut_end, Some(DutEnd::Died("signal: 9".into())));
-    // One search of two then has no rate, so there is no median for the loads: the last incident.
+    // One of two searches then has no rate. The fourth incident is that there is no median for the
+    // load trials.
     assert_eq!((ended.verdict(), mishaps(&entries).len()), (Verdict::Failed, 4));
-    // Each repeated trial is in the journal with its counts, and is shown beside the result.
+    // The journal contains each repeated trial with its counts, and the report shows their number
+    // beside the result.
     let repeated: Vec<&Measured> = entries
         .iter()
         .filter_map(
@@ -316,7 +320,7 @@ fn governors_are_set_for_points_and_restored_after() {
     }
 }
 
-/// The rows and columns of a point name the DUT's AuthDNS, and each AuthDNS has its own self-test.
+/// The text of each point names the DUT's AuthDNS, and each AuthDNS has its own self-test.
 #[test]
 fn a_dut_is_measured_with_several_authdns_servers() {
     let text = PLAN.replace(
@@ -349,7 +353,7 @@ fn a_dut_is_measured_with_several_authdns_servers() {
     );
 }
 
-/// A self-test with one AuthDNS does not validate trials with another one.
+/// A self-test with one AuthDNS does not validate trials with another AuthDNS.
 #[test]
 fn trials_are_validated_by_the_matching_self_test() {
     let text = PLAN.replace(
@@ -378,7 +382,7 @@ fn trials_are_validated_by_the_matching_self_test() {
     assert!(unproven(&without) && !unproven(&entries));
 }
 
-/// [`PLAN`] with a second DUT, BIND.
+/// Returns [`PLAN`] with a second DUT, BIND.
 fn two_duts() -> Plan {
     let text = format!("{PLAN}[[dut]]\ndriver = 'bind'\n");
     Plan::parse(&text, Path::new("p.toml")).unwrap()
@@ -389,7 +393,7 @@ fn a_dut_that_never_starts_is_a_marked_row() {
     let (plan, folder) = (two_duts(), tempfile::tempdir().unwrap());
     let (ended, entries, hosts) = go_on(&plan, folder.path(), broken_from(1));
     ended.unwrap();
-    // Both starts are in the rehearsal.
+    // Both starts are in the check before the first trial.
     assert_eq!(hosts.started.borrow().iter().filter(|name| *name == "Unbound").count(), 2);
     let found = results(&plan, &entries);
     assert!(!found.complete && found.duts[1].points.iter().all(|point| point.complete));
@@ -398,7 +402,7 @@ fn a_dut_that_never_starts_is_a_marked_row() {
     let of_unbound: Vec<Point> =
         plan.points().into_iter().filter(|point| point.dut() == Some("Unbound")).collect();
     assert!(!of_unbound.is_empty() && of_unbound.iter().all(|point| !recorded.has_result(point)));
-    // A later run tries it again, and measures the open points.
+    // A resumed run starts Unbound again, and measures the incomplete points.
     let (ended, entries, _) = go_on(&plan, folder.path(), Simulated::new(250, &[]));
     ended.unwrap();
     assert!(results(&plan, &entries).complete);
@@ -414,7 +418,7 @@ fn a_campaign_none_of_whose_duts_starts_ends_at_once() {
 
 #[test]
 fn a_dut_that_stops_starting_is_given_up() {
-    // It starts once, in the rehearsal.
+    // Unbound starts only once, in the check before the first trial.
     let (plan, folder) = (two_duts(), tempfile::tempdir().unwrap());
     let (ended, entries, hosts) = go_on(&plan, folder.path(), broken_from(2));
     ended.unwrap();
@@ -443,8 +447,8 @@ fn names_never_repeat_and_more_names_need_a_restart() {
     let searches = 2;
     let starts: std::collections::BTreeSet<usize> = all.iter().map(|of| of.0).collect();
     assert!(starts.len() > searches, "a search took more names than there are: {all:?}");
-    // A trial that needs more names than a search has cannot be executed. A search has none if the
-    // readiness checks take the whole block.
+    // A trial cannot be executed if it needs more names than the block has for a search. If the
+    // readiness checks use the whole block, there are no names for a search.
     let none = crate::plan::AuthPlan {
         names: "10.0.0.0/26".parse().unwrap(),
         ..with_few_names("1s").auth
@@ -456,7 +460,8 @@ fn names_never_repeat_and_more_names_need_a_restart() {
     }
 }
 
-/// A plan whose zone file has 768 names for a search, and whose trials have this duration.
+/// Returns a plan whose zone file has 768 names for a search. Its trials have the duration
+/// `duration`.
 fn with_few_names(duration: &str) -> Plan {
     let text = format!(
         "name = 'x'\n[auth]\ndriver = 'nsd'\nnames = '10.0.0.0/22'\n[trial]\nduration = '{duration}'\npause = '0s'\n\
@@ -484,14 +489,14 @@ fn a_deviating_trial_ends_its_point() {
     assert_eq!((replay.due(), replay.void), (None, Some(deviation)));
 }
 
-/// A plan with conformance checks.
+/// Returns [`PLAN`] with conformance checks.
 fn checking() -> Plan {
     let text = PLAN.replace("[measure]\n", "[measure]\nconform = true\n");
     Plan::parse(&text, Path::new("p.toml")).unwrap()
 }
 
-/// Returns the steps of an undisturbed campaign and the number of the trial in which the checks
-/// begin. All checks run first, followed by those of each variant.
+/// Returns the steps of a campaign without events, and the number of the trial in which the checks
+/// begin. The first of these trials has all checks, and the others have the checks of a variant.
 fn checks_in(plan: &Plan) -> (Vec<Step>, usize) {
     let calm = steps(&journal_of(plan, 250, &[]));
     let at: Vec<usize> = (0..calm.len()).filter(|&at| calm[at].point.is_checked()).collect();
@@ -555,7 +560,8 @@ fn a_dut_that_ends_in_checks_is_not_checked_again() {
     }
 }
 
-/// A result of one variant only is labelled with the variant, and the other checks remain.
+/// If the DUT ends in one variant, the result is labelled with the variant, and the results of the
+/// other variants remain.
 #[test]
 fn a_dut_that_ends_in_one_variant_keeps_its_other_checks() {
     let plan = checking();
@@ -598,7 +604,7 @@ fn checks_that_were_killed_are_made_again() {
     assert_eq!((hosts.trials.get(), hosts.started.borrow().len()), (0, 0), "nothing is left to do");
 }
 
-/// If nothing could be checked, the reason replaces the counts.
+/// If no check could be executed, the result has a reason in place of the counts.
 #[test]
 fn a_dut_without_checks_has_a_reason_and_no_result() {
     let plan = checking();
@@ -637,7 +643,8 @@ fn a_server_that_is_upgraded_in_the_middle_ends_the_campaign() {
     assert!(results(&plan(), &whole).complete);
 }
 
-/// The campaign continues, but the report names the points with mixed results.
+/// A resumed campaign continues after a change of a host. The report names the points that have
+/// trials from before and after the change.
 #[test]
 fn a_host_changed_during_an_interruption_is_a_caveat() {
     let folder = tempfile::tempdir().unwrap();
@@ -663,7 +670,8 @@ fn a_host_changed_during_an_interruption_is_a_caveat() {
     let after = hosts("Linux 2", 2, &[(3, Event::Killed)]);
     let (ended, _, _) = go_on(&plan(), folder.path(), after);
     assert!(matches!(ended, Err(CampaignError::Interrupted)));
-    // Facts are recorded only once, and only if they are among those that affect results.
+    // A change is recorded only once. Changes of facts that do not affect results, such as the
+    // memory size, are not recorded.
     let (ended, whole, _) = go_on(&plan(), folder.path(), hosts("Linux 2", 3, &[]));
     ended.unwrap();
     let changes = changes(&whole);

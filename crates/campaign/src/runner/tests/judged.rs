@@ -1,4 +1,4 @@
-//! Wrong configurations, other programs, failed self-tests.
+//! Tests of wrong configurations, other programs and failed self-tests.
 
 use method::reason::OtherUse;
 use method::records::Wrong;
@@ -18,11 +18,11 @@ fn a_failed_self_test_ends_the_campaign() {
     let Err(CampaignError::SelfTest(failed)) = ended else { panic!("{ended:?}") };
     assert_eq!(mishaps(&entries), [failed.to_string()], "announced when it happens");
     assert!(steps(&entries).iter().all(|step| matches!(step.point, Point::SelfTest(_))));
-    // The failure is announced once, and remains in effect.
+    // The failure is recorded only once. A resumed campaign ends with the same error.
     let (ended, again, hosts) = go_on(&plan(), folder.path(), Simulated::new(250, &[]));
     assert!(matches!(ended, Err(CampaignError::SelfTest(_))) && hosts.trials.get() == 0);
     assert_eq!(mishaps(&again).len(), 1);
-    // The campaign continues without the self-test.
+    // With `keep_going`, the campaign continues after the failed self-test.
     let mut hosts = Simulated::new(250, &[]);
     hosts.keep_going = true;
     let (ended, whole, _) = go_on(&plan(), folder.path(), hosts);
@@ -30,7 +30,7 @@ fn a_failed_self_test_ends_the_campaign() {
     let found = results(&plan(), &whole);
     let missing: Vec<&str> = found.without_result.iter().map(|of| of.point.as_str()).collect();
     assert!(missing.len() == 1 && missing[0].contains("self-test"), "{missing:?}");
-    // Repeated after everything else was measured: the new result counts.
+    // The self-test is repeated after all other points have been measured. Its new result counts.
     let (mut archive, _) = reopened(&folder.path().join("run"));
     archive.append(&Entry::Redone(Redo::SelfTest)).unwrap();
     drop(archive);
@@ -53,7 +53,7 @@ fn a_first_trial_with_wrong_replies_marks_its_row() {
     assert!(missing.to_string().contains("every reply was wrong (NXDOMAIN)"), "{missing}");
     assert!(found.without_result.iter().any(|of| of.missing == missing), "{found:?}");
     assert!(mishaps(&entries)[0].contains("does not forward dns64perf.test"));
-    // Later, it is a failed trial like any other.
+    // If only a later trial has wrong replies, it is an ordinary failed trial.
     let entries = journal_of(&plan(), 250, &[(7, Event::Denies)]);
     assert!(mishaps(&entries).is_empty(), "{:?}", mishaps(&entries));
     let point = results(&plan(), &entries).duts[0].points[0].clone();
@@ -71,8 +71,8 @@ fn a_dut_with_wrong_replies_at_its_start_ends_with_advice() {
     assert!(finished(&entries).is_empty());
 }
 
-/// Only silence counts as a hang. A server that replies wrongly after an overload has failed its
-/// trial.
+/// A DUT hangs only if it does not reply at all. If a DUT replies wrongly after an overload, its
+/// trial has failed, but the DUT does not count as hung.
 #[test]
 fn a_dut_with_wrong_replies_after_a_trial_has_failed_it() {
     let entries = journal_of(&plan(), 250, &[(7, Event::DeniesLater)]);
@@ -86,7 +86,8 @@ fn a_dut_with_wrong_replies_after_a_trial_has_failed_it() {
     assert!(!entries.iter().any(|entry| matches!(entry, Entry::Repeated(_))));
 }
 
-/// On the tester's host a failed trial is repeated twice, and then counts with a warning.
+/// If the DUT runs on the tester's host, the failed trial is repeated twice. The third trial
+/// counts, with a warning.
 #[test]
 fn failed_trials_are_repeated_while_other_programs_run() {
     let text = PLAN.replace("invalid-retries = 1", "invalid-retries = 3");
@@ -98,7 +99,8 @@ fn failed_trials_are_repeated_while_other_programs_run() {
     ended.unwrap();
     let found = results(&plan, &entries);
     assert_eq!(found.duts[0].points[0].figures.median, Some(250.0));
-    // A probe is not repeated, because the full trial follows.
+    // Probes are not counted here, because an invalid probe is not repeated: the full trial
+    // follows.
     let counts = |m: &&Measured| {
         let is_full = m.step.length == Length::Full && m.step.point.dut().is_some();
         is_full && m.verdict() != Verdict::Passed
