@@ -34,8 +34,8 @@ use crate::record::{Entry, VERSION};
 
 pub use error::ArchiveError;
 
-/// Returns `path`, with `./` in front if it begins with `-`, because programs would parse it as an
-/// option.
+/// Returns `path`. If the path begins with `-`, `./` is added in front, because programs would
+/// parse the path as an option.
 fn as_operand(path: &Path) -> PathBuf {
     let is_like_option = path.as_os_str().as_encoded_bytes().starts_with(b"-");
     if is_like_option { Path::new(".").join(path) } else { path.into() }
@@ -141,7 +141,7 @@ impl Archive {
     }
 
     /// Returns the path of the record file of trial `number`, relative to the run folder. Removes
-    /// the record files that a killed trial left.
+    /// files that a killed trial left in the folder of the records.
     ///
     /// # Errors
     /// If the folder cannot be created.
@@ -235,7 +235,7 @@ mod tests {
     use super::*;
 
     /// Opens a journal, and retries while it is locked. A process that another test has just forked
-    /// keeps the lock until its exec.
+    /// keeps the lock until it calls exec.
     fn open(path: &Path) -> (Lines, Vec<Entry>) {
         loop {
             match Lines::open(path) {

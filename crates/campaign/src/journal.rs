@@ -68,12 +68,12 @@ pub enum JournalError {
         /// The system's error.
         source: io::Error,
     },
-    /// An invalid line.
+    /// The journal has an invalid line.
     #[error("{path}, line {line}: not a line of a journal: {why}")]
     Line {
         /// The journal's path.
         path: PathBuf,
-        /// Line number, from 1.
+        /// Number of the invalid line, from 1.
         line: usize,
         /// Description of the error.
         why: String,
@@ -86,10 +86,10 @@ pub enum JournalError {
     },
 }
 
-/// A type of journal line.
+/// A line of one kind of journal, with a plausibility check.
 pub trait JournalLine: DeserializeOwned {
-    /// Returns the reason why this line cannot be correct after the `earlier` lines, or `None` if
-    /// it can be.
+    /// Returns the reason why this line is implausible after the `earlier` lines, or `None` if it
+    /// is plausible.
     fn fault(&self, earlier: &[Self]) -> Option<String>;
 }
 

@@ -63,8 +63,8 @@ pub struct Plan {
     /// The server in the role of AuthDNS.
     #[serde(default)]
     pub auth: AuthPlan,
-    /// Further servers for the role of AuthDNS; `[measure] authdns` chooses among all of these
-    /// servers.
+    /// Further servers for the role of AuthDNS. `[measure] authdns` selects the servers that are
+    /// used.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub authdns: Vec<AuthPlan>,
     /// CPUs of Measurer, AuthDNS and DUT.
@@ -93,12 +93,12 @@ pub struct Plan {
 )]
 #[serde(rename_all = "lowercase")]
 pub enum Topology {
-    /// Three network namespaces on this machine.
+    /// Three network namespaces on this machine: for tester, DUT and AuthDNS.
     #[default]
     Lab,
     /// Tester, DUT and AuthDNS on the loopback interface, with free ports.
     Loopback,
-    /// Several hosts, reached over the user's ssh.
+    /// Several hosts, which are reached by ssh.
     Ssh,
 }
 
@@ -236,8 +236,8 @@ pub struct AuthPlan {
     /// Configuration file written by the operator, in place of the generated file. Its placeholders
     /// are `{listen}`, `{port}`, `{threads}`, `{folder}` and `{zone}`.
     pub config: Option<OperatorFile>,
-    /// Answers over AF_XDP (kernel bypass), on the interface with the server's address; default:
-    /// over sockets. Supported by dns64bench's AuthDNS only.
+    /// AF_XDP (kernel bypass) for AuthDNS, on the interface with the server's address; default:
+    /// sockets. Supported by dns64bench's AuthDNS only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub xdp: Option<net::xdp::Mode>,
     /// Range of names in the zone file, for servers that need a zone file. After a search has used
@@ -376,7 +376,7 @@ impl Trial {
     }
 }
 
-/// A DUT.
+/// Settings of a DUT.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct DutPlan {
@@ -465,7 +465,7 @@ impl AuthPlan {
     }
 }
 
-/// Error of a plan.
+/// Error while a plan is read or checked.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PlanError {

@@ -1,5 +1,5 @@
-//! Parsing and checking of a plan, the points of a plan in the order of measurement, and the number
-//! and duration of their trials.
+//! Parsing and checks of a plan. Also the points of a plan in the order of measurement, and the
+//! number and duration of their trials.
 
 use std::collections::BTreeSet;
 use std::path::Path;

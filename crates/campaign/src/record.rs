@@ -73,7 +73,7 @@ pub enum Entry {
         /// The facts that `dns64bench check` now reports on that host.
         environment: Environment,
     },
-    /// CPU time for sending a query on the tester's host, which determines the burst size of all
+    /// CPU time that sending takes on the tester's host. It determines the burst size in all
     /// trials.
     SendCost(SendCost),
     /// Start of a trial.
@@ -122,7 +122,7 @@ impl Redo {
     }
 }
 
-/// Command and configuration file of a server, as it is measured.
+/// Command and configuration file of a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Configuration {
     /// The command that starts the server.
@@ -153,7 +153,7 @@ pub struct Step {
     pub length: Length,
 }
 
-/// A finished trial, and the observations of its hosts.
+/// A finished trial: the tester's result, and observations of the servers and hosts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Measured {
     /// Identity of the trial.
@@ -271,7 +271,7 @@ pub enum TaskResult {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum DutEnd {
-    /// The DUT's process ended with this exit status.
+    /// The DUT's process ended with this exit status or signal.
     Died(String),
     /// The DUT's process runs, but does not answer, even some seconds after the trial.
     Hung,
@@ -407,7 +407,8 @@ impl LoopTrial {
             _ if drops > 0 => {
                 (Verdict::Invalid, vec![Reason::HostLoss(HostLoss::Sockets { packets: drops })])
             }
-            // A thread waits for the answer to each query, so a send error delays its whole experiment.
+            // A thread waits for the answer to each query, so a query that could not be sent delays
+            // the whole experiment.
             _ if c.refused > 0 => {
                 (Verdict::Invalid, vec![Reason::QueriesRefused { queries: c.refused }])
             }
@@ -433,7 +434,8 @@ impl LoopTrial {
         }
         if !faults.is_empty() {
             self.verdict = Verdict::Invalid;
-            // The count of valid answers has no meaning in an invalid trial.
+            // The count of valid answers has no meaning in an invalid trial, so it is no reason for
+            // the verdict.
             self.reasons.retain(|reason| reason.kind() != ReasonKind::TooFewValid);
             self.reasons.extend(faults);
         }

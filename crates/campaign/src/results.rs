@@ -145,7 +145,7 @@ pub struct HostFacts {
     pub environment: Environment,
 }
 
-/// Measures of the tester's quality over all trials of a run.
+/// Summary of the tester's pacing, invalid trials and warnings over all trials of a run.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Health {
     /// Numbers of probes, full trials and invalid trials.
@@ -168,11 +168,11 @@ pub struct Health {
 pub struct StolenTime {
     /// Role of the host, such as "tester", "dut" or "auth".
     pub role: String,
-    /// Median over the trials of the stolen share of time of all CPUs.
+    /// Share of the time of all CPUs that was stolen: the median over the trials.
     pub median_pct: f64,
-    /// Stolen share of time of all CPUs, in the worst trial.
+    /// Share of the time of all CPUs that was stolen in the worst trial.
     pub max_pct: f64,
-    /// Stolen share of time of a single CPU, in the worst trial.
+    /// Largest share of the time of a single CPU that was stolen in a trial.
     pub worst_cpu_pct: f64,
 }
 
@@ -190,7 +190,7 @@ pub struct Spread {
 pub struct InvalidReason {
     /// The kind of reason.
     pub kind: ReasonKind,
-    /// The same information as text.
+    /// Text of this kind of reason.
     pub reason: String,
     /// Number of trials that were invalid for this reason.
     pub trials: usize,
@@ -209,7 +209,7 @@ pub struct WarningCount {
     /// The first warning of this kind.
     #[serde(flatten)]
     pub warning: Warning,
-    /// The same information as text.
+    /// Text of the first warning.
     pub words: String,
     /// Number of trials with a warning of this kind.
     pub trials: usize,
@@ -218,9 +218,9 @@ pub struct WarningCount {
 /// A point without a result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct WithoutResult {
-    /// The point, as text.
+    /// Text of the point.
     pub point: String,
-    /// The reason.
+    /// Reason why the point has no result.
     pub missing: NoResult,
 }
 
@@ -343,8 +343,8 @@ fn dut_result(recorded: &Recorded<'_>, name: &str, points: &[Point]) -> DutResul
         of_dut().filter_map(|point| search::result(recorded, point)).collect();
     for load in loads.iter().filter(|load| load.found.passed == Some(false)) {
         let Some(rate) = load.rate else { continue };
-        // Load trials have the conditions of the worst case. A failed load trial therefore also
-        // affects the worst case at lower acceptance ratios.
+        // Load trials have the conditions of the worst case. A failed load trial therefore affects
+        // the result of the worst case, and the results with lower acceptance ratios.
         let judged = |c: &Conditions| {
             let is_same = (&c.place, c.aaaa, c.cached) == (&load.place, Share::ZERO, Share::ZERO);
             is_same && (c.accept >= 1.0 || load.found.valid.is_some_and(|valid| valid < c.accept))
@@ -549,8 +549,8 @@ fn planned_facts(plan: &Plan) -> Facts {
 struct SelfTestCoverage<'a>(Option<(f64, Vec<&'a TrialResult>)>);
 
 impl<'a> SelfTestCoverage<'a> {
-    /// Finds the self-test for the trials of a point. It also applies to other points with the same
-    /// AuthDNS.
+    /// Finds the self-test for the trials of a point. The result also applies to other points with
+    /// the same AuthDNS.
     fn new(recorded: &Recorded<'a>, point: &Point) -> SelfTestCoverage<'a> {
         let replay = || recorded.replay(&recorded.plan.self_test_for(point)?);
         let passed = |replay: &crate::sequence::Replay<'_>| {
@@ -564,9 +564,9 @@ impl<'a> SelfTestCoverage<'a> {
         SelfTestCoverage(delta.zip(trials.filter(|trials: &Vec<_>| !trials.is_empty())))
     }
 
-    /// Returns how far the self-test proves that the tester was reliable in a trial. The trials of
-    /// the self-test must have the same send settings, and their AuthDNS must have been checked
-    /// against its limit.
+    /// Returns the proof that the self-test gives for the reliability of the tester in a trial. The
+    /// trials of the self-test must have the same send settings, and their AuthDNS must have been
+    /// checked against its limit.
     fn proof(&self, trial: &TrialResult) -> TesterProof {
         let Some((delta, trials)) = &self.0 else { return TesterProof::None };
         let delta = *delta;

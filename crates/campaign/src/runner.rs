@@ -134,7 +134,7 @@ struct Testbed<H: Hosts> {
     of: String,
     next_name: u64,
     /// Number of the search or repetition for which the servers were started. `None` if the servers
-    /// are not restarted for each.
+    /// are not restarted for each search or repetition.
     repeat: Option<u32>,
     /// True until the first trial with these servers has ended.
     is_new: bool,
@@ -179,8 +179,8 @@ impl<'a, H: Hosts> Campaign<'a, H> {
                     self.watcher.complete(&point);
                     self.judge_self_test(&point, was_complete)?;
                 }
-                // A DUT that does not start is skipped. An unreachable host may come back, so it
-                // ends the campaign instead, which can be resumed.
+                // A DUT that does not start is skipped. An unreachable host ends the campaign,
+                // which can be resumed when the host is back.
                 Err(CampaignError::Testbed(error)) if point.dut().is_some() => {
                     self.give_up(&point, &error)?;
                 }

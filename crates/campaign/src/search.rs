@@ -96,8 +96,8 @@ impl SearchResult {
             sent.extend(trials.first());
         }
         let all: Vec<Facts> = sent.into_iter().map(of).collect();
-        // Facts of the trial with the most deviations. If several trials have as many, the first is
-        // chosen.
+        // Facts of the trial with the most deviations. If several trials have the same number of
+        // deviations, the first is chosen.
         let facts = *all.iter().rev().max_by_key(|facts| facts.noncompliance().len())?;
         let noncompliance = noncompliance_of(&all);
         Some(SearchResult {
@@ -129,7 +129,7 @@ pub enum SearchError {
     /// A trial could not be executed.
     #[error(transparent)]
     Trial(#[from] TrialError),
-    /// The journal cannot be used.
+    /// The journal cannot be read or written.
     #[error(transparent)]
     Journal(#[from] JournalError),
     /// The goals are invalid.
@@ -179,7 +179,7 @@ pub struct SearchProgress {
 /// Forecast of a set of searches.
 #[derive(Clone, Copy, Debug)]
 pub struct Forecast {
-    /// Estimated total number of trials, including the current and earlier ones
+    /// Estimated total number of trials, including the next trial and all earlier trials
     /// ([`method::set::Set::trials_left`]).
     pub trials: u64,
     /// Estimated time from the start of the next trial to the end of the set, including pauses.
@@ -198,7 +198,7 @@ impl SearchProgress {
     }
 }
 
-/// Executes the trials of a set of searches, and receives its progress.
+/// Interface through which a set of searches executes its trials and reports its progress.
 pub trait Runner {
     /// Executes one trial.
     ///
@@ -620,7 +620,7 @@ mod tests {
     }
 
     /// Opens a journal, and retries while it is locked. A process that another test has just forked
-    /// keeps the lock until its exec.
+    /// keeps the lock until it calls exec.
     fn reopened(path: &Path) -> Result<(Journal, SearchPlan, Vec<SearchEntry>), JournalError> {
         loop {
             match Journal::open(path) {

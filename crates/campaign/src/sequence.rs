@@ -1,6 +1,6 @@
-//! The kinds of measurement, one file for each: its points, the checks of its plan keys, and the
-//! sequence of trials of a point. Files of the same name in `results` compute its results, and
-//! files in crate `report` its tables and figures.
+//! The kinds of measurement, one file for each kind. The file contains the points, the checks of
+//! plan keys, and the sequence of trials of a point. A file of the same name in `results` computes
+//! the results, and a file in crate `report` creates tables and figures.
 //!
 //! ```text
 //! plan ─► Measure::points ─► Measure::sequence ─► task ─► (a trial runs elsewhere) ─► journal

@@ -18,7 +18,7 @@ pub enum ArchiveError {
     /// The plan in the run folder is invalid.
     #[error(transparent)]
     Plan(#[from] PlanError),
-    /// The journal cannot be used.
+    /// The journal cannot be read or written.
     #[error(transparent)]
     Journal(#[from] JournalError),
     /// The run folder was written by another version of this program.
@@ -29,7 +29,7 @@ pub enum ArchiveError {
     Version {
         /// The run folder that was to be read or resumed.
         folder: PathBuf,
-        /// The format version of its journal.
+        /// The format version of the run folder's journal.
         version: u64,
     },
     /// The folder contains no journal.

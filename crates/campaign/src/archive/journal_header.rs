@@ -39,7 +39,7 @@ fn version_of(journal: &Path) -> Option<u64> {
 /// Returns the plan of a journal that is not empty.
 ///
 /// # Errors
-/// If its first line contains no plan.
+/// If the first line contains no plan.
 pub(super) fn plan_of(entries: &[Entry], folder: &Path) -> Result<Plan, ArchiveError> {
     match entries.first() {
         Some(Entry::Begun { plan, .. }) => Ok((**plan).clone()),

@@ -10,8 +10,8 @@ use crate::record::{Entry, Measured, TaskResult};
 
 /// Latest possible end of a trial, seconds since 1970: the end of the year 9999.
 const LATEST: f64 = 253_402_300_799.0;
-/// Maximum possible number of queries or other packets in a trial. At a million per second, they
-/// would take three years.
+/// Maximum possible number of queries or other packets in a trial. At a million packets per second,
+/// a trial of this size would last three years.
 const MOST: u64 = 100_000_000_000_000;
 
 impl JournalLine for Entry {

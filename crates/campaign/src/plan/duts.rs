@@ -42,7 +42,8 @@ impl Plan {
     }
 }
 
-/// Checks the placements of a plan's DUTs and returns the first error.
+/// Checks the cores, the placements and the AuthDNS servers of a plan's DUTs, and returns the first
+/// error.
 pub(crate) fn check(plan: &Plan) -> Result<(), String> {
     let mut names = std::collections::BTreeSet::new();
     for placement in &plan.measure.placements {

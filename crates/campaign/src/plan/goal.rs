@@ -17,7 +17,7 @@ pub(crate) fn distance(width: f64, rate: Qps) -> Qps {
 }
 
 /// A goal in the format `LOSS[,exceed=SHARE][,final=TIME][,sum=TIME]`, for `--goal` and for `goals`
-/// in a plan. Parts that are omitted have the values of the goal of RFC 8219.
+/// in a plan. Omitted parts are as in the goal of RFC 8219.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct TypedGoal {
@@ -150,7 +150,8 @@ mod tests {
             (half.final_duration, half.duration_sum),
             (Nanos::SECOND, Nanos(21_000_000_000))
         );
-        // A sum below the trial length shortens the trials; a sum above it increases their number.
+        // A `sum` below the trial length shortens the trials. A `sum` above the trial length
+        // increases their number.
         let sum = |text: &str| parse(text).unwrap().goal(minute, 0.01);
         assert_eq!(sum("0.001,sum=20s").final_duration, Nanos(20_000_000_000));
         assert_eq!(sum("0.001,sum=2m").final_duration, Nanos(60_000_000_000));

@@ -30,8 +30,8 @@ pub struct Keys {
     /// Further sets of CPUs to measure, for example to compare the cores of one socket with cores
     /// of two sockets.
     pub placements: Vec<Placement>,
-    /// Acceptance criteria below that of RFC 8219: shares of valid replies at which a trial passes,
-    /// above 0 and below 1. The results do not comply with RFC 8219.
+    /// Acceptance criteria other than that of RFC 8219: minimum shares of valid replies with which
+    /// a trial passes; above 0 and below 1. The results do not comply with RFC 8219.
     pub acceptance: Vec<f64>,
     /// Numbers of cores and placements at which the ratios in `acceptance` are measured; default:
     /// all.
@@ -59,7 +59,7 @@ pub struct Keys {
     pub conform: bool,
 }
 
-/// A set of CPUs for the DUT.
+/// A named set of CPUs for the DUT.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Placement {
@@ -96,8 +96,8 @@ pub struct DutKeys {
     /// Names of servers in the role of AuthDNS for this DUT.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub authdns: Option<Vec<String>>,
-    /// Acceptance criteria for this DUT: shares of valid replies at which a trial passes, above 0
-    /// and below 1. The results do not comply with RFC 8219.
+    /// Acceptance criteria for this DUT: minimum shares of valid replies with which a trial passes;
+    /// above 0 and below 1. The results do not comply with RFC 8219.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub acceptance: Option<Vec<f64>>,
     /// Numbers of cores and placements at which the ratios in `acceptance` are measured for this
@@ -205,7 +205,7 @@ pub const FIXED: &str = "performance";
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct ClosedLoops {
-    /// Numbers of threads of the tester to measure; powers of 2 up to 256.
+    /// Numbers of tester threads to measure; powers of 2 up to 256.
     pub threads: Vec<usize>,
     /// Frequency governors for the DUT's CPUs, named as in Linux. Every number of threads is
     /// measured with each governor. Empty: the governor is not changed.
@@ -214,9 +214,10 @@ pub struct ClosedLoops {
     /// Numbers of cores and placements to measure; default: the first number of cores.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at: Option<Vec<PlacementRef>>,
-    /// Blocks of 256 experiments in a trial, 1 to 10. Names are never repeated.
+    /// Number of blocks in a trial, 1 to 10. A block has 256 experiments. Names are never repeated
+    /// within a trial.
     pub blocks: u8,
-    /// Timeout of a query; whole seconds.
+    /// Timeout for the answer to a query, in whole seconds.
     #[serde(with = "crate::plan::quantity::plan_time")]
     #[schemars(with = "crate::plan::quantity::Time")]
     pub timeout: Duration,
@@ -225,7 +226,7 @@ pub struct ClosedLoops {
 }
 
 impl Default for ClosedLoops {
-    /// Values of the paper on MTD64, except for `threads`.
+    /// Returns the values of the paper on MTD64, except for `threads`.
     fn default() -> ClosedLoops {
         ClosedLoops {
             threads: Vec::new(),
@@ -283,7 +284,7 @@ pub struct Loads {
 }
 
 impl Default for Loads {
-    /// Durations of the paper by Lencse and Kadobayashi.
+    /// Returns the durations of the paper by Lencse and Kadobayashi.
     fn default() -> Loads {
         let (duration, transient) = (Duration::from_secs(180), Duration::from_secs(60));
         Loads { shares: Vec::new(), at: None, duration, transient, repeat: 1 }
@@ -386,12 +387,12 @@ pub struct SelfTest {
     /// Highest rate, queries per second.
     pub max: Qps,
     /// Maximum distance between the highest passed and the lowest failed rate, queries per second.
-    /// At this distance a search ends.
+    /// A search ends when this distance is reached.
     pub resolution: Qps,
     /// Number of searches; the smallest result counts.
     pub repeat: u32,
-    /// The reserve δ of RFC 8219 §9.2.1: the self-test must pass at a rate that exceeds the
-    /// required rate by this share. 0.1 or more is compliant.
+    /// The reserve δ of RFC 8219 §9.2, a fraction: the self-test must pass at a rate that exceeds
+    /// the required rate by this share. 0.1 or more is compliant.
     pub delta: f64,
     /// IP version over which AuthDNS is queried. Default: the IP version of AuthDNS's address in
     /// the topology, or IPv4 if AuthDNS has addresses of both versions.

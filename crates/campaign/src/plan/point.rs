@@ -52,7 +52,7 @@ pub struct SelfTestTarget {
 /// CPU placement of a DUT, and the AuthDNS that it queries.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Cores {
-    /// Number of cores, and of threads of the DUT.
+    /// Number of cores, which is also the default number of threads of the DUT.
     pub cores: usize,
     /// Name of the placement in the plan; absent for the first CPUs in `[cpus] dut`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -258,8 +258,8 @@ impl Point {
     /// Returns the share of names for which AuthDNS has an AAAA record (α).
     pub fn aaaa(&self) -> Share {
         match self {
-            // In a self-test no DUT synthesizes AAAA records, but the Measurer accepts no other
-            // records.
+            // The Measurer accepts only AAAA records, and in a self-test there is no DUT that
+            // synthesizes them. All names therefore have an AAAA record.
             Point::SelfTest(_) => Share::ONE,
             Point::Search(conditions) => conditions.aaaa,
             Point::Load(_) | Point::ConstantRate(_) | Point::ClosedLoop(_) | Point::Conform(_) => {

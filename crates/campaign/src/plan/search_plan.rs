@@ -73,7 +73,7 @@ pub struct PassedSelfTest {
     /// Rate at which the self-test passed, queries per second. With several searches, the smallest
     /// of their rates.
     pub passed: Qps,
-    /// The reserve δ of RFC 8219 §9.2.1, a fraction of the rate.
+    /// The reserve δ of RFC 8219 §9.2, a fraction of the rate.
     pub delta: f64,
     /// True if the self-test complies with RFC 8219 §9.2.1.
     #[serde(default)]
@@ -89,14 +89,14 @@ impl PassedSelfTest {
         allowed_rate(self.passed, plan.aaaa_share, plan.cached_share, self.delta)
     }
 
-    /// Returns how far the self-test proves that the tester was reliable in `trial`, which ran by
-    /// `plan`. The rate of the trial is not compared.
+    /// Returns the proof that the self-test gives for the reliability of the tester in `trial`,
+    /// which was executed with `plan`. The rate of the trial is not checked.
     pub fn proof(&self, plan: &TrialPlan, trial: &TrialResult) -> TesterProof {
         let delta = self.delta;
         let is_the_same = |sent: &SelfTestSending| {
             let same_priority = sent.priority == trial.sending.priority;
-            // RFC 8219 §9.2.1 requires that the self-test's timeout is a quarter of the timeout of
-            // `plan`.
+            // RFC 8219 §9.2.1 requires that the self-test's timeout is at most a quarter of the
+            // timeout of `plan`.
             let wanted = method::selftest::timeout(plan.timeout);
             let in_time = sent.timeout.is_none_or(|timeout| timeout <= wanted);
             sent.settings == plan.sender_settings() && same_priority && sent.held_auth && in_time
@@ -108,8 +108,8 @@ impl PassedSelfTest {
         }
     }
 
-    /// Same as [`PassedSelfTest::proof`], but also compares the rate of the trial with the rate up
-    /// to which the self-test validates the tester.
+    /// Same as [`PassedSelfTest::proof`], but also checks that the rate of the trial is within the
+    /// range that the self-test validates.
     pub fn proof_at_its_rate(&self, plan: &TrialPlan, trial: &TrialResult) -> TesterProof {
         match (self.proof(plan, trial), self.allowed(plan)) {
             (TesterProof::SelfTest { delta } | TesterProof::NotCompliant { delta }, allowed)
@@ -186,7 +186,8 @@ impl SearchPlan {
         self.self_test.as_ref().map(|test| test.allowed(&self.trial))
     }
 
-    /// Returns how far the self-test proves that the tester was reliable in trials like `trial`.
+    /// Returns the proof that the self-test gives for the reliability of the tester in trials like
+    /// `trial`.
     pub fn proof(&self, trial: &TrialResult) -> TesterProof {
         self.self_test.as_ref().map_or(TesterProof::None, |test| test.proof(&self.trial, trial))
     }

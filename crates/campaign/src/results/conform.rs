@@ -61,7 +61,8 @@ pub struct ConformResult {
     pub missing: Option<NoResult>,
     /// The way in which the DUT failed during the checks; absent if it did not die or hang.
     pub ended: Option<DutEnd>,
-    /// The variant in which the DUT died or hung; absent for the usual configuration.
+    /// The variant in which the DUT died or hung; absent if that was the usual configuration, or
+    /// did not happen.
     pub ended_in: Option<String>,
     /// CPU placement of the DUT; absent if it was not observed.
     #[serde(rename = "place")]

@@ -52,7 +52,7 @@ pub(super) struct Deployment {
     /// True for topology loopback, in which the ports of DUT and AuthDNS are chosen freely.
     loopback: bool,
     /// Guard that removes the lab if this run created it. The field comes last, so that the hosts
-    /// are dropped before it.
+    /// are dropped before the guard.
     _lab: Option<LabGuard>,
 }
 
@@ -92,8 +92,8 @@ impl Drop for LabGuard {
 }
 
 /// True if this run may create and remove the lab. `up` is the identity of the existing lab, if
-/// any. `noted` is the identity that this run recorded. It is empty if the run was killed while it
-/// created the lab.
+/// any. `noted` is the identity that this run recorded. `noted` is empty if the run was killed
+/// while it created the lab.
 fn is_ours(up: Option<&str>, noted: Option<&str>) -> bool {
     match (up, noted) {
         (None, _) | (Some(_), Some("")) => true,
@@ -221,8 +221,8 @@ impl Deployment {
         self.auth_addresses.iter().map(|at| of_family(&at.by_tester, family)).collect()
     }
 
-    /// Chooses other ports for the servers if the topology is loopback. No server may run at this
-    /// time.
+    /// Chooses other ports for the servers if the topology is loopback. All servers must have
+    /// stopped before.
     ///
     /// # Errors
     /// If there is no free port.

@@ -31,7 +31,7 @@ pub enum CampaignError {
     /// A DUT does not start, or does not run any more.
     #[error(transparent)]
     Testbed(ServerError),
-    /// AuthDNS does not start, or its counters cannot be read.
+    /// AuthDNS does not start, or exits during a trial.
     #[error("{0}")]
     Auth(String),
     /// The CPU time for sending a query could not be measured on the tester's host.

@@ -70,8 +70,8 @@ pub(super) trait Servers {
     fn dut_version(&self, dut: &DutPlan) -> Result<String, ServerError>;
     /// Returns the version of an AuthDNS.
     fn auth_version(&self, auth: &AuthPlan) -> Result<String, ServerError>;
-    /// Chooses other ports for the servers if the topology is loopback. No server may run at this
-    /// time.
+    /// Chooses other ports for the servers if the topology is loopback. All servers must have
+    /// stopped before.
     fn change_ports(&mut self) -> Result<(), CampaignError>;
     /// Starts the AuthDNS of `plan.auth`, and waits until it answers. `aaaa` is the share of names
     /// with an AAAA record.

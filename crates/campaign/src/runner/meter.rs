@@ -42,11 +42,11 @@ struct CpuSample {
 
 impl CpuSample {
     /// Returns the use of the DUT's CPUs by other programs between this sample and the sample
-    /// `now`. `cpus` are the DUT's CPUs. Returns `None` if they are unknown.
+    /// `now`. `cpus` are the DUT's CPUs. Returns `None` if the times of these CPUs are unknown.
     fn others_until(&self, now: &CpuSample, cpus: &BTreeSet<usize>) -> Option<OtherUse> {
         let used = now.host.used_since(&self.host, cpus).filter(|used| used.total > 0.0)?;
-        // Some of the other programs may have run on CPUs that the DUT does not use. Their time on
-        // the DUT's CPUs is at most the program time there that is not the DUT's.
+        // Other programs may also have run on CPUs that the DUT does not use. On the DUT's CPUs,
+        // they used at most the program time that the DUT did not use.
         let most = (used.programs - (now.dut - self.dut).max(0.0)).max(0.0);
         let others =
             self.others.zip(now.others).map(|(before, now)| (now - before).clamp(0.0, most));

@@ -608,8 +608,8 @@ impl RunningDut {
 impl Drop for RunningDut {
     fn drop(&mut self) {
         if !self.stop.is_empty() {
-            // An error is ignored: processes that remain are stopped together with the started
-            // process.
+            // Errors of the command are ignored, because processes that remain are stopped together
+            // with the started process.
             let _ = self.process.machine().run(&self.stop, START);
         }
     }

@@ -503,7 +503,7 @@ impl Watcher for NoWatcher {
 }
 
 /// Opens a run folder, and retries while it is locked. A process that another test has just forked
-/// keeps the lock until its exec.
+/// keeps the lock until it calls exec.
 pub fn reopened(run_folder: &Path) -> (Archive, Vec<Entry>) {
     loop {
         match Archive::open(run_folder) {

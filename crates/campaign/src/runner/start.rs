@@ -101,7 +101,7 @@ impl<H: Hosts> Campaign<'_, H> {
     }
 
     /// Starts the servers again after a DUT did not start. Another program may have used its port,
-    /// so free ports are chosen if the topology permits it. No server may run at this time.
+    /// so other ports are chosen if the topology is loopback. All servers must have stopped before.
     fn start_again(
         &mut self,
         point: &Point,

@@ -387,7 +387,8 @@ mod tests {
         assert!(named[0].to_string().starts_with("shard 1: load2: "), "{}", named[0]);
     }
 
-    /// Testers that are started too late have results, too, which are merged.
+    /// Both testers are started too late. Their results are merged, and the reasons name both
+    /// testers.
     #[test]
     fn a_late_tester_makes_the_trial_invalid_by_name() {
         let start = Moment(Nanos(5));

@@ -43,7 +43,8 @@ impl Measure for ConformMeasure {
 
     fn points(&self, plan: &Plan, dut: Option<&DutPlan>) -> Vec<Point> {
         let Some(dut) = dut.filter(|dut| plan.keys_of(dut).conform) else { return Vec::new() };
-        // Correct answers do not depend on the number of cores.
+        // The correctness of answers does not depend on the number of cores, so a single number is
+        // enough.
         let place = Cores::first(plan.cores_of(dut)[0]);
         // The operator's configuration file must not be changed, so it has no variants.
         let variants = match dut.config {

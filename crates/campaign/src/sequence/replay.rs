@@ -1,6 +1,6 @@
-//! Replay of a journal: the sequence of trials of each point is repeated with the recorded
-//! verdicts. The runner and the computation of results use the same replay. Both therefore assign a
-//! trial to the same point.
+//! Replay of a journal: the recorded verdicts are applied to the sequence of trials of each point.
+//! The runner and the computation of results use the same replay. Both therefore use the same
+//! trials for a point.
 
 use method::evidence::Deviation;
 use method::narrow::Length;
@@ -46,7 +46,7 @@ impl Replay<'_> {
 }
 
 impl<'a> Recorded<'a> {
-    /// Combines a plan and the entries of a journal.
+    /// Creates the combination of a plan and the entries of its journal.
     pub fn new(plan: &'a Plan, entries: &'a [Entry]) -> Recorded<'a> {
         Recorded { plan, entries }
     }

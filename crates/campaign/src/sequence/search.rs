@@ -130,7 +130,7 @@ impl Measure for SearchMeasure {
         if swept && c.aaaa == Share::ZERO && !keys.cached_shares.is_empty() {
             all.push(paper("Tables XVI-XVIII"));
         }
-        // The worst case is the first row of these tables, at the full rate.
+        // The first row of the following tables is the worst case, at the full rate.
         let loads = keys.loads.as_ref().filter(|loads| !loads.shares.is_empty());
         if c.is_worst_case()
             && loads.is_some_and(|loads| keys.places_at(loads.at.as_deref()).contains(&c.place))

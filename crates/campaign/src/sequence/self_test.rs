@@ -101,7 +101,7 @@ impl Measure for SelfTestMeasure {
     }
 }
 
-/// Returns the searches of a self-test.
+/// Returns the number and the range of the searches of a self-test.
 fn set_of(plan: &Plan, point: &Point) -> Option<SetPlan> {
     let (Some(t), Point::SelfTest(_)) = (&plan.self_test, point) else { return None };
     let range = SearchRange {

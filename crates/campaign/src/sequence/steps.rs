@@ -37,7 +37,8 @@ pub struct GoalFigures {
     pub overstatement: f64,
     /// Maximum distance between the two bounds of a search.
     pub resolution: Qps,
-    /// Reasons why the DUT's limit may be higher; empty if there are none.
+    /// Reasons why the highest passing rate of the DUT may be above the median; empty if there are
+    /// none.
     pub lower_bound_reasons: Vec<LowerBound>,
     /// Result of each search.
     pub searches: Vec<GoalResult>,
