@@ -2,7 +2,7 @@
 //! CPUs and the conditions. Points are measured one after another.
 //!
 //! ```text
-//! {number of cores, or placement} × {acceptance, α, β} × {self-test, search, load, constant rate, closed loop, conform}
+//! {cores, or placement} × {acceptance, α, β} × {self-test, search, load, constant rate, closed loop, conform}
 //! ```
 
 use std::fmt;
