@@ -274,7 +274,7 @@ fn addresses(plan: &Plan) -> Result<(SocketAddr, Vec<AuthAddresses>), Deployment
     })
 }
 
-/// Returns addresses of a DUT and an AuthDNS on loopback, with free ports.
+/// Same as [`addresses`], for a DUT and an AuthDNS on loopback with free ports.
 fn on_loopback() -> Result<(SocketAddr, AuthAddresses), DeploymentError> {
     let free = |ip: IpAddr| ports::free(ip).map_err(DeploymentError::Port);
     let (ipv4, ipv6) = (free(Ipv4Addr::LOCALHOST.into())?, free(Ipv6Addr::LOCALHOST.into())?);
