@@ -40,7 +40,7 @@ use values::{
     parse_percentage, parse_reserve, parse_share, parse_some_time, parse_time,
 };
 
-/// Measures how many queries per second a DNS64 server answers, by RFC 8219.
+/// Measures how many queries per second a DNS64 server can answer, as specified by RFC 8219.
 #[derive(Debug, Parser)]
 #[command(version, long_version = hosts::BUILD, propagate_version = true, max_term_width = 110, after_help = help::below(""))]
 pub(crate) struct Arguments {
@@ -50,33 +50,34 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Measure dns64d, which is part of this program, on this host in about a minute
+    /// Measure dns64d, the DNS64 server included in this program, on this host in about a minute
     #[command(after_help = help::below("quickstart"))]
     Quickstart(Quickstart),
-    /// Measure a server in use: configuration lines for it, a check of its answers, a short search
+    /// Measure your own DNS64 server in a few minutes: print the configuration that it needs, check its answers, and
+    /// search for its highest query rate
     #[command(after_help = help::below("try"))]
     Try(Try),
-    /// Run one trial at one rate
+    /// Run one trial: send queries at a constant rate, and count the valid replies
     #[command(after_help = help::below("measure"))]
     Measure(Measure),
-    /// Combine the results of a distributed trial (measure --shard)
+    /// Combine the results of several testers that shared one trial (measure --shard)
     #[command(after_help = help::below("merge"))]
     Merge(Merge),
-    /// Search for the highest rate that passes
+    /// Search for the highest query rate at which the server passes a trial
     #[command(after_help = help::below("search"))]
     Search(Box<Search>),
-    /// Find the highest rate at which the tester itself is reliable
+    /// Check up to which query rate the tester itself is reliable (RFC 8219 §9.2.1)
     #[command(after_help = help::below("self-test"))]
     SelfTest(SelfTest),
-    /// Keep a number of queries in flight, and show the answers per second
+    /// Keep a fixed number of queries in flight, and measure the answers per second
     #[command(after_help = help::below("closed-loop"))]
     ClosedLoop(Box<ClosedLoop>),
-    /// Ramp the rate linearly until the server stops keeping up, with resperf's options and output
+    /// Increase the query rate linearly until the server cannot keep up, with the options and output of resperf
     Resperf(Box<Resperf>),
-    /// Run one trial with the arguments and the output of dns64perf++
+    /// Run one trial with the arguments and output of dns64perf++
     #[command(name = "dns64perf++")]
     Dns64perf(Dns64perf),
-    /// Run a benchmark plan: many searches of many servers, resumable
+    /// Run a benchmark plan with many searches and servers; an interrupted run can be resumed
     #[command(after_help = help::below("campaign"))]
     Campaign(Campaign),
     /// Write the report of a campaign, or compare several campaigns
@@ -85,28 +86,28 @@ pub(crate) enum Command {
     /// Check a DNS64 server against the RFCs, section by section
     #[command(after_help = help::below("conform"))]
     Conform(Box<Conform>),
-    /// Run AuthDNS, the authoritative server for all names of the tester
+    /// Run AuthDNS, the authoritative server for the names that the tester queries
     #[command(after_help = help::below("auth"))]
     Auth(Auth),
-    /// Run a mock DNS64 server of known capacity, for checking the tester
+    /// Run a mock DNS64 server with a known capacity, to check the tester
     #[command(after_help = help::below("reference-dut"))]
     ReferenceDut(ReferenceDut),
-    /// Print a zone file with AuthDNS's data, for other authoritative servers
+    /// Print a zone file with the data of AuthDNS, for other authoritative servers
     #[command(after_help = help::below("zone"))]
     Zone(Zone),
     /// Print the tester's queries in the format of dnsperf and resperf
     #[command(after_help = help::below("queryfile"))]
     Queryfile(QueryFile),
-    /// Manage a lab of three network namespaces, connected as in the papers: tester, dut, auth
+    /// Manage a lab on this machine: three connected network namespaces named tester, dut and auth
     #[command(after_help = help::below("lab"))]
     Lab(Lab),
     /// Check this machine for settings that distort measurements
     #[command(after_help = help::below("check"))]
     Check(Check),
-    /// Print the completions of a shell
+    /// Print the completion script for a shell
     #[command(after_help = help::below("completions"))]
     Completions {
-        /// The shell
+        /// Shell
         shell: clap_complete::Shell,
     },
     /// Write the manual pages into a folder
@@ -118,10 +119,10 @@ pub(crate) enum Command {
     /// Measure the cost of sending on this host, and print it as JSON
     #[command(hide = true)]
     SendCost(SendCostArguments),
-    /// Run the requests of a campaign from standard input; end when that is closed
+    /// Run the requests of a campaign from standard input until standard input is closed
     #[command(hide = true)]
     Agent(Agent),
-    /// Run dns64d in the way in which quickstart starts it
+    /// Run dns64d; used by quickstart
     #[command(hide = true, disable_help_flag = true, disable_version_flag = true)]
     Dns64d {
         /// Arguments of dns64d
@@ -130,82 +131,87 @@ pub(crate) enum Command {
     },
 }
 
-/// Options of all measuring commands.
+/// Options of all commands that run trials.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Traffic {
     /// Duration of a trial; RFC 8219 requires at least 60 s
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_time, help_heading = LOAD)]
     pub(crate) duration: Duration,
-    /// Replies at or after this time are late; RFC 8219 allows at most 1 s [default: 1s; for --duration below 20 s a
-    /// twentieth of it]. A self-test uses a quarter of it
+    /// Timeout of a query: a reply that takes this long or longer is not valid. RFC 8219 allows at most 1 s.
+    /// `self-test` uses a quarter of this time [default: 1s, or a twentieth of --duration if --duration is below 20s]
     #[arg(long, value_name = "TIME", value_parser = parse_time, help_heading = LOAD)]
     pub(crate) timeout: Option<Duration>,
-    /// Block of IPv4 addresses from which names are generated [default: 10.0.0.0/8; 0.0.0.0/0 for a search that may
-    /// need more]
+    /// Block of IPv4 addresses from which the queried names are generated, one name per address [default: 10.0.0.0/8;
+    /// `search` and `self-test` use 0.0.0.0/0 if they may need more names]
     #[arg(long, value_name = "A.B.C.D/LEN", help_heading = NAMES)]
     pub(crate) names: Option<NameRange>,
-    /// Index, within the block of --names, of the first name to use
+    /// Index of the first name to use in the --names block, counted from 0; change it to avoid names that the server
+    /// has cached
     #[arg(long, value_name = "N", default_value_t = 0, help_heading = NAMES)]
     pub(crate) first_name: u64,
-    /// Zone of the names
+    /// DNS zone of the generated names
     #[arg(long, default_value = "dns64perf.test", help_heading = NAMES)]
     pub(crate) domain: Domain,
-    /// AAAA record rate (α): share of names with an AAAA record; must equal AuthDNS's --aaaa-share
+    /// AAAA record rate (α): share of names that have an AAAA record, from 0 to 1. It must equal the --aaaa-share of
+    /// AuthDNS (`dns64bench auth`)
     #[arg(long, value_name = "SHARE", allow_negative_numbers = true, default_value_t = Share::ZERO, help_heading = NAMES)]
     pub(crate) aaaa_share: Share,
-    /// Cache hit rate (β): share of queries for names that the DUT has just resolved
+    /// Cache hit rate (β): share of queries for names that the DUT has already resolved and cached, from 0 to 1
     #[arg(long, value_name = "SHARE", allow_negative_numbers = true, default_value_t = Share::ZERO, help_heading = NAMES)]
     pub(crate) cached_share: Share,
-    /// Pairs of sending and receiving threads
+    /// Number of thread pairs; each pair has one sending and one receiving thread
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = THREADS)]
     pub(crate) threads: u16,
-    /// Total number of UDP source ports of all threads
+    /// Number of UDP source ports, over all threads together
     #[arg(long, value_name = "N", default_value_t = tester::measurer::plan::DEFAULT_SOURCE_PORTS, help_heading = THREADS)]
     pub(crate) source_ports: u16,
-    /// Send from N addresses of this prefix, which must be local to this host, as after `ip -6 route add local PREFIX
-    /// dev lo`; the server needs a route back to it [default: the address that the kernel chooses; N: 256, or all if
-    /// the prefix has fewer]
+    /// Simulate many clients: send from N source addresses in this IPv4 or IPv6 prefix. The prefix must be local to
+    /// this host, for example after `ip -6 route add local PREFIX dev lo`. The server needs a route to the prefix. N is
+    /// at most 65536 [default of N: 256, or the size of the prefix if that is smaller]
     #[arg(long, value_name = "PREFIX[,N]", help_heading = THREADS)]
     pub(crate) source_addresses: Option<SourceAddresses>,
-    /// Send and receive by AF_XDP (kernel bypass) on this interface towards the server (auto finds it); one pair of
-    /// threads reads all its queues
+    /// Send and receive with AF_XDP (kernel bypass) on this interface, which must be on the route to the server; auto
+    /// selects it. One thread pair handles all queues of the interface, so --threads must be 1
     #[arg(long, value_name = "IFACE", help_heading = THREADS)]
     pub(crate) xdp: Option<String>,
-    /// AF_XDP mode: zero-copy (needs driver support), copy (in the driver), generic (SKB mode), or the first of these
-    /// that works
+    /// AF_XDP mode: zero-copy (needs driver support), copy (in the driver), generic (works with every driver), or auto
+    /// (the first of these that works)
     #[arg(long, value_name = "MODE", value_enum, default_value_t, requires = "xdp", help_heading = THREADS)]
     pub(crate) xdp_mode: XdpMode,
-    /// CPUs for sender, receiver, sender, receiver …, such as 2,3 or 0-7
+    /// CPUs for the threads, in the order sender, receiver, sender, receiver …, such as 2,3 or 0-7 [default: the kernel
+    /// selects the CPUs]
     #[arg(long, value_name = "LIST", value_parser = parse_cpus, help_heading = THREADS)]
     pub(crate) cpus: Option<CpuList>,
-    /// Use busy waiting for accurate sending; auto: if there are spare CPUs
+    /// Busy-wait for the send time of each query instead of sleeping, which makes sending more accurate. auto:
+    /// busy-wait if this host has at least two CPUs more than the tester has threads
     #[arg(long, value_enum, default_value_t = SpinChoice::Auto, help_heading = PACING)]
     pub(crate) spin: SpinChoice,
-    /// Maximum deviation from schedule allowed for batching; auto: as much as needed to use at most a third of a shared
-    /// CPU, up to 1ms
+    /// Maximum time by which a query may deviate from its scheduled send time so that several queries can be sent as a
+    /// batch. Longer times save CPU time. auto: 50us with busy-waiting or on dedicated CPUs; otherwise the shortest
+    /// time with which sending uses at most a third of a CPU, up to 1ms
     #[arg(long, value_name = "TIME", default_value_t = Burst::Auto, help_heading = PACING)]
     pub(crate) max_burst: Burst,
-    /// Never use real-time priority, not even on a dedicated CPU
+    /// Do not use real-time priority; by default, a sender on a dedicated CPU uses it
     #[arg(long, help_heading = PACING)]
     pub(crate) no_real_time: bool,
-    /// A trial is invalid if the number of queries in any 100 ms deviates from the schedule by more than this
+    /// A trial is invalid if the number of queries sent in any 100 ms deviates from the schedule by more than this
     /// percentage
     #[arg(long, value_name = "PCT", allow_negative_numbers = true, default_value_t = PacingLimits::default().window_100ms_pct, value_parser = parse_percentage, help_heading = PACING)]
     pub(crate) window_limit: f64,
-    /// A trial is invalid if one query in a thousand is sent more than this after its scheduled time
+    /// A trial is invalid if one query in a thousand is sent later than its scheduled time by more than this time
     #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = parse_some_time, help_heading = PACING)]
     pub(crate) lateness_limit: Duration,
-    /// Send the queries of a batch that share a source port in one system call (UDP_SEGMENT)
+    /// Send the queries of a batch that have the same source port with one system call (UDP_SEGMENT)
     #[arg(long, value_name = "YES", default_value_t = true, action = clap::ArgAction::Set, help_heading = THREADS)]
     pub(crate) offload: bool,
-    /// AuthDNS's status socket (auth --status); if AuthDNS drops packets or responds slowly, the trial is invalid, not
-    /// failed
+    /// Status socket of AuthDNS (the path in `auth --status`). With this option, a trial in which AuthDNS drops packets
+    /// or responds slowly is invalid, rather than failed
     #[arg(long, value_name = "PATH", help_heading = AUTH)]
     pub(crate) auth_status: Option<PathBuf>,
-    /// A trial is invalid if AuthDNS itself took longer than this for one query in a thousand
+    /// With --auth-status: a trial is invalid if AuthDNS takes longer than this time for one query in a thousand
     #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = parse_some_time, help_heading = AUTH)]
     pub(crate) auth_limit: Duration,
-    /// Declare that DUT, AuthDNS and Measurer run on separate hosts, which cannot be detected
+    /// State that DUT, AuthDNS and Measurer run on separate hosts, because the program cannot detect this
     #[arg(long, help_heading = SERVER)]
     pub(crate) separate_hosts: bool,
     /// Write a record of every query to this .csv (dns64perf++ format) or .parquet file
@@ -219,10 +225,12 @@ pub(crate) struct Replies {
     /// Prefix that synthesized addresses must have; may be given several times [default: any address is valid]
     #[arg(long, value_name = "P/LEN", help_heading = REPLIES)]
     pub(crate) expect_prefix: Vec<Prefix>,
-    /// Accept any address for names with a native AAAA record, for zones that AuthDNS did not write
+    /// Accept any address for names with a native AAAA record; needed if the zone was not generated by AuthDNS or
+    /// `dns64bench zone`
     #[arg(long, help_heading = REPLIES)]
     pub(crate) any_aaaa: bool,
-    /// Acceptance criterion: share of valid replies at which a trial passes; below 1 it is not RFC 8219 compliant
+    /// Acceptance criterion: share of queries that must get a valid reply for a trial to pass, from 0 to 1. Values
+    /// below 1 do not comply with RFC 8219
     #[arg(long, value_name = "SHARE", default_value = "1", allow_negative_numbers = true, value_parser = parse_fraction, help_heading = REPLIES)]
     pub(crate) accept: f64,
 }
@@ -254,10 +262,11 @@ pub(crate) struct Measure {
     /// written by a campaign
     #[arg(long, value_name = "FILE", conflicts_with_all = ["NewTrial", "Traffic", "Replies", "interval"], help_heading = FILES)]
     pub(crate) plan: Option<PathBuf>,
-    /// Output of `self-test --json`; it validates a trial with the same send settings up to the rate that it allows
+    /// File with the output of `self-test --json`, which shows up to which rate the tester is reliable. It is valid for
+    /// trials with the same send settings. Without this file, results do not comply with RFC 8219
     #[arg(long, value_name = "FILE", conflicts_with = "shard", help_heading = SELF_TEST)]
     pub(crate) self_test: Option<PathBuf>,
-    /// Include a description of this host in the JSON result, which takes 0.2 s after the trial
+    /// Include a description of this host in the JSON result; this takes 0.2 s after the trial
     #[arg(long, value_name = "YES", default_value_t = true, action = clap::ArgAction::Set, help_heading = FILES)]
     pub(crate) environment: bool,
 }
@@ -265,25 +274,27 @@ pub(crate) struct Measure {
 /// Part of a trial that this tester sends, if several testers share the trial.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Sharding {
-    /// Share the trial with other testers: send every N-th query, starting with query I (counted from 0); `merge`
-    /// combines the results that all of them print with --json
+    /// Send only part I of N of the trial: every N-th query, starting with query I, counted from 0. Run the other parts
+    /// on other testers, and combine all --json results with `merge`
     #[arg(long, value_name = "I/N", requires = "start_at", conflicts_with = "auth_status", help_heading = SHARDS)]
     pub(crate) shard: Option<ShardNumber>,
-    /// Wall clock time at which query 0 is sent; equal for all testers, and a few seconds from now
+    /// Wall-clock time at which query 0 is sent, a few seconds in the future. Use the same time on all testers.
+    /// Formats: RFC 3339, the output of `date --iso-8601=ns`, or seconds since 1970
     #[arg(long, value_name = "TIME", requires = "shard", help_heading = SHARDS)]
     pub(crate) start_at: Option<Moment>,
-    /// Seed of the message IDs; equal for all testers [default: derived from the plan and --start-at]
+    /// Seed of the DNS message IDs; must be the same on all testers [default: derived from the plan and --start-at]
     #[arg(long, value_name = "N", requires = "shard", help_heading = SHARDS)]
     pub(crate) seed: Option<u64>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Merge {
-    /// Output of `measure --shard … --json` of each tester
+    /// Files with the output of `measure --shard … --json`, one from each tester
     #[arg(required = true, value_name = "RESULT")]
     pub(crate) results: Vec<PathBuf>,
-    /// Measured offset of shard I's clock from true time, negative if it is behind. Without it, the kernel's own
-    /// estimate is used; testers on one host share a clock
+    /// Measured clock offset of the tester that sent shard I, such as 1=250us: positive if the clock was ahead of true
+    /// time, negative if it was behind. Without this option, the kernel's error estimate is used. Testers on one host
+    /// share a clock, and need no offset
     #[arg(long, value_name = "I=TIME", value_parser = parse_offset, allow_hyphen_values = true, help_heading = SHARDS)]
     pub(crate) offset: Vec<(u16, i64)>,
     /// Print one JSON object
@@ -297,7 +308,7 @@ pub(crate) struct NewTrial {
     /// Server to measure, such as 2001:2::1, [2001:2::1]:5353, 198.18.0.1 or localhost; the default port is 53
     #[arg(long, value_name = "SERVER", required_unless_present = "plan", help_heading = SERVER)]
     pub(crate) server: Option<Server>,
-    /// Queries per second to offer, such as 20000 or 20k
+    /// Queries to send per second, such as 20000 or 20k
     #[arg(long, value_name = "QPS", allow_negative_numbers = true, required_unless_present = "plan", help_heading = LOAD)]
     pub(crate) rate: Option<Qps>,
 }
@@ -331,24 +342,27 @@ pub(crate) struct NewSearch {
     /// Server to measure, such as 2001:2::1, [2001:2::1]:5353, 198.18.0.1 or localhost; the default port is 53
     #[arg(long, value_name = "SERVER", required_unless_present = "resume", help_heading = SERVER)]
     pub(crate) server: Option<Server>,
-    /// Lowest rate to test
+    /// Lowest rate to test, in queries per second, such as 1000 or 1k
     #[arg(long, value_name = "QPS", allow_negative_numbers = true, required_unless_present = "resume", help_heading = LOAD)]
     pub(crate) min: Option<Qps>,
-    /// Highest rate to test
+    /// Highest rate to test, in queries per second
     #[arg(long, value_name = "QPS", allow_negative_numbers = true, required_unless_present = "resume", help_heading = LOAD)]
     pub(crate) max: Option<Qps>,
-    /// Maximum distance between the result and the lowest rate that failed
+    /// Resolution in queries per second: a bisection ends when the lowest rate that failed is at most this much above
+    /// the highest rate that passed
     #[arg(long, value_name = "QPS", allow_negative_numbers = true, default_value_t = Qps(1), help_heading = SEARCH)]
     pub(crate) resolution: Qps,
-    /// Method: binary search with full trials (RFC 8219 §9.2; also called rfc8219), or a search for several goals with
-    /// short trials first (MLRsearch, RFC 9971)
+    /// Search method. bisection: a binary search with full-length trials (RFC 8219 §9.2); rfc8219 is another name for
+    /// it. mlrsearch: short trials first, and several goals (MLRsearch, RFC 9971)
     #[arg(long, value_enum, default_value_t = SearchMethod::Bisection, help_heading = SEARCH)]
     pub(crate) method: SearchMethod,
-    /// Additional goal for mlrsearch next to that of RFC 8219: maximum loss of a trial, share of the time that may
-    /// exceed it, length of full trials, and their total duration at one rate
+    /// Additional goal for --method mlrsearch; the goal of RFC 8219 always applies. LOSS: maximum loss ratio of a
+    /// trial; exceed: share of the time in which trials may lose more; final: length of full-length trials; sum: total
+    /// length of these trials at one rate
     #[arg(long, value_name = "LOSS[,exceed=SHARE][,final=TIME][,sum=TIME]", help_heading = SEARCH)]
     pub(crate) goal: Vec<TypedGoal>,
-    /// Maximum width of the interval of an mlrsearch, relative to its upper bound
+    /// For --method mlrsearch: maximum distance between the lower and upper bound of the result, relative to the upper
+    /// bound
     #[arg(long, value_name = "SHARE", allow_negative_numbers = true, default_value = "0.5%", value_parser = parse_share, help_heading = SEARCH)]
     pub(crate) width: f64,
     /// Number of searches; RFC 8219 requires at least 20
@@ -357,19 +371,22 @@ pub(crate) struct NewSearch {
     /// Pause between trials
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_time, help_heading = SEARCH)]
     pub(crate) pause: Duration,
-    /// Number of retries of an invalid trial
+    /// Maximum number of retries of an invalid trial
     #[arg(long, value_name = "N", default_value_t = 3, help_heading = SEARCH)]
     pub(crate) invalid_retries: u32,
-    /// Start over with the names when the block is used up; not RFC 8219 compliant
+    /// Start again with the first name when all names of the --names block have been used; this does not comply with
+    /// RFC 8219
     #[arg(long, help_heading = NAMES)]
     pub(crate) reuse_names: bool,
-    /// Output of `self-test --json`; it validates trials with the same send settings up to the rate that it allows
+    /// File with the output of `self-test --json`, which shows up to which rate the tester is reliable. It is valid for
+    /// trials with the same send settings. Without this file, results do not comply with RFC 8219
     #[arg(long, value_name = "FILE", conflicts_with = "self_test_passed", help_heading = SELF_TEST)]
     pub(crate) self_test: Option<PathBuf>,
-    /// Rate at which a self-test with unknown settings passed; results above the rate that it allows are lower bounds
+    /// Rate, in queries per second, at which an earlier self-test passed whose output file is not available. Results
+    /// above the rate that this self-test validates are reported as lower bounds
     #[arg(long, value_name = "QPS", allow_negative_numbers = true, help_heading = SELF_TEST)]
     pub(crate) self_test_passed: Option<Qps>,
-    /// Reserve δ of that self-test
+    /// Headroom δ of the self-test in --self-test-passed, as in `self-test --delta`
     #[arg(long, value_name = "SHARE", default_value_t = method::selftest::MIN_DELTA, allow_negative_numbers = true, value_parser = parse_reserve, help_heading = SELF_TEST)]
     pub(crate) delta: f64,
     /// Journal file [default: ~/.local/state/dns64bench/dns64bench-search-TIME-PID.jsonl]
@@ -387,7 +404,7 @@ pub(crate) enum SearchMethod {
 
 #[derive(Debug, Args)]
 pub(crate) struct SelfTest {
-    /// Address of AuthDNS on the self-test link, such as 198.18.1.2; AuthDNS must run with --aaaa-share 1
+    /// Address of AuthDNS on a direct link from this host, such as 198.18.1.2; AuthDNS must run with --aaaa-share 1
     #[arg(long, value_name = "SERVER", help_heading = SERVER)]
     pub(crate) server: Server,
     #[command(flatten)]
@@ -396,16 +413,18 @@ pub(crate) struct SelfTest {
     pub(crate) display: Display,
     #[command(flatten)]
     pub(crate) asking: LivenessOptions,
-    /// Highest rate at which DUTs will be tested; α and β are those of that test
+    /// Highest rate, in queries per second, at which DUTs will be tested; set --aaaa-share (α) and --cached-share (β)
+    /// to the values of those tests
     #[arg(long, value_name = "QPS", allow_negative_numbers = true, help_heading = LOAD)]
     pub(crate) for_rate: Qps,
-    /// Headroom of the tester above the measured rate, as a share; RFC 8219 requires at least 0.1
+    /// Headroom δ: share by which the tester must be faster than tests of DUTs require; RFC 8219 requires at least 0.1
     #[arg(long, value_name = "SHARE", default_value_t = method::selftest::MIN_DELTA, allow_negative_numbers = true, value_parser = parse_reserve, help_heading = SELF_TEST)]
     pub(crate) delta: f64,
-    /// Number of trials that must pass
+    /// Number of trials, all of which must pass; with --search-to, the number of searches
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = SELF_TEST)]
     pub(crate) repeat: u32,
-    /// Instead, search for the highest rate that passes, up to this rate; the lowest of the --repeat results counts
+    /// Search for the highest rate that passes, up to this rate in queries per second, instead of testing a single
+    /// rate. The lowest result of the --repeat searches counts
     #[arg(long, value_name = "QPS", allow_negative_numbers = true, help_heading = SELF_TEST)]
     pub(crate) search_to: Option<Qps>,
 }
@@ -437,7 +456,8 @@ pub(crate) enum CampaignAction {
     Run {
         /// Plan: a TOML file, or a built-in one: smoke, compulsory, paper, paper-small
         plan: PathBuf,
-        /// Run folder, which must not exist yet [default: the plan's file name with -run in place of .toml]
+        /// Folder for the results of the run; must not exist yet [default: the plan's file name with -run in place of
+        /// .toml]
         #[arg(long, value_name = "DIR", help_heading = FILES)]
         dir: Option<PathBuf>,
         /// Only print what would be done, like `campaign plan`
@@ -449,16 +469,16 @@ pub(crate) enum CampaignAction {
         /// Print problems only, without progress
         #[arg(long, short, help_heading = FILES)]
         quiet: bool,
-        /// Serve the metrics of the running campaign for Prometheus at this address, under /metrics
+        /// Serve metrics of the running campaign for Prometheus at http://ADDR:PORT/metrics
         #[arg(long, value_name = "ADDR:PORT", value_parser = parse_address, help_heading = FILES)]
         metrics: Option<SocketAddr>,
     },
     /// Resume a campaign that was killed or interrupted
     #[command(after_help = help::below("campaign resume"))]
     Resume {
-        /// Run folder, or plan
+        /// Run folder; or the plan, if the run is in its default folder
         run: PathBuf,
-        /// Measure again in spite of an existing result: the self-tests of the plan
+        /// Repeat the plan's self-tests, although they already have results
         #[arg(long, value_name = "POINTS", help_heading = SELF_TEST)]
         redo: Option<RedoChoice>,
         /// Continue after a failed self-test; every result is then a lower bound
@@ -467,26 +487,26 @@ pub(crate) enum CampaignAction {
         /// Print problems only, without progress
         #[arg(long, short, help_heading = FILES)]
         quiet: bool,
-        /// Serve the metrics of the running campaign for Prometheus at this address, under /metrics
+        /// Serve metrics of the running campaign for Prometheus at http://ADDR:PORT/metrics
         #[arg(long, value_name = "ADDR:PORT", value_parser = parse_address, help_heading = FILES)]
         metrics: Option<SocketAddr>,
     },
-    /// Show finished points and the remaining time
+    /// Show which points (measurements of the plan) are finished, and the remaining time
     #[command(after_help = help::below("campaign status"))]
     Status {
-        /// Run folder, or plan
+        /// Run folder; or the plan, if the run is in its default folder
         run: PathBuf,
     },
-    /// Print every point of a plan, with its number of trials and its duration
+    /// Print every point (measurement) of a plan, with its number of trials and its duration
     #[command(after_help = help::below("campaign plan"))]
     Plan {
-        /// Plan
+        /// Plan: a TOML file, or the name of a built-in plan
         plan: PathBuf,
     },
     /// Print a built-in plan, to use as a template
     #[command(after_help = help::below("campaign show"))]
     Show {
-        /// Name of the plan
+        /// Name of the built-in plan
         #[arg(value_parser = READY.map(|(name, _)| name))]
         name: String,
     },
@@ -497,17 +517,18 @@ pub(crate) struct Agent {
     /// Working folder
     #[arg(long, value_name = "DIR", help_heading = FILES)]
     pub(crate) folder: PathBuf,
-    /// Remove that folder at the end
+    /// Remove the working folder at the end
     #[arg(long, help_heading = FILES)]
     pub(crate) remove: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Report {
-    /// Run folders; several are compared
+    /// Run folders of campaigns; several runs are compared with each other
     #[arg(required = true, value_name = "DIR")]
     pub(crate) runs: Vec<PathBuf>,
-    /// Output folder [default: the run folder; required for a comparison without a baseline]
+    /// Folder for the report; required for several runs without --baseline [default: the run folder; with --baseline,
+    /// no report is written]
     #[arg(long, value_name = "DIR", help_heading = FILES)]
     pub(crate) output: Option<PathBuf>,
     #[command(flatten)]
@@ -517,16 +538,18 @@ pub(crate) struct Report {
 /// Comparison of runs with a baseline.
 #[derive(Debug, Args)]
 pub(crate) struct Gate {
-    /// Folder of the run to compare the others with; the searches of several such runs are combined
+    /// Run folder of the baseline, with which the other runs are compared. If the option is given several times, the
+    /// searches of all baseline runs are combined
     #[arg(long, value_name = "DIR", help_heading = COMPARISON)]
     pub(crate) baseline: Vec<PathBuf>,
-    /// Largest drop of a median that does not count as a regression, such as 5% or 0.05
+    /// Largest decrease of the median rate that does not count as a regression, such as 5% or 0.05
     #[arg(long, value_name = "PCT", allow_negative_numbers = true, default_value = "5%", value_parser = parse_decrease, help_heading = COMPARISON)]
     pub(crate) max_regression: f64,
-    /// Also pool the searches of all other runs; valid only if both sides were measured alternately
+    /// Combine the searches of all runs that are not baselines too. Valid only if the baseline runs and the other runs
+    /// were measured alternately
     #[arg(long, requires = "baseline", help_heading = COMPARISON)]
     pub(crate) in_turn: bool,
-    /// Write the result of each point as JUnit XML
+    /// Write the result of the comparison for each point to this file, as JUnit XML
     #[arg(long, value_name = "FILE", requires = "baseline", help_heading = COMPARISON)]
     pub(crate) junit: Option<PathBuf>,
     /// Append a summary in Markdown to this file, such as $GITHUB_STEP_SUMMARY
@@ -539,16 +562,16 @@ pub(crate) struct Gate {
 
 #[derive(Debug, Args)]
 pub(crate) struct Auth {
-    /// Address to serve over UDP and TCP; may be given several times
+    /// Address and port on which to listen for UDP and TCP; may be given several times
     #[arg(long, value_name = "ADDR:PORT", required = true, num_args = 1.., value_parser = parse_address, help_heading = THREADS)]
     pub(crate) listen: Vec<SocketAddr>,
-    /// Run the test authoritative server of `conform` for the names below ZONE [default: conform.example]; each name
-    /// defines its own answer
+    /// Serve the test names of `dns64bench conform` below ZONE, instead of the generated names; each test name encodes
+    /// its own answer [default of ZONE: conform.example]
     #[arg(long, value_name = "ZONE", num_args = 0..=1, require_equals = true, default_missing_value = "conform.example",
           conflicts_with_all = ["domain", "aaaa_share", "ttl", "threads", "cpus", "delay", "loss", "seed", "json"],
           help_heading = CHECKS)]
     pub(crate) conform: Option<::conform::message::Name>,
-    /// Write the trust anchors of the signed zones below that zone, as DNSKEY records
+    /// Write the trust anchors of the DNSSEC-signed zones below ZONE of --conform to this file, as DNSKEY records
     #[arg(long, value_name = "FILE", requires = "conform", help_heading = CHECKS)]
     pub(crate) anchors: Option<PathBuf>,
     #[command(flatten)]
@@ -556,33 +579,34 @@ pub(crate) struct Auth {
     /// Number of worker threads per address [default: one per CPU]
     #[arg(long, value_name = "N", help_heading = THREADS)]
     pub(crate) threads: Option<usize>,
-    /// CPUs of the workers
+    /// CPUs of the worker threads, such as 2,3 or 0-7
     #[arg(long, value_name = "LIST", value_parser = parse_cpus, help_heading = THREADS)]
     pub(crate) cpus: Option<CpuList>,
-    /// Also answer queries by AF_XDP (kernel bypass) on this interface, with a worker for each of its queues; it must
-    /// have all addresses of --listen (auto finds it)
+    /// Also answer queries with AF_XDP (kernel bypass) on this interface, with one worker thread for each of its
+    /// queues. The interface must have all addresses of --listen; auto selects it by these addresses
     #[arg(long, value_name = "IFACE", conflicts_with_all = ["conform", "delay"], help_heading = THREADS)]
     pub(crate) xdp: Option<String>,
-    /// AF_XDP mode: zero-copy (needs driver support), copy (in the driver), generic (SKB mode), or the first of these
-    /// that works
+    /// AF_XDP mode: zero-copy (needs driver support), copy (in the driver), generic (works with every driver), or auto
+    /// (the first of these that works)
     #[arg(long, value_name = "MODE", value_enum, default_value_t, requires = "xdp", help_heading = THREADS)]
     pub(crate) xdp_mode: XdpMode,
-    /// Delay every UDP reply by TIME, or uniformly by TIME-TIME
+    /// Delay of each UDP reply: one time, such as 20ms, or a range, such as 10ms-50ms, from which each delay is drawn
+    /// at random (uniform distribution)
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = parse_delay, help_heading = FAULTS)]
     pub(crate) delay: DelayRange,
-    /// Share of UDP replies that are not sent
+    /// Share of UDP replies to drop instead of sending them, from 0 to 1
     #[arg(long, value_name = "SHARE", allow_negative_numbers = true, default_value_t = 0.0, value_parser = parse_fraction, help_heading = FAULTS)]
     pub(crate) loss: f64,
-    /// Seed of the losses and delays
+    /// Seed of the random decisions of --loss and --delay
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = FAULTS)]
     pub(crate) seed: u64,
-    /// Unix socket that sends the counters as a JSON line to every connection
+    /// Path of a Unix socket to create; each client that connects receives the counters as one line of JSON
     #[arg(long, value_name = "PATH", help_heading = FILES)]
     pub(crate) status: Option<PathBuf>,
     /// Print the counters as JSON at the end
     #[arg(long, help_heading = FILES)]
     pub(crate) json: bool,
-    /// End after this time, unless SIGINT or SIGTERM arrives earlier
+    /// Stop after this time, or earlier on SIGINT or SIGTERM [default: no time limit]
     #[arg(long, value_name = "TIME", value_parser = parse_time, help_heading = LOAD)]
     pub(crate) duration: Option<Duration>,
 }
@@ -612,7 +636,7 @@ impl XdpMode {
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ZoneContent {
-    /// Zone of the names
+    /// DNS zone of the generated names
     #[arg(long, default_value = "dns64perf.test", help_heading = NAMES)]
     pub(crate) domain: Domain,
     /// AAAA record rate: share of names that have an AAAA record
@@ -621,73 +645,76 @@ pub(crate) struct ZoneContent {
     /// TTL of all records in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 86_400, value_parser = like::<u32>("number of seconds below 2^32", "86400"), help_heading = NAMES)]
     pub(crate) ttl: u32,
-    /// Address of the zone's name server
+    /// IPv4 address of the zone's name server
     #[arg(long, value_name = "ADDR", default_value_t = Ipv4Addr::new(198, 18, 0, 2), value_parser = like::<Ipv4Addr>("IPv4 address", "198.18.0.2"), help_heading = NAMES)]
     pub(crate) ns_address: Ipv4Addr,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ReferenceDut {
-    /// Address to serve over UDP
+    /// Address and port on which to listen for UDP
     #[arg(long, value_name = "ADDR:PORT", value_parser = parse_address, help_heading = THREADS)]
     pub(crate) listen: SocketAddr,
-    /// Also answer queries by AF_XDP (kernel bypass) on this interface; it must have one queue, and the address of
-    /// --listen (auto finds it)
+    /// Also answer queries with AF_XDP (kernel bypass) on this interface. The interface must have one queue, and the
+    /// address of --listen; auto selects it by this address
     #[arg(long, value_name = "IFACE", help_heading = THREADS)]
     pub(crate) xdp: Option<String>,
     /// AF_XDP mode, as `auth --xdp-mode`
     #[arg(long, value_name = "MODE", value_enum, default_value_t, requires = "xdp", help_heading = THREADS)]
     pub(crate) xdp_mode: XdpMode,
-    /// Queries to answer per second; further ones are dropped at once
+    /// Maximum number of queries to answer per second; further queries are dropped at once
     #[arg(long, value_name = "QPS", allow_negative_numbers = true, help_heading = LOAD)]
     pub(crate) capacity: Qps,
-    /// Unused capacity that can be saved up (token bucket), as a time; a trial starts with all of it
+    /// Size of the token bucket, as a time at full capacity: unused capacity is saved up to this limit. A trial starts
+    /// with a full bucket
     #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = parse_time, help_heading = LOAD)]
     pub(crate) burst: Duration,
-    /// Zone of the names
+    /// DNS zone of the generated names
     #[arg(long, default_value = "dns64perf.test", help_heading = NAMES)]
     pub(crate) domain: Domain,
     /// AAAA record rate: share of names that have a native AAAA record
     #[arg(long, value_name = "SHARE", allow_negative_numbers = true, default_value_t = Share::ZERO, help_heading = NAMES)]
     pub(crate) aaaa_share: Share,
-    /// Prefix (/96) of the synthesized addresses
+    /// Prefix of the synthesized addresses, without the prefix length, which is 96
     #[arg(long, value_name = "P", default_value = "64:ff9b::", value_parser = like::<Ipv6Addr>("IPv6 address", "64:ff9b::, without its length"), help_heading = REPLIES)]
     pub(crate) prefix: Ipv6Addr,
-    /// Share of queries that get no reply
+    /// Share of queries that get no reply, from 0 to 1
     #[arg(long, value_name = "SHARE", allow_negative_numbers = true, default_value_t = Share::ZERO, help_heading = FAULTS)]
     pub(crate) loss: Share,
-    /// Delay replies by TIME, or uniformly by TIME-TIME
+    /// Delay of each reply: one time, such as 20ms, or a range, such as 10ms-50ms, from which each delay is drawn at
+    /// random (uniform distribution)
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = parse_delay, help_heading = FAULTS)]
     pub(crate) delay: DelayRange,
-    /// Share of queries that are answered only after --late-by
+    /// Share of queries that are answered late, from 0 to 1; their delay is --late-by instead of --delay
     #[arg(long, value_name = "SHARE", allow_negative_numbers = true, default_value_t = Share::ZERO, help_heading = FAULTS)]
     pub(crate) late_share: Share,
     /// Delay of the late replies (--late-share)
     #[arg(long, value_name = "TIME", default_value = "1200ms", value_parser = parse_time, help_heading = FAULTS)]
     pub(crate) late_by: Duration,
-    /// Share of queries that get a reply with a wrong address
+    /// Share of queries that get a reply with a wrong address, from 0 to 1
     #[arg(long, value_name = "SHARE", allow_negative_numbers = true, default_value_t = Share::ZERO, help_heading = FAULTS)]
     pub(crate) wrong_share: Share,
-    /// Probability that a trial loses one query at any rate, half a second after its start; a pause of 100 ms separates
-    /// trials
+    /// Probability, from 0 to 1, that a trial loses one query at any rate, half a second after its start. A pause of
+    /// 100 ms between queries starts a new trial
     #[arg(long, value_name = "SHARE", allow_negative_numbers = true, default_value_t = 0.0, value_parser = parse_fraction, help_heading = FAULTS)]
     pub(crate) failing_trials: f64,
-    /// Seed of --failing-trials and of the delay of each reply
+    /// Seed of the random decisions of --failing-trials and --delay
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = FAULTS)]
     pub(crate) seed: u64,
-    /// CPU of the server
+    /// CPU on which the server runs
     #[arg(long, value_name = "N", help_heading = THREADS)]
     pub(crate) cpu: Option<usize>,
-    /// Query this AuthDNS for every answered name like a DNS64 server, without waiting for its answers
+    /// Address of an AuthDNS that is queried for every answered name, as a DNS64 server would do. The replies do not
+    /// wait for AuthDNS's answers
     #[arg(long, value_name = "ADDR:PORT", value_parser = parse_address, help_heading = AUTH)]
     pub(crate) ask: Option<SocketAddr>,
     /// Number of times that each upstream query is sent
     #[arg(long, value_name = "N", default_value_t = 1, requires = "ask", help_heading = AUTH)]
     pub(crate) ask_times: u8,
-    /// Share of new names that cause upstream queries
+    /// Share of new names for which upstream queries are sent, from 0 to 1
     #[arg(long, value_name = "SHARE", allow_negative_numbers = true, default_value_t = Share::ONE, requires = "ask", help_heading = AUTH)]
     pub(crate) ask_share: Share,
-    /// Query each name upstream only once, like a cache
+    /// Send upstream queries only once for each name, like a server with a cache
     #[arg(long, requires = "ask", help_heading = AUTH)]
     pub(crate) remember: bool,
     /// Print the counters as JSON at the end
@@ -699,7 +726,7 @@ pub(crate) struct ReferenceDut {
 pub(crate) struct Zone {
     #[command(flatten)]
     pub(crate) zone: ZoneContent,
-    /// Names to write
+    /// Block of IPv4 addresses whose names are written
     #[arg(long, value_name = "A.B.C.D/LEN", default_value = "10.0.0.0/16", help_heading = NAMES)]
     pub(crate) names: NameRange,
     /// File to write instead of standard output
@@ -709,16 +736,17 @@ pub(crate) struct Zone {
 
 #[derive(Debug, Args)]
 pub(crate) struct QueryFile {
-    /// Block of IPv4 addresses from which names are generated
+    /// Block of IPv4 addresses from which the names are generated, one name per address
     #[arg(long, value_name = "A.B.C.D/LEN", default_value = "10.0.0.0/16", help_heading = NAMES)]
     pub(crate) names: NameRange,
-    /// Index, within the block of --names, of the first name to use
+    /// Index of the first name to use in the --names block, counted from 0; change it to avoid names that the server
+    /// has cached
     #[arg(long, value_name = "N", default_value_t = 0, help_heading = NAMES)]
     pub(crate) first_name: u64,
-    /// Number of names [default: the rest of the block]
+    /// Number of names [default: all remaining names of the block]
     #[arg(long, value_name = "N", help_heading = NAMES)]
     pub(crate) count: Option<u64>,
-    /// Zone of the names
+    /// DNS zone of the generated names
     #[arg(long, default_value = "dns64perf.test", help_heading = NAMES)]
     pub(crate) domain: Domain,
     /// Type of the queries
@@ -746,9 +774,9 @@ pub(crate) enum LabAction {
     /// Run a command in a namespace
     #[command(after_help = help::below("lab exec"))]
     Exec {
-        /// tester, dut or auth
+        /// Namespace in which to run the command: tester, dut or auth
         name: hosts::lab::Host,
-        /// The command and its arguments
+        /// Command to run, and its arguments
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
         command: Vec<std::ffi::OsString>,
     },
@@ -766,7 +794,7 @@ pub(crate) enum LabAction {
 
 #[derive(Debug, Args)]
 pub(crate) struct Manual {
-    /// Folder, which is created if it is missing
+    /// Folder for the manual pages; created if missing
     #[arg(value_name = "DIR")]
     pub(crate) folder: PathBuf,
     /// Date in the footer of each page
@@ -776,10 +804,10 @@ pub(crate) struct Manual {
 
 #[derive(Debug, Args)]
 pub(crate) struct Check {
-    /// Also test AF_XDP on this interface; its queues may pause for a moment
+    /// Also test AF_XDP on this interface; the traffic of its queues may pause for a moment
     #[arg(long, value_name = "IFACE", help_heading = AUTH)]
     pub(crate) xdp: Option<String>,
-    /// Send datagrams from the --xdp interface to this one over a cable, and count those received
+    /// Send datagrams from the --xdp interface over a cable to this interface, and count the datagrams received
     #[arg(long, value_name = "IFACE", requires = "xdp", help_heading = AUTH)]
     pub(crate) loop_to: Option<String>,
     /// Duration of the --loop-to test
@@ -795,7 +823,7 @@ pub(crate) struct Check {
 
 #[derive(Debug, Args)]
 pub(crate) struct Schema {
-    /// Name of the schema [default: print the names]
+    /// Name of the schema [default: print the names of all schemas]
     pub(crate) name: Option<String>,
 }
 

@@ -1,5 +1,5 @@
-//! Clients with the interfaces of older tools: closed loop (dnsperf, dns64perf2), ramp (resperf), constant rate
-//! (dns64perf++).
+//! Arguments of the clients with the interfaces of older tools: closed loop (dnsperf, dns64perf2), ramp (resperf),
+//! constant rate (dns64perf++).
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::num::NonZeroU16;
@@ -18,8 +18,8 @@ use super::common::{Display, LivenessOptions};
 use super::help::{self, FILES, LOAD, NAMES, PERF2, QUESTIONS, REPLIES, SERVER, THREADS};
 use super::values::{CpuList, Server, like, parse_cpus, parse_time};
 
-/// Transport of queries: datagrams, persistent connections, or datagrams with a retry of truncated answers over TCP.
-/// The variants have no comments, because clap would switch the complete help to its long style.
+/// Transport of queries: UDP, persistent TCP connections, or UDP with a retry of truncated answers over TCP. The
+/// variants have no comments, because clap would switch the complete help to its long style.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Transport {
     Udp,
@@ -30,8 +30,8 @@ pub(crate) enum Transport {
 /// Queries and their transport.
 #[derive(Debug, Args)]
 pub(crate) struct Questions {
-    /// Send the queries of this file (lines of name, type and optional class; - is standard input) instead of generated
-    /// names
+    /// File of queries to send instead of generated ones; - is standard input. Each line has a name, a type and
+    /// optionally a class
     #[arg(long, value_name = "FILE", conflicts_with_all = ["domain", "names", "first_name", "aaaa_share", "any_aaaa"], help_heading = QUESTIONS)]
     pub(crate) queries: Option<PathBuf>,
     /// Transport of the queries; udp-then-tcp retries truncated answers over TCP
@@ -40,7 +40,7 @@ pub(crate) struct Questions {
     /// Send EDNS with this maximum UDP payload size in octets
     #[arg(long, value_name = "OCTETS", help_heading = QUESTIONS)]
     pub(crate) edns_size: Option<u16>,
-    /// Request DNSSEC records (implies EDNS)
+    /// Set the DO bit to request DNSSEC records (implies EDNS)
     #[arg(long, help_heading = QUESTIONS)]
     pub(crate) dnssec_ok: bool,
     /// Request the name server identifier, NSID (implies EDNS)
@@ -49,13 +49,14 @@ pub(crate) struct Questions {
     /// Send this EDNS client subnet (implies EDNS)
     #[arg(long, value_name = "NETWORK", value_parser = like::<IpNet>("network", "192.0.2.0/24 or 2001:db8::/48"), help_heading = QUESTIONS)]
     pub(crate) client_subnet: Option<IpNet>,
-    /// Additional EDNS option, its value in hexadecimal; may be given several times (implies EDNS)
+    /// Additional EDNS option, with its value in hexadecimal; may be given several times (implies EDNS)
     #[arg(long, value_name = "CODE:VALUE", help_heading = QUESTIONS)]
     pub(crate) edns_option: Vec<EdnsOption>,
-    /// Sign the queries, and count answers without a correct signature as wrong; the default algorithm is hmac-md5
+    /// Sign the queries with this TSIG key, and count answers without a correct signature as wrong; the default
+    /// algorithm is hmac-md5
     #[arg(long, value_name = "[ALGORITHM:]NAME:SECRET", help_heading = QUESTIONS)]
     pub(crate) tsig: Option<Key>,
-    /// Offset of the signing time in seconds, to test a server's reaction
+    /// Seconds to add to the signing time, to test how a server reacts
     #[arg(
         long,
         value_name = "SECONDS",
@@ -68,14 +69,13 @@ pub(crate) struct Questions {
     pub(crate) intervals: IntervalFiles,
 }
 
-/// Files that record how a load changes over time.
+/// Files with the statistics of each interval of a load.
 #[derive(Debug, Args)]
 pub(crate) struct IntervalFiles {
-    /// Collect sums and histograms for every interval of this length, in the files of --hdr-log and --json-lines
-    /// [default: 1s]
+    /// Length of the intervals in the files of --hdr-log and --json-lines, at least 10ms [default: 1s]
     #[arg(long, value_name = "TIME", value_parser = interval, help_heading = FILES)]
     pub(crate) interval: Option<Duration>,
-    /// Write the round-trip time histogram of each interval (in µs) to this file, as HDR interval log
+    /// Write a round-trip time histogram (in µs) for each interval to this file, as an HDR interval log
     #[arg(long, value_name = "FILE", help_heading = FILES)]
     pub(crate) hdr_log: Option<PathBuf>,
     /// Write the statistics of each interval and of the run to this file, as JSON lines in DNS-OARC's dns-metrics format
@@ -90,13 +90,13 @@ pub(crate) struct ClosedLoop {
     pub(crate) server: Option<Server>,
     #[command(flatten)]
     pub(crate) asking: LivenessOptions,
-    /// Total number of queries in flight of all threads
+    /// Number of queries in flight, over all threads together
     #[arg(long, value_name = "N", default_value_t = 100, help_heading = LOAD)]
     pub(crate) outstanding: usize,
     /// Number of threads
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = THREADS)]
     pub(crate) threads: usize,
-    /// Total number of source ports or TCP connections of all threads [default: one per thread]
+    /// Number of source ports (UDP) or connections (TCP), over all threads together [default: one per thread]
     #[arg(long, value_name = "N", help_heading = THREADS)]
     pub(crate) source_ports: Option<usize>,
     /// CPUs of the threads, such as 2,3 or 0-7
@@ -104,31 +104,35 @@ pub(crate) struct ClosedLoop {
     pub(crate) cpus: Option<CpuList>,
     #[command(flatten)]
     pub(crate) questions: Questions,
-    /// Zone of the names
+    /// DNS zone of the generated names
     #[arg(long, default_value = "dns64perf.test", help_heading = NAMES)]
     pub(crate) domain: Domain,
-    /// Block of IPv4 addresses from which names are generated
+    /// Block of IPv4 addresses from which the queried names are generated, one name per address
     #[arg(long, value_name = "A.B.C.D/LEN", default_value = "10.0.0.0/8", help_heading = NAMES)]
     pub(crate) names: NameRange,
-    /// Index, within the block of --names, of the first name to use
+    /// Index of the first name to use in the --names block, counted from 0; change it to avoid names that the server
+    /// has cached
     #[arg(long, value_name = "N", default_value_t = 0, help_heading = NAMES)]
     pub(crate) first_name: u64,
-    /// Number of names
+    /// Number of names to query
     #[arg(long, value_name = "N", default_value_t = 1_000_000, conflicts_with = "queries", help_heading = LOAD)]
     pub(crate) count: u64,
-    /// Cycle through the names for this time [default: once through them]
+    /// Time for which to send queries; the names or the --queries file are repeated if necessary [default: query each
+    /// name once]
     #[arg(long, value_name = "TIME", value_parser = parse_time, help_heading = LOAD)]
     pub(crate) duration: Option<Duration>,
-    /// Timeout of a query
+    /// Time to wait for the answer to a query
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse_time, help_heading = LOAD)]
     pub(crate) timeout: Duration,
-    /// AAAA record rate (α): share of names with an AAAA record; must equal AuthDNS's --aaaa-share
+    /// AAAA record rate (α): share of names that have an AAAA record, from 0 to 1. It must equal the --aaaa-share of
+    /// AuthDNS (`dns64bench auth`)
     #[arg(long, value_name = "SHARE", default_value_t = Share::ZERO, help_heading = NAMES)]
     pub(crate) aaaa_share: Share,
     /// Prefix that synthesized addresses must have; may be given several times [default: any address is valid]
     #[arg(long, value_name = "P/LEN", conflicts_with = "queries", help_heading = REPLIES)]
     pub(crate) expect_prefix: Vec<Prefix>,
-    /// Accept any address for names with a native AAAA record, for zones that AuthDNS did not write
+    /// Accept any address for names with a native AAAA record; needed if the zone was not generated by AuthDNS or
+    /// `dns64bench zone`
     #[arg(long, help_heading = REPLIES)]
     pub(crate) any_aaaa: bool,
     /// Send and receive several datagrams per system call (UDP_SEGMENT, UDP_GRO)
@@ -136,31 +140,32 @@ pub(crate) struct ClosedLoop {
     pub(crate) offload: bool,
     #[command(flatten)]
     pub(crate) display: Display,
-    /// The experiments of dns64perf2, with its arguments: a name space a (0-255), 256·b experiments of 256 names each,
-    /// n threads with one query in flight each, the timeout in seconds, the server, and an optional port
+    /// Run the experiments of dns64perf2, with its arguments. A (0 to 255): first octet of the IPv4 addresses from
+    /// which names are generated. B (1 to 255): there are 256·B experiments of 256 names each. N (power of two up to
+    /// 256): number of threads, each with one query in flight. TIMEOUT: in seconds. PORT: 53 if omitted
     #[arg(long, num_args = 5..=6, value_names = ["A", "B", "N", "TIMEOUT", "SERVER", "PORT"],
           conflicts_with_all = ["server", "queries", "outstanding", "threads", "source_ports", "duration", "count", "names",
                                 "first_name", "timeout", "IntervalFiles"], help_heading = PERF2)]
     pub(crate) dns64perf2: Option<Vec<String>>,
-    /// With --dns64perf2: process whose CPU use is shown next to the times, such as the server on this machine
+    /// With --dns64perf2: ID of a process on this machine, such as the server, whose CPU use is also shown
     #[arg(long, value_name = "PID", requires = "dns64perf2", help_heading = PERF2)]
     pub(crate) cpu_of: Option<u32>,
 }
 
-/// resperf's options (2.14, UDP and TCP). What it calls kilobytes are KiB.
+/// Options of resperf 2.14 for UDP and TCP. The kilobytes of resperf are KiB.
 #[derive(Debug, Parser)]
 #[command(
     name = "resperf",
     version,
     max_term_width = 110,
-    about = "Ramps the query rate linearly until the server stops keeping up: DNS-OARC's resperf on the engine of dns64bench",
+    about = "Increases the query rate linearly until the server cannot keep up, with the options and output of DNS-OARC's resperf",
     after_help = help::below("resperf")
 )]
 pub(crate) struct Resperf {
-    /// Address family of the server: any, inet or inet6
+    /// Address family of the server
     #[arg(short = 'f', value_enum, default_value_t = Family::Any, help_heading = SERVER)]
     pub(crate) family: Family,
-    /// Transport: udp or tcp
+    /// Transport of the queries
     #[arg(short = 'M', value_enum, default_value_t = Transport::Udp, help_heading = QUESTIONS)]
     pub(crate) mode: Transport,
     /// Server to query, a name or an address
@@ -172,80 +177,82 @@ pub(crate) struct Resperf {
     /// Local address to send from
     #[arg(short = 'a', value_name = "ADDR", value_parser = like::<IpAddr>("IP address", "2001:2::2 or 198.18.0.1"), help_heading = THREADS)]
     pub(crate) local_address: Option<IpAddr>,
-    /// Local port to send from, followed by consecutive ones with -C; 0 is any port
+    /// First local port; with -C, the following ports are used too. 0: the system selects the ports
     #[arg(short = 'x', value_name = "PORT", default_value_t = 0, help_heading = THREADS)]
     pub(crate) local_port: u16,
     /// File with queries [default: standard input]
     #[arg(short = 'd', value_name = "FILE", conflicts_with = "names", help_heading = QUESTIONS)]
     pub(crate) data: Option<PathBuf>,
-    /// Query generated names instead of those of a file
+    /// Query names that are generated from this block of IPv4 addresses, instead of the names of a file
     #[arg(long, value_name = "A.B.C.D/LEN", help_heading = QUESTIONS)]
     pub(crate) names: Option<NameRange>,
-    /// Prefix that synthesized addresses of generated names must have; other addresses are shown as wrong
+    /// With --names: prefix that synthesized addresses must have; other addresses are counted as wrong
     #[arg(long, value_name = "P/LEN", requires = "names", help_heading = QUESTIONS)]
     pub(crate) expect_prefix: Vec<Prefix>,
-    /// Timeout of a query in seconds
+    /// Time to wait for the answer to a query, in seconds
     #[arg(short = 't', value_name = "SECONDS", default_value = "45", value_parser = seconds, help_heading = LOAD)]
     pub(crate) timeout: Duration,
-    /// Socket buffers in kilobytes [default: as large as the system allows]
+    /// Size of the socket buffers in KiB [default: as large as the system allows]
     #[arg(short = 'b', value_name = "KIB", help_heading = THREADS)]
     pub(crate) buffer: Option<usize>,
-    /// Use EDNS
+    /// Send queries with EDNS
     #[arg(short = 'e', help_heading = QUESTIONS)]
     pub(crate) edns: bool,
-    /// EDNS option; may be given several times (implies -e)
+    /// EDNS option, with its value in hexadecimal; may be given several times (implies -e)
     #[arg(short = 'E', value_name = "CODE:VALUE", help_heading = QUESTIONS)]
     pub(crate) edns_option: Vec<EdnsOption>,
     /// Set the DNSSEC OK bit (implies -e)
     #[arg(short = 'D', help_heading = QUESTIONS)]
     pub(crate) dnssec_ok: bool,
-    /// Sign the queries; the default algorithm is hmac-md5
+    /// Sign the queries with this TSIG key; the default algorithm is hmac-md5
     #[arg(short = 'y', value_name = "[ALG:]NAME:SECRET", help_heading = QUESTIONS)]
     pub(crate) tsig: Option<Key>,
-    /// Seconds between plot points
+    /// Length of each interval in the plot, in seconds; at least 0.01
     #[arg(short = 'i', value_name = "SECONDS", default_value = "0.5", value_parser = plot_interval, help_heading = FILES)]
     pub(crate) interval: Duration,
-    /// Highest rate in queries per second
+    /// Rate at the end of the ramp, in queries per second
     #[arg(short = 'm', value_name = "QPS", default_value = "100000", help_heading = LOAD)]
     pub(crate) max: Qps,
-    /// Plot data file
+    /// File for the plot data
     #[arg(short = 'P', value_name = "FILE", default_value = "resperf.gnuplot", help_heading = FILES)]
     pub(crate) plot: PathBuf,
-    /// Seconds during which the rate increases
+    /// Length of the ramp in seconds; during the ramp the rate rises linearly from 0 to -m
     #[arg(short = 'r', value_name = "SECONDS", default_value = "60", value_parser = seconds, help_heading = LOAD)]
     pub(crate) ramp: Duration,
-    /// Seconds at the maximum rate after that
+    /// Time after the ramp, in seconds, during which the rate stays at -m
     #[arg(short = 'c', value_name = "SECONDS", default_value = "0", value_parser = seconds, help_heading = LOAD)]
     pub(crate) constant: Duration,
-    /// Loss in per cent above which a rate does not count as maximum
+    /// Loss limit in per cent: the maximum throughput is determined only from the intervals before the first interval
+    /// with a higher loss
     #[arg(short = 'L', value_name = "PERCENT", default_value_t = 100.0, help_heading = LOAD)]
     pub(crate) max_loss: f64,
-    /// Number of simulated clients: source ports, or connections
+    /// Number of simulated clients, each with a separate source port (UDP) or connection (TCP)
     #[arg(short = 'C', value_name = "N", default_value_t = 1, help_heading = THREADS)]
     pub(crate) clients: usize,
-    /// Queries in flight at which sending ends [default: 65536 for each client]
+    /// Limit of queries in flight: sending ends when it is reached [default: 65536 for each client]
     #[arg(short = 'q', value_name = "N", help_heading = LOAD)]
     pub(crate) outstanding: Option<usize>,
-    /// Number of queries by which sending may fall behind; 0: any
+    /// Limit of the backlog, which is the number of queries that are due but not yet sent: sending ends when the limit
+    /// is exceeded. 0: no limit
     #[arg(short = 'F', value_name = "N", default_value_t = 1_000, help_heading = LOAD)]
     pub(crate) behind: u64,
-    /// Start over with the queries when all have been sent
+    /// Start again with the first query when all queries have been sent
     #[arg(short = 'R', help_heading = QUESTIONS)]
     pub(crate) repeat: bool,
     /// Also show pacing, latency percentiles, wrong and unmatched replies
     #[arg(short = 'v', help_heading = FILES)]
     pub(crate) verbose: bool,
-    /// Show warnings on standard output
+    /// Print warnings on standard output instead of standard error
     #[arg(short = 'W', help_heading = FILES)]
     pub(crate) warnings_to_stdout: bool,
-    /// Number of threads, which share the clients
+    /// Number of threads, among which the clients of -C are divided
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = THREADS)]
     pub(crate) threads: usize,
-    /// Also write HTML with both plots, the output, the plot data and SVG files, named by date and time, like
-    /// resperf-report
+    /// Also write a report like resperf-report: an HTML page with the output and both plots, and separate files with
+    /// the plots (SVG), the output and the plot data. File names begin with date and time
     #[arg(long, help_heading = FILES)]
     pub(crate) report: bool,
-    /// Write the latency histogram of each interval (in µs) to this file, as HDR interval log
+    /// Write a latency histogram (in µs) for each interval to this file, as an HDR interval log
     #[arg(long, value_name = "FILE", help_heading = FILES)]
     pub(crate) hdr_log: Option<PathBuf>,
     /// Write the statistics of each interval and of the run to this file, as JSON lines in DNS-OARC's dns-metrics format
@@ -267,8 +274,8 @@ pub(crate) enum Family {
     name = "dns64perf++",
     version,
     max_term_width = 110,
-    about = "Runs one trial at a constant rate with the arguments, the output and the \
-        dns64perf.csv of dns64perf++, paced and checked by dns64bench",
+    about = "Runs one trial at a constant rate, with the arguments, the output and the file \
+        dns64perf.csv of dns64perf++. dns64bench sends the queries, and checks the send times",
     override_usage = "dns64perf++ <SERVER> <PORT> <A.B.C.D/LEN> <REQUESTS> <BURST> <THREADS> [PORTS] <DELAY> <TIMEOUT>",
     after_help = help::below("dns64perf++")
 )]
@@ -277,25 +284,25 @@ pub(crate) struct Dns64perf {
     pub(crate) server: IpAddr,
     /// Port of the server
     pub(crate) port: u16,
-    /// Block of IPv4 addresses from which names are generated
+    /// Block of IPv4 addresses from which the queried names are generated, one name per address
     #[arg(value_name = "A.B.C.D/LEN")]
     pub(crate) subnet: NameRange,
     /// Number of queries
     pub(crate) requests: u64,
-    /// Queries that each thread sends in a burst
+    /// Number of queries that each thread sends in a burst
     pub(crate) burst: u64,
     /// Number of threads
     pub(crate) threads: u64,
-    /// Time between the bursts of a thread in ns, and timeout in seconds; with nine arguments, they follow PORTS, the
-    /// source ports of each thread
+    /// DELAY: time between two bursts of a thread, in ns. TIMEOUT: time to wait for a reply, in seconds. An optional
+    /// argument PORTS before DELAY is the number of source ports of each thread
     #[arg(value_names = ["DELAY", "TIMEOUT"], num_args = 2..=3, required = true)]
     pub(crate) timing: Vec<String>,
 }
 
-/// The last two or three arguments of dns64perf++.
+/// The last two or three arguments of dns64perf++: `[PORTS] DELAY TIMEOUT`.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Timing {
-    /// Source ports of each thread, if given. Versions since October 2018 accept them.
+    /// Number of source ports of each thread; `None` if the argument was omitted. Versions since October 2018 have it.
     pub(crate) ports: Option<NonZeroU16>,
     /// Time between the bursts of a thread, in ns.
     pub(crate) delay: u64,
@@ -358,7 +365,8 @@ impl Experiments {
 }
 
 impl Resperf {
-    /// Returns the local address, if one was given, for a server of that family.
+    /// Returns the local address and port of the queries if -a or -x was given. The unspecified address has the address
+    /// family of `server`.
     pub(crate) fn local(&self, server: SocketAddr) -> Option<SocketAddr> {
         let any = if server.is_ipv6() {
             IpAddr::V6(Ipv6Addr::UNSPECIFIED)
@@ -376,7 +384,8 @@ fn seconds(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(seconds).map_err(|e| e.to_string())
 }
 
-/// Shortest interval. Every interval has a histogram, and shorter ones would contain single queries.
+/// Shortest interval. Every interval has a histogram; in shorter intervals a histogram would contain only single
+/// queries.
 const FINEST: Duration = Duration::from_millis(10);
 
 fn interval(text: &str) -> Result<Duration, String> {

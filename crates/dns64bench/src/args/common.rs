@@ -10,8 +10,8 @@ use super::values::parse_address;
 /// Options of the liveness check.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct LivenessOptions {
-    /// Probe the server before the first trial and after a trial with no valid reply; the command ends with status 4 if
-    /// there is no reply within 6 s, or if all replies are wrong in the same way
+    /// Probe the server before the first trial, and after a trial with no valid reply. The command ends with status 4
+    /// if no reply arrives within 6 s, or if all replies are wrong in the same way
     #[arg(long, value_name = "YES", default_value_t = true, action = clap::ArgAction::Set, help_heading = SERVER)]
     pub(crate) liveness: bool,
 }
@@ -25,7 +25,7 @@ pub(crate) struct Display {
     /// Print results only, without progress
     #[arg(long, short, help_heading = FILES)]
     pub(crate) quiet: bool,
-    /// Serve the metrics of the running measurement for Prometheus at this address, under /metrics
+    /// Serve metrics of the running measurement for Prometheus at http://ADDR:PORT/metrics
     #[arg(long, value_name = "ADDR:PORT", value_parser = parse_address, help_heading = FILES)]
     pub(crate) metrics: Option<SocketAddr>,
 }

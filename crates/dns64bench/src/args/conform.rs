@@ -13,7 +13,7 @@ use super::values::Server;
 
 #[derive(Debug, Args)]
 pub(crate) struct Conform {
-    /// Server to check
+    /// Server to check; the default port is 53
     #[arg(long, value_name = "ADDR[:PORT]", required_unless_present_any = ["list", "beside"], help_heading = SERVER)]
     pub(crate) server: Option<Server>,
     /// Name of the server in the results [default: its address]
@@ -22,29 +22,32 @@ pub(crate) struct Conform {
     /// Prefix of the server; may be given several times [default: discovered by RFC 7050]
     #[arg(long, value_name = "PREFIX/LEN", help_heading = SERVER)]
     pub(crate) expect_prefix: Vec<Prefix>,
-    /// Range of IPv6 addresses that the server is configured to exclude in addition to its default ones
+    /// IPv6 prefix that the server is configured to exclude, in addition to its default exclusions: it must ignore AAAA
+    /// records in this prefix (RFC 6147 §5.1.4)
     #[arg(long, value_name = "NETWORK", value_parser = excluded_range, help_heading = SERVER)]
     pub(crate) excludes: Option<Ipv6Net>,
-    /// Validation by the server with the trust anchors of `auth --conform`: true or false [default: detected]
+    /// true if the server validates DNSSEC with the trust anchors of `auth --conform`, otherwise false [default:
+    /// detected]
     #[arg(long, value_name = "BOOL", help_heading = SERVER)]
     pub(crate) validates: Option<bool>,
-    /// The server forwards all names to `auth --conform`, not only those of --zone
+    /// State that the server forwards all names to `auth --conform`, and not only those of --zone
     #[arg(long, requires = "zone", help_heading = SERVER)]
     pub(crate) forwards_all: bool,
-    /// Zone that the server forwards or delegates to `auth --conform`; checks that need test names are not run without
-    /// it
+    /// Zone that the server forwards or delegates to `auth --conform`; without this option, checks that need test names
+    /// are skipped
     #[arg(long, value_name = "ZONE", help_heading = NAMES)]
     pub(crate) zone: Option<Name>,
-    /// Status socket of that `auth --conform`; checks that need the log of upstream queries are not run without it
+    /// Status socket of the `auth --conform` for --zone, on this host or over ssh on another host; without this option,
+    /// checks that need the log of upstream queries are skipped
     #[arg(long, value_name = "PATH|ssh:HOST:PATH", requires = "zone", help_heading = AUTH)]
     pub(crate) auth_status: Option<StatusSocketLocation>,
-    /// Configuration file for ssh instead of the user's
+    /// ssh configuration file to use instead of the user's
     #[arg(long, value_name = "FILE", requires = "auth_status", help_heading = AUTH)]
     pub(crate) ssh_config: Option<PathBuf>,
-    /// Run only these checks: ids or beginnings of ids, such as rfc6147-5.1
+    /// Run only these checks: identifiers, or beginnings of identifiers, such as rfc6147-5.1
     #[arg(long, value_name = "ID", num_args = 1.., value_delimiter = ',', help_heading = CHECKS)]
     pub(crate) only: Vec<String>,
-    /// List the checks, one per line, all or those of --only, without sending queries
+    /// List all checks, or those of --only, one per line, without sending queries
     #[arg(long, help_heading = CHECKS)]
     pub(crate) list: bool,
     /// Number of checks that run in parallel
@@ -67,7 +70,7 @@ pub(crate) struct Conform {
     pub(crate) quiet: bool,
 }
 
-/// Parses a range to exclude. Bits beyond the prefix length must be zero, and the range must not cover all addresses.
+/// Parses a prefix to exclude. Bits beyond the prefix length must be zero, and the prefix must not cover all addresses.
 fn excluded_range(text: &str) -> Result<Ipv6Net, String> {
     let range: Option<Ipv6Net> = text.parse().ok();
     range
@@ -101,7 +104,7 @@ impl FromStr for StatusSocketLocation {
         };
         let place = far.split_once(":/").and_then(|(host, path)| Some((ssh_host(host)?, path)));
         match place {
-            // A host that begins with a hyphen would be an option of ssh.
+            // ssh would interpret a host that begins with a hyphen as an option.
             Some((host, path)) if !host.starts_with('-') => {
                 Ok(StatusSocketLocation::OverSsh { host, path: format!("/{path}") })
             }
@@ -110,8 +113,8 @@ impl FromStr for StatusSocketLocation {
     }
 }
 
-/// Converts `USER@HOST` or `HOST` to the form for ssh: an IPv6 address without the brackets that it needs before a
-/// path. Returns `None` if there is no host.
+/// Converts `USER@HOST` or `HOST` to the form that ssh expects: an IPv6 address loses the brackets that separate it
+/// from the path. Returns `None` if there is no host.
 fn ssh_host(text: &str) -> Option<String> {
     let (user, host) = text.split_at(text.rfind('@').map_or(0, |at| at + 1));
     let bare = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);

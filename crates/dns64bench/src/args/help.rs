@@ -2,7 +2,7 @@
 
 use cli::{Section, below_help};
 
-// Headings of options, equal in every subcommand.
+// Headings of option groups, with the same meaning in every subcommand.
 pub(super) const SERVER: &str = "Server";
 pub(super) const LOAD: &str = "Rate and duration";
 pub(super) const NAMES: &str = "Names and shares";
@@ -39,13 +39,13 @@ const EXIT_STATUS: Section = Section {
     title: "Exit status",
     items: &[
         ("0", "passed or done"),
-        ("1", "the DUT failed, or is slower than the baseline of report"),
+        ("1", "the DUT failed, or `report` found it slower than the baseline"),
         ("2", "bad usage"),
         (
             "3",
-            "the tester invalidated the trial, a campaign lacks some of its results, or a comparison is undecided",
+            "the tester invalidated the trial, results of a campaign are missing, or a comparison is undecided",
         ),
-        ("4", "this environment cannot be used, or the server does not respond"),
+        ("4", "the measurement is impossible on this system, or the server does not respond"),
         ("130", "interrupted; the results so far were printed"),
         ("141", "standard output was closed"),
     ],
@@ -65,17 +65,6 @@ fn notes(subcommand: &str) -> &'static [(&'static str, &'static str)] {
         "resperf" => &[
             (
                 "",
-                "Differences from the original: socket buffers are as large as the system allows \
-                 unless -b is given; replies must repeat the question; a backlog after a stall of \
-                 this machine is sent before -F applies; the last interval is plotted with its \
-                 true width and counts for the maximum if it is at least half as wide as the \
-                 others; with -C every client has a separate ID space, and -q is the sum of all; \
-                 -i need not divide the time; lines of the data file with words behind the class, \
-                 an unknown type, or octets above 127 are skipped with a warning. Figures of \
-                 --report are SVG instead of PNG.",
-            ),
-            (
-                "",
                 "Exit status: 0 done, 2 bad usage, 4 the server cannot be reached or a file cannot be written, 130 interrupted.",
             ),
             (
@@ -83,18 +72,36 @@ fn notes(subcommand: &str) -> &'static [(&'static str, &'static str)] {
                 "A link to dns64bench with the name resperf accepts these arguments without the \
                  subcommand; with the name resperf-report it also implies --report.",
             ),
+            (
+                "",
+                "Differences from the original resperf: a reply is counted only if it repeats the \
+                 question. The last interval is plotted with its true width. It counts for the \
+                 maximum throughput if it is at least half as wide as the others. The figures of \
+                 --report are SVG instead of PNG. Some options differ too:",
+            ),
+            ("-b", "Without this option, socket buffers are as large as the system allows."),
+            ("-C", "Every client has a separate ID space, and -q is the sum over all clients."),
+            (
+                "-d",
+                "Lines that have words after the class, an unknown type, or octets above 127 are skipped with a warning.",
+            ),
+            (
+                "-F",
+                "After a stall of this machine, the backlog is sent first; the limit applies only after that.",
+            ),
+            ("-i", "The duration of the test need not be a multiple of the interval."),
         ],
         "dns64perf++" => &[
             (
                 "",
-                "Queries are evenly spaced: a burst of n every d ns by t threads is a rate of \
-                n·t/d.",
+                "Queries are evenly spaced, and not sent in bursts. The rate is the same: n·t/d \
+                queries per ns for BURST n, THREADS t and DELAY d.",
             ),
             (
                 "",
-                "Versions since October 2018 have nine arguments, with the source ports of each \
-                 thread before the delay. Without them 64 source ports are used. If the IDs of the \
-                 given ports are not sufficient for the rate and the timeout, more ports are used.",
+                "Versions of dns64perf++ since October 2018 have the argument PORTS. Without it, 64 \
+                 source ports are used in total. If the message IDs of the given ports are not \
+                 sufficient for the rate and the timeout, more ports are used.",
             ),
             (
                 "",
@@ -110,29 +117,29 @@ fn notes(subcommand: &str) -> &'static [(&'static str, &'static str)] {
     }
 }
 
-/// Returns command lines with their purpose.
+/// Returns example command lines, and the purpose of each.
 fn examples(subcommand: &str) -> &'static [(&'static str, &'static str)] {
     match subcommand {
         "" => &[
             (
                 "dns64bench quickstart",
-                "Measure dns64d, which is part of this program, on this host, without root.",
+                "Measure dns64d, the DNS64 server included in this program, on this host, without root.",
             ),
             ("dns64bench try --server 127.0.0.1", "Measure your own server in minutes."),
             ("dns64bench check", "List settings of this machine that distort measurements."),
             (
                 "dns64bench search --server 2001:2::1 --min 1k --max 64k",
-                "Measure a server by RFC 8219.",
+                "Measure a server as specified by RFC 8219.",
             ),
         ],
         "quickstart" => &[(
             "dns64bench quickstart",
-            "Self-test, closed loop and searches of dns64d on loopback.",
+            "Run a self-test, then a closed loop and searches with dns64d, all on loopback.",
         )],
         "try" => &[
             (
                 "dns64bench try --server 127.0.0.1",
-                "Print configuration lines for the server on this host, wait until it forwards, measure it.",
+                "Print configuration lines for the server on this host, wait until it is configured, and measure it.",
             ),
             (
                 "dns64bench try --server 2001:2::1 --expect-prefix 2001:db8:64::/96 --json",
@@ -141,17 +148,17 @@ fn examples(subcommand: &str) -> &'static [(&'static str, &'static str)] {
             ),
             (
                 "dns64bench try --server 127.0.0.1 --wait 0s --quiet",
-                "For scripts: end with status 4 unless the server is configured already.",
+                "For scripts: check once, and end with status 4 if the server is not configured yet.",
             ),
         ],
         "merge" => &[
             (
                 "dns64bench merge shard-0.json shard-1.json shard-2.json",
-                "Get one verdict on a trial of three testers.",
+                "Combine the results of three testers into one verdict.",
             ),
             (
                 "dns64bench merge --offset 1=250us --offset 2=-1ms --json shard-*.json",
-                "Use measured clock offsets.",
+                "Use measured clock offsets of the testers with shards 1 and 2.",
             ),
         ],
         "measure" => &[
@@ -169,7 +176,7 @@ fn examples(subcommand: &str) -> &'static [(&'static str, &'static str)] {
             ),
             (
                 "dns64bench measure --server 2001:2::1 --rate 2M --shard 0/3 --start-at 2026-11-25T12:00:00Z --json",
-                "Run the first of three testers that share a trial; see dns64bench merge.",
+                "Run the first of three testers that share a trial; `dns64bench merge` combines their results.",
             ),
             (
                 "dns64bench measure --server 2001:2::1 --rate 20k --source-addresses 2001:2:0:ff::/64",
@@ -187,18 +194,18 @@ fn examples(subcommand: &str) -> &'static [(&'static str, &'static str)] {
             ),
             (
                 "dns64bench search --server 2001:2::1 --min 1k --max 64k --self-test self-test.json",
-                "Include the highest rate at which the tester itself is reliable.",
+                "Use a self-test, which shows up to which rate the tester itself is reliable.",
             ),
             (
                 "dns64bench search --server 2001:2::1 --min 1k --max 64k --method mlrsearch --goal 0.5%,exceed=50%,final=1s,sum=21s --pause 1s",
-                "Shorten the search with short pauses, and add a goal: half of the time may lose more than 0.5 %.",
+                "Shorten the search with MLRsearch and short pauses. Add a goal: in half of the time, more than 0.5 % may be lost.",
             ),
             ("dns64bench search --resume journal.jsonl", "Continue an interrupted search."),
         ],
         "self-test" => &[
             (
                 "dns64bench self-test --server 198.18.1.2 --for-rate 64k --json > self-test.json",
-                "Test the tester against AuthDNS, which runs there with --aaaa-share 1.",
+                "Test the tester against AuthDNS, which must run at that address with --aaaa-share 1.",
             ),
             (
                 "dns64bench self-test --server 198.18.1.2 --for-rate 64k --search-to 500k",
@@ -206,13 +213,13 @@ fn examples(subcommand: &str) -> &'static [(&'static str, &'static str)] {
             ),
             (
                 "dns64bench self-test --server 198.18.1.2 --for-rate 64k --source-addresses 198.19.0.0/24",
-                "Validate trials that are sent from 256 addresses.",
+                "Validate the tester for trials with 256 source addresses.",
             ),
         ],
         "closed-loop" => &[
             (
                 "dns64bench closed-loop --server 2001:2::1 --outstanding 200 --duration 30s",
-                "Measure like dnsperf.",
+                "Measure with 200 queries in flight for 30 s, like dnsperf.",
             ),
             (
                 "dns64bench closed-loop --server 2001:2::1 --queries queries.txt --transport tcp",
@@ -230,7 +237,7 @@ fn examples(subcommand: &str) -> &'static [(&'static str, &'static str)] {
             ),
             (
                 "dns64bench resperf -s 2001:2::1 --names 10.0.0.0/8 --report",
-                "Query generated names, and write HTML.",
+                "Query generated names, and write a report in HTML.",
             ),
         ],
         "dns64perf++" => &[
@@ -240,7 +247,7 @@ fn examples(subcommand: &str) -> &'static [(&'static str, &'static str)] {
             ),
             (
                 "dns64bench dns64perf++ 2001:2::1 53 10.0.0.0/8 60000 1 1 100 1000000 1",
-                "Same, from 100 source ports.",
+                "The same with 100 source ports.",
             ),
         ],
         "campaign" => &[
@@ -248,11 +255,17 @@ fn examples(subcommand: &str) -> &'static [(&'static str, &'static str)] {
                 "dns64bench campaign plan smoke",
                 "Show what a built-in plan measures and how long it takes.",
             ),
-            ("dns64bench campaign run smoke", "Run it; the report is in smoke-run."),
+            (
+                "dns64bench campaign run smoke",
+                "Run this plan; the report is in the folder smoke-run.",
+            ),
             ("dns64bench campaign show compulsory > my.toml", "Create a plan from a template."),
         ],
         "campaign run" => &[
-            ("dns64bench campaign run smoke", "Run a built-in plan, in the folder smoke-run."),
+            (
+                "dns64bench campaign run smoke",
+                "Run a built-in plan, with its results in the folder smoke-run.",
+            ),
             ("dns64bench campaign run my.toml --dir results/tuesday", "Run your own plan."),
         ],
         "campaign resume" => &[
@@ -264,9 +277,9 @@ fn examples(subcommand: &str) -> &'static [(&'static str, &'static str)] {
         ],
         "campaign status" => &[(
             "dns64bench campaign status smoke-run",
-            "Show finished points, and the remaining time.",
+            "Show the finished points and the remaining time.",
         )],
-        "campaign plan" => &[("dns64bench campaign plan my.toml", "Show what would be measured.")],
+        "campaign plan" => &[("dns64bench campaign plan my.toml", "Show what the plan measures.")],
         "campaign show" => {
             &[("dns64bench campaign show compulsory > my.toml", "Create a plan from a template.")]
         }
@@ -278,11 +291,14 @@ fn examples(subcommand: &str) -> &'static [(&'static str, &'static str)] {
             ),
             (
                 "dns64bench report --baseline before-run after-run --max-regression 5% --junit junit.xml",
-                "Fail if the second is more than 5 % slower.",
+                "Exit with status 1 if after-run is more than 5 % slower than before-run.",
             ),
         ],
         "conform" => &[
-            ("dns64bench conform --server 2001:2::1", "Run the checks that need no test names."),
+            (
+                "dns64bench conform --server 2001:2::1",
+                "Run only the checks that need no test names.",
+            ),
             (
                 "dns64bench conform --server 2001:2::1 --zone conform.example --auth-status far.socket --forwards-all",
                 "Run all checks; the server forwards everything to `auth --conform --status \
@@ -290,13 +306,13 @@ fn examples(subcommand: &str) -> &'static [(&'static str, &'static str)] {
             ),
             (
                 "dns64bench conform --server ::1 --name ours --html board.html --beside other.json",
-                "Write a scoreboard that includes the outcome of another server.",
+                "Write a scoreboard of this server and another one.",
             ),
         ],
         "auth" => &[
             (
                 "dns64bench auth --conform --listen 198.18.0.2 --status far.socket --anchors anchors.txt",
-                "Run the test authoritative server of `conform`.",
+                "Serve the test names of `dns64bench conform`.",
             ),
             (
                 "dns64bench auth --listen 198.18.0.2 --status auth.socket",
@@ -304,7 +320,7 @@ fn examples(subcommand: &str) -> &'static [(&'static str, &'static str)] {
             ),
             (
                 "dns64bench auth --listen 127.0.0.1:5300 --aaaa-share 0.2 --delay 5ms-20ms",
-                "Serve on loopback, with delays.",
+                "Serve on loopback; 20 % of names have an AAAA record, and replies are delayed.",
             ),
             (
                 "dns64bench auth --listen 198.18.0.2 --xdp eth1",
@@ -318,7 +334,7 @@ fn examples(subcommand: &str) -> &'static [(&'static str, &'static str)] {
             ),
             (
                 "dns64bench reference-dut --listen 127.0.0.1:5310 --capacity 20k --loss 0.01",
-                "Run one that loses 1 %.",
+                "Run the same server, but do not answer 1 % of queries.",
             ),
         ],
         "queryfile" => &[(
@@ -337,12 +353,12 @@ fn examples(subcommand: &str) -> &'static [(&'static str, &'static str)] {
             ("dns64bench lab up", "Create three network namespaces on this machine."),
             (
                 "dns64bench lab exec dut -- dns64d --config dns64d.toml",
-                "Start a server in the second one.",
+                "Start a server in the namespace dut.",
             ),
-            ("dns64bench lab down", "Remove them."),
+            ("dns64bench lab down", "Remove the namespaces."),
         ],
         "lab up" => &[("dns64bench lab up", "Create three network namespaces on this machine.")],
-        "lab down" => &[("dns64bench lab down", "Remove them.")],
+        "lab down" => &[("dns64bench lab down", "Remove the namespaces.")],
         "lab exec" => {
             &[("dns64bench lab exec tester -- ip address", "Show the addresses of the tester.")]
         }
@@ -352,25 +368,25 @@ fn examples(subcommand: &str) -> &'static [(&'static str, &'static str)] {
                 "List settings that distort measurements, with the commands that \
                 fix them.",
             ),
-            ("dns64bench check --json", "The same as JSON."),
+            ("dns64bench check --json", "Print the same as JSON."),
             (
                 "dns64bench check --strict",
                 "End with status 4 if any setting may distort \
                 measurements.",
             ),
-            ("dns64bench check --xdp eth1", "Also check whether AuthDNS can use AF_XDP there."),
+            ("dns64bench check --xdp eth1", "Also check whether AF_XDP works on eth1."),
             (
                 "dns64bench check --xdp eth1 --loop-to eth2",
-                "Also measure the AF_XDP rates of two ports that are connected by a cable, in ten seconds.",
+                "Also measure for ten seconds how many packets AF_XDP sends from eth1 to eth2, which are connected by a cable.",
             ),
         ],
         "completions" => &[(
             "dns64bench completions bash > ~/.local/share/bash-completion/completions/dns64bench",
-            "Install completions for bash; packages include them.",
+            "Install completions for bash, which are also part of the packages.",
         )],
         "manual" => &[(
             "dns64bench manual ~/.local/share/man/man1",
-            "Install pages for `man dns64bench`; packages include them.",
+            "Install pages for `man dns64bench`, which are also part of the packages.",
         )],
         _ => &[],
     }
@@ -383,7 +399,7 @@ mod tests {
     use super::*;
     use crate::args::Arguments;
 
-    /// Returns every command that `--help` shows, with its words.
+    /// Returns every command that `--help` shows, with its subcommand words.
     fn commands() -> Vec<(String, Command)> {
         fn collect(command: &Command, words: &str, all: &mut Vec<(String, Command)>) {
             all.push((words.to_owned(), command.clone()));

@@ -16,14 +16,14 @@ pub(crate) struct Try {
     /// DNS64 server to measure, such as 127.0.0.1, [2001:2::1]:5353 or localhost; the default port is 53
     #[arg(long, value_name = "SERVER", help_heading = SERVER)]
     pub(crate) server: Server,
-    /// Time to wait until the server resolves the names of the test; 0s checks once
+    /// Maximum time to wait until the server is configured and resolves the test names; 0s: check once
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = parse_time, help_heading = SERVER)]
     pub(crate) wait: Duration,
-    /// Address of AuthDNS, to which the server forwards [default: port 5300 of the address that
-    /// this host uses towards the server]
+    /// Address on this host at which AuthDNS listens, and to which the server must forward the test names [default:
+    /// port 5300 of the address from which this host sends to the server]
     #[arg(long, value_name = "ADDR:PORT", value_parser = parse_address, help_heading = AUTH)]
     pub(crate) auth_listen: Option<SocketAddr>,
-    /// Zone of the names
+    /// DNS zone of the test names
     #[arg(long, default_value = "dns64perf.test", help_heading = NAMES)]
     pub(crate) domain: Domain,
     /// DNS64 prefix of the server; may be given several times

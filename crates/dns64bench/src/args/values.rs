@@ -65,7 +65,7 @@ pub(crate) fn parse_address(text: &str) -> Result<SocketAddr, String> {
     })
 }
 
-/// Parses a type with its own syntax; an error shows an example.
+/// Parses a value with the type's `FromStr`; an error shows an example.
 pub(crate) fn like<T: FromStr>(
     what: &'static str,
     example: &'static str,
@@ -75,10 +75,10 @@ pub(crate) fn like<T: FromStr>(
     }
 }
 
-/// Number of this tester and the number of testers: `1/3`.
+/// Number of this tester, and the total number of testers: `1/3`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ShardNumber {
-    /// Counted from 0.
+    /// Number of this tester, counted from 0.
     pub(crate) index: u16,
     pub(crate) of: u16,
 }
@@ -135,7 +135,8 @@ pub(crate) struct DelayRange {
 }
 
 pub(crate) fn parse_delay(text: &str) -> Result<DelayRange, String> {
-    // A plain number would be parsed as seconds, but a delay without a unit is probably meant in milliseconds.
+    // [`parse_time`] would parse a plain number as seconds, but a delay without a unit is probably meant in
+    // milliseconds.
     let time = |s: &str| {
         humantime::parse_duration(s).map_err(|e| format!("'{s}': {e}; write 20ms or 10ms-50ms"))
     };
