@@ -52,14 +52,16 @@ const BAD_ENVIRONMENT: u8 = 4;
 /// Exit status after a panic, as in other Rust programs.
 const PANICKED: i32 = 101;
 
-/// A forwarding, caching DNS64 server: synthesizes AAAA records from A records.
+/// A forwarding and caching DNS64 server that synthesizes AAAA records from A records.
 #[derive(Debug, Parser)]
 #[command(name = "dns64d", version, long_version = crate::BUILD, propagate_version = true, max_term_width = 110, after_help = below_help(&sections("")))]
 struct Arguments {
-    /// Configuration file [default: listen on [::1]:5380, prefix 64:ff9b::/96, upstreams from /etc/resolv.conf]
+    /// Configuration file [default: none; dns64d then listens on [::1]:5380, with prefix 64:ff9b::/96 and the upstreams
+    /// in /etc/resolv.conf]
     #[arg(long, short, global = true, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Listen address, such as [::1]:53; overrides those of the configuration; may be repeated
+    /// Address and port on which to listen for DNS queries, such as [::1]:53; may be given several times. Replaces the
+    /// listen addresses of the configuration
     #[arg(long, value_name = "ADDR:PORT")]
     listen: Vec<ServiceAddr>,
     #[command(subcommand)]
@@ -68,77 +70,75 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Check the configuration, also against this machine, and print it with all defaults filled in
+    /// Check the configuration and whether it works on this machine, and print the configuration with all defaults
     #[command(after_help = below_help(&sections("check")))]
     Check {
         /// Send one query to each upstream, and print its response time or the error
         #[arg(long)]
         probe: bool,
     },
-    /// Show prefixes, upstreams, settings and counters of a running server, over the socket of
-    /// [control] in the configuration
+    /// Show prefixes, upstreams, settings and counters of a running server
     #[command(after_help = below_help(&sections("status")))]
     Status {
         #[command(flatten)]
         asked: ControlOptions,
     },
-    /// Reload the configuration of a running server; prints the changed keys and those that need a
-    /// restart
+    /// Make a running server reload its configuration file; print the changed keys, and the keys that need a restart
     #[command(after_help = below_help(&sections("reload")))]
     Reload {
         #[command(flatten)]
         asked: ControlOptions,
     },
-    /// Remove a name and all names below it from the cache of a running server
+    /// Remove cached answers for a name, and for all names below it, from a running server
     #[command(after_help = below_help(&sections("flush")))]
     Flush {
-        /// Name to remove; answers of all types for it and for names below it are removed
+        /// Name to remove, such as example.org; answers of all types for this name and for names below it are removed
         #[arg(required_unless_present = "all", conflicts_with = "all")]
         name: Option<String>,
-        /// Empty the cache
+        /// Remove all answers from the cache
         #[arg(long)]
         all: bool,
         #[command(flatten)]
         asked: ControlOptions,
     },
-    /// Let a running server process a query as for the given client, and explain the answer: rules,
-    /// data from cache or upstreams, and decision
+    /// Explain how a running server answers a query: the rules that apply, the data from cache or upstreams, and the
+    /// decision to synthesize or not
     #[command(after_help = below_help(&sections("explain")))]
     Explain {
-        /// Name to query
+        /// Name in the query
         name: String,
-        /// Type to query
+        /// Type in the query
         #[arg(long = "type", value_name = "TYPE", default_value = "AAAA")]
         rtype: String,
-        /// Address of the client, which determines its group and access
+        /// Source address of the query; the server applies the group and the access rules of this client
         #[arg(long, value_name = "ADDR", default_value = "::1")]
         client: IpAddr,
-        /// Set DO: the client requests signatures
+        /// Set the DO bit in the query, which requests DNSSEC signatures
         #[arg(long)]
         dnssec: bool,
-        /// Set CD: the client validates
+        /// Set the CD bit in the query, which states that the client validates
         #[arg(long)]
         checking_disabled: bool,
         #[command(flatten)]
         asked: ControlOptions,
     },
-    /// Convert another DNS64 server's configuration; prints a valid dns64d.toml, and notes on settings
-    /// that are not carried over to standard error, with file and line
+    /// Convert the configuration of another DNS64 server to a dns64d.toml on standard output; print notes, with file
+    /// and line, on settings that are not converted
     #[command(after_help = below_help(&sections("import")))]
     Import {
-        /// Configuration file of the other server; included files are read too
+        /// Configuration file of the other server; files that it includes are read too
         #[arg(value_name = "FILE")]
         file: PathBuf,
-        /// Type of the other server: named.conf of BIND 9, unbound.conf, recursor.conf or recursor.yml
-        /// of PowerDNS Recursor, kresd.conf (version 5) or config.yaml (version 6) of Knot Resolver,
-        /// Corefile of CoreDNS, mtd64-ng.conf [default: detected from file name or content]
+        /// Software of the other server. The files are: named.conf of BIND 9; unbound.conf; recursor.conf or
+        /// recursor.yml of PowerDNS Recursor; kresd.conf (version 5) or config.yaml (version 6) of Knot Resolver;
+        /// Corefile of CoreDNS; mtd64-ng.conf [default: detected from the name or content of the file]
         #[arg(long, value_name = "SERVER", value_parser = source())]
         from: Option<Source>,
     },
     /// Print the completion script for a shell
     #[command(after_help = below_help(&sections("completions")))]
     Completions {
-        /// Shell
+        /// Shell for which to print the script
         shell: Shell,
     },
     /// Write the manual pages into a folder

@@ -26,7 +26,7 @@ const OF_PROGRAM: &[Section] = &[
         items: &[
             (
                 "HUP",
-                "reloads the configuration, as `dns64d reload` does; an invalid one changes nothing",
+                "reloads the configuration, as `dns64d reload` does; an invalid configuration is not applied",
             ),
             ("TERM", "stops the server; queries in flight are still answered"),
         ],
@@ -37,7 +37,7 @@ const OF_PROGRAM: &[Section] = &[
             ("0", "stopped by SIGTERM or SIGINT"),
             (
                 "1",
-                "import: some settings that affect answers are not carried over; reload: part of the configuration needs a restart",
+                "import: some settings that affect answers are not converted; reload: part of the configuration needs a restart",
             ),
             ("2", "the configuration or the command is invalid"),
             (
@@ -69,7 +69,7 @@ const OF_CHECK: &[Section] = &[
             ),
             (
                 "2",
-                "it is invalid, has a user, a group or a CPU that does not exist on this machine, or needs more memory than the process may use",
+                "the configuration is invalid, contains a user, a group or a CPU that does not exist on this machine, or needs more memory than the process may use",
             ),
             (
                 "4",
@@ -85,17 +85,20 @@ const OF_IMPORT: &[Section] = &[
         items: &[
             (
                 "dns64d import /etc/unbound/unbound.conf > dns64d.toml",
-                "Read the notes, then dns64d --config dns64d.toml check.",
+                "Convert a configuration; then read the notes, and run dns64d --config dns64d.toml check.",
             ),
-            ("dns64d import --from powerdns my.conf", "For a file that is not detected."),
+            (
+                "dns64d import --from powerdns my.conf",
+                "Convert a file whose type is not detected from its name or content.",
+            ),
         ],
     },
     Section {
         title: EXIT_STATUS,
         items: &[
-            ("0", "all settings that affect answers are carried over"),
-            ("1", "some are not; the notes list them"),
-            ("2", "the file cannot be read, or its server is not detected"),
+            ("0", "all settings that affect answers are converted"),
+            ("1", "some settings that affect answers are not converted; the notes list them"),
+            ("2", "the file cannot be read, or its type is not detected"),
         ],
     },
 ];
@@ -105,7 +108,7 @@ const OF_STATUS: &[Section] = &[
         title: EXAMPLES,
         items: &[
             ("dns64d --config /etc/dns64d/dns64d.toml status", "Print the status as text."),
-            ("dns64d status --socket /run/dns64d/control.sock --json", "Print it as JSON."),
+            ("dns64d status --socket /run/dns64d/control.sock --json", "Print the status as JSON."),
         ],
     },
     HOW_ASKING_ENDS,
@@ -117,19 +120,19 @@ const OF_RELOAD: &[Section] = &[
         items: &[
             (
                 "dns64d --config /etc/dns64d/dns64d.toml reload",
-                "Apply the file; the output lists the changed keys.",
+                "Apply the changes of this file, and list the changed keys.",
             ),
             (
                 "dns64d reload --socket /run/dns64d/control.sock",
-                "The same, after a change of [control] socket in the file.",
+                "Use the old socket, after a change of `socket` in [control] of the file.",
             ),
         ],
     },
     Section {
         title: EXIT_STATUS,
         items: &[
-            ("0", "all of the configuration is in effect"),
-            ("1", "part of it needs a restart; the output lists the keys"),
+            ("0", "the whole configuration is in effect"),
+            ("1", "part of the configuration needs a restart; the output lists the keys"),
             (
                 "2",
                 "the configuration is rejected, and the old one stays in effect; the error has file and line",
@@ -153,7 +156,7 @@ const OF_FLUSH: &[Section] = &[
     Section {
         title: EXIT_STATUS,
         items: &[
-            ("0", "done; the output has the number of removed answers"),
+            ("0", "the answers were removed; the output shows their number"),
             ("2", "the name is not a domain name, or the configuration cannot be read"),
             ("4", "no dns64d answers at the socket, or this user is not permitted to connect"),
         ],
@@ -166,11 +169,11 @@ const OF_EXPLAIN: &[Section] = &[
         items: &[
             (
                 "dns64d --config /etc/dns64d/dns64d.toml explain www.example.org",
-                "Explain the answer to an AAAA query from this machine.",
+                "Explain the answer to an AAAA query from this machine (::1).",
             ),
             (
                 "dns64d explain www.example.org --type A --client 2001:db8:6::1",
-                "The same for an A query from a client, at /run/dns64d/control.sock.",
+                "Explain the answer to an A query from 2001:db8:6::1; the server's socket is /run/dns64d/control.sock.",
             ),
         ],
     },
@@ -200,11 +203,11 @@ pub(super) fn sections(subcommand: &str) -> Vec<Section> {
         "import" => OF_IMPORT.to_vec(),
         "completions" => examples(&[(
             "dns64d completions bash > ~/.local/share/bash-completion/completions/dns64d",
-            "For bash; included in the packages.",
+            "Install the script for bash, which is also part of the packages.",
         )]),
         "manual" => examples(&[(
             "dns64d manual ~/.local/share/man/man1",
-            "For `man dns64d`; included in the packages.",
+            "Install pages for `man dns64d`, which are also part of the packages.",
         )]),
         _ => Vec::new(),
     }
