@@ -1,4 +1,4 @@
-//! Colours of verdicts and marks, on terminals if the user has not disabled them.
+//! Colours for verdicts and marks. They are used on a terminal, unless the user has disabled colours.
 
 use std::ffi::OsStr;
 use std::fmt::{self, Display};
@@ -6,13 +6,13 @@ use std::io::IsTerminal;
 
 use method::verdict::Verdict;
 
-/// True if a stream may be coloured: it is a terminal with control sequences, and the user has not disabled colours
-/// (https://no-color.org).
+/// Returns true if a stream may be coloured: it is a terminal with control sequences, and the user has not disabled
+/// colours (https://no-color.org).
 pub(crate) fn may_colour(stream: &impl IsTerminal) -> bool {
     allowed(has_control_sequences(stream), std::env::var_os("NO_COLOR").as_deref())
 }
 
-/// True if a stream is a terminal that is not limited to plain text by `TERM=dumb`.
+/// Returns true if a stream is a terminal that supports control sequences, which `TERM=dumb` excludes.
 pub(crate) fn has_control_sequences(stream: &impl IsTerminal) -> bool {
     stream.is_terminal() && std::env::var_os("TERM").is_none_or(|kind| kind != "dumb")
 }
@@ -21,14 +21,14 @@ fn allowed(is_terminal: bool, no_color: Option<&OsStr>) -> bool {
     is_terminal && no_color.is_none_or(OsStr::is_empty)
 }
 
-/// Meaning of a text, shown as a colour (ECMA-48 §8.3.117, select graphic rendition).
+/// Meaning of a text that is shown by a colour (ECMA-48 §8.3.117, select graphic rendition).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Severity {
-    /// Good: green.
+    /// Positive result: green.
     Good,
-    /// Bad: red.
+    /// Negative result: red.
     Bad,
-    /// Invalid, or a cause for concern: yellow.
+    /// Invalid result, or a warning: yellow.
     Doubtful,
 }
 
@@ -42,7 +42,7 @@ impl From<Verdict> for Severity {
     }
 }
 
-/// A text with or without colour. Its width does not count invisible characters.
+/// A text with or without colour. Format widths apply to the visible characters only.
 pub(crate) struct Painted<'a> {
     text: &'a str,
     meaning: Option<Severity>,
@@ -57,7 +57,7 @@ pub(crate) fn painted<'a>(
     Painted { text, meaning: may_colour(stream).then_some(meaning) }
 }
 
-/// Returns the word of a verdict for `stream`.
+/// Returns the word for a verdict, coloured if `stream` may be coloured.
 pub(crate) fn verdict(verdict: Verdict, stream: &impl IsTerminal) -> Painted<'static> {
     painted(word(verdict), verdict.into(), stream)
 }

@@ -1,5 +1,5 @@
-//! Ctrl-C in a measurement. The first SIGINT or SIGTERM ends the measurement cleanly and keeps the results so far. The
-//! second ends the program at once.
+//! Interruption of a measurement, for example by Ctrl-C. The first SIGINT or SIGTERM ends the measurement cleanly and
+//! keeps the results so far. The second signal ends the program immediately.
 
 use std::io;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use signal_hook::flag as on_signal;
 
 use crate::output::{Failure, INTERRUPTED};
 
-/// Interval at which a sleeping thread checks for an interruption.
+/// Interval at which a sleeping thread checks whether the user has interrupted.
 const LOOK: Duration = Duration::from_millis(20);
 
 static ASKED: OnceLock<Arc<AtomicBool>> = OnceLock::new();
@@ -23,7 +23,7 @@ pub(crate) fn flag() -> Arc<AtomicBool> {
     Arc::clone(ASKED.get_or_init(Arc::default))
 }
 
-/// True if the user has interrupted.
+/// Returns true if the user has interrupted.
 pub(crate) fn is_asked() -> bool {
     flag().load(Ordering::Relaxed)
 }
@@ -31,11 +31,12 @@ pub(crate) fn is_asked() -> bool {
 /// Installs the handlers of SIGINT and SIGTERM.
 ///
 /// # Errors
-/// Returns an error if the system does not allow it.
+/// Returns an error if the system does not allow signal handlers.
 pub(crate) fn install_handlers() -> Result<(), Failure> {
     let register = || -> io::Result<()> {
         for signal in [SIGINT, SIGTERM] {
-            // In this order: at the first signal, the flag is still unset.
+            // The order of the two registrations matters: at the first signal, the flag is still unset when the
+            // conditional shutdown checks it.
             on_signal::register_conditional_shutdown(signal, INTERRUPTED.into(), flag())?;
             on_signal::register(signal, flag())?;
         }

@@ -1,4 +1,5 @@
-//! Sums and histograms by interval, in files for other tools: HDR interval logs, and DNS-OARC's dns-metrics.
+//! Files for other tools with sums and histograms of each interval: HDR interval logs, and the dns-metrics format of
+//! DNS-OARC.
 
 use std::io::{BufWriter, Write};
 use std::path::Path;
@@ -16,10 +17,10 @@ use units::Nanos;
 
 use crate::output::{Failure, fill, open, rcodes};
 
-/// Version of the dns-metrics schema: the state of its repository on that day.
+/// Version of the dns-metrics schema: the date of the version of the schema's repository that is implemented here.
 const SCHEMA: u64 = 20_230_209;
 
-/// Returns the command line, without the secrets of keys.
+/// Returns the words of the command line, with TSIG secrets removed.
 pub(crate) fn arguments() -> impl Iterator<Item = String> {
     let mut is_key = false;
     std::env::args().map(move |word| {
@@ -33,7 +34,7 @@ pub(crate) fn arguments() -> impl Iterator<Item = String> {
     })
 }
 
-/// Load that the files describe.
+/// Statistics of a load, from which the files are written.
 pub(crate) struct Load<'a> {
     pub(crate) generator: &'a str,
     pub(crate) timeout: Nanos,
@@ -41,12 +42,12 @@ pub(crate) struct Load<'a> {
     pub(crate) ended: Nanos,
     pub(crate) counts: &'a Counts,
     pub(crate) intervals: &'a Intervals,
-    /// Connections and their set-up times, over TCP.
+    /// With TCP: the numbers of connections, and a histogram of the times to establish them.
     pub(crate) connections: Option<(&'a Connections, &'a Histogram<u64>)>,
 }
 
-/// Requested files, opened before there is anything to write, so that errors are reported early. If [`Files::write`] is
-/// not called, no file remains.
+/// Output files that the user requested. They are opened before the measurement, so that errors are reported early. If
+/// [`Files::write`] is not called, no file remains.
 pub(crate) struct Files {
     hdr_log: Option<NewFile>,
     json_lines: Option<NewFile>,
@@ -64,7 +65,8 @@ impl Files {
         Ok(Files { hdr_log: open(hdr_log)?, json_lines: open(json_lines)? })
     }
 
-    /// Writes both files. If one cannot be written, for example on a full disk, the other is still written.
+    /// Writes the requested files. If one file cannot be written, for example on a full disk, the other is still
+    /// written.
     ///
     /// # Errors
     /// Returns an error if a file cannot be written.
@@ -81,7 +83,7 @@ impl Load<'_> {
         Ok(out.write_all(lines.as_bytes())?)
     }
 
-    /// Writes the round-trip times of every interval in µs as HDR interval log.
+    /// Writes a histogram of round-trip times in µs for each interval, as an HDR interval log.
     fn write_hdr_log(&self, file: &mut NewFile) -> anyhow::Result<()> {
         let mut out = BufWriter::new(file);
         let (mut serializer, start) =
@@ -110,7 +112,7 @@ impl Load<'_> {
         Ok(out.flush()?)
     }
 
-    /// Returns the intervals and their sum as objects of dns-metrics.
+    /// Returns the objects of dns-metrics: a header, the statistics of each interval, and their sum.
     fn objects(&self) -> Vec<Value> {
         let (width, sum) = (self.intervals.width, self.intervals.sum());
         let id = format!("{}-{}", self.began.0, std::process::id());
@@ -127,7 +129,7 @@ impl Load<'_> {
         })];
         for (i, interval) in self.intervals.list.iter().enumerate() {
             let since = self.began.0 + width.0 * i as u64;
-            // Queries sent late, after the end, also belong to an interval.
+            // An interval can begin after the planned end, because late queries are also sent after it.
             let end = since + width.0;
             let until = if self.ended.0 > since { end.min(self.ended.0) } else { end };
             objects.push(periodic(interval, &id, since, until, self.connections.is_some()));
@@ -175,7 +177,7 @@ fn periodic(interval: &Interval, id: &str, since: u64, until: u64, over_tcp: boo
     })
 }
 
-/// Returns latency in ns; empty if there was none.
+/// Returns the latency statistics in ns; an empty object if the histogram is empty.
 fn latency(rtt: &Histogram<u64>) -> Value {
     if rtt.is_empty() {
         return json!({});

@@ -1,4 +1,4 @@
-//! Lines for terminals and logs: 80 columns, and plain spaces between groups of digits.
+//! Lines for terminals and logs: at most 80 columns, with plain spaces between groups of digits.
 
 use std::io::IsTerminal;
 
@@ -11,13 +11,13 @@ use units::grouped;
 
 use crate::colour;
 
-/// Maximum width of all lines.
+/// Maximum width of a line, in columns.
 pub(crate) const COLUMNS: usize = 80;
 /// Indentation of continuation lines, in columns.
 const INDENT: usize = 4;
 
-/// Replaces narrow spaces between groups of digits by plain spaces, so that `grep "10 000"` finds them in a log.
-/// Reports keep the narrow no-break space (U+202F).
+/// Replaces the narrow no-break spaces (U+202F) between groups of digits by plain spaces, so that `grep "10 000"` finds
+/// numbers in a log. Reports keep the narrow spaces.
 pub(crate) fn plain_spaces(text: &str) -> String {
     text.replace('\u{202f}', " ")
 }
@@ -26,7 +26,7 @@ fn width(text: &str) -> usize {
     text.chars().count()
 }
 
-/// Cuts the text to a number of columns.
+/// Shortens the text to at most `columns` columns; the last column of a shortened text is an ellipsis.
 pub(crate) fn cut(text: &str, columns: usize) -> String {
     if width(text) <= columns {
         return text.into();
@@ -40,7 +40,7 @@ pub(crate) fn wrapped_for(text: &str, stream: &impl IsTerminal) -> String {
     if stream.is_terminal() { wrapped(text) } else { text.into() }
 }
 
-/// Wraps the text to [`COLUMNS`] and indents continuation lines. A word that is longer keeps its own line.
+/// Wraps the text to [`COLUMNS`] and indents continuation lines. A word longer than a line is not split.
 fn wrapped(text: &str) -> String {
     let mut out = String::new();
     for line in text.split('\n') {
@@ -65,8 +65,8 @@ fn wrapped(text: &str) -> String {
 }
 
 /// Formats a trial of a campaign: `BIND, 1 core, α 0 β 0 | trial at 9 000 | failed: 4.3 % valid`. `verdict` is the word
-/// of the verdict, which may be coloured. The name of the point is cut if the line does not fit; an invalid trial has
-/// its reason instead of counts.
+/// for the verdict, which may be coloured. The name of the point (the first part) is shortened if the line does not
+/// fit. An invalid trial is shown with its reason instead of counts.
 pub(crate) fn trial(measured: &Measured, verdict: &str) -> String {
     let step = &measured.step;
     let length = match step.length {
@@ -77,22 +77,22 @@ pub(crate) fn trial(measured: &Measured, verdict: &str) -> String {
     let rate =
         measured.at_rate().map_or(String::new(), |_| format!(" at {}", grouped(step.rate.0)));
     let trial = format!("{length}{rate}");
-    // Reasons may quote a message of a server.
+    // Reasons may quote a message of a server, so control characters are removed.
     let details = plain(&details(measured), MESSAGE);
     let rest = format!(" | {trial} | {}{details}", colour::word(measured.verdict()));
     let name = cut_before(&plain(&point(&step.point), MESSAGE), &rest);
     format!("{name} | {trial} | {verdict}{details}")
 }
 
-/// Cuts the name of a point so that it fits on a line with `rest`, but not below [`NAME`] columns.
+/// Shortens the name of a point so that it fits on a line with `rest`, but to no fewer than [`NAME`] columns.
 fn cut_before(point: &str, rest: &str) -> String {
     cut(point, COLUMNS.saturating_sub(width(rest)).max(NAME))
 }
 
-/// Minimum width of the name of a point.
+/// Minimum width of a shortened point name, in columns.
 const NAME: usize = 20;
 
-/// Returns the result of a trial, for display after its verdict.
+/// Returns details of a trial, to print after the verdict: the reason, or the valid share and latency.
 fn details(measured: &Measured) -> String {
     if measured.verdict() == Verdict::Invalid {
         let reason = measured.reasons().first();
@@ -107,7 +107,7 @@ fn details(measured: &Measured) -> String {
     if both.is_empty() { String::new() } else { format!(": {}", both.join(", ")) }
 }
 
-/// Formats a share in per cent with two decimals, rounded down: 100 % means all.
+/// Formats `part` ÷ `of` in per cent with two decimals, rounded down, so that 100 % means all.
 pub(crate) fn percent(part: u64, of: u64) -> String {
     let hundredths = u128::from(part) * 10_000 / u128::from(of.max(1));
     match (hundredths / 100, hundredths % 100) {
@@ -116,7 +116,7 @@ pub(crate) fn percent(part: u64, of: u64) -> String {
     }
 }
 
-/// Returns a short name of a point; conditions of the worst case are `α 0 β 0`.
+/// Returns a short name of a point. For a search the name contains α and β: `α 0 β 0` in the worst case.
 pub(crate) fn point(point: &Point) -> String {
     let Point::Search(c) = point else { return point.to_string() };
     let accept = if c.accept < 1.0 { format!(", accept {}", c.accept) } else { String::new() };

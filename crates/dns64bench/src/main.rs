@@ -1,20 +1,22 @@
-//! dns64bench: the RFC 8219 benchmark for DNS64 servers.
+//! dns64bench: the benchmark of RFC 8219 for DNS64 servers.
 //!
 //! `args` (command line) ─► `resolve` (plans) ─► `commands` (one file each) ─► `output` (printing).
 #![forbid(unsafe_code)]
 
-/// Like `print!` of the standard library, but ends the program if standard output is closed (`streams`).
+/// Same as `print!` of the standard library, but ends the program cleanly if standard output cannot be written
+/// (`streams`).
 macro_rules! print {
     ($($words:tt)*) => { $crate::streams::print(format_args!($($words)*)) };
 }
 
-/// Like `println!` of the standard library, but ends the program if standard output is closed (`streams`).
+/// Same as `println!` of the standard library, but ends the program cleanly if standard output cannot be written
+/// (`streams`).
 macro_rules! println {
     () => { $crate::streams::print(format_args!("\n")) };
     ($($words:tt)*) => { $crate::streams::print(format_args!("{}\n", format_args!($($words)*))) };
 }
 
-/// Like `eprintln!` of the standard library, but continues if standard error is closed (`streams`).
+/// Same as `eprintln!` of the standard library, but continues if standard error cannot be written (`streams`).
 macro_rules! eprintln {
     ($($words:tt)*) => { $crate::streams::print_error(format_args!("{}\n", format_args!($($words)*))) };
 }
@@ -59,23 +61,22 @@ fn main() -> ExitCode {
     }
 }
 
-/// Starts the log on standard error. `DNS64BENCH_LOG` contains a level, or levels by module (`warn,tester=debug`); if
-/// it is missing or invalid, warnings and errors are logged.
+/// Starts the log on standard error. The environment variable `DNS64BENCH_LOG` contains a level, or levels by module
+/// (`warn,tester=debug`). If the variable is missing or invalid, warnings and errors are logged.
 fn start_log() {
     let filter = std::env::var("DNS64BENCH_LOG").ok().and_then(|levels| levels.parse().ok());
     let filter = filter.unwrap_or_else(|| Targets::new().with_default(LevelFilter::WARN));
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
         .with_ansi(may_colour(&std::io::stderr()))
-        // Reporting a log error on standard error panics if standard error is closed.
+        // The logging library reports its own errors on standard error, and panics if standard error is closed.
         .log_internal_errors(false);
     tracing_subscriber::registry().with(filter).with(lines).init();
 }
 
-/// Runs the command.
 fn run() -> ExitCode {
     let command = command();
-    // Servers that these two start keep the resource limits of their user.
+    // `campaign` and `lab` start servers, which must have the file limit of their user and not a raised one.
     if !matches!(command, Command::Campaign(_) | Command::Lab(_)) {
         raise_limit();
     }
@@ -111,7 +112,8 @@ fn run() -> ExitCode {
     outcome.unwrap_or_else(Failure::report)
 }
 
-/// Returns the command line. A link to this program with the name of an older tool accepts the arguments of that tool.
+/// Returns the parsed command line. If this program is called through a link with the name of an older tool, it accepts
+/// the arguments of that tool.
 fn command() -> Command {
     let mut words: Vec<OsString> = std::env::args_os().collect();
     let name = words.first().and_then(|path| Path::new(path).file_name()).map(OsStr::to_owned);
@@ -130,12 +132,12 @@ fn command() -> Command {
     }
 }
 
-/// Parses the words of the command line. Wrong arguments end the program with a message in the form of its other
-/// errors.
+/// Parses the words of the command line. For wrong arguments, prints a message in the same form as other errors, and
+/// ends the program.
 fn parsed<T: Parser>(words: Vec<OsString>) -> T {
     T::try_parse_from(words).unwrap_or_else(|error| {
         if !error.use_stderr() {
-            // The help or the version, which clap returns as an error.
+            // clap returns the text of `--help` and `--version` as an error.
             let written = error.print().and_then(|()| std::io::stdout().flush());
             written.map_or_else(streams::give_up, |()| {});
             std::process::exit(error.exit_code())

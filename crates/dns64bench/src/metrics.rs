@@ -30,10 +30,11 @@ use units::{CpuId, Qps};
 
 use crate::output::Failure;
 
-/// Board of this process, if its metrics are served.
+/// Published state of this process; empty if the metrics are not served.
 static BOARD: OnceLock<Arc<Board>> = OnceLock::new();
 
-/// Published state of the measurement. Locked by the command between trials and by a scrape; never by a sending thread.
+/// Published state of the measurement. It is locked by the command between trials, and by a scrape, but never by a
+/// sending thread.
 #[derive(Default)]
 struct Board {
     shown: Mutex<State>,
@@ -43,25 +44,25 @@ struct Board {
 struct State {
     command: &'static str,
     running: Option<Running>,
-    /// Trials by verdict: passed, failed, invalid.
+    /// Numbers of finished trials by verdict: passed, failed, invalid.
     trials: [u64; 3],
-    /// Queries of finished trials by outcome: valid, late, lost, wrong.
+    /// Numbers of queries in finished trials by outcome: valid, late, lost, wrong.
     queries: [u64; 4],
     search: Option<SearchState>,
     campaign: Option<CampaignState>,
 }
 
-/// Load that is being sent.
+/// The trial or closed loop that is running.
 struct Running {
-    /// Queries per second that this process offers.
+    /// Rate of this process in queries per second; `None` for a closed loop.
     rate: Option<f64>,
-    /// Number of queries that it will send.
+    /// Number of queries that this process will send; `None` if unknown.
     planned: Option<u64>,
     counters: Counters,
 }
 
 impl Running {
-    /// Describes a trial, or the part of this tester if several testers share it.
+    /// Describes a trial. If several testers share the trial, describes only the part of this tester.
     fn trial(plan: &TrialPlan, progress: &Arc<Progress>) -> Running {
         Running {
             rate: Some(plan.own_rate()),
@@ -75,12 +76,13 @@ impl Running {
 enum Counters {
     Trial(Arc<Progress>),
     Client(Arc<ClientProgress>),
-    /// In another process; its counters are not read.
+    /// The load is sent by another process, whose counters are not read.
     Elsewhere,
 }
 
 impl Counters {
-    /// Returns the numbers of sent queries, valid replies, and decided queries.
+    /// Returns the numbers of sent queries, valid replies, and queries whose outcome is known; `None` for another
+    /// process.
     fn read(&self) -> Option<[u64; 3]> {
         match self {
             Counters::Trial(p) => Some([p.sent(), p.valid(), p.decided()]),
@@ -95,9 +97,9 @@ impl Counters {
 pub(crate) struct SearchState {
     /// Number of the search, from 1.
     pub(crate) number: u32,
-    /// Highest rate that passed in it.
+    /// Highest rate that has passed in this search.
     pub(crate) passed: Option<Qps>,
-    /// Lowest rate that failed in it.
+    /// Lowest rate that has failed in this search.
     pub(crate) failed: Option<Qps>,
 }
 
@@ -111,11 +113,11 @@ pub(crate) struct CampaignState {
     pub(crate) mishaps: u64,
 }
 
-/// Serves the metrics of `command` at an address from now on; the serving thread avoids the CPUs `busy`. Without an
-/// address nothing is served.
+/// Starts a thread that serves the metrics of `command` at `address`, and that does not run on the CPUs `busy`. Does
+/// nothing if `address` is `None`.
 ///
 /// # Errors
-/// Returns an error if there can be no listener at the address.
+/// Returns an error if this process cannot listen on the address.
 pub(crate) fn serve(
     address: Option<SocketAddr>,
     command: &'static str,
@@ -135,7 +137,8 @@ pub(crate) fn serve(
     let busy = busy.to_vec();
     let serving = thread::Builder::new().name("metrics".into()).spawn(move || {
         run_in_background(&busy);
-        // This thread ends with the process, or if no file descriptor is left. The measurement then continues.
+        // The thread ends with the process, or earlier if no file descriptor is left. In that case the measurement
+        // continues.
         let _ = dns64::metrics::http::serve_alone(listener, move || board.text());
     });
     serving.map(drop).map_err(cannot)
@@ -161,13 +164,14 @@ pub(crate) fn loop_begins(progress: &Arc<ClientProgress>) {
     on_board(|shown| shown.running = Some(running()));
 }
 
-/// Counts a finished trial.
+/// Publishes the end of a trial, and adds its counts to the totals.
 pub(crate) fn trial_ended(trial: &TrialResult) {
     let c = &trial.counts;
     ended(Some(trial.verdict), [c.valid, c.late, c.lost, c.wrong.total()]);
 }
 
-/// Counts finished queries (valid, late, lost, wrong) and the verdict, if there is one.
+/// Publishes the end of a load. Adds its queries (valid, late, lost, wrong) to the totals, and its verdict, if there is
+/// one.
 pub(crate) fn ended(verdict: Option<Verdict>, queries: [u64; 4]) {
     on_board(|shown| {
         shown.running = None;
@@ -244,7 +248,7 @@ impl State {
         counter(encoder, "queries", "Queries of finished trials by outcome", "outcome", queries)?;
         for (name, help, value) in self.gauges() {
             let described = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-            // A gauge without a current value has no sample.
+            // A gauge without a current value is not exported.
             if let Some(value) = value {
                 ConstGauge::new(value).encode(described)?;
             }
@@ -258,7 +262,7 @@ impl State {
         Ok(())
     }
 
-    /// Returns the gauges: name, help, and current value if there is one.
+    /// Returns the gauges, each with its name, help text, and current value; `None` if there is no value now.
     fn gauges(&self) -> [(&'static str, &'static str, Option<f64>); 12] {
         let rate = |rate: Option<Qps>| rate.map(|rate| rate.0 as f64);
         let running = self.running.as_ref();
@@ -326,7 +330,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns a board with all metrics.
+    /// Returns a board on which every metric has a value.
     fn full() -> Arc<Board> {
         let board = Arc::new(Board::default());
         let plan = TrialPlan::new("[::1]:53".parse().unwrap(), Qps(1_000));
@@ -397,7 +401,7 @@ mod tests {
         }
     }
 
-    /// A metric that a dashboard queries but no program exports would be an empty panel.
+    /// If a dashboard queries a metric that no program exports, its panel is empty.
     #[test]
     fn dashboard_uses_exported_metrics_only() {
         let text = full().text();

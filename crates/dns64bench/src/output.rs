@@ -30,10 +30,10 @@ use crate::args::DNS_PORT;
 use crate::colour;
 use crate::lines::wrapped_for;
 
-/// Maximum number of characters of an error; it may quote the end of a log.
+/// Maximum number of characters of a printed error, because an error may quote the end of a log.
 const ERROR: usize = 2 * MESSAGE;
 
-/// Formats a duration without needless digits: seconds below ten minutes, minutes below a day.
+/// Formats a duration, rounded to seconds below ten minutes, to minutes below a day, and to hours above.
 pub(crate) fn rounded(time: Duration) -> FormattedDuration {
     let step: u64 = match time.as_secs() {
         0..600 => 1,
@@ -43,7 +43,7 @@ pub(crate) fn rounded(time: Duration) -> FormattedDuration {
     format_duration(Duration::from_secs((time.as_secs_f64() / step as f64).round() as u64 * step))
 }
 
-/// Same as [`rounded`], for remaining time: it is not zero while work remains.
+/// Formats a remaining time like [`rounded`], but as at least 1 s.
 pub(crate) fn remaining(time: Duration) -> FormattedDuration {
     rounded(time.max(Duration::from_secs(1)))
 }
@@ -65,40 +65,40 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// The user requested something impossible.
+    /// Creates the failure for a request that is impossible or wrong.
     pub(crate) fn usage(error: impl Into<anyhow::Error>) -> Failure {
         Failure { status: USAGE, error: error.into() }
     }
 
-    /// This machine does not allow it.
+    /// Creates the failure for an error of this machine, or of a process on it.
     pub(crate) fn environment(error: impl Into<anyhow::Error>) -> Failure {
         Failure { status: ENVIRONMENT, error: error.into() }
     }
 
-    /// The tester is not reliable.
+    /// Creates the failure for a tester that is not reliable.
     pub(crate) fn spoiled(error: impl Into<anyhow::Error>) -> Failure {
         Failure { status: SPOILED, error: error.into() }
     }
 
-    /// The user interrupted.
+    /// Creates the failure for an interruption by the user.
     pub(crate) fn interrupted(error: impl Into<anyhow::Error>) -> Failure {
         Failure { status: INTERRUPTED, error: error.into() }
     }
 
-    /// Adds advice after a semicolon.
+    /// Appends advice to the error message, after a semicolon.
     pub(crate) fn with_advice(self, advice: &str) -> Failure {
         Failure { status: self.status, error: anyhow::anyhow!("{self}; {advice}") }
     }
 
-    /// True if the reason is this machine or a process on it.
+    /// Returns true if the command failed because of this machine or a process on it.
     pub(crate) fn is_of_environment(&self) -> bool {
         self.status == ENVIRONMENT
     }
 
     pub(crate) fn report(self) -> ExitCode {
-        // The text may quote output of a server or a host.
+        // The text may quote the output of a server or a host, so control characters are removed.
         let text = plain(&self.to_string(), ERROR);
-        // On a full disk the log is lost, and the exit status is the only report.
+        // If the disk that holds the log is full, this message is lost, and only the exit status reports the failure.
         eprintln!("{}", wrapped_for(&format!("dns64bench: {text}"), &std::io::stderr()));
         ExitCode::from(self.status)
     }
@@ -110,7 +110,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Formats an error with its causes. Errors of libraries already contain their cause, so it is not repeated.
+/// Formats an error with its causes. A cause that the error text already ends with is not repeated.
 fn error_with_causes(error: &anyhow::Error) -> String {
     let mut text = error.to_string();
     for cause in error.chain().skip(1).map(ToString::to_string) {
@@ -141,8 +141,8 @@ impl From<TrialError> for Failure {
     }
 }
 
-/// Returns the address and port that an IPv6 address without brackets, such as `::1:9`, may have been meant for; `None`
-/// if a port was given, or if this is not an address and a port.
+/// Returns the address and port that the user may have meant by an IPv6 address without brackets, such as `::1:9`.
+/// Returns `None` if a port was given, or if the last group of the address is no port number.
 fn with_last_group_as_port(server: SocketAddr) -> Option<SocketAddr> {
     let text = server.ip().to_string();
     let (address, port) = text.rsplit_once(':').filter(|_| server.port() == DNS_PORT)?;
@@ -159,13 +159,13 @@ impl From<SearchError> for Failure {
     }
 }
 
-/// Version of printed objects: incremented when a key is removed or changes its meaning.
+/// Version of the printed JSON objects; incremented when a key is removed or changes its meaning.
 pub(crate) const SCHEMA_VERSION: u32 = 2;
 
-/// A printed JSON object.
+/// A JSON object with the version of its schema.
 #[derive(Serialize, schemars::JsonSchema)]
 pub(crate) struct Versioned<T> {
-    /// The version of this object.
+    /// Version of the schema of this object.
     schema_version: u32,
     #[serde(flatten)]
     object: T,
@@ -178,7 +178,7 @@ impl<T> Versioned<T> {
     }
 }
 
-/// A result with the machine of the measurement.
+/// A result with a description of the host on which it was measured.
 #[derive(Serialize, schemars::JsonSchema)]
 pub(crate) struct WithEnvironment<T, H = HostDescription> {
     #[serde(flatten)]
@@ -187,10 +187,10 @@ pub(crate) struct WithEnvironment<T, H = HostDescription> {
     here: H,
 }
 
-/// Place of a measurement.
+/// Description of the host on which a result was measured.
 #[derive(Serialize, schemars::JsonSchema)]
 pub(crate) struct HostDescription {
-    /// The machine, and its settings that may distort measurements.
+    /// The host, and the settings of the host that may distort measurements.
     environment: Environment,
 }
 
@@ -200,15 +200,15 @@ impl HostDescription {
     }
 }
 
-/// A result with its machine, or without it if it was not requested.
+/// A result with a description of its host, or without one if `--environment false` is given.
 pub(crate) type MaybeWithEnvironment<T> = WithEnvironment<T, Option<HostDescription>>;
 
-/// Prints exactly one JSON object on standard output, with the machine of the measurement.
+/// Prints exactly one JSON object on standard output, with a description of this host.
 pub(crate) fn print_json<T: Serialize>(result: &T) -> Result<(), Failure> {
     print_versioned(&WithEnvironment { result, here: HostDescription::observe() })
 }
 
-/// Prints exactly one JSON object on standard output, with the machine of the measurement if `wanted`.
+/// Prints exactly one JSON object on standard output, with a description of this host if `wanted`.
 pub(crate) fn print_json_if<T: Serialize>(wanted: bool, result: &T) -> Result<(), Failure> {
     let here = wanted.then(HostDescription::observe);
     print_versioned(&MaybeWithEnvironment { result, here })
@@ -222,7 +222,7 @@ pub(crate) fn print_versioned<T: Serialize>(object: &T) -> Result<(), Failure> {
     Ok(())
 }
 
-/// True if the user ended the trial early.
+/// Returns true if the user interrupted the trial.
 pub(crate) fn is_interrupted(trial: &TrialResult) -> bool {
     trial.reasons.iter().any(|reason| matches!(reason, Reason::Interrupted { .. }))
 }
@@ -236,7 +236,7 @@ pub(crate) fn status_of(verdict: Verdict) -> ExitCode {
     }
 }
 
-/// Prints a trial.
+/// Prints the result of a trial as text.
 pub(crate) fn print_trial(trial: &TrialResult) {
     let c = &trial.counts;
     let verdict = colour::verdict(trial.verdict, &std::io::stdout());
@@ -285,7 +285,7 @@ pub(crate) fn print_trial(trial: &TrialResult) {
     print_points("Not RFC 8219 compliant", &trial.noncompliance);
 }
 
-/// Rounds microseconds up.
+/// Formats microseconds, rounded to a whole number.
 fn whole(us: f64) -> String {
     grouped(us.round() as u64)
 }
@@ -297,7 +297,7 @@ pub(crate) fn print_wrong(w: &WrongCounts) {
     }
 }
 
-/// Formats wrong replies by kind; `None` if there were none.
+/// Formats the numbers of wrong replies by kind; returns `None` if there were none.
 pub(crate) fn wrong_line(w: &WrongCounts) -> Option<String> {
     let rcodes = w.rcode.iter().map(|(rcode, n)| format!("{} {}", grouped(*n), rcode_name(*rcode)));
     let others = [
@@ -325,7 +325,7 @@ pub(crate) fn print_rtt(rtt: Option<&Rtt>) {
     }
 }
 
-/// Prints the statistics of AuthDNS in a trial, if they were read.
+/// Prints the statistics of AuthDNS for a trial.
 fn print_auth(auth: &AuthDelta) {
     let asked = &auth.asked;
     let [aaaa, a, other, again, dropped] =
@@ -364,7 +364,7 @@ fn print_sending(sending: &Sending) {
     }
 }
 
-/// Prints a set of searches.
+/// Prints the result of a set of searches as text.
 pub(crate) fn print_search(result: &SearchResult) {
     let f = &result.figures;
     let interval = wording::interval(&f.interval);
@@ -422,14 +422,15 @@ pub(crate) fn print_points(title: &str, points: &[impl std::fmt::Display]) {
     }
 }
 
-/// Opens a file for the result, if the user requested one, so that errors are reported before the measurement.
+/// Opens a file for the result, if `path` is given. Commands open it before the measurement, so that errors are
+/// reported early.
 pub(crate) fn open(path: Option<&Path>) -> Result<Option<NewFile>, Failure> {
     let Some(path) = path else { return Ok(None) };
     let file = NewFile::open(path).with_context(|| format!("cannot write {}", path.display()));
     file.map(Some).map_err(Failure::environment)
 }
 
-/// Writes such a file and renames it into place.
+/// Writes a file that [`open`] returned, and renames it to its final name.
 pub(crate) fn fill(
     file: Option<NewFile>,
     write: impl FnOnce(&mut NewFile) -> anyhow::Result<()>,
@@ -440,7 +441,7 @@ pub(crate) fn fill(
     written.context(shown).map_err(Failure::environment)
 }
 
-/// Same as [`fill`], with a text.
+/// Writes a text to a file as [`fill`] does.
 pub(crate) fn fill_text(
     file: Option<NewFile>,
     text: impl FnOnce() -> String,
@@ -448,12 +449,12 @@ pub(crate) fn fill_text(
     fill(file, |out| Ok(out.write_all(text().as_bytes())?))
 }
 
-/// Returns the name of an RCODE.
+/// Returns the name of an RCODE, or "extended" for values above 15.
 pub(crate) fn rcode_name(rcode: u8) -> &'static str {
     RCODES.get(usize::from(rcode)).copied().unwrap_or("extended")
 }
 
-/// Names of the RCODEs that fit into a header (IANA).
+/// Names of the RCODEs 0 to 15, which fit into a DNS header (IANA).
 const RCODES: [&str; 16] = [
     "NOERROR",
     "FORMERR",
@@ -473,7 +474,7 @@ const RCODES: [&str; 16] = [
     "RESERVED15",
 ];
 
-/// Returns the received RCODEs with their counts.
+/// Returns the names of the RCODEs that were received, with their counts.
 pub(crate) fn rcodes(counts: &[u64; 16]) -> impl Iterator<Item = (&'static str, u64)> {
     RCODES.into_iter().zip(*counts).filter(|&(_, n)| n > 0)
 }

@@ -1,5 +1,6 @@
-//! Progress on standard error. It is redrawn on a terminal, unless `TERM` is `dumb`. Otherwise a line is printed after
-//! a second, every ten seconds, and at the end. Nothing is printed with `--quiet`. All lines fit 80 columns.
+//! Progress on standard error. On a terminal the progress is redrawn, unless `TERM` is `dumb`. Otherwise a line is
+//! printed after a second, then every ten seconds, and at the end. Nothing is printed with `--quiet`. All lines fit 80
+//! columns.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -18,22 +19,22 @@ use crate::lines::{COLUMNS, cut, plain_spaces};
 use crate::output::{grouped, remaining, rounded};
 use crate::{interruption, lines, metrics};
 
-/// Interval of updates.
+/// Interval between two updates of the progress on a terminal.
 const LOOK: Duration = Duration::from_millis(200);
-/// Time of the first line without a terminal, and the interval of the others.
+/// Without a terminal: time of the first line, and the interval between further lines.
 const FIRST_LINE: Duration = Duration::from_secs(1);
 const LINES: Duration = Duration::from_secs(10);
-/// Bar below the message.
+/// Template for the message and, below it, the progress bar of a trial.
 const BAR: &str = "{msg}\n{bar:16} {pos}/{len} sent, {prefix}, {eta} left";
 
-/// Runs a trial and shows its progress; ends it early if the user interrupts.
+/// Runs a trial and shows its progress. An interruption by the user ends the trial early.
 pub(crate) fn run_trial(
     plan: &TrialPlan,
     quiet: bool,
     title: &str,
 ) -> Result<TrialResult, TrialError> {
     let progress = Progress::until(plan, interruption::flag());
-    // The part of this tester, if several testers share the trial.
+    // Number of queries of this tester, which is lower than that of the trial if several testers share the trial.
     let planned = plan.own_part().count();
     metrics::trial_begins(plan, &progress);
     let bar = ProgressBar::with_draw_target(Some(planned), draw_target());
@@ -65,15 +66,16 @@ fn draw_target() -> ProgressDrawTarget {
     }
 }
 
-/// Formats share and rate of valid replies: `99.98 % valid, 9 998/s`.
+/// Formats the share and the rate of valid replies: `99.98 % valid, 9 998/s`.
 fn so_far(valid: u64, decided: u64, time: Duration) -> String {
     let rate = valid as f64 / time.as_secs_f64().max(1e-3);
     let share = if decided > 0 { lines::percent(valid, decided) } else { "–".into() };
     plain_spaces(&format!("{share} valid, {}/s", grouped(rate as u64)))
 }
 
-/// Formats rate and mean response time of a closed loop so far. The time follows from Little's law (J. D. C. Little, "A
-/// Proof for the Queuing Formula: L = λW", 1961): queries in flight divided by the rate.
+/// Formats the rate and the mean response time of a running closed loop. The mean response time is the number of
+/// queries in flight divided by the rate (Little's law; J. D. C. Little, "A Proof for the Queuing Formula: L = λW",
+/// 1961).
 pub(crate) fn loop_so_far(valid: u64, outstanding: u64, time: Duration) -> String {
     let rate = valid as f64 / time.as_secs_f64().max(1e-3);
     if rate < 1.0 {
@@ -83,12 +85,12 @@ pub(crate) fn loop_so_far(valid: u64, outstanding: u64, time: Duration) -> Strin
     plain_spaces(&format!("{} answers/s, {mean_ms:.2} ms each", grouped(rate as u64)))
 }
 
-/// Runs `work` and shows a text without counts, which it may change.
+/// Runs `work` and meanwhile shows the text `words`, which `work` may change.
 pub(crate) fn during<T>(quiet: bool, words: &str, work: impl FnOnce(&ProgressText) -> T) -> T {
     during_with(quiet, words, &|| None, work)
 }
 
-/// Same as [`during`], with a text on the results so far, which is read at each update.
+/// Same as [`during`], but also shows the result of `so_far`, which is called at each update.
 pub(crate) fn during_with<T>(
     quiet: bool,
     words: &str,
@@ -110,7 +112,7 @@ pub(crate) fn during_with<T>(
     shown.during(quiet, &lines, work)
 }
 
-/// Waits for `time`, or until the user interrupts.
+/// Waits for `time`, or until the user interrupts. Shows the pause, and the text `next` about the following step.
 pub(crate) fn pause(time: Duration, quiet: bool, next: &str) {
     if time < FIRST_LINE {
         return interruption::sleep(time);
@@ -121,8 +123,8 @@ pub(crate) fn pause(time: Duration, quiet: bool, next: &str) {
     });
 }
 
-/// Formats the state of a search before a trial, in two lines: `trial 7 of about 19 at 1 500 q/s in [1 000, 2 000)`,
-/// and the remaining time.
+/// Formats the state of a search before a trial, in two lines. The first line is for example `trial 7 of about 19 at 1
+/// 500 q/s in [1 000, 2 000)`. The second line has the remaining time, if it can be estimated.
 pub(crate) fn title(standing: &SearchProgress) -> String {
     let show = |rate: Option<Qps>| rate.map_or("…".to_owned(), |rate| grouped(rate.0));
     let (passed, failed) = standing.bracket;
@@ -148,30 +150,30 @@ pub(crate) fn title(standing: &SearchProgress) -> String {
     plain_spaces(&title)
 }
 
-/// Formats hours and minutes of a moment (UTC).
+/// Formats a time of day (UTC) as hours and minutes.
 fn clock(at: SystemTime) -> String {
     let minutes = at.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() / 60);
     format!("{:02}:{:02}", minutes / 60 % 24, minutes % 60)
 }
 
-/// Text that is shown during some work.
+/// Text and progress bar that are shown while a function runs.
 pub(crate) struct ProgressText {
     bar: ProgressBar,
     text: Mutex<String>,
 }
 
 impl ProgressText {
-    /// Changes the text.
+    /// Replaces the text.
     pub(crate) fn say(&self, words: &str) {
         *self.text.lock().unwrap_or_else(PoisonError::into_inner) = plain_spaces(words);
     }
 
-    /// Runs a function that also writes to the terminal.
+    /// Runs a function that writes to the terminal, and hides the progress bar meanwhile.
     pub(crate) fn aside<T>(&self, write: impl FnOnce() -> T) -> T {
         self.bar.suspend(write)
     }
 
-    /// Runs `work` and shows its progress; `line` returns the line for output without a terminal, and updates the bar.
+    /// Runs `work` and shows its progress. `line` updates the bar, and returns the line to print without a terminal.
     fn during<T>(
         &self,
         quiet: bool,
@@ -209,7 +211,7 @@ impl ProgressText {
                 eprintln!("{line}");
                 printed = Some(line);
             }
-            // The last of several lines has the final counts.
+            // Checked after printing, so that the last line has the final counts.
             if is_over {
                 break;
             }
@@ -219,7 +221,8 @@ impl ProgressText {
     }
 }
 
-/// Removes the progress display, even if `work` panics: standard output may be closed (`streams`).
+/// Guard that removes the progress display when dropped, even if `work` panics. For example, printing panics if
+/// standard output is closed (`streams`).
 struct ClearGuard<'a>(&'a AtomicBool, Thread);
 
 impl Drop for ClearGuard<'_> {

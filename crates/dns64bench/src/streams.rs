@@ -1,8 +1,9 @@
-//! Standard output and standard error that are closed, or on a full disk.
+//! Handling of write errors on standard output and standard error, such as a closed pipe or a full disk.
 //!
-//! In these cases, the standard library's `println!` panics. The macros in `main.rs` end the program cleanly instead,
-//! so that its servers end and temporary files are removed. A closed pipe ends the program silently, and a full disk
-//! with a message. If standard error cannot be written, the program continues, because only progress is lost.
+//! On such an error the standard library's `println!` panics. The macros in `main.rs` end the program cleanly instead,
+//! so that the servers that it started end, and temporary files are removed. After a closed pipe the program ends
+//! without a message, and after a full disk with one. If standard error cannot be written, the program continues,
+//! because only progress output is lost.
 
 use std::fmt;
 use std::io::{self, BufWriter, Write};
@@ -23,14 +24,14 @@ const BUFFER: usize = 1 << 20;
 /// Exit status of a program ended by SIGPIPE, as reported by shells.
 const BROKEN_PIPE: u8 = 128 + 13;
 
-/// Thread that may end the program.
+/// The main thread, which is the only one that ends the program after a write error.
 static MAIN: OnceLock<ThreadId> = OnceLock::new();
 
-/// Reason why standard output cannot be written; propagates to `main` as a silent panic.
+/// Write error on standard output. The error propagates to `main` as the payload of a panic without a message.
 pub(crate) struct Unwritable(io::Error);
 
 impl Unwritable {
-    /// Prints the message, if any, and returns the exit status.
+    /// Prints a message, unless the pipe was closed, and returns the exit status.
     pub(crate) fn report(self) -> ExitCode {
         match self.0.kind() {
             io::ErrorKind::BrokenPipe => ExitCode::from(BROKEN_PIPE),
@@ -42,20 +43,20 @@ impl Unwritable {
     }
 }
 
-/// Makes this thread the one that ends the program when standard output is closed.
+/// Registers the calling thread as the main thread.
 pub(crate) fn begin() {
     MAIN.get_or_init(|| thread::current().id());
 }
 
-/// Ends the program because standard output cannot be written. Has no effect in threads other than `main`. The thread
-/// `main` detects the error when it prints.
+/// Ends the program because standard output cannot be written. Does nothing in other threads than the main thread,
+/// which detects the error when it prints.
 pub(crate) fn give_up(error: io::Error) {
     if MAIN.get() == Some(&thread::current().id()) {
         resume_unwind(Box::new(Unwritable(error)));
     }
 }
 
-/// Writes to standard output, with plain spaces; ends the program on an error.
+/// Writes to standard output, with narrow spaces replaced by plain ones. Ends the program on an error.
 pub(crate) fn print(text: fmt::Arguments<'_>) {
     let text = plain_spaces(&text.to_string());
     let mut out = io::stdout().lock();
@@ -66,7 +67,7 @@ pub(crate) fn print(text: fmt::Arguments<'_>) {
     }
 }
 
-/// Writes the file `path` completely or not at all, or standard output if there is no path.
+/// Writes to the file `path`, which appears only when it is complete, or to standard output if `path` is `None`.
 ///
 /// # Errors
 /// Returns an error if the file cannot be written. The program ends if standard output cannot be
@@ -86,13 +87,13 @@ pub(crate) fn write_to(
     }
     let mut out = BufWriter::with_capacity(BUFFER, io::stdout());
     let written = write(&mut out).and_then(|()| out.flush());
-    // The rest of the buffer is discarded.
+    // Discards the buffer, because dropping the writer would try to write the rest again.
     drop(out.into_parts());
     written.map_or_else(give_up, |()| {});
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes to standard error, with plain spaces. Errors are ignored.
+/// Writes to standard error, with narrow spaces replaced by plain ones. Ignores errors.
 pub(crate) fn print_error(text: fmt::Arguments<'_>) {
     let _ = io::stderr().lock().write_all(plain_spaces(&text.to_string()).as_bytes());
 }
