@@ -219,7 +219,7 @@ pub(crate) struct Traffic {
     pub(crate) records: Option<PathBuf>,
 }
 
-/// Criteria for valid replies, and the share of valid replies at which a trial passes.
+/// Criteria for valid replies, and the share of valid replies that a trial needs to pass.
 #[derive(Debug, Args)]
 pub(crate) struct Replies {
     /// Prefix that synthesized addresses must have; may be given several times [default: any address is valid]
@@ -271,7 +271,7 @@ pub(crate) struct Measure {
     pub(crate) environment: bool,
 }
 
-/// Part of a trial that this tester sends, if several testers share the trial.
+/// Options for a tester that sends a part of a trial that several testers share.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Sharding {
     /// Send only part I of N of the trial: every N-th query, starting with query I, counted from 0. Run the other parts
@@ -302,7 +302,7 @@ pub(crate) struct Merge {
     pub(crate) json: bool,
 }
 
-/// Options of a new trial.
+/// Options of a trial that is not read from a plan file.
 #[derive(Debug, Args)]
 pub(crate) struct NewTrial {
     /// Server to measure, such as 2001:2::1, [2001:2::1]:5353, 198.18.0.1 or localhost; the default port is 53
@@ -394,7 +394,7 @@ pub(crate) struct NewSearch {
     pub(crate) journal: Option<PathBuf>,
 }
 
-/// Choice of the rates of a search.
+/// Method by which a search selects its rates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum SearchMethod {
     #[value(alias = "rfc8219")]
@@ -435,7 +435,7 @@ pub(crate) struct Campaign {
     pub(crate) action: CampaignAction,
 }
 
-/// Results to measure again.
+/// Results that `campaign resume` measures again.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum RedoChoice {
     SelfTest,
@@ -535,7 +535,7 @@ pub(crate) struct Report {
     pub(crate) gate: Gate,
 }
 
-/// Comparison of runs with a baseline.
+/// Options for the comparison of runs with a baseline.
 #[derive(Debug, Args)]
 pub(crate) struct Gate {
     /// Run folder of the baseline, with which the other runs are compared. If the option is given several times, the
@@ -611,10 +611,10 @@ pub(crate) struct Auth {
     pub(crate) duration: Option<Duration>,
 }
 
-/// AF_XDP mode.
+/// Requested AF_XDP mode.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum XdpMode {
-    // The options document the values; doc comments here would change the style of the help texts.
+    // The options `--xdp-mode` document the values; doc comments here would switch the help to clap's long style.
     #[default]
     Auto,
     ZeroCopy,

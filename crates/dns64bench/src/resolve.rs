@@ -37,10 +37,10 @@ use crate::intervals;
 use crate::output::{Failure, grouped};
 
 impl Server {
-    /// Returns the server's address; for a name, its first address.
+    /// Returns the address of the server; for a host name, the first address that the name resolves to.
     ///
     /// # Errors
-    /// Returns an error if the name has no address.
+    /// Returns an error if the name cannot be resolved or has no address.
     pub(crate) fn resolve(&self) -> Result<SocketAddr, Failure> {
         let (name, port) = match self {
             Server::Address(address) => return Ok(*address),
@@ -94,7 +94,7 @@ impl Traffic {
 }
 
 impl Replies {
-    /// Adds these criteria for valid replies to the trial.
+    /// Returns the trial with these criteria for valid replies.
     fn of(&self, trial: TrialPlan) -> TrialPlan {
         TrialPlan {
             prefixes: self.expect_prefix.clone(),
@@ -105,14 +105,14 @@ impl Replies {
     }
 }
 
-/// Returns the interface given for AF_XDP, if there is one; `auto` leaves it unset.
+/// Returns the AF_XDP settings, if `interface` is given. The value `auto` leaves the interface open.
 pub(crate) fn xdp_config(interface: Option<&String>, mode: XdpMode) -> Option<XdpConfig> {
     let named = |name: &String| (name != "auto").then(|| name.clone());
     interface.map(|name| XdpConfig { interface: named(name), mode: mode.resolve() })
 }
 
-/// Checks the plan on this host. The first name must be in its block, this process must be allowed to use the CPUs, the
-/// source addresses must exist, and there must be an interface towards the server.
+/// Checks a plan against this host: the first name must be in its block, this process must be allowed to use the CPUs,
+/// the source addresses must be local, and for AF_XDP there must be an interface towards the server.
 ///
 /// # Errors
 /// Returns an error if one of these conditions is not met.
@@ -154,8 +154,8 @@ impl Measure {
     /// Plans the trial.
     ///
     /// # Errors
-    /// Returns an error if the given plan is invalid, an interval is given without a file for it,
-    /// or there is no time left until several testers begin.
+    /// Returns an error if the given plan is invalid, if an interval is given without a file for it, or if the start
+    /// time of a shared trial has passed.
     pub(crate) fn resolve(&self) -> Result<TrialPlan, Failure> {
         let plan = self.plan_of_all()?;
         let Some((number, start)) = self.sharding.shard.zip(self.sharding.start_at) else {
@@ -167,7 +167,7 @@ impl Measure {
         Ok(TrialPlan { shard: Some(shard), ..plan })
     }
 
-    /// Returns the complete trial, even if several testers share it.
+    /// Returns the plan of the whole trial, also if this tester sends only a part of it.
     fn plan_of_all(&self) -> Result<TrialPlan, Failure> {
         let width = self.intervals.width()?;
         if let Some(path) = &self.plan {
@@ -190,7 +190,7 @@ impl Measure {
     }
 }
 
-/// Reads the plan from a file or from standard input.
+/// Reads a plan from a file, or from standard input if `path` is `-`.
 fn given_plan(path: &Path) -> Result<TrialPlan, Failure> {
     let name = path.display();
     let unusable = |why: String| Failure::usage(anyhow::anyhow!("--plan {name}: {why}"));
@@ -202,7 +202,7 @@ fn given_plan(path: &Path) -> Result<TrialPlan, Failure> {
     parse_plan(&read.map_err(|e| unusable(e.to_string()))?).map_err(unusable)
 }
 
-/// Parses a plan; an error names the field.
+/// Parses a plan in JSON; an error names the wrong field.
 fn parse_plan(text: &str) -> Result<TrialPlan, String> {
     let mut json = serde_json::Deserializer::from_str(text);
     let plan = serde_path_to_error::deserialize(&mut json).map_err(|error| {
@@ -266,11 +266,11 @@ impl NewSearch {
     }
 }
 
-/// Returns the search with a block of names that is sufficient for its longest course; a larger one if the user gave
-/// none.
+/// Returns the search with a block of names that is sufficient for the longest possible search. If the user gave no
+/// block (`are_given` is false), the block is enlarged as necessary.
 ///
 /// # Errors
-/// Returns an error if one of its trials is impossible, or names would have to repeat.
+/// Returns an error if a trial of the search is impossible, or if the names would have to repeat.
 pub(crate) fn with_names(mut plan: SearchPlan, are_given: bool) -> Result<SearchPlan, Failure> {
     if !are_given && plan.most_names() + plan.trial.first_name > plan.trial.names.count() {
         widen(&mut plan);
@@ -293,8 +293,8 @@ pub(crate) fn with_names(mut plan: SearchPlan, are_given: bool) -> Result<Search
 }
 
 impl NewSearch {
-    /// Returns the method for choosing rates: the first goal is always that of RFC 8219, with the plan's duration and
-    /// acceptance criterion.
+    /// Returns the search method. The first goal of an MLRsearch is always that of RFC 8219, with the plan's duration
+    /// and acceptance criterion.
     fn method(&self, trial: &TrialPlan) -> Result<Method, Failure> {
         let refused = |why: &str| Err(Failure::usage(anyhow::anyhow!("{why}")));
         if self.method == SearchMethod::Bisection {
@@ -318,7 +318,7 @@ impl NewSearch {
         Ok(method)
     }
 
-    /// Returns the self-test that validates the tester, if there is one.
+    /// Returns the self-test that validates the tester, if the user gave one.
     fn self_test(&self) -> Result<Option<PassedSelfTest>, Failure> {
         let rate_only =
             |passed| PassedSelfTest { passed, delta: self.delta, compliant: false, sent: None };
@@ -329,17 +329,19 @@ impl NewSearch {
     }
 }
 
-/// Returns the validated settings and rates from a file with the output of `self-test --json`.
+/// Reads the output of `self-test --json` from a file, and returns the send settings and the rate at which the
+/// self-test passed.
 ///
 /// # Errors
-/// Returns an error if the file is no output of `self-test --json`, or the self-test did not pass.
+/// Returns an error if the file is not the output of `self-test --json`, or if the self-test did not pass.
 pub(crate) fn passed_self_test(path: &Path) -> Result<PassedSelfTest, Failure> {
     let unusable =
         |why: String| Failure::usage(anyhow::anyhow!("--self-test {}: {why}", path.display()));
     let text = std::fs::read_to_string(path).map_err(|e| unusable(e.to_string()))?;
     let test: SelfTestResult = serde_json::from_str(&text)
         .map_err(|e| unusable(format!("not the output of `dns64bench self-test --json`: {e}")))?;
-    // The validated rate is computed with the α and β of these trials, whatever values the self-test was run for.
+    // The rate is stored as it was measured: the maximum rate of the DUT is computed later from the α and β of the
+    // DUT's trials, which may differ from those of the self-test.
     test.vouches().ok_or_else(|| {
         unusable(
             "that self-test did not pass; omit the option, so that the result is a lower bound, or \
@@ -349,7 +351,7 @@ pub(crate) fn passed_self_test(path: &Path) -> Result<PassedSelfTest, Failure> {
     })
 }
 
-/// Uses all 2³² names, still beginning at 10.0.0.0.
+/// Extends the block of names to all 2³² names. The first name stays the same.
 fn widen(plan: &mut SearchPlan) {
     plan.trial.first_name += u64::from(u32::from(plan.trial.names.first()));
     plan.trial.names = NameRange::ALL;
@@ -376,8 +378,8 @@ impl SelfTest {
     }
 }
 
-/// Returns the trial of a self-test: AuthDNS answers directly, with an AAAA record for every name, in a quarter of the
-/// time. The queries are sent with the settings of the trials that the self-test validates.
+/// Returns the trial of a self-test for a trial of a DUT: AuthDNS is queried directly, has an AAAA record for every
+/// name, and must answer within a quarter of the timeout. The send settings are the same.
 pub(crate) fn as_self_test(asked: TrialPlan, delta: f64) -> TrialPlan {
     let factor = factor(asked.aaaa_share, asked.cached_share, delta);
     TrialPlan {
@@ -396,17 +398,17 @@ impl Questions {
         options.extend(self.nsid.then(EdnsOption::nsid));
         options.extend(self.client_subnet.map(EdnsOption::client_subnet));
         let wanted = self.edns_size.is_some() || self.dnssec_ok || !options.is_empty();
-        // 1232 octets fit into every path that IPv6 has (DNS flag day 2020).
+        // A message of 1232 octets fits into the minimum MTU of IPv6 (DNS flag day 2020).
         let size = self.edns_size.unwrap_or(1_232);
         wanted.then_some(Edns { size, dnssec_ok: self.dnssec_ok, options })
     }
 }
 
 impl IntervalFiles {
-    /// Returns the length of the intervals, if a file needs them.
+    /// Returns the length of the intervals, or `None` if no file needs intervals.
     ///
     /// # Errors
-    /// Returns an error if a length is given without a file.
+    /// Returns an error if the length is given without a file.
     pub(crate) fn width(&self) -> Result<Option<Nanos>, Failure> {
         let is_wanted = self.hdr_log.is_some() || self.json_lines.is_some();
         if self.interval.is_some() && !is_wanted {
@@ -436,7 +438,7 @@ impl Transport {
     }
 }
 
-/// Reads the queries of a file; `warn` receives the warnings on its malformed lines.
+/// Reads the queries of a file; `warn` is called with warnings about malformed lines.
 ///
 /// # Errors
 /// Returns an error if the file cannot be read or has no valid queries.
@@ -486,10 +488,10 @@ impl ClosedLoop {
         })
     }
 
-    /// Plans experiment `number` of dns64perf2: 256 names that no other experiment uses.
+    /// Plans experiment `number` of dns64perf2: queries for 256 names that no other experiment uses.
     ///
     /// # Errors
-    /// Never returns an error for valid arguments, because these allow no number outside the name space.
+    /// Returns an error if the names of the experiment are outside the name space, which valid arguments exclude.
     pub(crate) fn experiment(
         &self,
         e: &Experiments,
@@ -550,7 +552,7 @@ impl ClosedLoop {
 }
 
 impl Resperf {
-    /// Plans the ramp; `warn` receives the warnings on the query file.
+    /// Plans the ramp; `warn` is called with warnings about the query file.
     ///
     /// # Errors
     /// Returns an error if the server has no address of the given family, or the queries cannot be
@@ -572,7 +574,7 @@ impl Resperf {
             }
         };
         let wanted = self.edns || self.dnssec_ok || !self.edns_option.is_empty();
-        // The size that resperf offers.
+        // The UDP payload size that resperf sends.
         let edns = wanted.then(|| Edns {
             size: 4_096,
             dnssec_ok: self.dnssec_ok,
@@ -594,7 +596,7 @@ impl Resperf {
                 additional: Additional::new(edns.as_ref(), self.tsig.clone(), 0),
                 check,
                 timeout: self.timeout.into(),
-                // Datagrams are sent one by one, like those of the original.
+                // The original resperf sends each datagram with its own system call too.
                 offload: false,
                 buffer: self.buffer.map(|kib| kib * 1024),
                 interval: Some(self.interval.into()),
@@ -626,8 +628,8 @@ impl Resperf {
 }
 
 impl Dns64perf {
-    /// Plans the same load, evenly spread: n queries every d ns by each of t threads, from the same number of source
-    /// ports.
+    /// Plans a trial with the same rate and number of source ports as the arguments define for dns64perf++, but with
+    /// evenly spaced queries: n queries every d ns by each of t threads.
     ///
     /// # Errors
     /// Returns an error if the arguments define no load.
@@ -653,7 +655,7 @@ impl Dns64perf {
             )));
         }
         let mut plan = TrialPlan::new(SocketAddr::new(self.server, self.port), rate);
-        // The shortest time in which all these queries are due.
+        // The shortest duration in which all requested queries are due.
         let duration = (u128::from(requests) * u128::from(Nanos::SECOND.0)).div_ceil(rate.0.into());
         plan.duration =
             Nanos(u64::try_from(duration).map_err(|_| wrong("that takes more than 500 years"))?);
@@ -664,12 +666,13 @@ impl Dns64perf {
             plan.source_ports = all.and_then(|all| u16::try_from(all).ok()).ok_or_else(|| {
                 wrong(&format!("{threads} threads with {ports} ports each exceed 65535 ports"))
             })?;
-            // The original recognizes replies by name, so it needs only the IDs of a few ports.
+            // dns64perf++ matches replies by name, so it needs few message IDs. This tester matches by ID, and uses
+            // more ports if the IDs of the given ports are not sufficient.
             if let Err(PlanError::Ids { needed, .. }) = plan.check() {
                 plan.source_ports = u16::try_from(needed).unwrap_or(u16::MAX);
             }
         }
-        // The original checks only that the answer has an AAAA record, whatever its address.
+        // dns64perf++ accepts any AAAA record, whatever its address.
         plan.check_own_aaaa = false;
         plan.records = Some("dns64perf.csv".into());
         Ok(plan)

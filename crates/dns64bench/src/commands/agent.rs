@@ -1,4 +1,4 @@
-//! `agent`: the process that a campaign runs on its hosts.
+//! `agent`: the process that a campaign runs on each of its hosts.
 
 use std::fs;
 use std::io;
@@ -15,7 +15,8 @@ pub(crate) fn run(args: &Agent) -> Outcome {
     let begun = fs::create_dir_all(&args.folder).and_then(|()| fs::write(&owner, &me));
     let served =
         begun.and_then(|()| agent::serve(&args.folder, io::stdin().lock(), io::stdout().lock()));
-    // A later agent that has taken over the folder still needs it. If removal fails, the leftovers are harmless.
+    // If a later agent has taken over the folder, the folder is still in use. If removal fails, the remaining files are
+    // harmless.
     if args.remove && fs::read_to_string(&owner).is_ok_and(|owner| owner == me) {
         let _ = fs::remove_dir_all(&args.folder);
     }

@@ -1,4 +1,4 @@
-//! `auth`: runs AuthDNS until a signal stops it.
+//! `auth`: runs AuthDNS until a signal arrives or `--duration` ends.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -62,7 +62,7 @@ fn serve(args: &Auth) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Serves the names of `conform` until a signal ends it.
+/// Serves the test names of `dns64bench conform` until a signal arrives or `--duration` ends.
 fn serve_checks(args: &Auth, zone: &Name) -> Outcome {
     let config = AuthorityConfig {
         listen: args.listen.clone(),
@@ -86,7 +86,7 @@ fn serve_checks(args: &Auth, zone: &Name) -> Outcome {
     ended.map(|()| ExitCode::SUCCESS)
 }
 
-/// Creates the status socket. It is created before the server's other sockets, so that it exists when clients reach the
+/// Creates the status socket. It is created before the DNS sockets, so that it exists when clients reach the DNS
 /// server.
 fn status_socket(path: Option<&Path>) -> Result<Option<StatusSocket>, Failure> {
     let bind = |path: &Path| {

@@ -1,4 +1,4 @@
-//! `campaign`: runs, resumes and shows plans.
+//! `campaign`: runs and resumes benchmark plans, and shows their contents and state.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -101,7 +101,8 @@ pub(crate) fn run(args: &Campaign) -> Outcome {
     }
 }
 
-/// Returns a built-in plan. Its first line refers to the schema of the installed package instead of the repository's.
+/// Returns the text of a built-in plan. The first line of the text refers to a schema file, whose path is replaced,
+/// because it is valid only in the repository.
 fn ready(name: &str) -> String {
     let text = READY.iter().find(|(ready, _)| *ready == name).map_or("", |(_, text)| text);
     match text.split_once('\n') {
@@ -114,7 +115,7 @@ fn ready(name: &str) -> String {
     }
 }
 
-/// Returns the default run folder of a plan: in the current folder, with the name of the plan.
+/// Returns the default run folder of a plan: a folder in the current folder that is named after the plan.
 fn folder_of(plan: &Path) -> PathBuf {
     let stem = plan
         .file_stem()
@@ -122,12 +123,13 @@ fn folder_of(plan: &Path) -> PathBuf {
     PathBuf::from(format!("{stem}-run"))
 }
 
-/// Returns the run folder that the user gave, either directly or by its plan.
+/// Returns the run folder of a running or finished campaign. `run` is either the folder or the plan.
 fn existing(run: &Path) -> PathBuf {
     if run.is_dir() { run.into() } else { folder_of(run) }
 }
 
-/// Serves the metrics of the campaign for Prometheus, on CPUs that the campaign does not use, if there are any.
+/// Serves the metrics of the campaign for Prometheus. The serving thread runs on CPUs that the campaign does not use,
+/// if there are any.
 fn serve_metrics(address: Option<SocketAddr>, plan: &Plan, quiet: bool) -> Result<(), Failure> {
     let cpus = plan.cpus.tester.iter().chain(&plan.cpus.auth).chain(&plan.cpus.dut);
     metrics::serve(address, "campaign", &cpus.map(|&cpu| CpuId(cpu)).collect::<Vec<_>>(), quiet)
@@ -158,7 +160,7 @@ fn carry_out(
     let recorded = Recorded::new(&plan, &entries);
     let (made, cannot): (Vec<Point>, Vec<Point>) =
         plan.points().into_iter().partition(|point| recorded.cannot(point).is_none());
-    // For a point that cannot be measured here, the result is the reason.
+    // A point that cannot be measured on these hosts counts as complete; the reason is printed instead of a result.
     for (point, why) in cannot.iter().filter_map(|point| Some((point, recorded.cannot(point)?))) {
         eprintln!("dns64bench: cannot be measured here: {point}: {why}");
     }
@@ -169,7 +171,7 @@ fn carry_out(
     Ok(if open.is_empty() { ExitCode::SUCCESS } else { SPOILED.into() })
 }
 
-/// Counts SIGINT and SIGTERM: the first ends the campaign cleanly, the second immediately.
+/// Counts the signals SIGINT and SIGTERM: the first ends the campaign cleanly, the second immediately.
 fn heed_signals() -> Result<Interruption, Failure> {
     let interruption = Interruption::new();
     let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(Failure::environment)?;
@@ -182,7 +184,7 @@ fn heed_signals() -> Result<Interruption, Failure> {
     Ok(interruption)
 }
 
-/// Returns the reason why a campaign did not finish, and how to continue it.
+/// Returns the error message for a campaign that did not finish, with the command that continues it.
 fn failure(error: CampaignError, folder: &Path) -> Failure {
     let folder = folder.display();
     match error {
@@ -205,7 +207,8 @@ fn failure(error: CampaignError, folder: &Path) -> Failure {
     }
 }
 
-/// Prints the points with their effort, then the tables and figures of papers that they fill, in 80 columns.
+/// Prints the points of a plan with their numbers of trials and durations. Then prints which tables and figures of
+/// papers the plan reproduces. Lines have at most 80 columns.
 fn print_plan(plan: &Plan) {
     println!("{:>7} {:>12}  point", "trials", "about");
     let mut sum = Duration::ZERO;
@@ -233,7 +236,7 @@ fn effort_line(trials: &str, time: Duration, point: &str) -> String {
     format!("{start}{}", cut(point, room))
 }
 
-/// Returns the tables and figures of a paper that a plan fills, each with its number of points. Example: `Tables
+/// Returns the tables and figures of a paper that a plan reproduces, each with its number of points. Example: `Tables
 /// V-VII (4 points), Table XI (2 points)`.
 fn paper_items(plan: &Plan, paper: Paper) -> String {
     let points = plan.points();
@@ -241,7 +244,7 @@ fn paper_items(plan: &Plan, paper: Paper) -> String {
     with_points(filled.filter(|filled| filled.paper == paper).map(|filled| filled.what)).join(", ")
 }
 
-/// Returns each different item with its number of points: `16 cores (2 points)`.
+/// Returns each distinct item with the number of its occurrences: `16 cores (2 points)`.
 fn with_points<T: PartialEq + fmt::Display>(items: impl Iterator<Item = T>) -> Vec<String> {
     let mut counts: Vec<(T, u64)> = Vec::new();
     for item in items {
@@ -284,10 +287,10 @@ fn print_status(plan: &Plan, entries: &[Entry]) {
     println!("{left} to go");
 }
 
-/// Bar of 80 columns, below the current point and rate.
+/// Template for the current point and rate and, below them, a progress bar of 80 columns.
 const BAR: &str = "{wide_msg}\n{bar:20} {pos} of {len} points, {elapsed}, about {prefix} to go";
 
-/// Returns the total time of all finished trials.
+/// Returns the total duration of all finished trials.
 fn time_of(done: &[Entry]) -> Duration {
     let seconds = done.iter().filter_map(|entry| match entry {
         Entry::Finished(m) => m.at_rate().map(|trial| trial.duration_s + trial.timeout_s),
@@ -296,13 +299,13 @@ fn time_of(done: &[Entry]) -> Duration {
     Duration::try_from_secs_f64(seconds.sum()).unwrap_or_default()
 }
 
-/// Shows a campaign on a terminal, or as one line per trial in a plain log.
+/// Shows the progress of a campaign: as a progress bar on a terminal, otherwise as one line per trial.
 struct CampaignTerminal<'a> {
     plan: &'a Plan,
     quiet: bool,
     plain: bool,
     bar: ProgressBar,
-    /// Points that are not complete.
+    /// Points that are not complete yet.
     open: Vec<Point>,
 }
 
@@ -315,7 +318,7 @@ impl CampaignTerminal<'_> {
         let bar = if quiet || plain {
             ProgressBar::hidden()
         } else {
-            // The time of trials before a resume counts.
+            // The elapsed time includes the trials before a resume.
             ProgressBar::new(points.len() as u64).with_elapsed(time_of(done))
         };
         if let Ok(style) = ProgressStyle::with_template(BAR) {
@@ -327,7 +330,7 @@ impl CampaignTerminal<'_> {
         terminal
     }
 
-    /// Updates the remaining time on the bar, and the state for Prometheus.
+    /// Updates the remaining time on the progress bar, and the metrics for Prometheus.
     fn show(&self) {
         let left: Duration = self.open.iter().map(|point| self.plan.effort(point).1).sum();
         self.bar.set_prefix(remaining(left).to_string());
@@ -340,11 +343,12 @@ impl CampaignTerminal<'_> {
     }
 
     fn line(&self, text: &str) {
-        // The text may quote output of a host or a server.
+        // The text may quote the output of a host or a server, so control characters are removed.
         self.line_as_it_is(&plain(text, MESSAGE));
     }
 
-    /// Same as [`CampaignTerminal::line`], for a text that quotes no host and no server.
+    /// Prints a line like [`CampaignTerminal::line`], but without removing control characters. The text must not quote
+    /// a host or a server.
     fn line_as_it_is(&self, text: &str) {
         match (self.quiet, self.plain) {
             (true, _) => {}

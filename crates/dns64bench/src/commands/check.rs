@@ -1,4 +1,4 @@
-//! `check`: settings of this machine that distort measurements.
+//! `check`: lists settings of this machine that distort measurements.
 
 use std::process::ExitCode;
 

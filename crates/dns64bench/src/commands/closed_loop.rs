@@ -1,4 +1,4 @@
-//! `closed-loop`: measures like dnsperf and dns64perf2.
+//! `closed-loop`: keeps a fixed number of queries in flight, like dnsperf and dns64perf2.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ pub(crate) fn run(args: &ClosedLoop) -> Outcome {
     let so_far = || Some(progress::loop_so_far(sums.valid(), in_flight, began.elapsed()));
     let result =
         progress::during_with(args.display.quiet, &words, &so_far, |_| carry_out(&plan, &sums))?;
-    // The result first, because it cannot be obtained again.
+    // The result is printed before the files are written, because a write error must not discard it.
     if args.display.json {
         print_json(&result)?;
     } else {
@@ -70,7 +70,7 @@ pub(crate) fn run(args: &ClosedLoop) -> Outcome {
     Ok(if result.counts.valid > 0 { ExitCode::SUCCESS } else { DUT_FAILED.into() })
 }
 
-/// Checks that the server responds. For TCP, the check is only that connections can be established.
+/// Checks that the server responds. For TCP, only the plan is checked.
 fn require_response(args: &ClosedLoop, plan: &ClosedLoopPlan) -> Result<(), Failure> {
     plan.check().map_err(Failure::usage)?;
     if args.asking.liveness && plan.settings.transport != Transport::Tcp {
@@ -210,7 +210,7 @@ fn run_experiments(args: &ClosedLoop, experiments: &Experiments) -> Outcome {
     Ok(if result.failed == 0 { ExitCode::SUCCESS } else { DUT_FAILED.into() })
 }
 
-/// Prints to standard error, because scripts collect the times from standard output.
+/// Prints the statistics on standard error, because scripts read the times from standard output.
 fn print_experiments(result: &Found) {
     let n = result.experiments_ms.len();
     eprintln!("Threads                          {}", result.threads);
@@ -235,7 +235,7 @@ fn print_experiments(result: &Found) {
     }
 }
 
-/// Returns the CPU use of a process in per cent of a core, for each second until `over` is set.
+/// Returns the CPU use of a process in per cent of one core, second by second, until `over` is set.
 fn cpu_by_second(pid: u32, over: &AtomicBool) -> Vec<f64> {
     let mut seconds = Vec::new();
     let mut last = (clock::now(), hosts::process::cpu_seconds(&[pid]));

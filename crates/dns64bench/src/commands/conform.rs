@@ -58,7 +58,7 @@ fn print_json(checked: Checked) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Reads the outcome of an earlier run.
+/// Reads the JSON report of an earlier run.
 fn read(path: &Path) -> Result<Report, Failure> {
     let shown = path.display();
     let text = fs::read(path).with_context(|| format!("cannot read {shown}"));
@@ -91,7 +91,7 @@ fn check(args: &Conform) -> Result<Option<Report>, Failure> {
     let (done, total) = (AtomicUsize::new(0), runner::selected(&settings.only));
     let ran = progress::during(args.quiet, &words, |shown| {
         let told = |outcome: &CheckOutcome| {
-            // This outcome belongs to none of the selected checks.
+            // The outcome about the expected prefix is not one of the selected checks, so it is not counted.
             let is_selected = outcome.id != runner::EXPECTED_PREFIX;
             let n = done.fetch_add(usize::from(is_selected), Ordering::Relaxed)
                 + usize::from(is_selected);
@@ -116,10 +116,11 @@ fn so_far(words: &str, done: usize, total: usize, last: &str) -> String {
     format!("{words}: {done} of {total} checks done, last {last}")
 }
 
-/// Status socket of the test authoritative server, local or forwarded by ssh.
+/// Connection to the status socket of the test authoritative server. ssh forwards the socket if the server is on
+/// another host.
 struct AuthorityView {
     remote: Remote,
-    /// The ssh connection that forwards the socket, and the folder of the socket.
+    /// The ssh process that forwards the socket, and the folder that contains the local end of the socket.
     _forwarded: Option<(Forwarding, TempDir)>,
 }
 
@@ -148,7 +149,8 @@ impl AuthorityView {
     }
 }
 
-/// An ssh process that forwards a socket of another host to one of this host. Dropping it ends it.
+/// An ssh process that forwards a Unix socket on another host to one on this host. The process ends when this value is
+/// dropped.
 struct Forwarding(Child);
 
 impl Forwarding {
@@ -200,7 +202,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns the ids in the list, or `None` if there is none.
+    /// Returns the identifiers that `--list` prints for `--only`, or `None` if no check matches.
     fn ids(only: &[&str]) -> Option<Vec<String>> {
         let only: Vec<String> = only.iter().map(|id| (*id).to_owned()).collect();
         let text = show::list(&only).ok()?;
@@ -222,7 +224,7 @@ mod tests {
         let all: Vec<&str> = checks::all().map(|check| check.id).collect();
         assert_eq!(ids(&[]).unwrap(), all);
         let one = "rfc6147-5.1.7-ttl-of-a";
-        // Another check's id begins with it.
+        // The identifier of another check begins with this identifier.
         assert!(all.iter().any(|id| id.starts_with(one) && *id != one));
         assert_eq!(ids(&[one]).unwrap(), [one]);
         let some = ids(&["rfc6052-3", "rfc6147-5.1.7"]).unwrap();

@@ -1,4 +1,4 @@
-//! `dns64perf++`: arguments and output of the original tester, with our Measurer.
+//! `dns64perf++`: a trial by the Measurer, with the arguments and output of the original dns64perf++.
 
 use std::process::ExitCode;
 
@@ -24,11 +24,11 @@ pub(crate) fn run(args: &Dns64perf) -> Outcome {
     for reason in trial.reasons.iter().filter(|_| trial.verdict == Verdict::Invalid) {
         eprintln!("dns64perf++: the tester invalidated this trial: {reason}");
     }
-    // The original has no verdicts: a server that fails is no error of the program.
+    // The original dns64perf++ has no verdicts, so a trial that the server failed also ends with status 0.
     Ok(if trial.verdict == Verdict::Invalid { SPOILED.into() } else { ExitCode::SUCCESS })
 }
 
-/// Returns the lines of the original. Late replies count as received, but not as valid.
+/// Returns the output in the format of dns64perf++. Late replies count as received, but not as valid.
 fn printed(trial: &TrialResult) -> String {
     let c = &trial.counts;
     let received = c.valid + c.late + c.wrong.total();

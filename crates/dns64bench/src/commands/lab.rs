@@ -1,4 +1,4 @@
-//! `lab`: three network namespaces, connected as in the papers.
+//! `lab`: three network namespaces, connected as in `hosts::lab`.
 
 use std::process::ExitCode;
 

@@ -34,7 +34,7 @@ pub(crate) fn run(args: &Measure) -> Outcome {
     if let Some(test) = self_test {
         trial.set_facts(Facts { proof: test.proof_at_its_rate(&plan, &trial), ..trial.facts });
     }
-    // The result first, because it cannot be obtained again.
+    // The result is printed before the files are written, because a write error must not discard it.
     if args.display.json {
         print_json_if(args.environment, &trial)?;
     } else {
@@ -68,7 +68,7 @@ pub(crate) fn run(args: &Measure) -> Outcome {
     if let Some(advice) = cache_advice(&plan, &trial) {
         eprintln!("dns64bench: {advice}");
     }
-    // A part of a shared trial is not judged here, because `merge` judges the whole trial.
+    // These checks do not apply to a part of a shared trial, because `merge` evaluates the whole trial.
     if args.asking.liveness && trial.counts.valid == 0 && plan.shard.is_none() {
         liveness::require_reply(&plan)?;
         if let Some(replies) = liveness::misconfigured(&plan, plan.names_needed(), &trial.counts) {
@@ -78,7 +78,7 @@ pub(crate) fn run(args: &Measure) -> Outcome {
     Ok(status_of(trial.verdict))
 }
 
-/// Returns advice if the server's cache already contained names that should have been new.
+/// Returns advice if the server's cache already contained names that should have been new to it.
 fn cache_advice(plan: &TrialPlan, trial: &TrialResult) -> Option<String> {
     let Some(Deviation::CachedShare { wanted, real }) = trial.deviation else { return None };
     let next = (plan.first_name + plan.names_needed()) % plan.names.count();
@@ -107,7 +107,7 @@ mod tests {
         };
         let words = advice(100, 0.0, 1.0).unwrap();
         assert!(words.ends_with(&format!("--first-name {}", 100 + used)), "{words}");
-        // After the last name, the block of names starts again with the first.
+        // After the last name of the block, the first one follows.
         let words = advice(plan.names.count() - 1, 0.0, 1.0).unwrap();
         assert!(words.ends_with(&format!("--first-name {}", used - 1)), "{words}");
         assert_eq!(advice(100, 0.6, 0.1), None, "names that were not cached");

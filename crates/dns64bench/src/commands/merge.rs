@@ -13,7 +13,7 @@ use crate::output::{
     Failure, Outcome, SCHEMA_VERSION, grouped, print_trial, print_versioned, status_of,
 };
 
-/// Required fields of the output of `measure --json`.
+/// Fields of the output of `measure --json` that `merge` needs.
 #[derive(Deserialize)]
 struct Printed {
     schema_version: u32,
@@ -91,7 +91,7 @@ fn print_shard(shard: &ShardSummary) {
     );
 }
 
-/// Describes the AF_XDP mode of a shard, if it used AF_XDP.
+/// Describes the AF_XDP mode of a shard; empty if the shard was sent without AF_XDP.
 fn xdp(shard: &ShardSummary) -> String {
     let told = shard.xdp.as_ref();
     told.map_or_else(String::new, |past| {
@@ -99,7 +99,7 @@ fn xdp(shard: &ShardSummary) -> String {
     })
 }
 
-/// Describes the clock offset of a shard.
+/// Describes the clock offset of a shard's tester; empty if it is unknown.
 fn clock(shard: &ShardSummary) -> String {
     match (shard.offset_us, shard.clock) {
         (Some(offset), _) => format!("; clock {offset} µs ahead"),

@@ -33,8 +33,8 @@ use tester::measurer::{TrialError, needs_send_cost};
 
 use crate::output::Failure;
 
-/// Returns the cost of sending on this host, if the bursts of `plan` depend on it. The cost is measured once for all
-/// trials like `plan`.
+/// Returns the cost of sending on this host, which is measured if the burst window of `plan` depends on it. The cost
+/// applies to all trials with the same send settings.
 fn measured_send_cost(plan: &TrialPlan) -> Result<Option<SendCost>, TrialError> {
     if !needs_send_cost(plan) {
         return Ok(plan.send_cost);
@@ -44,11 +44,11 @@ fn measured_send_cost(plan: &TrialPlan) -> Result<Option<SendCost>, TrialError> 
         .map_err(|source| TrialError::SendCost { source })
 }
 
-/// Exit status after a panic, as for any Rust program.
+/// Exit status after a panic, as in other Rust programs.
 const PANICKED: i32 = 101;
 
-/// Makes a panic in any thread end the program. If a server continued without one of its threads, with its counters
-/// still readable, its lost replies would look like losses of the DUT.
+/// Makes a panic in any thread end the program. Without this, a server would continue without one of its threads, and
+/// the replies lost by that thread would look like losses of the DUT.
 fn end_with_any_thread() {
     let tell = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -58,7 +58,7 @@ fn end_with_any_thread() {
     }));
 }
 
-/// Waits for SIGINT or SIGTERM, or for `duration` to pass.
+/// Waits until SIGINT or SIGTERM arrives, or until `duration` has passed.
 fn wait_for_end(duration: Option<Duration>) -> Result<(), Failure> {
     let end = duration.map(|d| Instant::now() + d);
     let mut signals =
@@ -77,7 +77,7 @@ mod tests {
 
     use super::*;
 
-    /// Environment variable of the test process that is to end.
+    /// Environment variable that is set in the test process whose thread panics.
     const ENDS: &str = "DNS64BENCH_TEST_ENDS";
 
     #[test]

@@ -15,8 +15,8 @@ pub(crate) fn completions(shell: Shell) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns a completion script. It offers values that the command line checks itself, with more helpful errors than
-/// clap's.
+/// Returns a completion script. It also offers the values of arguments that clap does not check, because this program's
+/// own error messages are more helpful.
 fn script(shell: Shell) -> Vec<u8> {
     let command = Arguments::command()
         .mut_subcommand("schema", |command| with_names(command, schema::names()))
@@ -26,7 +26,7 @@ fn script(shell: Shell) -> Vec<u8> {
     cli::completions(&command, shell)
 }
 
-/// Adds the possible values of the argument `name`.
+/// Sets the possible values of the argument `name`.
 fn with_names<const N: usize>(command: Command, names: [&'static str; N]) -> Command {
     command.mut_args(|arg| if arg.get_id() == "name" { arg.value_parser(names) } else { arg })
 }

@@ -1,4 +1,4 @@
-//! `queryfile`: the names of the tester as lines that dnsperf, resperf and `closed-loop --queries` read.
+//! `queryfile`: writes the tester's queries in the format that dnsperf, resperf and `closed-loop --queries` read.
 
 use std::io::{self, Write};
 

@@ -1,5 +1,5 @@
-//! `quickstart`: AuthDNS, dns64d and the Measurer on this host; self-test, closed loop, then three
-//! short searches.
+//! `quickstart`: runs AuthDNS, dns64d and the Measurer on this host: a self-test, a closed loop, then searches in three
+//! test cases.
 
 use std::fs::File;
 use std::io;
@@ -34,25 +34,27 @@ use crate::output::{Failure, Outcome, grouped, print_json};
 use crate::resolve::{as_self_test, with_names};
 use crate::{colour, interruption, metrics};
 
-/// Lowest rate that the self-test must validate, and the upper end of its search.
+/// Rate range of the self-test: the rate that it must validate at least, and the upper end of its search.
 const FOR_RATE: Qps = Qps(2_000);
 const SELF_TEST_TO: Qps = Qps(600_000);
-/// Range of the searches.
+/// Rate range and resolution of the searches.
 const LOWEST: Qps = Qps(1_000);
 const HIGHEST: Qps = Qps(400_000);
 const RESOLUTION: Qps = Qps(4_000);
 const TRIAL: Nanos = Nanos::SECOND;
 const PAUSE: Duration = Duration::from_millis(150);
-/// Pacing tolerance in per cent. It is high because all roles share one host, but below the steps of the search.
+/// Limit of pacing deviation in per cent. It is higher than the default because all roles share one host, and lower
+/// than the steps of the search.
 const WINDOW_LIMIT: f64 = 5.0;
-/// Retries of invalid trials: a host that is too busy for a rate will also be too busy the next time.
+/// Maximum number of retries of an invalid trial. It is low, because a host that is too busy for a rate is probably too
+/// busy again.
 const INVALID_RETRIES: u32 = 1;
-/// The DNS64 prefix that dns64d is started with.
+/// The DNS64 prefix in the configuration of dns64d.
 const PREFIX: &str = "64:ff9b::/96";
 
-/// A test case of the search.
+/// A test case: the conditions of a set of searches.
 struct Stage {
-    /// Name in the JSON object.
+    /// Key of the result in the JSON object.
     name: &'static str,
     meaning: &'static str,
     aaaa_share: Share,
@@ -61,7 +63,7 @@ struct Stage {
 }
 
 impl Stage {
-    /// Returns the name in the table.
+    /// Returns the name of the test case in the summary.
     fn title(&self) -> String {
         self.name.replace('_', " ")
     }
@@ -95,8 +97,8 @@ const STAGES: [Stage; 3] = [
 pub(crate) struct QuickstartResult {
     dut: String,
     self_test: SelfTestResult,
-    /// Answers per second with a constant number of queries in flight, in the worst case. It needs
-    /// no pacing, so a busy machine does not make it invalid.
+    /// Result of a closed loop in the worst case: a constant number of queries in flight. A closed loop has no send
+    /// schedule, so a busy machine does not make it invalid.
     closed_loop: ClosedLoopResult,
     worst_case: SearchResult,
     all_aaaa: SearchResult,
@@ -161,10 +163,10 @@ fn self_test(folder: &Path, quiet: bool) -> Result<SelfTestResult, Failure> {
     found.map_err(|failure| with_server_states(failure, [&mut auth]))
 }
 
-/// Plans a self-test for the worst case, which is the first stage: AuthDNS is queried like the DUT.
+/// Plans a self-test for the worst case, which is the first test case. AuthDNS is queried as if it were the DUT.
 fn self_test_plan(auth: SocketAddr, status: &str) -> SelfTestPlan {
     let Stage { aaaa_share, cached_share, .. } = STAGES[0];
-    // AuthDNS has no prefix: it returns the addresses of the names.
+    // AuthDNS does not synthesize addresses, so no prefix is expected.
     let asked = TrialPlan { prefixes: Vec::new(), ..trial(&STAGES[0], auth, status) };
     SelfTestPlan {
         trial: as_self_test(asked, MIN_DELTA),
@@ -177,7 +179,7 @@ fn self_test_plan(auth: SocketAddr, status: &str) -> SelfTestPlan {
     }
 }
 
-/// Runs a closed loop against new servers, in the worst case.
+/// Starts AuthDNS and dns64d for the worst case, and runs a closed loop.
 fn closed_loop(quiet: bool) -> Result<ClosedLoopResult, Failure> {
     let folder = tempfile::tempdir().map_err(Failure::environment)?;
     let status = status_in(folder.path(), "auth");
@@ -196,7 +198,7 @@ fn closed_loop(quiet: bool) -> Result<ClosedLoopResult, Failure> {
     Ok(found)
 }
 
-/// Runs searches with new servers.
+/// Starts AuthDNS and dns64d for a test case, and runs its searches.
 fn measure(
     stage: &Stage,
     self_test: &SelfTestResult,
@@ -217,14 +219,15 @@ fn measure(
     found.ok_or_else(|| Failure::environment(anyhow::anyhow!("the search ended without a trial")))
 }
 
-/// Returns the upper end of the range of a stage: the self-test validates no higher rates.
+/// Returns the upper end of the rate range of a test case: the highest rate that the self-test validates, within the
+/// range of all searches.
 fn highest(stage: &Stage, self_test: &SelfTestResult) -> Qps {
     let allowed =
         |passed| allowed_rate(passed, stage.aaaa_share, stage.cached_share, self_test.delta);
     self_test.passed_rate.map_or(LOWEST, allowed).clamp(LOWEST, HIGHEST)
 }
 
-/// Plans the searches of a stage up to the rate `max`.
+/// Plans the searches of a test case up to the rate `max`.
 fn search_plan(
     stage: &Stage,
     trial: TrialPlan,
@@ -247,7 +250,7 @@ fn search_plan(
     }
 }
 
-/// Plans the trials of a stage, without their rates.
+/// Plans the trials of a test case, without their rates.
 fn trial(stage: &Stage, dut: SocketAddr, auth_status: &str) -> TrialPlan {
     let defaults = TrialPlan::new(dut, LOWEST);
     TrialPlan {
@@ -262,7 +265,7 @@ fn trial(stage: &Stage, dut: SocketAddr, auth_status: &str) -> TrialPlan {
     }
 }
 
-/// Returns the path of an AuthDNS's status socket.
+/// Returns the path of the status socket of an AuthDNS in `folder`.
 fn status_in(folder: &Path, name: &str) -> String {
     folder.join(format!("{name}.status")).to_string_lossy().into_owned()
 }
@@ -280,10 +283,11 @@ fn auth(
     Ok((ServerProcess::start(&this_program(&typed)?, address, folder)?, address))
 }
 
-/// Starts the dns64d that is part of this program, so that a server to measure is always available.
+/// Starts the dns64d that is included in this program, so that there is always a server to measure.
 fn dns64d(upstream: SocketAddr, folder: &Path) -> Result<(ServerProcess, SocketAddr), Failure> {
     let address = free_port()?;
-    // The names of the tester map to 10.0.0.0/8, which is synthesized below the Well-Known Prefix only if configured.
+    // The tester's names have IPv4 addresses in 10.0.0.0/8. dns64d embeds them in the Well-Known Prefix only if
+    // `allow-non-global` is set.
     let config = format!(
         "listen = [\"{address}\"]\nthreads = 1\n\
          [dns64]\nprefixes = [{{ prefix = \"{PREFIX}\", allow-non-global = true }}]\n\
@@ -300,7 +304,7 @@ fn dns64d(upstream: SocketAddr, folder: &Path) -> Result<(ServerProcess, SocketA
     Ok((ServerProcess::start(&typed, address, folder)?, address))
 }
 
-/// Returns the command line of this program with these arguments.
+/// Returns a command line that runs this program with the given arguments.
 fn this_program(typed: &[&str]) -> Result<Vec<String>, Failure> {
     let program = std::env::current_exe()
         .context("cannot find this program")
@@ -309,7 +313,7 @@ fn this_program(typed: &[&str]) -> Result<Vec<String>, Failure> {
     Ok([program].into_iter().chain(typed.iter().map(|word| (*word).to_owned())).collect())
 }
 
-/// Returns the table, the reasons for missing results, and the next command.
+/// Returns the text of the result: a table, the reasons for missing results, and the next command to run.
 fn summary(result: &QuickstartResult, stream: &impl io::IsTerminal) -> String {
     let test = &result.self_test;
     let passed = test.passed_rate.map_or("-".to_owned(), |rate| number(rate.0 as f64));
@@ -359,10 +363,10 @@ fn summary(result: &QuickstartResult, stream: &impl io::IsTerminal) -> String {
     text + NEXT
 }
 
-/// Last line: the command for another server.
+/// Last line of the text: the command that measures another server.
 const NEXT: &str = "Next, your own server: dns64bench try --server ADDRESS\n";
 
-/// Returns the reasons for a missing rate, or for invalid trials of a stage; empty if there are none.
+/// Returns the reason for a missing rate or for invalid trials of a test case; empty if there is none.
 fn unmeasured(stage: &Stage, search: &SearchResult) -> String {
     let invalid = short_run::invalid_trials(&search.trials);
     match (search.figures.n, invalid) {
@@ -375,7 +379,7 @@ fn unmeasured(stage: &Stage, search: &SearchResult) -> String {
     }
 }
 
-/// Returns the rate of a search, and how it was found.
+/// Returns the rate that searches found, and a remark on how it was found.
 fn rate(search: &SearchResult) -> (String, String) {
     let found = &search.figures;
     let interval = wording::interval(&found.interval);
@@ -387,7 +391,7 @@ fn rate(search: &SearchResult) -> (String, String) {
     }
 }
 
-/// Returns the results so far, if a later stage could not be measured or the user interrupted it.
+/// Describes the results so far, for an error in a later test case.
 fn so_far(
     self_test: &SelfTestResult,
     closed_loop: &ClosedLoopResult,
@@ -405,7 +409,7 @@ fn so_far(
     )
 }
 
-/// Adds the state of the servers to an error that prevents a measurement.
+/// Appends the states of the servers to an error of the environment.
 fn with_server_states<const N: usize>(
     failure: Failure,
     servers: [&mut ServerProcess; N],
@@ -417,16 +421,16 @@ fn with_server_states<const N: usize>(
     failure.with_advice(&said.join("; "))
 }
 
-/// A server that was started from this program; ends when dropped.
+/// A server process that this program started. The process ends when this value is dropped.
 struct ServerProcess {
     name: String,
     child: Child,
-    /// File with its standard error.
+    /// File to which the server's standard error is written.
     log: PathBuf,
 }
 
 impl ServerProcess {
-    /// Starts a program that serves at an address.
+    /// Starts a server program, and waits until it listens on `address`.
     fn start(
         typed: &[String],
         address: SocketAddr,
@@ -448,7 +452,7 @@ impl ServerProcess {
         Ok(server)
     }
 
-    /// Describes the state of the process: whether it runs, and its last log line.
+    /// Describes the state of the process: whether it runs, and the last line of its log.
     fn process_state(&mut self) -> String {
         let name = &self.name;
         let state = match self.child.try_wait() {
@@ -463,7 +467,7 @@ impl ServerProcess {
         }
     }
 
-    /// Waits until the address is in use, because it was free before the server started.
+    /// Waits until `address` is in use. `address` was free before the server started, so the server then listens on it.
     fn wait_until_ready(&mut self, address: SocketAddr) -> io::Result<()> {
         let give_up = Instant::now() + Duration::from_secs(10);
         while Instant::now() < give_up {
@@ -520,14 +524,14 @@ mod tests {
             failure.to_string(),
             "-c does not serve: it has ended; -c has ended with exit status: 3; last message: no such thing"
         );
-        // A process that runs but does not respond.
+        // The process runs but does not listen on the address, because the test does.
         let taken = free_port().ok().unwrap();
         let _held = Endpoint::listen(taken, 1).unwrap();
         let mut runs = start("exec sleep 60", taken).ok().unwrap();
         assert_eq!(runs.process_state(), "-c is running");
     }
 
-    /// Runs trials that all have one outcome.
+    /// Runner whose trials all have the same outcome.
     struct Simulated {
         verdict: Verdict,
         reasons: Vec<Reason>,
@@ -549,7 +553,7 @@ mod tests {
         fn pause(&mut self, _: Duration, _: SearchProgress) {}
     }
 
-    /// Returns the result of a stage.
+    /// Returns the result of the searches of a test case, in which all trials have this outcome.
     fn searched(stage: &Stage, verdict: Verdict, reasons: Vec<Reason>) -> SearchResult {
         let folder = tempfile::tempdir().unwrap();
         let address = "[::1]:53".parse().unwrap();

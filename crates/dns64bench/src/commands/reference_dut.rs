@@ -1,4 +1,4 @@
-//! `reference-dut`: runs the reference DUT until a signal stops it.
+//! `reference-dut`: runs the mock DNS64 server of known capacity until a signal stops it.
 
 use std::process::ExitCode;
 
@@ -19,7 +19,7 @@ use crate::resolve::xdp_config;
 pub(crate) struct Served {
     #[serde(flatten)]
     counters: ReferenceCounters,
-    /// Interface that it served by AF_XDP, and the mode; absent if AF_XDP was not used.
+    /// Interface on which queries were received by AF_XDP, and the mode; absent if AF_XDP was not used.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[serde(rename = "past_stack")]
     xdp: Option<XdpInterface>,

@@ -1,4 +1,4 @@
-//! `report`: draws the results of a campaign, and compares runs with a baseline.
+//! `report`: writes the report of a campaign, and compares runs with a baseline.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -36,7 +36,7 @@ pub(crate) fn run(args: &Report) -> Outcome {
             eprintln!("dns64bench: {}", plain(note, MESSAGE));
         }
     }
-    // The result that a pipeline waits for comes first.
+    // The comparison is written first, because a CI job needs it even if the report cannot be written.
     if let Some(comparison) = &comparison {
         hand_over(&args.gate, comparison)?;
     }
@@ -50,7 +50,7 @@ pub(crate) fn run(args: &Report) -> Outcome {
     Ok(comparison.as_ref().map_or(ExitCode::SUCCESS, status))
 }
 
-/// Rejects a folder that is named twice, because it would be compared with itself.
+/// Returns an error if a folder is given twice, because the run would be compared with itself.
 fn each_once(folders: &[PathBuf]) -> Result<(), Failure> {
     for (at, folder) in folders.iter().enumerate() {
         if folders[..at].iter().any(|other| is_same(other, folder)) {
@@ -61,7 +61,7 @@ fn each_once(folders: &[PathBuf]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns all run folders, with those of the baseline first if they are not among the others.
+/// Returns all run folders. Baseline folders that are not among the positional arguments come first.
 fn folders(args: &Report) -> Vec<PathBuf> {
     let new =
         args.gate.baseline.iter().filter(|dir| !args.runs.iter().any(|run| is_same(run, dir)));
@@ -130,8 +130,8 @@ fn print(comparison: &Comparison) {
     }
 }
 
-/// Returns the exit status. A regression counts as a failure of the DUT. An undecided result means that the runs are
-/// not sufficient.
+/// Returns the exit status: 1 for a regression, which counts as a failure of the DUT, and 3 if the searches are not
+/// sufficient for a decision.
 fn status(comparison: &Comparison) -> ExitCode {
     if comparison.has_regressed() {
         DUT_FAILED.into()

@@ -1,4 +1,5 @@
-//! `resperf`: status lines, statistics and plot file as in the original, with our client.
+//! `resperf`: a ramp with the client of this program, and with the status lines, statistics and plot file of the
+//! original resperf.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -17,9 +18,9 @@ use crate::interruption;
 use crate::intervals::{Files, Load, arguments};
 use crate::output::{Failure, INTERRUPTED, Outcome, rcodes, wrong_line};
 
-/// Pacing errors above this percentage in an interval are reported.
+/// Smallest deviation of the sent queries from the schedule in an interval, in per cent, that causes a warning.
 const PACING_PCT: f64 = 1.0;
-/// Header of the plot file.
+/// First line of the plot file.
 const HEADER: &str = "# time target_qps actual_qps responses_per_sec failures_per_sec avg_latency connections conn_avg_latency";
 
 pub(crate) fn run(args: &Resperf) -> Outcome {
@@ -35,7 +36,7 @@ pub(crate) fn run(args: &Resperf) -> Outcome {
         if args.warnings_to_stdout { output.line(&line) } else { eprintln!("{line}") }
     };
     let plan = args.resolve(&warn)?;
-    // Written before any query is sent, so that no traffic is wasted if the plot file cannot be written.
+    // The plot file is created before any query is sent. If it cannot be written, no traffic is wasted.
     write_plot(&args.plot, &[])?;
     let files = Files::open(args.hdr_log.as_deref(), args.json_lines.as_deref())?;
     output.line("[Status] Sending");
@@ -59,7 +60,7 @@ pub(crate) fn run(args: &Resperf) -> Outcome {
     Ok(if is_interrupted { INTERRUPTED.into() } else { ExitCode::SUCCESS })
 }
 
-/// Printed text, collected for the report.
+/// Output that is printed, and collected for `--report`.
 #[derive(Default)]
 struct Output(Mutex<String>);
 
@@ -102,7 +103,7 @@ impl Output {
     }
 }
 
-/// Formats seconds and microseconds like the original.
+/// Formats a time in seconds with six decimals, like resperf.
 fn seconds(time: Nanos) -> String {
     format!("{}.{:06}", time.0 / 1_000_000_000, time.0 / 1_000 % 1_000_000)
 }
@@ -135,7 +136,7 @@ fn statistics(args: &Resperf, result: &RampResult) -> String {
     text
 }
 
-/// Returns the figures that resperf adds with -v.
+/// Returns the additional statistics for `-v`.
 fn details(result: &RampResult) -> String {
     let t = &result.tally;
     let us = |ns: u64| ns as f64 / 1e3;
@@ -207,7 +208,7 @@ fn warnings(result: &RampResult) -> Vec<String> {
 fn write_plot(path: &Path, buckets: &[Bucket]) -> Result<(), Failure> {
     let text = plot(buckets);
     if path.is_symlink() || path.exists() && !path.is_file() {
-        // A pipe or device, such as /dev/null, is written to and not replaced.
+        // A pipe or device, such as /dev/null, must be written to and not replaced by a file.
         let written =
             std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()));
         return written.map_err(Failure::environment);
@@ -248,7 +249,7 @@ fn write_intervals(files: Files, plan: &RampPlan, result: &RampResult) -> Result
     files.write(&run)
 }
 
-/// Writes the files of resperf-report, named by date and time.
+/// Writes the files of `--report`. Their names begin with date and time, as those of resperf-report.
 fn report(result: &RampResult, printed: &str) -> Result<(), Failure> {
     let stem = timestamp(result.began);
     let curve = |name: &str, value: fn(&Bucket) -> f64| Series {

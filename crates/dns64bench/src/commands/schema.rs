@@ -1,4 +1,5 @@
-//! `schema`: JSON Schemas (draft 2020-12) of the objects that the programs read and write, generated from their types.
+//! `schema`: prints JSON Schemas (draft 2020-12) of the objects that the programs read and write. The schemas are
+//! generated from the types of the objects.
 
 use std::process::ExitCode;
 
@@ -28,13 +29,13 @@ use crate::output::{
     Failure, MaybeWithEnvironment, Outcome, SCHEMA_VERSION, Versioned, WithEnvironment,
 };
 
-/// Output of a measuring command.
+/// JSON output of a command that measures.
 type Printed<T> = Versioned<WithEnvironment<T>>;
 
 /// A schema: name, version of the object, and generator function.
 type Entry = (&'static str, u32, fn() -> Made);
 
-/// All schemas. The schema of a journal describes each of its lines.
+/// All schemas. The schema of a journal describes a single line of the journal.
 const ALL: [Entry; 24] = [
     ("trial", SCHEMA_VERSION, written::<Versioned<MaybeWithEnvironment<TrialResult>>>),
     ("merge", SCHEMA_VERSION, written::<Versioned<Merged>>),
@@ -84,27 +85,28 @@ pub(crate) fn names() -> [&'static str; ALL.len()] {
     ALL.map(|(name, ..)| name)
 }
 
-/// Returns a schema as it is printed, and as it is stored in `schemas/` for editors.
+/// Returns the text of a schema, which is printed and also stored in `schemas/` for editors.
 fn text((name, version, make): &Entry) -> String {
     let mut schema = make();
     schema.insert("$id".into(), format!("urn:dns64bench:schema:{name}:{version}").into());
     schema.insert("title".into(), (*name).into());
     PlainWords.transform(&mut schema);
-    // A schema can always be written as JSON.
+    // Serialization cannot fail, because a schema has only string keys.
     serde_json::to_string_pretty(&schema).unwrap_or_default() + "\n"
 }
 
-/// Schema of a written object: keys that are always present are required.
+/// Returns the schema of an object that the programs write: keys that are always written are required.
 fn written<T: JsonSchema>() -> Made {
     SchemaSettings::draft2020_12().for_serialize().into_generator().into_root_schema_for::<T>()
 }
 
-/// Schema of an object that is read: keys with a default may be missing, unknown keys are errors.
+/// Returns the schema of an object that the programs read: keys with a default are optional, and unknown keys are
+/// errors.
 fn read<T: JsonSchema>() -> Made {
     SchemaSettings::draft2020_12().for_deserialize().into_generator().into_root_schema_for::<T>()
 }
 
-/// Removes link markup from the descriptions, which come from the types' documentation.
+/// Transform that removes link markup from descriptions, because these come from doc comments.
 struct PlainWords;
 
 impl Transform for PlainWords {
@@ -129,7 +131,7 @@ mod tests {
         serde_json::from_str(&text(ALL.iter().find(|(known, ..)| *known == name).unwrap())).unwrap()
     }
 
-    /// Schemas that editors read by path. All others are only printed.
+    /// Schemas that are stored in the repository, because editors read them by path.
     const KEPT: [&str; 2] = ["plan", "dns64d"];
 
     #[test]
@@ -166,7 +168,7 @@ mod tests {
         }
     }
 
-    /// Returns a TOML text as an editor sees it.
+    /// Converts a TOML text to the JSON value that an editor validates.
     fn toml(text: &str) -> Value {
         serde_json::to_value(toml::from_str::<toml::Table>(text).unwrap()).unwrap()
     }

@@ -1,4 +1,4 @@
-//! `search`: the highest rate that passes, with repetitions and a journal.
+//! `search`: searches for the highest rate that passes, several times, and records the trials in a journal.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -79,7 +79,7 @@ fn show(result: &SearchResult, json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Prints the object of an interrupted search, if a trial has ended.
+/// Prints the JSON object of an interrupted search, if at least one trial has ended.
 fn print_so_far(plan: &SearchPlan, journal: &Path) -> Result<(), Failure> {
     let done = Lines::read(journal).map_err(SearchError::from)?;
     match campaign::search::interrupted(plan, done)? {
@@ -88,7 +88,8 @@ fn print_so_far(plan: &SearchPlan, journal: &Path) -> Result<(), Failure> {
     }
 }
 
-/// Returns the reason why a journal cannot be created, with advice if it exists already.
+/// Returns the error for a journal that cannot be created. If the file exists, the error contains the command that
+/// resumes the search.
 fn not_begun(error: JournalError, path: &Path) -> Failure {
     let failure = Failure::from(SearchError::from(error));
     if !path.exists() {
@@ -100,8 +101,8 @@ fn not_begun(error: JournalError, path: &Path) -> Failure {
     ))
 }
 
-/// Returns the default path of a journal: in the state folder of the user, or else in the current folder. Searches that
-/// begin in the same second have different journals.
+/// Returns the default path of a journal: in the user's state folder or, if there is none, in the current folder. The
+/// path contains the process ID, so searches that begin in the same second have different journals.
 fn usual_journal() -> PathBuf {
     let name = format!("dns64bench-search-{}-{}.jsonl", unix_seconds(), std::process::id());
     state::state_folder().map_or_else(|_| PathBuf::from(&name), |folder| folder.join(&name))
@@ -111,7 +112,7 @@ fn unix_seconds() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs())
 }
 
-/// Returns an error that ends a search, with the rates that had passed and how to continue.
+/// Returns the error that ends a search, with the rates that passed before and the command that resumes the search.
 fn on_failure(error: SearchError, journal: &Path) -> Failure {
     let entries: Vec<SearchEntry> = Lines::read(journal).unwrap_or_default();
     let has_trial = entries.iter().any(|entry| matches!(entry, SearchEntry::Finished(_)));
@@ -139,7 +140,7 @@ fn on_failure(error: SearchError, journal: &Path) -> Failure {
         .with_advice(&format!("{so_far}; {when}: dns64bench search --resume {journal}"))
 }
 
-/// Returns the highest rate that passed at full length in each search of a journal.
+/// Describes the highest rate that passed in each search of a journal. Only full-length trials count.
 fn so_far(entries: &[SearchEntry]) -> String {
     let mut passed: Vec<(u32, Qps)> = Vec::new();
     let mut full = Nanos(0);
@@ -152,7 +153,7 @@ fn so_far(entries: &[SearchEntry]) -> String {
             SearchEntry::Started(_) => continue,
             SearchEntry::Finished(finished) => finished,
         };
-        // A short trial of an MLRsearch gives no lower bound.
+        // A short trial of an MLRsearch does not prove a lower bound.
         let is_full = finished.trial.facts.duration >= full;
         if finished.trial.verdict != Verdict::Passed || !is_full {
             continue;
@@ -184,21 +185,21 @@ fn status(result: &SearchResult) -> ExitCode {
     }
 }
 
-/// Names of the block that the trials of a search use, or may use.
+/// Range of names that the trials of a search use or may use.
 #[derive(Clone, Copy)]
 pub(crate) struct UsedNames {
-    /// Position of the first name.
+    /// Index of the first name in the block.
     pub(crate) first: u64,
     pub(crate) count: u64,
 }
 
-/// Runs trials in this process and shows them on standard error. The search ends if the server is silent, or if all
-/// replies are wrong in the same way.
+/// Runner that runs trials in this process and shows them on standard error. If liveness checks are enabled, a search
+/// ends if the server does not respond, or if all its replies are wrong in the same way.
 pub(crate) struct Terminal {
     quiet: bool,
-    /// Names that liveness checks must not use; `None` without liveness checks.
+    /// Names that the liveness check must not use; `None` if liveness checks are disabled.
     liveness: Option<UsedNames>,
-    /// True after the check before the first trial.
+    /// True if the check before the first trial was successful.
     heard: bool,
 }
 
@@ -229,7 +230,7 @@ impl Runner for Terminal {
         }
         let trial = run_trial(plan, self.quiet, &title(&standing))?;
         if is_interrupted(&trial) {
-            // A search cannot use an interrupted trial.
+            // A search needs complete trials.
             return Err(TrialError::Interrupted);
         }
         if self.liveness.is_some() && trial.counts.valid == 0 {
@@ -265,7 +266,7 @@ impl Runner for Terminal {
     }
 }
 
-/// Returns the trial with the first name of its search.
+/// Returns the trial with its first name replaced by the first name of the search.
 fn from_first(plan: &TrialPlan, used: UsedNames) -> TrialPlan {
     TrialPlan { first_name: used.first, ..plan.clone() }
 }

@@ -1,4 +1,4 @@
-//! `self-test`: Measurer directly against AuthDNS (RFC 8219 §9.2.1).
+//! `self-test`: runs trials of the Measurer directly against AuthDNS (RFC 8219 §9.2.1).
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -29,24 +29,25 @@ use crate::{colour, interruption, metrics};
 pub(crate) struct SelfTestResult {
     /// Highest rate at which DUTs will be tested.
     pub(crate) for_rate: Qps,
-    /// AAAA record rate (α) of those tests.
+    /// AAAA record rate (α) of the tests of DUTs.
     pub(crate) aaaa_share: Share,
-    /// Cache hit rate (β) of those tests.
+    /// Cache hit rate (β) of the tests of DUTs.
     pub(crate) cached_share: Share,
     /// Reserve δ of RFC 8219 §9.2.1 as a share: 0.1 is 10 %.
     pub(crate) delta: f64,
-    /// Rate at which the self-test must pass for that.
+    /// Rate at which the self-test must pass to validate tests of DUTs at `for_rate`.
     pub(crate) required_rate: Qps,
-    /// Highest rate at which it passed every time; of several results the lowest.
+    /// Highest rate at which the self-test passed; the lowest one if the search was repeated. Absent if a search found
+    /// no passing rate.
     pub(crate) passed_rate: Option<Qps>,
-    /// Highest rate at which DUTs may be tested.
+    /// Highest rate at which DUTs may be tested according to `passed_rate`.
     pub(crate) allowed_rate: Option<Qps>,
-    /// Verdict on `for_rate`.
+    /// Verdict on the tester for tests at `for_rate`.
     pub(crate) verdict: Verdict,
-    /// Send settings: it validates trials that are sent in the same way. Absent if priorities changed during the
-    /// self-test.
+    /// Send settings of the self-test, which validates only trials with the same settings. Absent if the scheduling
+    /// priority changed during the self-test.
     pub(crate) sent: Option<SelfTestSending>,
-    /// True if everything complies with RFC 8219 §9.2.1.
+    /// True if the self-test complies with RFC 8219 §9.2.1.
     pub(crate) compliant: bool,
     /// Deviations from RFC 8219.
     #[serde(flatten, with = "method::noncompliance::in_words")]
@@ -57,7 +58,7 @@ pub(crate) struct SelfTestResult {
 }
 
 impl SelfTestResult {
-    /// Returns the settings and rates that the self-test validates, or `None` if it did not pass.
+    /// Returns the send settings and the rate that the self-test validates, or `None` if the self-test did not pass.
     pub(crate) fn vouches(&self) -> Option<PassedSelfTest> {
         Some(PassedSelfTest {
             passed: self.passed_rate?,
@@ -87,17 +88,17 @@ pub(crate) fn run(args: &SelfTest) -> Outcome {
 
 /// Plan of a self-test.
 pub(crate) struct SelfTestPlan {
-    /// The trial, without its rate and the position of its first name.
+    /// Template of the trials; rate and first name are set for each trial.
     pub(crate) trial: TrialPlan,
-    /// Rate up to which DUTs are to be tested.
+    /// Highest rate at which DUTs will be tested.
     pub(crate) for_rate: Qps,
-    /// AAAA record rate (α) of those tests.
+    /// AAAA record rate (α) of the tests of DUTs.
     pub(crate) aaaa_share: Share,
-    /// Cache hit rate (β) of those tests.
+    /// Cache hit rate (β) of the tests of DUTs.
     pub(crate) cached_share: Share,
     /// Reserve δ of RFC 8219 §9.2.1 as a share: 0.1 is 10 %.
     pub(crate) delta: f64,
-    /// Number of times that the self-test must pass; at least 1.
+    /// Number of trials (or searches) that must pass; at least 1.
     pub(crate) repeat: u32,
     /// Upper end of a search for the highest rate; `None` to test the required rate only.
     pub(crate) search_to: Option<Qps>,
@@ -106,7 +107,7 @@ pub(crate) struct SelfTestPlan {
 /// Runs the self-test.
 ///
 /// # Errors
-/// Returns an error if the plan contradicts itself, a trial cannot be run, or the user interrupts.
+/// Returns an error if an argument is out of range, if a trial cannot be run, or if the user interrupts.
 pub(crate) fn self_test(
     wanted: &SelfTestPlan,
     quiet: bool,
@@ -130,13 +131,13 @@ pub(crate) fn self_test(
     let range = range_from(required, search_to)?;
     let mut set = Set::new(SetPlan { range, repeat, probes: false });
     let mut trials: Vec<TrialResult> = Vec::new();
-    // Names may repeat, because AuthDNS has no cache.
+    // All trials may use the same names, because AuthDNS has no cache.
     let count = TrialPlan { rate: required, ..trial.clone() }.names_needed();
     let used = UsedNames { first: trial.first_name, count };
     let mut terminal = Terminal::new(quiet, liveness.then_some(used));
     let send_cost = measured_send_cost(&TrialPlan { rate: required, ..trial.clone() })?;
     let mut first_name = trial.first_name;
-    // If one search passes at no rate, no further search is needed.
+    // The loop ends when a search found no passing rate, because the self-test has then failed.
     while set.found().iter().all(|found| found.highest.is_some())
         && let Some(due) = set.next()
     {
@@ -181,7 +182,8 @@ pub(crate) fn self_test(
     })
 }
 
-/// Returns the range of rates from the required rate upwards. Without a search, the range contains only that rate.
+/// Returns the range of rates to search: from the required rate to `search_to`. Without `search_to` the range contains
+/// only the required rate.
 fn range_from(required: Qps, search_to: Option<Qps>) -> Result<SearchRange, Failure> {
     let max = search_to.unwrap_or(required);
     if max < required {
@@ -193,8 +195,8 @@ fn range_from(required: Qps, search_to: Option<Qps>) -> Result<SearchRange, Fail
     Ok(SearchRange { min: required, max, resolution, invalid_retries: 2 })
 }
 
-/// Returns the error if the server stops responding or the user interrupts, with the rates that had passed by then. A
-/// self-test has no journal.
+/// Returns the error that ends a self-test. If the server stopped responding or the user interrupted, the error
+/// contains the highest rate that passed, because a self-test has no journal.
 fn on_failure(error: TrialError, trials: &[TrialResult]) -> Failure {
     if !matches!(
         error,
@@ -211,7 +213,7 @@ fn on_failure(error: TrialError, trials: &[TrialResult]) -> Failure {
     ))
 }
 
-/// Returns the send settings of the trials, if all trials had the same settings.
+/// Returns the send settings of the trials, or `None` if the settings differ between trials.
 fn sending(trials: &[TrialResult]) -> Option<SelfTestSending> {
     let first = trials.first()?;
     let alike = |t: &&TrialResult| {

@@ -1,4 +1,5 @@
-//! `send-cost`: cost of a wake-up and of a query for the sender, measured once for all trials of a campaign.
+//! `send-cost`: measures the CPU cost of a wake-up and of a query of the sender. A campaign runs it once for all
+//! trials.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! Parts that `quickstart` and `try` share: a closed loop, a search with a temporary journal, and the summary of
+//! Functions that `quickstart` and `try` share: a closed loop, a search with a temporary journal, and a summary of
 //! invalid trials.
 
 use std::collections::BTreeMap;
@@ -20,21 +20,22 @@ use units::{Nanos, counted, grouped};
 use crate::output::{Failure, rounded};
 use crate::{interruption, progress};
 
-/// Number of names of a closed loop. Below 2 million answers per second, no name is queried twice.
+/// Number of names in a closed loop. No name is queried twice if the server answers at most 2 million queries per
+/// second.
 pub(super) const CLOSED_LOOP_NAMES: u64 = 4_000_000;
-/// Queries in flight in a closed loop.
+/// Number of queries in flight in a closed loop.
 const IN_FLIGHT: usize = 100;
-/// Length of a closed loop.
+/// Duration of a closed loop.
 const CLOSED_LOOP: Nanos = Nanos(2 * Nanos::SECOND.0);
 
-/// File name of a journal.
+/// File name of the temporary journal.
 const JOURNAL: &str = "journal.jsonl";
 
-/// Remedy for invalid trials.
+/// Advice to the user about invalid trials.
 pub(super) const BUSY: &str =
     "this machine was busy: end other programs, then run dns64bench check";
 
-/// Runs a closed loop with the server, the names and the expected addresses of a trial.
+/// Runs a closed loop with the server, the names and the expected addresses of `trial`.
 ///
 /// # Errors
 /// Returns an error if there is no route to the server.
@@ -77,7 +78,7 @@ pub(super) fn closed_loop_words(found: &ClosedLoopResult) -> String {
     format!("{rate} with {} in flight", counted(found.outstanding as u64, "query", "queries"))
 }
 
-/// Runs a search with its journal in `folder`; `None` if it ended without a trial.
+/// Runs a set of searches with its journal in `folder`. Returns `None` if the set ended without a trial.
 ///
 /// # Errors
 /// Returns an error if a trial cannot be run, or the user interrupts.
@@ -90,11 +91,11 @@ pub(super) fn search(
     campaign::search::run(plan, &mut journal, Vec::new(), runner)
 }
 
-/// Returns the result of the first `searches` of a set that was not finished, from its journal in `folder`; `None`
-/// without a search. `runner` runs no trial.
+/// Computes the result of the first `searches` searches of an interrupted set from its journal in `folder`. Returns
+/// `None` if `searches` is 0. `runner` is required by the interface, and runs no trial.
 ///
 /// # Errors
-/// Returns an error if the journal cannot be read, or a second one cannot be written.
+/// Returns an error if the journal cannot be read, or if the journal of the completed searches cannot be written.
 pub(super) fn completed(
     plan: &SearchPlan,
     folder: &Path,
@@ -115,7 +116,7 @@ pub(super) fn completed(
     campaign::search::run(&plan, &mut journal, done, runner)
 }
 
-/// Returns the number of invalid trials and their most frequent reason; `None` without invalid trials.
+/// Describes the number of invalid trials and their most frequent reason; `None` if no trial is invalid.
 pub(super) fn invalid_trials(trials: &[TrialResult]) -> Option<String> {
     let invalid: Vec<_> = trials.iter().filter(|trial| trial.verdict == Verdict::Invalid).collect();
     if invalid.is_empty() {
@@ -131,7 +132,7 @@ pub(super) fn invalid_trials(trials: &[TrialResult]) -> Option<String> {
     Some(format!("{} of {of} invalid{why}", grouped(invalid.len() as u64)))
 }
 
-/// A closed loop with this rate.
+/// Returns the result of a closed loop with this rate.
 #[cfg(test)]
 pub(super) fn simulated(qps: f64) -> ClosedLoopResult {
     ClosedLoopResult {

@@ -1,5 +1,5 @@
-//! `try`: AuthDNS on this host, the configuration lines with which an existing server forwards to AuthDNS, and a short
-//! search.
+//! `try`: runs AuthDNS on this host, prints configuration lines with which an existing server forwards to AuthDNS, and
+//! runs a short search.
 //!
 //! ```text
 //! AuthDNS ─► version ─► lines ─► wait: names resolve ─► closed loop ─► MLRsearch ─► summary
@@ -50,58 +50,62 @@ use crate::output::{
 use crate::resolve::with_names;
 use crate::{interruption, metrics};
 
-/// Port of AuthDNS. Forwarding to it needs no privileges, and the lines stay the same in all runs.
+/// Default port of AuthDNS. Listening on it needs no privileges. The port is fixed, so that the configuration lines are
+/// the same in every run.
 const AUTH_PORT: u16 = 5300;
-/// TTL of AuthDNS's records.
+/// TTL of the records of AuthDNS.
 const TTL: Duration = Duration::from_secs(60);
-/// Interval between two probes of the server during the wait.
+/// Interval between two probes of the server, while its configuration is awaited.
 const PAUSE_OF_WAIT: Duration = Duration::from_secs(1);
-/// Full-length trials, the pause between trials, and the number of searches: two minutes in total.
+/// Duration of a full-length trial, pause between trials, and number of searches; the searches take two minutes in
+/// total.
 const TRIAL: Nanos = Nanos(5 * Nanos::SECOND.0);
 const PAUSE: Duration = Duration::from_millis(150);
 const SEARCHES: u32 = 3;
-/// Time after which no further search begins: on a busy machine a search takes longer.
+/// Time after the start of the searches from which no further search begins. On a busy machine a search takes longer
+/// than planned.
 const ENOUGH: Duration = Duration::from_secs(100);
-/// Width of the interval of a search, relative to its upper end.
+/// Maximum width of the interval that a search finds, relative to the upper end of the interval.
 const WIDTH: f64 = 0.05;
-/// Pacing tolerance per 100 ms in per cent; the interval of a search has the same width.
+/// Limit of pacing deviation in a window of 100 ms, in per cent. It is equal to the width of the interval of a search.
 const WINDOW_LIMIT: f64 = 5.0;
-/// Retries of an invalid trial.
+/// Maximum number of retries of an invalid trial.
 const INVALID_RETRIES: u32 = 1;
-/// Range of rates relative to the rate of the closed loop, which is close to the highest.
+/// Rate range of the searches, as factors of the closed loop's rate, which is usually close to the result.
 const HIGHEST: f64 = 2.0;
 const LOWEST: f64 = 0.05;
 
-/// Position of the first name. Names map to global addresses, 11.0.0.0 to 90.255.255.255, because some
-/// servers do not synthesize from private addresses (RFC 6052 §3.1) and others remove them.
+/// Index of the first name that a run may use, and number of names. The names have the global addresses 11.0.0.0 to
+/// 90.255.255.255. Some servers do not synthesize from private addresses (RFC 6052 §3.1), and others remove private
+/// addresses from answers.
 const FIRST_NAMES: u64 = 11 << 24;
 const NAMES: u64 = 80 << 24;
-/// Distance between the first names of two runs for each second between their starts. A run uses fewer names per
-/// second, so repeated runs do not query names that the server has cached.
+/// Number of names by which the first name moves per second of wall-clock time. A run uses fewer names per second, so a
+/// later run does not query names that the server has cached.
 const NAMES_PER_SECOND: u64 = 400_000;
 
-/// Outcome of `try`.
+/// JSON output of `try`.
 #[derive(Serialize, schemars::JsonSchema)]
 pub(crate) struct TryResult {
-    /// Address and port of the server.
+    /// Address and port of the server under test.
     server: String,
-    /// Answer of the server to `version.bind`, if it gave one.
+    /// Version that the server reports for `version.bind`; absent if it reports none.
     version: Option<String>,
     /// Address and port of AuthDNS.
     auth: String,
-    /// The domain that the server forwards.
+    /// Domain that the server must forward to AuthDNS.
     domain: Domain,
-    /// The DNS64 prefixes that were expected.
+    /// Expected DNS64 prefixes.
     prefixes: Vec<Prefix>,
-    /// The closed loop before the search.
+    /// Result of the closed loop before the search.
     closed_loop: ClosedLoopResult,
-    /// The completed searches; absent if there is none.
+    /// Result of the completed searches; absent if no search was completed.
     search: Option<SearchResult>,
-    /// Highest rate that passed in a trial of full length, queries per second.
+    /// Highest rate that passed in a full-length trial, in queries per second.
     passed: Option<Qps>,
-    /// Lowest rate above it that failed in a trial of full length, queries per second.
+    /// Lowest rate above `passed` that failed in a full-length trial, in queries per second.
     failed: Option<Qps>,
-    /// True if the user ended it early.
+    /// True if the user interrupted the command.
     interrupted: bool,
 }
 
@@ -132,8 +136,8 @@ pub(crate) fn run(args: &Try) -> Outcome {
     Ok(exit_status(&result))
 }
 
-/// Starts AuthDNS in this process and serves its status socket. Returns an address to which the server can forward: the
-/// address of this host in place of a wildcard.
+/// Starts AuthDNS in this process, and serves its status socket. Returns the address to which the server must forward;
+/// a wildcard address is replaced by an address of this host.
 fn start_auth(
     args: &Try,
     here: IpAddr,
@@ -165,7 +169,7 @@ fn start_auth(
     Ok((auth, SocketAddr::new(ip, bound.port())))
 }
 
-/// Plans the trials of the search, without their rates.
+/// Returns the plan of a trial of the search, without the rate.
 fn trial(args: &Try, server: SocketAddr, auth_status: &Path) -> TrialPlan {
     let defaults = TrialPlan::new(server, Qps(1));
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -182,12 +186,12 @@ fn trial(args: &Try, server: SocketAddr, auth_status: &Path) -> TrialPlan {
     }
 }
 
-/// Returns the position of the first name of a run that begins at a time since 1970.
+/// Returns the index of the first name for a run that begins at the time `now`, counted from 1970.
 fn first_name(now: Duration) -> u64 {
     FIRST_NAMES + now.as_secs().wrapping_mul(NAMES_PER_SECOND) % NAMES
 }
 
-/// Plans the searches around the rate of a closed loop.
+/// Plans the searches, with a rate range around the rate of the closed loop.
 fn search_plan(trial: TrialPlan, closed_loop: f64) -> SearchPlan {
     let rate = |factor: f64| Qps(((closed_loop * factor) as u64).max(1));
     let (min, max) = (rate(LOWEST), rate(HIGHEST));
@@ -202,7 +206,7 @@ fn search_plan(trial: TrialPlan, closed_loop: f64) -> SearchPlan {
     }
 }
 
-/// A server and its AuthDNS.
+/// The server under test, and the AuthDNS to which it must forward.
 struct Setup<'a> {
     args: &'a Try,
     server: SocketAddr,
@@ -211,8 +215,8 @@ struct Setup<'a> {
 }
 
 impl Setup<'_> {
-    /// Waits until names resolve. Prints each change of the server's state, and the configuration
-    /// lines if the first name does not resolve.
+    /// Waits until the server resolves the test names. Prints each change of the server's state. Prints the
+    /// configuration lines if the first probe fails.
     fn wait(&self, probe: &Probe, auth: &RunningAuth) -> Result<(), Failure> {
         let Setup { args, server, .. } = self;
         let (began, mut shown) = (Instant::now(), None);
@@ -238,7 +242,8 @@ impl Setup<'_> {
         }
     }
 
-    /// Prints a state on standard error, and the configuration lines before the first.
+    /// Prints the state of the server on standard error. Before the first state, prints the server, AuthDNS and, if
+    /// necessary, the configuration lines.
     fn show(&self, state: State, is_first: bool) {
         if is_first {
             let version = self.version.map_or(String::new(), |text| format!(" ({text})"));
@@ -251,7 +256,7 @@ impl Setup<'_> {
         eprintln!("{}: {state}", self.server);
     }
 
-    /// The configuration lines of the recognized server, or of all servers.
+    /// Returns the configuration lines for the recognized server software, or for all supported software.
     fn instructions(&self) -> String {
         let Try { domain, expect_prefix, wait, .. } = self.args;
         let prefix = expect_prefix.first().copied().expect("the option has a default");
@@ -266,7 +271,7 @@ impl Setup<'_> {
         )
     }
 
-    /// Runs the closed loop and the search; also returns the trials of the search.
+    /// Runs the closed loop and the searches. Returns the result, and the trials of the searches.
     fn measure(
         &self,
         trial: TrialPlan,
@@ -303,7 +308,8 @@ impl Setup<'_> {
     }
 }
 
-/// Runs trials like `search`, keeps them in case of an interruption, and begins no search late.
+/// Runner that runs trials like [`Terminal`], records them in case of an interruption, and begins no search after
+/// [`ENOUGH`].
 struct RecordingRunner {
     terminal: Terminal,
     trials: Vec<TrialResult>,
@@ -317,7 +323,7 @@ impl RecordingRunner {
         RecordingRunner { terminal, trials: Vec::new(), began: Instant::now(), completed: 0 }
     }
 
-    /// Returns the result of all searches, or of the completed ones after an interruption or when time is up.
+    /// Runs the searches. After an interruption, or when the time is up, returns the result of the completed searches.
     fn search(
         &mut self,
         plan: &SearchPlan,
@@ -364,12 +370,12 @@ impl Runner for RecordingRunner {
     }
 }
 
-/// Returns the full-length trials.
+/// Returns the full-length trials with the given verdict.
 fn full(trials: &[TrialResult], verdict: Verdict) -> impl Iterator<Item = &TrialResult> {
     trials.iter().filter(move |trial| trial.verdict == verdict && trial.facts.duration >= TRIAL)
 }
 
-/// Returns the highest rate that passed at full length, and the lowest above it that failed.
+/// Returns the highest rate that passed in a full-length trial, and the lowest rate above it that failed in one.
 fn bounds(trials: &[TrialResult]) -> (Option<Qps>, Option<Qps>) {
     let passed = full(trials, Verdict::Passed).map(|trial| trial.rate).max();
     let failed = full(trials, Verdict::Failed).map(|trial| trial.rate);
@@ -397,7 +403,7 @@ fn exit_status(result: &TryResult) -> ExitCode {
     }
 }
 
-/// Formats the result.
+/// Formats the result as text.
 fn summary(result: &TryResult, trials: &[TrialResult]) -> String {
     let version = result.version.as_deref().map_or(String::new(), |text| format!(", {text}"));
     let mut text = format!("Server      {}{version}\n", result.server);
@@ -431,7 +437,7 @@ fn summary(result: &TryResult, trials: &[TrialResult]) -> String {
     text + "Next: dns64bench search, for a result that can be published\n"
 }
 
-/// The rate of the searches: `12 300 queries/s median, [12 000, 12 600) in 3 searches`.
+/// Formats the rate of the searches: `12 300 queries/s median, [12 000, 12 600) in 3 searches`.
 fn rate(search: &SearchResult) -> String {
     let found = &search.figures;
     let (median, interval) = (wording::median(found), wording::interval(&found.interval));

@@ -1,5 +1,5 @@
-//! Configuration lines with which a server in use forwards the domain of the test to AuthDNS and synthesizes AAAA
-//! records from its answers. Campaigns write complete configurations instead (`hosts::servers`).
+//! Configuration lines for an existing server, with which it forwards the test domain to AuthDNS and synthesizes AAAA
+//! records from the answers. Campaigns write complete configurations instead (`hosts::servers`).
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -7,10 +7,10 @@ use std::net::SocketAddr;
 use tester::measurer::expect::Prefix;
 use wire::name::Domain;
 
-/// Values that all lines depend on.
+/// Values that appear in the configuration lines of all servers.
 #[derive(Clone, Debug)]
 pub(super) struct Forward {
-    /// The domain that is forwarded.
+    /// Domain to forward.
     pub(super) domain: Domain,
     /// Address and port of AuthDNS.
     pub(super) auth: SocketAddr,
@@ -19,31 +19,31 @@ pub(super) struct Forward {
 }
 
 impl Forward {
-    /// Returns the domain with its final dot.
+    /// Returns the domain with a final dot.
     fn absolute(&self) -> String {
         format!("{}.", self.domain)
     }
 
-    /// Returns AuthDNS as `ADDRESS@PORT`.
+    /// Returns the address of AuthDNS in the form `ADDRESS@PORT`.
     fn at(&self) -> String {
         format!("{}@{}", self.auth.ip(), self.auth.port())
     }
 
-    /// Returns the prefix without its length.
+    /// Returns the address of the prefix without the prefix length.
     fn network(&self) -> String {
         let prefix = self.prefix.to_string();
         prefix.split('/').next().unwrap_or_default().to_owned()
     }
 }
 
-/// A server, and the form of its configuration.
+/// Server software, and the format of its configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     Unbound,
     Bind,
     /// PowerDNS Recursor 5 with YAML.
     RecursorYaml,
-    /// PowerDNS Recursor 4, or 5 with the older `key=value` form.
+    /// PowerDNS Recursor 4, or version 5 with the older `key=value` format.
     RecursorOld,
     /// Knot Resolver 6.
     Knot6,
@@ -53,23 +53,23 @@ pub(super) enum Form {
     Dns64d,
 }
 
-/// Lines for one place in a server's configuration.
+/// Lines for one file, or for one section of a file.
 pub(super) struct Part {
-    /// File and, if it matters, the place in it.
+    /// Name of the file and, if necessary, of the section.
     place: &'static str,
     text: String,
 }
 
-/// All lines of a form.
+/// All lines for one server software.
 pub(super) struct Lines {
     title: &'static str,
     parts: Vec<Part>,
-    /// Command that makes the server read the lines.
+    /// Command that makes the server load the changed configuration.
     apply: &'static str,
 }
 
 impl Form {
-    /// All forms, in the order in which they are printed.
+    /// All supported formats, in the order in which they are printed.
     pub(super) const ALL: &'static [Form] = &[
         Form::Unbound,
         Form::Bind,
@@ -81,7 +81,7 @@ impl Form {
         Form::Dns64d,
     ];
 
-    /// Returns the lines for a domain, an AuthDNS and a prefix.
+    /// Returns the configuration lines with the values of `forward`.
     pub(super) fn lines(self, forward: &Forward) -> Lines {
         match self {
             Form::Unbound => unbound(forward),
@@ -108,7 +108,8 @@ impl fmt::Display for Lines {
 
 fn unbound(forward: &Forward) -> Lines {
     let (domain, at, prefix) = (forward.absolute(), forward.at(), forward.prefix);
-    // The zone "test." is NXDOMAIN in Unbound, and the root's NSEC records deny it (RFC 6761 §6.2).
+    // Unbound answers names below "test." with NXDOMAIN by default, and the root's NSEC records deny that "test."
+    // exists (RFC 6761 §6.2).
     let text = format!(
         "server:\n  module-config: \"dns64 validator iterator\"\n  dns64-prefix: {prefix}\n  \
          do-not-query-localhost: no\n  domain-insecure: \"{domain}\"\n  local-zone: \"test.\" nodefault\n\

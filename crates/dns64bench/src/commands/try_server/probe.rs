@@ -1,4 +1,4 @@
-//! Single queries to the server under test, for its version and for test names.
+//! Single queries to the server under test: for its version, and for test names.
 
 use std::hash::{BuildHasher, RandomState};
 use std::io;
@@ -13,10 +13,9 @@ use wire::view::{CLASS_IN, Message, rtype};
 use super::state::{NameReplies, Reply};
 use crate::interruption;
 
-/// Longest wait for a response. Resolvers send SERVFAIL after some seconds without a reply of their
-/// upstream.
+/// Time to wait for a response. Resolvers send SERVFAIL after some seconds if their upstream does not respond.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Longest wait for the version: some servers do not answer queries of class CH.
+/// Time to wait for the version. It is short, because some servers do not answer queries of class CH.
 const VERSION_PATIENCE: Duration = Duration::from_secs(1);
 /// Interval between two checks of the interruption flag.
 const LOOK: Duration = Duration::from_millis(100);
@@ -26,14 +25,14 @@ const VERSION: &[u8] = b"\0\0\x01\0\0\x01\0\0\0\0\0\0\x07version\x04bind\0\0\x10
 const TXT: u16 = 16;
 const CLASS_CH: u16 = 3;
 
-/// A socket that is connected to the server.
+/// UDP socket that is connected to the server.
 pub(super) struct Probe {
     socket: UdpSocket,
     template: QueryTemplate,
 }
 
 impl Probe {
-    /// Opens a socket towards `server`, for names of `domain`.
+    /// Opens a socket to `server`, for queries for names in `domain`.
     ///
     /// # Errors
     /// Returns an error if there is no route to the server.
@@ -47,7 +46,7 @@ impl Probe {
         Ok(Probe { socket, template: QueryTemplate::aaaa(domain) })
     }
 
-    /// Returns the address of this host that the server sees.
+    /// Returns the address of this host from which the server receives queries.
     pub(super) fn local_ip(&self) -> io::Result<IpAddr> {
         Ok(self.socket.local_addr()?.ip())
     }
@@ -60,13 +59,13 @@ impl Probe {
             .records(VERSION.len(), message.ancount())
             .flatten()
             .find(|record| record.rtype == TXT && record.class == CLASS_CH)?;
-        // A character string: its length, and its octets (RFC 1035 §3.3).
+        // A character-string consists of a length octet and the text (RFC 1035 §3.3).
         let (&len, rest) = text.data.split_first()?;
         Some(String::from_utf8_lossy(rest.get(..usize::from(len))?).into_owned())
     }
 
-    /// Queries a name of 9.0.0.0/8, which no trial uses. `auth_queries` returns the number of queries that AuthDNS has
-    /// received so far.
+    /// Queries a random name in 9.0.0.0/8, which no trial uses. `auth_queries` returns the number of queries that
+    /// AuthDNS has received so far.
     pub(super) fn query_name(&self, auth_queries: impl Fn() -> u64) -> NameReplies {
         let [_, b, c, d] = random().to_be_bytes();
         let name = Ipv4Addr::new(9, b, c, d);
@@ -77,11 +76,11 @@ impl Probe {
         NameReplies { name, aaaa, a, auth_asked: auth_queries() > before }
     }
 
-    /// Queries the addresses of a name.
+    /// Queries the records of type `wanted` (A or AAAA) for a name.
     fn addresses(&self, name: Ipv4Addr, wanted: u16) -> Reply {
         let mut query = self.template.bytes().to_vec();
         QueryTemplate::patch(&mut query, 0, name);
-        // The type precedes the class, which ends the query.
+        // The query ends with type and class, of two octets each.
         let at = query.len() - 4;
         query[at..at + 2].copy_from_slice(&wanted.to_be_bytes());
         match self.ask(query, PATIENCE) {
@@ -91,8 +90,8 @@ impl Probe {
         }
     }
 
-    /// Sends a query with a new ID and returns the response with that ID, or `None` after `patience` or an
-    /// interruption.
+    /// Sends a query with a new ID, and returns the response with that ID. Returns `None` if there is no response
+    /// within `patience`, or if the user interrupts.
     fn ask(&self, mut query: Vec<u8>, patience: Duration) -> io::Result<Option<Vec<u8>>> {
         let [a, b, ..] = random().to_be_bytes();
         let id = [a, b];
@@ -120,12 +119,12 @@ impl Probe {
     }
 }
 
-/// Returns a random number for IDs and names.
+/// Returns a random number for message IDs and names.
 fn random() -> u32 {
     RandomState::new().hash_one(0) as u32
 }
 
-/// Returns the addresses of type `wanted` in a response. Its answers begin at octet `at`.
+/// Returns the addresses of type `wanted` in a response whose answer section begins at octet `at`.
 fn addresses_in(reply: &[u8], at: usize, wanted: u16) -> Reply {
     let Some(message) = Message::new(reply) else { return Reply::Silent };
     if message.rcode() != Rcode::NOERROR {

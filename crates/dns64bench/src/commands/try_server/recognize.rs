@@ -1,8 +1,8 @@
-//! Recognition of a server by its answer to `version.bind`.
+//! Recognition of the server software by its answer to `version.bind`.
 
 use super::lines::Form;
 
-/// Beginning of a version answer in lower case, and the configuration forms of that server.
+/// Beginning of the reported version in lower case, and the configuration formats of that server software.
 const KNOWN: &[(&str, &[Form])] = &[
     ("unbound ", &[Form::Unbound]),
     ("powerdns recursor 4", &[Form::RecursorOld]),
@@ -11,12 +11,13 @@ const KNOWN: &[(&str, &[Form])] = &[
     ("knot resolver", &[Form::Knot6, Form::Knot5]),
     ("coredns", &[Form::Coredns]),
     ("dns64d", &[Form::Dns64d]),
-    // BIND reports its version without its name.
+    // BIND reports only its version number, without the name BIND.
     ("9.", &[Form::Bind]),
     ("bind 9.", &[Form::Bind]),
 ];
 
-/// Returns the forms for a server that reports `version`: all forms if it is not recognized.
+/// Returns the configuration formats for a server that reports `version`, or all formats if the server is not
+/// recognized.
 pub(super) fn forms(version: Option<&str>) -> &'static [Form] {
     let version = version.unwrap_or_default().to_lowercase();
     let known = KNOWN.iter().find(|(begin, _)| version.starts_with(begin));

@@ -1,4 +1,4 @@
-//! The wait until a server resolves the test names, as functions without I/O.
+//! Evaluation of the replies while `try` waits until the server resolves the test names; functions without I/O.
 //!
 //! ```text
 //! AAAA reply ─┬─ NODATA ─► A reply ─┐
@@ -13,7 +13,7 @@ use std::time::Duration;
 use tester::measurer::expect::Prefix;
 use wire::rcode::Rcode;
 
-/// Prefix lengths of RFC 6052 §2.2. The longest comes first, because a chance match is least likely.
+/// Prefix lengths of RFC 6052 §2.2. The longest is tried first, because it is the least likely to match by chance.
 const LENGTHS: [u8; 6] = [96, 64, 56, 48, 40, 32];
 
 /// The reply to one query.
@@ -21,23 +21,23 @@ const LENGTHS: [u8; 6] = [96, 64, 56, 48, 40, 32];
 pub(super) enum Reply {
     /// No response in time.
     Silent,
-    /// A network error instead of a response, such as a closed port.
+    /// A network error, such as an ICMP error for a closed port.
     Unreachable(io::ErrorKind),
     /// A response with an RCODE other than NOERROR.
     Error(Rcode),
-    /// NOERROR with these addresses; none is NODATA.
+    /// A response with NOERROR and these addresses; an empty list means NODATA.
     Addresses(Vec<IpAddr>),
 }
 
-/// Replies for a name.
+/// Replies to the queries for one name.
 #[derive(Clone, Debug)]
 pub(super) struct NameReplies {
     /// IPv4 address of the name.
     pub(super) name: Ipv4Addr,
     pub(super) aaaa: Reply,
-    /// Reply to the query for A records, which is sent only if the AAAA query got NODATA.
+    /// Reply to the query for A records. This query is sent only if the reply to the AAAA query was NODATA.
     pub(super) a: Option<Reply>,
-    /// True if AuthDNS received a query meanwhile.
+    /// True if AuthDNS received a query between the first query and the last reply.
     pub(super) auth_asked: bool,
 }
 
@@ -48,25 +48,25 @@ pub(super) enum State {
     Unreachable(io::ErrorKind),
     /// NXDOMAIN: the domain is not forwarded.
     NotForwarded,
-    /// REFUSED: the server does not serve this client.
+    /// REFUSED: the server does not answer queries from this host.
     Refused,
-    /// SERVFAIL, and no query reached AuthDNS.
+    /// SERVFAIL, and AuthDNS received no query.
     NotReached,
-    /// SERVFAIL although AuthDNS received a query.
+    /// SERVFAIL, although AuthDNS received a query.
     Rejected,
     OtherError(Rcode),
-    /// Neither an AAAA nor an A record.
+    /// NODATA for AAAA and for A.
     NoAddress,
-    /// The A record of AuthDNS, and no AAAA record.
+    /// NODATA for AAAA, and the correct A record: the server does not synthesize.
     NotSynthesized,
-    /// The address embedded below an unexpected prefix.
+    /// An AAAA record that embeds the address of the name below an unexpected prefix.
     OtherPrefix(Prefix),
-    /// An address that AuthDNS did not send.
+    /// An address that neither equals nor embeds the address of the name.
     OtherAddress(IpAddr),
     Ready,
 }
 
-/// The next step of the wait.
+/// Next step of the wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
     Begin,
@@ -75,7 +75,8 @@ pub(super) enum Next {
 }
 
 impl NameReplies {
-    /// Evaluates the replies; synthesized addresses must lie under one of the prefixes `expected`.
+    /// Derives the state of the server from the replies. Synthesized addresses must be within one of the prefixes
+    /// `expected`.
     pub(super) fn state(&self, expected: &[Prefix]) -> State {
         match (&self.aaaa, &self.a) {
             (Reply::Addresses(none), Some(a)) if none.is_empty() => match a {
@@ -123,8 +124,8 @@ impl NameReplies {
 }
 
 impl State {
-    /// Returns the next step after `waited`, for a wait of at most `limit`. A wait does not
-    /// change a wrong prefix, so the user must give the right one with `--expect-prefix`.
+    /// Returns the next step after a wait of `waited`, if the wait is limited to `limit`. A wrong prefix ends the wait,
+    /// because only the user can correct it with `--expect-prefix`.
     pub(super) fn next(self, waited: Duration, limit: Duration) -> Next {
         match self {
             State::Ready => Next::Begin,
@@ -134,7 +135,7 @@ impl State {
         }
     }
 
-    /// Returns advice for the end of a wait.
+    /// Returns advice to print if the wait ends in this state.
     pub(super) fn advice(self) -> String {
         match self {
             State::Silent | State::Unreachable(_) => {
@@ -184,7 +185,7 @@ impl fmt::Display for State {
     }
 }
 
-/// Returns the prefix below which `address` embeds `name` (RFC 6052 §2.2), if there is one.
+/// Returns the prefix with which `address` embeds `name` (RFC 6052 §2.2), if there is one.
 fn prefix_of(address: IpAddr, name: Ipv4Addr) -> Option<Prefix> {
     let IpAddr::V6(address) = address else { return None };
     LENGTHS.into_iter().find_map(|len| {
@@ -208,7 +209,7 @@ mod tests {
         text.parse().unwrap()
     }
 
-    /// Derives the state from the two replies.
+    /// Returns the state for two replies.
     fn state(aaaa: Reply, a: Option<Reply>, auth_asked: bool) -> State {
         NameReplies { name: NAME, aaaa, a, auth_asked }.state(&[prefix("64:ff9b::/96")])
     }
