@@ -166,8 +166,8 @@ pub(crate) struct Traffic {
     #[arg(long, value_name = "N", default_value_t = tester::measurer::plan::DEFAULT_SOURCE_PORTS, help_heading = THREADS)]
     pub(crate) source_ports: u16,
     /// Simulate many clients: send from N source addresses in this IPv4 or IPv6 prefix. The prefix must be local to
-    /// this host, for example after `ip -6 route add local PREFIX dev lo`. The server needs a route to the prefix. N is
-    /// at most 65536 [default of N: 256, or the size of the prefix if that is smaller]
+    /// this host, for example after `ip -6 route add local PREFIX dev lo`, and the server needs a route to it. N is at
+    /// most 65536 [default of N: 256, or the size of the prefix if that is smaller]
     #[arg(long, value_name = "PREFIX[,N]", help_heading = THREADS)]
     pub(crate) source_addresses: Option<SourceAddresses>,
     /// Send and receive with AF_XDP (kernel bypass) on this interface, which must be on the route to the server; auto
@@ -211,7 +211,7 @@ pub(crate) struct Traffic {
     /// With --auth-status: a trial is invalid if AuthDNS takes longer than this time for one query in a thousand
     #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = parse_some_time, help_heading = AUTH)]
     pub(crate) auth_limit: Duration,
-    /// State that DUT, AuthDNS and Measurer run on separate hosts, because the program cannot detect this
+    /// State that DUT, AuthDNS and Measurer run on separate hosts; the program cannot detect this
     #[arg(long, help_heading = SERVER)]
     pub(crate) separate_hosts: bool,
     /// Write a record of every query to this .csv (dns64perf++ format) or .parquet file
@@ -262,8 +262,8 @@ pub(crate) struct Measure {
     /// written by a campaign
     #[arg(long, value_name = "FILE", conflicts_with_all = ["NewTrial", "Traffic", "Replies", "interval"], help_heading = FILES)]
     pub(crate) plan: Option<PathBuf>,
-    /// File with the output of `self-test --json`, which shows up to which rate the tester is reliable. It is valid for
-    /// trials with the same send settings. Without this file, results do not comply with RFC 8219
+    /// File with the output of `self-test --json`, which shows up to which rate the tester is reliable. A self-test is
+    /// valid only for trials with the same send settings. Without this file, results do not comply with RFC 8219
     #[arg(long, value_name = "FILE", conflicts_with = "shard", help_heading = SELF_TEST)]
     pub(crate) self_test: Option<PathBuf>,
     /// Include a description of this host in the JSON result; this takes 0.2 s after the trial
@@ -274,8 +274,8 @@ pub(crate) struct Measure {
 /// Options for a tester that sends a part of a trial that several testers share.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Sharding {
-    /// Send only part I of N of the trial: every N-th query, starting with query I, counted from 0. Run the other parts
-    /// on other testers, and combine all --json results with `merge`
+    /// Send only part I of N of the trial: every N-th query, starting with query I, counted from 0. --rate is the rate
+    /// of the whole trial. Run the other parts on other testers, and combine all --json results with `merge`
     #[arg(long, value_name = "I/N", requires = "start_at", conflicts_with = "auth_status", help_heading = SHARDS)]
     pub(crate) shard: Option<ShardNumber>,
     /// Wall-clock time at which query 0 is sent, a few seconds in the future. Use the same time on all testers.
@@ -378,12 +378,12 @@ pub(crate) struct NewSearch {
     /// RFC 8219
     #[arg(long, help_heading = NAMES)]
     pub(crate) reuse_names: bool,
-    /// File with the output of `self-test --json`, which shows up to which rate the tester is reliable. It is valid for
-    /// trials with the same send settings. Without this file, results do not comply with RFC 8219
+    /// File with the output of `self-test --json`, which shows up to which rate the tester is reliable. A self-test is
+    /// valid only for trials with the same send settings. Without this file, results do not comply with RFC 8219
     #[arg(long, value_name = "FILE", conflicts_with = "self_test_passed", help_heading = SELF_TEST)]
     pub(crate) self_test: Option<PathBuf>,
-    /// Rate, in queries per second, at which an earlier self-test passed whose output file is not available. Results
-    /// above the rate that this self-test validates are reported as lower bounds
+    /// Passed rate, in queries per second, of a self-test whose output file is not available. Results above the rate
+    /// that this self-test validates are reported as lower bounds
     #[arg(long, value_name = "QPS", allow_negative_numbers = true, help_heading = SELF_TEST)]
     pub(crate) self_test_passed: Option<Qps>,
     /// Headroom δ of the self-test in --self-test-passed, as in `self-test --delta`
@@ -545,7 +545,7 @@ pub(crate) struct Gate {
     /// Largest decrease of the median rate that does not count as a regression, such as 5% or 0.05
     #[arg(long, value_name = "PCT", allow_negative_numbers = true, default_value = "5%", value_parser = parse_decrease, help_heading = COMPARISON)]
     pub(crate) max_regression: f64,
-    /// Combine the searches of all runs that are not baselines too. Valid only if the baseline runs and the other runs
+    /// Combine the searches of all runs other than the baselines. Valid only if the baseline runs and the other runs
     /// were measured alternately
     #[arg(long, requires = "baseline", help_heading = COMPARISON)]
     pub(crate) in_turn: bool,
@@ -614,7 +614,7 @@ pub(crate) struct Auth {
 /// Requested AF_XDP mode.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum XdpMode {
-    // The options `--xdp-mode` document the values; doc comments here would switch the help to clap's long style.
+    // The help of `--xdp-mode` describes the values; doc comments here would switch the help to clap's long style.
     #[default]
     Auto,
     ZeroCopy,
@@ -639,7 +639,7 @@ pub(crate) struct ZoneContent {
     /// DNS zone of the generated names
     #[arg(long, default_value = "dns64perf.test", help_heading = NAMES)]
     pub(crate) domain: Domain,
-    /// AAAA record rate: share of names that have an AAAA record
+    /// AAAA record rate: share of names that have an AAAA record, from 0 to 1
     #[arg(long, value_name = "SHARE", allow_negative_numbers = true, default_value_t = Share::ZERO, help_heading = NAMES)]
     pub(crate) aaaa_share: Share,
     /// TTL of all records in seconds
@@ -672,7 +672,7 @@ pub(crate) struct ReferenceDut {
     /// DNS zone of the generated names
     #[arg(long, default_value = "dns64perf.test", help_heading = NAMES)]
     pub(crate) domain: Domain,
-    /// AAAA record rate: share of names that have a native AAAA record
+    /// AAAA record rate: share of names that have a native AAAA record, from 0 to 1
     #[arg(long, value_name = "SHARE", allow_negative_numbers = true, default_value_t = Share::ZERO, help_heading = NAMES)]
     pub(crate) aaaa_share: Share,
     /// Prefix of the synthesized addresses, without the prefix length, which is 96
@@ -711,7 +711,8 @@ pub(crate) struct ReferenceDut {
     /// Number of times that each upstream query is sent
     #[arg(long, value_name = "N", default_value_t = 1, requires = "ask", help_heading = AUTH)]
     pub(crate) ask_times: u8,
-    /// Share of new names for which upstream queries are sent, from 0 to 1
+    /// Share of names for which upstream queries are sent, from 0 to 1. A value below 1 simulates a server that answers
+    /// some names without an upstream query
     #[arg(long, value_name = "SHARE", allow_negative_numbers = true, default_value_t = Share::ONE, requires = "ask", help_heading = AUTH)]
     pub(crate) ask_share: Share,
     /// Send upstream queries only once for each name, like a server with a cache

@@ -26,7 +26,7 @@ pub(crate) struct Conform {
     /// records in this prefix (RFC 6147 §5.1.4)
     #[arg(long, value_name = "NETWORK", value_parser = excluded_range, help_heading = SERVER)]
     pub(crate) excludes: Option<Ipv6Net>,
-    /// true if the server validates DNSSEC with the trust anchors of `auth --conform`, otherwise false [default:
+    /// Whether the server validates DNSSEC with the trust anchors of `auth --conform`: true or false [default:
     /// detected]
     #[arg(long, value_name = "BOOL", help_heading = SERVER)]
     pub(crate) validates: Option<bool>,
