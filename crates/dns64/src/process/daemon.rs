@@ -122,8 +122,8 @@ enum Command {
         #[command(flatten)]
         asked: ControlOptions,
     },
-    /// Convert the configuration of another DNS64 server to a dns64d.toml on standard output; print notes, with file
-    /// and line, on settings that are not converted
+    /// Convert the configuration of another DNS64 server: print a valid dns64d.toml on standard output, and notes on
+    /// settings that are not carried over, with file and line, on standard error
     #[command(after_help = below_help(&sections("import")))]
     Import {
         /// Configuration file of the other server; files that it includes are read too

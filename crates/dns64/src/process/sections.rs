@@ -37,7 +37,7 @@ const OF_PROGRAM: &[Section] = &[
             ("0", "stopped by SIGTERM or SIGINT"),
             (
                 "1",
-                "import: some settings that affect answers are not converted; reload: part of the configuration needs a restart",
+                "import: some settings that affect answers are not carried over; reload: part of the configuration needs a restart",
             ),
             ("2", "the configuration or the command is invalid"),
             (
@@ -96,8 +96,8 @@ const OF_IMPORT: &[Section] = &[
     Section {
         title: EXIT_STATUS,
         items: &[
-            ("0", "all settings that affect answers are converted"),
-            ("1", "some settings that affect answers are not converted; the notes list them"),
+            ("0", "all settings that affect answers are carried over"),
+            ("1", "some settings that affect answers are not carried over; the notes list them"),
             ("2", "the file cannot be read, or its type is not detected"),
         ],
     },
