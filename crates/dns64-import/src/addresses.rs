@@ -1,16 +1,17 @@
-//! Exact sets of addresses, for evaluating access lists with exceptions and their intersections.
+//! Sets of IP addresses. With them, access lists with exceptions are evaluated exactly, and
+//! intersected.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::{IpNet, Ipv4Net, Ipv4Subnets, Ipv6Net, Ipv6Subnets};
 
-/// First and last address, as numbers.
+/// First and last address of a range, as numbers.
 type Range = (u128, u128);
 
-/// A set of addresses of both families.
+/// A set of IPv4 and IPv6 addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Addresses {
-    /// Sorted, with gaps between the ranges.
+    /// Sorted ranges, with at least one missing address between two of them.
     ipv4: Vec<Range>,
     ipv6: Vec<Range>,
 }
@@ -73,7 +74,7 @@ impl Addresses {
         self.with(other, intersection)
     }
 
-    /// Returns this set without the addresses of the other.
+    /// Returns the addresses of this set that are not in `other`.
     pub(super) fn without(&self, other: &Addresses) -> Addresses {
         self.with(other, difference)
     }
@@ -85,7 +86,7 @@ impl Addresses {
 
     /// Returns the smallest list of networks that covers exactly this set.
     pub(super) fn networks(&self) -> Vec<IpNet> {
-        // Derived from 32 bits, so it fits.
+        // The number comes from an IPv4 address, so it fits into 32 bits.
         let ipv4 = |number: u128| Ipv4Addr::from(number as u32);
         let of_ipv4 =
             |&(first, last): &Range| Ipv4Subnets::new(ipv4(first), ipv4(last), 0).map(IpNet::from);
@@ -95,18 +96,18 @@ impl Addresses {
         self.ipv4.iter().flat_map(of_ipv4).chain(self.ipv6.iter().flat_map(of_ipv6)).collect()
     }
 
-    /// Returns a lower bound for the length of the written list, in octets: each gap separates two
-    /// networks, and the shortest one is `"::", `.
+    /// Returns a lower bound for the length of the text of [`Addresses::written`], in octets. Each
+    /// gap between ranges separates two networks, and the shortest text of a network is `"::", `.
     pub(super) fn least_len(&self) -> usize {
         let gaps = [&self.ipv4, &self.ipv6].map(|ranges| ranges.len().saturating_sub(1));
         6 * gaps.iter().sum::<usize>()
     }
 
-    /// Returns the shortest list for this set in dns64d's syntax: networks, preceded by exceptions
-    /// with `!`.
+    /// Returns the shortest list that describes this set in dns64d's syntax. The list has networks
+    /// and exceptions (with `!`), and an exception precedes the network that contains it.
     pub(super) fn written(&self) -> Vec<String> {
         let ipv4 = Trie { ranges: &self.ipv4, bits: 32 }.written(&|first, len| {
-            // Derived from 32 bits, so it fits.
+            // The number comes from an IPv4 address, so it fits into 32 bits.
             IpNet::new(IpAddr::V4((first as u32).into()), len)
         });
         let ipv6 = Trie { ranges: &self.ipv6, bits: 128 }
@@ -115,13 +116,14 @@ impl Addresses {
     }
 }
 
-/// The tree of all networks of a family, over a set of its addresses.
+/// The binary tree of all networks of an address family, for a set of addresses in this family.
 struct Trie<'a> {
     ranges: &'a [Range],
     bits: u8,
 }
 
-/// An entry of a list: first address and length of a network, and true if it is included.
+/// An entry of a list: first address and prefix length of a network, and true if the network is
+/// included in the set.
 type Entry = (u128, u8, bool);
 
 impl Trie<'_> {
@@ -139,10 +141,10 @@ impl Trie<'_> {
         outside.into_iter().filter_map(text).collect()
     }
 
-    /// Returns the shortest lists that describe the set within a network, if addresses without an
-    /// entry are excluded, and if they are included. The algorithm is that of Draves, King,
-    /// Venkatachary and Zill, "Constructing optimal IP routing tables", 1999, DOI
-    /// 10.1109/INFCOM.1999.749256, for two next hops.
+    /// Returns the two shortest lists that describe the set within a network. In the first list,
+    /// addresses without an entry are excluded; in the second list, they are included. The
+    /// algorithm is that of Draves, King, Venkatachary and Zill, "Constructing optimal IP routing
+    /// tables", 1999, DOI 10.1109/INFCOM.1999.749256, for two next hops.
     fn entries(&self, ranges: &[Range], first: u128, len: u8) -> [Vec<Entry>; 2] {
         let last = first | u128::MAX.checked_shr((128 - self.bits + len).into()).unwrap_or(0);
         // Ranges that overlap this network.
@@ -157,8 +159,9 @@ impl Trie<'_> {
         let half = 1_u128 << (self.bits - len - 1);
         let [left_out, left_in] = self.entries(ranges, first, len + 1);
         let [right_out, right_in] = self.entries(ranges, first + half, len + 1);
-        // Either list unchanged, or the other one inverted by one more entry, which follows the
-        // more specific ones.
+        // Each result is either the list for the same default, or the list for the opposite default
+        // with one more entry for the whole network. This entry is last, because more specific
+        // entries come first.
         let (out, within) = ([left_out, right_out].concat(), [left_in, right_in].concat());
         let turned = |entries: &[Entry], is_in| [entries, &[(first, len, is_in)]].concat();
         let if_out = if within.len() + 1 < out.len() { turned(&within, true) } else { out.clone() };
@@ -221,8 +224,8 @@ impl FirstMatch {
     }
 }
 
-/// Evaluates an access list in which the most specific network decides; among equal networks, the
-/// last one.
+/// Evaluates an access list in which the most specific matching network decides. If a network
+/// occurs several times, its last entry decides.
 pub(super) fn most_specific(mut networks: Vec<(IpNet, bool)>) -> Addresses {
     networks.sort_by_key(|(network, _)| network.prefix_len());
     networks.into_iter().fold(Addresses::default(), |allowed, (network, is_allowed)| {
@@ -247,7 +250,8 @@ pub(super) fn network(text: &str) -> Option<IpNet> {
     Some(IpNet::new(address, len.unwrap_or(longest)).ok()?.trunc())
 }
 
-/// Parses `10` or `192.168`; missing octets are zero.
+/// Parses an IPv4 address that may have fewer than four octets, such as `10` or `192.168`; missing
+/// octets are zero.
 fn short(text: &str) -> Option<Ipv4Addr> {
     let text = text.trim_end_matches('.');
     let mut octets = [0; 4];
@@ -280,7 +284,7 @@ mod tests {
         assert_eq!(written(&Addresses::all()), ["0.0.0.0/0", "::/0"]);
         assert_eq!(written(&Addresses::all().without(&Addresses::all_ipv4())), ["::/0"]);
         assert_eq!(written(&Addresses::loopback()), ["127.0.0.0/8", "::1/128"]);
-        // The ends of the address space.
+        // Ranges at the ends of the address space.
         let most = Addresses::all().without(&set(&["0.0.0.0", "255.255.255.255", "::"]));
         assert_eq!(most.or(&set(&["0.0.0.0", "255.255.255.255", "::"])), Addresses::all());
     }

@@ -1,9 +1,9 @@
-//! BIND 9's named.conf.
+//! Conversion of named.conf of BIND 9.
 //!
-//! A client gets the prefixes of every `dns64` statement that has it among its `clients`, in file
-//! order. An AAAA record is used if at least one of these statements does not exclude it. Clients
-//! with the same statements become a group. A records are queried only after an answer without AAAA
-//! records, never after an error.
+//! A client gets the prefixes of every `dns64` statement whose `clients` contain it, in file order.
+//! An AAAA record is used if at least one of these statements does not exclude it. Clients to which
+//! the same statements apply become a group. A records are queried only after an answer without
+//! AAAA records, and never after an error.
 
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -23,10 +23,10 @@ use super::prefix;
 use super::statements::{Statement, Style, parse};
 use super::values::{mebibytes, seconds, socket};
 
-/// AAAA records excluded by a `dns64` statement without `exclude` (RFC 6147 §5.1.4).
+/// AAAA records that a `dns64` statement without `exclude` excludes (RFC 6147 §5.1.4).
 const EXCLUDED: &str = "::ffff:0.0.0.0/96";
 
-/// Default time for which BIND keeps expired answers, in seconds.
+/// Default time for which BIND serves expired answers, in seconds.
 const DAY: u64 = 86_400;
 /// Statements without effect on answers.
 const IDLE: &[&str] = &[
@@ -141,7 +141,7 @@ struct Rule {
     break_dnssec: bool,
 }
 
-/// Clients allowed by each of the access options.
+/// Clients that each of the access options allows.
 #[derive(Default)]
 struct Access {
     query: Option<Located<Addresses>>,
@@ -152,14 +152,14 @@ struct Access {
 
 struct Reader<'a> {
     draft: &'a mut Draft,
-    /// Contents of `acl` statements by name, and their resolved addresses. The latter are `None`
-    /// while they are being resolved.
+    /// Contents of `acl` statements by name. `meant` has the addresses that they stand for, or
+    /// `None` while these are being evaluated.
     acls: HashMap<String, Vec<Statement>>,
     meant: HashMap<String, Option<Addresses>>,
     port: u16,
     rules: Vec<Rule>,
     access: Access,
-    /// Time for which expired answers are kept, in seconds, if configured.
+    /// Time for which expired answers are served, in seconds; `None` if not configured.
     stale_for: Option<u64>,
 }
 
@@ -197,7 +197,7 @@ impl Reader<'_> {
             "allow-recursion" => self.access.recursion = Some(self.located(option)),
             "allow-query-cache" => self.access.cache = Some(self.located(option)),
             "blackhole" => self.access.blackhole = Some(self.located(option).value),
-            // These options depend on each other, and are evaluated together afterwards.
+            // These options depend on each other, and are evaluated after all others.
             "listen-on" | "listen-on-v6" | "port" | "forward" => {
                 self.listen_and_forward_options(option);
             }
@@ -205,7 +205,7 @@ impl Reader<'_> {
             "max-cache-ttl" => self.limit("max-ttl", option, seconds(word)),
             "min-cache-ttl" => self.limit("min-ttl", option, seconds(word)),
             "max-ncache-ttl" => self.limit("negative-max-ttl", option, seconds(word)),
-            // Unlimited, or a share of the memory.
+            // These values mean no limit, or a part of the memory; dns64d uses its default.
             "max-cache-size" if matches!(word, "0" | "unlimited" | "default") => self.idle(option),
             "max-cache-size" => self.limit("mebibytes", option, mebibytes(word)),
             "stale-answer-enable" | "stale-cache-enable" if is_no(word) => (),
@@ -271,7 +271,7 @@ impl Reader<'_> {
     }
 
     /// Evaluates an address list. The first element that covers an address decides. An address that
-    /// a nested list excludes is not covered by that list.
+    /// is excluded by a nested list does not match that list, so later elements decide.
     fn addresses(&mut self, elements: &[Statement]) -> Addresses {
         self.nested(elements, 0)
     }
@@ -313,7 +313,8 @@ impl Reader<'_> {
             }
             _ => (),
         }
-        // The recursion ends here for an `acl` that contains itself.
+        // An `acl` that contains itself has an entry without a value here, which ends the
+        // recursion.
         if let Some(meant) = self.meant.get(word) {
             return meant.clone();
         }
@@ -399,7 +400,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Sets the listen addresses; port 53 of all addresses by default.
+    /// Sets the listen addresses. The default is port 53 of all addresses.
     fn listen(&mut self, options: &[&Statement], place: &Place) {
         let all: Vec<&Statement> = options.iter().flat_map(|options| options.body()).collect();
         let families: [(&str, std::net::IpAddr); 2] = [
@@ -440,8 +441,8 @@ impl Reader<'_> {
         }
     }
 
-    /// Sets the allowed clients: the intersection of the lists for recursion and for the cache if
-    /// both exist, otherwise the list for queries.
+    /// Sets the allowed clients. If the lists for recursion and for the cache both exist, their
+    /// intersection applies, otherwise the one that exists, or else the list for queries.
     fn clients(&mut self, place: &Place) {
         let Access { query, recursion, cache, blackhole } = std::mem::take(&mut self.access);
         let located = match (recursion, cache) {
@@ -463,8 +464,8 @@ impl Reader<'_> {
         self.draft.access = Some(located);
     }
 
-    /// Splits the clients into groups with the same rules. Each rule may double their number, so
-    /// the result is limited to the size of a file.
+    /// Splits the clients into groups to which the same rules apply. Each rule may double the
+    /// number of groups, so the length of the result is checked after each rule.
     fn translation(&mut self, file: &Path) -> Result<(), ImportError> {
         let fits = |len: usize| {
             let is_too_long = len as u64 > LONGEST_FILE;
@@ -485,7 +486,7 @@ impl Reader<'_> {
             let prefixes: usize = parts.iter().map(|(_, rules)| rules.len()).sum();
             fits(prefixes * LEAST_OF_PREFIX)?;
         }
-        // Rules for all clients belong in [dns64].
+        // Rules that apply to all clients are written to [dns64].
         let of_all: Vec<usize> = (0..self.rules.len())
             .filter(|&place| self.rules[place].clients == Addresses::all())
             .collect();
@@ -519,7 +520,8 @@ impl Reader<'_> {
             prefixes: rules.iter().map(|rule| rule.prefix.clone()).collect(),
             exclude: Some(exclude),
             mode: Some("nodata-only"),
-            // Without these, a group would inherit those of [dns64].
+            // Both flags are written for each group, because a group inherits missing flags from
+            // [dns64].
             flags: flags.to_vec(),
         };
         if !alike {

@@ -1,8 +1,7 @@
-//! CoreDNS's Corefile: server blocks with a plugin on each line.
+//! Conversion of the Corefile of CoreDNS: server blocks with one plugin per line.
 //!
-//! The dns64 plugin uses every AAAA record, and queries A records after every error except
-//! NXDOMAIN. It ignores DO and CD, and by default synthesizes only for clients that query over
-//! IPv6.
+//! The dns64 plugin uses every AAAA record, and also queries A records after every error except
+//! NXDOMAIN. It ignores DO and CD. By default it synthesizes only for clients that query over IPv6.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
@@ -58,7 +57,7 @@ const IDLE_FORWARD: &[&str] = &[
 /// Converts `file` into `draft`.
 pub(super) fn import(file: &Path, draft: &mut Draft) -> Result<(), ImportError> {
     let blocks = parse(file, Style::Lines)?;
-    // A block in parentheses is a snippet, imported by its name.
+    // A block whose name is in parentheses is a snippet, which `import` refers to by name.
     let (snippets, servers): (Vec<&Statement>, Vec<&Statement>) =
         blocks.iter().partition(|block| block.name().starts_with('('));
     let has = |server: &Statement, name: &str| {
@@ -87,7 +86,8 @@ pub(super) fn import(file: &Path, draft: &mut Draft) -> Result<(), ImportError> 
     Ok(())
 }
 
-/// Records the zones of a server without dns64 next to one with it.
+/// Adds the zones of a server block without dns64 as domains without synthesis, because another
+/// server block has dns64.
 fn untranslated(server: &Statement, draft: &mut Draft) {
     let origin = Origin::new(&server.place, format!("{} without dns64", server.words.join(" ")));
     for (zone, _) in zones(server) {
@@ -100,7 +100,8 @@ fn untranslated(server: &Statement, draft: &mut Draft) {
     }
 }
 
-/// Returns the zones of a server for plain DNS with their ports; `None` is an invalid port.
+/// Returns the zones of a server block for plain DNS, each with its port. The port is `None` if it
+/// is not valid.
 fn zones(server: &Statement) -> Vec<(&str, Option<u16>)> {
     let mut zones = Vec::new();
     for word in &server.words {
@@ -119,7 +120,7 @@ fn zones(server: &Statement) -> Vec<(&str, Option<u16>)> {
     zones
 }
 
-/// Returns the plugins of a server, including those of imported snippets.
+/// Returns the plugins of a server block, including those of imported snippets.
 fn plugins<'a>(server: &'a Statement, snippets: &[&'a Statement]) -> Vec<&'a Statement> {
     let mut all = Vec::new();
     for plugin in server.body() {
@@ -135,7 +136,7 @@ fn plugins<'a>(server: &'a Statement, snippets: &[&'a Statement]) -> Vec<&'a Sta
     all
 }
 
-/// Converts one server: zones, ports and plugins.
+/// Converts a server block: its zones, ports and plugins.
 fn block(
     server: &Statement,
     snippets: &[&Statement],
@@ -161,7 +162,7 @@ fn block(
     plugins.into_iter().try_for_each(|plugin| self::plugin(plugin, &names, folder, draft))
 }
 
-/// Sets the listen addresses: those of `bind`, or all addresses.
+/// Sets the listen addresses: those of the plugin `bind`, or all addresses.
 fn listen(server: &Statement, plugins: &[&Statement], port: u16, draft: &mut Draft) {
     let bind = plugins.iter().find(|plugin| plugin.name() == "bind");
     let Some(bind) = bind else {
@@ -208,7 +209,7 @@ fn plugin(
 
 fn translate(plugin: &Statement, draft: &mut Draft) {
     let origin = Origin::new(&plugin.place, plugin.written());
-    // The prefix of the line, then that of the block; the last one is in effect.
+    // A prefix may be given on the line of the plugin and in its block. The last prefix applies.
     let mut prefix = Some(prefix::WELL_KNOWN);
     let mut allows_ipv4 = false;
     draft.ignore_aaaa.clear();
@@ -248,7 +249,8 @@ fn translate(plugin: &Statement, draft: &mut Draft) {
     }
 }
 
-/// Returns the prefix of `dns64 PREFIX` or `prefix PREFIX`. Other arguments give `None` and a note.
+/// Returns the prefix in `dns64 PREFIX` or `prefix PREFIX`. For other arguments, returns `None` and
+/// adds a note.
 fn prefix_argument(statement: &Statement, draft: &mut Draft) -> Option<Ipv6Net> {
     let prefix = match &statement.words[1..] {
         [prefix] => prefix::parse(prefix),
@@ -261,9 +263,9 @@ fn prefix_argument(statement: &Statement, draft: &mut Draft) -> Option<Ipv6Net> 
     prefix
 }
 
-/// Converts `forward FROM TO...`, where TO may be a file like /etc/resolv.conf. A relative path
-/// refers to the working directory of CoreDNS. The Corefile does not name it, so `folder`, the
-/// folder of the Corefile, is used.
+/// Converts `forward FROM TO...`, where TO may be a file such as /etc/resolv.conf. A relative path
+/// refers to the working directory of CoreDNS, which is not in the Corefile. Therefore `folder`,
+/// the folder of the Corefile, is used instead.
 fn forward(
     plugin: &Statement,
     zones: &[&str],
@@ -324,7 +326,7 @@ fn forward(
 /// [TIME] … }`.
 fn cache(plugin: &Statement, draft: &mut Draft) {
     let words = plugin.words.get(1..).unwrap_or_default();
-    // If the first word is not a number, it is also a zone.
+    // If the first word is not a number, it is not a TTL but a zone.
     let (ttl, zones) = match words.split_first() {
         Some((first, zones)) if first.parse::<u64>().is_ok() => (Some(first.as_str()), zones),
         _ => (None, words),
@@ -370,8 +372,8 @@ fn cache(plugin: &Statement, draft: &mut Draft) {
     }
 }
 
-/// Converts `allow net NETWORK…` and `block net NETWORK…`. The first matching line decides; clients
-/// without a match are allowed.
+/// Converts `allow net NETWORK…` and `block net NETWORK…`. The first matching line decides. Clients
+/// that match no line are allowed.
 fn acl(plugin: &Statement, draft: &mut Draft) {
     let mut list = FirstMatch::default();
     let mut lost = |of: &Statement, why: &str| draft.notes.answers(&of.place, &of.written(), why);

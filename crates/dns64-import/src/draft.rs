@@ -1,5 +1,5 @@
-//! The draft of a dns64d configuration, collected during an import. Each setting has the source
-//! line that it comes from.
+//! The draft of a dns64d configuration, which is built during an import. Each setting is stored
+//! with the source line that it comes from.
 
 use std::fmt::Write as _;
 use std::str::FromStr;
@@ -13,11 +13,12 @@ use super::addresses::Addresses;
 use super::notes::{Notes, Place, shortened};
 use super::prefix::WELL_KNOWN;
 
-/// Maximum number of worker threads of dns64d: one bit of a word for each.
+/// Maximum number of worker threads of dns64d, which stores one bit for each thread in a 64-bit
+/// word.
 pub const MAX_THREADS: usize = 64;
 
-/// Returns true if a server with the listen addresses of the first argument would receive queries
-/// to the second argument itself.
+/// Function that returns true if a server with the listen addresses in the first argument would
+/// itself receive queries to the address in the second argument.
 pub type IsOwn = fn(&[ServiceAddr], ServiceAddr) -> bool;
 
 /// A value with its origin.
@@ -27,8 +28,8 @@ pub(super) struct Located<T> {
     pub origin: Origin,
 }
 
-/// Source line and text of a setting. The text is shortened, because it may be a whole file and is
-/// copied for each group.
+/// Source line and text of a setting. The text is shortened, because it may be as long as a file,
+/// and is copied for each group.
 #[derive(Clone, Debug)]
 pub(super) struct Origin {
     pub place: Place,
@@ -41,40 +42,40 @@ impl Origin {
         Origin { place: place.clone(), words: shortened(&words) }
     }
 
-    /// Returns the comment above the resulting setting.
+    /// Returns the comment that precedes the setting in the result.
     fn comment(&self) -> String {
         format!("# {}: {}\n", self.place, self.words)
     }
 }
 
-/// A prefix with its ranges.
+/// A DNS64 prefix.
 #[derive(Clone, Debug)]
 pub(super) struct PrefixDraft {
     pub prefix: Ipv6Net,
-    /// Bits after the IPv4 address.
+    /// Suffix: the bits after the embedded IPv4 address.
     pub suffix: Option<std::net::Ipv6Addr>,
     /// IPv4 addresses that the prefix embeds; `None` for all.
     pub ranges: Option<Addresses>,
     pub origin: Origin,
 }
 
-/// Keys of a translation table; missing ones keep dns64d's default.
+/// Keys of a `[dns64]` table. Missing keys have the defaults of dns64d.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Translation {
     pub prefixes: Vec<PrefixDraft>,
-    /// AAAA records to ignore; `None` for dns64d's default.
+    /// Addresses of AAAA records to ignore; `None` for dns64d's default.
     pub exclude: Option<Addresses>,
-    /// Condition under which A records are queried, as in the file.
+    /// Value of the key `mode`: the condition under which A records are queried.
     pub mode: Option<&'static str>,
     /// Other keys and their values.
     pub flags: Vec<(&'static str, bool)>,
 }
 
-/// Lower bound for the length of a prefix with its comment in the file, in octets.
+/// Lower bound for the length of the text of a prefix with its comment, in octets.
 pub(super) const LEAST_OF_PREFIX: usize = 32;
 
 impl Translation {
-    /// Returns a lower bound for the length in the file, in octets.
+    /// Returns a lower bound for the length of the text of this table, in octets.
     pub(super) fn least_len(&self) -> usize {
         let ranges = self.prefixes.iter().filter_map(|prefix| prefix.ranges.as_ref());
         let exclude = self.exclude.as_ref().map(|exclude| exclude.without(&Addresses::all_ipv4()));
@@ -84,7 +85,7 @@ impl Translation {
     }
 }
 
-/// A `[[group]]`.
+/// A `[[group]]`: clients, and the translation for them.
 #[derive(Clone, Debug)]
 pub(super) struct Group {
     pub clients: Addresses,
@@ -100,7 +101,7 @@ pub(super) struct Forward {
     pub origin: Origin,
 }
 
-/// A key with a plain value.
+/// A key with a single value.
 #[derive(Clone, Debug)]
 struct Setting {
     table: &'static str,
@@ -109,9 +110,10 @@ struct Setting {
     origin: Origin,
 }
 
-/// Default of the maximum TTL, in seconds.
+/// Default of dns64d's key `max-ttl`, in seconds.
 const LONGEST_TTL: i64 = 86_400;
-/// Bounds of some keys in dns64d; other keys are 32-bit numbers.
+/// Table, key, and minimum and maximum value of some keys of dns64d. All other keys have 32-bit
+/// numbers.
 const BOUNDS: [(&str, &str, u64, u64); 5] = [
     ("cache", "mebibytes", 0, 1 << 20),
     ("limits", "tcp-connections", 1, 1 << 20),
@@ -120,32 +122,34 @@ const BOUNDS: [(&str, &str, u64, u64); 5] = [
     ("local", "reverse-ttl", 0, 86_400),
 ];
 
-/// The draft, and notes on settings that it lacks.
+/// The draft, and the notes on settings that are not carried over.
 #[derive(Debug, Default)]
 pub(super) struct Draft {
     pub listen: Vec<Located<ServiceAddr>>,
     pub threads: Option<Located<usize>>,
     pub translation: Translation,
     pub groups: Vec<Group>,
-    /// `[[domain]]` entries with `ignore-aaaa`.
+    /// Domains of `[[domain]]` entries with `ignore-aaaa`.
     pub ignore_aaaa: Vec<Located<String>>,
-    /// `[[domain]]` entries with `off`.
+    /// Domains of `[[domain]]` entries with `off`.
     off: Vec<Located<String>>,
     /// Allowed clients; `None` for dns64d's default.
     pub access: Option<Located<Addresses>>,
-    /// Upstreams of the root, for all names that no [`Forward`] covers.
+    /// Upstreams for the root domain, that is, for all names that no [`Forward`] covers.
     pub upstreams: Vec<Located<ServiceAddr>>,
     pub forwards: Vec<Forward>,
     /// Value of `local-zones`; `None` for dns64d's default.
     pub local_zones: Option<Located<Value>>,
-    /// Domains that dns64d would answer locally, but that use the upstreams of the root.
+    /// Domains that dns64d would answer locally by default, but that must be forwarded to the
+    /// upstreams for the root domain.
     as_root: Vec<Located<String>>,
     settings: Vec<Setting>,
     pub notes: Notes,
 }
 
 impl Draft {
-    /// Sets `[table] key = value`, clamped to dns64d's bounds; `None` is not a number.
+    /// Sets `[table] key = value`, with the value clamped to the bounds of dns64d. `None` stands
+    /// for a value that is not a number, and adds a note.
     pub(super) fn set_number(
         &mut self,
         table: &'static str,
@@ -165,12 +169,12 @@ impl Draft {
             let why = format!("{key} of dns64d is {least} to {most}; {taken} is used");
             self.notes.answers(&origin.place, &origin.words, why);
         }
-        // The bounds are far smaller.
+        // The conversion cannot fail, because the bounds are far below `i64::MAX`.
         self.set(table, key, i64::try_from(taken).unwrap_or(i64::MAX), origin);
     }
 
-    /// Adds a note about a server that synthesizes for clients with CD, at the setting that enables
-    /// synthesis.
+    /// Adds a note that the other server also synthesizes for queries with CD=1. `origin` is the
+    /// setting that enables synthesis.
     pub(super) fn synthesizes_with_cd(&mut self, server: &str, origin: &Origin) {
         let why = format!(
             "{server} also synthesizes if a query has CD=1 (without DO); dns64d does not (RFC 6147 §5.5)"
@@ -178,7 +182,7 @@ impl Draft {
         self.notes.answers(&origin.place, &origin.words, why);
     }
 
-    /// Sets `[cache] serve-stale`, to one year at most.
+    /// Sets `[cache] serve-stale` to at most one year.
     pub(super) fn serve_stale(&mut self, seconds: u64, origin: Origin) {
         const YEAR: u64 = 365 * 86_400;
         self.set("cache", "serve-stale", format!("{}s", seconds.min(YEAR)), origin);
@@ -192,7 +196,7 @@ impl Draft {
         }
     }
 
-    /// Adds a `[[domain]]` with `ignore-aaaa`.
+    /// Adds a `[[domain]]` entry with `ignore-aaaa`.
     pub(super) fn add_ignore_aaaa(&mut self, domain: &str, origin: Origin) {
         if let Some(domain) = self.domain(domain, &origin)
             && self.ignore_aaaa.iter().all(|known| known.value != domain)
@@ -201,7 +205,7 @@ impl Draft {
         }
     }
 
-    /// Adds a `[[domain]]` without translation.
+    /// Adds a `[[domain]]` entry that disables synthesis (`off`).
     pub(super) fn add_untranslated_domain(&mut self, domain: &str, origin: Origin) {
         let known =
             |all: &[Located<String>], domain: &str| all.iter().any(|one| one.value == domain);
@@ -213,11 +217,11 @@ impl Draft {
         }
     }
 
-    /// Returns a domain in canonical form, with `.` for the root. An invalid one gives `None` and a
-    /// note.
+    /// Returns a domain in canonical form: lower case without a final dot, or `.` for the root. For
+    /// an invalid domain, returns `None` and adds a note.
     fn domain(&mut self, text: &str, origin: &Origin) -> Option<String> {
         match Name::<Vec<u8>>::from_str(text) {
-            // After conversion, a dot within a label could not be distinguished from a separator.
+            // After the conversion, an escaped dot in a label would look like a separator.
             _ if text.contains('\\') => {
                 let why = format!("'{text}' is a domain name that cannot be converted");
                 self.notes.answers(&origin.place, &origin.words, why);
@@ -235,7 +239,7 @@ impl Draft {
         }
     }
 
-    /// Sets `[table] key = value`, replacing an earlier value.
+    /// Sets `[table] key = value`, and replaces an earlier value.
     pub(super) fn set(
         &mut self,
         table: &'static str,
@@ -259,8 +263,8 @@ impl Draft {
         }
     }
 
-    /// Adds upstreams for a domain, `.` for the root. The first list for a domain applies; later
-    /// ones give a note if they differ.
+    /// Adds upstreams for a domain; `.` is the root domain. If a domain gets several lists, the
+    /// first list applies, and a different later list adds a note.
     pub(super) fn forward(&mut self, domain: &str, upstreams: &[ServiceAddr], origin: &Origin) {
         let Some(domain) = self.domain(domain, origin) else { return };
         let before: Vec<ServiceAddr> = if domain == "." {
@@ -283,14 +287,15 @@ impl Draft {
         }
     }
 
-    /// Adds a domain that uses the upstreams of the root, although dns64d would answer it locally.
+    /// Adds a domain that must be forwarded to the upstreams for the root domain, although dns64d
+    /// would answer it locally by default.
     pub(super) fn add_root_domain(&mut self, domain: &str, origin: Origin) {
         if let Some(value) = self.domain(domain, &origin) {
             self.as_root.push(Located { value, origin });
         }
     }
 
-    /// Adds a `[[forward]]` for each domain that uses the upstreams of the root.
+    /// Adds a `[[forward]]` entry for each domain of [`Draft::add_root_domain`].
     fn add_root_forwards(&mut self) {
         let upstreams: Vec<ServiceAddr> =
             self.upstreams.iter().map(|located| located.value).collect();
@@ -307,7 +312,7 @@ impl Draft {
         }
     }
 
-    /// Removes upstreams that cannot be queried: those with port 0, link-local ones without an
+    /// Removes upstreams that cannot be queried: those with port 0, link-local addresses without an
     /// interface, and dns64d itself.
     fn remove_unusable_upstreams(&mut self, is_own: IsOwn) {
         let listen: Vec<ServiceAddr> = self.listen.iter().map(|located| located.value).collect();
@@ -339,7 +344,7 @@ impl Draft {
         }
     }
 
-    /// Removes addresses that cannot be served: link-local ones without an interface.
+    /// Removes listen addresses that cannot be used: link-local addresses without an interface.
     fn remove_unusable_listen(&mut self) {
         let (lacking, served) = self
             .listen
@@ -352,7 +357,7 @@ impl Draft {
         }
     }
 
-    /// Resolves contradictions between settings that are valid on their own.
+    /// Resolves conflicts between settings that are each valid.
     fn resolve_conflicts(&mut self, is_own: IsOwn) {
         self.remove_unusable_listen();
         self.remove_unusable_upstreams(is_own);
@@ -371,7 +376,8 @@ impl Draft {
         }
     }
 
-    /// Returns the text of the file. `origin` names its source.
+    /// Returns the text of the configuration file. `origin` is the name of the source, for the
+    /// first comment.
     pub(super) fn finish(&mut self, origin: &str, is_own: IsOwn) -> String {
         self.resolve_conflicts(is_own);
         let mut text = format!(
@@ -401,8 +407,8 @@ impl Draft {
         text + "\n"
     }
 
-    /// True if a listen address for all addresses covers this one on the same port, so that it
-    /// cannot be bound in addition.
+    /// True if another listen address covers `address`: a wildcard address of the same family and
+    /// port. In that case `address` cannot be bound too.
     fn serves_all_of(&self, address: ServiceAddr) -> bool {
         let covers = |all: &ServiceAddr| {
             all.ip().is_unspecified()
@@ -432,7 +438,7 @@ impl Draft {
         text.push('\n');
     }
 
-    /// Writes a table with its settings and the output of `more`, unless both are empty.
+    /// Writes a table with its settings and the output of `more`. Writes nothing if both are empty.
     fn write_table(&self, text: &mut String, table: &str, more: impl Fn(&mut String)) {
         let mut body = String::new();
         more(&mut body);
@@ -459,9 +465,9 @@ impl Draft {
         text.push('\n');
     }
 
-    /// Writes the `[[upstream]]` entries, and `[[forward]]` entries that assign domains to them. An
-    /// upstream without a domain would be used for all names, so if other domains have a
-    /// `[[forward]]`, the root has one too.
+    /// Writes the `[[upstream]]` entries, and the `[[forward]]` entries that assign domains to
+    /// upstreams. If a domain has a `[[forward]]` entry, the root domain needs one too, because an
+    /// upstream without a domain would be used for all names.
     fn write_upstreams(&self, text: &mut String) {
         let root: Vec<ServiceAddr> = self.upstreams.iter().map(|located| located.value).collect();
         let mut body = String::new();
@@ -490,7 +496,8 @@ impl Draft {
             write_forward(&mut body, &forward.domain, &forward.upstreams);
         }
         if root.is_empty() {
-            // An upstream for one domain only would be used for all names.
+            // The upstreams of single domains are commented out, because dns64d would use them for
+            // all names if there is no upstream for the root domain.
             text.push_str(OPEN);
             body = body
                 .lines()
@@ -501,7 +508,7 @@ impl Draft {
     }
 }
 
-/// Text in place of missing upstreams.
+/// Text that is written if there are no upstreams for the root domain.
 const OPEN: &str = "\
 # No default upstream is configured, and dns64d does not resolve from the root servers. Until you add one here, the
 # servers of /etc/resolv.conf are used.
@@ -532,7 +539,7 @@ fn write_translation(text: &mut String, translation: &Translation) {
         text.push_str("]\n");
     }
     if let Some(exclude) = exclude {
-        // IPv4 networks cannot be excluded.
+        // The key `exclude` does not accept IPv4 networks.
         let exclude = exclude.without(&Addresses::all_ipv4());
         let _ = writeln!(text, "exclude = {}", networks(&exclude));
     }
@@ -544,8 +551,9 @@ fn write_translation(text: &mut String, translation: &Translation) {
     }
 }
 
-/// Formats a prefix as an inline table. The well-known prefix embeds private addresses, as in all
-/// supported servers, although RFC 6052 §3.1 forbids it.
+/// Formats a prefix as an inline table. `allow-non-global` is set for the well-known prefix,
+/// because all supported servers embed private addresses in it, although RFC 6052 §3.1 forbids
+/// this.
 fn written(draft: &PrefixDraft) -> String {
     let mut text = format!("{{ prefix = \"{}\"", draft.prefix);
     if let Some(suffix) = draft.suffix {
@@ -560,7 +568,7 @@ fn written(draft: &PrefixDraft) -> String {
     text + " }"
 }
 
-/// Formats a value on one line, or an array on lines of at most 100 characters.
+/// Formats a value on one line. An array is wrapped to lines of at most 100 characters.
 fn in_lines(value: &Value) -> String {
     let Value::Array(items) = value else { return value.to_string() };
     let mut text = "[".to_owned();
@@ -580,8 +588,8 @@ fn networks(addresses: &Addresses) -> Value {
     Value::Array(addresses.written().into_iter().map(Value::String).collect())
 }
 
-/// True if dns64d treats these clients as an open resolver: a network larger than 1/256 of all
-/// addresses, except unique local addresses.
+/// True if dns64d requires `open-resolver` for these clients: they include a network larger than
+/// 1/256 of all addresses, other than fc00::/7.
 fn is_open(clients: &Addresses) -> bool {
     let of_more = |text: String| {
         let len = text.rsplit_once('/').and_then(|(_, len)| len.parse::<u8>().ok());

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::notes::Place;
 
-/// Maximum length of a configuration file, in octets: of dns64d, and of an imported server.
+/// Maximum length of a configuration file of dns64d or of another server, in octets.
 pub const LONGEST_FILE: u64 = 1 << 20;
 
 /// Errors of an import.
@@ -29,20 +29,20 @@ pub enum ImportError {
         /// Error of the system call.
         source: std::io::Error,
     },
-    /// Wrong syntax.
+    /// A syntax error.
     #[error("{place}: {reason}")]
     Syntax {
         /// File and line.
         place: Place,
-        /// The mistake.
+        /// Description of the error.
         reason: String,
     },
-    /// Wrong syntax of YAML, too many levels, or too many aliases.
+    /// A syntax error in YAML, too many nesting levels, or too many aliases.
     #[error("{file}: {reason}")]
     Yaml {
         /// Path of the file.
         file: PathBuf,
-        /// The mistake, with its line.
+        /// Description of the error, with its line.
         reason: String,
     },
     /// The result would exceed the maximum length of a configuration file.
@@ -51,7 +51,7 @@ pub enum ImportError {
         /// Path of the source file.
         file: PathBuf,
     },
-    /// The server cannot be detected from the file.
+    /// The server software cannot be detected from the file.
     #[error(
         "{file}: cannot detect the server; name it with --from (bind, unbound, powerdns, knot-resolver, coredns, mtd64-ng)"
     )]
@@ -62,7 +62,7 @@ pub enum ImportError {
 }
 
 impl ImportError {
-    /// Adds the place of the include to the error of a file that cannot be read.
+    /// Adds file and line of the include directive to the error of a file that cannot be read.
     pub(super) fn of_include(self, place: &Place) -> ImportError {
         match self {
             ImportError::Read { file, source } => {

@@ -11,7 +11,7 @@ use glob::{MatchOptions, Pattern, glob_with};
 use super::error::{ImportError, LONGEST_FILE};
 use super::notes::Place;
 
-/// Maximum nesting depth of included files; it also ends recursive includes.
+/// Maximum nesting depth of included files. The limit also stops files that include each other.
 pub(super) const DEEPEST: usize = 16;
 
 /// Maximum number of included files.
@@ -23,8 +23,9 @@ pub(super) fn too_many(place: &Place) -> ImportError {
     ImportError::Syntax { place: place.clone(), reason }
 }
 
-/// Reads a regular file of at most [`LONGEST_FILE`] octets. Opening a pipe fails instead of waiting
-/// for a writer, because a running dns64d that reloads its configuration must still handle signals.
+/// Reads a regular file of at most [`LONGEST_FILE`] octets. The file is opened in non-blocking
+/// mode. Otherwise opening a pipe would wait for a writer, and a running dns64d that reloads its
+/// configuration could not handle signals.
 ///
 /// # Errors
 /// If the file cannot be read, is not a regular file, is too long, or is not UTF-8.
@@ -41,14 +42,14 @@ pub fn read_file(file: &Path) -> io::Result<String> {
     Ok(text)
 }
 
-/// Reads a file with [`read_file`], without a byte order mark; the error has its path.
+/// Reads a file with [`read_file`], and removes a byte order mark. An error contains the path.
 pub(super) fn read(file: &Path) -> Result<String, ImportError> {
     let text =
         read_file(file).map_err(|source| ImportError::Read { file: file.to_owned(), source })?;
     Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
 }
 
-/// Returns the name of a file for messages, on one line.
+/// Returns the path of a file for messages, with control characters replaced.
 pub(super) fn called(file: &Path) -> Arc<str> {
     let name = file.to_string_lossy();
     name.chars().map(|c| if c.is_control() { '?' } else { c }).collect::<String>().into()
@@ -59,27 +60,28 @@ pub(super) fn folder_of(file: &Path) -> &Path {
     file.parent().unwrap_or(Path::new(""))
 }
 
-/// Returns the working directory after a directive that changes it. A directory that does not exist
-/// here has no effect, because the configuration may be a copy from another host.
+/// Returns the working directory after a directive that changes it. The directive is ignored if the
+/// directory does not exist on this host, because the configuration may be a copy from another
+/// host.
 pub(super) fn changed_directory(current: &Path, named: &str) -> PathBuf {
     let next = current.join(named);
     if next.is_dir() { next } else { current.to_owned() }
 }
 
-/// Returns the files of an include: those that match a pattern with `*`, `?` or `[…]`, or the named
-/// file, which may be missing. A relative path refers to `folder`.
+/// Returns the files that an include directive refers to: the files that match a pattern with `*`,
+/// `?` or `[…]`, or the named file, which may not exist. A relative path refers to `folder`.
 pub(super) fn included(folder: &Path, named: &str) -> Vec<PathBuf> {
     if !named.contains(['*', '?', '[']) {
         return vec![folder.join(named)];
     }
     let pattern = Path::new(&Pattern::escape(&folder.to_string_lossy())).join(named);
-    // As glob(3): a wildcard does not match the dot of a hidden file.
+    // A wildcard does not match the leading dot of a hidden file, as in glob(3).
     let options = MatchOptions { require_literal_leading_dot: true, ..MatchOptions::new() };
     let found = glob_with(&pattern.to_string_lossy(), options);
     found.map(|found| found.flatten().collect()).unwrap_or_default()
 }
 
-/// Returns the files of a folder with this ending of their names, sorted without regard to case.
+/// Returns the files in a folder whose names end with `ending`, sorted without regard to case.
 /// Hidden files are excluded.
 pub(super) fn of_folder(folder: &Path, ending: &str) -> Result<Vec<PathBuf>, ImportError> {
     let bad = |source| ImportError::Read { file: folder.to_owned(), source };

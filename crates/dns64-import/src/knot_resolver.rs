@@ -1,8 +1,10 @@
-//! Knot Resolver: kresd.conf of version 5 (Lua), and config.yaml of version 6.
+//! Conversion of the configuration of Knot Resolver: kresd.conf of version 5 (Lua), and config.yaml
+//! of version 6.
 //!
-//! Its dns64 module ignores DO. By default it excludes AAAA records in `::ffff/96`, which is
-//! `::/96` and not the intended IPv4-mapped addresses. If one record of an RRset is excluded, the
-//! whole RRset is ignored. A records are queried only after an answer without AAAA records.
+//! The dns64 module of Knot Resolver ignores DO. By default it excludes AAAA records in
+//! `::ffff/96`, which means `::/96`, and not the IPv4-mapped addresses as intended. If one record
+//! of an RRset is excluded, the whole RRset is ignored. A records are queried only after an answer
+//! without AAAA records.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
@@ -20,9 +22,9 @@ use super::prefix;
 use super::tree::{self, Node, Value};
 use super::values::{mebibytes, seconds, socket};
 
-/// Note for DNSSEC validation, which is on by default.
+/// Text of the note about DNSSEC validation, which is enabled by default.
 const NO_VALIDATION: &str = "dns64d does not validate: use a validating upstream, and see trust-ad";
-/// Default exclusion.
+/// Addresses of AAAA records that the dns64 module excludes by default.
 const DEFAULT_EXCLUDE: &str = "::ffff/96";
 /// Modules without effect on answers.
 const IDLE_MODULES: &[&str] = &[
@@ -39,11 +41,12 @@ const IDLE_MODULES: &[&str] = &[
     "watchdog",
     "extended_error",
 ];
-/// Functions without effect on answers, or prefixes of their names.
+/// Functions that do not affect answers, or beginnings of their names.
 const IDLE_CALLS: &[&str] =
     &["log_", "user", "verbose", "cache.", "event.", "nsid.", "stats.", "predict.", "worker."];
 
-/// Converts `file` into `draft`: as YAML if it has that extension, otherwise as Lua.
+/// Converts `file` into `draft`. The file is read as YAML if its name ends with `.yaml` or `.yml`,
+/// otherwise as Lua.
 pub(super) fn import(file: &Path, draft: &mut Draft) -> Result<(), ImportError> {
     let place = Place::new(&called(file), 1);
     if file.extension().is_some_and(|extension| extension == "yaml" || extension == "yml") {
@@ -82,7 +85,7 @@ fn lost(draft: &mut Draft, node: &Node, what: &str, why: &str) {
     draft.notes.answers(&node.place, what, why);
 }
 
-/// Returns name and arguments of a call.
+/// Returns the name and the arguments of a call; an empty name for any other value.
 fn parts(node: &Node) -> (&str, &[Node]) {
     match &node.value {
         Value::Call(name, arguments) => (name, arguments),
@@ -158,7 +161,7 @@ fn assignment(path: &str, node: &Node, draft: &mut Draft) {
     }
 }
 
-/// Converts `100 * MB`, or a number of octets.
+/// Converts the size of the cache: `100 * MB`, or a number of octets.
 fn cache(node: &Node, written: &str, draft: &mut Draft) {
     let size = node.text().map(|text| text.replace([' ', '*'], ""));
     let size = size.as_deref().and_then(mebibytes);
@@ -186,13 +189,13 @@ fn listen(node: &Node, arguments: &[Node], draft: &mut Draft) {
     }
 }
 
-/// Converts a module, possibly with an order: `hints > iterate`.
+/// Converts the loading of a module. The name may be followed by an order, as in `hints > iterate`.
 fn load(module: &Node, draft: &mut Draft) {
     let text = module.text().unwrap_or_default();
     let name = text.split([' ', '<', '>']).next().unwrap_or_default();
     let origin = Origin::new(&module.place, text);
     match name {
-        // An earlier configuration takes precedence.
+        // An earlier `dns64.config` call takes precedence over the defaults.
         "dns64" if draft.translation.prefixes.is_empty() => translate(None, None, origin, draft),
         "dns64" | "hints" | "view" | "policy" => (),
         name if IDLE_MODULES.contains(&name) => (),
@@ -200,7 +203,7 @@ fn load(module: &Node, draft: &mut Draft) {
     }
 }
 
-/// Sets the prefix, given without a length or with `/96`, and the AAAA records to ignore.
+/// Sets the prefix and the AAAA records to ignore. The text of the prefix may end with `/96`.
 fn translate(prefix: Option<&str>, exclude: Option<Addresses>, origin: Origin, draft: &mut Draft) {
     let address = prefix.map(|text| text.strip_suffix("/96").unwrap_or(text).parse::<Ipv6Addr>());
     let prefix = match address {
@@ -223,7 +226,7 @@ fn translate(prefix: Option<&str>, exclude: Option<Addresses>, origin: Origin, d
     };
 }
 
-/// Sets both from a table of Lua or YAML.
+/// Sets the prefix and the AAAA records to ignore from a table of Lua or YAML.
 fn translate_table(table: &Node, origin: Origin, draft: &mut Draft) {
     let mut exclude = None;
     for (key, node) in table.entries() {
@@ -250,8 +253,8 @@ fn translate_table(table: &Node, origin: Origin, draft: &mut Draft) {
     translate(prefix, exclude, origin, draft);
 }
 
-/// Converts `policy.add(policy.all(policy.FORWARD(…)))`, or for some domains
-/// `policy.suffix(policy.STUB(…), policy.todnames({…}))`.
+/// Converts a policy: `policy.add(policy.all(policy.FORWARD(…)))` for all names, or
+/// `policy.suffix(policy.STUB(…), policy.todnames({…}))` for some domains.
 fn policy(node: &Node, arguments: &[Node], draft: &mut Draft) {
     let (rule, of_rule) = arguments.first().map(parts).unwrap_or_default();
     let (action, of_action) = of_rule.first().map(parts).unwrap_or_default();
@@ -295,7 +298,7 @@ fn domains(names: &Node) -> Option<Vec<&str>> {
     }
 }
 
-/// Converts config.yaml of version 6.
+/// Converts the contents of a config.yaml of version 6.
 fn yaml(root: &Node, draft: &mut Draft) {
     let validates = root.get("dnssec").and_then(Node::text) != Some("false");
     if validates {
@@ -310,7 +313,7 @@ fn yaml(root: &Node, draft: &mut Draft) {
             "forward" => node.elements().iter().for_each(|rule| forward_yaml(rule, draft)),
             "views" => views_yaml(node.elements(), draft),
             "cache" => cache_yaml(node, draft),
-            // "auto" is the number of CPUs, as in dns64d.
+            // The value "auto" means the number of CPUs, which is also the default of dns64d.
             "workers" if node.text() == Some("auto") => (),
             "workers" => {
                 let value = node.text().unwrap_or_default();
@@ -389,7 +392,7 @@ fn dns64_yaml(node: &Node, draft: &mut Draft) {
     }
 }
 
-/// True if a key is false.
+/// True if the value of a key in a table is `false`.
 fn is_off(table: &Node, key: &str) -> bool {
     table.get(key).and_then(Node::text) == Some("false")
 }
@@ -428,8 +431,8 @@ fn forward_yaml(rule: &Node, draft: &mut Draft) {
     }
 }
 
-/// Converts views that refuse clients or disable translation. Among several views that match an
-/// address, the one with the smallest network applies. Other keys of a view give a note.
+/// Converts views that refuse clients or disable synthesis. If several views match an address, the
+/// view with the smallest network applies. Other keys of a view add a note.
 fn views_yaml(views: &[Node], draft: &mut Draft) {
     let (mut allowed, mut untranslated) = (everything(true), everything(false));
     for view in views {
@@ -471,7 +474,8 @@ fn views_yaml(views: &[Node], draft: &mut Draft) {
     draft.access = Some(Located { value: clients, origin });
 }
 
-/// Returns the default of a list of networks.
+/// Returns a list of networks with one entry for all addresses of each family, and the value
+/// `is_so`. It is the default of an access list.
 fn everything(is_so: bool) -> Vec<(ipnet::IpNet, bool)> {
     Addresses::all().networks().into_iter().map(|network| (network, is_so)).collect()
 }

@@ -7,12 +7,13 @@
 //!                                     └─► Notes: settings that are not carried over, with their effect on answers
 //! ```
 //!
-//! The draft reproduces the server's behaviour, not only the text of its file. Defaults that differ
-//! from those of dns64d are written explicitly: ignored AAAA records, A queries after errors, and
-//! private addresses below the well-known prefix. Unknown options are treated as affecting answers.
+//! The draft reproduces the behaviour of the other server, and not only the text of its file. If a
+//! default of the other server differs from that of dns64d, it is written to the result. Examples
+//! are the AAAA records to ignore, A queries after errors, and private addresses below the
+//! well-known prefix. Unknown options are treated as affecting answers.
 //!
-//! This crate is below `dns64`, which checks each result with its configuration code. Limits of the
-//! configuration file that both crates need are defined here.
+//! The crate `dns64` depends on this crate, and checks each result with its configuration code.
+//! Limits that both crates need are therefore defined here.
 #![forbid(unsafe_code)]
 
 mod addresses;
@@ -43,7 +44,7 @@ use self::files::{called, read};
 pub use self::local_zones::standard_local_zones;
 pub use self::notes::{Note, Place};
 
-/// Server of a configuration.
+/// Server software whose configuration is imported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     /// BIND 9: named.conf.
@@ -69,12 +70,13 @@ pub struct Imported {
     pub notes: Vec<Note>,
 }
 
-/// Reads `file` as a configuration of `source`. Without a source, the server is detected from name
-/// or content. `is_own` detects upstreams that are dns64d itself.
+/// Imports `file`, a configuration of the server software `source`. If `source` is `None`, the
+/// software is detected from the name or content of the file. `is_own` detects upstreams that are
+/// dns64d itself.
 ///
 /// # Errors
-/// If a file cannot be read or is malformed, or the server is not detected. Syntax errors have file
-/// and line.
+/// If a file cannot be read or is malformed, if the server software is not detected, or if the
+/// result is too long. Syntax errors have file and line.
 pub fn import(file: &Path, source: Option<Source>, is_own: IsOwn) -> Result<Imported, ImportError> {
     let text = read(file)?;
     let Some(source) = source.or_else(|| Source::of(file, &text)) else {
@@ -97,7 +99,7 @@ pub fn import(file: &Path, source: Option<Source>, is_own: IsOwn) -> Result<Impo
 }
 
 impl Source {
-    /// All servers with their names on the command line.
+    /// All supported server software, with the names on the command line.
     pub const ALL: [(&str, Source); 6] = [
         ("bind", Source::Bind),
         ("unbound", Source::Unbound),
@@ -107,7 +109,7 @@ impl Source {
         ("mtd64-ng", Source::Mtd64Ng),
     ];
 
-    /// Detects the server by the file's name, otherwise by its content.
+    /// Detects the server software from the name of the file or, if that fails, from its content.
     fn of(file: &Path, text: &str) -> Option<Source> {
         let name = file.file_name()?.to_str()?.to_ascii_lowercase();
         let is = |words: &[&str]| words.iter().any(|word| name.contains(word));

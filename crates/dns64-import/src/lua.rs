@@ -1,5 +1,5 @@
-//! Statements of a kresd.conf (Lua) that can be evaluated without running it: calls and
-//! assignments. Their arguments are literals, or variables with a single assignment of a literal.
+//! Statements of a kresd.conf (Lua) that can be evaluated without running Lua: calls and
+//! assignments. An argument must be a literal, or a variable to which a single literal is assigned.
 //!
 //! ```text
 //! net.listen('::1', 53, { kind = 'dns' })    cache.size = 100 * MB    modules = { 'dns64' }
@@ -7,7 +7,7 @@
 //! policy.add(policy.suffix(policy.STUB('192.0.2.1'), inside))
 //! ```
 //!
-//! The statements of a file in `dofile('FILE')` replace the call. Any other statement becomes a
+//! A call `dofile('FILE')` is replaced by the statements of that file. Any other statement adds a
 //! note.
 
 use std::collections::HashMap;
@@ -26,7 +26,7 @@ pub(super) enum Statement {
     Call(Node),
     /// An assignment to a setting of kresd.
     Set(String, Node),
-    /// An assignment to a variable; its uses are replaced by the value.
+    /// An assignment to a variable. Uses of the variable are replaced by the value.
     Variable,
     /// A statement that cannot be parsed.
     Other(Place, String),
@@ -36,16 +36,16 @@ pub(super) enum Statement {
 const DEEPEST: usize = 16;
 /// Maximum length of a statement that cannot be parsed, in octets.
 const LONGEST: usize = 16 << 10;
-/// Constants of kresd, read as text.
+/// Constants of kresd, which are read as text.
 const CONSTANTS: &[&str] =
     &["true", "false", "nil", "kB", "MB", "GB", "sec", "minute", "hour", "day"];
-/// Settings of kresd without a dot in their names.
+/// Settings of kresd whose names contain no dot.
 const SETTINGS: &[&str] = &["modules"];
 
 /// Returns the statements of a file, in order.
 ///
 /// # Errors
-/// If the file, or a file in a `dofile`, cannot be read.
+/// If the file, or a file in a `dofile` call, cannot be read.
 pub(super) fn parse(file: &Path) -> Result<Vec<Statement>, ImportError> {
     let mut reader = Reader { folder: folder_of(file), files: 0, statements: Vec::new() };
     reader.file(file, 0, &mut Variables::default())?;
@@ -54,9 +54,9 @@ pub(super) fn parse(file: &Path) -> Result<Vec<Statement>, ImportError> {
 
 struct Reader<'a> {
     /// Folder of the imported file, to which relative paths refer. In Knot Resolver they refer to
-    /// its working directory, which the file does not name.
+    /// the working directory, which is not in the file.
     folder: &'a Path,
-    /// Number of included files.
+    /// Number of files included so far.
     files: usize,
     statements: Vec<Statement>,
 }
@@ -96,7 +96,7 @@ impl Reader<'_> {
     }
 }
 
-/// Returns place and file of `dofile('FILE')`.
+/// Returns the location and the file name of a statement `dofile('FILE')`.
 fn included(statement: &Statement) -> Option<(&Place, &str)> {
     let Statement::Call(Node { place, value: Value::Call(name, arguments) }) = statement else {
         return None;
@@ -107,8 +107,8 @@ fn included(statement: &Statement) -> Option<(&Place, &str)> {
     }
 }
 
-/// Values of variables; `None` after a second assignment, because either may depend on a condition.
-/// A variable of one file has its value in all files.
+/// Values of variables. The value is `None` after a second assignment, because each assignment may
+/// depend on a condition. A variable is shared by all files.
 type Variables = HashMap<String, Option<Node>>;
 
 struct Cursor<'a> {
@@ -146,8 +146,8 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Consumes `text`, with preceding blanks, if it follows. Otherwise consumes nothing, because a
-    /// newline may end the statement.
+    /// Consumes `text`, and blanks before it, if the text continues with `text`. Otherwise consumes
+    /// nothing, because a newline may end the statement.
     fn consume(&mut self, text: &str) -> bool {
         let before = (self.rest, self.line);
         self.skip();
@@ -160,8 +160,8 @@ impl<'a> Cursor<'a> {
         is_next
     }
 
-    /// Returns true if another element follows, and false if `close` ends the list; `close` is not
-    /// consumed.
+    /// Returns true if another element of a list follows. Returns false if `close` ends the list;
+    /// `close` is not consumed.
     fn has_next_element(&mut self, close: char) -> bool {
         if self.consume(",") {
             return true;
@@ -209,7 +209,8 @@ impl<'a> Cursor<'a> {
         rest.is_empty() || rest.starts_with(['\n', ';']) || rest.starts_with("--")
     }
 
-    /// Parses `( … )`, or the single table or string that Lua allows without parentheses.
+    /// Parses the arguments of a call: `( … )`, or the single table or string that Lua accepts
+    /// without parentheses.
     fn arguments(&mut self, depth: usize) -> Option<Vec<Node>> {
         if !self.consume("(") {
             self.skip();
@@ -250,7 +251,7 @@ impl<'a> Cursor<'a> {
             '\'' | '"' => {
                 let end = self.rest[1..].find(next)?;
                 let text = self.take(end + 2);
-                // No setting needs escapes.
+                // Strings with escape sequences are not supported, because no setting needs them.
                 let inside = &text[1..=end];
                 (!inside.contains('\\')).then(|| Value::Text(inside.to_owned()))?
             }
@@ -262,7 +263,8 @@ impl<'a> Cursor<'a> {
             }
             _ => {
                 let path = self.path()?.to_owned();
-                // Its file would not be read.
+                // The file of a `dofile` within an expression is not read, so the statement is
+                // treated as not parsable.
                 if path == "dofile" {
                     return None;
                 }
@@ -280,7 +282,7 @@ impl<'a> Cursor<'a> {
         Some(Node { place, value })
     }
 
-    /// Parses a table: a list, or keys with values.
+    /// Parses a table: a list of values, or keys with values.
     fn table(&mut self, depth: usize) -> Option<Value> {
         self.consume("{");
         let (mut list, mut entries) = (Vec::new(), Vec::new());
@@ -301,19 +303,19 @@ impl<'a> Cursor<'a> {
         if entries.is_empty() && !list.is_empty() {
             return Some(Value::List(list));
         }
-        // Elements in a table with keys have an empty key.
+        // In a table that also has keys, elements without a key get an empty key.
         entries.extend(list.into_iter().map(|element| (String::new(), element)));
         Some(Value::Table(entries))
     }
 }
 
-/// Returns the length of a statement that cannot be parsed. It ends with its line, unless a bracket
-/// is open there or a string is to be appended. If a bracket or a string is never closed, only the
-/// line counts.
+/// Returns the length of a statement that cannot be parsed, in octets. The statement ends with its
+/// line, unless a bracket is open at the end of the line, or the operator `..` continues the
+/// statement. If a bracket or a string is never closed, the statement is only the first line.
 fn statement_len(text: &str) -> usize {
     let line = text.find('\n').unwrap_or(text.len());
     let (mut at, mut depth) = (0, 0_usize);
-    // End of the last token that is no comment.
+    // End of the last token that is neither a comment nor white space.
     let mut written = 0;
     while let Some(next) = text[at..].chars().next() {
         let rest = &text[at..];
@@ -341,8 +343,8 @@ fn statement_len(text: &str) -> usize {
     if depth == 0 { at } else { line }
 }
 
-/// Returns the length of the string, comment or character at the start of a text, or `None` if it
-/// is not closed.
+/// Returns the length of the string, comment or character at the start of a text, in octets.
+/// Returns `None` if a string or comment is not closed.
 fn token_len(text: &str) -> Option<usize> {
     let long = || Some(text.find("]]")? + 2);
     let first = text.chars().next()?;

@@ -1,7 +1,7 @@
-//! mtd64-ng.conf: one key with its value per line. Comments begin with `//`, or with `#` at the
-//! start of a line.
+//! Conversion of mtd64-ng.conf: one key with its value per line. Comments begin with `//`, or with
+//! `#` at the start of a line.
 //!
-//! It translates, for all clients, every AAAA query without AAAA records in the answer.
+//! mtd64-ng synthesizes for all clients, whenever the answer to an AAAA query has no AAAA records.
 
 use std::net::Ipv6Addr;
 use std::path::Path;
@@ -66,7 +66,7 @@ pub(super) fn import(file: &Path, draft: &mut Draft) -> Result<(), ImportError> 
             _ => lost("dns64d has no equivalent"),
         }
     }
-    // `[::]` of mtd64-ng covers both families.
+    // mtd64-ng listens on `[::]`, which also accepts IPv4.
     let place = Place::new(&name, 1);
     for ip in
         [std::net::IpAddr::from(Ipv6Addr::UNSPECIFIED), std::net::Ipv4Addr::UNSPECIFIED.into()]
@@ -78,7 +78,7 @@ pub(super) fn import(file: &Path, draft: &mut Draft) -> Result<(), ImportError> 
     Ok(())
 }
 
-/// Reads a prefix. mtd64-ng ignores bits beyond the length.
+/// Parses a prefix. Bits beyond the length are cleared, because mtd64-ng ignores them.
 fn prefix_of(text: &str) -> Option<Ipv6Net> {
     let IpNet::V6(network) = network(text)? else { return None };
     prefix::checked(network)

@@ -1,9 +1,10 @@
-//! Places in another server's configuration, and notes on settings that are not carried over.
+//! Locations (file and line) in another server's configuration, and notes on settings that are not
+//! carried over.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// A line of a file.
+/// Location in a configuration: file and line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     file: Arc<str>,
@@ -11,7 +12,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// Creates the place of `line` of `file`, from 1.
+    /// Creates the location of line `line` of `file`; lines are counted from 1.
     pub(super) fn new(file: &Arc<str>, line: usize) -> Place {
         Place { file: file.clone(), line }
     }
@@ -23,19 +24,19 @@ impl fmt::Display for Place {
     }
 }
 
-/// A setting that is not carried over, or only in part.
+/// Note on a setting that is not carried over, or only in part.
 #[derive(Clone, Debug)]
 pub struct Note {
     place: Place,
     /// Text of the setting.
     what: String,
-    /// Reason, and advice.
+    /// Reason why the setting is not carried over, and advice.
     why: String,
     changes_answers: bool,
 }
 
 impl Note {
-    /// True if some clients may get other answers than before.
+    /// True if some clients may get different answers from dns64d than from the other server.
     pub fn changes_answers(&self) -> bool {
         self.changes_answers
     }
@@ -54,12 +55,12 @@ impl fmt::Display for Note {
 pub(super) struct Notes(Vec<Note>);
 
 impl Notes {
-    /// Adds a note on a lost setting that affects answers.
+    /// Adds a note on a setting that is not carried over and affects answers.
     pub(super) fn answers(&mut self, place: &Place, what: &str, why: impl Into<String>) {
         self.push(place, what, why.into(), true);
     }
 
-    /// Adds a note on a lost setting without effect on answers.
+    /// Adds a note on a setting that is not carried over and does not affect answers.
     pub(super) fn nothing(&mut self, place: &Place, what: &str, why: impl Into<String>) {
         self.push(place, what, why.into(), false);
     }
@@ -74,7 +75,8 @@ impl Notes {
     }
 }
 
-/// Shortens arbitrary text to one line of at most 60 characters.
+/// Converts a text to one line of at most 60 characters: control characters become blanks, and an
+/// ellipsis replaces the end of a longer text.
 pub(super) fn shortened(text: &str) -> String {
     const MOST: usize = 60;
     let line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();

@@ -1,7 +1,8 @@
-//! PowerDNS Recursor: recursor.conf (`key=value`) and, since version 5, recursor.yml. Its keys are
-//! mapped to those of recursor.conf.
+//! Conversion of the configuration of PowerDNS Recursor: recursor.conf (`key=value`) and, since
+//! version 5, recursor.yml. The keys of recursor.yml are converted to those of recursor.conf.
 //!
-//! In `allow-from` the most specific network decides. Every AAAA record is used, and DO is ignored.
+//! In `allow-from` the most specific network decides. PowerDNS Recursor uses every AAAA record, and
+//! ignores DO.
 
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
@@ -20,7 +21,7 @@ use super::prefix;
 use super::tree::{self, Node};
 use super::values::socket;
 
-/// Settings without effect on answers, or prefixes of their names.
+/// Settings that do not affect answers, or beginnings of their names.
 const IDLE: &[&str] = &[
     "aggressive-",
     "allow-notify",
@@ -162,8 +163,8 @@ fn find<'a>(settings: &'a [Setting], key: &str) -> Option<&'a Setting> {
     settings.iter().find(|setting| setting.key == key)
 }
 
-/// Adds the reverse zones that PowerDNS Recursor answers itself. `serve-rfc1918=no` disables all of
-/// them, and `serve-rfc6303=no` all except those of private IPv4 addresses and loopback.
+/// Adds the reverse zones that PowerDNS Recursor answers locally. `serve-rfc1918=no` disables all
+/// of them. `serve-rfc6303=no` disables all except those of private IPv4 addresses and loopback.
 fn reverse_zones(settings: &[Setting], place: &Place, draft: &mut Draft) {
     let [private, others] = ["serve-rfc1918", "serve-rfc6303"].map(|key| find(settings, key));
     if private.is_some_and(Setting::is_off) {
@@ -181,7 +182,7 @@ fn reverse_zones(settings: &[Setting], place: &Place, draft: &mut Draft) {
     draft.local_zones = Some(Located { value, origin });
 }
 
-/// True for the reverse zones of 10/8, 172.16/12 and 192.168/16 (RFC 1918), and of 127/8.
+/// True if `zone` is a reverse zone within 10/8, 172.16/12 or 192.168/16 (RFC 1918), or 127/8.
 fn is_private_reverse(zone: &str) -> bool {
     match octets(zone).as_deref() {
         Some([10 | 127] | [192, 168]) => true,
@@ -190,8 +191,8 @@ fn is_private_reverse(zone: &str) -> bool {
     }
 }
 
-/// True for the reverse zones of RFC 6303. Those of 100.64/10 are of RFC 7793, and PowerDNS Recursor
-/// does not answer them itself.
+/// True if `zone` is a reverse zone of RFC 6303. The reverse zones of 100.64/10 are defined in RFC
+/// 7793, and PowerDNS Recursor does not answer them locally.
 fn is_rfc6303(zone: &str) -> bool {
     match octets(zone).as_deref() {
         Some(octets) => !matches!(octets, [100, _]),
@@ -199,13 +200,15 @@ fn is_rfc6303(zone: &str) -> bool {
     }
 }
 
-/// Returns the first octets of the addresses of an IPv4 reverse zone.
+/// Returns the octets of the IPv4 prefix that a reverse zone stands for, in the order of the
+/// address.
 fn octets(zone: &str) -> Option<Vec<u8>> {
     let octets = zone.strip_suffix(".in-addr.arpa")?;
     octets.split('.').rev().map(|octet| octet.parse().ok()).collect()
 }
 
-/// Adds a note on queries with RD=0. PowerDNS Recursor refuses them by default since version 5.0.
+/// Adds a note about queries with RD=0, which PowerDNS Recursor refuses by default since version
+/// 5.0.
 fn queries_without_rd(settings: &[Setting], place: &Place, draft: &mut Draft) {
     const REFUSED: &str = "PowerDNS Recursor refuses queries with RD=0; dns64d answers them";
     match find(settings, "allow-no-rd") {
@@ -218,8 +221,8 @@ fn queries_without_rd(settings: &[Setting], place: &Place, draft: &mut Draft) {
     }
 }
 
-/// True for a YAML file: by its extension, or because it has sections with keys. Since version 5.1,
-/// recursor.conf may be YAML too.
+/// True if a file is YAML, by its extension or by its contents: sections with keys. Since version
+/// 5.1, recursor.conf may be YAML too.
 fn is_yaml(file: &Path) -> bool {
     let is_table = |(_, section): &(String, Node)| matches!(section.value, tree::Value::Table(_));
     let has_sections =
@@ -249,14 +252,14 @@ fn lines(file: &Path, settings: &mut Vec<Setting>, depth: usize) -> Result<(), I
         };
         let place = Place::new(&name, number + 1);
         if key == "include-dir" {
-            // The last one applies.
+            // If `include-dir` occurs several times, the last one applies.
             folder = Some((value.trim().to_owned(), place));
             continue;
         }
         let values = value.split(',').map(|value| value.trim().to_owned()).collect();
         add(settings, Setting { place, key: key.to_owned(), values }, adds);
     }
-    // Ignored in an included file.
+    // `include-dir` has no effect in an included file.
     let Some((named, place)) = folder.filter(|_| depth == 0) else { return Ok(()) };
     for file in include(file, &named, ".conf", &place)? {
         lines(&file, settings, depth + 1).map_err(|error| error.of_include(&place))?;
@@ -264,9 +267,9 @@ fn lines(file: &Path, settings: &mut Vec<Setting>, depth: usize) -> Result<(), I
     Ok(())
 }
 
-/// Returns the files of an `include-dir`, which are read after the file that names it. A relative
-/// path refers to the working directory of PowerDNS Recursor. The file does not name it, so the
-/// folder of the file is used.
+/// Returns the files of an `include-dir`, which are read after the file that contains it. A
+/// relative path refers to the working directory of PowerDNS Recursor, which is not in the file.
+/// Therefore the folder of the file is used instead.
 fn include(
     by: &Path,
     named: &str,
@@ -281,14 +284,15 @@ fn include(
     if files.len() > MOST { Err(too_many(place)) } else { Ok(files) }
 }
 
-/// Removes a comment: `#` at the start of the line or after a blank.
+/// Removes a comment, which begins with `#` at the start of the line or after a blank.
 fn without_comment(line: &str) -> &str {
     let begins = |(at, _): &(usize, &str)| *at == 0 || line[..*at].ends_with([' ', '\t']);
     let comment = line.match_indices('#').find(begins);
     line[..comment.map_or(line.len(), |(at, _)| at)].trim()
 }
 
-/// Adds a setting. It replaces an earlier one, or with `+=` extends its values.
+/// Adds a setting. The setting replaces an earlier setting with the same key or, with `+=`, extends
+/// its values.
 fn add(settings: &mut Vec<Setting>, setting: Setting, adds: bool) {
     let known = settings.iter_mut().find(|known| known.key == setting.key);
     match known {
@@ -298,7 +302,8 @@ fn add(settings: &mut Vec<Setting>, setting: Setting, adds: bool) {
     }
 }
 
-/// Reads the keys of a YAML file under their old names, with lists of tables as the old lists.
+/// Reads a YAML file. Its keys are converted to those of recursor.conf, and its lists of tables to
+/// lists of texts.
 fn of_yaml(file: &Path, settings: &mut Vec<Setting>, depth: usize) -> Result<(), ImportError> {
     let mut folder = None;
     for (section, entries) in tree::yaml(file)?.entries() {
@@ -309,12 +314,12 @@ fn of_yaml(file: &Path, settings: &mut Vec<Setting>, depth: usize) -> Result<(),
             }
             let key = old_name(section, key);
             let values = node.elements().iter().map(old_value).collect();
-            // Lists in included files extend earlier ones.
+            // A list in an included file extends the list of the earlier files.
             let adds = depth > 0 && matches!(node.value, tree::Value::List(_));
             add(settings, Setting { place: node.place.clone(), key, values }, adds);
         }
     }
-    // Ignored in an included file.
+    // `include-dir` has no effect in an included file.
     let Some((named, place)) = folder.filter(|_| depth == 0) else { return Ok(()) };
     for file in include(file, &named, ".yml", &place)? {
         of_yaml(&file, settings, depth + 1).map_err(|error| error.of_include(&place))?;
@@ -322,7 +327,7 @@ fn of_yaml(file: &Path, settings: &mut Vec<Setting>, depth: usize) -> Result<(),
     Ok(())
 }
 
-/// Returns the name in recursor.conf of a key of recursor.yml.
+/// Returns the key of recursor.conf for a key of recursor.yml.
 fn old_name(section: &str, key: &str) -> String {
     match (section, key) {
         ("incoming", "listen") => "local-address".into(),
@@ -339,7 +344,8 @@ fn old_name(section: &str, key: &str) -> String {
     }
 }
 
-/// Formats `{ zone: Z, forwarders: [A, B] }` as `Z=A;B`, and other values unchanged.
+/// Converts a value of recursor.yml to the form in recursor.conf: `{ zone: Z, forwarders: [A, B] }`
+/// becomes `Z=A;B`, and other values are unchanged.
 fn old_value(node: &Node) -> String {
     let Some(zone) = node.get("zone").and_then(Node::text) else { return node.written() };
     let recurse = node.get("recurse").and_then(Node::text) == Some("true");
@@ -367,7 +373,7 @@ fn carry(setting: &Setting, port: u16, draft: &mut Draft) {
         "max-tcp-per-client" if value == "0" => (),
         "max-tcp-per-client" => set("limits", "tcp-per-client"),
         "max-concurrent-requests-per-tcp-connection" => set("limits", "tcp-pipeline"),
-        // Each extension is 30 s.
+        // The value is a number of extensions of 30 s each.
         "serve-stale-extensions" => {
             let times = value.parse::<u64>().unwrap_or(0);
             draft.serve_stale(times.saturating_mul(30), setting.origin());
@@ -389,7 +395,7 @@ fn carry(setting: &Setting, port: u16, draft: &mut Draft) {
         key if IDLE.iter().any(|idle| key.starts_with(idle)) => {
             draft.notes.nothing(&setting.place, &setting.written(), "dns64d does not need it");
         }
-        // Handled before.
+        // These settings are converted by other functions.
         "serve-rfc1918" | "serve-rfc6303" | "allow-no-rd" => (),
         "export-etc-hosts" if setting.is_off() => (),
         _ => lost(setting, "dns64d has no equivalent", draft),
@@ -409,13 +415,13 @@ fn listen(setting: &Setting, port: u16, draft: &mut Draft) {
     }
 }
 
-/// Returns the words of a list, separated by commas, semicolons or blanks.
+/// Returns the words of a list. They are separated by commas, semicolons or blanks.
 fn words(setting: &Setting) -> impl Iterator<Item = &str> {
     let parts = setting.values.iter().flat_map(|value| value.split([',', ';', ' ']));
     parts.filter(|word| !word.is_empty())
 }
 
-/// Converts an access list: the most specific matching network decides.
+/// Converts an access list, in which the most specific matching network decides.
 fn access(setting: &Setting, draft: &mut Draft) {
     let mut networks: Vec<(IpNet, bool)> = Vec::new();
     let mut is_empty = true;
@@ -435,7 +441,7 @@ fn access(setting: &Setting, draft: &mut Draft) {
     draft.access = Some(Located { value, origin: setting.origin() });
 }
 
-/// Converts a list of `zone=address;address`.
+/// Converts a list of forward zones in the form `zone=address;address`.
 fn forward(setting: &Setting, draft: &mut Draft) {
     for zone in setting.values.iter().filter(|value| !value.is_empty()) {
         let (name, servers) = zone.split_once('=').unwrap_or((zone, ""));

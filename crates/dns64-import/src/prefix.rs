@@ -1,4 +1,5 @@
-//! Prefixes for IPv4-embedded addresses (RFC 6052 §2.2), by the rules of dns64d's configuration.
+//! Prefixes for IPv4-embedded addresses (RFC 6052 §2.2). They are checked by the same rules as in
+//! the configuration of dns64d.
 
 use std::net::Ipv6Addr;
 
@@ -16,9 +17,13 @@ pub(super) fn parse(text: &str) -> Option<Ipv6Net> {
     text.parse().ok().and_then(checked)
 }
 
-/// Returns the prefix, or `None` if dns64d does not accept it. A prefix is not accepted if RFC 6052
-/// has no such length, if reserved bits or bits beyond the length are set, if the prefix contains
-/// the well-known prefix, or if it is not routed.
+/// Returns the prefix, or `None` if dns64d does not accept it. A prefix is not accepted if one of
+/// these conditions holds:
+///
+/// - Its length is not one of RFC 6052.
+/// - Reserved bits, or bits beyond the length, are set.
+/// - It is not the well-known prefix, but contains it.
+/// - It is a multicast or link-local prefix, or its first 64 bits are zero.
 pub(super) fn checked(prefix: Ipv6Net) -> Option<Ipv6Net> {
     let (address, bits) = (prefix.addr(), u128::from(prefix.addr()));
     let has_length = matches!(prefix.prefix_len(), 32 | 40 | 48 | 56 | 64 | 96);
@@ -28,7 +33,7 @@ pub(super) fn checked(prefix: Ipv6Net) -> Option<Ipv6Net> {
     (has_length && is_network && is_routed && !contains_well_known).then_some(prefix)
 }
 
-/// True if the suffix has bits only after the IPv4 address that follows the prefix.
+/// True if the suffix has bits set only after the embedded IPv4 address, which follows the prefix.
 pub(super) fn takes_suffix(prefix: Ipv6Net, suffix: Ipv6Addr) -> bool {
     // The IPv4 address and the reserved bits take 40 bits; after a /96 no bits are left.
     let free = u128::MAX.checked_shr(u32::from(prefix.prefix_len()) + 40).unwrap_or(0);

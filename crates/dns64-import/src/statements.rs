@@ -1,5 +1,5 @@
-//! Syntax of named.conf: words, blocks in braces, and `;`. In a Corefile a newline takes the place
-//! of `;`.
+//! Syntax of named.conf and of a Corefile: words, and blocks in braces. Statements end with `;` in
+//! named.conf, and with a newline in a Corefile.
 
 use std::collections::HashSet;
 use std::io;
@@ -10,7 +10,7 @@ use super::error::ImportError;
 use super::files::{DEEPEST, MOST, called, changed_directory, folder_of, included, read, too_many};
 use super::notes::Place;
 
-/// The words of a statement, and its block if it has one.
+/// A statement: its words, and its block if it has one.
 #[derive(Clone, Debug)]
 pub(super) struct Statement {
     pub place: Place,
@@ -35,12 +35,12 @@ impl Statement {
         self.words.get(at + 1).map(String::as_str)
     }
 
-    /// Returns the contents of the block.
+    /// Returns the statements of the block; none if there is no block.
     pub(super) fn body(&self) -> &[Statement] {
         self.block.as_deref().unwrap_or_default()
     }
 
-    /// Returns the source text on one line.
+    /// Returns the text of the statement on one line.
     pub(super) fn written(&self) -> String {
         let mut text = self.words.join(" ");
         if let Some(block) = &self.block {
@@ -51,22 +51,23 @@ impl Statement {
     }
 }
 
-/// Separation of statements.
+/// Syntax variant: the separator of statements, and the form of comments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Style {
-    /// A statement ends with `;`. Comments begin with `#` or `//`, or are enclosed in `/* */`.
+    /// named.conf: a statement ends with `;`. Comments begin with `#` or `//`, or are enclosed in
+    /// `/* */`.
     Semicolons,
-    /// A statement is one line. Comments begin with `#`.
+    /// Corefile: a statement is one line. Comments begin with `#`.
     Lines,
 }
 
 impl Style {
-    /// True if a brace followed by `after` delimits a block.
+    /// True if a brace delimits a block. `after` is the text after the brace.
     fn is_brace(self, after: &str) -> bool {
         self == Style::Semicolons || after.is_empty() || after.starts_with(char::is_whitespace)
     }
 
-    /// Returns the keyword for including a file.
+    /// Returns the name of the statement that includes a file.
     fn include(self) -> &'static str {
         match self {
             Style::Semicolons => "include",
@@ -83,7 +84,8 @@ enum Token {
     End,
 }
 
-/// Returns the statements of a file. Those of an included file replace the `include`.
+/// Returns the statements of a file. An `include` statement is replaced by the statements of the
+/// included files.
 ///
 /// # Errors
 /// If a file cannot be read, or braces or quotes do not match.
@@ -94,11 +96,11 @@ pub(super) fn parse(file: &Path, style: Style) -> Result<Vec<Statement>, ImportE
 
 struct Parser {
     style: Style,
-    /// Number of included files.
+    /// Number of files included so far.
     files: usize,
-    /// Working directory of BIND, to which relative paths refer. The option `directory` sets it for
-    /// the lines after it. BIND starts in a directory that the file does not name, so the folder of
-    /// the imported file is used until then.
+    /// Working directory of BIND, to which relative paths refer. The option `directory` changes it
+    /// for the following lines. BIND's initial working directory is not in the file, so the folder
+    /// of the imported file is assumed.
     directory: PathBuf,
     /// Names of the snippets of a Corefile.
     snippets: HashSet<String>,
@@ -117,7 +119,7 @@ impl Parser {
         self.spliced(statements, file, depth)
     }
 
-    /// Replaces includes by the statements of the files.
+    /// Replaces each include statement by the statements of the included files.
     fn spliced(
         &mut self,
         statements: Vec<Statement>,
@@ -129,7 +131,7 @@ impl Parser {
         for mut statement in statements {
             let named = statement.argument().filter(|_| statement.block.is_none());
             match (style, statement.name(), named) {
-                // A snippet takes precedence over a file.
+                // If a snippet has this name, `import` refers to the snippet and not to a file.
                 (_, name, Some(named))
                     if name == style.include() && !self.snippets.contains(named) =>
                 {
@@ -149,8 +151,8 @@ impl Parser {
         Ok(all)
     }
 
-    /// Returns the statements of the files that an include in `file` names. A pattern without
-    /// matching files is an error in BIND, but not in CoreDNS.
+    /// Returns the statements of the files that the include statement `named` in `file` refers to.
+    /// If a pattern matches no file, this is an error in BIND, but not in CoreDNS.
     fn included(
         &mut self,
         named: &str,
@@ -181,7 +183,7 @@ impl Parser {
 }
 
 struct Tokens {
-    /// Tokens with their lines.
+    /// Tokens, each with its line number.
     all: Vec<(Token, usize)>,
     at: usize,
     name: Arc<str>,
@@ -198,7 +200,7 @@ impl Tokens {
     }
 }
 
-/// Parses statements up to the end of the block; its `}` is not consumed.
+/// Parses statements up to the end of the block; the closing `}` is not consumed.
 fn block(tokens: &mut Tokens, depth: usize) -> Result<Vec<Statement>, ImportError> {
     let mut statements = Vec::new();
     let mut open: Option<Statement> = None;
@@ -216,7 +218,8 @@ fn block(tokens: &mut Tokens, depth: usize) -> Result<Vec<Statement>, ImportErro
                 tokens.next();
                 let inside = block(tokens, depth + 1)?;
                 let statement = open.get_or_insert_with(fresh);
-                // The first block is used; only control channels have several.
+                // If a statement has several blocks, the first one is used. Only statements about
+                // control channels have several blocks.
                 statement.block.get_or_insert(inside);
                 if !matches!(tokens.peek(), Some((Token::Close, _))) {
                     return Err(bad(&tokens.name, line, "an unmatched '{'"));
@@ -233,7 +236,7 @@ fn bad(name: &Arc<str>, line: usize, reason: &str) -> ImportError {
     ImportError::Syntax { place: Place::new(name, line), reason: reason.to_owned() }
 }
 
-/// Splits a text into tokens, without comments. `!` is a separate token.
+/// Splits a text into tokens, and removes comments. `!` is a separate token in named.conf.
 fn tokens(text: &str, name: &Arc<str>, style: Style) -> Result<Vec<(Token, usize)>, ImportError> {
     let mut tokens = Vec::new();
     let mut line = 1;
@@ -260,7 +263,7 @@ fn tokens(text: &str, name: &Arc<str>, style: Style) -> Result<Vec<(Token, usize
                 (Some(Token::Word(after[..len].to_owned())), len + 2)
             }
             _ => {
-                // In a Corefile, `{$NAME}` is part of a word.
+                // In a Corefile, braces may be part of a word, as in `{$NAME}`.
                 let ends = |c: char| {
                     c.is_whitespace()
                         || c == '"'
@@ -277,7 +280,8 @@ fn tokens(text: &str, name: &Arc<str>, style: Style) -> Result<Vec<(Token, usize
     Ok(tokens)
 }
 
-/// Returns the comment at the start of a text. A line comment excludes the newline.
+/// Returns the comment at the start of a text, if there is one. A line comment does not include its
+/// newline.
 fn comment(text: &str, style: Style) -> Option<&str> {
     let of_line = || &text[..text.find('\n').unwrap_or(text.len())];
     if text.starts_with('#') || (style == Style::Semicolons && text.starts_with("//")) {

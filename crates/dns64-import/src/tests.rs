@@ -1,17 +1,19 @@
-//! Imports of whole configurations. Each is in a folder of `tests/import` with its expected result:
-//! the file `dns64d.toml` and the notes in `notes.txt`. BLESS=1 writes both.
+//! Tests that import whole configurations. Each configuration is in a folder of `tests/import`,
+//! with its expected result in the files `dns64d.toml` and `notes.txt`. With BLESS=1 the test
+//! writes both files.
 
 use std::fs;
 use std::path::PathBuf;
 
 use super::*;
 
-/// Imports with an `is_own` that compares addresses only, independent of this host.
+/// Imports a file. The `is_own` function compares only the given addresses, and so does not depend
+/// on this host.
 fn import(file: &Path, source: Option<Source>) -> Result<Imported, ImportError> {
     super::import(file, source, |listen, server| listen.contains(&server))
 }
 
-/// Source file in each folder.
+/// Folder of each configuration, and the name of the file to import.
 const FILES: [(&str, &str); 8] = [
     ("bind", "named.conf"),
     ("coredns", "Corefile"),
@@ -181,7 +183,8 @@ fn missing_includes_are_errors_with_file_and_line() {
         ("Corefile", ". {\n  import NAME\n}\n", 2),
         ("Corefile", ". {\n  forward . NAME\n}\n", 2),
     ];
-    // The other names exist in the working directory of the test, but not beside the file.
+    // The other two names exist in the working directory of the test, but not beside the imported
+    // file.
     for named in ["gone", "tests/import/bind/acls.conf", "tests/import/powerdns/recursor.d"] {
         assert_eq!(Path::new(named).exists(), named != "gone");
         for (name, text, line) in cases {
@@ -221,7 +224,7 @@ fn relative_includes_are_resolved_as_by_the_server() {
     };
     let corefile = |name: &str| format!("{name} {{\n  forward . 192.0.2.1\n}}\n");
     let cases: [(&str, [(&str, String); 4]); 5] = [
-        // In all files, a path refers to the working directory.
+        // A path refers to the working directory, regardless of the file that contains it.
         (
             "unbound.conf",
             [
@@ -253,7 +256,7 @@ fn relative_includes_are_resolved_as_by_the_server() {
                 ("b/3", kresd("three.test")),
             ],
         ),
-        // The last folder applies.
+        // If several folders are given, the last one applies.
         (
             "recursor.conf",
             [
@@ -301,7 +304,7 @@ fn variables_of_an_included_lua_file_are_resolved() {
         let toml = import(&path, None).unwrap().toml;
         assert_eq!(toml.contains("\naddress = \"192.0.2.1\"\n"), is_forwarded, "{toml}");
     }
-    // A file in an expression is not read.
+    // The file of a `dofile` within an expression is not read.
     let (_folder, path) = file("kresd.conf", "local servers = dofile('gone')\n");
     let notes = import(&path, None).unwrap().notes;
     let is_noted = |note: &Note| note.changes_answers() && note.to_string().contains("dofile");
@@ -389,7 +392,7 @@ fn synthesis_for_queries_with_cd_is_noted() {
     }
 }
 
-/// The imported configuration without comments.
+/// Returns the imported configuration without its comments.
 fn settings(name: &str, text: &str) -> String {
     let (_folder, path) = file(name, text);
     let toml = import(&path, None).unwrap_or_else(|error| panic!("{text}\n{error}")).toml;
@@ -413,7 +416,7 @@ fn unbound_keywords_end_at_their_colon() {
     }
 }
 
-/// The domains of the `[[forward]]` entries of a result.
+/// Returns the domains of the `[[forward]]` entries in a result.
 fn forwards(toml: &str) -> Vec<String> {
     let table: toml::Table = toml::from_str(toml).unwrap();
     let all = table.get("forward").and_then(toml::Value::as_array).cloned().unwrap_or_default();
@@ -430,7 +433,7 @@ fn unbounds_built_in_local_zones_are_kept() {
         let lost = notes.iter().filter(|note| note.changes_answers()).count();
         (table["local-zones"].clone(), forwards(&toml), lost)
     };
-    // Unbound has no built-in zone `local`.
+    // Unbound has no built-in zone named `local`.
     let (zones, forwards, lost) = of("");
     assert_eq!((zones, lost), (toml::Value::Boolean(true), 0));
     assert_eq!(forwards, [".", "local"]);
@@ -456,7 +459,7 @@ fn unbounds_built_in_local_zones_are_kept() {
     let loopback = format!("1{}.ip6.arpa", ".0".repeat(31));
     assert_eq!(zones, ["test", "home.arpa", "service.arpa", "127.in-addr.arpa", &loopback]);
 
-    // A zone that blocks its names stays blocked, with a note about its type.
+    // A local zone that blocks its names still blocks them in dns64d, with a note about its type.
     let (zones, forwards, lost) = of("  local-zone: 10.in-addr.arpa static\n");
     assert_eq!((zones, lost, forwards.len()), (toml::Value::Boolean(true), 1, 2));
     let (zones, forwards, lost) = of("  local-zone: local. static\n");
@@ -476,7 +479,7 @@ fn powerdns_reverse_zones_become_local_zones() {
         let zones = zones.unwrap_or_default();
         zones.iter().map(|zone| zone.as_str().unwrap().to_owned()).collect::<Vec<_>>()
     };
-    // 4 + 15 of RFC 1918 and loopback, 6 other IPv4 zones, 8 IPv6 zones.
+    // Private IPv4 addresses and loopback: 4 + 15 zones. Other: 6 IPv4 zones and 8 IPv6 zones.
     for (name, text, count) in [
         ("recursor.conf", "threads=1\n", 33),
         ("recursor.conf", "serve-rfc6303=yes\n", 33),

@@ -1,7 +1,7 @@
-//! Values of YAML and of Lua tables, with their lines.
+//! Values of YAML files and of Lua tables, with their locations.
 //!
-//! A YAML file is read event by event, so that reading stops early if it is too deep, or if its
-//! aliases expand to too much.
+//! A YAML file is read event by event. Reading stops early if the nesting is too deep, or if the
+//! aliases expand to too much text.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -17,7 +17,7 @@ use super::notes::{Place, shortened};
 /// Maximum nesting depth of lists and tables.
 const DEEPEST: usize = 64;
 
-/// A value with its place.
+/// A value with its location.
 #[derive(Clone, Debug)]
 pub(super) struct Node {
     pub place: Place,
@@ -27,23 +27,24 @@ pub(super) struct Node {
 /// A value.
 #[derive(Clone, Debug)]
 pub(super) enum Value {
-    /// Text, a number, `true` or nothing.
+    /// Text, a number, a Boolean value, or an empty text for null.
     Text(String),
     List(Vec<Node>),
     Table(Vec<(String, Node)>),
-    /// A call in Lua: name and arguments.
+    /// A function call in Lua: name and arguments.
     Call(String, Vec<Node>),
-    /// A name in Lua without a known value.
+    /// A variable in Lua whose value is unknown.
     Name(String),
 }
 
 impl Node {
-    /// Returns the text of a scalar.
+    /// Returns the text of a scalar; `None` for any other value.
     pub(super) fn text(&self) -> Option<&str> {
         if let Value::Text(text) = &self.value { Some(text) } else { None }
     }
 
-    /// Returns the elements of a list. Any other value counts as its only element.
+    /// Returns the elements of a list. Any other value is treated as a list with one element,
+    /// except an empty table, which has none.
     pub(super) fn elements(&self) -> &[Node] {
         match &self.value {
             Value::List(elements) => elements,
@@ -52,17 +53,17 @@ impl Node {
         }
     }
 
-    /// Returns the entries of a table.
+    /// Returns the entries of a table; none for any other value.
     pub(super) fn entries(&self) -> &[(String, Node)] {
         if let Value::Table(entries) = &self.value { entries } else { &[] }
     }
 
-    /// Returns the value of a key.
+    /// Returns the value of a key in a table.
     pub(super) fn get(&self, key: &str) -> Option<&Node> {
         self.entries().iter().find(|(known, _)| known == key).map(|(_, node)| node)
     }
 
-    /// Returns the size in memory, in octets.
+    /// Returns the size of this value in memory, in octets.
     fn octets(&self) -> usize {
         let of = |nodes: &[Node]| nodes.iter().map(Node::octets).sum::<usize>();
         let more = match &self.value {
@@ -77,7 +78,7 @@ impl Node {
         size_of::<Node>() + more
     }
 
-    /// Returns the nesting depth, including this value.
+    /// Returns the nesting depth of this value: 0 for a scalar.
     fn height(&self) -> usize {
         let of = |nodes: &[Node]| nodes.iter().map(Node::height).max().unwrap_or(0);
         match &self.value {
@@ -89,7 +90,7 @@ impl Node {
         }
     }
 
-    /// Returns a text form on one line.
+    /// Returns the value as text on one line.
     pub(super) fn written(&self) -> String {
         let list = |nodes: &[Node]| nodes.iter().map(Node::written).collect::<Vec<_>>().join(", ");
         match &self.value {
@@ -107,8 +108,8 @@ impl Node {
 /// Reads the first document of a YAML file.
 ///
 /// # Errors
-/// If the file cannot be read, is not YAML, is deeper than [`DEEPEST`], or if its anchors and
-/// aliases expand to more than [`LONGEST_FILE`] octets.
+/// If the file cannot be read, is not YAML, is nested deeper than [`DEEPEST`], or if its anchors
+/// and aliases expand to more than [`LONGEST_FILE`] octets.
 pub(super) fn yaml(file: &Path) -> Result<Node, ImportError> {
     let text = read(file)?;
     let mut reader = Reader {
@@ -120,18 +121,18 @@ pub(super) fn yaml(file: &Path) -> Result<Node, ImportError> {
     reader.document().map_err(|reason| ImportError::Yaml { file: file.to_owned(), reason })
 }
 
-/// Reader of a YAML text. Errors are sentences with the line.
+/// Reader of a YAML text. Its errors are sentences that contain the line number.
 struct Reader<'a> {
     events: Parser<'a, BufferedInput<Chars<'a>>>,
     name: Arc<str>,
-    /// Copies of the values with an anchor, by anchor number.
+    /// Copies of the values that have an anchor, by the number of the anchor.
     anchors: HashMap<usize, Node>,
-    /// Octets that may still be copied for anchors and aliases.
+    /// Number of octets that may still be copied for anchors and aliases.
     left: u64,
 }
 
 impl<'a> Reader<'a> {
-    /// Reads the first document. The rest of the text must be valid YAML too.
+    /// Reads the first document. The rest of the text must also be valid YAML.
     fn document(&mut self) -> Result<Node, String> {
         let mut document = None;
         while let Some((event, line)) = self.event()? {
@@ -150,13 +151,13 @@ impl<'a> Reader<'a> {
         Ok(document.unwrap_or_else(nothing))
     }
 
-    /// Returns the next event with its line.
+    /// Returns the next event with its line number.
     fn event(&mut self) -> Result<Option<(Event<'a>, usize)>, String> {
         let event = self.events.next().transpose().map_err(|error| error.to_string())?;
         Ok(event.map(|(event, span)| (event, span.start.line())))
     }
 
-    /// Reads the value that starts with an event, at a nesting depth.
+    /// Reads the value that begins with `event`, at the nesting depth `depth`.
     fn node(&mut self, event: Event<'a>, line: usize, depth: usize) -> Result<Node, String> {
         let opens = matches!(event, Event::SequenceStart(..) | Event::MappingStart(..));
         if opens && depth >= DEEPEST {
@@ -173,11 +174,11 @@ impl<'a> Reader<'a> {
             }
             Event::SequenceStart(anchor, _) => (Value::List(self.list(depth + 1)?), anchor),
             Event::MappingStart(anchor, _) => (Value::Table(self.table(depth + 1)?), anchor),
-            // No other event occurs between values of a document.
+            // Other events do not occur within a document.
             _ => (Value::Text(String::new()), 0),
         };
         let node = Node { place, value };
-        // Zero means no anchor.
+        // The number 0 means that the value has no anchor.
         if anchor > 0 {
             self.charge_copy(&node, line)?;
             self.anchors.insert(anchor, node.clone());
@@ -185,7 +186,7 @@ impl<'a> Reader<'a> {
         Ok(node)
     }
 
-    /// Returns the value of an alias.
+    /// Returns the value that an alias refers to.
     fn alias(&mut self, anchor: usize, line: usize, depth: usize) -> Result<Value, String> {
         let Some(node) = self.anchors.remove(&anchor) else {
             return Err(format!("line {line}: an alias within its anchor"));
@@ -199,7 +200,7 @@ impl<'a> Reader<'a> {
         Ok(value)
     }
 
-    /// Checks that a value may be copied once more.
+    /// Subtracts the size of a value from the octets that may still be copied.
     fn charge_copy(&mut self, node: &Node, line: usize) -> Result<(), String> {
         let left = self.left.checked_sub(node.octets() as u64);
         self.left = left.ok_or_else(|| {
@@ -208,7 +209,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Reads the elements of a list.
+    /// Reads the elements of a list, up to its end.
     fn list(&mut self, depth: usize) -> Result<Vec<Node>, String> {
         let mut elements = Vec::new();
         while let Some((event, line)) = self.event()? {
@@ -220,7 +221,8 @@ impl<'a> Reader<'a> {
         Ok(elements)
     }
 
-    /// Reads the entries of a table. A key that is not a scalar is empty.
+    /// Reads the entries of a table, up to its end. A key that is not a scalar is read as an empty
+    /// text.
     fn table(&mut self, depth: usize) -> Result<Vec<(String, Node)>, String> {
         let mut entries = Vec::new();
         let mut known = HashSet::new();
@@ -249,8 +251,8 @@ fn too_deep(line: usize) -> String {
     format!("line {line}: more than {DEEPEST} nested lists and tables")
 }
 
-/// Normalizes a scalar. Null, `true`, `false` and numbers of other bases have one form each (YAML
-/// 1.2.2 §10.3.2); other scalars are unchanged.
+/// Normalizes a plain scalar: the different spellings of null, `true`, `false`, and hexadecimal or
+/// octal numbers are converted to one form (YAML 1.2.2 §10.3.2). Other scalars are unchanged.
 fn scalar(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> String {
     let is_text = tag.is_some_and(|tag| tag.is_yaml_core_schema() && tag.suffix == "str");
     if style != ScalarStyle::Plain || is_text {

@@ -1,7 +1,7 @@
-//! Unbound's unbound.conf: clauses (`server:`) with one key and its values per line.
+//! Conversion of unbound.conf of Unbound: clauses (`server:`) with one key and its values per line.
 //!
 //! In `access-control` the most specific network decides. The dns64 module uses every AAAA record,
-//! queries A records after errors too, and ignores DO.
+//! also queries A records after errors, and ignores DO.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -21,7 +21,7 @@ use super::notes::Place;
 use super::prefix;
 use super::values::{mebibytes, seconds, socket};
 
-/// Clauses of the file; any other word that ends in a colon is a key.
+/// Names of clauses. Any other word that ends with a colon is a key.
 const CLAUSES: &[&str] = &[
     "server",
     "remote-control",
@@ -37,7 +37,7 @@ const CLAUSES: &[&str] = &[
     "rpz",
     "dnstap",
 ];
-/// Prefixes of keys of `server` without effect on answers.
+/// Beginnings of names of keys in `server` that do not affect answers.
 const IDLE: &[&str] = &[
     "aggressive-nsec",
     "cache-min-negative-ttl",
@@ -94,10 +94,10 @@ const IDLE: &[&str] = &[
     "verbosity",
 ];
 
-/// Types of `local-zone` that resolve names without local data normally.
+/// Types of `local-zone` that do not block the resolution of names without local data.
 const RESOLVED: &[&str] =
     &["always_transparent", "inform", "nodefault", "noview", "transparent", "typetransparent"];
-/// Built-in local zones that dns64d answers locally in every configuration.
+/// Local zones that are built into Unbound, and that dns64d answers locally in every configuration.
 const FIXED: [&str; 3] = ["localhost", "invalid", "onion"];
 
 /// A key with its values.
@@ -167,20 +167,20 @@ pub(super) fn import(file: &Path, draft: &mut Draft) -> Result<(), ImportError> 
     Ok(())
 }
 
-/// Contents of all files.
+/// The clauses of the imported file and of all included files.
 struct Clauses {
     all: Vec<Clause>,
-    /// Number of included files.
+    /// Number of files included so far.
     files: usize,
-    /// Working directory, to which relative paths of includes refer. A `directory:` sets it for the
-    /// lines after it. Unbound starts in a directory that the file does not name, so the folder of
-    /// the imported file is used until then.
+    /// Working directory of Unbound, to which relative paths of includes refer. A `directory:` key
+    /// changes it for the following lines. Unbound's initial working directory is not in the file,
+    /// so the folder of the imported file is assumed.
     directory: PathBuf,
 }
 
 impl Clauses {
-    /// Reads a file and its included files. A keyword ends at its colon, and its first value may be
-    /// on a later line.
+    /// Reads a file and the files that it includes. A keyword ends with its colon, and its first
+    /// value may be on a later line.
     fn read(&mut self, file: &Path, depth: usize) -> Result<(), ImportError> {
         let mut words = words(&read(file)?, &called(file))?;
         while let Some(word) = words.pop_front() {
@@ -218,7 +218,7 @@ impl Clauses {
         Ok(())
     }
 
-    /// Reads the files of an include. A pattern without matching files is allowed.
+    /// Reads the files that an include refers to. A pattern may match no file.
     fn include(&mut self, named: &str, place: &Place, depth: usize) -> Result<(), ImportError> {
         for path in included(&self.directory, named) {
             self.files += 1;
@@ -231,7 +231,7 @@ impl Clauses {
     }
 }
 
-/// A word of a file, without its quotes.
+/// A word of a file. Quotes around the word are removed.
 struct Word {
     place: Place,
     text: String,
@@ -247,8 +247,8 @@ impl Word {
         is_key.then_some((key, rest))
     }
 
-    /// True if the word after a value is a keyword and not another value. The first group of an
-    /// IPv6 address has only hexadecimal digits.
+    /// True if this word, which follows a value, begins a new entry and is not another value. The
+    /// first group of an IPv6 address also ends with a colon, but has only hexadecimal digits.
     fn begins_an_entry(&self) -> bool {
         self.keyword().is_some_and(|(key, rest)| {
             rest.is_empty() || !key.chars().all(|c| c.is_ascii_hexdigit())
@@ -256,7 +256,7 @@ impl Word {
     }
 }
 
-/// Consumes the values of a keyword: the next word, and further words on the same line.
+/// Consumes the values of a keyword: the next word, and all further words on the same line.
 fn values(words: &mut VecDeque<Word>) -> Vec<String> {
     let Some(first) = words.pop_front() else { return Vec::new() };
     let is_value = |word: &Word| word.place == first.place && !word.begins_an_entry();
@@ -265,7 +265,7 @@ fn values(words: &mut VecDeque<Word>) -> Vec<String> {
     std::iter::once(first.text.clone()).chain(more).collect()
 }
 
-/// Splits a file into words, without comments.
+/// Splits the text of a file into words, and removes comments.
 fn words(text: &str, name: &Arc<str>) -> Result<VecDeque<Word>, ImportError> {
     let mut words = VecDeque::new();
     for (number, line) in text.lines().enumerate() {
@@ -284,8 +284,8 @@ fn words(text: &str, name: &Arc<str>) -> Result<VecDeque<Word>, ImportError> {
     Ok(words)
 }
 
-/// Returns the first word of a line without its quotes, and its length with them. A quote ends a
-/// keyword: `name:"."`. The error is an unmatched quote.
+/// Returns the first word of a line without its quotes, and its length including the quotes. A
+/// quote ends a keyword, as in `name:"."`. The error is the quote character that is not closed.
 fn word(line: &str) -> Result<(&str, usize), char> {
     let quote = |c: char| matches!(c, '"' | '\'');
     if let Some(first) = line.chars().next().filter(|&c| quote(c)) {
@@ -315,7 +315,7 @@ fn forward_zone(clause: &Clause, server: &Clause, draft: &mut Draft) {
     for entry in &clause.entries {
         let mut lost = |why: &str| draft.notes.answers(&entry.place, &entry.written(), why);
         match entry.key.as_str() {
-            // For TLS only "yes" matters, which is handled elsewhere.
+            // `forward-tls-upstream: yes` was handled above, and `no` is the default.
             "name" | "forward-tls-upstream" | "forward-ssl-upstream" => (),
             "forward-addr" => match socket(entry.value(), 53) {
                 Some(address) => upstreams.push(address),
@@ -325,7 +325,7 @@ fn forward_zone(clause: &Clause, server: &Clause, draft: &mut Draft) {
             "forward-first" if entry.is_yes() => {
                 lost("dns64d queries only its upstreams");
             }
-            // "no" is the default of these.
+            // The value "no" is the default of these keys.
             "forward-first" | "forward-no-cache" | "forward-tcp-upstream"
                 if entry.value() == "no" => {}
             _ => lost("dns64d has no equivalent"),
@@ -373,13 +373,14 @@ fn translation(server: &Clause, draft: &mut Draft) {
     }
 }
 
-/// True if a list of modules contains this one.
+/// True if the list `modules` contains `module`.
 fn has(modules: &str, module: &str) -> bool {
     modules.split_whitespace().any(|word| word == module)
 }
 
-/// Converts built-in local zones. A `local-zone` with the name of a built-in zone replaces it; one
-/// below it opens a part of it.
+/// Converts the built-in local zones. A `local-zone` with the name of a built-in zone replaces it.
+/// A `local-zone` for a name below a built-in zone makes names below it resolvable, if its type
+/// does so.
 fn local_zones(server: &Clause, draft: &mut Draft) {
     let canonical = |name: &str| name.trim_end_matches('.').to_ascii_lowercase();
     let is_resolved =
@@ -392,7 +393,7 @@ fn local_zones(server: &Clause, draft: &mut Draft) {
         .map(|entry| (canonical(entry.value()), entry))
         .collect();
     let unblocked = server.find("unblock-lan-zones").filter(|entry| entry.is_yes());
-    // Unbound has no built-in zone of this name.
+    // dns64d answers `local` locally, but Unbound has no built-in zone of this name.
     let blocks_local = server.entries.iter().any(|entry| {
         entry.key == "local-zone" && canonical(entry.value()) == "local" && !is_resolved(&entry)
     });
@@ -424,7 +425,8 @@ fn local_zones(server: &Clause, draft: &mut Draft) {
     shadowed_forwards(&kept, &opened, draft);
 }
 
-/// Adds notes on forward zones within local zones, because Unbound does not query their upstreams.
+/// Adds notes on forward zones within local zones. Unbound does not query the upstreams of these
+/// forward zones, but dns64d does.
 fn shadowed_forwards(local: &[String], opened: &[(String, &Entry)], draft: &mut Draft) {
     let is_in = |domain: &str, zone: &str| {
         let is_open = |name: &str| is_at_or_below(domain, name) && is_at_or_below(name, zone);
@@ -438,7 +440,8 @@ fn shadowed_forwards(local: &[String], opened: &[(String, &Entry)], draft: &mut 
     }
 }
 
-/// True for a zone that `unblock-lan-zones` removes: all reverse zones except those of loopback.
+/// True if `unblock-lan-zones` removes this built-in zone: it removes all reverse zones except
+/// those of loopback.
 fn is_of_lan(zone: &str) -> bool {
     let is_loopback = zone == "127.in-addr.arpa" || zone.starts_with("1.0.0.0.0.0.0.0.");
     !is_loopback && (zone.ends_with(".in-addr.arpa") || zone.ends_with(".ip6.arpa"))
@@ -448,7 +451,7 @@ fn is_at_or_below(name: &str, zone: &str) -> bool {
     name.strip_suffix(zone).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
 }
 
-/// Sets the listen addresses; loopback by default.
+/// Sets the listen addresses. The default is loopback.
 fn listen(server: &Clause, draft: &mut Draft) {
     let port: u16 = server.find("port").and_then(|entry| entry.value().parse().ok()).unwrap_or(53);
     let any: [IpAddr; 2] = [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()];
@@ -480,7 +483,7 @@ fn listen(server: &Clause, draft: &mut Draft) {
     }
 }
 
-/// Returns the ports for TLS and HTTPS, if a key is configured.
+/// Returns the ports for DNS over TLS and HTTPS; empty if no TLS key is configured.
 fn tls_ports(server: &Clause) -> Vec<u16> {
     if server.find("tls-service-key").or_else(|| server.find("ssl-service-key")).is_none() {
         return Vec::new();
@@ -491,8 +494,8 @@ fn tls_ports(server: &Clause) -> Vec<u16> {
     vec![port("tls-port", 853), port("https-port", 443)]
 }
 
-/// Converts `access-control`. The most specific matching network decides; among equal networks, the
-/// last one. Loopback is allowed by default.
+/// Converts `access-control`. The most specific matching network decides; if a network occurs
+/// several times, its last entry decides. Loopback is allowed by default.
 fn access(server: &Clause, draft: &mut Draft) {
     let mut networks: Vec<(IpNet, bool)> =
         Addresses::loopback().networks().into_iter().map(|network| (network, true)).collect();
@@ -515,7 +518,7 @@ fn access(server: &Clause, draft: &mut Draft) {
     draft.access = Some(Located { value: most_specific(networks), origin });
 }
 
-/// Converts other keys of `server`.
+/// Converts a key of `server` that the other functions do not convert.
 fn setting(entry: &Entry, server: &Clause, draft: &mut Draft) {
     let mut set = |table: &'static str, key: &'static str, value: Option<u64>| {
         draft.set_number(table, key, value, entry.origin());
@@ -551,7 +554,7 @@ fn setting(entry: &Entry, server: &Clause, draft: &mut Draft) {
         "prefetch" if entry.is_yes() => draft.set("cache", "prefetch", true, entry.origin()),
         "serve-expired" if entry.is_yes() => serve_expired(entry, server, draft),
         key if key.starts_with("serve-expired") => (),
-        // Removes a built-in local zone.
+        // This type only removes a built-in local zone, which is already converted.
         "local-zone" if entry.values.last().is_some_and(|kind| kind == "nodefault") => (),
         "auto-trust-anchor-file" | "trust-anchor-file" | "trust-anchor" | "trusted-keys-file" => {
             let validates = server
@@ -569,11 +572,11 @@ fn setting(entry: &Entry, server: &Clause, draft: &mut Draft) {
     }
 }
 
-/// Converts the keys of expired answers: their lifetime, and whether clients first wait for a new
-/// answer.
+/// Converts the keys for serving expired answers: their lifetime, and whether a client first waits
+/// for a new answer.
 fn serve_expired(entry: &Entry, server: &Clause, draft: &mut Draft) {
     let ttl = server.find("serve-expired-ttl").and_then(|entry| seconds(entry.value()));
-    // Zero means unlimited.
+    // The value 0 means no limit.
     let time = match ttl {
         Some(0) => u64::MAX,
         ttl => ttl.unwrap_or(86_400),

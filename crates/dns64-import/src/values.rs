@@ -1,9 +1,10 @@
-//! Addresses with ports, sizes and times in the syntax of other servers.
+//! Parsers for addresses with ports, sizes and times in the syntax of other servers.
 
 use net::address::{HostAddr, ServiceAddr};
 
-/// Parses `192.0.2.53`, `192.0.2.53@5353`, `192.0.2.53:5353`, `[2001:db8::53]:5353` or
-/// `2001:db8::53#5353`. A link-local address may have a zone, as `fe80::53%eth0@5353`.
+/// Parses an address with an optional port: `192.0.2.53`, `192.0.2.53@5353`, `192.0.2.53:5353`,
+/// `[2001:db8::53]:5353` or `2001:db8::53#5353`. The default port is `port`. A link-local address
+/// may have a zone, as `fe80::53%eth0@5353`.
 pub(super) fn socket(text: &str, port: u16) -> Option<ServiceAddr> {
     if let Ok(address) = text.parse() {
         return Some(address);
@@ -15,7 +16,7 @@ pub(super) fn socket(text: &str, port: u16) -> Option<ServiceAddr> {
     Some(ServiceAddr::new(host.parse::<HostAddr>().ok()?, port))
 }
 
-/// Parses octets as `64m`, `1G` or `4096`. Returns MiB, rounded up.
+/// Parses a size in octets, such as `64m`, `1G` or `4096`. Returns MiB, rounded up.
 pub(super) fn mebibytes(text: &str) -> Option<u64> {
     let lower = text.trim().to_ascii_lowercase();
     let digits = lower.trim_end_matches(|c: char| c.is_ascii_alphabetic());
@@ -29,7 +30,8 @@ pub(super) fn mebibytes(text: &str) -> Option<u64> {
     Some(digits.parse::<u64>().ok()?.checked_mul(unit)?.div_ceil(1 << 20))
 }
 
-/// Parses seconds as `3600`, `60m`, `1h`, `1d`, `1w`, or a sequence of these.
+/// Parses a time such as `3600` (seconds), `60m`, `1h`, `1d`, `1w`, or a sequence of these. Returns
+/// seconds.
 pub(super) fn seconds(text: &str) -> Option<u64> {
     let (mut sum, mut number) = (0_u64, String::new());
     for c in text.trim().to_ascii_lowercase().chars() {
