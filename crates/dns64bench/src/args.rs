@@ -53,8 +53,8 @@ pub(crate) enum Command {
     /// Measure dns64d, the DNS64 server included in this program, on this host in about a minute
     #[command(after_help = help::below("quickstart"))]
     Quickstart(Quickstart),
-    /// Measure your own DNS64 server in a few minutes: print the configuration that it needs, check its answers, and
-    /// search for its highest query rate
+    /// Measure your own DNS64 server in a few minutes: print the configuration lines that the server needs for the
+    /// test, check its answers, and search for its highest query rate
     #[command(after_help = help::below("try"))]
     Try(Try),
     /// Run one trial: send queries at a constant rate, and count the valid replies
@@ -198,7 +198,7 @@ pub(crate) struct Traffic {
     /// percentage
     #[arg(long, value_name = "PCT", allow_negative_numbers = true, default_value_t = PacingLimits::default().window_100ms_pct, value_parser = parse_percentage, help_heading = PACING)]
     pub(crate) window_limit: f64,
-    /// A trial is invalid if one query in a thousand is sent later than its scheduled time by more than this time
+    /// A trial is invalid if one query in a thousand is sent more than this time after its scheduled time
     #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = parse_some_time, help_heading = PACING)]
     pub(crate) lateness_limit: Duration,
     /// Send the queries of a batch that have the same source port with one system call (UDP_SEGMENT)
@@ -694,8 +694,8 @@ pub(crate) struct ReferenceDut {
     /// Share of queries that get a reply with a wrong address, from 0 to 1
     #[arg(long, value_name = "SHARE", allow_negative_numbers = true, default_value_t = Share::ZERO, help_heading = FAULTS)]
     pub(crate) wrong_share: Share,
-    /// Probability, from 0 to 1, that a trial loses one query at any rate, half a second after its start. A pause of
-    /// 100 ms between queries starts a new trial
+    /// Probability, from 0 to 1, that a trial loses one query half a second after its start, regardless of the query
+    /// rate. A pause of 100 ms between queries starts a new trial
     #[arg(long, value_name = "SHARE", allow_negative_numbers = true, default_value_t = 0.0, value_parser = parse_fraction, help_heading = FAULTS)]
     pub(crate) failing_trials: f64,
     /// Seed of the random decisions of --failing-trials and --delay

@@ -222,18 +222,18 @@ pub(crate) struct Resperf {
     /// Time after the ramp, in seconds, during which the rate stays at -m
     #[arg(short = 'c', value_name = "SECONDS", default_value = "0", value_parser = seconds, help_heading = LOAD)]
     pub(crate) constant: Duration,
-    /// Loss limit in per cent: the maximum throughput is determined only from the intervals before the first interval
+    /// Maximum loss in per cent. The maximum throughput is determined only from the intervals before the first interval
     /// with a higher loss
     #[arg(short = 'L', value_name = "PERCENT", default_value_t = 100.0, help_heading = LOAD)]
     pub(crate) max_loss: f64,
     /// Number of simulated clients, each with a separate source port (UDP) or connection (TCP)
     #[arg(short = 'C', value_name = "N", default_value_t = 1, help_heading = THREADS)]
     pub(crate) clients: usize,
-    /// Limit of queries in flight: sending ends when it is reached [default: 65536 for each client]
+    /// Maximum number of queries in flight; sending ends when it is reached [default: 65536 for each client]
     #[arg(short = 'q', value_name = "N", help_heading = LOAD)]
     pub(crate) outstanding: Option<usize>,
-    /// Limit of the backlog, which is the number of queries that are due but not yet sent: sending ends when the limit
-    /// is exceeded. 0: no limit
+    /// Maximum backlog, which is the number of queries that are due but not yet sent. Sending ends when the backlog
+    /// exceeds this limit. 0: no limit
     #[arg(short = 'F', value_name = "N", default_value_t = 1_000, help_heading = LOAD)]
     pub(crate) behind: u64,
     /// Start again with the first query when all queries have been sent
