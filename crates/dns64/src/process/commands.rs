@@ -13,8 +13,8 @@ use crate::control::{ReloadOutcome, text};
 /// Socket of the server, and output format.
 #[derive(Debug, Args)]
 pub(super) struct ControlOptions {
-    /// Path of the control socket at which the running server accepts commands [default: the `socket` key in [control]
-    /// of the file in --config, or /run/dns64d/control.sock]
+    /// Path of the control socket at which the running server accepts commands [default: the key `socket` of
+    /// `[control]` in the --config file, or /run/dns64d/control.sock]
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
     /// Print one JSON object
