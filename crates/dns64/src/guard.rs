@@ -1,4 +1,5 @@
-//! Containment of panics: a panic ends the current work item, not the process.
+//! Containment of panics. A panic ends only the work item in which it occurs, for example the
+//! processing of one query. The process continues.
 //!
 //! ```text
 //! thread ─► guard_thread ─► catch(one query's work) ── panic ──► Err(Panic): counted, logged, SERVFAIL
@@ -6,11 +7,11 @@
 //!               └── a panic outside of catch, or too many ──────────┴──► the panic hook: the process ends
 //! ```
 //!
-//! The tasks of an event loop are started by [`Tasks`], because the loop would end a panicking task
-//! silently.
+//! [`Tasks`] starts the tasks of an event loop and reports their panics. The event loop itself
+//! would end a panicking task without a report.
 //!
 //! After unwinding, the changes made by the work item may be incomplete. The caller of [`catch`]
-//! abandons the work item; no other state was changed.
+//! therefore abandons the work item. Other state is not affected.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -22,15 +23,15 @@ use std::task::Poll;
 use tokio::task::spawn_local;
 use units::Nanos;
 
-/// Maximum burst of panics per thread.
+/// Maximum number of panics of one thread in a burst.
 const AT_ONCE: u64 = 10;
-/// Time per additional panic.
+/// Time after which a thread may have one more panic.
 const EACH: Nanos = Nanos(60 * Nanos::SECOND.0);
-/// Maximum length of a reported message, octets.
+/// Maximum length of a panic message in a report, in octets. The rest of the message is cut off.
 const LONGEST: usize = 200;
 
 thread_local! {
-    /// True while this thread runs within [`guard_thread`], so that its panics are caught.
+    /// True while this thread runs within [`guard_thread`], which catches its panics.
     static GUARDED: Cell<bool> = const { Cell::new(false) };
     /// Source location of the last panic, recorded by the hook.
     static PLACE: RefCell<Option<String>> = const { RefCell::new(None) };
@@ -52,8 +53,9 @@ impl fmt::Display for Panic {
     }
 }
 
-/// Returns true to the panic hook of the process if a panic will be caught here, so that the hook
-/// does nothing. Records the location of the panic.
+/// Returns true if the panic occurred within [`guard_thread`] and will therefore be caught. The
+/// panic hook of the process ignores such a panic. This function also records the location of the
+/// panic.
 pub(crate) fn is_caught(panic: &PanicHookInfo<'_>) -> bool {
     let guarded = GUARDED.get();
     if guarded {
@@ -62,8 +64,8 @@ pub(crate) fn is_caught(panic: &PanicHookInfo<'_>) -> bool {
     guarded
 }
 
-/// Runs a thread's work, in which panics may be caught by [`catch`]. A panic that is not caught
-/// there is passed on to the process's panic hook.
+/// Runs the work of a thread. Within `work`, calls of [`catch`] can catch panics. Any other panic
+/// is raised again at the end, so that the panic hook of the process handles it.
 ///
 /// # Panics
 /// If `work` panics.
@@ -76,10 +78,10 @@ pub(crate) fn guard_thread(work: impl FnOnce()) {
     }
 }
 
-/// Runs some work and catches its panics.
+/// Runs `work` and catches a panic in it.
 ///
 /// # Errors
-/// Returns the panic, if there is one.
+/// Returns the panic if `work` panics.
 #[inline]
 pub(crate) fn catch<T>(work: impl FnOnce() -> T) -> Result<T, Panic> {
     catch_unwind(AssertUnwindSafe(work)).map_err(|payload| {
@@ -91,10 +93,10 @@ pub(crate) fn catch<T>(work: impl FnOnce() -> T) -> Result<T, Panic> {
     })
 }
 
-/// Runs some work of an event loop and catches its panics, like [`catch`].
+/// Runs the asynchronous `work` and catches a panic in it, like [`catch`].
 ///
 /// # Errors
-/// Returns the panic, if there is one.
+/// Returns the panic if `work` panics.
 pub(crate) async fn catch_async<T>(work: impl Future<Output = T>) -> Result<T, Panic> {
     let mut work = pin!(work);
     std::future::poll_fn(|context| match catch(|| work.as_mut().poll(context)) {
@@ -105,17 +107,17 @@ pub(crate) async fn catch_async<T>(work: impl Future<Output = T>) -> Result<T, P
     .await
 }
 
-/// Reports a panic and a description of the lost work.
+/// Function that reports a panic. Its arguments are the panic and a description of the lost work.
 type Report = dyn Fn(&Panic, &str);
 
-/// Starts the tasks of one thread's event loop, and reports their panics.
+/// Starter of the tasks of one thread's event loop. It reports their panics.
 #[derive(Clone)]
 pub(crate) struct Tasks {
     report: Rc<Report>,
 }
 
 impl Tasks {
-    /// Returns a starter of tasks; `report` is called with each panic and a description of the lost
+    /// Returns a starter of tasks. It calls `report` with each panic and a description of the lost
     /// work.
     pub(crate) fn new(report: impl Fn(&Panic, &str) + 'static) -> Tasks {
         Tasks { report: Rc::new(report) }
@@ -140,7 +142,8 @@ impl Tasks {
         });
     }
 
-    /// Starts a task that the thread depends on: it is restarted after each panic.
+    /// Starts a task that must always run. After each panic, `begin` starts the task again. `cost`
+    /// describes the work lost by a panic.
     pub(crate) fn keep<F>(&self, cost: &'static str, mut begin: impl FnMut() -> F + 'static)
     where
         F: Future<Output = ()> + 'static,
@@ -154,22 +157,23 @@ impl Tasks {
     }
 }
 
-/// Allowance of panics per thread: ten in a burst, then one a minute (a generic cell rate
-/// algorithm, ITU-T I.371).
+/// Number of panics that a thread may have: ten in a burst, then one per minute (a generic cell
+/// rate algorithm, ITU-T I.371).
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Allowance {
     whole_at: Nanos,
 }
 
 impl Allowance {
-    /// Records a panic; returns false if there were too many.
+    /// Records a panic. Returns false if the panic exceeds the allowance.
     pub(crate) fn take(&mut self, now: Nanos) -> bool {
         self.whole_at = self.whole_at.max(now) + EACH;
         self.whole_at <= now + Nanos(AT_ONCE * EACH.0)
     }
 }
 
-/// Causes a panic in tests, at the place that begins the query's name.
+/// Panics if the query name begins with `place`. A test can thereby cause a panic at a chosen place
+/// in the code.
 #[cfg(test)]
 pub(crate) fn panic_if_named(place: &str, name: &[u8]) {
     assert!(name.get(1..=place.len()) != Some(place.as_bytes()), "a defect in {place}");

@@ -1,11 +1,13 @@
 //! Identifiers of workers, upstreams and similar objects, with a separate type for each kind.
 
-/// Number of an upstream server in one worker's resolver. A reload keeps it. It is reused after the
-/// server has been removed from the configuration and no fetch uses it.
+/// Number of an upstream server in one worker's resolver. A reload of the configuration does not
+/// change the number. The number is reused after the server has been removed from the configuration
+/// and no fetch uses the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct ServerId(pub u32);
 
-/// Number of a route in the current settings. Other settings have other routes.
+/// Number of a route in the current settings. After a reload, the same number may mean another
+/// route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RouteId(pub usize);
 
@@ -13,29 +15,31 @@ pub(crate) struct RouteId(pub usize);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WorkerId(pub usize);
 
-/// Identifies a client query that waits for upstreams. A reused place gets another serial number,
-/// so that no query gets the answer of an earlier one.
+/// Identifier of a client query that waits for upstreams: the index in the table of waiting
+/// queries, and a serial number. An index is reused with another serial number, so that an answer
+/// for an earlier query is not taken for the current one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct JobId {
     pub(crate) place: usize,
     pub(crate) serial: u32,
 }
 
-/// Identifies a fetch; never reused.
+/// Identifier of a fetch. It is never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct FetchId {
     pub(crate) index: u32,
     pub(crate) generation: u32,
 }
 
-/// Identifies a source port: its server and its number there.
+/// Identifier of a source port for upstream queries: the upstream server, and the number of the
+/// port among the ports for this server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct PortId {
     pub(crate) server: ServerId,
     pub(crate) number: u16,
 }
 
-/// Expected response: port and message id.
+/// Identifier of an expected response: the source port and the message ID of the upstream query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Expected {
     pub(crate) port: PortId,
@@ -43,13 +47,13 @@ pub(crate) struct Expected {
 }
 
 impl ServerId {
-    /// Converts a place in a list of servers.
+    /// Returns the identifier of the server at index `place` of the server list.
     pub(crate) fn from_place(place: usize) -> ServerId {
-        // A configuration of 1 MiB contains fewer upstreams.
+        // The configuration is limited to 1 MiB, which has no room for 2^32 upstreams.
         ServerId(u32::try_from(place).expect("fewer than 2^32 upstreams"))
     }
 
-    /// Returns the place in a list of servers.
+    /// Returns the index of the server in the server list.
     #[inline]
     pub(crate) fn place(self) -> usize {
         self.0 as usize

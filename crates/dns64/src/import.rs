@@ -23,21 +23,21 @@ pub(crate) enum ImportError {
     },
 }
 
-/// Imports `file` as a configuration of `source`. Without a source, the server is detected from
-/// name or content.
+/// Imports `file`, a configuration of the server software `source`. If `source` is `None`, the
+/// software is detected from the name or content of the file.
 ///
 /// # Errors
-/// If the file cannot be imported, or the result is not valid.
+/// If the file cannot be imported, or the converted configuration is not valid.
 pub(crate) fn import(file: &Path, source: Option<Source>) -> Result<Imported, ImportError> {
     let imported = dns64_import::import(file, source, is_own)?;
     check(&imported.toml, file)?;
     Ok(imported)
 }
 
-/// Upstream for checking a configuration without upstreams.
+/// Upstream that is added for the check if the converted configuration has none.
 const STAND_IN: &str = "\n[[upstream]]\naddress = \"192.0.2.53\"\nport = 9\n";
 
-/// Checks the result as `dns64d check` does.
+/// Checks the converted configuration as `dns64d check` does.
 fn check(toml: &str, file: &Path) -> Result<(), ImportError> {
     let has_upstream = toml.lines().any(|line| line == "[[upstream]]");
     let added = if has_upstream { "" } else { STAND_IN };
@@ -56,7 +56,8 @@ mod tests {
     use super::*;
     use crate::translation::prefix::Prefix;
 
-    /// One file of each kind, with its source if the name does not identify it.
+    /// One file name per server software. The software is given if the file name does not identify
+    /// it.
     const FILES: [(&str, Option<Source>); 8] = [
         ("named.conf", None),
         ("Corefile", None),
@@ -127,7 +128,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(300))]
 
-        /// Every file is either imported or rejected, and a result is valid.
+        /// Any file is either rejected or converted to a valid configuration.
         #[test]
         fn no_file_gives_an_invalid_configuration(
             place in 0..FILES.len(),

@@ -1,5 +1,5 @@
-//! A DNS64 server (RFC 6147): forwards, caches, and answers AAAA queries with addresses synthesized
-//! from A records.
+//! A DNS64 server (RFC 6147). It forwards queries, caches the responses, and answers AAAA queries
+//! with addresses synthesized from A records.
 //!
 //! ```text
 //! clients ─► server ─► client ─► translation ─► resolver ─► upstreams
@@ -8,12 +8,12 @@
 //!                       cookies   local           upstreams
 //! ```
 //!
-//! The diagram shows the path of a query. `translation` is pure: it has no sockets and no clock.
-//! `server` runs a worker thread on each core. Workers share only the cache and the state on which
-//! they must agree. The dependencies between the modules are drawn in docs/ARCHITECTURE.md and
-//! tested.
+//! The diagram shows the path of a query. The module `translation` uses neither sockets nor a
+//! clock. The module `server` runs the worker threads, by default one per CPU. Workers share only
+//! the cache and the state on which they must agree. docs/ARCHITECTURE.md shows the dependencies
+//! between the modules, and a test checks them.
 //!
-//! Other crates can access the configuration of a server (`config`, `server`), its program
+//! Other crates can access the configuration of a server (`config`, `server`), the program dns64d
 //! (`process`), its counters (`metrics`), its control interface (`control`), and the processing of
 //! one query without sockets (`walk`). All other modules are private.
 #![forbid(unsafe_code)]
@@ -39,8 +39,9 @@ mod translation;
 mod transport;
 pub mod walk;
 
-/// Version of dns64d and the commit that it was built from, for example `0.2.0 (486a6f3a1b2c)`;
-/// with a `+` if sources had been changed. It contains no commit if it was not built in a checkout.
+/// Version of dns64d, and the commit of its sources, for example `0.2.0 (486a6f3a1b2c)`. A `+`
+/// after the commit means that the sources had uncommitted changes. If dns64d was built outside a
+/// Git checkout, the commit is missing. A debug build has `(dev)` instead of the commit.
 pub const BUILD: &str = env!("BUILD_VERSION");
 
 pub use client::cookies::Cookies;

@@ -150,9 +150,10 @@ impl<T> DomainTable<T> {
     }
 }
 
-/// Identifies a question to upstreams: name (lower case), type, class, DO and CD. DO and CD are part
-/// of the key because they change the answer: DO adds signatures, and CD permits unvalidated data. A
-/// probe is also sent with CD. It has a separate key, because its answer only explains a failure.
+/// Identifier of an upstream query: name (lower case), type, class, DO and CD. DO and CD are part
+/// of the key because they change the answer: DO adds signatures, and CD permits unvalidated data.
+/// A probe is also sent with CD, but has a separate key, because the answer to a probe serves only
+/// to explain a failure.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Key(Box<[u8]>);
 
@@ -203,8 +204,8 @@ impl KeyBuf {
         KeyBuf(octets)
     }
 
-    /// Returns the key of a probe for a name (wire format, lower case). A probe is an AAAA question
-    /// with CD whose answer explains a failure.
+    /// Returns the key of a probe for a name (wire format, lower case). A probe is an AAAA query
+    /// with CD. It is sent after a failure, and its answer explains the failure.
     pub(crate) fn probe(name: &[u8], qclass: u16, dnssec_ok: bool) -> KeyBuf {
         let mut key = KeyBuf::from_wire(name, rtype::AAAA, qclass, dnssec_ok, true);
         if let Some(flags) = key.0.last_mut() {
@@ -238,7 +239,7 @@ impl KeyBuf {
         &self.0[..self.0.len() - TAIL]
     }
 
-    /// True if it is a probe.
+    /// True if the key is that of a probe.
     #[inline]
     pub(crate) fn is_probe(&self) -> bool {
         self.0[self.0.len() - 1] & PROBE != 0
@@ -256,7 +257,7 @@ impl KeyBuf {
         &octets[..octets.len() - 1]
     }
 
-    /// Returns an owned key.
+    /// Returns a copy of the key on the heap.
     pub(crate) fn to_key(&self) -> Key {
         Key(self.octets().into())
     }
@@ -280,21 +281,21 @@ impl Key {
         let at = self.0.len() - TAIL;
         u16::from_be_bytes([self.0[at], self.0[at + 1]])
     }
-    /// True if the question is sent with DO, for signatures.
+    /// True if the query is sent with DO, to get signatures.
     pub(crate) fn dnssec_ok(&self) -> bool {
         self.0[self.0.len() - 1] & DO != 0
     }
-    /// True if the question is sent with CD, for unvalidated data.
+    /// True if the query is sent with CD, which permits unvalidated data.
     pub(crate) fn checking_disabled(&self) -> bool {
         self.0[self.0.len() - 1] & CD != 0
     }
-    /// True if it is a probe.
+    /// True if the key is that of a probe.
     #[inline]
     pub(crate) fn is_probe(&self) -> bool {
         self.0[self.0.len() - 1] & PROBE != 0
     }
-    /// Returns the key under which the nonexistence of the name is stored for all types. Returns
-    /// `None` for a probe.
+    /// Returns the key under which the cache stores that the name does not exist, which applies to
+    /// all types. Returns `None` for a probe.
     pub(crate) fn for_any_type(&self) -> Option<KeyBuf> {
         KeyBuf::for_any_type(&self.0)
     }

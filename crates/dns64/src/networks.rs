@@ -1,18 +1,20 @@
-//! Lists of networks with exceptions: the first entry that contains an address decides.
+//! Lists of networks with exceptions. The first entry that contains an address decides whether the
+//! address is in the list.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
-/// A network of one address family or of either.
+/// A network of IPv4 addresses, of IPv6 addresses, or of either family.
 pub(crate) trait Network {
-    /// Address type.
+    /// Type of the addresses in the network.
     type Address;
-    /// True if an address is in it.
+    /// True if the network contains an address.
     fn covers(&self, address: &Self::Address) -> bool;
-    /// Returns its first address.
+    /// Returns the first address of the network.
     fn first(&self) -> Self::Address;
-    /// Returns the first address after it; `None` at the end of the address space.
+    /// Returns the first address after the network, or `None` if the network ends at the end of the
+    /// address space.
     fn after(&self) -> Option<Self::Address>;
 }
 
@@ -61,27 +63,28 @@ impl Network for Ipv6Net {
     }
 }
 
-/// A list of networks, each included or, as an exception, excluded. The first one that contains an
-/// address decides; an address in none of them is excluded.
+/// A list of networks. Each network is either included or, as an exception, excluded. For an
+/// address, the first network that contains the address decides. An address that is in none of the
+/// networks is not in the list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Networks<N>(Vec<Element<N>>);
 
-/// One element of a list.
+/// One element of a list of networks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Element<N> {
-    /// True if it includes addresses, false if it is an exception.
+    /// True if the element includes its addresses in the list, false if it is an exception.
     pub includes: bool,
-    /// Addresses that it applies to.
+    /// Addresses to which the element applies.
     pub what: ElementKind<N>,
 }
 
-/// Addresses that an element of a list applies to.
+/// Addresses to which an element of a list applies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ElementKind<N> {
     /// A network.
     Network(N),
-    /// The addresses included in another list. It does not apply to the exceptions in that list;
-    /// later elements decide about these.
+    /// All addresses in another list. The element does not apply to the exceptions of the other
+    /// list. Later elements decide about these exceptions.
     List(Networks<N>),
 }
 
@@ -104,8 +107,8 @@ impl<N> Networks<N> {
         self.0.iter().find(covers).is_some_and(|element| element.includes)
     }
 
-    /// Is [`Networks::contains`] for a list within a list. A function that calls itself cannot be
-    /// inlined.
+    /// Does the same as [`Networks::contains`], for a list within a list. The function is separate,
+    /// because the compiler cannot inline a function that calls itself.
     fn contains_nested(&self, address: &N::Address) -> bool
     where
         N: Network,
@@ -113,9 +116,9 @@ impl<N> Networks<N> {
         self.contains(address)
     }
 
-    /// Returns the addresses at which a part of the list can begin. These are the first address of
-    /// each network and the first address after it. If any address has a property that depends only
-    /// on such lists, one of their edges has it.
+    /// Returns the addresses at which a part of the list can begin: the first address of each
+    /// network, and the first address after each network. To find out whether any address has a
+    /// property that depends only on such lists, it is enough to test the edges of these lists.
     pub(crate) fn edges(&self) -> Vec<N::Address>
     where
         N: Network,
@@ -134,7 +137,7 @@ impl<N> Networks<N> {
         !self.0.iter().any(|element| element.includes)
     }
 
-    /// True if it has exceptions, or a nested list has.
+    /// True if the list or a nested list has exceptions.
     fn has_exceptions(&self) -> bool {
         let has = |element: &Element<N>| {
             !element.includes
@@ -143,7 +146,7 @@ impl<N> Networks<N> {
         self.0.iter().any(has)
     }
 
-    /// Returns the networks in the list without the exceptions.
+    /// Returns the included networks of the list and of nested lists. Exceptions are left out.
     pub(crate) fn included(&self) -> Vec<N>
     where
         N: Clone,
@@ -156,15 +159,15 @@ impl<N> Networks<N> {
     }
 }
 
-/// Several lists; the first one that contains an address applies.
+/// Several lists of networks. For an address, the first list that contains the address applies.
 #[derive(Clone, Debug)]
 pub(crate) struct Lists {
     lists: Vec<Networks<IpNet>>,
-    /// Their networks in order, if no list has exceptions; searched for each query.
+    /// The networks of all lists in order, for a faster search. `None` if a list has exceptions.
     ranges: Option<Ranges>,
 }
 
-/// Networks as first and last addresses, with the positions of their lists.
+/// Networks, each with its first address, its last address, and the position of its list.
 #[derive(Clone, Debug, Default)]
 struct Ranges {
     ipv4: Vec<(u32, u32, usize)>,

@@ -89,12 +89,12 @@ impl TestAnswer {
         self.with(Section::Authority, record(&wire(zone), rtype::SOA, ttl, &data))
     }
 
-    /// Makes it a NODATA answer with an SOA of the given TTL and MINIMUM 300.
+    /// Adds an SOA record with the given TTL and a MINIMUM of 300 s, as in a NODATA response.
     pub(crate) fn nodata(self, ttl: u32) -> TestAnswer {
         self.soa("test", ttl, 300)
     }
 
-    /// Sets the upstream's AD bit.
+    /// Sets the AD bit of the message.
     pub(crate) fn set_authentic(&mut self) {
         self.flags[1] |= 0x20;
     }
@@ -104,7 +104,7 @@ impl TestAnswer {
         self
     }
 
-    /// Adds EDNS with an extended error (RFC 8914).
+    /// Adds an OPT record with an Extended DNS Error (RFC 8914).
     pub(crate) fn ede(self, code: u16) -> TestAnswer {
         let option = [&[0, 15, 0, 2][..], &code.to_be_bytes()].concat();
         self.with(Section::Additional, record(&[0], rtype::OPT, 0, &option))
@@ -134,7 +134,7 @@ impl TestAnswer {
         Answer::parse_in(&self.bytes(), &self.question, &TtlLimits::default(), Some(scope))
     }
 
-    /// Returns the answer as read from the cache `age` seconds later.
+    /// Returns the answer as the cache returns it after `age` seconds.
     pub(crate) fn aged(&self, age: u32) -> Outcome {
         Outcome::Answered(CachedAnswer {
             age,

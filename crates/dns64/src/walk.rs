@@ -1,6 +1,7 @@
-//! Complete processing of one query without the server. It uses the server's client side, decisions
-//! and cache, and a function in place of the upstreams. It is used by property tests and fuzzers,
-//! and can be used as a DNS64 library.
+//! Complete processing of one query without sockets and threads. The query is parsed, answered and
+//! cached by the same code as in the server. A function supplied by the caller replaces the
+//! upstreams. Property tests and fuzzers use this module, and other programs can use it as a DNS64
+//! library.
 //!
 //! ```text
 //! bytes ─► Received ─► Inquiry::step ─► cache, or ask(question) ─► Answer ─┐
@@ -37,9 +38,9 @@ pub struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// Returns the reply to a datagram (or to a message of a TCP stream), or `None` if it gets
-    /// none. `ask` is called with each question (with type, class, DO and CD) for the upstreams. It
-    /// returns the response, or `None` if there is none.
+    /// Returns the reply to a client's message, received in a datagram or over TCP. Returns `None`
+    /// if the message must not be answered. `ask` is called with each upstream query (name, type,
+    /// class, DO and CD). It must return the response of the upstream, or `None` for a timeout.
     pub fn reply(
         &self,
         bytes: &[u8],
@@ -97,7 +98,8 @@ impl Walk<'_> {
                 return Outcome::Answered(CachedAnswer::fresh(answer));
             }
             Some(Err(Unusable::AliasLoop)) => Failure::AliasLoop,
-            // The server, in contrast, waits for a better response until its deadline.
+            // The server, in contrast, ignores an unusable response and waits for another one until
+            // the deadline of the upstream query.
             Some(Err(_)) => Failure::Malformed,
             None => Failure::Timeout,
         };

@@ -19,17 +19,17 @@ const MAX_TARGET: usize = 0x3fff;
 /// (RFC 1035 §2.3.4) with all their ancestors. A usual message has only a few names.
 const MOST_KNOWN: usize = 512;
 
-/// Maximum number of labels, and of pointer targets, that are stored without memory allocation.
+/// Maximum number of labels, and of pointer targets, that are stored without heap allocation.
 const USUAL: usize = 16;
 
-/// Value of [`Known::above`] if the name above is the root, which is not recorded.
+/// Value of [`Known::above`] if the parent name is the root, which is not recorded.
 const ROOT: u16 = u16::MAX;
 
 /// A message being written.
 #[derive(Clone, Debug)]
 pub(crate) struct Compressor {
     octets: Vec<u8>,
-    /// Pointer targets. Each target comes after the name above it.
+    /// Pointer targets. A name comes after its parent name in this list.
     known: SmallVec<[Known; USUAL]>,
     limit: usize,
 }
@@ -39,7 +39,7 @@ pub(crate) struct Compressor {
 struct Known {
     /// Offset of the first label.
     at: u16,
-    /// Offset of the name above, that is, without the first label.
+    /// Offset of the parent name, which is this name without its first label.
     above: u16,
 }
 
@@ -83,7 +83,7 @@ impl Compressor {
         (left, above)
     }
 
-    /// True if this label is at the offset `at`. Letter case is ignored.
+    /// True if the message contains this label at the offset `at`. Letter case is ignored.
     fn is_label(&self, at: u16, label: &Label) -> bool {
         let (len, rest) = (label.len(), &self.octets[usize::from(at)..]);
         usize::from(rest[0]) == len && rest[1..=len].eq_ignore_ascii_case(label.as_ref())
@@ -110,7 +110,7 @@ impl Composer for Compressor {
             ROOT => self.octets.push(0),
             known => self.octets.extend_from_slice(&(0xc000 | known).to_be_bytes()),
         }
-        // Labels are recorded from right to left, so that each name comes after the name above it.
+        // Labels are recorded from right to left, so that each name comes after its parent name.
         for label in labels[..new].iter().rev() {
             at -= 1 + label.len();
             if at > MAX_TARGET || self.known.len() == MOST_KNOWN {

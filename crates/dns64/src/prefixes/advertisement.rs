@@ -17,7 +17,7 @@ const PREF64_UNITS: u8 = 2;
 const PREF64_OCTETS: usize = 16;
 /// Hop limit of a packet that no router has forwarded (RFC 4861 §6.1.2).
 const HOP_LIMIT: u8 = 255;
-/// Prefix lengths by code (RFC 8781 §4); other codes are reserved.
+/// Prefix lengths in bits, by prefix length code (RFC 8781 §4). Other codes are reserved.
 const LENGTHS: [u8; 6] = [96, 64, 56, 48, 40, 32];
 /// Unit of the lifetime, in seconds.
 const UNIT: u64 = 8;
@@ -26,11 +26,11 @@ const UNIT: u64 = 8;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AnnouncedPrefix {
     pub prefix: Prefix,
-    /// 0 to 65 528 s.
+    /// Lifetime of the prefix; 0 to 65 528 s.
     pub lifetime: Duration,
 }
 
-/// Reasons to ignore a message.
+/// Reasons to ignore an ICMPv6 message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
     /// The sender may be off-link: the hop limit is not 255, or the source is not link-local.
@@ -68,7 +68,7 @@ pub(crate) fn read(
     Ok(announced)
 }
 
-/// Parses the prefix of an option.
+/// Parses a PREF64 option. Returns `None` if the prefix must be skipped.
 fn pref64(option: &[u8]) -> Option<AnnouncedPrefix> {
     let option: &[u8; PREF64_OCTETS] = option.try_into().ok()?;
     let scaled = u16::from_be_bytes([option[2], option[3]]);
@@ -89,7 +89,7 @@ mod tests {
 
     const ROUTER: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1);
 
-    /// An advertisement with these options.
+    /// Returns a Router Advertisement with these options.
     fn message(options: &[&[u8]]) -> Vec<u8> {
         let mut message = vec![ADVERTISEMENT, 0, 0, 0, 64, 0, 7, 8, 0, 0, 0, 0, 0, 0, 0, 0];
         options.iter().for_each(|option| message.extend_from_slice(option));
@@ -119,7 +119,7 @@ mod tests {
         let wanted = [("64:ff9b::/96", 1_800), ("2001:db8:64::/64", 65_528), ("2001:db8::/32", 0)];
         assert_eq!(found(&several), wanted.map(|(prefix, time)| (prefix.to_owned(), time)));
         assert_eq!(found(&message(&[])), []);
-        // Bits beyond the length are ignored.
+        // Address bits after the prefix length are ignored.
         assert_eq!(found(&message(&[&option(8, 4, "2001:db8:1ff::")]))[0].0, "2001:db8:100::/40");
     }
 

@@ -1,23 +1,25 @@
-//! Derives an upstream's prefixes from its answer for `ipv4only.arpa` (RFC 7050 §3).
+//! Discovery of an upstream's prefixes from its answer for `ipv4only.arpa` (RFC 7050 §3).
 //!
-//! The name has two A records, 192.0.0.170 and 192.0.0.171, and no native AAAA records. AAAA records
-//! in the answer are therefore synthesized: each consists of the prefix and one of these addresses.
+//! The name `ipv4only.arpa` has two A records, 192.0.0.170 and 192.0.0.171, and no native AAAA
+//! records. AAAA records in the answer are therefore synthesized: each consists of the prefix and
+//! one of these addresses.
 
 use std::net::Ipv6Addr;
 
 use crate::translation::policy::IPV4ONLY;
 use crate::translation::prefix::Prefix;
 
-/// Prefix lengths of RFC 6052 §2.2, longest first, because most networks use 96 bits.
+/// Prefix lengths of RFC 6052 §2.2 in bits, longest first, because most networks use /96.
 const LENGTHS: [u8; 6] = [96, 64, 56, 48, 40, 32];
 
 /// Returns the prefixes in the AAAA records of an answer, without suffixes and without duplicates, in
 /// order of appearance.
 ///
-/// An IPv6 address is accepted if it contains one of the two IPv4 addresses at exactly one position.
-/// If several positions match, it is accepted if exactly one of these positions yields a prefix with
-/// which both IPv4 addresses are in the answer. All other addresses are skipped, because they were
-/// not synthesized by a DNS64 or may come from an attacker.
+/// An IPv6 address is accepted if it contains one of the two IPv4 addresses at exactly one
+/// position. If several positions match, each position yields a candidate for the prefix. The
+/// address is then accepted if, for exactly one candidate, the answer contains the synthesized
+/// addresses of both IPv4 addresses. All other IPv6 addresses are skipped, because they were not
+/// synthesized by a DNS64 or may come from an attacker.
 pub(crate) fn prefixes(addresses: &[Ipv6Addr]) -> Vec<Prefix> {
     let mut found: Vec<Prefix> = Vec::new();
     for address in addresses {
@@ -75,9 +77,10 @@ mod tests {
     fn answers_of_no_dns64_are_refused() {
         assert_eq!(found(&[]), [""; 0]);
         assert_eq!(found(&["2001:db8::1", "::ffff:8.8.8.8", "64:ff9b::808:808"]), [""; 0]);
-        // Addresses that no NAT64 can have.
+        // No NAT64 can have the prefixes of these addresses.
         assert_eq!(found(&["::ffff:192.0.0.170", "::192.0.0.170", "fe80::192.0.0.170"]), [""; 0]);
-        // Ambiguous position; the other address resolves it.
+        // The first address contains 192.0.0.170 at two positions. Only the second address shows
+        // which position is right.
         let twice = ["2001:db8:c000:aa::c000:aa", "2001:db8:c000:aa::c000:ab"];
         assert_eq!(found(&twice[..1]), [""; 0]);
         assert_eq!(found(&twice), ["2001:db8:c000:aa::/96"]);
@@ -98,7 +101,7 @@ mod tests {
         fn found_prefixes_precede_a_well_known_address(
             addresses in prop::collection::vec((any::<u128>(), 0u32..97, any::<bool>()), 0..6)
         ) {
-            // One of the two addresses at any position in each, sometimes at that of a prefix.
+            // Each address contains one of the two IPv4 addresses at a random bit position.
             let made = |(noise, at, first): (u128, u32, bool)| {
                 let ipv4 = u128::from(u32::from(IPV4ONLY[usize::from(first)]));
                 Ipv6Addr::from(noise & !(0xffff_ffff << at) | ipv4 << at)

@@ -8,12 +8,12 @@
 //! ```
 //!
 //! If this host cannot send a probe, for example because it has no route to the prefix, the health
-//! becomes unknown. Clients may have a working path to the NAT64 nevertheless.
+//! becomes unknown. Even then, clients may have a working path to the NAT64.
 
 /// Health of a prefix.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum PrefixHealth {
-    /// No conclusive probe so far.
+    /// Not determined yet, or not known because the last probe could not be sent.
     #[default]
     Unknown,
     /// Probes are answered.
@@ -36,7 +36,8 @@ impl PrefixHealth {
 /// Result of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Probe {
-    /// The probe was answered, possibly with a refusal, so the path works.
+    /// The probe was answered. If the target refused the connection, the probe also counts as
+    /// answered, because the path works.
     Answered,
     /// The probe timed out, or the network reported that there is no path.
     Failed,
@@ -56,7 +57,8 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    /// Creates an empty history. `threshold` consecutive contradicting probes change the health.
+    /// Returns an empty history. The health changes after `threshold` consecutive probes that
+    /// contradict it.
     pub(crate) fn new(threshold: u32) -> Record {
         Record { health: PrefixHealth::Unknown, against: 0, threshold: threshold.max(1) }
     }

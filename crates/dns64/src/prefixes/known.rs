@@ -6,8 +6,7 @@
 //! router's advertisements ─── each prefix, for its lifetime ──────────┘
 //! ```
 //!
-//! A prefix is known while the lifetime from at least one announcer has neither expired nor been
-//! withdrawn.
+//! A prefix remains known until it has expired or been withdrawn for each of its announcers.
 
 use std::fmt;
 use std::net::Ipv6Addr;
@@ -44,7 +43,7 @@ impl fmt::Display for Announcer {
     }
 }
 
-/// A prefix with one of its announcers.
+/// A prefix with one of its announcers and an expiry time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Entry {
     prefix: Prefix,
@@ -70,8 +69,8 @@ impl KnownPrefixes {
         self.prefixes(now) != before
     }
 
-    /// Records prefixes that a router announced or withdrew. Other prefixes of this router are kept
-    /// (RFC 8781 §5). Returns true if the set of known prefixes changes.
+    /// Records prefixes that a router announced or withdrew. Other prefixes of this router remain
+    /// known (RFC 8781 §5). Returns true if the set of known prefixes changes.
     pub(crate) fn announced(
         &mut self,
         by: &Announcer,
@@ -130,7 +129,8 @@ impl KnownPrefixes {
         prefixes
     }
 
-    /// Returns the expiry time of a prefix. If it has several announcers, the latest time counts.
+    /// Returns the expiry time of a prefix. If the prefix has several announcers, the latest expiry
+    /// time counts.
     pub(crate) fn until(&self, prefix: Prefix) -> Option<Nanos> {
         self.0.iter().filter(|entry| entry.prefix == prefix).map(|entry| entry.until).max()
     }
@@ -196,7 +196,8 @@ mod tests {
         assert_eq!(known.announcers(prefix).collect::<Vec<_>>(), [&router(2)]);
         assert!(known.announced(&router(2), &for_seconds(0), at(30)));
         assert!(known.prefixes(at(30)).is_empty());
-        // Expiry, and a reload without the interface, have the same effect.
+        // Expiry also removes a prefix, and so does a reload of a configuration without the
+        // interface.
         assert!(known.announced(&router(1), &for_seconds(8), at(40)) && known.expire(at(48)));
         assert!(known.announced(&router(1), &for_seconds(8), at(50)));
         known.answered(&[prefix], at(60), at(50));

@@ -1,5 +1,5 @@
-//! State of prefixes at run time: announcers and NAT64 health. This module uses no sockets and no
-//! clock.
+//! State of prefixes at run time: announcers and NAT64 health. This module uses neither sockets nor
+//! a clock.
 //!
 //! ```text
 //! discovery: an upstream's ipv4only.arpa ──┐
@@ -22,13 +22,14 @@ use crate::translation::prefix::Prefix;
 pub(crate) struct LivePrefixes {
     /// Discovered prefixes with their expiry times, in order of discovery.
     pub announced: Vec<(Prefix, Nanos)>,
-    /// Prefixes whose NAT64 is unresponsive, each with the start of this state.
+    /// Prefixes whose NAT64 does not respond, each with the time since which it has been unhealthy.
     pub unhealthy: Vec<(Prefix, Nanos)>,
 }
 
 impl LivePrefixes {
-    /// True if the new state `now` must be published to the workers. A longer lifetime counts only if
-    /// it grows by more than a tenth, because routers repeat their advertisements every few seconds.
+    /// True if the new state `now` must be published to the workers. A longer lifetime counts only
+    /// if the remaining lifetime grows by more than a tenth. Otherwise, each of the frequent Router
+    /// Advertisements would cause an update.
     pub(crate) fn is_outdated_by(&self, now: &LivePrefixes, at: Nanos) -> bool {
         let has_changed =
             |((prefix, until), (other, later)): (&(Prefix, Nanos), &(Prefix, Nanos))| {
@@ -40,7 +41,7 @@ impl LivePrefixes {
             || self.announced.iter().zip(&now.announced).any(has_changed)
     }
 
-    /// Returns the time since which a prefix has been unhealthy, or `None` for other prefixes.
+    /// Returns the time since which a prefix has been unhealthy, or `None` if it is not unhealthy.
     pub(crate) fn unhealthy_since(&self, prefix: &Prefix) -> Option<Nanos> {
         self.unhealthy.iter().find(|(known, _)| known == prefix).map(|(_, since)| *since)
     }
@@ -51,7 +52,7 @@ impl LivePrefixes {
 pub(crate) struct PrefixReport {
     /// The prefix, with its suffix.
     pub prefix: Prefix,
-    /// Name in the configuration.
+    /// Name of the prefix in the configuration.
     pub name: Option<String>,
     /// Descriptions of the announcers. Empty for a configured prefix.
     pub announced_by: Vec<String>,
