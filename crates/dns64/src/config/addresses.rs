@@ -6,7 +6,7 @@ use net::address::{BadAddress, HostAddr, ServiceAddr};
 use serde::Deserializer;
 use serde::de::{Error, Unexpected, Visitor};
 
-/// Reads the address of a host; the port has a separate key.
+/// Reads the address of a host. The port is the value of a separate key.
 pub(super) fn host<'de, D: Deserializer<'de>>(input: D) -> Result<HostAddr, D::Error> {
     struct Host;
 
@@ -63,7 +63,8 @@ fn with_zone<E: Error>(host: HostAddr) -> Result<(), E> {
     lack_of_zone(host).map_or(Ok(()), |reason| Err(E::custom(reason)))
 }
 
-/// Returns the reason why an address cannot be used, if it is link-local without a zone.
+/// Returns the reason why an address cannot be used, or `None` if it can be used. A link-local
+/// address needs a zone.
 pub(super) fn lack_of_zone(host: HostAddr) -> Option<String> {
     host.lacks_zone()
         .then(|| format!("{host} is link-local: append its interface, for example \"{host}%eth0\""))

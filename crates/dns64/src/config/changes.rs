@@ -72,12 +72,12 @@ fn waits_for_restart(key: &str) -> bool {
     READ_AT_START.iter().any(is_within)
 }
 
-/// Keys with new values.
+/// Keys that were changed by a reload.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Changes {
-    /// Changed since the last reload, and in effect now.
+    /// Keys that have changed since the last load. Their new values are in effect.
     pub(crate) in_effect: Vec<String>,
-    /// Changed since the start, and in effect after a restart.
+    /// Keys that have changed since the start. Their new values take effect after a restart.
     pub(crate) waiting: Vec<String>,
 }
 
@@ -119,7 +119,7 @@ mod tests {
         KeyValues::of(&Settings::from_text(&text, Path::new("test.toml")).unwrap().config)
     }
 
-    /// Keys in effect, then keys that need a restart.
+    /// Returns the changed keys that are in effect, and the changed keys that need a restart.
     fn changes(running: &mut Running, text: &str) -> (String, String) {
         let Changes { in_effect, waiting } = running.replace(written(text));
         (in_effect.join(" "), waiting.join(" "))

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-/// Source of the upstreams if none is configured.
+/// File that lists the upstreams if the configuration has none.
 pub(crate) const RESOLV_CONF: &str = "/etc/resolv.conf";
 
 /// Errors of a configuration. Each message has the file, and the line if known.
@@ -17,7 +17,8 @@ pub enum ConfigError {
         /// Error of the system call.
         source: std::io::Error,
     },
-    /// Not TOML, an unknown key, or an invalid value. The parser's message shows the position.
+    /// The file is not TOML, or has an unknown key or an invalid value. The parser's message shows
+    /// the position.
     #[error("{file}: {source}")]
     Parse {
         /// Path of the configuration file.
@@ -25,7 +26,7 @@ pub enum ConfigError {
         /// The fault, with line and column.
         source: Box<toml::de::Error>,
     },
-    /// Valid values that contradict each other.
+    /// An invalid value, or values that contradict each other.
     #[error("{file}:{line}: {reason}")]
     Invalid {
         /// Path of the configuration file.

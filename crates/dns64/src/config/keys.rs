@@ -27,29 +27,30 @@ use crate::translation::zones::LocalZones;
 pub struct Config {
     /// Listen addresses, for UDP and TCP.
     pub(crate) listen: Vec<ListenKeys>,
-    /// AF_XDP mode, where `xdp` is set.
+    /// AF_XDP mode of listen addresses and upstreams with `xdp = true`.
     #[serde(skip_serializing_if = "is_auto")]
     pub(crate) xdp_mode: net::xdp::Mode,
-    /// Use sockets if kernel, driver or privileges permit none of the modes of `xdp-mode = "auto"`.
-    /// Otherwise the server does not start in this case.
+    /// Use sockets if `xdp-mode` is `auto` and kernel, driver or privileges do not allow AF_XDP.
+    /// With `false`, the server does not start in this case.
     #[serde(skip_serializing_if = "is_true")]
     pub(crate) xdp_fallback: bool,
-    /// Number of worker threads; 0 is one per available CPU.
+    /// Number of worker threads. 0 starts one per available CPU.
     pub threads: usize,
-    /// CPUs to pin the workers to, round robin. Empty: the kernel schedules the workers.
+    /// CPUs to which the workers are pinned, round robin. With an empty list, the kernel chooses
+    /// the CPUs.
     pub(crate) cpus: Vec<usize>,
-    /// User to switch to after the start, if started as root.
+    /// User to which the server switches after a start as root.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) user: Option<String>,
-    /// Zones answered locally without data. `true` stands for `test`, `local`, `home.arpa`,
-    /// `service.arpa` and the reverse zones of RFC 6303 and RFC 7793; `false` for none; or a list
-    /// of zones.
+    /// Zones that the server itself answers as empty zones (RFC 6303). `true` selects `test`,
+    /// `local`, `home.arpa`, `service.arpa` and the reverse zones of RFC 6303 and RFC 7793. `false`
+    /// selects no zones. A list selects the zones in it.
     pub(crate) local_zones: LocalZoneKeys,
     /// `[networks]`: named lists of networks, for use in other lists.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(with = "BTreeMap<String, Vec<String>>")]
     pub(crate) networks: BTreeMap<String, NetworkList<IpNet>>,
-    /// `[dns64]`: prefixes, and rules of translation.
+    /// `[dns64]`: prefixes and other rules of translation.
     pub(crate) dns64: TranslationKeys,
     /// `[discovery]`: sources of discovered prefixes.
     pub(crate) discovery: DiscoveryKeys,
@@ -59,7 +60,7 @@ pub struct Config {
     pub(crate) access: AccessKeys,
     /// `[cache]`: size of the cache, and TTLs.
     pub(crate) cache: CacheKeys,
-    /// `[limits]`: bounds of work and memory.
+    /// `[limits]`: limits on outstanding queries, query rates and TCP connections.
     pub(crate) limits: LimitKeys,
     /// `[forwarding]`: queries to upstreams.
     pub forwarding: ForwardingKeys,
@@ -71,9 +72,10 @@ pub struct Config {
     pub(crate) control: ControlKeys,
     /// `[query-log]`: one line for each answered query.
     pub(crate) query_log: QueryLogKeys,
-    /// `[dnstap]`: copies of queries and replies for a reader at a unix socket.
+    /// `[dnstap]`: copies of queries and replies for a program that reads them from a Unix socket.
     pub(crate) dnstap: DnstapKeys,
-    /// `[[upstream]]`: the upstream resolvers. Without any, those of /etc/resolv.conf are used.
+    /// `[[upstream]]`: the upstream resolvers. If there is none, the name servers of
+    /// /etc/resolv.conf are used.
     #[serde(rename = "upstream")]
     pub upstreams: Vec<UpstreamKeys>,
     /// `[[forward]]`: domains with separate upstreams.
@@ -118,15 +120,15 @@ impl Default for Config {
     }
 }
 
-/// An entry of `listen`: an address, or a table with one.
+/// An entry of `listen`: an address, or a table with an address and further keys.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(from = "RawListenKeys", into = "RawListenKeys")]
 pub(crate) struct ListenKeys {
     /// Address and port, for UDP and TCP.
     #[schemars(with = "String")]
     pub(crate) address: ServiceAddr,
-    /// Receive datagrams for this address over AF_XDP (kernel bypass), on the interface with the
-    /// address.
+    /// Receive datagrams for this address over AF_XDP (kernel bypass), on the interface that has
+    /// the address.
     pub(crate) xdp: bool,
 }
 
@@ -136,9 +138,9 @@ pub(crate) struct ListenKeys {
     expecting = "an address and port, or a table with one; write for example \"[::1]:53\" or { address = \"192.0.2.1:53\", xdp = true }"
 )]
 enum RawListenKeys {
-    /// Served by the kernel's network stack.
+    /// An address and port for the kernel's network stack.
     Address(#[schemars(with = "String")] ServiceAddr),
-    /// With further keys.
+    /// An address and port with further keys.
     Table(ListenTable),
 }
 
@@ -148,7 +150,8 @@ struct ListenTable {
     /// Address and port, for UDP and TCP.
     #[schemars(with = "String")]
     address: ServiceAddr,
-    /// Use AF_XDP (kernel bypass), on the interface with the address.
+    /// Receive datagrams for this address over AF_XDP (kernel bypass), on the interface that has
+    /// the address.
     #[serde(default)]
     xdp: bool,
 }
@@ -174,7 +177,7 @@ impl From<ListenKeys> for RawListenKeys {
 }
 
 impl ListenKeys {
-    /// Creates an address that is served by the kernel's network stack.
+    /// Returns an entry for `address` that uses the kernel's network stack.
     pub(crate) fn new(address: ServiceAddr) -> ListenKeys {
         ListenKeys { address, xdp: false }
     }
@@ -201,15 +204,15 @@ impl Config {
     }
 }
 
-/// `[dns64]`, and its overrides in a `[[group]]`. A missing key has its default, or in a group the
-/// value of `[dns64]`.
+/// `[dns64]`, or `[group.dns64]` for the clients of a group. A key that is missing in
+/// `[group.dns64]` has the value of `[dns64]`. A key that is missing in `[dns64]` has its default.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct TranslationKeys {
-    /// Prefixes. An empty list disables translation.
+    /// Prefixes of synthesized addresses. An empty list disables translation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) prefixes: Option<Vec<PrefixKeys>>,
-    /// Selection among several prefixes that carry an address.
+    /// Selection among several prefixes if the `ranges` of each contain the IPv4 address.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) select: Option<Select>,
     /// AAAA records in these networks are ignored (RFC 6147 §5.1.4).
@@ -219,10 +222,10 @@ pub(crate) struct TranslationKeys {
     /// Condition under which A records are queried.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) mode: Option<Mode>,
-    /// Translate signed answers for clients with DO.
+    /// Synthesize from signed answers even for clients that set DO.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) break_dnssec: Option<bool>,
-    /// Translate only queries with RD.
+    /// Synthesize only for queries with RD.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) recursive_only: Option<bool>,
     /// Query A and AAAA records at the same time.
@@ -254,14 +257,14 @@ impl TranslationKeys {
     }
 }
 
-/// A prefix with its ranges. It is checked as a whole when it is read, so that an error has its
-/// line.
+/// A prefix with its ranges of IPv4 addresses. The whole entry is checked while the file is parsed,
+/// so that an error message has the line of the entry.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(try_from = "RawPrefixKeys", rename_all = "kebab-case")]
 pub(crate) struct PrefixKeys {
     #[serde(rename = "prefix")]
     written: WrittenPrefix,
-    /// The prefix with its suffix; `None` for the discovered ones.
+    /// The prefix with its suffix, or `None` if the entry stands for the discovered prefixes.
     #[serde(skip)]
     prefix: Option<Prefix>,
     suffix: std::net::Ipv6Addr,
@@ -300,7 +303,7 @@ struct RawPrefixKeys {
     probe: Option<ProbeKeys>,
 }
 
-/// A prefix, or the keyword for all discovered ones.
+/// A prefix, or the keyword for all discovered prefixes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(with = "String")]
@@ -331,13 +334,13 @@ impl From<WrittenPrefix> for String {
     }
 }
 
-/// Health checks of a prefix's NAT64, by TCP connections through it.
+/// Health checks of the NAT64 of a prefix. Each check opens a TCP connection through the NAT64.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct ProbeKeys {
-    /// IPv4 address behind the NAT64 that answers.
+    /// IPv4 address of a host behind the NAT64 that answers TCP connection requests.
     pub(crate) address: std::net::Ipv4Addr,
-    /// TCP port at this address.
+    /// TCP port of this host.
     #[schemars(range(min = 1, max = 65_535))]
     pub(crate) port: u16,
     /// Interval between probes; 1 s to 1 day.
@@ -348,7 +351,7 @@ pub(crate) struct ProbeKeys {
     )]
     #[schemars(with = "String")]
     pub(crate) interval: Duration,
-    /// Time limit for an answer; 100 ms to the interval.
+    /// Time limit for an answer; 100 ms to `interval`.
     #[serde(
         default = "two_seconds",
         serialize_with = "humantime_serde::serialize",
@@ -356,7 +359,7 @@ pub(crate) struct ProbeKeys {
     )]
     #[schemars(with = "String")]
     pub(crate) timeout: Duration,
-    /// Consecutive probes that change the health; 1 to 100.
+    /// Number of consecutive probes with another result after which the health changes; 1 to 100.
     #[serde(default = "three")]
     #[schemars(range(min = 1, max = 100))]
     pub(crate) threshold: u32,
@@ -422,18 +425,19 @@ impl PrefixKeys {
         self.prefix == other.prefix
     }
 
-    /// True if it stands for the discovered prefixes.
+    /// True if the entry stands for the discovered prefixes.
     pub(crate) fn is_discovered(&self) -> bool {
         self.prefix.is_none()
     }
 
-    /// Returns the name in logs and metrics, if there is one.
+    /// Returns the name of the prefix in logs and metrics, if it has one.
     pub(crate) fn name(&self) -> Option<&str> {
         self.name.as_deref()
     }
 
-    /// True if `prefix`, for which this entry stands, is not used for new answers. If the same
-    /// `list` also has an entry for that prefix, discovery does not override its `draining`.
+    /// True if `prefix`, for which this entry stands, is not used for new answers. A discovered
+    /// prefix is also draining if `list` has a separate entry for this prefix with `draining =
+    /// true`.
     pub(crate) fn is_draining(&self, prefix: &Prefix, list: &[PrefixKeys]) -> bool {
         let is_same = |own: &Prefix| own.network() == prefix.network() && own.len() == prefix.len();
         let drains = |keys: &PrefixKeys| keys.draining && keys.prefix.as_ref().is_some_and(is_same);
@@ -445,7 +449,8 @@ impl PrefixKeys {
         self.probe.as_ref()
     }
 
-    /// Returns the prefixes for which it currently stands, with their expiry.
+    /// Returns the prefixes for which the entry currently stands, with the expiry times of
+    /// discovered prefixes.
     pub(crate) fn prefixes(&self, live: &LivePrefixes) -> Vec<(Prefix, Option<Nanos>)> {
         match self.prefix {
             Some(prefix) => vec![(prefix, None)],
@@ -453,7 +458,8 @@ impl PrefixKeys {
         }
     }
 
-    /// Returns the mappings for which it currently stands; `list` is the list that contains it.
+    /// Returns a mapping for each prefix for which the entry currently stands. `list` is the list
+    /// that contains the entry.
     pub(super) fn mappings(
         &self,
         list: &[PrefixKeys],
@@ -471,7 +477,7 @@ impl PrefixKeys {
     }
 }
 
-/// `[discovery]`: sources of prefixes for a prefix `"discover"`.
+/// `[discovery]`: sources of the prefixes for which `prefix = "discover"` stands.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub(crate) struct DiscoveryKeys {
@@ -487,33 +493,36 @@ impl Default for DiscoveryKeys {
     }
 }
 
-/// `[[domain]]`, and `[[group.domain]]` for the clients of a group: names with separate rules of
-/// translation. A missing key has the value of the group, or of `[dns64]`.
+/// `[[domain]]`: a domain with separate rules of translation. `[[group.domain]]` applies only to
+/// the clients of a group. A missing key has the value of the next table in this order:
+/// `[[group.domain]]`, `[[domain]]`, `[group.dns64]`, `[dns64]`.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct DomainKeys {
-    /// The domain. It covers the names at and below it, except those of a longer `domain`.
+    /// Name of the domain. The entry applies to this name and to all names below it. If several
+    /// entries match, the longest domain applies.
     #[schemars(with = "String")]
     pub(crate) domain: Spanned<String>,
-    /// Disable translation. `false` in a `[[group.domain]]` enables it, regardless of `[[domain]]`
-    /// and of the group.
+    /// Disable translation. In a `[[group.domain]]`, `false` enables translation even if the group
+    /// or a `[[domain]]` disables it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) off: Option<bool>,
     /// Synthesize even if there are native AAAA records.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) ignore_aaaa: Option<bool>,
-    /// Prefixes. An empty list disables translation.
+    /// Prefixes of synthesized addresses. An empty list disables translation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) prefixes: Option<Vec<PrefixKeys>>,
     /// AAAA records in these networks are ignored (RFC 6147 §5.1.4).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Vec<String>>")]
     pub(crate) exclude: Option<NetworkList<Ipv6Net>>,
-    /// Condition under which A records are queried. It takes precedence over that of a
+    /// Condition under which A records are queried. This mode takes precedence over the mode of a
     /// `[[forward]]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) mode: Option<Mode>,
-    /// Return ignored AAAA records if there is no usable A record, except IPv4-mapped addresses.
+    /// If there is no usable A record, return the AAAA records that were ignored. IPv4-mapped
+    /// addresses are never returned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) fallback_native: Option<bool>,
 }
@@ -531,7 +540,7 @@ pub(crate) struct GroupKeys {
     /// Treatment of address hints in HTTPS and SVCB records (RFC 9460 §7.3).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) https_hints: Option<Hints>,
-    /// Overrides of `[dns64]`.
+    /// `[group.dns64]`: rules that replace those of `[dns64]` for these clients.
     #[serde(default)]
     pub(crate) dns64: TranslationKeys,
     /// `[[group.domain]]`: domains with separate rules of translation for these clients.
@@ -543,15 +552,16 @@ pub(crate) struct GroupKeys {
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub(crate) struct LocalKeys {
-    /// Name server in NS and SOA records of the prefixes' reverse zones. In zones of `local-zones`
-    /// it is the apex (RFC 6303 §3).
+    /// Name server in the NS and SOA records of the prefixes' reverse zones. In zones of
+    /// `local-zones`, the name server is the apex of the zone (RFC 6303 §3).
     pub(crate) name_server: String,
-    /// Mailbox in SOA records, as `hostmaster@example.org` or `hostmaster.example.org`.
+    /// Mailbox in SOA records, written as `hostmaster@example.org` or `hostmaster.example.org`.
     pub(crate) contact: String,
     /// TTL of SOA and NS records, and of negative answers, in seconds; 0 to 86 400.
     #[schemars(range(min = 0, max = 86_400))]
     pub(crate) ttl: u32,
-    /// TTL of the CNAME records of PTR queries below a prefix, in seconds; 0 to 86 400.
+    /// TTL of the CNAME records that answer PTR queries for addresses in a prefix, in seconds; 0 to
+    /// 86 400.
     #[schemars(range(min = 0, max = 86_400))]
     pub(crate) reverse_ttl: u32,
 }
@@ -569,8 +579,8 @@ impl Default for LocalKeys {
 }
 
 impl LocalKeys {
-    /// Converts the keys, with TTLs limited to `max_ttl` seconds. An error has the faulty key and
-    /// the reason.
+    /// Converts the keys. TTLs are limited to `max_ttl` seconds. An error contains the faulty key
+    /// and the reason.
     pub(super) fn zones(&self, max_ttl: u32) -> Result<LocalZones, (&'static str, String)> {
         let name = |key, text: &str| {
             text.parse::<LowerName>().map_err(|e| (key, format!("{key} '{text}': {e}")))
@@ -594,10 +604,10 @@ impl LocalKeys {
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub(crate) struct AccessKeys {
-    /// Clients that are answered; others get REFUSED.
+    /// Clients that get answers. Other clients get REFUSED.
     #[schemars(with = "Vec<String>")]
     pub(crate) allow: NetworkList<IpNet>,
-    /// Required to allow all clients.
+    /// Must be `true` if `allow` contains a very large network, such as `::/0`.
     pub(crate) open_resolver: bool,
 }
 
@@ -625,8 +635,8 @@ impl Default for AccessKeys {
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub(crate) struct CacheKeys {
-    /// Memory for answers and their tables, in MiB, at most 1 TiB; 0 disables the cache. The cache
-    /// is smaller if a limit on the memory of the process leaves less room.
+    /// Memory for cached answers and the tables that index them, in MiB, at most 1 TiB. 0 disables
+    /// the cache. The cache is smaller if the memory limit of the process is too low.
     #[schemars(range(min = 0, max = 1_048_576))]
     pub(crate) mebibytes: u64,
     /// Minimum TTL of positive answers, in seconds; 0 to `max-ttl`.
@@ -638,17 +648,18 @@ pub(crate) struct CacheKeys {
     /// Initial time for which a failure is cached, 1 to 300 seconds.
     #[schemars(range(min = 1, max = 300))]
     pub(crate) failure_ttl: u32,
-    /// Maximum time for which a repeated failure is cached, in seconds: `failure_ttl` to 300.
+    /// Maximum time for which a repeated failure is cached, in seconds; `failure-ttl` to 300.
     #[schemars(range(min = 1, max = 300))]
     pub(crate) failure_max_ttl: u32,
-    /// Time for which expired answers may be served while upstreams fail; 0s disables it.
+    /// Time after expiry during which an answer may still be served while all upstreams fail. `0s`
+    /// disables this.
     #[serde(serialize_with = "humantime_serde::serialize", deserialize_with = "times::one")]
     #[schemars(with = "String")]
     pub(crate) serve_stale: Duration,
-    /// Serve expired answers at once and refresh them in the background, instead of after a wait of
-    /// 1750 ms.
+    /// Serve expired answers immediately, and refresh them in the background. With `false`, a query
+    /// first waits up to 1750 ms for the upstreams.
     pub(crate) stale_at_once: bool,
-    /// Refresh answers that are requested twice in the last tenth of their TTL, before they expire.
+    /// Refresh an answer before it expires if it is queried twice in the last tenth of its TTL.
     pub(crate) prefetch: bool,
 }
 
@@ -669,7 +680,7 @@ impl Default for CacheKeys {
     }
 }
 
-/// Treatment of queries beyond a limit.
+/// Treatment of client queries that are rejected because of too many outstanding queries.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
 )]
@@ -682,26 +693,28 @@ pub(crate) enum Overload {
     Drop,
 }
 
-/// `[limits]`: bounds of work and memory.
+/// `[limits]`: limits on outstanding queries, query rates and TCP connections.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub(crate) struct LimitKeys {
     /// Maximum number of client queries that wait for upstreams, per worker; 1 to 16 777 216. Each
-    /// takes about 1 KiB.
+    /// query needs about 1 KiB of memory.
     #[schemars(range(min = 1, max = 16_777_216))]
     pub(crate) in_flight: usize,
-    /// Treatment of further queries.
+    /// Treatment of queries beyond `in-flight`.
     pub(crate) overload: Overload,
-    /// Queries per second of a client (IPv4 address, IPv6 /64, link-local address); 0 disables the
-    /// limit.
+    /// Maximum rate of UDP queries per client (IPv4 address, IPv6 /64, link-local address), in
+    /// queries per second. 0 disables the limit.
     pub(crate) client_rate: u32,
-    /// Queries that a client may send at once after a pause; 0 counts as 1.
+    /// Number of queries that a client may send at once after a pause. 0 counts as 1.
     pub(crate) client_burst: u32,
-    /// Octets per second by which UDP replies may exceed four times their queries, for clients
-    /// without a valid DNS cookie, per network (IPv4 /24 or IPv6 /56). 0 disables the limit.
-    /// Replies beyond it are truncated.
+    /// Limit on UDP replies that are larger than four times their queries. The octets beyond four
+    /// times the size of the query are limited to this rate, in octets per second. The limit
+    /// applies to clients without a valid DNS cookie, per network (IPv4 /24 or IPv6 /56). Replies
+    /// beyond the limit are truncated. 0 disables the limit.
     pub(crate) amplification_rate: u32,
-    /// Burst of such octets after a pause. A reply that needs more is truncated.
+    /// Number of octets limited by `amplification-rate` that may be sent at once after a pause. A
+    /// reply that needs more is truncated.
     pub(crate) amplification_burst: u32,
     /// Maximum number of TCP connections; 1 to 1 048 576.
     #[schemars(range(min = 1, max = 1_048_576))]
@@ -713,7 +726,7 @@ pub(crate) struct LimitKeys {
     /// Maximum number of queries in progress on a TCP connection; 1 to 10 000.
     #[schemars(range(min = 1, max = 10_000))]
     pub(crate) tcp_pipeline: usize,
-    /// Maximum time for which a TCP connection may be idle, or a message on it incomplete; 100 ms
+    /// Maximum time for which a TCP connection may be idle, or a message may be incomplete; 100 ms
     /// to 1 day.
     #[serde(serialize_with = "humantime_serde::serialize", deserialize_with = "times::one")]
     #[schemars(with = "String")]
@@ -741,21 +754,22 @@ impl Default for LimitKeys {
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct ForwardingKeys {
-    /// Time limit for resolving a question, over all upstreams and attempts; 100 ms to 1.9 s. A
-    /// translated query resolves two questions.
+    /// Time limit for one lookup, over all upstreams and attempts; 100 ms to 1.9 s. A translated
+    /// query needs two lookups.
     #[serde(serialize_with = "humantime_serde::serialize", deserialize_with = "times::one")]
     #[schemars(with = "String")]
     pub timeout: Duration,
-    /// Random source ports per upstream and worker; 1 to 4 096. Each is replaced after 10 000
-    /// queries or ten minutes.
+    /// Number of random source ports per upstream and worker; 1 to 4 096. A port is replaced after
+    /// 10 000 queries or ten minutes.
     #[schemars(range(min = 1, max = 4_096))]
     pub(crate) source_ports: u16,
-    /// Order of the upstreams. Default: `listed` for those of resolv.conf, otherwise `fastest`.
+    /// Order in which the upstreams are queried. The default is `listed` for the name servers of
+    /// resolv.conf, and `fastest` for `[[upstream]]`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) order: Option<UpstreamOrder>,
     /// Randomize the letter case of upstream queries (draft-vixie-dnsext-dns0x20).
     pub(crate) randomize_case: bool,
-    /// Pass on the upstreams' AD bit to clients with DO or AD.
+    /// Pass on the upstreams' AD bit to clients that set DO or AD.
     pub(crate) trust_ad: bool,
 }
 
@@ -780,7 +794,8 @@ pub(crate) enum UpstreamOrder {
     /// The fastest upstreams share the queries by weight.
     #[default]
     Fastest,
-    /// The first upstream in the list, or the next one if it fails, as in resolv.conf(5).
+    /// The first upstream in the list is queried. If it fails, the next one is queried, as in
+    /// resolv.conf(5).
     Listed,
 }
 
@@ -788,7 +803,7 @@ pub(crate) enum UpstreamOrder {
 #[derive(Clone, Debug, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub(crate) struct MetricsKeys {
-    /// Address at which Prometheus fetches `/metrics`. Without it there is no listener.
+    /// Address at which Prometheus fetches `/metrics`. Without this key, there is no listener.
     #[serde(deserialize_with = "addresses::service", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub(crate) listen: Option<ServiceAddr>,
@@ -804,7 +819,7 @@ pub(crate) enum LogLevel {
     Error,
     /// Problems that need attention.
     Warn,
-    /// Start, reload, stop, and upstreams that fail and return.
+    /// Start, reload and stop of the server, and upstreams that fail or recover.
     #[default]
     Info,
     /// Additional details for developers.
@@ -825,7 +840,7 @@ pub(crate) struct LogKeys {
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct UpstreamKeys {
-    /// IP address of the resolver. A link-local one needs its interface, as in `fe80::1%eth0`.
+    /// IP address of the resolver. A link-local address needs its interface, as in `fe80::1%eth0`.
     #[serde(deserialize_with = "addresses::host")]
     #[schemars(with = "String")]
     pub(crate) address: HostAddr,
@@ -837,10 +852,11 @@ pub struct UpstreamKeys {
     #[serde(default = "one")]
     #[schemars(with = "u32", range(min = 1, max = 1_000_000))]
     pub(crate) weight: Spanned<u32>,
-    /// Name used in `[[forward]]`; the address by default.
+    /// Name by which a `[[forward]]` refers to this upstream. The default is the address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) name: Option<String>,
-    /// Query it over AF_XDP (kernel bypass), on the interface of the route to it.
+    /// Query this upstream over AF_XDP (kernel bypass), on the interface of the route to its
+    /// address.
     #[serde(default, skip_serializing_if = "is_false")]
     pub(crate) xdp: bool,
 }
@@ -877,14 +893,15 @@ impl UpstreamKeys {
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct ForwardKeys {
-    /// The domain. It covers the names at and below it.
+    /// Name of the domain. The entry applies to this name and to all names below it.
     #[schemars(with = "String")]
     pub(crate) domain: Spanned<String>,
-    /// Names of its upstreams. Empty: all.
+    /// Names of the upstreams for this domain. An empty list selects all upstreams.
     #[serde(default)]
     #[schemars(with = "Vec<String>")]
     pub(crate) upstreams: Vec<Spanned<String>>,
-    /// Condition under which A records are queried; that of `[dns64]` by default.
+    /// Condition under which A records are queried. Without this key, the mode of the client's
+    /// group or of `[dns64]` applies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) mode: Option<Mode>,
 }

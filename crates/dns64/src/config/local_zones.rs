@@ -1,4 +1,4 @@
-//! `local-zones`: zones that are answered locally without data.
+//! `local-zones`: zones that the server itself answers as empty zones (RFC 6303).
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ use crate::translation::special;
 pub(crate) enum LocalZoneKeys {
     /// `true` for the standard zones, `false` for none.
     Standard(bool),
-    /// These zones.
+    /// The zones in the list.
     Listed(Vec<ZoneName>),
 }
 
@@ -92,7 +92,7 @@ impl Serialize for ZoneName {
 }
 
 impl<'de> Deserialize<'de> for ZoneName {
-    // The visitor checks the name, so that an error has its line.
+    // The visitor checks the name, so that an error message has the line of the name.
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<ZoneName, D::Error> {
         from.deserialize_str(Name)
     }
@@ -123,8 +123,8 @@ impl Visitor<'_> for Name {
 }
 
 /// Returns the zones that are answered locally, each once, except the reverse zones of the
-/// prefixes. `is_forwarded` is true for domains of a `[[forward]]`, which take
-/// precedence over local zones.
+/// prefixes. `is_forwarded` returns true for the domain of a `[[forward]]`, which takes precedence
+/// over a local zone.
 pub(super) fn in_effect(
     keys: &LocalZoneKeys,
     is_forwarded: impl Fn(&LowerName) -> bool,
@@ -140,7 +140,7 @@ pub(super) fn in_effect(
     zones
 }
 
-/// Formats a name other than the root as in the configuration.
+/// Formats a name as in the configuration, without the final dot. The name must not be the root.
 fn without_final_dot(name: &[u8]) -> String {
     text(name).trim_end_matches('.').to_owned()
 }

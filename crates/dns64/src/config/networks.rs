@@ -13,15 +13,15 @@ use serde::ser::{Serialize, Serializer};
 
 use crate::networks::{Element, ElementKind, Network, Networks};
 
-/// A kind of network, and its address type.
+/// Type of the networks in a list: IPv4 or IPv6 networks, only IPv4, or only IPv6.
 pub(super) trait IpNetwork:
     Copy + fmt::Display + FromStr + Network<Address: FromStr> + From<Self::Address>
 {
-    /// Name of this kind of network.
+    /// Name of the type in error messages.
     const KIND: &str;
-    /// Returns `network` if it is of this kind.
+    /// Returns `network` if it is of this type.
     fn of(network: IpNet) -> Option<Self>;
-    /// Returns the network without bits beyond its length.
+    /// Returns the network with all address bits after the prefix length set to zero.
     fn without_host_bits(self) -> Self;
 }
 
@@ -53,15 +53,15 @@ impl IpNetwork for Ipv6Net {
     }
 }
 
-/// A list of networks in the file. The first entry that covers an address decides; an address
-/// without such an entry is not in the list.
+/// A list of networks in the file. The first entry that covers an address decides whether the
+/// address is in the list. An address that no entry covers is not in the list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NetworkList<N>(Vec<ListEntry<N>>);
 
-/// An entry of a list.
+/// An entry of a list of networks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct ListEntry<N> {
-    /// True after a `!`: addresses that it covers are not in the list.
+    /// True if the entry begins with `!`. The addresses that it covers are then not in the list.
     is_exception: bool,
     item: NetworkItem<N>,
 }
@@ -104,7 +104,7 @@ impl<N: IpNetwork> fmt::Display for ListEntry<N> {
 }
 
 impl<'de, N: IpNetwork> Deserialize<'de> for ListEntry<N> {
-    // Each entry is read separately, so that an error has its line.
+    // Each entry is read separately, so that an error message has the line of the entry.
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<ListEntry<N>, D::Error> {
         from.deserialize_str(Text(PhantomData))
     }
@@ -148,16 +148,17 @@ fn other_kind<N: IpNetwork>(text: &str) -> Option<String> {
     Some(format!("this list takes {}, and {text:?} is {kind}", N::KIND))
 }
 
-/// True if a list of `[networks]` may have this name. It must not resemble a mistyped network.
+/// True if a list of `[networks]` may have this name. Names that resemble a mistyped network are
+/// not allowed.
 fn is_name(text: &str) -> bool {
     text.starts_with(|first: char| first.is_ascii_alphabetic())
         && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'))
 }
 
-/// Error of a list of networks: the faulty entry, and the reason.
+/// Error in a list of networks: the faulty entry, and the reason.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct BadList {
-    /// Text to search for in the file.
+    /// Text by which the line of the error is found in the file.
     pub(crate) word: String,
     /// The fault and the right form.
     pub(crate) reason: String,
@@ -167,7 +168,7 @@ pub(super) struct BadList {
 pub(super) struct NamedNetworks<'a>(&'a BTreeMap<String, NetworkList<IpNet>>);
 
 impl<'a> NamedNetworks<'a> {
-    /// Checks the lists.
+    /// Checks all lists, and returns them if they are valid.
     pub(super) fn new(
         written: &'a BTreeMap<String, NetworkList<IpNet>>,
     ) -> Result<NamedNetworks<'a>, BadList> {
@@ -184,7 +185,7 @@ impl<'a> NamedNetworks<'a> {
         Ok(named)
     }
 
-    /// Resolves a list.
+    /// Converts a list, and replaces each name by the list of `[networks]` with this name.
     pub(super) fn look_up<N: IpNetwork>(
         &self,
         list: &NetworkList<N>,
@@ -192,7 +193,8 @@ impl<'a> NamedNetworks<'a> {
         self.list(list, Some, &mut Vec::new())
     }
 
-    /// Resolves a list. `open` has the names being resolved, outermost first.
+    /// Converts a list like [`NamedNetworks::look_up`]. `of` converts a single network. `open`
+    /// contains the names of the lists that are being converted, outermost first.
     fn list<W: IpNetwork, N: IpNetwork>(
         &self,
         list: &NetworkList<W>,
@@ -229,7 +231,7 @@ impl<'a> NamedNetworks<'a> {
         }
     }
 
-    /// Resolves the list with this name.
+    /// Converts the list of `[networks]` with this name.
     fn named<N: IpNetwork>(
         &self,
         name: &str,

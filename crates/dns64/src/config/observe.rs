@@ -1,4 +1,4 @@
-//! Tables of observability: the control socket, the query log and dnstap.
+//! Configuration tables for observability: the control socket, the query log and dnstap.
 
 use std::path::{Path, PathBuf};
 
@@ -11,12 +11,12 @@ pub(crate) const CONTROL_SOCKET: &str = "/run/dns64d/control.sock";
 #[derive(Clone, Debug, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub(crate) struct ControlKeys {
-    /// Absolute path, at most 107 octets. Default: `control.sock` in the folder of systemd's
-    /// `RuntimeDirectory=`; without such a folder there is no socket.
+    /// Absolute path of the socket, at most 107 octets. The default is `control.sock` in the folder
+    /// that systemd creates for `RuntimeDirectory=`. Without this folder, there is no socket.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) socket: Option<PathBuf>,
-    /// Group with access to the socket, in addition to its owner (mode 0660). Without it, only the
-    /// owner has access (0600).
+    /// Group with access to the socket, in addition to its owner (mode 0660). Without this key,
+    /// only the owner has access (mode 0600).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) group: Option<String>,
 }
@@ -38,12 +38,13 @@ pub(crate) enum LogFormat {
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub(crate) struct QueryLogKeys {
-    /// Absolute path of a file to append to, or `"stderr"`. Without it there is no query log.
+    /// Absolute path of a file to which lines are appended, or `"stderr"`. Without this key, there
+    /// is no query log.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) to: Option<LogTarget>,
     /// Format of each line.
     pub(crate) format: LogFormat,
-    /// Logs one of this many queries; 1 to 1 000 000.
+    /// Sampling interval: one of this many queries is logged; 1 to 1 000 000.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub(crate) sample: u32,
 }
@@ -54,7 +55,7 @@ impl Default for QueryLogKeys {
     }
 }
 
-/// Destination of lines.
+/// Destination of the query log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(from = "PathBuf", into = "PathBuf")]
 pub(crate) enum LogTarget {
@@ -64,7 +65,7 @@ pub(crate) enum LogTarget {
     File(PathBuf),
 }
 
-/// Value for standard error.
+/// Value of `to` that selects standard error.
 const STDERR: &str = "stderr";
 
 impl From<PathBuf> for LogTarget {
@@ -83,7 +84,7 @@ impl From<LogTarget> for PathBuf {
 }
 
 impl QueryLogKeys {
-    /// Returns the file, if the destination is one.
+    /// Returns the path of the log file, or `None` if there is no file.
     pub(crate) fn file(&self) -> Option<&Path> {
         match &self.to {
             Some(LogTarget::File(file)) => Some(file),
@@ -92,19 +93,21 @@ impl QueryLogKeys {
     }
 }
 
-/// `[dnstap]`: copies of queries and replies for a reader at a unix socket (<https://dnstap.info>).
+/// `[dnstap]`: copies of queries and replies for a program that reads them from a Unix socket
+/// (<https://dnstap.info>).
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub(crate) struct DnstapKeys {
-    /// Absolute path of the reader's socket, at most 107 octets. Without it nothing is sent.
+    /// Absolute path of the socket on which the reading program listens, at most 107 octets.
+    /// Without this key, nothing is sent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) socket: Option<PathBuf>,
-    /// Identity of the server in dnstap; the host name by default.
+    /// Identity of the server in dnstap messages. The default is the host name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) identity: Option<String>,
-    /// Copy queries and replies of clients.
+    /// Copy client queries and the replies to them.
     pub(crate) clients: bool,
-    /// Copy queries to upstreams and their responses.
+    /// Copy upstream queries and the responses to them.
     pub(crate) upstreams: bool,
 }
 
@@ -116,10 +119,11 @@ impl Default for DnstapKeys {
 
 /// Longest path of a socket, in octets (unix(7)).
 const LONGEST_SOCKET: usize = 107;
-/// Longest identity, in octets; host names are not longer.
+/// Longest identity, in octets. Host names are not longer.
 const LONGEST_IDENTITY: usize = 255;
 
-/// Returns the first fault of these tables: path of the key, and the right form.
+/// Returns the first fault in these tables: the path of the key, and a message that shows the right
+/// form.
 pub(super) fn fault(
     control: &ControlKeys,
     log: &QueryLogKeys,

@@ -4,10 +4,11 @@
 //! in a group    [[group.domain]] ─► [[domain]] ─► [group.dns64] ─► [dns64]      others    [[domain]] ─► [dns64]
 //! ```
 //!
-//! The value of a key comes from the first table on this path that sets the key; among domains of
-//! one kind, the longest match applies. A group without prefixes stays untranslated, except for its
-//! `[[group.domain]]` entries. All possible policies are built when the configuration is read. A
-//! query then needs two table lookups, or none without domains.
+//! The value of a key comes from the first table on this path that sets the key. If several entries
+//! of the same kind, `[[group.domain]]` or `[[domain]]`, match the name, the longest domain
+//! applies. If a group has an empty list of prefixes, translation is off for its clients, except in
+//! its `[[group.domain]]` entries. All possible policies are built when the configuration is read.
+//! A query then needs two table lookups, or none if no domains are configured.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -25,14 +26,14 @@ use crate::translation::local::empty_zones;
 use crate::translation::policy::{Hints, Mapping, Mode, Policy, PolicyByName, Select};
 use crate::translation::prefix::Prefix;
 
-/// Errors of building the policies, with their position in the file.
+/// Errors that occur while the policies are built, with their position in the file.
 #[derive(Debug)]
 pub(super) enum BadPolicy {
     /// A list of networks is invalid.
     List(BadList),
-    /// Offset in the file in octets, and the fault with the right form.
+    /// Offset in the file in octets, and a message with the fault and the right form.
     At(usize, String),
-    /// Path of the key, and the fault with the right form.
+    /// Path of the key, and a message with the fault and the right form.
     Path(String, String),
 }
 
@@ -57,7 +58,7 @@ pub(crate) struct Policies {
 /// Policies of the clients of one group.
 #[derive(Clone, Debug)]
 struct GroupPolicies {
-    /// Policy outside of all domains.
+    /// Policy for names outside of all configured domains.
     policy: Policy,
     /// Policies by index of the `[[domain]]` entries.
     by_domain: Vec<Policy>,
@@ -76,20 +77,21 @@ pub(crate) struct PolicySource {
     pub domain: Option<usize>,
 }
 
-/// Policies within a `[[group.domain]]`.
+/// Policies for names within a `[[group.domain]]`.
 #[derive(Clone, Debug)]
 struct GroupDomain {
-    /// Index among those of the group.
+    /// Index of the entry among the `[[group.domain]]` entries of the group.
     place: usize,
-    /// Policy with the keys of the longest `[[domain]]` that covers this domain, if any.
+    /// Policy for names outside of the domains in `below`. It includes the keys of the longest
+    /// `[[domain]]` that contains this domain, if there is one.
     policy: Policy,
-    /// Policies with the keys of `[[domain]]` entries below this domain, by their index.
+    /// Policies for names in a `[[domain]]` below this domain, by index of the `[[domain]]` entry.
     below: FxHashMap<usize, Policy>,
 }
 
 impl Policies {
-    /// Builds the policies of a configuration with filled-in defaults, for the current state of the
-    /// prefixes.
+    /// Builds the policies of a configuration for `live`, the current state of the prefixes.
+    /// Missing keys of `[dns64]` must have been set to their defaults.
     pub(super) fn new(
         config: &Config,
         named: &NamedNetworks<'_>,
@@ -132,7 +134,7 @@ impl Policies {
         self.find(client, name).1
     }
 
-    /// Returns the source of that policy.
+    /// Returns the source of the policy for a client and a name (wire format, lower case).
     pub(super) fn whose(&self, client: IpAddr, name: &[u8]) -> PolicySource {
         self.find(client, name).0
     }
@@ -150,8 +152,8 @@ impl Policies {
         (PolicySource { group: place, group_domain: own.map(|own| own.place), domain }, policy)
     }
 
-    /// Returns the clients of each group, with true if they get translated answers outside of all
-    /// domains.
+    /// Returns the clients of each group. The flag is true if these clients get synthesized answers
+    /// for names outside of all domains.
     pub(super) fn groups(&self) -> impl Iterator<Item = (&Networks<IpNet>, bool)> {
         let synthesizes = self.groups.iter().map(|group| group.policy.synthesizes());
         self.members.all().iter().zip(synthesizes)
@@ -182,16 +184,16 @@ struct TableInputs<'a> {
     live: &'a LivePrefixes,
 }
 
-/// Resolved list of prefixes.
+/// Prefixes of one table, including the discovered prefixes that are currently known.
 #[derive(Clone, Debug, Default)]
 struct Prefixes {
     mappings: Vec<Mapping>,
-    /// True if a discovered prefix is configured and none is known.
+    /// True if the table contains `discover`, but no discovered prefix is known.
     awaits: bool,
 }
 
 impl Prefixes {
-    /// Translation is off.
+    /// Empty list of prefixes, with which translation is off.
     const NONE: &Prefixes = &Prefixes { mappings: Vec::new(), awaits: false };
 
     fn new(written: &[PrefixKeys], known: &TableInputs<'_>) -> Result<Prefixes, BadList> {
@@ -208,14 +210,16 @@ impl Prefixes {
     }
 }
 
-/// Keys of translation in one table. `None` means that the next table decides.
+/// Keys for translation in one table of the configuration. `None` means that the next table
+/// decides.
 #[derive(Clone, Debug, Default)]
 struct TableKeys {
     prefixes: Option<Prefixes>,
     select: Option<Select>,
     exclude: Option<Networks<Ipv6Net>>,
     mode: Option<Mode>,
-    /// In a domain: true disables translation, false forces it.
+    /// Key `off` of a domain. True disables translation. False enables translation even if another
+    /// table disables it.
     off: Option<bool>,
     ignore_aaaa: Option<bool>,
     fallback_native: Option<bool>,
@@ -227,7 +231,7 @@ struct TableKeys {
 }
 
 impl TableKeys {
-    /// Builds a layer from the keys common to all tables: prefixes and exclusions.
+    /// Reads the keys that all tables have in common: `prefixes` and `exclude`.
     fn of_lists(
         prefixes: Option<&[PrefixKeys]>,
         exclude: Option<&NetworkList<Ipv6Net>>,
@@ -278,7 +282,7 @@ fn at<T>(place: &Spanned<T>, reason: String) -> BadPolicy {
 /// Reads the name of a domain.
 ///
 /// # Errors
-/// If it is not a domain name, or has a wildcard; the error has the right form.
+/// If `text` is not a domain name, or has a wildcard label. The error message shows the right form.
 pub(super) fn domain_name(text: &str) -> Result<LowerName, String> {
     let name: LowerName = text.parse().map_err(|error| format!("domain: {error}"))?;
     if !labels(name.wire()).any(|label| label == b"*") {
@@ -291,7 +295,7 @@ pub(super) fn domain_name(text: &str) -> Result<LowerName, String> {
     ))
 }
 
-/// The entries of one list of domains.
+/// The `[[domain]]` entries, or the `[[group.domain]]` entries of one group.
 #[derive(Default)]
 struct Domains {
     all: Vec<(LowerName, TableKeys)>,
@@ -324,7 +328,7 @@ impl Domains {
         self.places.has(domain).then(|| self.covering(domain)).flatten()
     }
 
-    /// Returns the keys for the longest domain that covers this one.
+    /// Returns the keys for the longest domain that contains this domain.
     fn covering(&self, domain: &LowerName) -> Option<&TableKeys> {
         self.places
             .get(domain.wire())
@@ -333,8 +337,8 @@ impl Domains {
     }
 }
 
-/// Rejects `off = false` outside of a group. It is meaningful only in a group, where it overrides
-/// `[[domain]]`.
+/// Rejects `off = false` in a `[[domain]]`. The value has a meaning only in a `[[group.domain]]`,
+/// where it overrides a `[[domain]]`.
 fn check_domains(domains: &[DomainKeys]) -> Result<(), BadPolicy> {
     match domains.iter().find(|keys| keys.off == Some(false)) {
         Some(keys) => Err(at(
@@ -348,7 +352,7 @@ fn check_domains(domains: &[DomainKeys]) -> Result<(), BadPolicy> {
     }
 }
 
-/// Rejects two modes for the same domain.
+/// Rejects a `[[forward]]` with a mode if a `[[domain]]` for the same domain also has a mode.
 fn check_forwards(config: &Config, domains: &Domains) -> Result<(), BadPolicy> {
     for forward in config.forwards.iter().filter(|forward| forward.mode.is_some()) {
         let written = forward.domain.get_ref();
@@ -368,7 +372,7 @@ fn check_forwards(config: &Config, domains: &Domains) -> Result<(), BadPolicy> {
 pub(super) const NOT_GLOBAL: &str =
     "64:ff9b::/96 is for global IPv4 addresses (RFC 6052 §3.1); write allow-non-global = true";
 
-/// Checks that each prefix embeds at least one address.
+/// Checks that each prefix embeds at least one IPv4 address.
 pub(super) fn check_ranges(config: &Config, named: &NamedNetworks<'_>) -> Result<(), BadPolicy> {
     for (path, keys) in prefix_places(config) {
         for mapping in keys.mappings(&[], named, &LivePrefixes::default())? {
@@ -407,7 +411,7 @@ pub(super) fn prefix_places(config: &Config) -> Vec<(String, &PrefixKeys)> {
     places
 }
 
-/// Rejects keys of a group in its `[group.dns64]`.
+/// Rejects keys in a `[group.dns64]` that belong directly in the `[[group]]`.
 fn check_misplaced(number: usize, keys: &GroupKeys) -> Result<(), BadPolicy> {
     let misplaced = [
         ("filter-a", keys.dns64.filter_a.is_some()),
@@ -440,7 +444,8 @@ impl Group {
         std::iter::once(&self.layer).chain(self.own.layers())
     }
 
-    /// Builds the policies of its clients; `same` has the values common to all policies.
+    /// Builds the policies for the clients of this group. `same` contains the values that all
+    /// policies have in common.
     fn policies(&self, base: &TableKeys, common: &Domains, same: &Policy) -> GroupPolicies {
         let policy = |own: Option<&TableKeys>, common: Option<&TableKeys>| {
             TableStack { own, common, group: &self.layer, base }.policy(same)
@@ -469,7 +474,7 @@ impl Group {
     }
 }
 
-/// Layers of one policy, by descending precedence.
+/// Tables that determine one policy, by descending precedence.
 struct TableStack<'a> {
     own: Option<&'a TableKeys>,
     common: Option<&'a TableKeys>,
@@ -478,7 +483,7 @@ struct TableStack<'a> {
 }
 
 impl TableStack<'_> {
-    /// Builds the policy; keys set by no layer have the value in `default`.
+    /// Builds the policy. A key that no table sets has its value in `default`.
     fn policy(&self, default: &Policy) -> Policy {
         let domains = || self.own.into_iter().chain(self.common);
         let all = || domains().chain([self.group, self.base]);
@@ -511,8 +516,9 @@ impl TableStack<'_> {
 }
 
 impl<'a> TableStack<'a> {
-    /// Returns the prefixes, or none if translation is off. A group without prefixes stays
-    /// untranslated regardless of a `[[domain]]`, except for its `[[group.domain]]` entries.
+    /// Returns the prefixes, or an empty list if translation is off. If a group has an empty list
+    /// of prefixes, translation is off for its clients even if a `[[domain]]` has prefixes. Only a
+    /// `[[group.domain]]` can turn translation on.
     fn prefixes(&self) -> &'a Prefixes {
         let written = |layer: &'a TableKeys| match layer.off {
             Some(true) => Some(Prefixes::NONE),
@@ -531,13 +537,13 @@ impl<'a> TableStack<'a> {
     }
 }
 
-/// True if a group explicitly has no prefixes.
+/// True if a group has an empty list of prefixes.
 fn outside_is_off(group: &TableKeys) -> bool {
     group.prefixes.as_ref().is_some_and(Prefixes::is_off)
 }
 
-/// Returns the prefixes of all layers, and the well-known one. PTR queries below them are answered
-/// for every client.
+/// Returns the prefixes of all tables. If there is at least one, the well-known prefix is added.
+/// PTR queries for addresses in these prefixes are answered locally for every client.
 fn all_prefixes<'a>(layers: impl Iterator<Item = &'a TableKeys>) -> Arc<[Mapping]> {
     let mut all: Vec<Mapping> =
         layers.flat_map(|layer| &layer.prefixes).flat_map(|all| all.mappings.clone()).collect();
@@ -665,8 +671,8 @@ mod tests {
             given.map(|address| address.to_string()).collect::<Vec<_>>()
         };
         assert_eq!(given("example"), ["2001:db8:3::808:808", "2001:db8:2::808:808"]);
-        // `draining` in another list has no effect, nor has that of `discover` on a prefix with a
-        // separate entry.
+        // `draining` in another list has no effect. `draining` in the entry `discover` has no
+        // effect on a prefix with a separate entry.
         assert_eq!(given("own.example"), ["2001:db8:1::808:808"]);
         let all = ["2001:db8:1::808:808", "2001:db8:808:808::", "2001:db8:3::808:808"];
         assert_eq!(given("other.example"), all);

@@ -1,4 +1,5 @@
-//! The settings derived from a configuration: all keys checked and resolved.
+//! The settings derived from a configuration. All keys have been checked, and all names in them
+//! have been resolved.
 //!
 //! ```text
 //! text ─► keys (file, line and column of each) ─► Checker ─┬─► upstreams, routes by domain, groups
@@ -6,9 +7,10 @@
 //!                                                          └─► ConfigError: the first invalid key
 //! ```
 //!
-//! Workers query [`Settings`] for the rules of a client and a name, and never read keys. A reload
-//! builds new settings while the old ones stay in use until the new ones are complete.
-//! [`Settings::with_prefixes`] inserts discovered prefixes, also without changing the old settings.
+//! Workers get the rules for a client and a name from [`Settings`], and do not read the keys. A
+//! reload builds new settings. The old settings remain in use until the new settings are complete.
+//! Similarly, [`Settings::with_prefixes`] returns new settings with the discovered prefixes, and
+//! does not change the old settings.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -50,7 +52,7 @@ pub(crate) struct Upstream {
     pub address: ServiceAddr,
     /// Weight among upstreams of similar speed, 1 to 1 000 000.
     pub weight: u32,
-    /// True if it is queried over AF_XDP.
+    /// True if the upstream is queried over AF_XDP.
     pub xdp: bool,
 }
 
@@ -59,25 +61,25 @@ pub(crate) struct Upstream {
 pub(crate) struct Route {
     /// The domain, in wire format and lower case.
     pub domain: LowerName,
-    /// Indices of the upstreams; empty only if there is no upstream at all.
+    /// Indices of the upstreams. Empty only if the settings have no upstream.
     pub upstreams: Vec<usize>,
-    /// Condition under which A records are queried. It overrides that of the client group, except
-    /// for domains that set a mode.
+    /// Condition under which A records are queried. This mode overrides the mode of the client's
+    /// group. It does not apply to a domain whose `[[domain]]` or `[[group.domain]]` sets a mode.
     pub mode: Option<Mode>,
 }
 
-/// The settings derived from a configuration. They are replaced as a whole by a reload.
+/// The settings derived from a configuration. A reload replaces them as a whole.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The keys, with defaults filled in.
     pub config: Config,
-    /// Path of the file, or a name in place of it.
+    /// Path of the configuration file, or a description if there is no file.
     pub(crate) source: PathBuf,
     pub(super) policies: Policies,
     /// Allowed clients.
     pub(super) clients: Networks<IpNet>,
-    /// All upstreams; routes contain indices into this list. It is empty if resolv.conf is followed
-    /// and lists none so far.
+    /// All upstreams. Routes contain indices into this list. The list is empty if the upstreams
+    /// come from resolv.conf and this file currently lists no usable address.
     pub(crate) upstreams: Vec<Upstream>,
     /// True if the upstreams are those of the system's resolv.conf.
     pub(crate) follows_system: bool,
@@ -85,15 +87,15 @@ pub struct Settings {
     pub(crate) left_out: Vec<ServiceAddr>,
     /// Link-local addresses without a zone in resolv.conf, which cannot be used.
     without_zone: Vec<HostAddr>,
-    /// Routes, longest domain first; the last one is for the root.
+    /// Routes, longest domain first. The last route is for the root.
     pub(crate) routes: Vec<Route>,
-    /// Indices into `routes`, except for the last one.
+    /// Indices into `routes` by domain. The last route is not included.
     routes_by_domain: DomainTable<usize>,
     /// Sets of names with the same upstreams.
     pub(crate) upstream_sets: UpstreamSets,
-    /// Times for which answers and failures are cached and served.
+    /// Limits on the times for which answers and failures are cached and served.
     pub(crate) ttl: TtlLimits,
-    /// Maximum number of TCP connections to upstreams, over all upstreams and workers; 1 or more.
+    /// Maximum total number of TCP connections to all upstreams, from all workers. At least 1.
     pub upstream_connections: usize,
     origin: Arc<Origin>,
 }
@@ -102,23 +104,25 @@ pub struct Settings {
 #[derive(Clone, Debug)]
 struct Origin {
     text: String,
-    /// Addresses that the server serves already, from sockets passed by systemd or from before a
-    /// reload. They may differ from `listen` in the text. Empty: `listen`.
+    /// Addresses of sockets that are already open, because systemd passed them or because the
+    /// server is running. They may differ from `listen` in the text. If empty, the server uses the
+    /// addresses of `listen`.
     served: Vec<ServiceAddr>,
     listen: Vec<ServiceAddr>,
     resolv_conf: ResolvConf,
 }
 
-/// Lines of a configuration that define an upstream.
+/// Example of the configuration lines that define an upstream.
 pub(crate) const UPSTREAM_LINES: &str = "[[upstream]]\naddress = \"2001:db8::53\"\nport = 53";
 
-/// Maximum number of TCP connections to upstreams, if the system allows as many.
+/// Maximum number of TCP connections to upstreams. A lower limit of the system reduces this number.
 const UPSTREAM_CONNECTIONS: usize = 100;
 
 impl Settings {
-    /// Reads and checks a file; `None` is the configuration without one. `served` are the addresses
-    /// that the server serves already, in place of `listen` in the file; empty if it opens its sockets
-    /// later. `listen` replaces the addresses in the file unless it is empty.
+    /// Reads and checks a configuration file. `None` selects the default configuration. `served`
+    /// contains the addresses of sockets that are already open. They replace `listen` of the file.
+    /// `served` is empty if the server opens its sockets later. If the argument `listen` has
+    /// addresses, they replace those in the file.
     ///
     /// # Errors
     /// If the file cannot be read or is not valid.
@@ -146,10 +150,10 @@ impl Settings {
         )
     }
 
-    /// Checks the text of a configuration; `file` is used only in errors.
+    /// Checks the text of a configuration. The path `file` appears only in error messages.
     ///
     /// # Errors
-    /// If it is not valid.
+    /// If the configuration is not valid.
     pub fn from_text(text: &str, file: &Path) -> Result<Settings, ConfigError> {
         Settings::from_origin(
             file,
@@ -165,7 +169,7 @@ impl Settings {
     /// Derives settings from the same text and addresses with another resolv.conf.
     ///
     /// # Errors
-    /// If the combination is not valid.
+    /// If the configuration is not valid with this resolv.conf.
     pub(crate) fn with_resolv_conf(
         &self,
         resolv_conf: ResolvConf,
@@ -227,7 +231,8 @@ impl Settings {
         }
     }
 
-    /// Returns the upstreams of the root domain, which are those of all names outside `[[forward]]`.
+    /// Returns the upstreams of the root domain. They are used for all names outside of
+    /// `[[forward]]` domains.
     pub(crate) fn default_upstreams(&self) -> Vec<String> {
         let route = &self.routes[self.route(&[0]).0];
         route.upstreams.iter().map(|number| self.upstreams[*number].address.to_string()).collect()
@@ -239,18 +244,19 @@ impl Settings {
         local_zones::in_effect(&self.config.local_zones, |zone| self.routes_by_domain.has(zone))
     }
 
-    /// True if only programs on this host can reach the server: it serves loopback addresses.
+    /// True if the server listens only on loopback addresses, so that only programs on this host
+    /// can reach it.
     pub(super) fn is_local(&self) -> bool {
         let all = addresses(&self.config, &self.origin.served);
         !all.is_empty() && all.iter().all(|address| address.ip().to_canonical().is_loopback())
     }
 
-    /// Returns the text of the file.
+    /// Returns the text of the configuration file.
     pub(super) fn text(&self) -> &str {
         &self.origin.text
     }
 
-    /// Returns the resolv.conf that supplies the upstreams if none is configured.
+    /// Returns the contents of resolv.conf. They supply the upstreams if none is configured.
     pub(crate) fn resolv_conf(&self) -> &ResolvConf {
         &self.origin.resolv_conf
     }
@@ -287,7 +293,7 @@ impl Settings {
         self.policies.of(client, name.wire())
     }
 
-    /// Returns the source of that policy.
+    /// Returns the source of the policy for a client's query for `name`.
     pub(crate) fn policy_source(&self, client: IpAddr, name: &LowerName) -> PolicySource {
         self.policies.whose(client, name.wire())
     }
@@ -318,7 +324,7 @@ impl Settings {
         Rules { policy, others: &self.policies, client, mode, forward, trust_ad, now }
     }
 
-    /// Returns the same settings with this state of the prefixes.
+    /// Returns a copy of the settings in which the policies use this state of the prefixes.
     pub(crate) fn with_prefixes(&self, live: &LivePrefixes) -> Settings {
         // Faults were detected when the file was read.
         let policies = NamedNetworks::new(&self.config.networks)
@@ -330,7 +336,8 @@ impl Settings {
         }
     }
 
-    /// Returns the prefixes of all policies, each once; those of the default policy come first.
+    /// Returns the prefixes of all policies, each once. The prefixes of the default policy come
+    /// first.
     pub(crate) fn prefixes(&self) -> impl Iterator<Item = &Prefix> {
         let mut once: Vec<&Prefix> = Vec::new();
         for prefix in self.policies.all().flat_map(|policy| &policy.mappings).map(Mapping::prefix) {
@@ -348,8 +355,9 @@ impl Settings {
         })
     }
 
-    /// Returns the time limit for resolving a question, over all attempts. With serve-stale it is
-    /// at most the time that a client should wait for an expired answer (RFC 8767 §5: 1.8 s).
+    /// Returns the time limit for one lookup, over all attempts. With serve-stale, the limit is at
+    /// most [`STALE_AFTER`], the time after which a client gets an expired answer (RFC 8767 §5
+    /// suggests 1.8 s).
     pub(crate) fn timeout(&self) -> Duration {
         let timeout = self.config.forwarding.timeout;
         if self.ttl.stale.is_some() { timeout.min(STALE_AFTER) } else { timeout }
@@ -364,7 +372,7 @@ impl Settings {
 struct Checker<'a> {
     text: &'a str,
     file: &'a Path,
-    /// Addresses served.
+    /// Addresses on which the server listens.
     listen: Vec<ServiceAddr>,
 }
 
@@ -545,7 +553,7 @@ impl Checker<'_> {
             u128::from(config.cache.max_ttl),
             " seconds (max-ttl)",
         )?;
-        // Two questions must fit into five seconds, after which clients retry.
+        // Two lookups in sequence must take less than five seconds, after which clients retry.
         between("forwarding.timeout", config.forwarding.timeout.as_millis(), 100, 1_900, " ms")?;
         between("forwarding.source-ports", config.forwarding.source_ports.into(), 1, 4_096, "")?;
         between("local.ttl", config.local.ttl.into(), 0, 86_400, " seconds")?;
@@ -557,8 +565,8 @@ impl Checker<'_> {
         between("limits.tcp-pipeline", config.limits.tcp_pipeline as u128, 1, 10_000, "")
     }
 
-    /// Checks the probes of prefixes, and that discovery has a source if a prefix is to be
-    /// discovered.
+    /// Checks the probes and names of prefixes. Also checks that `[discovery]` has a source if an
+    /// entry with `"discover"` exists.
     fn check_probes(&self, config: &Config) -> Result<(), ConfigError> {
         for (path, prefix) in prefix_places(config) {
             if let Some(probe) = prefix.probe() {
@@ -595,8 +603,8 @@ impl Checker<'_> {
         self.at(place.span().start, reason)
     }
 
-    /// Returns an error with the line of a key such as `cache.min-ttl`. For an invalid default it
-    /// is the line of the table.
+    /// Returns an error with the line of a key such as `cache.min-ttl`. If the file does not
+    /// contain the key, the error has the line of the table.
     fn at_path(&self, path: &str, reason: String) -> ConfigError {
         let line = line_of(self.text, path);
         ConfigError::Invalid { file: self.file.into(), line, reason }
@@ -615,7 +623,7 @@ impl Checker<'_> {
     }
 }
 
-/// Returns the addresses that are served already, or otherwise those of `listen`.
+/// Returns the addresses in `served`, or the configured listen addresses if `served` is empty.
 fn addresses(config: &Config, served: &[ServiceAddr]) -> Vec<ServiceAddr> {
     if served.is_empty() { config.addresses().collect() } else { served.to_vec() }
 }
@@ -634,8 +642,8 @@ fn ttl_limits(cache: &CacheKeys) -> TtlLimits {
     }
 }
 
-/// Returns the control socket of a configuration. Its other keys need not be valid for this machine
-/// or this user.
+/// Returns the control socket of a configuration. Other keys of the configuration need not be valid
+/// for this machine or this user.
 ///
 /// # Errors
 /// If the file cannot be read, or is not a configuration.
@@ -647,10 +655,12 @@ pub(crate) fn control_socket(file: &Path) -> Result<Option<PathBuf>, ConfigError
 /// Maximum time for which failures may be cached, in seconds (RFC 9520 §3.2).
 const MOST_FAILURE_TTL: u128 = 300;
 
-/// Returns a network among these that is far larger than those of one operator.
+/// Returns one of the `clients` networks that is much larger than the networks of a single
+/// operator, or `None` if there is none.
 pub(super) fn covers_all_clients(clients: &Networks<IpNet>) -> Option<IpNet> {
     let unique_local: IpNet = "fc00::/7".parse().expect("a constant");
-    // Aggregated, so that two halves of the address space count as all of it.
+    // The networks are aggregated, so that two halves of the address space count as the whole
+    // address space.
     IpNet::aggregate(&clients.included())
         .into_iter()
         .find(|net| net.prefix_len() < 8 && *net != unique_local)

@@ -1,8 +1,8 @@
 //! The system's name servers in resolv.conf(5), without this server itself.
 //!
-//! A host that runs dns64d often uses it for its own lookups, and lists it in resolv.conf. If
-//! dns64d sent queries to itself, they would loop. Such an entry is therefore skipped, whichever
-//! address of this host it names.
+//! A host that runs dns64d often also uses dns64d as its resolver, and lists it in resolv.conf.
+//! Upstream queries from dns64d to itself would loop. Entries of resolv.conf with an address on
+//! which dns64d listens are therefore skipped.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::path::Path;
@@ -15,7 +15,7 @@ use super::error::RESOLV_CONF;
 /// Port of DNS (RFC 1035 §4.2). resolv.conf supports no other port.
 const DNS_PORT: u16 = 53;
 
-/// Contents of resolv.conf, or the error of reading it.
+/// Contents of resolv.conf, or the error that occurred while the file was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ResolvConf {
     /// Contents of the file.
@@ -25,7 +25,7 @@ pub(crate) enum ResolvConf {
 }
 
 impl ResolvConf {
-    /// Reads the system's file.
+    /// Reads /etc/resolv.conf.
     pub(crate) fn read() -> ResolvConf {
         match read_file(Path::new(RESOLV_CONF)) {
             Ok(text) => ResolvConf::Text(text),
@@ -33,7 +33,7 @@ impl ResolvConf {
         }
     }
 
-    /// Returns the contents, which are empty if the file cannot be read.
+    /// Returns the contents of the file, or an empty text if the file cannot be read.
     pub(super) fn text(&self) -> &str {
         match self {
             ResolvConf::Text(text) => text,
@@ -84,7 +84,7 @@ pub(crate) fn is_own(listen: &[ServiceAddr], server: ServiceAddr) -> bool {
     let theirs = server.ip();
     listen.iter().filter(|ours| ours.port() == server.port()).any(|ours| {
         let (address, ours) = (ours, ours.ip());
-        // Packets to the unspecified address arrive on loopback.
+        // Packets to the unspecified address arrive on the loopback interface.
         let to_loopback = theirs.is_unspecified() && (ours.is_loopback() || ours.is_unspecified());
         let to_this_host = ours.is_unspecified() && is_of_this_host(server);
         ours == theirs && is_same_zone(*address, server)
@@ -92,16 +92,16 @@ pub(crate) fn is_own(listen: &[ServiceAddr], server: ServiceAddr) -> bool {
     })
 }
 
-/// True if two services at the same address are in the same zone, which may be given as name or
-/// index of an interface.
+/// True if two services at the same address are in the same zone. A zone can be written as the name
+/// or as the index of an interface.
 fn is_same_zone(one: ServiceAddr, other: ServiceAddr) -> bool {
     let is_same = || Some(one.resolve().ok()? == other.resolve().ok()?);
     one == other || is_same().unwrap_or(false)
 }
 
-/// True for an address of this host. The kernel uses such an address as the source towards itself,
-/// as a connected socket shows without sending a packet. Unlike a list of the interfaces, this also
-/// works under confinement.
+/// True if `server` is an address of this host. The kernel sends packets from a local address to
+/// itself with the same address as the source. A connected UDP socket shows this source address
+/// without sending a packet. Unlike a listing of the interfaces, this test also works in a sandbox.
 fn is_of_this_host(server: ServiceAddr) -> bool {
     let any = if server.is_ipv4() {
         IpAddr::V4(Ipv4Addr::UNSPECIFIED)

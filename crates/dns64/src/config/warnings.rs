@@ -55,7 +55,7 @@ impl Settings {
         warnings
     }
 
-    /// Warns of networks with bits beyond their length.
+    /// Warns of networks in which address bits after the prefix length are set.
     fn host_bits(&self) -> Vec<String> {
         let warning = |(offset, text): &(usize, String)| {
             let network: IpNet = text.trim_start_matches('!').trim_start().parse().ok()?;
@@ -71,7 +71,8 @@ impl Settings {
         strings(self.text()).iter().filter_map(warning).collect()
     }
 
-    /// Warns of groups that have IPv4 clients or only clients without access.
+    /// Warns of groups whose IPv4 clients get synthesized answers, and of networks in groups whose
+    /// clients all get REFUSED.
     fn warn_of_groups(&self, warnings: &mut Vec<String>) {
         for (number, (members, synthesizes)) in self.policies.groups().enumerate() {
             let place = self.place(&format!("group.{number}.clients"));
@@ -118,7 +119,7 @@ impl Settings {
         }
     }
 
-    /// Warns about ranges from which a prefix embeds no address.
+    /// Warns of ranges of which the prefix embeds no address.
     fn warn_of_ranges(&self, warnings: &mut Vec<String>) {
         let Ok(named) = NamedNetworks::new(&self.config.networks) else { return };
         for (path, keys) in prefix_places(&self.config) {
@@ -137,9 +138,10 @@ fn at(file: &Path, line: usize) -> String {
     format!("{}:{line}", file.display())
 }
 
-/// True if `net` has clients among `members`, and all of them get REFUSED.
+/// True if `members` contains addresses of `net`, and if all these addresses get REFUSED.
 fn is_refused(net: IpNet, members: &Networks<IpNet>, allowed: &Networks<IpNet>) -> bool {
-    // Sets described by such lists start only at network boundaries.
+    // Membership in these lists changes only at the boundaries of networks, so it is enough to test
+    // these addresses.
     let mut edges: Vec<IpAddr> = members.edges();
     edges.extend(allowed.edges());
     let mut among =
@@ -180,7 +182,7 @@ mod tests {
             ("'2001:db8:1::/48'", "'2001:db8:1::/48', '2001:db8:2::/48'", &["2001:db8:2::/48"]),
             ("'!2001:db8:1::/48', '2001:db8::/32'", "'2001:db8:1::/64'", &["2001:db8:1::/64"]),
             ("'!2001:db8:1::/65', '2001:db8::/32'", "'2001:db8:1::/64'", &[]),
-            // The part of the group that is allowed is excluded from the group.
+            // The group excludes the part of its network that `allow` contains.
             ("'2001:db8:1::/64'", "'!2001:db8:1::/64', '2001:db8:1::/48'", &["2001:db8:1::/48"]),
             ("'10.0.0.0/8'", "'::/0', '0.0.0.0/0'", &["::/0"]),
             ("'lab'", "'lab'", &[]),
