@@ -84,8 +84,8 @@ pub(super) fn reload(file: Option<&Path>, asked: &ControlOptions) -> anyhow::Res
     })
 }
 
-/// Removes a name and its descendants, or everything, from the server's cache. Prints the number of
-/// removed answers.
+/// Removes a name and all names below it, or all names, from the server's cache. Prints the number
+/// of removed answers.
 ///
 /// # Errors
 /// If the configuration cannot be read, no server answers, or the name is not valid.

@@ -43,7 +43,8 @@ use crate::guard;
 use crate::import::{ImportError, import};
 use crate::server::{ServerError, bind};
 
-/// Exit status of an import with losses (docs/src/contract.md).
+/// Exit status of an import if settings that affect answers are not carried over
+/// (docs/src/contract.md).
 const ANSWERS_MAY_DIFFER: u8 = 1;
 /// Exit status for an invalid configuration or command.
 const BAD_CONFIGURATION: u8 = 2;
@@ -153,7 +154,7 @@ enum Command {
     },
 }
 
-/// Returns the parser of server names.
+/// Returns the parser for the names of other servers in `--from`.
 fn source() -> impl TypedValueParser<Value = Source> {
     let of = |name: String| {
         Source::ALL.iter().find(|(known, _)| *known == name).map(|(_, source)| *source)
@@ -271,8 +272,8 @@ fn in_effect(settings: &Settings, probed: &[Probed]) -> String {
     text + &comment("local zones", &settings.local_zones()) + "\n" + &settings.to_toml()
 }
 
-/// Prints the configuration converted from another server's, and notes about the parts that are
-/// missing.
+/// Converts the configuration of another server. Prints the result, and notes on settings that are
+/// not carried over.
 fn import_from(file: &Path, from: Option<Source>) -> anyhow::Result<ExitCode> {
     let imported = import(file, from)?;
     for note in &imported.notes {
@@ -300,20 +301,20 @@ fn format_error(error: &anyhow::Error) -> String {
     text
 }
 
-/// Ends the process after an uncaught panic, or after too many caught ones, so that a supervisor
-/// restarts it. Without one of its workers, a server would leave the clients of that worker's
-/// sockets without answers.
+/// Makes the process end after an uncaught panic, or after too many caught panics, so that a
+/// supervisor restarts it. If only the thread of a worker ended, clients of this worker's sockets
+/// would get no more answers.
 fn end_on_panic(log: Arc<Log>) {
     std::panic::set_hook(Box::new(move |panic| {
         if !guard::is_caught(panic) {
             let thread = std::thread::current();
             let name = thread.name().unwrap_or("without a name");
-            // Empty unless RUST_BACKTRACE requests a backtrace.
+            // Empty if RUST_BACKTRACE does not request a backtrace.
             let trace = Backtrace::capture();
             let trace = matches!(trace.status(), BacktraceStatus::Captured)
                 .then(|| format!("{trace}\n"))
                 .unwrap_or_default();
-            // Bypasses the logging framework, which may be the part that panicked.
+            // This line bypasses the logging framework, because the panic may have occurred there.
             let _ = (&*log).write_all(format!("thread {name} {panic}\n{trace}").as_bytes());
             log.flush();
             std::process::exit(PANICKED);
@@ -332,7 +333,8 @@ fn serve(file: Option<&Path>, listen: &[ServiceAddr]) -> anyhow::Result<()> {
     start_log(settings.config.log, Arc::clone(&log));
     // Flushes the log even if the start fails.
     let _written = LogFlushGuard(Arc::clone(&log));
-    // Set up before the first thread, so that every thread leaves these signals to this one.
+    // The signal handlers are set up before other threads start, so that this thread receives all
+    // of these signals.
     let signals = Signals::new([SIGHUP, SIGINT, SIGTERM])?;
     let allowed = SystemLimits::of_process();
     if allowed.limits_address_space() {
@@ -348,12 +350,12 @@ fn serve(file: Option<&Path>, listen: &[ServiceAddr]) -> anyhow::Result<()> {
     warnings.extend(host_check::missing(&settings));
     log_startup(&settings, file);
     let mut bound = bind(settings, activated)?;
-    // The signal wakes this thread, which then answers the request.
+    // SIGHUP wakes this thread, which then reloads the configuration and answers the request.
     let (sender, requests) = channel();
     bound.on_reload(move |request| {
         let _ = sender.send(request);
-        // raise(3) of musl uses tkill(2), which the system call filter allows only for the main
-        // thread.
+        // raise(3) of musl would use tkill(2), which the system call filter allows only for the
+        // main thread.
         let _ = kill(Pid::this(), Signal::SIGHUP);
     });
     drop_privileges(&config, file, resolv_conf)?;
@@ -470,11 +472,12 @@ fn start_log(keys: LogKeys, log: Arc<Log>) {
     let subscriber = tracing_subscriber::fmt()
         .with_max_level(level)
         .with_writer(log)
-        // Otherwise tracing would write about an error to standard error, and panic if that fails.
+        // Without this setting, tracing would report an error on standard error, and panic if the
+        // report fails.
         .log_internal_errors(false)
         .with_target(false);
     let subscriber = subscriber.with_ansi(colours);
-    // An embedding program may already have a logger.
+    // A program that includes dns64d as a library may already have a logger.
     let _ = match keys.format {
         LogFormat::Text => subscriber.try_init(),
         LogFormat::Json => subscriber.json().try_init(),
@@ -521,7 +524,8 @@ mod tests {
         assert_eq!(reload.config, start.config);
         let socket = format!("/run/{}/control.sock", value("RuntimeDirectory"));
         assert_eq!(socket, crate::config::CONTROL_SOCKET);
-        // Servers of resolv.conf and routes to link-local upstreams come with the network.
+        // Name servers in resolv.conf and routes to link-local upstreams are available only after
+        // the network is up.
         let after: Vec<&str> = value("After").split(' ').collect();
         assert!(after.contains(&"network-online.target") && after.contains(&"nss-lookup.target"));
     }

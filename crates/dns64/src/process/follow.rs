@@ -1,4 +1,4 @@
-//! Follows changes of resolv.conf at run time, if no upstream is configured.
+//! Detection of changes of resolv.conf at run time. It is active if no upstream is configured.
 //!
 //! The file is read every two seconds and compared with its last contents. Reading detects that the
 //! file was written, was replaced, or has become a link to another target. A kernel watch
@@ -19,19 +19,19 @@ pub(super) struct Follower {
 }
 
 impl Follower {
-    /// Starts with the resolv.conf of these settings.
+    /// Returns a follower that compares resolv.conf with its contents in these settings.
     pub(super) fn new(settings: &Settings) -> Follower {
         Follower { seen: settings.resolv_conf().clone() }
     }
 
-    /// Records the resolv.conf of settings that a reload has put into effect.
+    /// Records the contents of resolv.conf in settings that a reload has put into effect.
     pub(super) fn record(&mut self, settings: &Settings) {
         self.seen = settings.resolv_conf().clone();
     }
 
     /// Updates the server's upstreams if resolv.conf has changed and the server uses it. If the
-    /// file lists no upstream any more, the upstreams in use are kept. `fit` adapts settings to the
-    /// limits of the system.
+    /// file no longer lists an upstream, the server continues to use the current upstreams. `fit`
+    /// adapts the settings to the limits of the system.
     pub(super) fn poll(
         &mut self,
         server: &RunningServer,
@@ -76,7 +76,8 @@ fn replace(
     }
 }
 
-/// Returns the reason why these settings have no upstream, if the server has one.
+/// Returns the reason why these settings have no upstream. Returns `None` if they have one, or if
+/// the server also has none at present.
 pub(super) fn loses_upstreams(server: &RunningServer, settings: &Settings) -> Option<String> {
     settings.no_upstream().filter(|_| !server.settings().upstreams.is_empty())
 }

@@ -1,5 +1,5 @@
-//! Privileges dropped after the sockets are bound: root, file access, signals, and unneeded system
-//! calls (`syscall_filter`).
+//! Reduction of privileges after the sockets are bound. The process gives up root, access to most
+//! files, signals to other processes, and system calls that it does not need (`syscall_filter`).
 
 use std::os::unix::fs::lchown;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabiliti
 
 use super::syscall_filter;
 
-/// Errors of dropping privileges.
+/// Errors that occur while privileges are dropped.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(super) enum HardenError {
@@ -49,13 +49,13 @@ pub(super) enum HardenError {
     Seccomp(#[from] seccompiler::Error),
 }
 
-/// Switches to `user` if the process is root and a user is configured. Otherwise root only drops
-/// its capabilities, and still owns root's files. The files in `made` were created by the process
-/// and are still needed, so their owner becomes the user. Returns true if the process is still
-/// root.
+/// Switches to `user` if the process is root and a user is configured. Otherwise, the process only
+/// drops its capabilities. If it is root, it remains the owner of root's files. `made` lists files
+/// that the process has created and still needs. Their owner becomes the user. Returns true if the
+/// process is still root.
 ///
 /// # Errors
-/// If there is no such user, or the kernel refuses.
+/// If the user does not exist, or if a system call fails.
 pub(super) fn drop_root(user: Option<&str>, made: &[&Path]) -> Result<bool, HardenError> {
     let (true, Some(name)) = (Uid::effective().is_root(), user) else {
         drop_capabilities()?;
@@ -68,8 +68,8 @@ pub(super) fn drop_root(user: Option<&str>, made: &[&Path]) -> Result<bool, Hard
     for &file in made {
         let failed =
             |source| HardenError::HandOver { file: file.into(), user: name.into(), source };
-        // Not chown(2): the user may own the folder, and could have placed a link there to another
-        // file.
+        // Unlike chown(2), lchown(2) does not follow links. The user may own the folder, and may
+        // have placed a link to another file there.
         lchown(file, Some(user.uid.as_raw()), None).map_err(failed)?;
     }
     initgroups(&c_name, user.gid).map_err(failed)?;
@@ -78,12 +78,12 @@ pub(super) fn drop_root(user: Option<&str>, made: &[&Path]) -> Result<bool, Hard
     Ok(user.uid.is_root())
 }
 
-/// Drops all capabilities (capabilities(7)). Only a new program could regain them, and `confine`
-/// forbids starting any. If there are none, the kernel is not called, because a service manager may
-/// forbid the call.
+/// Drops all capabilities (capabilities(7)). Only a newly started program could regain them, and
+/// `confine` forbids starting programs. If the process has no capabilities, capset(2) is not
+/// called, because a service manager may forbid this call.
 ///
 /// # Errors
-/// If the kernel refuses.
+/// If a system call fails.
 fn drop_capabilities() -> Result<(), HardenError> {
     let failed = |error: rustix::io::Errno| HardenError::Capabilities(error.into());
     let none = CapabilitySet::empty();
@@ -94,15 +94,16 @@ fn drop_capabilities() -> Result<(), HardenError> {
     set_capabilities(None, none).map_err(failed)
 }
 
-/// Extent of the confinement that the kernel supports.
+/// Parts of the confinement that the kernel supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Confinement {
-    /// True if files are restricted (landlock). Readable are the folders of the configuration and,
-    /// if needed, of the possible targets of resolv.conf, and random numbers. Writable is the
-    /// folder of the query log. Removable is only the control socket.
+    /// True if access to files is restricted (landlock). The process can then read only the folders
+    /// of the configuration, the random numbers of the system and, if needed, the possible targets
+    /// of resolv.conf. It can write only into the folder of the query log, and remove only files in
+    /// the folder of the control socket.
     pub files: bool,
-    /// True if system calls fail that start programs, change the system or attributes of files, or
-    /// act on other processes (seccomp).
+    /// True if system calls are filtered (seccomp). Calls that start programs, change the system or
+    /// the attributes of files, or act on other processes then fail.
     pub calls: bool,
 }
 
@@ -123,19 +124,19 @@ pub(super) struct NeededFiles<'a> {
 /// skipped.
 ///
 /// # Errors
-/// If the kernel has a mechanism and refuses it.
+/// If the kernel has a mechanism, but rejects its rules.
 pub(super) fn confine(needed: NeededFiles<'_>) -> Result<Confinement, HardenError> {
     let files = confine_files(needed)?;
     let calls = syscall_filter::forbid(syscall_filter::rules()?)?;
     Ok(Confinement { files, calls })
 }
 
-/// The system's random numbers. A statically linked program, as in the container image, does not
-/// find getrandom(2) and reads these files.
+/// Files with the system's random numbers. The statically linked program of the container image
+/// does not find getrandom(2), and reads these files instead.
 const RANDOM: [&str; 2] = ["/dev/urandom", "/dev/random"];
 
-/// Folders with the target of the resolv.conf link, as managed by resolvconf(8), NetworkManager,
-/// systemd-resolved and others in /run.
+/// Folders that can contain the target of the link /etc/resolv.conf. resolvconf(8), NetworkManager,
+/// systemd-resolved and similar programs store the target in these folders.
 const OF_NAME_SERVERS: [&str; 3] = ["/etc", "/run", "/usr/lib/systemd"];
 /// Maximum number of links that the kernel follows (path_resolution(7)).
 const MOST_LINKS: usize = 40;
@@ -147,7 +148,7 @@ fn folder(file: &Path) -> PathBuf {
 }
 
 /// Returns the folders of a file and of all links on its path. A missing folder is replaced by its
-/// nearest existing ancestor, but never by the root.
+/// nearest existing ancestor. The root folder is left out.
 fn folders_on_the_way(file: &Path) -> Vec<PathBuf> {
     let mut folders = Vec::new();
     let mut next = file.to_owned();
@@ -162,16 +163,19 @@ fn folders_on_the_way(file: &Path) -> Vec<PathBuf> {
     folders
 }
 
-/// Allows reading the files that a reload reads, appending to the query log, and removing the
-/// control socket. Signals can reach only this process, on kernels since 6.12.
+/// Restricts access to files. The process may still read the files that a reload reads, append to
+/// the query log, and remove the control socket. On Linux 6.12 and later, the process can send
+/// signals only to itself.
 fn confine_files(needed: NeededFiles<'_>) -> Result<bool, HardenError> {
     let abi = ABI::V5;
-    // An editor replaces a file by another one of the same name. The folder must therefore stay
-    // readable: that of the name, and that of the link's target.
+    // An editor may replace the file by a new file of the same name. The folder of the file must
+    // therefore stay readable. If the file is a link, the folder of its target must also stay
+    // readable.
     let readable = needed.config.into_iter().flat_map(|file| {
         [folder(file), folder(&file.canonicalize().unwrap_or_else(|_| file.into()))]
     });
-    // This file is also replaced. It may become a link to another folder, which may not exist yet.
+    // Other programs replace resolv.conf. It may become a link into another folder, which may not
+    // exist yet.
     let resolv_conf = needed.resolv_conf.into_iter().flat_map(|file| {
         folders_on_the_way(file).into_iter().chain(OF_NAME_SERVERS.map(PathBuf::from))
     });
@@ -205,8 +209,8 @@ mod tests {
     use crate::config::RESOLV_CONF;
     use crate::control::socket::ControlSocket;
 
-    /// True if the kernel has landlock. Requesting a ruleset with a hard requirement confines
-    /// nothing.
+    /// True if the kernel has landlock. The ruleset is created, but not applied, so that it
+    /// confines nothing.
     fn has_landlock() -> bool {
         Ruleset::default()
             .set_compatibility(CompatLevel::HardRequirement)
@@ -229,7 +233,8 @@ mod tests {
         });
     }
 
-    /// chmod(2) after bind(2) would follow a link placed there by the owner of the folder.
+    /// chmod(2) after bind(2) would follow a link that the owner of the folder has put in place of
+    /// the socket.
     #[test]
     fn the_control_socket_has_its_mode_without_chmod() {
         let folder = tempfile::tempdir().unwrap();
@@ -247,7 +252,7 @@ mod tests {
         });
     }
 
-    /// As under systemd: the unit forbids capset(2).
+    /// The test forbids capset(2), as the systemd unit does.
     #[test]
     fn without_capabilities_capset_is_not_called() {
         std::thread::scope(|scope| {
@@ -291,7 +296,8 @@ mod tests {
                 ] {
                     assert!(refused(done), "{name}");
                 }
-                // Needed by abort(3) and panics; the default action of SIGURG is to ignore it.
+                // abort(3) and panics need raise(3). The default action for SIGURG is to ignore the
+                // signal.
                 assert_eq!(raise(Signal::SIGURG), Ok(()));
                 // Limits and CPUs of this process stay accessible.
                 assert!(getrlimit(Resource::RLIMIT_NOFILE).is_ok());
@@ -355,7 +361,7 @@ mod tests {
                 }
                 assert!(!confined.files || std::fs::read(&log).is_err(), "only written to");
                 assert!(std::fs::remove_file(&socket).is_ok());
-                // The connection to a dnstap reader is retried repeatedly.
+                // The server can connect to a dnstap reader at any time.
                 assert!(std::os::unix::net::UnixStream::connect(&reader).is_ok());
                 if confined.calls {
                     assert!(nix::sched::unshare(nix::sched::CloneFlags::empty()).is_err());

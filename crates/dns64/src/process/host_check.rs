@@ -39,9 +39,10 @@ pub(super) fn missing(settings: &Settings) -> Vec<String> {
     cpus.chain(user).chain(group).collect()
 }
 
-/// Returns the addresses, ports, files, interfaces and routes that a server with this configuration
-/// could not use now, with file and line. This may change before the start, or the server may run
-/// on another machine. `listen` has the addresses of the command line.
+/// Returns a message, with file and line, for each address, port, file, interface and route that a
+/// server with this configuration could not use now. The messages are not errors, because the
+/// machine may change before the start, or the server may run on another machine. `listen` has the
+/// addresses of the command line.
 pub(super) fn obstacles(settings: &Settings, listen: &[ServiceAddr]) -> Vec<String> {
     let mut findings = Findings::default();
     let mut running = Running { settings, addresses: None };
@@ -68,12 +69,13 @@ pub(super) fn obstacles(settings: &Settings, listen: &[ServiceAddr]) -> Vec<Stri
     findings.0
 }
 
-/// Results of the comparison.
+/// Messages about parts of the configuration that do not fit this machine.
 #[derive(Default)]
 struct Findings(Vec<String>);
 
 impl Findings {
-    /// Adds the results of attempts to bind an address, by transport.
+    /// Adds a message if one of the attempts to bind an address has failed. `binds` has the result
+    /// of one attempt per transport.
     fn of_address(
         &mut self,
         place: &str,
@@ -95,7 +97,8 @@ impl Findings {
                         address.ip()
                     ));
                 }
-                // The server may be started by another user.
+                // Other errors are ignored. The server may be started by another user, for which
+                // they do not occur.
                 _ => {}
             }
         }
@@ -149,7 +152,8 @@ impl Findings {
     }
 }
 
-/// Returns file and line of an upstream, or the file that lists it.
+/// Returns file and line of an upstream in the configuration, or the path of resolv.conf if the
+/// upstream is listed there.
 pub(super) fn upstream_place(settings: &Settings, number: usize) -> String {
     match settings.follows_system {
         true => RESOLV_CONF.to_owned(),
@@ -157,7 +161,7 @@ pub(super) fn upstream_place(settings: &Settings, number: usize) -> String {
     }
 }
 
-/// Returns a socket connected to an upstream. Connecting sends no packet.
+/// Returns a UDP socket connected to an upstream. Connecting this socket sends no packet.
 pub(super) fn connect(upstream: ServiceAddr) -> io::Result<UdpSocket> {
     let any: IpAddr = if upstream.is_ipv4() { [0; 4].into() } else { [0; 16].into() };
     let socket = UdpSocket::bind((any, 0))?;
@@ -165,20 +169,20 @@ pub(super) fn connect(upstream: ServiceAddr) -> io::Result<UdpSocket> {
     Ok(socket)
 }
 
-/// Returns the folder of a file, if it does not exist.
+/// Returns the folder of a file if the folder does not exist.
 fn missing_folder(file: &Path) -> Option<&Path> {
     file.parent().filter(|folder| !folder.is_dir())
 }
 
-/// A server with this configuration that may be running.
+/// A server that may already be running with this configuration.
 struct Running<'a> {
     settings: &'a Settings,
-    /// Its addresses, after it has been queried.
+    /// Addresses of the running server. `None` before its status has been requested.
     addresses: Option<Vec<SocketAddr>>,
 }
 
 impl Running<'_> {
-    /// True if it serves DNS or metrics at this address.
+    /// True if the running server serves DNS or metrics at this address.
     fn serves(&mut self, address: ServiceAddr) -> bool {
         let settings = self.settings;
         let addresses = self.addresses.get_or_insert_with(|| {

@@ -1,18 +1,20 @@
 //! System limits on file descriptors and memory, and reduction of settings to fit them.
 //!
 //! Source ports are opened on first use, and could use up all file descriptors. No descriptor would
-//! then be left for TCP and the metrics. Descriptors are therefore divided among the parts at the
-//! start, and again at each reload. The log names each setting that was reduced.
+//! then be left for TCP and the metrics. Descriptors are therefore divided among source ports, TCP
+//! clients and upstream TCP at the start, and again at each reload. The log names each setting that
+//! was reduced.
 
 use net::descriptors::raise_limit;
 
 use super::memory::{self, InsufficientMemory, MemoryKind, MemoryLimit};
 use crate::config::Settings;
 
-/// Descriptors not counted below: standard streams, signals, timers, query log, dnstap, and 16
-/// connections each for metrics and control socket.
+/// Number of descriptors for other purposes: standard streams, signals, timers, query log, dnstap,
+/// and 16 connections each for metrics and control socket.
 const OTHERS: u64 = 56;
-/// Descriptors of a worker in addition to its sockets: its poller and its alarm.
+/// Number of descriptors of a worker in addition to its sockets: one for epoll(7), and one by which
+/// other threads wake the worker.
 const PER_WORKER: u64 = 2;
 
 /// Limits of the system.
@@ -30,13 +32,13 @@ impl SystemLimits {
         SystemLimits { descriptors: raise_limit(), memory: memory::limits() }
     }
 
-    /// True if address space is limited, including unused address space.
+    /// True if there is a limit on the address space, which includes unused address space.
     pub(super) fn limits_address_space(&self) -> bool {
         self.memory.iter().any(|limit| limit.counts == MemoryKind::AddressSpace)
     }
 
-    /// Reduces settings at the start, with sockets for a number of `addresses`. Returns the values
-    /// that are fixed until the next start, and a message for each reduced setting.
+    /// Reduces settings at the start. `addresses` is the number of listen addresses. Returns the
+    /// values that are fixed until the next start, and a message for each reduced setting.
     ///
     /// # Errors
     /// If there is too little memory.
@@ -67,18 +69,18 @@ impl SystemLimits {
     }
 }
 
-/// Users of descriptors that do not change until the next start.
+/// Numbers of objects that use descriptors. These numbers do not change until the next start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FixedUntilRestart {
     workers: u64,
-    /// Number of addresses served.
+    /// Number of listen addresses.
     addresses: u64,
     /// Maximum number of upstream TCP connections; `None` before it has been computed.
     upstream_tcp: Option<u64>,
 }
 
 /// Divides the descriptors: a quarter for TCP clients, a sixteenth for upstream TCP, and the rest
-/// for source ports. No part gets more than it needs.
+/// for source ports. No part gets more than it needs. Returns a message if a setting was reduced.
 fn fit_descriptors(
     settings: &mut Settings,
     allowed: u64,
@@ -86,7 +88,7 @@ fn fit_descriptors(
 ) -> Option<String> {
     let config = &settings.config;
     let FixedUntilRestart { workers, addresses: listen, .. } = running;
-    // Reserve room for one upstream even if resolv.conf lists none so far.
+    // Descriptors for one upstream are reserved even if resolv.conf lists none at present.
     let ways = workers * (settings.upstreams.len() as u64).max(1);
     let fixed = OTHERS + workers * (PER_WORKER + listen) + 2 * listen;
     let (ports, clients) =
@@ -196,7 +198,8 @@ mod tests {
             );
             assert_eq!(reloaded.config.cache.mebibytes, settings(1, 1).config.cache.mebibytes);
         }
-        // More upstreams leave fewer ports for each; the number of connections to them stays.
+        // With more upstreams, fewer ports remain for each upstream. The maximum number of TCP
+        // connections to upstreams does not change.
         let mut more = settings(8, 4);
         assert!(allowed.refit(&mut more, fixed).is_some());
         assert!(more.config.forwarding.source_ports < ports);

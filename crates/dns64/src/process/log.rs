@@ -16,7 +16,7 @@ use std::time::Duration;
 use crate::observe::queue::{HeapSize, QueueReceiver, QueueSender, Received, queue};
 use crate::observe::standard_error;
 
-/// Maximum number of waiting lines, and of their octets.
+/// Maximum number of lines in the queue, and maximum number of octets in all these lines.
 const PLACES: usize = 4_096;
 const OCTETS: usize = 1 << 20;
 /// Time limit for writing the remaining lines at the end of the process.
@@ -41,7 +41,7 @@ impl HeapSize for Waiting {
 /// The sink of `tracing`, which writes one line at a time.
 pub(super) struct Log {
     inlet: QueueSender<Waiting>,
-    /// Receiving end, until a thread takes it.
+    /// Receiving end of the queue. `None` after a thread has taken it.
     outlet: Mutex<Option<QueueReceiver<Waiting>>>,
     /// Lines lost since the last report of losses.
     lost: AtomicU64,
@@ -57,8 +57,8 @@ impl Log {
         self.outlet.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Starts the writing thread. Earlier lines have been queued. A process that confines itself
-    /// calls this afterwards.
+    /// Starts the thread that writes lines. Earlier lines are in the queue. A process that confines
+    /// itself calls this function after the confinement, so that the new thread is also confined.
     ///
     /// # Errors
     /// If the thread cannot be created.
@@ -70,7 +70,7 @@ impl Log {
         thread::Builder::new().name("log".into()).spawn(work).map(drop)
     }
 
-    /// Writes lines for ever, because the log lives as long as the process.
+    /// Writes lines as long as the process runs.
     fn write(&self, outlet: &QueueReceiver<Waiting>, to: &mut dyn Write) {
         loop {
             match outlet.next(Duration::from_secs(3_600)) {
@@ -83,7 +83,8 @@ impl Log {
 
     fn write_one(&self, waiting: Waiting, to: &mut dyn Write) {
         match waiting {
-            // Lines that cannot be written are lost; there is nowhere to report that.
+            // A line that cannot be written is lost, because the error cannot be reported
+            // elsewhere.
             Waiting::Line(line) => {
                 let _one = standard_error::WRITE_LOCK.lock();
                 let _ = to.write_all(&line);
@@ -125,7 +126,7 @@ impl Write for &Log {
     }
 }
 
-/// Returns standard error, or a sink if it was closed.
+/// Returns standard error, or a sink if standard error is closed.
 fn destination() -> Box<dyn Write + Send> {
     match standard_error::open() {
         Ok(file) => Box::new(file),

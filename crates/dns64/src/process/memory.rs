@@ -35,16 +35,16 @@ const CONNECTION: u64 = 320 * KIB;
 const REPLIES: u64 = 64 * MIB;
 /// Smallest size to which a limit may reduce the cache.
 const LEAST_CACHE: u64 = 4 * MIB;
-/// Control groups version 1 represent "no limit" by a number above this.
+/// Control groups version 1 represent "no limit" by a number above this value.
 const UNLIMITED: u64 = 1 << 60;
 
 /// A system limit on the memory of the process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct MemoryLimit {
-    /// Value in octets.
+    /// Value of the limit, in octets.
     pub(super) octets: u64,
     pub(super) counts: MemoryKind,
-    /// Name, for messages.
+    /// Name of the limit in messages.
     pub(super) name: String,
 }
 
@@ -57,7 +57,7 @@ pub(super) enum MemoryKind {
     AddressSpace,
 }
 
-/// The memory is too small for the server with any cache.
+/// Error for a memory limit that is too low for the server, even with the smallest cache.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "{name} limits memory to {} MiB; dns64d with {workers} workers needs {} MiB or more; raise the limit or lower `threads`",
@@ -66,7 +66,7 @@ pub(super) enum MemoryKind {
 pub(super) struct InsufficientMemory {
     name: String,
     workers: usize,
-    /// Value in octets.
+    /// Value of the limit, in octets.
     allowed: u64,
     needed: u64,
 }
@@ -95,10 +95,11 @@ pub(super) fn limits() -> Vec<MemoryLimit> {
     limits
 }
 
-/// Reduces the cache to fit all limits. Returns a message if it was larger.
+/// Reduces the cache size to fit all limits. Returns a message if the size was reduced.
 ///
 /// # Errors
-/// If a limit leaves no room for a cache of 4 MiB, or of the configured size if that is smaller.
+/// If a limit leaves no room for a cache of 4 MiB, or for a cache of the configured size if this is
+/// smaller.
 pub(super) fn fit(
     settings: &mut Settings,
     limits: &[MemoryLimit],
@@ -149,9 +150,9 @@ fn most_cache(settings: &Settings, limit: &MemoryLimit) -> Result<u64, Insuffici
 
 /// A hierarchy of control groups that may limit memory.
 struct Hierarchy<'a> {
-    /// Its mount point.
+    /// Mount point of the hierarchy.
     mount: PathBuf,
-    /// The group at the mount point.
+    /// Control group at the mount point.
     root: &'a str,
     /// Names of the files with limits.
     files: &'static [&'static str],
@@ -159,7 +160,7 @@ struct Hierarchy<'a> {
 }
 
 /// Returns the limits of control groups (cgroups(7)): of the process's group and of all its
-/// ancestors. `groups` and `mounts` are /proc/self/cgroup and /proc/self/mountinfo.
+/// ancestors. `groups` and `mounts` are the contents of /proc/self/cgroup and /proc/self/mountinfo.
 fn of_groups(
     groups: &str,
     mounts: &str,
@@ -190,7 +191,8 @@ fn of_groups(
     limits
 }
 
-/// Returns the hierarchy in a line of mountinfo (proc_pid_mountinfo(5)), if it may limit memory.
+/// Returns the hierarchy in a line of mountinfo (proc_pid_mountinfo(5)) if the hierarchy may limit
+/// memory.
 fn hierarchy(line: &str) -> Option<Hierarchy<'_>> {
     let (mount, filesystem) = line.split_once(" - ")?;
     let mut mount = mount.split(' ').skip(3);
@@ -207,7 +209,7 @@ fn hierarchy(line: &str) -> Option<Hierarchy<'_>> {
     Some(Hierarchy { mount: unescaped(point).into(), root, files, is_v2 })
 }
 
-/// Decodes a path of mountinfo, where blanks are octal escapes.
+/// Decodes a path of mountinfo, in which spaces, tabs and backslashes are octal escapes.
 fn unescaped(path: &str) -> String {
     path.replace("\\040", " ").replace("\\011", "\t").replace("\\134", "\\")
 }
@@ -224,8 +226,8 @@ fn group_in<'a>(line: &'a str, hierarchy: &Hierarchy<'_>) -> Option<&'a str> {
     is_it.then_some(group)
 }
 
-/// Returns the path of a group relative to the root of its mount. A group outside the mount, as in
-/// a container, counts as that root.
+/// Returns the path of a group relative to the root of its mount. A group outside of the mount, as
+/// in a container, counts as the root.
 fn below<'a>(group: &'a str, root: &str) -> &'a Path {
     let path = Path::new(group).strip_prefix(root).unwrap_or(Path::new(""));
     let is_below = path.components().all(|part| matches!(part, Component::Normal(_)));

@@ -43,7 +43,7 @@ pub(super) fn print_visible(text: &str) -> io::Result<()> {
 
 /// Escapes characters that change how a terminal shows other text: control characters except
 /// newline, and characters that change the text direction. Arguments, files and answers can contain
-/// them.
+/// such characters.
 pub(super) fn visible(text: &str) -> Cow<'_, str> {
     let is_hidden = |c: char| {
         (c.is_control() && c != '\n')
@@ -59,7 +59,8 @@ pub(super) fn visible(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// Maximum length of a printed error, in octets. Errors of a configuration repeat the faulty line.
+/// Maximum length of a printed error, in octets. The limit is needed because errors in a
+/// configuration repeat the faulty line.
 const LONGEST_ERROR: usize = 2_000;
 
 /// Returns an error with control characters escaped, truncated to [`LONGEST_ERROR`].

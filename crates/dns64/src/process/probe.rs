@@ -14,7 +14,7 @@ const TIMEOUT: Duration = Duration::from_secs(2);
 /// Longest answer that is read, in octets.
 const LONGEST: usize = 4_096;
 
-/// The result for one upstream.
+/// Result of the query to one upstream.
 #[derive(Debug)]
 pub(super) struct Probed {
     /// Address and name of the upstream.
@@ -60,8 +60,8 @@ pub(super) fn probe(settings: &Settings) -> Vec<Probed> {
     })
 }
 
-/// Queries an upstream for the SOA record of the first domain that it is configured for. Other
-/// domains it need not answer.
+/// Queries an upstream for the SOA record of the first domain that it is configured for. The
+/// upstream need not answer for other domains.
 fn ask(settings: &Settings, number: usize) -> Result<(Rcode, Duration), String> {
     // The last route has all upstreams, but is unused if there is a forward for ".".
     let route = settings.routes.iter().enumerate().rev().find(|(place, route)| {

@@ -23,7 +23,7 @@ use crate::server::{ReloadRequest, RunningServer};
 /// Source of the configuration: a file, and addresses that override those in it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ConfigSource<'a> {
-    /// Path of the file; `None` for the defaults.
+    /// Path of the file, or `None` for the default configuration.
     pub(super) file: Option<&'a Path>,
     /// Addresses of sockets passed by systemd, which override `listen`.
     pub(super) passed: &'a [SocketAddr],
@@ -32,8 +32,8 @@ pub(super) struct ConfigSource<'a> {
 }
 
 impl ConfigSource<'_> {
-    /// Reads and checks the configuration of a server that serves the addresses `served`; empty if
-    /// it has not opened its sockets.
+    /// Reads and checks the configuration. `served` contains the addresses of the server's sockets.
+    /// It is empty if the server has not opened its sockets yet.
     ///
     /// # Errors
     /// If the configuration cannot be read or used.
@@ -43,8 +43,8 @@ impl ConfigSource<'_> {
         Ok(settings)
     }
 
-    /// Returns the values of settings that [`load`](ConfigSource::load) returned, without those
-    /// that are not used.
+    /// Returns the values in `settings`, which [`load`](ConfigSource::load) has returned. Values
+    /// that are not used are left out.
     pub(super) fn written(&self, settings: &Settings) -> KeyValues {
         let written = KeyValues::of(&settings.config);
         // Upstreams from resolv.conf are not keys of the file.
@@ -53,7 +53,7 @@ impl ConfigSource<'_> {
     }
 }
 
-/// Reloads the configuration of a running server.
+/// State needed to reload the configuration of a running server.
 pub(super) struct Reloader<'a> {
     pub(super) server: &'a RunningServer,
     pub(super) source: ConfigSource<'a>,
@@ -63,18 +63,19 @@ pub(super) struct Reloader<'a> {
 }
 
 impl Reloader<'_> {
-    /// Reloads the configuration, logs the result, and answers these requests with it.
+    /// Reloads the configuration, logs the result, and sends the result to all requesters.
     pub(super) fn answer(&mut self, requests: Vec<ReloadRequest>) {
         let report = self.reload();
         requests.into_iter().for_each(|request| request.answer(report.clone()));
     }
 
-    /// Adapts settings to the limits of the process. Returns a warning if that changes them.
+    /// Adapts settings to the limits of the process. Returns a warning if a setting was reduced.
     pub(super) fn refit(&self, settings: &mut Settings) -> Option<String> {
         self.allowed.refit(settings, self.fixed)
     }
 
-    /// Reloads the configuration and logs the result. A rejected configuration changes nothing.
+    /// Reloads the configuration and logs the result. If the configuration is rejected, the server
+    /// does not change.
     fn reload(&mut self) -> ReloadReport {
         if let Ok(since_boot) = NotifyState::monotonic_usec_now() {
             systemd::notify(&[NotifyState::Reloading, since_boot]);
@@ -110,7 +111,7 @@ impl Reloader<'_> {
         Ok(ReloadReport { changed: in_effect, waiting, warnings, ..self.report(outcome) })
     }
 
-    /// Returns a report without keys.
+    /// Returns a report without changed keys, warnings and an error.
     fn report(&self, outcome: ReloadOutcome) -> ReloadReport {
         let file = self.source.file.map_or("none".into(), |file| file.display().to_string());
         ReloadReport {

@@ -11,10 +11,11 @@ use seccompiler::{
     SeccompFilter, SeccompRule,
 };
 
-/// Forbidden calls. A call without rules always fails; another one fails if one of its rules applies.
+/// Rules by number of the forbidden call. A call without rules always fails. A call with rules
+/// fails if one of them applies.
 pub(super) type Rules = BTreeMap<c_long, Vec<SeccompRule>>;
 
-/// Calls of newer kernels, with the same number on all architectures.
+/// Calls of newer kernels. Their numbers are the same on all architectures.
 const PROCESS_MADVISE: c_long = 440;
 const PROCESS_MRELEASE: c_long = 448;
 pub(super) const FCHMODAT2: c_long = 452;
@@ -84,7 +85,7 @@ const FILES: &[c_long] = &[
     FILE_SETATTR,
 ];
 
-/// Older variants of these calls, missing on newer architectures.
+/// Older variants of the calls in [`FILES`]. Newer architectures do not have them.
 #[cfg(target_arch = "x86_64")]
 pub(super) const OLD_FILES: &[c_long] = &[
     libc::SYS_chmod,
@@ -124,8 +125,9 @@ const PROCESSES: &[c_long] = &[
     libc::SYS_mq_unlink,
 ];
 
-/// Calls with a process ID as first argument. They are allowed for this process, because abort(3)
-/// and raise(3) need them; tkill(2) is allowed only for the main thread.
+/// Calls with a process ID as first argument. They are allowed for the ID of this process, because
+/// abort(3) and raise(3) need them. tkill(2) expects a thread ID, and is therefore allowed only for
+/// the main thread.
 const SIGNALS: &[c_long] = &[
     libc::SYS_kill,
     libc::SYS_tkill,
@@ -134,7 +136,7 @@ const SIGNALS: &[c_long] = &[
     libc::SYS_rt_tgsigqueueinfo,
 ];
 
-/// Further calls of this kind, where 0 also stands for this process.
+/// Other calls with a process ID as first argument. The ID 0 also stands for this process.
 const LIMITS: &[c_long] = &[libc::SYS_prlimit64, libc::SYS_sched_setaffinity];
 
 /// Operations of fcntl(2) and ioctl(2) that make the kernel send signals to another process:
@@ -145,7 +147,7 @@ const SIGNALS_OF_SOCKETS: [u64; 2] = [0x8901, 0x8902];
 /// Returns the rules of a confined server.
 ///
 /// # Errors
-/// None with these constants.
+/// No error occurs with the constants of this module.
 pub(super) fn rules() -> Result<Rules, Error> {
     let own = u64::from(std::process::id());
     let mut rules = always([SYSTEM, FILES, OLD_FILES, PROCESSES].into_iter().flatten());

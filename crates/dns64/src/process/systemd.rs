@@ -11,7 +11,7 @@ use crate::server::Activated;
 /// Environment variable with the folders of `RuntimeDirectory=`, separated by colons
 /// (systemd.exec(5)).
 const RUNTIME_FOLDERS: &str = "RUNTIME_DIRECTORY";
-/// Name of the control socket in such a folder.
+/// Name of the control socket in a runtime folder.
 const SOCKET: &str = "control.sock";
 
 /// Notifies systemd of a state. Does nothing without systemd.
@@ -22,12 +22,12 @@ pub(super) fn notify(state: &[NotifyState<'_>]) {
 /// Returns the sockets passed by systemd (socket activation), or none.
 ///
 /// # Errors
-/// If one is neither a UDP nor a listening TCP socket.
+/// If a passed socket is neither a UDP socket nor a listening TCP socket.
 pub(super) fn activated_sockets() -> std::io::Result<Activated> {
     let mut passed = ListenFd::from_env();
     let mut activated = Activated::default();
     for i in 0..passed.len() {
-        // A socket of another kind is left in place.
+        // `take_udp_socket` leaves a socket of another type in place.
         if let Ok(Some(socket)) = passed.take_udp_socket(i) {
             activated.udp.push(socket);
         } else {
@@ -37,8 +37,8 @@ pub(super) fn activated_sockets() -> std::io::Result<Activated> {
     Ok(activated)
 }
 
-/// Places the control socket in the unit's runtime folder if none is configured, so that `systemctl
-/// reload` works with every configuration.
+/// If no control socket is configured, sets its path to the unit's runtime folder. `systemctl
+/// reload` then works with every configuration.
 pub(super) fn fill_in(control: &mut ControlKeys) {
     let folders = std::env::var_os(RUNTIME_FOLDERS).map(PathBuf::from);
     if control.socket.is_none() {
@@ -46,7 +46,8 @@ pub(super) fn fill_in(control: &mut ControlKeys) {
     }
 }
 
-/// Returns the control socket in the first of several folders.
+/// Returns the path of the control socket in the first of the folders, which are separated by
+/// colons.
 fn socket_in(folders: &Path) -> Option<PathBuf> {
     let first = folders.to_str()?.split(':').next()?;
     Path::new(first).is_absolute().then(|| Path::new(first).join(SOCKET))
