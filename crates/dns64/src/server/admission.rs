@@ -1,4 +1,5 @@
-//! Admission of a received message: rate limit, access list and cookies, gathered in one decision.
+//! Admission of a received message. One decision takes rate limit, access list and cookies into
+//! account.
 
 use units::Nanos;
 use wire::rcode::Rcode;
@@ -11,15 +12,17 @@ use crate::transport::client::Client;
 
 /// Decision on a received message.
 pub(super) enum Admission<'r, 'q> {
-    /// A query of a client that `[access]` allows, within its rate: an answer.
+    /// The query is answered. `[access]` allows the client, and the query is within the rate limit.
     Answer(&'r Query<'q>),
-    /// A query of a client that `[access]` does not allow: REFUSED.
+    /// The query gets REFUSED, because `[access]` does not allow the client.
     Refuse(&'r Query<'q>),
-    /// A query above the rate limit from a verified address (RFC 7873): TC=1.
+    /// The query gets a reply with TC=1. It is above the rate limit, and a cookie verifies the
+    /// client's address (RFC 7873).
     Truncate(&'r Query<'q>),
-    /// Another message that gets a reply without records; see [`Received::Error`].
+    /// The message gets a reply without records; see [`Received::Error`].
     Error { rcode: Rcode, question: &'q [u8], edns: bool, cookie: Option<&'r Cookie> },
-    /// Any other message, counted as this: no reply. Above the rate limit, its source may be forged.
+    /// The message gets no reply, and increments this counter. Above the rate limit, the source
+    /// address may be forged.
     Ignore(Count),
 }
 

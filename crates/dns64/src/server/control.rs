@@ -29,10 +29,11 @@ use crate::name::{LowerName, text};
 use crate::prefixes::PrefixReport;
 use crate::transport::requests::{self, Service};
 
-/// Answer while the server stops.
+/// Error message for requests that arrive while the server stops.
 const ENDS: &str = "the server is stopping";
 
-/// Requests are lines. An answer may have to wait for upstreams.
+/// Properties of the control protocol. A request is a line. The time limit is long, because an
+/// answer may have to wait for upstreams.
 const SERVICE: Service =
     Service { request: "a request at the control socket", end: b"\n", answering: PATIENCE };
 
@@ -42,7 +43,7 @@ pub(crate) struct ReloadRequest(oneshot::Sender<ReloadReport>);
 impl ReloadRequest {
     /// Sends the result to the client.
     pub(crate) fn answer(self, report: ReloadReport) {
-        // Fails if the client has closed the connection.
+        // Sending fails if the client has closed the connection.
         let _ = self.0.send(report);
     }
 }
@@ -50,15 +51,15 @@ impl ReloadRequest {
 /// Handler of reload requests.
 pub(super) type OnReload = Box<dyn Fn(ReloadRequest) + Send>;
 
-/// Data for the answers.
+/// Data needed to answer requests.
 pub(super) struct Context {
     pub(super) shared: Arc<Shared>,
-    /// Addresses served to DNS clients.
+    /// Listen addresses for DNS clients.
     pub(super) addresses: Vec<SocketAddr>,
     pub(super) metrics_address: Option<SocketAddr>,
     /// Descriptions of the interfaces with AF_XDP.
     pub(super) xdp: Vec<String>,
-    /// Handler of reload requests, or `None` if the surrounding program reads no configuration.
+    /// Handler of reload requests, or `None` if the program does not read a configuration.
     pub(super) on_reload: Option<OnReload>,
 }
 
@@ -90,7 +91,7 @@ impl Context {
         }
     }
 
-    /// Has a worker process a query as if a client had sent it, and returns the explanation.
+    /// Lets a worker process a query as if a client had sent it, and returns the explanation.
     async fn explain(&self, subject: &Subject) -> Answer {
         // A stopping worker accepts no more queries.
         if self.shared.stopping.load(Ordering::Relaxed) {
@@ -126,8 +127,8 @@ impl Context {
         }
     }
 
-    /// Removes a name and its descendants, or all entries, from the cache. Runs on another thread
-    /// because it visits the whole cache.
+    /// Removes a name and all names below it, or all entries, from the cache. The removal runs on
+    /// another thread, because it visits the whole cache.
     async fn flush(&self, name: Option<LowerName>) -> Answer {
         let cache = Arc::clone(&self.shared.common.cache);
         let shown = name.as_ref().map(|name| text(name.wire()));
@@ -223,7 +224,7 @@ fn query(subject: &Subject) -> Result<Vec<u8>, String> {
     query.extend(name.wire());
     query.extend(rtype.to_int().to_be_bytes());
     query.extend(CLASS_IN.to_be_bytes());
-    // EDNS clients get extended errors.
+    // The query has EDNS, so that the reply contains extended errors.
     put_opt(&mut query, UDP_PAYLOAD as u16, Rcode::NOERROR, subject.dnssec_ok, &[]);
     Ok(query)
 }

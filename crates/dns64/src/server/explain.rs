@@ -36,14 +36,14 @@ use crate::translation::decision::Decision;
 use crate::translation::policy::{Mapping, Rules};
 use crate::translation::prefix::Prefix;
 
-/// Receiver of the explanation, or of a message if there is none.
+/// Channel to which the explanation is sent, or an error message if there is no explanation.
 pub(super) type ExplanationSender = oneshot::Sender<Result<Explanation, String>>;
 
 /// Events recorded while a query is processed.
 pub(super) struct Trace {
     tell: ExplanationSender,
     questions: Vec<QuestionAsked>,
-    /// Pending upstream query, and its start.
+    /// Pending upstream query, and its start time.
     waiting: Option<(KeyBuf, Nanos)>,
 }
 
@@ -73,7 +73,7 @@ impl Trace {
         self.waiting = Some((key.clone(), now));
     }
 
-    /// Records the end of the wait.
+    /// Records the outcome of the pending upstream query.
     pub(super) fn completed(&mut self, outcome: &Outcome, now: Nanos) {
         if let Some((key, since)) = self.waiting.take() {
             self.record(&key, Source::Upstream, now.since(since), outcome);
@@ -128,11 +128,11 @@ impl Trace {
             mark_used(&mut explanation.rules.prefixes, &answer, reply);
             (explanation.answer, explanation.extended_errors) = (answer, errors);
         }
-        // Fails if the client has gone.
+        // Sending fails if the client of the control socket has closed its connection.
         let _ = self.tell.send(Ok(explanation));
     }
 
-    /// Sends the explanation that the client is not allowed.
+    /// Sends an explanation for a client that `[access]` does not allow.
     pub(super) fn refuse(
         self,
         query: &Query<'_>,
@@ -153,7 +153,7 @@ impl Trace {
     }
 }
 
-/// Fills the fields common to all explanations; the others are empty.
+/// Returns an explanation in which only the fields common to all explanations are set.
 fn explanation(
     name: &LowerName,
     qtype: u16,
@@ -244,7 +244,7 @@ fn applied(rules: &Rules<'_>, name: &LowerName, settings: &Settings, now: Nanos)
 
 fn prefix_rule(mapping: &Mapping, settings: &Settings, now: Nanos) -> PrefixRule {
     let (prefix, standing) = (mapping.prefix(), mapping.state());
-    // A discovered prefix has the name of the entry for all discovered ones.
+    // A discovered prefix has the name of the entry `discover`.
     let announced = standing.until.map(|until| (*prefix, until));
     let live =
         LivePrefixes { announced: announced.into_iter().collect(), ..LivePrefixes::default() };
@@ -285,7 +285,7 @@ fn ttl_bounds(reply: &Reply<'_>, rules: &Rules<'_>) -> Option<TtlBounds> {
     })
 }
 
-/// Parses the answer section and the extended errors of our reply with an independent library.
+/// Parses the answer section and the extended errors of the reply with an independent library.
 fn read(octets: &[u8]) -> Option<(Vec<AnswerRecord>, Vec<u16>)> {
     let message = Message::from_octets(octets).ok()?;
     let records = message.answer().ok()?.limit_to::<AllRecordData<_, _>>();

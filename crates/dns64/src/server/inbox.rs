@@ -33,7 +33,7 @@ pub(super) enum WorkerMessage {
 /// queue hold. All other messages belong to connections or fetches, which are limited elsewhere.
 pub(super) const MOST_ANSWERS: usize = 4096;
 
-/// The sending side of a worker's inbox.
+/// Sending side of a worker's inbox.
 pub(super) struct Inbox {
     sender: Sender<WorkerMessage>,
     pub(super) alarm: Arc<Alarm>,
@@ -42,7 +42,7 @@ pub(super) struct Inbox {
 }
 
 impl Inbox {
-    /// Creates the mailbox that sends to this channel.
+    /// Returns the sending side of an inbox. Its messages are sent to this channel.
     ///
     /// # Errors
     /// If the process has no file descriptor left.
@@ -50,9 +50,9 @@ impl Inbox {
         Ok(Inbox { sender, alarm: Arc::new(Alarm::new()?), answers: AtomicUsize::new(0) })
     }
 
-    /// Posts a datagram of an upstream, which may be several joined ones, and wakes the worker.
-    /// Returns false if [`MOST_ANSWERS`] already wait; the datagram is then lost, as with a full
-    /// socket buffer.
+    /// Posts a datagram of an upstream, and wakes the worker. `may_be_joined` is true if the
+    /// datagram may consist of several joined datagrams. Returns false if [`MOST_ANSWERS`]
+    /// datagrams already wait. The datagram is then lost, as with a full socket buffer.
     pub(super) fn post_answer(
         &self,
         port: PortId,
@@ -69,14 +69,15 @@ impl Inbox {
         true
     }
 
-    /// Records that the worker has removed an answer.
+    /// Records that the worker has removed an upstream datagram from the inbox.
     pub(super) fn answer_taken(&self) {
         self.answers.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Posts a message and wakes the worker.
     pub(super) fn post(&self, inbox: WorkerMessage) {
-        // Sending fails only after the worker has exited, and then the process is about to exit.
+        // Sending fails only after the worker has exited. In this case, the process is about to
+        // exit.
         if self.sender.send(inbox).is_ok() {
             self.alarm.ring();
         }
@@ -90,7 +91,7 @@ mod tests {
     use super::*;
     use crate::ids::ServerId;
 
-    /// Otherwise a sender that guesses a port of another worker could exhaust the memory.
+    /// Without a limit, a sender that guesses a port of another worker could exhaust the memory.
     #[test]
     fn the_number_of_answers_in_an_inbox_is_bounded() {
         let (sender, inbox) = channel();

@@ -9,18 +9,19 @@ use crate::client::query::Cookie;
 use crate::ids::JobId;
 use crate::transport::client::Client;
 
-/// A client query without a reply so far.
+/// A client query that has not been answered yet.
 pub(super) struct Job {
-    /// Its number while it waits.
+    /// Identifier of the query while it waits.
     pub(super) id: JobId,
     pub(super) client: Client,
     pub(super) inquiry: Inquiry,
     pub(super) arrived: Nanos,
     /// Cookie that may verify the client's address (RFC 7873).
     pub(super) cookie: Option<Cookie>,
-    /// Size up to which a UDP reply is not rate limited, in octets; a multiple of the query's size.
+    /// Maximum size of a UDP reply that is not rate limited, in octets. It is a multiple of the
+    /// query's size.
     pub(super) unlimited: u32,
-    /// Set for a query of `explain`, which has no client.
+    /// Trace of a query of `dns64d explain`. `None` for a client query.
     pub(super) trace: Option<Box<Trace>>,
 }
 
@@ -34,7 +35,7 @@ impl Job {
     }
 }
 
-/// The waiting client queries.
+/// Table of the waiting client queries.
 #[derive(Default)]
 pub(super) struct Jobs {
     slab: Slab<Job>,
@@ -43,27 +44,28 @@ pub(super) struct Jobs {
 }
 
 impl Jobs {
-    /// Returns a number for the job that is inserted next, different from all earlier ones.
+    /// Returns the identifier for the job that is inserted next. It differs from all earlier
+    /// identifiers.
     #[inline]
     pub(super) fn next_id(&mut self) -> JobId {
         self.serial = self.serial.wrapping_add(1);
         JobId { place: self.slab.vacant_key(), serial: self.serial }
     }
 
-    /// Stores a job with its number of [`next_id`](Jobs::next_id).
+    /// Stores a job. Its identifier must be the last result of [`next_id`](Jobs::next_id).
     #[inline]
     pub(super) fn insert(&mut self, job: Job) {
         debug_assert_eq!(job.id.place, self.slab.vacant_key(), "its number is the next one");
         self.slab.insert(job);
     }
 
-    /// Returns a job.
+    /// Returns the job with this identifier, or `None` if there is no such job.
     #[inline]
     pub(super) fn get_mut(&mut self, id: JobId) -> Option<&mut Job> {
         self.slab.get_mut(id.place).filter(|job| job.id == id)
     }
 
-    /// Removes a job.
+    /// Removes the job with this identifier, and returns it.
     #[inline]
     pub(super) fn remove(&mut self, id: JobId) -> Option<Job> {
         self.get_mut(id)?;
@@ -105,7 +107,8 @@ mod tests {
     #[test]
     fn a_place_that_is_used_again_has_another_number() {
         let mut jobs = Jobs::default();
-        // A job that ends without waiting uses up its number: after a panic, a fetch may keep it.
+        // The identifier of a job that ends without waiting is not used again. After a panic, a
+        // fetch may still refer to the job.
         let unused = jobs.next_id();
         let first = jobs.next_id();
         assert!(first.place == unused.place && first != unused);

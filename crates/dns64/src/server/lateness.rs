@@ -21,17 +21,18 @@ const OLDEST: Nanos = Nanos::SECOND;
 /// Age below which dropping stops. Without this hysteresis every reply would be as old as
 /// [`OLDEST`].
 const YOUNG: Nanos = Nanos::from_millis(500);
-/// Time for which datagrams must be left in the queue before a worker watches.
+/// Time for which datagrams must remain in the queue before a worker starts to watch their age.
 const BEHIND: Nanos = Nanos::from_millis(100);
-/// Time without datagrams left in the queue before the worker stops watching.
+/// Time without datagrams left in the queue before a worker stops watching the age of datagrams.
 const CALM: Nanos = Nanos(10 * Nanos::SECOND.0);
 
 /// State of one socket.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Lateness {
-    /// End of the first turn that left datagrams in the queue, if every later one did so too.
+    /// End of the first loop iteration that left datagrams in the queue. `None` if the last
+    /// iteration emptied the queue.
     behind_since: Option<Nanos>,
-    /// Set while the worker watches.
+    /// Time at which the worker stops watching the age of datagrams. `None` if it does not watch.
     watches_until: Option<Nanos>,
     drops: bool,
 }
@@ -43,8 +44,8 @@ impl Lateness {
         self.watches_until.is_some()
     }
 
-    /// Records the end of a turn; `is_empty` is true if the queue was drained. Returns true if
-    /// timestamps are no longer needed.
+    /// Records the end of a loop iteration. `is_empty` is true if the iteration emptied the queue.
+    /// Returns true if timestamps are no longer needed.
     #[inline]
     pub(super) fn end_turn(&mut self, is_empty: bool, now: Nanos) -> bool {
         if is_empty {
@@ -92,7 +93,7 @@ mod tests {
         let start = 4_000_000;
         assert!(!lateness.end_turn(false, ms(start)) && !lateness.end_turn(false, ms(start + 100)));
         assert!(lateness.is_watching());
-        // The last turn that left datagrams counts.
+        // The end of watching is computed from the last iteration that left datagrams in the queue.
         assert!(!lateness.end_turn(false, ms(start + 5_000)));
         assert!(!lateness.end_turn(true, ms(start + 14_999)) && lateness.is_watching());
         assert!(lateness.end_turn(true, ms(start + 15_000)) && !lateness.is_watching());

@@ -63,14 +63,14 @@ use worker::{Served, Worker};
 pub use xdp::XdpSetupError;
 pub(crate) use xdp::xdp_faults;
 
-/// Receive buffer of client sockets, in octets. The kernel doubles it and charges some 768 octets
-/// per query, so it holds 20 000 queries. In a larger buffer, queries would wait until after their
-/// clients' retries.
+/// Size of the receive buffer of client sockets, in octets. The kernel doubles the size and counts
+/// about 768 octets per query, so that the buffer has room for 20 000 queries. In a larger buffer,
+/// a query could wait so long that its client has already retried.
 const CLIENT_BUFFER: usize = 8 << 20;
 /// Polling interval of [`RunningServer::stop`] while the TCP thread stops accepting queries.
 const CLOSING: Duration = Duration::from_millis(1);
 
-/// Errors of binding and starting the server.
+/// Errors that occur while the server opens its sockets or starts its threads.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServerError {
@@ -136,7 +136,8 @@ pub enum ServerError {
     },
 }
 
-/// A server with its sockets open and no thread started. Privileges are dropped in this state.
+/// A server that has opened its sockets, but has not started its threads. Privileges are dropped in
+/// this state.
 pub struct BoundServer {
     settings: Settings,
     /// Sockets of each worker, one per address.
@@ -235,7 +236,7 @@ pub fn bind(settings: Settings, activated: Activated) -> Result<BoundServer, Ser
     let endpoints = bound.endpoints.first().map_or(&[][..], Vec::as_slice);
     match xdp::open(&bound.settings, endpoints) {
         Ok(opened) => bound.xdp = opened,
-        // The sockets have the same addresses and ports and are already bound.
+        // The sockets replace AF_XDP. They are already bound to the same addresses and ports.
         Err(error) if error.leaves_sockets(&bound.settings.config) => {
             let error = ServerError::Xdp(error);
             bound.falls_back = true;
@@ -254,7 +255,7 @@ pub fn bind(settings: Settings, activated: Activated) -> Result<BoundServer, Ser
         bound.metrics_address = listener.local_addr().ok();
         bound.metrics_listener = Some(listener);
     }
-    // Created last, so that its file is not left behind if another step fails.
+    // The control socket is created last, so that its file does not remain if another step fails.
     let control = &bound.settings.config.control;
     if let Some(path) = &control.socket {
         let failed = |source| ServerError::Control { path: path.clone(), source };
@@ -303,7 +304,7 @@ impl BoundServer {
         }
     }
 
-    /// Deviations from the configuration, one sentence each.
+    /// Returns the deviations from the configuration, one sentence each.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
@@ -319,7 +320,7 @@ impl BoundServer {
         self.xdp.iter().map(xdp::OpenInterface::in_words).collect()
     }
 
-    /// Starts the threads. The server accepts queries when this returns.
+    /// Starts the threads. The server accepts queries when this function returns.
     ///
     /// # Errors
     /// If the system cannot create a thread or its resources.
@@ -392,8 +393,8 @@ impl BoundServer {
         };
         let tcp = begin_tcp(shared, sockets, questions, observer);
         running.tcp = Some(tcp.map_err(failed("the TCP thread"))?);
-        // Set only now: dropping the writers earlier would block on threads that still have
-        // senders.
+        // The writers are set last. Dropping them after an earlier error would wait for threads
+        // that still have senders.
         running.writers = writers;
         Ok(running)
     }
@@ -427,7 +428,8 @@ fn begin_worker(worker: Worker, number: usize, cpu: Option<usize>) -> io::Result
     })
 }
 
-/// Creates one mailbox per worker, and the receiving ends in the same order.
+/// Creates one inbox per worker. Returns the sending sides, and the receiving ends in the same
+/// order.
 fn worker_inboxes(workers: usize) -> io::Result<(Vec<Inbox>, Vec<Receiver<WorkerMessage>>)> {
     let pairs: io::Result<Vec<_>> = std::iter::repeat_with(|| {
         let (sender, inbox) = channel();
@@ -438,7 +440,7 @@ fn worker_inboxes(workers: usize) -> io::Result<(Vec<Inbox>, Vec<Receiver<Worker
     Ok(pairs?.into_iter().unzip())
 }
 
-/// A running server. Dropping it stops it.
+/// A running server. The server stops when this value is dropped.
 pub struct RunningServer {
     shared: Arc<Shared>,
     /// Source addresses from which upstreams can be queried over AF_XDP, or `None` if this machine
@@ -452,13 +454,13 @@ pub struct RunningServer {
 }
 
 impl RunningServer {
-    /// Returns the addresses served, with the actual ports.
+    /// Returns the listen addresses, with the actual ports.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
 
-    /// Returns address and port of the metrics listener, with the actual port; `None` without such
-    /// a listener.
+    /// Returns the address and the actual port of the metrics listener, or `None` if there is no
+    /// metrics listener.
     pub fn metrics_address(&self) -> Option<SocketAddr> {
         self.metrics_address
     }
@@ -495,8 +497,8 @@ impl RunningServer {
         Ok(())
     }
 
-    /// True if the settings want AF_XDP for an upstream, and a restart would open the interface that
-    /// leads to it.
+    /// True if the settings require AF_XDP for an upstream, and the interface towards this upstream
+    /// is not open for AF_XDP. A restart would open the interface.
     pub(crate) fn lacks_xdp(&self, settings: &Settings) -> bool {
         self.xdp_sources.as_ref().is_some_and(|sources| xdp::lacks(sources, settings))
     }
@@ -530,7 +532,7 @@ impl RunningServer {
         if let Some(tcp) = self.tcp.take() {
             let _ = tcp.join();
         }
-        // All threads that write to them have ended.
+        // All threads that send data to the writers have ended.
         self.writers.end();
     }
 }

@@ -1,5 +1,5 @@
-//! The resolver's interface to its surroundings in a worker: sockets to the upstreams, the TCP
-//! thread, and the inboxes of other workers.
+//! Network access for the resolver of a worker: sockets to the upstreams, the TCP thread, and the
+//! inboxes of other workers.
 
 use std::io;
 use std::net::SocketAddr;
@@ -32,16 +32,16 @@ pub(super) struct Network {
     tap: Option<Tap>,
 }
 
-/// Tokens of the poller: client endpoints start at 0, the worker's rings here …
+/// First poller token of the worker's AF_XDP rings. Smaller tokens belong to client endpoints.
 pub(super) const FIRST_RINGS: usize = FIRST_TOKEN / 2;
-/// … followed by this token and then the upstream ports.
+/// Poller token of the worker's inbox. Larger tokens belong to upstream ports.
 pub(super) const INBOX: usize = FIRST_TOKEN - 1;
 /// Maximum number of sockets reported by one wait.
 const READY: usize = 256;
 
 impl Network {
-    /// Creates a network without upstreams. It polls the client endpoints, the rings and the
-    /// worker's mailbox.
+    /// Creates a network without upstreams. It polls the client endpoints, the AF_XDP rings and the
+    /// worker's inbox.
     ///
     /// # Errors
     /// If the process has no file descriptor left.
@@ -67,7 +67,7 @@ impl Network {
         Ok(Network { poller, ports, worker, shared, tap })
     }
 
-    /// Reports a datagram received from the upstream of a port.
+    /// Passes a copy of a datagram from the upstream of a port to the tap, if there is one.
     #[inline]
     pub(super) fn report_response(&self, port: PortId, octets: &[u8]) {
         if let Some(tap) = &self.tap {
@@ -79,7 +79,7 @@ impl Network {
     }
 }
 
-/// Describes a message to or from an upstream.
+/// Returns a message to or from an upstream in the form that the tap expects.
 pub(super) fn message(
     kind: MessageKind,
     transport: Transport,
@@ -138,7 +138,7 @@ impl ResolverIo for Network {
             let message = message(kind, Transport::Tcp, upstream, &question.query);
             tap.put(message, self.shared.metrics().worker(self.worker));
         }
-        // Sending fails only after the TCP thread has exited, and then the process is about to
+        // Sending fails only after the TCP thread has exited. In this case, the process is about to
         // exit.
         let _ = self.shared.tcp_questions.send(question);
     }

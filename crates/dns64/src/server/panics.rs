@@ -6,10 +6,11 @@ use units::Nanos;
 use crate::guard::{Allowance, Panic};
 use crate::metrics::{Count, WorkerMetrics};
 
-/// Maximum length of the description of the damage in the log, in octets; it contains a question.
+/// Maximum length of the description of the lost work in a log line, in octets. The description
+/// contains a question.
 const LONGEST: usize = 300;
 
-/// The panics of one thread.
+/// Record of the panics of one thread.
 #[derive(Default)]
 pub(super) struct PanicBudget {
     allowance: Allowance,
@@ -31,11 +32,11 @@ impl PanicBudget {
         noted.unwrap_or_else(|too_many| panic!("{too_many}"));
     }
 
-    /// Records a panic with this `cost`.
+    /// Records a panic. `cost` describes the lost work.
     ///
     /// # Errors
-    /// After too many panics: a burst of ten, then one per minute. The thread must then be
-    /// terminated by an uncaught panic.
+    /// If the thread has had too many panics. Ten panics in a burst, and then one per minute, are
+    /// allowed. The thread must then be terminated by an uncaught panic.
     pub(super) fn record(
         &mut self,
         panic: &Panic,
@@ -52,7 +53,8 @@ impl PanicBudget {
     }
 }
 
-/// Describes the cost of a panic during the processing of a question.
+/// Returns the description of the work that is lost if a panic occurs while a question is
+/// processed.
 pub(super) fn cost_of(question: &str) -> String {
     format!("the answer to a query for {question}")
 }
@@ -75,9 +77,9 @@ mod tests {
 
     const SOON: Duration = Duration::from_secs(30);
 
-    /// A server with an upstream that answers NODATA, with two exceptions. It does not answer names
-    /// that begin with "defect-timer", and it truncates answers for names that begin with
-    /// "defect-upstream".
+    /// A server with an upstream that answers NODATA, with two exceptions. The upstream does not
+    /// answer queries for names that begin with "defect-timer". It truncates answers for names that
+    /// begin with "defect-upstream".
     fn server(threads: usize) -> RunningServer {
         let upstream = UdpSocket::bind("127.0.0.1:0").unwrap();
         let port = upstream.local_addr().unwrap().port();
@@ -119,7 +121,7 @@ mod tests {
         client.recv(&mut reply).ok().map(|_| reply[3] & 15)
     }
 
-    /// The same over TCP.
+    /// The RCODE of the reply to a query for an A record over TCP.
     fn query_over_tcp(server: SocketAddr, name: &str) -> Option<u8> {
         let mut stream = TcpStream::connect(server).unwrap();
         stream.set_read_timeout(Some(SOON)).unwrap();

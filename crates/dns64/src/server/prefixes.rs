@@ -1,4 +1,4 @@
-//! Tasks for discovered prefixes and for probes of NAT64s, on the TCP thread.
+//! Tasks of the TCP thread that discover prefixes and probe NAT64s.
 //!
 //! ```text
 //! asking: upstreams ◄─ ipv4only.arpa, shortly before the last answer expires ─┐
@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Expired prefixes are removed and changes are published five times a second. A flood of
-//! advertisements therefore causes no more than five updates a second.
+//! advertisements therefore causes at most five updates a second.
 
 mod discovery;
 mod probes;
@@ -36,7 +36,7 @@ use crate::prefixes::known::Announcer;
 use crate::prefixes::{LivePrefixes, advertisement};
 use crate::translation::prefix::Prefix;
 
-/// Maximum size of an advertisement, in octets (an MTU).
+/// Maximum size of an advertisement, in octets (the MTU of Ethernet).
 const LONGEST_ADVERTISEMENT: usize = 1_500;
 
 /// Starts the tasks. `routers` has a socket for router advertisements per configured interface.
@@ -78,7 +78,7 @@ async fn tick(tasks: Tasks, shared: Arc<Shared>, state: SharedState, routers: Rc
         for (router, solicitations) in routers.iter().zip(&mut solicitations) {
             router.solicit_when_due(solicitations, &settings, &state);
         }
-        // Wake at the next expiry, so that an expired prefix is not used.
+        // The task wakes at the next expiry, so that an expired prefix is not used.
         let left = state
             .borrow()
             .known
@@ -88,7 +88,7 @@ async fn tick(tasks: Tasks, shared: Arc<Shared>, state: SharedState, routers: Rc
     }
 }
 
-/// Updates the state of the prefixes, and rebuilds the settings if it has changed.
+/// Updates the state of the prefixes, and rebuilds the settings if the state has changed.
 fn publish(shared: &Shared, settings: &Settings, state: &SharedState) {
     let now = clock::now();
     let (live, prefixes) = {
@@ -136,7 +136,7 @@ fn log_changes(before: &LivePrefixes, now: &LivePrefixes, settings: &Settings) {
     }
 }
 
-/// Returns the display name of a prefix.
+/// Returns the name of a prefix for log messages.
 fn name_of(prefix: &Prefix, settings: &Settings) -> String {
     let is_it = |keys: &&PrefixKeys| {
         keys.prefixes(&LivePrefixes::default()).iter().any(|(p, _)| p == prefix)
@@ -145,7 +145,8 @@ fn name_of(prefix: &Prefix, settings: &Settings) -> String {
     name.map_or(prefix.to_string(), |name| format!("'{name}' ({prefix})"))
 }
 
-/// The advertisement socket of an interface, and its readiness.
+/// Socket for Router Advertisements on one interface, and a tokio handle that waits for messages on
+/// the socket.
 struct Router {
     socket: RouterSocket,
     readiness: UdpSocket,
@@ -208,7 +209,7 @@ async fn listen(router: Rc<Router>, state: SharedState) {
                     let by = Announcer::Router { interface, address: message.source };
                     state.borrow_mut().known.announced(&by, &announced, clock::now());
                 }
-                // A router that floods must not starve other tasks.
+                // Other tasks get a chance to run, even if a router sends messages without pause.
                 tokio::task::yield_now().await;
             }
             Err(error) => {

@@ -1,23 +1,23 @@
-//! Number of client queries that a worker reads per turn.
+//! Limit on the client queries that a worker reads per iteration of its event loop.
 //!
-//! The kernel joins up to 64 queries that a client sends together into one datagram, so an
-//! overloaded worker would find thousands in a few batches. The answers to the first ones would
-//! wait until the last one has been sent upstream. Each query would wait for two such rounds, and
-//! its data would no longer be in any CPU cache. The worker would slow down, and stay overloaded at
-//! a load that it could handle before. Therefore a worker reads only as many datagrams as are
-//! likely to hold the rest of its quota.
+//! The kernel joins up to 64 queries that a client sends together into one datagram. An overloaded
+//! worker would therefore find thousands of queries in a few batches of datagrams. The answers to
+//! the first queries would wait until the last query has been sent upstream. Each query would wait
+//! for two such rounds, and its data would no longer be in any CPU cache. The worker would become
+//! slower, and would stay overloaded at a load that it could handle before. Therefore, a worker
+//! reads only as many datagrams as are likely to contain the rest of its quota.
 
 use net::batch::BATCH;
 
-/// Queries read from one client socket per turn.
+/// Number of queries read from one client socket per loop iteration.
 const QUERIES: usize = 4 * BATCH;
 /// Maximum number of datagrams that the kernel joins (`UDP_GRO_CNT_MAX` of net/ipv4/udp_offload.c).
 const MOST_JOINED: usize = 64;
 
-/// Remaining quota of a turn.
+/// Remaining quota of a loop iteration, for one client socket.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct QueryQuota {
-    /// Queries left in this turn.
+    /// Number of queries that may still be read in this loop iteration.
     left: usize,
     /// Expected number of queries per datagram, at least 1: the recent maximum, halved after each
     /// batch in which every datagram had fewer queries.
@@ -31,17 +31,19 @@ impl Default for QueryQuota {
 }
 
 impl QueryQuota {
-    /// Starts a new turn.
+    /// Starts a new loop iteration.
     pub(super) fn begin(&mut self) {
         self.left = QUERIES;
     }
 
-    /// Returns the number of datagrams to read now, up to [`BATCH`]; 0 if the turn is over.
+    /// Returns the number of datagrams to read now, up to [`BATCH`]. The number is 0 if the quota
+    /// is used up.
     pub(super) fn datagrams(&self) -> usize {
         self.left.div_ceil(self.joined).min(BATCH)
     }
 
-    /// Records a batch with `queries` queries, of which the largest datagram held `joined`.
+    /// Records a batch of datagrams with `queries` queries in total and at most `joined` queries
+    /// per datagram.
     pub(super) fn record_batch(&mut self, queries: usize, joined: usize) {
         self.left = self.left.saturating_sub(queries);
         self.joined = joined.max(self.joined / 2).max(1);
@@ -52,7 +54,8 @@ impl QueryQuota {
 mod tests {
     use super::*;
 
-    /// Queries taken in one turn if as many datagrams wait as are read, each with `joined` queries.
+    /// Number of queries read in one loop iteration if the queue always has enough datagrams, each
+    /// with `joined` queries.
     fn turn(intake: &mut QueryQuota, joined: usize) -> usize {
         let mut all = 0;
         intake.begin();
@@ -72,7 +75,7 @@ mod tests {
             let taken = turn(&mut intake, joined);
             assert!((QUERIES..QUERIES + 64).contains(&taken), "{joined}: {taken}");
         }
-        // Joined datagrams after single ones exceed the estimate for one batch.
+        // Joined datagrams after single ones exceed the quota in the first batch.
         assert_eq!(turn(&mut intake, 64), 64 * BATCH);
         assert_eq!(turn(&mut intake, 64), QUERIES);
     }

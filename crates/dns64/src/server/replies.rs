@@ -1,5 +1,5 @@
-//! Replies to clients. UDP replies from one turn are sent together; TCP replies are passed to their
-//! connection.
+//! Replies to clients. The UDP replies of one iteration of the worker's event loop are sent
+//! together. A TCP reply is passed to its connection.
 
 use std::net::SocketAddr;
 
@@ -52,7 +52,7 @@ impl Replies {
         Replies { endpoints, addresses, queues, outboxes, drops, next_drop_check: Nanos(0), tap }
     }
 
-    /// Returns the replies waiting on the rings with this number.
+    /// Returns the replies that are queued for the rings with this number.
     pub(super) fn outbox(&mut self, number: usize) -> &mut Outbox {
         &mut self.outboxes[number]
     }
@@ -72,7 +72,7 @@ impl Replies {
     }
 
     /// Sends the reply that `write` produces for a query received `took` ago. If `write` produces
-    /// nothing, nothing is sent, and a connection is notified of that.
+    /// no octets, no reply is sent. A TCP connection is notified that it gets no reply.
     #[inline]
     pub(super) fn send(
         &mut self,
@@ -112,7 +112,7 @@ impl Replies {
             Client::Stream(_, _, connection) => {
                 let mut message = Vec::new();
                 write(&mut message);
-                // Fails if the client has closed the connection.
+                // Sending fails if the client has closed the connection.
                 let _ = connection.send(message);
             }
         }
@@ -135,7 +135,7 @@ impl Replies {
     }
 }
 
-/// Appends the output of `write`. Returns true if it is a truncated reply.
+/// Appends the output of `write` to `out`. Returns true if the output is a truncated reply.
 #[inline]
 fn is_truncated(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) -> bool {
     let start = out.len();
@@ -151,7 +151,8 @@ fn flush_one(queue: &mut SendQueue, endpoint: &Endpoint, metrics: &WorkerMetrics
 }
 
 /// Reports a message to the tap. A query that cannot be parsed is not reported, because readers of
-/// dnstap expect DNS messages; neither is its reply, which has no question.
+/// dnstap expect DNS messages. The reply to such a query has no question, and is not reported
+/// either.
 fn put(
     tap: &Tap,
     kind: MessageKind,
@@ -167,7 +168,8 @@ fn put(
     }
 }
 
-/// Returns the ends of a message to or from a client; `addresses` are those of the endpoints.
+/// Returns the two ends of a message to or from a client. `addresses` has the local address of each
+/// endpoint.
 fn ends(client: &Client, addresses: &[Option<SocketAddr>]) -> Ends {
     let (number, peer) = match client {
         Client::Udp(number, peer) => (*number, peer),
@@ -177,7 +179,8 @@ fn ends(client: &Client, addresses: &[Option<SocketAddr>]) -> Ends {
         }
     };
     let socket = addresses.get(number).copied().flatten().map(End::from);
-    // For a socket bound to all addresses, the address that the client used.
+    // If the socket is bound to all addresses, the responder is the address to which the client
+    // sent its query.
     let responder = socket.map(|end| End { ip: peer.local.unwrap_or(end.ip), ..end });
     Ends { initiator: Some(peer.address.into()), responder }
 }

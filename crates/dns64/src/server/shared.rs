@@ -23,39 +23,39 @@ pub(super) struct Shared {
     pub(super) settings: ArcSwap<Settings>,
     /// Current state of the prefixes.
     pub(super) live: ArcSwap<LivePrefixes>,
-    /// The same state for status output and metrics, one entry per prefix.
+    /// State of the prefixes for status output and metrics, one entry per prefix.
     pub(super) prefixes: ArcSwap<Vec<PrefixReport>>,
     /// State shared by the resolvers of all workers.
     pub(super) common: Common,
     pub(super) limiter: Limiter,
-    /// Limits the octets of replies to unverified addresses beyond a multiple of their queries, per
-    /// network.
+    /// Limiter of large replies to unverified addresses, per network. It limits the octets by which
+    /// the replies exceed a multiple of the size of their queries.
     pub(super) amplification: Limiter,
     pub(super) cookies: Cookies,
-    /// Mailboxes by worker number.
+    /// Inboxes of the workers, by worker number.
     pub(super) worker_inboxes: Vec<Inbox>,
     pub(super) tcp_questions: UnboundedSender<TcpQuery>,
-    /// True once no new queries are accepted.
+    /// True if the workers must accept no more queries and end.
     pub(super) stopping: AtomicBool,
-    /// First phase of a stop: `is_closing` asks the TCP thread to accept no more queries, and
-    /// `is_closed` confirms it. The workers must still run during this phase, because they answer
-    /// these queries.
+    /// Flags for the first phase of a stop. `is_closing` asks the TCP thread to accept no more
+    /// queries, and `is_closed` is the confirmation. The workers still run during this phase,
+    /// because they must answer the queries that were already accepted.
     pub(super) is_closing: AtomicBool,
     pub(super) is_closed: AtomicBool,
     /// True after the workers have ended.
     pub(super) ended: AtomicBool,
     /// Interfaces on which router advertisements can be received.
     pub(super) interfaces: Vec<String>,
-    /// Start of the server, since 1970.
+    /// Start time of the server, in nanoseconds since 1970.
     pub(super) started: Nanos,
-    /// Times of reading the settings.
+    /// Time of the last load of the settings, and number of reloads.
     pub(super) loaded: Loaded,
 }
 
-/// Time and number of loads of the settings.
+/// Time of the last load of the settings, and number of reloads.
 #[derive(Debug, Default)]
 pub(super) struct Loaded {
-    /// Last load, in nanoseconds since 1970.
+    /// Time of the last load, in nanoseconds since 1970.
     pub(super) at: AtomicU64,
     /// Number of reloads.
     pub(super) reloads: AtomicU64,
@@ -80,7 +80,7 @@ impl Shared {
         loop {
             let live = self.live.load_full();
             self.settings.store(Arc::new(settings.with_prefixes(&live)));
-            // Another thread may have published prefixes for the old settings meanwhile.
+            // In the meantime, another thread may have published prefixes for the old settings.
             if Arc::ptr_eq(&live, &self.live.load()) {
                 break;
             }

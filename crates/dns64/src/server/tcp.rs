@@ -40,7 +40,7 @@ use crate::transport::upstream_tcp;
 
 /// Interval between checks for a stop.
 const STOP_CHECK: Duration = Duration::from_millis(50);
-/// Time in which every task of the thread has been scheduled once.
+/// Time within which every task of the thread runs at least once.
 const HEARD: Duration = Duration::from_millis(5);
 /// Time that a stopping server waits for clients to receive their last replies.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
@@ -61,13 +61,13 @@ pub(super) struct Sockets {
     pub(super) xdp: Vec<String>,
 }
 
-/// Runs until the server stops.
+/// Runs the TCP thread until the server stops.
 ///
 /// # Errors
 /// If the process has no file descriptor left.
 ///
 /// # Panics
-/// After too many panics. Each panic costs the work in progress, and is counted and logged.
+/// After too many panics. Each panic is counted and logged, and ends the work in progress.
 pub(super) fn run(
     shared: &Arc<Shared>,
     sockets: Sockets,
@@ -104,7 +104,7 @@ pub(super) fn run(
         let (shared_too, addresses) = (Arc::clone(shared), sockets.addresses);
         let (xdp, on_reload) = (sockets.xdp, sockets.on_reload);
         let context = Context { shared: shared_too, addresses, metrics_address, xdp, on_reload };
-        // This function removes the socket's file before it returns.
+        // `_file` removes the file of the control socket when this function returns.
         let _file = match sockets.control {
             Some(socket) => Some(serve_control(&tasks, socket, context)?),
             None => None,
@@ -114,8 +114,8 @@ pub(super) fn run(
                 shared.is_closing.load(Ordering::Relaxed) && !std::mem::replace(stop, true)
             });
             if closes {
-                // In this time all tasks see the flag and hand over messages that they have already
-                // read.
+                // Within this time, all tasks see the flag, and pass on the messages that they have
+                // already read.
                 tokio::time::sleep(HEARD).await;
                 shared.is_closed.store(true, Ordering::Release);
             }
@@ -136,8 +136,8 @@ pub(super) fn run(
     })
 }
 
-/// Creates the task set. Panics of tasks are counted and logged; `too_many` is set after too many
-/// of them.
+/// Returns a starter of tasks. Panics of tasks are counted and logged. `too_many` is set after too
+/// many panics.
 fn tasks(shared: &Arc<Shared>, too_many: &Rc<RefCell<Option<TooMany>>>) -> Tasks {
     let (shared, too_many) = (Arc::clone(shared), Rc::clone(too_many));
     let panics = RefCell::new(PanicBudget::default());
@@ -160,7 +160,7 @@ fn serve_metrics(tasks: &Tasks, shared: &Arc<Shared>, listener: TcpListener) {
     });
 }
 
-/// Serves the control socket. Returns the guard of its file.
+/// Serves the control socket. Returns a guard that removes the socket's file.
 fn serve_control(tasks: &Tasks, socket: ControlSocket, context: Context) -> io::Result<SocketFile> {
     let (listener, file) = socket.into_parts();
     let listener = Rc::new(UnixListener::from_std(listener)?);
@@ -171,7 +171,7 @@ fn serve_control(tasks: &Tasks, socket: ControlSocket, context: Context) -> io::
     Ok(file)
 }
 
-/// Sends the workers' upstream queries over TCP, and returns the results to them.
+/// Sends the workers' upstream queries over TCP, and passes the results to the workers.
 fn ask_upstreams(
     tasks: &Tasks,
     shared: &Arc<Shared>,
@@ -185,7 +185,7 @@ fn ask_upstreams(
         move || {
             let (shared, tap) = (Arc::clone(&shared), tap.clone());
             let server = Arc::clone(&shared);
-            // One upstream gets at most half of the connections, unless it is the only one.
+            // If there are several upstreams, each of them gets at most half of the connections.
             let share = move || match server.settings.load().upstreams.len() {
                 1 => connections,
                 _ => connections.div_ceil(2),
@@ -241,8 +241,8 @@ async fn accept(
         };
         let settings = shared.settings.load();
         let limits = settings.config.limits;
-        // Connections of disallowed clients, and those beyond a limit, are closed at once, so that
-        // these clients do not wait for a reply.
+        // Connections of disallowed clients, and connections beyond a limit, are closed
+        // immediately, so that these clients do not wait for a reply.
         let ip = peer.ip().to_canonical();
         if !settings.allows(ip) {
             shared.metrics().tcp().count(Count::TcpRefusedAcl);
@@ -251,7 +251,7 @@ async fn accept(
         let place = match connections.enter(ip, limits.tcp_connections, limits.tcp_per_client) {
             Admission::Free(place) => place,
             Admission::Displacing(place) => {
-                // Let the displaced connection close its file descriptor first.
+                // The displaced connection closes its file descriptor first.
                 tokio::task::yield_now().await;
                 place
             }
@@ -260,8 +260,8 @@ async fn accept(
                 continue;
             }
         };
-        // Without TCP_NODELAY, replies would wait for the client's acknowledgements. It can only
-        // fail for a closed connection.
+        // Without TCP_NODELAY, replies would wait for the client's acknowledgements. Setting the
+        // option fails only for a closed connection.
         let _ = stream.set_nodelay(true);
         let bounds = ConnectionLimits { pipeline: limits.tcp_pipeline, idle: limits.tcp_idle };
         let (service, stopping) = (service.clone(), stopping.clone());
@@ -307,7 +307,7 @@ impl TcpService {
             let mut servfail = Vec::new();
             let answer = |cookie| self.shared.cookies.answer(cookie, ip);
             write_servfail(&mut servfail, &bytes, Transport::Tcp, answer);
-            // Fails if the client has closed the connection.
+            // Sending fails if the client has closed the connection.
             let _ = reply.send(servfail);
         }
     }

@@ -1,9 +1,9 @@
-//! Interfaces with AF_XDP, which bypasses the kernel's network stack. They transport datagrams
+//! Interfaces with AF_XDP, which bypasses the kernel's network stack. AF_XDP transports datagrams
 //! between clients and `listen` addresses with `xdp`, and to and from upstreams with `xdp`.
 //!
 //! ```text
 //! interface ─► filter ─┬─ to our ports ─► rings of the queue ─► its worker ─┬─ client query ─► Frontend
-//!                      │                                                    └─ answer ─► Door ─► worker of the port
+//!                      │                                                    └─ response ─► IngressPorts ─► worker of the port
 //!                      └─ other packets ─► kernel's stack ─► sockets, which stay open in addition to the rings
 //! ```
 //!
@@ -26,11 +26,11 @@ use crate::config::{Config, Settings};
 use crate::ids::{PortId, WorkerId};
 use crate::resolver::upstreams::xdp::{Egress, IngressPorts};
 
-/// Errors of using AF_XDP for a `listen` address or an upstream.
+/// Errors that occur while AF_XDP is set up for a `listen` address or an upstream.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum XdpSetupError {
-    /// The interface does not support it, or the kernel does not permit it.
+    /// The interface does not support AF_XDP, or the kernel does not permit it.
     #[error(transparent)]
     Xdp(#[from] XdpError),
     /// There is no route to the upstream.
@@ -62,8 +62,9 @@ pub enum XdpSetupError {
 }
 
 impl XdpSetupError {
-    /// True if sockets are used instead: the machine lacks AF_XDP ([`XdpError::is_missing_requirement`]), and
-    /// the configuration requires no specific mode.
+    /// True if the server uses sockets instead of AF_XDP. In this case, the machine lacks a
+    /// requirement of AF_XDP ([`XdpError::is_missing_requirement`]), and the configuration allows
+    /// the fallback.
     pub(super) fn leaves_sockets(&self, config: &Config) -> bool {
         config.xdp_mode == xdp::Mode::Auto
             && config.xdp_fallback
@@ -80,12 +81,13 @@ pub(super) struct OpenInterface {
     exchanges: Vec<Exchange>,
 }
 
-/// A client-facing address.
+/// A `listen` address with `xdp`.
 struct ClientAddress {
     address: SocketAddr,
-    /// Index of its endpoint.
+    /// Index of the worker's socket with this address.
     endpoint: usize,
-    /// Port redirected by the filter, until new queries are left to the endpoint.
+    /// Port of the address, if the filter redirects it. The set is emptied when the sockets must
+    /// receive new queries.
     port: Arc<PortSet>,
 }
 
@@ -262,7 +264,7 @@ pub(super) struct Rings {
 
 /// Possible destinations of datagrams from a queue.
 pub(super) struct Destinations {
-    /// True if datagrams may be joined when the filter sees them ([`xdp::may_join`]).
+    /// True if the kernel may join datagrams before the filter receives them ([`xdp::may_join`]).
     may_join: bool,
     clients: Arc<[ClientAddress]>,
     ingress_ports: Vec<Arc<IngressPorts>>,
@@ -285,8 +287,8 @@ impl Rings {
         Egress::new(worker, all.iter().map(of))
     }
 
-    /// Sends the queued datagrams. Returns the number of those that did not fit, and true if the
-    /// interface was removed.
+    /// Sends the queued datagrams. Returns the number of datagrams that were not sent, and true if
+    /// the interface was removed.
     pub(super) fn send(&mut self, outboxes: [&mut Outbox; 2]) -> (u64, bool) {
         let waiting: usize = outboxes.iter().map(|outbox| outbox.len()).sum();
         if waiting == 0 {
@@ -310,15 +312,15 @@ impl Rings {
     /// Returns the number of lost datagrams since the start.
     ///
     /// # Errors
-    /// As getsockopt(2); the number is then unknown.
+    /// If getsockopt(2) fails. The number is then unknown.
     pub(super) fn drops(&self) -> io::Result<u64> {
         Ok(self.exchange.receiver.drops()? + self.exchange.receiver.unreadable())
     }
 }
 
 impl Destinations {
-    /// Leaves new client queries to the sockets, on the rings of all workers. Queries already in
-    /// the rings are still read from there.
+    /// Stops the redirection of client queries to the rings of all workers. The sockets then
+    /// receive new queries. Queries that are already in the rings are still read.
     pub(super) fn stop_redirecting_clients(&self) {
         self.clients.iter().for_each(|of| of.port.remove(of.address.port()));
     }
@@ -336,8 +338,8 @@ impl Destinations {
         }
     }
 
-    /// True if `from` is the server queried from the upstream port `to`. The port's worker checks
-    /// this again ([`Ports::is_for`](crate::resolver::upstreams::ports::Ports::is_for)).
+    /// True if queries to the server `from` are sent from the upstream port `to`. The port's worker
+    /// checks this again ([`Ports::is_for`](crate::resolver::upstreams::ports::Ports::is_for)).
     pub(super) fn is_asked(&self, from: SocketAddr, to: SocketAddr) -> bool {
         let door = self.ingress_ports.iter().find(|door| door.address() == to.ip());
         door.is_some_and(|door| door.is_asked(to.port(), from))
@@ -352,16 +354,17 @@ impl Destinations {
         messages(arrived.bytes, self.may_be_joined(arrived))
     }
 
-    /// True if a datagram may consist of several that its sender joined.
+    /// True if a datagram may consist of several datagrams that its sender joined.
     #[inline]
     pub(super) fn may_be_joined(&self, arrived: &Arrived<'_>) -> bool {
         self.may_join && arrived.has_partial_checksum
     }
 }
 
-/// Splits a datagram if `may_join` is true, which means that the kernel may have joined it. The
-/// filter cannot see whether it did. So only a datagram with the layout that the kernel produces is
-/// split, and each piece counts as one datagram for every limit.
+/// Splits a datagram into messages. `may_join` is true if the kernel may have joined several
+/// datagrams into this one. The filter cannot detect whether this has happened. Therefore, a
+/// datagram is split only if it has the layout that the kernel produces. Each piece counts as one
+/// datagram for every limit.
 pub(super) fn messages(octets: &[u8], may_join: bool) -> impl Iterator<Item = &[u8]> {
     let length = if may_join { joined::segment(octets) } else { None };
     // An empty datagram counts as one message.

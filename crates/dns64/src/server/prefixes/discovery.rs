@@ -24,19 +24,20 @@ use crate::resolver::ttl::TtlLimits;
 use crate::server::shared::Shared;
 use crate::transport::framing::{read_message, write_message};
 
-/// Time limit for an upstream's answer, including TCP.
+/// Time limit for an upstream's answer, including a retry over TCP.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// The root name.
 const ROOT: &[u8] = b"\0";
-/// Header with RD and one question. CD is clear, because a DNS64 would not synthesize otherwise
-/// (RFC 7050 §3).
+/// Header of the query after the ID. RD is set, and there is one question. CD is clear, because a
+/// DNS64 does not synthesize for queries with CD (RFC 7050 §3).
 const HEADER: &[u8] = b"\x01\0\0\x01\0\0\0\0\0\x01";
-/// Question for AAAA of ipv4only.arpa.
+/// Question for the AAAA records of ipv4only.arpa.
 const QUESTION: &[u8] = b"\x08ipv4only\x04arpa\0\0\x1c\0\x01";
 /// An OPT record for answers of up to 1 232 octets (RFC 6891 §6.1.2).
 const OPT: &[u8] = b"\0\0\x29\x04\xd0\0\0\0\0\0\0";
 
-/// Repeats the query when due, for as long as discovery from upstreams is configured.
+/// Queries the upstreams for `ipv4only.arpa` each time that a query is due. Sends no queries while
+/// discovery from upstreams is not configured.
 pub(super) async fn query_periodically(shared: Arc<Shared>, state: SharedState) {
     let wanted = || upstreams(&shared.settings.load());
     loop {
@@ -44,7 +45,7 @@ pub(super) async fn query_periodically(shared: Arc<Shared>, state: SharedState) 
         let is_due = state.borrow_mut().is_due(&upstreams, clock::now());
         if is_due {
             let still = || wanted() == upstreams;
-            // If the list of upstreams has changed meanwhile, the answers of the old ones are
+            // If the list of upstreams has changed in the meantime, the answers of the old list are
             // discarded.
             let Some(announcement) = query_while(&upstreams, still).await else { continue };
             state.borrow_mut().record_announcement(announcement, clock::now());
@@ -53,8 +54,8 @@ pub(super) async fn query_periodically(shared: Arc<Shared>, state: SharedState) 
     }
 }
 
-/// Returns the upstreams used for discovery: those that resolve everything except the domains of
-/// forward rules. Empty if discovery from upstreams is off.
+/// Returns the upstreams used for discovery. These are the upstreams for all names outside of
+/// `[[forward]]` domains. The list is empty if discovery from upstreams is off.
 fn upstreams(settings: &Settings) -> Vec<ServiceAddr> {
     let wanted = settings.config.discovery.upstreams
         && settings.config.written_prefixes().any(PrefixKeys::is_discovered);
@@ -65,8 +66,8 @@ fn upstreams(settings: &Settings) -> Vec<ServiceAddr> {
     numbers.iter().map(|&number| settings.upstreams[number].address).collect()
 }
 
-/// Returns the result of [`ask`], or `None` as soon as `wanted` returns other upstreams, without
-/// waiting for pending answers.
+/// Returns the result of [`ask`], or `None` as soon as `wanted` returns false. In this case,
+/// pending answers are not awaited.
 async fn query_while(
     upstreams: &[ServiceAddr],
     wanted: impl Fn() -> bool,
@@ -83,16 +84,18 @@ async fn query_while(
     }
 }
 
-/// Returns the prefixes of the first upstream in the list that has any. The list is empty if all
-/// upstreams answered without a prefix; `None` means that this is unknown. All upstreams are
-/// queried in parallel, so that dead ones do not delay the others until a prefix expires.
+/// Returns the prefixes of the first upstream in the list that announces at least one. If all
+/// upstreams have answered and none announces a prefix, the announcement is empty. If no upstream
+/// announces a prefix and at least one has not answered, the result is `None`. All upstreams are
+/// queried in parallel. Otherwise, waiting for dead upstreams could take so long that a known
+/// prefix expires.
 async fn ask(upstreams: &[ServiceAddr]) -> Option<Announcement> {
     let asked = |&upstream| Box::pin(timeout(PATIENCE, ask_one(upstream)));
     let mut asked: Vec<_> = upstreams.iter().map(|to| (asked(to), None)).collect();
     poll_fn(|context| {
         for (asking, said) in asked.iter_mut().filter(|(_, said)| said.is_none()) {
             if let Poll::Ready(answer) = asking.as_mut().poll(context) {
-                // A timeout, an error and an invalid answer count alike.
+                // A timeout, an error and an invalid answer are treated alike.
                 *said = Some(answer.ok().and_then(Result::ok).flatten());
             }
         }
@@ -100,7 +103,8 @@ async fn ask(upstreams: &[ServiceAddr]) -> Option<Announcement> {
         let mut have_all_answered = true;
         for (&upstream, (_, said)) in upstreams.iter().zip(&asked) {
             match said {
-                // An earlier upstream is still pending, and takes precedence.
+                // The answer of this upstream is pending, and takes precedence over later
+                // upstreams.
                 None => return Poll::Pending,
                 Some(None) => have_all_answered = false,
                 Some(Some(found)) if found.0.is_empty() => {
@@ -117,7 +121,7 @@ async fn ask(upstreams: &[ServiceAddr]) -> Option<Announcement> {
     .await
 }
 
-/// Queries one upstream. Returns `None` if its answer does not match the question.
+/// Queries one upstream. Returns `None` if the answer is not usable.
 async fn ask_one(upstream: ServiceAddr) -> io::Result<Option<PrefixesWithTtl>> {
     let upstream = upstream.resolve()?;
     let id: [u8; 2] = rand::rng().random();
@@ -155,8 +159,9 @@ async fn query_over_tcp(upstream: SocketAddr, query: &[u8]) -> io::Result<Vec<u8
     read_message(&mut stream, PATIENCE).await
 }
 
-/// Returns the prefixes in an answer, and the lowest TTL of its AAAA records. Without AAAA records
-/// there is no DNS64. If AAAA records contain no prefix, the answer is invalid.
+/// Returns the prefixes in an answer, and the lowest TTL of its AAAA records. An answer without
+/// AAAA records means that the upstream is not a DNS64, and the list of prefixes is empty. If the
+/// AAAA records contain no prefix, the answer is invalid, and the result is `None`.
 fn read(message: &[u8]) -> Option<PrefixesWithTtl> {
     if !Message::new(message)?.is_response() {
         return None;
@@ -185,7 +190,8 @@ mod tests {
     use super::*;
     use crate::translation::prefix::Prefix;
 
-    /// Queries these upstreams, which stay configured for `looks` checks.
+    /// Queries these upstreams. They are no longer configured after `looks` checks of the
+    /// configuration.
     fn asked(upstreams: &[ServiceAddr], looks: u32) -> Option<Option<Announcement>> {
         let left = Cell::new(looks);
         let wanted = || left.replace(left.get().saturating_sub(1)) > 0;
@@ -212,10 +218,10 @@ mod tests {
         let announcement = Announcement { by: Some(to_live), found };
         let wanted = [&[to_dead; 20][..], &[to_live]].concat();
         assert_eq!(asked(&wanted, u32::MAX), Some(Some(announcement)));
-        // Ignore answers that arrive after the query was cancelled.
+        // Answers that arrive after the query was cancelled are ignored.
         assert_eq!(asked(&[to_live], 0), None);
-        // A removed upstream is not waited for. All are queried in parallel, so each one has its
-        // query by then.
+        // Answers of removed upstreams are not awaited. All upstreams are queried in parallel, so
+        // each of them has received a query by then.
         dead.set_nonblocking(true).unwrap();
         let questions = || std::iter::from_fn(|| dead.recv(&mut [0; 512]).ok()).count();
         questions();

@@ -1,4 +1,4 @@
-//! Results of probes, and the next probe of each prefix.
+//! Results of probes, and the time of the next probe of each prefix.
 
 use std::collections::HashMap;
 
@@ -15,19 +15,20 @@ pub(super) struct Probes(HashMap<Prefix, Probed>);
 #[derive(Debug)]
 struct Probed {
     record: Record,
-    /// Start of the current health, and time of the next probe.
+    /// Time of the last change of health, and time of the next probe.
     since: Nanos,
     next: Nanos,
 }
 
 impl Probes {
-    /// Returns the health of a prefix, and its start.
+    /// Returns the health of a prefix, and the time of its last change.
     pub(super) fn health(&self, prefix: &Prefix, now: Nanos) -> (PrefixHealth, Nanos) {
         let known = self.0.get(prefix).map(|probed| (probed.record.health(), probed.since));
         known.unwrap_or((PrefixHealth::Unknown, now))
     }
 
-    /// Returns the unhealthy prefixes with the start of that state, oldest first.
+    /// Returns the unhealthy prefixes, each with the time since which it is unhealthy, in order of
+    /// this time.
     pub(super) fn unhealthy(&self) -> Vec<(Prefix, Nanos)> {
         let mut unhealthy: Vec<(Prefix, Nanos)> = self
             .0
@@ -102,7 +103,8 @@ mod tests {
         assert!(probes.unhealthy().is_empty());
         probes.add(&Prefix::WELL_KNOWN, Probe::Failed, at(30));
         assert_eq!(probes.unhealthy(), [(Prefix::WELL_KNOWN, at(30))]);
-        // A prefix removed by a reload is forgotten, and its late result is ignored.
+        // After a reload has removed a prefix, its state is deleted, and a late probe result is
+        // ignored.
         assert_eq!(due(&mut probes, &[], at(31)), 0);
         probes.add(&Prefix::WELL_KNOWN, Probe::Answered, at(32));
         assert_eq!(probes.health(&Prefix::WELL_KNOWN, at(32)), (PrefixHealth::Unknown, at(32)));

@@ -36,7 +36,8 @@ pub(super) fn probe_when_due(tasks: &Tasks, settings: &Settings, state: &SharedS
 /// Probes a prefix with a TCP connection.
 async fn connect(prefix: &Prefix, probe: &ProbeKeys) -> Probe {
     let address = SocketAddr::new(prefix.embed(probe.address).into(), probe.port);
-    // A router without a route would return the same error as a missing route on this host.
+    // The route is checked first, because a missing route on a router causes the same error as a
+    // missing route on this host.
     if !has_route(address) {
         return Probe::NotSent;
     }
@@ -53,8 +54,8 @@ fn without_connection(error: &io::Error) -> Probe {
     match error.raw_os_error() {
         // The NAT64 works, but the target refuses the connection.
         Some(libc::ECONNREFUSED | libc::ECONNRESET) => Probe::Answered,
-        // This host has no free address, port, file descriptor or memory, or its filter blocks the
-        // probe.
+        // This host has no free address, port, file descriptor or memory, or its packet filter
+        // blocks the probe.
         Some(
             libc::EADDRNOTAVAIL
             | libc::EMFILE
@@ -67,7 +68,7 @@ fn without_connection(error: &io::Error) -> Probe {
     }
 }
 
-/// True if this host has a route to an address. Connecting a datagram socket sends nothing.
+/// True if this host has a route to an address. Connecting a UDP socket sends no packet.
 fn has_route(address: SocketAddr) -> bool {
     let socket = std::net::UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0));
     socket.and_then(|socket| socket.connect(address)).is_ok()

@@ -5,8 +5,8 @@
 //!                          └─ send error: restart in 4 s
 //! ```
 //!
-//! RFC 4861 stops after three solicitations, because routers advertise periodically. But until the
-//! next advertisement, queries that need a prefix cannot be answered.
+//! RFC 4861 stops after three solicitations, because routers advertise periodically. dns64d
+//! continues, because queries that need a prefix cannot be answered until the next advertisement.
 
 use units::Nanos;
 
@@ -22,15 +22,16 @@ const LATER: Nanos = Nanos::from_millis(60_000);
 pub(super) struct Solicitations {
     /// Time of the last attempt, successful or not.
     last: Option<Nanos>,
-    /// Solicitations sent since the routers' prefixes expired, or since the last send error.
+    /// Number of solicitations sent since the routers' prefixes expired, or since the last send
+    /// error.
     sent: u32,
     /// True if the last attempt failed.
     fails: bool,
 }
 
 impl Solicitations {
-    /// True if a solicitation is due. `wanted` is true if a prefix from this link is configured and
-    /// none is known. However often `wanted` changes, the interval is at least 4 s.
+    /// True if a solicitation is due. `wanted` is true if prefixes from this link are used and none
+    /// is known. The interval is at least 4 s, regardless of how often `wanted` changes.
     pub(super) fn is_due(&mut self, wanted: bool, now: Nanos) -> bool {
         if !wanted {
             self.sent = 0;
@@ -45,7 +46,7 @@ impl Solicitations {
         self.sent = self.sent.saturating_add(1);
     }
 
-    /// Records a send error. Returns true for the first one in a row.
+    /// Records a send error. Returns true for the first of several consecutive errors.
     pub(super) fn failed(&mut self, now: Nanos) -> bool {
         (self.last, self.sent) = (Some(now), 0);
         !std::mem::replace(&mut self.fails, true)
@@ -57,7 +58,7 @@ mod tests {
     use super::*;
 
     /// Returns the seconds in which a solicitation is sent, with five checks per second. `wanted`
-    /// and `can` give the seconds in which one is needed and can be sent.
+    /// and `can` are true for the seconds in which a solicitation is needed and can be sent.
     fn asked(
         seconds: std::ops::Range<u64>,
         wanted: impl Fn(u64) -> bool,

@@ -1,4 +1,5 @@
-//! State shared by the tasks: discovered prefixes, probes, and the next query to the upstreams.
+//! State shared by the tasks: discovered prefixes, probes, and the time of the next discovery query
+//! to the upstreams.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -15,18 +16,19 @@ use crate::translation::prefix::Prefix;
 
 /// Interval between checks for due work, expiry and changes.
 pub(super) const TICK: Duration = Duration::from_millis(200);
-/// Bounds of the pause before the next query to the upstreams. After an answer the pause is nine
-/// tenths of the TTL, and ends at least [`MARGIN`] before the TTL expires, so that the upstreams
-/// have time to answer. After a failure the next query follows soon, and the pause doubles with
-/// each further failure.
+/// Bounds of the pause before the next query to the upstreams. After an answer, the pause is nine
+/// tenths of the TTL. It ends at least [`MARGIN`] before the TTL expires, so that the upstreams
+/// have time to answer. After a failure, the pause is [`MIN_PAUSE`], and doubles with each further
+/// failure.
 const MARGIN: Nanos = Nanos::from_millis(2_500);
 const MIN_PAUSE: Nanos = Nanos::SECOND;
 const MAX_PAUSE: Nanos = Nanos::from_millis(3_600_000);
 const MAX_FAILURE_PAUSE: Nanos = Nanos::from_millis(60_000);
-/// Shortest lifetime of a discovered prefix: until the next answer, even with a short TTL.
+/// Minimum lifetime of a discovered prefix. A prefix with a short TTL thus remains in use until the
+/// next answer.
 const LEAST_LIFETIME: Nanos = Nanos::from_millis(4_000);
 
-/// State shared by the tasks.
+/// Prefix state shared by the tasks.
 #[derive(Default)]
 pub(super) struct State {
     pub(super) known: KnownPrefixes,
@@ -40,9 +42,9 @@ pub(super) type SharedState = Rc<RefCell<State>>;
 /// State of the queries to the upstreams.
 #[derive(Debug, Default)]
 pub(super) struct QueryState {
-    /// The upstreams queried.
+    /// Upstreams that are queried.
     upstreams: Vec<ServiceAddr>,
-    /// The announcing upstream of the prefixes in effect.
+    /// Upstream that announced the prefixes in effect.
     announcer: Option<ServiceAddr>,
     /// Time of the next query.
     at: Nanos,
@@ -53,10 +55,11 @@ pub(super) struct QueryState {
 /// Prefixes and their lifetime.
 pub(super) type PrefixesWithTtl = (Vec<Prefix>, Nanos);
 
-/// The combined announcement of the upstreams.
+/// Result of a query to all upstreams.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Announcement {
-    /// The announcing upstream, or `None` if all have answered and none announces a prefix.
+    /// Upstream that announces the prefixes. `None` if all upstreams have answered and none
+    /// announces a prefix.
     pub(super) by: Option<ServiceAddr>,
     pub(super) found: PrefixesWithTtl,
 }
@@ -100,8 +103,8 @@ impl State {
         all
     }
 
-    /// True if these upstreams are due. If the list has changed, answers from upstreams no longer
-    /// in it are discarded, and all are due at once.
+    /// True if a query to these upstreams is due. If the list of upstreams has changed, prefixes of
+    /// a removed upstream are discarded, and a query is due immediately.
     pub(super) fn is_due(&mut self, upstreams: &[ServiceAddr], now: Nanos) -> bool {
         if self.asking.upstreams != upstreams {
             let announcer = self.asking.announcer.filter(|by| upstreams.contains(by));
@@ -114,14 +117,16 @@ impl State {
         !upstreams.is_empty() && self.asking.at <= now
     }
 
-    /// Records an answer of the upstreams, or a failure.
+    /// Records an answer of the upstreams, or a failure (`None`).
     pub(super) fn record_announcement(&mut self, announcement: Option<Announcement>, now: Nanos) {
         let pause = match announcement {
-            // Queries before the TTL expires, so that no client query waits for the next answer.
+            // The next query is sent before the TTL expires, so that no client query waits for the
+            // answer.
             Some(Announcement { by, found: (prefixes, ttl) }) => {
                 self.known.answered(&prefixes, ttl.max(LEAST_LIFETIME), now);
                 (self.asking.announcer, self.asking.failure_pause) = (by, None);
-                // A DNS64 may be introduced in the network later.
+                // Without a prefix, the pause is shorter, because a DNS64 may be introduced in the
+                // network later.
                 let most = if prefixes.is_empty() { MAX_FAILURE_PAUSE } else { MAX_PAUSE };
                 Nanos(ttl.0.saturating_sub(MARGIN.0.max(ttl.0 / 10))).clamp(MIN_PAUSE, most)
             }
@@ -140,7 +145,7 @@ mod tests {
 
     use super::*;
 
-    /// An announcement by this upstream, or by none.
+    /// An announcement by this upstream, or an empty one by all upstreams (`None`).
     fn said(by: Option<ServiceAddr>, prefixes: &[Prefix], ttl: Nanos) -> Option<Announcement> {
         Some(Announcement { by, found: (prefixes.to_vec(), ttl) })
     }
@@ -212,7 +217,8 @@ mod tests {
         let at = |seconds: u64| Nanos(seconds * Nanos::SECOND.0);
         state.record_announcement(said(None, &prefix, at(100)), at(0));
         assert_eq!(state.asking.at, at(90));
-        // An upstream may need time to answer.
+        // The query is sent 2.5 s before the TTL expires, because an upstream may need time to
+        // answer.
         state.record_announcement(said(None, &prefix, at(10)), at(0));
         assert_eq!(state.asking.at, Nanos::from_millis(7_500));
         // A TTL of zero does not remove the prefix before the next query.
