@@ -9,11 +9,11 @@ use serde::{Deserialize, Serialize};
 use crate::translation::decision::Decision;
 use crate::translation::policy::{Hints, Mode, Select};
 
-/// Version of [`Explanation`]; raised when a key is removed or changes its meaning.
+/// Version of [`Explanation`]. It increases when a key is removed or changes its meaning.
 pub const EXPLANATION_VERSION: u32 = 1;
 
-/// Explanation of the reply to a query. The query was processed like a client's, and each step was
-/// recorded.
+/// Explanation of the reply to a query. The query was processed like a query of a client, and each
+/// step was recorded.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Explanation {
     /// Version of this object.
@@ -41,7 +41,7 @@ pub struct Explanation {
     pub stale: bool,
     /// Answer section.
     pub answer: Vec<AnswerRecord>,
-    /// Bounds on the TTL of synthesized records; the lowest one applies.
+    /// Bounds on the TTL of synthesized records. The lowest bound applies.
     pub ttl: Option<TtlBounds>,
 }
 
@@ -52,11 +52,11 @@ pub struct RulesApplied {
     pub allowed: bool,
     /// Number of the client's `[[group]]`, from 1 in file order.
     pub group: Option<usize>,
-    /// `[[group.domain]]` that covers the name.
+    /// Domain of the `[[group.domain]]` that applies to the name.
     pub group_domain: Option<String>,
-    /// `[[domain]]` that covers the name.
+    /// Domain of the `[[domain]]` that applies to the name.
     pub domain: Option<String>,
-    /// `[[forward]]` that covers the name.
+    /// Domain of the `[[forward]]` that applies to the name.
     pub forward: Option<String>,
     /// Upstreams for the name.
     #[schemars(with = "Vec<String>")]
@@ -71,9 +71,9 @@ pub struct RulesApplied {
     pub ignore_aaaa: bool,
     /// True if ignored AAAA records are returned when there is no usable A record.
     pub fallback_native: bool,
-    /// True if signed answers are translated for clients with DO.
+    /// True if AAAA records are synthesized from signed answers even for clients that set DO.
     pub break_dnssec: bool,
-    /// True if only queries with RD are translated.
+    /// True if AAAA records are synthesized only for queries with RD.
     pub recursive_only: bool,
     /// True if A records are withheld when there are AAAA records.
     pub filter_a: bool,
@@ -86,15 +86,15 @@ pub struct RulesApplied {
 pub struct PrefixRule {
     /// The prefix.
     pub prefix: String,
-    /// Name in the configuration.
+    /// Configured name, if there is one.
     pub name: Option<String>,
-    /// True if it is not used for new answers.
+    /// True if the prefix is not used for new answers.
     pub draining: bool,
-    /// True if its NAT64 does not respond.
+    /// True if the NAT64 of the prefix does not answer probes.
     pub unhealthy: bool,
-    /// Remaining lifetime, in seconds; `null` if it is configured.
+    /// Remaining lifetime, in seconds; `null` for a configured prefix.
     pub expires_in_s: Option<u64>,
-    /// True if an address in the answer was synthesized with it.
+    /// True if an address in the answer was synthesized with this prefix.
     pub used: bool,
 }
 
@@ -106,9 +106,9 @@ pub enum Source {
     Cache,
     /// An upstream query, new or already in flight.
     Upstream,
-    /// Answered locally: the target of an alias is a special-use name or in a local zone.
+    /// The server itself. The target of an alias is a special-use name, or is in a local zone.
     Local,
-    /// None: the question was rejected because of too many queries in flight.
+    /// No source. The question was rejected because of too many queries in flight.
     Nobody,
 }
 
@@ -120,18 +120,19 @@ pub struct QuestionAsked {
     /// Queried type.
     #[serde(rename = "type")]
     pub rtype: String,
-    /// True for a query with CD that only finds the reason of an error.
+    /// True for a query with CD that was sent only to find the reason of an error.
     pub probe: bool,
     /// Source of the answer.
     pub source: Source,
     /// Time that the answer took, in microseconds.
     pub took_us: u64,
-    /// Outcome: `data`, `no-data`, `no-name`, `alias` (without its target), `error`; or the
-    /// failure: `timeout`, `malformed`, `alias-loop`, `overload`.
+    /// Outcome: `data`, `no-data`, `no-name`, `alias` (without its target) or `error`. If there is
+    /// no usable answer, the failure: `timeout`, `malformed`, `alias-loop`, `overload`,
+    /// `unreachable` or `no-upstream`.
     pub found: String,
-    /// RCODE of the upstream; `null` without an answer.
+    /// RCODE of the answer; `null` if there is no answer.
     pub rcode: Option<String>,
-    /// Extended error of the upstream (RFC 8914).
+    /// Extended error in the answer (RFC 8914).
     pub extended_error: Option<u16>,
     /// Age of the answer, in seconds.
     pub age_s: Option<u32>,
@@ -139,9 +140,9 @@ pub struct QuestionAsked {
     pub ttl_s: Option<u32>,
     /// True if the answer has expired.
     pub stale: bool,
-    /// True if it has signatures.
+    /// True if the answer has signatures.
     pub signed: bool,
-    /// True if the upstream has validated it (AD).
+    /// True if the upstream has validated the answer (AD bit).
     pub authentic: bool,
     /// Canonical name at the end of an alias chain.
     pub alias_of: Option<String>,
@@ -168,8 +169,8 @@ pub struct AnswerRecord {
 pub struct TtlBounds {
     /// Remaining TTL of the A records, in seconds.
     pub a_s: u32,
-    /// Remaining TTL of the negative AAAA answer, in seconds; 600 if it has no SOA.
+    /// Remaining TTL of the negative AAAA answer, in seconds; 600 if this answer has no SOA record.
     pub denial_s: u32,
-    /// Remaining lifetime of the prefixes, in seconds; `null` if they are configured.
+    /// Remaining lifetime of the prefixes, in seconds; `null` for configured prefixes.
     pub prefix_s: Option<u32>,
 }

@@ -3,9 +3,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Version of [`ReloadReport`]; raised when a key is removed or changes its meaning.
+/// Version of [`ReloadReport`]. It increases when a key is removed or changes its meaning.
 pub const RELOAD_VERSION: u32 = 1;
-/// Version of [`FlushReport`]; raised when a key is removed or changes its meaning.
+/// Version of [`FlushReport`]. It increases when a key is removed or changes its meaning.
 pub const FLUSH_VERSION: u32 = 1;
 
 /// Result of a reload.
@@ -23,7 +23,7 @@ pub struct ReloadReport {
     pub waiting: Vec<String>,
     /// Warnings about the new configuration, with file and line if known.
     pub warnings: Vec<String>,
-    /// Reason of a rejection, with file and line; `null` if not rejected.
+    /// Reason why the file was rejected, with file and line; `null` if it was not rejected.
     pub error: Option<String>,
 }
 
@@ -31,11 +31,11 @@ pub struct ReloadReport {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ReloadOutcome {
-    /// All of it.
+    /// All of the file is in effect.
     InEffect,
-    /// Part of it; the rest needs a restart.
+    /// Part of the file is in effect. The rest needs a restart.
     NeedsRestart,
-    /// None of it; the old configuration stays in effect.
+    /// The file was rejected. The old configuration stays in effect.
     Refused,
 }
 
@@ -44,7 +44,7 @@ pub enum ReloadOutcome {
 pub struct FlushReport {
     /// Version of this object.
     pub schema_version: u32,
-    /// Name that was removed with its descendants; `null` if everything was removed.
+    /// Name that was removed together with all names below it; `null` if all names were removed.
     pub name: Option<String>,
     /// Number of removed answers and failures.
     pub removed: u64,

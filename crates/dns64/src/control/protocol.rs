@@ -9,10 +9,10 @@ use super::explanation::Explanation;
 use super::outcomes::{FlushReport, ReloadReport};
 use super::status::Status;
 
-/// Time limit for an answer, which may need upstream queries.
+/// Time limit for an answer. It is long, because an answer may need upstream queries.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A request.
+/// A request to a running server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "request", rename_all = "kebab-case")]
 pub(crate) enum Request {
@@ -22,9 +22,9 @@ pub(crate) enum Request {
     Explain(Subject),
     /// Reloads the configuration.
     Reload,
-    /// Removes a name and its descendants from the cache.
+    /// Removes a name and all names below it from the cache.
     Flush {
-        /// The name.
+        /// Name to remove.
         name: String,
     },
     /// Empties the cache.
@@ -37,7 +37,7 @@ pub(crate) enum Request {
 pub(crate) struct Subject {
     /// Queried name.
     pub(crate) name: String,
-    /// Queried type, as `AAAA` or `TYPE65`.
+    /// Queried type, such as `AAAA` or `TYPE65`.
     #[serde(default = "aaaa", rename = "type")]
     pub(crate) rtype: String,
     /// Address of the client.
@@ -79,7 +79,7 @@ impl Request {
     /// Parses a line.
     ///
     /// # Errors
-    /// A message about the fault.
+    /// Returns a message about the fault.
     pub(crate) fn read(line: &[u8]) -> Result<Request, String> {
         serde_json::from_slice(line).map_err(|error| format!("invalid request: {error}"))
     }

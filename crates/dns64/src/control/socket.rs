@@ -27,20 +27,21 @@ pub(crate) struct ControlSocket {
     file: SocketFile,
 }
 
-/// Guard of a socket's file. On drop it removes the file, unless it has been replaced.
+/// Guard of a socket's file. It removes the file when it is dropped. A file that has replaced the
+/// socket's file is not removed.
 pub(crate) struct SocketFile {
     path: PathBuf,
-    /// Device and inode.
+    /// Device and inode of the file.
     identity: (u64, u64),
 }
 
 impl ControlSocket {
-    /// Creates the socket, replacing one that a killed server has left. It is accessible to its
-    /// owner, and to the members of `group` if given.
+    /// Creates the socket. A socket that a killed server has left behind is replaced. The socket is
+    /// accessible to its owner and, if `group` is given, to the members of this group.
     ///
     /// # Errors
-    /// If a server listens there, another file has that name, there is no such group, or the system
-    /// refuses.
+    /// If a server listens at this path, if another file has this path, if the group does not
+    /// exist, or if a system call fails.
     pub(crate) fn bind(path: &Path, group: Option<&str>) -> io::Result<ControlSocket> {
         let group = group.map(group_id).transpose()?;
         let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
@@ -63,7 +64,8 @@ impl ControlSocket {
         Ok(ControlSocket { listener: UnixListener::from(socket), file })
     }
 
-    /// Splits into the socket and its file guard, which must be dropped after the socket is closed.
+    /// Returns the socket and the guard of its file. The guard must be dropped after the socket is
+    /// closed.
     pub(crate) fn into_parts(self) -> (UnixListener, SocketFile) {
         (self.listener, self.file)
     }
@@ -81,10 +83,11 @@ fn bind_with(socket: &OwnedFd, path: &Path, mode: Mode) -> io::Result<()> {
     Ok(bound?)
 }
 
-/// Opens the file of a socket to change its owner. Also returns device and inode.
+/// Opens the file of a socket to change its owner. Also returns the device and the inode of the
+/// file.
 ///
 /// # Errors
-/// If another file has that name by now, or the system refuses.
+/// If another file has replaced the socket, or if a system call fails.
 fn open_socket(path: &Path) -> io::Result<(OwnedFd, (u64, u64))> {
     let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     let file = open(path, flags, Mode::empty())?;
@@ -105,7 +108,7 @@ impl Drop for SocketFile {
         let is_ours = fs::symlink_metadata(&self.path)
             .is_ok_and(|metadata| (metadata.dev(), metadata.ino()) == self.identity);
         if is_ours && let Err(error) = fs::remove_file(&self.path) {
-            // The next server replaces it.
+            // The next server replaces the file.
             tracing::debug!("cannot remove {}: {error}", self.path.display());
         }
     }
@@ -167,7 +170,7 @@ mod tests {
         assert!(path.exists());
         let (_listener, file) = ControlSocket::bind(&path, None).unwrap().into_parts();
         assert!(UnixStream::connect(&path).is_ok());
-        // The file of another server under that name is kept.
+        // A file that has replaced the socket is not removed.
         fs::remove_file(&path).unwrap();
         fs::write(&path, "something else").unwrap();
         drop(file);

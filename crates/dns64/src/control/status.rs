@@ -7,7 +7,7 @@ use net::address::ServiceAddr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Version of [`Status`]; raised when a key is removed or changes its meaning.
+/// Version of [`Status`]. It increases when a key is removed or changes its meaning.
 pub const STATUS_VERSION: u32 = 1;
 
 /// Status of a running server.
@@ -19,13 +19,13 @@ pub struct Status {
     pub version: String,
     /// Process ID, in the process's PID namespace.
     pub pid: u32,
-    /// Start, in seconds since 1970.
+    /// Start time of the server, in seconds since 1970.
     pub started_unix_s: u64,
     /// Time since the start, in seconds.
     pub uptime_s: u64,
     /// Configuration in effect.
     pub configuration: ConfigurationStatus,
-    /// Addresses served.
+    /// Listen addresses for DNS clients.
     pub addresses: Vec<SocketAddr>,
     /// Interfaces with AF_XDP (kernel bypass), described in words: mode, number of queues, client
     /// addresses, and upstream source addresses.
@@ -36,13 +36,14 @@ pub struct Status {
     pub metrics_address: Option<SocketAddr>,
     /// Configured and discovered prefixes.
     pub prefixes: Vec<PrefixStatus>,
-    /// True if discovery has found no prefix yet; answers that need one are SERVFAIL.
+    /// True if prefixes must be discovered and none is known. Queries that need a prefix then get
+    /// SERVFAIL.
     pub awaits_prefix: bool,
     /// Upstream servers.
     pub upstreams: Vec<UpstreamStatus>,
     /// Contents of the cache.
     pub cache: CacheStatus,
-    /// Client queries that wait for upstreams.
+    /// Number of client queries that wait for upstreams.
     pub in_flight: u64,
     /// Counters since the start, by family and label, as in the metrics.
     pub counters: BTreeMap<String, BTreeMap<String, u64>>,
@@ -64,17 +65,19 @@ pub struct ConfigurationStatus {
 pub struct PrefixStatus {
     /// The prefix.
     pub prefix: String,
-    /// Name in the configuration.
+    /// Configured name, if there is one.
     pub name: Option<String>,
-    /// Announcers: `upstreams`, or routers as `fe80::1%eth0`. Empty if it is configured.
+    /// Announcers of the prefix: `upstreams`, or routers such as `fe80::1%eth0`. Empty for a
+    /// configured prefix.
     pub announced_by: Vec<String>,
-    /// Remaining lifetime, in seconds; `null` if it is configured.
+    /// Remaining lifetime, in seconds; `null` for a configured prefix.
     pub expires_in_s: Option<u64>,
-    /// True if it is not used for new answers.
+    /// True if the prefix is not used for new answers.
     pub draining: bool,
-    /// Result of the probes: `healthy`, `unhealthy` or `unknown`; `null` without probes.
+    /// Result of the probes: `healthy`, `unhealthy` or `unknown`; `null` if the prefix is not
+    /// probed.
     pub health: Option<String>,
-    /// Duration of this state, in seconds.
+    /// Time since the last change of `health`, in seconds.
     pub health_for_s: Option<u64>,
 }
 
@@ -85,7 +88,7 @@ pub enum UpstreamState {
     /// Not marked down.
     #[default]
     Up,
-    /// At least one worker has marked it down and only probes it.
+    /// At least one worker has marked the upstream down, and sends only probes to it.
     MarkedDown,
 }
 
@@ -95,28 +98,30 @@ pub struct UpstreamStatus {
     /// Address and port.
     #[schemars(with = "String")]
     pub address: ServiceAddr,
-    /// Name in the configuration.
+    /// Configured name, if there is one.
     #[serde(default)]
     pub name: Option<String>,
-    /// State.
+    /// State of the upstream.
     #[serde(default)]
     pub state: UpstreamState,
-    /// Time since the first worker marked it down, in seconds; `null` if it is up.
+    /// Time since the first worker marked the upstream down, in seconds; `null` if the upstream is
+    /// up.
     #[serde(default)]
     pub down_for_s: Option<u64>,
-    /// Reason of that worker's last failure; `null` if it is up.
+    /// Reason of the last failure in the worker that marked the upstream down first; `null` if the
+    /// upstream is up.
     #[serde(default)]
     pub down_reason: Option<String>,
-    /// UDP queries sent to it.
+    /// Number of UDP queries sent to the upstream.
     pub queries: u64,
-    /// UDP answers from it, including errors.
+    /// Number of UDP answers from the upstream, including errors.
     pub answers: u64,
-    /// Queries that timed out or could not be sent.
+    /// Number of queries that timed out or could not be sent.
     pub failures: u64,
-    /// Failures that were timeouts.
+    /// Number of failures that were timeouts.
     #[serde(default)]
     pub timeouts: u64,
-    /// Number of workers that have marked it down.
+    /// Number of workers that have marked the upstream down.
     pub down: u64,
 }
 

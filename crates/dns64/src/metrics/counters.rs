@@ -24,8 +24,8 @@ pub(super) struct Row {
     pub(super) value: &'static str,
 }
 
-/// Defines [`Count`]. Each counter is listed under its family, next to the value of its label, so
-/// that neither can be confused with another counter's.
+/// Defines [`Count`]. Each counter is written under its family and next to the value of its label,
+/// so that they cannot be mixed up.
 macro_rules! counters {
     ($($family:literal, $help:literal, $label:literal { $($name:ident $value:literal,)+ })+) => {
         /// A counted event. Each thread has one counter per event.
@@ -158,14 +158,14 @@ const COUNTS: usize = Count::ALL.len();
 pub(super) const RTT_BOUNDS: [f64; 12] =
     [0.000_1, 0.000_3, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 0.5, 1.0, 2.0, f64::INFINITY];
 
-/// Counters of one worker or of the TCP thread. Only that thread writes them; any thread may read
-/// them.
+/// Counters of one worker or of the TCP thread. Only that thread writes the counters. Any thread
+/// may read them.
 #[derive(Debug)]
 pub(crate) struct WorkerMetrics {
     counts: [AtomicU64; COUNTS],
     pub(super) rtt_buckets: [AtomicU64; RTT_BOUNDS.len()],
     pub(super) rtt_nanos: AtomicU64,
-    /// Client queries that wait for upstreams.
+    /// Number of client queries that wait for upstreams.
     pub in_flight: AtomicU64,
 }
 
@@ -220,7 +220,7 @@ impl WorkerMetrics {
         });
     }
 
-    /// Sets a counter that is maintained elsewhere.
+    /// Sets a counter to a total that is maintained elsewhere.
     pub(crate) fn set(&self, what: Count, total: u64) {
         self.counts[what as usize].store(total, Ordering::Relaxed);
     }
@@ -241,8 +241,8 @@ impl WorkerMetrics {
     }
 }
 
-/// Counters and state of one upstream in one worker. Only that worker writes them; any thread may
-/// read them.
+/// Counters and state of one upstream in one worker. Only that worker writes these values. Any
+/// thread may read them.
 #[derive(Debug)]
 pub(crate) struct UpstreamMetrics {
     address: ServiceAddr,
@@ -251,14 +251,14 @@ pub(crate) struct UpstreamMetrics {
     /// Sum of the RTTs of all answers.
     rtt_nanos: AtomicU64,
     failures: AtomicU64,
-    /// Failures that were timeouts.
+    /// Number of failures that were timeouts.
     timeouts: AtomicU64,
     /// Reason of the last failure.
     trouble: AtomicI32,
     /// Time at which the worker marked the upstream down, in nanoseconds of the monotonic clock. 0
     /// if the upstream is up.
     down_since: AtomicU64,
-    /// True if it has answered in another letter case than that of the query.
+    /// True if the upstream has answered in another letter case than that of the query.
     other_case: AtomicBool,
 }
 
@@ -305,7 +305,7 @@ impl UpstreamMetrics {
     }
 }
 
-/// Adds to a counter with a single writer, so that no locked instruction is needed.
+/// Adds to a counter. The counter has a single writer, so no locked instruction is needed.
 #[inline]
 fn add(counter: &AtomicU64, n: u64) {
     counter.store(counter.load(Ordering::Relaxed) + n, Ordering::Relaxed);
@@ -318,12 +318,12 @@ pub(crate) struct UpstreamSum {
     pub(crate) answered: u64,
     pub(super) rtt_nanos: u64,
     pub(crate) failures: u64,
-    /// Failures that were timeouts.
+    /// Number of failures that were timeouts.
     pub(crate) timeouts: u64,
-    /// Workers that have marked it down.
+    /// Number of workers that have marked the upstream down.
     pub(crate) down: u64,
-    /// Earliest time at which a worker marked it down, and the reason of that worker's last
-    /// failure.
+    /// Earliest time at which a worker marked the upstream down, and the reason of that worker's
+    /// last failure. `None` if the upstream is up.
     pub(crate) down_since: Option<(Nanos, UpstreamFailure)>,
 }
 
@@ -345,7 +345,7 @@ impl UpstreamSum {
     }
 }
 
-/// Threads with counters, in addition to the workers.
+/// Number of threads that have counters, in addition to the workers.
 const OTHER_THREADS: usize = 3;
 
 /// The counters of all threads.
@@ -353,7 +353,7 @@ const OTHER_THREADS: usize = 3;
 pub struct Metrics {
     /// Counters of the workers, then of the query log thread, the dnstap thread and the TCP thread.
     pub(super) workers: Arc<[WorkerMetrics]>,
-    /// Upstreams of all workers, unordered.
+    /// Counters of the upstreams of all workers, in no particular order.
     upstreams: Arc<Mutex<Vec<Arc<UpstreamMetrics>>>>,
 }
 
@@ -364,22 +364,22 @@ impl Metrics {
         Metrics { workers, upstreams: Arc::default() }
     }
 
-    /// Adds a worker's counters for an upstream that is new to it.
+    /// Adds counters for an upstream that a worker has not used before, and returns them.
     pub(crate) fn add_upstream(&self, address: ServiceAddr) -> Arc<UpstreamMetrics> {
         let metrics = Arc::new(UpstreamMetrics::new(address));
         self.upstreams.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&metrics));
         metrics
     }
 
-    /// Removes upstreams that their workers have dropped. If an upstream is configured again later,
-    /// its counters start at 0.
+    /// Removes the counters of upstreams that no worker uses any more. If an upstream is configured
+    /// again later, its counters start at 0.
     pub(crate) fn forget_upstreams(&self) {
         let mut upstreams = self.upstreams.lock().unwrap_or_else(PoisonError::into_inner);
         upstreams.retain(|upstream| Arc::strong_count(upstream) > 1);
     }
 
     /// Records that an upstream answers in another letter case than that of the query. Returns true
-    /// the first time.
+    /// if this is the first record for this upstream.
     pub(crate) fn is_first_other_case(&self, address: ServiceAddr) -> bool {
         let upstreams = self.upstreams.lock().unwrap_or_else(PoisonError::into_inner);
         let mut of_it = upstreams.iter().filter(|of_worker| of_worker.address == address);

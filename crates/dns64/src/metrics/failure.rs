@@ -12,7 +12,7 @@ pub(crate) enum UpstreamFailure {
     TcpTimeout,
     /// The TCP connection was refused, or closed without an answer.
     TcpClosed,
-    /// A system error with this number, such as ENETUNREACH; 0 for any other error.
+    /// A system error with this errno, such as ENETUNREACH. The number is 0 for any other error.
     System(i32),
 }
 
@@ -34,7 +34,8 @@ impl UpstreamFailure {
         matches!(self, UpstreamFailure::Timeout | UpstreamFailure::TcpTimeout)
     }
 
-    /// Returns the stored number: negative, or that of the system error.
+    /// Returns the number under which the failure is stored: a negative number, or the errno of the
+    /// system error.
     pub(super) fn to_number(self) -> i32 {
         match self {
             UpstreamFailure::Timeout => -1,

@@ -18,7 +18,8 @@ const SERVICE: Service = Service {
     answering: Duration::from_secs(5),
 };
 
-/// Answers requests with the result of `text`, on the calling thread, for ever.
+/// Answers requests with the result of `text`, on the calling thread. Does not return if it can
+/// start.
 ///
 /// # Errors
 /// If the process has no file descriptor left.

@@ -19,15 +19,16 @@ use crate::resolver::cache::Cache;
 pub(crate) struct PrefixRow {
     /// The prefix.
     pub prefix: String,
-    /// Name; empty if it has none.
+    /// Name of the prefix. Empty if the prefix has no name.
     pub name: String,
-    /// Announcers in words, or "configuration".
+    /// Announcers of a discovered prefix, or "configuration".
     pub from: String,
     /// Remaining lifetime in seconds, or `None` if unlimited.
     pub seconds_left: Option<f64>,
-    /// True if it is not used for new answers.
+    /// True if the prefix is not used for new answers.
     pub draining: bool,
-    /// Result of the probes: "healthy", "unhealthy" or "unknown"; `None` without probes.
+    /// Result of the probes: "healthy", "unhealthy" or "unknown". `None` if the prefix is not
+    /// probed.
     pub health: Option<&'static str>,
 }
 
@@ -285,7 +286,7 @@ mod tests {
         }
     }
 
-    /// The queries of all panels, one per line.
+    /// The queries of all panels of the Grafana dashboard, one per line.
     fn dashboard_queries() -> String {
         let dashboard = include_str!("../../../../dist/grafana/dns64d.json");
         let dashboard: serde_json::Value = serde_json::from_str(dashboard).unwrap();
@@ -314,7 +315,7 @@ mod tests {
         let mut watched = 0;
         for row in book.lines().filter(|line| line.starts_with("| `")) {
             let cells: Vec<&str> = row.split('|').map(str::trim).collect();
-            // Metrics, labels, meaning, and the text under "What to watch for".
+            // The columns are metrics, labels, meaning, and the text under "What to watch for".
             let &[_, metrics, _, _, watch, _] = &cells[..] else { continue };
             for metric in metrics.split('`').skip(1).step_by(2).filter(|_| !watch.is_empty()) {
                 let forms = ["_total{", "{"].map(|end| format!("dns64d_{metric}{end}"));

@@ -1,5 +1,5 @@
 //! dnstap (<https://dnstap.info>): copies of messages to and from clients and upstreams in wire
-//! format, for a reader at a unix socket.
+//! format. The copies are sent to the reader, a program that listens on a Unix socket.
 //!
 //! ```text
 //! Tap ─► queue ─► Writer ─► protobuf: a message with its times and addresses
@@ -26,20 +26,21 @@ use super::queue::{QueueReceiver, QueueSender, Received, queue};
 use crate::config::DnstapKeys;
 use crate::metrics::{Count, WorkerMetrics};
 
-/// Maximum number of waiting messages, and of their octets.
+/// Maximum number of messages in the queue, and of octets in all these messages.
 const PLACES: usize = 16_384;
 const OCTETS: usize = 16 << 20;
-/// Octets written at once.
+/// Number of octets that are written at once.
 const BUFFER: usize = 64 << 10;
 /// Time limit for the reader to accept data, and to complete its part of a handshake.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// Interval between checks for a reader.
+/// Maximum interval between checks whether a connection attempt is due.
 const TICK: Duration = Duration::from_millis(200);
-/// Pause after a failed or lost connection; doubled after each failure.
+/// Shortest and longest pause after a failed or lost connection. The pause doubles after each
+/// failure.
 const LEAST_PAUSE: Duration = Duration::from_millis(500);
 const MOST_PAUSE: Duration = Duration::from_secs(30);
 
-/// Sends messages of one thread to the writer.
+/// Sending side for one thread, from which the writer gets copies of messages.
 #[derive(Clone)]
 pub(crate) struct Tap {
     inlet: QueueSender<Message>,
@@ -67,7 +68,7 @@ impl Tap {
     }
 }
 
-/// The writing thread.
+/// State of the thread that writes messages to the reader.
 pub(super) struct Writer {
     outlet: QueueReceiver<Message>,
     socket: PathBuf,
@@ -79,17 +80,18 @@ pub(super) struct Writer {
 enum Reader {
     /// Connected, with this number of messages in the buffer.
     There(FrameWriter<UnixStream>, u64),
-    /// Not connected: time of the next attempt, and the pause after it if it fails.
+    /// Not connected. Time of the next attempt, and the pause after this attempt if it fails.
     Gone(Instant, Duration),
 }
 
-/// Returns the server's identity: the configured one, or the host name; empty if neither exists.
+/// Returns the server's identity: the configured identity, or the host name. The result is empty if
+/// neither exists.
 pub(super) fn identity(keys: &DnstapKeys) -> String {
     let host = || gethostname().unwrap_or_default().to_string_lossy().into_owned();
     keys.identity.clone().unwrap_or_else(host)
 }
 
-/// Creates a tap for the reader at `socket`, and its writer.
+/// Creates a tap for the reader at `socket`, and the writer that sends the messages of the tap.
 pub(super) fn tap(keys: &DnstapKeys, socket: &Path, identity: &str) -> (Tap, Writer) {
     let (inlet, outlet) = queue(PLACES, OCTETS);
     let writer = Writer {
@@ -102,7 +104,7 @@ pub(super) fn tap(keys: &DnstapKeys, socket: &Path, identity: &str) -> (Tap, Wri
 }
 
 impl Writer {
-    /// Writes until all senders are gone.
+    /// Writes messages until all taps have been dropped.
     pub(super) fn run(mut self, metrics: &WorkerMetrics) {
         loop {
             self.connect_when_due();
@@ -159,8 +161,8 @@ impl Writer {
         }
     }
 
-    /// Writes the buffer. If the reader does not accept it, the messages are dropped and the
-    /// connection is closed, because a partly written message would make the next one unreadable.
+    /// Writes the buffer. If the reader does not accept the data, the messages are dropped and the
+    /// connection is closed. A partly written message would make the next message unreadable.
     fn flush(&mut self, metrics: &WorkerMetrics) {
         let Reader::There(frames, buffered) = &mut self.reader else { return };
         let messages = std::mem::take(buffered);
@@ -175,10 +177,10 @@ impl Writer {
     }
 }
 
-/// Connects to a unix socket without waiting for a server that does not accept.
+/// Connects to a Unix socket. Does not wait if the listening program does not accept connections.
 ///
 /// # Errors
-/// If no server listens there, or it does not accept at once.
+/// If no program listens at the path, or if the connection cannot be made immediately.
 fn connect_to(path: &Path) -> io::Result<UnixStream> {
     let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
     let socket = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
@@ -230,7 +232,7 @@ mod tests {
             let mut ready = vec![0; 42];
             stream.read_exact(&mut ready).unwrap();
             assert!(ready.ends_with(b"protobuf:dnstap.Dnstap"));
-            // ACCEPT is READY with another number.
+            // An ACCEPT frame differs from a READY frame only in the number of its type.
             ready[11] = 1;
             stream.write_all(&ready).unwrap();
             let mut put = 0;

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Threads that serve clients never wait for these threads or for the readers. There is no
-//! [`Observer`] if neither is configured.
+//! [`Observer`] if neither the query log nor dnstap is configured.
 
 mod dnstap;
 mod query_log;
@@ -31,10 +31,10 @@ use self::query_log::Lines;
 
 /// Time limit for writing the queues when the server stops.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
-/// Interval between checks for their completion.
+/// Interval between checks whether the writing threads have ended.
 const TICK: Duration = Duration::from_millis(5);
 
-/// Reports queries of one thread to the query log and to dnstap.
+/// Sending side for one thread, which passes queries to the query log and to dnstap.
 #[derive(Clone)]
 pub(crate) struct Observer {
     log: Option<Lines>,
@@ -42,7 +42,8 @@ pub(crate) struct Observer {
 }
 
 impl Observer {
-    /// Logs an answered query if the sample includes it; `entry` is called only then.
+    /// Logs an answered query if the sample includes the query. `entry` is called only in this
+    /// case.
     #[inline]
     pub(crate) fn answered(&mut self, metrics: &WorkerMetrics, entry: impl FnOnce() -> Entry) {
         if let Some(log) = &mut self.log
@@ -86,16 +87,17 @@ impl OpenOutputs {
     }
 }
 
-/// The writing threads.
+/// Threads that write the query log and the dnstap messages.
 #[derive(Default)]
 pub(crate) struct Writers {
     threads: Vec<JoinHandle<()>>,
-    /// Set to request that the file of the query log be reopened.
+    /// True if the file of the query log must be reopened.
     reopen: Arc<AtomicBool>,
 }
 
 impl Writers {
-    /// Starts the threads, and returns their input; `None` if nothing is configured.
+    /// Starts the threads. Returns the threads and the observer that supplies their input. The
+    /// observer is `None` if neither the query log nor dnstap is configured.
     ///
     /// # Errors
     /// If the system cannot create a thread.
@@ -124,7 +126,8 @@ impl Writers {
         Ok((writers, is_wanted.then_some(Observer { log, tap })))
     }
 
-    /// Starts a thread. A panic ends it and loses its output; queries are still answered.
+    /// Starts a thread. A panic ends the thread, and its output is lost. Queries are still
+    /// answered.
     fn begin(
         &mut self,
         name: &'static str,
@@ -141,7 +144,7 @@ impl Writers {
         Ok(())
     }
 
-    /// Reopens the file of the query log, which may have been renamed.
+    /// Requests that the file of the query log be reopened, because it may have been renamed.
     pub(crate) fn reopen(&self) {
         self.reopen.store(true, Ordering::Relaxed);
     }

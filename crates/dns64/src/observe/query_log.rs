@@ -23,18 +23,18 @@ use crate::name::{LowerName, text};
 use crate::translation::decision::Decision;
 use crate::transport::Transport;
 
-/// Maximum number of waiting lines, and of additional octets for long names.
+/// Maximum number of entries in the queue, and of octets in all their names.
 const PLACES: usize = 16_384;
 const OCTETS: usize = 4 << 20;
-/// Octets written at once.
+/// Number of octets that are written at once.
 const BUFFER: usize = 64 << 10;
 /// Interval between checks for a request to reopen the file.
 const TICK: Duration = Duration::from_millis(500);
 
-/// An answered query.
+/// Log entry for an answered query.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
-    /// Time of the reply, since 1970.
+    /// Time of the reply, in nanoseconds since 1970.
     pub(crate) when: Nanos,
     /// Time from query to reply.
     pub(crate) took: Nanos,
@@ -48,7 +48,7 @@ pub(crate) struct Entry {
     pub(crate) rcode: Rcode,
     /// Reason for the reply.
     pub(crate) decision: Decision,
-    /// True if it depends on an expired answer.
+    /// True if the reply depends on an expired answer.
     pub(crate) stale: bool,
 }
 
@@ -74,7 +74,7 @@ struct Line<'a> {
 }
 
 impl Entry {
-    /// Appends the line.
+    /// Appends the line for this entry to `out`.
     fn write(&self, format: LogFormat, out: &mut Vec<u8>) {
         let when = UNIX_EPOCH + Duration::from(self.when);
         let time = humantime::format_rfc3339_millis(when).to_string();
@@ -120,13 +120,13 @@ impl Entry {
     }
 }
 
-/// Sends entries of one thread to the writer.
+/// Sending side for one thread, from which the writer gets entries.
 #[derive(Clone)]
 pub(super) struct Lines {
     inlet: QueueSender<Entry>,
     /// Sampling interval: one of this many queries is logged.
     sample: u32,
-    /// Queries since the last logged one.
+    /// Number of queries since the last logged query.
     since: u32,
 }
 
@@ -148,25 +148,26 @@ impl Lines {
     }
 }
 
-/// Opens a file for appending, creating it if missing. A new file is readable only for its owner
-/// and its group.
+/// Opens a file for appending, and creates it if it does not exist. A new file is readable only for
+/// its owner and its group.
 ///
 /// # Errors
-/// If the system refuses, or a pipe has no reader. Also if the path is a symbolic link and the
-/// process is root, because the link's folder may belong to another user who could redirect root to
-/// any file.
+/// If a system call fails, or if the file is a pipe without a reader. Also if the path is a
+/// symbolic link and the process is root. The link's folder may belong to another user, and this
+/// user could redirect root to any file.
 pub(super) fn append_to(path: &Path) -> io::Result<File> {
     let links = if Uid::effective().is_root() { libc::O_NOFOLLOW } else { 0 };
     let flags = libc::O_NONBLOCK | links;
     File::options().append(true).create(true).mode(0o640).custom_flags(flags).open(path)
 }
 
-/// Destination of lines.
+/// Destination to which the lines are written.
 pub(super) trait Target: Write + Send {
-    /// True if nothing has been written to it.
+    /// True if the destination is an empty file.
     fn is_empty(&self) -> bool;
 
-    /// Reopens the destination; it is created again if it has a path.
+    /// Opens the destination again by its path. A missing file is created. Returns `None` if there
+    /// is no path.
     fn reopened(&self, path: Option<&Path>) -> io::Result<Option<Box<dyn Target>>>;
 }
 
@@ -181,7 +182,7 @@ impl Target for File {
     }
 }
 
-/// The writing thread.
+/// State of the thread that writes the query log.
 pub(super) struct Writer {
     outlet: QueueReceiver<Entry>,
     target: Box<dyn Target>,
@@ -197,7 +198,7 @@ pub(super) struct Writer {
     is_torn: bool,
 }
 
-/// Creates a query log that is written to `target`: the input for entries, and the writer.
+/// Creates a query log that is written to `target`. Returns the sending side and the writer.
 pub(super) fn lines(
     keys: &QueryLogKeys,
     target: Box<dyn Target>,
@@ -220,7 +221,7 @@ pub(super) fn lines(
 }
 
 impl Writer {
-    /// Writes until all senders are gone.
+    /// Writes entries until all senders have been dropped.
     pub(super) fn run(mut self, metrics: &WorkerMetrics) {
         loop {
             let next = match self.outlet.next(Duration::ZERO) {
@@ -249,12 +250,12 @@ impl Writer {
     }
 
     /// Writes the buffer. Lines that cannot be written are dropped as a whole. After a partial
-    /// line, the next one starts on a new line.
+    /// line, the next entry starts on a new line.
     fn flush(&mut self, metrics: &WorkerMetrics) {
         if self.lines == 0 {
             return;
         }
-        // Keeps lines of this log and of the server's log whole.
+        // With this lock, lines of this log and of the server's log are not mixed on standard error.
         let _one = self.path.is_none().then(|| WRITE_LOCK.lock());
         let end_of_line = if self.is_torn { self.put(b"\n").0 } else { Ok(()) };
         let buffer = std::mem::take(&mut self.buffer);
@@ -360,7 +361,7 @@ mod tests {
         assert!(root.contains(" 192.0.2.7 . AAAA "), "{root}");
     }
 
-    /// Collects the output; fails while the flag is set.
+    /// Collects the output. Writing fails while the flag is set.
     #[derive(Clone, Default)]
     struct Sink(Arc<Mutex<(Vec<u8>, bool)>>);
 

@@ -1,21 +1,21 @@
-//! A bounded queue of records to write. Senders never block; items that do not fit are dropped, and
-//! counted by the sender.
+//! A bounded queue of records to write. Senders never block. Items that do not fit are dropped, and
+//! the sender counts them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
-/// Items that use additional memory while queued.
+/// Size of the data that an item has on the heap.
 pub(crate) trait HeapSize {
-    /// Returns the octets on the heap.
+    /// Returns the number of octets on the heap.
     fn octets(&self) -> usize;
 }
 
 /// Sending end of the queue; one per sending thread.
 pub(crate) struct QueueSender<T> {
     sender: SyncSender<T>,
-    /// Octets of the waiting items.
+    /// Total number of heap octets of the queued items.
     waiting: Arc<AtomicUsize>,
     most: usize,
 }
@@ -33,14 +33,14 @@ pub(crate) struct QueueReceiver<T> {
     waiting: Arc<AtomicUsize>,
 }
 
-/// Result of a receive.
+/// Result of waiting for an item.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Received<T> {
     /// The oldest item.
     One(T),
     /// No item arrived in time.
     Nothing,
-    /// All senders are gone.
+    /// All senders have been dropped.
     Over,
 }
 
@@ -66,7 +66,7 @@ impl<T: HeapSize> QueueSender<T> {
 }
 
 impl<T: HeapSize> QueueReceiver<T> {
-    /// Returns the next item if one arrives in time.
+    /// Returns the next item. Waits for an item for at most `patience`.
     pub(crate) fn next(&self, patience: Duration) -> Received<T> {
         match self.receiver.recv_timeout(patience) {
             Ok(one) => {

@@ -1,15 +1,15 @@
-//! Standard error, for threads that may block on its reader.
+//! Standard error, for threads that may wait for a slow reader of standard error.
 
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::Mutex;
 
-/// Held while a line is written, by the log thread or the query log thread.
+/// Lock that the log thread and the query log thread hold while they write a line.
 pub(crate) static WRITE_LOCK: Mutex<()> = Mutex::new(());
 
-/// Returns standard error without the lock of the standard library, which must not be held while
-/// waiting for a reader.
+/// Returns standard error without the lock of the standard library. A thread must not hold that
+/// lock while it waits for a slow reader.
 ///
 /// # Errors
 /// If standard error is closed.

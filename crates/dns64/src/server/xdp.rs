@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! interface ─► filter ─┬─ to our ports ─► rings of the queue ─► its worker ─┬─ client query ─► Frontend
-//!                      │                                                    └─ response ─► IngressPorts ─► worker of the port
+//!                      │                                                    └─ response ─► worker of the port
 //!                      └─ other packets ─► kernel's stack ─► sockets, which stay open in addition to the rings
 //! ```
 //!

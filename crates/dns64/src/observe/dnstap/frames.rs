@@ -6,19 +6,20 @@
 //! reader              ACCEPT(type) ───────►                                   FINISH
 //! ```
 //!
-//! A length of 0 announces a control frame, followed by its length, its kind and its fields. All
-//! numbers are 32-bit big-endian (defined by Farsight Security's fstrm).
+//! A frame length of 0 announces a control frame. The length, the type and the fields of the
+//! control frame follow. All numbers are 32-bit big-endian. Farsight Security's fstrm defines this
+//! format.
 
 use std::io::{self, Read, Write};
 
 /// Content type of the frames.
 const CONTENT_TYPE: &[u8] = b"protobuf:dnstap.Dnstap";
-/// The only field of control frames.
+/// Number of the content type field, the only field of control frames.
 const FIELD_CONTENT_TYPE: u32 = 1;
 /// Longest control frame, in octets.
 const LONGEST_CONTROL: usize = 512;
 
-/// Kinds of control frames, with their numbers.
+/// Types of control frames, with their numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Control {
     Accept = 1,
@@ -28,7 +29,7 @@ enum Control {
     Finish = 5,
 }
 
-/// The writing side, after the handshake.
+/// Writing side of a connection, after the handshake.
 pub(super) struct FrameWriter<S> {
     stream: S,
     buffer: Vec<u8>,
@@ -51,7 +52,7 @@ impl<S: Read + Write> FrameWriter<S> {
 
     /// Appends a frame to the buffer.
     pub(super) fn put(&mut self, data: &[u8]) {
-        // DNS messages are shorter.
+        // A frame with a DNS message is much shorter than 4 GiB.
         let len = u32::try_from(data.len()).unwrap_or(u32::MAX);
         self.buffer.extend(len.to_be_bytes());
         self.buffer.extend(data);
@@ -65,17 +66,18 @@ impl<S: Read + Write> FrameWriter<S> {
     /// Writes the buffer.
     ///
     /// # Errors
-    /// If the reader has gone or does not read; the connection cannot be used any more.
+    /// If the reader has closed the connection or does not read. The connection cannot be used any
+    /// more.
     pub(super) fn flush(&mut self) -> io::Result<()> {
         let written = self.stream.write_all(&self.buffer);
         self.buffer.clear();
         written
     }
 
-    /// Ends the stream in an orderly way.
+    /// Ends the stream: sends STOP, and waits for FINISH.
     ///
     /// # Errors
-    /// If the reader does not confirm.
+    /// If the reader does not send FINISH.
     pub(super) fn finish(mut self) -> io::Result<()> {
         self.flush()?;
         self.stream.write_all(&control(Control::Stop, false))?;
@@ -99,7 +101,7 @@ fn control(kind: Control, with_type: bool) -> Vec<u8> {
     [&[0; 4][..], &(body.len() as u32).to_be_bytes(), &body].concat()
 }
 
-/// Reads kind and fields of the next frame, which must be a control frame.
+/// Reads the type and the fields of the next frame, which must be a control frame.
 fn read_control(stream: &mut impl Read) -> io::Result<Vec<u8>> {
     let mut numbers = [0; 8];
     stream.read_exact(&mut numbers)?;
@@ -121,7 +123,7 @@ fn kind(body: &[u8]) -> Option<u32> {
     number(body, 0)
 }
 
-/// True for ACCEPT of our content type; one without a type accepts all.
+/// True if the frame is an ACCEPT for dnstap. An ACCEPT without a content type accepts all types.
 fn is_accept(body: &[u8]) -> bool {
     let mut at = 4;
     let mut types = Vec::new();
@@ -147,7 +149,7 @@ pub(super) mod tests {
 
     use super::*;
 
-    /// The reading side.
+    /// Reading side of a connection.
     pub(in super::super) struct FrameReader(UnixStream);
 
     impl FrameReader {
@@ -162,7 +164,7 @@ pub(super) mod tests {
             FrameReader(stream)
         }
 
-        /// Returns the next frame, or `None` after STOP, which is answered.
+        /// Returns the next frame. Answers STOP with FINISH, and then returns `None`.
         pub(in super::super) fn next(&mut self) -> Option<Vec<u8>> {
             let mut len = [0; 4];
             self.0.read_exact(&mut len).unwrap();

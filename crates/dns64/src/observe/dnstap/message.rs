@@ -28,7 +28,7 @@ impl MessageKind {
     }
 }
 
-/// One end of a message's path.
+/// Sender or receiver of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct End {
     /// IP address.
@@ -44,7 +44,7 @@ impl From<SocketAddr> for End {
     }
 }
 
-/// Both ends of a message's path, as far as known.
+/// Sender and receiver of a message, as far as they are known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ends {
     /// Sender of the query.
@@ -56,15 +56,15 @@ pub(crate) struct Ends {
 /// A sent or received message.
 #[derive(Clone, Debug)]
 pub(crate) struct Message {
-    /// Kind.
+    /// Kind of the message.
     pub(crate) kind: MessageKind,
-    /// Transport.
+    /// Transport of the message.
     pub(crate) transport: Transport,
-    /// Addresses.
+    /// Sender and receiver.
     pub(crate) ends: Ends,
-    /// Time of sending or receipt, since 1970.
+    /// Time of sending or receipt, in nanoseconds since 1970.
     pub(crate) at: Nanos,
-    /// For a response: time of its query, since 1970, if known.
+    /// For a response, the time of the query in nanoseconds since 1970, if known.
     pub(crate) asked: Option<Nanos>,
     /// Octets of the message.
     pub(crate) octets: Box<[u8]>,
@@ -77,8 +77,8 @@ impl HeapSize for Message {
 }
 
 impl Message {
-    /// Creates a message with the current time. For a response, the query was `took` earlier, if
-    /// known.
+    /// Creates a message with the current time. For a response, `took` is the time since the query,
+    /// if known.
     pub(crate) fn now(
         kind: MessageKind,
         transport: Transport,

@@ -61,12 +61,12 @@ pub(super) struct DnsMessage {
     pub(super) response_message: Option<Vec<u8>>,
 }
 
-/// `Dnstap.Type.MESSAGE`.
+/// Value of `Dnstap.Type.MESSAGE`.
 const MESSAGE: i32 = 1;
-/// `SocketFamily.INET` and `INET6`.
+/// Values of `SocketFamily.INET` and `SocketFamily.INET6`.
 const INET: i32 = 1;
 const INET6: i32 = 2;
-/// `SocketProtocol.UDP` and `TCP`.
+/// Values of `SocketProtocol.UDP` and `SocketProtocol.TCP`.
 const UDP: i32 = 1;
 const TCP: i32 = 2;
 
@@ -176,8 +176,8 @@ pub(super) mod tests {
 
     #[test]
     fn the_octets_are_those_of_the_schema() {
-        // Field 15, a varint: 0x78; field 14, octets: 0x72. In it, field 1: 0x08; field 9, four
-        // octets: 0x4d.
+        // 0x78 is the tag of field 15 (a varint), and 0x72 is the tag of field 14 (octets). Within
+        // field 14, 0x08 is the tag of field 1, and 0x4d is the tag of field 9 (four octets).
         let message = Message {
             kind: MessageKind::ClientQuery,
             transport: Transport::Udp,
