@@ -65,7 +65,7 @@ pub(crate) fn is_caught(panic: &PanicHookInfo<'_>) -> bool {
 }
 
 /// Runs the work of a thread. Within `work`, calls of [`catch`] can catch panics. Any other panic
-/// is raised again at the end, so that the panic hook of the process handles it.
+/// ends `work`, and is raised again, so that the panic hook of the process handles it.
 ///
 /// # Panics
 /// If `work` panics.

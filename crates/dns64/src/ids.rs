@@ -1,4 +1,5 @@
-//! Identifiers of workers, upstreams and similar objects, with a separate type for each kind.
+//! Identifiers of workers, upstreams and similar objects, with a separate type for each kind of
+//! object.
 
 /// Number of an upstream server in one worker's resolver. A reload of the configuration does not
 /// change the number. The number is reused after the server has been removed from the configuration

@@ -10,8 +10,9 @@
 //!
 //! The diagram shows the path of a query. The module `translation` uses neither sockets nor a
 //! clock. The module `server` runs the worker threads, by default one per CPU. Workers share only
-//! the cache and the state on which they must agree. docs/ARCHITECTURE.md shows the dependencies
-//! between the modules, and a test checks them.
+//! the cache, and state that must be the same for all of them, such as rate limits and cookie
+//! secrets. docs/ARCHITECTURE.md shows the dependencies between the modules, and a test checks
+//! them.
 //!
 //! Other crates can access the configuration of a server (`config`, `server`), the program dns64d
 //! (`process`), its counters (`metrics`), its control interface (`control`), and the processing of

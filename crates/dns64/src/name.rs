@@ -1,4 +1,4 @@
-//! Domain names in wire format, tables by domain, and cache keys of questions.
+//! Domain names in wire format, tables that assign values to domains, and cache keys of questions.
 
 pub(crate) mod compressor;
 
@@ -10,10 +10,10 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use wire::view::rtype;
 
-/// Maximum number of octets of a name that is stored inline. Longer names are rare and are stored on
-/// the heap.
+/// Maximum length of a name that is stored without heap allocation, in octets. Longer names are
+/// rare.
 pub(crate) const USUAL_NAME: usize = 64;
-/// Maximum number of octets of a key that is stored inline.
+/// Maximum length of a key that is stored without heap allocation, in octets.
 const USUAL_KEY: usize = 96;
 
 /// A name in wire format: uncompressed, lower case, with its root label.
@@ -73,7 +73,7 @@ pub(crate) fn text(wire: &[u8]) -> String {
     }
 }
 
-/// Returns the name and all names above it, the root last.
+/// Returns the name and all its ancestors, from the name itself up to the root.
 pub(crate) fn ancestors(wire: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = Some(wire);
     std::iter::from_fn(move || {

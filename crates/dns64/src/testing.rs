@@ -10,7 +10,7 @@ use crate::resolver::outcome::{CachedAnswer, Outcome};
 use crate::resolver::scope::Scope;
 use crate::resolver::ttl::TtlLimits;
 
-/// The answer, authority or additional section, with the offset of its count in the header.
+/// A section of a message. The value is the offset of the section's record count in the header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Section {
     Answer = 6,

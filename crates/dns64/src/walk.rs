@@ -33,7 +33,7 @@ pub struct Walk<'a> {
     pub cache: &'a Cache,
     /// Generates and verifies cookies for clients (RFC 7873).
     pub cookies: &'a Cookies,
-    /// Time since any fixed starting point.
+    /// Current time, measured from an arbitrary fixed point in time.
     pub now: Nanos,
 }
 
@@ -85,7 +85,8 @@ impl Walk<'_> {
         }
     }
 
-    /// Converts a message of an upstream to an outcome, and caches it.
+    /// Converts the response of an upstream to an outcome, and caches the outcome. `message` is
+    /// `None` after a timeout.
     fn keep(&self, key: &KeyBuf, message: Option<Vec<u8>>) -> Outcome {
         let scope = self.settings.upstream_sets.scope(key.name());
         let limits = &self.settings.ttl;

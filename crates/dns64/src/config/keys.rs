@@ -70,7 +70,7 @@ pub struct Config {
     pub(crate) log: LogKeys,
     /// `[control]`: the socket of `dns64d status`, `explain`, `reload` and `flush`.
     pub(crate) control: ControlKeys,
-    /// `[query-log]`: one line for each answered query.
+    /// `[query-log]`: log with one line for each answered query.
     pub(crate) query_log: QueryLogKeys,
     /// `[dnstap]`: copies of queries and replies for a program that reads them from a Unix socket.
     pub(crate) dnstap: DnstapKeys,
@@ -359,7 +359,8 @@ pub(crate) struct ProbeKeys {
     )]
     #[schemars(with = "String")]
     pub(crate) timeout: Duration,
-    /// Number of consecutive probes with another result after which the health changes; 1 to 100.
+    /// Number of consecutive probes contradicting the current health after which the health
+    /// changes; 1 to 100.
     #[serde(default = "three")]
     #[schemars(range(min = 1, max = 100))]
     pub(crate) threshold: u32,
@@ -458,8 +459,8 @@ impl PrefixKeys {
         }
     }
 
-    /// Returns a mapping for each prefix for which the entry currently stands. `list` is the list
-    /// that contains the entry.
+    /// Returns a mapping (prefix, IPv4 ranges and state) for each prefix for which the entry
+    /// currently stands. `list` is the list that contains the entry.
     pub(super) fn mappings(
         &self,
         list: &[PrefixKeys],
@@ -785,7 +786,7 @@ impl Default for ForwardingKeys {
     }
 }
 
-/// Order in which the upstreams of a route are queried.
+/// Order in which the upstreams for a name are queried.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
 )]

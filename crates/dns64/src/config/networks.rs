@@ -13,7 +13,7 @@ use serde::ser::{Serialize, Serializer};
 
 use crate::networks::{Element, ElementKind, Network, Networks};
 
-/// Type of the networks in a list: IPv4 or IPv6 networks, only IPv4, or only IPv6.
+/// Type of the networks in a list: networks of both families, only IPv4, or only IPv6.
 pub(super) trait IpNetwork:
     Copy + fmt::Display + FromStr + Network<Address: FromStr> + From<Self::Address>
 {

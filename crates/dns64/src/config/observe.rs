@@ -34,7 +34,7 @@ pub(crate) enum LogFormat {
     Json,
 }
 
-/// `[query-log]`: one line for each answered query.
+/// `[query-log]`: log with one line for each answered query.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub(crate) struct QueryLogKeys {

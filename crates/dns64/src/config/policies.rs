@@ -4,11 +4,12 @@
 //! in a group    [[group.domain]] ─► [[domain]] ─► [group.dns64] ─► [dns64]      others    [[domain]] ─► [dns64]
 //! ```
 //!
-//! The value of a key comes from the first table on this path that sets the key. If several entries
-//! of the same kind, `[[group.domain]]` or `[[domain]]`, match the name, the longest domain
-//! applies. If a group has an empty list of prefixes, translation is off for its clients, except in
-//! its `[[group.domain]]` entries. All possible policies are built when the configuration is read.
-//! A query then needs two table lookups, or none if no domains are configured.
+//! The value of a key comes from the first table in the order of this diagram that sets the key. If
+//! several entries of the same kind, `[[group.domain]]` or `[[domain]]`, match the name, the
+//! longest domain applies. If a group has an empty list of prefixes, translation is off for its
+//! clients, except in its `[[group.domain]]` entries. All possible policies are built when the
+//! configuration is read. A query then needs two table lookups, or none if no domains are
+//! configured.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -60,9 +61,9 @@ pub(crate) struct Policies {
 struct GroupPolicies {
     /// Policy for names outside of all configured domains.
     policy: Policy,
-    /// Policies by index of the `[[domain]]` entries.
+    /// Policies for names in a `[[domain]]`, by index of the entry.
     by_domain: Vec<Policy>,
-    /// Policies by domain of the group's `[[group.domain]]` entries.
+    /// Policies for names in a `[[group.domain]]` of this group, by domain.
     own: DomainTable<GroupDomain>,
 }
 
@@ -71,9 +72,9 @@ struct GroupPolicies {
 pub(crate) struct PolicySource {
     /// Index of the client's `[[group]]`; `None` without a group.
     pub group: Option<usize>,
-    /// Index of the `[[group.domain]]`.
+    /// Index of the `[[group.domain]]` that applies; `None` if there is none.
     pub group_domain: Option<usize>,
-    /// Index of the `[[domain]]`.
+    /// Index of the `[[domain]]` that applies; `None` if there is none.
     pub domain: Option<usize>,
 }
 
@@ -368,7 +369,7 @@ fn check_forwards(config: &Config, domains: &Domains) -> Result<(), BadPolicy> {
     Ok(())
 }
 
-/// Reason why the well-known prefix does not embed an address.
+/// Reason why the well-known prefix does not embed an address that is not global.
 pub(super) const NOT_GLOBAL: &str =
     "64:ff9b::/96 is for global IPv4 addresses (RFC 6052 §3.1); write allow-non-global = true";
 
@@ -612,20 +613,20 @@ mod tests {
              [[group.domain]]\ndomain = 'on.example'\noff = false\n",
         );
         for (client, name, expected) in [
-            // Without a group.
+            // Clients without a group.
             ("10.3.0.1", "example", "2001:db8:1:: nodata-only"),
             ("10.3.0.1", "www.corp.example", "2001:db8:2:: nodata-only"),
             ("10.3.0.1", "old.corp.example", "nodata-only"),
             ("10.3.0.1", "a.old.corp.example", "nodata-only"),
             ("10.3.0.1", "own.example", "2001:db8:1:: nodata-only"),
             ("10.3.0.1", "deep.own.example", "2001:db8:1::"),
-            // The first group.
+            // Clients of the first group.
             ("10.1.0.1", "example", "2001:db8:3:: nodata-only filter-a"),
             ("10.1.0.1", "corp.example", "2001:db8:2:: filter-a"),
             ("10.1.0.1", "old.corp.example", "filter-a"),
             ("10.1.0.1", "own.example", "2001:db8:3:: ignore fallback timeout filter-a"),
             ("10.1.0.1", "deep.own.example", "2001:db8:3:: ignore fallback timeout filter-a"),
-            // The group without prefixes.
+            // Clients of the group without prefixes.
             ("10.2.0.1", "example", "nodata-only"),
             ("10.2.0.1", "corp.example", "nodata-only"),
             ("10.2.0.1", "own.example", "2001:db8:4:: nodata-only"),

@@ -56,7 +56,7 @@ pub(crate) struct Upstream {
     pub xdp: bool,
 }
 
-/// Upstreams of a domain.
+/// Upstreams for the names in a domain.
 #[derive(Clone, Debug)]
 pub(crate) struct Route {
     /// The domain, in wire format and lower case.
@@ -76,7 +76,7 @@ pub struct Settings {
     /// Path of the configuration file, or a description if there is no file.
     pub(crate) source: PathBuf,
     pub(super) policies: Policies,
-    /// Allowed clients.
+    /// Clients that `[access]` allows.
     pub(super) clients: Networks<IpNet>,
     /// All upstreams. Routes contain indices into this list. The list is empty if the upstreams
     /// come from resolv.conf and this file currently lists no usable address.
@@ -326,7 +326,8 @@ impl Settings {
 
     /// Returns a copy of the settings in which the policies use this state of the prefixes.
     pub(crate) fn with_prefixes(&self, live: &LivePrefixes) -> Settings {
-        // Faults were detected when the file was read.
+        // Errors do not occur here, because the same configuration was checked when the file was
+        // read.
         let policies = NamedNetworks::new(&self.config.networks)
             .ok()
             .and_then(|named| Policies::new(&self.config, &named, live).ok());

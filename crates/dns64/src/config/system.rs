@@ -99,9 +99,10 @@ fn is_same_zone(one: ServiceAddr, other: ServiceAddr) -> bool {
     one == other || is_same().unwrap_or(false)
 }
 
-/// True if `server` is an address of this host. The kernel sends packets from a local address to
-/// itself with the same address as the source. A connected UDP socket shows this source address
-/// without sending a packet. Unlike a listing of the interfaces, this test also works in a sandbox.
+/// True if `server` is an address of this host. If the destination of a packet is an address of
+/// this host, the kernel chooses the same address as the source. A connected UDP socket shows this
+/// source address without sending a packet. Unlike a listing of the interfaces, this test also
+/// works in a sandbox.
 fn is_of_this_host(server: ServiceAddr) -> bool {
     let any = if server.is_ipv4() {
         IpAddr::V4(Ipv4Addr::UNSPECIFIED)

@@ -85,7 +85,7 @@ pub struct PrefixStatus {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum UpstreamState {
-    /// Not marked down.
+    /// No worker has marked the upstream down.
     #[default]
     Up,
     /// At least one worker has marked the upstream down, and sends only probes to it.

@@ -25,7 +25,7 @@ pub(super) struct Row {
 }
 
 /// Defines [`Count`]. Each counter is written under its family and next to the value of its label,
-/// so that they cannot be mixed up.
+/// so that family and label cannot be mixed up.
 macro_rules! counters {
     ($($family:literal, $help:literal, $label:literal { $($name:ident $value:literal,)+ })+) => {
         /// A counted event. Each thread has one counter per event.
@@ -416,7 +416,7 @@ impl Metrics {
         &self.workers[self.workers.len() - 3]
     }
 
-    /// Returns all counters, summed over all threads: family, value of the label, sum.
+    /// Returns family, label value and sum over all threads, for each counter.
     pub(crate) fn sums(&self) -> impl Iterator<Item = (&'static str, &'static str, u64)> + '_ {
         let sum = move |count: &Count| {
             let row = count.row();

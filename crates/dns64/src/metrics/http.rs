@@ -18,8 +18,8 @@ const SERVICE: Service = Service {
     answering: Duration::from_secs(5),
 };
 
-/// Answers requests with the result of `text`, on the calling thread. Does not return if it can
-/// start.
+/// Answers requests with the result of `text`, on the calling thread. Returns only if the listener
+/// cannot be set up.
 ///
 /// # Errors
 /// If the process has no file descriptor left.

@@ -40,7 +40,7 @@ const TICK: Duration = Duration::from_millis(200);
 const LEAST_PAUSE: Duration = Duration::from_millis(500);
 const MOST_PAUSE: Duration = Duration::from_secs(30);
 
-/// Sending side for one thread, from which the writer gets copies of messages.
+/// Handle by which one thread passes copies of messages to the writer.
 #[derive(Clone)]
 pub(crate) struct Tap {
     inlet: QueueSender<Message>,

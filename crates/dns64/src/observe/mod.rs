@@ -34,7 +34,7 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 /// Interval between checks whether the writing threads have ended.
 const TICK: Duration = Duration::from_millis(5);
 
-/// Sending side for one thread, which passes queries to the query log and to dnstap.
+/// Handle by which one thread reports queries to the query log and to dnstap.
 #[derive(Clone)]
 pub(crate) struct Observer {
     log: Option<Lines>,

@@ -120,7 +120,7 @@ impl Entry {
     }
 }
 
-/// Sending side for one thread, from which the writer gets entries.
+/// Handle by which one thread passes entries to the writer.
 #[derive(Clone)]
 pub(super) struct Lines {
     inlet: QueueSender<Entry>,
@@ -198,7 +198,7 @@ pub(super) struct Writer {
     is_torn: bool,
 }
 
-/// Creates a query log that is written to `target`. Returns the sending side and the writer.
+/// Creates a query log that is written to `target`. Returns the handle for entries, and the writer.
 pub(super) fn lines(
     keys: &QueryLogKeys,
     target: Box<dyn Target>,

@@ -19,7 +19,7 @@ const PREF64_OCTETS: usize = 16;
 const HOP_LIMIT: u8 = 255;
 /// Prefix lengths in bits, by prefix length code (RFC 8781 §4). Other codes are reserved.
 const LENGTHS: [u8; 6] = [96, 64, 56, 48, 40, 32];
-/// Unit of the lifetime, in seconds.
+/// Unit of the lifetime field, in seconds.
 const UNIT: u64 = 8;
 
 /// A prefix announced by a router. A lifetime of zero withdraws the prefix.
@@ -72,7 +72,7 @@ pub(crate) fn read(
 fn pref64(option: &[u8]) -> Option<AnnouncedPrefix> {
     let option: &[u8; PREF64_OCTETS] = option.try_into().ok()?;
     let scaled = u16::from_be_bytes([option[2], option[3]]);
-    // The lower three bits encode the prefix length, and the others encode the lifetime.
+    // The lower three bits encode the prefix length, and the other bits encode the lifetime.
     let len = *LENGTHS.get(usize::from(scaled & 7))?;
     let mut address = [0; 16];
     address[..12].copy_from_slice(&option[4..]);

@@ -1,4 +1,4 @@
-//! Health of a NAT64. Probes to addresses in its prefix determine the health.
+//! Health of a NAT64, as determined by probes to addresses in its prefix.
 //!
 //! ```text
 //!             threshold failures in a row

@@ -97,8 +97,8 @@ impl Findings {
                         address.ip()
                     ));
                 }
-                // Other errors are ignored. The server may be started by another user, for which
-                // they do not occur.
+                // Other errors are ignored, because they may not occur for the user that starts the
+                // server.
                 _ => {}
             }
         }

@@ -38,12 +38,12 @@ impl HeapSize for Waiting {
     }
 }
 
-/// The sink of `tracing`, which writes one line at a time.
+/// Output of `tracing`. Each write contains one line.
 pub(super) struct Log {
     inlet: QueueSender<Waiting>,
     /// Receiving end of the queue. `None` after a thread has taken it.
     outlet: Mutex<Option<QueueReceiver<Waiting>>>,
-    /// Lines lost since the last report of losses.
+    /// Number of lines lost since the last report of losses.
     lost: AtomicU64,
 }
 

@@ -26,7 +26,7 @@ const WORKER: u64 = 6 * MIB;
 /// stack.
 const MAPPED: u64 = 24 * MIB;
 const STACK: u64 = 2 * MIB + 4 * KIB;
-/// Threads other than workers: main, TCP, log, query log and dnstap.
+/// Number of threads other than workers: main, TCP, log, query log and dnstap.
 const OTHER_THREADS: u64 = 5;
 /// Memory in octets: of a query in flight, of a TCP connection with a stalled client, and of
 /// further replies on all connections together.

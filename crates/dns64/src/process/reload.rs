@@ -20,7 +20,8 @@ use crate::config::{Changes, ConfigError, KeyValues, Running, Settings};
 use crate::control::{RELOAD_VERSION, ReloadOutcome, ReloadReport};
 use crate::server::{ReloadRequest, RunningServer};
 
-/// Source of the configuration: a file, and addresses that override those in it.
+/// Source of the configuration: a file, and addresses that override the listen addresses in the
+/// file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ConfigSource<'a> {
     /// Path of the file, or `None` for the default configuration.

@@ -5,7 +5,7 @@ use cli::Section;
 const EXAMPLES: &str = "Examples";
 const EXIT_STATUS: &str = "Exit status";
 
-/// Sections of the program's page.
+/// Sections of the main manual page.
 const OF_PROGRAM: &[Section] = &[
     Section {
         title: EXAMPLES,

@@ -1,5 +1,5 @@
-//! Admission of a received message. One decision takes rate limit, access list and cookies into
-//! account.
+//! Admission of a received message. Rate limit, access list and cookies are combined in one
+//! decision.
 
 use units::Nanos;
 use wire::rcode::Rcode;

@@ -37,7 +37,8 @@ const ENDS: &str = "the server is stopping";
 const SERVICE: Service =
     Service { request: "a request at the control socket", end: b"\n", answering: PATIENCE };
 
-/// A reload request from the control socket. If it is dropped, the client gets an error.
+/// A reload request from the control socket. If the request is dropped without an answer, the
+/// client gets an error.
 pub(crate) struct ReloadRequest(oneshot::Sender<ReloadReport>);
 
 impl ReloadRequest {

@@ -129,7 +129,7 @@ pub enum ServerError {
     /// A thread, or a resource that it needs, could not be created.
     #[error("cannot start {what}: {source}")]
     Start {
-        /// The part that could not be started, for the message.
+        /// Name of the part that could not be started, for the message.
         what: &'static str,
         /// Error of the system call.
         source: io::Error,

@@ -28,7 +28,7 @@ pub(super) struct Network {
     pub(super) ports: Ports,
     worker: WorkerId,
     shared: Arc<Shared>,
-    /// Receives a copy of each message to and from upstreams.
+    /// Receiver of a copy of each message to and from upstreams, for dnstap.
     tap: Option<Tap>,
 }
 
@@ -40,8 +40,8 @@ pub(super) const INBOX: usize = FIRST_TOKEN - 1;
 const READY: usize = 256;
 
 impl Network {
-    /// Creates a network without upstreams. It polls the client endpoints, the AF_XDP rings and the
-    /// worker's inbox.
+    /// Creates the network access of a worker, without upstreams. It polls the client endpoints,
+    /// the AF_XDP rings and the worker's inbox.
     ///
     /// # Errors
     /// If the process has no file descriptor left.
@@ -67,7 +67,7 @@ impl Network {
         Ok(Network { poller, ports, worker, shared, tap })
     }
 
-    /// Passes a copy of a datagram from the upstream of a port to the tap, if there is one.
+    /// Passes a copy of a datagram from the upstream of a port to dnstap, if dnstap is configured.
     #[inline]
     pub(super) fn report_response(&self, port: PortId, octets: &[u8]) {
         if let Some(tap) = &self.tap {
@@ -79,7 +79,7 @@ impl Network {
     }
 }
 
-/// Returns a message to or from an upstream in the form that the tap expects.
+/// Returns a message to or from an upstream in the form that dnstap needs.
 pub(super) fn message(
     kind: MessageKind,
     transport: Transport,

@@ -27,7 +27,7 @@ pub(super) struct Replies {
     drops: Option<Drops>,
     /// Next time to read the drop counters.
     next_drop_check: Nanos,
-    /// Receives a copy of each message to and from clients.
+    /// Receiver of a copy of each message to and from clients, for dnstap.
     tap: Option<Tap>,
 }
 
@@ -37,7 +37,7 @@ const DROPS_EACH: Nanos = Nanos::from_millis(100);
 impl Replies {
     /// Creates empty queues for these sockets (one per address served) and for `rings` AF_XDP
     /// rings. `counts_drops` is false if another worker with the same sockets counts the kernel's
-    /// drops. `tap` receives a copy of each message to and from clients.
+    /// drops. `tap` receives a copy of each message to and from clients, for dnstap.
     pub(super) fn new(
         endpoints: Vec<Endpoint>,
         rings: usize,
@@ -62,7 +62,7 @@ impl Replies {
         &self.endpoints
     }
 
-    /// Reports a received query to the tap, if there is one.
+    /// Passes a copy of a received query to dnstap, if dnstap is configured.
     #[inline]
     pub(super) fn report_query(&self, client: &Client, bytes: &[u8], metrics: &WorkerMetrics) {
         if let Some(tap) = &self.tap {
@@ -150,9 +150,9 @@ fn flush_one(queue: &mut SendQueue, endpoint: &Endpoint, metrics: &WorkerMetrics
     }
 }
 
-/// Reports a message to the tap. A query that cannot be parsed is not reported, because readers of
-/// dnstap expect DNS messages. The reply to such a query has no question, and is not reported
-/// either.
+/// Passes a copy of a message to dnstap. A query that cannot be parsed is not reported, because
+/// readers of dnstap expect DNS messages. The reply to such a query has no question, and is not
+/// reported either.
 fn put(
     tap: &Tap,
     kind: MessageKind,
@@ -168,8 +168,8 @@ fn put(
     }
 }
 
-/// Returns the two ends of a message to or from a client. `addresses` has the local address of each
-/// endpoint.
+/// Returns the addresses of both ends of a message to or from a client. `addresses` has the local
+/// address of each client socket.
 fn ends(client: &Client, addresses: &[Option<SocketAddr>]) -> Ends {
     let (number, peer) = match client {
         Client::Udp(number, peer) => (*number, peer),

@@ -234,7 +234,8 @@ async fn accept(
             _ = stopping.wait_for(|stopping| *stopping) => break,
         };
         let Ok((stream, peer)) = accepted else {
-            // Most likely the process has no file descriptor left; one may become free soon.
+            // Most likely, the process has no file descriptor left. A descriptor may become free
+            // soon.
             shared.metrics().tcp().count(Count::TcpAcceptFailed);
             tokio::time::sleep(STOP_CHECK).await;
             continue;
@@ -251,7 +252,7 @@ async fn accept(
         let place = match connections.enter(ip, limits.tcp_connections, limits.tcp_per_client) {
             Admission::Free(place) => place,
             Admission::Displacing(place) => {
-                // The displaced connection closes its file descriptor first.
+                // Yielding lets the displaced connection close its file descriptor first.
                 tokio::task::yield_now().await;
                 place
             }
@@ -286,7 +287,7 @@ async fn accept(
 }
 
 impl TcpService {
-    /// Passes a client's message to a worker. If that panics, the message is answered with
+    /// Passes a client's message to a worker. If a panic occurs, the message is answered with
     /// SERVFAIL.
     fn hand_on(&self, worker: WorkerId, ip: IpAddr, bytes: Vec<u8>, reply: &ToStream) {
         let mut held = Some(bytes);

@@ -63,8 +63,8 @@ pub enum XdpSetupError {
 
 impl XdpSetupError {
     /// True if the server uses sockets instead of AF_XDP. In this case, the machine lacks a
-    /// requirement of AF_XDP ([`XdpError::is_missing_requirement`]), and the configuration allows
-    /// the fallback.
+    /// requirement of AF_XDP ([`XdpError::is_missing_requirement`]), `xdp-mode` is `auto`, and
+    /// `xdp-fallback` is true.
     pub(super) fn leaves_sockets(&self, config: &Config) -> bool {
         config.xdp_mode == xdp::Mode::Auto
             && config.xdp_fallback

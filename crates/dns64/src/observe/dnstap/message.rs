@@ -28,7 +28,7 @@ impl MessageKind {
     }
 }
 
-/// Sender or receiver of a message.
+/// Address and port of one endpoint of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct End {
     /// IP address.
@@ -44,7 +44,7 @@ impl From<SocketAddr> for End {
     }
 }
 
-/// Sender and receiver of a message, as far as they are known.
+/// Both endpoints of a message, as far as they are known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ends {
     /// Sender of the query.
@@ -60,7 +60,7 @@ pub(crate) struct Message {
     pub(crate) kind: MessageKind,
     /// Transport of the message.
     pub(crate) transport: Transport,
-    /// Sender and receiver.
+    /// Endpoints of the message.
     pub(crate) ends: Ends,
     /// Time of sending or receipt, in nanoseconds since 1970.
     pub(crate) at: Nanos,
