@@ -1,4 +1,5 @@
-//! The hosts of a campaign: requests to a host, and a handle on its processes.
+//! Connections to the hosts of a campaign, requests over these connections, and handles for the
+//! processes that run on the hosts.
 //!
 //! ```text
 //!                  ┌─ pipe ─────────► dns64bench agent      this machine, or a namespace of it
@@ -6,8 +7,8 @@
 //!                  └─ ssh's stdio ──► sh                    a host without dns64bench
 //! ```
 //!
-//! No agent listens on the network. When the pipe or the connection closes, all processes that were
-//! started over it are stopped.
+//! No agent listens on the network. All processes that were started over a pipe or an ssh
+//! connection are stopped when it closes.
 
 pub mod agent;
 mod connect;

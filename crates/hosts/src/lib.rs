@@ -1,5 +1,5 @@
-//! Programs on the hosts of a measurement: this machine, the lab of network namespaces, and other
-//! machines over ssh.
+//! Control of the programs on the hosts of a measurement. A host is this machine, a network
+//! namespace of the lab on this machine, or another machine that is reached over ssh.
 //!
 //! ```text
 //! host::Machine ─► agent, or a shell over ssh ─► process, servers ─► place, numa, environment: facts
@@ -7,7 +7,7 @@
 //!       └── lab: three hosts on one machine                            └─► report
 //! ```
 //!
-//! Plans, points and trials are not part of this crate.
+//! Campaign plans and trials are in the crate `campaign`.
 #![forbid(unsafe_code)]
 
 pub mod cpu_list;
@@ -26,5 +26,6 @@ pub mod text;
 pub mod topology;
 
 /// Version of this program and commit from which it was built, such as `0.2.0 (486a6f3a1b2c)`, with
-/// a `+` if the sources had been changed. Without the commit if it was not built in a checkout.
+/// a `+` if the sources had been changed. The commit is absent if the program was not built in a
+/// Git checkout.
 pub const BUILD: &str = env!("BUILD_VERSION");

@@ -26,7 +26,7 @@ const ASKED: Duration = Duration::from_millis(300);
 /// Serves requests until the input ends.
 ///
 /// # Errors
-/// If the folder cannot be used, or the other side is gone.
+/// If the folder cannot be used, or if reading `input` or writing `output` fails.
 pub fn serve(folder: &Path, input: impl BufRead, mut output: impl Write) -> io::Result<()> {
     let registry = folder.join("running");
     fs::create_dir_all(&registry)?;
@@ -50,7 +50,7 @@ pub fn serve(folder: &Path, input: impl BufRead, mut output: impl Write) -> io::
             Err(e) => Reply::Refused(format!("invalid request: {e}")),
         };
         match say(&mut output, &reply) {
-            // The other side is gone.
+            // The program that sent the requests has closed the connection.
             Err(e) if e.kind() == io::ErrorKind::BrokenPipe => break,
             said => said?,
         }
@@ -68,7 +68,7 @@ fn say(output: &mut impl Write, what: &impl serde::Serialize) -> io::Result<()> 
 struct Agent {
     folder: PathBuf,
     registry: PathBuf,
-    /// Processes by id, which end when this value is dropped.
+    /// Processes by id. They are ended when this value is dropped.
     processes: HashMap<u32, Process>,
 }
 
@@ -81,10 +81,10 @@ impl Agent {
             }
             Request::Read { path, last } => Reply::Text(end_of(&self.folder.join(path), last)?),
             Request::Find { program } => Reply::Found(find(&program)),
-            // The command contains the limit.
+            // The limit is part of the command, which begins with `timeout`.
             Request::Run { words, limit: _ } => {
-                // A file, because processes that the command leaves behind may keep a pipe open
-                // forever.
+                // The output goes to a file. A pipe could stay open forever, because processes that
+                // the command leaves running would keep it open.
                 let mut file = tempfile::tempfile()?;
                 let (out, err) = (file.try_clone()?, file.try_clone()?);
                 let status =
@@ -125,8 +125,8 @@ impl Agent {
         })
     }
 
-    /// Returns a path below the folder, and creates the missing folders between the two. A folder that was removed
-    /// during a campaign is not created again.
+    /// Returns the path of a file below the agent's folder, and creates missing folders above the file. If the agent's
+    /// folder was removed during a campaign, it is not created again.
     fn file(&self, path: &Path) -> io::Result<PathBuf> {
         fs::metadata(&self.folder)?;
         let path = self.folder.join(path);
@@ -184,7 +184,7 @@ fn end_of(path: &Path, last: u64) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// True if a server answers a query for a test name with any response.
+/// Returns true if a server answers a query for a test name with NOERROR or NXDOMAIN.
 fn answers(server: SocketAddr) -> io::Result<bool> {
     let any: SocketAddr =
         if server.is_ipv6() { "[::]:0" } else { "0.0.0.0:0" }.parse().expect("a constant");
@@ -195,9 +195,9 @@ fn answers(server: SocketAddr) -> io::Result<bool> {
     if socket.send(query.bytes()).is_err() {
         return Ok(false);
     }
-    // An ICMP error means that the server does not listen yet.
+    // `recv` fails if an ICMP error arrives. The server does not listen yet in that case.
     let mut reply = [0; 512];
-    // NXDOMAIN, if the zone has other names.
+    // NXDOMAIN (3) counts as an answer, because the test name does not exist in every zone.
     Ok(matches!(socket.recv(&mut reply), Ok(n) if n >= 12 && [0, 3].contains(&(reply[3] & 0xf))))
 }
 

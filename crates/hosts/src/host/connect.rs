@@ -1,4 +1,5 @@
-//! Connections to a host: an agent through a pipe, here or over ssh, and a shell over ssh.
+//! Connections to a host: to an agent on this machine through a pipe, to an agent on another
+//! machine over ssh, or to a shell over ssh.
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
@@ -16,7 +17,7 @@ use crate::interruption::Interruption;
 use crate::lab::Host;
 use crate::text::plain_line;
 
-/// Maximum length of unexpected output that is shown.
+/// Maximum number of characters that an error message quotes from a host's unexpected output.
 const SAID: usize = 200;
 
 struct AgentLink(Pipe);
@@ -31,8 +32,8 @@ impl Connection for AgentLink {
     }
 }
 
-/// Starts the agent of a host on this machine, working in the run folder: in a namespace of the
-/// lab, or directly.
+/// Starts the agent of `host` on this machine, with the run folder as the agent's folder. If
+/// `in_lab` is true, the agent runs in the lab's network namespace for `host`.
 ///
 /// # Errors
 /// If the agent does not start.
@@ -55,12 +56,13 @@ pub fn local_agent(
     greeted(&name, pipe, None, interruption)
 }
 
-/// Connects to another host over the user's ssh: to its agent, or to its shell if the plan sets
-/// `agent = false`. It works in `folder` below the user's home folder, and important files are
-/// copied into the run folder.
+/// Connects to another host with the user's ssh: to its agent, or to its shell if the plan sets
+/// `agent = false`. The agent or shell works in `folder`, relative to the user's home folder there.
+/// Files written to the host and the logs of its processes are also stored in the run folder on
+/// this machine.
 ///
 /// # Errors
-/// If the host is unreachable, or has no agent of the same version, or no shell.
+/// If the host is unreachable, if its agent has another version, or if it has no agent or shell.
 pub fn over_ssh(
     at: &SshHost,
     config: Option<&Path>,
@@ -83,8 +85,8 @@ pub fn over_ssh(
     greeted(&at.host, pipe, Some(run_folder), interruption)
 }
 
-/// Returns an ssh command for a host, with the user's keys and configuration. It never prompts, and
-/// detects a dead connection within 15 s.
+/// Returns an ssh command for a host, with the user's keys and configuration. The command never
+/// prompts, and it detects a dead connection within 15 s.
 fn ssh(destination: &str, config: Option<&Path>) -> Command {
     let mut command = Command::new("ssh");
     if let Some(config) = config {
@@ -140,13 +142,14 @@ fn greeted(
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct SshHost {
-    /// Destination for ssh: `[user@]name`, or a name from the user's configuration.
+    /// Destination for ssh: `[user@]name`, or a name from the user's ssh configuration.
     pub host: String,
-    /// Path of dns64bench on that host; default: the one on its `PATH`.
+    /// Path of dns64bench on that host. By default, dns64bench is found through the host's `PATH`.
     #[serde(default)]
     pub program: Option<PathBuf>,
-    /// True if dns64bench is installed on that host. A DUT's host without it is driven through its
-    /// shell and supports the driver `custom` only.
+    /// True if dns64bench is installed on that host. Only the host of a DUT may be without
+    /// dns64bench. In that case its shell starts the DUT, and only the driver `custom` is
+    /// supported.
     #[serde(default = "yes")]
     pub agent: bool,
 }

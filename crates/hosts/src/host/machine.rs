@@ -1,4 +1,4 @@
-//! A host: its requests, and the programs that run there.
+//! A host of a campaign: requests to the host, and handles for programs that run on it.
 
 use std::cell::RefCell;
 use std::fs;
@@ -19,35 +19,37 @@ use crate::place::Allowed;
 use crate::text::{MESSAGE, plain};
 use crate::topology::{CpuTopology, LIST_CPUS};
 
-/// Quoted part of a dead server's log, in octets.
+/// Number of octets that are quoted from the end of a process's log.
 const TAIL: u64 = 2_000;
-/// Time limit of a request, in addition to the time that the request itself waits for.
+/// Time limit of a request. For a request that waits on the host, the time of [`Request::waits`] is
+/// added.
 const REQUEST: Duration = Duration::from_secs(30);
 /// Time limit for a host's greeting; ssh itself gives up after 15 s.
 pub(super) const GREETING: Duration = Duration::from_secs(30);
-/// Copied part of a log on another host, in octets.
+/// Maximum number of octets that are copied from the end of a log on another host.
 const WHOLE: u64 = 1 << 20;
-/// Maximum size of the file of CPU times, also on hosts with thousands of CPUs; octets.
+/// Maximum number of octets that are read from the kernel's file of CPU times. It suffices for
+/// thousands of CPUs.
 const CPU_TIMES: u64 = 4 << 20;
 
-/// Error of a host.
+/// Failure of the connection to a host, or of a request to the host.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HostError {
     /// The host cannot be reached.
     #[error("host {host} cannot be reached: {why}")]
     Unreachable {
-        /// Name in the plan.
+        /// Name of the host in the plan.
         host: String,
         /// Error of ssh or the system.
         why: String,
     },
-    /// Another version of dns64bench.
+    /// The host has another version of dns64bench.
     #[error(
         "host {host} has dns64bench {theirs}, this is {ours}: install the same build on all hosts"
     )]
     Version {
-        /// Name in the plan.
+        /// Name of the host in the plan.
         host: String,
         /// The version of dns64bench on the host.
         theirs: String,
@@ -59,19 +61,19 @@ pub enum HostError {
         "the connection to host {host} is lost: {why}; continue with `dns64bench campaign resume` when it is back"
     )]
     Lost {
-        /// Name in the plan.
+        /// Name of the host in the plan.
         host: String,
         /// Error of ssh or the system.
         why: String,
     },
-    /// The request failed.
+    /// The host reported that a request failed.
     #[error("host {host} cannot {what}: {why}")]
     Refused {
-        /// Name in the plan.
+        /// Name of the host in the plan.
         host: String,
-        /// The request.
+        /// Description of the request, such as `write FILE`.
         what: String,
-        /// The reason.
+        /// Reason reported by the host.
         why: String,
     },
     /// The user interrupted the campaign.
@@ -81,8 +83,8 @@ pub enum HostError {
 
 /// A connection to a host.
 pub(crate) trait Connection {
-    /// Sends a request and waits for the reply; an error if there is none within `limit`, or if the
-    /// user interrupts.
+    /// Sends a request and waits for the reply. Returns an error if no reply arrives within
+    /// `limit`, or if the user interrupts the campaign.
     fn ask(&mut self, request: &Request, limit: Duration) -> Result<Reply, PipeError>;
 }
 
@@ -92,24 +94,25 @@ pub struct Machine {
     pub(crate) host: Rc<str>,
     pub(crate) link: Rc<RefCell<Box<dyn Connection>>>,
     pub(crate) greeting: Rc<Greeting>,
-    /// The run folder, if it is not the host's folder.
+    /// Run folder on this machine, to which files of the host are copied. `None` if the host works
+    /// in the run folder itself.
     pub(crate) copies: Option<Rc<Path>>,
     pub(crate) interruption: Interruption,
 }
 
 impl Machine {
-    /// Returns its greeting; for a host without dns64bench, it contains the facts that a shell can
-    /// find.
+    /// Returns the first message of the host's agent. For a host without dns64bench, the message
+    /// consists of facts that the host's shell reported.
     pub fn greeting(&self) -> &Greeting {
         &self.greeting
     }
 
-    /// Returns the name in the plan.
+    /// Returns the name of the host in the plan.
     pub fn name(&self) -> &str {
         &self.host
     }
 
-    /// Returns the path on the host for `path`, which is below the run folder.
+    /// Returns the path of a file on the host, for a `path` relative to the run folder.
     pub fn place(&self, path: &Path) -> PathBuf {
         self.greeting.folder.join(path)
     }
@@ -131,7 +134,8 @@ impl Machine {
         }
     }
 
-    /// Returns an error if the user interrupted; for loops of short requests.
+    /// Returns an error if the user interrupted the campaign. Loops of short requests call this
+    /// function between the requests.
     ///
     /// # Errors
     /// [`HostError::Interrupted`] only.
@@ -163,7 +167,7 @@ impl Machine {
     fn copy(&self, path: &Path, text: &str) {
         if let Some(copies) = self.copies.as_ref().filter(|copies| copies.exists()) {
             let copy = copies.join(path);
-            // A copy that cannot be stored is still on the host.
+            // Errors are ignored, because the file remains on the host.
             let _ = copy.parent().map(fs::create_dir_all);
             let _ = fs::write(copy, text);
         }
@@ -193,8 +197,8 @@ impl Machine {
         }
     }
 
-    /// Runs a command that ends by itself, or is ended after `limit`. Returns whether its status
-    /// was 0, and its output.
+    /// Runs a command and waits for its end, or ends it after `limit`. Returns true if its exit
+    /// status was 0, and its output.
     ///
     /// # Errors
     /// If the host is unreachable or the request fails.
@@ -206,7 +210,7 @@ impl Machine {
             let why = format!("program {program:?} not found");
             return Err(HostError::Refused { host: self.host.to_string(), what, why });
         };
-        // A program that ignores SIGTERM gets SIGKILL, together with its process group.
+        // `timeout` sends SIGTERM to the process group after the limit, and SIGKILL 5 s later.
         let seconds = limit.as_secs().max(1).to_string();
         let bounded =
             ["timeout", "-k", "5", &seconds, &program.to_string_lossy()].map(str::to_owned);
@@ -220,7 +224,7 @@ impl Machine {
         }
     }
 
-    /// Starts a command that runs until the handle is dropped.
+    /// Starts a command. It is ended when the returned handle is dropped.
     ///
     /// # Errors
     /// If the host is unreachable or the request fails.
@@ -243,7 +247,7 @@ impl Machine {
         }
     }
 
-    /// Returns the command line that runs dns64bench there.
+    /// Returns the command line that runs dns64bench with `arguments` on the host.
     pub fn ours(&self, arguments: &[String]) -> Vec<String> {
         [&[self.greeting.program.to_string_lossy().into_owned()], arguments].concat()
     }
@@ -259,8 +263,9 @@ impl Machine {
         }
     }
 
-    /// Returns the CPU seconds so far of all programs except `ours`, dns64bench and kernel threads,
-    /// or `None` if the host does not report all of its processes.
+    /// Returns the CPU time that other programs have used so far, in seconds. The processes `ours`,
+    /// dns64bench and kernel threads are excluded. Returns `None` if the host does not report all
+    /// of its processes.
     ///
     /// # Errors
     /// If the host is unreachable.
@@ -282,14 +287,15 @@ impl Machine {
         }
     }
 
-    /// True if both are the same machine, possibly in different namespaces; false if unknown.
+    /// Returns true if `other` is on the same machine, possibly in another network namespace.
+    /// Returns false if this is unknown.
     pub fn is_same_as(&self, other: &Machine) -> bool {
         let id = &self.greeting.boot_id;
         !id.is_empty() && *id == other.greeting.boot_id
     }
 
-    /// Returns the CPUs on which the threads of processes and of their descendants may run. Empty
-    /// for processes that have ended.
+    /// Returns the CPUs on which the threads of processes and of their descendants may run.
+    /// Processes that have ended are omitted.
     ///
     /// # Errors
     /// If the host is unreachable.
@@ -300,7 +306,7 @@ impl Machine {
         }
     }
 
-    /// Returns its CPUs; empty if the host does not report them.
+    /// Returns the CPU topology of the host, which is empty if the host does not report it.
     ///
     /// # Errors
     /// If the host is unreachable.
@@ -323,7 +329,7 @@ impl Machine {
         }
     }
 
-    /// Returns whether a server on the host answers there.
+    /// Returns whether `server` answers a query that is sent from the host.
     ///
     /// # Errors
     /// If the host is unreachable or the request fails.
@@ -346,7 +352,7 @@ impl Machine {
         }
     }
 
-    /// Returns its wall clock, in nanoseconds since 1970-01-01 UTC.
+    /// Returns the wall clock of the host, in nanoseconds since 1970-01-01 UTC.
     ///
     /// # Errors
     /// If the host is unreachable, or has no agent.
@@ -378,7 +384,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// Returns its process id there.
+    /// Returns the process id on the host.
     pub fn id(&self) -> u32 {
         self.id
     }
@@ -388,7 +394,8 @@ impl Running {
         &self.machine
     }
 
-    /// Returns how it ended, if it does within `wait`.
+    /// Waits up to `wait` for the end of the process. Returns how it ended, or `None` if it is
+    /// still running.
     ///
     /// # Errors
     /// If the host is unreachable.
@@ -399,12 +406,13 @@ impl Running {
         }
     }
 
-    /// Returns the end of its log if it is readable, safe for a terminal.
+    /// Returns the end of the process's log, without characters that control a terminal. Returns an
+    /// empty text if the log is not readable.
     pub fn log_tail(&self) -> String {
         plain(&self.machine.read(&self.log, TAIL).unwrap_or_default(), TAIL as usize)
     }
 
-    /// Returns the path of its log on its host.
+    /// Returns the path of the process's log on the host.
     pub fn log_path(&self) -> PathBuf {
         self.machine.place(&self.log)
     }
@@ -412,7 +420,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // An unreachable host has ended the process itself.
+        // An error is ignored: an unreachable host ends its processes itself.
         let _ = self.machine.ask("stop a process", &Request::Stop { id: self.id });
         if self.machine.copies.is_some()
             && let Ok(log) = self.machine.read(&self.log, WHOLE)

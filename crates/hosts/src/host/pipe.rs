@@ -1,5 +1,5 @@
-//! A process whose standard input and output are the connection to a host. It cannot block the
-//! campaign: its output is limited in size and time, and the user can end the waiting.
+//! A process whose standard input and output are the connection to a host. The process cannot block
+//! the campaign: each reply is limited in size and time, and the user can interrupt a wait.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -17,27 +17,28 @@ use crate::interruption::Interruption;
 use crate::process::kill_left_over;
 use crate::text::plain_line;
 
-/// Time for the other side to end its processes, several servers with 5 s each, before it is
-/// killed.
+/// Time for an agent to end its processes before the agent is killed. An agent may have several
+/// servers, and each has 5 s to end.
 const GRACE: Duration = Duration::from_secs(20);
-/// The same for an abandoned connection to another host, which ends its processes by itself.
+/// Time for ssh to end after a failed connection to another host, before ssh is killed. The other
+/// host ends its processes by itself.
 const FAR_GRACE: Duration = Duration::from_secs(2);
-/// Remaining time of a pending request after the user interrupts.
+/// Time for a pending request to complete after the user interrupts the campaign.
 const INTERRUPTED: Duration = Duration::from_secs(2);
-/// Polling interval for an interruption.
+/// Interval of checks for an interruption by the user, in milliseconds.
 const POLL_MS: u16 = 50;
-/// Maximum size of a reply in octets; a log of 1 MiB takes up to 6 MiB as JSON.
+/// Maximum size of a reply in octets. A log of 1 MiB takes up to 6 MiB as JSON.
 const MOST: usize = 8 << 20;
-/// Time to wait for its standard error after it has ended.
+/// Time to wait for the last standard error output after the process has ended.
 const LAST_WORDS: Duration = Duration::from_millis(500);
-/// Maximum length in octets of a line from standard error, and maximum number of lines shown.
+/// Maximum length of a line of standard error in octets. At most `STDERR_LINES` lines are shown.
 const STDERR_LINE: u64 = 2_000;
 const STDERR_LINES: usize = 200;
 
 /// Reason for a missing reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PipeError {
-    /// The other side is gone, silent, or sends too much. The connection is closed.
+    /// The process has ended, does not reply in time, or sends too much. The connection is closed.
     Gone(String),
     /// The user interrupted the campaign.
     Interrupted,
@@ -49,32 +50,32 @@ impl From<String> for PipeError {
     }
 }
 
-/// A process with connected standard input and output. It gets no signals from this terminal, and
-/// ends with this process.
+/// A process whose standard input and output are piped. It gets no signals from this terminal, such
+/// as Ctrl-C. It ends when this process ends, because its standard input is then closed.
 pub(super) struct Pipe {
     child: Child,
     input: Option<File>,
     output: File,
-    /// Shows its standard error.
+    /// Thread that prints the process's standard error.
     forwarder: JoinHandle<()>,
-    /// Input after the last complete line.
+    /// Received octets that have not been returned as a line yet.
     ahead: Vec<u8>,
-    /// Octets received for this request.
+    /// Number of octets received since the start of the pending request.
     taken: usize,
     deadline: Instant,
     interruption: Interruption,
-    /// Time at which the pending request noticed the interruption.
+    /// Time of the first check during the pending request that found an interruption.
     noticed: Option<Instant>,
-    /// If set, no more requests are sent.
+    /// Error that closed the connection. All further requests fail with this error.
     failed: Option<PipeError>,
-    /// Folder in which a process on this host registers its children, so that they can be ended
-    /// after the process was killed. `None` for another host.
+    /// Folder in which an agent on this host registers its children, so that they can be ended if
+    /// the agent is killed. `None` for another host.
     registry: Option<PathBuf>,
 }
 
 impl Pipe {
-    /// Starts `command`. `registry` is the folder in which it registers its children, if it runs on
-    /// this host.
+    /// Starts `command`. If the command is an agent on this host, `registry` is the folder in which
+    /// it registers its children.
     pub(super) fn open(
         mut command: Command,
         interruption: &Interruption,
@@ -111,7 +112,8 @@ impl Pipe {
         })
     }
 
-    /// Starts a request, with the time limit `limit` from writing to its last line.
+    /// Starts a request. Within `limit`, the request must be written and all lines of the reply
+    /// must be read.
     pub(super) fn begin(&mut self, limit: Duration) {
         self.deadline = Instant::now() + limit;
         self.taken = self.ahead.len();
@@ -132,14 +134,14 @@ impl Pipe {
         Ok(())
     }
 
-    /// Returns the next line, without its end.
+    /// Returns the next line, without the newline.
     pub(super) fn line(&mut self) -> Result<String, PipeError> {
         let mut seen = 0;
         loop {
             if let Some(end) = self.ahead[seen..].iter().position(|&octet| octet == b'\n') {
                 let rest = self.ahead.split_off(seen + end + 1);
                 let line = std::mem::replace(&mut self.ahead, rest);
-                // Logs may contain any octets.
+                // Logs may contain octets that are not valid UTF-8.
                 return Ok(String::from_utf8_lossy(&line[..line.len() - 1]).into_owned());
             }
             seen = self.ahead.len();
@@ -148,7 +150,8 @@ impl Pipe {
         }
     }
 
-    /// Reads the available input, or waits for it for a moment.
+    /// Reads the available output of the process. If there is none, waits for it for at most
+    /// `POLL_MS`.
     fn read(&mut self) -> Result<(), PipeError> {
         let mut bytes = [0; 16 << 10];
         match self.output.read(&mut bytes) {
@@ -172,7 +175,8 @@ impl Pipe {
         self.check_at(Instant::now())
     }
 
-    /// Fails if the pending request must not wait beyond `now`.
+    /// Returns an error if the pending request must end at `now`: after a failure, an interruption,
+    /// or its time limit.
     fn check_at(&mut self, now: Instant) -> Result<(), PipeError> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
@@ -189,7 +193,8 @@ impl Pipe {
         Ok(())
     }
 
-    /// Closes the connection: any further input would answer an older request.
+    /// Closes the connection. If it stayed open, a late reply could be taken for the reply to a
+    /// later request.
     fn fail(&mut self, error: PipeError) -> PipeError {
         self.input = None;
         self.ahead = Vec::new();
@@ -197,8 +202,8 @@ impl Pipe {
         error
     }
 
-    /// Returns an error with the status of the process, which is more informative than a broken
-    /// pipe.
+    /// Waits for the end of the process and returns an error with its exit status, which is more
+    /// informative than "broken pipe".
     fn gone(&mut self, known: &str) -> PipeError {
         self.input = None;
         let ended = self.wait();
@@ -210,7 +215,7 @@ impl Pipe {
         self.fail(PipeError::Gone(why))
     }
 
-    /// Waits for the end of the process, which is killed if it takes too long.
+    /// Waits for the end of the process, and kills the process if it does not end in time.
     fn wait(&mut self) -> Option<ExitStatus> {
         let far = self.registry.is_none() && self.failed.is_some();
         let give_up = Instant::now() + if far { FAR_GRACE } else { GRACE };
@@ -230,7 +235,7 @@ impl Pipe {
         let _ = self.child.kill();
         let status = self.child.wait().ok();
         if let Some(registry) = &self.registry {
-            // Remaining processes are ended by the next run.
+            // Processes that still remain are ended by the next run.
             let _ = kill_left_over(registry);
         }
         status
@@ -244,18 +249,18 @@ impl Drop for Pipe {
     }
 }
 
-/// True if there is no data yet, or a signal interrupted the call.
+/// Returns true if a call must be repeated: it would have blocked, or a signal interrupted it.
 fn is_retryable(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }
 
-/// Waits briefly until there is something to read or room to write; the caller checks again in any
-/// case.
+/// Waits for at most `POLL_MS` until data can be read or written. Errors are ignored, because the
+/// caller reads or writes again in any case.
 fn wait_for(end: BorrowedFd<'_>, what: PollFlags) {
     let _ = poll(&mut [PollFd::new(end, what)], PollTimeout::from(POLL_MS));
 }
 
-/// Shows the standard error of a connection, such as the reason why ssh fails.
+/// Prints the standard error of the process, such as the reason why ssh fails.
 fn forward(errors: ChildStderr) {
     let mut errors = BufReader::new(errors);
     for shown in 0.. {
@@ -266,7 +271,7 @@ fn forward(errors: ChildStderr) {
                 let text = plain_line(&String::from_utf8_lossy(&line), STDERR_LINE as usize);
                 let _ = writeln!(io::stderr(), "{text}");
             }
-            // Read anyway, because a full pipe would block the process.
+            // Further lines are read but not printed, because a full pipe would block the process.
             Ok(_) => {}
         }
     }

@@ -12,53 +12,54 @@ use crate::environment::Environment;
 use crate::numa::Numa;
 use crate::place::Allowed;
 
-/// A request to a host; paths are below its folder.
+/// A request to a host. Paths are relative to the host's folder for this run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Request {
     /// Writes a file, and creates the folders above it.
     Write {
-        /// Its path on the host.
+        /// Path of the file on the host.
         path: PathBuf,
         /// Contents of the file.
         text: String,
     },
-    /// Reads the end of a file; empty if there is no file.
+    /// Reads the end of a file. The reply is empty if the file does not exist.
     Read {
-        /// Its path on the host.
+        /// Path of the file on the host.
         path: PathBuf,
-        /// Maximum number of octets.
+        /// Maximum number of octets to read.
         last: u64,
     },
     /// Finds a program.
     Find {
-        /// Its name or path.
+        /// Name or path of the program.
         program: PathBuf,
     },
     /// Runs a short command.
     Run {
-        /// The program and its arguments, without a shell.
+        /// Program and arguments, which are executed without a shell.
         words: Vec<String>,
-        /// Time limit.
+        /// Time limit of the command.
         limit: Duration,
     },
     /// Starts a long-running command.
     Start {
-        /// The program and its arguments, without a shell.
+        /// Program and arguments, which are executed without a shell.
         words: Vec<String>,
-        /// CPUs to run on; empty: any.
+        /// CPUs on which the command may run. If the list is empty, it may run on any CPU.
         cpus: Vec<usize>,
-        /// File for its output.
+        /// File for the command's output.
         log: PathBuf,
-        /// File for its standard output, if it differs from the log.
+        /// File for the command's standard output. If it is `None`, standard output goes to `log`.
         output: Option<PathBuf>,
     },
-    /// Returns whether a process is still running, after waiting for its end.
+    /// Waits up to `wait` for the end of a process, and returns whether the process is still
+    /// running.
     #[serde(rename = "look")]
     Poll {
-        /// The id returned by its start.
+        /// Process id from the reply to the start request.
         id: u32,
-        /// Time to wait for its end.
+        /// Maximum time to wait for the end of the process.
         wait: Duration,
     },
     /// Returns the CPU time of processes and their descendants.
@@ -68,7 +69,7 @@ pub(crate) enum Request {
     },
     /// Returns the CPU time of all other programs on the host.
     Others {
-        /// Ids of the campaign's processes on the host, which do not count.
+        /// Ids of the campaign's processes on the host. Their CPU time is excluded.
         ours: Vec<u32>,
     },
     /// Returns the CPUs on which the threads of processes and their descendants may run.
@@ -83,7 +84,7 @@ pub(crate) enum Request {
     },
     /// Ends a process.
     Stop {
-        /// The id returned by its start.
+        /// Process id from the reply to the start request.
         id: u32,
     },
     /// Returns AuthDNS's counters.
@@ -91,19 +92,21 @@ pub(crate) enum Request {
         /// The path of AuthDNS's status socket on the host.
         socket: PathBuf,
     },
-    /// Returns whether a server answers a query from the host itself, with any response.
+    /// Returns whether a server answers a query that is sent from the host itself. Only the RCODEs
+    /// NOERROR and NXDOMAIN count as an answer.
     Answers {
         /// Address and port of the server.
         server: SocketAddr,
     },
-    /// Returns the page allocations by NUMA node.
+    /// Returns the number of page allocations of each NUMA node.
     Numa,
     /// Returns the wall clock.
     Clock,
 }
 
 impl Request {
-    /// Returns the time that the request itself waits on its host.
+    /// Returns the longest time that the host may spend on the request: waiting for a process, or
+    /// running a command.
     pub(crate) fn waits(&self) -> Duration {
         match self {
             Request::Poll { wait, .. } => *wait,
@@ -120,49 +123,49 @@ impl Request {
 pub(crate) enum Reply {
     /// Success without data.
     Done,
-    /// The requested text.
+    /// The text read from a file.
     Text(String),
     /// The path of a program, if it was found.
     Found(Option<PathBuf>),
     /// Result of a short command.
     Ran {
-        /// True if its status was 0.
+        /// True if the exit status was 0.
         success: bool,
-        /// Its standard output and standard error.
+        /// Standard output and standard error of the command.
         output: String,
     },
     /// The id of the started process.
     Started(u32),
-    /// State of a process: running, or ended in this way.
+    /// State of a process: `None` if it is running, otherwise how it ended.
     State(Option<Ended>),
     /// CPU time of processes so far, in seconds.
     Seconds(f64),
     /// CPU time of other programs so far, in seconds, or `None` if the host does not report it.
     Others(Option<f64>),
-    /// A CPU quota in thousandths of a CPU, if there is one.
+    /// The smallest CPU quota, in thousandths of a CPU, or `None` if there is no quota.
     Quota(Option<u64>),
     /// Sets of CPUs, with the number of threads that may run on each.
     Threads(Vec<Allowed>),
     /// AuthDNS's counters.
     Counters(Box<AuthCounters>),
-    /// True if there was an answer.
+    /// True if the server answered.
     Answered(bool),
-    /// Counters of NUMA nodes, if the kernel has them.
+    /// Counters of the NUMA nodes, or `None` if the kernel does not count page allocations.
     Numa(Option<Numa>),
     /// The wall clock, in nanoseconds since 1970-01-01 UTC.
     Clock(Nanos),
-    /// The request failed, with the reason.
+    /// Reason for the failure of the request.
     Refused(String),
 }
 
-/// The end of a process.
+/// Result of a process that has ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ended {
-    /// True if its status was 0.
+    /// True if the exit status was 0.
     pub success: bool,
-    /// Its status; absent if a signal ended it.
+    /// Exit status; absent if a signal ended the process.
     pub status: Option<i32>,
-    /// Description of the end: an exit status or a signal.
+    /// Text for messages, which contains the exit status or the signal.
     pub how: String,
 }
 
@@ -171,15 +174,16 @@ pub struct Ended {
 pub struct Greeting {
     /// Version of dns64bench, which must be the same on all hosts.
     pub version: String,
-    /// Path of its program.
+    /// Path of dns64bench on the host.
     pub program: PathBuf,
     /// The folder on the host for files of this run.
     pub folder: PathBuf,
-    /// A folder for sockets, with a short name, removed when the agent ends.
+    /// A folder for sockets, which the agent removes at its end. Its path is short, because the
+    /// kernel limits the length of socket paths.
     pub scratch: PathBuf,
-    /// Identifies its machine; empty if unknown.
+    /// Boot id of the kernel, which identifies the machine; empty if unknown.
     #[serde(default)]
     pub boot_id: String,
-    /// Facts of its host, as reported by `check`.
+    /// Facts about the host, as reported by `dns64bench check`.
     pub environment: Environment,
 }

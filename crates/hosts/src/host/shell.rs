@@ -1,6 +1,6 @@
-//! Connection to a host that has ssh and a POSIX shell but no dns64bench: `sh`, fed over ssh,
-//! replaces the agent. When the connection closes, the shell's input ends, and the shell stops all
-//! processes that it started.
+//! Connection to a host that has ssh and a POSIX shell but no dns64bench. In place of an agent,
+//! `sh` executes scripts that are sent over ssh. When the connection closes, the shell's input
+//! ends, and the shell stops all processes that it started.
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
@@ -17,21 +17,23 @@ use crate::numa::Numa;
 use crate::process::{FIRST_NAMESPACE, allowed, family, family_seconds, seconds_of_others};
 use crate::text::{MESSAGE, plain};
 
-/// Marks the start of the output of every command, after any output of the shell's start-up files.
+/// Line that precedes the output of every command. Output before this line comes from the shell's
+/// start-up files.
 const BEGIN: &str = "dns64bench-output";
-/// Marks the end of the output of every command, with its status.
+/// First word of the line that follows the output of every command. The command's exit status is on
+/// the same line.
 const MARK: &str = "dns64bench-status";
-/// Number of lines in the greeting of a host's shell: its folder, its number of CPUs, its user's
-/// id, its boot id.
+/// Number of lines in the greeting of a host's shell: folder, number of CPUs, user id, boot id.
 const FACTS: usize = 4;
-/// Functions of the shell:
+/// Shell functions that are defined when a connection begins:
 /// - `alive`: true if a process exists and is not a zombie
 /// - `is_child`: true if this shell started a process
 /// - `until_ended`: waits for up to 5 s until a process has ended
-/// - `end`: ends a process group; a process that was just started has no group of its own yet
-/// - `end_all`: runs when the connection ends
+/// - `end`: ends a process group, or a single process that was just started and has no group yet
+/// - `end_all`: ends all started processes when the connection ends
 /// - `born`: start time of a process, in ticks since boot
-/// - `note`: stores the start time for a later run, in case this shell is killed
+/// - `note`: stores the id and start time of a process, so that a later run can end the process if
+///   this shell is killed
 const PRELUDE: &str = r#"
 alive() { case $(sed 's/.*) //' "/proc/$1/stat" 2>/dev/null) in Z*|'') return 1;; esac; }
 is_child() { [ "$(sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | cut -d ' ' -f 2)" = "$$" ]; }
@@ -48,8 +50,9 @@ registry=
 trap end_all EXIT
 trap 'exit 1' HUP TERM INT PIPE
 "#;
-/// Ends the processes that earlier shells registered in this folder, if the start time of the
-/// group's first process still matches. Then creates the registry of this shell.
+/// Script that ends processes of earlier shells, which are registered in files in this folder. A
+/// process is ended only if its start time matches, because its id may have been reused. The script
+/// then sets the path of this shell's own registry file.
 const END_LEFT_OVER: &str = r#"
 for r in running.*; do
   [ -e "$r" ] || continue
@@ -114,7 +117,8 @@ impl ShellLink {
         Ok(Reply::Quota(quotas.min()))
     }
 
-    /// Returns the CPU seconds so far of all programs except these and this shell.
+    /// Returns the CPU time that all programs except `ours` and this shell have used so far, in
+    /// seconds.
     fn others(&mut self, ours: &[u32]) -> Result<Reply, PipeError> {
         let script =
             "echo $$; readlink /proc/self/ns/pid || echo; cat /proc/[0-9]*/stat 2>/dev/null";
@@ -129,7 +133,8 @@ impl ShellLink {
         Ok(Reply::Others(sees_all.then(|| seconds_of_others(lines, &ours))))
     }
 
-    /// Runs a script that must succeed.
+    /// Runs a script and returns its output. If its exit status is not 0, returns `Reply::Refused`
+    /// with the output.
     fn must(&mut self, script: &str) -> Result<Result<String, Reply>, PipeError> {
         let (status, text) = self.run(&format!("{{ {script}; }} 2>&1"))?;
         Ok(if status == 0 {
@@ -183,7 +188,8 @@ impl Connection for ShellLink {
                 let output = output
                     .as_ref()
                     .map_or_else(|| format!(">>{log}"), |output| format!(">{}", path(output)));
-                // In a separate process group, which ends with it.
+                // `setsid` starts the command in its own process group, so that all its processes
+                // can be ended together.
                 let words = quoted_all(words);
                 let start = format!("setsid {pin}{words} {output} 2>>{log} </dev/null &");
                 let start =
@@ -198,7 +204,7 @@ impl Connection for ShellLink {
                 let wait = format!(
                     "n=0; while alive {id} && [ $n -lt {tenths} ]; do sleep 0.1; n=$((n+1)); done"
                 );
-                // A shell forgets a status after it was queried once.
+                // `wait` returns the exit status only once, so the status is stored in a variable.
                 let ask = format!(
                     "[ -n \"$status_{id}\" ] || {{ wait {id}; status_{id}=$?; }}; echo \"$status_{id}\""
                 );
@@ -219,7 +225,8 @@ impl Connection for ShellLink {
                 )
             }
             Request::Cpu { ids } => {
-                // Processes may end between the listing and the reading.
+                // Errors of `cat` are discarded, because processes may end between the listing and
+                // the reading.
                 let (_, text) = self.run("cat /proc/[0-9]*/stat 2>/dev/null")?;
                 return Ok(Reply::Seconds(family_seconds(text.lines(), ids)));
             }
@@ -241,8 +248,8 @@ impl Connection for ShellLink {
     }
 }
 
-/// Connects to a host with a shell only, by `command`. `copies` is the run folder, if it is not the
-/// host's folder.
+/// Connects with `command` to a host that has a shell only. `copies` is the run folder on this
+/// machine, or `None` if the host works in the run folder itself.
 ///
 /// # Errors
 /// If the host is unreachable, or has no shell.
@@ -309,7 +316,7 @@ mod tests {
         greeted("here", command, Path::new("work"), None, &Interruption::new()).unwrap()
     }
 
-    /// Start-up files of a shell write to standard output, with and without a line end.
+    /// Start-up files of a shell may write to standard output, with or without a line end.
     #[test]
     fn a_banner_is_not_read_as_facts_of_the_host() {
         let folder = tempfile::tempdir().unwrap();
@@ -419,7 +426,7 @@ mod tests {
         let machine = shell(folder.path());
         let sleeping = machine.start(&words("sleep 1000"), &[], Path::new("log"), None).unwrap();
         let id = sleeping.id();
-        // As after a lost connection: no request stops the process.
+        // No request stops the process, as after a lost connection.
         std::mem::forget(sleeping);
         assert!(runs(id));
         let link = Rc::clone(&machine.link);
