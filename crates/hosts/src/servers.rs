@@ -1,17 +1,17 @@
-//! The servers that a campaign controls: DUTs and AuthDNS servers. A file for each program
-//! describes its configuration, start, check and version. A program that can act in both roles has
-//! two drivers in its file.
+//! Server programs that a campaign controls, as DUT or as AuthDNS server. The module of a program
+//! describes its configuration, start command, configuration check and version query. A program
+//! that supports both roles has two drivers in its module.
 //!
 //! ```text
-//! plan ─► Dut, Auth (which) ─► Driver (how) ─┬─ configuration ─► file ─┐
-//!                                ▲            ├─ command ───────────────┼─► site, or xtask's compat
-//!                   Setting (where, for whom, └─ version, check ────────┘
-//!                   how many threads)
+//! plan ─► Dut, Auth (program) ─► Driver ─┬─ configuration ─► file ─┐
+//!                                   ▲    ├─ command ───────────────┼─► campaign, `cargo xtask compat`
+//!        Setting (folder, addresses, │    └─ version, check ────────┘
+//!        threads, task) ─────────────┘
 //! ```
 //!
-//! A driver is data: names, and functions that turn a [`Setting`] into a text or arguments. Only
-//! [`find`] reads files here, and no process is started; starting, observing and stopping are the
-//! same for all servers.
+//! A driver is data: names, and functions that turn a [`Setting`] into a configuration text or a
+//! command. It starts no process, because starting, observing and stopping are the same for all
+//! servers. Only [`find`] and [`OperatorFile::read`] access files.
 
 mod bind;
 mod coredns;
@@ -45,7 +45,8 @@ pub use operator::{
 pub use release::Release;
 pub use variant::Variant;
 
-/// Defines the servers for a task: the plan's name for each, and its driver.
+/// Defines the enum of the server programs for a task. Each variant is a name in plans, with the
+/// driver of the program.
 macro_rules! kinds {
     ($(#[$about:meta])* $name:ident for $task:ty { $($(#[$of:meta])* $kind:ident => $driver:expr,)* }) => {
         $(#[$about])*
@@ -56,17 +57,17 @@ macro_rules! kinds {
         }
 
         impl $name {
-            /// Returns all addresses.
+            /// All server programs of this role.
             pub const ALL: &'static [$name] = &[$($name::$kind),*];
 
-            /// Returns the driver.
+            /// Returns the driver of the server program.
             pub fn driver(self) -> &'static Driver<$task> {
                 match self {
                     $($name::$kind => &$driver,)*
                 }
             }
 
-            /// Name in reports.
+            /// Returns the name of the server program in reports.
             pub fn name(self) -> &'static str {
                 self.driver().name
             }
@@ -75,11 +76,12 @@ macro_rules! kinds {
 }
 
 impl Dut {
-    /// Returns the files in its folder that are large or keep state, and are rewritten at every
-    /// start.
+    /// Returns the names of files in the server's folder that are large or contain state. The
+    /// server writes these files again at every start.
     pub fn bulk(self) -> &'static [&'static str] {
         match self {
-            // The cache, which has its full size from the start, followed by files of version 6.
+            // First the cache files, which have their full size from the start, then other files of
+            // version 6.
             Dut::KnotResolver => {
                 &["data.mdb", "lock.mdb", "ruledb/data.mdb", "ruledb/lock.mdb", "top", "defer"]
             }
@@ -87,7 +89,8 @@ impl Dut {
         }
     }
 
-    /// True if its driver configures validation in checks; `None` if the plan's commands decide.
+    /// Returns true if the driver configures DNSSEC validation for conformance checks. Returns
+    /// `None` for `custom`, because the plan's commands decide this.
     pub fn validates(self) -> Option<bool> {
         match self {
             Dut::Bind | Dut::Unbound | Dut::Powerdns | Dut::KnotResolver => Some(true),
@@ -96,19 +99,20 @@ impl Dut {
         }
     }
 
-    /// Returns the file in its folder with the trust anchors of checks: name and contents.
+    /// Returns name and contents of the file with the trust anchors for conformance checks. The
+    /// file is in the server's folder.
     pub fn anchors(self, checked: &Checked) -> (&'static str, String) {
         match self {
             Dut::Powerdns => (powerdns::ANCHORS, powerdns::anchors(checked)),
-            // Drivers have them in their configuration; the operator's configuration may refer to
-            // the file.
+            // The other drivers write the trust anchors into the configuration. This file is for
+            // configurations of the operator, which may refer to it.
             _ => ("anchors", checked.anchors.iter().map(|line| format!("{line}\n")).collect()),
         }
     }
 }
 
 impl Auth {
-    /// Same as [`Dut::bulk`].
+    /// Returns the names of large files in the server's folder, as [`Dut::bulk`] does.
     pub fn bulk(self) -> &'static [&'static str] {
         if self.is_ours() { &[] } else { &[ZONE_FILE] }
     }
@@ -127,7 +131,7 @@ kinds! {
         KnotResolver => knot_resolver::DRIVER,
         /// CoreDNS with its plugins `dns64`, `forward` and `cache`.
         Coredns => coredns::DRIVER,
-        /// mtd64-ng; its program must be given.
+        /// mtd64-ng. The plan must give the path of its program.
         Mtd64Ng => mtd64_ng::DRIVER,
         /// dns64d.
         Dns64d => dns64d::DRIVER,
@@ -137,7 +141,7 @@ kinds! {
 }
 
 kinds! {
-    /// Server program that plays AuthDNS.
+    /// Server program in the role of AuthDNS.
     #[derive(Default)]
     Auth for Serve {
         /// dns64bench, which counts queries.
@@ -161,8 +165,8 @@ impl Auth {
     }
 }
 
-/// Finds a program: at the given path, in the folder of this program, on the `PATH`, or in the
-/// system's folders.
+/// Finds a program: at the given path, in the folder of this program, on the `PATH`, or in
+/// `/usr/sbin` and `/sbin`.
 pub fn find(program: impl AsRef<Path>) -> Option<PathBuf> {
     let program = program.as_ref();
     if program.components().count() > 1 {
@@ -179,8 +183,8 @@ pub fn find(program: impl AsRef<Path>) -> Option<PathBuf> {
 
 /// The Well-Known Prefix (RFC 6052 §2.1).
 const WELL_KNOWN: &str = "64:ff9b::/96";
-/// A prefix of each length in RFC 6052 §2.2, from the range for documentation (RFC 9637). The names
-/// of checks have addresses in 2001:db8::/32.
+/// One prefix of each length in RFC 6052 §2.2, from the documentation range of RFC 9637. The older
+/// documentation range 2001:db8::/32 contains the addresses of names in the checks.
 const OWN_PREFIXES: [&str; 6] = [
     "3fff:64::/32",
     "3fff:64:6400::/40",
@@ -189,12 +193,12 @@ const OWN_PREFIXES: [&str; 6] = [
     "3fff:64:64:64::/64",
     "3fff:64:64:64:0:64::/96",
 ];
-/// Two prefixes in the same configuration.
+/// Prefixes for the configuration with two prefixes.
 const SEVERAL: [&str; 2] = ["3fff:64:64:64:0:64::/96", "3fff:65:65::/48"];
 
 impl Dut {
-    /// Returns all configurations for checks, if the plan's prefix is `usual`: the usual one first,
-    /// then those that its driver supports.
+    /// Returns all configurations for conformance checks of a plan with the prefix `usual`. The
+    /// usual configuration is the first, and the driver supports all others.
     pub fn variants(self, usual: Prefix) -> Vec<Variant> {
         let prefix = |text: &str| text.parse::<Prefix>().ok();
         let is_well_known = prefix(WELL_KNOWN) == Some(usual);
@@ -219,7 +223,7 @@ impl Dut {
         all
     }
 
-    /// Returns the supported prefix lengths, according to its manual.
+    /// Returns the prefix lengths that the server supports according to its manual.
     fn prefix_lengths(self) -> &'static [u8] {
         match self {
             Dut::Bind | Dut::Unbound | Dut::Coredns | Dut::Dns64d => &[32, 40, 48, 56, 64, 96],
@@ -228,12 +232,12 @@ impl Dut {
         }
     }
 
-    /// True if it synthesizes records with several prefixes for the same client.
+    /// True if the server synthesizes records with several prefixes for the same client.
     fn supports_several_prefixes(self) -> bool {
         matches!(self, Dut::Bind | Dut::Dns64d)
     }
 
-    /// True if the excluded addresses can be configured.
+    /// True if the excluded addresses of the server (RFC 6147 §5.1.4) can be configured.
     fn excludes(self) -> bool {
         matches!(self, Dut::Bind | Dut::KnotResolver | Dut::Dns64d)
     }

@@ -1,5 +1,5 @@
-//! BIND 9: as a forwarder with `dns64`, and as an authoritative server. The operator's lines are
-//! added to `options`.
+//! BIND 9, as a forwarder with `dns64` and as an authoritative server. The operator's configuration
+//! lines are added to `options`.
 
 use crate::servers::driver::{
     Checked, Driver, Program, Ready, Serve, Setting, ThreadOption, Translate, Version, with,
@@ -43,7 +43,8 @@ fn check(file: &str) -> Vec<String> {
     vec!["named-checkconf".into(), file.into()]
 }
 
-/// Returns the part of the configuration that both have: files and listen address.
+/// Returns the first part of the configuration, which is the same in both roles: files and listen
+/// address.
 fn head<T>(setting: &Setting<'_, T>) -> String {
     let (place, ip, port) = (setting.place(), setting.listen.ip(), setting.listen.port());
     let (on, off) =
@@ -54,7 +55,7 @@ fn head<T>(setting: &Setting<'_, T>) -> String {
     )
 }
 
-/// The part after `options`: no control channel, no log.
+/// Configuration after `options`, which disables the control channel and the log.
 const TAIL: &str = "controls { };\nlogging { category default { null; }; };\n";
 
 fn dns64(setting: &Setting<'_, Translate>) -> String {
@@ -81,16 +82,17 @@ fn dns64(setting: &Setting<'_, Translate>) -> String {
     )
 }
 
-/// Exceptions from forwarding for the built-in zones of BIND (RFC 8880 §7), which `forward only` disables.
-/// `forward first` for all names would query the root servers after each error of AuthDNS.
+/// Returns exceptions from forwarding for the built-in zones of BIND (RFC 8880 §7). Without the exceptions, `forward
+/// only` would disable these zones. The alternative `forward first` would query the root servers after each error of
+/// AuthDNS.
 fn built_in_zones() -> String {
     ["ipv4only.arpa", "170.0.0.192.in-addr.arpa", "171.0.0.192.in-addr.arpa"]
         .map(|name| format!("zone \"{name}\" {{ type forward; forwarders {{ }}; }};\n"))
         .concat()
 }
 
-/// Returns the keys of the signed zones, and no others: without the root's key, everything else is
-/// insecure.
+/// Returns the keys of the signed zones as the only trust anchors. All other zones are insecure,
+/// because the root's key is absent.
 fn trust_anchors(checked: &Checked) -> String {
     let key = |(owner, data): (&str, Vec<&str>)| {
         let [flags, protocol, algorithm, key @ ..] = data.as_slice() else { return String::new() };

@@ -1,5 +1,5 @@
-//! CoreDNS. Its threads are the processors of Go's scheduler. The operator's lines are added to its
-//! server block.
+//! CoreDNS. Its number of threads is the number of processors of Go's scheduler (`GOMAXPROCS`). The
+//! operator's configuration lines are added to the server block.
 
 use std::net::SocketAddr;
 

@@ -2,7 +2,8 @@
 
 use crate::servers::driver::{Driver, Program, Ready, ThreadOption, Translate, Version};
 
-/// The operator's configuration, if there is one, is `server.conf` in the server's folder.
+/// Driver for the commands of the plan. A configuration file of the operator becomes `server.conf`
+/// in the server's folder.
 pub(super) const DRIVER: Driver<Translate> = Driver {
     name: "custom",
     program: Program::OfThePlan,

@@ -1,5 +1,5 @@
-//! dns64bench's AuthDNS. It needs no zone file, and reports its queries on a status socket. Instead
-//! of the names of trials it can serve those of `conform`.
+//! dns64bench's AuthDNS. It needs no zone file, and its status socket reports the number of
+//! received queries. It serves the names of trials or the names of conformance checks.
 
 use crate::servers::driver::{
     CHECKED_ZONE, Driver, Program, Ready, Serve, ThreadOption, Version, with,

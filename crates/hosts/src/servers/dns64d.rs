@@ -1,5 +1,5 @@
-//! dns64d. The operator's lines are added to the end of its file, where tables such as `[limits]`
-//! may begin.
+//! dns64d. The operator's configuration lines are added to the end of the configuration file, so
+//! they may begin tables such as `[limits]`.
 
 use crate::servers::driver::{
     Driver, Program, Ready, Setting, ThreadOption, Translate, Version, with, words,
@@ -24,8 +24,8 @@ pub(super) const DRIVER: Driver<Translate> = Driver {
 fn configuration(setting: &Setting<'_, Translate>) -> String {
     let Setting { listen, threads, task, .. } = setting;
     let Translate { prefixes, checked, .. } = task;
-    // The Measurer's names represent private addresses, which the well-known prefix may represent
-    // only if dns64d is configured so. The default is tested by the conformance checks.
+    // The names of trials have private IPv4 addresses. By default, dns64d does not embed these in
+    // the Well-Known Prefix (RFC 6052 §3.1). Conformance checks test this default.
     let non_global = if checked.is_some() { "" } else { ", allow-non-global = true" };
     let prefixes: Vec<String> =
         prefixes.iter().map(|prefix| format!("{{ prefix = '{prefix}'{non_global} }}")).collect();

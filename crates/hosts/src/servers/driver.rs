@@ -10,26 +10,26 @@ use crate::servers::operator::{Operator, PLACEHOLDERS};
 use crate::servers::release::Release;
 use crate::servers::variant::Variant;
 
-/// Name of the zone file with AuthDNS's names, in the folder of the server's configuration.
+/// Name of the zone file with the names of trials, in the AuthDNS server's folder.
 pub const ZONE_FILE: &str = "dns64perf.test.zone";
-/// The zone with the names of `conform`.
+/// Zone with the names of conformance checks.
 pub const CHECKED_ZONE: &str = "conform.example";
 
 /// Task of a DUT: synthesize AAAA records, with AuthDNS as the upstream.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Translate {
     /// The AuthDNS servers to which all queries below `dns64perf.test` are forwarded, at least one.
-    /// If there are several, the server chooses among them.
+    /// If there are several, the DUT chooses one for each query.
     pub upstreams: Vec<SocketAddr>,
     /// The DNS64 prefixes (RFC 6052 §2.1), at least one. Servers that support only one are
     /// configured with the first.
     pub prefixes: Vec<Prefix>,
-    /// Configuration for conformance checks; `None`: rates are measured.
+    /// Additional configuration for conformance checks, or `None` for rate measurements.
     pub checked: Option<Checked>,
 }
 
 impl Translate {
-    /// Returns the text of `said` for each AuthDNS, concatenated.
+    /// Calls `said` for each AuthDNS server, and returns the concatenated texts.
     pub(crate) fn each_upstream(&self, said: impl Fn(IpAddr, u16) -> String) -> String {
         self.upstreams.iter().map(|at| said(at.ip(), at.port())).collect()
     }
@@ -37,25 +37,26 @@ impl Translate {
     /// Returns the first prefix.
     ///
     /// # Panics
-    /// If there is no journal.
+    /// If there are no prefixes.
     pub(crate) fn prefix(&self) -> Prefix {
         self.prefixes[0]
     }
 }
 
-/// Additional configuration of a DUT for the checks of `conform`. The DUT forwards all queries to
-/// AuthDNS. If it can validate, it validates with these trust anchors only.
+/// Additional configuration of a DUT for conformance checks. The DUT forwards all queries to
+/// AuthDNS. If the DUT supports validation, it validates with the trust anchors in `anchors` only.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Checked {
     /// DNSKEY and DS records of the signed zones, as lines of a zone file. If empty, the DUT does
     /// not validate.
     pub anchors: Vec<String>,
-    /// A range of IPv6 addresses that it excludes in addition to ::ffff:0:0/96.
+    /// A range of IPv6 addresses that the DUT excludes in addition to ::ffff:0:0/96.
     pub excluded: Option<&'static str>,
 }
 
 impl Checked {
-    /// Returns the configuration for a variant; the signed zones have these anchors.
+    /// Returns the configuration for a variant. `anchors` are the trust anchors of the signed
+    /// zones.
     pub fn for_variant(variant: &Variant, anchors: &[String]) -> Checked {
         let validates = *variant != Variant::NoValidation;
         Checked {
@@ -64,7 +65,7 @@ impl Checked {
         }
     }
 
-    /// True if it is configured to validate, if it can.
+    /// True if there are trust anchors. In this case the DUT validates, if it supports validation.
     pub(crate) fn validates(&self) -> bool {
         !self.anchors.is_empty()
     }
@@ -83,36 +84,36 @@ impl Checked {
     }
 }
 
-/// Task of an AuthDNS: serve the names.
+/// Task of an AuthDNS server: serve the names of trials or of conformance checks.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Serve {
-    /// The zone file; a relative path starts in the server's folder. dns64bench's AuthDNS needs
-    /// none.
+    /// Path of the zone file, relative to the server's folder. dns64bench's AuthDNS needs no zone
+    /// file.
     pub zone: PathBuf,
-    /// Share of names with an AAAA record, also contained in the zone file.
+    /// Fraction of names with an AAAA record, from 0 to 1. The zone file has the same fraction.
     pub aaaa: Share,
     /// Status socket for the counters of dns64bench's AuthDNS; other servers do not count queries.
     pub status: Option<PathBuf>,
-    /// File for the trust anchors, if dns64bench's AuthDNS serves the names of `conform` instead of
-    /// those of trials.
+    /// File for the trust anchors. If it is set, dns64bench's AuthDNS serves the names of
+    /// conformance checks, otherwise the names of trials.
     pub anchors: Option<PathBuf>,
 }
 
-/// Environment of a server: folder, addresses, threads, and its task, a [`Translate`] or a
+/// Settings of a server: folder, listen address, threads and task. The task is a [`Translate`] or a
 /// [`Serve`].
 #[derive(Clone, Debug)]
 pub struct Setting<'a, T> {
-    /// The folder of its files on its host, including its configuration.
+    /// Folder of the server's files on its host, including the configuration.
     pub folder: &'a Path,
     /// Listen address and port, UDP and TCP.
     pub listen: SocketAddr,
-    /// Number of its CPUs; for the placeholder `{cores}` only.
+    /// Number of CPUs of the server. It is used for the placeholder `{cores}` only.
     pub cores: usize,
     /// Configured number of answering threads or processes.
     pub threads: usize,
-    /// Settings of the operator: lines, a configuration file, commands.
+    /// Settings from the operator: configuration lines, a configuration file, or commands.
     pub operator: &'a Operator,
-    /// The task.
+    /// Task of the server.
     pub task: T,
 }
 
@@ -123,16 +124,17 @@ pub enum Program {
     Named(&'static str),
     /// dns64bench with these arguments, unless the plan names a program.
     Own {
-        /// Name of the program, if the plan names one.
+        /// Name of the program, for which the plan may give a path.
         name: &'static str,
-        /// Arguments that select the role.
+        /// Arguments with which dns64bench acts as this program.
         words: &'static [&'static str],
     },
     /// The first word of the plan's commands.
     OfThePlan,
 }
 
-/// Method to find a server's version, which is the first line of output that contains a digit.
+/// Method to find the version of a server. The version is the first line of the output that
+/// contains a digit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Version {
     /// The program is run with this argument.
@@ -143,21 +145,22 @@ pub enum Version {
     OfThePlan,
 }
 
-/// The place where a server's number of threads or processes is configured.
+/// Location of the setting for a server's number of threads or processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ThreadOption {
     /// On the command line, even if the operator gives a configuration file.
     ByCommand,
-    /// In the configuration file. That of the operator must contain `{threads}` or `{cores}`.
+    /// In the configuration file. A configuration file of the operator must contain `{threads}` or
+    /// `{cores}` for this setting.
     ByConfiguration,
 }
 
 /// Sign that a server is ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ready {
-    /// It answers a query on its address.
+    /// The server answers a query to its listen address.
     Answers,
-    /// Its status socket reports counters.
+    /// The server's status socket reports counters.
     Status,
 }
 
@@ -165,26 +168,30 @@ pub enum Ready {
 pub struct Driver<T: 'static> {
     /// Name in reports.
     pub name: &'static str,
-    /// The program.
+    /// Program that is started.
     pub program: Program,
-    /// Method to find its version.
+    /// Method to find the version of the server.
     pub version: Version,
-    /// Name of its configuration file, below its folder; empty without one.
+    /// Name of the configuration file in the server's folder. Empty if the server needs no
+    /// configuration file.
     pub file: &'static str,
-    /// Returns the text of that file. [`Setting::extra`] adds the operator's lines to its main
-    /// section.
+    /// Function that returns the text of the configuration file. The operator's lines
+    /// ([`Setting::extra`]) are in its main section.
     pub(crate) configuration: fn(&Setting<'_, T>) -> String,
-    /// Returns the command that starts it; `program` is the first part.
+    /// Function that returns the command that starts the server. Its second argument is the
+    /// program, which is the first part of the command.
     pub(crate) command: fn(&Setting<'_, T>, &[String]) -> Vec<String>,
-    /// Returns the command that checks a configuration file, or `None` if there is no checker.
+    /// Function that returns the command that checks a configuration file, or `None` if there is no
+    /// checker.
     pub(crate) check: Option<fn(&str) -> Vec<String>>,
-    /// The place where its threads are configured.
+    /// Location of the setting for the number of threads or processes.
     pub(crate) told: ThreadOption,
-    /// Sign that it is ready.
+    /// Sign that the server is ready.
     pub ready: Ready,
-    /// True if it supports IPv6 for its queries or answers.
+    /// True if the server supports IPv6, for the upstream queries of a DUT or for the answers of an
+    /// AuthDNS server.
     pub supports_ipv6: bool,
-    /// True if it supports AF_XDP.
+    /// True if the server supports AF_XDP.
     pub supports_xdp: bool,
     /// Drivers of later releases with another configuration format, each with its first release, in
     /// ascending order.
@@ -192,18 +199,19 @@ pub struct Driver<T: 'static> {
 }
 
 impl<T> Driver<T> {
-    /// Returns the driver of a release: this one, or that of a later release.
+    /// Returns the driver for `release`: this driver, or the matching one of the field `later`.
     pub fn for_release(&self, release: Release) -> &Driver<T> {
         let later = self.later.iter().rev().find(|(first, _)| release >= *first);
         later.map_or(self, |(_, driver)| driver)
     }
 
-    /// True if the driver depends on the release.
+    /// True if releases of the server need different drivers.
     pub fn depends_on_release(&self) -> bool {
         !self.later.is_empty()
     }
 
-    /// Returns the name of its program, or `None` if the plan's commands name it.
+    /// Returns the name of the server's program, or `None` if the program is part of the plan's
+    /// commands.
     pub fn program_name(&self) -> Option<&'static str> {
         match self.program {
             Program::Named(name) | Program::Own { name, .. } => Some(name),
@@ -211,8 +219,8 @@ impl<T> Driver<T> {
         }
     }
 
-    /// Returns the text of its configuration file: the operator's file with its placeholders
-    /// replaced, otherwise the driver's.
+    /// Returns the text of the server's configuration file. If the operator gives a configuration
+    /// file, returns its text with all placeholders replaced.
     pub fn configuration(&self, setting: &Setting<'_, T>) -> String
     where
         T: Task,
@@ -223,18 +231,20 @@ impl<T> Driver<T> {
         }
     }
 
-    /// Returns the command that starts it; `program` is empty for commands of the plan, which
-    /// contain it.
+    /// Returns the command that starts the server. `program` is empty if the plan gives the
+    /// commands, because these contain the program.
     pub fn command(&self, setting: &Setting<'_, T>, program: &[String]) -> Vec<String> {
         (self.command)(setting, program)
     }
 
-    /// Returns the command with which the server checks a configuration file, if it has a checker.
+    /// Returns the command that checks the configuration file `file`, or `None` if the server has
+    /// no checker.
     pub fn checker(&self, file: &str) -> Option<Vec<String>> {
         self.check.map(|check| check(file))
     }
 
-    /// Returns the command that prints the version of the server; empty if there is none.
+    /// Returns the command that prints the version of the server. The command is empty if the plan
+    /// gives none.
     pub fn version_command(&self, operator: &Operator, program: &[String]) -> Vec<String> {
         match self.version {
             Version::Argument(argument) => with(program, &[argument]),
@@ -245,7 +255,8 @@ impl<T> Driver<T> {
         }
     }
 
-    /// True if the number of threads or processes is configured.
+    /// True if the start command or the configuration file contains the number of threads or
+    /// processes.
     pub fn configures_threads(&self, operator: &Operator) -> bool {
         let asks = |text: &String| text.contains("{threads}") || text.contains("{cores}");
         match (self.told, &operator.custom, &operator.config) {
@@ -256,10 +267,10 @@ impl<T> Driver<T> {
     }
 }
 
-/// Placeholders of a task.
+/// Values that a task provides for placeholders.
 pub trait Task {
-    /// Returns the values of `{upstream}` and `{upstream-port}` (the first AuthDNS), `{prefix}` and
-    /// `{zone}`, or `None` if they do not apply to the task.
+    /// Returns the values of `{upstream}` and `{upstream-port}` (of the first AuthDNS server),
+    /// `{prefix}` and `{zone}`. A value is `None` if the placeholder does not apply to the task.
     fn values(&self) -> [Option<String>; 4];
 }
 
@@ -309,7 +320,7 @@ pub(super) fn with(program: &[String], arguments: &[&str]) -> Vec<String> {
 }
 
 impl<T: Task> Setting<'_, T> {
-    /// Replaces the placeholders in a text. Those without a value for the task remain.
+    /// Replaces the placeholders in a text. Placeholders without a value for the task remain.
     pub fn fill(&self, text: &str) -> String {
         let [upstream, upstream_port, prefix, zone] = self.task.values();
         let values = [
@@ -330,7 +341,7 @@ impl<T: Task> Setting<'_, T> {
         known.fold(text.to_owned(), |text, (name, value)| text.replace(&name, &value))
     }
 
-    /// Replaces the placeholders in words.
+    /// Replaces the placeholders in each word of a command.
     pub fn fill_all(&self, words: &[String]) -> Vec<String> {
         words.iter().map(|word| self.fill(word)).collect()
     }

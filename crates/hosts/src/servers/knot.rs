@@ -1,4 +1,4 @@
-//! Knot DNS. The operator's lines are added to `server`.
+//! Knot DNS. The operator's configuration lines are added to the section `server`.
 
 use crate::servers::driver::{Driver, Serve, Setting, with, words};
 use crate::servers::zone_file::{ZoneServerConfig, driver};

@@ -1,8 +1,8 @@
 //! Knot Resolver 5 and 6 (`kresd`), configured in Lua. One process answers with a single thread, so
 //! each thread has its own process. The processes are independent instances on the same address and
 //! in the same folder, with a shared cache ("Multiple instances" in the manual). The manager of
-//! version 6, which starts such processes from a `config.yaml`, is not used. The operator's lines
-//! are added to the end of the file.
+//! version 6, which starts such processes from a `config.yaml`, is not used. The operator's
+//! configuration lines are added to the end of the configuration file.
 
 use std::net::IpAddr;
 
@@ -14,8 +14,8 @@ use crate::servers::release::Release;
 const FILE: &str = "kresd.conf";
 pub(super) const DRIVER: Driver<Translate> =
     Driver { later: &[(Release(6, 0), OF_RULES)], ..OF_POLICIES };
-/// Driver of releases that forward by rules. They answer names below `test.` themselves (RFC 6761)
-/// unless a rule forwards them, regardless of policies.
+/// Driver of releases that forward by rules. Names below `test.` are answered locally (RFC 6761)
+/// unless a rule forwards them. A policy has no effect on these names.
 const OF_RULES: Driver<Translate> = Driver {
     configuration: |setting| {
         let upstreams = each(setting, |ip, port| format!("{{ '{ip}@{port}' }}"));
@@ -48,7 +48,8 @@ const OF_POLICIES: Driver<Translate> = Driver {
     supports_xdp: false,
     later: &[],
 };
-/// $1: number of processes; the rest: the command of one process. If one ends, all end.
+/// Shell script that starts several processes. `$1` is the number of processes, and the other
+/// arguments are the command of one process. If one process ends, all end.
 const INSTANCES: &str = "trap 'exit 1' TERM; n=$1; shift; \
                          while [ \"$n\" -gt 0 ]; do { \"$@\"; kill -TERM $$; } & n=$((n - 1)); done; wait";
 
@@ -60,13 +61,14 @@ fn command(setting: &Setting<'_, Translate>, program: &[String]) -> Vec<String> 
     [words(&["sh", "-c", INSTANCES, "sh", &setting.threads.to_string()]), one].concat()
 }
 
-/// Returns each AuthDNS as an element of a Lua table.
+/// Returns the AuthDNS servers as elements of a Lua table.
 fn each(setting: &Setting<'_, Translate>, element: impl Fn(IpAddr, u16) -> String) -> String {
     let all = setting.task.each_upstream(|ip, port| format!("{}, ", element(ip, port)));
     all.trim_end_matches(", ").to_owned()
 }
 
-/// Returns the text of the file. `perf` forwards the names of trials, `all` forwards all names.
+/// Returns the text of the configuration file. The Lua text `perf` forwards the names of trials,
+/// and the Lua text `all` forwards all names.
 fn configuration(setting: &Setting<'_, Translate>, perf: &str, all: &str) -> String {
     let Translate { checked, .. } = &setting.task;
     let (anchors, forward): (String, _) = match checked {

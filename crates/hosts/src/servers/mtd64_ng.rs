@@ -1,8 +1,8 @@
 //! mtd64-ng (D. Bakai), a server with a thread pool. It listens on all addresses, runs in the
 //! background, queries over IPv4 only, and reads `/etc/mtd64-ng.conf` only. It therefore runs in a
 //! mount namespace, where that file is replaced, and in a PID namespace, so that it ends with the
-//! first process of the namespace. This requires root. The operator's lines are added to the end of
-//! its file.
+//! first process of the namespace. This requires root. The operator's configuration lines are added
+//! to the end of the configuration file.
 
 use crate::servers::driver::{
     Driver, Program, Ready, Setting, ThreadOption, Translate, Version, words,
@@ -22,11 +22,13 @@ pub(super) const DRIVER: Driver<Translate> = Driver {
     supports_xdp: false,
     later: &[],
 };
-/// $1: the folder whose `etc` is mounted over the system's; $2: the program.
+/// Shell script that starts mtd64-ng. `$1` is the folder whose `etc` is mounted over the system's
+/// `/etc`, and `$2` is the program.
 const SCRIPT: &str = "mount -t overlay overlay -o lowerdir=\"$1/etc\":/etc /etc && \"$2\" || exit 1; \
                       trap 'exit 0' TERM; sleep infinity & wait";
-/// It has no version option. The version is the commit of the checkout that it was built in, and
-/// the SHA-256 of the program.
+/// Shell script that prints the version, because mtd64-ng has no version option. The version
+/// consists of the commit of the checkout in which the program was built, and the SHA-256 of the
+/// program.
 const VERSION: &str = "commit=$(git -C \"$(dirname \"$1\")\" log -1 --format='commit %h of %as, ' 2>/dev/null); \
                        echo \"mtd64-ng, ${commit}SHA-256 $(sha256sum < \"$1\" | cut -c 1-16)\"";
 
@@ -49,7 +51,7 @@ fn command(setting: &Setting<'_, Translate>, program: &[String]) -> Vec<String> 
 fn configuration(setting: &Setting<'_, Translate>) -> String {
     let Setting { listen, threads, task, .. } = setting;
     let prefix = task.prefix();
-    // It queries port 53 only, and with several servers any of them.
+    // mtd64-ng queries port 53 only. With several servers, it selects one at random for each query.
     let upstreams = task.each_upstream(|ip, _| format!("nameserver {ip}\n"));
     format!(
         "// {}: for {listen}\n{upstreams}selection-mode random\ndns64-prefix {prefix}\ndebugging no\ntimeout-time 1.0\n\

@@ -1,4 +1,4 @@
-//! NSD. The operator's lines are added to `server`.
+//! NSD. The operator's configuration lines are added to the section `server`.
 
 use crate::servers::driver::{Driver, Serve, Setting, with, words};
 use crate::servers::zone_file::{ZoneServerConfig, driver};
@@ -15,7 +15,8 @@ pub(super) const DRIVER: Driver<Serve> = driver(
 fn configuration(setting: &Setting<'_, Serve>) -> String {
     let ZoneServerConfig { folder, ip, port, threads, zone, extra } =
         ZoneServerConfig::by(setting, "  ");
-    // Debian's NSD has rate limiting of equal answers, and these answers would count as equal.
+    // Debian's NSD limits the rate of equal answers by default, and the answers of a trial would
+    // count as equal.
     format!(
         "server:\n  server-count: {threads}\n  ip-address: {ip}@{port}\n  username: \"\"\n  zonesdir: \"{folder}\"\n  \
          database: \"\"\n  pidfile: \"{folder}/nsd.pid\"\n  xfrdfile: \"{folder}/xfrd.state\"\n  \

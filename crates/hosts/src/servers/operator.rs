@@ -1,5 +1,5 @@
-//! Settings of the operator: lines for a server's configuration, a whole configuration file, or
-//! commands, with placeholders for the addresses and settings of the server.
+//! Settings of a server from the operator of the campaign: additional configuration lines, a whole
+//! configuration file, or commands. They may contain placeholders for addresses and other settings.
 
 use std::path::{Path, PathBuf};
 
@@ -12,31 +12,32 @@ use serde::{Deserialize, Serialize};
 pub(super) const PLACEHOLDERS: [&str; 9] =
     ["listen", "port", "upstream", "upstream-port", "prefix", "cores", "threads", "folder", "zone"];
 
-/// Settings of the operator for a server.
+/// Settings of a server from the operator of the campaign.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Operator {
-    /// Lines for the main section of the driver's configuration.
+    /// Lines that are added to the main section of the driver's configuration.
     pub extra: Vec<String>,
     /// A configuration file that replaces the driver's.
     pub config: Option<OperatorFile>,
     /// Commands of the driver `custom`.
     pub custom: Option<Custom>,
-    /// AF_XDP mode (kernel bypass); absent: sockets.
+    /// AF_XDP mode (kernel bypass). If it is absent, the server uses sockets.
     pub xdp: Option<net::xdp::Mode>,
 }
 
-/// A configuration file of the operator. A plan contains its path. After the plan is read it also
-/// contains the text, so that a run folder documents the measurement even if the file changes.
+/// A configuration file of the operator. A plan contains its path. After the plan has been read, it
+/// also contains the text. The run folder therefore documents the measurement even if the file
+/// changes later.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(from = "OperatorFileForm")]
 pub struct OperatorFile {
     /// Path relative to the plan's folder.
     pub path: PathBuf,
-    /// Contents; empty before [`OperatorFile::read`].
+    /// Contents of the file; empty before [`OperatorFile::read`].
     pub text: String,
 }
 
-/// A path, or a file that was already read.
+/// Serialized form of an [`OperatorFile`]: a path, or a path with the text of the file.
 #[derive(Deserialize, schemars::JsonSchema)]
 #[serde(untagged)]
 enum OperatorFileForm {
@@ -54,11 +55,11 @@ impl From<OperatorFileForm> for OperatorFile {
 }
 
 impl OperatorFile {
-    /// Reads the file unless that was done before; its path is relative to `folder`.
+    /// Reads the file unless its text is already present. The path is relative to `folder`.
     ///
     /// # Errors
-    /// If the file cannot be read, is empty, or has unknown placeholders; the sentence names the
-    /// file.
+    /// If the file cannot be read, is empty, or has unknown placeholders. The error text contains
+    /// the path.
     pub fn read(&mut self, folder: &Path) -> Result<(), String> {
         let path = folder.join(&self.path);
         if self.text.is_empty() {
@@ -77,7 +78,7 @@ impl OperatorFile {
     }
 }
 
-/// Returns the error for an unknown placeholder, with the valid ones.
+/// Returns the error message for an unknown placeholder, with a list of the valid placeholders.
 pub fn unknown_placeholder_error(word: &str) -> String {
     format!(
         "the unknown placeholder {{{word}}}; valid ones are {} (write other braces with spaces: {{ {word} }})",
@@ -100,19 +101,19 @@ pub fn unknown_placeholder(text: &str) -> Option<&str> {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Custom {
-    /// Program and arguments. The process stays in the foreground and ends on SIGTERM, unless
-    /// `stop` is set.
+    /// Command that starts the server: program and arguments. Unless `stop` is set, the process
+    /// must stay in the foreground and end on SIGTERM.
     pub start: Vec<String>,
-    /// Exits with status 0 when the server is ready; repeated until then. The tester also queries
-    /// the server.
+    /// Command that exits with status 0 when the server is ready. It is repeated until then. The
+    /// tester also queries the server.
     pub ready: Vec<String>,
-    /// Ends the server. With this command `start` may return immediately, as `systemctl start`
-    /// does.
+    /// Command that ends the server. If it is set, `start` may return immediately, as `systemctl
+    /// start` does.
     pub stop: Vec<String>,
-    /// Prints the ids of the server's processes, for CPU time and CPUs; default: the process that
-    /// `start` started.
+    /// Command that prints the process ids of the server, whose CPU time and CPUs are recorded. The
+    /// default is the process that `start` started.
     pub cpu_pids: Vec<String>,
-    /// Prints the version of the server.
+    /// Command that prints the version of the server.
     pub version: Vec<String>,
 }
 

@@ -1,7 +1,7 @@
-//! PowerDNS Recursor with `dns64-prefix`. Releases before 5.0 read `recursor.conf` with lines
-//! `key=value`, and the operator's lines are added to its end. Later releases read `recursor.yml`.
-//! The operator's lines have the same form for all releases; for later ones they become options of
-//! the command, which override the file.
+//! PowerDNS Recursor with `dns64-prefix`. The operator's configuration lines have the form
+//! `key=value` for all releases. Releases before 5.0 read `recursor.conf`, and the operator's lines
+//! are added to the end of this file. Later releases read `recursor.yml`, and the operator's lines
+//! become command-line options, which override this file.
 
 use std::net::SocketAddr;
 
@@ -41,10 +41,12 @@ const OF_LINES: Driver<Translate> = Driver {
     supports_xdp: false,
     later: &[],
 };
-/// Name of the Lua file with trust anchors in its folder; trust anchors can be set in Lua only.
+/// Name of the Lua file with trust anchors in the server's folder. Trust anchors can be set in Lua
+/// only.
 pub(super) const ANCHORS: &str = "anchors.lua";
 
-/// Returns the contents of that file: the anchors of checks in place of the root's.
+/// Returns the contents of the Lua file, which replaces the root's trust anchors by those of the
+/// conformance checks.
 pub(super) fn anchors(checked: &Checked) -> String {
     let add = |(owner, data): (&str, Vec<&str>)| {
         format!("addTA(\"{}\", \"{}\")\n", owner.trim_end_matches('.'), data.join(" "))
@@ -52,7 +54,8 @@ pub(super) fn anchors(checked: &Checked) -> String {
     format!("clearTA()\n{}", checked.of_type("DS").map(add).collect::<String>())
 }
 
-/// Returns the check command, which takes the folder of the file.
+/// Returns the command that checks a configuration file. The option of this command is the folder
+/// of the file.
 fn check(file: &str) -> Vec<String> {
     let folder = std::path::Path::new(file).parent().unwrap_or(std::path::Path::new("."));
     vec![
@@ -73,7 +76,7 @@ fn yaml(setting: &Setting<'_, Translate>) -> String {
         Some(checked) if checked.validates() => {
             ("validate", format!("  lua_config_file: '{}'\n", setting.file(ANCHORS)), all)
         }
-        // DNSSEC records still reach the client.
+        // In this mode, DNSSEC records are still sent to the client.
         Some(_) => ("process-no-validate", String::new(), all),
     };
     format!(
@@ -100,7 +103,7 @@ fn configuration(setting: &Setting<'_, Translate>) -> String {
         Some(checked) if checked.validates() => {
             (format!("validate\nlua-config-file={}", setting.file(ANCHORS)), everything)
         }
-        // Without validation it still passes signatures on.
+        // In this mode, DNSSEC records are still sent to the client.
         Some(_) => ("process-no-validate".into(), everything),
     };
     format!(

@@ -5,7 +5,8 @@
 pub struct Release(pub u32, pub u32);
 
 impl Release {
-    /// Release of a program that does not print it; it counts as later than any other.
+    /// Release of a program that does not print its release. It counts as later than all other
+    /// releases.
     pub const UNKNOWN: Release = Release(u32::MAX, u32::MAX);
 
     /// Parses the release from a line of output: the first word that starts with two numbers and a

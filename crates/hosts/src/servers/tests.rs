@@ -42,13 +42,14 @@ fn serving<'a>(folder: &'a Path, operator: &'a Operator) -> Setting<'a, Serve> {
     }
 }
 
-/// The same setting with two AuthDNS servers.
+/// Returns the setting with a second AuthDNS server.
 fn asking_two(mut setting: Setting<'_, Translate>) -> Setting<'_, Translate> {
     setting.task.upstreams.push("198.18.0.3:53".parse().unwrap());
     setting
 }
 
-/// Same as [`translating`], for checks with a variant.
+/// Returns the setting of [`translating`], with the configuration of `variant` for conformance
+/// checks.
 fn checked_as<'a>(
     variant: &Variant,
     folder: &'a Path,
@@ -69,18 +70,18 @@ fn checked_as<'a>(
     Setting { task: Translate { checked: Some(checked), prefixes, ..setting.task }, ..setting }
 }
 
-/// Returns all variants of a server, with the prefix of [`translating`].
+/// Returns all variants of a server, for a plan with the prefix of [`translating`].
 fn variants(dut: Dut) -> Vec<Variant> {
     dut.variants("64:ff9b::/96".parse().unwrap())
 }
 
-/// Returns the servers that need no commands in the plan.
+/// Returns all DUTs except `custom`, which needs commands in the plan.
 fn duts() -> impl Iterator<Item = Dut> {
     Dut::ALL.iter().copied().filter(|&dut| dut != Dut::Custom)
 }
 
-/// Returns the servers of [`duts`], once for each driver: name with the first release of a later
-/// driver, and driver.
+/// Returns all drivers of the servers of [`duts`], each with a name and the server. The name of a
+/// driver for later releases contains the first of these releases.
 fn drivers() -> impl Iterator<Item = (String, Dut, &'static Driver<Translate>)> {
     duts().flat_map(|dut| {
         let later = dut.driver().later.iter().map(move |(Release(major, minor), driver)| {
@@ -124,7 +125,7 @@ fn driver_follows_the_release() {
     };
     let [five, six] = ["5.7.5", "6.0.15"].map(|of| format!("Knot Resolver, version {of}"));
     assert!(!forwarding(&five) && forwarding(&six));
-    // Later drivers need ascending releases.
+    // `for_release` needs the later drivers in ascending order of their releases.
     for dut in duts() {
         assert!(dut.driver().later.is_sorted_by(|(a, _), (b, _)| a < b), "{dut:?}");
     }
@@ -146,8 +147,8 @@ fn operators_lines_override_the_yaml_of_powerdns() {
     }
 }
 
-/// The number of threads or processes of a server is configured: other numbers change its command
-/// or its file.
+/// Checks that the number of threads or processes of a server is configured: another number changes
+/// the command or the configuration file.
 #[test]
 fn every_server_is_configured_with_its_threads() {
     fn told<T: Task + Clone>(driver: &Driver<T>, setting: &Setting<'_, T>) -> String {
@@ -192,8 +193,8 @@ fn every_server_is_configured_with_its_threads() {
     assert!(Dut::Custom.driver().configures_threads(&custom("-t{cores}")));
 }
 
-/// Compares the whole files with reviewed ones, because the configuration determines the
-/// measurement. `BLESS=1` rewrites them.
+/// Compares whole configuration files with reviewed golden files, because the configuration affects
+/// the results. `BLESS=1` rewrites the golden files.
 #[test]
 fn configurations_match_the_golden_files() {
     let none = Operator::default();
@@ -211,7 +212,8 @@ fn configurations_match_the_golden_files() {
         let text = driver.configuration(&setting_of_checks);
         let anchors = setting_of_checks.task.checked.as_ref().map(|checked| dut.anchors(checked));
         let (file, anchors) = anchors.unwrap();
-        // The key or its digest, in the configuration or in the file that it refers to.
+        // The key or its digest is in the configuration, or in the file to which the configuration
+        // refers.
         let has = |text: &str| {
             text.contains("+mofH3IFBoMah4Uc1DSCz5z") || text.contains("bab33ecadd9e70fb")
         };
@@ -243,7 +245,8 @@ fn configurations_match_the_golden_files() {
     }
 }
 
-/// Returns the lines of `text` that are not in `usual`, and the missing ones with `-` before them.
+/// Returns the lines that are only in `usual`, each after a `-`, and the lines that are only in
+/// `text`, each after a `+`.
 fn differing(usual: &str, text: &str) -> String {
     let lacks = |of: &str, line: &str| !of.lines().any(|other| other == line);
     let gone = usual.lines().filter(|line| lacks(text, line)).map(|line| format!("-{line}\n"));
@@ -251,7 +254,7 @@ fn differing(usual: &str, text: &str) -> String {
     gone.chain(new).collect()
 }
 
-/// Returns a line of the operator that each server's checker accepts in its main section.
+/// Returns a configuration line that is valid in the main section of the server `name`.
 fn extra(name: &str) -> &'static str {
     match name {
         "BIND" => "minimal-responses yes;",
@@ -264,8 +267,9 @@ fn extra(name: &str) -> &'static str {
     }
 }
 
-/// Runs a server's checker on its configuration, on one with a line of the operator, and on one
-/// with an invalid last line. `None` if the checker is not installed.
+/// Runs a server's checker on three configurations: the driver's, the same with a line of the
+/// operator, and the same with an invalid last line. Returns the three verdicts, or `None` if the
+/// checker is not installed.
 fn checked<T: Task>(
     driver: &Driver<T>,
     setting: impl Fn(&Operator) -> String,
@@ -293,7 +297,8 @@ fn checked<T: Task>(
     Some(good)
 }
 
-/// Returns the release of the installed program, if the driver depends on it.
+/// Returns the release of the installed program, or `Release::UNKNOWN` if the driver does not
+/// depend on it.
 fn installed(driver: &Driver<Translate>) -> Release {
     let program = driver.program_name().and_then(|name| find(Path::new(name)));
     let Some(program) = program.filter(|_| driver.depends_on_release()) else {
@@ -305,15 +310,16 @@ fn installed(driver: &Driver<Translate>) -> Release {
     Release::parse(&String::from_utf8_lossy(&[output.stdout, output.stderr].concat()))
 }
 
-/// dns64d is in the parent of the test's folder, the others are on the `PATH`.
+/// Returns the path of a checker. dns64d is in the parent of the test program's folder, and the
+/// others are on the `PATH`.
 fn program_of_the_checker(name: &str) -> Option<PathBuf> {
     let exe = std::env::current_exe().unwrap();
     let beside = exe.parent().unwrap().parent().unwrap().join(name);
     if beside.is_file() { Some(beside) } else { find(Path::new(name)) }
 }
 
-/// Names of the servers whose checkers must be present. `cargo xtask test` sets it after installing
-/// them.
+/// Environment variable with the names of the servers whose checkers must be installed. `cargo
+/// xtask test` installs these and sets the variable.
 const MUST_CHECK: &str = "DNS64BENCH_MUST_CHECK";
 
 #[test]
@@ -345,7 +351,7 @@ fn the_servers_own_checkers_accept_them() {
             let text = |operator: &Operator| {
                 driver.configuration(&checked_as(&variant, Path::new("/run/x"), operator))
             };
-            // A checker that reads the file of anchors would not find it; no checker does.
+            // The file of trust anchors does not exist here, but no checker reads it.
             judge(dut.name(), checked(driver, text));
         }
     }

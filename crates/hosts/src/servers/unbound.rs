@@ -1,5 +1,5 @@
-//! Unbound: DNS64 and iterator modules, with validation for checks only. The operator's lines are
-//! added to `server`.
+//! Unbound with its DNS64 and iterator modules, and with the validator module for conformance
+//! checks only. The operator's configuration lines are added to the section `server`.
 
 use crate::servers::driver::{
     Driver, Program, Ready, Setting, ThreadOption, Translate, Version, with, words,
@@ -35,7 +35,8 @@ fn configuration(setting: &Setting<'_, Translate>) -> String {
             checked.anchors.iter().map(anchor).collect(),
         ),
     };
-    // Space for a million names; so-reuseport distributes the clients over the threads.
+    // The caches have space for a million names. `so-reuseport` distributes the clients over the
+    // threads.
     format!(
         "server:\n  interface: {ip}\n  port: {port}\n  access-control: ::/0 allow\n  access-control: 0.0.0.0/0 allow\n  \
          module-config: \"dns64 {validator}iterator\"\n  dns64-prefix: {prefix}\n  local-zone: \"test.\" nodefault\n  \

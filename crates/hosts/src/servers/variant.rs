@@ -1,6 +1,6 @@
 //! Configurations of a DUT for conformance checks. One configuration cannot show everything that a
-//! server supports, so checks that depend on the prefix, on validation or on excluded ranges are
-//! executed with other configurations too.
+//! server supports. Checks that depend on the prefix, on validation or on excluded ranges are
+//! therefore repeated with other configurations.
 
 use std::fmt;
 
@@ -9,33 +9,33 @@ use serde::{Deserialize, Serialize};
 use tester::measurer::expect::Prefix;
 
 /// A range of IPv6 addresses that a DUT is configured to exclude (RFC 6147 §5.1.4) in addition to
-/// ::ffff:0:0/96. It contains no other address of the tests.
+/// ::ffff:0:0/96. All other addresses of the tests are outside this range.
 pub(super) const EXCLUDED: &str = "3fff:bad::/32";
 
-/// A configuration of a DUT for checks.
+/// A configuration of a DUT for conformance checks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Variant {
     /// The plan's prefix, with validation if the server supports it. All checks are executed with
-    /// it.
+    /// this configuration.
     #[default]
     Usual,
     /// Prefixes that differ from the plan's.
     Prefixes(Vec<Prefix>),
-    /// Without validation, although the server supports it.
+    /// No validation, although the server supports it.
     NoValidation,
-    /// Excludes [`EXCLUDED`].
+    /// The range [`EXCLUDED`] is excluded.
     Excluding,
 }
 
 impl Variant {
-    /// True for the usual configuration; used by serde.
+    /// True for the usual configuration, which serde omits.
     pub fn is_usual(&self) -> bool {
         *self == Variant::Usual
     }
 
-    /// Returns the aspect of the server that this variant shows, in contrast to the usual one;
-    /// `None` for the usual one, which shows everything else.
+    /// Returns the aspect in which this variant differs from the usual one, or `None` for the usual
+    /// one. Checks that depend on the aspect are repeated with this variant.
     pub fn aspect(&self) -> Option<Aspect> {
         match self {
             Variant::Usual => None,
@@ -45,7 +45,7 @@ impl Variant {
         }
     }
 
-    /// Returns the configured prefixes, if the plan has `usual`.
+    /// Returns the configured prefixes for a plan with the prefix `usual`.
     pub fn prefixes(&self, usual: Prefix) -> Vec<Prefix> {
         match self {
             Variant::Prefixes(own) => own.clone(),
@@ -53,7 +53,7 @@ impl Variant {
         }
     }
 
-    /// Returns the configured range of excluded addresses.
+    /// Returns the additional range of excluded addresses, if the variant configures one.
     pub fn excluded(&self) -> Option<&'static str> {
         (*self == Variant::Excluding).then_some(EXCLUDED)
     }

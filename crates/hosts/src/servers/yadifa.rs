@@ -1,4 +1,5 @@
-//! YADIFA. The operator's lines are added to `<main>`. It has no checker for its file.
+//! YADIFA. The operator's configuration lines are added to `<main>`. YADIFA has no checker for its
+//! configuration file.
 
 use crate::servers::driver::{Driver, Serve, Setting, with};
 use crate::servers::zone_file::{ZoneServerConfig, driver};

@@ -1,12 +1,12 @@
-//! Common part of third-party authoritative servers: programs on the `PATH` that are configured by
-//! a single file, read the zone file, and do not count queries. A server's file contains the
-//! differences: its name, its program, and its configuration format.
+//! Common part of the drivers for third-party authoritative servers. These programs are on the
+//! `PATH`, have a single configuration file, read a zone file, and do not count queries. The module
+//! of each server contains the differences: name, program, and configuration format.
 
 use crate::servers::driver::{Driver, Program, Ready, Serve, Setting, ThreadOption, Version};
 
-/// Configuration values of such a server.
+/// Configuration values of a third-party authoritative server.
 pub(super) struct ZoneServerConfig {
-    /// The folder of its files.
+    /// Folder of the server's files.
     pub folder: String,
     /// Listen address.
     pub ip: String,
@@ -14,14 +14,14 @@ pub(super) struct ZoneServerConfig {
     pub port: u16,
     /// Number of answering threads or processes.
     pub threads: usize,
-    /// The zone file.
+    /// Path of the zone file.
     pub zone: String,
-    /// The operator's lines for its main section, with line ends.
+    /// The operator's lines for the main section of the configuration, with line ends.
     pub extra: String,
 }
 
 impl ZoneServerConfig {
-    /// Returns the values of a setting; the operator's lines are indented by `indent`.
+    /// Returns the values of a setting. The operator's lines are indented by `indent`.
     pub(super) fn by(setting: &Setting<'_, Serve>, indent: &str) -> ZoneServerConfig {
         ZoneServerConfig {
             folder: setting.place(),
