@@ -11,7 +11,7 @@ pub fn cpu_list(text: &str) -> BTreeSet<usize> {
     ranges.flat_map(|range: std::ops::RangeInclusive<usize>| range.take(1 << 16)).collect()
 }
 
-/// Formats CPUs as Linux does; empty for none.
+/// Formats a list of CPUs as Linux does. The text is empty if there are no CPUs.
 pub(crate) fn cpu_ranges(cpus: &BTreeSet<usize>) -> String {
     let mut ranges: Vec<(usize, usize)> = Vec::new();
     for &cpu in cpus {

@@ -1,4 +1,4 @@
-//! Facts of a machine, and its settings that can distort measurements.
+//! Facts about a machine, including settings that can distort measurements.
 
 mod cpus;
 mod finding;
@@ -24,10 +24,10 @@ pub(crate) use tree::Tree;
 
 /// Observation time for the load of the CPUs.
 const BUSY: Duration = Duration::from_millis(200);
-/// Name of the second sample of CPU times in the output of a shell.
+/// File name of the second sample of CPU times in the output of a shell.
 const LATER: &str = "/proc/stat.later";
 
-/// Facts of a machine that are published with every result.
+/// Facts about a machine that are published with every result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Environment {
     /// Version of dns64bench.
@@ -38,16 +38,17 @@ pub struct Environment {
     pub kernel: String,
     /// Model of the CPUs, from /proc/cpuinfo.
     pub cpu: String,
-    /// CPUs that this process may use.
+    /// Number of CPUs that this process may use.
     pub cpus: usize,
     /// Memory of the host in octets.
     pub memory: u64,
-    /// Every check with its finding.
+    /// Findings of all checks of the machine.
     pub findings: Vec<Finding>,
 }
 
 impl Environment {
-    /// Observes this machine. Takes a fifth of a second, to measure the load of the CPUs.
+    /// Returns facts about this machine. The call takes 0.2 s, because it measures the load of the
+    /// CPUs.
     pub fn observe() -> Environment {
         let tree = Tree::here();
         let before = CpuTimes::now().ok();
@@ -63,7 +64,7 @@ impl Environment {
         environment
     }
 
-    /// Returns facts that were observed once, for all tests.
+    /// Returns facts about this machine, which are observed only once for all tests.
     #[cfg(any(test, feature = "simulated"))]
     pub fn for_tests() -> &'static Environment {
         static OBSERVED: std::sync::LazyLock<Environment> =
@@ -71,10 +72,10 @@ impl Environment {
         &OBSERVED
     }
 
-    /// Same as [`Environment::observe`], with the AF_XDP features of an interface. They are tested
-    /// with a filter that accepts no packets; the driver may restart its queues. If `looped` names
-    /// another interface, connected by a cable, datagrams are sent to it at full speed for the
-    /// given time.
+    /// Same as [`Environment::observe`], with additional findings about AF_XDP on an interface.
+    /// AF_XDP is tested with a filter that accepts no packets, but the driver may restart its
+    /// queues. If `looped` names another interface, which must be connected by a cable, datagrams
+    /// are sent to that interface at full speed for the given time.
     pub fn observe_with_xdp(interface: &str, looped: Option<(&str, Duration)>) -> Environment {
         let mut environment = Environment::observe();
         environment.findings.extend(xdp::findings(interface));
@@ -83,9 +84,9 @@ impl Environment {
         environment
     }
 
-    /// Returns the facts of a host without dns64bench from the output of [`Environment::script`];
-    /// `usable` is the number of CPUs that a process may use there. Facts that need more than
-    /// reading files are missing, and a finding reports that.
+    /// Returns facts about a host without dns64bench, from the output of [`Environment::script`].
+    /// `usable` is the number of CPUs that a process may use on that host. Facts that cannot be
+    /// read from files are missing, and a finding reports this.
     pub(crate) fn printed(text: &str, usable: usize, is_root: bool) -> Environment {
         let tree = Tree::printed(text);
         let times = tree.read(LATER).and_then(|later| {
@@ -98,7 +99,7 @@ impl Environment {
         environment
     }
 
-    /// Returns a script for a POSIX shell, for [`Environment::printed`].
+    /// Returns a script for a POSIX shell that prints the input of [`Environment::printed`].
     pub fn script() -> String {
         format!(
             "{}; sleep {}; {}",
@@ -120,19 +121,19 @@ impl Environment {
         }
     }
 
-    /// Returns the findings that can distort measurements.
+    /// Returns the findings that can distort measurements, each with its concern.
     pub fn concerns(&self) -> impl Iterator<Item = (&Finding, &Concern)> {
         self.findings.iter().filter_map(|f| f.concern.as_ref().map(|c| (f, c)))
     }
 }
 
-/// Facts of a host that are not in its files.
+/// Facts about a host that are not in its files.
 struct LiveFacts {
     /// Number of CPUs that a process may use.
     usable: usize,
-    /// True if that process is root.
+    /// True if the process runs as root.
     is_root: bool,
-    /// CPU times at two moments.
+    /// Two samples of the CPU times, the earlier one first.
     times: Option<(CpuTimes, CpuTimes)>,
 }
 

@@ -5,36 +5,36 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Polling interval.
+/// Interval at which [`Interruption::sleep`] checks for a stop request.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Number of stop requests: after the first the campaign ends in order, after the second at once.
-/// Clones share the state.
+/// Number of stop requests. After the first request, the campaign ends in an orderly way. After the
+/// second, it ends at once. Clones share the number.
 #[derive(Clone, Debug, Default)]
 pub struct Interruption(Arc<AtomicU32>);
 
 impl Interruption {
-    /// Creates the state without a request.
+    /// Creates a state without a stop request.
     pub fn new() -> Interruption {
         Interruption::default()
     }
 
-    /// Requests the end; call it for each signal.
+    /// Adds a stop request. Call this function for each signal.
     pub fn request(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// True if the end was requested.
+    /// True if a stop was requested.
     pub fn is_requested(&self) -> bool {
         self.0.load(Ordering::Relaxed) > 0
     }
 
-    /// True after a second request: nothing may be waited for any more.
+    /// True after a second stop request. All waits must end immediately.
     pub(crate) fn is_urgent(&self) -> bool {
         self.0.load(Ordering::Relaxed) > 1
     }
 
-    /// Sleeps for `time`, or until the end is requested.
+    /// Sleeps for `time`, or until a stop is requested.
     pub fn sleep(&self, time: Duration) {
         let end = Instant::now() + time;
         while !self.is_requested() && Instant::now() < end {

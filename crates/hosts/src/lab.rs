@@ -10,8 +10,9 @@
 //!      .1, ::1                                            .2, ::2
 //! ```
 //!
-//! As root the namespaces have names (`ip netns`) with a prefix. Without root they belong to a user
-//! namespace and exist as long as three processes that hold them, whose ids are stored in a file.
+//! If root creates the lab, the namespaces have names (`ip netns`) that begin with `dns64bench-`.
+//! If another user creates it, the namespaces belong to a user namespace. Each of them then exists
+//! as long as a process that runs in it. The ids of the three processes are stored in a file.
 
 mod links;
 mod reach;
@@ -37,11 +38,11 @@ pub use links::{Host, LabError};
 pub use reach::reach;
 
 /// Creates the lab, and waits until its links answer, so that a trial can start immediately. Does
-/// nothing if it is already up.
+/// nothing if the lab is already up.
 ///
 /// # Errors
-/// If the kernel or a missing program prevents it, or a link does not answer within ten seconds.
-/// The created parts are removed again.
+/// If the kernel or a missing program prevents the creation, or if a link does not answer within
+/// ten seconds. All created parts are then removed.
 pub fn up() -> Result<(), LabError> {
     if is_up() {
         return Ok(());
@@ -84,7 +85,7 @@ pub fn exec(host: Host, command: &[OsString]) -> LabError {
     io_error(format!("run {}", command[0].display()))(error)
 }
 
-/// True if all three hosts exist.
+/// True if all three hosts of the lab exist.
 pub(crate) fn is_up() -> bool {
     if geteuid().is_root() {
         Host::ALL.iter().all(|host| named(*host).exists())
@@ -95,13 +96,13 @@ pub(crate) fn is_up() -> bool {
     }
 }
 
-/// Returns an identifier of this instance of the lab, or `None` if it is not up.
+/// Returns an identifier of this instance of the lab, or `None` if the lab is not up.
 pub fn identity() -> Option<String> {
     if !is_up() {
         return None;
     }
     let words: Vec<String> = if geteuid().is_root() {
-        // Each namespace has its own file.
+        // A namespace is identified by the inode number of its file.
         let file =
             |host: &Host| fs::metadata(named(*host)).map_or(0, |file| file.ino()).to_string();
         Host::ALL.iter().map(file).collect()
@@ -147,7 +148,8 @@ fn up_as_root() -> Result<(), LabError> {
 }
 
 fn up_as_user() -> Result<(), LabError> {
-    // Processes are started only if they can be recorded; otherwise they could not be ended later.
+    // The state file is written first. If that fails, no process is started, because it could not
+    // be ended later.
     State { holders: Vec::new() }.write()?;
     let mut holders: Vec<Holder> = Vec::new();
     for host in Host::ALL {
@@ -164,7 +166,7 @@ fn up_as_user() -> Result<(), LabError> {
     join(&run, &pid)
 }
 
-/// Runs `ip` with arguments in a host.
+/// Function that runs `ip` with arguments in a host of the lab.
 type RunIp<'a> = dyn Fn(Host, &[&str]) -> Result<(), LabError> + 'a;
 
 /// Creates and configures the links. `run` runs `ip` in a host, and `name` returns the name of a
@@ -203,7 +205,7 @@ fn join(run: &RunIp<'_>, name: &dyn Fn(Host) -> String) -> Result<(), LabError> 
     Ok(())
 }
 
-/// Runs `ip`, inside the namespaces of a process if one is given.
+/// Runs `ip`. If `inside` is a process id, `ip` runs in the namespaces of that process.
 fn ip(inside: Option<&str>, args: &[&str]) -> Result<(), LabError> {
     let mut command = match inside {
         None => Command::new("ip"),
@@ -226,7 +228,7 @@ fn ip(inside: Option<&str>, args: &[&str]) -> Result<(), LabError> {
     })
 }
 
-/// The processes that keep an unprivileged lab alive.
+/// Processes that keep the namespaces alive if the lab was created without root.
 #[derive(Serialize, Deserialize)]
 struct State {
     holders: Vec<Holder>,
@@ -261,8 +263,9 @@ impl State {
 }
 
 impl Holder {
-    /// Starts a process in new namespaces; the second and third join the user namespace of the
-    /// first.
+    /// Starts a process in a new network namespace. The first process also gets a new user
+    /// namespace. `owner` is the id of the first process, whose user namespace the second and third
+    /// process join.
     fn start(host: Host, owner: Option<i32>) -> Result<Holder, LabError> {
         let mut command;
         match owner {
@@ -287,7 +290,8 @@ impl Holder {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
         let mut child =
             command.spawn().map_err(io_error("run unshare (Debian package util-linux)"))?;
-        // The process prints a word when it is inside; otherwise unshare prints the error.
+        // The process prints a word when it runs in its namespaces. If this fails, unshare prints
+        // an error.
         let mut word = [0; 3];
         let stdout = child.stdout.take();
         if stdout.is_none_or(|mut out| io::Read::read_exact(&mut out, &mut word).is_err()) {
@@ -300,7 +304,8 @@ impl Holder {
         Ok(Holder { host, pid, started: started(pid).unwrap_or_default() })
     }
 
-    /// Ends the process, and its namespace with it, if it is still the one that was started.
+    /// Ends the process and thereby its namespace, if its id still belongs to the process that was
+    /// started.
     fn end(&self) {
         if self.lives() {
             let _ = kill(Pid::from_raw(self.pid), Signal::SIGTERM);
@@ -319,7 +324,8 @@ fn started(pid: i32) -> Option<String> {
     after_name.split_whitespace().nth(19).map(str::to_owned)
 }
 
-/// Main function of a holding process: prints a word, and waits to be ended.
+/// Keeps the namespaces of this process alive: prints a word, and waits until a signal ends the
+/// process.
 pub fn hold() -> ! {
     use std::io::Write;
     let _ = io::stdout().write_all(b"up\n");

@@ -1,5 +1,5 @@
-//! Files that are written atomically: opened before there is anything to write, and named after
-//! everything is written.
+//! Files that are written atomically. A temporary file is opened before there is anything to write,
+//! and is renamed to the final path after everything is written.
 //!
 //! ```text
 //! open ─► temporary file in the same folder ─ write ─► … ─ finish ─► synced, renamed to the path
@@ -35,7 +35,7 @@ impl NewFile {
     /// # Errors
     /// If the folder does not exist or is not writable.
     pub fn open(path: &Path) -> io::Result<NewFile> {
-        // The target of a link is written, and the link remains.
+        // If the path is a symbolic link, the target of the link is replaced, and the link remains.
         let path = &if path.is_symlink() {
             path.canonicalize().unwrap_or_else(|_| path.into())
         } else {
@@ -51,9 +51,9 @@ impl NewFile {
                 .parent()
                 .filter(|folder| !folder.as_os_str().is_empty())
                 .unwrap_or(Path::new("."));
-            // The mode of a file created by std follows the umask. A temporary file's mode 0600
-            // would make results unreadable to others, and its errors would contain a random file
-            // name.
+            // `File::create_new` applies the umask to the mode of the file. By default, `tempfile`
+            // creates files with mode 0600, so other users could not read results. Its errors would
+            // also contain a random file name.
             let mut builder = Builder::new();
             let file =
                 builder.prefix(".dns64bench-").make_in(folder, |path| File::create_new(path))?;
@@ -70,7 +70,7 @@ impl NewFile {
     /// Syncs the file and renames it to its path.
     ///
     /// # Errors
-    /// If it cannot be written; a previous file is then unchanged.
+    /// If the file cannot be written. A previous file at the path is then unchanged.
     pub fn finish(self) -> io::Result<()> {
         match self.target {
             Target::Unnamed(file) => {
@@ -98,11 +98,11 @@ impl Write for NewFile {
     }
 }
 
-/// The system refused to read or write a file.
+/// Error of the system while a file was read, written or created.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {doing} {path}: {source}")]
 pub struct FileError {
-    /// What was to be done with the file: `read`, `write`, `create`.
+    /// The operation that failed: `read`, `write` or `create`.
     pub doing: &'static str,
     /// The file or folder.
     pub path: PathBuf,
@@ -111,7 +111,7 @@ pub struct FileError {
 }
 
 impl FileError {
-    /// Adds the purpose and the file to an error of the system.
+    /// Returns a function that adds the operation and the path to an error of the system.
     pub fn of(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> FileError {
         let path = path.to_owned();
         move |source| FileError { doing, path, source }
@@ -121,7 +121,7 @@ impl FileError {
 /// Writes a file atomically. Its mode follows the umask.
 ///
 /// # Errors
-/// If the file could not be written; a previous file is then unchanged.
+/// If the file could not be written. A previous file at the path is then unchanged.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
     let write = || -> io::Result<()> {
         let mut file = NewFile::open(path)?;
@@ -141,8 +141,9 @@ pub fn write_json(path: &Path, value: &impl Serialize) -> Result<(), FileError> 
     write_whole(path, escape_hidden(&text).as_bytes())
 }
 
-/// Escapes the control and direction-changing characters that JSON allows in texts (RFC 8259 §7).
-/// All of them are in the basic multilingual plane.
+/// Escapes control characters and direction-changing characters that JSON allows unescaped in
+/// strings (RFC 8259 §7). All of them are in the basic multilingual plane, so `\uXXXX` with four
+/// digits suffices.
 fn escape_hidden(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     for c in json.chars() {

@@ -1,20 +1,21 @@
 //! Memory allocation of a host: counters of its NUMA nodes, node by node.
 //!
 //! G. Lencse and Y. Kadobayashi, "Benchmarking DNS64 Implementations: Theory and Practice" (2018,
-//! DOI 10.1016/j.comcom.2018.05.005) read them before and after each trial and report hits and
-//! misses of each node.
+//! DOI 10.1016/j.comcom.2018.05.005) read these counters before and after each trial, and report
+//! the hits and misses of each node.
 
 use serde::{Deserialize, Serialize};
 
 use crate::environment::Tree;
 
-/// Folder of the nodes in Linux.
+/// Folder of the NUMA nodes in Linux.
 const NODES: &str = "/sys/devices/system/node";
 
-/// Counters of all nodes of a host, or their differences, in the order of the node numbers.
+/// Page allocation counters of a host's NUMA nodes, or the increase of these counters during a
+/// trial.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Numa {
-    /// The pages of each node, in the order of the node numbers.
+    /// Counters of each node, in the order of the node numbers.
     pub nodes: Vec<NodePages>,
 }
 
@@ -25,22 +26,22 @@ pub struct Numa {
 pub struct NodePages {
     /// The node's number, as assigned by the kernel.
     pub node: usize,
-    /// Allocated on this node as intended.
+    /// Pages allocated on this node as intended.
     pub hit: u64,
-    /// Allocated on this node although another one was preferred.
+    /// Pages allocated on this node although another node was preferred.
     pub miss: u64,
-    /// Intended for this node but allocated on another one.
+    /// Pages intended for this node but allocated on another node.
     pub foreign: u64,
-    /// Allocated on this node by the interleave policy, as intended.
+    /// Pages allocated on this node by the interleave policy, as intended.
     pub interleave_hit: u64,
-    /// Allocated on this node by a process that ran on it.
+    /// Pages allocated on this node by a process that ran on this node.
     pub local: u64,
-    /// Allocated on this node by a process that ran on another one.
+    /// Pages allocated on this node by a process that ran on another node.
     pub other: u64,
 }
 
 impl Numa {
-    /// Reads the counters of a host; `None` if the kernel does not count.
+    /// Reads the counters of a host. Returns `None` if the kernel does not count page allocations.
     pub(crate) fn read(tree: &Tree) -> Option<Numa> {
         let of = |name: String| {
             let node = name.strip_prefix("node")?.parse().ok()?;
@@ -111,7 +112,8 @@ mod tests {
 
     use super::*;
 
-    /// A recorded file of Linux; `n` distinguishes the nodes.
+    /// Returns the text of a `numastat` file that was recorded on Linux. `n` distinguishes the
+    /// nodes.
     fn numastat(n: u64) -> String {
         format!(
             "numa_hit {}\nnuma_miss {n}\nnuma_foreign 3\ninterleave_hit 1136\nlocal_node {}\nother_node 7\n",
@@ -120,7 +122,7 @@ mod tests {
         )
     }
 
-    /// A tree of `nodes` nodes in files, each with `more` more than when it was recorded.
+    /// Writes the files of `nodes` NUMA nodes. `more` is added to the recorded counters.
     fn recorded(folder: &Path, nodes: u64, more: u64) -> Tree {
         for node in 0..nodes {
             let place = folder.join(format!("sys/devices/system/node/node{node}"));
@@ -160,7 +162,7 @@ mod tests {
         }
     }
 
-    /// The recordings used for the choice of cores contain the nodes' counters too.
+    /// The recordings for the tests of the CPU choice also contain the counters of NUMA nodes.
     #[test]
     fn counters_of_recorded_machines_are_read() {
         let of = |text: &str| Numa::read(&from_lines(text)).unwrap();

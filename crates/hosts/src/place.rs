@@ -1,7 +1,11 @@
-//! CPU placement of the DUT during a trial. It consists of the CPUs on which its threads were
-//! allowed to run, as reported by the kernel in the middle of the trial, its configured number of
-//! threads or processes, and the roles that share its CPUs. A report says "4 cores" only if all
-//! three agree.
+//! CPU placement of the DUT during a trial. It consists of:
+//! - the CPUs on which the DUT's threads were allowed to run, as reported by the kernel in the
+//!   middle of the trial
+//! - the DUT's configured number of threads or processes
+//! - the roles that share the DUT's CPUs
+//!
+//! A report contains "4 cores" only if the DUT was confined to four CPUs, was configured with four
+//! threads, and had no lower CPU quota.
 
 use std::collections::BTreeSet;
 
@@ -14,17 +18,19 @@ use crate::environment::quota::in_words;
 /// CPU placement of a DUT, and its configured number of threads.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct CpuPlacement {
-    /// The CPUs that the DUT was confined to; empty if it was not confined.
+    /// CPUs to which the DUT was confined; empty if it was not confined.
     pub cpus: BTreeSet<usize>,
-    /// Configured number of answering threads or processes; absent if not configured.
+    /// Configured number of answering threads or processes; absent if this number was not
+    /// configured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub told: Option<usize>,
-    /// Sets of existing CPUs that threads of its processes were allowed to run on.
+    /// Sets of CPUs on which threads of the DUT were allowed to run. CPUs that the host does not
+    /// have are omitted.
     pub allowed: Vec<Allowed>,
-    /// Roles that may use some of its CPUs.
+    /// Roles that were allowed to run on some of the DUT's CPUs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shared: Vec<Sharing>,
-    /// CPU quota of its control groups, in thousandths of a CPU; absent without a quota.
+    /// CPU quota of the DUT's control groups, in thousandths of a CPU; absent without a quota.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quota_millicpu: Option<u64>,
 }
@@ -38,10 +44,10 @@ pub struct Allowed {
     pub threads: usize,
 }
 
-/// A role that may use CPUs of the DUT.
+/// A role that was allowed to run on CPUs of the DUT.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Sharing {
-    /// The role that shares them.
+    /// The role that shares CPUs with the DUT.
     pub with: Neighbour,
     /// The DUT's CPUs that are shared.
     pub cpus: BTreeSet<usize>,
@@ -53,7 +59,7 @@ pub struct Sharing {
 pub enum Neighbour {
     /// The Measurer.
     Tester,
-    /// The server that plays AuthDNS.
+    /// The AuthDNS server.
     Auth,
 }
 
@@ -67,15 +73,15 @@ impl Neighbour {
 }
 
 impl CpuPlacement {
-    /// Returns the number of CPUs that all its threads were confined to; `None` if they were not
-    /// confined or not observed.
+    /// Returns the number of CPUs on which the DUT's threads could run. Returns `None` if the
+    /// threads were not confined to the assigned CPUs, or were not observed.
     pub(crate) fn confined_to(&self) -> Option<usize> {
         let used = self.used();
         (!used.is_empty() && used.is_subset(&self.cpus)).then_some(used.len())
     }
 
-    /// True if the threads of both could run on the same CPUs, and both or neither were confined to
-    /// them.
+    /// True if the threads of both placements could run on the same CPUs, and either both DUTs or
+    /// neither were confined to these CPUs.
     pub fn is_on_the_cpus_of(&self, other: &CpuPlacement) -> bool {
         let used = self.used();
         !used.is_empty()
@@ -83,8 +89,8 @@ impl CpuPlacement {
             && self.confined_to().is_some() == other.confined_to().is_some()
     }
 
-    /// True if both were on the same CPUs, with the same number of threads, and shared the same
-    /// CPUs with the same roles.
+    /// True if both placements have the same CPUs and the same number of threads, and share the
+    /// same CPUs with the same roles.
     pub fn is_like(&self, other: &CpuPlacement) -> bool {
         let shares = |a: &CpuPlacement, b: &CpuPlacement| {
             a.shared.iter().all(|with| b.shared.contains(with))
@@ -95,19 +101,19 @@ impl CpuPlacement {
             && shares(other, self)
     }
 
-    /// Returns the CPUs on which at least one of its threads could run.
+    /// Returns the CPUs on which at least one thread of the DUT could run.
     fn used(&self) -> BTreeSet<usize> {
         self.allowed.iter().flat_map(|allowed| allowed.cpus.iter().copied()).collect()
     }
 
-    /// True if the DUT had this number of cores: it was confined to as many CPUs, and configured
-    /// with as many threads.
+    /// True if the DUT was confined to `cores` CPUs and configured with `cores` threads, without a
+    /// lower CPU quota.
     pub fn is_cores(&self, cores: usize) -> bool {
         self.cores() == Ok(cores)
     }
 
-    /// Returns the number of cores if [`CpuPlacement::is_cores`], otherwise a description of the actual
-    /// placement.
+    /// Returns the number of cores for which [`CpuPlacement::is_cores`] is true. If there is no such number, returns a
+    /// description of the placement as the error.
     fn cores(&self) -> Result<usize, String> {
         let threads = |n: usize| counted(n as u64, "thread", "threads");
         let cpus = |n: usize| counted(n as u64, "CPU", "CPUs");
@@ -125,28 +131,29 @@ impl CpuPlacement {
         Err(words + &quota)
     }
 
-    /// Returns the CPU quota as text, if it is below the CPUs that the DUT was confined to.
+    /// Returns the CPU quota as text, if it is lower than the number of CPUs to which the DUT was
+    /// confined, or if the DUT was not confined.
     fn limit(&self) -> Option<String> {
         let quota = self.quota_millicpu?;
         let is_less = |cpus: usize| quota < cpus as u64 * 1_000;
         self.confined_to().is_none_or(is_less).then(|| in_words(quota))
     }
 
-    /// Returns the legend of the placement: `2 cores` if [`CpuPlacement::is_cores`], otherwise a
-    /// description. Roles that share CPUs are not named.
+    /// Returns the placement for a legend: a number such as `2 cores` if [`CpuPlacement::is_cores`]
+    /// is true for it, otherwise a description. Roles that share CPUs are omitted.
     pub fn cores_in_words(&self) -> String {
         self.cores().map_or_else(|other| other, cores_in_words)
     }
 
-    /// Returns the table cell of the placement: the number of cores if [`CpuPlacement::is_cores`],
-    /// otherwise a description, followed by the roles that share its CPUs.
+    /// Returns the placement for a table cell: the number of cores if [`CpuPlacement::is_cores`] is
+    /// true for it, otherwise a description. The roles that share the DUT's CPUs follow.
     pub fn in_words(&self) -> String {
         let cores = self.cores().map_or_else(|other| other, |n| n.to_string());
         std::iter::once(cores).chain(self.sharing()).collect::<Vec<_>>().join(", ")
     }
 
-    /// Returns descriptions of the deviations from `cores` exclusive CPUs with one thread each;
-    /// empty if there are none.
+    /// Returns descriptions of the deviations from `cores` exclusive CPUs with one thread each. The
+    /// list is empty if there are none.
     pub fn deviations_from(&self, cores: usize) -> Vec<String> {
         let other = match self.cores() {
             Ok(n) if n == cores => None,
@@ -156,7 +163,7 @@ impl CpuPlacement {
         other.into_iter().chain(self.sharing()).collect()
     }
 
-    /// Returns descriptions of the roles that share its CPUs.
+    /// Returns descriptions of the roles that share the DUT's CPUs.
     fn sharing(&self) -> Vec<String> {
         let of = |group: &[Sharing]| {
             let cpus = &group[0].cpus;
@@ -167,14 +174,14 @@ impl CpuPlacement {
         self.shared.chunk_by(|a, b| a.cpus == b.cpus).map(of).collect()
     }
 
-    /// Merges the placements of one DUT in several trials or points; `None` if it was never
-    /// observed.
+    /// Merges the placements of one DUT in several trials or measurement points. Returns `None` if
+    /// the DUT was never observed.
     pub fn merge_all<'a>(all: impl Iterator<Item = &'a CpuPlacement>) -> Option<CpuPlacement> {
         all.cloned().reduce(|a, b| a.and(&b))
     }
 
-    /// Merges the placement in another trial: the result has all CPU sets that its threads were
-    /// allowed in either.
+    /// Merges this placement with the placement in another trial. The result has the allowed CPU
+    /// sets of both trials.
     pub fn and(mut self, other: &CpuPlacement) -> CpuPlacement {
         for more in &other.allowed {
             match self.allowed.iter_mut().find(|allowed| allowed.cpus == more.cpus) {
@@ -184,7 +191,7 @@ impl CpuPlacement {
         }
         self.quota_millicpu =
             [self.quota_millicpu, other.quota_millicpu].into_iter().flatten().min();
-        // Fields that differ between trials are left empty.
+        // Only CPUs of both trials remain, and a number of threads that differs is removed.
         self.cpus = self.cpus.intersection(&other.cpus).copied().collect();
         self.told = self.told.filter(|told| Some(*told) == other.told);
         for sharing in &other.shared {
@@ -196,7 +203,7 @@ impl CpuPlacement {
     }
 }
 
-/// Returns `1 core` or `2 cores`.
+/// Returns a number of cores as text: `1 core` or `2 cores`.
 pub fn cores_in_words(n: usize) -> String {
     counted(n as u64, "core", "cores")
 }
@@ -221,7 +228,7 @@ mod tests {
             (place(&[3], Some(1), &[&[3]]), "1", Some(1)),
             // A server that pins each of its threads to one of its CPUs is confined too.
             (place(&[0, 1], Some(2), &[&[0], &[1]]), "2", Some(2)),
-            // A server that pinned itself to one of two CPUs uses one.
+            // A server that pinned itself to one of its two CPUs uses only that CPU.
             (place(&[0, 1], Some(2), &[&[1]]), "1 CPU with 2 threads", None),
             (
                 place(&[0, 1, 2, 3, 4, 5, 6, 7], Some(14), &[&[0, 1, 2, 3, 4, 5, 6, 7]]),
@@ -230,7 +237,7 @@ mod tests {
             ),
             (place(&[0, 1], Some(1), &[&[0, 1]]), "2 CPUs with 1 thread", None),
             (place(&[0, 1], None, &[&[0, 1]]), "2 CPUs, threads chosen by the server", None),
-            // One thread that may run elsewhere is enough.
+            // The server is not confined if a single thread may run on another CPU.
             (place(&[0, 1], Some(2), &[&[0, 1], &[0, 1, 2]]), "2 threads, not confined", None),
             (place(&[], Some(16), &[&[0, 1]]), "16 threads, not confined", None),
             (place(&[], None, &[&[0, 1]]), "threads chosen by the server, not confined", None),
@@ -245,7 +252,7 @@ mod tests {
         }
     }
 
-    /// "1 CPU" must not be shown for a twentieth of a CPU.
+    /// A server with a quota of a twentieth of a CPU must not be shown as "1 CPU".
     #[test]
     fn a_quota_below_its_cpus_is_named() {
         let with =

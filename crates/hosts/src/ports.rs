@@ -4,9 +4,10 @@ use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
 use std::{fs, io};
 
-/// Lower ports are those of well-known services.
+/// Lowest port that is tried. Lower ports may belong to well-known services.
 const LOWEST: u16 = 10_240;
-/// Start of the range of client ports in Linux, if it is not readable.
+/// Default start of the range of ephemeral ports in Linux, used if the actual range is not
+/// readable.
 const USUAL: u16 = 32_768;
 
 /// Returns an address on `ip` with a port that is free for UDP and TCP. The kernel does not pick this
@@ -14,12 +15,13 @@ const USUAL: u16 = 32_768;
 /// a server.
 ///
 /// # Errors
-/// If there is no free port, or the host has no such address.
+/// If there is no free port, or the host does not have the address `ip`.
 pub fn free(ip: IpAddr) -> io::Result<SocketAddr> {
     let text = fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
     let end = first_of_clients(&text);
     let candidates = u64::from(end.saturating_sub(LOWEST));
-    // Different for each call, so that two simultaneous campaigns do not try the same ones.
+    // The first candidate differs between calls, so that two simultaneous campaigns do not try the
+    // same ports.
     let begin = RandomState::new().hash_one(ip);
     for n in 0..candidates {
         let port = LOWEST + (begin.wrapping_add(n) % candidates) as u16;
@@ -32,12 +34,12 @@ pub fn free(ip: IpAddr) -> io::Result<SocketAddr> {
             Err(e) => return Err(e),
         }
     }
-    // The kernel assigns all ports to clients, so any free one is used.
+    // All ports are ephemeral ports, so any free port is used.
     let address = UdpSocket::bind(SocketAddr::new(ip, 0))?.local_addr()?;
     is_free(address).map(|()| address)
 }
 
-/// Returns the first client port, from the text of `ip_local_port_range`.
+/// Returns the first ephemeral port, from the text of `ip_local_port_range`.
 fn first_of_clients(text: &str) -> u16 {
     text.split_whitespace().next().and_then(|word| word.parse().ok()).unwrap_or(USUAL)
 }
@@ -45,7 +47,7 @@ fn first_of_clients(text: &str) -> u16 {
 /// Checks that this port is free for UDP and TCP.
 ///
 /// # Errors
-/// The system's error if it is in use, or if the host has no such address.
+/// The system's error if the port is in use, or if the host does not have the address.
 pub fn is_free(address: SocketAddr) -> io::Result<()> {
     let _udp = UdpSocket::bind(address)?;
     TcpListener::bind(address).map(|_| ())

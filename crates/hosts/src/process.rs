@@ -1,5 +1,6 @@
-//! Processes that an agent starts on its host: their logs, their CPU time, and their end, also
-//! after a crash of dns64bench. Each process leads a process group, which ends with it.
+//! Processes that an agent starts on its host: their logs, CPU time and termination, including
+//! termination after a crash of dns64bench. Each process leads a process group, which is ended
+//! together with the process.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
@@ -21,7 +22,7 @@ use crate::place::Allowed;
 
 /// Ticks per second in `/proc/PID/stat`: USER_HZ, 100 on all architectures that run Rust.
 const TICKS: f64 = 100.0;
-/// Time limit for a server to end after SIGTERM.
+/// Time limit for a process to end after SIGTERM.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A child process, which is ended when this value is dropped.
@@ -31,9 +32,9 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts `command` with its output in `log`, or its standard output in `stdout`. A file in the
-    /// folder `registry` identifies the process for a later run, which ends it if this one is
-    /// killed.
+    /// Starts `command` with its output in `log`. If `stdout` is given, standard output goes there
+    /// instead. A file in the folder `registry` identifies the process, so that a later run can end
+    /// the process if this run is killed.
     ///
     /// # Errors
     /// If the program cannot be started or the files cannot be written.
@@ -49,7 +50,8 @@ impl Process {
         let child = command.spawn()?;
         let registry = registry.join(format!("{}.pid", child.id()));
         let started = start_time(child.id()).unwrap_or_default();
-        // Created first, so that the process is ended even if it cannot be registered.
+        // This value is created before the registration. If the registration fails, the value is
+        // dropped, which ends the process.
         let process = Process { child, registry };
         fs::write(&process.registry, format!("{} {started}\n", process.pid()))?;
         Ok(process)
@@ -60,9 +62,9 @@ impl Process {
         self.child.id()
     }
 
-    /// Returns how it ended, if it has: its status (`None` after a signal), and a description. The
-    /// process stays a zombie until the value is dropped, so that its id, which is that of its
-    /// group, is not reused before the group is ended too.
+    /// Returns the exit status (`None` after a signal) and a description, if the process has ended.
+    /// The process stays a zombie until this value is dropped. Its id, which is also the id of its
+    /// group, is therefore not reused before the group is ended.
     pub fn ended(&self) -> Option<(Option<i32>, String)> {
         let id = Id::Pid(Pid::from_raw(self.child.id() as i32));
         match waitid(id, WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT) {
@@ -83,8 +85,8 @@ impl Drop for Process {
     }
 }
 
-/// Sends SIGTERM to the group of a process, and SIGKILL if it does not end. A stopped process
-/// handles neither until it is continued.
+/// Sends SIGTERM to the group of a process, and SIGKILL after the process has ended or `patience`
+/// is over. SIGCONT is also sent, because a stopped process does not handle SIGTERM.
 fn end(pid: u32, patience: Duration, mut is_over: impl FnMut() -> bool) {
     let group = Pid::from_raw(pid as i32);
     let mut over = is_over();
@@ -97,12 +99,12 @@ fn end(pid: u32, patience: Duration, mut is_over: impl FnMut() -> bool) {
         thread::sleep(Duration::from_millis(10));
         over = is_over();
     }
-    // The remaining processes of the group, including the leader's children.
+    // SIGKILL ends the remaining processes of the group, such as children of the leader.
     let _ = killpg(group, Signal::SIGKILL);
 }
 
-/// Ends the processes that an earlier run left in `registry`: only those whose id *and* start time
-/// match.
+/// Ends the processes that an earlier run registered in `registry`. A process is ended only if its
+/// id *and* its start time match.
 ///
 /// # Errors
 /// If the folder cannot be read.
@@ -110,7 +112,7 @@ pub(crate) fn end_leftover(registry: &Path) -> io::Result<()> {
     end_noted(registry, PATIENCE)
 }
 
-/// Same as [`end_leftover`], immediately and with SIGKILL.
+/// Ends the same processes as [`end_leftover`], with SIGKILL immediately after SIGTERM.
 ///
 /// # Errors
 /// If the folder cannot be read.
@@ -139,7 +141,7 @@ fn stat(pid: u32) -> Option<Vec<String>> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let fields: Vec<String> =
         text.rsplit(')').next()?.split_whitespace().map(str::to_owned).collect();
-    // A zombie has ended.
+    // A zombie counts as ended.
     (fields.first()? != "Z").then_some(fields)
 }
 
@@ -148,8 +150,8 @@ fn start_time(pid: u32) -> Option<u64> {
     stat(pid)?.get(19)?.parse().ok()
 }
 
-/// Returns the CPU seconds of the given processes, their descendants and their process groups, to
-/// the nanosecond (to a hundredth of a second for a process that ends meanwhile).
+/// Returns the CPU time of the given processes, their descendants and their process groups, in
+/// seconds. The resolution is 1 ns, or 10 ms for a process that ends during this call.
 pub fn cpu_seconds(roots: &[u32]) -> f64 {
     let (family, ticked) = family_and_times(stat_lines().iter().map(String::as_str), roots);
     let used = family.iter().filter_map(|pid| {
@@ -194,22 +196,22 @@ pub(crate) fn allowed<'a>(lines: impl Iterator<Item = &'a str>) -> Vec<Allowed> 
     all
 }
 
-/// Returns the lines of `/proc/*/stat`. Processes may end between the listing and the reading.
+/// Returns the lines of `/proc/*/stat`. Processes that end before their file is read are omitted.
 fn stat_lines() -> Vec<String> {
     let numbers = fs::read_dir("/proc").into_iter().flatten().flatten();
     let numbers = numbers.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     numbers.filter_map(|n| fs::read_to_string(format!("/proc/{n}/stat")).ok()).collect()
 }
 
-/// Same as [`cpu_seconds`], to hundredths of a second, from the lines of `/proc/*/stat`.
+/// Same as [`cpu_seconds`], from the lines of `/proc/*/stat`. The resolution is 10 ms.
 pub(crate) fn family_seconds<'a>(lines: impl Iterator<Item = &'a str>, roots: &[u32]) -> f64 {
     let (family, used) = family_and_times(lines, roots);
     family.iter().filter_map(|pid| used.get(pid)).sum()
 }
 
-/// Returns the CPU seconds so far of all processes except kernel threads and the given ones with
-/// their families. Ended children are included. `None` if this host does not show all of its
-/// processes.
+/// Returns the CPU time that other programs have used so far, in seconds. It excludes kernel
+/// threads, this program, and the processes `ours` with their descendants and groups. It includes
+/// children that have ended. Returns `None` if this host does not show all of its processes.
 pub(crate) fn other_seconds(ours: &[u32]) -> Option<f64> {
     let namespace = fs::read_link("/proc/self/ns/pid").ok()?;
     let sees_all = namespace.to_str() == Some(FIRST_NAMESPACE) && stat(1).is_some();
@@ -219,7 +221,8 @@ pub(crate) fn other_seconds(ours: &[u32]) -> Option<f64> {
     sees_all.then(|| seconds_of_others(lines.iter().map(String::as_str), &roots))
 }
 
-/// The initial PID namespace, which contains all processes (`PROC_PID_INIT_INO` of the kernel).
+/// Name of the initial PID namespace, which contains all processes (`PROC_PID_INIT_INO` of the
+/// kernel).
 pub(crate) const FIRST_NAMESPACE: &str = "pid:[4026531836]";
 /// The flag of kernel threads in `/proc/PID/stat` (`PF_KTHREAD` of the kernel).
 const KERNEL_THREAD: u64 = 0x0020_0000;
@@ -239,7 +242,8 @@ fn same_program() -> Vec<u32> {
     all
 }
 
-/// Returns the CPU seconds of other programs, from the lines of `/proc/*/stat`.
+/// Returns the CPU time of all programs except kernel threads and the processes `ours` with their
+/// descendants and groups. The result is in seconds, from the lines of `/proc/*/stat`.
 pub(crate) fn seconds_of_others<'a>(
     lines: impl Iterator<Item = &'a str> + Clone,
     ours: &[u32],
@@ -249,7 +253,7 @@ pub(crate) fn seconds_of_others<'a>(
         let pid = line.split_once(' ')?.0.parse().ok()?;
         let fields: Vec<&str> = line.rsplit(')').next()?.split_whitespace().collect();
         let number = |i: usize| fields.get(i)?.parse::<u64>().ok();
-        // Fields 9 and 14 to 17 of proc_pid_stat(5).
+        // In proc_pid_stat(5), the flags are field 9, and the CPU times are fields 14 to 17.
         let used = number(11)? + number(12)? + number(13)? + number(14)?;
         let is_kernels = number(6)? & KERNEL_THREAD != 0;
         (!family.contains(&pid) && !is_kernels).then_some(used as f64 / TICKS)
@@ -257,15 +261,16 @@ pub(crate) fn seconds_of_others<'a>(
     lines.filter_map(of).sum()
 }
 
-/// Returns the given processes, their descendants and their process groups, unless they have ended,
-/// from the lines of `/proc/*/stat`.
+/// Returns the given processes, their descendants and their process groups, from the lines of
+/// `/proc/*/stat`. Processes that have ended are omitted.
 pub(crate) fn family<'a>(lines: impl Iterator<Item = &'a str>, roots: &[u32]) -> HashSet<u32> {
     let lives = |line: &&str| !line.rsplit(')').next().is_some_and(|s| s.starts_with(" Z"));
     let (family, times) = family_and_times(lines.filter(lives), roots);
     family.into_iter().filter(|pid| times.contains_key(pid)).collect()
 }
 
-/// Returns a family, and the CPU seconds of all processes.
+/// Returns the given processes with their descendants and process groups, and the CPU time of each
+/// process in seconds.
 fn family_and_times<'a>(
     lines: impl Iterator<Item = &'a str>,
     roots: &[u32],
@@ -353,7 +358,7 @@ mod tests {
             thread::sleep(Duration::from_millis(20));
             used = cpu_seconds(&[process.pid()]);
         }
-        // A server with few queries uses less than one of the kernel's ticks.
+        // A server with few queries uses less CPU time than one tick of the kernel.
         assert_ne!(used, (used / 0.01).round() * 0.01, "in hundredths of a second only");
         let children =
             fs::read_to_string(format!("/proc/{0}/task/{0}/children", process.pid())).unwrap();
@@ -378,7 +383,7 @@ mod tests {
         let process =
             Process::start(command, None, &folder.path().join("log"), folder.path()).unwrap();
         let give_up = Instant::now() + Duration::from_secs(30);
-        // A shell and its child, both on the assigned CPU.
+        // A shell and its child are both on the assigned CPU.
         while allowed_cpus(&[process.pid()]) != [Allowed { cpus: [0].into(), threads: 2 }] {
             assert!(Instant::now() < give_up, "{:?}", allowed_cpus(&[process.pid()]));
             thread::sleep(Duration::from_millis(20));
@@ -392,8 +397,8 @@ mod tests {
                 "{pid} (a b) c) S {parent} {pid} 0 0 -1 {flags} 0 0 0 0 100 50 {ended} 0 20 0 1"
             )
         };
-        // 2 and 3 are kernel threads, 10 and 11 are the given processes; 20 has had children that
-        // have ended.
+        // Processes 2 and 3 are kernel threads. Process 10 is the given process, and 11 is its
+        // child. Process 20 had children that have ended.
         let lines = [
             line(1, 0, 0x40_0100, 0),
             line(2, 0, KERNEL_THREAD, 0),
@@ -421,11 +426,12 @@ mod tests {
         let line = |pid: u32, parent: u32, group: u32| {
             format!("{pid} (a b) c) S {parent} {group} 0 0 0 0 0 0 0 0 100 50 0 0 0 0 1 0 77 0")
         };
-        // 11 is a child of 10, 12 has left its parent but not its group, 13 is unrelated.
+        // Process 11 is a child of 10. Process 12 has another parent but is in the group of 10.
+        // Process 13 is unrelated.
         let lines = [line(10, 1, 10), line(11, 10, 11), line(12, 1, 10), line(13, 1, 13)];
         let of = |roots: &[u32]| family_seconds(lines.iter().map(String::as_str), roots);
         assert_eq!((of(&[10]), of(&[13]), of(&[10, 11]), of(&[])), (4.5, 1.5, 4.5, 0.0));
-        // An ended process runs nowhere; its CPU time counts until its parent waits for it.
+        // A process that has ended is on no CPU. Its CPU time counts until its parent waits for it.
         let ended = line(13, 1, 13).replace(" S ", " Z ");
         assert_eq!(family([ended.as_str()].into_iter(), &[13]), HashSet::new());
         assert_eq!(family_seconds([ended.as_str()].into_iter(), &[13]), 1.5);

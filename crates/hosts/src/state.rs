@@ -1,5 +1,5 @@
-//! State folders (XDG Base Directory Specification 0.8) for data between two commands: journals of
-//! searches, and ids of the processes that hold the lab.
+//! State folders (XDG Base Directory Specification 0.8) for data that later commands need: journals
+//! of searches, and ids of the processes that keep the lab's namespaces alive.
 
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder};
@@ -16,17 +16,17 @@ const OURS: &str = "dns64bench";
 /// `$XDG_STATE_HOME/dns64bench`, or `~/.local/state/dns64bench`.
 ///
 /// # Errors
-/// If the user has no writable folder.
+/// If neither folder is writable.
 pub fn state_folder() -> io::Result<PathBuf> {
     first_usable(&lasting_places(&|name| env::var_os(name)))
 }
 
 /// Returns the folder for data that is valid until the next reboot, and creates it if necessary.
-/// The folder is `$XDG_RUNTIME_DIR/dns64bench` (default: `/run/user/UID/dns64bench`), or
-/// [`state_folder`], or `/tmp/dns64bench-UID`, which must belong to the user.
+/// The folder is the first usable one of `$XDG_RUNTIME_DIR/dns64bench` (default:
+/// `/run/user/UID/dns64bench`), [`state_folder`] and `/tmp/dns64bench-UID`.
 ///
 /// # Errors
-/// If none of them is writable by this user alone.
+/// If none of these folders is writable and belongs to the user.
 pub(crate) fn runtime_folder() -> io::Result<PathBuf> {
     first_usable(&passing_places(geteuid(), &|name| env::var_os(name)))
 }
@@ -65,7 +65,8 @@ fn first_usable(places: &[PathBuf]) -> io::Result<PathBuf> {
     Err(why)
 }
 
-/// Creates a folder that is readable by this user only; an error if it belongs to another user.
+/// Creates a folder that only this user can read. Returns an error if the folder belongs to another
+/// user or is not writable.
 fn own(folder: &Path) -> io::Result<()> {
     match DirBuilder::new().recursive(true).mode(0o700).create(folder) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
@@ -76,7 +77,8 @@ fn own(folder: &Path) -> io::Result<()> {
     if !found.is_dir() || found.uid() != geteuid().as_raw() {
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it belongs to another user"));
     }
-    // Tested now, instead of failing at the first write.
+    // Whether the folder is writable is tested now, so that the error does not occur at a later
+    // write.
     tempfile::tempfile_in(folder).map(drop)
 }
 

@@ -1,4 +1,4 @@
-//! Sanitizes texts of hosts and servers for a terminal and a report.
+//! Sanitizing of texts from hosts and servers, for terminals and reports.
 
 use std::borrow::Cow;
 use std::iter::Peekable;
@@ -9,7 +9,7 @@ pub const MESSAGE: usize = 4_000;
 
 /// Removes escape sequences (ECMA-48 §5.3, §5.4, §8.3.89) and control and direction-changing
 /// characters, and truncates the text to `most` characters. Line ends remain, and tabs become
-/// spaces. If the text was truncated, the length of the removed part is appended.
+/// spaces. If the text was truncated, the number of removed characters is appended.
 pub fn plain(text: &str, most: usize) -> String {
     let mut out = String::new();
     let mut kept = 0;
@@ -20,7 +20,8 @@ pub fn plain(text: &str, most: usize) -> String {
                 skip_sequence(&mut chars);
                 continue;
             }
-            // The one-character forms of ESC [, and of ESC P, X, ], ^ and _.
+            // The following control characters are short forms of escape sequences: U+009B of ESC
+            // [, and U+0090, U+0098 and U+009D to U+009F of ESC P, X, ], ^ and _.
             '\u{9b}' => {
                 skip_control_sequence(&mut chars);
                 continue;
@@ -51,7 +52,7 @@ pub fn plain_line(text: &str, most: usize) -> String {
 }
 
 /// Removes control and direction-changing characters, except line ends and tabs. Reports contain
-/// names and outputs of servers, which can have them.
+/// names and outputs of servers, and these can contain such characters.
 pub fn visible(text: &str) -> Cow<'_, str> {
     let is_hidden = |c: char| is_hidden(c) && !matches!(c, '\n' | '\t');
     if text.contains(is_hidden) {
@@ -66,12 +67,13 @@ pub fn is_hidden(c: char) -> bool {
     c.is_control() || is_direction(c)
 }
 
-/// True for characters that change the direction of writing, so that a text looks like another one.
+/// True for characters that change the direction of writing. They can make a text look like a
+/// different text.
 fn is_direction(c: char) -> bool {
     matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Skips the sequence after ESC.
+/// Skips the rest of an escape sequence after ESC.
 fn skip_sequence(chars: &mut Peekable<Chars<'_>>) {
     match chars.peek() {
         Some('[') => {
@@ -83,21 +85,21 @@ fn skip_sequence(chars: &mut Peekable<Chars<'_>>) {
             skip_string(chars);
         }
         _ => {
-            // Intermediate characters and a final one.
+            // Other escape sequences consist of intermediate characters and a final character.
             while chars.next_if(|c| (' '..='/').contains(c)).is_some() {}
             chars.next_if(|c| ('0'..='~').contains(c));
         }
     }
 }
 
-/// Skips parameters, intermediate characters and the final one of a control sequence.
+/// Skips the parameters, the intermediate characters and the final character of a control sequence.
 fn skip_control_sequence(chars: &mut Peekable<Chars<'_>>) {
     while chars.next_if(|c| (' '..='?').contains(c)).is_some() {}
     chars.next_if(|c| ('@'..='~').contains(c));
 }
 
-/// Skips a control string up to its terminator (BEL or ST), but not beyond the end of the line,
-/// because an unterminated string must not hide the following text.
+/// Skips a control string up to its terminator (BEL or ST) or the end of the line. An unterminated
+/// string must not hide the lines after it.
 fn skip_string(chars: &mut Peekable<Chars<'_>>) {
     while let Some(c) = chars.next_if(|&c| c != '\n') {
         match c {

@@ -7,8 +7,8 @@ use units::counted;
 
 use crate::cpu_list::{cpu_list, cpu_ranges};
 
-/// The command that prints the input of [`CpuTopology::parse`], a line `FILE:CONTENT` each. It
-/// needs only a shell.
+/// Command that prints the input of [`CpuTopology::parse`] as lines `FILE:CONTENT`. It needs only a
+/// shell and grep.
 pub const LIST_CPUS: [&str; 3] = [
     "sh",
     "-c",
@@ -22,18 +22,17 @@ pub struct CpuTopology {
     cpus: BTreeMap<usize, Cpu>,
 }
 
-/// Position of a CPU.
+/// Core and NUMA node of a CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Cpu {
-    /// The lowest number among the threads of its core, including itself.
+    /// Number of the core, which is the lowest number of all CPUs on the core.
     core: usize,
-    /// Its NUMA node; 0 if the kernel reports none.
+    /// NUMA node of the CPU; 0 if the kernel reports none.
     node: usize,
 }
 
 impl CpuTopology {
-    /// Parses the output of [`LIST_CPUS`]. Without a line of online CPUs, the CPUs are unknown and the
-    /// result is empty.
+    /// Parses the output of [`LIST_CPUS`]. If the output has no line with the online CPUs, the result is empty.
     pub fn parse(text: &str) -> CpuTopology {
         let (mut online, mut allowed) = (BTreeSet::new(), None);
         let (mut cores, mut nodes) = (BTreeMap::new(), BTreeMap::new());
@@ -75,10 +74,10 @@ impl CpuTopology {
         self.cpus.is_empty()
     }
 
-    /// Returns `count` CPUs, in order, or `None` if the host has fewer. CPUs that are not `taken`
-    /// come first. Among these, the first thread of each core precedes the other threads, and cores
-    /// with a taken thread come last. Among equals, those of one NUMA node come first, starting
-    /// with the node that has most of the best ones.
+    /// Returns `count` CPUs in ascending order, or `None` if the host has fewer CPUs. CPUs outside
+    /// `taken` are preferred. Among these, the first thread of each core is preferred to the other
+    /// threads, and CPUs on a core with a taken CPU are chosen last. CPUs of equal rank are chosen
+    /// from one NUMA node after another. The node with the most CPUs of the best rank is the first.
     pub fn pick(&self, count: usize, taken: &BTreeSet<usize>) -> Option<Vec<usize>> {
         let rank = |(&cpu, place): (&usize, &Cpu)| {
             let same_core = |other: &Cpu| other.core == place.core;
@@ -107,7 +106,7 @@ impl CpuTopology {
         Some(picked)
     }
 
-    /// Returns the number and the list of CPUs: `2 CPUs (0-1)`.
+    /// Returns the number and the list of CPUs as text, such as `2 CPUs (0-1)`.
     pub fn counted(&self) -> String {
         format!("{} ({})", counted(self.cpus.len() as u64, "CPU", "CPUs"), cpu_ranges(&self.cpus()))
     }

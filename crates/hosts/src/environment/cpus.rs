@@ -9,7 +9,7 @@ use crate::environment::tree::Tree;
 const CPU: &str = "/sys/devices/system/cpu";
 const NODE: &str = "/sys/devices/system/node";
 
-/// Returns all findings about CPUs; `usable` is the number that a process may use.
+/// Returns all findings about CPUs. `usable` is the number of CPUs that a process may use.
 pub(super) fn findings(tree: &Tree, usable: usize) -> Vec<Finding> {
     let mut all = vec![cores(usable)];
     all.extend(autogroup(tree, usable));
@@ -20,8 +20,8 @@ pub(super) fn findings(tree: &Tree, usable: usize) -> Vec<Finding> {
     all
 }
 
-/// Minimum number of CPUs with which Measurer, DUT and AuthDNS do not share CPUs; the Measurer
-/// takes two.
+/// Minimum number of CPUs with which Measurer, DUT and AuthDNS can run on separate CPUs. The
+/// Measurer needs two.
 const ENOUGH: usize = 4;
 
 fn cores(n: usize) -> Finding {
@@ -30,9 +30,9 @@ fn cores(n: usize) -> Finding {
     finding("CPUs for this process", n.to_string()).concern_if(n < ENOUGH, why, None)
 }
 
-/// Checks whether the kernel schedules sessions as groups, so that nice values apply only within a
-/// session (sched(7), "The autogroup feature"). Returns `None` if the kernel does not support such
-/// groups.
+/// Checks whether the kernel schedules sessions as groups. In that case, nice values apply only
+/// within a session (sched(7), "The autogroup feature"). Returns `None` if the kernel does not
+/// support such groups.
 fn autogroup(tree: &Tree, usable: usize) -> Option<Finding> {
     let enabled = tree.read("/proc/sys/kernel/sched_autogroup_enabled")?;
     let bad = enabled == "1" && usable < ENOUGH;
@@ -66,7 +66,7 @@ fn nodes(tree: &Tree) -> Option<Finding> {
         .then(|| finding("NUMA nodes", all.join("; ")).concern_if(all.len() > 1, why, None))
 }
 
-/// Returns the frequency governors with their CPUs; `None` without frequency scaling.
+/// Returns the frequency governors with their CPUs, or `None` if there is no frequency scaling.
 fn governors(tree: &Tree) -> Option<Finding> {
     let mut by_name: BTreeMap<String, BTreeSet<usize>> = BTreeMap::new();
     for name in tree.names(CPU) {
@@ -147,7 +147,7 @@ mod tests {
         assert_eq!(nodes(&recorded(&[])), None);
     }
 
-    /// The recordings that are also used for the choice of cores.
+    /// Uses the recordings for the tests of the CPU choice.
     #[test]
     fn nodes_of_recorded_machines_are_found() {
         let of = |text: &str| nodes(&from_lines(text)).unwrap();

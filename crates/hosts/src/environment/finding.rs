@@ -1,15 +1,15 @@
-//! A single fact of a host, with the reason why it is a concern.
+//! A single fact about a host, with its effect on measurements.
 
 use serde::{Deserialize, Serialize};
 
-/// One fact of a machine.
+/// One fact about a machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Finding {
     /// Subject of the fact.
     pub subject: String,
     /// Value as text, with units.
     pub value: String,
-    /// True if the host lacks this feature, which no measurement needs.
+    /// True if the host does not support this feature. No measurement needs the feature.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unavailable: bool,
     /// Effect on measurements, if the value can distort them.
@@ -21,7 +21,7 @@ pub struct Finding {
 pub struct Concern {
     /// The effect on a measurement.
     pub why: String,
-    /// The command that fixes it, if there is one.
+    /// Command that removes the concern, if there is one.
     #[serde(rename = "mend")]
     pub fix: Option<String>,
 }

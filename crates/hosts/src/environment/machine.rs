@@ -7,13 +7,14 @@ use crate::environment::tree::Tree;
 
 /// Folder with the manufacturer's data.
 const DMI: &str = "/sys/class/dmi/id";
-/// Stolen share of a CPU's time, in per cent, above which queries may be late.
+/// Limit for the stolen time of a CPU, in per cent. Above this limit, queries may be late.
 const STOLEN_LIMIT: f64 = 1.0;
-/// Busy share of all CPUs' time, in per cent, above which other programs affect measurements.
+/// Limit for the busy time of all CPUs, in per cent. Above this limit, other programs affect
+/// measurements.
 const BUSY_LIMIT: f64 = 15.0;
 
-/// Returns product and BIOS, if the kernel reports them; virtual machines and boards without a BIOS
-/// have neither.
+/// Returns product, board and BIOS, as far as the kernel reports them. Virtual machines and boards
+/// without a BIOS may have none of these facts.
 pub(super) fn product(tree: &Tree) -> Vec<Finding> {
     let facts = |names: &[&str]| {
         let read = |name: &&str| tree.read(format!("{DMI}/{name}")).filter(|text| !text.is_empty());
@@ -44,7 +45,7 @@ pub(super) fn virtualized(tree: &Tree) -> Option<Finding> {
     ))
 }
 
-/// Returns the busy share and the stolen share of the CPU time between two samples.
+/// Returns the findings about busy and stolen CPU time between two samples.
 pub(super) fn load(before: &CpuTimes, after: &CpuTimes) -> [Finding; 2] {
     let busy = after.busy_since(before);
     let busy = finding("CPUs busy now", format!("{busy:.0} %")).concern_if(

@@ -1,5 +1,6 @@
 //! Settings of this host that can silently drop or delay the tester's packets: packet filters,
-//! connection tracking, queueing disciplines. Covers this network namespace only.
+//! connection tracking, queueing disciplines. Only the network namespace of this process is
+//! covered.
 
 use std::process::Command;
 
@@ -11,8 +12,8 @@ use units::{counted, grouped};
 use crate::environment::finding::{Finding, finding};
 use crate::environment::tree::Tree;
 
-/// Queueing disciplines that neither drop nor delay packets before a queue of at least a thousand
-/// packets is full, or that only pass packets to others.
+/// Queueing disciplines that are no concern. They drop or delay packets only after a queue of at
+/// least a thousand packets is full, or they only pass packets to other disciplines.
 const PLAIN: [&str; 7] = ["noqueue", "mq", "mqprio", "pfifo_fast", "pfifo", "bfifo", "fq"];
 
 /// Returns all findings about the network.
@@ -27,14 +28,14 @@ pub(super) fn findings() -> Vec<Finding> {
     all
 }
 
-/// Packet filter rules, or `None` if unknown.
+/// Rules of packet filters. Fields are `None` if their values are unknown.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Rules {
     nftables: Option<u64>,
     /// True if a rule of nftables refers to connection tracking.
     track: bool,
-    /// Tables of iptables and ip6tables in use, by name (legacy iptables only; newer ones are part
-    /// of nftables).
+    /// Names of the tables of iptables and ip6tables that are in use. This applies to legacy
+    /// iptables only, because rules of newer iptables are part of nftables.
     iptables: Option<Vec<String>>,
 }
 
@@ -96,7 +97,8 @@ fn packet_filter(rules: &Rules) -> Finding {
     finding("packet filter", value).concern_if(rules.are_there(), why, Some("nft flush ruleset"))
 }
 
-/// Returns `None` if the kernel has no connection tracking.
+/// Returns the finding about connection tracking, or `None` if the kernel has no connection
+/// tracking.
 fn connection_tracking(rules: &Rules) -> Option<Finding> {
     let number = |name: &str| {
         Tree::here()

@@ -10,11 +10,11 @@ use crate::environment::finding::{Finding, finding};
 use crate::environment::tree::Tree;
 
 const CLASS: &str = "/sys/class/net";
-/// Minimum link speed for measurements; Mbit/s.
+/// Minimum link speed for measurements, in Mbit/s.
 const SLOW: u32 = 1_000;
-/// Maximum interrupt coalescing time, which is added to every reply; µs.
+/// Maximum interrupt coalescing time in µs. This time can delay every reply.
 const LONG: u32 = 100;
-/// Effect of interrupts that move between CPUs.
+/// Message about the effect of irqbalance(1).
 const MOVED: &str = "it moves interrupts between CPUs during trials; stop it, and assign a separate CPU to each queue \
                      (/proc/irq/*/smp_affinity_list)";
 
@@ -29,8 +29,8 @@ pub(super) fn findings(tree: &Tree, interfaces: &[Interface]) -> Vec<Finding> {
     all
 }
 
-/// Returns the interfaces of a host that are up, from its files; facts that only a driver reports
-/// are missing.
+/// Returns the interfaces of a host that are up, from the files of the host. Facts that only a
+/// driver reports are missing.
 pub(super) fn from_files(tree: &Tree) -> Vec<Interface> {
     let up = |name: &String| {
         tree.read(format!("{CLASS}/{name}/operstate")).is_some_and(|state| state == "up")
@@ -67,12 +67,12 @@ fn described(tree: &Tree, nic: &Interface) -> Finding {
             facts.push(format!("{name}{at}{with}"));
         }
     }
-    // Looked up by bus address first: in another network namespace, /sys may show other interfaces
-    // with the same name.
+    // The node is looked up by bus address first. In another network namespace, /sys may show
+    // different interfaces with the same names.
     let bus = nic.driver.as_ref().map_or("", |driver| driver.bus.as_str());
     let node = tree.read(format!("/sys/bus/pci/devices/{bus}/numa_node"));
     let node = node.or_else(|| tree.read(format!("{CLASS}/{}/device/numa_node", nic.name)));
-    // −1 means unknown.
+    // A value of −1 means that the node is unknown.
     facts
         .extend(node.filter(|node| !node.starts_with('-')).map(|node| format!("NUMA node {node}")));
     facts.push(nic.speed.map_or("speed unknown".into(), |speed| format!("{speed} Mbit/s")));
@@ -127,8 +127,8 @@ fn concern(nic: &Interface) -> Option<(String, String)> {
     })
 }
 
-/// Returns the interrupts of an interface with their CPUs; `None` for an interface without a device
-/// that has interrupts.
+/// Returns the interrupts of an interface with their CPUs, or `None` if no interrupts belong to the
+/// interface.
 fn interrupts(tree: &Tree, nic: &Interface) -> Option<Finding> {
     let numbers = interrupt_numbers(tree, nic);
     let of = |irq: &u32| {
@@ -157,8 +157,8 @@ fn interrupts(tree: &Tree, nic: &Interface) -> Option<Finding> {
     ))
 }
 
-/// Returns the interrupts of an interface's device (MSI), otherwise those named after the interface
-/// or its device.
+/// Returns the MSI interrupts of an interface's device. If there are none, returns the interrupts
+/// that are named after the interface or its device.
 fn interrupt_numbers(tree: &Tree, nic: &Interface) -> Vec<u32> {
     let bus = nic.driver.as_ref().map(|driver| driver.bus.as_str()).filter(|bus| !bus.is_empty());
     let folders = bus.map(|bus| format!("/sys/bus/pci/devices/{bus}/msi_irqs"));
@@ -225,7 +225,7 @@ mod tests {
         }
     }
 
-    /// A host whose interrupts have the CPU affinities `affinity`.
+    /// Returns a host whose interrupts have the CPU affinities `affinity`.
     fn host(affinity: [&'static str; 2]) -> Tree {
         recorded(&[
             ("/sys/class/net/enp1s0/device/numa_node", "1\n"),

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::environment::finding::{Finding, finding};
 use crate::environment::tree::{MOUNTS, OWN, Tree};
 
-/// A CPU quota.
+/// A CPU quota of a control group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Quota {
     /// The quota in thousandths of a CPU.
@@ -26,7 +26,8 @@ pub(crate) fn smallest(tree: &Tree, membership: &str) -> Option<Quota> {
     quotas.min_by_key(|quota| quota.millicpu)
 }
 
-/// Returns the files that may set a quota for a process.
+/// Returns the files that may set a quota for a process. `membership` is the text of
+/// `/proc/PID/cgroup`.
 pub(crate) fn files(membership: &str) -> Vec<PathBuf> {
     let Some(group) = membership.lines().find_map(|line| line.strip_prefix("0::/")) else {
         return Vec::new();
@@ -39,14 +40,16 @@ pub(crate) fn files(membership: &str) -> Vec<PathBuf> {
     MOUNTS.into_iter().flat_map(of).collect()
 }
 
-/// Parses `cpu.max`, quota and period in µs, to thousandths of a CPU; `None` for `max`.
+/// Parses the text of `cpu.max`, which is a quota and a period in µs. Returns the quota in
+/// thousandths of a CPU, or `None` for `max`.
 fn parse(text: &str) -> Option<u64> {
     let (quota, period) = text.split_once(' ')?;
     let (quota, period): (u64, u64) = (quota.parse().ok()?, period.trim().parse().ok()?);
     (quota * 1_000).checked_div(period)
 }
 
-/// Returns the quota of this process, or `None` if the kernel has no control groups.
+/// Returns the finding about the CPU quota of this process, or `None` if the kernel has no control
+/// groups.
 pub(super) fn own(tree: &Tree) -> Option<Finding> {
     let membership = tree.read(OWN)?;
     let subject = "CPU quota of control groups";
@@ -57,7 +60,7 @@ pub(super) fn own(tree: &Tree) -> Option<Finding> {
     Some(finding(subject, format!("{value} ({file})")).concern_if(true, why, Some(&fix)))
 }
 
-/// Formats a quota: `0.05 CPUs`.
+/// Formats a quota, such as `0.05 CPUs`.
 pub(crate) fn in_words(millicpu: u64) -> String {
     format!("{} {}", millicpu as f64 / 1e3, if millicpu == 1_000 { "CPU" } else { "CPUs" })
 }

@@ -1,12 +1,12 @@
-//! Source of a host's facts: its /proc and /sys, or the text of their files as printed by a shell
-//! on that host.
+//! Source of facts about a host: its files in /proc and /sys, or the contents of these files as
+//! printed by a shell on that host.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The files that are read, as shell patterns; [`Tree::printed`] contains no others. Links are
-/// followed.
+/// Shell patterns of the files that are read. A tree from [`Tree::printed`] contains no other
+/// files. Symbolic links are followed.
 const FILES: &str = "/proc/self/cgroup /proc/sys/kernel/hostname /proc/version /proc/cpuinfo /proc/meminfo /proc/stat /proc/net/dev /proc/interrupts \
     /proc/sys/net/core/rmem_max /proc/sys/net/core/wmem_max /proc/sys/net/core/netdev_max_backlog /proc/sys/kernel/sched_autogroup_enabled \
     /proc/sys/net/netfilter/nf_conntrack_count /proc/sys/net/netfilter/nf_conntrack_max /proc/irq/*/smp_affinity_list \
@@ -16,11 +16,11 @@ const FILES: &str = "/proc/self/cgroup /proc/sys/kernel/hostname /proc/version /
     /sys/class/dmi/id/sys_vendor /sys/class/dmi/id/product_name /sys/class/dmi/id/board_name /sys/class/dmi/id/bios_vendor \
     /sys/class/dmi/id/bios_version /sys/class/dmi/id/bios_date /sys/class/net/*/operstate /sys/class/net/*/speed \
     /sys/class/net/*/queues/*/byte_queue_limits/limit /sys/class/net/*/queues/*/rps_cpus /sys/class/net/*/device/numa_node";
-/// Links whose target is a fact.
+/// Symbolic links whose target path is a fact.
 const LINKS: &str = "/sys/class/net/*/device /sys/class/net/*/device/driver";
 /// Folders whose file names are facts.
 const FOLDERS: &str = "/sys/class/net/*/device/msi_irqs";
-/// Marks the start of a file in the output.
+/// Start of the line that precedes each file in the output of the script.
 const MARK: &str = "dns64bench-file ";
 
 /// The files of /proc and /sys that describe a host.
@@ -28,7 +28,8 @@ const MARK: &str = "dns64bench-file ";
 pub(crate) enum Tree {
     /// Files below a folder: `/`, or a recorded tree of another host.
     Disk(PathBuf),
-    /// Texts by absolute path; links have the path of their target as text.
+    /// Contents of files by absolute path. The content of a symbolic link is the path of its
+    /// target.
     Printed(BTreeMap<PathBuf, String>),
 }
 
@@ -38,8 +39,8 @@ impl Tree {
         Tree::Disk("/".into())
     }
 
-    /// Returns a script for a POSIX shell that prints all files for [`Tree::printed`]. It never
-    /// fails: missing files are left out.
+    /// Returns a script for a POSIX shell that prints all files for [`Tree::printed`]. The script
+    /// never fails, because it omits missing files.
     pub(crate) fn script() -> String {
         format!(
             "{}; for f in {LINKS}; do [ -e \"$f\" ] && echo \"{MARK}$f\" && readlink -f \"$f\"; done; \
@@ -50,7 +51,7 @@ impl Tree {
         )
     }
 
-    /// Same as [`Tree::script`], for files with other patterns.
+    /// Same as [`Tree::script`], for the shell patterns `files`.
     pub(crate) fn script_for(files: &str) -> String {
         format!(
             "for f in {files}; do [ -r \"$f\" ] && echo \"{MARK}$f\" && cat \"$f\" 2>/dev/null; done; :"
@@ -88,7 +89,8 @@ impl Tree {
         Some(text.trim().to_owned())
     }
 
-    /// Returns the names in a folder, with numbers sorted by value; empty if there is no folder.
+    /// Returns the names in a folder, sorted by the number at their end. The list is empty if there
+    /// is no folder.
     pub(crate) fn names(&self, folder: impl AsRef<Path>) -> Vec<String> {
         let folder = folder.as_ref();
         let mut names: Vec<String> = match self {
@@ -109,7 +111,7 @@ impl Tree {
         names
     }
 
-    /// Returns the name of a link's target, or `None` if there is no link.
+    /// Returns the file name of a symbolic link's target, or `None` if there is no link.
     pub(crate) fn end_of(&self, link: impl AsRef<Path>) -> Option<String> {
         let link = link.as_ref();
         let end = match self {
@@ -129,12 +131,12 @@ fn number_in(name: &str) -> Option<u64> {
     name.trim_start_matches(|c: char| !c.is_ascii_digit()).parse().ok()
 }
 
-/// Mount points of cgroup v2: alone, and together with version 1.
+/// Mount points of cgroup v2: the first without version 1, the second together with version 1.
 pub(super) const MOUNTS: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
 /// File with the control groups of the process that reads it.
 pub(super) const OWN: &str = "/proc/self/cgroup";
 
-/// Returns a script that prints the files of its own process for [`Tree::printed`].
+/// Returns a script that prints the quota files of its own process for [`Tree::printed`].
 fn quota_script() -> String {
     let print = Tree::script_for("\"$m$g/cpu.max\"");
     format!(

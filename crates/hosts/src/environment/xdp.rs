@@ -34,7 +34,8 @@ pub(super) fn findings(interface: &str) -> Vec<Finding> {
     all
 }
 
-/// Returns the finding of an attach mode. Zero-copy with virtio needs a device feature.
+/// Returns the finding about an attach mode. The finding has a hint for zero-copy mode with virtio,
+/// which needs a device feature.
 fn attached(subject: &str, mode: AttachMode, tried: &io::Result<()>) -> Finding {
     let Err(error) = tried else { return finding(subject, "works") };
     let is_refused = mode == AttachMode::ZeroCopy && error.kind() == io::ErrorKind::InvalidInput;
@@ -43,13 +44,14 @@ fn attached(subject: &str, mode: AttachMode, tried: &io::Result<()>) -> Finding 
         false => "",
     };
     let found = finding(subject, format!("not available: {error}{hint}"));
-    // The slower modes do not need the driver.
+    // The generic mode needs no support by the driver. If it fails, there is no usable mode.
     let why = "AF_XDP cannot be used at all";
     let found = found.concern_if(mode == AttachMode::Generic, why, None);
     Finding { unavailable: true, ..found }
 }
 
-/// Returns how an interface with `queues` queues selects a queue.
+/// Returns the finding about the method by which an interface with `queues` queues selects the
+/// queue of a packet.
 fn steered(interface: &str, queues: u32) -> Finding {
     let found = steering(interface);
     let word = |hashed: Option<HashedFields>| match hashed {
@@ -86,7 +88,8 @@ fn steered(interface: &str, queues: u32) -> Finding {
     )
 }
 
-/// Returns the share of datagrams, sent by one interface for `time`, that arrives at another one.
+/// Sends datagrams from one interface to another for `time`. Returns a finding about the datagrams
+/// that arrived.
 pub(super) fn looped(from: &str, to: &str, time: Duration) -> Finding {
     let subject = format!("AF_XDP from {from} to {to}");
     let found = match xdp::loop_test(from, to, Mode::Auto, time) {
@@ -105,7 +108,7 @@ pub(super) fn looped(from: &str, to: &str, time: Duration) -> Finding {
         time.as_secs_f64(),
         grouped(per_second as u64)
     );
-    // A sender at full speed may overrun the receiver.
+    // Losses are no concern, because a sender at full speed may overrun the receiver.
     let lost = sent.saturating_sub(received);
     if lost > 0 {
         let (lost, dropped) = (grouped(lost), grouped(dropped));

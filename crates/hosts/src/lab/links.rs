@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// One of the three hosts.
+/// One of the three hosts of the lab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Host {
     /// Host of the Measurer.
@@ -19,7 +19,7 @@ pub enum Host {
 impl Host {
     pub(crate) const ALL: [Host; 3] = [Host::Tester, Host::Dut, Host::Auth];
 
-    /// Returns the name on the command line.
+    /// Returns the name of the host on the command line.
     pub fn as_str(self) -> &'static str {
         match self {
             Host::Tester => "tester",
@@ -28,7 +28,7 @@ impl Host {
         }
     }
 
-    /// Returns the name of the namespace for root.
+    /// Returns the name of the host's network namespace, if root created the lab.
     pub(crate) fn namespace(self) -> String {
         format!("dns64bench-{}", self.as_str())
     }
@@ -51,10 +51,10 @@ pub enum LabError {
     Command {
         /// The command with its arguments.
         command: String,
-        /// Its standard error.
+        /// Standard error of the command.
         why: String,
     },
-    /// Neither root nor user namespaces are available.
+    /// The program does not run as root, and the kernel does not allow user namespaces.
     #[error(
         "without root the lab needs user namespaces, which this kernel does not allow: {why}; run as root, or: sysctl -w \
          kernel.unprivileged_userns_clone=1 user.max_user_namespaces=10000 kernel.apparmor_restrict_unprivileged_userns=0"
@@ -73,13 +73,13 @@ pub enum LabError {
         from: String,
         /// Host and interface that should have answered.
         to: String,
-        /// The error instead of an answer.
+        /// The error that occurred instead of an answer.
         why: String,
     },
-    /// The system refused an operation other than a command.
+    /// An operation of the system failed.
     #[error("cannot {doing}: {source}")]
     Io {
-        /// The operation, as part of a sentence.
+        /// The operation, as text that follows "cannot".
         doing: String,
         /// The system's error.
         source: io::Error,

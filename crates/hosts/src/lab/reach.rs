@@ -1,8 +1,9 @@
-//! Check that the lab's links answer: each end must have the link-layer address of the other.
+//! Check that the lab's links work: each end of a link must have the link-layer address of the
+//! other end.
 //!
 //! A new link drops the first query for a link-layer address, and the kernel repeats that query
-//! only after a second. Packets sent meanwhile are lost. The lab is therefore up only when both
-//! ends of each link have received an answer.
+//! only after a second. Packets sent meanwhile are lost. The lab therefore counts as up only after
+//! both ends of each link have received an answer.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -16,18 +17,18 @@ use crate::lab::links::{End, LINKS, LabError, io_error};
 /// Time limit for the answers of all links.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// Error of an unreachable address of the lab.
+/// Error for an address whose link-layer address cannot be resolved.
 #[derive(Debug, thiserror::Error)]
 #[error("no neighbour answers for {address}: {source}")]
 pub struct UnreachableAddress {
-    /// The address.
+    /// The unreachable address.
     pub address: IpAddr,
     /// The system's error.
     pub source: io::Error,
 }
 
-/// Waits until the link-layer addresses of all `addresses` are known to this host, for at most ten
-/// seconds. Only link-layer addresses are queried.
+/// Waits for at most ten seconds until this host has resolved the link-layer addresses of all
+/// `addresses`.
 ///
 /// # Errors
 /// The first address without an answer.
@@ -44,8 +45,8 @@ pub fn reach(addresses: &[IpAddr]) -> Result<(), UnreachableAddress> {
     Ok(())
 }
 
-/// Waits until both ends of all links reach each other. Each end uses a dns64bench process inside
-/// its host; all run at the same time.
+/// Waits until both ends of each link reach each other. Each end is tested by a dns64bench process
+/// in its host, and all these processes run at the same time.
 pub(super) fn all_links() -> Result<(), LabError> {
     let ends = LINKS
         .iter()
@@ -53,7 +54,7 @@ pub(super) fn all_links() -> Result<(), LabError> {
     let asking = ends
         .map(|(near, far)| Ok((near, far, ask(near, far)?)))
         .collect::<Result<Vec<_>, LabError>>()?;
-    // All processes are waited for, regardless of errors of the others.
+    // The end of every process is awaited, even if another process reports an error.
     let answers: Vec<_> =
         asking.into_iter().map(|(near, far, child)| answer(near, far, child)).collect();
     answers.into_iter().collect()
@@ -63,7 +64,7 @@ fn ask(near: &End, far: &End) -> Result<Child, LabError> {
     let program = std::env::current_exe().map_err(io_error("find this program"))?;
     let mut command = Command::new(&program);
     command.args(["lab", "exec", near.host.as_str(), "--"]).arg(&program).args(["lab", "reach"]);
-    // Without the length of the prefix.
+    // The addresses are passed without their prefix lengths.
     command.args(far.addresses.iter().map(|address| address.split('/').next().unwrap_or(address)));
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     command.spawn().map_err(io_error(format!("run {}", program.display())))

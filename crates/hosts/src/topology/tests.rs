@@ -1,9 +1,10 @@
-//! Recordings of three machines. One node: a virtual machine with two CPUs. Two and four nodes:
-//! from the test data of hwloc (<https://github.com/open-mpi/hwloc>, commit
-//! 3b37b024aa3fe368dd82008eea7e1ad9dca97d2c, `tests/hwloc/linux`), with the contents of the files
-//! that are read here. `32intel64-2p8co2t+8ve` has two sockets of eight cores with two threads
-//! each, whose second threads are numbered after all cores. `40intel64-4n10c+pci-conflicts` has
-//! four sockets of ten cores without second threads, numbered alternately over the sockets.
+//! Tests with recordings of three machines. The machine with one NUMA node is a virtual machine
+//! with two CPUs. The recordings with two and four nodes are from the test data of hwloc
+//! (<https://github.com/open-mpi/hwloc>, commit 3b37b024aa3fe368dd82008eea7e1ad9dca97d2c,
+//! `tests/hwloc/linux`). They contain only the files that dns64bench reads. `32intel64-2p8co2t+8ve`
+//! has two sockets of eight cores with two threads each, whose second threads are numbered after
+//! all cores. `40intel64-4n10c+pci-conflicts` has four sockets of ten cores without second threads,
+//! numbered alternately over the sockets.
 
 use super::*;
 
@@ -25,7 +26,7 @@ fn picked(topology: &CpuTopology, count: usize, taken: &[usize]) -> Option<Strin
     Some(cpu_ranges(&cpus.into_iter().collect()))
 }
 
-/// The recording of four nodes with its last CPU offline.
+/// Returns the machine with four nodes, with its last CPU offline.
 fn four_but_one() -> CpuTopology {
     let text = include_str!("four-nodes.txt");
     let off =
@@ -52,11 +53,11 @@ fn hosts_are_read() {
     assert!(
         CpuTopology::parse("").is_unknown() && CpuTopology::parse("nonsense\n/sys: x").is_unknown()
     );
-    // A container that may use only a part of its host.
+    // A container may be restricted to some CPUs of its host.
     let part =
         format!("{}/proc/self/status:Cpus_allowed_list:\t4-7\n", include_str!("two-nodes.txt"));
     assert_eq!(CpuTopology::parse(&part).counted(), "4 CPUs (4-7)");
-    // A kernel without NUMA and a machine without topology.
+    // A kernel without NUMA reports no nodes, and some machines report no cores.
     let bare = CpuTopology::parse("/sys/devices/system/cpu/online:0-3\n");
     assert_eq!(picked(&bare, 3, &[]).unwrap(), "0-2");
 }
@@ -80,7 +81,7 @@ fn whole_cores_come_before_their_second_threads() {
     assert_eq!(picked(&two(), 17, &[]).unwrap(), "0-16");
     assert_eq!(picked(&two(), 24, &[]).unwrap(), "0-23", "then the second threads of one node");
     assert_eq!(picked(&two(), 32, &[]).unwrap(), "0-31");
-    // 16 is free, but the other thread of its core belongs to the tester.
+    // CPU 16 is free, but the other thread of its core belongs to the tester.
     assert_eq!(picked(&two(), 15, &[0]).unwrap(), "1-15");
     assert_eq!(
         picked(&two(), 16, &[0]).unwrap(),
@@ -104,7 +105,8 @@ fn one_node_comes_before_two() {
     let tens =
         ["0,4,8,12,16,20,24,28,32,36", "1,5,9,13,17,21,25,29,33,37", "2,6,10,14,18,22,26,30,34,38"];
     assert_eq!(picked(&four(), 10, &[]).unwrap(), tens[0]);
-    // The tester is on nodes 0 and 2: one of the two others is filled before another one is used.
+    // The tester is on nodes 0 and 2. All CPUs of one other node are chosen before those of a
+    // further node.
     assert_eq!(picked(&four(), 10, &[0, 2]).unwrap(), tens[1]);
     for count in 1..=10 {
         let cpus = four().pick(count, &BTreeSet::from([0, 1, 3])).unwrap();
