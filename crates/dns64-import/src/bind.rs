@@ -41,7 +41,7 @@ const IDLE: &[&str] = &[
     "statistics-channels",
     "tls",
 ];
-/// Options without effect on answers, or prefixes of their names.
+/// Options without effect on answers. An entry matches all names that begin with its text.
 const IDLE_OPTIONS: &[&str] = &[
     "allow-new-zones",
     "allow-notify",
@@ -545,7 +545,7 @@ fn is_no(word: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// The result for a named.conf with these options.
+    /// Returns the result of importing a named.conf with these options.
     fn imported(options: &str) -> (Draft, Result<(), ImportError>) {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("named.conf");
@@ -555,7 +555,7 @@ mod tests {
         (draft, result)
     }
 
-    /// `count` address list elements with gaps between them.
+    /// Returns `count` elements of an address list, with gaps between the addresses.
     fn scattered(count: usize) -> String {
         (0..count).map(|n| format!("10.0.{}.{}; ", n / 100, 2 * (n % 100))).collect()
     }

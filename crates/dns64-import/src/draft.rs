@@ -21,7 +21,7 @@ pub const MAX_THREADS: usize = 64;
 /// itself receive queries to the address in the second argument.
 pub type IsOwn = fn(&[ServiceAddr], ServiceAddr) -> bool;
 
-/// A value with its origin.
+/// A value with its origin in the imported configuration.
 #[derive(Clone, Debug)]
 pub(super) struct Located<T> {
     pub value: T,
@@ -67,7 +67,7 @@ pub(super) struct Translation {
     pub exclude: Option<Addresses>,
     /// Value of the key `mode`: the condition under which A records are queried.
     pub mode: Option<&'static str>,
-    /// Other keys and their values.
+    /// Other keys and their boolean values.
     pub flags: Vec<(&'static str, bool)>,
 }
 

@@ -66,7 +66,7 @@ pub enum Source {
 pub struct Imported {
     /// The configuration file of dns64d.
     pub toml: String,
-    /// Settings that are not carried over.
+    /// Settings of the imported server that are not carried over.
     pub notes: Vec<Note>,
 }
 

@@ -203,7 +203,7 @@ impl<'a> Cursor<'a> {
         is_read.then_some(Statement::Variable)
     }
 
-    /// True at the end of a statement: newline, `;` or a comment.
+    /// True at the end of a statement: before a newline, `;`, a comment, or the end of the text.
     fn ends(&self) -> bool {
         let rest = self.rest.trim_start_matches([' ', '\t', '\r']);
         rest.is_empty() || rest.starts_with(['\n', ';']) || rest.starts_with("--")

@@ -12,7 +12,7 @@ pub(super) const WELL_KNOWN: Ipv6Net =
 /// Bits 64 to 71, which must be zero (RFC 6052 §2.2).
 const RESERVED: u128 = 0xff << 56;
 
-/// Parses a prefix; `None` if dns64d does not accept it.
+/// Parses a prefix. Returns `None` if dns64d does not accept it.
 pub(super) fn parse(text: &str) -> Option<Ipv6Net> {
     text.parse().ok().and_then(checked)
 }

@@ -629,7 +629,7 @@ fn kresd_variables_are_resolved_or_noted() {
     }
 }
 
-/// A file in a temporary folder.
+/// Creates a file in a temporary folder, and returns both.
 fn file(name: &str, text: &str) -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(name);

@@ -302,7 +302,7 @@ mod tests {
             assert!(error.contains("nested lists and tables"), "{}: {error}", shortened(&text));
         }
         assert!(of(&nested("[", DEEPEST, "]")).is_ok());
-        // A key that is not a scalar has no name, so its value is not kept.
+        // A key that is not a scalar becomes an empty key, so its nesting is dropped.
         assert!(of(&format!("- &a0 [x]\n{}", of_keys.collect::<String>())).is_ok());
     }
 
