@@ -1,5 +1,5 @@
-//! Manual pages, shell completions and the text after `--help`, generated from a program's command
-//! line.
+//! Manual pages, shell completions and the text at the end of `--help`, generated from the
+//! definition of a program's command line.
 //!
 //! ```text
 //! clap's Command ──┬─► completions ─► bash, zsh, fish …
@@ -16,8 +16,8 @@ use clap_complete::Shell;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, roman};
 
-/// A section that is not generated from options: a list of terms and explanations. A term may be
-/// empty.
+/// A section of a manual page that is not generated from options: a list of terms and explanations.
+/// A term may be empty.
 #[derive(Clone, Copy, Debug)]
 pub struct Section {
     /// Heading, in sentence case.
@@ -26,7 +26,7 @@ pub struct Section {
     pub items: &'static [(&'static str, &'static str)],
 }
 
-/// Terms of up to this many characters share a line with their explanation.
+/// Maximum length, in characters, of a term that has its explanation on the same line.
 const SHORT_TERM: usize = 4;
 
 /// Formats sections for the end of `--help`.
@@ -55,8 +55,8 @@ pub fn wrong_arguments(error: &clap::Error) -> String {
     text.strip_prefix("error: ").unwrap_or(&text).trim_end().to_owned()
 }
 
-/// Returns the completion script of a program for a shell. It covers the contents of `--help`, and
-/// no hidden subcommands.
+/// Returns the completion script of a program for a shell. The script offers everything that
+/// `--help` shows, and no hidden subcommands.
 pub fn completions(command: &Command, shell: Shell) -> Vec<u8> {
     let mut command = escape_hidden(command);
     let name = command.get_name().to_owned();
@@ -65,8 +65,9 @@ pub fn completions(command: &Command, shell: Shell) -> Vec<u8> {
     script
 }
 
-/// Copies a command without its hidden subcommands, as far as completions need it. clap_complete
-/// would offer hidden ones too, and clap cannot remove a subcommand.
+/// Returns a copy of a command without its hidden subcommands. The copy has all properties that
+/// completions need. It is necessary because clap_complete also offers hidden subcommands, and clap
+/// cannot remove a subcommand.
 fn escape_hidden(command: &Command) -> Command {
     let mut shown = Command::new(command.get_name().to_owned())
         .propagate_version(command.is_propagate_version_set())
@@ -86,9 +87,10 @@ fn escape_hidden(command: &Command) -> Command {
     shown
 }
 
-/// Writes the manual pages of a program into a folder, which is created if missing: one for the
-/// program and one per subcommand. `date` is printed in the footers. `sections` returns the
-/// sections of a subcommand, given its words without the program's name.
+/// Writes the manual pages of a program: one for the program and one for each subcommand. `folder`
+/// is created if it does not exist. `date` is printed in the footers. `sections` returns the
+/// sections for the page of a subcommand. Its argument contains the words of the subcommand without
+/// the program's name.
 ///
 /// # Errors
 /// If a file cannot be written.

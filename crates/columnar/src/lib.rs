@@ -1,7 +1,7 @@
-//! Writes Parquet files from columns of plain data.
+//! Writer of Parquet files from columns of plain data.
 //!
-//! A separate crate, so that a change in the tester does not recompile the code generated from
-//! Parquet's generic types.
+//! This is a separate crate, so that a change in the tester does not recompile the code generated
+//! from Parquet's generic types.
 #![forbid(unsafe_code)]
 
 use std::fs::File;
@@ -30,7 +30,7 @@ pub enum Column {
     Text(Vec<String>),
 }
 
-/// Writer of one file, compressed with Snappy.
+/// Writer of one Parquet file, compressed with Snappy.
 pub struct Writer<'a>(SerializedFileWriter<&'a File>);
 
 impl<'a> Writer<'a> {
@@ -47,8 +47,8 @@ impl<'a> Writer<'a> {
             .map_err(io::Error::other)
     }
 
-    /// Writes a row group. `column` returns the values of a column by its position in the schema;
-    /// all columns have the same number of values.
+    /// Writes a row group. `column` returns the values of the column at a position in the schema,
+    /// which counts from 0. All columns must have the same number of values.
     ///
     /// # Errors
     /// If the file cannot be written, or a column has another number of values than the first.
@@ -117,7 +117,8 @@ mod tests {
     const SCHEMA: &str = "message m { REQUIRED INT32 a; OPTIONAL INT32 b; REQUIRED INT64 c; \
         OPTIONAL INT64 d; REQUIRED BYTE_ARRAY e (UTF8); }";
 
-    /// Returns columns with these numbers, and nulls for odd ones.
+    /// Returns a function that returns columns with these numbers. Optional columns have nulls in
+    /// place of odd numbers.
     fn columns(numbers: std::ops::Range<i32>) -> impl Fn(usize) -> Column {
         move |position| {
             let numbers = numbers.clone();

@@ -1,7 +1,7 @@
-//! Renders SVG as PNG and PDF. The font is part of the program, so a figure looks the same on every
-//! machine.
+//! Conversion of SVG to PNG and PDF. The font is part of the program, so a figure looks the same on
+//! every machine.
 //!
-//! A separate crate, so that a change in the report code does not recompile the renderer.
+//! This is a separate crate, so that a change in the report code does not recompile the renderer.
 #![forbid(unsafe_code)]
 
 mod pdf;
@@ -15,10 +15,10 @@ use svg::OPTIONS;
 pub use pdf::pdf;
 pub use svg::PaintError;
 
-/// Renders an SVG with `scale` pixels for each of its units.
+/// Renders an SVG as PNG, with `scale` pixels for each unit of the SVG.
 ///
 /// # Errors
-/// If the text is not SVG, or the picture is empty, too large or cannot be encoded.
+/// If the text is not SVG, or if the picture is empty, is too large, or cannot be encoded.
 pub fn png(svg: &str, scale: f32) -> Result<Vec<u8>, PaintError> {
     draw(svg, scale)?.encode_png().map_err(|error| PaintError::Encoding(error.to_string()))
 }
@@ -37,7 +37,7 @@ fn draw(svg: &str, scale: f32) -> Result<Pixmap, PaintError> {
 mod tests {
     use super::*;
 
-    /// A white page of 100 × 20 units with a text.
+    /// Returns a white page of 100 × 20 units with a text.
     fn page(text: &str) -> String {
         format!(
             "<svg xmlns='http://www.w3.org/2000/svg' width='100' height='20' font-family='system-ui, sans-serif'>\

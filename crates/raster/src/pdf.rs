@@ -18,7 +18,7 @@ use crate::svg::{OPTIONS, PaintError};
 /// Compression level of the page: 6 is the default of zlib.
 const LEVEL: u8 = 6;
 
-/// Converts an SVG to a PDF of one page, one point for each unit of the SVG.
+/// Converts an SVG to a PDF of one page. One unit of the SVG becomes one point.
 ///
 /// # Errors
 /// If the text is not SVG, or uses gradients, patterns, pictures, clip paths, masks or filters.
@@ -26,7 +26,7 @@ pub fn pdf(svg: &str) -> Result<Vec<u8>, PaintError> {
     let tree = Tree::from_str(svg, &OPTIONS)?;
     let size = tree.size();
     let mut page = Page { content: Content::new(), opacities: Vec::new() };
-    // The origin of PDF is the lower left corner.
+    // The origin of a PDF page is its lower left corner, so the y axis is reversed.
     let upright = Transform::from_row(1.0, 0.0, 0.0, -1.0, 0.0, size.height());
     page.group(tree.root(), upright, 1.0)?;
     Ok(page.finish(size.width(), size.height()))
@@ -35,13 +35,13 @@ pub fn pdf(svg: &str) -> Result<Vec<u8>, PaintError> {
 /// A page that is being drawn.
 struct Page {
     content: Content,
-    /// Opacities in use; each becomes a graphics state of the page.
+    /// Opacities in use. Each opacity becomes a graphics state of the page.
     opacities: Vec<f32>,
 }
 
 impl Page {
-    /// Draws a group. Its opacity applies to each of its paths, which is exact if the paths do not
-    /// overlap.
+    /// Draws a group. The opacity of the group is applied to each path separately. This is exact
+    /// only if the paths do not overlap.
     fn group(
         &mut self,
         group: &Group,
@@ -170,7 +170,7 @@ impl Page {
     fn finish(self, width: f32, height: f32) -> Vec<u8> {
         let [catalog, pages, page, content] = [1, 2, 3, 4].map(Ref::new);
         let mut pdf = Pdf::new();
-        // TeX engines warn about later versions.
+        // The version is 1.5, because TeX engines warn about later versions.
         pdf.set_version(1, 5);
         pdf.catalog(catalog).pages(pages);
         pdf.pages(pages).kids([page]).count(1);
@@ -196,17 +196,19 @@ fn state_name(at: usize) -> String {
     format!("o{at}")
 }
 
-/// Rounds a coordinate to two decimals: finer differences are not visible.
+/// Rounds a coordinate to two decimals, because finer differences are not visible.
 fn short(value: f32) -> f32 {
     (value * 100.0).round() / 100.0
 }
 
-/// Returns the control point of a cubic curve for that of a quadratic one.
+/// Returns a control point of the cubic curve that is equal to a quadratic curve. `by` is the
+/// control point of the quadratic curve, and `end` is one of its ends.
 fn towards(end: Point, by: Point) -> Point {
     Point::from_xy(end.x + (by.x - end.x) * 2.0 / 3.0, end.y + (by.y - end.y) * 2.0 / 3.0)
 }
 
-/// Returns red, green and blue from 0 to 1.
+/// Returns the parts of red, green and blue, from 0 to 1. Returns an error if the paint is not a
+/// plain colour.
 fn colour(paint: &Paint) -> Result<[f32; 3], PaintError> {
     match paint {
         Paint::Color(c) => Ok([c.red, c.green, c.blue].map(|part| f32::from(part) / 255.0)),

@@ -1,10 +1,10 @@
-//! The SVG reader: its options with the only font, and the errors of all outputs.
+//! Options of the SVG reader, including the only font, and the errors of this crate.
 
 use std::sync::{Arc, LazyLock};
 
 use resvg::usvg::{Options, fontdb};
 
-/// Family of the only font.
+/// Family name of the only font.
 const FAMILY: &str = "DejaVu Sans";
 
 pub(crate) static OPTIONS: LazyLock<Options<'static>> = LazyLock::new(options);
@@ -34,7 +34,7 @@ pub enum PaintError {
     Unsupported,
 }
 
-/// The font is used for every family, because no other font is available.
+/// Returns the options of the SVG reader. Their only font is used for all font families.
 fn options() -> Options<'static> {
     let mut fonts = fontdb::Database::new();
     fonts.load_font_data(dejavu::sans::regular().to_vec());

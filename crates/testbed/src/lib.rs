@@ -1,5 +1,5 @@
-//! Support for tests: network namespaces and virtual Ethernet pairs (made with ip(8) as root), resource limits, skipped
-//! tests, and waiting for events.
+//! Support for tests: network namespaces and virtual Ethernet pairs (created with ip(8) as root), resource limits,
+//! reports of skipped tests, and waiting for events.
 //!
 //! ```text
 //! the calling thread's own namespace: near ───── veth ───── far: a Namespace, entered by `run`
@@ -50,7 +50,7 @@ pub fn note_skipped(test: &str, reason: &str) {
     let reason = format!("{test}: {}", reason.trim().replace('\n', "; "));
     eprintln!("SKIPPED {reason}");
     let Some(path) = env::var_os("DNS64BENCH_SKIPPED") else { return };
-    // cargo-nextest sets both names.
+    // cargo-nextest sets both variables.
     let name = ["NEXTEST_BINARY_ID", "NEXTEST_TEST_NAME"].map(env::var);
     let name = match name {
         [Ok(binary), Ok(name)] => format!("{binary} {name}"),
@@ -63,10 +63,10 @@ pub fn note_skipped(test: &str, reason: &str) {
 /// Limit of a wait for an event. It is so long that even on a busy machine only a missing event reaches the limit.
 pub const LAST_RESORT: Duration = Duration::from_secs(60);
 
-/// Waits until `is_so` holds.
+/// Waits until `is_so` returns true.
 ///
 /// # Panics
-/// Panics with the message `what` if `is_so` does not hold within [`LAST_RESORT`].
+/// Panics with the message `what` if `is_so` does not return true within [`LAST_RESORT`].
 pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let give_up = Instant::now() + LAST_RESORT;
     while !is_so() {
@@ -80,7 +80,7 @@ pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
 pub fn valid_trial<T>(trial: impl FnMut() -> Result<T, String>) -> Option<T> {
     first_valid(trial)
         .inspect_err(|reasons| {
-            // The test harness gives each test a thread with its name.
+            // The test harness runs each test in a thread with the name of the test.
             let thread = thread::current();
             note_skipped(thread.name().unwrap_or("a test"), reasons);
         })
@@ -111,7 +111,7 @@ pub fn ip(line: &str) {
     assert!(output.status.success(), "ip {line}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// A network namespace, removed on drop.
+/// A network namespace, which is removed when this value is dropped.
 pub struct Namespace(String);
 
 impl Namespace {
@@ -201,23 +201,24 @@ fn ethernet(far: &Namespace, queues: u32, here: &[&str], there: &[&str]) {
     };
     here.iter().for_each(|address| add("", "near", address));
     there.iter().for_each(|address| add(&format!("-n {name}"), "far", address));
-    // For sending measurements and for traffic of the host to itself.
+    // Tests that measure the cost of sending use loopback, and so does the traffic of a namespace
+    // to itself.
     ip("link set lo up");
     ip("link set near up");
     ip(&format!("-n {name} link set lo up"));
     ip(&format!("-n {name} link set far up"));
 }
 
-/// Maximum number of a flood's datagrams in flight. It is half the queue length of a virtual Ethernet, so that other
-/// traffic does not cause losses.
+/// Maximum number of datagrams that [`flood`] has in flight. It is half the queue length of a virtual Ethernet
+/// interface, so that other traffic does not cause losses.
 const UNDER_WAY: u64 = 128;
 /// Time without a received datagram after which the missing datagrams count as lost.
 const LOST: Duration = Duration::from_secs(5);
 
 /// Sends `count` datagrams from an address of the namespace to a socket, and returns the number of received datagrams.
 ///
-/// A separate thread reads the socket. The sender waits for this thread, so that the kernel can keep up. `meanwhile` is
-/// called repeatedly until all datagrams have been sent.
+/// A separate thread reads the socket. The sender waits for this thread, so that no queue of the kernel overflows.
+/// `meanwhile` is called repeatedly until all datagrams have been sent.
 ///
 /// # Panics
 /// Panics if the sockets fail, or if a datagram arrives twice or out of order.

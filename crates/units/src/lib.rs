@@ -1,4 +1,4 @@
-//! Newtypes for every quantity of a measurement, so that no bare number crosses a public signature.
+//! Newtypes for the quantities of a measurement, so that public signatures have no bare numbers.
 #![forbid(unsafe_code)]
 
 use std::borrow::Cow;
@@ -10,12 +10,12 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, Serialize};
 
-/// A rate in queries per second; a whole number, like results of RFC 8219.
+/// A rate in queries per second. It is a whole number, like the results of RFC 8219.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
 pub struct Qps(pub u64);
 
-/// Reads a number, or a text in the format of [`Qps::from_str`].
+/// Conversion from a number, or from a text in the format of [`Qps::from_str`].
 impl<'de> Deserialize<'de> for Qps {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Qps, D::Error> {
         struct Rate;
@@ -76,7 +76,7 @@ impl fmt::Display for Qps {
 impl FromStr for Qps {
     type Err = UnitError;
 
-    /// Accepts a whole number from 1 to 100 million: `20000`, `20_000`, `20k`, `1.5M`.
+    /// Parses a whole number from 1 to 100 million, such as `20000`, `20_000`, `20k` or `1.5M`.
     fn from_str(s: &str) -> Result<Self, UnitError> {
         match whole_number(s) {
             Some(n @ 1..=100_000_000) => Ok(Qps(n)),
@@ -85,8 +85,8 @@ impl FromStr for Qps {
     }
 }
 
-/// Parses digits, optionally with underscores between them. With the suffix `k` or `M` they may have a fraction if the
-/// result is a whole number.
+/// Parses digits, optionally with underscores between them. With the suffix `k` or `M`, the number may have a fraction
+/// if the result is a whole number.
 fn whole_number(text: &str) -> Option<u64> {
     let (number, zeros) = match (text.strip_suffix(['k', 'K']), text.strip_suffix('M')) {
         (Some(thousands), _) => (thousands, 3),
@@ -125,7 +125,7 @@ pub fn in_groups(digits: &str) -> String {
     text
 }
 
-/// `1 packet`, `2 packets`.
+/// Formats a number with its noun, such as `1 packet` or `2 packets`.
 pub fn counted(n: u64, one: &str, many: &str) -> String {
     format!("{} {}", grouped(n), if n == 1 { one } else { many })
 }
@@ -167,12 +167,12 @@ impl Nanos {
         Nanos(self.0.saturating_sub(earlier.0))
     }
 
-    /// Returns seconds, for display and JSON.
+    /// Returns the number of seconds, for display and JSON.
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / 1e9
     }
 
-    /// Returns milliseconds, for display.
+    /// Returns the number of milliseconds, for display.
     pub fn as_millis_f64(self) -> f64 {
         self.0 as f64 / 1e6
     }
@@ -214,7 +214,7 @@ impl From<Nanos> for Duration {
 #[serde(transparent)]
 pub struct QueryIndex(pub u64);
 
-/// A logical CPU, numbered as by the kernel.
+/// The number of a logical CPU, as assigned by the kernel.
 #[derive(
     Clone,
     Copy,
@@ -231,10 +231,10 @@ pub struct QueryIndex(pub u64);
 #[serde(transparent)]
 pub struct CpuId(pub usize);
 
-/// A share in whole per cent, 0 to 100.
+/// A share in whole per cents, from 0 to 100.
 ///
-/// Whole per cents, because the shares of a trial must be exact in every window of 100 consecutive names, and RFC 8219
-/// §9.2 requires only 0, 20, 40, 60, 80 and 100 %.
+/// The unit is a whole per cent, because the shares of a trial must be exact in every window of 100 consecutive names.
+/// RFC 8219 §9.2 requires only 0, 20, 40, 60, 80 and 100 %.
 #[derive(
     Clone,
     Copy,
@@ -258,7 +258,7 @@ impl Share {
     /// 100 %.
     pub const ONE: Share = Share(100);
 
-    /// Creates a share in per cent; more than 100 counts as 100.
+    /// Creates a share from a number of per cents. A number above 100 counts as 100.
     pub const fn percent(percent: u8) -> Share {
         Share(if percent > 100 { 100 } else { percent })
     }
@@ -273,8 +273,8 @@ impl Share {
         f64::from(self.0) / 100.0
     }
 
-    /// True if member `n` of a sequence belongs to the share. Of any 100 consecutive `n` exactly [`Share::per_hundred`]
-    /// do, spread evenly instead of in one block.
+    /// True if member `n` of a sequence belongs to the share. Exactly [`Share::per_hundred`] of any 100 consecutive
+    /// members belong to the share, and they are spread evenly.
     pub const fn selects(self, n: u64) -> bool {
         // 37 has no factor in common with 100, so n ↦ 37·n mod 100 visits every residue once in any
         // 100 steps.
@@ -315,7 +315,8 @@ impl From<Share> for f64 {
 impl FromStr for Share {
     type Err = UnitError;
 
-    /// Accepts a fraction from 0 to 1 in steps of 0.01, also in per cent: `0.2`, `20%`.
+    /// Parses a fraction from 0 to 1 in steps of 0.01, or the same value in per cent, such as `0.2`
+    /// or `20%`.
     fn from_str(s: &str) -> Result<Self, UnitError> {
         fraction(s)
             .and_then(|fraction| fraction.try_into().ok())
@@ -323,7 +324,7 @@ impl FromStr for Share {
     }
 }
 
-/// Parses a plain number (`0.05`) or a percentage (`5%`, `5 %`); `None` for any other text.
+/// Parses a plain number (`0.05`) or a percentage (`5%`, `5 %`). Returns `None` for any other text.
 pub fn fraction(text: &str) -> Option<f64> {
     match text.strip_suffix('%') {
         Some(percent) => percent.trim_end().parse::<f64>().ok().map(|percent| percent / 100.0),
@@ -335,7 +336,7 @@ pub fn fraction(text: &str) -> Option<f64> {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum UnitError {
-    /// Not a rate.
+    /// The text is not a rate.
     #[error(
         "'{given}' is not a rate: give a whole number of queries per second from 1 to 100000000, such as 20000 or 20k"
     )]
@@ -343,7 +344,7 @@ pub enum UnitError {
         /// The invalid text.
         given: String,
     },
-    /// Not a share.
+    /// The text is not a share.
     #[error(
         "'{given}' is not a share: give a fraction from 0 to 1 in steps of 0.01, such as 0.2 or 20%"
     )]
@@ -475,7 +476,7 @@ mod tests {
         assert_eq!(half.selects(u64::MAX), half.selects(u64::MAX % 100));
     }
 
-    /// Even among few names the share is as exact as possible: members are not the first of each hundred.
+    /// A share is as exact as possible even for few names, because its members are spread over each hundred.
     #[test]
     fn members_of_a_share_are_spread() {
         assert_eq!((0..10).filter(|&n| Share::percent(20).selects(n)).count(), 2);
