@@ -1,7 +1,8 @@
 //! Cache of the reference: replies of the upstream, and upstream queries in flight.
 //!
-//! A query in flight is an entry without content: further queries with the same key wait for it. A
-//! reply that must not be cached has a lifetime of zero, and serves the waiting queries only.
+//! A query in flight is an entry without content. Further queries with the same key wait for its
+//! reply. A reply that must not be cached has a lifetime of zero, and is returned to the waiting
+//! queries only.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -14,7 +15,7 @@ use crate::rules::Rules;
 
 /// Lifetime of a cached failure (RFC 9520 §3.2: at least a second).
 const FAILURE: Duration = Duration::from_secs(3);
-/// Number of entries from which expired ones are dropped.
+/// Number of entries at which expired entries are removed.
 const FULL: usize = 50_000;
 
 /// Key of an upstream query.
@@ -27,14 +28,14 @@ pub(super) struct Key {
 }
 
 impl Key {
-    /// Returns the key of a name error, which holds for all types (RFC 2308 §5). No query has type 0
-    /// (RFC 6895 §3.1).
+    /// Returns the key of a name error, which applies to all types (RFC 2308 §5). The key has type 0, which occurs in
+    /// no query (RFC 6895 §3.1).
     fn of_all_types(&self) -> Key {
         Key { qtype: Rtype::from_int(0), ..self.clone() }
     }
 }
 
-/// Replies by key.
+/// Cached replies and queries in flight, by key.
 pub(super) struct Cache {
     entries: Mutex<HashMap<Key, Arc<Entry>>>,
     rules: Rules,
@@ -50,7 +51,7 @@ struct CachedReply {
 }
 
 impl CachedReply {
-    /// True if the denial is of the queried name, rather than of the target of an alias.
+    /// True if the reply denies the queried name, rather than the target of an alias.
     fn says_that_there_is_no_such_name(&self) -> bool {
         let is_error = |reply: &Message| reply.rcode == rcode::NXDOMAIN && reply.answer.is_empty();
         self.reply.as_ref().is_some_and(is_error)
@@ -62,8 +63,8 @@ impl Cache {
         Cache { entries: Mutex::default(), rules }
     }
 
-    /// Returns the cached reply, or the one that `ask` returns, or `None` if the upstream did not
-    /// reply.
+    /// Returns the cached reply. If there is none, calls `ask`, and caches and returns its reply.
+    /// Returns `None` if the upstream did not reply.
     pub(super) fn get(&self, key: &Key, ask: impl FnOnce() -> Option<Message>) -> Option<Message> {
         let entry = self.entry(key);
         let mut is_new = false;
@@ -84,7 +85,7 @@ impl Cache {
         reply
     }
 
-    /// Caches a reply without a query; only a mutant does that.
+    /// Caches a reply without a query. Only a mutant does this.
     pub(super) fn put(&self, key: Key, reply: Message) {
         self.lock().insert(key, Arc::new(OnceLock::from(self.kept(Some(reply)))));
     }

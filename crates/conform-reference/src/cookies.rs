@@ -15,7 +15,8 @@ pub(super) const BADCOOKIE: u16 = 23;
 const CLIENT: usize = 8;
 /// Length of version, reserved octets and timestamp.
 const HEAD: usize = 8;
-/// Maximum age of a server cookie in seconds, and maximum advance of its timestamp (RFC 9018 §4.3).
+/// Maximum age of a server cookie in seconds (RFC 9018 §4.3). Its timestamp may be up to `AHEAD`
+/// seconds in the future.
 const OLDEST: u32 = 3600;
 const AHEAD: u32 = 300;
 
@@ -34,7 +35,7 @@ impl Cookies {
         Some((COOKIE, [client, &head, &hash].concat()))
     }
 
-    /// Returns true if the query has a server cookie, and it is not valid for the client.
+    /// Returns true if the query has a server cookie that is not valid for the client.
     pub(super) fn has_invalid(&self, query: &Message, address: IpAddr) -> bool {
         let is_valid = |client: &[u8], server: &[u8]| {
             let Some((head, hash)) = server.split_at_checked(HEAD) else { return false };
@@ -61,7 +62,8 @@ pub(super) fn is_malformed(query: &Message) -> bool {
     content(query).is_some_and(|content| !matches!(content.len(), 8 | 16..=40))
 }
 
-/// Returns the content of the first COOKIE option; others are ignored (RFC 7873 §5.2).
+/// Returns the content of the first COOKIE option. Further COOKIE options are ignored (RFC 7873
+/// §5.2).
 fn content(query: &Message) -> Option<&[u8]> {
     let mut options = query.edns.iter().flat_map(|edns| &edns.options);
     options.find(|(code, _)| *code == COOKIE).map(|(_, content)| content.as_slice())

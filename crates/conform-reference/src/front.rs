@@ -1,5 +1,5 @@
-//! Turns the octets of a client query into the octets of the reply: malformed queries, EDNS, flags, letter case, and
-//! size.
+//! Conversion of the octets of a client query to the octets of the reply. It handles malformed queries, EDNS, flags,
+//! letter case, and message size.
 
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use crate::cookies::{self, BADCOOKIE, Cookies};
 use crate::resolver::{Outcome, QueryBits, Resolver};
 use crate::rules::Hooks;
 
-/// Time limit of an answer, below the 5 s that a stub resolver waits.
+/// Time limit of an answer. It is below the 5 s for which a stub resolver waits.
 const TOTAL: Duration = Duration::from_millis(4300);
 /// Largest message in octets (RFC 1035 §4.2.2).
 const LARGEST: usize = 65_535;
@@ -27,7 +27,7 @@ pub(super) struct Front {
 }
 
 impl Front {
-    /// Returns the octets of the reply to a client, or `None` if there is none.
+    /// Returns the octets of the reply to a client, or `None` if the client gets no reply.
     pub(super) fn respond(
         &self,
         mut octets: Vec<u8>,
@@ -43,7 +43,8 @@ impl Front {
             hook(&mut query);
         }
         let mut reply = match refusal(&query, is_malformed) {
-            // RFC 7873 §5.4: only a query without a question is refused with NOERROR.
+            // NOERROR means that the query has no question, and requests a server cookie only (RFC
+            // 7873 §5.4).
             Some(rcode::NOERROR) if self.cookies.has_invalid(&query, client) => {
                 refused(&query, BADCOOKIE)
             }
@@ -87,15 +88,15 @@ impl Front {
     }
 }
 
-/// Returns the query, and true if it is malformed: it may then consist of a header only. `None` for fewer octets than a
-/// header and for responses, which are ignored.
+/// Returns the query, and true if it is malformed. A malformed query may be reduced to its header. Returns `None` for
+/// responses and for messages that are shorter than a header, because these are ignored.
 fn read(octets: &[u8]) -> Option<(Message, bool)> {
     if octets.len() < HEADER {
         return None;
     }
     let header = || {
         let mut alone = octets[..HEADER].to_vec();
-        // No records follow.
+        // The counts are zero, because no records follow.
         alone[4..].fill(0);
         Message::parse(&alone).ok().map(|query| (query, true))
     };
@@ -107,8 +108,8 @@ fn read(octets: &[u8]) -> Option<(Message, bool)> {
     read.ok().or_else(header).filter(|(query, _)| !query.flags.qr)
 }
 
-/// Returns the RCODE of a query that gets a reply without records: an error, or NOERROR if the client asks
-/// for a server cookie only (RFC 7873 §5.4).
+/// Returns the RCODE of the reply if the query gets a reply without records. It is an error, or NOERROR if the client
+/// requests a server cookie only (RFC 7873 §5.4).
 fn refusal(query: &Message, is_malformed: bool) -> Option<u16> {
     if query.opcode != 0 {
         return Some(rcode::NOTIMP);
@@ -153,8 +154,8 @@ fn room(query: &Message) -> usize {
     usize::from(query.edns.as_ref().map_or(512, |edns| edns.payload.clamp(512, PAYLOAD)))
 }
 
-/// Composes the reply in at most `limit` octets: RRsets that do not fit are omitted completely, with TC if one of them
-/// was required (RFC 2181 §9).
+/// Composes the reply in at most `limit` octets. RRsets that do not fit are omitted completely. TC is set if one of
+/// these RRsets was required (RFC 2181 §9).
 fn cut_to(mut reply: Message, limit: usize) -> Vec<u8> {
     let mut octets = reply.octets();
     if octets.len() > limit && !reply.additional.is_empty() {
@@ -164,7 +165,7 @@ fn cut_to(mut reply: Message, limit: usize) -> Vec<u8> {
     while octets.len() > limit {
         let dnssec_ok = reply.edns.as_ref().is_some_and(|edns| edns.dnssec_ok);
         if !reply.authority.is_empty() {
-            // The authority section is the proof if there are no answer records, or if there are signatures.
+            // The authority section is required if there are no answer records, or if the client set DO.
             reply.flags.tc = reply.answer.is_empty() || dnssec_ok;
             reply.authority.clear();
         } else if let Some(last) = reply.answer.pop() {

@@ -1,5 +1,5 @@
-//! A small DNS64 server written from the RFCs, and its mutants, used only by the tests of
-//! `conform`.
+//! A small DNS64 server that was written from the RFCs (the reference), and its mutants. Only the
+//! tests of `conform` use them.
 //!
 //! ```text
 //! UDP, TCP ─► front: refuses or resolves ─► resolver: AAAA, PTR, ipv4only.arpa, other types ─► walk: aliases
@@ -8,9 +8,9 @@
 //! ```
 //!
 //! The reference passes each check that applies to it. A mutant is the reference with one defect,
-//! and names the check that must fail for this mutant: a check that passes for all mutants detects
-//! no defect. The reference shares with the checks only [`conform::label`] and
-//! [`conform::message`].
+//! and contains the id of the check that must fail for this mutant. A check that passes for all
+//! mutants detects no defect. The reference and the checks share no code except [`conform::label`]
+//! and [`conform::message`].
 #![forbid(unsafe_code)]
 
 mod cache;

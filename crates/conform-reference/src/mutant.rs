@@ -7,13 +7,13 @@ use crate::rules::{Hooks, Rules};
 /// Reference server with one defect.
 #[derive(Clone, Copy)]
 pub struct Mutant {
-    /// Name in a few words joined by hyphens: `ttl-cap-ignored`.
+    /// Name in a few words joined by hyphens, such as `ttl-cap-ignored`.
     pub name: &'static str,
-    /// Id of the check that must fail.
+    /// Id of the check that must fail for this mutant.
     pub caught_by: &'static str,
-    /// Breaks rules of the reference.
+    /// Function that breaks rules of the reference.
     pub rules: fn(&mut Rules),
-    /// Changes messages on their way through the reference.
+    /// Functions that change messages on their way through the reference.
     pub hooks: Hooks,
 }
 
@@ -32,7 +32,7 @@ pub(crate) const fn rule(
     Mutant { name, caught_by, rules, hooks: NO_HOOKS }
 }
 
-/// Returns a mutant with several hooks.
+/// Returns a mutant with the given hooks.
 pub(crate) const fn hook(name: &'static str, caught_by: &'static str, hooks: Hooks) -> Mutant {
     Mutant { name, caught_by, rules: |_| {}, hooks }
 }
@@ -100,7 +100,8 @@ pub(crate) const fn leaves_tcp(
     hook(name, caught_by, Hooks { leaves_tcp: Some(change), ..NO_HOOKS })
 }
 
-/// Hooks that change nothing, the base of all others: `Hooks { reply: Some(…), ..NO_HOOKS }`.
+/// Hooks that change nothing. All other hooks are based on them: `Hooks { reply: Some(…),
+/// ..NO_HOOKS }`.
 pub const NO_HOOKS: Hooks = Hooks {
     arrives: None,
     query: None,

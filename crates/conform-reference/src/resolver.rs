@@ -69,7 +69,8 @@ impl Resolver {
             _ => self.plain(question, wants),
         };
         if !wants.dnssec_ok {
-            // RFC 4035 §3.2.1
+            // Without DO, DNSSEC records are returned only if their type was queried (RFC 4035
+            // §3.2.1).
             let is_asked_for = |record: &Record| {
                 ![Rtype::RRSIG, Rtype::NSEC, Rtype::NSEC3].contains(&record.rtype)
                     || record.rtype == question.qtype
@@ -110,7 +111,7 @@ impl Resolver {
         first.records.retain(|record| !record.ipv6().is_some_and(is_excluded));
         let intact = first.records.len() == before;
         if !intact {
-            // The signature covers the complete RRset.
+            // A signature is not valid for a part of the RRset.
             first.records.retain(|record| record.rtype != Rtype::RRSIG);
         }
         let has_own = first.records.iter().any(|record| record.ipv6().is_some());
@@ -162,7 +163,8 @@ impl Resolver {
         wants: QueryBits,
     ) -> Outcome {
         let ad = match self.rules.validates {
-            // RFC 6147 §5.5, items 1 and 2
+            // AD needs two authentic answers, and DO in the client's query (RFC 6147 §5.5, items 1
+            // and 2).
             true => {
                 let both = self.is_authentic(&first, wants) && self.is_authentic(&second, wants);
                 both && wants.dnssec_ok
@@ -176,8 +178,8 @@ impl Resolver {
         Outcome { ad, ..whole(Found { aliases, records: made, ..second }) }
     }
 
-    /// Answers a PTR query with an alias for the name in in-addr.arpa, if that has records (RFC 6147
-    /// §5.3.1).
+    /// Answers a PTR query for an address below a prefix. The answer is an alias for the name in in-addr.arpa, if that
+    /// name has records (RFC 6147 §5.3.1).
     fn ptr(&self, question: &Question, wants: QueryBits) -> Option<Outcome> {
         let v6 = translate::address_of(&question.name)?;
         let (prefix, v4) =
@@ -190,7 +192,8 @@ impl Resolver {
         }
         let mut found = self.walk(translate::reverse_of(v4), Rtype::PTR, wants);
         if found.records.is_empty() {
-            // The denied name lies below the prefix, so the denial comes from the prefix's zone.
+            // The denied name lies below the prefix, so the SOA record is that of the prefix's
+            // zone.
             found.authority = Vec::from_iter(
                 found.soa().map(|soa| Record::soa(&prefix.zone(), soa.ttl, soa.ttl)),
             );
@@ -203,8 +206,8 @@ impl Resolver {
         Some(whole(found))
     }
 
-    /// Answers queries for a node of ip6.arpa above the addresses of a prefix: NODATA, because names
-    /// exist below it (RFC 8020 §2).
+    /// Answers queries for a name in ip6.arpa above the addresses of a prefix. The answer is NODATA, because names
+    /// exist below that name (RFC 8020 §2).
     fn reverse_node(&self, question: &Question) -> Option<Outcome> {
         let holds = |prefix: &&Pref64| prefix.has_node(&question.name);
         let prefix = self.prefixes.iter().filter(|_| self.rules.reverse).find(holds)?;
@@ -212,8 +215,8 @@ impl Resolver {
         Some(Outcome { authority: vec![soa], ..Outcome::default() })
     }
 
-    /// Answers queries in the zone ipv4only.arpa, except for its DS record; names below it do not exist
-    /// (RFC 8880 §7.1).
+    /// Answers queries in the zone ipv4only.arpa, except for its DS record. Names below ipv4only.arpa do not exist (RFC
+    /// 8880 §7.1).
     fn ipv4only(&self, question: &Question, untouched: bool) -> Option<Outcome> {
         let apex = name("ipv4only.arpa");
         let is_apex = question.name == apex;
@@ -263,7 +266,8 @@ impl Resolver {
 
     fn look_up(&self, name: Name, qtype: Rtype, wants: QueryBits) -> Option<Message> {
         let rules = &self.rules;
-        // A validating server queries signatures (RFC 4035 §3.2.1), and bogus data too (RFC 6840 §5.9).
+        // A validating server sets DO to get signatures (RFC 4035 §3.2.1), and CD to get bogus data too (RFC 6840
+        // §5.9).
         let dnssec_ok = (wants.dnssec_ok || rules.validates) && rules.passes_do;
         let cd = (wants.cd || rules.validates) && rules.passes_cd;
         let key = Key { name, qtype, dnssec_ok, cd };
@@ -276,7 +280,7 @@ impl Resolver {
         })
     }
 
-    /// Caches records of names that were not queried; only a mutant does this.
+    /// Caches records of names that were not queried. Only a mutant does this.
     fn cache_unrelated_records(&self, key: &Key, reply: &Message) {
         for record in reply.answer.iter().filter(|record| record.owner != key.name) {
             let key = Key { name: record.owner.to_name(), qtype: record.rtype, ..key.clone() };
@@ -288,14 +292,14 @@ impl Resolver {
     fn is_authentic(&self, found: &Found, wants: QueryBits) -> bool {
         let believes = self.rules.validates && !wants.cd && found.trouble.is_none();
         match believes {
-            // RFC 6840 §5.8
+            // AD is set only if the client's query has DO or AD (RFC 6840 §5.8).
             true => found.trust(&self.zone) == Ok(true) && (wants.dnssec_ok || wants.ad),
             false => !self.rules.validates && !self.rules.drops_ad && found.upstream_ad,
         }
     }
 }
 
-/// Turns the records into an answer, which is empty after an error.
+/// Converts the records to an answer, which is empty after an error.
 fn whole(found: Found) -> Outcome {
     let code = match found.trouble {
         None => {

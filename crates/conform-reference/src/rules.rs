@@ -12,7 +12,7 @@ use conform::message::Message;
 pub struct Rules {
     /// AAAA records are synthesized from A records (RFC 6147 §5.1).
     pub synthesize: bool,
-    /// A usable native AAAA record is returned, and nothing is synthesized (§5.1.1).
+    /// If a usable native AAAA record exists, it is returned, and nothing is synthesized (§5.1.1).
     pub native_wins: bool,
     /// NXDOMAIN is returned unchanged (§5.1.2).
     pub nxdomain_ends: bool,
@@ -20,19 +20,21 @@ pub struct Rules {
     pub errors_are_empty: bool,
     /// An unanswered AAAA query counts as SERVFAIL, and therefore as an empty answer (§5.1.3).
     pub silence_is_servfail: bool,
-    /// Timeout of an upstream query; 1.5 s.
+    /// Timeout of an upstream query. The default is 1.5 s.
     pub upstream_patience: Duration,
-    /// A is queried only if the AAAA response is not enough (§5.1.8).
+    /// A records are queried only if the AAAA response does not suffice (§5.1.8).
     pub waits_for_aaaa: bool,
-    /// AAAA records in these ranges count as missing (§5.1.4); `::ffff:0:0/96`.
+    /// AAAA records in these ranges count as missing (§5.1.4). The default is `::ffff:0:0/96`.
     pub excluded: Vec<(Ipv6Addr, u8)>,
-    /// Aliases are followed to their end if the upstream did not (§5.1.5).
+    /// Aliases are followed to their end if the upstream did not follow them (§5.1.5).
     pub follows_aliases: bool,
     /// Alias records precede the synthesized records (§5.1.5).
     pub shows_aliases: bool,
-    /// Longest chain of aliases; a longer one is SERVFAIL. 16.
+    /// Maximum length of a chain of aliases. The reply for a longer chain is SERVFAIL. The default
+    /// is 16.
     pub longest_chain: usize,
-    /// An alias of a name that is already in the chain is SERVFAIL (RFC 1034 §3.6.2).
+    /// If an alias points to a name that is already in the chain, the reply is SERVFAIL (RFC 1034
+    /// §3.6.2).
     pub notices_loops: bool,
     /// The TTL of a synthesized record is at most the TTL of the A record (§5.1.7).
     pub ttl_of_a: bool,
@@ -40,10 +42,11 @@ pub struct Rules {
     pub ttl_of_soa: bool,
     /// The TTL of a synthesized record is at most the MINIMUM of the SOA record (RFC 2308 §5).
     pub minimum_of_soa: bool,
-    /// TTL in seconds of a synthesized record if the denial has no SOA record; 600 (§5.1.7).
+    /// Maximum TTL in seconds of a synthesized record if the denial has no SOA record. The default
+    /// is 600 (§5.1.7).
     pub ttl_without_soa: u32,
-    /// TTL in seconds of a synthesized record if the AAAA query failed, which counts as a denial without a
-    /// SOA record (§5.1.2); 600 (§5.1.7).
+    /// Maximum TTL in seconds of a synthesized record if the AAAA query failed, which counts as a denial without a SOA
+    /// record (§5.1.2). The default is 600 (§5.1.7).
     pub ttl_after_error: u32,
     /// With the Well-Known Prefix, only global IPv4 addresses are embedded (RFC 6052 §3.1).
     pub leaves_non_global: bool,
@@ -58,10 +61,11 @@ pub struct Rules {
     pub passes_do: bool,
     /// Upstream queries have the CD bit of the client query.
     pub passes_cd: bool,
-    /// A server that does not validate never sets AD in synthesized answers (§5.5).
+    /// Without validation, the AD bit of the upstream is not copied to replies (§5.5).
     pub drops_ad: bool,
-    /// The reference simulates validation by the label of the zone. Without CD, `bogus` and `expired` get SERVFAIL.
-    /// `secure` and `nsec3` get AD if the query has AD or DO. False by default.
+    /// The reference simulates validation, based on the labels of zones. If the query has no CD, the reply for names in
+    /// `bogus` and `expired` is SERVFAIL. If the query has AD or DO, the reply for names in `secure` and `nsec3` has
+    /// AD. The default is false.
     pub validates: bool,
     /// Replies over UDP that are longer than the client accepts are truncated, with TC (RFC 2181 §9).
     pub truncates: bool,
@@ -82,18 +86,20 @@ pub struct Rules {
     pub caches: bool,
     /// TTLs of cached records count down (RFC 1035 §3.2.1).
     pub ages: bool,
-    /// Equal client queries at the same time share one upstream query.
+    /// Equal client queries at the same time cause only one upstream query.
     pub asks_once: bool,
     /// Each upstream query has an unpredictable ID and source port (RFC 5452 §9.2).
     pub random_source: bool,
-    /// All records of an RRset have the smallest of their TTLs (RFC 2181 §5.2).
+    /// All records of an RRset get the smallest TTL of these records (RFC 2181 §5.2).
     pub equal_ttls: bool,
     /// A message over TCP may arrive in several segments (RFC 7766 §8). If false, the connection is closed
     /// unless the first read returns a complete message.
     pub joins_segments: bool,
-    /// TCP connections served at the same time; further connections wait. 256.
+    /// Maximum number of TCP connections that are served at the same time. Further connections
+    /// wait. The default is 256.
     pub connections: usize,
-    /// UDP transmissions of an upstream query within `upstream_patience`; at most 3 (RFC 9520 §3.1). 2.
+    /// Number of UDP transmissions of an upstream query within `upstream_patience`. RFC 9520 §3.1 allows at most 3. The
+    /// default is 2.
     pub tries: usize,
 }
 
@@ -144,10 +150,11 @@ impl Default for Rules {
     }
 }
 
-/// Functions of a mutant that change messages on their way.
+/// Functions of a mutant that change messages on their way through the reference.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Hooks {
-    /// Changes the octets of a client query before they are parsed; an empty vector drops it.
+    /// Changes the octets of a client query before they are parsed. If the octets are empty
+    /// afterwards, the query is dropped.
     pub arrives: Option<fn(&mut Vec<u8>)>,
     /// Changes a parsed client query.
     pub query: Option<fn(&mut Message)>,
@@ -157,7 +164,7 @@ pub struct Hooks {
     pub hears: Option<fn(&mut Message)>,
     /// Changes the reply to a query before it is truncated.
     pub reply: Option<fn(&Message, &mut Message)>,
-    /// Changes the octets of a reply; an empty vector drops it.
+    /// Changes the octets of a reply. If the octets are empty afterwards, the reply is dropped.
     pub leaves: Option<fn(&mut Vec<u8>)>,
     /// Changes the octets of a reply over TCP.
     pub leaves_tcp: Option<fn(&mut Vec<u8>)>,

@@ -24,13 +24,13 @@ use crate::rules::{Hooks, Rules};
 use crate::translate::Pref64;
 use crate::upstream::{Upstream, read_framed, send_framed, unspecified};
 
-/// Queries answered at the same time.
+/// Maximum number of queries that are answered at the same time.
 const MOST_QUERIES: usize = 2048;
-/// Stack of a thread in octets; there may be thousands of threads.
+/// Stack size of a thread in octets. It is small, because there may be thousands of threads.
 const STACK: usize = 256 << 10;
 /// Timeout for reading from a TCP connection (RFC 7766 §6.2.3), and for writing to it.
 const IDLE: Duration = Duration::from_secs(10);
-/// Longest time to notice the stop flag while no datagram arrives.
+/// Maximum time until the stop flag is checked if no datagram arrives.
 const LOOK_UP: Duration = Duration::from_millis(500);
 
 /// Configuration of the reference.
@@ -40,7 +40,7 @@ pub struct ReferenceConfig {
     pub listen: SocketAddr,
     /// Address of the upstream.
     pub upstream: SocketAddr,
-    /// Test zone, for [`Rules::validates`].
+    /// Test zone, which is used only if [`Rules::validates`] is true.
     pub zone: Name,
     /// Prefixes of synthesized addresses.
     pub prefixes: Vec<Prefix>,
@@ -68,13 +68,14 @@ impl Reference {
 impl Drop for Reference {
     fn drop(&mut self) {
         self.ends.store(true, Ordering::Relaxed);
-        // Both threads wait for a client. If this datagram is lost, the read times out.
+        // The threads wait for a datagram and for a connection. If this datagram is lost, the read
+        // times out.
         let address = reachable(self.address);
         let any = SocketAddr::new(unspecified(address), 0);
         let _ = UdpSocket::bind(any).and_then(|socket| socket.send_to(&[], address));
         if TcpStream::connect_timeout(&address, Duration::from_secs(1)).is_ok() {
             for thread in self.threads.drain(..) {
-                // A panic was printed by the thread.
+                // An error is ignored, because the thread has printed its panic.
                 let _ = thread.join();
             }
         }
@@ -91,10 +92,10 @@ fn reachable(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, address.port())
 }
 
-/// Starts the reference, which serves when this function returns.
+/// Starts the reference. It answers queries as soon as this function returns.
 ///
 /// # Errors
-/// If it cannot listen on the address, or cannot start a thread.
+/// If the reference cannot listen on the address, or cannot start a thread.
 pub fn start(config: ReferenceConfig) -> io::Result<Reference> {
     let ReferenceConfig { listen, upstream, zone, prefixes, rules, hooks } = config;
     let (udp, tcp) = sockets(listen)?;
@@ -173,7 +174,7 @@ impl Server {
         }
     }
 
-    /// Answers a query on a new thread, once one may be started.
+    /// Answers a query on a new thread. Waits if the maximum number of threads is reached.
     fn answer(
         self: &Arc<Self>,
         query: Vec<u8>,
@@ -199,7 +200,7 @@ impl Server {
             let server = self.clone();
             let _ = on_thread(move || {
                 let _slot = slot;
-                // The error only ends the connection.
+                // An error only ends the connection.
                 let _ = server.serve(stream);
             });
         }
@@ -228,7 +229,7 @@ impl Server {
     }
 }
 
-/// Reads a message as a mutant does: the first read must return all of it.
+/// Reads a message in the way of a mutant: the first read must return the whole message.
 fn read_segment(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
     let mut segment = vec![0; usize::from(u16::MAX)];
     let len = stream.read(&mut segment)?;
@@ -245,7 +246,7 @@ struct Slots {
     freed: Condvar,
 }
 
-/// Permission to start a thread. Dropping it frees the slot.
+/// Permission to start a thread. Dropping this value frees the slot.
 struct Slot(Arc<Slots>);
 
 impl Slots {

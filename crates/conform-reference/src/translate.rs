@@ -1,4 +1,4 @@
-//! RFC 6052 as the reference implements it: IPv4-embedded IPv6 addresses, and their names in ip6.arpa.
+//! Implementation of RFC 6052 in the reference: IPv4-embedded IPv6 addresses, and their names in ip6.arpa.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -6,7 +6,7 @@ use conform::expected::Prefix;
 use conform::message::{Name, name};
 use domain::base::name::ToLabelIter;
 
-/// Prefix of the reference, and the bits that follow the IPv4 address.
+/// Prefix of the reference. `bits` also contains the bits that follow the IPv4 address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Pref64 {
     bits: u128,
@@ -38,7 +38,7 @@ pub(super) const WELL_KNOWN_V4: [Ipv4Addr; 2] =
     [Ipv4Addr::new(192, 0, 0, 170), Ipv4Addr::new(192, 0, 0, 171)];
 
 impl Pref64 {
-    /// Parses the prefix from its text, to share no arithmetic with the checks.
+    /// Parses the prefix from its text, so that the reference shares no arithmetic with the checks.
     pub(super) fn from_prefix(prefix: Prefix) -> Pref64 {
         let text = prefix.to_string();
         let address = text.split('/').next().and_then(|address| address.parse::<Ipv6Addr>().ok());
@@ -77,10 +77,10 @@ impl Pref64 {
         self.bits == 0x64_ff9b << 96 && self.len == 96
     }
 
-    /// Returns true if `node` lies between the name of the prefix in ip6.arpa, inclusive, and the name of
-    /// an address below the prefix.
+    /// Returns true if `node` is the name of the prefix in ip6.arpa, or lies between this name and the name of an
+    /// address below the prefix.
     pub(super) fn has_node(self, node: &Name) -> bool {
-        // 32 nibbles, "ip6", "arpa" and the root.
+        // The name of an address has 35 labels: 32 nibbles, "ip6", "arpa" and the root.
         let missing = 35_usize.saturating_sub(node.label_count());
         let below = || address_of(&name(&format!("{}{node}", "0.".repeat(missing))));
         (1..=32 - self.len as usize / 4).contains(&missing)
@@ -98,8 +98,8 @@ const LEFT: u128 = !0 << 64;
 const RIGHT: u128 = !LEFT;
 const U_OCTET: u128 = 0xff << 56;
 
-/// Returns true if the Well-Known Prefix may be used with this address (RFC 6052 §3.1). It may be used
-/// with those of ipv4only.arpa; otherwise no client would find that prefix (RFC 7050 §3).
+/// Returns true if the Well-Known Prefix may be used with this address (RFC 6052 §3.1). It may be used with the
+/// addresses of ipv4only.arpa, because otherwise no client could discover this prefix (RFC 7050 §3).
 pub(super) fn is_global(v4: Ipv4Addr) -> bool {
     let octets_lie_in =
         |(net, len): (Ipv4Addr, u32)| (u32::from(v4) ^ u32::from(net)) >> (32 - len) == 0;

@@ -18,7 +18,7 @@ use conform::message::{Message, rcode};
 use crate::cache::Key;
 use crate::rules::{Hooks, Rules};
 
-/// Timeout of TCP after UDP brought no reply.
+/// Timeout of a TCP query after UDP queries without a reply.
 const LAST_TRY: Duration = Duration::from_millis(300);
 
 /// Server to which the reference forwards.
@@ -37,7 +37,8 @@ impl Upstream {
         Upstream { address, rules, hooks, only_socket, next_id }
     }
 
-    /// Returns the reply, or `None` if there is none within `upstream_patience` and before `give_up`.
+    /// Sends an upstream query and returns the reply, or `None` if no reply arrives within `upstream_patience` and
+    /// before `give_up`.
     pub(super) fn ask(&self, key: &Key, give_up: Instant) -> Option<Message> {
         let end = give_up.min(Instant::now() + self.rules.upstream_patience);
         let mut query = Message::query(&key.name, key.qtype);
@@ -102,7 +103,8 @@ impl Upstream {
     fn wait_for_reply(&self, socket: &UdpSocket, query: &Message, end: Instant) -> Option<Message> {
         let octets = query.octets();
         let begin = Instant::now();
-        // The first transmission has the longest time: with two, the second is sent after 2/3.
+        // The first transmission has the longest time. With two transmissions, the second is sent
+        // after 2/3 of the time.
         let tries = self.rules.tries as u32;
         let tick = end.saturating_duration_since(begin) / (tries + 1);
         let mut buffer = vec![0; usize::from(u16::MAX)];
@@ -140,7 +142,8 @@ fn left_until(end: Instant) -> Option<Duration> {
     Some(end.saturating_duration_since(Instant::now())).filter(|left| !left.is_zero())
 }
 
-/// Returns true for the reply to this query (RFC 5452 §9.1). FORMERR may lack the question.
+/// Returns true if `reply` belongs to `query` (RFC 5452 §9.1). A FORMERR reply may lack the
+/// question.
 fn fits(query: &Message, reply: &Message, rules: &Rules) -> bool {
     let same_question = reply.questions == query.questions
         || reply.questions.is_empty() && reply.rcode == rcode::FORMERR;
@@ -150,7 +153,7 @@ fn fits(query: &Message, reply: &Message, rules: &Rules) -> bool {
         && (same_question || !rules.checks_question)
 }
 
-/// Returns the unspecified address of the same family.
+/// Returns the unspecified address of the same address family.
 pub(super) fn unspecified(address: SocketAddr) -> IpAddr {
     match address {
         SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),

@@ -1,4 +1,4 @@
-//! Reads replies of the upstream: aliases, the records at their end, and records that do not belong.
+//! Evaluation of upstream replies: aliases, the records at the end of the aliases, and unrelated records.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,8 @@ use domain::base::iana::Rtype;
 use crate::cache::all_records;
 use crate::rules::Rules;
 
-/// Longest TTLs in seconds: a week (RFC 8767 §4), and three hours for denials (RFC 2308 §5).
+/// Maximum TTL in seconds: a week (RFC 8767 §4). For denials, `LONGEST_DENIAL` is three hours (RFC
+/// 2308 §5).
 const LONGEST: u32 = 604_800;
 const LONGEST_DENIAL: u32 = 10_800;
 
@@ -19,7 +20,7 @@ const YXDOMAIN: u16 = 6;
 
 /// Extended errors (RFC 8914 §4) that the reference sends.
 pub(super) mod ede {
-    /// Code of the option.
+    /// Code of the EDNS option.
     pub(crate) const OPTION: u16 = 15;
     pub(crate) const BOGUS: u16 = 6;
     pub(crate) const EXPIRED: u16 = 7;
@@ -35,14 +36,14 @@ pub(super) enum Failure {
     Error,
     /// The aliases form a loop, or a chain that is too long.
     Endless,
-    /// A signature does not verify; with the extended error.
+    /// A signature is not valid. The number is the extended error.
     Bogus(u16),
 }
 
 /// Records for a name and a type.
 #[derive(Clone, Debug)]
 pub(super) struct Found {
-    /// Names of the chain: the queried name first, the last target last.
+    /// Names of the chain of aliases, from the queried name to the last target.
     pub(super) names: Vec<Name>,
     /// Aliases, with their signatures.
     pub(super) aliases: Vec<Record>,
@@ -53,14 +54,14 @@ pub(super) struct Found {
     /// NOERROR, NXDOMAIN or YXDOMAIN; SERVFAIL after an error.
     pub(super) rcode: u16,
     pub(super) trouble: Option<Failure>,
-    /// AD of the upstream.
+    /// AD bit of the upstream's reply.
     pub(super) upstream_ad: bool,
     /// Extended errors of the upstream.
     pub(super) errors: Vec<(u16, Vec<u8>)>,
 }
 
 impl Found {
-    /// Creates an empty chain.
+    /// Creates a chain that contains only the queried name.
     pub(super) fn new(name: Name) -> Found {
         Found {
             names: vec![name],
@@ -90,8 +91,8 @@ impl Found {
         self.rcode = rcode::SERVFAIL;
     }
 
-    /// Adds a reply to a query for `qtype` of the last name. Returns false if the reply has aliases but not the records
-    /// at their end.
+    /// Adds the reply to a query for the last name of the chain and the type `qtype`. Returns false if the reply has
+    /// aliases but not the records at the end of the aliases.
     pub(super) fn take_in(&mut self, reply: Message, qtype: Rtype, rules: &Rules) -> bool {
         let is_extended_error = |option: &(u16, Vec<u8>)| option.0 == ede::OPTION;
         self.errors = reply.edns.map_or_else(Vec::new, |edns| edns.options);
@@ -149,7 +150,7 @@ impl Found {
         Some(leads)
     }
 
-    /// Validates by the labels of the zones; returns true if all zones are signed.
+    /// Simulates validation, based on the labels of zones. Returns true if all zones are signed.
     pub(super) fn trust(&self, zone: &Name) -> Result<bool, Failure> {
         let mut secure = true;
         for name in &self.names {
@@ -188,7 +189,7 @@ fn extract(records: &mut Vec<Record>, wanted: impl Fn(&Record) -> bool) -> Vec<R
     taken
 }
 
-/// Returns a reply of the upstream with the TTLs for the cache. An RRset and its signatures get one TTL (RFC 2181
+/// Returns a reply of the upstream with the TTLs for the cache. An RRset and its signatures get the same TTL (RFC 2181
 /// §5.2). TTLs are limited, and the TTL of a SOA record is at most its MINIMUM (RFC 2308 §5).
 pub(super) fn tidied(mut reply: Message, rules: &Rules) -> Message {
     let mut shortest: HashMap<(Name, Rtype), u32> = HashMap::new();

@@ -1,11 +1,11 @@
-//! Helpers that several files of mutants use.
+//! Helpers that are used by several files of mutants.
 
 use std::net::Ipv6Addr;
 
 use conform::message::Message;
 use domain::base::iana::Rtype;
 
-/// Synthetic address that mutants add to answers: 1.2.3.4 below the Well-Known Prefix.
+/// Synthesized address that mutants add to answers: 1.2.3.4 below the Well-Known Prefix.
 pub(super) const SYNTHETIC: Ipv6Addr = Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0x102, 0x304);
 
 /// Repeats the SOA record of a denial.

@@ -59,7 +59,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
 
 static CLIENT_ID: AtomicU16 = AtomicU16::new(0);
 
-/// Fails where the first reply to the upstream query is forged, as if that ended the query.
+/// Changes the reply to SERVFAIL if the first reply to the upstream query was forged, as if the
+/// forged reply ended the upstream query.
 fn fail_where_forged(query: &Message, reply: &mut Message) {
     if query.question().is_some_and(|asked| asked.name.to_string().contains(".a-bad")) {
         reply.rcode = rcode::SERVFAIL;
@@ -103,7 +104,7 @@ fn fail_by_name(query: &Message, reply: &mut Message) {
     }
 }
 
-/// Sends ten replies per tenth of a second, and loses the others.
+/// Sends ten replies per tenth of a second, and drops the others.
 fn lose_all_but_ten_a_moment(octets: &mut Vec<u8>) {
     static MOMENT: Mutex<Option<(Instant, usize)>> = Mutex::new(None);
     let mut moment = MOMENT.lock().unwrap_or_else(PoisonError::into_inner);
@@ -117,7 +118,8 @@ fn lose_all_but_ten_a_moment(octets: &mut Vec<u8>) {
     }
 }
 
-/// Blocks all queries for 2.5 s after a query for a silent name.
+/// Blocks all queries for 2.5 s after a query for a name that the authoritative server does not
+/// answer.
 fn wait_for_the_dead(query: &mut Message) {
     static BUSY: Mutex<Option<Instant>> = Mutex::new(None);
     let dead = query.question().is_some_and(|asked| asked.name.to_string().contains("-silent"));
@@ -133,7 +135,7 @@ fn wait_for_the_dead(query: &mut Message) {
     }
 }
 
-/// Drops the first message with `deadly` set and all later messages.
+/// Simulates a crash: drops the first message for which `deadly` is true, and all later messages.
 fn end(dead: &AtomicBool, deadly: bool, octets: &mut Vec<u8>) {
     if deadly {
         dead.store(true, Ordering::Relaxed);

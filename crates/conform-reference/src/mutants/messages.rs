@@ -171,7 +171,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         }
     }),
     arrives("long-names-read", "rfc1035-3.1-name-length", |octets| {
-        // A header, a name of 256 octets, type and class.
+        // The message has room for a header, a name of 256 octets, type and class.
         if octets.len() >= 12 + 256 + 4 {
             make_fine(octets);
         }
@@ -189,7 +189,7 @@ fn server_part(query: &Message) -> Option<&[u8]> {
     Some(server).filter(|server| !server.is_empty())
 }
 
-/// Replaces the COOKIE option of a reply by that of the query.
+/// Replaces the COOKIE option of a reply by the COOKIE option of the query.
 fn echo_cookie(query: &Message, reply: &mut Message) {
     let options = query.edns.iter().flat_map(|edns| &edns.options);
     let cookies = options.filter(|(code, _)| *code == COOKIE);
@@ -214,7 +214,7 @@ fn set_bits(octets: &mut [u8], at: usize, bits: u8) {
     }
 }
 
-/// Replaces the message by a query that gets an answer, with the same ID.
+/// Replaces the message by a valid query with the same ID.
 fn make_fine(octets: &mut Vec<u8>) {
     let id = octets.first_chunk().map_or(0, |id| u16::from_be_bytes(*id));
     *octets = Message { id, ..Message::query(&name("ipv4only.arpa"), Rtype::A) }.octets();

@@ -1,5 +1,5 @@
-//! Mutants that could be a proxy in front of a correct server: they change or lose replies,
-//! whatever the query. The checks for these mutants are in several files.
+//! Mutants that behave like a faulty proxy in front of a correct server: they change or drop
+//! replies, regardless of the query. The checks for these mutants are in several files.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -14,7 +14,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     replies("ttls-one-more", "rfc6147-5.1.7-ttl-of-a", |_, reply| each_ttl(reply, |ttl| ttl + 1)),
     replies("ttls-zero", "rfc6147-5.1.7-ttl-of-a", |_, reply| each_ttl(reply, |_| 0)),
     replies("third-octet-wrong", "rfc6052-2.2-most-significant-first", |_, reply| {
-        // Only in addresses with an octet of 128 or more.
+        // Only addresses with an octet of 128 or more are changed.
         for record in reply.answer.iter_mut().filter(|record| record.ipv6().is_some()) {
             if record.data[12..].iter().any(|octet| *octet >= 128) {
                 record.data[14] ^= 1;
@@ -54,7 +54,8 @@ fn each_ttl(reply: &mut Message, change: fn(u32) -> u32) {
     reply.answer.iter_mut().for_each(change);
 }
 
-/// Returns true at each `NTH` call. Mutants run in parallel, so each has a counter: `COUNTER`.
+/// Returns true at every `NTH`-th call. Mutants run in parallel, so each mutant has its own
+/// counter, `COUNTER`.
 fn is_nth<const NTH: usize, const COUNTER: usize>() -> bool {
     static COUNTS: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
     COUNTS[COUNTER].fetch_add(1, Ordering::Relaxed) % NTH == NTH - 1

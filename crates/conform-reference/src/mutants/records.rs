@@ -117,7 +117,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     }),
 ];
 
-/// TC in the third octet of a header.
+/// The TC bit in the third octet of a header.
 const TC: u8 = 2;
 
 /// Sets TTL and MINIMUM of a SOA record, in seconds.
@@ -135,11 +135,11 @@ fn change_octet(octets: &mut [u8], at: usize, change: impl Fn(u8) -> u8) {
     }
 }
 
-/// Label between the first label of a name and its parent, in the name of its mail host.
+/// Label that follows the first label in the name of a mail host.
 const HOST: &[u8] = b"\x04host";
 
-/// Turns `x1.host.REST` into `x1.REST`, which has the same addresses: the test authoritative server receives no query
-/// for the host.
+/// Changes `x1.host.REST` to `x1.REST`, which has the same addresses. The test authoritative server therefore receives
+/// no query for the host.
 fn remove_host(query: &mut Message) {
     for question in &mut query.questions {
         question.name = with_octets(&question.name, |octets| {
@@ -150,7 +150,7 @@ fn remove_host(query: &mut Message) {
     }
 }
 
-/// Reverts [`remove_host`] in the reply. Names with addresses are assumed to be hosts.
+/// Reverts [`remove_host`] in the reply. A name with A records is assumed to be the name of a host.
 fn insert_host(_: &Message, reply: &mut Message) {
     let longer = |name: &Name| {
         with_octets(name, |octets| {
@@ -164,7 +164,7 @@ fn insert_host(_: &Message, reply: &mut Message) {
     }
 }
 
-/// Returns a name with changed octets, or the same name if they form no name.
+/// Returns a name with changed octets, or the same name if the changed octets are not a valid name.
 fn with_octets(name: &Name, change: impl Fn(&[u8]) -> Vec<u8>) -> Name {
     Name::from_octets(change(name.as_slice())).unwrap_or_else(|_| name.clone())
 }

@@ -191,7 +191,7 @@ fn asked(query: &Message) -> String {
     name.unwrap_or_default().to_ascii_lowercase()
 }
 
-/// Returns true for a name in a zone with wrong signatures.
+/// Returns true if the queried name is in a zone with invalid signatures.
 fn is_bad(query: &Message) -> bool {
     asked(query).contains(".bogus.") || asked(query).contains(".expired.")
 }
@@ -204,7 +204,7 @@ fn has(reply: &Message, rtype: Rtype) -> bool {
     reply.answers(rtype).next().is_some()
 }
 
-/// Turns the reply into SERVFAIL.
+/// Changes the reply to SERVFAIL.
 fn fail(reply: &mut Message) {
     reply.rcode = rcode::SERVFAIL;
     reply.flags.ad = false;
@@ -212,7 +212,7 @@ fn fail(reply: &mut Message) {
     reply.authority.clear();
 }
 
-/// Returns a synthetic AAAA record of the queried name.
+/// Returns a synthesized AAAA record of the queried name.
 fn made(query: &Message) -> Record {
     let owner = name(&asked(query));
     Record::aaaa(owner, 300, SYNTHETIC)

@@ -1,4 +1,5 @@
-//! Mutants for the checks in `rfc6147_other`: reverse names, other types, and assembling a reply.
+//! Mutants for the checks in `rfc6147_other`: reverse names, other types, and the assembly of
+//! replies.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -11,7 +12,7 @@ use crate::mutant::{Mutant, replies, rule};
 pub(super) const MUTANTS: &[Mutant] = &[
     rule("ptr-passed-on", "rfc6147-5.3.1-ptr", |rules| rules.reverse = false),
     replies("ptr-answered-both-ways", "rfc6147-5.3.1-not-both", |query, reply| {
-        // Only addresses with an odd last nibble.
+        // Only addresses with an odd last nibble get both answers.
         if asked(query).starts_with(['1', '3', '5', '7', '9']) && is_aliased(reply) {
             let record = pointer(query, "dns64.example");
             reply.answer = vec![record];
@@ -23,13 +24,14 @@ pub(super) const MUTANTS: &[Mutant] = &[
         }
     }),
     replies("ptr-below-one-prefix-only", "rfc6147-5-ptr-all-prefixes", |query, reply| {
-        // Shows with two prefixes, of which 3fff:65:65::/48 is the second.
+        // The defect affects the configuration with two prefixes, of which 3fff:65:65::/48 is the
+        // second.
         if asked(query).ends_with("5.6.0.0.5.6.0.0.f.f.f.3.ip6.arpa") {
             deny(reply, rcode::NXDOMAIN);
         }
     }),
     replies("reverse-nodes-denied", "rfc8020-2-reverse-nodes", |query, reply| {
-        // 32 nibbles, "ip6", "arpa" and the root.
+        // The name of an address has 35 labels: 32 nibbles, "ip6", "arpa" and the root.
         let is_node = query.question().is_some_and(|question| question.name.label_count() < 35);
         if is_node && wants(query, Rtype::PTR) && reply.answer.is_empty() {
             deny(reply, rcode::NXDOMAIN);
@@ -130,13 +132,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
     }),
     replies("aliases-last", "rfc1034-4.3.1-aliases-first", |_, reply| reply.answer.reverse()),
     replies("dname-last", "rfc1034-4.3.1-aliases-first", |_, reply| {
-        // A stable sort.
+        // The sort is stable, so the other records keep their order.
         reply.answer.sort_by_key(|record| record.rtype == Rtype::DNAME);
     }),
     rule("made-answer-too-long", "rfc6147-5.4-truncation", |rules| rules.truncates = false),
 ];
 
-/// Returns the queried name in its letter case.
+/// Returns the queried name in its original letter case.
 fn asked(query: &Message) -> String {
     query.question().map(|question| question.name.to_string()).unwrap_or_default()
 }
@@ -157,26 +159,27 @@ fn pointer(query: &Message, target: &str) -> Record {
     Record::pointing(name(&asked(query)), Rtype::PTR, 300, &name(target))
 }
 
-/// Replaces the alias of the answer by one with this target.
+/// Replaces the aliases in the answer by an alias to `target`.
 fn alias(query: &Message, reply: &mut Message, target: &str) {
     let record = Record::pointing(name(&asked(query)), Rtype::CNAME, 300, &name(target));
     reply.answer.retain(|record| record.rtype != Rtype::CNAME);
     reply.answer.insert(0, record);
 }
 
-/// Returns a synthetic AAAA record of the queried name.
+/// Returns a synthesized AAAA record of the queried name.
 fn made(query: &Message) -> Record {
     Record::aaaa(name(&asked(query)), 300, SYNTHETIC)
 }
 
-/// Adds a synthetic record to answers to queries of this type.
+/// Adds a synthesized record to replies to queries of this type.
 fn add_made(query: &Message, reply: &mut Message, qtype: Rtype) {
     if wants(query, qtype) {
         reply.answer.push(made(query));
     }
 }
 
-/// Adds the AAAA records of earlier replies to replies to ANY, like a server that caches them.
+/// Adds the AAAA records of earlier replies to replies to ANY queries, like a server that caches
+/// synthesized records.
 fn add_synthesized_before(query: &Message, reply: &mut Message) {
     static KEPT: Mutex<Vec<Record>> = Mutex::new(Vec::new());
     let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);

@@ -155,7 +155,7 @@ fn clear_if(condition: bool, reply: &mut Message) {
     }
 }
 
-/// Changes the octet of each AAAA record that holds 170 or 171.
+/// Changes all octets with the value 170 or 171 in the records of the answer.
 fn each_last_octet(reply: &mut Message, change: fn(&mut u8)) {
     let octets = reply.answer.iter_mut().flat_map(|record| record.data.iter_mut());
     octets.filter(|octet| matches!(**octet, 170 | 171)).for_each(change);

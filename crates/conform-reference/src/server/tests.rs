@@ -1,4 +1,4 @@
-//! The reference over sockets, between a client and the test authoritative server.
+//! Tests of the reference over sockets, between a client and the test authoritative server.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::thread;
@@ -53,7 +53,7 @@ impl Pair {
         self.ask(&Message::query(&of(labels), Rtype::AAAA))
     }
 
-    /// Sends a query with DO and this CD bit.
+    /// Sends a query with DO and the given CD bit, and returns the reply.
     fn signed(&self, labels: &str, cd: bool) -> Message {
         let mut query = Message::query(&of(labels), Rtype::AAAA);
         query.edns.as_mut().unwrap().dnssec_ok = true;
@@ -179,13 +179,13 @@ fn rfc_6147_5_1_3_reply_before_stub_timeout() {
     });
 }
 
-/// RFC 9520 §3.1: at most three times over each transport.
+/// RFC 9520 §3.1 allows at most three transmissions over each transport.
 #[test]
 fn how_often_a_question_is_sent() {
     for (tries, asks_over_tcp, expected) in [(2, true, 3), (2, false, 2), (1, false, 1)] {
         let pair = Pair::new(|rules| {
             (rules.tries, rules.asks_over_tcp) = (tries, asks_over_tcp);
-            // Long enough for a connection on a busy machine.
+            // The time suffices for a TCP connection on a busy machine.
             rules.upstream_patience = Duration::from_secs(1);
         });
         pair.aaaa("x.all-silent");
@@ -228,7 +228,8 @@ fn rfc_6147_5_5_validation_by_label() {
         let found = (reply.rcode, reply.flags.ad, addresses(&reply).len());
         assert_eq!(found, (code, ad, made), "{labels}");
     }
-    // Item 1: no AD for a client that does not set DO; and no signatures (RFC 4035 §3.2.1).
+    // Item 1: a client that does not set DO gets no AD. It also gets no signatures (RFC 4035
+    // §3.2.1).
     let reply = pair.aaaa("x9.v4-1-2-3-4.secure");
     assert_eq!((reply.flags.ad, addresses(&reply).len()), (false, 1));
     let mut query = Message::query(&of("xa.v4-1-2-3-4.secure"), Rtype::A);
@@ -319,7 +320,7 @@ fn rfc_7766_truncation_and_tcp() {
     for _ in 0..3 {
         replies.push(Message::parse(&connection.receive(PATIENCE).unwrap().unwrap()).unwrap());
     }
-    // The slow one comes last, and an unparsable message gets an error.
+    // The reply to the slow query is the last, and an unparsable message gets an error.
     assert_eq!(replies[2].id, slow.id);
     let reply = |id| replies.iter().find(|reply| reply.id == id).unwrap();
     assert_eq!((reply(query.id).answer.len(), reply(query.id).flags.tc), (201, false));
@@ -329,7 +330,7 @@ fn rfc_7766_truncation_and_tcp() {
 /// Each of 1000 clients gets an answer, both for a common name and for different names.
 #[test]
 fn a_burst_is_answered() {
-    // One socket each, in addition to those of the tests that run in parallel.
+    // Each client needs a socket, and the tests that run in parallel need sockets as well.
     let limit = net::descriptors::raise_limit();
     if limit < 2_000 {
         let why = format!("1000 clients need more descriptors than the limit {limit} of this user");

@@ -1,4 +1,5 @@
-//! Mutants for the checks in `aliases`: CNAME and DNAME records on the way.
+//! Mutants for the checks in `aliases`: CNAME and DNAME records between the queried name and its
+//! addresses.
 
 use conform::message::{Message, Name, Record, rcode};
 use domain::base::iana::Rtype;
@@ -60,7 +61,8 @@ fn clear_if(reply: &mut Message, rtype: Rtype) {
     }
 }
 
-/// Returns true if the owner lies in the zone that `hop` leads to.
+/// Returns true if the owner has the label `b`, the label of the other zone to which `hop` aliases
+/// lead.
 fn is_other(record: &Record) -> bool {
     record.owner.iter().any(|label| label.as_slice().eq_ignore_ascii_case(b"b"))
 }

@@ -1,9 +1,10 @@
-//! Helpers that several files of this folder use.
+//! Helpers that are used by several files in this folder.
 
 use std::net::Ipv6Addr;
 
 use conform::message::{Message, Record};
-/// AAAA record of the names with a native address: global, in no exclusion range, in no prefix.
+/// Address in the AAAA record of names that have a native address. It is global, and outside all
+/// excluded ranges and prefixes.
 pub(super) const NATIVE: Ipv6Addr = Ipv6Addr::new(0x2600, 1, 0, 0, 0, 0, 0, 0x53);
 
 /// Returns the addresses of the AAAA records in the answer section.
@@ -18,7 +19,7 @@ pub(super) fn add_aaaa(query: &Message, reply: &mut Message, address: Ipv6Addr) 
     }
 }
 
-/// Replaces one RCODE by another.
+/// Replaces the RCODE `from` by `to`.
 pub(super) fn recode(message: &mut Message, from: u16, to: u16) {
     if message.rcode == from {
         message.rcode = to;
