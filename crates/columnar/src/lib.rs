@@ -18,15 +18,15 @@ use parquet::schema::parser::parse_message_type;
 /// Values of one column of a row group.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Column {
-    /// `REQUIRED INT32`
+    /// Column of the Parquet type `REQUIRED INT32`.
     Int32(Vec<i32>),
-    /// `OPTIONAL INT32`
+    /// Column of the Parquet type `OPTIONAL INT32`.
     OptionalInt32(Vec<Option<i32>>),
-    /// `REQUIRED INT64`
+    /// Column of the Parquet type `REQUIRED INT64`.
     Int64(Vec<i64>),
-    /// `OPTIONAL INT64`
+    /// Column of the Parquet type `OPTIONAL INT64`.
     OptionalInt64(Vec<Option<i64>>),
-    /// `REQUIRED BYTE_ARRAY (UTF8)`
+    /// Column of the Parquet type `REQUIRED BYTE_ARRAY (UTF8)`.
     Text(Vec<String>),
 }
 
@@ -97,8 +97,8 @@ fn write_optional<T: DataType>(
     write::<T>(writer, &values, Some(&levels))
 }
 
-/// Writes a column. `levels` is 1 for a value and 0 for a null, or `None` if the column has no
-/// nulls.
+/// Writes a column. `levels` contains 1 for a value and 0 for a null. It is `None` if the column
+/// has no nulls.
 fn write<T: DataType>(
     mut writer: SerializedColumnWriter<'_>,
     values: &[T::T],

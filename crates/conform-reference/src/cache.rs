@@ -13,7 +13,7 @@ use domain::base::iana::Rtype;
 
 use crate::rules::Rules;
 
-/// Lifetime of a cached failure (RFC 9520 §3.2: at least a second).
+/// Lifetime of a cached failure. RFC 9520 §3.2 requires at least a second.
 const FAILURE: Duration = Duration::from_secs(3);
 /// Number of entries at which expired entries are removed.
 const FULL: usize = 50_000;

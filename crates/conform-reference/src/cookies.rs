@@ -20,7 +20,7 @@ const HEAD: usize = 8;
 const OLDEST: u32 = 3600;
 const AHEAD: u32 = 300;
 
-/// Secret with which the cookies are made.
+/// Secret from which server cookies are computed.
 #[derive(Default)]
 pub(super) struct Cookies {
     secret: RandomState,

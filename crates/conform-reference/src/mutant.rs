@@ -1,4 +1,4 @@
-//! A mutant: the reference with one defect, and the check that must fail on it.
+//! A mutant: the reference with one defect, and the id of the check that must fail for this mutant.
 
 use conform::message::Message;
 

@@ -13,7 +13,7 @@ use crate::translate::{self, Pref64};
 use crate::upstream::Upstream;
 use crate::walk::{Failure, Found, covers, ede, tidied};
 
-/// TTL of ipv4only.arpa in seconds: at least an hour (RFC 7050 §8.2).
+/// TTL of ipv4only.arpa in seconds. RFC 7050 §8.2 requires at least an hour.
 const IPV4ONLY_TTL: u32 = 3600;
 
 /// TTL of denials in the zones of prefixes in ip6.arpa, in seconds.
@@ -85,7 +85,7 @@ impl Resolver {
     fn plain(&self, question: &Question, wants: QueryBits) -> Outcome {
         let mut found = self.walk(question.name.clone(), question.qtype, wants);
         if question.qtype == Rtype::ANY {
-            // One RRset is enough (RFC 8482 §4.1).
+            // The reply to an ANY query may contain a single RRset (RFC 8482 §4.1).
             let first = found.records.iter().map(covers).next();
             found.records.retain(|record| Some(covers(record)) == first);
         }

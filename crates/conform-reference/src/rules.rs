@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use conform::message::Message;
 
-/// Rules of the reference server. [`Rules::default`] follows the RFCs; any other value of a field is
-/// a defect.
+/// Rules of the reference server. A boolean field is true if the reference follows the rule. [`Rules::default`] follows
+/// the RFCs, and any other value of a field is a defect. Sections without the number of an RFC are sections of RFC
+/// 6147.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a separate rule")]
 pub struct Rules {
@@ -69,15 +70,16 @@ pub struct Rules {
     pub validates: bool,
     /// Replies over UDP that are longer than the client accepts are truncated, with TC (RFC 2181 §9).
     pub truncates: bool,
-    /// A truncated reply of the upstream is retried over TCP (RFC 7766 §5).
+    /// If a reply of the upstream is truncated, the query is retried over TCP (RFC 7766 §5).
     pub asks_over_tcp: bool,
-    /// FORMERR to a query with OPT is retried without OPT (RFC 6891 §6.2.2).
+    /// If the upstream replies FORMERR to a query with OPT, the query is retried without OPT (RFC
+    /// 6891 §6.2.2).
     pub retries_without_edns: bool,
     /// Replies of the upstream with a wrong ID are dropped (RFC 5452 §9.1).
     pub checks_id: bool,
     /// Replies from another address than that of the upstream are dropped.
     pub checks_source: bool,
-    /// Replies with another question are dropped.
+    /// Replies with a question that differs from the query's are dropped.
     pub checks_question: bool,
     /// Answer records that belong neither to the question nor to its aliases are dropped (RFC 2181
     /// §5.4.1).

@@ -68,8 +68,8 @@ impl Reference {
 impl Drop for Reference {
     fn drop(&mut self) {
         self.ends.store(true, Ordering::Relaxed);
-        // The threads wait for a datagram and for a connection. If this datagram is lost, the read
-        // times out.
+        // The threads wait for a datagram and for a connection, so both are sent to them. If the
+        // datagram is lost, the read times out.
         let address = reachable(self.address);
         let any = SocketAddr::new(unspecified(address), 0);
         let _ = UdpSocket::bind(any).and_then(|socket| socket.send_to(&[], address));
@@ -240,7 +240,7 @@ fn read_segment(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
     message.get(..wanted).map(<[u8]>::to_vec).ok_or(io::ErrorKind::UnexpectedEof.into())
 }
 
-/// Number of threads of a kind that may still be started.
+/// Number of threads that may still be started, for queries or for connections.
 struct Slots {
     free: Mutex<usize>,
     freed: Condvar,

@@ -161,13 +161,13 @@ pub(super) fn unspecified(address: SocketAddr) -> IpAddr {
     }
 }
 
-/// Sends a message and its length in one segment (RFC 7766 §8).
+/// Sends a message, preceded by its length, in one segment (RFC 7766 §8).
 pub(super) fn send_framed(stream: &mut TcpStream, message: &[u8]) -> io::Result<()> {
     let len = u16::try_from(message.len()).map_err(io::Error::other)?;
     stream.write_all(&[&len.to_be_bytes(), message].concat())
 }
 
-/// Reads a message and its length.
+/// Reads a message that is preceded by its length.
 pub(super) fn read_framed(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
     let mut len = [0; 2];
     stream.read_exact(&mut len)?;

@@ -40,7 +40,7 @@ pub(super) enum Failure {
     Bogus(u16),
 }
 
-/// Records for a name and a type.
+/// Records for a name and a type, and the chain of aliases that leads to these records.
 #[derive(Clone, Debug)]
 pub(super) struct Found {
     /// Names of the chain of aliases, from the queried name to the last target.

@@ -144,7 +144,8 @@ impl Trie<'_> {
     /// Returns the two shortest lists that describe the set within a network. In the first list,
     /// addresses without an entry are excluded; in the second list, they are included. The
     /// algorithm is that of Draves, King, Venkatachary and Zill, "Constructing optimal IP routing
-    /// tables", 1999, DOI 10.1109/INFCOM.1999.749256, for two next hops.
+    /// tables", 1999, DOI 10.1109/INFCOM.1999.749256. Its two next hops are "included" and
+    /// "excluded".
     fn entries(&self, ranges: &[Range], first: u128, len: u8) -> [Vec<Entry>; 2] {
         let last = first | u128::MAX.checked_shr((128 - self.bits + len).into()).unwrap_or(0);
         // Ranges that overlap this network.
@@ -234,8 +235,8 @@ pub(super) fn most_specific(mut networks: Vec<(IpNet, bool)>) -> Addresses {
     })
 }
 
-/// Parses a network in the syntax of other servers: with or without a length, and with fewer than
-/// four octets (`10/8`). Bits beyond the length are ignored.
+/// Parses a network in the syntax of other servers. The length may be absent, and an IPv4 address
+/// may have fewer than four octets (`10/8`). Bits beyond the length are ignored.
 pub(super) fn network(text: &str) -> Option<IpNet> {
     let (address, len) = match text.split_once('/') {
         Some((address, len)) => (address, Some(len.parse::<u8>().ok()?)),

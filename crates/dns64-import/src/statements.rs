@@ -19,12 +19,12 @@ pub(super) struct Statement {
 }
 
 impl Statement {
-    /// Returns the first word.
+    /// Returns the first word of the statement.
     pub(super) fn name(&self) -> &str {
         self.words.first().map_or("", String::as_str)
     }
 
-    /// Returns the second word.
+    /// Returns the second word of the statement.
     pub(super) fn argument(&self) -> Option<&str> {
         self.words.get(1).map(String::as_str)
     }

@@ -121,7 +121,8 @@ impl Environment {
         }
     }
 
-    /// Returns the findings that can distort measurements, each with its concern.
+    /// Returns the findings about settings that can distort measurements, each with a description
+    /// of the effect.
     pub fn concerns(&self) -> impl Iterator<Item = (&Finding, &Concern)> {
         self.findings.iter().filter_map(|f| f.concern.as_ref().map(|c| (f, c)))
     }

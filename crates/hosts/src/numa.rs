@@ -1,4 +1,4 @@
-//! Memory allocation of a host: counters of its NUMA nodes, node by node.
+//! Memory allocation of a host: counters of each NUMA node.
 //!
 //! G. Lencse and Y. Kadobayashi, "Benchmarking DNS64 Implementations: Theory and Practice" (2018,
 //! DOI 10.1016/j.comcom.2018.05.005) read these counters before and after each trial, and report
@@ -162,7 +162,7 @@ mod tests {
         }
     }
 
-    /// The recordings for the tests of the CPU choice also contain the counters of NUMA nodes.
+    /// The recordings for the tests of `topology` also contain the counters of NUMA nodes.
     #[test]
     fn counters_of_recorded_machines_are_read() {
         let of = |text: &str| Numa::read(&from_lines(text)).unwrap();

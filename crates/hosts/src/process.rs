@@ -85,8 +85,9 @@ impl Drop for Process {
     }
 }
 
-/// Sends SIGTERM to the group of a process, and SIGKILL after the process has ended or `patience`
-/// is over. SIGCONT is also sent, because a stopped process does not handle SIGTERM.
+/// Sends SIGTERM to the process group of `pid`. Sends SIGKILL to the group when the process has
+/// ended, or when `patience` is over. SIGCONT is also sent, because a stopped process does not
+/// handle SIGTERM.
 fn end(pid: u32, patience: Duration, mut is_over: impl FnMut() -> bool) {
     let group = Pid::from_raw(pid as i32);
     let mut over = is_over();

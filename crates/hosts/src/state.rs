@@ -77,8 +77,7 @@ fn own(folder: &Path) -> io::Result<()> {
     if !found.is_dir() || found.uid() != geteuid().as_raw() {
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it belongs to another user"));
     }
-    // Whether the folder is writable is tested now, so that the error does not occur at a later
-    // write.
+    // A test file is created now, so that a missing permission is found before the first write.
     tempfile::tempfile_in(folder).map(drop)
 }
 

@@ -139,7 +139,7 @@ struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
-    /// Checks a table with its header or brace at `offset`.
+    /// Checks a table, whose header or brace is at `offset`.
     fn table(&mut self, table: &DeTable<'_>, offset: usize, schema: &'a Value, place: &Place) {
         let Some(schema) = self.only(schema) else { return };
         let known = &schema["properties"];
@@ -175,7 +175,7 @@ impl<'a> Search<'a> {
         format!("{reason}; it has: {}", known.join(", "))
     }
 
-    /// Checks the value of a key at `offset`.
+    /// Checks the value of a key. The key is at `offset`.
     fn value(
         &mut self,
         key: &str,
@@ -261,8 +261,8 @@ impl<'a> Search<'a> {
         self.text.as_bytes().get(offset) == Some(&b'{')
     }
 
-    /// Returns the schema with its references resolved. Returns `None` if it allows several kinds
-    /// of values. Null does not count as a kind.
+    /// Returns `schema` with its references resolved. Returns `None` if the schema allows several
+    /// kinds of values, where null does not count as a kind.
     fn only(&self, schema: &'a Value) -> Option<&'a Value> {
         let schema = schema_of(self.schema, schema);
         let alternatives = schema.get("anyOf").or_else(|| schema.get("oneOf"));

@@ -1,4 +1,4 @@
-//! CPUs of a host: their number, their cores and nodes, and their frequency scaling.
+//! CPUs of a host: number, cores, NUMA nodes, and frequency scaling.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -147,7 +147,7 @@ mod tests {
         assert_eq!(nodes(&recorded(&[])), None);
     }
 
-    /// Uses the recordings for the tests of the CPU choice.
+    /// The recordings are also used by the tests of `topology`.
     #[test]
     fn nodes_of_recorded_machines_are_found() {
         let of = |text: &str| nodes(&from_lines(text)).unwrap();

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// One fact about a machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Finding {
-    /// Subject of the fact.
+    /// Subject of the fact, such as `clock source`.
     pub subject: String,
     /// Value as text, with units.
     pub value: String,
@@ -21,7 +21,7 @@ pub struct Finding {
 pub struct Concern {
     /// The effect on a measurement.
     pub why: String,
-    /// Command that removes the concern, if there is one.
+    /// Command that corrects the setting, if there is one.
     #[serde(rename = "mend")]
     pub fix: Option<String>,
 }

@@ -1,11 +1,11 @@
-//! Machine of a host: product and BIOS, virtualization, load, and stolen CPU time.
+//! Properties of a host's machine: product and BIOS, virtualization, load, and stolen CPU time.
 
 use net::cpu_time::{CpuTimes, Stolen};
 
 use crate::environment::finding::{Finding, finding};
 use crate::environment::tree::Tree;
 
-/// Folder with the manufacturer's data.
+/// Folder with the manufacturer's data about the machine.
 const DMI: &str = "/sys/class/dmi/id";
 /// Limit for the stolen time of a CPU, in per cent. Above this limit, queries may be late.
 const STOLEN_LIMIT: f64 = 1.0;

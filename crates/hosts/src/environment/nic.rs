@@ -105,7 +105,8 @@ fn described(tree: &Tree, nic: &Interface) -> Finding {
     )
 }
 
-/// Returns the effect of an interface's settings on measurements, and the fix.
+/// Returns the effect of an interface's settings on measurements, and the fix. Returns `None` if
+/// the settings are suitable.
 fn concern(nic: &Interface) -> Option<(String, String)> {
     let name = &nic.name;
     if let Some(speed) = nic.speed.filter(|&speed| speed < SLOW) {
@@ -127,8 +128,8 @@ fn concern(nic: &Interface) -> Option<(String, String)> {
     })
 }
 
-/// Returns the interrupts of an interface with their CPUs, or `None` if no interrupts belong to the
-/// interface.
+/// Returns the finding about the CPUs of an interface's interrupts, or `None` if no interrupts
+/// belong to the interface.
 fn interrupts(tree: &Tree, nic: &Interface) -> Option<Finding> {
     let numbers = interrupt_numbers(tree, nic);
     let of = |irq: &u32| {

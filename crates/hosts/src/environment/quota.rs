@@ -11,7 +11,7 @@ use crate::environment::tree::{MOUNTS, OWN, Tree};
 pub(crate) struct Quota {
     /// The quota in thousandths of a CPU.
     pub(crate) millicpu: u64,
-    /// The file that sets it.
+    /// The file that sets the quota.
     file: PathBuf,
 }
 

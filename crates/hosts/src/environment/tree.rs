@@ -131,12 +131,12 @@ fn number_in(name: &str) -> Option<u64> {
     name.trim_start_matches(|c: char| !c.is_ascii_digit()).parse().ok()
 }
 
-/// Mount points of cgroup v2: the first without version 1, the second together with version 1.
+/// Mount points of cgroup v2, on hosts without and with cgroup version 1.
 pub(super) const MOUNTS: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
 /// File with the control groups of the process that reads it.
 pub(super) const OWN: &str = "/proc/self/cgroup";
 
-/// Returns a script that prints the quota files of its own process for [`Tree::printed`].
+/// Returns a script that prints the quota files of the shell that runs it, for [`Tree::printed`].
 fn quota_script() -> String {
     let print = Tree::script_for("\"$m$g/cpu.max\"");
     format!(

@@ -1,5 +1,6 @@
-//! The agent, `dns64bench agent`. It reads requests from standard input, one JSON object per line,
-//! and replies on standard output. At the end of its input it stops all processes that it started.
+//! The agent of a host (`dns64bench agent`). It reads requests from standard input, one JSON object
+//! per line, and writes replies to standard output. At the end of its input, it stops all processes
+//! that it started.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -23,7 +24,8 @@ use crate::servers::find;
 /// Timeout of a query that tests whether a server answers.
 const ASKED: Duration = Duration::from_millis(300);
 
-/// Serves requests until the input ends.
+/// Executes the requests from `input`, and writes the replies to `output`. Returns at the end of
+/// `input`.
 ///
 /// # Errors
 /// If the folder cannot be used, or if reading `input` or writing `output` fails.

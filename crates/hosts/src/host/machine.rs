@@ -186,7 +186,7 @@ impl Machine {
         }
     }
 
-    /// Finds a program.
+    /// Returns the path of a program on the host, or `None` if the program is not found.
     ///
     /// # Errors
     /// If the host is unreachable.
@@ -363,8 +363,8 @@ impl Machine {
         }
     }
 
-    /// Returns the page allocations since the host started, by NUMA node, or `None` if the kernel
-    /// does not count them.
+    /// Returns the numbers of page allocations since the host started, per NUMA node. Returns
+    /// `None` if the kernel does not count page allocations.
     ///
     /// # Errors
     /// If the host is unreachable.

@@ -144,7 +144,7 @@ pub(crate) enum Reply {
     Others(Option<f64>),
     /// The smallest CPU quota, in thousandths of a CPU, or `None` if there is no quota.
     Quota(Option<u64>),
-    /// Sets of CPUs, with the number of threads that may run on each.
+    /// Sets of CPUs, each with the number of threads that may run on these CPUs.
     Threads(Vec<Allowed>),
     /// AuthDNS's counters.
     Counters(Box<AuthCounters>),

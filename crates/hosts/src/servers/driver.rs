@@ -21,7 +21,7 @@ pub struct Translate {
     /// The AuthDNS servers to which all queries below `dns64perf.test` are forwarded, at least one.
     /// If there are several, the DUT chooses one for each query.
     pub upstreams: Vec<SocketAddr>,
-    /// The DNS64 prefixes (RFC 6052 §2.1), at least one. Servers that support only one are
+    /// The DNS64 prefixes (RFC 6052 §2.1), at least one. A server that supports only one prefix is
     /// configured with the first.
     pub prefixes: Vec<Prefix>,
     /// Additional configuration for conformance checks, or `None` for rate measurements.
@@ -193,13 +193,13 @@ pub struct Driver<T: 'static> {
     pub supports_ipv6: bool,
     /// True if the server supports AF_XDP.
     pub supports_xdp: bool,
-    /// Drivers of later releases with another configuration format, each with its first release, in
-    /// ascending order.
+    /// Drivers of later releases with another configuration format. Each driver is listed with its
+    /// first release, in ascending order.
     pub(crate) later: &'static [(Release, Driver<T>)],
 }
 
 impl<T> Driver<T> {
-    /// Returns the driver for `release`: this driver, or the matching one of the field `later`.
+    /// Returns the driver for `release`: this driver, or the matching driver in the field `later`.
     pub fn for_release(&self, release: Release) -> &Driver<T> {
         let later = self.later.iter().rev().find(|(first, _)| release >= *first);
         later.map_or(self, |(_, driver)| driver)
