@@ -100,8 +100,8 @@ pub(crate) const fn leaves_tcp(
     hook(name, caught_by, Hooks { leaves_tcp: Some(change), ..NO_HOOKS })
 }
 
-/// Hooks that change nothing. All other hooks are based on them: `Hooks { reply: Some(…),
-/// ..NO_HOOKS }`.
+/// Hooks that change nothing. All other hooks are based on them:
+/// `Hooks { reply: Some(…), ..NO_HOOKS }`.
 pub const NO_HOOKS: Hooks = Hooks {
     arrives: None,
     query: None,

@@ -1,5 +1,5 @@
-//! Conversion of another DNS64 server's configuration to a configuration of dns64d (`dns64d
-//! import`).
+//! Conversion of another DNS64 server's configuration to a configuration of dns64d
+//! (`dns64d import`).
 //!
 //! ```text
 //! file, and the files it includes ─► bind, unbound, powerdns, knot_resolver, coredns, mtd64_ng

@@ -107,8 +107,8 @@ pub struct Custom {
     /// Command that exits with status 0 when the server is ready. It is repeated until then. The
     /// tester also queries the server.
     pub ready: Vec<String>,
-    /// Command that ends the server. If it is set, `start` may return immediately, as `systemctl
-    /// start` does.
+    /// Command that ends the server. If it is set, `start` may return immediately, like
+    /// `systemctl start`.
     pub stop: Vec<String>,
     /// Command that prints the process ids of the server, whose CPU time and CPUs are recorded. The
     /// default is the process that `start` started.

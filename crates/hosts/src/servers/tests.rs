@@ -318,8 +318,8 @@ fn program_of_the_checker(name: &str) -> Option<PathBuf> {
     if beside.is_file() { Some(beside) } else { find(Path::new(name)) }
 }
 
-/// Environment variable with the names of the servers whose checkers must be installed. `cargo
-/// xtask test` installs these and sets the variable.
+/// Environment variable with the names of the servers whose checkers must be installed.
+/// `cargo xtask test` installs these and sets the variable.
 const MUST_CHECK: &str = "DNS64BENCH_MUST_CHECK";
 
 #[test]
