@@ -39,6 +39,9 @@ pub(super) const LIGHT: [&str; 12] = [
     "5s",
 ];
 
+/// The options of [`LIGHT`] after rate, duration and timeout: late queries do not make the trial invalid.
+pub(super) const TOLERANT: &[&str] = LIGHT.split_at(6).1;
+
 /// Number of queries of a [`LIGHT`] trial.
 pub(super) const LIGHT_QUERIES: u64 = 300;
 
