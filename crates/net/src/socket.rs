@@ -6,7 +6,8 @@ use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::time::Duration;
 
-use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+use socket2::{Domain, Protocol, SockAddr, SockFilter, Socket, Type};
+use units::Share;
 
 use crate::control::{CONTROL_LEN, Control, write_address, write_control};
 use crate::neighbour::first_not_local;
@@ -250,6 +251,26 @@ impl Endpoint {
     pub fn limit_buffers(&self, octets: usize) -> io::Result<()> {
         self.set_buffer(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, octets)?;
         self.set_buffer(libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, octets)
+    }
+
+    /// Makes the kernel drop this share of the arriving datagrams, chosen at random, before they enter the receive
+    /// buffer. The drops are counted with those of a full receive buffer. [`Share::ZERO`] restores normal reception.
+    ///
+    /// # Errors
+    /// Returns an error if the kernel refuses the filter.
+    pub fn drop_arrivals(&self, share: Share) -> io::Result<()> {
+        if share == Share::ZERO {
+            return self.socket.detach_filter();
+        }
+        let bound = (share.fraction() * f64::from(u32::MAX)) as u32;
+        let random = (libc::SKF_AD_OFF + libc::SKF_AD_RANDOM) as u32;
+        // A filter returns the number of octets to keep of a datagram; 0 drops it.
+        self.socket.attach_filter(&[
+            SockFilter::new((libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16, 0, 0, random),
+            SockFilter::new((libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K) as u16, 1, 0, bound),
+            SockFilter::new((libc::BPF_RET | libc::BPF_K) as u16, 0, 0, 0),
+            SockFilter::new((libc::BPF_RET | libc::BPF_K) as u16, 0, 0, u32::MAX),
+        ])
     }
 
     /// Creates `count` endpoints that share a socket bound by another program (systemd's socket activation). The buffer

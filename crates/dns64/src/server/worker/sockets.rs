@@ -13,6 +13,7 @@ use super::Worker;
 use crate::ids::PortId;
 use crate::metrics::Count;
 use crate::server::inbox::WorkerMessage;
+use crate::server::lateness::Change;
 use crate::server::xdp::{self, DatagramOwner, Destinations, Rings};
 use crate::transport::client::{Client, Xdp};
 
@@ -59,10 +60,13 @@ impl Worker {
             self.quota.record_batch(queries, joined);
             is_empty = received < most;
         }
-        if self.lateness[number].end_turn(is_empty, self.now) {
-            // If this fails, timestamps only cost instructions for each datagram.
-            let _ = self.frontend.replies().endpoints()[number].stop_kernel_timestamps();
-        }
+        let endpoint = &self.frontend.replies().endpoints()[number];
+        // If a change fails, the worker only spends more instructions on each datagram.
+        let _ = match self.lateness[number].end_turn(is_empty, self.now) {
+            None => Ok(()),
+            Some(Change::Drop(share)) => endpoint.drop_arrivals(share),
+            Some(Change::StopTimestamps) => endpoint.stop_kernel_timestamps(),
+        };
     }
 
     /// Drops datagrams at the beginning of a batch that are too old to be answered. Returns the
