@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use super::notes::Place;
 
 /// Maximum length of a configuration file of dns64d or of another server, in octets.
-pub const LONGEST_FILE: u64 = 1 << 20;
+pub(crate) const LONGEST_FILE: u64 = 1 << 20;
 
 /// Errors of an import.
 #[derive(Debug, thiserror::Error)]

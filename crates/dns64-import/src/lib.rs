@@ -39,7 +39,7 @@ use std::path::Path;
 
 use self::draft::Draft;
 pub use self::draft::{IsOwn, MAX_THREADS};
-pub use self::error::{ImportError, LONGEST_FILE};
+pub use self::error::ImportError;
 pub use self::files::read_file;
 use self::files::{called, read};
 pub use self::local_zones::standard_local_zones;
@@ -93,7 +93,7 @@ pub fn import(file: &Path, source: Option<Source>, is_own: IsOwn) -> Result<Impo
         Source::Mtd64Ng => mtd64_ng::import(file, &mut draft).map(|()| "mtd64-ng's"),
     }?;
     let toml = draft.finish(&format!("{origin} {}", called(file)), is_own);
-    if toml.len() as u64 > LONGEST_FILE {
+    if toml.len() as u64 > error::LONGEST_FILE {
         return Err(ImportError::TooLong { file: file.to_owned() });
     }
     Ok(Imported { toml, notes: draft.notes.into_vec() })

@@ -32,7 +32,7 @@ use resamples::Medians;
 /// equal servers with a probability of at least 5 % (2 of 20 with three searches each).
 pub const LEAST_SEARCHES: usize = 4;
 /// Maximum number of searches per side that is ever suggested.
-pub const MOST_SEARCHES: usize = 1_000;
+pub(crate) const MOST_SEARCHES: usize = 1_000;
 
 /// Searches of one server at a point.
 #[derive(Clone, Debug, PartialEq)]

@@ -8,7 +8,7 @@ use crate::selftest::MIN_DELTA;
 use units::{Nanos, Qps, counted};
 
 /// Minimum number of repetitions required by RFC 8219 §9.2.
-pub const COMPLIANT_REPEATS: u32 = 20;
+pub(crate) const COMPLIANT_REPEATS: u32 = 20;
 
 /// The server that the Measurer queries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]

@@ -12,13 +12,13 @@ use crate::schedule::Part;
 use units::Nanos;
 
 /// Window in which a deviation invalidates the trial.
-pub const COARSE_WINDOW: Nanos = Nanos::from_millis(100);
+pub(crate) const COARSE_WINDOW: Nanos = Nanos::from_millis(100);
 /// Window that is reported but does not decide.
-pub const FINE_WINDOW: Nanos = Nanos::from_millis(10);
+pub(crate) const FINE_WINDOW: Nanos = Nanos::from_millis(10);
 
 /// Maximum number of stretches into which a trial is divided for [`Windows`]. A stretch is a section of the trial that
 /// consists of whole 100 ms windows.
-pub const MOST_STRETCHES: usize = 120;
+pub(crate) const MOST_STRETCHES: usize = 120;
 
 const FINE_PER_COARSE: usize = (COARSE_WINDOW.0 / FINE_WINDOW.0) as usize;
 /// Maximum recorded lateness: one minute; larger values are clamped.
@@ -165,7 +165,7 @@ fn worst_window(part: &Part, sent: &[u64], window: Nanos) -> f64 {
 
 /// Deviations of a trial's windows from the schedule, in queries (negative if fewer were sent than due).
 ///
-/// The trial is divided into stretches of equal length, at most [`MOST_STRETCHES`], each of one or more 100 ms windows.
+/// The trial is divided into at most 120 stretches of equal length, each of one or more 100 ms windows.
 /// The minimum and maximum window of each stretch are kept, so that no stall and no burst is averaged away, however
 /// long the trial is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
@@ -224,7 +224,7 @@ pub struct Pacing {
 
 impl Pacing {
     /// Returns the violated limits; none for a clean trial. `planned` and `sent` are query counts.
-    pub fn violations(&self, limits: &PacingLimits, planned: u64, sent: u64) -> Vec<Reason> {
+    pub(crate) fn violations(&self, limits: &PacingLimits, planned: u64, sent: u64) -> Vec<Reason> {
         let mut reasons = Vec::new();
         if self.window_100ms_worst_pct > limits.window_100ms_pct {
             let (worst_pct, limit_pct) = (self.window_100ms_worst_pct, limits.window_100ms_pct);

@@ -17,7 +17,7 @@ use units::{Nanos, Qps};
 
 /// Minimum number of searches for which the 1st and the 99th percentile are given. With fewer searches, minimum and
 /// maximum are as informative (RFC 8219 §9.2 requires at least 20 repetitions).
-pub const PERCENTILES_FROM: usize = 20;
+pub(crate) const PERCENTILES_FROM: usize = 20;
 
 /// Duration below which replies queued at the end of a trial matter so much that the default timeout shrinks with it.
 const SHORT: Nanos = Nanos(20 * Nanos::SECOND.0);

@@ -45,7 +45,7 @@ impl Schedule {
     }
 
     /// Returns the number of queries due strictly before `moment` (nanoseconds after the start), at most all.
-    pub fn due_before(&self, moment: Nanos) -> u64 {
+    pub(crate) fn due_before(&self, moment: Nanos) -> u64 {
         // Query i is due before m iff ⌊i·10⁹/r⌋ < m iff i·10⁹ < m·r iff i < ⌈m·r/10⁹⌉.
         let scaled = u128::from(moment.0) * u128::from(self.rate.0);
         let due = scaled.div_ceil(u128::from(Nanos::SECOND.0));
@@ -108,7 +108,7 @@ impl Part {
     }
 
     /// Returns the number of queries due strictly before `moment` (nanoseconds after the start), at most all.
-    pub fn due_before(&self, moment: Nanos) -> u64 {
+    pub(crate) fn due_before(&self, moment: Nanos) -> u64 {
         self.among(self.schedule.due_before(moment))
     }
 
