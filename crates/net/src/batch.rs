@@ -430,6 +430,7 @@ impl Source<'_> {
 mod tests {
     use super::*;
     use crate::clock::ClockPair;
+    use units::Share;
 
     fn server(address: &str) -> (Endpoint, SocketAddr) {
         let endpoint = Endpoint::listen(address.parse().unwrap(), 1).unwrap().remove(0);
@@ -560,6 +561,26 @@ mod tests {
         client.send(b"three").unwrap();
         server.stop_kernel_timestamps().unwrap();
         assert!(!is_stamped());
+    }
+
+    #[test]
+    fn the_kernel_drops_a_share_of_arrivals() {
+        let (server, address) = server("127.0.0.1:0");
+        let (client, _strays) = Endpoint::client_pair(address, 0).unwrap();
+        let mut batch = ReceiveBatch::new(512);
+        for (percent, least, most) in
+            [(50, 700, 1_300), (0, 2_000, 2_000), (100, 0, 0), (10, 1_600, 1_999)]
+        {
+            server.drop_arrivals(Share::percent(percent)).unwrap();
+            let mut received = 0;
+            for _ in 0..2_000 {
+                client.send(b"query").unwrap();
+                // The loopback interface delivers a datagram before send(2) returns.
+                received += batch.receive(&server, Wait::NonBlocking).unwrap_or(0);
+            }
+            assert!((least..=most).contains(&received), "{percent} %: {received}");
+        }
+        assert!(server.drops() > 2_000);
     }
 
     #[test]
