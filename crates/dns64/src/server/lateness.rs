@@ -32,13 +32,13 @@ const BEHIND: Nanos = Nanos::from_millis(100);
 const CALM: Nanos = Nanos(10 * Nanos::SECOND.0);
 
 /// Age of the oldest datagram that the share of drops in the kernel is to maintain.
-const TARGET: Nanos = Nanos::from_millis(250);
+const TARGET: Nanos = Nanos::from_millis(50);
 /// Minimum time between two changes of the share (`T_UPDATE` of RFC 8033).
-const INTERVAL: Nanos = Nanos::from_millis(100);
+const INTERVAL: Nanos = Nanos::from_millis(20);
 /// Change of the share per second of difference from [`TARGET`] (`alpha` of RFC 8033).
-const OFFSET_GAIN: f64 = 0.125;
+const OFFSET_GAIN: f64 = 0.5;
 /// Change of the share per second of growth of the age (`beta` of RFC 8033).
-const GROWTH_GAIN: f64 = 1.25;
+const GROWTH_GAIN: f64 = 2.5;
 /// Largest change of the share at a time.
 const MOST_CHANGE: f64 = 0.1;
 /// Highest share.
@@ -178,15 +178,15 @@ mod tests {
     fn item_42_an_empty_queue_ends_drops_in_the_kernel() {
         let mut lateness = Lateness::default();
         assert_eq!(lateness.end_turn(false, ms(0)), None);
-        lateness.too_old([ms(300)].into_iter());
+        lateness.too_old([ms(60)].into_iter());
         assert_eq!(lateness.end_turn(false, ms(100)), Some(Change::Drop(Share::percent(10))));
-        assert_eq!(lateness.end_turn(false, ms(199)), None, "not yet time");
-        lateness.too_old([ms(340)].into_iter());
-        assert_eq!(lateness.end_turn(false, ms(200)), Some(Change::Drop(Share::percent(16))));
-        lateness.too_old([ms(260)].into_iter());
-        assert_eq!(lateness.end_turn(false, ms(300)), Some(Change::Drop(Share::percent(6))));
-        assert_eq!(lateness.end_turn(true, ms(301)), Some(Change::Drop(Share::ZERO)));
-        assert_eq!(lateness.end_turn(true, ms(302)), None);
+        assert_eq!(lateness.end_turn(false, ms(119)), None, "not yet time");
+        lateness.too_old([ms(70)].into_iter());
+        assert_eq!(lateness.end_turn(false, ms(120)), Some(Change::Drop(Share::percent(13))));
+        lateness.too_old([ms(60)].into_iter());
+        assert_eq!(lateness.end_turn(false, ms(140)), Some(Change::Drop(Share::percent(11))));
+        assert_eq!(lateness.end_turn(true, ms(141)), Some(Change::Drop(Share::ZERO)));
+        assert_eq!(lateness.end_turn(true, ms(142)), None);
     }
 
     /// Loads above the worker's capacity, if each datagram that the worker drops costs a quarter of
