@@ -206,7 +206,8 @@ mod tests {
             let (mut served, mut busy_until) = (0, Nanos(0));
             for tick in 0..4 * CAPACITY * SECONDS {
                 let now = Nanos(tick * TICK.0);
-                for _ in arrived..(load * now.as_secs_f64() * CAPACITY as f64) as u64 {
+                let due = (load * now.as_secs_f64() * CAPACITY as f64) as u64;
+                while arrived < due {
                     arrived += 1;
                     admitted += 1.0 - share.fraction();
                     if admitted >= 1.0 {
