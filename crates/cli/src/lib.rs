@@ -26,7 +26,7 @@ pub struct Section {
     pub items: &'static [(&'static str, &'static str)],
 }
 
-/// Maximum length, in characters, of a term that has its explanation on the same line.
+/// Maximum length, in characters, of a term whose explanation is on the same line.
 const SHORT_TERM: usize = 4;
 
 /// Formats sections for the end of `--help`.
@@ -65,9 +65,9 @@ pub fn completions(command: &Command, shell: Shell) -> Vec<u8> {
     script
 }
 
-/// Returns a copy of a command without its hidden subcommands. The copy has all properties that
-/// completions need. It is necessary because clap_complete also offers hidden subcommands, and clap
-/// cannot remove a subcommand.
+/// Returns a copy of a command without its hidden subcommands. The copy keeps every property that
+/// completions need. A copy is necessary because clap_complete also offers hidden subcommands, and
+/// clap cannot remove a subcommand.
 fn escape_hidden(command: &Command) -> Command {
     let mut shown = Command::new(command.get_name().to_owned())
         .propagate_version(command.is_propagate_version_set())

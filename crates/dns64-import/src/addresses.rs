@@ -1,5 +1,4 @@
-//! Sets of IP addresses. With them, access lists with exceptions are evaluated exactly, and
-//! intersected.
+//! Sets of IP addresses, used to evaluate and intersect access lists that contain exceptions.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -11,7 +10,7 @@ type Range = (u128, u128);
 /// A set of IPv4 and IPv6 addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Addresses {
-    /// Sorted ranges, with at least one missing address between two of them.
+    /// Sorted ranges, separated by gaps of at least one address.
     ipv4: Vec<Range>,
     ipv6: Vec<Range>,
 }
@@ -64,12 +63,12 @@ impl Addresses {
         self.ipv4.is_empty() && self.ipv6.is_empty()
     }
 
-    /// Returns the union of both sets.
+    /// Returns the union of this set and `other`.
     pub(super) fn or(&self, other: &Addresses) -> Addresses {
         self.with(other, union)
     }
 
-    /// Returns the intersection of both sets.
+    /// Returns the intersection of this set and `other`.
     pub(super) fn and(&self, other: &Addresses) -> Addresses {
         self.with(other, intersection)
     }
@@ -103,8 +102,9 @@ impl Addresses {
         6 * gaps.iter().sum::<usize>()
     }
 
-    /// Returns the shortest list that describes this set in dns64d's syntax. The list has networks
-    /// and exceptions (with `!`), and an exception precedes the network that contains it.
+    /// Returns the shortest list that describes this set in dns64d's syntax. The list consists of
+    /// networks and exceptions (marked with `!`). An exception precedes the network that contains
+    /// it.
     pub(super) fn written(&self) -> Vec<String> {
         let ipv4 = Trie { ranges: &self.ipv4, bits: 32 }.written(&|first, len| {
             // The number comes from an IPv4 address, so it fits into 32 bits.
@@ -144,8 +144,8 @@ impl Trie<'_> {
     /// Returns the two shortest lists that describe the set within a network. In the first list,
     /// addresses without an entry are excluded; in the second list, they are included. The
     /// algorithm is that of Draves, King, Venkatachary and Zill, "Constructing optimal IP routing
-    /// tables", 1999, DOI 10.1109/INFCOM.1999.749256. Its two next hops are "included" and
-    /// "excluded".
+    /// tables", 1999, DOI 10.1109/INFCOM.1999.749256. The two next hops of the algorithm are
+    /// "included" and "excluded" here.
     fn entries(&self, ranges: &[Range], first: u128, len: u8) -> [Vec<Entry>; 2] {
         let last = first | u128::MAX.checked_shr((128 - self.bits + len).into()).unwrap_or(0);
         // Ranges that overlap this network.

@@ -1,9 +1,9 @@
-//! Conversion of named.conf of BIND 9.
+//! Conversion of BIND 9's named.conf.
 //!
-//! A client gets the prefixes of every `dns64` statement whose `clients` contain it, in file order.
-//! An AAAA record is used if at least one of these statements does not exclude it. Clients to which
-//! the same statements apply become a group. A records are queried only after an answer without
-//! AAAA records, and never after an error.
+//! A client gets the prefixes of every `dns64` statement whose `clients` list contains the client,
+//! in file order. An AAAA record is used if at least one of these statements does not exclude it.
+//! Clients to which the same statements apply become a group. A records are queried only after an
+//! answer without AAAA records, and never after an error.
 
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -141,7 +141,7 @@ struct Rule {
     break_dnssec: bool,
 }
 
-/// Clients that each of the access options allows.
+/// Clients allowed by each of the access options.
 #[derive(Default)]
 struct Access {
     query: Option<Located<Addresses>>,
@@ -152,8 +152,8 @@ struct Access {
 
 struct Reader<'a> {
     draft: &'a mut Draft,
-    /// Contents of `acl` statements by name. `meant` has the addresses that they stand for, or
-    /// `None` while these are being evaluated.
+    /// Contents of `acl` statements by name. `meant` contains the addresses that each name stands
+    /// for, or `None` while the statement is being evaluated.
     acls: HashMap<String, Vec<Statement>>,
     meant: HashMap<String, Option<Addresses>>,
     port: u16,
@@ -205,7 +205,7 @@ impl Reader<'_> {
             "max-cache-ttl" => self.limit("max-ttl", option, seconds(word)),
             "min-cache-ttl" => self.limit("min-ttl", option, seconds(word)),
             "max-ncache-ttl" => self.limit("negative-max-ttl", option, seconds(word)),
-            // These values mean no limit, or a part of the memory; dns64d uses its default.
+            // These values mean no limit or a fraction of the memory. dns64d uses its default instead.
             "max-cache-size" if matches!(word, "0" | "unlimited" | "default") => self.idle(option),
             "max-cache-size" => self.limit("mebibytes", option, mebibytes(word)),
             "stale-answer-enable" | "stale-cache-enable" if is_no(word) => (),
@@ -400,7 +400,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Sets the listen addresses. The default is port 53 of all addresses.
+    /// Sets the listen addresses. The default is port 53 on all addresses.
     fn listen(&mut self, options: &[&Statement], place: &Place) {
         let all: Vec<&Statement> = options.iter().flat_map(|options| options.body()).collect();
         let families: [(&str, std::net::IpAddr); 2] = [
@@ -442,7 +442,8 @@ impl Reader<'_> {
     }
 
     /// Sets the allowed clients. If the lists for recursion and for the cache both exist, their
-    /// intersection applies, otherwise the one that exists, or else the list for queries.
+    /// intersection applies. If only one of them exists, it applies alone. If neither exists, the
+    /// list for queries applies.
     fn clients(&mut self, place: &Place) {
         let Access { query, recursion, cache, blackhole } = std::mem::take(&mut self.access);
         let located = match (recursion, cache) {

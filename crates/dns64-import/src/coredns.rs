@@ -86,8 +86,8 @@ pub(super) fn import(file: &Path, draft: &mut Draft) -> Result<(), ImportError> 
     Ok(())
 }
 
-/// Adds the zones of a server block without dns64 as domains without synthesis, because another
-/// server block has dns64.
+/// Adds the zones of a server block without the dns64 plugin as domains without synthesis. This is
+/// necessary because another server block uses the plugin.
 fn untranslated(server: &Statement, draft: &mut Draft) {
     let origin = Origin::new(&server.place, format!("{} without dns64", server.words.join(" ")));
     for (zone, _) in zones(server) {
@@ -100,8 +100,8 @@ fn untranslated(server: &Statement, draft: &mut Draft) {
     }
 }
 
-/// Returns the zones of a server block for plain DNS, each with its port. The port is `None` if it
-/// is not valid.
+/// Returns the plain DNS zones of a server block, each with its port. The port is `None` if it is
+/// not valid.
 fn zones(server: &Statement) -> Vec<(&str, Option<u16>)> {
     let mut zones = Vec::new();
     for word in &server.words {
@@ -162,7 +162,7 @@ fn block(
     plugins.into_iter().try_for_each(|plugin| self::plugin(plugin, &names, folder, draft))
 }
 
-/// Sets the listen addresses: those of the plugin `bind`, or all addresses.
+/// Sets the listen addresses: those given in the `bind` plugin, or all addresses if there is no such plugin.
 fn listen(server: &Statement, plugins: &[&Statement], port: u16, draft: &mut Draft) {
     let bind = plugins.iter().find(|plugin| plugin.name() == "bind");
     let Some(bind) = bind else {
@@ -263,9 +263,9 @@ fn prefix_argument(statement: &Statement, draft: &mut Draft) -> Option<Ipv6Net> 
     prefix
 }
 
-/// Converts `forward FROM TO...`, where TO may be a file such as /etc/resolv.conf. A relative path
-/// refers to the working directory of CoreDNS, which is not in the Corefile. Therefore `folder`,
-/// the folder of the Corefile, is used instead.
+/// Converts `forward FROM TO...`, where TO may be a file such as /etc/resolv.conf. CoreDNS resolves
+/// a relative path against its working directory, which the Corefile does not contain. Therefore
+/// `folder`, the folder of the Corefile, is used instead.
 fn forward(
     plugin: &Statement,
     zones: &[&str],

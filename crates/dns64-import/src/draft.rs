@@ -54,7 +54,7 @@ pub(super) struct PrefixDraft {
     pub prefix: Ipv6Net,
     /// Suffix: the bits after the embedded IPv4 address.
     pub suffix: Option<std::net::Ipv6Addr>,
-    /// IPv4 addresses that the prefix embeds; `None` for all.
+    /// IPv4 addresses that may be embedded in the prefix; `None` for all.
     pub ranges: Option<Addresses>,
     pub origin: Origin,
 }
@@ -112,8 +112,8 @@ struct Setting {
 
 /// Default of dns64d's key `max-ttl`, in seconds.
 const LONGEST_TTL: i64 = 86_400;
-/// Table, key, and minimum and maximum value of some keys of dns64d. All other keys have 32-bit
-/// numbers.
+/// Table, key, and minimum and maximum value of some keys of dns64d. All other numeric keys accept
+/// 32-bit numbers.
 const BOUNDS: [(&str, &str, u64, u64); 5] = [
     ("cache", "mebibytes", 0, 1 << 20),
     ("limits", "tcp-connections", 1, 1 << 20),
@@ -148,8 +148,8 @@ pub(super) struct Draft {
 }
 
 impl Draft {
-    /// Sets `[table] key = value`, with the value clamped to the bounds of dns64d. `None` stands
-    /// for a value that is not a number, and adds a note.
+    /// Sets `[table] key = value`, with the value clamped to the bounds of dns64d. If the value is
+    /// not a number, it is passed as `None`, and a note is added.
     pub(super) fn set_number(
         &mut self,
         table: &'static str,
@@ -357,7 +357,7 @@ impl Draft {
         }
     }
 
-    /// Resolves conflicts between settings that are each valid.
+    /// Resolves conflicts between settings that are individually valid.
     fn resolve_conflicts(&mut self, is_own: IsOwn) {
         self.remove_unusable_listen();
         self.remove_unusable_upstreams(is_own);
@@ -376,8 +376,8 @@ impl Draft {
         }
     }
 
-    /// Returns the text of the configuration file. `origin` is the name of the source, for the
-    /// first comment.
+    /// Returns the text of the configuration file. `origin` is the name of the source, which is
+    /// written in the first comment.
     pub(super) fn finish(&mut self, origin: &str, is_own: IsOwn) -> String {
         self.resolve_conflicts(is_own);
         let mut text = format!(
@@ -407,8 +407,8 @@ impl Draft {
         text + "\n"
     }
 
-    /// True if another listen address covers `address`: a wildcard address of the same family and
-    /// port. In that case `address` cannot be bound too.
+    /// True if another listen address, a wildcard address of the same family and port, covers
+    /// `address`. In that case `address` cannot also be bound.
     fn serves_all_of(&self, address: ServiceAddr) -> bool {
         let covers = |all: &ServiceAddr| {
             all.ip().is_unspecified()
@@ -496,8 +496,8 @@ impl Draft {
             write_forward(&mut body, &forward.domain, &forward.upstreams);
         }
         if root.is_empty() {
-            // The upstreams of single domains are commented out, because dns64d would use them for
-            // all names if there is no upstream for the root domain.
+            // Upstreams for individual domains are commented out. Without an upstream for the root
+            // domain, dns64d would use them for all names.
             text.push_str(OPEN);
             body = body
                 .lines()
@@ -568,7 +568,7 @@ fn written(draft: &PrefixDraft) -> String {
     text + " }"
 }
 
-/// Formats a value on one line. An array is wrapped to lines of at most 100 characters.
+/// Formats a value on one line. An array is wrapped into lines of at most 100 characters.
 fn in_lines(value: &Value) -> String {
     let Value::Array(items) = value else { return value.to_string() };
     let mut text = "[".to_owned();

@@ -16,7 +16,7 @@ pub enum ImportError {
     Read {
         /// Path of the file.
         file: PathBuf,
-        /// Error of the system call.
+        /// Error returned by the system call.
         source: std::io::Error,
     },
     /// A file or folder named in another file cannot be read.
@@ -26,7 +26,7 @@ pub enum ImportError {
         place: Place,
         /// Path of the named file or folder.
         file: PathBuf,
-        /// Error of the system call.
+        /// Error returned by the system call.
         source: std::io::Error,
     },
     /// A syntax error.
@@ -37,7 +37,7 @@ pub enum ImportError {
         /// Description of the error.
         reason: String,
     },
-    /// A syntax error in YAML, too many nesting levels, or too many aliases.
+    /// A YAML file with a syntax error, too many nesting levels, or too many aliases.
     #[error("{file}: {reason}")]
     Yaml {
         /// Path of the file.
@@ -62,7 +62,7 @@ pub enum ImportError {
 }
 
 impl ImportError {
-    /// Adds file and line of the include directive to the error of a file that cannot be read.
+    /// Adds the file and line of the include directive to an error about a file that cannot be read.
     pub(super) fn of_include(self, place: &Place) -> ImportError {
         match self {
             ImportError::Read { file, source } => {

@@ -17,7 +17,7 @@ pub(super) const DEEPEST: usize = 16;
 /// Maximum number of included files.
 pub(super) const MOST: usize = 1_000;
 
-/// Returns the error for an include beyond [`DEEPEST`] or [`MOST`].
+/// Returns the error for an include that exceeds [`DEEPEST`] or [`MOST`].
 pub(super) fn too_many(place: &Place) -> ImportError {
     let reason = "files include each other, or there are too many".to_owned();
     ImportError::Syntax { place: place.clone(), reason }
@@ -69,7 +69,8 @@ pub(super) fn changed_directory(current: &Path, named: &str) -> PathBuf {
 }
 
 /// Returns the files that an include directive refers to: the files that match a pattern with `*`,
-/// `?` or `[…]`, or the named file, which may not exist. A relative path refers to `folder`.
+/// `?` or `[…]`, or the named file, which may not exist. A relative path is resolved against
+/// `folder`.
 pub(super) fn included(folder: &Path, named: &str) -> Vec<PathBuf> {
     if !named.contains(['*', '?', '[']) {
         return vec![folder.join(named)];

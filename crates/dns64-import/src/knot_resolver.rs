@@ -1,5 +1,5 @@
-//! Conversion of the configuration of Knot Resolver: kresd.conf of version 5 (Lua), and config.yaml
-//! of version 6.
+//! Conversion of Knot Resolver configurations: kresd.conf (version 5, Lua) and config.yaml (version
+//! 6).
 //!
 //! The dns64 module of Knot Resolver ignores DO. By default it excludes AAAA records in
 //! `::ffff/96`, which means `::/96`, and not the IPv4-mapped addresses as intended. If one record
@@ -41,7 +41,7 @@ const IDLE_MODULES: &[&str] = &[
     "watchdog",
     "extended_error",
 ];
-/// Functions that do not affect answers, or beginnings of their names.
+/// Names, or beginnings of names, of functions that do not affect answers.
 const IDLE_CALLS: &[&str] =
     &["log_", "user", "verbose", "cache.", "event.", "nsid.", "stats.", "predict.", "worker."];
 
@@ -161,7 +161,7 @@ fn assignment(path: &str, node: &Node, draft: &mut Draft) {
     }
 }
 
-/// Converts the size of the cache: `100 * MB`, or a number of octets.
+/// Converts the cache size: `100 * MB`, or a number of octets.
 fn cache(node: &Node, written: &str, draft: &mut Draft) {
     let size = node.text().map(|text| text.replace([' ', '*'], ""));
     let size = size.as_deref().and_then(mebibytes);
@@ -226,7 +226,7 @@ fn translate(prefix: Option<&str>, exclude: Option<Addresses>, origin: Origin, d
     };
 }
 
-/// Sets the prefix and the AAAA records to ignore from a table of Lua or YAML.
+/// Sets the prefix and the AAAA records to ignore from a Lua or YAML table.
 fn translate_table(table: &Node, origin: Origin, draft: &mut Draft) {
     let mut exclude = None;
     for (key, node) in table.entries() {
@@ -474,8 +474,8 @@ fn views_yaml(views: &[Node], draft: &mut Draft) {
     draft.access = Some(Located { value: clients, origin });
 }
 
-/// Returns a list of networks with one entry for all addresses of each family, and the value
-/// `is_so`. It is the default of an access list.
+/// Returns the default of an access list: one entry per address family that covers all its
+/// addresses, with the value `is_so`.
 fn everything(is_so: bool) -> Vec<(ipnet::IpNet, bool)> {
     Addresses::all().networks().into_iter().map(|network| (network, is_so)).collect()
 }

@@ -9,9 +9,9 @@
 //! ```
 //!
 //! The draft reproduces the behaviour of the other server, and not only the text of its file. If a
-//! default of the other server differs from that of dns64d, it is written to the result. Examples
-//! are the AAAA records to ignore, A queries after errors, and private addresses below the
-//! well-known prefix. Unknown options are treated as affecting answers.
+//! default of the other server differs from that of dns64d, the other server's default is written
+//! to the result. Examples are the AAAA records to ignore, A queries after errors, and private
+//! addresses below the well-known prefix. Unknown options are treated as affecting answers.
 //!
 //! The crate `dns64` depends on this crate, and checks each result with its configuration code.
 //! Limits that both crates need are therefore defined here.
@@ -77,7 +77,7 @@ pub struct Imported {
 ///
 /// # Errors
 /// If a file cannot be read or is malformed, if the server software is not detected, or if the
-/// result is too long. Syntax errors have file and line.
+/// result is too long. Syntax errors include the file and line.
 pub fn import(file: &Path, source: Option<Source>, is_own: IsOwn) -> Result<Imported, ImportError> {
     let text = read(file)?;
     let Some(source) = source.or_else(|| Source::of(file, &text)) else {
@@ -100,7 +100,7 @@ pub fn import(file: &Path, source: Option<Source>, is_own: IsOwn) -> Result<Impo
 }
 
 impl Source {
-    /// All supported server software, with the names on the command line.
+    /// All supported server software, with its names on the command line.
     pub const ALL: [(&str, Source); 6] = [
         ("bind", Source::Bind),
         ("unbound", Source::Unbound),

@@ -53,8 +53,8 @@ pub(super) fn parse(file: &Path) -> Result<Vec<Statement>, ImportError> {
 }
 
 struct Reader<'a> {
-    /// Folder of the imported file, to which relative paths refer. In Knot Resolver they refer to
-    /// the working directory, which is not in the file.
+    /// Folder of the imported file, against which relative paths are resolved. Knot Resolver itself
+    /// uses its working directory, which the file does not contain.
     folder: &'a Path,
     /// Number of files included so far.
     files: usize,

@@ -1,5 +1,5 @@
-//! Conversion of mtd64-ng.conf: one key with its value per line. Comments begin with `//`, or with
-//! `#` at the start of a line.
+//! Conversion of mtd64-ng.conf, which has one key and its value per line. Comments begin with `//`,
+//! or with `#` at the start of a line.
 //!
 //! mtd64-ng synthesizes for all clients, whenever the answer to an AAAA query has no AAAA records.
 

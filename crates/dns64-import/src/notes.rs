@@ -24,7 +24,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// Note on a setting that is not carried over, or only in part.
+/// Note on a setting that is not carried over, or is carried over only in part.
 #[derive(Clone, Debug)]
 pub struct Note {
     place: Place,

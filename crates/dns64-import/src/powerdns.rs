@@ -21,7 +21,7 @@ use super::prefix;
 use super::tree::{self, Node};
 use super::values::socket;
 
-/// Settings that do not affect answers, or beginnings of their names.
+/// Names, or beginnings of names, of settings that do not affect answers.
 const IDLE: &[&str] = &[
     "aggressive-",
     "allow-notify",
@@ -200,15 +200,14 @@ fn is_rfc6303(zone: &str) -> bool {
     }
 }
 
-/// Returns the octets of the IPv4 prefix that a reverse zone stands for, in the order of the
-/// address.
+/// Returns the octets of the IPv4 prefix that a reverse zone stands for, in address order.
 fn octets(zone: &str) -> Option<Vec<u8>> {
     let octets = zone.strip_suffix(".in-addr.arpa")?;
     octets.split('.').rev().map(|octet| octet.parse().ok()).collect()
 }
 
-/// Adds a note about queries with RD=0, which PowerDNS Recursor refuses by default since version
-/// 5.0.
+/// Adds a note about queries with RD=0, which PowerDNS Recursor has refused by default since
+/// version 5.0.
 fn queries_without_rd(settings: &[Setting], place: &Place, draft: &mut Draft) {
     const REFUSED: &str = "PowerDNS Recursor refuses queries with RD=0; dns64d answers them";
     match find(settings, "allow-no-rd") {
@@ -267,9 +266,9 @@ fn lines(file: &Path, settings: &mut Vec<Setting>, depth: usize) -> Result<(), I
     Ok(())
 }
 
-/// Returns the files of an `include-dir`, which are read after the file that contains it. A
-/// relative path refers to the working directory of PowerDNS Recursor, which is not in the file.
-/// Therefore the folder of the file is used instead.
+/// Returns the files of an `include-dir`, which are read after the file that contains it. PowerDNS
+/// Recursor resolves a relative path against its working directory, which the file does not
+/// contain. Therefore the folder of the file is used instead.
 fn include(
     by: &Path,
     named: &str,
@@ -291,8 +290,8 @@ fn without_comment(line: &str) -> &str {
     line[..comment.map_or(line.len(), |(at, _)| at)].trim()
 }
 
-/// Adds a setting. The setting replaces an earlier setting with the same key or, with `+=`, extends
-/// its values.
+/// Adds a setting. The setting replaces an earlier setting with the same key. With `+=`, it extends
+/// the values of the earlier setting instead.
 fn add(settings: &mut Vec<Setting>, setting: Setting, adds: bool) {
     let known = settings.iter_mut().find(|known| known.key == setting.key);
     match known {

@@ -20,7 +20,7 @@ pub(super) fn parse(text: &str) -> Option<Ipv6Net> {
 /// Returns the prefix, or `None` if dns64d does not accept it. A prefix is not accepted if one of
 /// these conditions holds:
 ///
-/// - Its length is not one of RFC 6052.
+/// - Its length is not one of those allowed by RFC 6052.
 /// - Reserved bits, or bits beyond the length, are set.
 /// - It is not the well-known prefix, but contains it.
 /// - It is a multicast or link-local prefix, or its first 64 bits are zero.

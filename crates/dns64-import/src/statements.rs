@@ -98,11 +98,11 @@ struct Parser {
     style: Style,
     /// Number of files included so far.
     files: usize,
-    /// Working directory of BIND, to which relative paths refer. The option `directory` changes it
-    /// for the following lines. BIND's initial working directory is not in the file, so the folder
-    /// of the imported file is assumed.
+    /// Working directory of BIND, against which relative paths are resolved. The option `directory`
+    /// changes it for the following lines. The file does not contain BIND's initial working
+    /// directory, so the folder of the imported file is assumed.
     directory: PathBuf,
-    /// Names of the snippets of a Corefile.
+    /// Names of the snippets in a Corefile.
     snippets: HashSet<String>,
 }
 
@@ -152,7 +152,7 @@ impl Parser {
     }
 
     /// Returns the statements of the files that the include statement `named` in `file` refers to.
-    /// If a pattern matches no file, this is an error in BIND, but not in CoreDNS.
+    /// A pattern that matches no file is an error in BIND, but not in CoreDNS.
     fn included(
         &mut self,
         named: &str,

@@ -183,7 +183,7 @@ fn missing_includes_are_errors_with_file_and_line() {
         ("Corefile", ". {\n  import NAME\n}\n", 2),
         ("Corefile", ". {\n  forward . NAME\n}\n", 2),
     ];
-    // The other two names exist in the working directory of the test, but not beside the imported
+    // The last two names exist in the working directory of the test, but not beside the imported
     // file.
     for named in ["gone", "tests/import/bind/acls.conf", "tests/import/powerdns/recursor.d"] {
         assert_eq!(Path::new(named).exists(), named != "gone");
@@ -224,7 +224,7 @@ fn relative_includes_are_resolved_as_by_the_server() {
     };
     let corefile = |name: &str| format!("{name} {{\n  forward . 192.0.2.1\n}}\n");
     let cases: [(&str, [(&str, String); 4]); 5] = [
-        // A path refers to the working directory, regardless of the file that contains it.
+        // A path is relative to the working directory, regardless of the file that contains the path.
         (
             "unbound.conf",
             [
@@ -266,7 +266,7 @@ fn relative_includes_are_resolved_as_by_the_server() {
                 ("a/c.conf", recursor("three.test")),
             ],
         ),
-        // A path refers to the folder of the file that contains it.
+        // A path is relative to the folder of the file that contains the path.
         (
             "Corefile",
             [

@@ -44,7 +44,7 @@ impl Node {
     }
 
     /// Returns the elements of a list. Any other value is treated as a list with one element,
-    /// except an empty table, which has none.
+    /// except an empty table, which is treated as an empty list.
     pub(super) fn elements(&self) -> &[Node] {
         match &self.value {
             Value::List(elements) => elements,
@@ -125,7 +125,7 @@ pub(super) fn yaml(file: &Path) -> Result<Node, ImportError> {
 struct Reader<'a> {
     events: Parser<'a, BufferedInput<Chars<'a>>>,
     name: Arc<str>,
-    /// Copies of the values that have an anchor, by the number of the anchor.
+    /// Copies of the values that have an anchor, by anchor ID.
     anchors: HashMap<usize, Node>,
     /// Number of octets that may still be copied for anchors and aliases.
     left: u64,
@@ -178,7 +178,7 @@ impl<'a> Reader<'a> {
             _ => (Value::Text(String::new()), 0),
         };
         let node = Node { place, value };
-        // The number 0 means that the value has no anchor.
+        // The ID 0 means that the value has no anchor.
         if anchor > 0 {
             self.charge_copy(&node, line)?;
             self.anchors.insert(anchor, node.clone());

@@ -1,4 +1,4 @@
-//! Conversion of unbound.conf of Unbound: clauses (`server:`) with one key and its values per line.
+//! Conversion of Unbound's unbound.conf, which consists of clauses (`server:`) with one key and its values per line.
 //!
 //! In `access-control` the most specific network decides. The dns64 module uses every AAAA record,
 //! also queries A records after errors, and ignores DO.
@@ -172,9 +172,9 @@ struct Clauses {
     all: Vec<Clause>,
     /// Number of files included so far.
     files: usize,
-    /// Working directory of Unbound, to which relative paths of includes refer. A `directory:` key
-    /// changes it for the following lines. Unbound's initial working directory is not in the file,
-    /// so the folder of the imported file is assumed.
+    /// Working directory of Unbound, against which relative paths of includes are resolved. A
+    /// `directory:` key changes it for the following lines. The file does not contain Unbound's
+    /// initial working directory, so the folder of the imported file is assumed.
     directory: PathBuf,
 }
 
@@ -247,8 +247,9 @@ impl Word {
         is_key.then_some((key, rest))
     }
 
-    /// True if this word, which follows a value, begins a new entry and is not another value. The
-    /// first group of an IPv6 address also ends with a colon, but has only hexadecimal digits.
+    /// True if this word, which follows a value, begins a new entry rather than being another
+    /// value. The first group of an IPv6 address also ends with a colon, but has only hexadecimal
+    /// digits.
     fn begins_an_entry(&self) -> bool {
         self.keyword().is_some_and(|(key, rest)| {
             rest.is_empty() || !key.chars().all(|c| c.is_ascii_hexdigit())
@@ -379,8 +380,8 @@ fn has(modules: &str, module: &str) -> bool {
 }
 
 /// Converts the built-in local zones. A `local-zone` with the name of a built-in zone replaces it.
-/// A `local-zone` for a name below a built-in zone makes names below it resolvable, if its type
-/// does so.
+/// A `local-zone` for a name below a built-in zone makes the names below its own name resolvable,
+/// unless its type blocks them.
 fn local_zones(server: &Clause, draft: &mut Draft) {
     let canonical = |name: &str| name.trim_end_matches('.').to_ascii_lowercase();
     let is_resolved =
@@ -440,8 +441,8 @@ fn shadowed_forwards(local: &[String], opened: &[(String, &Entry)], draft: &mut 
     }
 }
 
-/// True if `unblock-lan-zones` removes this built-in zone: it removes all reverse zones except
-/// those of loopback.
+/// True if `unblock-lan-zones` removes this built-in zone. The option removes all reverse zones
+/// except those of loopback.
 fn is_of_lan(zone: &str) -> bool {
     let is_loopback = zone == "127.in-addr.arpa" || zone.starts_with("1.0.0.0.0.0.0.0.");
     !is_loopback && (zone.ends_with(".in-addr.arpa") || zone.ends_with(".ip6.arpa"))
@@ -554,7 +555,7 @@ fn setting(entry: &Entry, server: &Clause, draft: &mut Draft) {
         "prefetch" if entry.is_yes() => draft.set("cache", "prefetch", true, entry.origin()),
         "serve-expired" if entry.is_yes() => serve_expired(entry, server, draft),
         key if key.starts_with("serve-expired") => (),
-        // This type only removes a built-in local zone, which is already converted.
+        // The type `nodefault` only removes a built-in local zone, and these zones have already been converted.
         "local-zone" if entry.values.last().is_some_and(|kind| kind == "nodefault") => (),
         "auto-trust-anchor-file" | "trust-anchor-file" | "trust-anchor" | "trusted-keys-file" => {
             let validates = server

@@ -47,8 +47,8 @@ impl Cookies {
         Some(option)
     }
 
-    /// True if the query has a valid server cookie for its source address. The source address is
-    /// then not forged.
+    /// True if the query has a valid server cookie for its source address. Such a cookie proves
+    /// that the source address is not forged.
     pub(crate) fn proves(&self, query: &Query<'_>, client: IpAddr) -> bool {
         query.cookie().is_some_and(|cookie| self.is_ours(&cookie, client))
     }

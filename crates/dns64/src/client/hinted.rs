@@ -22,10 +22,10 @@ use crate::translation::decision::aaaa_addresses;
 use crate::translation::hints::{Native, Service};
 use crate::translation::policy::{MAX_SYNTHESIZED, Policy, Rules, TTL_WITHOUT_SOA};
 
-/// Maximum number of upstream queries about targets per client query.
+/// Maximum number of upstream queries for targets per client query.
 const MAX_QUESTIONS: usize = 4;
 
-/// An answer with HTTPS or SVCB records, and the answers about their targets.
+/// An answer with HTTPS or SVCB records, and the answers for the targets of these records.
 #[derive(Clone, Copy)]
 pub(super) struct HintedAnswer<'a> {
     services: &'a CachedAnswer,
@@ -42,7 +42,7 @@ enum TargetLookup<'a> {
 }
 
 impl<'a> HintedAnswer<'a> {
-    /// Returns the answer `services` together with the answers about its targets, which follow
+    /// Returns the answer `services` together with the answers for its targets, which follow
     /// `services` in `known`.
     pub(super) fn new(
         services: &'a CachedAnswer,
@@ -58,7 +58,8 @@ impl<'a> HintedAnswer<'a> {
 
     /// Returns the name of the AAAA query that must be answered before hints are synthesized.
     /// Returns `None` after [`MAX_QUESTIONS`] queries. Also returns `None` after a failed query,
-    /// because HTTPS records are useful without it (RFC 9460 §4.2).
+    /// because HTTPS records are useful even if no addresses of the target are known (RFC 9460
+    /// §4.2).
     pub(super) fn open_target(&self) -> Option<LowerName> {
         let has_failed = self.targets.iter().any(|outcome| outcome.kept().is_none());
         if has_failed || self.targets.len() >= MAX_QUESTIONS {

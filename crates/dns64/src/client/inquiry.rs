@@ -29,7 +29,7 @@ use crate::transport::Transport;
 /// Number of upstream queries for most client queries: AAAA and A.
 const USUAL_QUESTIONS: usize = 2;
 
-/// A client query without a reply.
+/// A client query to which no reply has been sent yet.
 #[derive(Clone, Debug)]
 pub(crate) struct Inquiry {
     client: IpAddr,
@@ -135,7 +135,7 @@ impl Inquiry {
         self.alias.is_some()
     }
 
-    /// True if the reply needs no upstream.
+    /// True if the reply needs no upstream query.
     pub(crate) fn is_local(&self) -> bool {
         self.local.is_some()
     }
@@ -173,7 +173,7 @@ impl Inquiry {
         self.frame.asked()
     }
 
-    /// Returns the decision behind the reply of [`Inquiry::step`].
+    /// Returns the decision behind a reply returned by [`Inquiry::step`].
     pub(crate) fn decision(&self, reply: &Reply<'_>, policy: &Policy) -> Decision {
         match Decision::from_reply(&self.question, policy, reply) {
             Decision::PassedOn if self.is_alias() => Decision::Pointer,
@@ -332,7 +332,7 @@ impl Inquiry {
         self.known = smallvec![Outcome::Failed(failure)];
     }
 
-    /// Writes the reply of the last step.
+    /// Writes the reply that the last step returned.
     pub(crate) fn write(&self, out: &mut Vec<u8>, reply: &Reply<'_>, rules: &Rules<'_>) {
         let alias = self.is_alias().then_some(&self.question.name);
         self.frame.write(out, reply, rules, alias, &self.known);

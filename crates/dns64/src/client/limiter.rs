@@ -54,12 +54,12 @@ impl Limiter {
     }
 }
 
-/// Returns the number of a client ([`ClientId`]).
+/// Returns the identifier of a client, as a number ([`ClientId`]).
 pub(crate) fn network(client: IpAddr) -> u64 {
     ClientId::from_address(client).0
 }
 
-/// Returns the number of the client's site: an IPv4 /24, an IPv6 /56, or a link-local address.
+/// Returns the identifier of the client's site: an IPv4 /24, an IPv6 /56, or a link-local address.
 /// Replies to forged addresses may flood a whole site.
 pub(crate) fn wide_network(client: IpAddr) -> u64 {
     ClientId::from_address(client).site()
@@ -94,7 +94,7 @@ mod tests {
         };
         assert_eq!(granted(0, 5_001, 1), 0, "more than the burst");
         assert_eq!(granted(0, 500, 100), 10);
-        // A refusal takes nothing, so that a smaller amount is granted.
+        // A refused request takes nothing from the allowance, so a smaller amount can still be granted.
         assert_eq!((granted(100, 101, 9), granted(100, 100, 9)), (0, 1));
         assert_eq!(granted(60_100, 500, 100), 10, "an allowance is never above the burst");
     }

@@ -12,7 +12,7 @@ use crate::translation::decide::Question;
 /// EDNS part of a client query.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Edns {
-    /// Maximum UDP payload size of the client, octets; at least 512.
+    /// Maximum UDP payload size of the client in octets; at least 512.
     pub size: usize,
     /// DO bit: the client requests signatures (RFC 3225 §3).
     pub dnssec_ok: bool,
@@ -79,7 +79,7 @@ pub(crate) enum Received<'a> {
         rcode: Rcode,
         /// Question section, repeated in the reply. Empty if it could not be parsed.
         question: &'a [u8],
-        /// True if the message has an OPT record, so that the reply must have one (RFC 6891 §6.1.1).
+        /// True if the message has an OPT record. The reply must then have one too (RFC 6891 §6.1.1).
         edns: bool,
         /// Cookie for the reply's cookie option (RFC 7873 §5.3), or `None` if it is malformed.
         cookie: Option<Cookie>,
@@ -129,7 +129,7 @@ impl<'a> Received<'a> {
     }
 
     /// Classifies a message that is not a query with one question. A client can obtain a server
-    /// cookie by a query that has a COOKIE option and no question (RFC 7873 §5.4).
+    /// cookie by sending a query that has a COOKIE option and no question (RFC 7873 §5.4).
     #[cold]
     fn without_question(message: &Message<'_>, rcode: Rcode) -> Received<'a> {
         let (edns, cookie) = match edns_of_any(message) {
@@ -204,7 +204,7 @@ fn read_question<'a>(message: &Message<'_>, bytes: &'a [u8]) -> Option<(usize, &
     Some((at, bytes.get(HEADER_LEN..at + 4)?))
 }
 
-/// Returns the EDNS part of a message with any number of questions; see [`read_edns`].
+/// Returns the EDNS part of a message with any number of questions (see [`read_edns`]).
 fn edns_of_any(message: &Message<'_>) -> Result<Option<Edns>, BadEdns> {
     let mut at = HEADER_LEN;
     for _ in 0..message.qdcount() {

@@ -33,7 +33,7 @@ use crate::translation::local::{self, LocalAnswer, NameServer};
 use crate::translation::policy::{Hints, MAX_SYNTHESIZED, Policy, Rules};
 use crate::transport::Transport;
 
-/// Octets for the most options that a reply can have: a cookie and two extended errors.
+/// Buffer size, in octets, for the largest set of options in a reply: a cookie and two extended errors.
 const USUAL_OPTIONS: usize = 64;
 
 /// Length of the cookie option's data: client cookie (8 octets) and server cookie (16 octets).
@@ -58,15 +58,15 @@ pub(crate) struct ReplyFrame {
     pub transport: Transport,
     /// True if the query has an EDNS part. Otherwise the reply must have no EDNS part.
     pub edns: bool,
-    /// Maximum length of the reply in octets. Over UDP, this is the payload size in the query's EDNS
-    /// part, limited to 512 to 1232.
+    /// Maximum length of the reply in octets. Over UDP, this is the payload size in the query's EDNS part, clamped to
+    /// the range 512 to 1232.
     pub limit: usize,
     /// Cookie option of the reply.
     pub cookie: Option<[u8; COOKIE_LEN]>,
 }
 
 impl ReplyFrame {
-    /// Returns the frame of the reply to `query`, received over `transport`.
+    /// Returns the frame of the reply to `query`, which was received over `transport`.
     pub(crate) fn new(
         query: &Query<'_>,
         transport: Transport,
@@ -369,7 +369,7 @@ impl ReplyFrame {
             }
         }
         if !self.transport.truncates() && out.len() - start + OPT_LEN + options.len() > self.limit {
-            // The answer and the options do not both fit. The answer is kept without options.
+            // The answer and the options do not both fit. The answer is sent without options.
             options.clear();
         }
         let opt_len = if self.edns { OPT_LEN + options.len() } else { 0 };
@@ -527,8 +527,8 @@ fn put_local(out: &mut Vec<u8>, start: usize, answer: &LocalAnswer, rules: &Rule
     }
 }
 
-/// Converts a local answer into an upstream's response to `question` (name, type and class in wire
-/// format).
+/// Converts a local answer into the form of an upstream's response to `question` (name, type and
+/// class in wire format).
 pub(crate) fn local_outcome(question: &[u8], answer: &LocalAnswer, rules: &Rules<'_>) -> Outcome {
     let mut message = vec![0, 0, QR, RA | answer.rcode.in_header(), 0, 1, 0, 0, 0, 0, 0, 0];
     message.extend(question);
@@ -622,7 +622,7 @@ fn push_stripped(
 }
 
 /// Appends at most [`MAX_SYNTHESIZED`] AAAA records for the A records. Their owner is the name at
-/// the end of the aliases (RFC 6147 §5.1.7).
+/// the end of the alias chain (RFC 6147 §5.1.7).
 fn push_synthesized(
     answer: &mut AnswerBuilder<Compressor>,
     a: &CachedAnswer,

@@ -267,7 +267,7 @@ fn local_zones(max_ttl: u32) -> crate::translation::zones::LocalZones {
     crate::translation::zones::LocalZones { max_ttl, ..Default::default() }
 }
 
-/// Returns a text record with this number of octets including the record header, in strings of 255.
+/// Returns a TXT record of `octets` octets, including the record header. Its data consists of 255-octet strings.
 fn text(octets: usize) -> TestAnswer {
     let mut data = Vec::new();
     while data.len() < octets {
@@ -278,7 +278,7 @@ fn text(octets: usize) -> TestAnswer {
     said("a.test", 16).answer("a.test", 16, 60, &data)
 }
 
-/// Returns the same query for TXT.
+/// Like [`query`], with the type TXT.
 fn text_query(edns: Option<(u16, bool)>) -> Vec<u8> {
     let mut bytes = query(RD, edns);
     bytes[HEADER_LEN + 9] = 16;
