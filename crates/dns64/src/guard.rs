@@ -110,14 +110,14 @@ pub(crate) async fn catch_async<T>(work: impl Future<Output = T>) -> Result<T, P
 /// Function that reports a panic. Its arguments are the panic and a description of the lost work.
 type Report = dyn Fn(&Panic, &str);
 
-/// Starter of the tasks of one thread's event loop. It reports their panics.
+/// Task starter for one thread's event loop, which also reports panics in the tasks.
 #[derive(Clone)]
 pub(crate) struct Tasks {
     report: Rc<Report>,
 }
 
 impl Tasks {
-    /// Returns a starter of tasks. It calls `report` with each panic and a description of the lost
+    /// Returns a task starter that calls `report` with each panic and a description of the lost
     /// work.
     pub(crate) fn new(report: impl Fn(&Panic, &str) + 'static) -> Tasks {
         Tasks { report: Rc::new(report) }

@@ -1,24 +1,24 @@
 //! Identifiers of workers, upstreams and similar objects, with a separate type for each kind of
 //! object.
 
-/// Number of an upstream server in one worker's resolver. A reload of the configuration does not
-/// change the number. The number is reused after the server has been removed from the configuration
-/// and no fetch uses the server.
+/// Identifier of an upstream server in one worker's resolver. A reload of the configuration does
+/// not change the identifier. The identifier is reused after the server has been removed from the
+/// configuration and no fetch uses the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct ServerId(pub u32);
 
-/// Number of a route in the current settings. After a reload, the same number may mean another
+/// Index of a route in the current settings. After a reload, the same index may refer to another
 /// route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RouteId(pub usize);
 
-/// Number of a worker, from 0.
+/// Index of a worker, from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WorkerId(pub usize);
 
 /// Identifier of a client query that waits for upstreams: the index in the table of waiting
 /// queries, and a serial number. An index is reused with another serial number, so that an answer
-/// for an earlier query is not taken for the current one.
+/// for an earlier query is not mistaken for an answer for the current one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct JobId {
     pub(crate) place: usize,
@@ -32,8 +32,8 @@ pub(crate) struct FetchId {
     pub(crate) generation: u32,
 }
 
-/// Identifier of a source port for upstream queries: the upstream server, and the number of the
-/// port among the ports for this server.
+/// Identifier of a source port for upstream queries: the upstream server, and the index of the port
+/// among the ports for this server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct PortId {
     pub(crate) server: ServerId,
@@ -50,7 +50,7 @@ pub(crate) struct Expected {
 impl ServerId {
     /// Returns the identifier of the server at index `place` of the server list.
     pub(crate) fn from_place(place: usize) -> ServerId {
-        // The configuration is limited to 1 MiB, which has no room for 2^32 upstreams.
+        // The configuration is limited to 1 MiB, which is too small for 2^32 upstreams.
         ServerId(u32::try_from(place).expect("fewer than 2^32 upstreams"))
     }
 

@@ -18,7 +18,7 @@ pub(crate) enum ImportError {
     Defect {
         /// Path of the file.
         file: PathBuf,
-        /// Message of `dns64d check`.
+        /// Message that `dns64d check` prints.
         reason: String,
     },
 }

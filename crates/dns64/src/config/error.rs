@@ -5,7 +5,7 @@ use std::path::PathBuf;
 /// File that lists the upstreams if the configuration has none.
 pub(crate) const RESOLV_CONF: &str = "/etc/resolv.conf";
 
-/// Errors of a configuration. Each message has the file, and the line if known.
+/// Errors of a configuration. Each message gives the file, and the line if it is known.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
@@ -14,7 +14,7 @@ pub enum ConfigError {
     Read {
         /// Path of the configuration file.
         file: PathBuf,
-        /// Error of the system call.
+        /// Error returned by the system call.
         source: std::io::Error,
     },
     /// The file is not TOML, or has an unknown key or an invalid value. The parser's message shows
@@ -23,7 +23,7 @@ pub enum ConfigError {
     Parse {
         /// Path of the configuration file.
         file: PathBuf,
-        /// The fault, with line and column.
+        /// Error returned by the parser, with line and column.
         source: Box<toml::de::Error>,
     },
     /// An invalid value, or values that contradict each other.
@@ -33,7 +33,7 @@ pub enum ConfigError {
         file: PathBuf,
         /// Line number, from 1.
         line: usize,
-        /// The fault and the right form.
+        /// Description of the error, and the correct form.
         reason: String,
     },
 }

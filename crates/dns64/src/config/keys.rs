@@ -1,5 +1,5 @@
-//! Keys of the configuration file. `dns64d.example.toml` in the repository's `dist` documents each
-//! key for users.
+//! Keys of the configuration file. The file `dist/dns64d.example.toml` in the repository documents
+//! each key for users.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -30,8 +30,8 @@ pub struct Config {
     /// AF_XDP mode of listen addresses and upstreams with `xdp = true`.
     #[serde(skip_serializing_if = "is_auto")]
     pub(crate) xdp_mode: net::xdp::Mode,
-    /// Use sockets if `xdp-mode` is `auto` and kernel, driver or privileges do not allow AF_XDP.
-    /// With `false`, the server does not start in this case.
+    /// Use ordinary sockets if `xdp-mode` is `auto` and the kernel, driver or privileges do not
+    /// allow AF_XDP. If this key is `false`, the server does not start in this case.
     #[serde(skip_serializing_if = "is_true")]
     pub(crate) xdp_fallback: bool,
     /// Number of worker threads. 0 starts one per available CPU.
@@ -39,12 +39,12 @@ pub struct Config {
     /// CPUs to which the workers are pinned, round robin. With an empty list, the kernel chooses
     /// the CPUs.
     pub(crate) cpus: Vec<usize>,
-    /// User to which the server switches after a start as root.
+    /// User to which the server switches after it was started as root.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) user: Option<String>,
     /// Zones that the server itself answers as empty zones (RFC 6303). `true` selects `test`,
     /// `local`, `home.arpa`, `service.arpa` and the reverse zones of RFC 6303 and RFC 7793. `false`
-    /// selects no zones. A list selects the zones in it.
+    /// selects no zones. A list selects exactly the listed zones.
     pub(crate) local_zones: LocalZoneKeys,
     /// `[networks]`: named lists of networks, for use in other lists.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -138,7 +138,7 @@ pub(crate) struct ListenKeys {
     expecting = "an address and port, or a table with one; write for example \"[::1]:53\" or { address = \"192.0.2.1:53\", xdp = true }"
 )]
 enum RawListenKeys {
-    /// An address and port for the kernel's network stack.
+    /// An address and port served through the kernel's network stack.
     Address(#[schemars(with = "String")] ServiceAddr),
     /// An address and port with further keys.
     Table(ListenTable),
@@ -205,14 +205,15 @@ impl Config {
 }
 
 /// `[dns64]`, or `[group.dns64]` for the clients of a group. A key that is missing in
-/// `[group.dns64]` has the value of `[dns64]`. A key that is missing in `[dns64]` has its default.
+/// `[group.dns64]` inherits its value from `[dns64]`. A key that is missing in `[dns64]` has its
+/// default value.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct TranslationKeys {
     /// Prefixes of synthesized addresses. An empty list disables translation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) prefixes: Option<Vec<PrefixKeys>>,
-    /// Selection among several prefixes if the `ranges` of each contain the IPv4 address.
+    /// Prefixes to use if the `ranges` of several prefixes contain the IPv4 address.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) select: Option<Select>,
     /// AAAA records in these networks are ignored (RFC 6147 §5.1.4).
@@ -258,7 +259,7 @@ impl TranslationKeys {
 }
 
 /// A prefix with its ranges of IPv4 addresses. The whole entry is checked while the file is parsed,
-/// so that an error message has the line of the entry.
+/// so that an error message gives the line of the entry.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(try_from = "RawPrefixKeys", rename_all = "kebab-case")]
 pub(crate) struct PrefixKeys {
@@ -338,7 +339,7 @@ impl From<WrittenPrefix> for String {
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct ProbeKeys {
-    /// IPv4 address of a host behind the NAT64 that answers TCP connection requests.
+    /// IPv4 address of a host that accepts TCP connections through the NAT64.
     pub(crate) address: std::net::Ipv4Addr,
     /// TCP port of this host.
     #[schemars(range(min = 1, max = 65_535))]
@@ -359,7 +360,7 @@ pub(crate) struct ProbeKeys {
     )]
     #[schemars(with = "String")]
     pub(crate) timeout: Duration,
-    /// Number of consecutive probes contradicting the current health after which the health
+    /// Number of consecutive probe results that must contradict the current health before it
     /// changes; 1 to 100.
     #[serde(default = "three")]
     #[schemars(range(min = 1, max = 100))]
@@ -421,7 +422,7 @@ impl PrefixKeys {
         }
     }
 
-    /// True if both entries have the same prefix.
+    /// True if this entry and `other` have the same prefix.
     pub(crate) fn is_same_prefix(&self, other: &PrefixKeys) -> bool {
         self.prefix == other.prefix
     }
@@ -482,9 +483,9 @@ impl PrefixKeys {
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub(crate) struct DiscoveryKeys {
-    /// Use the upstreams' answers for ipv4only.arpa (RFC 7050).
+    /// Discover prefixes from the upstreams' answers for ipv4only.arpa (RFC 7050).
     pub(crate) upstreams: bool,
-    /// Use Router Advertisements on these interfaces (RFC 8781).
+    /// Discover prefixes from Router Advertisements received on these interfaces (RFC 8781).
     pub(crate) interfaces: Vec<String>,
 }
 
@@ -495,7 +496,7 @@ impl Default for DiscoveryKeys {
 }
 
 /// `[[domain]]`: a domain with separate rules of translation. `[[group.domain]]` applies only to
-/// the clients of a group. A missing key has the value of the next table in this order:
+/// the clients of a group. A missing key inherits its value from the next table in this order:
 /// `[[group.domain]]`, `[[domain]]`, `[group.dns64]`, `[dns64]`.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
@@ -636,7 +637,7 @@ impl Default for AccessKeys {
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub(crate) struct CacheKeys {
-    /// Memory for cached answers and the tables that index them, in MiB, at most 1 TiB. 0 disables
+    /// Memory in MiB for cached answers and the tables that index them; at most 1 TiB. 0 disables
     /// the cache. The cache is smaller if the memory limit of the process is too low.
     #[schemars(range(min = 0, max = 1_048_576))]
     pub(crate) mebibytes: u64,
@@ -652,13 +653,13 @@ pub(crate) struct CacheKeys {
     /// Maximum time for which a repeated failure is cached, in seconds; `failure-ttl` to 300.
     #[schemars(range(min = 1, max = 300))]
     pub(crate) failure_max_ttl: u32,
-    /// Time after expiry during which an answer may still be served while all upstreams fail. `0s`
-    /// disables this.
+    /// Time after expiry during which an answer may still be served if all upstreams fail. With
+    /// `0s`, expired answers are never served.
     #[serde(serialize_with = "humantime_serde::serialize", deserialize_with = "times::one")]
     #[schemars(with = "String")]
     pub(crate) serve_stale: Duration,
-    /// Serve expired answers immediately, and refresh them in the background. With `false`, a query
-    /// first waits up to 1750 ms for the upstreams.
+    /// Serve expired answers immediately, and refresh them in the background. If this key is
+    /// `false`, a query first waits up to 1750 ms for the upstreams.
     pub(crate) stale_at_once: bool,
     /// Refresh an answer before it expires if it is queried twice in the last tenth of its TTL.
     pub(crate) prefetch: bool,
@@ -681,7 +682,7 @@ impl Default for CacheKeys {
     }
 }
 
-/// Treatment of client queries that are rejected because of too many outstanding queries.
+/// Treatment of client queries that are rejected because too many queries are outstanding.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
 )]
@@ -714,7 +715,7 @@ pub(crate) struct LimitKeys {
     /// applies to clients without a valid DNS cookie, per network (IPv4 /24 or IPv6 /56). Replies
     /// beyond the limit are truncated. 0 disables the limit.
     pub(crate) amplification_rate: u32,
-    /// Number of octets limited by `amplification-rate` that may be sent at once after a pause. A
+    /// Number of octets subject to `amplification-rate` that may be sent at once after a pause. A
     /// reply that needs more is truncated.
     pub(crate) amplification_burst: u32,
     /// Maximum number of TCP connections; 1 to 1 048 576.
@@ -755,8 +756,8 @@ impl Default for LimitKeys {
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct ForwardingKeys {
-    /// Time limit for one lookup, over all upstreams and attempts; 100 ms to 1.9 s. A translated
-    /// query needs two lookups.
+    /// Time limit for one lookup, including all upstreams and attempts; 100 ms to 1.9 s. A
+    /// translated query needs two lookups.
     #[serde(serialize_with = "humantime_serde::serialize", deserialize_with = "times::one")]
     #[schemars(with = "String")]
     pub timeout: Duration,
@@ -792,7 +793,7 @@ impl Default for ForwardingKeys {
 )]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum UpstreamOrder {
-    /// The fastest upstreams share the queries by weight.
+    /// Queries are distributed among the fastest upstreams by weight.
     #[default]
     Fastest,
     /// The first upstream in the list is queried. If it fails, the next one is queried, as in
@@ -804,7 +805,7 @@ pub(crate) enum UpstreamOrder {
 #[derive(Clone, Debug, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub(crate) struct MetricsKeys {
-    /// Address at which Prometheus fetches `/metrics`. Without this key, there is no listener.
+    /// Address from which Prometheus fetches `/metrics`. Without this key, there is no listener.
     #[serde(deserialize_with = "addresses::service", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub(crate) listen: Option<ServiceAddr>,
@@ -816,7 +817,7 @@ pub(crate) struct MetricsKeys {
 )]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum LogLevel {
-    /// Errors that prevent the server from serving.
+    /// Errors that prevent the server from answering queries.
     Error,
     /// Problems that need attention.
     Warn,

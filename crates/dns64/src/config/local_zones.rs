@@ -92,7 +92,7 @@ impl Serialize for ZoneName {
 }
 
 impl<'de> Deserialize<'de> for ZoneName {
-    // The visitor checks the name, so that an error message has the line of the name.
+    // The visitor checks the name, so that an error message gives the line of the name.
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<ZoneName, D::Error> {
         from.deserialize_str(Name)
     }

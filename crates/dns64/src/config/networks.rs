@@ -1,5 +1,5 @@
-//! Networks in the configuration file: `192.0.2.0/24`, a single address such as `192.0.2.1`, the
-//! name of a list in `[networks]`, or any of these after a `!` for an exception.
+//! Networks in the configuration file: `192.0.2.0/24`, a single address such as `192.0.2.1`, or the
+//! name of a list in `[networks]`. A `!` before any of these marks an exception.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -61,7 +61,7 @@ pub(crate) struct NetworkList<N>(Vec<ListEntry<N>>);
 /// An entry of a list of networks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct ListEntry<N> {
-    /// True if the entry begins with `!`. The addresses that it covers are then not in the list.
+    /// True if the entry begins with `!`. The addresses that the entry covers are then not in the list.
     is_exception: bool,
     item: NetworkItem<N>,
 }
@@ -69,7 +69,7 @@ struct ListEntry<N> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum NetworkItem<N> {
     Network(N),
-    /// Name of a list of `[networks]`.
+    /// Name of a list in `[networks]`.
     Name(String),
 }
 
@@ -104,7 +104,7 @@ impl<N: IpNetwork> fmt::Display for ListEntry<N> {
 }
 
 impl<'de, N: IpNetwork> Deserialize<'de> for ListEntry<N> {
-    // Each entry is read separately, so that an error message has the line of the entry.
+    // Each entry is read separately, so that an error message gives the line of the entry.
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<ListEntry<N>, D::Error> {
         from.deserialize_str(Text(PhantomData))
     }
@@ -148,7 +148,7 @@ fn other_kind<N: IpNetwork>(text: &str) -> Option<String> {
     Some(format!("this list takes {}, and {text:?} is {kind}", N::KIND))
 }
 
-/// True if a list of `[networks]` may have this name. Names that resemble a mistyped network are
+/// True if a list in `[networks]` may have this name. Names that resemble a mistyped network are
 /// not allowed.
 fn is_name(text: &str) -> bool {
     text.starts_with(|first: char| first.is_ascii_alphabetic())
@@ -158,9 +158,9 @@ fn is_name(text: &str) -> bool {
 /// Error in a list of networks: the faulty entry, and the reason.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct BadList {
-    /// Text by which the line of the error is found in the file.
+    /// Text to search for in the file to find the line of the error.
     pub(crate) word: String,
-    /// The fault and the right form.
+    /// Description of the error, and the correct form.
     pub(crate) reason: String,
 }
 
@@ -185,7 +185,7 @@ impl<'a> NamedNetworks<'a> {
         Ok(named)
     }
 
-    /// Converts a list, and replaces each name by the list of `[networks]` with this name.
+    /// Converts a list, and replaces each name by the list of this name in `[networks]`.
     pub(super) fn look_up<N: IpNetwork>(
         &self,
         list: &NetworkList<N>,
@@ -231,7 +231,7 @@ impl<'a> NamedNetworks<'a> {
         }
     }
 
-    /// Converts the list of `[networks]` with this name.
+    /// Converts the list of this name in `[networks]`.
     fn named<N: IpNetwork>(
         &self,
         name: &str,

@@ -44,7 +44,7 @@ pub(crate) struct QueryLogKeys {
     pub(crate) to: Option<LogTarget>,
     /// Format of each line.
     pub(crate) format: LogFormat,
-    /// Sampling interval: one of this many queries is logged; 1 to 1 000 000.
+    /// Sampling interval N: one in N queries is logged; 1 to 1 000 000.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub(crate) sample: u32,
 }
@@ -119,7 +119,7 @@ impl Default for DnstapKeys {
 
 /// Longest path of a socket, in octets (unix(7)).
 const LONGEST_SOCKET: usize = 107;
-/// Longest identity, in octets. Host names are not longer.
+/// Longest identity, in octets. Host names cannot be longer.
 const LONGEST_IDENTITY: usize = 255;
 
 /// Returns the first fault in these tables: the path of the key, and a message that shows the right

@@ -4,8 +4,8 @@
 //! in a group    [[group.domain]] ─► [[domain]] ─► [group.dns64] ─► [dns64]      others    [[domain]] ─► [dns64]
 //! ```
 //!
-//! The value of a key comes from the first table in the order of this diagram that sets the key. If
-//! several entries of the same kind, `[[group.domain]]` or `[[domain]]`, match the name, the
+//! The value of a key comes from the first table that sets the key, in the order of this diagram.
+//! If several entries of the same kind, `[[group.domain]]` or `[[domain]]`, match the name, the
 //! longest domain applies. If a group has an empty list of prefixes, translation is off for its
 //! clients, except in its `[[group.domain]]` entries. All possible policies are built when the
 //! configuration is read. A query then needs two table lookups, or none if no domains are
@@ -32,9 +32,9 @@ use crate::translation::prefix::Prefix;
 pub(super) enum BadPolicy {
     /// A list of networks is invalid.
     List(BadList),
-    /// Offset in the file in octets, and a message with the fault and the right form.
+    /// Offset in the file in octets, and a message that describes the error and the correct form.
     At(usize, String),
-    /// Path of the key, and a message with the fault and the right form.
+    /// Path of the key, and a message that describes the error and the correct form.
     Path(String, String),
 }
 
@@ -194,7 +194,7 @@ struct Prefixes {
 }
 
 impl Prefixes {
-    /// Empty list of prefixes, with which translation is off.
+    /// Empty list of prefixes, which turns translation off.
     const NONE: &Prefixes = &Prefixes { mappings: Vec::new(), awaits: false };
 
     fn new(written: &[PrefixKeys], known: &TableInputs<'_>) -> Result<Prefixes, BadList> {
@@ -369,7 +369,7 @@ fn check_forwards(config: &Config, domains: &Domains) -> Result<(), BadPolicy> {
     Ok(())
 }
 
-/// Reason why the well-known prefix does not embed an address that is not global.
+/// Reason why the well-known prefix must not embed an address that is not global.
 pub(super) const NOT_GLOBAL: &str =
     "64:ff9b::/96 is for global IPv4 addresses (RFC 6052 §3.1); write allow-non-global = true";
 
@@ -475,7 +475,7 @@ impl Group {
     }
 }
 
-/// Tables that determine one policy, by descending precedence.
+/// Tables that determine one policy, in descending order of precedence.
 struct TableStack<'a> {
     own: Option<&'a TableKeys>,
     common: Option<&'a TableKeys>,
@@ -736,7 +736,7 @@ mod tests {
     fn useless_policies_cause_warnings() {
         let told = |text: &str| {
             let mut found = read(text).warnings();
-            // Groups without access have a separate warning.
+            // Groups without access cause a separate warning.
             found.retain(|warning| !warning.contains("get REFUSED"));
             found
         };

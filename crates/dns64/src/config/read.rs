@@ -11,7 +11,7 @@ use super::keys::Config;
 ///
 /// # Errors
 /// If the text is not TOML, or has an unknown key or an invalid value. The error contains the line
-/// and the right form.
+/// and the correct form.
 pub(super) fn read(text: &str, file: &Path) -> Result<Config, ConfigError> {
     toml::from_str(text).map_err(|error| {
         let schema = serde_json::to_value(schema_for!(Config)).unwrap_or_default();
@@ -75,8 +75,8 @@ mod tests {
         }
     }
 
-    /// Replaces each value of the example by a number, by a string and by a list. No error message
-    /// contains a Rust type.
+    /// Replaces each value of the example configuration by a number, by a string and by a list. No
+    /// error message contains a Rust type.
     #[test]
     fn no_error_names_a_rust_type() {
         let example = include_str!("../../../../dist/dns64d.example.toml");

@@ -115,14 +115,14 @@ struct Origin {
 /// Example of the configuration lines that define an upstream.
 pub(crate) const UPSTREAM_LINES: &str = "[[upstream]]\naddress = \"2001:db8::53\"\nport = 53";
 
-/// Maximum number of TCP connections to upstreams. A lower limit of the system reduces this number.
+/// Maximum number of TCP connections to upstreams. A lower system limit reduces this number.
 const UPSTREAM_CONNECTIONS: usize = 100;
 
 impl Settings {
     /// Reads and checks a configuration file. `None` selects the default configuration. `served`
-    /// contains the addresses of sockets that are already open. They replace `listen` of the file.
-    /// `served` is empty if the server opens its sockets later. If the argument `listen` has
-    /// addresses, they replace those in the file.
+    /// contains the addresses of sockets that are already open. These addresses replace `listen` in
+    /// the file. `served` is empty if the server opens its sockets later. If the argument `listen`
+    /// contains addresses, they replace those in the file.
     ///
     /// # Errors
     /// If the file cannot be read or is not valid.
@@ -166,7 +166,7 @@ impl Settings {
         )
     }
 
-    /// Derives settings from the same text and addresses with another resolv.conf.
+    /// Derives settings from the same text and addresses, but with another resolv.conf.
     ///
     /// # Errors
     /// If the configuration is not valid with this resolv.conf.
@@ -256,7 +256,7 @@ impl Settings {
         &self.origin.text
     }
 
-    /// Returns the contents of resolv.conf. They supply the upstreams if none is configured.
+    /// Returns the contents of resolv.conf, which lists the upstreams if none are configured.
     pub(crate) fn resolv_conf(&self) -> &ResolvConf {
         &self.origin.resolv_conf
     }
@@ -349,7 +349,7 @@ impl Settings {
         once.into_iter()
     }
 
-    /// Returns warnings about unusable lines of resolv.conf.
+    /// Returns warnings about unusable lines in resolv.conf.
     pub(crate) fn unusable_name_servers(&self) -> impl Iterator<Item = String> {
         self.without_zone.iter().map(|host| {
             format!("{RESOLV_CONF}: {host} is a link-local address without a zone such as {host}%eth0, and is not used")
@@ -605,7 +605,7 @@ impl Checker<'_> {
     }
 
     /// Returns an error with the line of a key such as `cache.min-ttl`. If the file does not
-    /// contain the key, the error has the line of the table.
+    /// contain the key, the error gives the line of the table.
     fn at_path(&self, path: &str, reason: String) -> ConfigError {
         let line = line_of(self.text, path);
         ConfigError::Invalid { file: self.file.into(), line, reason }
@@ -728,7 +728,7 @@ mod tests {
         assert!(settings.follows_system);
         let words = "upstreams of /etc/resolv.conf: 192.0.2.1:53, [2001:db8::53]:53; skipped (this server itself): [::1]:53";
         assert_eq!(settings.upstreams_in_words(), words);
-        // Sockets of systemd override `listen`.
+        // Sockets passed by systemd override `listen`.
         let settings = beside("", &["[::1]:53"], system).unwrap();
         assert_eq!(asked(&settings), ["192.0.2.1:53", "[2001:db8::53]:53"]);
         let settings = beside("listen = ['[::1]:53']\n", &["192.0.2.1:53"], system).unwrap();

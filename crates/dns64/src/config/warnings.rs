@@ -16,7 +16,7 @@ use crate::prefixes::LivePrefixes;
 use crate::translation::policy::Mapping;
 
 impl Settings {
-    /// Returns file and line of a key, such as `dns64d.toml:12` for `group.0.clients`.
+    /// Returns the file and line of a key, such as `dns64d.toml:12` for `group.0.clients`.
     pub(crate) fn place(&self, path: &str) -> String {
         at(&self.source, line_of(self.text(), path))
     }
@@ -119,7 +119,7 @@ impl Settings {
         }
     }
 
-    /// Warns of ranges of which the prefix embeds no address.
+    /// Warns of ranges that contain no address that the prefix may embed.
     fn warn_of_ranges(&self, warnings: &mut Vec<String>) {
         let Ok(named) = NamedNetworks::new(&self.config.networks) else { return };
         for (path, keys) in prefix_places(&self.config) {

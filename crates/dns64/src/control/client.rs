@@ -11,7 +11,7 @@ use super::protocol::{Answer, PATIENCE, Request};
 /// Longest answer that is read, in octets.
 const LONGEST_ANSWER: u64 = 16 << 20;
 
-/// Errors of a request.
+/// Errors that can occur during a request.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ControlError {
     /// No server listens, or this user is not permitted to connect.
@@ -19,7 +19,7 @@ pub(crate) enum ControlError {
     Unreachable {
         /// Path of the socket.
         socket: PathBuf,
-        /// Error of the system call.
+        /// Error returned by the system call.
         source: io::Error,
     },
     /// The connection was closed, or the answer timed out.
@@ -27,7 +27,7 @@ pub(crate) enum ControlError {
     NoAnswer {
         /// Path of the socket.
         socket: PathBuf,
-        /// Error of the system call.
+        /// Error returned by the system call.
         source: io::Error,
     },
     /// The answer is malformed.
@@ -35,7 +35,7 @@ pub(crate) enum ControlError {
     Unreadable {
         /// Path of the socket.
         socket: PathBuf,
-        /// Error of the parser.
+        /// Error returned by the parser.
         source: serde_json::Error,
     },
 }

@@ -50,7 +50,7 @@ pub struct Explanation {
 pub struct RulesApplied {
     /// True if `[access]` allows the client.
     pub allowed: bool,
-    /// Number of the client's `[[group]]`, from 1 in file order.
+    /// Position of the client's `[[group]]` in the file, from 1.
     pub group: Option<usize>,
     /// Domain of the `[[group.domain]]` that applies to the name.
     pub group_domain: Option<String>,
@@ -63,7 +63,7 @@ pub struct RulesApplied {
     pub upstreams: Vec<ServiceAddr>,
     /// Prefixes, in the order of their records in answers.
     pub prefixes: Vec<PrefixRule>,
-    /// Selection among several prefixes.
+    /// Prefixes to use if several prefixes can embed an IPv4 address.
     pub select: Select,
     /// Condition under which A records are queried.
     pub mode: Mode,
@@ -108,7 +108,7 @@ pub enum Source {
     Upstream,
     /// The server itself. The target of an alias is a special-use name, or is in a local zone.
     Local,
-    /// No source. The question was rejected because of too many queries in flight.
+    /// No source. The question was rejected because too many queries were in flight.
     Nobody,
 }
 
@@ -120,11 +120,11 @@ pub struct QuestionAsked {
     /// Queried type.
     #[serde(rename = "type")]
     pub rtype: String,
-    /// True for a query with CD that was sent only to find the reason of an error.
+    /// True for a query with CD that was sent only to find the reason for an error.
     pub probe: bool,
     /// Source of the answer.
     pub source: Source,
-    /// Time that the answer took, in microseconds.
+    /// Time taken to obtain the answer, in microseconds.
     pub took_us: u64,
     /// Outcome: `data`, `no-data`, `no-name`, `alias` (without its target) or `error`. If there is
     /// no usable answer, the failure: `timeout`, `malformed`, `alias-loop`, `overload`,
@@ -140,7 +140,7 @@ pub struct QuestionAsked {
     pub ttl_s: Option<u32>,
     /// True if the answer has expired.
     pub stale: bool,
-    /// True if the answer has signatures.
+    /// True if the answer contains signatures.
     pub signed: bool,
     /// True if the upstream has validated the answer (AD bit).
     pub authentic: bool,

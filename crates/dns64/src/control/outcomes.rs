@@ -19,7 +19,7 @@ pub struct ReloadReport {
     pub outcome: ReloadOutcome,
     /// Keys with a new value that is in effect, such as `dns64.prefixes`.
     pub changed: Vec<String>,
-    /// Keys with a new value that is in effect after a restart.
+    /// Keys with a new value that takes effect after a restart.
     pub waiting: Vec<String>,
     /// Warnings about the new configuration, with file and line if known.
     pub warnings: Vec<String>,

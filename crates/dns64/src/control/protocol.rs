@@ -9,7 +9,7 @@ use super::explanation::Explanation;
 use super::outcomes::{FlushReport, ReloadReport};
 use super::status::Status;
 
-/// Time limit for an answer. It is long, because an answer may need upstream queries.
+/// Time limit for an answer. The limit is long, because an answer may need upstream queries.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A request to a running server.
@@ -46,7 +46,7 @@ pub(crate) struct Subject {
     /// DO: the client requests signatures.
     #[serde(default)]
     pub(crate) dnssec_ok: bool,
-    /// CD: the client validates.
+    /// CD: the client itself validates answers.
     #[serde(default)]
     pub(crate) checking_disabled: bool,
 }
@@ -79,7 +79,7 @@ impl Request {
     /// Parses a line.
     ///
     /// # Errors
-    /// Returns a message about the fault.
+    /// Returns a message that describes the error.
     pub(crate) fn read(line: &[u8]) -> Result<Request, String> {
         serde_json::from_slice(line).map_err(|error| format!("invalid request: {error}"))
     }

@@ -1,4 +1,4 @@
-//! File of the control socket, created before privileges are dropped and removed at the end.
+//! File of the control socket, created before privileges are dropped and removed at shutdown.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -17,7 +17,7 @@ use nix::unistd::{Gid, Group, fchownat};
 
 /// Maximum number of connections waiting to be accepted.
 const BACKLOG: i32 = 8;
-/// File permissions: for the owner, or also for the members of a group.
+/// File permissions that give access only to the owner, or also to the members of a group.
 const OWNER: Mode = Mode::from_bits_truncate(0o600);
 const OWNER_AND_GROUP: Mode = Mode::from_bits_truncate(0o660);
 
@@ -27,8 +27,8 @@ pub(crate) struct ControlSocket {
     file: SocketFile,
 }
 
-/// Guard of a socket's file. It removes the file when it is dropped. A file that has replaced the
-/// socket's file is not removed.
+/// Guard of a socket's file. The file is removed when the guard is dropped, unless another file has
+/// replaced it.
 pub(crate) struct SocketFile {
     path: PathBuf,
     /// Device and inode of the file.
@@ -71,8 +71,9 @@ impl ControlSocket {
     }
 }
 
-/// Binds a socket to a file that has these permissions from its creation on. A later change by path
-/// could affect another file, because the owner of the folder can replace the socket by a link.
+/// Binds a socket to a file that has these permissions from its creation on. Setting the
+/// permissions later by path could affect another file, because the owner of the folder can replace
+/// the socket by a link.
 fn bind_with(socket: &OwnedFd, path: &Path, mode: Mode) -> io::Result<()> {
     let address = UnixAddr::new(path)?;
     // The file gets the permissions of the unbound socket, reduced by the umask.

@@ -67,8 +67,8 @@ pub struct PrefixStatus {
     pub prefix: String,
     /// Configured name, if there is one.
     pub name: Option<String>,
-    /// Announcers of the prefix: `upstreams`, or routers such as `fe80::1%eth0`. Empty for a
-    /// configured prefix.
+    /// Sources that announced the prefix: `upstreams`, or routers such as `fe80::1%eth0`. Empty for
+    /// a configured prefix.
     pub announced_by: Vec<String>,
     /// Remaining lifetime, in seconds; `null` for a configured prefix.
     pub expires_in_s: Option<u64>,
@@ -108,7 +108,7 @@ pub struct UpstreamStatus {
     /// up.
     #[serde(default)]
     pub down_for_s: Option<u64>,
-    /// Reason of the last failure in the worker that marked the upstream down first; `null` if the
+    /// Reason for the last failure in the worker that marked the upstream down first; `null` if the
     /// upstream is up.
     #[serde(default)]
     pub down_reason: Option<String>,

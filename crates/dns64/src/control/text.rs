@@ -96,7 +96,7 @@ const EXTENDED_ERRORS: [&str; 31] = [
     "Invalid Query Type",
 ];
 
-/// Formats code and name of an extended error.
+/// Formats the code and name of an extended error.
 fn extended_error(code: u16) -> String {
     match EXTENDED_ERRORS.get(usize::from(code)) {
         Some(name) => format!("{code} {name}"),
@@ -308,7 +308,7 @@ fn describe_counters(out: &mut String, status: &Status) {
     line(out, "waiting", &status.in_flight.to_string());
 }
 
-/// Formats the result of a reload. The reason of a rejection is printed as an error.
+/// Formats the result of a reload. The reason for a rejection is printed as an error.
 pub(crate) fn reload(report: &ReloadReport) -> String {
     let mut out = String::new();
     if report.outcome == ReloadOutcome::Refused {

@@ -253,12 +253,12 @@ pub(crate) struct UpstreamMetrics {
     failures: AtomicU64,
     /// Number of failures that were timeouts.
     timeouts: AtomicU64,
-    /// Reason of the last failure.
+    /// Reason for the last failure.
     trouble: AtomicI32,
     /// Time at which the worker marked the upstream down, in nanoseconds of the monotonic clock. 0
     /// if the upstream is up.
     down_since: AtomicU64,
-    /// True if the upstream has answered in another letter case than that of the query.
+    /// True if the upstream has answered in a letter case different from that of the query.
     other_case: AtomicBool,
 }
 
@@ -322,7 +322,7 @@ pub(crate) struct UpstreamSum {
     pub(crate) timeouts: u64,
     /// Number of workers that have marked the upstream down.
     pub(crate) down: u64,
-    /// Earliest time at which a worker marked the upstream down, and the reason of that worker's
+    /// Earliest time at which a worker marked the upstream down, and the reason for that worker's
     /// last failure. `None` if the upstream is up.
     pub(crate) down_since: Option<(Nanos, UpstreamFailure)>,
 }
@@ -378,8 +378,8 @@ impl Metrics {
         upstreams.retain(|upstream| Arc::strong_count(upstream) > 1);
     }
 
-    /// Records that an upstream answers in another letter case than that of the query. Returns true
-    /// if this is the first record for this upstream.
+    /// Records that an upstream answers in a letter case different from that of the query. Returns
+    /// true if this is the first record for this upstream.
     pub(crate) fn is_first_other_case(&self, address: ServiceAddr) -> bool {
         let upstreams = self.upstreams.lock().unwrap_or_else(PoisonError::into_inner);
         let mut of_it = upstreams.iter().filter(|of_worker| of_worker.address == address);
@@ -416,7 +416,7 @@ impl Metrics {
         &self.workers[self.workers.len() - 3]
     }
 
-    /// Returns family, label value and sum over all threads, for each counter.
+    /// Returns the family, the label value and the sum over all threads, for each counter.
     pub(crate) fn sums(&self) -> impl Iterator<Item = (&'static str, &'static str, u64)> + '_ {
         let sum = move |count: &Count| {
             let row = count.row();

@@ -34,8 +34,8 @@ impl UpstreamFailure {
         matches!(self, UpstreamFailure::Timeout | UpstreamFailure::TcpTimeout)
     }
 
-    /// Returns the number under which the failure is stored: a negative number, or the errno of the
-    /// system error.
+    /// Returns the number that represents the failure in storage: a negative number, or the errno
+    /// of the system error.
     pub(super) fn to_number(self) -> i32 {
         match self {
             UpstreamFailure::Timeout => -1,

@@ -25,7 +25,7 @@ pub(super) enum HardenError {
     Become {
         /// Name of the user in the configuration.
         user: String,
-        /// Error of the system call.
+        /// Error returned by the system call.
         source: nix::Error,
     },
     /// The owner of a file cannot be changed to the user.
@@ -35,7 +35,7 @@ pub(super) enum HardenError {
         file: PathBuf,
         /// Name of the user in the configuration.
         user: String,
-        /// Error of the system call.
+        /// Error returned by the system call.
         source: std::io::Error,
     },
     /// The kernel refused to drop the capabilities.

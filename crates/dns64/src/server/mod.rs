@@ -90,7 +90,7 @@ pub enum ServerError {
     ListenMetrics {
         /// Address and port that cannot be bound.
         address: ServiceAddr,
-        /// Error of the system call.
+        /// Error returned by the system call.
         source: io::Error,
     },
     /// Router advertisements cannot be received on an interface.
@@ -98,7 +98,7 @@ pub enum ServerError {
     Advertisements {
         /// Name of the interface.
         interface: String,
-        /// Error of the system call.
+        /// Error returned by the system call.
         source: io::Error,
     },
     /// The control socket cannot be created.
@@ -106,7 +106,7 @@ pub enum ServerError {
     Control {
         /// Path of the socket.
         path: PathBuf,
-        /// Error of the system call.
+        /// Error returned by the system call.
         source: io::Error,
     },
     /// The query log cannot be opened.
@@ -114,7 +114,7 @@ pub enum ServerError {
     QueryLog {
         /// Path of the query log.
         file: PathBuf,
-        /// Error of the system call.
+        /// Error returned by the system call.
         source: io::Error,
     },
     /// No address is configured.
@@ -131,7 +131,7 @@ pub enum ServerError {
     Start {
         /// Name of the part that could not be started, for the message.
         what: &'static str,
-        /// Error of the system call.
+        /// Error returned by the system call.
         source: io::Error,
     },
 }

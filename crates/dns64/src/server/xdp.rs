@@ -38,7 +38,7 @@ pub enum XdpSetupError {
     NoRoute {
         /// Address and port.
         upstream: ServiceAddr,
-        /// Error of the system call.
+        /// Error returned by the system call.
         source: io::Error,
     },
     /// The route to the upstream goes through an interface without Ethernet.

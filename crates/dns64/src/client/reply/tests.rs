@@ -310,7 +310,7 @@ fn over_tcp_a_whole_message_fits() {
     assert!(Message::new(&got).unwrap().is_truncated(), "over UDP there is TCP");
 }
 
-/// Adds A records 8.0.0.0, 8.0.0.1, … owned by the name at an offset of the message.
+/// Adds A records 8.0.0.0, 8.0.0.1, … owned by the name at offset `owner` of the message.
 fn many_addresses(said: TestAnswer, owner: usize, count: u32) -> TestAnswer {
     (0..count).fold(said, |said, n| {
         let address = (0x0800_0000 + n).to_be_bytes();
