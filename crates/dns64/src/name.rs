@@ -33,7 +33,7 @@ impl LowerName {
     #[inline]
     pub(crate) fn from_wire(wire: &[u8]) -> LowerName {
         let mut octets: SmallVec<[u8; USUAL_NAME]> = SmallVec::from_slice(wire);
-        // Length octets are below 64 and therefore no letters, so only labels change.
+        // Length octets are below 64. They are therefore not letters, and only labels change.
         octets.make_ascii_lowercase();
         LowerName(octets)
     }
@@ -108,7 +108,7 @@ pub(crate) fn labels(wire: &[u8]) -> impl Iterator<Item = &[u8]> {
         .filter_map(|(len, rest)| rest.get(..usize::from(*len)))
 }
 
-/// Values by domain. A lookup of a name returns the value of the longest domain that contains it.
+/// Values by domain. A lookup of a name returns the value of the longest domain that contains the name.
 #[derive(Clone, Debug)]
 pub(crate) struct DomainTable<T>(FxHashMap<Box<[u8]>, T>);
 
@@ -157,7 +157,7 @@ impl<T> DomainTable<T> {
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Key(Box<[u8]>);
 
-/// A [`Key`] for lookups. For names of usual length, it is stored on the stack.
+/// A [`Key`] for lookups. For names of usual length, the key is stored on the stack.
 #[derive(Clone)]
 pub struct KeyBuf(SmallVec<[u8; USUAL_KEY]>);
 
@@ -214,9 +214,8 @@ impl KeyBuf {
         key
     }
 
-    /// Returns a copy of the key in `octets` with type 0; see [`Key::for_any_type`]. Type 0 is not a
-    /// record type (RFC 6895 §3.1), and client queries for type 0 get an error. Therefore no
-    /// question has this key.
+    /// Returns a copy of the key in `octets` with type 0 (see [`Key::for_any_type`]). Type 0 is not a record type (RFC
+    /// 6895 §3.1), and client queries for type 0 get an error. Therefore no question has this key.
     pub(crate) fn for_any_type(octets: &[u8]) -> Option<KeyBuf> {
         let at = octets.len().checked_sub(TAIL)?;
         if octets[octets.len() - 1] & PROBE != 0 {
@@ -281,7 +280,7 @@ impl Key {
         let at = self.0.len() - TAIL;
         u16::from_be_bytes([self.0[at], self.0[at + 1]])
     }
-    /// True if the query is sent with DO, to get signatures.
+    /// True if the query is sent with DO, which requests signatures.
     pub(crate) fn dnssec_ok(&self) -> bool {
         self.0[self.0.len() - 1] & DO != 0
     }
@@ -294,8 +293,8 @@ impl Key {
     pub(crate) fn is_probe(&self) -> bool {
         self.0[self.0.len() - 1] & PROBE != 0
     }
-    /// Returns the key under which the cache stores that the name does not exist, which applies to
-    /// all types. Returns `None` for a probe.
+    /// Returns the key under which the cache records that the name does not exist. This record
+    /// applies to all types. Returns `None` for a probe.
     pub(crate) fn for_any_type(&self) -> Option<KeyBuf> {
         KeyBuf::for_any_type(&self.0)
     }

@@ -39,7 +39,7 @@ pub struct Config {
     /// CPUs to which the workers are pinned, round robin. With an empty list, the kernel chooses
     /// the CPUs.
     pub(crate) cpus: Vec<usize>,
-    /// User to which the server switches after it was started as root.
+    /// User to which the server switches after being started as root.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) user: Option<String>,
     /// Zones that the server itself answers as empty zones (RFC 6303). `true` selects `test`,

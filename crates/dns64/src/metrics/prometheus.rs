@@ -21,7 +21,7 @@ pub(crate) struct PrefixRow {
     pub prefix: String,
     /// Name of the prefix. Empty if the prefix has no name.
     pub name: String,
-    /// Announcers of a discovered prefix, or "configuration".
+    /// Sources that announced a discovered prefix, or "configuration".
     pub from: String,
     /// Remaining lifetime in seconds, or `None` if unlimited.
     pub seconds_left: Option<f64>,
@@ -286,7 +286,7 @@ mod tests {
         }
     }
 
-    /// The queries of all panels of the Grafana dashboard, one per line.
+    /// All panel queries in the Grafana dashboard, one per line.
     fn dashboard_queries() -> String {
         let dashboard = include_str!("../../../../dist/grafana/dns64d.json");
         let dashboard: serde_json::Value = serde_json::from_str(dashboard).unwrap();
@@ -336,7 +336,7 @@ mod tests {
         for key in ["expr: ", "for: ", "labels:", "severity: ", "annotations:", "summary: "] {
             assert_eq!(count(key), alerts, "{key}");
         }
-        // Rows of the book that recommend an alert.
+        // Rows in the book that recommend an alert.
         let book = include_str!("../../../../docs/src/dns64d/monitoring.md");
         let rows = book.lines().filter(|line| line.starts_with("| `") && line.contains("alert"));
         for row in rows {

@@ -16,7 +16,7 @@ use smallvec::SmallVec;
 const MAX_TARGET: usize = 0x3fff;
 
 /// Maximum number of names recorded as pointer targets. This is enough for four names of 127 labels
-/// (RFC 1035 §2.3.4) with all their ancestors. A usual message has only a few names.
+/// (RFC 1035 §2.3.4) with all their ancestors. A typical message contains only a few names.
 const MOST_KNOWN: usize = 512;
 
 /// Maximum number of labels, and of pointer targets, that are stored without heap allocation.

@@ -33,7 +33,7 @@ const OCTETS: usize = 16 << 20;
 const BUFFER: usize = 64 << 10;
 /// Time limit for the reader to accept data, and to complete its part of a handshake.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// Maximum interval between checks whether a connection attempt is due.
+/// Maximum interval between checks for a connection attempt that is due.
 const TICK: Duration = Duration::from_millis(200);
 /// Shortest and longest pause after a failed or lost connection. The pause doubles after each
 /// failure.
@@ -91,7 +91,7 @@ pub(super) fn identity(keys: &DnstapKeys) -> String {
     keys.identity.clone().unwrap_or_else(host)
 }
 
-/// Creates a tap for the reader at `socket`, and the writer that sends the messages of the tap.
+/// Creates a tap for the reader at `socket`, and the writer that sends the tap's messages.
 pub(super) fn tap(keys: &DnstapKeys, socket: &Path, identity: &str) -> (Tap, Writer) {
     let (inlet, outlet) = queue(PLACES, OCTETS);
     let writer = Writer {
@@ -123,7 +123,7 @@ impl Writer {
         }
         self.flush(metrics);
         if let Reader::There(frames, _) = self.reader {
-            // Everything is written, so an error of the final handshake does not matter.
+            // Everything is written, so an error in the final handshake does not matter.
             let _ = frames.finish();
         }
     }
@@ -232,7 +232,7 @@ mod tests {
             let mut ready = vec![0; 42];
             stream.read_exact(&mut ready).unwrap();
             assert!(ready.ends_with(b"protobuf:dnstap.Dnstap"));
-            // An ACCEPT frame differs from a READY frame only in the number of its type.
+            // An ACCEPT frame differs from a READY frame only in its type number.
             ready[11] = 1;
             stream.write_all(&ready).unwrap();
             let mut put = 0;

@@ -31,7 +31,7 @@ use self::query_log::Lines;
 
 /// Time limit for writing the queues when the server stops.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
-/// Interval between checks whether the writing threads have ended.
+/// Interval between checks that determine whether the writing threads have ended.
 const TICK: Duration = Duration::from_millis(5);
 
 /// Handle by which one thread reports queries to the query log and to dnstap.
@@ -149,7 +149,7 @@ impl Writers {
         self.reopen.store(true, Ordering::Relaxed);
     }
 
-    /// Waits until all queued records are written, or until the time limit, because a reader may
+    /// Waits until all queued records are written. The wait has a time limit, because a reader may
     /// have stopped. All senders must have been dropped.
     pub(crate) fn end(&mut self) {
         let give_up = Instant::now() + SHUTDOWN_TIMEOUT;

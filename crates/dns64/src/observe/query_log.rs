@@ -58,7 +58,7 @@ impl HeapSize for Entry {
     }
 }
 
-/// A line in JSON. Names and order of its keys are a stable interface.
+/// A line in JSON. The names and the order of the keys are a stable interface.
 #[derive(Serialize)]
 struct Line<'a> {
     time: &'a str,
@@ -124,7 +124,7 @@ impl Entry {
 #[derive(Clone)]
 pub(super) struct Lines {
     inlet: QueueSender<Entry>,
-    /// Sampling interval: one of this many queries is logged.
+    /// Sampling interval N: one in N queries is logged.
     sample: u32,
     /// Number of queries since the last logged query.
     since: u32,
@@ -148,13 +148,13 @@ impl Lines {
     }
 }
 
-/// Opens a file for appending, and creates it if it does not exist. A new file is readable only for
+/// Opens a file for appending, and creates it if it does not exist. A new file is readable only by
 /// its owner and its group.
 ///
 /// # Errors
 /// If a system call fails, or if the file is a pipe without a reader. Also if the path is a
-/// symbolic link and the process is root. The link's folder may belong to another user, and this
-/// user could redirect root to any file.
+/// symbolic link and the process runs as root. The link's folder may belong to another user, and
+/// this user could make root write to any file.
 pub(super) fn append_to(path: &Path) -> io::Result<File> {
     let links = if Uid::effective().is_root() { libc::O_NOFOLLOW } else { 0 };
     let flags = libc::O_NONBLOCK | links;
@@ -166,8 +166,8 @@ pub(super) trait Target: Write + Send {
     /// True if the destination is an empty file.
     fn is_empty(&self) -> bool;
 
-    /// Opens the destination again by its path. A missing file is created. Returns `None` if there
-    /// is no path.
+    /// Reopens the destination by its path. A missing file is created. Returns `None` if there is
+    /// no path.
     fn reopened(&self, path: Option<&Path>) -> io::Result<Option<Box<dyn Target>>>;
 }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
-/// Size of the data that an item has on the heap.
+/// Size of an item's data on the heap.
 pub(crate) trait HeapSize {
     /// Returns the number of octets on the heap.
     fn octets(&self) -> usize;
@@ -44,7 +44,7 @@ pub(crate) enum Received<T> {
     Over,
 }
 
-/// Creates a queue for at most `places` items with at most `octets` additional octets in total.
+/// Creates a queue for at most `places` items, which may use at most `octets` octets of heap memory in total.
 pub(crate) fn queue<T>(places: usize, octets: usize) -> (QueueSender<T>, QueueReceiver<T>) {
     let (sender, receiver) = sync_channel(places);
     let waiting = Arc::new(AtomicUsize::new(0));

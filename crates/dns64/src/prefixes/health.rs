@@ -13,7 +13,7 @@
 /// Health of a prefix.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum PrefixHealth {
-    /// Not determined yet, or not known because the last probe could not be sent.
+    /// Health that has not been determined yet, or is unknown because the last probe could not be sent.
     #[default]
     Unknown,
     /// Probes are answered.

@@ -196,7 +196,7 @@ mod tests {
         assert_eq!(known.announcers(prefix).collect::<Vec<_>>(), [&router(2)]);
         assert!(known.announced(&router(2), &for_seconds(0), at(30)));
         assert!(known.prefixes(at(30)).is_empty());
-        // Expiry also removes a prefix, and so does a reload of a configuration without the
+        // Expiry also removes a prefix, and so does reloading a configuration without the
         // interface.
         assert!(known.announced(&router(1), &for_seconds(8), at(40)) && known.expire(at(48)));
         assert!(known.announced(&router(1), &for_seconds(8), at(50)));

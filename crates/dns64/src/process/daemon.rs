@@ -1,5 +1,5 @@
-//! The program `dns64d`: arguments, start, signals and shutdown. It is a library function, so that
-//! dns64bench can include it.
+//! The program `dns64d`: arguments, startup, signals and shutdown. The program is a library
+//! function, so that dns64bench can include it.
 
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::ffi::OsString;
@@ -233,8 +233,8 @@ fn print_help(help: &clap::Error) -> ExitCode {
     }
 }
 
-/// Prints the effective configuration as a configuration file. Warnings list settings that this
-/// machine reduces or does not support. With `probe` each upstream is queried.
+/// Prints the effective configuration as a configuration file. Warnings list settings that are
+/// reduced or not supported on this machine. With `probe` each upstream is queried.
 fn check(file: Option<&Path>, listen: &[ServiceAddr], probe: bool) -> anyhow::Result<ExitCode> {
     let mut settings = Settings::load(file, &[], listen)?;
     let probed = if probe { probe::probe(&settings) } else { Vec::new() };
@@ -262,7 +262,7 @@ fn check(file: Option<&Path>, listen: &[ServiceAddr], probe: bool) -> anyhow::Re
     })
 }
 
-/// Returns the effective configuration as a file, after comments about upstreams and local zones.
+/// Returns the effective configuration in the form of a file, preceded by comments about upstreams and local zones.
 fn in_effect(settings: &Settings, probed: &[Probed]) -> String {
     let mut text = format!("# {}\n", settings.upstreams_in_words());
     if !settings.config.forwards.is_empty() {
@@ -309,7 +309,7 @@ fn end_on_panic(log: Arc<Log>) {
         if !guard::is_caught(panic) {
             let thread = std::thread::current();
             let name = thread.name().unwrap_or("without a name");
-            // Empty if RUST_BACKTRACE does not request a backtrace.
+            // The backtrace is empty if RUST_BACKTRACE does not request one.
             let trace = Backtrace::capture();
             let trace = matches!(trace.status(), BacktraceStatus::Captured)
                 .then(|| format!("{trace}\n"))

@@ -1,4 +1,4 @@
-//! Detection of changes of resolv.conf at run time. It is active if no upstream is configured.
+//! Detection of changes to resolv.conf at run time. The detection is active if no upstream is configured.
 //!
 //! The file is read every two seconds and compared with its last contents. Reading detects that the
 //! file was written, was replaced, or has become a link to another target. A kernel watch
@@ -77,7 +77,7 @@ fn replace(
 }
 
 /// Returns the reason why these settings have no upstream. Returns `None` if they have one, or if
-/// the server also has none at present.
+/// the running server has no upstream either.
 pub(super) fn loses_upstreams(server: &RunningServer, settings: &Settings) -> Option<String> {
     settings.no_upstream().filter(|_| !server.settings().upstreams.is_empty())
 }

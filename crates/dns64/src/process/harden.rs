@@ -1,5 +1,6 @@
-//! Reduction of privileges after the sockets are bound. The process gives up root, access to most
-//! files, signals to other processes, and system calls that it does not need (`syscall_filter`).
+//! Reduction of privileges after the sockets are bound. The process gives up root privileges,
+//! access to most files, the right to signal other processes, and system calls that it does not
+//! need (`syscall_filter`).
 
 use std::os::unix::fs::lchown;
 use std::path::{Path, PathBuf};
@@ -41,18 +42,18 @@ pub(super) enum HardenError {
     /// The kernel refused to drop the capabilities.
     #[error("cannot drop capabilities: {0}")]
     Capabilities(std::io::Error),
-    /// The kernel has landlock and rejected the ruleset.
+    /// The kernel supports landlock, but rejected the ruleset.
     #[error("landlock: {0}")]
     Landlock(#[from] RulesetError),
-    /// The kernel has seccomp and rejected the filter.
+    /// The kernel supports seccomp, but rejected the filter.
     #[error("seccomp: {0}")]
     Seccomp(#[from] seccompiler::Error),
 }
 
 /// Switches to `user` if the process is root and a user is configured. Otherwise, the process only
-/// drops its capabilities. If it is root, it remains the owner of root's files. `made` lists files
-/// that the process has created and still needs. Their owner becomes the user. Returns true if the
-/// process is still root.
+/// drops its capabilities. A process that stays root still owns root's files. `made` lists files
+/// that the process has created and still needs. The user becomes the owner of these files. Returns
+/// true if the process is still root.
 ///
 /// # Errors
 /// If the user does not exist, or if a system call fails.
@@ -98,9 +99,9 @@ fn drop_capabilities() -> Result<(), HardenError> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Confinement {
     /// True if access to files is restricted (landlock). The process can then read only the folders
-    /// of the configuration, the random numbers of the system and, if needed, the possible targets
-    /// of resolv.conf. It can write only into the folder of the query log, and remove only files in
-    /// the folder of the control socket.
+    /// of the configuration, the system's random number devices and, if needed, the possible
+    /// targets of resolv.conf. It can write only into the folder of the query log, and remove only
+    /// files in the folder of the control socket.
     pub files: bool,
     /// True if system calls are filtered (seccomp). Calls that start programs, change the system or
     /// the attributes of files, or act on other processes then fail.
@@ -114,7 +115,7 @@ pub(super) struct NeededFiles<'a> {
     pub config: Option<&'a Path>,
     /// The system's resolv.conf, which other programs replace.
     pub resolv_conf: Option<&'a Path>,
-    /// Control socket, removed at the end.
+    /// Control socket, removed at shutdown.
     pub socket: Option<&'a Path>,
     /// Query log, reopened by a reload.
     pub log: Option<&'a Path>,
@@ -124,15 +125,15 @@ pub(super) struct NeededFiles<'a> {
 /// skipped.
 ///
 /// # Errors
-/// If the kernel has a mechanism, but rejects its rules.
+/// If the kernel supports a mechanism, but rejects the rules for it.
 pub(super) fn confine(needed: NeededFiles<'_>) -> Result<Confinement, HardenError> {
     let files = confine_files(needed)?;
     let calls = syscall_filter::forbid(syscall_filter::rules()?)?;
     Ok(Confinement { files, calls })
 }
 
-/// Files with the system's random numbers. The statically linked program of the container image
-/// does not find getrandom(2), and reads these files instead.
+/// Devices that supply the system's random numbers. The statically linked program in the container
+/// image does not find getrandom(2), and reads these devices instead.
 const RANDOM: [&str; 2] = ["/dev/urandom", "/dev/random"];
 
 /// Folders that can contain the target of the link /etc/resolv.conf. resolvconf(8), NetworkManager,
@@ -209,8 +210,8 @@ mod tests {
     use crate::config::RESOLV_CONF;
     use crate::control::socket::ControlSocket;
 
-    /// True if the kernel has landlock. The ruleset is created, but not applied, so that it
-    /// confines nothing.
+    /// True if the kernel supports landlock. The ruleset is created, but not applied, so nothing is
+    /// confined.
     fn has_landlock() -> bool {
         Ruleset::default()
             .set_compatibility(CompatLevel::HardRequirement)
@@ -326,8 +327,8 @@ mod tests {
         // Confinement is permanent, but affects only the calling thread.
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                // If the kernel has landlock, it must have been used; otherwise the checks below
-                // would be skipped.
+                // If the kernel supports landlock, it must have been used; otherwise the checks
+                // below would be skipped.
                 let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
                 let has_landlock = has_landlock();
                 let needed = NeededFiles {

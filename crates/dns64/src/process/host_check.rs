@@ -41,8 +41,8 @@ pub(super) fn missing(settings: &Settings) -> Vec<String> {
 
 /// Returns a message, with file and line, for each address, port, file, interface and route that a
 /// server with this configuration could not use now. The messages are not errors, because the
-/// machine may change before the start, or the server may run on another machine. `listen` has the
-/// addresses of the command line.
+/// machine may change before the start, or the server may run on another machine. `listen` contains
+/// the addresses given on the command line.
 pub(super) fn obstacles(settings: &Settings, listen: &[ServiceAddr]) -> Vec<String> {
     let mut findings = Findings::default();
     let mut running = Running { settings, addresses: None };
@@ -74,8 +74,8 @@ pub(super) fn obstacles(settings: &Settings, listen: &[ServiceAddr]) -> Vec<Stri
 struct Findings(Vec<String>);
 
 impl Findings {
-    /// Adds a message if one of the attempts to bind an address has failed. `binds` has the result
-    /// of one attempt per transport.
+    /// Adds a message if one of the attempts to bind an address has failed. `binds` contains the
+    /// result of one attempt per transport.
     fn of_address(
         &mut self,
         place: &str,
@@ -152,7 +152,7 @@ impl Findings {
     }
 }
 
-/// Returns file and line of an upstream in the configuration, or the path of resolv.conf if the
+/// Returns the file and line of an upstream in the configuration, or the path of resolv.conf if the
 /// upstream is listed there.
 pub(super) fn upstream_place(settings: &Settings, number: usize) -> String {
     match settings.follows_system {

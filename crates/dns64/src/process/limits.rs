@@ -186,7 +186,7 @@ mod tests {
         let (fixed, said) = allowed.fit(&mut running, 1).unwrap();
         assert_eq!(said.len(), 2, "descriptors and memory: {said:?}");
         let ports = running.config.forwarding.source_ports;
-        // Another number of threads in the file does not change the descriptors of the running
+        // A different number of threads in the file does not change the descriptors of the running
         // workers.
         for threads in [1, 64] {
             let mut reloaded = settings(threads, 2);

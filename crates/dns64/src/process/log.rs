@@ -57,8 +57,9 @@ impl Log {
         self.outlet.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Starts the thread that writes lines. Earlier lines are in the queue. A process that confines
-    /// itself calls this function after the confinement, so that the new thread is also confined.
+    /// Starts the thread that writes lines. Lines logged earlier wait in the queue. A process that
+    /// confines itself calls this function after the confinement, so that the new thread is also
+    /// confined.
     ///
     /// # Errors
     /// If the thread cannot be created.
@@ -70,7 +71,7 @@ impl Log {
         thread::Builder::new().name("log".into()).spawn(work).map(drop)
     }
 
-    /// Writes lines as long as the process runs.
+    /// Writes lines for as long as the process runs.
     fn write(&self, outlet: &QueueReceiver<Waiting>, to: &mut dyn Write) {
         loop {
             match outlet.next(Duration::from_secs(3_600)) {

@@ -19,7 +19,7 @@ use crate::config::Settings;
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 
-/// Resident memory under load, in octets: of the program with its fixed tables, and of a worker.
+/// Resident memory under load, in octets: of the program with its fixed tables (`PROGRAM`), and of a worker.
 const PROGRAM: u64 = 12 * MIB;
 const WORKER: u64 = 6 * MIB;
 /// Additional address space, in octets: of the program's file and libraries, and of a thread's
@@ -33,7 +33,7 @@ const OTHER_THREADS: u64 = 5;
 const QUERY: u64 = KIB;
 const CONNECTION: u64 = 320 * KIB;
 const REPLIES: u64 = 64 * MIB;
-/// Smallest size to which a limit may reduce the cache.
+/// Smallest size, in octets, to which a limit may reduce the cache.
 const LEAST_CACHE: u64 = 4 * MIB;
 /// Control groups version 1 represent "no limit" by a number above this value.
 const UNLIMITED: u64 = 1 << 60;

@@ -17,7 +17,7 @@ pub(super) fn print(text: &[u8]) -> io::Result<()> {
 /// Maximum line width of comments, in characters.
 const WIDTH: usize = 100;
 
-/// Formats a list as a comment of a configuration file, with a title. Lines have at most [`WIDTH`]
+/// Formats a list as a comment for a configuration file, with a title. Lines have at most [`WIDTH`]
 /// characters unless a single word is longer.
 pub(super) fn comment(title: &str, words: &[String]) -> String {
     let mut text = String::new();
@@ -36,7 +36,7 @@ pub(super) fn comment(title: &str, words: &[String]) -> String {
 /// Writes output of an interactive command, with control characters escaped.
 ///
 /// # Errors
-/// Those of [`print`].
+/// Returns the errors of [`print`].
 pub(super) fn print_visible(text: &str) -> io::Result<()> {
     print(visible(text).as_bytes())
 }

@@ -19,7 +19,7 @@ const LONGEST: usize = 4_096;
 pub(super) struct Probed {
     /// Address and name of the upstream.
     pub(super) upstream: String,
-    /// RCODE and time of the answer, or the reason why there is none.
+    /// RCODE and response time of the answer, or the reason why there is no answer.
     pub(super) answer: Result<(Rcode, Duration), String>,
 }
 

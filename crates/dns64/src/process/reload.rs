@@ -28,7 +28,7 @@ pub(super) struct ConfigSource<'a> {
     pub(super) file: Option<&'a Path>,
     /// Addresses of sockets passed by systemd, which override `listen`.
     pub(super) passed: &'a [SocketAddr],
-    /// Listen addresses of the command line.
+    /// Listen addresses given on the command line.
     pub(super) listen: &'a [ServiceAddr],
 }
 
@@ -112,7 +112,7 @@ impl Reloader<'_> {
         Ok(ReloadReport { changed: in_effect, waiting, warnings, ..self.report(outcome) })
     }
 
-    /// Returns a report without changed keys, warnings and an error.
+    /// Returns a report without changed keys, warnings or an error.
     fn report(&self, outcome: ReloadOutcome) -> ReloadReport {
         let file = self.source.file.map_or("none".into(), |file| file.display().to_string());
         ReloadReport {

@@ -178,11 +178,11 @@ fn rule(argument: u8, holds: &SeccompCmpOp, values: &[u64]) -> Result<SeccompRul
     Ok(SeccompRule::new(values.iter().map(condition).collect::<Result<_, _>>()?)?)
 }
 
-/// Applies the rules to this thread and its future threads. Returns false if the kernel has no
-/// seccomp.
+/// Applies the rules to this thread and its future threads. Returns false if the kernel does not
+/// support seccomp.
 ///
 /// # Errors
-/// If the kernel has seccomp and rejects the filter.
+/// If the kernel supports seccomp, but rejects the filter.
 pub(super) fn forbid(rules: Rules) -> Result<bool, Error> {
     let Ok(arch) = std::env::consts::ARCH.try_into() else { return Ok(false) };
     let denied = SeccompAction::Errno(libc::EPERM as u32);

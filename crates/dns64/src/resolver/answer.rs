@@ -65,7 +65,7 @@ pub(crate) enum AnswerKind {
     /// Aliases without an answer for the name at their end. Either the upstream did not resolve this
     /// name, or the answer was cut there.
     Unfinished,
-    /// An error response of the upstream.
+    /// An error response from the upstream.
     Failed,
 }
 
@@ -93,7 +93,7 @@ pub(crate) struct AnswerRecord<'a> {
     at: usize,
     /// The record's type.
     pub rtype: u16,
-    /// Original TTL of the record, seconds.
+    /// Original TTL of the record, in seconds.
     pub ttl: u32,
     /// Record data; names in it may be compressed.
     pub data: &'a [u8],
@@ -127,8 +127,8 @@ impl Answer {
     ///
     /// # Errors
     ///
-    /// Returns an error if the message is malformed, contradicts itself or answers another question,
-    /// or if its aliases form a loop or are too many.
+    /// Returns an error if the message is malformed, contradicts itself or answers another question, or if its aliases
+    /// form a loop or are too numerous.
     pub(crate) fn parse_in(
         message: &[u8],
         question: &[u8],
@@ -229,7 +229,7 @@ impl Answer {
     pub(crate) fn kind(&self) -> AnswerKind {
         self.kind
     }
-    /// Returns the RCODE; extended RCODEs were mapped to SERVFAIL by the parser.
+    /// Returns the RCODE. The parser has mapped extended RCODEs to SERVFAIL.
     pub(crate) fn rcode(&self) -> Rcode {
         Rcode::new(u16::from(self.octets[3] & 0xf))
     }

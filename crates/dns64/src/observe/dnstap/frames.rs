@@ -1,5 +1,5 @@
-//! Frame Streams: length-prefixed frames on a connection, with a handshake about the content type
-//! at the start and an orderly end.
+//! Frame Streams: length-prefixed frames on a connection. A handshake at the start negotiates the
+//! content type, and a second one ends the stream.
 //!
 //! ```text
 //! writer  READY(type) ──────► ┐            START(type), data, data …, STOP ─► ┐
@@ -14,7 +14,7 @@ use std::io::{self, Read, Write};
 
 /// Content type of the frames.
 const CONTENT_TYPE: &[u8] = b"protobuf:dnstap.Dnstap";
-/// Number of the content type field, the only field of control frames.
+/// Number of the content type field, the only field in control frames.
 const FIELD_CONTENT_TYPE: u32 = 1;
 /// Longest control frame, in octets.
 const LONGEST_CONTROL: usize = 512;
@@ -66,8 +66,8 @@ impl<S: Read + Write> FrameWriter<S> {
     /// Writes the buffer.
     ///
     /// # Errors
-    /// If the reader has closed the connection or does not read. The connection cannot be used any
-    /// more.
+    /// If the reader has closed the connection or does not read. The connection can then no longer
+    /// be used.
     pub(super) fn flush(&mut self) -> io::Result<()> {
         let written = self.stream.write_all(&self.buffer);
         self.buffer.clear();

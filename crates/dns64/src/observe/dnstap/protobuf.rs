@@ -1,4 +1,4 @@
-//! Messages in dnstap's schema (`dnstap.proto`), with its names and numbers of fields.
+//! Messages in dnstap's schema (`dnstap.proto`), with the schema's field names and numbers.
 #![allow(
     dead_code,
     unreachable_pub,
