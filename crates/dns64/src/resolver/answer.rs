@@ -239,7 +239,7 @@ impl Answer {
         self.extended_error
     }
     /// True if the upstream reports a DNSSEC validation failure (SERVFAIL with a validation error
-    /// of RFC 8914).
+    /// defined in RFC 8914).
     pub(crate) fn is_rejected(&self) -> bool {
         self.rcode() == Rcode::SERVFAIL
             && self.extended_error.is_some_and(ede::is_validation_failure)
@@ -252,7 +252,7 @@ impl Answer {
     pub(crate) fn is_signed(&self) -> bool {
         self.signed
     }
-    /// True if the upstream set AD, that is, reports the answer as validated.
+    /// True if the upstream set AD, which reports the answer as validated.
     pub(crate) fn is_authentic(&self) -> bool {
         self.octets[3] & 0x20 != 0
     }
@@ -329,7 +329,7 @@ impl Answer {
         places.chunks_exact(2).map(|at| usize::from(u16::from_be_bytes([at[0], at[1]])))
     }
 
-    /// Returns the TTL at one of [`Answer::ttl_places`], in seconds.
+    /// Returns the TTL, in seconds, at one of the offsets in [`Answer::ttl_places`].
     #[inline]
     pub(crate) fn ttl_at(&self, place: usize) -> u32 {
         let ttl = &self.octets[place..place + 4];
@@ -352,8 +352,8 @@ impl Answer {
         self.records().skip(self.answer_count() + self.authority_count())
     }
 
-    /// Parses one of this answer's records with its owner and the names in its data; `None` if its
-    /// data is malformed.
+    /// Parses one of this answer's records, including its owner and the names in its data. Returns
+    /// `None` if the data is malformed.
     pub(crate) fn read(&self, record: &AnswerRecord<'_>) -> Option<ReadRecord<'_>> {
         rebuild::read_at(self.message(), record.at)
     }
@@ -379,8 +379,8 @@ impl Answer {
 fn effective_rcode(header: u8, survey: &Survey<'_>, is_empty: bool, is_cut: bool) -> Rcode {
     let is_rejected = survey.extended_error.is_some_and(ede::is_validation_failure);
     match Rcode::new(header.into()) {
-        // BADVERS and similar codes concern only this hop; their lower bits in the header would
-        // look like success.
+        // BADVERS and similar codes concern only this hop. The lower bits of these codes in the
+        // header would look like success.
         _ if survey.rcode_bits != 0 => Rcode::SERVFAIL,
         // The aliases may be part of the data that validation rejected.
         Rcode::SERVFAIL if is_rejected => Rcode::SERVFAIL,
@@ -403,7 +403,7 @@ fn kept_for(kind: AnswerKind, facts: Facts, negative_ttl: Option<u32>, limits: &
             negative_soa.min(facts.min_ttl).min(limits.max)
         }
         AnswerKind::Unfinished => facts.min_ttl.min(limits.max),
-        // Time for a first failure; the cache counts repeated failures.
+        // Caching time of a first failure. The cache itself counts repeated failures.
         AnswerKind::Failed => limits.failure,
     }
 }
@@ -425,8 +425,8 @@ fn limit_negative_ttl(
     }
 }
 
-/// Sets the TTLs of all records of the queried type, which form one RRset, to the least of them
-/// (RFC 2181 §5.2). An answer to ANY contains several RRsets and is not changed.
+/// Sets the TTLs of all records of the queried type, which form one RRset, to the lowest TTL among
+/// them (RFC 2181 §5.2). An answer to ANY contains several RRsets and is not changed.
 fn level_ttls(octets: &mut [u8], places: &[[u8; 2]], survey: &Survey<'_>) {
     let asked_at = survey.records_at - 4;
     let asked = [octets[asked_at], octets[asked_at + 1]];
@@ -434,7 +434,7 @@ fn level_ttls(octets: &mut [u8], places: &[[u8; 2]], survey: &Survey<'_>) {
     let place = |at: &[u8; 2]| usize::from(u16::from_be_bytes(*at));
     let ttl = |octets: &[u8], at: usize| octets[at..].first_chunk::<4>().copied();
     let ttls = places.iter().map(place).filter(|&at| of_rrset(octets, at));
-    // The order of octets in network order is the order of the numbers.
+    // Octets in network byte order sort in the same order as the numbers.
     let Some(least) = ttls.filter_map(|at| ttl(octets, at)).min() else { return };
     for at in places.iter().map(place) {
         if of_rrset(octets, at) {

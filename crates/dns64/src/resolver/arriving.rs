@@ -1,5 +1,5 @@
-//! Processing of received responses: matches each response to a fetch, and takes the next step of
-//! that fetch.
+//! Processing of received responses. Each response is matched to a fetch, and the fetch then takes
+//! its next step.
 
 use std::sync::Arc;
 
@@ -18,9 +18,10 @@ use crate::metrics::{Count, UpstreamFailure};
 use crate::name::Key;
 
 impl<O: ResolverIo> Resolver<O> {
-    /// Processes a datagram from the server of a port. Its address and port have been checked. The
-    /// datagram is accepted as a response if its id is expected on that port and it repeats the
-    /// question that was sent (RFC 5452 §9.1). Returns true if the datagram is accepted.
+    /// Processes a datagram that a server sent to one of the source ports. The caller has checked
+    /// the server's address and port. The datagram is accepted as a response if its id is expected
+    /// on that port and it repeats the question that was sent (RFC 5452 §9.1). Returns true if the
+    /// datagram is accepted.
     pub(crate) fn on_datagram(&mut self, port: PortId, bytes: &[u8]) -> bool {
         let message =
             Message::new(bytes).filter(|m| m.is_response() && m.opcode() == 0 && m.qdcount() <= 1);
@@ -36,7 +37,7 @@ impl<O: ResolverIo> Resolver<O> {
         let question = question.filter(|_| message.qdcount() == 1);
         let mut same = question.is_some_and(|question| fetch.query.has_sent(question, true));
         if !same && question.is_some_and(|question| fetch.query.has_sent(question, false)) {
-            // The response must repeat the letter case, unless the query left that to the server.
+            // The response must repeat the letter case, unless the query was not sent in random case.
             let attempt = fetch.state.udp().and_then(|udp| udp.sent(at(&message)));
             if attempt.is_none_or(|attempt| attempt.form.random_case) {
                 self.on_other_case(id, port.server);
@@ -57,8 +58,8 @@ impl<O: ResolverIo> Resolver<O> {
 
     /// Handles a response that repeats the question in another letter case. The response is
     /// dropped: it is forged, or the server does not preserve the case. The server is queried over
-    /// TCP to find out, because an answer over TCP cannot be forged without a view of the
-    /// connection.
+    /// TCP to find out which is the case, because an answer over TCP cannot be forged without a
+    /// view of the connection.
     fn on_other_case(&mut self, id: FetchId, server: ServerId) {
         self.metrics().count(Count::UpstreamOtherCase);
         let udp = self.fetches.get(id).and_then(|fetch| fetch.state.udp());
@@ -105,12 +106,12 @@ impl<O: ResolverIo> Resolver<O> {
             return self.query_over_tcp(id, port.server, TcpCause::Truncated);
         }
         if disliked && had_edns && plain {
-            // The server has also been queried without EDNS; the answer to that query decides.
+            // The server has also been queried without EDNS, and the answer to that query decides.
             return;
         }
         if disliked && had_edns && !speaks_edns(message) {
-            // The server may predate EDNS (RFC 6891 §6.2.2) or reject the question; its answer
-            // without EDNS shows which.
+            // The server may predate EDNS (RFC 6891 §6.2.2) or reject the question. Its answer to a
+            // query without EDNS shows which is the case.
             udp.ask_without_edns(port.server);
             return self.attempt_at(id, port.server);
         }
@@ -160,9 +161,9 @@ impl<O: ResolverIo> Resolver<O> {
     }
 
     /// Handles the result of a TCP query that was sent because of a UDP response in another letter
-    /// case. If the TCP response differs in case too, the server is marked as not preserving it. If
-    /// there is no TCP response, the server is queried over UDP in lower case, with another port
-    /// and id, and this function returns true.
+    /// case. If the TCP response differs in case too, the server is marked as not preserving the
+    /// case. If there is no TCP response, the server is queried over UDP in lower case, with
+    /// another port and id, and this function returns true.
     fn on_tcp_for_case(&mut self, id: FetchId, server: ServerId, reply: Option<&[u8]>) -> bool {
         let Some(fetch) = self.fetches.get(id) else { return false };
         let Some(reply) = reply else {
@@ -179,8 +180,8 @@ impl<O: ResolverIo> Resolver<O> {
         false
     }
 
-    /// Processes the result of a fetch of another worker. It is ignored if this worker stopped
-    /// waiting for it at its deadline and sent upstream queries itself.
+    /// Processes the result of another worker's fetch. The result is ignored if this worker stopped
+    /// waiting for it at the deadline and sent upstream queries itself.
     pub(crate) fn on_worker_result(&mut self, key: &Key, outcome: Outcome) {
         let hash = self.fetches.hash(key.octets());
         let Some(id) = self.fetches.find(key.octets(), hash) else { return };
@@ -192,7 +193,7 @@ impl<O: ResolverIo> Resolver<O> {
         }
     }
 
-    /// Processes a message that repeats the right question. Returns true if it is an answer.
+    /// Processes a message that repeats the correct question. Returns true if the message is an answer.
     fn on_answer(&mut self, id: FetchId, bytes: &[u8]) -> bool {
         let Some(fetch) = self.fetches.get(id) else { return true };
         let metrics = self.common.metrics.worker(self.worker);
@@ -218,7 +219,7 @@ impl<O: ResolverIo> Resolver<O> {
         }
     }
 
-    /// Counts a malformed response. Returns false, because the response is no answer.
+    /// Counts a malformed response. Returns false, because the response is not an answer.
     fn on_malformed(&mut self, id: FetchId) -> bool {
         self.metrics().count(Count::UpstreamMalformed);
         if let Some(udp) = self.fetches.get(id).and_then(|fetch| fetch.state.udp()) {
@@ -227,8 +228,8 @@ impl<O: ResolverIo> Resolver<O> {
         false
     }
 
-    /// Handles an error response of an upstream. Returns true if another upstream is queried,
-    /// either over TCP already or from now on. The error is stored until that upstream answers.
+    /// Handles an error response from an upstream. Returns true if another upstream is now queried,
+    /// or is already being queried over TCP. The error is stored until that upstream answers.
     fn tries_another_server(&mut self, id: FetchId, error: &Arc<Answer>) -> bool {
         let Some(fetch) = self.fetches.get(id) else { return false };
         let over_tcp = matches!(fetch.state, State::Tcp(_));

@@ -1,5 +1,5 @@
-//! Course of a fetch: upstream selection, retries, UDP or TCP, and its end. The state is in
-//! [`super::fetch`].
+//! Steps of a fetch: upstream selection, retries, the change to TCP, and completion. The state is
+//! defined in [`super::fetch`].
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -31,8 +31,8 @@ const GRACE: Nanos = Nanos::from_millis(100);
 
 impl<O: ResolverIo> Resolver<O> {
     /// Begins a fetch, or waits for another worker's fetch of the same question. If the other
-    /// worker has just cached the answer, and it is at most `max_age` seconds old, it is returned
-    /// as the error value. `hash` is the question's.
+    /// worker has just cached the answer, and the answer is at most `max_age` seconds old, the
+    /// answer is returned as the error value. `hash` is the hash of the question.
     ///
     /// The fetch is inserted here before it is claimed. If anything fails after that,
     /// [`abandon`](Resolver::abandon) finds the claim and releases it.
@@ -175,8 +175,9 @@ impl<O: ResolverIo> Resolver<O> {
         }
     }
 
-    /// Ends a fetch in the next turn, after its waiters are registered, if no upstream of its route
-    /// is reachable and no attempt awaits an answer. Returns false otherwise.
+    /// Makes a fetch end when timers are next processed, if no upstream of its route is reachable
+    /// and no attempt awaits an answer. By then, its waiters are registered. Returns false if the
+    /// fetch does not end.
     fn end_if_unreachable(&mut self, id: FetchId) -> bool {
         let Some(fetch) = self.fetches.get(id) else { return false };
         let State::Udp(udp) = &mut fetch.state else { return false };
@@ -200,7 +201,7 @@ impl<O: ResolverIo> Resolver<O> {
     }
 
     /// Queries another upstream that is up and has not been queried yet. Returns false if there is
-    /// none or no time is left.
+    /// no such upstream, or if no time is left.
     pub(super) fn attempt_another(&mut self, id: FetchId) -> bool {
         let Some(fetch) = self.fetches.get(id) else { return false };
         let State::Udp(udp) = &fetch.state else { return false };
@@ -246,8 +247,8 @@ impl<O: ResolverIo> Resolver<O> {
         self.wait_until_deadline(id);
     }
 
-    /// Handles a network error for a port. The server does not listen, or there is no route. Other
-    /// servers are queried at once. If none can be reached, the fetch ends.
+    /// Handles a network error on a port, which means that the server does not listen or that there
+    /// is no route. Other servers are queried at once. If no server can be reached, the fetch ends.
     pub(crate) fn on_unreachable(&mut self, port: PortId, error: &std::io::Error) {
         self.metrics().count(Count::UpstreamUnreachable);
         self.upstreams.server(port.server).unreachable(self.now, error, false);
@@ -255,7 +256,7 @@ impl<O: ResolverIo> Resolver<O> {
             let Some(udp) = self.fetches.get(id).and_then(|fetch| fetch.state.udp()) else {
                 continue;
             };
-            // The failure of these queries is counted already.
+            // The failure of these queries has already been counted.
             for attempt in udp.attempts.iter_mut().filter(|attempt| attempt.at.port == port) {
                 attempt.expired = true;
             }
@@ -282,7 +283,7 @@ impl<O: ResolverIo> Resolver<O> {
             if !over {
                 return self.wait_until_deadline(id);
             }
-            // The answer, or its absence, is reported when the fetch ends.
+            // The answer over TCP, or the lack of an answer, is recorded when the fetch ends.
             if let Some(server) = over_tcp {
                 self.record_tcp_timeout(server);
             }
@@ -292,7 +293,7 @@ impl<O: ResolverIo> Resolver<O> {
         if let Some(last) = udp.attempts.last_mut() {
             let number = last.at.port.server;
             let server = self.upstreams.server(number);
-            // Once per query sent.
+            // A timeout is counted once per query sent.
             if !std::mem::replace(&mut last.expired, true) {
                 self.common.metrics.worker(self.worker).count(Count::UpstreamTimeout);
                 server.failed(self.now, UpstreamFailure::Timeout);
@@ -333,8 +334,8 @@ impl<O: ResolverIo> Resolver<O> {
         self.conclude(outcome);
     }
 
-    /// Removes a fetch, to be [`concluded`](Resolver::conclude). If anything fails until then, its
-    /// waiters are found in `completion`.
+    /// Removes a fetch that will then be [`concluded`](Resolver::conclude). If an error occurs
+    /// before that, the waiters can be found in `completion`.
     pub(super) fn take_out(&mut self, id: FetchId) -> Option<(Key, State)> {
         let had_older = self.fetches.has_older();
         let Fetch { query, ticket, waiters, state, .. } = self.fetches.remove(id)?;
@@ -351,8 +352,8 @@ impl<O: ResolverIo> Resolver<O> {
         Some((key, state))
     }
 
-    /// Sends the result to all waiters of the fetch that is being completed. Other workers come
-    /// first, which releases the claim.
+    /// Sends the result to all waiters of the fetch that is being completed. The result goes to
+    /// other workers first, which releases the claim.
     pub(super) fn conclude(&mut self, outcome: Outcome) {
         if let Some(key) =
             self.completion.as_mut().and_then(|completion| completion.claimed_key.take())
@@ -364,8 +365,8 @@ impl<O: ResolverIo> Resolver<O> {
         }
     }
 
-    /// Records in the budget if names like this one are answered. A zone above the name may have
-    /// answered for the apex of another zone; that does not prove that the other zone responds.
+    /// Records in the budget whether the name was answered. An answer from a zone above the name
+    /// may concern the apex of another zone. It does not prove that the other zone responds.
     fn note(&mut self, key: &Key, answer: Option<&Answer>) {
         match answer {
             Some(answer) if answer.kind() != AnswerKind::Failed => {
@@ -408,7 +409,7 @@ impl<O: ResolverIo> Resolver<O> {
     }
 }
 
-/// Returns the form in which a server is queried now.
+/// Returns the form of the next query to a server.
 fn form(udp: &Udp, number: ServerId, server: &Server, now: Nanos) -> QueryForm {
     QueryForm {
         edns: udp.plain != Some(number) && server.uses_edns(now),

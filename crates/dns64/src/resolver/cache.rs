@@ -18,35 +18,35 @@ use crate::resolver::answer::{Answer, AnswerKind};
 use crate::resolver::outcome::{CachedAnswer, Failure, Outcome};
 use crate::resolver::ttl::TtlLimits;
 
-/// Memory of an entry in the tables, octets: 64 in a slab, and 5 in a hash table that is filled to
-/// 7/16 or more.
+/// Memory of an entry in the tables, in octets: 64 in a slab, and 5 in a hash table that is filled
+/// to 7/16 or more.
 const SLOT: u64 = 64 + 12;
-/// Memory of a typical entry, octets; sizes the tables.
+/// Memory of a typical entry, in octets. The size of the tables is derived from this value.
 const TYPICAL: u64 = 300;
-/// Number of evicted keys to remember, as a share of the typical number of entries. An answer to
-/// such a question is kept longer. Each evicted key takes a slot.
+/// Number of evicted keys to remember, as a fraction of the typical number of entries. If a
+/// remembered key is cached again, its answer is kept longer. Each remembered key occupies a slot.
 const EVICTED: f64 = 0.5;
 
-/// Maximum number of entries for which the tables reserve memory at the start: a cache of 5 GB.
+/// Maximum number of entries for which the tables reserve memory at the start. This corresponds to a cache of 5 GB.
 const MOST_RESERVED: usize = 1 << 24;
 
 /// A second that never occurs.
 const NEVER: u32 = u32::MAX;
 
-/// Time for which an expired answer is served before the upstreams are queried again, seconds (RFC
-/// 8767 §5).
+/// Time for which an expired answer is served before the upstreams are queried again, in seconds
+/// (RFC 8767 §5).
 const STALE_RECHECK: u32 = 30;
 
 #[derive(Clone)]
 struct Entry {
     /// The answer, or the reason why there is none, for example a timeout (RFC 9520 §2).
     answer: Result<Arc<Answer>, Failure>,
-    /// Second in which the entry was stored, on the clock of `now`.
+    /// Second in which the entry was stored, on the same clock as `now`.
     stored: u32,
     /// Second up to which the answer is served although it has expired.
     revived_until: u32,
     /// Second in which an upstream responded to a refresh with SERVFAIL without an extended error;
-    /// [`NEVER`] if none did. See [`CachedAnswer::doubted`].
+    /// [`NEVER`] if none did (see [`CachedAnswer::doubted`]).
     doubted: u32,
     /// Number of consecutive earlier failures; zero for answers.
     repeats: u8,
@@ -59,7 +59,7 @@ pub(crate) enum CacheLookup {
     Usable(CachedAnswer),
     /// A cached failure.
     Failed {
-        /// Reason of the failure.
+        /// Reason for the failure.
         failure: Failure,
         /// Seconds since the failure.
         age: u32,
@@ -123,7 +123,7 @@ impl Entry {
         (over < stale).then_some(answer)
     }
 
-    /// Allows an expired answer to be served for a while; see [`Cache::revive`].
+    /// Allows an expired answer to be served for a while (see [`Cache::revive`]).
     fn revive(
         &mut self,
         second: u32,
@@ -145,7 +145,7 @@ impl Entry {
         Some(CachedAnswer { answer, age, stale: true, doubted: self.doubted_for(second) })
     }
 
-    /// Returns the seconds since the answer became doubtful, if it is.
+    /// Returns the number of seconds since the answer became doubtful, or `None` if it is not doubtful.
     fn doubted_for(&self, second: u32) -> Option<u32> {
         (self.doubted != NEVER).then(|| second.saturating_sub(self.doubted))
     }
@@ -163,7 +163,7 @@ impl Weighter<Key, Entry> for BySize {
     }
 }
 
-/// Reference counters of an `Arc`, octets.
+/// Size of the reference counters of an `Arc`, in octets.
 const ARC: usize = 2 * size_of::<usize>();
 
 /// Returns the memory that an allocation of this size takes: glibc adds 8 octets and rounds up to
@@ -176,7 +176,7 @@ fn allocated(octets: usize) -> u64 {
 pub struct Cache {
     entries: QuickCache<Key, Entry, BySize>,
     keeps: bool,
-    /// True once a nonexistent name was cached. Until then lookups skip the check for one.
+    /// True once a nonexistent name has been cached. Until then, lookups skip the check for nonexistent names.
     has_nonexistent_names: AtomicBool,
     /// Timeouts stored before this second are discarded.
     timeouts_discarded_before: AtomicU32,
@@ -212,8 +212,8 @@ impl Cache {
         }
     }
 
-    /// Looks up a question ([`crate::name::KeyBuf::octets`]). An NXDOMAIN answer for its name
-    /// applies whatever type it was received for (RFC 2308 §5).
+    /// Looks up a question ([`crate::name::KeyBuf::octets`]). An NXDOMAIN answer for the name
+    /// applies to all types, regardless of the type in its question (RFC 2308 §5).
     #[inline]
     pub(crate) fn get(&self, question: &[u8], now: Nanos, limits: &TtlLimits) -> CacheLookup {
         let found = self.get_of_type(question, now, limits);
@@ -294,8 +294,8 @@ impl Cache {
         }
     }
 
-    /// Caches a failure, with a longer lifetime each time. A good answer that has not expired
-    /// stays.
+    /// Caches a failure. Each repeated failure gets a longer lifetime. A good answer that has not
+    /// expired is not replaced.
     fn remember(&self, key: &Key, failed: Entry, limits: &TtlLimits) {
         let second = failed.stored;
         let remembered = self.entries.entry(key, Some(Duration::ZERO), |_, entry| {
@@ -331,10 +331,10 @@ impl Cache {
             && stored < self.timeouts_discarded_before.load(Ordering::Relaxed)
     }
 
-    /// Returns an answer that upstreams fail to refresh, if it expired no longer than
-    /// `limits.stale` ago (RFC 8767). It is then served for the next 30 seconds. `failed` is the
-    /// upstream's error response, if any. An answer that failed validation (RFC 8914) is not
-    /// replaced by a stale one.
+    /// Returns an answer that upstreams fail to refresh, if it expired no more than `limits.stale`
+    /// ago (RFC 8767). It is then served for the next 30 seconds. `failed` is the upstream's error
+    /// response, if any. An answer that failed validation (RFC 8914) is not replaced by a stale
+    /// one.
     pub(crate) fn revive(
         &self,
         key: &Key,
@@ -367,8 +367,8 @@ impl Cache {
     }
 
     /// Removes the entries of `name` and of the names below it. These are answers and failures of
-    /// all types, and answers to other questions with aliases that lead there. Returns their
-    /// number. Visits the whole cache, and locks one part at a time.
+    /// all types, and answers to other questions whose aliases lead to these names. Returns the
+    /// number of removed entries. Visits the whole cache, and locks one part at a time.
     pub(crate) fn flush(&self, name: &LowerName) -> u64 {
         let removed = Cell::new(0);
         self.entries.retain(|key, entry| {
@@ -381,7 +381,7 @@ impl Cache {
         removed.get()
     }
 
-    /// Removes all answers and failures; returns their number.
+    /// Removes all answers and failures, and returns their number.
     pub(crate) fn flush_all(&self) -> u64 {
         let removed = self.entries.len() as u64;
         self.clear();
@@ -399,7 +399,7 @@ impl Cache {
         self.entries.len()
     }
 
-    /// Returns the memory of all entries according to the cache's accounting, octets.
+    /// Returns the memory of all entries according to the cache's accounting, in octets.
     pub(crate) fn weight(&self) -> u64 {
         self.entries.weight()
     }
@@ -574,7 +574,7 @@ mod tests {
         (key(&name), Arc::new(answer.parse().unwrap()))
     }
 
-    /// Returns the resident memory of this process without its files, octets (proc_pid_statm(5)).
+    /// Returns the resident memory of this process, not counting mapped files, in octets (proc_pid_statm(5)).
     fn resident() -> u64 {
         let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
         let pages: Vec<u64> = statm.split_whitespace().map(|n| n.parse().unwrap()).collect();

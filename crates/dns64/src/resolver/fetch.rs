@@ -44,13 +44,13 @@ impl KeyHash {
         KeyHash(value)
     }
 
-    /// Returns its value.
+    /// Returns the value of the hash.
     #[inline]
     pub(super) fn get(self) -> u64 {
         self.0
     }
 
-    /// Maps the hash to one of `places` places; `places` is at least one.
+    /// Maps the hash to an index below `places`, which must be at least one.
     pub(super) fn place(self, places: usize) -> usize {
         (self.0 % places as u64) as usize
     }
@@ -60,25 +60,25 @@ impl KeyHash {
 pub(super) struct Fetch {
     pub(super) query: UpstreamQuery,
     pub(super) route: RouteId,
-    /// Places that it holds in the budget.
+    /// Places that the fetch holds in the budget.
     pub(super) ticket: AdmissionTicket,
     /// Time at which the fetch ends, with or without an answer.
     pub(super) deadline: Nanos,
-    /// Time of the next timer; timers that fire earlier are outdated.
+    /// Time of the next timer. Timers that fire earlier are outdated.
     pub(super) due: Nanos,
     pub(super) waiters: Waiters,
     /// Earliest time at which a waiter gets a stale answer instead.
     pub(super) release_due: Nanos,
     pub(super) state: State,
-    /// Hash of its key.
+    /// Hash of the question's key.
     pub(super) hash: KeyHash,
-    /// Number that distinguishes it from earlier fetches in the same place.
+    /// Number that distinguishes the fetch from earlier fetches in the same slot.
     pub(super) generation: u32,
 }
 
 /// State of a fetch.
 pub(super) enum State {
-    /// Another worker does the fetch; this one only waits for its result.
+    /// Another worker performs the fetch. This worker only waits for the result.
     OtherWorker,
     /// Servers are queried over UDP.
     Udp(Udp),
@@ -93,9 +93,9 @@ pub(super) struct Udp {
     pub(super) attempts: SmallVec<[Attempt; 1]>,
     /// Servers that were queried, each once.
     pub(super) tried: SmallVec<[ServerId; 1]>,
-    /// Server that rejected the query with EDNS; it is queried without EDNS from then on.
+    /// Server that rejected the query with EDNS. The server is queried without EDNS from then on.
     pub(super) plain: Option<ServerId>,
-    /// Server that answered in another letter case; it is queried in lower case from then on.
+    /// Server that answered in a different letter case. The server is queried in lower case from then on.
     pub(super) lower_case: Option<ServerId>,
     /// Error response to use if no other server gives a better answer.
     pub(super) fallback: Option<Arc<Answer>>,
@@ -120,8 +120,8 @@ pub(super) struct Tcp {
 pub(super) enum TcpCause {
     /// The response was truncated.
     Truncated,
-    /// The response repeated the question in another letter case. Either the server does not
-    /// preserve the case, or the response is forged, which is not possible over TCP.
+    /// The response repeated the question in a different letter case. Either the server does not
+    /// preserve the case, or the response is forged. Over TCP, forgery is not possible.
     OtherCase,
 }
 
@@ -140,12 +140,13 @@ pub(super) struct Attempt {
     pub(super) at: Expected,
     pub(super) sent: Nanos,
     pub(super) form: QueryForm,
-    /// True after its timeout, or after its response led to TCP: no response is awaited any longer.
+    /// True after the query timed out, or after its response led to a query over TCP. A response is then no longer
+    /// expected.
     pub(super) expired: bool,
 }
 
 impl Fetch {
-    /// Returns a fetch without queries. `random_case` draws the letter case if it is to be random.
+    /// Returns a fetch without queries. `random_case` generates the letter case, if that is to be random.
     pub(super) fn new(
         key: Key,
         hash: KeyHash,
@@ -183,7 +184,7 @@ impl State {
         }
     }
 
-    /// Returns the UDP queries for which responses may arrive.
+    /// Returns the UDP queries for which responses may still arrive.
     pub(super) fn attempts(&self) -> &[Attempt] {
         match self {
             State::OtherWorker => &[],
@@ -192,8 +193,8 @@ impl State {
         }
     }
 
-    /// Changes from UDP to TCP, with `server`. Returns false in another state. `begun` is set when
-    /// a connection slot is free.
+    /// Changes from UDP to TCP, in order to query `server`. Returns false in any other state than
+    /// UDP. `begun` is set when a connection slot is free.
     pub(super) fn switch_to_tcp(
         &mut self,
         server: ServerId,
@@ -223,7 +224,7 @@ impl State {
     }
 
     /// Changes from TCP back to UDP. Returns the server that was queried and the cause, or `None`
-    /// in another state.
+    /// in any other state than TCP.
     pub(super) fn return_to_udp(&mut self) -> Option<(ServerId, TcpCause)> {
         let State::Tcp(tcp) = self else { return None };
         let asked = (tcp.server, tcp.cause);
@@ -290,15 +291,15 @@ impl Udp {
         }
     }
 
-    /// Records that the server rejected the query with EDNS; it counts as not yet queried, and is
-    /// queried without EDNS.
+    /// Records that the server rejected the query with EDNS. The server then counts as not yet
+    /// queried, and is queried without EDNS.
     pub(super) fn ask_without_edns(&mut self, server: ServerId) {
         self.plain = Some(server);
         self.tried.retain(|tried| *tried != server);
     }
 
-    /// Records that the server answered in another letter case; it counts as not yet queried, and
-    /// is queried in lower case.
+    /// Records that the server answered in a different letter case. The server then counts as not
+    /// yet queried, and is queried in lower case.
     pub(super) fn ask_in_lower_case(&mut self, server: ServerId) {
         self.lower_case = Some(server);
         self.tried.retain(|tried| *tried != server);
@@ -332,8 +333,8 @@ impl UpstreamQuery {
         self.key
     }
 
-    /// True if `question` equals the question section that was sent; compared with letter case if
-    /// that is random.
+    /// True if `question` equals the question section that was sent. The comparison is
+    /// case-sensitive if the letter case is random.
     #[inline]
     pub(super) fn has_sent(&self, question: &[u8], random_case: bool) -> bool {
         match self.random_case.as_deref().filter(|_| random_case) {

@@ -1,5 +1,5 @@
-//! The fetches in flight of a resolver. They are found by question and by number, and each question
-//! is in flight only once.
+//! The fetches in flight of a resolver. A fetch can be found by its question or by its identifier.
+//! Each question is in flight only once.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -15,7 +15,7 @@ use crate::ids::{FetchId, ServerId};
 #[derive(Default)]
 pub(super) struct Fetches {
     slab: Slab<Fetch>,
-    /// Indexes in `slab`, by key.
+    /// Indices into `slab`, by key.
     by_key: HashTable<u32>,
     /// Keyed hasher: clients choose the keys and must not be able to predict the hashes.
     hasher: RandomState,
@@ -32,8 +32,8 @@ impl Fetches {
         KeyHash::new(self.hasher.hash_one(question))
     }
 
-    /// Inserts a fetch; its question must not be in flight yet. Returns its number and a reference
-    /// to it.
+    /// Inserts a fetch. Its question must not be in flight yet. Returns the identifier of the fetch
+    /// and a reference to it.
     pub(super) fn insert(&mut self, mut fetch: Fetch) -> (FetchId, &mut Fetch) {
         let hash = fetch.hash;
         debug_assert_eq!(hash, self.hash(fetch.query.key().octets()), "hash of another question");
@@ -55,7 +55,7 @@ impl Fetches {
         Some(FetchId { index, generation: self.slab[index as usize].generation })
     }
 
-    /// Returns the fetch with this number while it is in flight.
+    /// Returns the fetch with this identifier, or `None` if it is no longer in flight.
     #[inline]
     pub(super) fn get(&mut self, id: FetchId) -> Option<&mut Fetch> {
         self.slab.get_mut(id.index as usize).filter(|fetch| fetch.generation == id.generation)

@@ -12,8 +12,8 @@
 //! next_completed ◄── waiters, outcome ◄── cache ◄── answer ◄─┘
 //! ```
 //!
-//! A [`Resolver`] belongs to one worker. It has no sockets, which are behind [`ResolverIo`], and no
-//! clock: the caller sets the time. Callers are represented by an opaque [`Waiter`].
+//! A [`Resolver`] belongs to one worker. It uses sockets only through [`ResolverIo`], and no clock.
+//! The caller sets the time. Callers are represented by an opaque [`Waiter`].
 
 pub(crate) mod answer;
 mod arriving;
@@ -67,11 +67,11 @@ use crate::shares::client::ClientId;
 /// Maximum age of a client query for which a fetch begins. The client is about to retry, and two
 /// more rounds of `forwarding.timeout` would make it wait for more than four seconds.
 const PATIENCE: Nanos = Nanos::from_millis(2_100);
-/// Maximum number of fetches in flight per client query that may wait. Alias chains cause several
-/// fetches per client query.
+/// Number by which the maximum number of waiting client queries is multiplied to limit the fetches
+/// in flight. Alias chains cause several fetches per client query.
 const FETCHES_PER_JOB: usize = 2;
 
-/// Returns the time at which a client query gets a stale answer, if there is one.
+/// Returns the time at which a client query gets a stale answer, if a stale answer is available.
 fn stale_at(request: ResolveRequest) -> Nanos {
     request.since + Nanos::from(STALE_AFTER)
 }
@@ -171,7 +171,7 @@ impl<O: ResolverIo> Resolver<O> {
     }
 
     /// Returns the answer to a question if it is cached. Otherwise begins a fetch, unless one is in
-    /// flight, and queues the waiter; its result is returned by
+    /// flight, and queues the waiter. The waiter's result is later returned by
     /// [`next_completed`](Resolver::next_completed).
     #[inline]
     pub(crate) fn ask(&mut self, question: &KeyBuf, request: ResolveRequest) -> Resolve {
@@ -276,15 +276,15 @@ impl<O: ResolverIo> Resolver<O> {
         }
     }
 
-    /// Returns the outcome of a question that is not cached while there are no upstreams: an
-    /// expired answer, if one may be served.
+    /// Returns the outcome of an uncached question if there are no upstreams: an expired answer if
+    /// one may be served, otherwise a failure.
     fn without_upstream(&self, question: &KeyBuf) -> Outcome {
         let revive = |key| self.common.cache.revive(&key, self.now, &self.settings.ttl, None);
         let stale = (!question.is_probe()).then(|| question.to_key()).and_then(revive);
         stale.map_or(Outcome::Failed(Failure::NoUpstream), Outcome::Answered)
     }
 
-    /// Checks if one more query may wait for a fetch in flight.
+    /// Checks whether one more query may wait for a fetch in flight.
     fn join(
         &mut self,
         id: FetchId,
@@ -302,7 +302,7 @@ impl<O: ResolverIo> Resolver<O> {
         Ok(id)
     }
 
-    /// Begins a fetch if there is room for one more of this client and of this failing subtree.
+    /// Begins a fetch if the limits for this client, and for a failing subtree that contains the name, permit one more.
     fn begin_for(
         &mut self,
         question: &KeyBuf,
@@ -378,8 +378,8 @@ impl<O: ResolverIo> Resolver<O> {
         }
     }
 
-    /// True if a fetch of maximum duration leaves no time for another one, for a client query that
-    /// arrived at `since`.
+    /// True if, for a client query that arrived at `since`, a fetch of maximum duration would leave
+    /// no time for another fetch.
     pub(crate) fn leaves_no_time(&self, since: Nanos) -> bool {
         self.now.since(since) + Nanos::from(self.settings.timeout()) > PATIENCE
     }
@@ -421,7 +421,7 @@ impl<O: ResolverIo> Resolver<O> {
     /// Returns the number of fetches in flight and their maximum number.
     fn places(&self) -> Places {
         let forwarding = self.settings.config.forwarding;
-        // Half of the ids is reserved for retransmissions.
+        // Half of the ids are reserved for retransmissions.
         let ids = usize::from(forwarding.source_ports) * MOST_IDS / 2;
         let most = self.settings.config.limits.in_flight * FETCHES_PER_JOB;
         let most = most.min(ids).min(self.budget.questions(Nanos::from(forwarding.timeout)));

@@ -56,7 +56,7 @@ pub(crate) struct CachedAnswer {
     pub doubted: Option<u32>,
 }
 
-/// TTL of expired records in replies, seconds (RFC 8767 §4).
+/// TTL of expired records in replies, in seconds (RFC 8767 §4).
 pub(crate) const STALE_TTL: u32 = 30;
 
 impl CachedAnswer {

@@ -57,8 +57,8 @@ pub(crate) struct Access {
 
 /// Sockets and other workers, as used by a resolver.
 pub(crate) trait ResolverIo {
-    /// Replaces the list of servers, each with its number and parameters. Servers that are not in
-    /// the list are removed.
+    /// Replaces the list of servers, each with its identifier and parameters. Servers that are not
+    /// in the list are removed.
     fn configure(&mut self, servers: impl Iterator<Item = (ServerId, Access)>);
 
     /// Sends a query over UDP. `write` writes the query with the given id.
@@ -75,7 +75,7 @@ pub(crate) trait ResolverIo {
         write: impl FnOnce(u16, &mut Vec<u8>),
     ) -> io::Result<Expected>;
 
-    /// Returns the fetch that expects a response with this port and id.
+    /// Returns the fetch that expects a response on this port with this id.
     fn expects(&self, at: Expected) -> Option<FetchId>;
 
     /// Removes an expected response.

@@ -14,13 +14,13 @@ use super::answer::AnswerKind;
 use super::fetch::KeyHash;
 use super::outcome::CachedAnswer;
 
-/// Minimum TTL of refreshed answers, seconds; a tenth of a shorter TTL is too short for two
+/// Minimum TTL of refreshed answers, in seconds. A tenth of a shorter TTL is too short for two
 /// requests.
 const LEAST_TTL: u32 = 10;
-/// Number of slots for questions requested once. Another question may overwrite a slot. Among very
-/// many different questions, a frequent one may therefore need a third request.
+/// Number of slots for questions requested once. Another question may overwrite a slot. If there
+/// are very many different questions, a frequent one may therefore need a third request.
 const PLACES: usize = 4_096;
-/// Client queries per refresh.
+/// Number of client queries that permit one refresh.
 const QUESTIONS: u32 = 10;
 /// Maximum number of refreshes that can be saved up.
 const SAVED: u32 = 100;
@@ -30,7 +30,7 @@ const SAVED: u32 = 100;
 pub(super) struct Prefetcher {
     /// Hashes of questions requested once in the last tenth.
     once: Box<[Option<KeyHash>]>,
-    /// Client queries that are not yet used up by refreshes.
+    /// Number of client queries that have not been used up by refreshes yet.
     saved: u32,
 }
 

@@ -10,7 +10,7 @@ use crate::name::Key;
 
 const SHARDS: usize = 64;
 
-/// The questions in flight, each with the other workers that wait for its result (a bit per
+/// The questions in flight, each with the other workers that wait for its result (one bit per
 /// worker).
 pub(crate) struct QuestionClaims {
     shards: Vec<Mutex<HashMap<Key, u64>>>,
@@ -58,7 +58,7 @@ impl QuestionClaims {
 
     fn shard(&self, key: &Key) -> std::sync::MutexGuard<'_, HashMap<Key, u64>> {
         let shard = self.hasher.hash_one(key) as usize % SHARDS;
-        // A panic elsewhere leaves the map consistent: each operation is a single one.
+        // A panic in another thread leaves the map consistent, because each change is a single operation.
         self.shards[shard].lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

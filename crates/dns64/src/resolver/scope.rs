@@ -6,7 +6,7 @@
 
 use crate::name::{DomainTable, LowerName};
 
-/// The set of upstreams of every name. Sets are numbered; equal sets have the same number.
+/// The set of upstreams for each name. Sets are identified by an index, and equal sets have the same index.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct UpstreamSets {
     by_domain: DomainTable<usize>,
@@ -15,8 +15,8 @@ pub(crate) struct UpstreamSets {
 }
 
 impl UpstreamSets {
-    /// Builds the sets from the domains of all routes, each with the numbers of its upstreams. If
-    /// there are two routes for one domain, the first applies.
+    /// Builds the sets from the domains of all routes, each with the indices of its upstreams. If
+    /// there are two routes for one domain, the first one applies.
     pub(crate) fn new<'r>(
         routes: impl DoubleEndedIterator<Item = (&'r LowerName, &'r [usize])>,
     ) -> UpstreamSets {
@@ -43,7 +43,7 @@ impl UpstreamSets {
         self.differ.then(|| Scope { sets: self, number: self.number(name) })
     }
 
-    /// Returns the number of the set of upstreams for `name`.
+    /// Returns the index of the upstream set for `name`.
     fn number(&self, name: &[u8]) -> Option<usize> {
         self.by_domain.get(name).copied()
     }

@@ -77,7 +77,7 @@ struct Notes {
     told: Vec<(WorkerId, Key)>,
     expected: HashMap<Expected, FetchId>,
     next_id: u16,
-    /// Servers of the last list.
+    /// Servers in the most recent list.
     servers: Vec<(ServerId, ServiceAddr)>,
     /// Servers to which nothing can be sent, and the error.
     refuses: HashMap<u16, io::ErrorKind>,
@@ -669,7 +669,7 @@ fn case_changed_case_leads_to_tcp() {
     test.resolver.on_tcp(question.fetch, Ok(in_lower_case(sent.answer(0, &[[192, 0, 2, 1]]))));
     assert_eq!(test.outcome(), Some(Ok((0, 1))));
     assert_eq!(test.failures(0), 0);
-    // From now on it is queried in lower case, and its answers are accepted.
+    // From now on the server is queried in lower case, and its answers are accepted.
     let sent = test.begin("another-long-name-with-many-letters.test").remove(0);
     assert!(is_in_lower_case(&sent));
     test.answer(&sent, &sent.answer(0, &[]));
@@ -689,8 +689,8 @@ fn case_a_server_without_tcp_is_asked_in_lower_case() {
         test.resolver.on_tcp(question.fetch, Err(failure));
         let again = test.one();
         assert!(is_in_lower_case(&again) && again.at != first.at);
-        // The response may be forged: nothing is recorded about the server yet, and the first query
-        // no longer accepts a response in another case.
+        // The response may be forged. Therefore nothing is recorded about the server yet, and the
+        // first query no longer accepts a response in a different case.
         test.answer(&first, &in_lower_case(first.answer(0, &[])));
         assert!(test.outcome().is_none() && test.resolver.outside.tcp.is_empty());
         test.answer(&again, &again.answer(0, &[[192, 0, 2, 1]]));
@@ -858,7 +858,7 @@ fn elsewhere_one_worker_fetches_for_both() {
     assert_eq!(worker, WorkerId(1));
     waits.resolver.on_worker_result(&told, landed.outcome.clone());
     assert_eq!(waits.outcome(), Some(Ok((0, 1))));
-    // A worker that no longer waits is not disturbed.
+    // A worker that no longer waits is not affected.
     waits.resolver.on_worker_result(&told, landed.outcome);
     assert_eq!(waits.outcome(), None);
 }
@@ -871,7 +871,8 @@ fn panic_at_start_of_fetch_releases_its_claim() {
     first.resolver.begin_work();
     assert!(crate::guard::catch(|| first.ask("defect-begin.test")).is_err());
     first.resolver.abandon();
-    // It panics for this worker as well, which does the fetch itself and does not wait for another.
+    // The query panics in this worker too, because the worker performs the fetch itself and does not wait for the first
+    // worker.
     second.resolver.begin_work();
     assert!(crate::guard::catch(|| second.ask("defect-begin.test")).is_err());
     second.resolver.abandon();
@@ -1008,7 +1009,7 @@ fn expired_answer_is_served_after_timeout() {
 fn reload_changes_servers_and_keeps_fetches() {
     let mut test = Test::new(2);
     let first = test.begin("a.test").remove(0);
-    // Route numbers of the old configuration are invalid, or mean other routes, in the new one.
+    // Route indices of the old configuration are invalid in the new configuration, or refer to other routes.
     test.resolver.take_settings(settings(1, "[[forward]]\ndomain = 'corp.test'\n"));
     test.pass(400);
     test.answer(&first, &first.answer(0, &[[192, 0, 2, 1]]));
@@ -1057,7 +1058,7 @@ fn r3_a_dead_zone_leaves_room_for_living_names() {
     );
 }
 
-/// A client that repeats queries for dead names begins no fetches, but takes places for waiting
+/// A client that repeats queries for dead names begins no fetches, but occupies places for waiting
 /// queries.
 #[test]
 fn r3_repeated_dead_names_leave_waiting_places() {
@@ -1233,7 +1234,7 @@ fn prefetch_refreshes_after_two_late_requests() {
     }
 }
 
-/// RFC 8767 §5: the time counts from the arrival of the client's query, including earlier waits.
+/// RFC 8767 §5: the time is measured from the arrival of the client's query, and includes earlier waits.
 #[test]
 fn rfc8767_5_earlier_wait_counts_for_stale_answer() {
     let mut test = Test::with(1, "[cache]\nserve-stale = '1h'\n", WorkerId(0), common(1));

@@ -1,5 +1,6 @@
-//! Timers of fetches. Each available delay has a queue. Its entries need no sorting, because they
-//! become due in the order in which they were added. Timers are not removed when an answer arrives.
+//! Timers of fetches. Each available delay has a queue. The entries of a queue become due in the
+//! order in which they were added, and need no sorting. Timers are not removed when an answer
+//! arrives.
 
 use std::collections::VecDeque;
 
@@ -7,10 +8,10 @@ use units::Nanos;
 
 use crate::ids::FetchId;
 
-/// The shortest delay except zero; shorter delays are rounded up to it.
+/// The shortest delay except zero. Shorter delays are rounded up to this value.
 pub(super) const LEAST_DELAY: Nanos = DELAYS[1];
 
-/// Available delays. A zero delay fires in the worker's next turn.
+/// Available delays. A timer with zero delay fires in the next iteration of the worker's loop.
 const DELAYS: [Nanos; 8] = [
     Nanos(0),
     Nanos::from_millis(25),

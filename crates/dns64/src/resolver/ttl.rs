@@ -9,17 +9,17 @@ pub(crate) const STALE_AFTER: Duration = Duration::from_millis(1_750);
 /// Limits for caching times.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TtlLimits {
-    /// Minimum, seconds.
+    /// Minimum caching time, in seconds.
     pub min: u32,
-    /// Maximum, seconds.
+    /// Maximum caching time, in seconds.
     pub max: u32,
-    /// Maximum for negative answers, seconds (RFC 2308 §5 advises one to three hours).
+    /// Maximum caching time of negative answers, in seconds (RFC 2308 §5 advises one to three hours).
     pub negative_max: u32,
-    /// First caching time of failures, at least 1 second (RFC 9520 §3.2).
+    /// Caching time of a first failure, in seconds; at least 1 (RFC 9520 §3.2).
     pub failure: u32,
-    /// Maximum caching time of repeated failures, at most 300 seconds (RFC 9520 §3.2).
+    /// Maximum caching time of repeated failures, in seconds; at most 300 (RFC 9520 §3.2).
     pub failure_max: u32,
-    /// Time for which expired answers are kept, to be served while all upstreams fail (RFC 8767).
+    /// Time for which expired answers are kept, to be served if all upstreams fail (RFC 8767).
     pub stale: Option<Duration>,
     /// True to serve expired answers at once and refresh them in the background, instead of after
     /// [`STALE_AFTER`] (RFC 8767 §5 leaves that to the operator).

@@ -1,5 +1,5 @@
-//! The alias chain from the question's name to its end. It selects the answer records that belong
-//! to the chain, and their order (RFC 6147 §5.1.5).
+//! The alias chain that begins at the question's name. The chain determines which answer records
+//! are kept, and their order (RFC 6147 §5.1.5).
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -12,29 +12,29 @@ use super::survey::{Facts, Survey, is_of_transport, lower, type_covered};
 use crate::name::{ancestors, is_at_or_below};
 use crate::resolver::scope::Scope;
 
-/// Maximum length of a name with its root label, octets (RFC 1035 §2.3.4).
+/// Maximum length of a name with its root label, in octets (RFC 1035 §2.3.4).
 const LONGEST: usize = 255;
 
 /// A record of the cleaned answer section.
 pub(super) enum Item {
     /// The record with this index in the original answer section.
     Record(usize),
-    /// The CNAME that follows from a DNAME (RFC 6672 §3.1) and that the upstream omitted.
+    /// A CNAME that a DNAME implies (RFC 6672 §3.1) and that the upstream omitted.
     Cname(Box<Cname>),
 }
 
-/// A CNAME record synthesized from a DNAME; names are in lower case, uncompressed.
+/// A CNAME record synthesized from a DNAME. Its names are uncompressed and in lower case.
 pub(super) struct Cname {
     pub(super) owner: Vec<u8>,
     pub(super) target: Vec<u8>,
-    /// TTL of the DNAME, seconds (RFC 6672 §3.1).
+    /// TTL of the DNAME, in seconds (RFC 6672 §3.1).
     pub(super) ttl: u32,
 }
 
 /// The alias chain of an answer.
 pub(super) struct Aliases<'a> {
     records: Vec<Listed<'a>>,
-    /// Owner names, concatenated; `Listed::owner` is a range in it.
+    /// Concatenated owner names. `Listed::owner` is a range in this buffer.
     arena: Vec<u8>,
     /// Cleaned answer section in order: each alias once with its related records, then the data at
     /// the end.
@@ -44,16 +44,16 @@ pub(super) struct Aliases<'a> {
     aliases: Vec<Vec<u8>>,
     /// The name at the end of the chain.
     end: Vec<u8>,
-    /// True if the name at the end belongs to other upstreams: the rest of the message is removed.
+    /// True if the name at the end belongs to other upstreams. The rest of the message is then removed.
     pub(super) is_cut: bool,
-    /// For each authority record, true if it is kept; empty if all are.
+    /// For each authority record, true if the record is kept. Empty if all records are kept.
     authority: Vec<bool>,
-    /// For each additional record, true if it is kept.
+    /// For each additional record, true if the record is kept.
     pub(super) additional: Vec<bool>,
     /// True if authority or additional records are removed.
     pub(super) leaves_out: bool,
-    /// True if the substitution of a DNAME makes the name too long, and the upstream reports that
-    /// with YXDOMAIN (RFC 6672 §2.2).
+    /// True if DNAME substitution makes the name too long, and the upstream reports this with
+    /// YXDOMAIN (RFC 6672 §2.2).
     pub(super) is_too_long: bool,
 }
 
@@ -63,10 +63,10 @@ struct Listed<'a> {
     taken: bool,
 }
 
-/// Records of one name: the target of its alias, if it is one, and if it has data.
+/// Records of one name: the target if the name is an alias, and true if the name has data.
 struct NextAlias {
     alias: Option<Vec<u8>>,
-    /// TTL of the DNAME if the alias follows from a DNAME alone.
+    /// TTL of the DNAME if the alias is implied only by a DNAME.
     dname_ttl: Option<u32>,
     has_data: bool,
 }
@@ -77,8 +77,8 @@ impl<'a> Aliases<'a> {
     ///
     /// # Errors
     ///
-    /// Returns an error if the aliases form a loop, are too many, or contradict each other or the
-    /// data.
+    /// Returns an error if the aliases form a loop, are too numerous, or contradict each other or
+    /// the data.
     pub(super) fn follow(
         view: &Message<'a>,
         survey: &Survey<'a>,
@@ -138,7 +138,7 @@ impl<'a> Aliases<'a> {
         self.items.len() == self.records.len() && self.items.iter().enumerate().all(in_order)
     }
 
-    /// Returns a chain with all answer records listed and none taken.
+    /// Returns a chain in which all answer records are listed, and none has been selected yet.
     fn list(
         view: &Message<'a>,
         survey: &Survey<'a>,
@@ -179,10 +179,11 @@ impl<'a> Aliases<'a> {
         let may_be_too_long = rcode == Rcode::YXDOMAIN;
         let is_followed = may_be_too_long || qtype != rtype::CNAME && qtype != rtype::ANY;
         let mut cname: Option<Vec<u8>> = None;
-        // Target of the DNAME, and its TTL.
+        // Target and TTL of the DNAME.
         let mut dname: Option<(Vec<u8>, u32)> = None;
         let mut has_data = false;
-        // Lengths of the names above it: thousands of records may have to be compared with them.
+        // Lengths of the ancestors of this name. They speed up the comparison of the ancestors with what may be
+        // thousands of records.
         let mut above = [false; LONGEST + 1];
         for name in ancestors(&self.end).skip(1) {
             above[name.len()] = true;
@@ -240,8 +241,8 @@ impl<'a> Aliases<'a> {
     }
 
     /// Removes authority records of names that `scope` does not cover. Records that prove the
-    /// absence of data at the end of the chain stay, although their owners are other names of its
-    /// zone.
+    /// absence of data at the end of the chain are kept, although they are owned by other names in
+    /// the same zone.
     fn look_at_authority(
         &mut self,
         view: &Message<'a>,
@@ -265,7 +266,8 @@ impl<'a> Aliases<'a> {
     }
 
     /// Keeps additional records (RFC 6147 §5.3.2) if their names occur in the other sections and
-    /// `scope` covers them. Others do not belong to the question (RFC 2181 §5.4.1).
+    /// `scope` covers them. Other additional records do not belong to the question (RFC 2181
+    /// §5.4.1).
     fn look_at_additional(
         &mut self,
         view: &Message<'a>,
@@ -312,7 +314,7 @@ impl<'a> Aliases<'a> {
     }
 }
 
-/// Stores the target of an alias. Returns false if the same target is stored already.
+/// Stores the target of an alias. Returns false if the same target has already been stored.
 fn is_first<T>(
     known: &mut Option<T>,
     new: T,

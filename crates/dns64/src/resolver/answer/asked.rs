@@ -36,7 +36,7 @@ pub(super) struct UpstreamQuestion<'a> {
 }
 
 impl<'a> UpstreamQuestion<'a> {
-    /// Parses a question section; `None` if it is too short.
+    /// Parses a question section. Returns `None` if the section is too short.
     pub(super) fn of(question: &'a [u8]) -> Option<UpstreamQuestion<'a>> {
         let [.., _, t0, t1, c0, c1] = *question else { return None };
         Some(UpstreamQuestion {

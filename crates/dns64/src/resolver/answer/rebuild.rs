@@ -69,8 +69,8 @@ fn write(message: &[u8], aliases: &Aliases<'_>) -> Option<Vec<u8>> {
     Some(out.finish().into_octets())
 }
 
-/// Returns `None` if the message exceeds the maximum length, because names may compress less well
-/// in another order.
+/// Returns `None` if the message exceeds the maximum length. This can happen because names may
+/// compress less well in a different order.
 fn fits(out: &MessageBuilder<Compressor>) -> Option<()> {
     (!out.as_target().is_full()).then_some(())
 }
@@ -79,8 +79,8 @@ fn all(section: RecordSection<'_, [u8]>) -> Option<Vec<ParsedRecord<'_, [u8]>>> 
     section.collect::<Result<_, _>>().ok()
 }
 
-/// Parses a record. Malformed service parameters are for the client to judge (RFC 9460 §2.2): such
-/// data is kept as unknown record data.
+/// Parses a record. Data with malformed service parameters is kept as unknown record data, because
+/// only the client may reject it (RFC 9460 §2.2).
 fn whole(record: ParsedRecord<'_, [u8]>) -> Option<ReadRecord<'_>> {
     let is_service = matches!(record.rtype(), Rtype::HTTPS | Rtype::SVCB);
     if !is_service || record.to_any_record::<AllRecordData<_, _>>().is_ok() {
@@ -95,7 +95,7 @@ fn whole(record: ParsedRecord<'_, [u8]>) -> Option<ReadRecord<'_>> {
 pub(crate) type ReadRecord<'a> =
     Record<ParsedName<&'a [u8]>, AllRecordData<&'a [u8], ParsedName<&'a [u8]>>>;
 
-/// Parses the record at an offset of a message; `None` if it is malformed.
+/// Parses the record at an offset in a message. Returns `None` if the record is malformed.
 pub(super) fn read_at(message: &[u8], at: usize) -> Option<ReadRecord<'_>> {
     let mut parser = Parser::from_ref(message);
     parser.seek(at).ok()?;

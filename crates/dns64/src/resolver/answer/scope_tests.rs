@@ -1,4 +1,4 @@
-//! Answers of upstreams that may answer for some names only.
+//! Answers from upstreams that may answer only for some names.
 
 use std::path::Path;
 use std::sync::LazyLock;
@@ -54,7 +54,7 @@ impl TestAnswer {
     }
 }
 
-/// Asserts that an answer to a question for `name` ends with an alias of `end`.
+/// Asserts that an answer to a question for `name` is cut after an alias to `end`.
 fn assert_cut(name: &str, said: &TestAnswer, end: &str, expected: &[u16], case: &str) {
     let answer = answer_for(name, said);
     let found = (answer.kind(), answer.rcode(), answer.extended_error(), answer.negative_ttl());

@@ -1,5 +1,5 @@
-//! A single pass over an upstream message: collects its contents and decides if it can be cached
-//! unchanged.
+//! A single pass over an upstream message. The pass collects the contents, and determines whether
+//! the message can be cached unchanged.
 
 use std::ops::Range;
 
@@ -18,7 +18,7 @@ pub(super) struct Facts {
     pub(super) has_data: bool,
     /// True if there are RRSIG records.
     pub(super) signed: bool,
-    /// Least TTL, seconds.
+    /// Lowest TTL, in seconds.
     pub(super) min_ttl: u32,
 }
 
@@ -33,11 +33,11 @@ impl Facts {
     }
 }
 
-/// An SOA of the authority section.
+/// An SOA in the authority section.
 pub(super) struct NegativeSoa {
     owner: usize,
     ttl_at: usize,
-    /// Negative TTL, seconds: the SOA's TTL or its MINIMUM, whichever is less (RFC 2308 §5).
+    /// Negative TTL in seconds: the SOA's TTL or its MINIMUM, whichever is less (RFC 2308 §5).
     pub(super) ttl: u32,
 }
 
@@ -58,13 +58,13 @@ pub(super) struct Survey<'a> {
     pub(super) signed_authority: bool,
     /// True if the authority section has NS records.
     has_ns: bool,
-    /// The SOAs of the authority section.
+    /// The SOAs in the authority section.
     negative_soas: SmallVec<[NegativeSoa; 1]>,
     /// Signatures of SOAs in the authority section: owner and TTL offset.
     soa_signatures: SmallVec<[(usize, usize); 1]>,
     /// TTL offsets of the kept records, in the format of [`Answer`](super::Answer).
     pub(super) ttls: SmallVec<[[u8; 2]; 16]>,
-    /// End of the last kept record, and the number of additional records without OPT.
+    /// End of the last kept record, and the number of additional records, not counting OPT.
     pub(super) end: usize,
     pub(super) arcount: u16,
     /// Upper bits of the RCODE.
@@ -75,7 +75,7 @@ pub(super) struct Survey<'a> {
     places: SmallVec<[Range<usize>; 8]>,
 }
 
-/// The pointer to the question's name; most owners are written this way.
+/// The compression pointer to the question's name. Most owner names are encoded this way.
 const TO_QUESTION: [u8; 2] = [0xc0, HEADER_LEN as u8];
 
 impl<'a> Survey<'a> {
@@ -238,8 +238,8 @@ impl<'a> Survey<'a> {
                 None if is_of_transport(record.rtype) => self.must_rebuild = true,
                 None => {
                     // Records that follow OPT would move when OPT is removed, so that pointers to
-                    // them would be wrong. The rebuild checks if the owner is related to the
-                    // question.
+                    // them would be wrong. The rebuild then checks whether the owner is related to
+                    // the question.
                     self.must_rebuild |= opts > 0;
                     self.plain = false;
                     self.arcount += 1;
@@ -257,7 +257,7 @@ impl<'a> Survey<'a> {
         self.ttls.push((record.ttl_at() as u16).to_be_bytes());
     }
 
-    /// Checks the format of a record's data, and the origin of the octets of its names.
+    /// Checks the format of a record's data, and which octets the names in the data are parsed from.
     #[inline]
     fn check(&mut self, view: &Message<'a>, record: &Record<'a>) -> Result<(), Malformed> {
         self.visit(record.owner_octets())?;
@@ -266,7 +266,7 @@ impl<'a> Survey<'a> {
         names
     }
 
-    /// Records the octet range of a name, and checks the origin of its octets.
+    /// Records the octet range of a name, and checks which octets the name is parsed from.
     #[inline]
     fn visit(&mut self, name: Range<usize>) -> Result<(), Malformed> {
         let octets = self.message.get(name.clone()).ok_or(Malformed)?;
@@ -301,7 +301,7 @@ impl<'a> Survey<'a> {
 }
 
 /// True if these octets certainly contain no compression pointer. If the last label of a name ends
-/// in an octet above 0xbf, the name could contain one.
+/// in an octet above 0xbf, the name could contain a pointer.
 #[inline]
 fn is_written_out(octets: &[u8]) -> bool {
     matches!(octets, [0] | [.., 0..=0xbf, 0])

@@ -30,8 +30,8 @@ fn alias(ttl: u32, to: u16, additional: u16) -> Vec<u8> {
     message
 }
 
-/// Regression test: the target of the alias is read from its TTL. It was a valid name before the
-/// TTL was limited and malformed afterwards, and the process aborted.
+/// Regression test: the target of the alias is read from its TTL. The target was a valid name
+/// before the TTL was limited, but malformed afterwards, and the process aborted.
 #[test]
 fn alias_target_read_from_a_ttl_is_preserved() {
     let ttl_at = (HEADER_LEN + QUESTION.len() + 6) as u16;
@@ -453,8 +453,8 @@ fn extended_errors_of_validation_come_first() {
     assert_eq!(badvers.parse().unwrap().kind(), AnswerKind::Failed, "RCODE 16");
 }
 
-/// Names that refer to each other through thousands of pointers, and aliases to be found among
-/// their owners: the work is bounded by the length of the message.
+/// Messages whose names refer to each other through thousands of pointers, and in which aliases
+/// must be found among these names. The work is bounded by the length of the message.
 #[test]
 fn chains_of_pointers_are_malformed() {
     let mut message = said("a.test", rtype::AAAA).bytes();
@@ -477,7 +477,7 @@ fn chains_of_pointers_are_malformed() {
     }
     message[6..8].copy_from_slice(&records.to_be_bytes());
     assert!(matches!(parsed(&message), Err(Unusable::Malformed)));
-    // Short chains of many names: each leads to the hundredth pointer of the chain.
+    // Many names with short pointer chains. Each name points to the hundredth pointer of the long chain.
     message.truncate(start);
     message.extend(record(A, 65_280, 60, &chain));
     let pointer = (0xc000 | (first + 3 + 2 * 100) as u16).to_be_bytes();

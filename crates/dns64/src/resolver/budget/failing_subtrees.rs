@@ -22,7 +22,7 @@ use units::Nanos;
 
 use crate::name::ancestors;
 
-/// Time for which a failure or an answer counts.
+/// Time for which a failure or an answer is taken into account.
 const MEMORY: Nanos = Nanos(30 * Nanos::SECOND.0);
 /// Maximum number of recorded subtrees. Above this number, expired subtrees are removed first, then
 /// all subtrees without fetches in flight.
@@ -30,12 +30,12 @@ const MOST: usize = 16_384;
 /// Maximum depth, in labels from the root. Longer names count against their ancestor at this depth.
 const DEEPEST: usize = 8;
 
-/// Identifies a subtree: the hash of its name, keyed so that clients cannot predict it.
+/// Identifier of a subtree: a keyed hash of its name, which clients cannot predict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct SubtreeId(u64);
 
 impl SubtreeId {
-    /// Returns a number that clients cannot predict.
+    /// Returns the identifier as a number, which clients cannot predict.
     pub(super) fn number(self) -> u64 {
         self.0
     }
@@ -131,7 +131,7 @@ impl FailingSubtrees {
         all[nearest..].iter().map(|name| SubtreeId(self.hasher.hash_one(name))).collect()
     }
 
-    /// Removes expired subtrees. If too many remain, all without fetches in flight are removed.
+    /// Removes expired subtrees. If too many remain, all subtrees without fetches in flight are removed.
     fn forget(&mut self, now: Nanos) {
         self.known.retain(|_, subtree| subtree.questions > 0 || subtree.failed_until > now);
         if self.known.len() >= MOST {
@@ -140,7 +140,7 @@ impl FailingSubtrees {
     }
 }
 
-/// Returns the name above `name`, both in wire format; the root for the root.
+/// Returns the parent of `name`, both in wire format. The parent of the root is the root.
 pub(super) fn parent(name: &[u8]) -> &[u8] {
     ancestors(name).nth(1).unwrap_or(name)
 }

@@ -1,21 +1,19 @@
-//! Limits for fetches in flight and for client queries that wait for them, and the shares of
-//! clients. A *place* is room for one fetch, or for one waiting query.
+//! Limits on fetches in flight and on client queries that wait for them, and the division of these
+//! limits among clients. A *place* is the capacity for one fetch, or for one waiting query.
 //!
-//! The number of fetches in flight is limited to the number that upstreams answer in time (`rate`).
-//! It is divided among the networks of clients at every prefix length ([`crate::shares`]), so that
-//! heavy load from some networks does not exclude the others. A failing subtree (`failing_subtrees`) gets
-//! one more fetch while it holds fewer than an eighth of the free places. This share is divided
-//! among the networks of clients in the same way. The first fetch of a client in a subtree that
-//! fails because of an attack is therefore admitted.
+//! The number of fetches in flight is limited to the number that upstreams can answer in time (`rate`). It is divided
+//! among the networks of clients at every prefix length ([`crate::shares`]), so that heavy load from some networks does
+//! not exclude the others. A failing subtree (`failing_subtrees`) gets one more fetch while it holds fewer than an
+//! eighth of the free places. This share is divided among the networks of clients in the same way. The first fetch of a
+//! client in a subtree that fails because of an attack is therefore admitted.
 //!
 //! Places for waiting queries are divided in the same way, because a query that waits for a fetch
 //! of another client holds a place too. At most an eighth of the free places may wait for a fetch
 //! in a failing subtree.
 //!
-//! Shares matter only when places are scarce. While less than an eighth of the places is taken,
-//! every client is admitted. These places are not counted for any network, so that usual load
-//! causes no overhead, and they stay uncounted when more places are taken. Only the other places are
-//! divided.
+//! Shares matter only when places are scarce. While less than an eighth of the places is taken, every client is
+//! admitted. This first eighth is not counted for any network, even when more places are taken later, so that usual
+//! load causes no overhead. Only the remaining places are divided.
 
 mod failing_subtrees;
 mod rate;
@@ -31,19 +29,19 @@ use crate::shares::client::ClientId;
 use crate::shares::counts::Counts;
 use crate::shares::{Place, Places};
 
-/// Divisor: a failing subtree may hold this part of the free places.
+/// Divisor of the number of free places. The result is the number of places that a failing subtree may hold.
 const SUBTREE_DIVISOR: usize = 8;
-/// Kind of places that do not belong to a failing subtree.
+/// Identifier for the places that do not belong to a failing subtree.
 const ALL: u64 = 0;
 
 /// The budget of one worker.
 pub(super) struct Budget {
     rate: Rate,
-    /// Fetches in flight; those of failing subtrees are counted again for their subtree.
+    /// Fetches in flight. A fetch in a failing subtree is also counted for that subtree.
     questions: Counts,
     /// Places of waiting queries.
     places: Counts,
-    /// Number of places that are taken.
+    /// Number of places taken by waiting queries.
     waiting: usize,
     failing_subtrees: FailingSubtrees,
 }
@@ -74,9 +72,10 @@ impl Budget {
         }
     }
 
-    /// Returns the place for a waiting query of `client`, with `most` places in all. `first` is
-    /// true for the first upstream query of a client query. Later ones are limited only by the
-    /// number of places, because upstreams have already worked for the client query.
+    /// Returns the place for a waiting query from `client`. `most` is the total number of places.
+    /// `first` is true for the first upstream query of a client query. Later upstream queries are
+    /// limited only by the number of places, because upstreams have already worked for the client
+    /// query.
     ///
     /// # Errors
     ///
@@ -99,8 +98,8 @@ impl Budget {
         Ok(place)
     }
 
-    /// Checks if one more query may wait for a fetch for `name` (wire format, lower case) with
-    /// `others` waiters, with `most` places in all.
+    /// Checks whether one more query may wait for a fetch for `name` (wire format, lower case) that
+    /// has `others` waiters. `most` is the total number of places.
     ///
     /// # Errors
     ///
@@ -159,7 +158,7 @@ impl Budget {
         }
     }
 
-    /// Checks if one more fetch may be in flight.
+    /// Checks whether one more fetch may be in flight.
     ///
     /// # Errors
     ///
@@ -223,7 +222,7 @@ impl Budget {
         self.failing_subtrees.failed(name, now);
     }
 
-    /// True if there were recent failures, so that answers must be recorded too.
+    /// True if there were recent failures. Answers must then be recorded too.
     #[inline]
     pub(super) fn has_failures(&self, now: Nanos) -> bool {
         !self.failing_subtrees.no_recent_failure(now)

@@ -1,4 +1,4 @@
-//! Limit of the fetches in flight, which is as many as the upstreams can answer in time.
+//! Limit on fetches in flight: the number that the upstreams can answer in time.
 //!
 //! Further queries would wait in an upstream's queue until they time out. The upstream would then
 //! spend its time on queries whose clients have given up.
@@ -8,9 +8,9 @@ use units::Nanos;
 /// Minimum number of fetches in flight, even for slow upstreams: 5 000 answers per second over
 /// `timeout`.
 const LEAST: u64 = 8_192;
-/// Share of a fetch's maximum duration that it may spend in queues. A third is less than the time
+/// Fraction of its maximum duration that a fetch may spend in queues. A third is less than the time
 /// before a retransmission. A client query causes two fetches, so an upstream may pause for longer
-/// without rejections.
+/// than this before fetches are rejected.
 const SHARE: (u64, u64) = (1, 3);
 
 /// Recent answer rate of the upstreams. It does not decrease during a pause, because a pause is no
@@ -20,7 +20,7 @@ pub(super) struct Rate {
     /// Start of the interval in which `answers` are counted.
     since: Nanos,
     answers: u64,
-    /// Recent maximum of answers per second; decays by an eighth each second.
+    /// Recent maximum number of answers per second. The value decays by an eighth each second.
     most: u64,
 }
 

@@ -16,7 +16,7 @@ fn client(address: impl Into<std::net::IpAddr>) -> ClientId {
 struct World {
     budget: Budget,
     now: Nanos,
-    /// Fetches in flight with their end, charge and name; those in the first queue fail.
+    /// Fetches in flight, each with its end time, ticket and name. Fetches in the first queue fail.
     flights: [VecDeque<(Nanos, AdmissionTicket, Vec<u8>)>; 2],
     denied: [usize; 2],
     asked: [usize; 2],
@@ -178,11 +178,11 @@ fn few_may_wait_in_a_failing_subtree() {
     assert_eq!((admit(&budget, 99), admit(&budget, 100)), (Ok(()), Err(Rejection::FailingSubtree)));
 }
 
-/// Draws a client of an attack.
+/// Function that selects an attacking client.
 type Attacker<'a> = &'a dyn Fn(u64) -> ClientId;
 
-/// Simulates three seconds: an attack sends queries for 12 000 unanswered names a second, each in
-/// another top-level domain, and one client queries a living name every 20 ms.
+/// Simulates three seconds: an attack sends queries for 12 000 unanswered names a second, each in a
+/// different top-level domain, and one client queries a living name every 20 ms.
 fn flood(seed: u64, attacker: Attacker<'_>, honest: ClientId) -> World {
     let mut rng = StdRng::seed_from_u64(seed);
     let mut world = World::new();
@@ -201,7 +201,7 @@ fn in_ipv6(clients: u64) -> impl Fn(u64) -> ClientId {
     move |n| ClientId((0x2001_0db8 << 32) | (n % clients))
 }
 
-/// Returns a client of 10.16.0.0/12.
+/// Returns a client in 10.16.0.0/12.
 fn in_ipv4(n: u64) -> ClientId {
     client(std::net::Ipv4Addr::from_bits(0x0a10_0000 | (n % (1 << 20)) as u32))
 }

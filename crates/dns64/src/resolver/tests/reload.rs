@@ -11,8 +11,8 @@ fn set(number: u16) -> Arc<Settings> {
     Arc::new(Settings::from_text(&text, Path::new("test.toml")).unwrap())
 }
 
-/// Returns the numbers of the upstreams in the resolver, after comparing them with those of its
-/// sockets.
+/// Returns the identifiers of the upstreams in the resolver, after comparing them with the
+/// identifiers used by its sockets.
 fn numbers(test: &Test) -> Vec<u32> {
     let known: Vec<u32> = test.resolver.upstreams.servers().map(|(id, _)| id.0).collect();
     let outside: Vec<u32> = test.resolver.outside.servers.iter().map(|(id, _)| id.0).collect();

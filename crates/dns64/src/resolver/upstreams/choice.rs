@@ -4,10 +4,10 @@
 //! queried for this question.
 //!
 //! With [`UpstreamOrder::Fastest`], candidates are the upstreams of a route that are up and have
-//! not been queried for this question. The candidates that are at most 20 ms slower than the
-//! fastest share the load by weight. One query in 64 goes to any candidate by weight alone, so that
-//! an upstream that has become fast again is noticed. An upstream that has never been queried
-//! counts as the fastest.
+//! not been queried for this question. The load is distributed by weight among the candidates that
+//! are at most 20 ms slower than the fastest candidate. For one query in 64, a candidate is
+//! selected by weight alone, so that an upstream that has become fast again is noticed. An upstream
+//! that has never been queried counts as the fastest.
 //!
 //! If every upstream that is up has been queried for this question, the next query goes to an
 //! upstream that is marked down, preferably the one with the earliest due probe. If these upstreams
@@ -22,7 +22,8 @@ use units::Nanos;
 use crate::config::UpstreamOrder;
 use crate::ids::ServerId;
 
-/// Maximum delay behind the fastest upstream at which an upstream still shares its load.
+/// Maximum difference to the round-trip time of the fastest upstream at which an upstream still receives a part of the
+/// load.
 const LIKE_SPEED: Nanos = Nanos::from_millis(20);
 /// One query in `EXPLORE` goes to any upstream that is up.
 const EXPLORE: u32 = 64;
@@ -31,7 +32,7 @@ const EXPLORE: u32 = 64;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Candidate {
     pub(super) server: ServerId,
-    /// Load share, at least 1.
+    /// Weight in the distribution of the load, at least 1.
     pub(super) weight: u32,
     /// Smoothed round-trip time.
     pub(super) speed: Nanos,
@@ -41,7 +42,7 @@ pub(super) struct Candidate {
     pub(super) may_ask_again: bool,
 }
 
-/// Selects the next upstream of a route. `tried` lists the upstreams that were queried already.
+/// Selects the next upstream of a route. `tried` lists the upstreams that have already been queried.
 ///
 /// # Panics
 ///
@@ -95,8 +96,8 @@ mod tests {
 
     const NOW: Nanos = Nanos::SECOND;
 
-    /// Weight, round-trip time in milliseconds, second until which it is marked down, and the retry
-    /// flag.
+    /// Weight, round-trip time in milliseconds, second until which the upstream is marked down, and
+    /// the retry flag.
     fn route(servers: &[(u32, u64, u64, bool)]) -> Vec<Candidate> {
         let standing =
             |(i, &(weight, ms, down, may_ask_again)): (usize, &(u32, u64, u64, bool))| Candidate {

@@ -1,8 +1,8 @@
 //! Health of an upstream: round-trip time and reachability.
 //!
 //! The round-trip time is smoothed according to RFC 6298 §2. Three failures in a row, without an
-//! answer in between, mark an upstream down. The upstream then gets no queries for a second, and
-//! after that one query as a probe. After each failed probe this delay is doubled, up to half a
+//! answer in between, mark an upstream down. The upstream then gets no queries for a second. After
+//! that, it gets one query as a probe. After each failed probe this delay is doubled, up to half a
 //! minute. A single answer marks the upstream up again, regardless of earlier failures.
 //!
 //! ```text
