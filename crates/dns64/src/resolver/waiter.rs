@@ -9,8 +9,8 @@ use crate::name::{Key, text};
 use crate::shares::Place;
 use crate::shares::client::ClientId;
 
-/// A caller waiting for a fetch. Further kinds of callers, a validation for example, get a variant
-/// here. The resolver returns waiters unchanged.
+/// A caller waiting for a fetch. Further kinds of callers, for example a validator, would each be a
+/// variant here. The resolver returns waiters unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Waiter {
     /// A client query without a reply yet (`server::jobs`).
@@ -32,7 +32,7 @@ pub(crate) struct QueuedWaiter {
 /// A time that never comes.
 pub(super) const NEVER: Nanos = Nanos(u64::MAX);
 
-/// The waiters of one fetch; nearly always a single one.
+/// The waiters of one fetch, nearly always a single one.
 pub(crate) type Waiters = SmallVec<[QueuedWaiter; 1]>;
 
 /// A request to resolve a question.
@@ -50,17 +50,17 @@ pub(crate) struct ResolveRequest {
     /// True if the client query has already waited unsuccessfully for upstreams. Another wait would
     /// be too long for its client (RFC 8767 §5), so a stale answer is used at once.
     pub(crate) waited_before: bool,
-    /// Maximum age of the answer, seconds.
+    /// Maximum age of the answer, in seconds.
     pub(crate) max_age: u32,
-    /// True for a DNSSEC probe on behalf of a client query that holds a stale answer. If the probe
-    /// does not finish in time, the stale answer is served.
+    /// True for a DNSSEC probe on behalf of a client query that already has a stale answer. If the
+    /// probe does not finish in time, the stale answer is served.
     pub(crate) optional: bool,
 }
 
 /// Immediate result of a request.
 #[derive(Debug)]
 pub(crate) enum Resolve {
-    /// The outcome is available at once, including cached failures; the caller is not queued.
+    /// The outcome is available at once; it may be a cached failure. The caller is not queued.
     Ready(Outcome),
     /// The caller is queued and will get the result.
     Pending,
@@ -75,7 +75,7 @@ pub(crate) enum Rejection {
     TooLate,
     /// The maximum number of fetches in flight, or of waiting client queries, is reached.
     NoRoom,
-    /// The client, or a network that contains it, holds its share of the places.
+    /// The client, or a network that contains it, has used up its share of the places.
     ClientShare,
     /// The name is in a failing subtree, and the share of the subtree, or of the client in it, is
     /// used up.
@@ -91,7 +91,7 @@ pub(crate) struct Completed {
     pub(crate) outcome: Outcome,
 }
 
-/// A fetch that is being completed: its waiters have not all been notified.
+/// A fetch that is being completed. Not all of its waiters have been notified yet.
 pub(super) struct Completion {
     pub(super) waiters: Waiters,
     /// The question, if other workers may wait for it.

@@ -19,15 +19,15 @@ pub(super) enum Admission<'r, 'q> {
     /// The query gets a reply with TC=1. It is above the rate limit, and a cookie verifies the
     /// client's address (RFC 7873).
     Truncate(&'r Query<'q>),
-    /// The message gets a reply without records; see [`Received::Error`].
+    /// The message gets a reply without records (see [`Received::Error`]).
     Error { rcode: Rcode, question: &'q [u8], edns: bool, cookie: Option<&'r Cookie> },
-    /// The message gets no reply, and increments this counter. Above the rate limit, the source
-    /// address may be forged.
+    /// The message gets no reply, and increments this counter. The source address of a message
+    /// above the rate limit may be forged.
     Ignore(Count),
 }
 
 impl<'r, 'q> Admission<'r, 'q> {
-    /// Decides on a message that `client` has sent.
+    /// Decides how a message from `client` is handled.
     #[inline]
     pub(super) fn decide(
         received: &'r Received<'q>,

@@ -47,16 +47,16 @@ use crate::transport::Transport;
 use crate::transport::backlog::ToStream;
 use crate::transport::client::Client;
 
-/// Multiple of a query's size up to which its UDP reply is not limited. Octets beyond it count
-/// against `limits.amplification-rate` unless the client's address is verified.
+/// Multiple of a query's size up to which its UDP reply is not limited. Octets beyond this multiple
+/// count against `limits.amplification-rate` unless the client's address is verified.
 const UNLIMITED: u32 = 4;
 
 /// Progress of a client query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Progress {
-    /// It waits for a fetch.
+    /// The query waits for a fetch.
     Waiting,
-    /// It has its reply, or gets none.
+    /// The query has been answered, or gets no reply.
     Ended,
 }
 
@@ -66,7 +66,7 @@ pub(super) struct Frontend {
     shared: Arc<Shared>,
     settings: Arc<Settings>,
     replies: Replies,
-    /// Receives a report of each reply.
+    /// Observer to which each reply is reported.
     observer: Option<Observer>,
     now: Nanos,
 }
@@ -83,7 +83,7 @@ impl Frontend {
         Frontend { worker, shared, settings, replies, observer, now: Nanos(0) }
     }
 
-    /// Switches to other settings, for later queries and for the remaining steps of waiting ones.
+    /// Switches to other settings, for later queries and for the remaining steps of waiting queries.
     pub(super) fn take_settings(&mut self, settings: Arc<Settings>) {
         self.settings = settings;
     }
@@ -104,12 +104,12 @@ impl Frontend {
         &self.replies
     }
 
-    /// Returns the replies waiting on the rings with this number.
+    /// Returns the replies queued for the rings with this index.
     pub(super) fn outbox(&mut self, number: usize) -> &mut Outbox {
         self.replies.outbox(number)
     }
 
-    /// Sends the replies of this turn.
+    /// Sends the replies queued in this iteration of the event loop.
     pub(super) fn flush(&mut self) {
         self.replies.flush(self.now, self.shared.metrics().worker(self.worker));
     }
@@ -118,7 +118,7 @@ impl Frontend {
         self.shared.metrics().worker(self.worker)
     }
 
-    /// Sends the reply that `write` produces, for a query that arrived just now.
+    /// Sends the reply that `write` produces, for a query that has just arrived.
     #[inline]
     fn reply(&mut self, client: &Client, write: impl FnOnce(&mut Vec<u8>)) {
         let metrics = self.shared.metrics().worker(self.worker);
@@ -167,7 +167,7 @@ impl Frontend {
         }
     }
 
-    /// Processes a datagram or a message of a connection. A query that must wait is added to `jobs`.
+    /// Processes a datagram, or a message from a TCP connection. A query that must wait is added to `jobs`.
     pub(super) fn on_query(
         &mut self,
         resolver: &mut Resolver<Network>,
@@ -211,7 +211,7 @@ impl Frontend {
         }
     }
 
-    /// Counts and reports a reply to a query that is not processed; returns the reply's frame.
+    /// Counts and reports an immediate reply to a query that is not processed further. Returns the reply's frame.
     fn reply_at_once(
         &mut self,
         client: &Client,
@@ -227,8 +227,8 @@ impl Frontend {
         ReplyFrame::new(query, client.transport(), cookie)
     }
 
-    /// Processes a query of `explain`, as if from a client `ip`. It is not counted as a client
-    /// query.
+    /// Processes an `explain` query as if it came from a client at `ip`. The query is not counted
+    /// as a client query.
     pub(super) fn on_explain(
         &mut self,
         resolver: &mut Resolver<Network>,
@@ -400,7 +400,7 @@ impl Frontend {
             let start = out.len();
             job.inquiry.write(out, reply, rules);
             sent = rcode_of(&out[start..], sent);
-            // Counted before the client can receive it.
+            // The reply is counted before the client can receive it.
             metrics.count_rcode(sent);
             if sent == reply.rcode() {
                 count_reply(metrics, &job.inquiry, reply);
@@ -514,9 +514,10 @@ fn rcode_of(message: &[u8], wanted: Rcode) -> Rcode {
     }
 }
 
-/// Returns true if a client may get a reply of `octets`, which is more than [`UNLIMITED`] times its
-/// query. Either its address is verified, or its network's allowance covers the octets beyond that
-/// limit. An attacker can forge addresses of that network to flood its hosts.
+/// Returns true if a client may get a reply of `octets` octets, which is more than [`UNLIMITED`]
+/// times the size of its query. Either the client's address is verified, or the allowance of its
+/// network covers the octets beyond that limit. The limit is per network, because an attacker can
+/// forge addresses in a network to flood its hosts.
 fn may_exceed(shared: &Shared, job: &Job, octets: u32, limits: &LimitKeys, now: Nanos) -> bool {
     let ip = job.client.ip();
     job.client.transport().is_proven()

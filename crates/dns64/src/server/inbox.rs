@@ -30,7 +30,8 @@ pub(super) enum WorkerMessage {
 }
 
 /// Maximum number of upstream datagrams waiting in an inbox: twice the number that the rings of a
-/// queue hold. All other messages belong to connections or fetches, which are limited elsewhere.
+/// queue can hold. All other messages belong to connections or fetches, which are limited
+/// elsewhere.
 pub(super) const MOST_ANSWERS: usize = 4096;
 
 /// Sending side of a worker's inbox.
@@ -50,7 +51,7 @@ impl Inbox {
         Ok(Inbox { sender, alarm: Arc::new(Alarm::new()?), answers: AtomicUsize::new(0) })
     }
 
-    /// Posts a datagram of an upstream, and wakes the worker. `may_be_joined` is true if the
+    /// Posts a datagram from an upstream, and wakes the worker. `may_be_joined` is true if the
     /// datagram may consist of several joined datagrams. Returns false if [`MOST_ANSWERS`]
     /// datagrams already wait. The datagram is then lost, as with a full socket buffer.
     pub(super) fn post_answer(

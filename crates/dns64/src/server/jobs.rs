@@ -21,7 +21,7 @@ pub(super) struct Job {
     /// Maximum size of a UDP reply that is not rate limited, in octets. It is a multiple of the
     /// query's size.
     pub(super) unlimited: u32,
-    /// Trace of a query of `dns64d explain`. `None` for a client query.
+    /// Trace of a query from `dns64d explain`. `None` for a client query.
     pub(super) trace: Option<Box<Trace>>,
 }
 

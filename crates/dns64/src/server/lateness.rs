@@ -15,9 +15,9 @@
 //!   └──── no datagrams left for CALM ───┘  └── datagram of age OLDEST ──► dropping ┘
 //! ```
 //!
-//! Timestamps cost instructions for each datagram, in the kernel too, so they are enabled only
-//! while a worker watches. For datagrams that were queued before, the timestamp is the time of
-//! reading.
+//! Timestamps cost instructions for each datagram, in the kernel too. They are therefore enabled
+//! only while a worker watches the age. For datagrams that were queued before that, the timestamp
+//! is the time of reading.
 
 use units::{Nanos, Share};
 
@@ -31,7 +31,8 @@ const BEHIND: Nanos = Nanos::from_millis(100);
 /// Time without datagrams left in the queue before a worker stops watching the age of datagrams.
 const CALM: Nanos = Nanos(10 * Nanos::SECOND.0);
 
-/// Age of the oldest datagram that the share of drops in the kernel is to maintain.
+/// Intended age of the oldest datagram in the queue. The share of datagrams that the kernel drops is adjusted to reach
+/// this age.
 const TARGET: Nanos = Nanos::from_millis(50);
 /// Minimum time between two changes of the share (`T_UPDATE` of RFC 8033).
 const INTERVAL: Nanos = Nanos::from_millis(20);
@@ -39,9 +40,9 @@ const INTERVAL: Nanos = Nanos::from_millis(20);
 const OFFSET_GAIN: f64 = 0.5;
 /// Change of the share per second of growth of the age (`beta` of RFC 8033).
 const GROWTH_GAIN: f64 = 2.5;
-/// Largest change of the share at a time.
+/// Largest single change of the share.
 const MOST_CHANGE: f64 = 0.1;
-/// Highest share.
+/// Highest share of datagrams that the kernel drops.
 const MOST_DROPPED: f64 = 0.9;
 
 /// Change of a socket's options.
@@ -63,7 +64,7 @@ pub(super) struct Lateness {
     watches_until: Option<Nanos>,
     /// True while the worker drops datagrams older than [`YOUNG`].
     drops: bool,
-    /// Age of the oldest datagram that was read last and not dropped.
+    /// Age of the oldest datagram in the last batch that the worker did not drop.
     age: Nanos,
     /// Value of `age` at the last change of the share.
     age_before: Nanos,
@@ -97,7 +98,7 @@ impl Lateness {
         self.watches_until.take_if(|until| now >= *until).map(|_| Change::StopTimestamps)
     }
 
-    /// Adjusts the share of datagrams that the kernel drops, if it is time to.
+    /// Adjusts the share of datagrams that the kernel drops, if an adjustment is due.
     #[cold]
     fn control(&mut self, now: Nanos) -> Option<Change> {
         if now < self.next_change {
@@ -140,7 +141,7 @@ mod tests {
     #[test]
     fn item_42_a_worker_watches_while_it_is_behind() {
         let mut lateness = Lateness::default();
-        // A burst that is read within a few turns is not an overload, even after a long pause.
+        // A burst that is read within a few loop iterations is not an overload, even after a long pause.
         for start in [1_000, 3_600_000] {
             for (is_empty, at) in [(false, 0), (false, 99), (true, 100), (false, 150)] {
                 assert_eq!(lateness.end_turn(is_empty, ms(start + at)), None);
@@ -196,7 +197,7 @@ mod tests {
     fn item_42_goodput_stays_at_capacity() {
         /// Answers per second.
         const CAPACITY: u64 = 1_000;
-        /// Time of dropping a datagram.
+        /// Time needed to drop a datagram.
         const TICK: Nanos = Nanos(Nanos::SECOND.0 / CAPACITY / 4);
         const SECONDS: u64 = 60;
         for load in [1.1, 1.5, 2.0, 4.0, 8.0] {

@@ -79,7 +79,7 @@ pub enum ServerError {
     Listen {
         /// Address and port that cannot be bound.
         address: ServiceAddr,
-        /// Transport and error of the system call.
+        /// Transport, and error returned by the system call.
         source: ListenError,
     },
     /// AF_XDP cannot be used on an interface.
@@ -177,8 +177,8 @@ impl Activated {
         self.udp.is_empty() && self.tcp.is_empty()
     }
 
-    /// Returns the addresses served by the sockets. A socket for all addresses of both families
-    /// gives one address of each family.
+    /// Returns the addresses served by the sockets. For a socket bound to all addresses of both
+    /// families, one address of each family is returned.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         let udp = self.udp.iter().map(|socket| served(socket, &socket.local_addr()));
         let tcp = self.tcp.iter().map(|socket| served(socket, &socket.local_addr()));
@@ -480,9 +480,9 @@ impl RunningServer {
         self.shared.metrics_text()
     }
 
-    /// Replaces the configuration in one step, for all later queries. These parts keep their values
-    /// until the next start: addresses, threads, CPUs, user, cache size, metrics listener, control
-    /// socket, query log and dnstap. The file of the query log is reopened.
+    /// Replaces the configuration in one step, for all later queries. These settings keep their
+    /// values until the next start: addresses, threads, CPUs, user, cache size, metrics listener,
+    /// control socket, query log and dnstap. The file of the query log is reopened.
     ///
     /// # Errors
     /// If the settings name an interface for router advertisements that was not configured at the

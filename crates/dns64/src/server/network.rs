@@ -28,7 +28,7 @@ pub(super) struct Network {
     pub(super) ports: Ports,
     worker: WorkerId,
     shared: Arc<Shared>,
-    /// Receiver of a copy of each message to and from upstreams, for dnstap.
+    /// dnstap tap that receives a copy of each message to and from upstreams.
     tap: Option<Tap>,
 }
 

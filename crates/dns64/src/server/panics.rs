@@ -36,7 +36,7 @@ impl PanicBudget {
     ///
     /// # Errors
     /// If the thread has had too many panics. Ten panics in a burst, and then one per minute, are
-    /// allowed. The thread must then be terminated by an uncaught panic.
+    /// allowed. If the limit is exceeded, the thread must be terminated by an uncaught panic.
     pub(super) fn record(
         &mut self,
         panic: &Panic,

@@ -39,7 +39,7 @@ use crate::translation::prefix::Prefix;
 /// Maximum size of an advertisement, in octets (the MTU of Ethernet).
 const LONGEST_ADVERTISEMENT: usize = 1_500;
 
-/// Starts the tasks. `routers` has a socket for router advertisements per configured interface.
+/// Starts the tasks. `routers` contains one socket for router advertisements per configured interface.
 ///
 /// # Errors
 /// If a socket cannot be polled.

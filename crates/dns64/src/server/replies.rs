@@ -27,7 +27,7 @@ pub(super) struct Replies {
     drops: Option<Drops>,
     /// Next time to read the drop counters.
     next_drop_check: Nanos,
-    /// Receiver of a copy of each message to and from clients, for dnstap.
+    /// dnstap tap that receives a copy of each message to and from clients.
     tap: Option<Tap>,
 }
 
@@ -52,7 +52,7 @@ impl Replies {
         Replies { endpoints, addresses, queues, outboxes, drops, next_drop_check: Nanos(0), tap }
     }
 
-    /// Returns the replies that are queued for the rings with this number.
+    /// Returns the replies that are queued for the rings with this index.
     pub(super) fn outbox(&mut self, number: usize) -> &mut Outbox {
         &mut self.outboxes[number]
     }
@@ -71,8 +71,8 @@ impl Replies {
         }
     }
 
-    /// Sends the reply that `write` produces for a query received `took` ago. If `write` produces
-    /// no octets, no reply is sent. A TCP connection is notified that it gets no reply.
+    /// Sends the reply that `write` produces for a query that was received `took` ago. If `write`
+    /// produces no octets, no reply is sent. A TCP connection is notified that it gets no reply.
     #[inline]
     pub(super) fn send(
         &mut self,
@@ -168,8 +168,8 @@ fn put(
     }
 }
 
-/// Returns the addresses of both ends of a message to or from a client. `addresses` has the local
-/// address of each client socket.
+/// Returns the addresses of both ends of a message to or from a client. `addresses` contains the
+/// local address of each client socket.
 fn ends(client: &Client, addresses: &[Option<SocketAddr>]) -> Ends {
     let (number, peer) = match client {
         Client::Udp(number, peer) => (*number, peer),
@@ -190,8 +190,8 @@ fn counters(endpoints: &[Endpoint]) -> impl Iterator<Item = Option<u32>> {
     endpoints.iter().map(|endpoint| endpoint.drop_counter().ok())
 }
 
-/// Growth of 32-bit counters, one per socket. They may start above 0, because sockets of systemd
-/// are older than this process.
+/// Growth of 32-bit counters, one per socket. They may start above 0, because sockets passed by
+/// systemd are older than this process.
 struct Drops {
     /// Last value of each counter.
     last: Vec<Option<u32>>,
@@ -204,8 +204,8 @@ impl Drops {
         Drops { last: counters.collect(), total: 0 }
     }
 
-    /// Returns the total growth up to these values. An unknown counter adds nothing now; its growth
-    /// is added when it is known again.
+    /// Returns the total growth up to these values. An unknown counter adds nothing now. Its growth
+    /// is added once its value is known again.
     fn count(&mut self, counters: impl Iterator<Item = Option<u32>>) -> u64 {
         for (last, counter) in self.last.iter_mut().zip(counters) {
             let Some(counter) = counter else { continue };

@@ -28,16 +28,16 @@ pub(super) struct Shared {
     /// State shared by the resolvers of all workers.
     pub(super) common: Common,
     pub(super) limiter: Limiter,
-    /// Limiter of large replies to unverified addresses, per network. It limits the octets by which
-    /// the replies exceed a multiple of the size of their queries.
+    /// Limiter for large replies to unverified addresses, per network. It limits the octets by
+    /// which the replies exceed a multiple of the size of their queries.
     pub(super) amplification: Limiter,
     pub(super) cookies: Cookies,
-    /// Inboxes of the workers, by worker number.
+    /// Inboxes of the workers, by worker index.
     pub(super) worker_inboxes: Vec<Inbox>,
     pub(super) tcp_questions: UnboundedSender<TcpQuery>,
-    /// True if the workers must accept no more queries and end.
+    /// True if the workers must stop accepting queries and then end.
     pub(super) stopping: AtomicBool,
-    /// Flags for the first phase of a stop. `is_closing` asks the TCP thread to accept no more
+    /// Flags for the first phase of a stop. `is_closing` asks the TCP thread to stop accepting
     /// queries, and `is_closed` is the confirmation. The workers still run during this phase,
     /// because they must answer the queries that were already accepted.
     pub(super) is_closing: AtomicBool,

@@ -42,7 +42,7 @@ use crate::transport::upstream_tcp;
 const STOP_CHECK: Duration = Duration::from_millis(50);
 /// Time within which every task of the thread runs at least once.
 const HEARD: Duration = Duration::from_millis(5);
-/// Time that a stopping server waits for clients to receive their last replies.
+/// Time for which a stopping server waits for clients to receive their last replies.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Sockets of the thread, bound before it starts.
@@ -136,8 +136,8 @@ pub(super) fn run(
     })
 }
 
-/// Returns a starter of tasks. Panics of tasks are counted and logged. `too_many` is set after too
-/// many panics.
+/// Returns a task starter. Panics in tasks are counted and logged. `too_many` is set after too many
+/// panics.
 fn tasks(shared: &Arc<Shared>, too_many: &Rc<RefCell<Option<TooMany>>>) -> Tasks {
     let (shared, too_many) = (Arc::clone(shared), Rc::clone(too_many));
     let panics = RefCell::new(PanicBudget::default());
@@ -216,7 +216,7 @@ fn ask_upstreams(
 struct TcpService {
     shared: Arc<Shared>,
     tasks: Tasks,
-    /// Octets of replies queued on all connections.
+    /// Number of octets in the replies queued on all connections.
     backlogs: Backlogs,
 }
 

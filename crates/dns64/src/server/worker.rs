@@ -1,4 +1,4 @@
-//! A worker: sockets, waiting client queries and their resolver, processed in turns.
+//! A worker: sockets, waiting client queries and their resolver. A *turn* is one iteration of the worker's event loop.
 //!
 //! ```text
 //! turn: wait ─► client datagrams ───► Frontend::on_query ─┐
@@ -63,7 +63,7 @@ pub(super) struct Worker {
     /// Datagrams for other workers that were lost because the inboxes were full.
     undelivered: u64,
     quota: QueryQuota,
-    /// One per client socket.
+    /// Age of the queued datagrams, one entry per client socket.
     lateness: Vec<Lateness>,
     panics: PanicBudget,
     now: Nanos,
@@ -73,8 +73,8 @@ pub(super) struct Worker {
 pub(super) struct Served {
     /// Sockets, one per address.
     pub(super) endpoints: Vec<Endpoint>,
-    /// True if this worker counts the kernel's drops on them. Among workers that share sockets, the
-    /// one with the lowest number does.
+    /// True if this worker counts the kernel's drops on these sockets. Among workers that share
+    /// sockets, only the one with the lowest index counts them.
     pub(super) counts_drops: bool,
     /// AF_XDP rings, in addition to the sockets.
     pub(super) rings: Vec<Rings>,

@@ -27,7 +27,7 @@ pub(super) const FAILURES: u32 = 3;
 /// First and maximum time for which an upstream stays marked down.
 const FIRST_BACKOFF: Nanos = Nanos::SECOND;
 const MOST_BACKOFF: Nanos = Nanos::from_millis(30_000);
-/// Maximum time for which a probe of a down upstream keeps other queries away from it.
+/// Maximum time for which a pending probe prevents other queries to an upstream that is marked down.
 const PROBE: Nanos = Nanos::SECOND;
 /// Minimum interval between log lines about an upstream that is marked down.
 const LOG_INTERVAL: Nanos = Nanos::from_millis(10_000);
@@ -37,7 +37,7 @@ const LOG_INTERVAL: Nanos = Nanos::from_millis(10_000);
 pub(super) struct UpstreamHealth {
     /// Smoothed round-trip time and its variation; `None` before the first answer.
     smoothed: Option<(Nanos, Nanos)>,
-    /// Failures since the last answer.
+    /// Number of failures since the last answer.
     failures: u32,
     backoff: Nanos,
     /// Time of the failure that marked the upstream down.
@@ -51,7 +51,7 @@ pub(super) struct UpstreamHealth {
     logged_up: bool,
 }
 
-/// A change that is logged.
+/// A change of health that is logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HealthChange {
     /// The upstream is marked down.

@@ -41,13 +41,14 @@ struct Member {
     weight: u32,
 }
 
-/// All upstreams of a worker. A reload keeps their numbers. A server that a reload removed from the
-/// configuration gets no further queries. It is removed here when no fetch in flight uses it.
+/// All upstreams of a worker. A reload keeps their identifiers. A server that a reload removed from
+/// the configuration gets no further queries. The server is removed here once no fetch in flight
+/// uses it.
 #[derive(Default)]
 pub(super) struct Upstreams {
-    /// Servers by number.
+    /// Servers by identifier.
     servers: Slab<Server>,
-    /// The servers of each route of the settings.
+    /// The servers of each route in the settings.
     routes: Vec<Vec<Member>>,
     order: UpstreamOrder,
 }
@@ -137,13 +138,13 @@ impl Upstreams {
         self.routes[route.0].iter().any(|member| !tried.contains(&member.server) && is_up(member))
     }
 
-    /// True if queries fail at once at every server of the route.
+    /// True if queries to every server of the route would fail at once.
     pub(super) fn are_unreachable(&self, route: RouteId, now: Nanos) -> bool {
         self.all_of(route, |server| server.network().is_unreachable(now))
     }
 
     /// True if no server of the route is reachable, and one of these servers has just been queried.
-    /// The result of that query shows if the next query is worth sending.
+    /// The result of that query shows whether the next query is worth sending.
     pub(super) fn are_being_probed(&self, route: RouteId, now: Nanos) -> bool {
         self.are_unreachable(route, now)
             && !self.all_of(route, |server| !server.network().is_just_asked(now))
@@ -194,8 +195,8 @@ mod tests {
                     .failed(now + Nanos::from_millis(400), UpstreamFailure::Timeout);
             }
         }
-        // Three to detect the failure, then after 1, 2, 4, 8, 16 and 30 s (each slightly later at
-        // random).
+        // Three queries to detect the failure, then one each after 1, 2, 4, 8, 16 and 30 s (plus a
+        // small random delay).
         assert!((4..=10).contains(&probes), "{probes}");
     }
 
@@ -247,7 +248,7 @@ mod tests {
         upstreams.forget_removed(&FxHashSet::default(), &metrics);
         assert!(!upstreams.has_removed());
         assert_eq!((ports(&upstreams), metrics.upstreams().len()), (vec![3, 4], 2));
-        // Free numbers are reused.
+        // Free identifiers are reused.
         upstreams.configure(&settings(&[3, 4, 5, 6]), &metrics);
         assert_eq!(upstreams.servers().map(|(id, _)| id.0).max(), Some(3));
     }

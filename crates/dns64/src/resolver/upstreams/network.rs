@@ -1,16 +1,15 @@
 //! Network errors of one upstream, for example a missing route or a host that refuses queries.
 //!
 //! After an error, queries fail at once. If the upstream answered in the second before the error,
-//! they fail only after errors have lasted for a second, because the upstream may be restarting or
-//! the ICMP message may be forged. A missing route that this host reports when a socket is opened
-//! counts at once.
-//! Errors expire after five seconds without a further error.
+//! queries fail only after errors have lasted for a second, because the upstream may be restarting
+//! or the ICMP message may be forged. A missing route that this host reports when a socket is
+//! opened takes effect at once. Errors expire after five seconds without a further error.
 
 use std::io;
 
 use units::Nanos;
 
-/// Time for which errors of an upstream that has just answered must last.
+/// Time for which errors must last before queries to an upstream that has just answered fail at once.
 const GRACE: Nanos = Nanos::SECOND;
 /// Time after which an error expires.
 const LIFETIME: Nanos = Nanos::from_millis(5_000);
@@ -85,7 +84,7 @@ impl NetworkErrors {
     }
 }
 
-/// True for errors of this host's routing table and interfaces.
+/// True for errors caused by this host's routing table and interfaces.
 fn is_missing_route(error: &io::Error) -> bool {
     use io::ErrorKind::{AddrNotAvailable, HostUnreachable, NetworkDown, NetworkUnreachable};
     matches!(error.kind(), NetworkUnreachable | HostUnreachable | NetworkDown | AddrNotAvailable)

@@ -1,5 +1,5 @@
 //! The sockets towards the upstreams, and the ids in use on each. A port may also send and receive
-//! by AF_XDP ([`super::xdp`]).
+//! over AF_XDP ([`super::xdp`]).
 //!
 //! An attacker must guess a source port and an id (RFC 5452 §4). Each upstream has several source
 //! ports, which the kernel draws at random. Each query uses one of these ports and a random id. Up
@@ -59,8 +59,8 @@ pub(crate) fn from_token(token: usize) -> Option<PortId> {
 
 /// A socket on a separate source port, connected to one server.
 struct Port {
-    /// Set if answers arrive by AF_XDP. This field is dropped before the socket, while the port is
-    /// still reserved.
+    /// Set if answers arrive over AF_XDP. This field is dropped before the socket, while the port
+    /// is still reserved.
     source: Option<XdpSource>,
     endpoint: Endpoint,
     /// The fetches that expect responses, by id.
@@ -88,41 +88,41 @@ impl Port {
 /// The ports towards one server.
 struct ServerPorts {
     server: ServiceAddr,
-    /// The address for which the last port was opened. The interface behind its zone may change.
+    /// The address for which the last port was opened. The interface that its zone refers to may change.
     address: SocketAddr,
     /// The source ports. Ports beyond `allowed` are from an older configuration and remain until no
     /// response is expected on them.
     ports: Vec<Option<Port>>,
     /// Number of source ports that may be used; zero if the server is no longer configured.
     allowed: usize,
-    /// Queries to be sent at the end of the turn; `None` until the server is first queried. Most
+    /// Queries to be sent at the end of the turn. `None` until the server is first queried. Most
     /// servers of a long list are never queried, and a queue takes 34 KiB.
     queue: Option<SendQueue>,
     /// AF_XDP route to the server.
     route: XdpRoute,
-    /// Source port of the next queries, and the number of queries queued for it since it was drawn.
+    /// Source port for the next queries, and the number of queries queued on this port since it was drawn.
     turn: Option<(usize, u32)>,
-    /// Ports with send errors since the last flush, with the error.
+    /// Ports that have had send errors since the last flush, each with the error.
     refused: Vec<(usize, io::ErrorKind)>,
 }
 
 /// The ports towards all servers.
 #[derive(Default)]
 pub(crate) struct Ports {
-    /// By server number, or `None` if the number is free.
+    /// Ports by server identifier, or `None` if the identifier is free.
     servers: Vec<Option<ServerPorts>>,
     ways: Egress,
 }
 
 impl Ports {
-    /// Returns a value without servers, with these AF_XDP interfaces.
+    /// Returns a value without servers that uses these AF_XDP interfaces.
     pub(crate) fn new(ways: Egress) -> Ports {
         Ports { servers: Vec::new(), ways }
     }
 
-    /// Replaces the list of servers, each with its number and parameters. Excess ports are closed
-    /// when no response is expected on them. The ports of servers that are not in the list are
-    /// closed at once.
+    /// Replaces the list of servers, each with its identifier and parameters. Excess ports are
+    /// closed when no response is expected on them. The ports of servers that are not in the list
+    /// are closed at once.
     pub(crate) fn configure(&mut self, servers: impl Iterator<Item = (ServerId, Access)>) {
         let mut before = std::mem::take(&mut self.servers);
         for (id, access) in servers {
@@ -148,9 +148,9 @@ impl Ports {
         &mut self.ways
     }
 
-    /// True if a datagram received by AF_XDP is for this port. The destination must be the port's
-    /// address, and the source the server of the port (RFC 5452 §9.1). The kernel checks this for
-    /// datagrams received on sockets.
+    /// True if a datagram received over AF_XDP is for this port. The destination must be the port's
+    /// address, and the source must be the port's server (RFC 5452 §9.1). The kernel checks this
+    /// for datagrams received on sockets.
     #[inline]
     pub(crate) fn is_for(&self, id: PortId, from: SocketAddr, to: SocketAddr) -> bool {
         self.address(id.server).is_some_and(|address| is_same(address, from))
@@ -328,7 +328,7 @@ impl ServerPorts {
         if self.ports[number].as_ref().is_none_or(|port| port.is_worn(now) && port.is_done()) {
             match self.open(PortId { server, number: number as u16 }, context) {
                 Ok(()) => return Ok(number),
-                // Perhaps no file descriptor is left. Then an open port is used, whatever its age.
+                // Perhaps no file descriptor is left. In that case, an open port is used, regardless of its age.
                 Err(error) if self.ports.iter().all(Option::is_none) => return Err(error),
                 Err(_) => {}
             }
@@ -342,7 +342,7 @@ impl ServerPorts {
             .ok_or_else(|| io::ErrorKind::QuotaExceeded.into())
     }
 
-    /// Replaces a port by a new socket. The old one is closed, which removes it from the poller.
+    /// Replaces a port by a new socket. The old socket is closed, which removes it from the poller.
     fn open(&mut self, id: PortId, context: &SendContext<'_>) -> io::Result<()> {
         self.address = self.server.resolve()?;
         let endpoint = Endpoint::connect(self.address)?;
@@ -382,7 +382,7 @@ impl ServerPorts {
         if let Some(error) = queue.and_then(|queue| queue.flush(&port.endpoint).unreachable) {
             self.refused.push((number, error));
             if error != io::ErrorKind::ConnectionRefused {
-                // The interface may be gone: new ports find a replacement.
+                // The interface may be gone. All ports are therefore replaced, and new ports may use another interface.
                 self.ports.iter_mut().flatten().for_each(|port| port.used = USES);
             }
         }
@@ -396,7 +396,7 @@ mod tests {
     use rand::SeedableRng;
 
     const SERVER: ServerId = ServerId(0);
-    /// All queries are alike here.
+    /// The fetch of every query in these tests.
     const FETCH: FetchId = FetchId { index: 0, generation: 0 };
 
     /// Ports towards a server that does not respond.
@@ -547,7 +547,7 @@ mod tests {
         assert!(test.ports.endpoint(at.port).is_none() && test.ports.address(SERVER).is_none());
         test.ports.forget(at);
         assert!(test.ask().is_err(), "no such server");
-        // Another server with the same number does not inherit ports.
+        // Another server with the same identifier does not inherit ports.
         test.ports.configure([(SERVER, access(2))].into_iter());
         assert_eq!(test.ports.address(SERVER), Some(access(2).address.without_zone()));
         assert!(test.ports.endpoint(at.port).is_none() && test.ports.expects(at).is_none());

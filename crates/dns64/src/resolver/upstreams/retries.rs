@@ -11,7 +11,7 @@ use units::Nanos;
 pub(super) const AT_ONCE: u64 = 1_000;
 /// Time per additional retry.
 const EACH: Nanos = Nanos::from_millis(10);
-/// Answers per additional retry.
+/// Number of answers per additional retry.
 const ANSWERS_FOR_ONE: u64 = 8;
 
 /// Retry budget of one upstream. The generic cell rate algorithm (ITU-T I.371) needs only one time
@@ -35,7 +35,7 @@ impl Retries {
         after.is_some()
     }
 
-    /// Records an answer of the upstream.
+    /// Records an answer from the upstream.
     #[inline]
     pub(super) fn answered(&mut self) {
         self.whole_at = Nanos(self.whole_at.0.saturating_sub(EACH.0 / ANSWERS_FOR_ONE));

@@ -42,7 +42,7 @@ impl Server {
         }
     }
 
-    /// Returns address and port, which are the same for UDP and TCP.
+    /// Returns the address and port, which are the same for UDP and TCP.
     pub(crate) fn address(&self) -> ServiceAddr {
         self.address
     }
@@ -91,7 +91,7 @@ impl Server {
         self.retries.take(now)
     }
 
-    /// True if queries to the server have EDNS.
+    /// True if queries to the server use EDNS.
     pub(crate) fn uses_edns(&self, now: Nanos) -> bool {
         self.edns.is_over(now)
     }
@@ -107,8 +107,8 @@ impl Server {
         self.random_case.is_over(now)
     }
 
-    /// Records that the server answered in another letter case. Queries to the server are in lower
-    /// case for a while. This is logged once.
+    /// Records that the server answered in a different letter case. Queries to the server are in
+    /// lower case for a while. This is logged once.
     pub(crate) fn mark_without_case(&mut self, now: Nanos, metrics: &Metrics) {
         self.random_case.begin(now);
         if metrics.is_first_other_case(self.address) {
@@ -156,8 +156,8 @@ impl Server {
         self.update_metrics();
     }
 
-    /// Updates the metric that shows if the server is marked down. The metric shows a server that is
-    /// no longer configured as up.
+    /// Updates the metric that shows whether the server is marked down. The metric shows a server that is no longer
+    /// configured as up.
     fn update_metrics(&self) {
         let since = if self.configured { self.health.down_since() } else { None };
         self.metrics.set_down(since);

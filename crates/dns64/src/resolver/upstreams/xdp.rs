@@ -1,4 +1,4 @@
-//! Upstream queries by AF_XDP: the path of queries, and the lookup of received answers.
+//! Upstream queries over AF_XDP: the path of queries, and the lookup of received answers.
 //!
 //! ```text
 //! query ─► a source port, as without AF_XDP ─► its socket is open, and the port is in IngressPorts
@@ -25,12 +25,12 @@ use crate::ids::{PortId, ServerId, WorkerId};
 /// Interval between lookups of the next hop towards a server.
 const LOOKUP_INTERVAL: Nanos = Nanos::SECOND;
 
-/// The source ports of a local address that receive answers by AF_XDP, with their owners.
+/// The source ports of a local address that receive answers over AF_XDP, with their owners.
 pub(crate) struct IngressPorts {
     address: IpAddr,
     ports: Arc<PortSet>,
-    /// By port: worker + 1 (16 bits), server (32) and number (16). 0 means that the port is not
-    /// open.
+    /// By port: worker index plus 1 (16 bits), server (32 bits) and index of the port (16 bits). 0
+    /// means that the port is not open.
     owners: Box<[AtomicU64]>,
     /// By port: the hash of the address and port of the server that is queried from this port. The
     /// hash filters out forged answers before they reach the owner of the port. The owner compares
@@ -40,7 +40,7 @@ pub(crate) struct IngressPorts {
 }
 
 impl IngressPorts {
-    /// Returns a value for a local address, without open ports.
+    /// Returns the table for a local address, without open ports.
     ///
     /// # Errors
     ///
@@ -97,7 +97,7 @@ impl IngressPorts {
     }
 }
 
-/// A port that receives answers by AF_XDP for the lifetime of the value.
+/// A port that receives answers over AF_XDP as long as this value exists.
 struct OpenIngressPort {
     ingress: Arc<IngressPorts>,
     port: u16,
@@ -200,7 +200,7 @@ impl Egress {
 /// AF_XDP route to a server.
 #[derive(Default)]
 pub(super) struct XdpRoute {
-    /// True if AF_XDP is to be used where possible.
+    /// True if AF_XDP is to be used if possible.
     pub(super) is_enabled: bool,
     lookup_at: Nanos,
     /// Index of the interface, and the next hop.
@@ -208,7 +208,7 @@ pub(super) struct XdpRoute {
 }
 
 impl XdpRoute {
-    /// Returns the path from this source to the server if the query is to be sent by AF_XDP.
+    /// Returns the path from this source to the server if the query is to be sent over AF_XDP.
     /// Otherwise the query is sent through the kernel's network stack. This happens while the next
     /// hop is unknown, and once a second so that the kernel keeps verifying the next hop.
     #[inline]

@@ -84,11 +84,11 @@ async fn query_while(
     }
 }
 
-/// Returns the prefixes of the first upstream in the list that announces at least one. If all
-/// upstreams have answered and none announces a prefix, the announcement is empty. If no upstream
-/// announces a prefix and at least one has not answered, the result is `None`. All upstreams are
-/// queried in parallel. Otherwise, waiting for dead upstreams could take so long that a known
-/// prefix expires.
+/// Returns the prefixes of the first upstream in the list that announces at least one prefix. If
+/// all upstreams have answered and none announces a prefix, the announcement is empty. If no
+/// upstream announces a prefix and at least one has not answered, the result is `None`. All
+/// upstreams are queried in parallel. Otherwise, waiting for dead upstreams could take so long that
+/// a known prefix expires.
 async fn ask(upstreams: &[ServiceAddr]) -> Option<Announcement> {
     let asked = |&upstream| Box::pin(timeout(PATIENCE, ask_one(upstream)));
     let mut asked: Vec<_> = upstreams.iter().map(|to| (asked(to), None)).collect();
@@ -133,7 +133,7 @@ async fn ask_one(upstream: ServiceAddr) -> io::Result<Option<PrefixesWithTtl>> {
     Ok(read(&answer))
 }
 
-/// Returns the first datagram of the upstream with the query's ID.
+/// Returns the first datagram from the upstream that has the query's ID.
 async fn ask_over_udp(upstream: SocketAddr, query: &[u8]) -> io::Result<Vec<u8>> {
     let any: SocketAddr = match upstream {
         SocketAddr::V4(_) => ([0, 0, 0, 0], 0).into(),
@@ -213,7 +213,7 @@ mod tests {
                 let _ = live.send_to(&answer, from);
             }
         });
-        // The queries to dead upstreams end by their timeout.
+        // The queries to dead upstreams end only when they time out.
         let found = (vec![Prefix::WELL_KNOWN], Nanos(60 * Nanos::SECOND.0));
         let announcement = Announcement { by: Some(to_live), found };
         let wanted = [&[to_dead; 20][..], &[to_live]].concat();

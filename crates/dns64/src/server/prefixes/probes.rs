@@ -27,8 +27,8 @@ impl Probes {
         known.unwrap_or((PrefixHealth::Unknown, now))
     }
 
-    /// Returns the unhealthy prefixes, each with the time since which it is unhealthy, in order of
-    /// this time.
+    /// Returns the unhealthy prefixes, each with the time since which it has been unhealthy, in
+    /// order of this time.
     pub(super) fn unhealthy(&self) -> Vec<(Prefix, Nanos)> {
         let mut unhealthy: Vec<(Prefix, Nanos)> = self
             .0
@@ -56,7 +56,7 @@ impl Probes {
         });
     }
 
-    /// Adds a probe result of a prefix.
+    /// Adds a probe result for a prefix.
     pub(super) fn add(&mut self, prefix: &Prefix, found: Probe, now: Nanos) {
         if let Some(probed) = self.0.get_mut(prefix)
             && probed.record.add(found)

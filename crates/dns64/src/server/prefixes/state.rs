@@ -1,5 +1,5 @@
-//! State shared by the tasks: discovered prefixes, probes, and the time of the next discovery query
-//! to the upstreams.
+//! State shared by the tasks for prefixes: discovered prefixes, probes, and the time of the next
+//! discovery query to the upstreams.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -117,7 +117,7 @@ impl State {
         !upstreams.is_empty() && self.asking.at <= now
     }
 
-    /// Records an answer of the upstreams, or a failure (`None`).
+    /// Records an answer from the upstreams, or a failure (`None`).
     pub(super) fn record_announcement(&mut self, announcement: Option<Announcement>, now: Nanos) {
         let pause = match announcement {
             // The next query is sent before the TTL expires, so that no client query waits for the
@@ -181,7 +181,7 @@ mod tests {
             assert!(!state.is_due(upstreams, now));
         }
         assert!(state.is_due(&[one, third], now) && state.known.prefixes(now).is_empty());
-        // An announcement of a removed upstream is not restored.
+        // An announcement by a removed upstream is not restored.
         assert!(state.is_due(&[other], now) && state.known.prefixes(now).is_empty());
     }
 
