@@ -1,4 +1,4 @@
-//! Upstream answers for tests, assembled octet by octet, independent of the code that parses them.
+//! Upstream answers for tests, assembled octet by octet, independently of the code that parses them.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ pub(crate) enum Section {
     Additional = 10,
 }
 
-/// An upstream message under construction; its names are uncompressed.
+/// An upstream message under construction. Its names are uncompressed.
 #[derive(Clone)]
 pub(crate) struct TestAnswer {
     question: Vec<u8>,

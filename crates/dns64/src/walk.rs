@@ -1,4 +1,4 @@
-//! Complete processing of one query without sockets and threads. The query is parsed, answered and
+//! Complete processing of one query without sockets or threads. The query is parsed, answered and
 //! cached by the same code as in the server. A function supplied by the caller replaces the
 //! upstreams. Property tests and fuzzers use this module, and other programs can use it as a DNS64
 //! library.

@@ -184,9 +184,9 @@ impl Worker {
     }
 
     /// Reads the packets that a stop leaves in the rings. Returns true if all queries redirected
-    /// before the stop have been read: the rings were empty when read [`SHOWN`] after it. A flood
-    /// of packets to the upstream ports must not delay the stop, so the time is limited to
-    /// [`READ_OUT`].
+    /// before the stop have been read. This is certain once the rings were empty when read
+    /// [`SHOWN`] after the stop. A flood of packets to the upstream ports must not delay the stop,
+    /// so the time is limited to [`READ_OUT`].
     fn read_rings_out(&mut self, stopped_at: Nanos) -> bool {
         // Read the clock before the rings, because packets may arrive while this thread is
         // preempted.
@@ -205,7 +205,7 @@ impl Worker {
         self.frontend.set_now(self.now);
     }
 
-    /// Switches to new settings if they were replaced.
+    /// Switches to new settings if the settings have been replaced.
     fn take_settings(&mut self) {
         let current = self.shared.settings.load();
         if !Arc::ptr_eq(&current, self.frontend.settings()) {
@@ -226,7 +226,7 @@ impl Worker {
         self.resume();
     }
 
-    /// Processes a query of `explain`. If that panics, there is no explanation.
+    /// Processes an `explain` query. If processing panics, there is no explanation.
     fn on_explain(&mut self, client: IpAddr, bytes: &[u8], trace: Box<Trace>) {
         let Worker { frontend, jobs, resolver, .. } = self;
         resolver.begin_work();
@@ -248,8 +248,8 @@ impl Worker {
         self.resume();
     }
 
-    /// Continues the client queries of completed fetches. If processing panics, their clients get
-    /// SERVFAIL.
+    /// Continues the client queries whose fetches have completed. If processing panics, their
+    /// clients get SERVFAIL.
     #[inline]
     fn resume(&mut self) {
         while let Some(landed) = self.resolver.next_completed() {

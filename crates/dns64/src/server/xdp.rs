@@ -30,7 +30,7 @@ use crate::resolver::upstreams::xdp::{Egress, IngressPorts};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum XdpSetupError {
-    /// The interface does not support AF_XDP, or the kernel does not permit it.
+    /// The interface does not support AF_XDP, or the kernel does not permit its use.
     #[error(transparent)]
     Xdp(#[from] XdpError),
     /// There is no route to the upstream.
@@ -56,7 +56,7 @@ pub enum XdpSetupError {
     NoInterface {
         /// Address and port.
         address: ServiceAddr,
-        /// Error of the lookup.
+        /// Error returned by the lookup of the interface.
         source: io::Error,
     },
 }
@@ -106,7 +106,7 @@ struct PlannedInterface {
     ingress_ports: Vec<Arc<IngressPorts>>,
 }
 
-/// Opens the interfaces that the settings require; `endpoints` are the sockets of one worker.
+/// Opens the interfaces that the settings require. `endpoints` are the sockets of one worker.
 ///
 /// # Errors
 /// See [`XdpSetupError`].
@@ -128,7 +128,7 @@ pub(super) fn open(
             .iter()
             .enumerate()
             .filter_map(|(n, one)| Some((one.local_address().ok()?, n)));
-        // Sockets of systemd may have other addresses than the configuration.
+        // The addresses of sockets passed by systemd may differ from those in the configuration.
         let Some((bound, number)) = bound.find(|(address, _)| is_its(address)) else { continue };
         // Frames do not contain the scope of a link-local address.
         let client = ClientAddress::new(SocketAddr::new(ip, bound.port()), number)?;
@@ -144,8 +144,8 @@ pub(super) fn open(
     all.into_iter().map(|wanted| wanted.open(settings.config.xdp_mode)).collect()
 }
 
-/// Returns the faults of addresses and upstreams with `xdp` that can be found without privileges,
-/// with the paths of their keys.
+/// Returns the errors in addresses and upstreams with `xdp` that can be detected without
+/// privileges, each with the path of its key.
 pub(crate) fn xdp_faults(settings: &Settings) -> Vec<(String, XdpSetupError)> {
     let listen = settings.config.listen.iter().enumerate().filter(|(_, keys)| keys.xdp);
     let listen = listen.map(|(number, keys)| {
@@ -173,7 +173,7 @@ fn wanted(all: &mut Vec<PlannedInterface>, name: String) -> &mut PlannedInterfac
     &mut all[place]
 }
 
-/// Returns the interface of the route to an upstream, and the source address on it.
+/// Returns the interface of the route to an upstream, and the source address on that interface.
 fn route_to(upstream: ServiceAddr) -> Result<(String, IpAddr), XdpSetupError> {
     let failed = |source| XdpSetupError::NoRoute { upstream, source };
     let to = upstream.resolve().map_err(failed)?;

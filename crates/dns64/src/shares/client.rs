@@ -5,19 +5,19 @@ use std::net::{IpAddr, Ipv6Addr};
 /// Number of nested networks that contain a client. The client itself counts as the last.
 pub(crate) const LEVELS: usize = 5;
 
-/// Upper half of an IPv4 client's number. An IPv6 address that begins with these bits is a
+/// Upper half of an IPv4 client's identifier. An IPv6 address that begins with these bits is a
 /// multicast address, so it cannot belong to a client.
 const IPV4: u64 = 0xffff_ffff << 32;
-/// The first ten bits of a link-local client's number.
+/// The first ten bits of a link-local client's identifier.
 const LINK_LOCAL: u64 = 0xfe80 << 48;
 
-/// Identifies a client: an IPv4 address, an IPv6 /64, or a link-local address. A /64 may be assigned
-/// to a single host (RFC 8273). Each link-local address is a separate client, because all links have
-/// the same prefix (RFC 4291 §2.5.6).
+/// Identifier of a client: an IPv4 address, an IPv6 /64, or a link-local address. A /64 may be assigned to a single
+/// host (RFC 8273). Each link-local address is a separate client, because all links have the same prefix (RFC 4291
+/// §2.5.6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ClientId(pub(crate) u64);
 
-/// Identifies a network. The number is unique within one level.
+/// Identifier of a network, unique within one level.
 pub(crate) type NetworkId = u64;
 
 impl ClientId {
@@ -58,8 +58,9 @@ impl ClientId {
     }
 }
 
-/// Returns the number of a link-local client. The number consists of ten fixed bits and 54 bits
-/// from the interface identifier. Its first ten bits are XORed into the other 54 bits.
+/// Returns the identifier of a link-local client: ten fixed bits, and 54 bits derived from the
+/// interface identifier. The first ten bits of the interface identifier are XORed into its other 54
+/// bits.
 fn link_local(address: Ipv6Addr) -> Option<u64> {
     let interface = u128::from(address) as u64;
     let folded = (interface ^ interface >> 54) & (u64::MAX >> 10);

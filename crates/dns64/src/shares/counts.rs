@@ -1,5 +1,5 @@
-//! Numbers of places held by clients and by the networks around them. Only networks that hold places
-//! are recorded, so that the number of places limits the memory.
+//! Numbers of places held by clients and by the networks that contain them. Only networks that hold places are
+//! recorded, so that the number of places limits the memory.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -10,7 +10,7 @@ use super::{Places, Weight};
 /// Numbers of held places.
 #[derive(Default)]
 pub(crate) struct Counts {
-    /// This map has a keyed hasher, because clients can choose the keys and must not be able to
+    /// This map uses a keyed hasher, because clients can choose the keys and must not be able to
     /// predict the hashes.
     held: HashMap<Key, Held>,
 }
@@ -23,7 +23,7 @@ struct Key {
     network: NetworkId,
 }
 
-/// Places of a network.
+/// Places held by a network.
 #[derive(Clone, Copy, Default)]
 struct Held {
     places: u32,

@@ -1,19 +1,18 @@
 //! Fair shares of limited places for the networks of clients. A place is, for example, a slot for a
 //! query in progress.
 //!
-//! A client is inside nested networks ([`client`]). Each network has a share, and the rule is the
-//! same at every level. Inside a network with room for `r` more places, a smaller network that holds
-//! `n` places gets one more if
+//! A client belongs to nested networks ([`client`]). Each network has a share, and the rule is the same at every level.
+//! Inside a network with room for `r` more places, a smaller network that holds `n` places gets one more if
 //!
 //! ```text
 //! n × s × w² < r²      s = max(1, all places of the surrounding network ÷ 4 096)
 //!                      w = weight of the client, at most 1
 //! ```
 //!
-//! The less room is left, the fewer places a network may hold. This is a form of dynamic thresholds
-//! (Choudhury and Hahne, "Dynamic queue length thresholds for shared-memory packet switches", 1998,
-//! DOI 10.1109/90.664262), although the threshold in the paper is proportional to the room. A client
-//! gets a place if the rule admits the client and each network that contains it.
+//! The less room there is, the fewer places a network may hold. This is a form of dynamic thresholds (Choudhury and
+//! Hahne, "Dynamic queue length thresholds for shared-memory packet switches", 1998, DOI 10.1109/90.664262), although
+//! the threshold in the paper is proportional to the room. A client gets a place if the rule admits the client and each
+//! network that contains it.
 //!
 //! ```text
 //! all: 8 192 places, s = 2, r = 127
@@ -22,13 +21,13 @@
 //!   2001:db9::/32    n = 0        admitted, and all networks inside as well
 //! ```
 //!
-//! Networks with equal demand inside the same network get equal numbers of places, independent of
-//! their numbers of clients (max-min fairness). If `k` networks inside one network with `c` places
-//! take as many places as they can, each holds about `c ÷ k` places. The remaining room is the
-//! square root of `s × c ÷ k`, which is at least one place while `k < c`.
+//! Networks with equal demand inside the same network get equal numbers of places, regardless of
+//! how many clients they contain (max-min fairness). If `k` networks inside one network with `c`
+//! places take as many places as they can, each holds about `c ÷ k` places. The remaining room is
+//! the square root of `s × c ÷ k`, which is at least one place while `k < c`.
 //!
-//! The weight ([`Weight`]) keeps the remaining room for clients that hold fewer places than others.
-//! The weight is 1 if the client and each network around it hold at least the mean of their
+//! The weight ([`Weight`]) reserves the remaining room for clients that hold fewer places than
+//! others. The weight is 1 if the client and each network around it hold at least the mean of their
 //! neighbours. A lower number of places reduces the weight: down to 1/4 for the client itself, and
 //! down to 1/64 for the widest network. A client is therefore admitted even if hostile neighbours
 //! have used up the shares of all networks around it.
@@ -43,7 +42,7 @@ use self::client::{ClientId, LEVELS};
 /// then keeps about 1/64 of the places free.
 const MANY: f64 = 4_096.0;
 
-/// Places that are limited in number.
+/// A limited number of places: the number taken, and the maximum.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Places {
     pub(crate) taken: usize,
@@ -126,8 +125,8 @@ impl Weight {
     /// Weights of networks that hold no place, the widest network first.
     const LEAST: [f64; LEVELS] = [1.0 / 64.0, 1.0 / 32.0, 1.0 / 16.0, 1.0 / 8.0, 1.0 / 4.0];
 
-    /// Returns the smaller of this weight and the weight of a network of `level` that holds `held`
-    /// places. The surrounding network contains `networks` networks, which hold `all` places together.
+    /// Returns the smaller of this weight and the weight of a network of `level` that holds `held` places. The
+    /// surrounding network contains `networks` networks, which together hold `all` places.
     fn and(self, level: usize, held: usize, all: usize, networks: usize) -> Weight {
         let least = Weight::LEAST[level];
         let of_mean = if held == 0 { 0.0 } else { (held * networks) as f64 / all as f64 };

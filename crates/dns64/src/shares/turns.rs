@@ -16,7 +16,7 @@ use std::collections::{HashMap, VecDeque};
 use super::client::{ClientId, NetworkId};
 use super::{Places, Room, Weight};
 
-/// Places for the case that shares do not apply. The number is so large that it never limits a network.
+/// Places to assume if shares do not apply. The number is so large that it never limits a network.
 const PLENTY: Places = Places { taken: 0, most: 1 << 30 };
 
 /// Work of all clients.
@@ -146,12 +146,12 @@ mod tests {
     use super::*;
 
     const MOST: usize = 100;
-    /// Time for which a query of the attacker holds a place, milliseconds.
+    /// Time for which a query of the attacker holds a place, in milliseconds.
     const SLOW: usize = 1_500;
-    /// Time for which a query of another client holds a place, milliseconds.
+    /// Time for which a query of another client holds a place, in milliseconds.
     const FAST: usize = 1;
 
-    /// Work of a client that holds a place for a time, with the start of its wait.
+    /// Work of a client, with the time for which it will hold a place and the start of its wait.
     struct Work {
         client: ClientId,
         takes: usize,

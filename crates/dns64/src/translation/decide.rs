@@ -60,8 +60,8 @@ pub(crate) struct Question {
 pub(crate) enum Next<'a> {
     /// Query an upstream for this name and type, with the client's flags.
     Ask(&'a [u8], u16),
-    /// Query an upstream for the AAAA records of this name with CD set. The answer only shows if
-    /// DNSSEC validation has rejected the records.
+    /// Query an upstream for the AAAA records of this name with CD set. The answer only shows
+    /// whether DNSSEC validation has rejected the records.
     Probe(&'a [u8]),
     /// Query an upstream again for the AAAA records of this name, bypassing the cache. The last
     /// probe was answered some time after the failure, so the upstream may have recovered.
@@ -95,7 +95,7 @@ pub(crate) enum WithheldReason {
 }
 
 /// The upstream queries that a client query needs under given rules. Only the order of the answers
-/// shows to which queries they belong, so answers must not be used under another plan.
+/// shows which answer belongs to which query, so answers must not be used under another plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Plan {
     /// The question unchanged.
@@ -159,7 +159,7 @@ impl<'a> AliasChain<'a> {
 pub(crate) enum Reply<'a> {
     /// The aliases, and the complete last answer.
     Pass {
-        /// Answers with the aliases that lead to the last one.
+        /// Answers with the aliases that lead to the last answer.
         aliases: AliasChain<'a>,
         /// The answer to be forwarded.
         last: &'a CachedAnswer,
@@ -175,7 +175,7 @@ pub(crate) enum Reply<'a> {
         aliases: AliasChain<'a>,
         /// The answer with the A records.
         a: &'a CachedAnswer,
-        /// Maximum TTL of the synthesized records, seconds (RFC 6147 §5.1.7).
+        /// Maximum TTL of the synthesized records, in seconds (RFC 6147 §5.1.7).
         ttl_limit: u32,
         /// Reason for the A query.
         reason: Reason,
@@ -209,11 +209,11 @@ pub(crate) enum Reply<'a> {
 /// Origin of an error in a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
-    /// An error response of the upstream.
+    /// An error response from the upstream.
     Upstream,
     /// A probe has shown that data exist and that DNSSEC validation has rejected them.
     Bogus,
-    /// No prefix is available, because no prefix was announced yet or all prefixes have expired.
+    /// No prefix is available, because no prefix has been announced yet or all prefixes have expired.
     NoPrefix,
     /// An upstream query failed.
     Failed(Failure),
@@ -287,7 +287,7 @@ impl Question {
 
 /// Returns the next step after the answers in `known`. These answers are in the order of their
 /// queries and belong to the same plan ([`Question::plan`]). `mode` is the condition for A queries.
-/// If `may_ask_again` is true, no query was repeated yet, so [`Next::Repeat`] may be returned.
+/// If `may_ask_again` is true, no query has been repeated yet, so [`Next::Repeat`] may be returned.
 pub(crate) fn next<'a>(
     question: &'a Question,
     policy: &Policy,
@@ -458,9 +458,9 @@ fn a_unless_aaaa<'a>(
         (_, Some(reply)) => Next::Reply(reply),
         (_, None) => {
             let rest = known.answers.get(answers..).unwrap_or_default();
-            // AAAA records can become acceptable after the A query was sent, for example because of
-            // a reload. The A answers so far then belong to the end of the aliases, but the reply
-            // needs the A records of this name.
+            // AAAA records can become acceptable after the A query has been sent, for example
+            // because of a reload. The A answers so far then belong to the end of the aliases, but
+            // the reply needs the A records of this name.
             let is_its = |outcome: &Outcome| {
                 outcome.kept().is_none_or(|kept| kept.answer.name() == question.name.wire())
             };
@@ -470,10 +470,10 @@ fn a_unless_aaaa<'a>(
     }
 }
 
-/// True if the failed AAAA query may be a validation failure without an extended error. The upstream
-/// may then have rejected AAAA records, or the proof of their absence, because of their signatures.
-/// A records must not be used in this case, because RFC 6147 §5.1.2 means other errors. An upstream
-/// query with CD shows if such records exist.
+/// True if the failed AAAA query may be a validation failure without an extended error. The upstream may then have
+/// rejected AAAA records, or the proof of their absence, because of their signatures. A records must not be used in
+/// this case, because RFC 6147 §5.1.2 is about other errors. An upstream query with CD shows whether such records
+/// exist.
 fn may_be_bogus(aaaa: &Outcome, mode: Mode) -> bool {
     match aaaa.kept() {
         Some(kept) if kept.stale => kept.doubted.is_some(),
@@ -482,7 +482,7 @@ fn may_be_bogus(aaaa: &Outcome, mode: Mode) -> bool {
     }
 }
 
-/// True if an upstream answered the probe without an error. The answer must not be stale.
+/// True if an upstream answered the probe without an error, and the answer is not stale.
 fn is_there(probed: &Outcome) -> bool {
     probed.kept().is_some_and(|kept| !kept.stale && kept.answer.kind() != AnswerKind::Failed)
 }
@@ -660,13 +660,14 @@ struct Chain<'a> {
 enum Followed<'a> {
     /// The next name to query.
     Ask(&'a [u8]),
-    /// The aliases form a loop, or there are too many aliases. The number is that of the answers used.
+    /// The aliases form a loop, or there are too many aliases. The value is the number of answers used.
     Endless(usize),
     End(Chain<'a>),
 }
 
 /// Follows aliases that upstreams did not follow (RFC 6147 §5.1.5, RFC 1034 §5.3.3). This includes
-/// aliases that lead to names of other upstreams, because answers are cut at such aliases.
+/// aliases that lead to names that other upstreams resolve, because answers are cut at such
+/// aliases.
 fn follow<'a>(start: &'a [u8], known: &'a [Outcome]) -> Followed<'a> {
     let mut name = start;
     let mut asked = Vec::new();

@@ -30,7 +30,7 @@ macro_rules! decisions {
             #[cfg(test)]
             const ALL: &[Decision] = &[$(Decision::$name,)+];
 
-            /// Returns keyword, sentence and source.
+            /// Returns the keyword, the sentence and the source.
             const fn row(self) -> [&'static str; 3] {
                 match self {
                     $(Decision::$name => [$word, $sentence, $source],)+

@@ -109,7 +109,7 @@ mod tests {
         find_local(&name(asked), qtype, &rules)
     }
 
-    /// Returns RCODE and number of records of a local answer.
+    /// Returns the RCODE and the number of records in a local answer.
     fn found(policy: &Policy, asked: &str, qtype: u16, forward: &str) -> Option<(Rcode, usize)> {
         match ask(policy, asked, qtype, forward) {
             Local::Answer(answer) => Some((answer.rcode, answer.records.len())),

@@ -1,9 +1,9 @@
 //! Address hints of HTTPS and SVCB records (RFC 9460 §7.3) for clients behind a NAT64.
 //!
-//! A client may connect to a hint without querying addresses. An `ipv4hint` is useless to a client
-//! without IPv4. It can be removed, or replaced by an `ipv6hint` with the synthesized addresses of
-//! the target. The replacement departs from RFC 9460 §4.2.1. In both cases, excluded addresses are
-//! removed from an `ipv6hint`, like excluded AAAA records.
+//! A client may connect to an address in a hint without querying for addresses. An `ipv4hint` is
+//! useless to a client without IPv4. The hint can be removed, or replaced by an `ipv6hint` with the
+//! synthesized addresses of the target. The replacement departs from RFC 9460 §4.2.1. In both
+//! cases, excluded addresses are removed from an `ipv6hint`, like excluded AAAA records.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

@@ -23,7 +23,7 @@ pub(crate) use crate::translation::local_answer::{LocalAnswer, LocalRecord, Name
 const IPV4ONLY_ARPA: &[u8] = b"\x08ipv4only\x04arpa\0";
 /// Parent of `ipv4only.arpa` and of the reverse trees.
 const ARPA: &[u8] = b"\x04arpa\0";
-/// TTL of `ipv4only.arpa` in IANA's zone, seconds. In replies, [`LocalZones::max_ttl`] limits this TTL.
+/// TTL of `ipv4only.arpa` in IANA's zone, in seconds. In replies, [`LocalZones::max_ttl`] limits this TTL.
 const IPV4ONLY_TTL: u32 = 86_400;
 
 /// Result of the search for a local answer.
@@ -142,8 +142,8 @@ fn ipv4only(name: &LowerName, qtype: u16, rules: &Rules<'_>) -> Local {
         rtype::A => a().collect(),
         rtype::AAAA => aaaa().collect(),
         rtype::ANY => a().chain(aaaa()).collect(),
-        // DS records belong to the parent zone. Validating clients need the proof that there are
-        // none.
+        // DS records belong to the parent zone. Validating clients need proof that there are no DS
+        // records.
         rtype::DS => return Local::No,
         _ => Vec::new(),
     };
@@ -216,8 +216,8 @@ fn reverse(
     Some(Local::Alias(Alias { target: in_addr_arpa(v4), zone, until }))
 }
 
-/// Returns the expiry time of a prefix. The suffix is ignored, so that several mappings can have this
-/// prefix. The latest of their expiry times counts, or `None` if one of them never expires.
+/// Returns the expiry time of a prefix. The suffix is ignored, so several mappings can have this prefix. The result is
+/// the latest of their expiry times, or `None` if one of them never expires.
 fn known_until(mappings: &[Mapping], prefix: &Prefix) -> Option<Nanos> {
     let is_same = |mapping: &&Mapping| {
         let other = mapping.prefix();
@@ -233,7 +233,7 @@ struct Reversed {
     address: Ipv6Addr,
     /// Number of valid nibbles, counted from the top of the tree; 0 to 32.
     nibbles: u32,
-    /// True if all labels below `ip6.arpa` are nibbles and there are at most 32.
+    /// True if all labels below `ip6.arpa` are nibbles, and there are at most 32 of them.
     well_formed: bool,
 }
 
@@ -364,7 +364,7 @@ mod tests {
         );
     }
 
-    /// RFC 6052 §2.2: the suffix is ignored, the octet `u` is zero.
+    /// RFC 6052 §2.2: the suffix is ignored, and the octet `u` is zero.
     #[test]
     fn item_22_a_suffix_makes_no_difference() {
         let policy = policy("2001:db8::/32");

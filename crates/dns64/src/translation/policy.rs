@@ -38,8 +38,8 @@ pub(crate) const MAX_SYNTHESIZED: usize = 2_000;
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum Mode {
-    /// According to RFC 6147 §5.1.2 and §5.1.3: missing AAAA records lead to an A query, whatever
-    /// the reason (except NXDOMAIN).
+    /// Behaviour of RFC 6147 §5.1.2 and §5.1.3: a lack of AAAA records leads to an A query,
+    /// regardless of the reason (except NXDOMAIN).
     #[default]
     Strict,
     /// Only NODATA leads to an A query; errors and timeouts are passed on.
@@ -62,17 +62,17 @@ pub enum Mode {
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum Hints {
-    /// They are not changed.
+    /// Hints are not changed.
     #[default]
     Keep,
     /// `ipv4hint` and excluded addresses of `ipv6hint` are removed.
     Strip,
-    /// Like `strip`; if the target has no AAAA records, `ipv4hint` becomes an `ipv6hint`, which departs
-    /// from RFC 9460 §4.2.1.
+    /// Like `strip`, but if the target has no AAAA records, `ipv4hint` is converted to `ipv6hint`. This departs from
+    /// RFC 9460 §4.2.1.
     Translate,
 }
 
-/// Selection among several prefixes that carry an IPv4 address.
+/// Prefixes to use if several prefixes can embed an IPv4 address.
 #[derive(
     Clone,
     Copy,
@@ -86,12 +86,12 @@ pub enum Hints {
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum Select {
-    /// All, in the order of the configuration.
+    /// All of these prefixes, in the order of the configuration.
     #[default]
     All,
-    /// The first one.
+    /// The first of these prefixes.
     First,
-    /// One prefix per client, always the same while it works.
+    /// One prefix per client. A client keeps the same prefix while that prefix works.
     Spread,
 }
 
@@ -204,7 +204,7 @@ pub(crate) struct Policy {
     /// True if prefixes are to be discovered and none is available yet. Queries that need a prefix
     /// then get SERVFAIL.
     pub awaits_prefix: bool,
-    /// Selection among several prefixes.
+    /// Prefixes to use if several prefixes can embed an IPv4 address.
     pub select: Select,
     /// The prefixes of all groups and the well-known prefix. Queries for names in their reverse trees
     /// are answered for every client (RFC 6147 §5.3.1). Empty if no group has a prefix.

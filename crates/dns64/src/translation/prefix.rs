@@ -107,14 +107,14 @@ impl Prefix {
         (self.embed(v4) == address).then_some(v4)
     }
 
-    /// Returns the IPv4 address embedded in `address` like [`Prefix::extract`], but with any suffix, as
-    /// RFC 6052 §2.2 recommends.
+    /// Returns the IPv4 address embedded in `address` like [`Prefix::extract`], but accepts any suffix, as RFC 6052
+    /// §2.2 recommends.
     pub(crate) fn extract_ignoring_suffix(&self, address: Ipv6Addr) -> Option<Ipv4Addr> {
         let bits = u128::from(address) & !self.suffix_mask() | self.suffix;
         self.extract(bits.into())
     }
 
-    /// Returns the bits of an IPv4 address at their place in the IPv6 address.
+    /// Returns the bits of an IPv4 address, shifted to their position in the IPv6 address.
     #[inline]
     fn place(&self, v4: u32) -> u128 {
         match self.len {
@@ -235,7 +235,7 @@ mod tests {
             let refused = format!("64:ff9b::/{len}").parse::<Prefix>();
             assert_eq!(refused, Err(PrefixError::CoversWellKnown(len)));
         }
-        // RFC 8215: the local-use prefix is next to it.
+        // RFC 8215: the local-use prefix is adjacent to the well-known prefix.
         for beside in [
             "64:ff9b::/96",
             "64:ff9b:1::/48",

@@ -12,11 +12,11 @@ pub(crate) struct LocalZones {
     pub name_server: LowerName,
     /// Mailbox in SOA records, with a dot in place of `@`.
     pub contact: LowerName,
-    /// TTL of SOA and NS records, and of negative answers, seconds.
+    /// TTL of SOA and NS records, and of negative answers, in seconds.
     pub ttl: u32,
-    /// TTL of the CNAME records in the reverse zones of prefixes, seconds.
+    /// TTL of the CNAME records in the reverse zones of prefixes, in seconds.
     pub alias_ttl: u32,
-    /// Maximum TTL of all local answers, seconds.
+    /// Maximum TTL of all local answers, in seconds.
     pub max_ttl: u32,
 }
 

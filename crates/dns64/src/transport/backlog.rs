@@ -16,15 +16,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 
-/// Octets that may wait on one connection, regardless of other connections. While more octets are
-/// waiting, no query is read from the connection.
+/// Number of octets that may wait on one connection, regardless of other connections. While more
+/// octets are waiting, no query is read from the connection.
 pub(crate) const MOST_EACH: usize = 256 << 10;
-/// Octets that may wait on all connections together. While more octets are waiting, a connection is
-/// closed if a reply takes it above [`MOST_EACH`]. The total is therefore at most this value plus
-/// [`MOST_EACH`] per connection.
+/// Number of octets that may wait on all connections together. While more octets are waiting, a
+/// connection is closed if a reply takes it above [`MOST_EACH`]. The total is therefore at most
+/// this value plus [`MOST_EACH`] per connection.
 pub(crate) const MOST: usize = 64 << 20;
 
-/// Octets waiting on all connections together.
+/// Number of octets waiting on all connections together.
 #[derive(Clone, Default)]
 pub(crate) struct Backlogs {
     octets: Arc<AtomicUsize>,
@@ -39,7 +39,7 @@ impl Backlogs {
     }
 }
 
-/// Octets waiting on one connection.
+/// Number of octets waiting on one connection.
 #[derive(Default)]
 struct Counter {
     octets: AtomicUsize,
@@ -50,7 +50,7 @@ struct Counter {
     refused: Notify,
 }
 
-/// Sender to a connection's writer. One message per query is sent; it is empty if there is no reply.
+/// Sender to a connection's writer. One message is sent per query. The message is empty if there is no reply.
 #[derive(Clone)]
 pub(crate) struct ToStream {
     sender: UnboundedSender<QueuedReply>,
@@ -132,7 +132,7 @@ impl Drop for QueuedReply {
 
 #[cfg(test)]
 impl Backlogs {
-    /// Returns the octets waiting on all connections together.
+    /// Returns the number of octets waiting on all connections together.
     pub(super) fn octets(&self) -> usize {
         self.octets.load(Ordering::Relaxed)
     }

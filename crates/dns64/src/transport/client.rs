@@ -11,7 +11,7 @@ use super::backlog::ToStream;
 /// Destination of a reply.
 #[derive(Clone)]
 pub(crate) enum Client {
-    /// Number of the endpoint that received the datagram, and source of the datagram.
+    /// Index of the endpoint that received the datagram, and source of the datagram.
     Udp(usize, Peer),
     /// AF_XDP path of the datagram, and source of the datagram.
     Xdp(Xdp, Peer),
@@ -19,10 +19,10 @@ pub(crate) enum Client {
     Stream(Transport, IpAddr, ToStream),
 }
 
-/// Path of a datagram received by AF_XDP. The reply takes the same path.
+/// Path of a datagram received over AF_XDP. The reply takes the same path.
 #[derive(Clone, Copy)]
 pub(crate) struct Xdp {
-    /// Number of the endpoint to which the datagram was sent.
+    /// Index of the endpoint to which the datagram was sent.
     pub(crate) endpoint: u16,
     /// Index into the worker's AF_XDP rings.
     pub(crate) rings: u16,

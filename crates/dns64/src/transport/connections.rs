@@ -1,11 +1,12 @@
-//! Places for TCP connections of clients. The number of places is limited in total and for each
+//! Places for clients' TCP connections. The number of places is limited in total and for each
 //! client ([`ClientId`]). One thread counts the connections.
 //!
 //! When all places are taken, a new connection displaces another one, as permitted by RFC 7766
 //! §6.2.2 and §6.2.3. Among the widest networks, the search selects the network with the most
-//! connections. Inside the selected network, it repeats the selection one level down, until it
-//! reaches a client. The longest idle connection of this client is displaced. If all connections of
-//! the client have queries in progress, the connection with the oldest activity is displaced.
+//! connections. Inside the selected network, the search repeats this selection one level down,
+//! until it reaches a client. The client's connection that has been idle longest is displaced. If
+//! all connections of the client have queries in progress, the connection with the oldest activity
+//! is displaced.
 
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
@@ -40,7 +41,7 @@ struct Open {
 /// An open connection.
 struct Connection {
     client: ClientId,
-    /// Numbers of connections of the client's networks, the widest network first.
+    /// Number of connections of each of the client's networks, the widest network first.
     held: [Rc<Cell<usize>>; LEVELS],
     activity: Rc<Activity>,
 }
@@ -79,7 +80,7 @@ impl Connections {
     }
 
     /// Takes a place for one more connection. At most `most` connections in total and `most_each`
-    /// per client are open.
+    /// per client may be open.
     pub(crate) fn enter(
         self: &Rc<Connections>,
         ip: IpAddr,

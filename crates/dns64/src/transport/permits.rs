@@ -1,5 +1,5 @@
 //! Permits for upstream queries over TCP. The number of permits is limited in total and for each
-//! upstream. The networks of clients have fair shares of the permits ([`crate::shares`]).
+//! upstream. The networks of clients get fair shares of the permits ([`crate::shares`]).
 
 use std::cell::RefCell;
 use std::collections::HashMap;

@@ -36,11 +36,11 @@ pub(crate) trait Listener {
     /// A connection.
     type Stream: AsyncRead + AsyncWrite + Unpin + 'static;
 
-    /// Accepts a connection, and returns its peer's number. This is the number of the client's
-    /// network for TCP, and the user id for Unix sockets.
+    /// Accepts a connection, and returns the connection with the identifier of its peer: the
+    /// client's network for TCP, the user id for a Unix socket.
     ///
     /// # Errors
-    /// Returns the error of accept(2), or the error of the query for the user id.
+    /// Returns the error of accept(2), or of the system call that queries the user id.
     async fn next(&self) -> io::Result<(Self::Stream, u64)>;
 }
 
@@ -70,7 +70,7 @@ pub(crate) struct Service {
     pub(crate) request: &'static str,
     /// Terminator of a request. The end of the stream also ends a request.
     pub(crate) end: &'static [u8],
-    /// Time limit for the reply, counted from the end of the request.
+    /// Time limit for the reply, measured from the end of the request.
     pub(crate) answering: Duration,
 }
 

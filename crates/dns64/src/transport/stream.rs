@@ -35,7 +35,7 @@ pub(crate) struct ConnectionLimits {
 /// Reason for the end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ConnectionEnd {
-    /// The client closed the connection, the connection was idle for too long, or the server stops.
+    /// The client closed the connection, the connection was idle for too long, or the server is stopping.
     Usual,
     /// Too many octets of replies were waiting on this connection and on all connections together.
     Unread,
@@ -43,10 +43,9 @@ pub(crate) enum ConnectionEnd {
     Displaced,
 }
 
-/// Serves a connection until one of the reasons in [`ConnectionEnd`] applies or `stopping` becomes
-/// true. `hand_on` receives each query and the sender for the reply. For a query without a reply, an
-/// empty message must be sent. Waiting replies count in `backlogs`, and `activity` records queries
-/// and replies.
+/// Serves a connection until one of the reasons in [`ConnectionEnd`] applies or `stopping` becomes true. `hand_on`
+/// receives each query and the sender for the reply. For a query without a reply, an empty message must be sent.
+/// Waiting replies are counted in `backlogs`, and `activity` records queries and replies.
 ///
 /// # Panics
 /// Panics if reading, `hand_on` or writing panics.
@@ -64,7 +63,7 @@ pub(crate) async fn serve<S: AsyncRead + AsyncWrite + 'static>(
     let reply_written = ReplyWritten { free: Rc::clone(&free), activity: Rc::clone(&activity) };
     let mut writing = spawn_local(write_replies(writer, backlog, reply_written, bounds.idle));
     let ended = loop {
-        // A message that was read must be handed on even if the server stops at the same time.
+        // A message that has been read must be handed on even if the server stops at the same time.
         let next = async {
             let permit = free.acquire().await.ok()?;
             reply.below_limit().await;
@@ -113,7 +112,7 @@ struct ReplyWritten {
     activity: Rc<Activity>,
 }
 
-/// Writes replies until all their senders are dropped, the client stops reading, or a reply was
+/// Writes replies until all their senders are dropped, the client stops reading, or a reply is
 /// refused.
 async fn write_replies(
     mut writer: impl AsyncWrite + Unpin,
@@ -317,7 +316,7 @@ mod tests {
             }
             test.asked(5).await;
             (0..5).for_each(|number| test.reply(number, LONG));
-            // This query is being read already.
+            // This query is already being read.
             test.ask(b"b").await;
             test.asked(6).await;
             test.ask(b"c").await;

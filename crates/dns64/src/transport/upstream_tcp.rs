@@ -31,7 +31,7 @@ const IDLE_TIME: Duration = Duration::from_secs(10);
 /// Interval between checks for connections to close.
 const CLEANUP_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Idle connections per upstream. Each has the start of its idle time.
+/// Idle connections per upstream, each with the time at which it became idle.
 type Idle = Rc<RefCell<HashMap<ServiceAddr, Vec<(TcpStream, Instant)>>>>;
 
 /// Sends the queries received from `questions` until `questions` is closed. The outcome of each query

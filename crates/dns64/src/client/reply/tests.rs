@@ -197,7 +197,7 @@ fn signed_excluded_answer_becomes_cacheable_nodata() {
     assert_eq!(view.same_name(soa.owner, HEADER_LEN), Ok(true));
 }
 
-/// Item 47: AAAA records in place of withheld A records last no longer than the prefix.
+/// Item 47: the negative answer in place of withheld A records lasts no longer than the prefix.
 #[test]
 fn filtered_nodata_expires_with_its_prefix() {
     let until = Some(Nanos(24 * Nanos::SECOND.0));

@@ -17,9 +17,9 @@ use crate::server::lateness::Change;
 use crate::server::xdp::{self, DatagramOwner, Destinations, Rings};
 use crate::transport::client::{Client, Xdp};
 
-/// Batches read per turn from an upstream socket or from rings.
+/// Maximum number of batches read per turn from an upstream socket or from rings.
 const BATCHES: usize = 4;
-/// Messages read from the inbox per turn.
+/// Maximum number of messages read from the inbox per turn.
 const MESSAGES: usize = BATCHES * BATCH;
 /// Maximum number of servers that may refuse a query in one turn.
 const ROUNDS: usize = 8;
@@ -36,7 +36,7 @@ impl Worker {
                 break;
             }
             let endpoint = &self.frontend.replies().endpoints()[number];
-            // An error is an ICMP message about a client that has gone.
+            // An error means that an ICMP message reported an unreachable client.
             let received = batch.receive_up_to(most, endpoint, Wait::NonBlocking).unwrap_or(0);
             self.read_clock();
             let is_watching = self.lateness[number].is_watching();
@@ -82,8 +82,8 @@ impl Worker {
             return (0, 0);
         }
         if batch.get(0).received.is_none() {
-            // The worker starts to watch, or another worker with the same socket has stopped.
-            // Without timestamps no datagram is too old.
+            // The worker has just started to watch, or another worker with the same socket has
+            // turned timestamps off. Without timestamps, no datagram counts as too old.
             let _ = self.frontend.replies().endpoints()[number].use_kernel_timestamps();
         }
         let wall = clock::wall();
@@ -119,8 +119,8 @@ impl Worker {
         }
     }
 
-    /// Reads client queries and upstream answers from AF_XDP rings; answers may belong to another
-    /// worker. Returns true if the rings were drained.
+    /// Reads client queries and upstream answers from AF_XDP rings. The answers may belong to
+    /// another worker. Returns true if the rings were drained.
     pub(super) fn read_rings(&mut self, number: usize) -> bool {
         self.quota.begin();
         // Take the rings out of `self` for the duration of the loop: the callback borrows the
@@ -191,9 +191,9 @@ impl Worker {
     }
 
     /// Processes a datagram received over AF_XDP for an upstream port, which may have been closed
-    /// meanwhile. If the datagram may consist of several joined ones, they are processed up to the
-    /// first one that is not an expected answer. An attacker therefore has one guess per datagram
-    /// (RFC 5452 §4), as on sockets.
+    /// meanwhile. If the datagram may consist of several joined datagrams, these are processed up
+    /// to the first one that is not an expected answer. An attacker therefore has one guess per
+    /// datagram (RFC 5452 §4), as on sockets.
     #[inline]
     fn on_answers(
         &mut self,
@@ -217,7 +217,7 @@ impl Worker {
         }
     }
 
-    /// Reads up to [`MESSAGES`] messages from the inbox. Returns true if there were no more.
+    /// Reads up to [`MESSAGES`] messages from the inbox. Returns true if no messages are left.
     pub(super) fn read_inbox(&mut self) -> bool {
         self.shared.worker_inboxes[self.id.0].alarm.reset();
         for _ in 0..MESSAGES {
