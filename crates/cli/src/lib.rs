@@ -89,8 +89,8 @@ fn escape_hidden(command: &Command) -> Command {
 
 /// Writes the manual pages of a program: one for the program and one for each subcommand. `folder`
 /// is created if it does not exist. `date` is printed in the footers. `sections` returns the
-/// sections for the page of a subcommand. Its argument contains the words of the subcommand without
-/// the program's name.
+/// sections for the page of a subcommand. The argument of `sections` contains the words of the
+/// subcommand, without the program's name.
 ///
 /// # Errors
 /// If a file cannot be written.

@@ -95,8 +95,9 @@ impl Addresses {
         self.ipv4.iter().flat_map(of_ipv4).chain(self.ipv6.iter().flat_map(of_ipv6)).collect()
     }
 
-    /// Returns a lower bound for the length of the text of [`Addresses::written`], in octets. Each
-    /// gap between ranges separates two networks, and the shortest text of a network is `"::", `.
+    /// Returns a lower bound, in octets, for the length of the text that [`Addresses::written`]
+    /// produces. Each gap between ranges separates two networks, and the shortest text of a network
+    /// is `"::", `.
     pub(super) fn least_len(&self) -> usize {
         let gaps = [&self.ipv4, &self.ipv6].map(|ranges| ranges.len().saturating_sub(1));
         6 * gaps.iter().sum::<usize>()
@@ -122,8 +123,8 @@ struct Trie<'a> {
     bits: u8,
 }
 
-/// An entry of a list: first address and prefix length of a network, and true if the network is
-/// included in the set.
+/// An entry of a list: the first address and the prefix length of a network, and true if this
+/// network is included in the set.
 type Entry = (u128, u8, bool);
 
 impl Trie<'_> {
@@ -144,8 +145,8 @@ impl Trie<'_> {
     /// Returns the two shortest lists that describe the set within a network. In the first list,
     /// addresses without an entry are excluded; in the second list, they are included. The
     /// algorithm is that of Draves, King, Venkatachary and Zill, "Constructing optimal IP routing
-    /// tables", 1999, DOI 10.1109/INFCOM.1999.749256. The two next hops of the algorithm are
-    /// "included" and "excluded" here.
+    /// tables", 1999, DOI 10.1109/INFCOM.1999.749256. Instead of two next hops, this function uses
+    /// "included" and "excluded".
     fn entries(&self, ranges: &[Range], first: u128, len: u8) -> [Vec<Entry>; 2] {
         let last = first | u128::MAX.checked_shr((128 - self.bits + len).into()).unwrap_or(0);
         // Ranges that overlap this network.

@@ -23,7 +23,7 @@ use super::prefix;
 use super::statements::{Statement, Style, parse};
 use super::values::{mebibytes, seconds, socket};
 
-/// AAAA records that a `dns64` statement without `exclude` excludes (RFC 6147 §5.1.4).
+/// AAAA records that BIND excludes if a `dns64` statement has no `exclude` (RFC 6147 §5.1.4).
 const EXCLUDED: &str = "::ffff:0.0.0.0/96";
 
 /// Default time for which BIND serves expired answers, in seconds.

@@ -1,7 +1,8 @@
 //! Conversion of the Corefile of CoreDNS: server blocks with one plugin per line.
 //!
-//! The dns64 plugin uses every AAAA record, and also queries A records after every error except
-//! NXDOMAIN. It ignores DO and CD. By default it synthesizes only for clients that query over IPv6.
+//! The dns64 plugin uses every AAAA record, and also queries for A records after every error except
+//! NXDOMAIN. It ignores DO and CD. By default, the plugin synthesizes only for clients that query
+//! over IPv6.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;

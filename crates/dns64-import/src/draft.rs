@@ -59,7 +59,7 @@ pub(super) struct PrefixDraft {
     pub origin: Origin,
 }
 
-/// Keys of a `[dns64]` table. Missing keys have the defaults of dns64d.
+/// Keys of a `[dns64]` table. For a missing key, the default of dns64d applies.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Translation {
     pub prefixes: Vec<PrefixDraft>,
@@ -71,11 +71,11 @@ pub(super) struct Translation {
     pub flags: Vec<(&'static str, bool)>,
 }
 
-/// Lower bound for the length of the text of a prefix with its comment, in octets.
+/// Lower bound, in octets, for the length of a prefix entry with its comment.
 pub(super) const LEAST_OF_PREFIX: usize = 32;
 
 impl Translation {
-    /// Returns a lower bound for the length of the text of this table, in octets.
+    /// Returns a lower bound, in octets, for the length of this table as text.
     pub(super) fn least_len(&self) -> usize {
         let ranges = self.prefixes.iter().filter_map(|prefix| prefix.ranges.as_ref());
         let exclude = self.exclude.as_ref().map(|exclude| exclude.without(&Addresses::all_ipv4()));
@@ -182,7 +182,7 @@ impl Draft {
         self.notes.answers(&origin.place, &origin.words, why);
     }
 
-    /// Sets `[cache] serve-stale` to at most one year.
+    /// Sets `[cache] serve-stale`, limited to one year.
     pub(super) fn serve_stale(&mut self, seconds: u64, origin: Origin) {
         const YEAR: u64 = 365 * 86_400;
         self.set("cache", "serve-stale", format!("{}s", seconds.min(YEAR)), origin);
@@ -295,7 +295,7 @@ impl Draft {
         }
     }
 
-    /// Adds a `[[forward]]` entry for each domain of [`Draft::add_root_domain`].
+    /// Adds a `[[forward]]` entry for each domain added by [`Draft::add_root_domain`].
     fn add_root_forwards(&mut self) {
         let upstreams: Vec<ServiceAddr> =
             self.upstreams.iter().map(|located| located.value).collect();

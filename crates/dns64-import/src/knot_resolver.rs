@@ -1,10 +1,10 @@
 //! Conversion of Knot Resolver configurations: kresd.conf (version 5, Lua) and config.yaml (version
 //! 6).
 //!
-//! The dns64 module of Knot Resolver ignores DO. By default it excludes AAAA records in
-//! `::ffff/96`, which means `::/96`, and not the IPv4-mapped addresses as intended. If one record
-//! of an RRset is excluded, the whole RRset is ignored. A records are queried only after an answer
-//! without AAAA records.
+//! The dns64 module of Knot Resolver ignores DO. By default, the module excludes AAAA records in
+//! `::ffff/96`. This text means `::/96`, although the IPv4-mapped addresses were intended. If one
+//! record of an RRset is excluded, the whole RRset is ignored. A records are queried only after an
+//! answer without AAAA records.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
@@ -22,7 +22,7 @@ use super::prefix;
 use super::tree::{self, Node, Value};
 use super::values::{mebibytes, seconds, socket};
 
-/// Text of the note about DNSSEC validation, which is enabled by default.
+/// Text of the note about DNSSEC validation, which Knot Resolver enables by default.
 const NO_VALIDATION: &str = "dns64d does not validate: use a validating upstream, and see trust-ad";
 /// Addresses of AAAA records that the dns64 module excludes by default.
 const DEFAULT_EXCLUDE: &str = "::ffff/96";
@@ -189,7 +189,8 @@ fn listen(node: &Node, arguments: &[Node], draft: &mut Draft) {
     }
 }
 
-/// Converts the loading of a module. The name may be followed by an order, as in `hints > iterate`.
+/// Converts the loading of a module. The name may be followed by the position relative to another module, as in
+/// `hints > iterate`.
 fn load(module: &Node, draft: &mut Draft) {
     let text = module.text().unwrap_or_default();
     let name = text.split([' ', '<', '>']).next().unwrap_or_default();

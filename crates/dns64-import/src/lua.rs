@@ -146,7 +146,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Consumes `text`, and blanks before it, if the text continues with `text`. Otherwise consumes
+    /// Consumes `text` and the blanks before it, if they are next in the input. Otherwise consumes
     /// nothing, because a newline may end the statement.
     fn consume(&mut self, text: &str) -> bool {
         let before = (self.rest, self.line);
@@ -264,7 +264,7 @@ impl<'a> Cursor<'a> {
             _ => {
                 let path = self.path()?.to_owned();
                 // The file of a `dofile` within an expression is not read, so the statement is
-                // treated as not parsable.
+                // treated as one that cannot be parsed.
                 if path == "dofile" {
                     return None;
                 }

@@ -220,8 +220,8 @@ fn queries_without_rd(settings: &[Setting], place: &Place, draft: &mut Draft) {
     }
 }
 
-/// True if a file is YAML, by its extension or by its contents: sections with keys. Since version
-/// 5.1, recursor.conf may be YAML too.
+/// True if a file is YAML according to its extension or its contents (sections with keys). Since
+/// version 5.1, recursor.conf may be YAML too.
 fn is_yaml(file: &Path) -> bool {
     let is_table = |(_, section): &(String, Node)| matches!(section.value, tree::Value::Table(_));
     let has_sections =
@@ -302,7 +302,7 @@ fn add(settings: &mut Vec<Setting>, setting: Setting, adds: bool) {
 }
 
 /// Reads a YAML file. Its keys are converted to those of recursor.conf, and its lists of tables to
-/// lists of texts.
+/// lists of strings.
 fn of_yaml(file: &Path, settings: &mut Vec<Setting>, depth: usize) -> Result<(), ImportError> {
     let mut folder = None;
     for (section, entries) in tree::yaml(file)?.entries() {

@@ -459,7 +459,7 @@ fn unbounds_built_in_local_zones_are_kept() {
     let loopback = format!("1{}.ip6.arpa", ".0".repeat(31));
     assert_eq!(zones, ["test", "home.arpa", "service.arpa", "127.in-addr.arpa", &loopback]);
 
-    // A local zone that blocks its names still blocks them in dns64d, with a note about its type.
+    // In dns64d, a local zone that blocks its names still blocks them, and a note mentions the zone's type.
     let (zones, forwards, lost) = of("  local-zone: 10.in-addr.arpa static\n");
     assert_eq!((zones, lost, forwards.len()), (toml::Value::Boolean(true), 1, 2));
     let (zones, forwards, lost) = of("  local-zone: local. static\n");

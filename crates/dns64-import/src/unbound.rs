@@ -1,7 +1,7 @@
 //! Conversion of Unbound's unbound.conf, which consists of clauses (`server:`) with one key and its values per line.
 //!
 //! In `access-control` the most specific network decides. The dns64 module uses every AAAA record,
-//! also queries A records after errors, and ignores DO.
+//! also queries for A records after errors, and ignores DO.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

@@ -32,7 +32,7 @@ impl Cookies {
         Cookies { secret: rand::random() }
     }
 
-    /// Returns the cookie option for the reply to a query with this cookie option.
+    /// Returns the cookie option for the reply to a query that contains the cookie option `cookie`.
     pub(crate) fn answer(
         &self,
         cookie: Option<Cookie>,

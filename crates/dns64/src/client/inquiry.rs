@@ -44,7 +44,7 @@ pub(crate) struct Inquiry {
     known: SmallVec<[Outcome; USUAL_QUESTIONS]>,
     /// Plan at the time when the current upstream query was sent. `None` before the first wait.
     waits_by: Option<Plan>,
-    /// True if the state was reset because changed rules need other upstream queries.
+    /// True if the state was reset because the rules changed and require other upstream queries.
     restarted: bool,
     /// Progress of a repeated upstream query.
     again: Repeat,
@@ -251,8 +251,8 @@ impl Inquiry {
     }
 
     /// Returns the maximum age of an answer to the question of the last step, in seconds. The
-    /// result of a probe must not be older than the failure that the probe explains. If a zone
-    /// became unreachable, an older answer would make the zone appear bogus.
+    /// result of a probe must not be older than the failure that the probe explains. If the zone
+    /// has become unreachable, an older answer would make the zone appear bogus.
     #[inline]
     pub(crate) fn max_age(&self, asked: &KeyBuf) -> u32 {
         if !asked.is_probe() {
@@ -312,9 +312,9 @@ impl Inquiry {
         self.waits_by = Some(self.question.plan(rules.policy, rules.mode));
     }
 
-    /// Adds the outcome of the question that the query has waited for. `rules` apply from now on. If
-    /// these rules need other upstream queries than the former rules, the state is reset, because
-    /// the outcomes belong to other questions. Reusable outcomes are in the cache.
+    /// Adds the outcome of the question that the query has waited for. `rules` apply from now on. If these rules
+    /// require different upstream queries from those of the previous rules, the state is reset, because the outcomes
+    /// belong to other questions. Reusable outcomes are in the cache.
     pub(crate) fn resume(&mut self, outcome: Outcome, rules: &Rules<'_>) {
         let plan = self.question.plan(rules.policy, rules.mode);
         if self.waits_by.is_some_and(|before| before != plan) {

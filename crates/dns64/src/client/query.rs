@@ -172,7 +172,7 @@ impl Query<'_> {
 #[inline]
 fn refusal(qtype: u16) -> Option<Rcode> {
     match qtype {
-        // Type 0 is not a record type. The cache uses it for entries that apply to all types.
+        // Type 0 is not a record type. The cache uses type 0 for entries that apply to all types.
         0 | rtype::OPT => Some(Rcode::FORMERR),
         // ANY is the only forwarded meta type. Zone transfers, for example, are refused.
         128..=254 => Some(Rcode::NOTIMP),

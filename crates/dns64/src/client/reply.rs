@@ -583,7 +583,7 @@ fn push_all_aliases(answer: &mut AnswerBuilder<Compressor>, aliases: AliasChain<
     aliases.answers().try_for_each(|kept| push_aliases(answer, kept))
 }
 
-/// Finishes a NODATA message for which no upstream sent an SOA, with an SOA of this server. The TTL
+/// Finishes a NODATA message with an SOA of this server, because no upstream sent an SOA. The TTL
 /// of the SOA is limited by the TTLs of the withheld records (RFC 2308 §3). If `synthesized` is
 /// true, synthesized AAAA records are withheld, so the lifetime of the prefixes limits the TTL too.
 fn with_generated_soa(

@@ -42,7 +42,7 @@ pub struct Config {
     /// User to which the server switches after being started as root.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) user: Option<String>,
-    /// Zones that the server itself answers as empty zones (RFC 6303). `true` selects `test`,
+    /// Zones that the server answers locally, as empty zones (RFC 6303). `true` selects `test`,
     /// `local`, `home.arpa`, `service.arpa` and the reverse zones of RFC 6303 and RFC 7793. `false`
     /// selects no zones. A list selects exactly the listed zones.
     pub(crate) local_zones: LocalZoneKeys,
@@ -50,7 +50,7 @@ pub struct Config {
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(with = "BTreeMap<String, Vec<String>>")]
     pub(crate) networks: BTreeMap<String, NetworkList<IpNet>>,
-    /// `[dns64]`: prefixes and other rules of translation.
+    /// `[dns64]`: prefixes and other translation rules.
     pub(crate) dns64: TranslationKeys,
     /// `[discovery]`: sources of discovered prefixes.
     pub(crate) discovery: DiscoveryKeys,
@@ -81,10 +81,10 @@ pub struct Config {
     /// `[[forward]]`: domains with separate upstreams.
     #[serde(rename = "forward")]
     pub(crate) forwards: Vec<ForwardKeys>,
-    /// `[[domain]]`: domains with separate rules of translation.
+    /// `[[domain]]`: domains with separate translation rules.
     #[serde(rename = "domain")]
     pub(crate) domains: Vec<DomainKeys>,
-    /// `[[group]]`: clients with separate rules of translation.
+    /// `[[group]]`: clients with separate translation rules.
     #[serde(rename = "group")]
     pub(crate) groups: Vec<GroupKeys>,
 }
@@ -189,7 +189,7 @@ impl Config {
         self.listen.iter().map(|keys| keys.address)
     }
 
-    /// Returns all configured prefixes, of all tables.
+    /// Returns the configured prefixes of all tables.
     pub(crate) fn written_prefixes(&self) -> impl Iterator<Item = &PrefixKeys> {
         self.prefix_lists().flatten()
     }
@@ -335,7 +335,7 @@ impl From<WrittenPrefix> for String {
     }
 }
 
-/// Health checks of the NAT64 of a prefix. Each check opens a TCP connection through the NAT64.
+/// Health checks of a prefix's NAT64. Each check opens a TCP connection through the NAT64.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct ProbeKeys {
@@ -495,7 +495,7 @@ impl Default for DiscoveryKeys {
     }
 }
 
-/// `[[domain]]`: a domain with separate rules of translation. `[[group.domain]]` applies only to
+/// `[[domain]]`: a domain with separate translation rules. `[[group.domain]]` applies only to
 /// the clients of a group. A missing key inherits its value from the next table in this order:
 /// `[[group.domain]]`, `[[domain]]`, `[group.dns64]`, `[dns64]`.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
@@ -529,7 +529,7 @@ pub(crate) struct DomainKeys {
     pub(crate) fallback_native: Option<bool>,
 }
 
-/// `[[group]]`: clients with separate rules of translation.
+/// `[[group]]`: clients with separate translation rules.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(crate) struct GroupKeys {
@@ -545,7 +545,7 @@ pub(crate) struct GroupKeys {
     /// `[group.dns64]`: rules that replace those of `[dns64]` for these clients.
     #[serde(default)]
     pub(crate) dns64: TranslationKeys,
-    /// `[[group.domain]]`: domains with separate rules of translation for these clients.
+    /// `[[group.domain]]`: domains with separate translation rules for these clients.
     #[serde(default, rename = "domain", skip_serializing_if = "Vec::is_empty")]
     pub(crate) domains: Vec<DomainKeys>,
 }
@@ -581,7 +581,7 @@ impl Default for LocalKeys {
 }
 
 impl LocalKeys {
-    /// Converts the keys. TTLs are limited to `max_ttl` seconds. An error contains the faulty key
+    /// Converts the keys. TTLs are limited to `max_ttl` seconds. An error contains the invalid key
     /// and the reason.
     pub(super) fn zones(&self, max_ttl: u32) -> Result<LocalZones, (&'static str, String)> {
         let name = |key, text: &str| {
@@ -721,8 +721,8 @@ pub(crate) struct LimitKeys {
     /// Maximum number of TCP connections; 1 to 1 048 576.
     #[schemars(range(min = 1, max = 1_048_576))]
     pub(crate) tcp_connections: usize,
-    /// Maximum number of TCP connections of a client (IPv4 address, IPv6 /64, link-local address);
-    /// 1 to 1 048 576.
+    /// Maximum number of TCP connections from a client (IPv4 address, IPv6 /64, link-local
+    /// address); 1 to 1 048 576.
     #[schemars(range(min = 1, max = 1_048_576))]
     pub(crate) tcp_per_client: usize,
     /// Maximum number of queries in progress on a TCP connection; 1 to 10 000.
@@ -857,8 +857,8 @@ pub struct UpstreamKeys {
     /// Name by which a `[[forward]]` refers to this upstream. The default is the address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) name: Option<String>,
-    /// Query this upstream over AF_XDP (kernel bypass), on the interface of the route to its
-    /// address.
+    /// Query this upstream over AF_XDP (kernel bypass), on the interface through which the upstream
+    /// is routed.
     #[serde(default, skip_serializing_if = "is_false")]
     pub(crate) xdp: bool,
 }

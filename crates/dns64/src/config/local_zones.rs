@@ -1,4 +1,4 @@
-//! `local-zones`: zones that the server itself answers as empty zones (RFC 6303).
+//! `local-zones`: zones that the server answers locally, as empty zones (RFC 6303).
 
 use std::fmt;
 

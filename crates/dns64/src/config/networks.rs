@@ -155,7 +155,7 @@ fn is_name(text: &str) -> bool {
         && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'))
 }
 
-/// Error in a list of networks: the faulty entry, and the reason.
+/// Error in a list of networks: the invalid entry, and the reason.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct BadList {
     /// Text to search for in the file to find the line of the error.

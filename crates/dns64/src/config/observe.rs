@@ -122,8 +122,8 @@ const LONGEST_SOCKET: usize = 107;
 /// Longest identity, in octets. Host names cannot be longer.
 const LONGEST_IDENTITY: usize = 255;
 
-/// Returns the first fault in these tables: the path of the key, and a message that shows the right
-/// form.
+/// Returns the first error in these tables: the path of the key, and a message that shows the
+/// correct form.
 pub(super) fn fault(
     control: &ControlKeys,
     log: &QueryLogKeys,
