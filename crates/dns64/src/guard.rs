@@ -128,7 +128,7 @@ impl Tasks {
         (self.report)(panic, cost);
     }
 
-    /// Starts a task. If it panics, `cost` describes the lost work.
+    /// Starts a task. If the task panics, `cost` describes the lost work.
     pub(crate) fn spawn(
         &self,
         cost: impl FnOnce() -> String + 'static,

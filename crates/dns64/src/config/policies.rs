@@ -283,7 +283,7 @@ fn at<T>(place: &Spanned<T>, reason: String) -> BadPolicy {
 /// Reads the name of a domain.
 ///
 /// # Errors
-/// If `text` is not a domain name, or has a wildcard label. The error message shows the right form.
+/// If `text` is not a domain name, or has a wildcard label. The error message shows the correct form.
 pub(super) fn domain_name(text: &str) -> Result<LowerName, String> {
     let name: LowerName = text.parse().map_err(|error| format!("domain: {error}"))?;
     if !labels(name.wire()).any(|label| label == b"*") {
@@ -484,7 +484,7 @@ struct TableStack<'a> {
 }
 
 impl TableStack<'_> {
-    /// Builds the policy. A key that no table sets has its value in `default`.
+    /// Builds the policy. For a key that no table sets, `default` supplies the value.
     fn policy(&self, default: &Policy) -> Policy {
         let domains = || self.own.into_iter().chain(self.common);
         let all = || domains().chain([self.group, self.base]);
@@ -543,8 +543,8 @@ fn outside_is_off(group: &TableKeys) -> bool {
     group.prefixes.as_ref().is_some_and(Prefixes::is_off)
 }
 
-/// Returns the prefixes of all tables. If there is at least one, the well-known prefix is added.
-/// PTR queries for addresses in these prefixes are answered locally for every client.
+/// Returns the prefixes of all tables. If there is at least one prefix, the well-known prefix is
+/// added. PTR queries for addresses in these prefixes are answered locally for every client.
 fn all_prefixes<'a>(layers: impl Iterator<Item = &'a TableKeys>) -> Arc<[Mapping]> {
     let mut all: Vec<Mapping> =
         layers.flat_map(|layer| &layer.prefixes).flat_map(|all| all.mappings.clone()).collect();

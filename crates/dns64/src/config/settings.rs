@@ -105,8 +105,8 @@ pub struct Settings {
 struct Origin {
     text: String,
     /// Addresses of sockets that are already open, because systemd passed them or because the
-    /// server is running. They may differ from `listen` in the text. If empty, the server uses the
-    /// addresses of `listen`.
+    /// server is running. They may differ from `listen` in the configuration. If empty, the server
+    /// uses the addresses of `listen`.
     served: Vec<ServiceAddr>,
     listen: Vec<ServiceAddr>,
     resolv_conf: ResolvConf,
@@ -356,9 +356,9 @@ impl Settings {
         })
     }
 
-    /// Returns the time limit for one lookup, over all attempts. With serve-stale, the limit is at
-    /// most [`STALE_AFTER`], the time after which a client gets an expired answer (RFC 8767 §5
-    /// suggests 1.8 s).
+    /// Returns the time limit for one lookup, including all attempts. With serve-stale, the limit
+    /// is at most [`STALE_AFTER`], the time after which a client gets an expired answer (RFC 8767
+    /// §5 suggests 1.8 s).
     pub(crate) fn timeout(&self) -> Duration {
         let timeout = self.config.forwarding.timeout;
         if self.ttl.stale.is_some() { timeout.min(STALE_AFTER) } else { timeout }
@@ -519,7 +519,7 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// Checks that sizes, times and numbers of `[cache]`, `[forwarding]` and `[limits]` are within
+    /// Checks that sizes, times and numbers in `[cache]`, `[forwarding]` and `[limits]` are within
     /// their bounds.
     fn check_numbers(&self, config: &Config) -> Result<(), ConfigError> {
         self.check_probes(config)?;
@@ -611,7 +611,7 @@ impl Checker<'_> {
         ConfigError::Invalid { file: self.file.into(), line, reason }
     }
 
-    /// Returns an error with the line where the faulty entry of a list of networks first occurs.
+    /// Returns an error with the line where the invalid entry of a list of networks first occurs.
     fn bad_list(&self, BadList { word, reason }: BadList) -> ConfigError {
         let quoted =
             ['"', '\''].iter().find_map(|quote| self.text.find(&format!("{quote}{word}{quote}")));
@@ -656,8 +656,8 @@ pub(crate) fn control_socket(file: &Path) -> Result<Option<PathBuf>, ConfigError
 /// Maximum time for which failures may be cached, in seconds (RFC 9520 §3.2).
 const MOST_FAILURE_TTL: u128 = 300;
 
-/// Returns one of the `clients` networks that is much larger than the networks of a single
-/// operator, or `None` if there is none.
+/// Returns a network in `clients` that is much larger than the networks of a single operator, or
+/// `None` if there is none.
 pub(super) fn covers_all_clients(clients: &Networks<IpNet>) -> Option<IpNet> {
     let unique_local: IpNet = "fc00::/7".parse().expect("a constant");
     // The networks are aggregated, so that two halves of the address space count as the whole

@@ -1,4 +1,4 @@
-//! The system's name servers in resolv.conf(5), without this server itself.
+//! The system's name servers in resolv.conf(5), excluding this server itself.
 //!
 //! A host that runs dns64d often also uses dns64d as its resolver, and lists it in resolv.conf.
 //! Upstream queries from dns64d to itself would loop. Entries of resolv.conf with an address on

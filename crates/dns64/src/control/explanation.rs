@@ -12,8 +12,8 @@ use crate::translation::policy::{Hints, Mode, Select};
 /// Version of [`Explanation`]. It increases when a key is removed or changes its meaning.
 pub const EXPLANATION_VERSION: u32 = 1;
 
-/// Explanation of the reply to a query. The query was processed like a query of a client, and each
-/// step was recorded.
+/// Explanation of the reply to a query. The query was processed like a client query, and each step
+/// was recorded.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Explanation {
     /// Version of this object.

@@ -1,4 +1,4 @@
-//! Requests and answers of the control socket: one line of JSON in each direction per connection.
+//! Requests and answers on the control socket: one line of JSON in each direction per connection.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;

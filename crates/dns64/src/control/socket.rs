@@ -71,7 +71,7 @@ impl ControlSocket {
     }
 }
 
-/// Binds a socket to a file that has these permissions from its creation on. Setting the
+/// Binds a socket to a file that has these permissions from the moment it is created. Setting the
 /// permissions later by path could affect another file, because the owner of the folder can replace
 /// the socket by a link.
 fn bind_with(socket: &OwnedFd, path: &Path, mode: Mode) -> io::Result<()> {

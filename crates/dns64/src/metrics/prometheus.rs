@@ -1,4 +1,4 @@
-//! The metrics in the text format of Prometheus.
+//! The metrics in the Prometheus text format.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -259,7 +259,7 @@ mod tests {
         to_text(&metrics, &Arc::new(Cache::new(1)), &rows())
     }
 
-    /// Checks that the metrics in a text are exported, with the values of their labels.
+    /// Checks that the metrics named in `text` are exported, with the label values used there.
     fn are_exported(text: &str, least: usize) {
         let exported = all();
         let name = |(at, _): (usize, &str)| -> &str {

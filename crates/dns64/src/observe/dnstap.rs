@@ -26,7 +26,7 @@ use super::queue::{QueueReceiver, QueueSender, Received, queue};
 use crate::config::DnstapKeys;
 use crate::metrics::{Count, WorkerMetrics};
 
-/// Maximum number of messages in the queue, and of octets in all these messages.
+/// Maximum number of messages in the queue, and maximum total size of these messages in octets.
 const PLACES: usize = 16_384;
 const OCTETS: usize = 16 << 20;
 /// Number of octets that are written at once.
@@ -40,7 +40,7 @@ const TICK: Duration = Duration::from_millis(200);
 const LEAST_PAUSE: Duration = Duration::from_millis(500);
 const MOST_PAUSE: Duration = Duration::from_secs(30);
 
-/// Handle by which one thread passes copies of messages to the writer.
+/// Handle that one thread uses to pass copies of messages to the writer.
 #[derive(Clone)]
 pub(crate) struct Tap {
     inlet: QueueSender<Message>,

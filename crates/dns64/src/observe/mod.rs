@@ -6,7 +6,7 @@
 //!                   └ queue full: dropped and counted
 //! ```
 //!
-//! Threads that serve clients never wait for these threads or for the readers. There is no
+//! Threads that serve clients never wait for the writing threads or for the readers. There is no
 //! [`Observer`] if neither the query log nor dnstap is configured.
 
 mod dnstap;
@@ -34,7 +34,7 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 /// Interval between checks that determine whether the writing threads have ended.
 const TICK: Duration = Duration::from_millis(5);
 
-/// Handle by which one thread reports queries to the query log and to dnstap.
+/// Handle that one thread uses to report queries to the query log and to dnstap.
 #[derive(Clone)]
 pub(crate) struct Observer {
     log: Option<Lines>,

@@ -23,7 +23,7 @@ use crate::name::{LowerName, text};
 use crate::translation::decision::Decision;
 use crate::transport::Transport;
 
-/// Maximum number of entries in the queue, and of octets in all their names.
+/// Maximum number of entries in the queue, and maximum total length of their names in octets.
 const PLACES: usize = 16_384;
 const OCTETS: usize = 4 << 20;
 /// Number of octets that are written at once.
@@ -120,7 +120,7 @@ impl Entry {
     }
 }
 
-/// Handle by which one thread passes entries to the writer.
+/// Handle that one thread uses to pass entries to the writer.
 #[derive(Clone)]
 pub(super) struct Lines {
     inlet: QueueSender<Entry>,

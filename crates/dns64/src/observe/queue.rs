@@ -15,7 +15,7 @@ pub(crate) trait HeapSize {
 /// Sending end of the queue; one per sending thread.
 pub(crate) struct QueueSender<T> {
     sender: SyncSender<T>,
-    /// Total number of heap octets of the queued items.
+    /// Total number of heap octets used by the queued items.
     waiting: Arc<AtomicUsize>,
     most: usize,
 }

@@ -354,8 +354,8 @@ fn serve(file: Option<&Path>, listen: &[ServiceAddr]) -> anyhow::Result<()> {
     let (sender, requests) = channel();
     bound.on_reload(move |request| {
         let _ = sender.send(request);
-        // raise(3) of musl would use tkill(2), which the system call filter allows only for the
-        // main thread.
+        // musl's raise(3) would use tkill(2), which the system call filter allows only for the main
+        // thread.
         let _ = kill(Pid::this(), Signal::SIGHUP);
     });
     drop_privileges(&config, file, resolv_conf)?;

@@ -24,7 +24,7 @@ impl Follower {
         Follower { seen: settings.resolv_conf().clone() }
     }
 
-    /// Records the contents of resolv.conf in settings that a reload has put into effect.
+    /// Records the contents of resolv.conf that belong to `settings`, which a reload has put into effect.
     pub(super) fn record(&mut self, settings: &Settings) {
         self.seen = settings.resolv_conf().clone();
     }

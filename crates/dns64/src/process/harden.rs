@@ -1,4 +1,4 @@
-//! Reduction of privileges after the sockets are bound. The process gives up root privileges,
+//! Reduction of privileges after the sockets have been bound. The process gives up root privileges,
 //! access to most files, the right to signal other processes, and system calls that it does not
 //! need (`syscall_filter`).
 
@@ -354,7 +354,7 @@ mod tests {
                     assert!(std::fs::write(&inside, "x").is_err());
                     assert!(std::fs::remove_file(&inside).is_err());
                 }
-                // Operations of a reload and of the shutdown.
+                // Operations performed by a reload and by the shutdown.
                 let append = |file| std::fs::File::options().append(true).create(true).open(file);
                 let rotated = logs.path().join("new.log");
                 for file in [&log, &rotated] {

@@ -104,7 +104,7 @@ impl Findings {
         }
     }
 
-    /// Checks files and folders of sockets and logs.
+    /// Checks the files and folders used by sockets and logs.
     fn of_files(&mut self, settings: &Settings) {
         let config = &settings.config;
         if let Some(socket) = &config.control.socket {

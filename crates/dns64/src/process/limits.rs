@@ -13,8 +13,8 @@ use crate::config::Settings;
 /// Number of descriptors for other purposes: standard streams, signals, timers, query log, dnstap,
 /// and 16 connections each for metrics and control socket.
 const OTHERS: u64 = 56;
-/// Number of descriptors of a worker in addition to its sockets: one for epoll(7), and one by which
-/// other threads wake the worker.
+/// Number of descriptors of a worker in addition to its sockets: one for epoll(7), and one that
+/// other threads use to wake the worker.
 const PER_WORKER: u64 = 2;
 
 /// Limits of the system.
@@ -32,7 +32,7 @@ impl SystemLimits {
         SystemLimits { descriptors: raise_limit(), memory: memory::limits() }
     }
 
-    /// True if there is a limit on the address space, which includes unused address space.
+    /// True if there is a limit on the address space. Such a limit also counts unused address space.
     pub(super) fn limits_address_space(&self) -> bool {
         self.memory.iter().any(|limit| limit.counts == MemoryKind::AddressSpace)
     }

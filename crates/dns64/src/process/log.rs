@@ -16,7 +16,7 @@ use std::time::Duration;
 use crate::observe::queue::{HeapSize, QueueReceiver, QueueSender, Received, queue};
 use crate::observe::standard_error;
 
-/// Maximum number of lines in the queue, and maximum number of octets in all these lines.
+/// Maximum number of lines in the queue, and maximum total length of these lines in octets.
 const PLACES: usize = 4_096;
 const OCTETS: usize = 1 << 20;
 /// Time limit for writing the remaining lines at the end of the process.

@@ -60,7 +60,7 @@ pub(super) fn visible(text: &str) -> Cow<'_, str> {
 }
 
 /// Maximum length of a printed error, in octets. The limit is needed because errors in a
-/// configuration repeat the faulty line.
+/// configuration repeat the invalid line.
 const LONGEST_ERROR: usize = 2_000;
 
 /// Returns an error with control characters escaped, truncated to [`LONGEST_ERROR`].
