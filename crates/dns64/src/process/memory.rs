@@ -159,8 +159,9 @@ struct Hierarchy<'a> {
     is_v2: bool,
 }
 
-/// Returns the limits of control groups (cgroups(7)): of the process's group and of all its
-/// ancestors. `groups` and `mounts` are the contents of /proc/self/cgroup and /proc/self/mountinfo.
+/// Returns the limits of the process's control group and of all ancestors of this group
+/// (cgroups(7)). `groups` and `mounts` are the contents of /proc/self/cgroup and
+/// /proc/self/mountinfo.
 fn of_groups(
     groups: &str,
     mounts: &str,

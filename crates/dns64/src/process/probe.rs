@@ -63,7 +63,7 @@ pub(super) fn probe(settings: &Settings) -> Vec<Probed> {
 /// Queries an upstream for the SOA record of the first domain that it is configured for. The
 /// upstream need not answer for other domains.
 fn ask(settings: &Settings, number: usize) -> Result<(Rcode, Duration), String> {
-    // The last route has all upstreams, but is unused if there is a forward for ".".
+    // The last route contains all upstreams, but is unused if there is a forward for ".".
     let route = settings.routes.iter().enumerate().rev().find(|(place, route)| {
         settings.route(route.domain.wire()).0 == *place && route.upstreams.contains(&number)
     });

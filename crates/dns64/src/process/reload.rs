@@ -1,4 +1,4 @@
-//! Reload of the configuration: on SIGHUP, and at the control socket for `dns64d reload`.
+//! Reload of the configuration, triggered by SIGHUP, or by `dns64d reload` through the control socket.
 //!
 //! ```text
 //! SIGHUP ─────────┐
@@ -48,7 +48,7 @@ impl ConfigSource<'_> {
     /// that are not used are left out.
     pub(super) fn written(&self, settings: &Settings) -> KeyValues {
         let written = KeyValues::of(&settings.config);
-        // Upstreams from resolv.conf are not keys of the file.
+        // Upstreams from resolv.conf are not keys in the file.
         let written = if settings.follows_system { written.without("upstream") } else { written };
         if self.passed.is_empty() { written } else { written.without("listen") }
     }

@@ -98,7 +98,7 @@ pub(super) const OLD_FILES: &[c_long] = &[
 #[cfg(not(target_arch = "x86_64"))]
 pub(super) const OLD_FILES: &[c_long] = &[];
 
-/// Calls that act on other processes of the same user, or on its System V and POSIX objects.
+/// Calls that act on other processes of the same user, or on that user's System V and POSIX IPC objects.
 const PROCESSES: &[c_long] = &[
     libc::SYS_pidfd_send_signal,
     PROCESS_MADVISE,
@@ -125,9 +125,9 @@ const PROCESSES: &[c_long] = &[
     libc::SYS_mq_unlink,
 ];
 
-/// Calls with a process ID as first argument. They are allowed for the ID of this process, because
-/// abort(3) and raise(3) need them. tkill(2) expects a thread ID, and is therefore allowed only for
-/// the main thread.
+/// Calls with a process ID as the first argument. They are allowed for the ID of this process,
+/// because abort(3) and raise(3) need them. tkill(2) expects a thread ID, and is therefore allowed
+/// only for the main thread.
 const SIGNALS: &[c_long] = &[
     libc::SYS_kill,
     libc::SYS_tkill,
@@ -136,7 +136,7 @@ const SIGNALS: &[c_long] = &[
     libc::SYS_rt_tgsigqueueinfo,
 ];
 
-/// Other calls with a process ID as first argument. The ID 0 also stands for this process.
+/// Other calls with a process ID as the first argument. The ID 0 also stands for this process.
 const LIMITS: &[c_long] = &[libc::SYS_prlimit64, libc::SYS_sched_setaffinity];
 
 /// Operations of fcntl(2) and ioctl(2) that make the kernel send signals to another process:

@@ -18,14 +18,14 @@
 //! cache the negative answer no longer than its zone allows.
 //!
 //! The header and the TTLs of a cached message are overwritten, and a compression pointer could
-//! point into these octets. The name with the pointer would then change or become malformed. A
-//! message is therefore cached unchanged only if it is *steady*: all its names are parsed from
-//! octets that belong to names. Later accesses to an [`Answer`] (records, TTL offsets, the name at
-//! the end of the aliases) use the results of that parse; names are not parsed again.
+//! point into these octets. The name that contains the pointer would then change or become
+//! malformed. A message is therefore cached unchanged only if it is *steady*: all its names are
+//! parsed from octets that belong to names. Later accesses to an [`Answer`] (records, TTL offsets,
+//! the name at the end of the aliases) use the results of that parse; names are not parsed again.
 //!
 //! With `[[forward]]`, an answer is cut at the first alias to a name with other upstreams
-//! ([`Scope`]). The aliases up to there form an [`AnswerKind::Unfinished`] answer. The same rules
-//! then apply as if the upstream had followed no further alias.
+//! ([`Scope`]). The aliases up to that point form an [`AnswerKind::Unfinished`] answer. The same
+//! rules then apply as if the upstream had followed no further alias.
 
 mod aliases;
 mod asked;

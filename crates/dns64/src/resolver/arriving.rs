@@ -37,7 +37,7 @@ impl<O: ResolverIo> Resolver<O> {
         let question = question.filter(|_| message.qdcount() == 1);
         let mut same = question.is_some_and(|question| fetch.query.has_sent(question, true));
         if !same && question.is_some_and(|question| fetch.query.has_sent(question, false)) {
-            // The response must repeat the letter case, unless the query was not sent in random case.
+            // The response must repeat the letter case if the query was sent in random case.
             let attempt = fetch.state.udp().and_then(|udp| udp.sent(at(&message)));
             if attempt.is_none_or(|attempt| attempt.form.random_case) {
                 self.on_other_case(id, port.server);
@@ -58,8 +58,8 @@ impl<O: ResolverIo> Resolver<O> {
 
     /// Handles a response that repeats the question in another letter case. The response is
     /// dropped: it is forged, or the server does not preserve the case. The server is queried over
-    /// TCP to find out which is the case, because an answer over TCP cannot be forged without a
-    /// view of the connection.
+    /// TCP to find out which is the case, because an attacker that cannot observe the connection
+    /// cannot forge an answer over TCP.
     fn on_other_case(&mut self, id: FetchId, server: ServerId) {
         self.metrics().count(Count::UpstreamOtherCase);
         let udp = self.fetches.get(id).and_then(|fetch| fetch.state.udp());

@@ -34,7 +34,7 @@ impl<O: ResolverIo> Resolver<O> {
     /// worker has just cached the answer, and the answer is at most `max_age` seconds old, the
     /// answer is returned as the error value. `hash` is the hash of the question.
     ///
-    /// The fetch is inserted here before it is claimed. If anything fails after that,
+    /// The fetch is inserted here before it is claimed. If an error occurs after that,
     /// [`abandon`](Resolver::abandon) finds the claim and releases it.
     pub(super) fn begin(
         &mut self,
@@ -379,7 +379,7 @@ impl<O: ResolverIo> Resolver<O> {
         }
     }
 
-    /// Derives the outcome from an answer or its absence, using stale entries of the cache.
+    /// Derives the outcome from an answer or its absence, and uses a stale cache entry if necessary.
     fn outcome(
         &self,
         key: Key,

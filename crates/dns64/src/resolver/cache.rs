@@ -332,9 +332,9 @@ impl Cache {
     }
 
     /// Returns an answer that upstreams fail to refresh, if it expired no more than `limits.stale`
-    /// ago (RFC 8767). It is then served for the next 30 seconds. `failed` is the upstream's error
-    /// response, if any. An answer that failed validation (RFC 8914) is not replaced by a stale
-    /// one.
+    /// ago (RFC 8767). The answer is then served for the next 30 seconds. `failed` is the
+    /// upstream's error response, if any. An answer that failed validation (RFC 8914) is not
+    /// replaced by a stale one.
     pub(crate) fn revive(
         &self,
         key: &Key,

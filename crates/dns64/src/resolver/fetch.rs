@@ -109,7 +109,7 @@ pub(super) struct Udp {
 pub(super) struct Tcp {
     pub(super) server: ServerId,
     pub(super) cause: TcpCause,
-    /// Set when a connection slot was free and the server is queried.
+    /// Set once a connection slot is free and the server is queried.
     pub(super) begun: Arc<AtomicBool>,
     /// State over UDP, which is resumed if the server does not answer.
     pub(super) before: Udp,
@@ -146,7 +146,8 @@ pub(super) struct Attempt {
 }
 
 impl Fetch {
-    /// Returns a fetch without queries. `random_case` generates the letter case, if that is to be random.
+    /// Returns a fetch without queries. `random_case` is the random number generator for the letter case, or `None` if
+    /// the case is not randomized.
     pub(super) fn new(
         key: Key,
         hash: KeyHash,
@@ -193,7 +194,7 @@ impl State {
         }
     }
 
-    /// Changes from UDP to TCP, in order to query `server`. Returns false in any other state than
+    /// Changes from UDP to TCP, in order to query `server`. Returns false in any state other than
     /// UDP. `begun` is set when a connection slot is free.
     pub(super) fn switch_to_tcp(
         &mut self,
@@ -224,7 +225,7 @@ impl State {
     }
 
     /// Changes from TCP back to UDP. Returns the server that was queried and the cause, or `None`
-    /// in any other state than TCP.
+    /// in any state other than TCP.
     pub(super) fn return_to_udp(&mut self) -> Option<(ServerId, TcpCause)> {
         let State::Tcp(tcp) = self else { return None };
         let asked = (tcp.server, tcp.cause);

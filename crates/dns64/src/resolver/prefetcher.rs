@@ -78,7 +78,7 @@ mod tests {
     use crate::resolver::fetches::Fetches;
 
     fn hash(n: u32) -> KeyHash {
-        // A single hasher for all calls: each has its own random key.
+        // All calls use the same hasher, because each hasher has a different random key.
         thread_local!(static FETCHES: Fetches = Fetches::default());
         FETCHES.with(|fetches| fetches.hash(&n.to_be_bytes()))
     }

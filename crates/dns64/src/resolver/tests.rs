@@ -79,7 +79,7 @@ struct Notes {
     next_id: u16,
     /// Servers in the most recent list.
     servers: Vec<(ServerId, ServiceAddr)>,
-    /// Servers to which nothing can be sent, and the error.
+    /// Servers to which sending fails, each with the error.
     refuses: HashMap<u16, io::ErrorKind>,
 }
 
@@ -436,7 +436,7 @@ fn udp_error_counts_only_without_better_answer() {
     test.answer(&second, &second.answer(5, &[]));
     assert_eq!(test.outcome(), Some(Ok((5, 0))));
 
-    // The other server does not respond, twice: the stored error is used.
+    // Two queries to the other server get no response, so the stored error is used.
     let first = test.begin("c.test").remove(0);
     test.answer(&first, &first.answer(2, &[]));
     assert_eq!(test.sent().len(), 1);
@@ -562,7 +562,7 @@ fn udp_unreachable_servers_get_one_probe() {
     test.resolver.on_unreachable(sent.at.port, &refused.into());
     test.pass(1_700);
     assert_eq!(test.outcome(), Some(Err(Failure::Unreachable)));
-    // Hosts limit their ICMP messages: none arrives for this query.
+    // Hosts limit the rate of their ICMP messages, so none arrives for this query.
     let probe = test.begin("probe.test").remove(0);
     test.pass(199);
     assert!(test.begin("a.test").is_empty());
@@ -646,7 +646,7 @@ fn udp_alias_loop_is_cached_as_failure() {
     assert!(matches!(test.ask("a.test"), Resolve::Ready(Outcome::Failed(Failure::AliasLoop))));
 }
 
-/// A name for which no draw of letter case is all lower case, in tests with a fixed seed.
+/// A name that is long enough to never be in all lower case after randomization, in tests with a fixed seed.
 const LETTERS: &str = "a-rather-long-name-with-many-letters.test";
 
 fn with_random_case() -> Test {
@@ -898,7 +898,7 @@ fn elsewhere_missing_result_times_out() {
     assert_eq!(waits.outcome(), None);
     waits.pass(100);
     assert_eq!(waits.outcome(), Some(Err(Failure::Timeout)));
-    // This worker only timed out waiting for the other one; that is not cached as a failure.
+    // This worker only timed out while waiting for the other worker. Such a timeout is not cached as a failure.
     assert!(matches!(waits.ask("a.test"), Resolve::Pending));
 }
 

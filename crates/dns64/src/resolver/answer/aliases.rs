@@ -182,8 +182,8 @@ impl<'a> Aliases<'a> {
         // Target and TTL of the DNAME.
         let mut dname: Option<(Vec<u8>, u32)> = None;
         let mut has_data = false;
-        // Lengths of the ancestors of this name. They speed up the comparison of the ancestors with what may be
-        // thousands of records.
+        // Lengths of the ancestors of the name at the end of the chain. They speed up the comparison of the ancestors
+        // with possibly thousands of records.
         let mut above = [false; LONGEST + 1];
         for name in ancestors(&self.end).skip(1) {
             above[name.len()] = true;

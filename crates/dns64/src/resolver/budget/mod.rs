@@ -1,15 +1,15 @@
 //! Limits on fetches in flight and on client queries that wait for them, and the division of these
 //! limits among clients. A *place* is the capacity for one fetch, or for one waiting query.
 //!
-//! The number of fetches in flight is limited to the number that upstreams can answer in time (`rate`). It is divided
-//! among the networks of clients at every prefix length ([`crate::shares`]), so that heavy load from some networks does
-//! not exclude the others. A failing subtree (`failing_subtrees`) gets one more fetch while it holds fewer than an
-//! eighth of the free places. This share is divided among the networks of clients in the same way. The first fetch of a
-//! client in a subtree that fails because of an attack is therefore admitted.
+//! The number of fetches in flight is limited to the number that upstreams can answer in time (`rate`). This number is
+//! divided among the networks of clients at every prefix length ([`crate::shares`]), so that heavy load from some
+//! networks does not exclude the others. A failing subtree (`failing_subtrees`) gets one more fetch while it holds
+//! fewer than an eighth of the free places. This share is divided among the networks of clients in the same way. The
+//! first fetch of a client in a subtree that fails because of an attack is therefore admitted.
 //!
 //! Places for waiting queries are divided in the same way, because a query that waits for a fetch
-//! of another client holds a place too. At most an eighth of the free places may wait for a fetch
-//! in a failing subtree.
+//! of another client holds a place too. Queries that wait for a fetch in a failing subtree may hold
+//! at most an eighth of the free places.
 //!
 //! Shares matter only when places are scarce. While less than an eighth of the places is taken, every client is
 //! admitted. This first eighth is not counted for any network, even when more places are taken later, so that usual
@@ -74,8 +74,8 @@ impl Budget {
 
     /// Returns the place for a waiting query from `client`. `most` is the total number of places.
     /// `first` is true for the first upstream query of a client query. Later upstream queries are
-    /// limited only by the number of places, because upstreams have already worked for the client
-    /// query.
+    /// limited only by the number of places, because upstreams have already done work for the
+    /// client query.
     ///
     /// # Errors
     ///

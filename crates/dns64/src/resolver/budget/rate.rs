@@ -14,7 +14,7 @@ const LEAST: u64 = 8_192;
 const SHARE: (u64, u64) = (1, 3);
 
 /// Recent answer rate of the upstreams. It does not decrease during a pause, because a pause is no
-/// evidence for a lower rate.
+/// evidence of a lower rate.
 #[derive(Debug, Default)]
 pub(super) struct Rate {
     /// Start of the interval in which `answers` are counted.

@@ -79,7 +79,7 @@ impl World {
     }
 
     /// Simulates five seconds in which `attackers` clients together send queries for 12 000 dead
-    /// names a second, and other clients for 1 000 living ones.
+    /// names a second, and other clients send queries for 1 000 living names a second.
     fn torture(&mut self, attackers: u64, dead: impl Fn(u64) -> String) {
         for n in 0..60_000 {
             self.ask(client([10, 0, 0, (n % attackers) as u8]), &dead(n), false);

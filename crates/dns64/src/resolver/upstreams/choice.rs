@@ -10,9 +10,9 @@
 //! that has never been queried counts as the fastest.
 //!
 //! If every upstream that is up has been queried for this question, the next query goes to an
-//! upstream that is marked down, preferably the one with the earliest due probe. If these upstreams
-//! have been queried too, an upstream is queried again, preferably one that is up and has retries
-//! left.
+//! upstream that is marked down, preferably the one with the probe that is due earliest. If these
+//! upstreams have been queried too, an upstream is queried again, preferably one that is up and has
+//! retries left.
 
 use rand::rngs::StdRng;
 use rand::{Rng, RngExt};
@@ -22,8 +22,7 @@ use units::Nanos;
 use crate::config::UpstreamOrder;
 use crate::ids::ServerId;
 
-/// Maximum difference to the round-trip time of the fastest upstream at which an upstream still receives a part of the
-/// load.
+/// Maximum amount by which an upstream may be slower than the fastest upstream and still receive part of the load.
 const LIKE_SPEED: Nanos = Nanos::from_millis(20);
 /// One query in `EXPLORE` goes to any upstream that is up.
 const EXPLORE: u32 = 64;

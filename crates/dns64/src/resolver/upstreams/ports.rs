@@ -1,5 +1,5 @@
-//! The sockets towards the upstreams, and the ids in use on each. A port may also send and receive
-//! over AF_XDP ([`super::xdp`]).
+//! The sockets to the upstreams, and the ids in use on each socket. A port may also send and
+//! receive over AF_XDP ([`super::xdp`]).
 //!
 //! An attacker must guess a source port and an id (RFC 5452 §4). Each upstream has several source
 //! ports, which the kernel draws at random. Each query uses one of these ports and a random id. Up
