@@ -238,7 +238,7 @@ impl Inquiry {
         }
     }
 
-    /// Returns the question to be resolved in parallel to `asked`. If the policy permits it, an A
+    /// Returns the question to be resolved in parallel with `asked`. If the policy permits it, an A
     /// question accompanies the first AAAA question (RFC 6147 §5.1.8). An A question also
     /// accompanies the probe after an unexplained SERVFAIL, because two queries in sequence would
     /// take longer than a client waits.

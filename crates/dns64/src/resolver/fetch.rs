@@ -233,7 +233,7 @@ impl State {
         Some(asked)
     }
 
-    /// Replaces a timeout by its cause if a response was malformed and none was usable.
+    /// Returns the cause of `failure`. A timeout is attributed to a malformed response if there was one.
     pub(super) fn cause_of(&mut self, failure: Failure) -> Failure {
         let was_malformed = self.udp().is_some_and(|udp| udp.was_malformed);
         if was_malformed && failure == Failure::Timeout { Failure::Malformed } else { failure }

@@ -73,7 +73,7 @@ pub(crate) enum Resolve {
 pub(crate) enum Rejection {
     /// The client query is so old that its client is about to retry.
     TooLate,
-    /// The maximum number of fetches in flight, or of waiting client queries, is reached.
+    /// The maximum number of fetches in flight, or of waiting client queries, has been reached.
     NoRoom,
     /// The client, or a network that contains it, has used up its share of the places.
     ClientShare,

@@ -16,8 +16,8 @@ pub(super) enum Admission<'r, 'q> {
     Answer(&'r Query<'q>),
     /// The query gets REFUSED, because `[access]` does not allow the client.
     Refuse(&'r Query<'q>),
-    /// The query gets a reply with TC=1. It is above the rate limit, and a cookie verifies the
-    /// client's address (RFC 7873).
+    /// The query gets a reply with TC=1. The query is above the rate limit, but a cookie verifies
+    /// the client's address (RFC 7873).
     Truncate(&'r Query<'q>),
     /// The message gets a reply without records (see [`Received::Error`]).
     Error { rcode: Rcode, question: &'q [u8], edns: bool, cookie: Option<&'r Cookie> },

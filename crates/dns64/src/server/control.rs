@@ -29,7 +29,7 @@ use crate::name::{LowerName, text};
 use crate::prefixes::PrefixReport;
 use crate::transport::requests::{self, Service};
 
-/// Error message for requests that arrive while the server stops.
+/// Error message for requests that arrive while the server is stopping.
 const ENDS: &str = "the server is stopping";
 
 /// Properties of the control protocol. A request is a line. The time limit is long, because an

@@ -8,8 +8,8 @@
 //!                                                   resume ◄─ Resolver, jobs
 //! ```
 //!
-//! Each reply is reported to an [`Observer`], if there is one. A query of [`super::explain`] takes
-//! the same path and ends in an explanation instead of a reply.
+//! Each reply is reported to an [`Observer`], if there is one. An explained query
+//! ([`super::explain`]) takes the same path, and ends in an explanation instead of a reply.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -125,7 +125,7 @@ impl Frontend {
         self.replies.send(client, metrics, Nanos(0), write);
     }
 
-    /// Reports a query that was answered at once to the observer, if there is one.
+    /// Reports to the observer, if there is one, a query that was answered at once.
     #[inline]
     fn report_reply(
         &mut self,
@@ -350,7 +350,7 @@ impl Frontend {
                 Resolve::Pending => {
                     job.record(|trace| trace.waits(&key, self.now));
                     job.inquiry.wait(rules);
-                    // During a probe the companion query is sent at once only if there is no time
+                    // During a probe, the parallel A query is sent at once only if there is no time
                     // left to send it after the probe.
                     let wanted = !key.is_probe() || resolver.leaves_no_time(job.arrived);
                     let parallel_question =

@@ -198,7 +198,7 @@ fn served(socket: &impl AsFd, address: &io::Result<SocketAddr>) -> [Option<Socke
     [Some(*address), too]
 }
 
-/// Binds the addresses of the settings, or adopts the sockets that systemd passed.
+/// Binds the addresses in the settings, or adopts the sockets that systemd passed.
 ///
 /// # Errors
 /// If an address cannot be bound, or none is configured.
@@ -475,7 +475,7 @@ impl RunningServer {
         self.shared.metrics()
     }
 
-    /// Returns the metrics in the text format of Prometheus.
+    /// Returns the metrics in the Prometheus text format.
     pub fn metrics_text(&self) -> String {
         self.shared.metrics_text()
     }
@@ -497,8 +497,8 @@ impl RunningServer {
         Ok(())
     }
 
-    /// True if the settings require AF_XDP for an upstream, and the interface towards this upstream
-    /// is not open for AF_XDP. A restart would open the interface.
+    /// True if the settings require AF_XDP for an upstream, and the interface to this upstream is
+    /// not open for AF_XDP. A restart would open the interface.
     pub(crate) fn lacks_xdp(&self, settings: &Settings) -> bool {
         self.xdp_sources.as_ref().is_some_and(|sources| xdp::lacks(sources, settings))
     }

@@ -104,7 +104,7 @@ impl Shared {
         }
     }
 
-    /// Returns counters, cache and prefixes in the text format of Prometheus.
+    /// Returns counters, cache statistics and prefixes in the Prometheus text format.
     pub(super) fn metrics_text(&self) -> String {
         let now = clock::now();
         let row = |used: &PrefixReport| PrefixRow {

@@ -117,15 +117,15 @@ impl Worker {
         })
     }
 
-    /// Runs until a stop is requested, and then until the last client query has its reply.
+    /// Runs until a stop is requested, and then until the last client query has been answered.
     pub(super) fn run(mut self) {
         let mut batch = ReceiveBatch::new(OFFLOAD_LEN);
         let mut ready = Vec::with_capacity(256);
         let mut stopped_at = None;
         loop {
             if stopped_at.is_none() && self.shared.stopping.load(Ordering::Relaxed) {
-                // Unread queries stay in the sockets. Sockets of systemd are then served by the
-                // next process.
+                // Unread queries stay in the sockets. Sockets passed by systemd are then served by
+                // the next process.
                 for endpoint in self.frontend.replies().endpoints() {
                     let _ = self.resolver.outside().poller.remove(endpoint);
                 }
@@ -184,9 +184,9 @@ impl Worker {
     }
 
     /// Reads the packets that a stop leaves in the rings. Returns true if all queries redirected
-    /// before the stop have been read. This is certain once the rings were empty when read
-    /// [`SHOWN`] after the stop. A flood of packets to the upstream ports must not delay the stop,
-    /// so the time is limited to [`READ_OUT`].
+    /// before the stop have been read. This is certain once the rings have been found empty at
+    /// least [`SHOWN`] after the stop. A flood of packets to the upstream ports must not delay the
+    /// stop, so the time is limited to [`READ_OUT`].
     fn read_rings_out(&mut self, stopped_at: Nanos) -> bool {
         // Read the clock before the rings, because packets may arrive while this thread is
         // preempted.

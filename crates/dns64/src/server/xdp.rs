@@ -163,7 +163,7 @@ pub(crate) fn xdp_faults(settings: &Settings) -> Vec<(String, XdpSetupError)> {
     listen.chain(upstreams).filter_map(|(path, fault)| Some((path, fault?))).collect()
 }
 
-/// Returns the planned use of the interface with this name, and creates it if missing.
+/// Returns the planned use of the interface with this name. Creates an entry if there is none.
 fn wanted(all: &mut Vec<PlannedInterface>, name: String) -> &mut PlannedInterface {
     let known = all.iter().position(|one| one.name == name);
     let place = known.unwrap_or_else(|| {
@@ -173,7 +173,7 @@ fn wanted(all: &mut Vec<PlannedInterface>, name: String) -> &mut PlannedInterfac
     &mut all[place]
 }
 
-/// Returns the interface of the route to an upstream, and the source address on that interface.
+/// Returns the interface through which an upstream is routed, and the source address on that interface.
 fn route_to(upstream: ServiceAddr) -> Result<(String, IpAddr), XdpSetupError> {
     let failed = |source| XdpSetupError::NoRoute { upstream, source };
     let to = upstream.resolve().map_err(failed)?;

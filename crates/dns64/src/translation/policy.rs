@@ -235,7 +235,7 @@ pub(crate) struct Policy {
     pub break_dnssec: bool,
     /// True to synthesize only for queries with RD (BIND's `recursive-only`).
     pub recursive_only: bool,
-    /// True to query A records in parallel to the AAAA records (RFC 6147 §5.1.8).
+    /// True to query A records in parallel with AAAA records (RFC 6147 §5.1.8).
     pub parallel: bool,
 }
 
@@ -524,7 +524,7 @@ mod tests {
             assert_eq!(one.len(), 1);
             assert_eq!(given(&[good; 4], Select::Spread, client(n)), one, "always the same one");
             of_each[one[0] as usize] += 1;
-            // Only the clients of the prefix that fails move.
+            // Only the clients of the failing prefix move to other prefixes.
             let without = given(&[good, bad, good, good], Select::Spread, client(n));
             assert!(without == one || one == [2] && without != [2], "{one:?} {without:?}");
         }

@@ -1,5 +1,5 @@
 //! Embedding and extraction of IPv4 addresses in IPv6 addresses (RFC 6052 §2.2), for all six prefix
-//! lengths and with a suffix.
+//! lengths, with or without a suffix.
 
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};

@@ -6,8 +6,8 @@
 //!             └─ no place left: a connection of the peer that holds most is closed
 //! ```
 //!
-//! A new connection always gets a place. A peer that opens connections and sends no request can
-//! therefore not block other peers.
+//! A new connection always gets a place. A peer that opens connections and sends no request
+//! therefore cannot block other peers.
 
 use std::cell::{Cell, RefCell};
 use std::io;

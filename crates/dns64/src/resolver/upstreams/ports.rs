@@ -96,7 +96,7 @@ struct ServerPorts {
     /// Number of source ports that may be used; zero if the server is no longer configured.
     allowed: usize,
     /// Queries to be sent at the end of the turn. `None` until the server is first queried. Most
-    /// servers of a long list are never queried, and a queue takes 34 KiB.
+    /// servers in a long list are never queried, and a queue takes 34 KiB.
     queue: Option<SendQueue>,
     /// AF_XDP route to the server.
     route: XdpRoute,
@@ -399,7 +399,7 @@ mod tests {
     /// The fetch of every query in these tests.
     const FETCH: FetchId = FetchId { index: 0, generation: 0 };
 
-    /// Ports towards a server that does not respond.
+    /// Ports to a server that does not respond.
     struct Test {
         silent: std::net::UdpSocket,
         poller: Poller,
@@ -460,7 +460,7 @@ mod tests {
         assert!(test.ask().is_ok());
     }
 
-    /// RFC 5452 §9.2: concurrently outstanding queries leave from several ports.
+    /// RFC 5452 §9.2: concurrently outstanding queries are sent from several ports.
     #[test]
     fn queries_of_one_turn_use_several_ports() {
         let mut test = Test::new(64);

@@ -28,7 +28,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Returns the state of an upstream that was never queried.
+    /// Returns the state of an upstream that has never been queried.
     pub(super) fn new(address: ServiceAddr, metrics: Arc<UpstreamMetrics>) -> Server {
         Server {
             address,
@@ -139,8 +139,8 @@ impl Server {
         was_down
     }
 
-    /// Records a network error of the server. `opening` is true if it occurred when a socket was
-    /// opened.
+    /// Records a network error of the server. `opening` is true if the error occurred when a socket
+    /// was opened.
     pub(crate) fn unreachable(&mut self, now: Nanos, error: &io::Error, opening: bool) {
         self.network.note(now, error, opening);
         self.failed(now, UpstreamFailure::of(error));
@@ -156,8 +156,8 @@ impl Server {
         self.update_metrics();
     }
 
-    /// Updates the metric that shows whether the server is marked down. The metric shows a server that is no longer
-    /// configured as up.
+    /// Updates the metric that shows whether the server is marked down. A server that is no longer configured is shown
+    /// as up.
     fn update_metrics(&self) {
         let since = if self.configured { self.health.down_since() } else { None };
         self.metrics.set_down(since);

@@ -14,7 +14,7 @@ pub(super) struct Suspended {
 }
 
 impl Suspended {
-    /// True if queries to the upstream have the property.
+    /// True if queries to the upstream use the property.
     pub(super) fn is_over(&self, now: Nanos) -> bool {
         now >= self.until
     }

@@ -45,8 +45,8 @@ pub(super) async fn query_periodically(shared: Arc<Shared>, state: SharedState) 
         let is_due = state.borrow_mut().is_due(&upstreams, clock::now());
         if is_due {
             let still = || wanted() == upstreams;
-            // If the list of upstreams has changed in the meantime, the answers of the old list are
-            // discarded.
+            // If the list of upstreams has changed in the meantime, the answers from the old list
+            // are discarded.
             let Some(announcement) = query_while(&upstreams, still).await else { continue };
             state.borrow_mut().record_announcement(announcement, clock::now());
         }
@@ -103,8 +103,8 @@ async fn ask(upstreams: &[ServiceAddr]) -> Option<Announcement> {
         let mut have_all_answered = true;
         for (&upstream, (_, said)) in upstreams.iter().zip(&asked) {
             match said {
-                // The answer of this upstream is pending, and takes precedence over later
-                // upstreams.
+                // The answer of this upstream is pending, and takes precedence over answers from
+                // later upstreams.
                 None => return Poll::Pending,
                 Some(None) => have_all_answered = false,
                 Some(Some(found)) if found.0.is_empty() => {
@@ -220,7 +220,7 @@ mod tests {
         assert_eq!(asked(&wanted, u32::MAX), Some(Some(announcement)));
         // Answers that arrive after the query was cancelled are ignored.
         assert_eq!(asked(&[to_live], 0), None);
-        // Answers of removed upstreams are not awaited. All upstreams are queried in parallel, so
+        // Answers from removed upstreams are not awaited. All upstreams are queried in parallel, so
         // each of them has received a query by then.
         dead.set_nonblocking(true).unwrap();
         let questions = || std::iter::from_fn(|| dead.recv(&mut [0; 512]).ok()).count();

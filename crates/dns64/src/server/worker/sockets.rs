@@ -69,8 +69,8 @@ impl Worker {
         };
     }
 
-    /// Drops datagrams at the beginning of a batch that are too old to be answered. Returns the
-    /// number of datagrams dropped and of the queries in them.
+    /// Drops the datagrams at the beginning of a batch if they are too old to be answered. Returns
+    /// the number of dropped datagrams, and the number of queries in them.
     #[cold]
     fn drop_late(
         &mut self,
@@ -246,8 +246,8 @@ impl Worker {
 
     /// Sends the output of this turn, and updates the gauges of waiting queries.
     pub(super) fn flush(&mut self) {
-        // Each round sends the queries that servers refused in the previous round to other servers.
-        // Timers retry the remaining ones.
+        // If servers refused queries in one round, these queries are sent to other servers in the
+        // next round. Timers retry the remaining ones.
         for _ in 0..ROUNDS {
             let refused = self.resolver.outside().ports.flush();
             if refused.is_empty() {
@@ -266,7 +266,7 @@ impl Worker {
             .store(self.jobs.len() as u64, Ordering::Relaxed);
     }
 
-    /// Sends the AF_XDP output, and counts its losses.
+    /// Sends the AF_XDP output, and counts lost datagrams.
     fn flush_rings(&mut self) {
         let metrics = self.shared.metrics().worker(self.id);
         for (number, rings) in self.rings.iter_mut().enumerate() {
