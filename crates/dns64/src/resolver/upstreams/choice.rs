@@ -9,8 +9,8 @@
 //! selected by weight alone, so that an upstream that has become fast again is noticed. An upstream
 //! that has never been queried counts as the fastest.
 //!
-//! If every upstream that is up has been queried for this question, the next query goes to an
-//! upstream that is marked down, preferably the one with the probe that is due earliest. If these
+//! If every upstream that is up has been queried for this question, an upstream that is marked down
+//! is queried next. The upstream with the probe that is due earliest is preferred. If these
 //! upstreams have been queried too, an upstream is queried again, preferably one that is up and has
 //! retries left.
 

@@ -1,9 +1,10 @@
 //! Network errors of one upstream, for example a missing route or a host that refuses queries.
 //!
-//! After an error, queries fail at once. If the upstream answered in the second before the error,
-//! queries fail only after errors have lasted for a second, because the upstream may be restarting
-//! or the ICMP message may be forged. A missing route that this host reports when a socket is
-//! opened takes effect at once. Errors expire after five seconds without a further error.
+//! After an error, queries fail at once. However, the upstream may be restarting, or the ICMP
+//! message may be forged. If the upstream answered in the second before the error, queries
+//! therefore fail only after errors have lasted for a second. A missing route that this host
+//! reports when a socket is opened takes effect at once. Errors expire after five seconds without a
+//! further error.
 
 use std::io;
 
