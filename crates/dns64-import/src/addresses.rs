@@ -85,7 +85,7 @@ impl Addresses {
 
     /// Returns the smallest list of networks that covers exactly this set.
     pub(super) fn networks(&self) -> Vec<IpNet> {
-        // The number comes from an IPv4 address, so it fits into 32 bits.
+        // The number comes from an IPv4 address, so it fits in 32 bits.
         let ipv4 = |number: u128| Ipv4Addr::from(number as u32);
         let of_ipv4 =
             |&(first, last): &Range| Ipv4Subnets::new(ipv4(first), ipv4(last), 0).map(IpNet::from);
@@ -108,7 +108,7 @@ impl Addresses {
     /// it.
     pub(super) fn written(&self) -> Vec<String> {
         let ipv4 = Trie { ranges: &self.ipv4, bits: 32 }.written(&|first, len| {
-            // The number comes from an IPv4 address, so it fits into 32 bits.
+            // The number comes from an IPv4 address, so it fits in 32 bits.
             IpNet::new(IpAddr::V4((first as u32).into()), len)
         });
         let ipv6 = Trie { ranges: &self.ipv6, bits: 128 }

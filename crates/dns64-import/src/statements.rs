@@ -119,7 +119,7 @@ impl Parser {
         self.spliced(statements, file, depth)
     }
 
-    /// Replaces each include statement by the statements of the included files.
+    /// Replaces each include statement with the statements of the included files.
     fn spliced(
         &mut self,
         statements: Vec<Statement>,

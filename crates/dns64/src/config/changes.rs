@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::keys::Config;
 
-/// Keys and tables that are read only at the start.
+/// Keys and tables that are read only at startup.
 pub(crate) const READ_AT_START: [&str; 12] = [
     "listen",
     "xdp-mode",

@@ -185,7 +185,7 @@ impl<'a> NamedNetworks<'a> {
         Ok(named)
     }
 
-    /// Converts a list, and replaces each name by the list of this name in `[networks]`.
+    /// Converts a list, and replaces each name with the list of this name in `[networks]`.
     pub(super) fn look_up<N: IpNetwork>(
         &self,
         list: &NetworkList<N>,

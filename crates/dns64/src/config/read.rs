@@ -75,8 +75,8 @@ mod tests {
         }
     }
 
-    /// Replaces each value of the example configuration by a number, by a string and by a list. No
-    /// error message contains a Rust type.
+    /// Replaces each value in the example configuration with a number, then a string, then a list.
+    /// No error message contains a Rust type.
     #[test]
     fn no_error_names_a_rust_type() {
         let example = include_str!("../../../../dist/dns64d.example.toml");

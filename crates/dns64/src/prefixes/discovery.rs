@@ -77,7 +77,7 @@ mod tests {
     fn answers_of_no_dns64_are_refused() {
         assert_eq!(found(&[]), [""; 0]);
         assert_eq!(found(&["2001:db8::1", "::ffff:8.8.8.8", "64:ff9b::808:808"]), [""; 0]);
-        // No NAT64 can have the prefixes of these addresses.
+        // No NAT64 can use the prefixes in these addresses.
         assert_eq!(found(&["::ffff:192.0.0.170", "::192.0.0.170", "fe80::192.0.0.170"]), [""; 0]);
         // The first address contains 192.0.0.170 at two positions. Only the second address shows
         // which position is right.

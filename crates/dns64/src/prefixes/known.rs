@@ -56,8 +56,8 @@ struct Entry {
 pub(crate) struct KnownPrefixes(Vec<Entry>);
 
 impl KnownPrefixes {
-    /// Replaces the upstreams' prefixes by `prefixes`, which expire after `ttl`. Returns true if the
-    /// set of known prefixes changes.
+    /// Replaces the upstreams' prefixes with `prefixes`, which expire after `ttl`. Returns true if the set of known
+    /// prefixes changes.
     pub(crate) fn answered(&mut self, prefixes: &[Prefix], ttl: Nanos, now: Nanos) -> bool {
         let before = self.prefixes(now);
         let gone =

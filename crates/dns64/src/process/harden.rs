@@ -169,7 +169,7 @@ fn folders_on_the_way(file: &Path) -> Vec<PathBuf> {
 /// signals only to itself.
 fn confine_files(needed: NeededFiles<'_>) -> Result<bool, HardenError> {
     let abi = ABI::V5;
-    // An editor may replace the file by a new file of the same name. The folder of the file must
+    // An editor may replace the file with a new file of the same name. The folder of the file must
     // therefore stay readable. If the file is a link, the folder of its target must also stay
     // readable.
     let readable = needed.config.into_iter().flat_map(|file| {

@@ -2,7 +2,7 @@
 //!
 //! Source ports are opened on first use, and could use up all file descriptors. No descriptor would
 //! then be left for TCP and the metrics. Descriptors are therefore divided among source ports, TCP
-//! clients and upstream TCP at the start, and again at each reload. The log names each setting that
+//! clients and upstream TCP at startup, and again at each reload. The log names each setting that
 //! was reduced.
 
 use net::descriptors::raise_limit;
@@ -37,7 +37,7 @@ impl SystemLimits {
         self.memory.iter().any(|limit| limit.counts == MemoryKind::AddressSpace)
     }
 
-    /// Reduces settings at the start. `addresses` is the number of listen addresses. Returns the
+    /// Reduces settings at startup. `addresses` is the number of listen addresses. Returns the
     /// values that are fixed until the next start, and a message for each reduced setting.
     ///
     /// # Errors

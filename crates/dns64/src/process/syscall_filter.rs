@@ -11,8 +11,8 @@ use seccompiler::{
     SeccompFilter, SeccompRule,
 };
 
-/// Rules by number of the forbidden call. A call without rules always fails. A call with rules
-/// fails if one of them applies.
+/// Rules for forbidden system calls, by call number. A call without rules always fails. A call with
+/// rules fails if one of them applies.
 pub(super) type Rules = BTreeMap<c_long, Vec<SeccompRule>>;
 
 /// Calls of newer kernels. Their numbers are the same on all architectures.

@@ -1,8 +1,8 @@
 //! The cache: raw answers by question, shared by all workers.
 //!
-//! Failures are cached as well (RFC 9520): for `failure-ttl`, doubled each time that the same
-//! question fails again, up to `failure-max-ttl` (§3.2). Timeouts cached while an upstream was down
-//! are discarded when that upstream is up again.
+//! Failures are cached as well (RFC 9520): for `failure-ttl`, doubled each time the same question
+//! fails again, up to `failure-max-ttl` (§3.2). Timeouts cached while an upstream was down are
+//! discarded when that upstream is up again.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ const TYPICAL: u64 = 300;
 /// remembered key is cached again, its answer is kept longer. Each remembered key occupies a slot.
 const EVICTED: f64 = 0.5;
 
-/// Maximum number of entries for which the tables reserve memory at the start. This corresponds to a cache of 5 GB.
+/// Maximum number of entries for which the tables reserve memory at startup. This corresponds to a cache of 5 GB.
 const MOST_RESERVED: usize = 1 << 24;
 
 /// A second that never occurs.
@@ -200,9 +200,9 @@ impl Cache {
             DefaultHashBuilder::default(),
             DefaultLifecycle::default(),
         );
-        // A growing table is moved as a whole, and lookups wait meanwhile. While the cache grew from
-        // 300 000 answers to 500 000, lookups stalled for 60 ms in total. Reserved memory uses no
-        // RAM until it is written.
+        // A growing table is moved as a whole, and lookups wait until the move is complete. While the cache grew from
+        // 300 000 answers to 500 000, lookups stalled for 60 ms in total. Reserved memory uses no RAM until it is
+        // written.
         entries.reserve(items.min(MOST_RESERVED));
         Cache {
             entries,
@@ -312,8 +312,8 @@ impl Cache {
             EntryAction::Retain(())
         });
         if let EntryResult::Vacant(place) = remembered {
-            // Inserting fails if another worker has stored an entry meanwhile, which is equally
-            // good.
+            // Inserting fails if another worker has stored an entry in the meantime, which is
+            // equally good.
             let _ = place.insert(failed);
         }
     }
@@ -347,8 +347,8 @@ impl Cache {
         }
         let stale = limits.stale?;
         let second = second(now);
-        // The entry is read and written in one step. A newer answer that another worker stores
-        // meanwhile is kept.
+        // The entry is read and written in one step. A newer answer that another worker stores in
+        // the meantime is kept.
         let revived = self.entries.entry(key, Some(Duration::ZERO), |_, entry| {
             EntryAction::Retain(entry.revive(second, stale, failed))
         });

@@ -353,8 +353,8 @@ impl<O: ResolverIo> Resolver<O> {
         let (late, others) =
             fetch.waiters.drain(..).partition(|waiting| outcome.is_some() && is_late(waiting));
         fetch.waiters = others;
-        // If the stale entry was evicted meanwhile, late waiters continue to wait for the
-        // upstreams.
+        // If the stale entry has been evicted in the meantime, late waiters continue to wait for
+        // the upstreams.
         let next = fetch
             .waiters
             .iter()

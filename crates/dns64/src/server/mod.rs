@@ -120,8 +120,8 @@ pub enum ServerError {
     /// No address is configured.
     #[error("nothing to serve: `listen` has no address, and systemd passed no socket")]
     NoAddress,
-    /// A reload adds an interface to `[discovery]`. Receiving its advertisements needs privileges
-    /// that were dropped at the start.
+    /// A reload adds an interface to `[discovery]`. Receiving advertisements on this interface
+    /// needs privileges that were dropped at startup.
     #[error(
         "[discovery] interfaces has a new interface {0}, which needs privileges that were dropped: restart"
     )]

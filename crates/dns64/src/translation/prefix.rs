@@ -175,7 +175,7 @@ impl From<Prefix> for String {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PrefixError {
-    /// The text does not have the form address/length.
+    /// The text is not in the form address/length.
     #[error("'{0}' is not an IPv6 prefix; example: 64:ff9b::/96")]
     Unreadable(String),
     /// The length is not one of those in RFC 6052.

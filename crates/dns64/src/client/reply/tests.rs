@@ -327,7 +327,7 @@ fn aaaa_of(message: &[u8]) -> Vec<Ipv6Addr> {
         .collect()
 }
 
-/// Item 11: an A RRset of any size results in an answer that fits into a message, fresh and cached.
+/// Item 11: an A RRset of any size results in an answer that fits in a message, both fresh and cached.
 #[test]
 fn item_11_at_most_2000_records_are_synthesized() {
     let direct = many_addresses(said("a.test", A), HEADER_LEN, 4_000);
@@ -365,7 +365,7 @@ fn item_11_at_most_2000_records_are_synthesized() {
     assert_eq!(aaaa_of(&reply(&query(RD, None), Transport::Tcp, false, &known)).len(), 1_900);
 }
 
-/// Item 20: hints are limited like AAAA records, so that the answer fits into a message.
+/// Item 20: hints are limited like AAAA records, so that the answer fits in a message.
 #[test]
 fn item_20_at_most_2000_hints_are_made() {
     let addresses: Vec<u8> = (0..4_000_u32).flat_map(|n| (0x0800_0000 + n).to_be_bytes()).collect();

@@ -8,7 +8,7 @@ use units::Nanos;
 use crate::observe::queue::HeapSize;
 use crate::transport::Transport;
 
-/// Kind of a message, with the numbers of dnstap's schema.
+/// Kind of a message. The values are those of dnstap's schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MessageKind {
     /// Query from a client.
@@ -44,7 +44,7 @@ impl From<SocketAddr> for End {
     }
 }
 
-/// Both endpoints of a message, as far as they are known.
+/// Both endpoints of a message, to the extent that they are known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ends {
     /// Sender of the query.

@@ -342,7 +342,7 @@ impl ServerPorts {
             .ok_or_else(|| io::ErrorKind::QuotaExceeded.into())
     }
 
-    /// Replaces a port by a new socket. The old socket is closed, which removes it from the poller.
+    /// Replaces a port with a new socket. The old socket is closed, which removes it from the poller.
     fn open(&mut self, id: PortId, context: &SendContext<'_>) -> io::Result<()> {
         self.address = self.server.resolve()?;
         let endpoint = Endpoint::connect(self.address)?;

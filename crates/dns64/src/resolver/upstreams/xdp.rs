@@ -171,7 +171,7 @@ impl Egress {
     }
 
     /// Marks the interface with this index as gone. Further queries are sent through the kernel's
-    /// network stack. Returns true at the first call.
+    /// network stack. Returns true on the first call.
     pub(crate) fn give_up(&mut self, number: usize) -> bool {
         !std::mem::replace(&mut self.ways[number].is_gone, true)
     }

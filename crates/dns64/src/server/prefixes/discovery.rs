@@ -36,7 +36,7 @@ const QUESTION: &[u8] = b"\x08ipv4only\x04arpa\0\0\x1c\0\x01";
 /// An OPT record for answers of up to 1 232 octets (RFC 6891 §6.1.2).
 const OPT: &[u8] = b"\0\0\x29\x04\xd0\0\0\0\0\0\0";
 
-/// Queries the upstreams for `ipv4only.arpa` each time that a query is due. Sends no queries while
+/// Queries the upstreams for `ipv4only.arpa` each time a query is due. Sends no queries while
 /// discovery from upstreams is not configured.
 pub(super) async fn query_periodically(shared: Arc<Shared>, state: SharedState) {
     let wanted = || upstreams(&shared.settings.load());

@@ -191,9 +191,9 @@ impl Worker {
     }
 
     /// Processes a datagram received over AF_XDP for an upstream port, which may have been closed
-    /// meanwhile. If the datagram may consist of several joined datagrams, these are processed up
-    /// to the first one that is not an expected answer. An attacker therefore has one guess per
-    /// datagram (RFC 5452 §4), as on sockets.
+    /// in the meantime. If the datagram may consist of several joined datagrams, these are
+    /// processed up to the first one that is not an expected answer. An attacker therefore has one
+    /// guess per datagram (RFC 5452 §4), as on sockets.
     #[inline]
     fn on_answers(
         &mut self,
