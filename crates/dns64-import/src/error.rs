@@ -1,4 +1,4 @@
-//! Errors of an import.
+//! Errors that can occur during an import.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use super::notes::Place;
 /// Maximum length of a configuration file of dns64d or of another server, in octets.
 pub(crate) const LONGEST_FILE: u64 = 1 << 20;
 
-/// Errors of an import.
+/// Errors that can occur during an import.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ImportError {

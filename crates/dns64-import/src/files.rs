@@ -60,9 +60,9 @@ pub(super) fn folder_of(file: &Path) -> &Path {
     file.parent().unwrap_or(Path::new(""))
 }
 
-/// Returns the working directory after a directive that changes it. The directive is ignored if the
-/// directory does not exist on this host, because the configuration may be a copy from another
-/// host.
+/// Returns the new working directory for a directive that changes the working directory. The
+/// directive is ignored if the directory does not exist on this host, because the configuration may
+/// be a copy from another host.
 pub(super) fn changed_directory(current: &Path, named: &str) -> PathBuf {
     let next = current.join(named);
     if next.is_dir() { next } else { current.to_owned() }

@@ -7,7 +7,7 @@ use dns64_import::{Imported, Source};
 
 use crate::config::{Settings, is_own};
 
-/// Errors of an import.
+/// Errors that can occur during an import.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ImportError {
     /// The file cannot be imported.

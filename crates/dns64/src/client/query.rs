@@ -218,7 +218,7 @@ fn edns_of_any(message: &Message<'_>) -> Result<Option<Edns>, BadEdns> {
     read_edns(message, at)
 }
 
-/// Error in a query after its question section.
+/// Error in the part of a query that follows the question section.
 struct BadEdns {
     rcode: Rcode,
     /// True if an OPT record was parsed before the error. An OPT record in the reply then shows

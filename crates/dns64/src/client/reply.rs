@@ -128,7 +128,7 @@ impl ReplyFrame {
         self.finish(out, start, &errors);
     }
 
-    /// Returns the extended errors of a reply (RFC 8914), including those of upstreams (RFC 8914 §3).
+    /// Returns the extended errors for a reply (RFC 8914), including those of upstreams (RFC 8914 §3).
     fn extended_errors(&self, reply: &Reply<'_>, stale: bool) -> SmallVec<[u16; 2]> {
         let own = match *reply {
             Reply::Error {

@@ -1,11 +1,11 @@
-//! Errors of a configuration.
+//! Errors in a configuration.
 
 use std::path::PathBuf;
 
 /// File that lists the upstreams if the configuration has none.
 pub(crate) const RESOLV_CONF: &str = "/etc/resolv.conf";
 
-/// Errors of a configuration. Each message gives the file, and the line if it is known.
+/// Errors in a configuration. Each message gives the file, and the line if it is known.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {

@@ -175,9 +175,9 @@ impl<O: ResolverIo> Resolver<O> {
         }
     }
 
-    /// Makes a fetch end when timers are next processed, if no upstream of its route is reachable
-    /// and no attempt awaits an answer. By then, its waiters are registered. Returns false if the
-    /// fetch does not end.
+    /// Schedules the end of a fetch if no upstream of its route is reachable and no attempt awaits
+    /// an answer. The fetch ends when timers are next processed, after its waiters have been
+    /// registered. Returns false if the fetch continues.
     fn end_if_unreachable(&mut self, id: FetchId) -> bool {
         let Some(fetch) = self.fetches.get(id) else { return false };
         let State::Udp(udp) = &mut fetch.state else { return false };

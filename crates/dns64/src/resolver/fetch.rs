@@ -349,7 +349,7 @@ impl UpstreamQuery {
         HEADER_LEN + self.key.question().len() + OPT_LEN
     }
 
-    /// Writes the query with the given id and with EDNS of this hop (RFC 6891 §6.1.1).
+    /// Writes the query with the given id and with this hop's EDNS (RFC 6891 §6.1.1).
     pub(super) fn write(&self, id: u16, form: QueryForm, out: &mut Vec<u8>) {
         // With AD set, the upstream returns AD even without DO (RFC 6840 §5.7).
         let ad_cd = 0x20 | u8::from(self.key.checking_disabled()) << 4;

@@ -50,9 +50,9 @@ pub(crate) struct CachedAnswer {
     pub age: u32,
     /// True if the answer has expired (RFC 8767).
     pub stale: bool,
-    /// For a stale answer: seconds since an upstream responded to a refresh with SERVFAIL without
-    /// an extended error, if one did. The upstream may have rejected the new answer's signatures.
-    /// In that case the old answer must not replace the new one.
+    /// For a stale answer: number of seconds since an upstream responded to a refresh with SERVFAIL
+    /// without an extended error, if one did. The upstream may have rejected the new answer's
+    /// signatures. In that case the old answer must not replace the new one.
     pub doubted: Option<u32>,
 }
 
@@ -65,8 +65,8 @@ impl CachedAnswer {
         CachedAnswer { answer, age: 0, stale: false, doubted: None }
     }
 
-    /// Returns the seconds since the upstream failed, for an error response or a doubtful stale
-    /// answer.
+    /// Returns the number of seconds since the upstream failed, for an error response or a doubtful
+    /// stale answer.
     pub(crate) fn since_failure(&self) -> u32 {
         if self.stale { self.doubted.unwrap_or(0) } else { self.age }
     }

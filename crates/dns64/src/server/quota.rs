@@ -75,7 +75,7 @@ mod tests {
             let taken = turn(&mut intake, joined);
             assert!((QUERIES..QUERIES + 64).contains(&taken), "{joined}: {taken}");
         }
-        // The first batch of joined datagrams after single ones exceeds the quota.
+        // The first batch of joined datagrams after unjoined datagrams exceeds the quota.
         assert_eq!(turn(&mut intake, 64), 64 * BATCH);
         assert_eq!(turn(&mut intake, 64), QUERIES);
     }

@@ -115,7 +115,7 @@ pub(crate) struct Ports {
 }
 
 impl Ports {
-    /// Returns a value without servers that uses these AF_XDP interfaces.
+    /// Creates an empty list of servers. Their ports will use these AF_XDP interfaces.
     pub(crate) fn new(ways: Egress) -> Ports {
         Ports { servers: Vec::new(), ways }
     }

@@ -1,4 +1,4 @@
-//! The decision, case by case, in the order of the sections of RFC 6147.
+//! The decision, case by case, in the order of RFC 6147's sections.
 
 use wire::view::rtype::{A, AAAA, ANY};
 
