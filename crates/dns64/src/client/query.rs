@@ -92,7 +92,7 @@ impl<'a> Received<'a> {
     /// Parses a datagram, or a message from a TCP stream.
     #[inline]
     pub(crate) fn read(bytes: &'a [u8]) -> Received<'a> {
-        // A response must not be answered, because two servers would then answer each other forever.
+        // A response must not be answered, because two servers could then answer each other forever.
         let Some(message) = Message::new(bytes).filter(|m| !m.is_response()) else {
             return Received::Ignored;
         };

@@ -12,7 +12,7 @@ use net::address::{HostAddr, ServiceAddr};
 
 use super::error::RESOLV_CONF;
 
-/// Port of DNS (RFC 1035 §4.2). resolv.conf supports no other port.
+/// DNS port (RFC 1035 §4.2). resolv.conf supports no other port.
 const DNS_PORT: u16 = 53;
 
 /// Contents of resolv.conf, or the error that occurred while the file was read.

@@ -19,16 +19,16 @@ use crate::config::Settings;
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 
-/// Resident memory under load, in octets: of the program with its fixed tables (`PROGRAM`), and of a worker.
+/// Resident memory under load, in octets, used by the program with its fixed tables, and by a worker.
 const PROGRAM: u64 = 12 * MIB;
 const WORKER: u64 = 6 * MIB;
-/// Additional address space, in octets: of the program's file and libraries, and of a thread's
+/// Additional address space, in octets, used by the program's file and libraries, and by a thread's
 /// stack.
 const MAPPED: u64 = 24 * MIB;
 const STACK: u64 = 2 * MIB + 4 * KIB;
 /// Number of threads other than workers: main, TCP, log, query log and dnstap.
 const OTHER_THREADS: u64 = 5;
-/// Memory in octets: of a query in flight, of a TCP connection with a stalled client, and of
+/// Memory, in octets, used by a query in flight, by a TCP connection with a stalled client, and by
 /// further replies on all connections together.
 const QUERY: u64 = KIB;
 const CONNECTION: u64 = 320 * KIB;
