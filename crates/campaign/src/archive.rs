@@ -6,13 +6,13 @@
 //! environment.json    the facts reported by `check`
 //! id                  identifies this run's folders on other hosts
 //! journal.jsonl       version and plan, then a line before and a line after every trial, each synced to disk
-//! records/            a record of every query, in one file per trial; only if the plan has `records`
+//! records/            a record of every query, in one file per trial; only if the plan sets `records`
 //! servers/            configurations and logs of the DUTs, a folder per start
 //! governors           original CPU frequency governors; exists while a point uses other governors
 //! lab                 present if this run created the lab and will remove it
-//! trial.plan.json     plan of the current or last trial, in the format of `measure --plan`
-//! trial.json          result of that trial; trial.log has its log
-//! running/            ids of running processes; if this run and its agents are killed, the next run ends them
+//! trial.plan.json     plan of the current or last trial, in the format that `measure --plan` reads
+//! trial.json          result of the current or last trial; trial.log is its log
+//! running/            ids of running processes, which the next run ends if this run and its agents are killed
 //! results.json        computed from the journal at the end of the run, and by `report`
 //! ```
 
@@ -34,8 +34,8 @@ use crate::record::{Entry, VERSION};
 
 pub use error::ArchiveError;
 
-/// Returns `path`. If the path begins with `-`, `./` is added in front, because programs would
-/// parse the path as an option.
+/// Returns `path`, with `./` in front if the path begins with `-`. Otherwise programs would parse
+/// such a path as an option.
 fn as_operand(path: &Path) -> PathBuf {
     let is_like_option = path.as_os_str().as_encoded_bytes().starts_with(b"-");
     if is_like_option { Path::new(".").join(path) } else { path.into() }
@@ -141,7 +141,7 @@ impl Archive {
     }
 
     /// Returns the path of the record file of trial `number`, relative to the run folder. Removes
-    /// files that a killed trial left in the folder of the records.
+    /// files that a killed trial left in the folder `records`.
     ///
     /// # Errors
     /// If the folder cannot be created.
@@ -172,7 +172,7 @@ impl Archive {
         self.folder.join(file).exists()
     }
 
-    /// Returns the name of this run's folder on other hosts, which is unique to this run.
+    /// Returns the name of this run's folder on other hosts. The name is unique to this run.
     ///
     /// # Errors
     /// If the id of this run cannot be read.
@@ -190,8 +190,8 @@ impl Archive {
     }
 }
 
-/// Reads a run folder, which another process may be using. Returns the plan in the journal, or
-/// `plan.toml` if the journal is empty.
+/// Reads a run folder that another process may be using. The returned plan is the one in the
+/// journal, or `plan.toml` if the journal is empty.
 ///
 /// # Errors
 /// If `folder` is not a run folder, or one of its files cannot be read.
@@ -205,7 +205,8 @@ pub fn read(folder: &Path) -> Result<(Plan, Environment, Vec<Entry>), ArchiveErr
     Ok((plan, machine_of(folder)?, entries))
 }
 
-/// Content of `environment.json`. Older run folders lack `schema_version`, and readers do not need it.
+/// Content of `environment.json`. In older run folders the file has no `schema_version`, and
+/// readers do not need it.
 #[derive(Serialize)]
 struct VersionedEnvironment<'a> {
     schema_version: u32,
@@ -234,8 +235,8 @@ mod tests {
 
     use super::*;
 
-    /// Opens a journal, and retries while it is locked. A process that another test has just forked
-    /// keeps the lock until it calls exec.
+    /// Opens a journal, and retries while it is locked. A child process that another test has just
+    /// forked holds the lock until it calls exec.
     fn open(path: &Path) -> (Lines, Vec<Entry>) {
         loop {
             match Lines::open(path) {

@@ -35,7 +35,7 @@ pub enum SearchEntry {
 /// A trial about to start.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Started {
-    /// Number of the search, from 0.
+    /// Index of the search, from 0.
     pub repeat: u32,
     /// Offered rate of the trial, queries per second.
     pub rate: Qps,
@@ -48,24 +48,24 @@ pub struct Started {
 /// A finished trial.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Finished {
-    /// Number of the search, from 0.
+    /// Index of the search, from 0.
     pub repeat: u32,
     /// Result of the trial.
     pub trial: TrialResult,
 }
 
-/// Error while a journal is read or written.
+/// Error from reading or writing a journal.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum JournalError {
-    /// The system refused to read or write the journal.
+    /// The journal file could not be read or written.
     #[error("cannot {doing} the journal {path}: {source}")]
     Io {
         /// The failed operation: `read`, `write`, `create`.
         doing: &'static str,
         /// The journal's path.
         path: PathBuf,
-        /// The system's error.
+        /// Error returned by the system.
         source: io::Error,
     },
     /// The journal has an invalid line.
@@ -86,21 +86,22 @@ pub enum JournalError {
     },
 }
 
-/// A line of one kind of journal, with a plausibility check.
+/// A line of a journal, with a plausibility check. Each kind of journal has its own type of line.
 pub trait JournalLine: DeserializeOwned {
     /// Returns the reason why this line is implausible after the `earlier` lines, or `None` if it
     /// is plausible.
     fn fault(&self, earlier: &[Self]) -> Option<String>;
 }
 
-/// A file of JSON lines, to which a single process appends. Each line is synced to disk.
+/// A file of JSON lines to which only one process at a time can append. Each line is synced to
+/// disk.
 pub struct Lines {
     path: PathBuf,
     file: File,
 }
 
 impl Lines {
-    /// Creates a file, which must not exist.
+    /// Creates a file, which must not exist yet.
     ///
     /// # Errors
     /// If the file exists, cannot be written, or is in use.
@@ -126,7 +127,7 @@ impl Lines {
     /// killed process leaves, is removed.
     ///
     /// # Errors
-    /// If the file cannot be read and written, is in use, or contains invalid lines.
+    /// If the file cannot be opened for reading and writing, is in use, or contains invalid lines.
     pub fn open<T: JournalLine>(path: &Path) -> Result<(Lines, Vec<T>), JournalError> {
         let file = OpenOptions::new()
             .read(true)
@@ -171,8 +172,8 @@ impl Lines {
         if written.is_err()
             && let Ok(before) = before
         {
-            // An incomplete line would make the next line unreadable. If it cannot be removed now,
-            // `open` removes it.
+            // An incomplete line would make the next line unreadable. If removing it fails here,
+            // `open` removes it later.
             let _ = self.file.set_len(before);
         }
         written.map_err(io_error("write", &self.path))
@@ -207,7 +208,7 @@ fn parse<T: JournalLine>(bytes: &[u8], path: &Path) -> Result<(Vec<T>, usize), J
 pub struct Journal(Lines);
 
 impl Journal {
-    /// Creates a journal; the file must not exist.
+    /// Creates a journal, whose file must not exist yet.
     ///
     /// # Errors
     /// If the file exists, or cannot be written.
@@ -221,7 +222,8 @@ impl Journal {
     /// of the other lines.
     ///
     /// # Errors
-    /// If the file cannot be read and written, is in use, or is not a journal of a search.
+    /// If the file cannot be opened for reading and writing, is in use, or is not a journal of a
+    /// search.
     pub fn open(path: &Path) -> Result<(Journal, SearchPlan, Vec<SearchEntry>), JournalError> {
         let (lines, mut entries) = Lines::open::<SearchEntry>(path)?;
         let first = if entries.is_empty() { None } else { Some(entries.remove(0)) };

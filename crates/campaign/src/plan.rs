@@ -57,29 +57,28 @@ pub struct Plan {
     /// Hosts or namespaces on which tester, DUT and AuthDNS run.
     #[serde(default)]
     pub topology: Topology,
-    /// Hosts of topology `ssh`.
+    /// Hosts used by topology `ssh`.
     #[serde(default)]
     pub ssh: Option<Ssh>,
     /// The server in the role of AuthDNS.
     #[serde(default)]
     pub auth: AuthPlan,
-    /// Further servers for the role of AuthDNS. `[measure] authdns` selects the servers that are
-    /// used.
+    /// Further servers that can act as AuthDNS. `[measure] authdns` selects the servers to use.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub authdns: Vec<AuthPlan>,
     /// CPUs of Measurer, AuthDNS and DUT.
     #[serde(default)]
     pub cpus: Cpus,
-    /// Settings of all trials.
+    /// Settings for all trials.
     #[serde(default)]
     pub trial: Trial,
-    /// Settings of the search for the highest rate.
+    /// Settings for the search for the highest rate.
     #[serde(default)]
     pub search: SearchSettings,
     /// The self-test. Without a self-test, every result is at best a lower bound.
     #[serde(default)]
     pub self_test: Option<SelfTest>,
-    /// Measurements of each DUT.
+    /// Measurements to run on each DUT.
     #[serde(default)]
     pub measure: Keys,
     /// The DUTs, in the order in which they are measured.
@@ -93,12 +92,12 @@ pub struct Plan {
 )]
 #[serde(rename_all = "lowercase")]
 pub enum Topology {
-    /// Three network namespaces on this machine: for tester, DUT and AuthDNS.
+    /// Three network namespaces on this machine: one each for tester, DUT and AuthDNS.
     #[default]
     Lab,
-    /// Tester, DUT and AuthDNS on the loopback interface, with free ports.
+    /// Tester, DUT and AuthDNS on the loopback interface, on free ports.
     Loopback,
-    /// Several hosts, which are reached by ssh.
+    /// Several hosts, reached over ssh.
     Ssh,
 }
 
@@ -122,7 +121,8 @@ impl Records {
     }
 }
 
-/// The hosts of topology `ssh`. A tester, DUT or AuthDNS without a host runs on this machine.
+/// Hosts used by topology `ssh`. A tester, DUT or AuthDNS for which no host is given runs on this
+/// machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Ssh {
@@ -132,8 +132,8 @@ pub struct Ssh {
     /// Host of the Measurer.
     #[serde(default)]
     pub tester: Option<SshHost>,
-    /// Several hosts of the Measurer, in place of `tester`. Each trial is distributed among these
-    /// hosts. Closed loops and conformance checks run on the first host.
+    /// Several hosts for the Measurer, instead of the single host `tester`. Each trial is
+    /// distributed among these hosts. Closed loops and conformance checks run on the first host.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub testers: Vec<SshHost>,
     /// Host of the DUT.
@@ -142,8 +142,9 @@ pub struct Ssh {
     /// Host of AuthDNS.
     #[serde(default)]
     pub auth: Option<SshHost>,
-    /// Several hosts of AuthDNS, in place of `auth`. Each DUT is configured with all of these
-    /// hosts, and the searches of a self-test query one host after the other.
+    /// Several hosts for AuthDNS, instead of the single host `auth`. Each DUT is configured with
+    /// the addresses of all these hosts. Each search of a self-test queries one host, and the
+    /// searches take the hosts in turn.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub auths: Vec<SshHost>,
     /// Addresses of the servers.
@@ -189,7 +190,7 @@ pub struct Addresses {
     /// Address at which the DUT queries AuthDNS: a single address, or one address for each host in
     /// `auths`.
     pub auth: OneOrSeveral,
-    /// Address at which the Measurer queries AuthDNS in self-tests; default: `auth`.
+    /// Address at which the Measurer queries AuthDNS in self-tests; default: the address in `auth`.
     #[serde(default)]
     pub self_test: Option<OneOrSeveral>,
 }
@@ -233,15 +234,15 @@ pub struct AuthPlan {
     pub threads: Option<usize>,
     /// Lines to add to the main section of the server's configuration.
     pub extra: Vec<String>,
-    /// Configuration file written by the operator, in place of the generated file. Its placeholders
-    /// are `{listen}`, `{port}`, `{threads}`, `{folder}` and `{zone}`.
+    /// Configuration file written by the operator, used instead of the generated file. Its
+    /// placeholders are `{listen}`, `{port}`, `{threads}`, `{folder}` and `{zone}`.
     pub config: Option<OperatorFile>,
     /// AF_XDP (kernel bypass) for AuthDNS, on the interface with the server's address; default:
     /// sockets. Supported by dns64bench's AuthDNS only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub xdp: Option<net::xdp::Mode>,
-    /// Range of names in the zone file, for servers that need a zone file. After a search has used
-    /// all names, the DUT and AuthDNS are restarted.
+    /// Range of names in the zone file, for servers that need a zone file. If too few unused names
+    /// are left for the next trial of a search, the DUT and AuthDNS are restarted.
     pub names: NameRange,
 }
 
@@ -261,7 +262,7 @@ impl Default for AuthPlan {
     }
 }
 
-/// CPUs of Measurer, AuthDNS and DUT. An empty list means any CPU.
+/// CPUs on which Measurer, AuthDNS and DUT run. An empty list means any CPU.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Cpus {
@@ -274,7 +275,7 @@ pub struct Cpus {
     pub dut: Vec<usize>,
 }
 
-/// Settings of all trials.
+/// Settings for all trials.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Trial {
@@ -305,24 +306,24 @@ pub struct Trial {
     /// default: sockets.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub xdp: Option<net::xdp::Mode>,
-    /// Maximum time by which queries may leave early or late, so that several queries leave in one
-    /// batch. `auto` chooses a time with which sending uses at most a third of a shared CPU.
+    /// Maximum time by which queries may be sent early or late so that several queries form one
+    /// batch. `auto` chooses this time so that sending uses at most a third of a shared CPU.
     pub max_burst: Burst,
     /// Pacing tolerance in per cent. A trial is invalid if the number of queries in any 100 ms
     /// deviates from the schedule by more than this tolerance.
     pub window_limit: f64,
-    /// Limit of the lateness of queries. A trial is invalid if more than one query in a thousand
-    /// leaves later than this limit.
+    /// Limit for the lateness of queries. A trial is invalid if more than one query in a thousand
+    /// is late by more than this limit.
     #[serde(with = "crate::plan::quantity::plan_time")]
     #[schemars(with = "crate::plan::quantity::Time")]
     pub lateness_limit: Duration,
-    /// Limit of AuthDNS's response time. A trial is invalid if AuthDNS exceeds this limit for more
+    /// Limit for AuthDNS's response time. A trial is invalid if AuthDNS exceeds this limit for more
     /// than one query in a thousand.
     #[serde(with = "crate::plan::quantity::plan_time")]
     #[schemars(with = "crate::plan::quantity::Time")]
     pub auth_limit: Duration,
-    /// Format of the record file of each trial, which contains every query; default: no record
-    /// files.
+    /// Format of the record files. Each trial has one file, which records every query. Default: no
+    /// record files.
     pub records: Option<Records>,
 }
 
@@ -347,8 +348,8 @@ impl Default for Trial {
 }
 
 impl Trial {
-    /// Returns the number of different names that queries for cached names use at `rate`; 0 if the
-    /// share `cached` is 0.
+    /// Returns the number of distinct names used by queries for cached names at `rate`. The number
+    /// is 0 if the share `cached` is 0.
     pub fn working_set(&self, cached: Share, rate: Qps) -> u64 {
         working_set(cached, rate, self.timeout(self.duration).into())
     }
@@ -380,7 +381,7 @@ impl Trial {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct DutPlan {
-    /// The kind of server: the driver that configures and starts the DUT.
+    /// Driver for this kind of server, which configures and starts the DUT.
     pub driver: Dut,
     /// Name of the DUT in the report; default: the driver's name.
     #[serde(default)]
@@ -406,16 +407,16 @@ pub struct DutPlan {
     /// Lines to add to the main section of the server's configuration.
     #[serde(default)]
     pub extra: Vec<String>,
-    /// Configuration file written by the operator, in place of the generated file. It has
-    /// `{listen}` and the other placeholders.
+    /// Configuration file written by the operator, used instead of the generated file. It may
+    /// contain `{listen}` and other placeholders.
     #[serde(default)]
     pub config: Option<OperatorFile>,
     /// AF_XDP (kernel bypass) for client queries and upstream queries of the DUT; default: sockets.
-    /// The interfaces are the one with the DUT's address and the one that leads to AuthDNS.
-    /// Supported by dns64d only.
+    /// AF_XDP is used on the interface with the DUT's address and on the interface that leads to
+    /// AuthDNS. Supported by dns64d only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub xdp: Option<net::xdp::Mode>,
-    /// Numbers of cores to measure; default: `cores` of `[measure]`.
+    /// Core counts to measure; default: `cores` of `[measure]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cores: Option<Vec<usize>>,
     /// Names of the placements to measure, from `[[measure.placements]]`; default: all placements.
@@ -424,7 +425,7 @@ pub struct DutPlan {
     /// Keys that replace keys of `[measure]` for this DUT.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measure: Option<DutKeys>,
-    /// Commands of the driver `custom`.
+    /// Commands for the driver `custom`.
     #[serde(default)]
     pub custom: Option<Custom>,
 }
@@ -465,7 +466,7 @@ impl AuthPlan {
     }
 }
 
-/// Error while a plan is read or checked.
+/// Error from reading or checking a plan.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PlanError {
@@ -476,7 +477,7 @@ pub enum PlanError {
     Read {
         /// Path of the plan.
         path: PathBuf,
-        /// The system's error.
+        /// Error returned by the system.
         source: std::io::Error,
     },
     /// The text is not valid TOML, or is not a plan.
@@ -560,7 +561,7 @@ fn repeated<T: PartialEq>(all: &[T]) -> Option<&T> {
     all.iter().enumerate().find_map(|(n, one)| all[..n].contains(one).then_some(one))
 }
 
-/// Checks the addresses of AuthDNS for the DUT and those for the Measurer. Each host needs its own
+/// Checks the addresses at which the DUT and the Measurer query AuthDNS. Each host needs a separate
 /// address, and all addresses of a list must have the same IP version.
 fn check_addresses(ssh: &Ssh) -> Result<(), String> {
     let hosts = ssh.auth_hosts().len();

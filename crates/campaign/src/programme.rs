@@ -1,5 +1,5 @@
-//! Parsing and checks of a plan. Also the points of a plan in the order of measurement, and the
-//! number and duration of their trials.
+//! Parsing and checking of plans. This module also lists the points of a plan in the order of
+//! measurement, with the number and duration of their trials.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -27,7 +27,8 @@ impl Plan {
         }
     }
 
-    /// Parses a plan. `path` is its file, for error messages and for relative paths in the plan.
+    /// Parses a plan. `path` is the file that contains the plan. It appears in error messages, and
+    /// relative paths in the plan are resolved against its folder.
     ///
     /// # Errors
     /// Same as [`Plan::load`].

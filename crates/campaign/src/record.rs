@@ -25,8 +25,8 @@ use units::{Nanos, Qps, Share};
 
 use crate::plan::{Plan, Point};
 
-/// Format version of run folders and `results.json`. In version 1, values had positions instead of
-/// names, and points had no placement.
+/// Format version of run folders and `results.json`. Version 1 identified values by position
+/// instead of by name, and its points had no placement.
 pub const VERSION: u32 = 2;
 
 /// A line of a campaign's journal.
@@ -59,8 +59,8 @@ pub enum Entry {
     },
     /// Facts of a host, which is another machine or a network namespace of this machine.
     Host {
-        /// Role of the host: "tester", "dut" or "auth". With several hosts of a role, "tester N"
-        /// and "auth N" are the further hosts, numbered from 1.
+        /// Role of the host: "tester", "dut" or "auth". If a role has several hosts, the further
+        /// hosts are "tester N" or "auth N", with N from 1.
         role: String,
         /// The facts that `dns64bench check` reports on that host.
         environment: Environment,
@@ -73,7 +73,7 @@ pub enum Entry {
         /// The facts that `dns64bench check` now reports on that host.
         environment: Environment,
     },
-    /// CPU time that sending takes on the tester's host. It determines the burst size in all
+    /// CPU time needed for sending on the tester's host. It determines the burst size in all
     /// trials.
     SendCost(SendCost),
     /// Start of a trial.
@@ -85,8 +85,8 @@ pub enum Entry {
     Repeated(Box<Measured>),
     /// Request to measure certain points again. Their trials in earlier lines are ignored.
     Redone(Redo),
-    /// A point that cannot be measured, because the DUT's host does not support its CPU frequency
-    /// governor. The point is not tried again after a resume.
+    /// A point that cannot be measured, because the DUT's host does not support the CPU frequency
+    /// governor of that point. The point is not tried again after a resume.
     CannotBeMade {
         /// The point, which therefore has no trials.
         point: Point,
@@ -96,7 +96,7 @@ pub enum Entry {
     /// An incident that is not a result: a server died or hung, or a point cannot be measured.
     #[serde(rename = "mishap")]
     Incident {
-        /// The point at which it happened.
+        /// The point at which the incident happened.
         point: Point,
         /// Description of the incident.
         what: String,
@@ -145,11 +145,11 @@ impl Entry {
 pub struct Step {
     /// The point of the trial.
     pub point: Point,
-    /// Number of the search or repetition, from 0.
+    /// Index of the search or repetition, from 0.
     pub repeat: u32,
-    /// The rate that is sent, queries per second.
+    /// Offered rate, queries per second.
     pub rate: Qps,
-    /// A probe, or a trial of full length.
+    /// Length of the trial: that of a probe, or full length.
     pub length: Length,
 }
 
@@ -273,7 +273,7 @@ pub enum TaskResult {
 pub enum DutEnd {
     /// The DUT's process ended with this exit status or signal.
     Died(String),
-    /// The DUT's process runs, but does not answer, even some seconds after the trial.
+    /// The DUT's process is running, but still does not answer some seconds after the trial.
     Hung,
 }
 
@@ -295,8 +295,8 @@ pub struct Cpu {
     /// 1. Empty if the host does not report it.
     #[serde(default)]
     pub host: Vec<f64>,
-    /// Mean CPU use of AuthDNS, in cores. With several AuthDNS servers, it is that of the busiest
-    /// server.
+    /// Mean CPU use of AuthDNS, in cores. With several AuthDNS servers, this is the CPU use of the
+    /// busiest server.
     pub auth: f64,
     /// Mean CPU use of the Measurer, in cores.
     pub tester: f64,
@@ -312,13 +312,13 @@ pub struct Cpu {
 /// CPU time that a hypervisor stole from each host during a trial, if the host reports it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct StolenFrom {
-    /// CPU time stolen from the tester's host. With several testers, the host with the largest loss
-    /// counts.
+    /// CPU time stolen from the tester's host. With several testers, the value is that of the host
+    /// that lost most.
     pub tester: Option<Stolen>,
     /// CPU time stolen from the DUT's host.
     pub dut: Option<Stolen>,
-    /// CPU time stolen from AuthDNS's host. With several AuthDNS hosts, the host with the largest
-    /// loss counts. Absent if no host reports it.
+    /// CPU time stolen from AuthDNS's host. With several AuthDNS hosts, the value is that of the
+    /// host that lost most. Absent if no host reports it.
     pub auth: Option<Stolen>,
 }
 
@@ -338,7 +338,7 @@ pub enum CannotBeMade {
         /// The available governors.
         known: Vec<String>,
     },
-    /// The host refused to set the governor. Another user may have the permission.
+    /// The host refused to set the governor. Another user may have permission to set it.
     Refused {
         /// Output of the command that sets the governor.
         why: String,
@@ -378,7 +378,7 @@ pub struct LoopTrial {
     /// The tester's result.
     #[serde(flatten)]
     pub experiments: Experiments,
-    /// Change of AuthDNS's counters during the trial; absent if AuthDNS does not count queries.
+    /// Change in AuthDNS's counters during the trial; absent if AuthDNS does not count queries.
     #[serde(default)]
     pub auth: Option<AuthDelta>,
     /// Deviation from the plan's conditions. Present only if the trial would otherwise have passed.
@@ -418,11 +418,11 @@ impl LoopTrial {
         LoopTrial { experiments, auth: None, deviation: None, verdict, reasons }
     }
 
-    /// Compares the trial with the change of AuthDNS's counters, as for trials at a constant rate.
+    /// Checks the trial against the change in AuthDNS's counters, as for trials at a constant rate.
     /// The trial becomes invalid in any of these cases:
     /// - AuthDNS had a fault.
-    /// - The trial failed, but AuthDNS missed or answered too late at least as many upstream
-    ///   queries as names had no answer.
+    /// - The trial failed, but AuthDNS alone may be the cause: it missed or answered too late at
+    ///   least as many upstream queries as there are names without an answer.
     /// - The trial passed, but the DUT did not send an upstream query for each name.
     pub(crate) fn apply_auth(&mut self, part: AuthDelta, limit: Nanos) {
         let mut faults = part.faults(limit, limit);
@@ -434,8 +434,8 @@ impl LoopTrial {
         }
         if !faults.is_empty() {
             self.verdict = Verdict::Invalid;
-            // The count of valid answers has no meaning in an invalid trial, so it is no reason for
-            // the verdict.
+            // The number of valid answers has no meaning in an invalid trial, so it must not be a
+            // reason for the verdict.
             self.reasons.retain(|reason| reason.kind() != ReasonKind::TooFewValid);
             self.reasons.extend(faults);
         }
@@ -480,7 +480,7 @@ impl ConformTrial {
     }
 
     /// Returns the result of checks that began at `begun` and end now without a report. `why` is
-    /// the reason.
+    /// the reason for the missing report.
     pub(crate) fn without_report(begun: SystemTime, why: String) -> ConformTrial {
         let duration_s = begun.elapsed().unwrap_or_default().as_secs_f64();
         ConformTrial { started_unix_s: unix_s(begun), duration_s, report: None, why }

@@ -1,4 +1,4 @@
-//! Errors while a run folder is read or written.
+//! Errors from reading or writing a run folder.
 
 use std::path::PathBuf;
 
@@ -8,11 +8,11 @@ use crate::journal::JournalError;
 use crate::plan::PlanError;
 use crate::record::VERSION;
 
-/// Error while a run folder is read or written.
+/// Error from reading or writing a run folder.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ArchiveError {
-    /// The system refused to read or write a file of the run folder.
+    /// A file in the run folder could not be read or written.
     #[error(transparent)]
     Io(#[from] FileError),
     /// The plan in the run folder is invalid.
@@ -46,7 +46,7 @@ pub enum ArchiveError {
         /// The run folder that was to be read.
         folder: PathBuf,
     },
-    /// The journal does not contain the plan of its trials.
+    /// The journal does not contain the plan that its trials used.
     #[error(
         "the journal of {folder} does not contain the plan that it was measured with (older versions did not write it); \
          start another run folder: dns64bench campaign run PLAN --dir DIR"

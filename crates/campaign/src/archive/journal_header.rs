@@ -36,7 +36,7 @@ fn version_of(journal: &Path) -> Option<u64> {
     first.pointer("/begun/version").and_then(serde_json::Value::as_u64).or(old)
 }
 
-/// Returns the plan of a journal that is not empty.
+/// Returns the plan from a journal that has at least one line.
 ///
 /// # Errors
 /// If the first line contains no plan.

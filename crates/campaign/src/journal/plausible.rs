@@ -90,8 +90,8 @@ fn fault_of_counts(counts: &Counts, verdict: Verdict) -> Option<String> {
     is_wrong.then(|| format!("{sent} queries were sent, but {outcomes} have an outcome"))
 }
 
-/// Returns an error text if there is an earlier line with the same trial. `at` is the index of that
-/// line.
+/// Returns an error text that names the earlier line with the same trial. `at` is the index of that
+/// line, or `None` if there is no such line.
 fn same_as(at: Option<usize>) -> Option<String> {
     at.map(|at| format!("it repeats the trial of line {}", at + 1))
 }

@@ -1,5 +1,5 @@
-//! The settings that a plan has for a DUT or a point: keys, placements, CPUs, range of the
-//! searches, self-test.
+//! Settings of a plan that apply to a DUT or a point: keys, placements, CPUs, search range and
+//! self-test.
 
 use std::time::Duration;
 
@@ -35,8 +35,8 @@ impl Plan {
         }
     }
 
-    /// Returns the numbers of cores with which a DUT is measured. AAAA shares and cached shares are
-    /// measured with the first number by default.
+    /// Returns the core counts with which a DUT is measured. By default, AAAA shares and cached
+    /// shares are measured with the first core count only.
     pub(crate) fn cores_of(&self, dut: &DutPlan) -> Vec<usize> {
         self.keys_of(dut).cores()
     }
@@ -117,7 +117,7 @@ impl Plan {
         self.self_test.as_ref().map(|_| Point::SelfTest(looped))
     }
 
-    /// Returns the DUT with that name.
+    /// Returns the DUT with this name, or `None` if the plan has no such DUT.
     pub fn dut(&self, name: &str) -> Option<&DutPlan> {
         self.duts.iter().find(|dut| dut.name() == name)
     }
@@ -138,8 +138,8 @@ impl Plan {
         SearchRange { min, max, resolution, invalid_retries }
     }
 
-    /// Returns the total duration of a trial that sends for `length`. It includes the timeout and
-    /// the pause after the trial.
+    /// Returns the total duration of a trial that sends for `length`, including the timeout and the
+    /// pause after the trial.
     pub(crate) fn takes(&self, length: Duration) -> Duration {
         length + self.trial.timeout(length) + self.trial.pause
     }

@@ -1,4 +1,4 @@
-//! Goals of an MLRsearch, as they are written on the command line and in plans.
+//! Goals of an MLRsearch, as written on the command line and in plans.
 
 use std::fmt;
 use std::str::FromStr;
@@ -17,7 +17,7 @@ pub(crate) fn distance(width: f64, rate: Qps) -> Qps {
 }
 
 /// A goal in the format `LOSS[,exceed=SHARE][,final=TIME][,sum=TIME]`, for `--goal` and for `goals`
-/// in a plan. Omitted parts are as in the goal of RFC 8219.
+/// in a plan. Omitted parts default to the values of the RFC 8219 goal.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct TypedGoal {
@@ -95,8 +95,8 @@ const HIGH_LOSS: f64 = 0.1;
 impl FromStr for TypedGoal {
     type Err = String;
 
-    /// Parses a goal as in a plan, but rejects a high loss without a percent sign. Plans accept it,
-    /// because journals contain high losses without a percent sign.
+    /// Parses a goal in the format used in plans, but rejects a high loss without a percent sign.
+    /// In a plan such a loss is accepted, because journals contain losses in this form.
     fn from_str(text: &str) -> Result<TypedGoal, String> {
         let goal = TypedGoal::parse(text)?;
         let loss = text.split(',').next().unwrap_or_default();

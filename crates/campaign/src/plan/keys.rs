@@ -15,26 +15,26 @@ use crate::plan::goal::TypedGoal;
 use crate::plan::point::Cores;
 use crate::plan::search_plan::Method;
 
-/// `[measure]`: measurements of each DUT. The worst case is always measured, with every number of
-/// cores and at every placement of a DUT. In the worst case no name has an AAAA record or is
-/// cached, and every query needs a valid reply.
+/// `[measure]`: measurements of each DUT. The worst case is always measured, with every core count
+/// and at every placement of a DUT. In the worst case, no name is cached or has an AAAA record, and
+/// a trial passes only if every query gets a valid reply.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Keys {
-    /// Numbers of cores to measure. The DUT has a thread for each core. Default: one core.
+    /// Core counts to measure. The DUT runs one thread per core. Default: one core.
     pub cores: Vec<usize>,
-    /// Names of servers in the role of AuthDNS. Every point is measured with each of these servers.
-    /// Default: the server of `[auth]`.
+    /// Names of the servers that act as AuthDNS. Every point is measured with each of these
+    /// servers. Default: the server of `[auth]`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub authdns: Vec<String>,
     /// Further sets of CPUs to measure, for example to compare the cores of one socket with cores
     /// of two sockets.
     pub placements: Vec<Placement>,
-    /// Acceptance criteria other than that of RFC 8219: minimum shares of valid replies with which
-    /// a trial passes; above 0 and below 1. The results do not comply with RFC 8219.
+    /// Acceptance criteria in addition to that of RFC 8219. Each is the minimum share of valid
+    /// replies with which a trial passes, above 0 and below 1. Results for these criteria do not
+    /// comply with RFC 8219.
     pub acceptance: Vec<f64>,
-    /// Numbers of cores and placements at which the ratios in `acceptance` are measured; default:
-    /// all.
+    /// Core counts and placements at which the criteria in `acceptance` are measured; default: all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub acceptance_at: Option<Vec<PlacementRef>>,
     /// Shares of names with an AAAA record (α), measured without cached names.
@@ -43,16 +43,16 @@ pub struct Keys {
     pub cached_shares: Vec<Share>,
     /// True if every combination of `aaaa-shares` and `cached-shares` is also measured.
     pub table: bool,
-    /// Numbers of cores and placements at which AAAA shares and cached shares are measured;
-    /// default: the first number of cores.
+    /// Core counts and placements at which AAAA shares and cached shares are measured; default: the
+    /// first core count.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shares_at: Option<Vec<PlacementRef>>,
-    /// Trials at shares of the worst-case median, for the DUT's CPU use and latency.
+    /// Trials at shares of the worst-case median, which measure the DUT's CPU use and latency.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub loads: Option<Loads>,
-    /// Trials at constant rates, for the DUT's CPU use, latency and memory.
+    /// Trials at constant rates, which measure the DUT's CPU use, latency and memory.
     pub constant_rates: Vec<ConstantRates>,
-    /// Closed-loop trials, in which each thread waits for an answer before its next query.
+    /// Closed-loop trials, in which each thread waits for an answer before it sends its next query.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub closed_loop: Option<ClosedLoops>,
     /// True if the answers of the DUT are checked by `dns64bench conform`.
@@ -65,11 +65,11 @@ pub struct Keys {
 pub struct Placement {
     /// Name of the placement in the report.
     pub name: String,
-    /// CPUs of the DUT. The DUT has a thread for each of these CPUs.
+    /// CPUs of the DUT. The DUT runs one thread per CPU.
     pub cpus: Vec<usize>,
 }
 
-/// An entry in a list of placements: a number of cores, or the name of a placement.
+/// An entry in a list of placements: a core count, or the name of a placement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(untagged)]
 pub enum PlacementRef {
@@ -89,19 +89,19 @@ impl fmt::Display for PlacementRef {
 }
 
 /// `[dut.measure]`: keys that replace keys of `[measure]` for one DUT. A key that is missing here
-/// has the value in `[measure]`. An empty list removes the measurement.
+/// keeps its value from `[measure]`. An empty list removes the measurement.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct DutKeys {
-    /// Names of servers in the role of AuthDNS for this DUT.
+    /// Names of the servers that act as AuthDNS for this DUT.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub authdns: Option<Vec<String>>,
-    /// Acceptance criteria for this DUT: minimum shares of valid replies with which a trial passes;
-    /// above 0 and below 1. The results do not comply with RFC 8219.
+    /// Further acceptance criteria for this DUT. Each is the minimum share of valid replies with
+    /// which a trial passes, above 0 and below 1. Results for these criteria do not comply with RFC
+    /// 8219.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub acceptance: Option<Vec<f64>>,
-    /// Numbers of cores and placements at which the ratios in `acceptance` are measured for this
-    /// DUT.
+    /// Core counts and placements at which the criteria in `acceptance` are measured for this DUT.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub acceptance_at: Option<Vec<PlacementRef>>,
     /// Shares of names with an AAAA record (α) for this DUT, from 0 to 1.
@@ -113,8 +113,7 @@ pub struct DutKeys {
     /// True if this DUT is measured with every combination of AAAA share and cached share.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub table: Option<bool>,
-    /// Numbers of cores and placements at which AAAA shares and cached shares are measured for this
-    /// DUT.
+    /// Core counts and placements at which AAAA shares and cached shares are measured for this DUT.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shares_at: Option<Vec<PlacementRef>>,
     /// Trials of this DUT at shares of its worst-case median.
@@ -123,7 +122,7 @@ pub struct DutKeys {
     /// Trials of this DUT at constant rates.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub constant_rates: Option<Vec<ConstantRates>>,
-    /// Trials of this DUT in a closed loop.
+    /// Closed-loop trials of this DUT.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub closed_loop: Option<ClosedLoops>,
     /// True if the answers of this DUT are checked by `dns64bench conform`.
@@ -136,8 +135,8 @@ impl Keys {
         if self.cores.is_empty() { vec![1] } else { self.cores.clone() }
     }
 
-    /// Returns all placements: first the numbers of cores, then the named placements. Each
-    /// placement is combined with every AuthDNS.
+    /// Returns all placements: first the core counts, then the named placements. Each placement is
+    /// combined with every AuthDNS.
     pub fn places(&self) -> Vec<Cores> {
         let auths: Vec<Option<String>> = match self.authdns.is_empty() {
             true => vec![None],
@@ -170,8 +169,7 @@ impl Keys {
         self.places().into_iter().filter(is_meant).collect()
     }
 
-    /// Returns the placements in the list `at`, or only the first number of cores if there is no
-    /// list.
+    /// Returns the placements in the list `at`, or only the first core count if there is no list.
     pub(crate) fn places_or_first(&self, at: Option<&[PlacementRef]>) -> Vec<Cores> {
         match at {
             Some(_) => self.places_at(at),
@@ -205,13 +203,13 @@ pub const FIXED: &str = "performance";
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct ClosedLoops {
-    /// Numbers of tester threads to measure; powers of 2 up to 256.
+    /// Tester thread counts to measure; powers of 2 up to 256.
     pub threads: Vec<usize>,
-    /// Frequency governors for the DUT's CPUs, named as in Linux. Every number of threads is
-    /// measured with each governor. Empty: the governor is not changed.
+    /// Frequency governors for the DUT's CPUs, named as in Linux. Each thread count is measured
+    /// with each governor. If the list is empty, the governor is not changed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub governors: Vec<String>,
-    /// Numbers of cores and placements to measure; default: the first number of cores.
+    /// Core counts and placements to measure; default: the first core count.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at: Option<Vec<PlacementRef>>,
     /// Number of blocks in a trial, 1 to 10. A block has 256 experiments. Names are never repeated
@@ -221,12 +219,12 @@ pub struct ClosedLoops {
     #[serde(with = "crate::plan::quantity::plan_time")]
     #[schemars(with = "crate::plan::quantity::Time")]
     pub timeout: Duration,
-    /// Number of trials with each number of threads, at least 1.
+    /// Number of trials with each thread count, at least 1.
     pub repeat: u32,
 }
 
 impl Default for ClosedLoops {
-    /// Returns the values of the paper on MTD64, except for `threads`.
+    /// Returns the values used in the paper on MTD64, except for `threads`.
     fn default() -> ClosedLoops {
         ClosedLoops {
             threads: Vec::new(),
@@ -245,7 +243,7 @@ impl Default for ClosedLoops {
 pub struct ConstantRates {
     /// Rates of the trials, queries per second.
     pub rates: Vec<Qps>,
-    /// Numbers of cores and placements to measure; default: the first number of cores.
+    /// Core counts and placements to measure; default: the first core count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<Vec<PlacementRef>>,
     /// Sending time of each trial, such as `"60s"`.
@@ -267,7 +265,7 @@ pub struct ConstantRates {
 pub struct Loads {
     /// Offered rates as shares of the worst-case median, from 0 to 1.
     pub shares: Vec<Share>,
-    /// Numbers of cores and placements to measure; default: all.
+    /// Core counts and placements to measure; default: all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at: Option<Vec<PlacementRef>>,
     /// Sending time of each trial, such as `"60s"`.
@@ -284,7 +282,7 @@ pub struct Loads {
 }
 
 impl Default for Loads {
-    /// Returns the durations of the paper by Lencse and Kadobayashi.
+    /// Returns the durations used in the paper by Lencse and Kadobayashi.
     fn default() -> Loads {
         let (duration, transient) = (Duration::from_secs(180), Duration::from_secs(60));
         Loads { shares: Vec::new(), at: None, duration, transient, repeat: 1 }
@@ -297,7 +295,7 @@ impl Default for Loads {
 pub struct SearchSettings {
     /// Lowest rate, queries per second.
     pub min: Qps,
-    /// Highest rate, queries per second. A DUT can have another highest rate.
+    /// Highest rate, queries per second. The key `max` of a DUT takes precedence.
     pub max: Qps,
     /// The method that chooses the rates.
     pub method: SearchMethod,
@@ -314,7 +312,7 @@ pub struct SearchSettings {
     pub repeat: u32,
     /// Maximum number of repetitions of an invalid trial.
     pub invalid_retries: u32,
-    /// Length of a short trial before each full trial; default: full trials only.
+    /// Length of the short trial that precedes each full trial; default: full trials only.
     #[serde(with = "crate::plan::quantity::plan_time")]
     #[schemars(with = "Option<crate::plan::quantity::Time>")]
     pub probe: Option<Duration>,
@@ -392,13 +390,13 @@ pub struct SelfTest {
     /// Number of searches; the smallest result counts.
     pub repeat: u32,
     /// The reserve δ of RFC 8219 §9.2, a fraction: the self-test must pass at a rate that exceeds
-    /// the required rate by this share. 0.1 or more is compliant.
+    /// the required rate by this share. Values of 0.1 and more comply with RFC 8219.
     pub delta: f64,
     /// IP version over which AuthDNS is queried. Default: the IP version of AuthDNS's address in
     /// the topology, or IPv4 if AuthDNS has addresses of both versions.
     pub family: Option<Family>,
-    /// Further self-tests, with other servers or over another IP version. They are for comparison,
-    /// and do not validate trials.
+    /// Further self-tests, with other servers or over another IP version. They serve for comparison
+    /// only and do not validate trials.
     pub also: Vec<FurtherSelfTest>,
 }
 
@@ -406,7 +404,7 @@ pub struct SelfTest {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct FurtherSelfTest {
-    /// The server in the role of AuthDNS, which receives the queries.
+    /// The server that acts as AuthDNS and receives the queries.
     pub server: Auth,
     /// IP version of the queries; default: `family` of `[self-test]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]

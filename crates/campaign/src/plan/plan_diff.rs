@@ -9,7 +9,7 @@ use crate::plan::Plan;
 const NAMED: usize = 8;
 
 /// Returns the keys in which two plans differ, such as `trial.duration` or `dut[0].name`. A missing
-/// key is equal to a key with the default value.
+/// key counts as a key with its default value.
 pub fn differing_keys(a: &Plan, b: &Plan) -> Vec<String> {
     let mut keys = Vec::new();
     compare(&value(a), &value(b), "", &mut keys);
@@ -32,7 +32,7 @@ fn value(plan: &impl Serialize) -> Value {
     serde_json::from_str(&text).unwrap_or_default()
 }
 
-/// Adds to `keys` the keys below the key `at` in which two values differ.
+/// Compares two values of the key `at`, and adds to `keys` the keys below `at` that differ.
 fn compare(a: &Value, b: &Value, at: &str, keys: &mut Vec<String>) {
     match (a, b) {
         (Value::Object(a), Value::Object(b)) => {

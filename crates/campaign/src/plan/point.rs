@@ -23,7 +23,7 @@ pub enum Point {
     SelfTest(SelfTestTarget),
     /// Search for the highest rate of a DUT.
     Search(Conditions),
-    /// Trials at a share of the DUT's worst-case median on the same CPUs.
+    /// Trials at a share of the worst-case median that the DUT reached on the same CPUs.
     Load(AtShare),
     /// Trials at a constant rate from the plan.
     ConstantRate(AtRate),
@@ -36,12 +36,12 @@ pub enum Point {
 /// The AuthDNS that the Measurer queries in a self-test.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct SelfTestTarget {
-    /// The server in the role of AuthDNS, which receives the queries.
+    /// The server that acts as AuthDNS and receives the queries.
     pub server: Auth,
-    /// IP version of the queries; absent for the IP version of the plan's own self-test.
+    /// IP version of the queries; absent if it is that of the plan's own self-test.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub family: Option<Family>,
-    /// Number of AuthDNS's CPUs that the server may use; absent for the number in the plan.
+    /// Number of AuthDNS's CPUs that the server may use; absent if it is the number in the plan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cores: Option<usize>,
     /// Name of the server in `[[authdns]]`; absent if the server is not listed there.
@@ -152,8 +152,8 @@ pub struct WithThreads {
     pub governor: Option<String>,
 }
 
-/// A DUT under conformance checks. AuthDNS answers for the names of the checks, and some of the
-/// checks need a special configuration of the DUT.
+/// A DUT that undergoes conformance checks. AuthDNS answers for the names of the checks, and some
+/// of the checks need a special configuration of the DUT.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct AtPlace {
     /// Name of the DUT.
@@ -239,7 +239,8 @@ impl Point {
         self.place().cloned().unwrap_or(Cores::first(1))
     }
 
-    /// Returns the DUT's configuration for checks; `None` if the point has no checks.
+    /// Returns the variant of the DUT's configuration if the point consists of conformance checks,
+    /// otherwise `None`.
     pub fn variant(&self) -> Option<&Variant> {
         if let Point::Conform(at) = self { Some(&at.variant) } else { None }
     }

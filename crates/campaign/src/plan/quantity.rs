@@ -109,8 +109,8 @@ impl JsonSchema for Time {
     }
 }
 
-/// Serde module for durations in a plan, for use as `with = "quantity::plan_time"`. A duration is a
-/// text for [`time`], or a number of seconds.
+/// Serde module for durations in a plan, for use as `with = "quantity::plan_time"`. A duration is
+/// either a text that [`time`] parses or a number of seconds.
 pub(crate) mod plan_time {
     use crate::plan::quantity::*;
 

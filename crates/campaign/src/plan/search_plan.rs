@@ -89,8 +89,8 @@ impl PassedSelfTest {
         allowed_rate(self.passed, plan.aaaa_share, plan.cached_share, self.delta)
     }
 
-    /// Returns the proof that the self-test gives for the reliability of the tester in `trial`,
-    /// which was executed with `plan`. The rate of the trial is not checked.
+    /// Returns the proof of the tester's reliability in `trial` that the self-test provides. `plan`
+    /// is the plan of that trial. The rate of the trial is not checked.
     pub fn proof(&self, plan: &TrialPlan, trial: &TrialResult) -> TesterProof {
         let delta = self.delta;
         let is_the_same = |sent: &SelfTestSending| {
@@ -137,14 +137,14 @@ pub struct SelfTestSending {
 }
 
 impl SearchPlan {
-    /// Returns the range and the number of the searches. They have no probes.
+    /// Returns the range and the number of searches. These searches have no probes.
     pub fn set(&self) -> SetPlan {
         SetPlan { range: self.range, repeat: self.repeat, probes: false }
     }
 
-    /// Returns the requested distance between the highest passed and the lowest failed rate. For an
-    /// MLRsearch, the distance is relative to the rate, and the distance at the end of the range is
-    /// returned.
+    /// Returns the requested distance between the highest passed and the lowest failed rate. In an
+    /// MLRsearch, the distance is relative to the rate. The distance at the highest rate of the
+    /// range is then returned.
     pub(crate) fn wanted_resolution(&self) -> Qps {
         match &self.method {
             Method::Bisection => self.range.resolution,
@@ -159,10 +159,10 @@ impl SearchPlan {
         TrialPlan { rate, first_name, ..self.trial.clone() }
     }
 
-    /// Returns the number of names that the searches may need. For a bisection it is the maximum:
-    /// the names of all trials, with full length and the highest rate. For an MLRsearch, which can
-    /// end early, it is the minimum: the names of the trials that decide the two bounds of each
-    /// goal, at the highest rate.
+    /// Returns an estimate of the number of names that the searches need, for trials at the highest
+    /// rate. For a bisection it is an upper limit: the names of all trials, each of full length. An
+    /// MLRsearch can end early, so the estimate is the names of the trials that decide the two
+    /// bounds of each goal.
     pub fn most_names(&self) -> u64 {
         if let Method::MlrSearch(goals) = &self.method {
             let of = |goal: &Goal| {
@@ -186,8 +186,8 @@ impl SearchPlan {
         self.self_test.as_ref().map(|test| test.allowed(&self.trial))
     }
 
-    /// Returns the proof that the self-test gives for the reliability of the tester in trials like
-    /// `trial`.
+    /// Returns the proof of the tester's reliability in trials like `trial` that the self-test
+    /// provides.
     pub fn proof(&self, trial: &TrialResult) -> TesterProof {
         self.self_test.as_ref().map_or(TesterProof::None, |test| test.proof(&self.trial, trial))
     }
@@ -207,8 +207,8 @@ impl SearchPlan {
         }
     }
 
-    /// Returns the duration of a trial and of the pause before the trial. The time for filling the
-    /// DUT's cache is not included.
+    /// Returns the duration of a trial plus the pause before it. The time needed to fill the DUT's
+    /// cache is not included.
     pub fn each(&self) -> Duration {
         Duration::from(self.trial.duration + self.trial.timeout).saturating_add(self.pause)
     }

@@ -17,7 +17,8 @@ use crate::plan::{AuthPlan, Plan, Topology};
 pub const CHECKS: &str = "conform";
 
 impl Plan {
-    /// Reads the configuration files that the operator wrote. Relative paths start in `folder`.
+    /// Reads the configuration files that the operator wrote. Relative paths are resolved against
+    /// `folder`.
     pub(crate) fn read_files(&mut self, folder: &Path) -> Result<(), String> {
         let duts = self
             .duts
@@ -70,9 +71,9 @@ impl Plan {
         )
     }
 
-    /// Checks `[trial] source-addresses`. If the plan has this key, it needs exactly one prefix for
-    /// each IP version over which the Measurer sends queries. All prefixes need the same number of
-    /// addresses, because a self-test validates only trials with the same send settings.
+    /// Checks `[trial] source-addresses`. If present, the key must contain exactly one prefix for
+    /// each IP version over which the Measurer sends queries. All prefixes must have the same
+    /// number of addresses, because a self-test validates only trials with the same send settings.
     pub fn check_sources(&self) -> Result<(), String> {
         let all = &self.trial.source_addresses;
         if all.is_empty() {
@@ -164,7 +165,7 @@ impl Plan {
         }
     }
 
-    /// Returns all servers that can have the role of AuthDNS, starting with the server in `[auth]`.
+    /// Returns all servers that can act as AuthDNS, starting with the server in `[auth]`.
     pub fn auths(&self) -> impl Iterator<Item = &AuthPlan> {
         std::iter::once(&self.auth).chain(&self.authdns)
     }
@@ -175,7 +176,7 @@ impl Plan {
         self.auths().find(called).unwrap_or(&self.auth)
     }
 
-    /// Returns the server that has the role of AuthDNS at a point.
+    /// Returns the server that acts as AuthDNS at a point.
     pub fn auth_at(&self, point: &Point) -> Cow<'_, AuthPlan> {
         let at = match point {
             Point::SelfTest(at) => at,

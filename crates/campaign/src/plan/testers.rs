@@ -9,7 +9,7 @@ use units::{Nanos, Qps, counted, grouped};
 use crate::plan::Plan;
 use crate::plan::search_plan::Method;
 
-/// The trial with the fewest queries that is possible with a group of plan keys.
+/// The trial with the fewest queries that a group of plan keys permits.
 struct Smallest {
     /// Names of the plan keys.
     keys: &'static str,
@@ -36,7 +36,7 @@ impl Smallest {
 }
 
 impl Plan {
-    /// Checks that even the trial with the fewest queries has a query for each of several testers.
+    /// Checks that even the trial with the fewest queries has at least one query for each tester.
     pub(crate) fn check_testers(&self) -> Result<(), String> {
         let testers = self.ssh.as_ref().map_or(1, |ssh| ssh.tester_hosts().len()) as u64;
         let is_too_small = |trial: &Smallest| testers > 1 && trial.queries() < testers;
