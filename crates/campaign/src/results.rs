@@ -1,5 +1,5 @@
-//! Results of a campaign, computed from the plan and the journal only. A report can therefore be
-//! written again without new trials.
+//! Results of a campaign, computed only from the plan and the journal. A report can therefore be
+//! rewritten without new trials.
 
 mod closed_loop;
 mod conform;
@@ -61,7 +61,7 @@ pub struct Results {
     pub plan: Plan,
     /// The machine on which the campaign was started.
     pub environment: Environment,
-    /// Facts of the campaign's hosts, if they are other machines, or network namespaces of this
+    /// Facts about the campaign's hosts, if they are other machines or network namespaces of this
     /// machine.
     pub hosts: Vec<HostFacts>,
     /// Hosts that changed while the campaign was interrupted.
@@ -84,7 +84,7 @@ pub struct Results {
     pub self_tests: Vec<SelfTestResult>,
     /// Results of each DUT, in plan order.
     pub duts: Vec<DutResult>,
-    /// Pacing and other errors of the tester in all trials.
+    /// Pacing errors and other errors of the tester, over all trials.
     pub health: Health,
     /// Deviations of the campaign from RFC 8219 §9.2, determined from its trials. In JSON,
     /// `noncompliance` contains sentences, and `noncompliance_causes` contains their data.
@@ -120,7 +120,7 @@ pub struct AuthResult {
     pub name: String,
     /// Version output of the server.
     pub version: String,
-    /// True if the server counts queries. Without counters it is not proven that the DUT sent
+    /// True if the server counts queries. Without counters, there is no proof that the DUT sent
     /// upstream queries for new names.
     pub counts: bool,
 }
@@ -343,8 +343,8 @@ fn dut_result(recorded: &Recorded<'_>, name: &str, points: &[Point]) -> DutResul
         of_dut().filter_map(|point| search::result(recorded, point)).collect();
     for load in loads.iter().filter(|load| load.found.passed == Some(false)) {
         let Some(rate) = load.rate else { continue };
-        // Load trials have the conditions of the worst case. A failed load trial therefore affects
-        // the result of the worst case, and the results with lower acceptance ratios.
+        // Load trials run under worst-case conditions. A failed load trial therefore affects the
+        // result of the worst case, and the results with lower acceptance ratios.
         let judged = |c: &Conditions| {
             let is_same = (&c.place, c.aaaa, c.cached) == (&load.place, Share::ZERO, Share::ZERO);
             is_same && (c.accept >= 1.0 || load.found.valid.is_some_and(|valid| valid < c.accept))
@@ -368,7 +368,7 @@ fn dut_result(recorded: &Recorded<'_>, name: &str, points: &[Point]) -> DutResul
 }
 
 /// Returns the pacing of the trial at the highest rate that a DUT passed at full length. If several
-/// trials passed at that rate, the first trial is chosen.
+/// trials passed at that rate, returns the pacing of the first one.
 fn paced(recorded: &Recorded<'_>, dut: &str) -> Option<PacedTrial> {
     let mut best: Option<PacedTrial> = None;
     for m in recorded.finished() {
@@ -384,8 +384,8 @@ fn paced(recorded: &Recorded<'_>, dut: &str) -> Option<PacedTrial> {
     best
 }
 
-/// Returns the sums over all points. Each point is counted separately, because a failed probe saves
-/// a full trial of its own point only.
+/// Returns the numbers of trials, summed over all points. Each point is counted separately, because
+/// a failed probe saves a full trial of its own point only.
 fn by_point(recorded: &Recorded<'_>, points: &[Point]) -> Trials {
     let mut sum = Trials::default();
     for point in points {
@@ -482,8 +482,8 @@ fn warned(trials: &[&Measured]) -> Vec<WarningCount> {
     kinds
 }
 
-/// Returns the deviations of the campaign from RFC 8219, determined from its trials. Only trials of
-/// searches are used that have full length and require every reply. Results with lower acceptance
+/// Returns the deviations of the campaign from RFC 8219, determined from its trials. Only
+/// full-length search trials that require every reply are used. Results with lower acceptance
 /// ratios are labelled in the report.
 fn noncompliance(recorded: &Recorded<'_>) -> Vec<Noncompliance> {
     let plan = recorded.plan;
@@ -534,7 +534,7 @@ fn fewest_searches(recorded: &Recorded<'_>) -> Option<u32> {
     recorded.plan.points().iter().filter_map(of).min()
 }
 
-/// Returns the facts that trials of this plan will have. They are used while there is no trial.
+/// Returns the expected facts of this plan's trials, which are used until there is a trial.
 fn planned_facts(plan: &Plan) -> Facts {
     let mut trial = TrialPlan::new(std::net::SocketAddr::from(([0u16; 8], 53)), plan.search.min);
     trial.duration = plan.trial.duration.into();
@@ -544,8 +544,8 @@ fn planned_facts(plan: &Plan) -> Facts {
     Facts { auth_limit: Some(plan.trial.auth_limit.into()), ..trial.facts(Fact::NotKnown) }
 }
 
-/// The reserve δ and the trials of the self-test that validates the tester; `None` if there is no
-/// such self-test or it did not pass.
+/// The reserve δ and the trials of the self-test that validates the tester. `None` if there is no
+/// such self-test, or if the self-test did not pass.
 struct SelfTestCoverage<'a>(Option<(f64, Vec<&'a TrialResult>)>);
 
 impl<'a> SelfTestCoverage<'a> {
@@ -564,7 +564,7 @@ impl<'a> SelfTestCoverage<'a> {
         SelfTestCoverage(delta.zip(trials.filter(|trials: &Vec<_>| !trials.is_empty())))
     }
 
-    /// Returns the proof that the self-test gives for the reliability of the tester in a trial. The
+    /// Returns the proof of the tester's reliability in a trial that the self-test provides. The
     /// trials of the self-test must have the same send settings, and their AuthDNS must have been
     /// checked against its limit.
     fn proof(&self, trial: &TrialResult) -> TesterProof {

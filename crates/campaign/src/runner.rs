@@ -56,8 +56,8 @@ pub use error::CampaignError;
 const DEATHS: u32 = 2;
 /// Time after an overload within which a DUT must reply again. Otherwise the DUT counts as hung.
 const COMES_BACK: Duration = Duration::from_secs(5);
-/// Limit of AuthDNS's CPU use, as a share of its cores. Above this limit, AuthDNS may have limited
-/// the DUT.
+/// Limit for AuthDNS's CPU use, as a share of its cores. Above this limit, AuthDNS may have limited
+/// the DUT's rate.
 const BUSY: f64 = 0.9;
 
 /// Observer of a campaign's progress.
@@ -79,8 +79,8 @@ pub trait Watcher {
 ///
 /// # Errors
 /// If the run folder, the hosts or AuthDNS cannot be used, if no DUT starts, if the self-test
-/// fails, or if the user interrupts. If only some DUTs do not start, that is recorded as a result
-/// and is no error.
+/// fails, or if the user interrupts. If only some of the DUTs do not start, this is recorded as a
+/// result and is not an error.
 pub fn run(
     plan: &Plan,
     archive: Archive,
@@ -124,7 +124,7 @@ struct Campaign<'a, H: Hosts> {
     keep_going: bool,
 }
 
-/// A running AuthDNS, the running DUT unless the point is a self-test, and the position of the next
+/// A running AuthDNS, the DUT that runs with it (none in a self-test), and the position of the next
 /// name to query.
 struct Testbed<H: Hosts> {
     // This field comes first, so that the DUT is stopped before AuthDNS.
@@ -133,7 +133,7 @@ struct Testbed<H: Hosts> {
     /// Name of the running AuthDNS.
     of: String,
     next_name: u64,
-    /// Number of the search or repetition for which the servers were started. `None` if the servers
+    /// Index of the search or repetition for which the servers were started. `None` if the servers
     /// are not restarted for each search or repetition.
     repeat: Option<u32>,
     /// True until the first trial with these servers has ended.
@@ -206,7 +206,7 @@ impl<'a, H: Hosts> Campaign<'a, H> {
         if self.keep_going { Ok(()) } else { Err(CampaignError::SelfTest(failed.into())) }
     }
 
-    /// Measures a point until no trial is due.
+    /// Runs the trials of a point until none is due.
     fn point(&mut self, point: &Point) -> Result<(), CampaignError> {
         if self.recorded().replay(point).is_none() {
             // The incident is recorded only once, even if the campaign is resumed several times.
@@ -351,7 +351,7 @@ impl<'a, H: Hosts> Campaign<'a, H> {
         Ok(Box::new(measured))
     }
 
-    /// Compares a trial with the change of AuthDNS's counters.
+    /// Checks a trial against the change in AuthDNS's counters.
     fn weigh(
         &self,
         found: &mut TaskResult,
@@ -405,7 +405,7 @@ impl<'a, H: Hosts> Campaign<'a, H> {
         self.archive.records_file(finished + 1, format.extension()).map(Some)
     }
 
-    /// Returns how the DUT failed after a trial, or `None` if it still runs and replies.
+    /// Returns how the DUT failed in a trial, or `None` if it is still running and replies.
     fn dut_end(&self, site: &Testbed<H>, point: &Point) -> Result<Option<DutEnd>, CampaignError> {
         let Some(dut) = &site.dut else { return Ok(None) };
         if let Some(how) = self.hosts.dut_ended(dut)? {
@@ -444,8 +444,8 @@ impl<'a, H: Hosts> Campaign<'a, H> {
         Some(format!("every reply is wrong: {}", WrongReplies::in_campaign(&plan, wrong)))
     }
 
-    /// Adds a warning if AuthDNS was busy, or if the rate is above the rate that the self-test
-    /// validates.
+    /// Adds a warning if AuthDNS was busy, or if the rate is above the rate up to which the
+    /// self-test validates the tester.
     fn warn(&self, measured: &mut Measured) {
         let cores = self.plan.auth_cpus(&measured.step.point).len();
         if cores > 0 && measured.cpu.auth > BUSY * cores as f64 {
@@ -498,8 +498,8 @@ impl<'a, H: Hosts> Campaign<'a, H> {
         Ok(())
     }
 
-    /// For topology loopback: records the facts of the machine if they differ from the last record
-    /// or, without a record, from the facts at the start.
+    /// For topology loopback: records the facts about the machine if they differ from the last
+    /// record. If there is no record yet, they are compared with the facts at the start of the run.
     fn record_machine(&mut self, environment: Environment) -> Result<(), CampaignError> {
         let begun = machine_of(self.archive.folder())?;
         let known = results::last_recorded(&self.entries, ALL_ROLES).unwrap_or(&begun);
@@ -509,9 +509,9 @@ impl<'a, H: Hosts> Campaign<'a, H> {
         self.append(Entry::HostChanged { role: ALL_ROLES.into(), environment })
     }
 
-    /// Measures the CPU time for sending a query on the tester's host, and records it. This is done
-    /// only once, so that all trials have the same bursts, also after a resume. It is not needed if
-    /// the sending threads have exclusive CPUs.
+    /// Measures the CPU time needed to send a query on the tester's host, and records it. This is
+    /// done only once, so that all trials use the same bursts, even after a resume. It is skipped
+    /// if the sending threads have exclusive CPUs or the plan sets the burst size.
     fn record_send_cost(&mut self) -> Result<(), CampaignError> {
         let Some(point) = self.plan.points().into_iter().next() else { return Ok(()) };
         let any = self.base(&Step { rate: self.plan.search.min, ..self.readiness_step(&point) }, 0);
@@ -529,8 +529,8 @@ impl<'a, H: Hosts> Campaign<'a, H> {
         })
     }
 
-    /// Records that a DUT does not start. If the DUT failed to start for conformance checks, its
-    /// conformance checks are skipped; otherwise its other points are skipped.
+    /// Records that a DUT does not start. If the failed start was for conformance checks, the
+    /// conformance checks of the DUT are skipped. Otherwise its other points are skipped.
     fn give_up(&mut self, point: &Point, error: &ServerError) -> Result<(), CampaignError> {
         self.given_up.extend(point.dut().map(|dut| (dut.to_owned(), point.is_checked())));
         self.mishap(point, &error.to_string(), error.log().to_owned())
@@ -557,7 +557,8 @@ impl<'a, H: Hosts> Campaign<'a, H> {
 }
 
 /// Returns the CPU time that a hypervisor stole from the hosts of tester, DUT and AuthDNS between
-/// two moments. With several hosts of the tester or AuthDNS, the host with the largest loss counts.
+/// two moments. If tester or AuthDNS have several hosts, the value is that of the host that lost
+/// most.
 fn stolen(before: [Vec<Option<CpuTimes>>; 3], after: [Vec<Option<CpuTimes>>; 3]) -> StolenFrom {
     let of_host =
         |(before, after): (Option<CpuTimes>, Option<CpuTimes>)| Some(after?.stolen_since(&before?));

@@ -57,7 +57,7 @@ pub struct SearchResult {
     /// Result of each search.
     pub repeats: Vec<Found>,
     /// Results of an MLRsearch for each goal, starting with the goal of RFC 8219. The other fields
-    /// are for this first goal. Empty for a bisection.
+    /// apply to this first goal. Empty for a bisection.
     pub goals: Vec<GoalFigures>,
     /// For each search, the number of queries without a valid reply at the lowest failed rate. An
     /// entry is absent if no rate failed.
@@ -89,15 +89,15 @@ impl SearchResult {
             repeats: Some(figures.n as u32),
             ..plan.facts(trial)
         };
-        // A resumed set may have other send settings than before, so the facts of all trials are
-        // used. Trials that could not start have no send settings.
+        // A resumed set may use other send settings than before, so the facts of all trials are
+        // taken into account. Trials that could not start have no send settings.
         let mut sent: Vec<_> = trials.iter().filter(|trial| trial.counts.sent > 0).collect();
         if sent.is_empty() {
             sent.extend(trials.first());
         }
         let all: Vec<Facts> = sent.into_iter().map(of).collect();
-        // Facts of the trial with the most deviations. If several trials have the same number of
-        // deviations, the first is chosen.
+        // Facts of the trial with the most deviations, or of the first such trial if there are
+        // several.
         let facts = *all.iter().rev().max_by_key(|facts| facts.noncompliance().len())?;
         let noncompliance = noncompliance_of(&all);
         Some(SearchResult {
@@ -140,7 +140,7 @@ pub enum SearchError {
         "the journal has a trial at {found} queries/s in search {repeat}, but {expected:?} was due"
     )]
     Replay {
-        /// Number of the search to which the trial belongs, from 0.
+        /// Index of the search to which the trial belongs, from 0.
         repeat: u32,
         /// Rate of the trial in the journal, queries per second.
         found: Qps,
@@ -161,7 +161,7 @@ pub enum SearchError {
 /// Progress of a set of searches, for display.
 #[derive(Clone, Copy, Debug)]
 pub struct SearchProgress {
-    /// Number of the search, from 0.
+    /// Index of the search, from 0.
     pub repeat: u32,
     /// Total number of searches.
     pub of: u32,
@@ -222,8 +222,8 @@ pub trait Runner {
     fn pause(&mut self, pause: Duration, standing: SearchProgress);
 }
 
-/// Executes a set of searches, or continues it. `done` contains the journal's entries, and is empty
-/// for a new set.
+/// Starts or continues a set of searches. `done` contains the journal's entries, and is empty for a
+/// new set.
 ///
 /// # Errors
 /// If a trial cannot be executed, the journal cannot be written, or the names are used up.
@@ -325,7 +325,7 @@ pub fn interrupted(
     Ok(found.map(|found| SearchResult { interrupted: true, ..found }))
 }
 
-/// True if a finished trial has the number, rate and duration of the trial that is due.
+/// True if a finished trial is the one that is due: its search, rate and duration are the same.
 fn is_of(finished: &Finished, due: (u32, Qps, Nanos)) -> bool {
     let trial = &finished.trial;
     (finished.repeat, trial.rate, trial.facts.duration) == due
@@ -345,8 +345,8 @@ fn new_trial(
         |first_name| TrialPlan { duration, ..plan.trial_at(standing.rate, first_name) };
     let needed = of_its_length(0).names_needed();
     let first = plan.trial.first_name;
-    // Names are positions modulo the size of the block. Trials may therefore start in the middle of
-    // the block and continue at its beginning.
+    // Positions of names are taken modulo the size of the block. Trials may therefore start in the
+    // middle of the block and continue at its beginning.
     if *names_until - first + needed > plan.trial.names.count() {
         if !plan.reuse_names {
             return Ok(None);
@@ -418,7 +418,7 @@ mod tests {
     }
 
     /// A simulated DUT that passes at rates up to `capacity`. After `lives` trials, the tester dies
-    /// as after kill -9.
+    /// as if by kill -9.
     struct Simulated {
         capacity: u64,
         lives: usize,
@@ -619,8 +619,8 @@ mod tests {
         assert_eq!(sequence.verdict_of(&of(6, 900)), Verdict::Failed);
     }
 
-    /// Opens a journal, and retries while it is locked. A process that another test has just forked
-    /// keeps the lock until it calls exec.
+    /// Opens a journal, and retries while it is locked. A child process that another test has just
+    /// forked holds the lock until it calls exec.
     fn reopened(path: &Path) -> Result<(Journal, SearchPlan, Vec<SearchEntry>), JournalError> {
         loop {
             match Journal::open(path) {

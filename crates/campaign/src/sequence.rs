@@ -1,6 +1,6 @@
-//! The kinds of measurement, one file for each kind. The file contains the points, the checks of
-//! plan keys, and the sequence of trials of a point. A file of the same name in `results` computes
-//! the results, and a file in crate `report` creates tables and figures.
+//! The kinds of measurement, one file for each kind. Each file defines the points, the checks of
+//! plan keys, and the sequence of trials of a point. The file of the same name in `results`
+//! computes the results, and the one in crate `report` creates tables and figures.
 //!
 //! ```text
 //! plan ─► Measure::points ─► Measure::sequence ─► task ─► (a trial runs elsewhere) ─► journal
@@ -59,7 +59,7 @@ pub fn of(point: &Point) -> &'static dyn Measure {
 /// Checks the plan keys of all kinds of measurement.
 ///
 /// # Errors
-/// The first error, with the name of the wrong key.
+/// The first error, with the name of the offending key.
 pub(crate) fn check(plan: &Plan) -> Result<(), String> {
     duts::check(plan)?;
     ALL.iter().try_for_each(|measure| measure.check(plan))

@@ -11,7 +11,7 @@ use crate::results::no_result::NoResult;
 use crate::results::sustained::ValidTrials;
 use crate::sequence::Recorded;
 
-/// Result of the closed-loop trials with one number of threads.
+/// Result of the closed-loop trials with a given number of threads.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct ClosedLoopResult {
     /// CPU placement of the DUT.
@@ -39,12 +39,13 @@ pub struct ClosedLoopResult {
     pub seen: Option<CpuPlacement>,
     /// Duration of an experiment with 256 names, in ms.
     pub time_ms: Option<MeanAndDeviation>,
-    /// Answered queries per second: 256 divided by the mean duration of an experiment.
+    /// Answered queries per second: 256 divided by the mean duration of an experiment in seconds.
     pub qps: Option<f64>,
     /// CPU use of the DUT's host in per cent of all its CPUs (100 % minus idle time): mean and
-    /// deviation over the seconds.
+    /// deviation of the values for each second.
     pub host_cpu_pct: Option<MeanAndDeviation>,
-    /// CPU use of the DUT's processes in per cent of one CPU: mean and deviation over the seconds.
+    /// CPU use of the DUT's processes in per cent of one CPU: mean and deviation of the values for
+    /// each second.
     pub dut_cpu_pct: Option<MeanAndDeviation>,
 }
 
@@ -53,7 +54,7 @@ pub(crate) fn missing(recorded: &Recorded<'_>, point: &Point) -> Option<NoResult
     result(recorded, point)?.missing
 }
 
-/// Returns the result of the closed-loop trials with one number of threads.
+/// Returns the result of the closed-loop trials with a given number of threads.
 pub(super) fn result(recorded: &Recorded<'_>, point: &Point) -> Option<ClosedLoopResult> {
     let Point::ClosedLoop(with) = point else { return None };
     let replay = recorded.replay(point)?;

@@ -61,8 +61,8 @@ pub struct ConformResult {
     pub missing: Option<NoResult>,
     /// The way in which the DUT failed during the checks; absent if it did not die or hang.
     pub ended: Option<DutEnd>,
-    /// The variant in which the DUT died or hung; absent if that was the usual configuration, or
-    /// did not happen.
+    /// The variant in which the DUT died or hung. Absent if the DUT did so in its usual
+    /// configuration, or did not die or hang.
     pub ended_in: Option<String>,
     /// CPU placement of the DUT; absent if it was not observed.
     #[serde(rename = "place")]
@@ -77,7 +77,7 @@ pub struct ConformResult {
 
 impl ConformResult {
     /// Merges the result of another variant into this result. There is a merged report only if the
-    /// usual configuration has a report, because the other variants have only a few checks.
+    /// usual configuration has a report, because only a few checks run in the other variants.
     fn with(self, variant: &Variant, found: ConformResult) -> ConformResult {
         let mut report = self.report;
         if let (Some(report), Some(further)) = (&mut report, found.report) {
@@ -122,7 +122,7 @@ impl ConformResult {
     }
 
     /// Returns the sort key of a DUT. DUTs without verdicts come last. The others are sorted by
-    /// failed checks of MUST, then by failed checks of SHOULD, then by passed checks.
+    /// their numbers of failed MUST checks, then of failed SHOULD checks, then of passed checks.
     pub fn faults(&self) -> (bool, usize, usize, Reverse<usize>) {
         let failed = |of: fn(&Counts) -> usize| self.counts.as_ref().map_or(0, of);
         (

@@ -21,10 +21,10 @@ pub enum Contradiction {
         accept: f64,
         /// Interval of the highest passing rate with the lower acceptance ratio.
         less: Interval,
-        /// Interval of the highest passing rate with every reply required.
+        /// Interval of the highest passing rate if every reply is required.
         all: Interval,
     },
-    /// Load trials of the DUT failed, at a rate that is not above the median of its searches.
+    /// Load trials of the DUT failed at a rate no higher than the median of its searches.
     DoesNotHold {
         /// The DUT and its CPU placement.
         dut: String,

@@ -10,8 +10,7 @@ use crate::results::constant_rate::ConstantRateResult;
 use crate::results::load::LoadResult;
 use crate::results::search::PointResult;
 
-/// Groups items that have the same key, such as all results at one placement. Groups and items keep
-/// their order.
+/// Groups items by a key, for example results by placement. Groups and items keep their order.
 pub fn by_key<'a, T, K: PartialEq>(all: &'a [T], key: impl Fn(&'a T) -> K) -> Vec<(K, Vec<&'a T>)> {
     let mut groups: Vec<(K, Vec<&T>)> = Vec::new();
     for one in all {

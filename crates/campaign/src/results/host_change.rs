@@ -1,5 +1,5 @@
-//! Hosts that changed while a campaign was interrupted: another kernel, another dns64bench build,
-//! or other CPUs. The campaign continues, and the report marks the affected results.
+//! Hosts that changed while a campaign was interrupted: a different kernel, dns64bench build or set
+//! of CPUs. The campaign continues, and the report marks the affected results.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use units::counted;
 use crate::plan::Point;
 use crate::record::Entry;
 
-/// Role of the machine on which all servers run with topology loopback.
+/// Role of the single machine that runs all servers in topology loopback.
 pub(crate) const ALL_ROLES: &str = "all";
 
 /// Hosts that changed in the same way at the same moment.
@@ -38,7 +38,7 @@ pub struct FactChange {
     pub after: String,
 }
 
-/// Returns the facts of a host that affect results and differ between `before` and `after`.
+/// Returns those facts about a host that affect results and differ between `before` and `after`.
 pub(crate) fn changed_facts(before: &Environment, after: &Environment) -> Vec<FactChange> {
     let cpus = |e: &Environment| format!("{} × {}", e.cpus, e.cpu);
     let facts = [
@@ -62,8 +62,8 @@ pub(crate) fn last_recorded<'a>(entries: &'a [Entry], role: &str) -> Option<&'a 
     })
 }
 
-/// Returns the changes of hosts that a journal records. `begun` contains the facts of the machine
-/// on which the campaign was started.
+/// Returns the host changes that a journal records. `begun` contains the facts of the machine on
+/// which the campaign was started.
 pub(super) fn host_changes(begun: &Environment, entries: &[Entry]) -> Vec<HostChange> {
     let mut all: Vec<HostChange> = Vec::new();
     for (at, entry) in entries.iter().enumerate() {

@@ -23,7 +23,8 @@ pub enum NoResult {
     Unfinished,
     /// All trials from which the result could be computed are invalid.
     Spoiled,
-    /// The point is void: AuthDNS's counters show that the DUT did not do the work of this point.
+    /// The point is void: AuthDNS's counters show that the DUT was not measured under the
+    /// conditions of this point.
     Void(Deviation),
     /// The DUT is misconfigured: nearly all replies in its first trial were wrong in the same way,
     /// and no rate passed.

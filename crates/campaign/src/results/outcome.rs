@@ -8,8 +8,8 @@ use crate::results::{closed_loop, conform, constant_rate, load, search, self_tes
 use crate::sequence::Recorded;
 
 impl<'a> Recorded<'a> {
-    /// True if a point is complete and has a result. A failure at the lowest rate also counts as a
-    /// result.
+    /// True if a point is complete and has a result. A DUT that fails even at the lowest rate also
+    /// has a result.
     pub fn has_result(&self, point: &Point) -> bool {
         let complete = self
             .replay(point)

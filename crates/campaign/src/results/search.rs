@@ -1,4 +1,4 @@
-//! Results of searches: median, dispersion, lower bounds, and numbers of trials.
+//! Results of searches: median, dispersion, reasons for lower bounds, and numbers of trials.
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -39,8 +39,8 @@ pub struct PointResult {
     pub failed_by: Vec<Option<Shortfall>>,
     /// True if all searches have ended.
     pub complete: bool,
-    /// Present if the point is void: AuthDNS's counters show that the DUT did not do the work of
-    /// this point.
+    /// Present if the point is void: AuthDNS's counters show that the DUT was not measured under
+    /// the conditions of this point.
     pub void: Option<Deviation>,
     /// Reasons why the highest passing rate of the DUT may be higher than the result.
     pub lower_bound_reasons: Vec<LowerBound>,
@@ -63,7 +63,7 @@ pub struct PointResult {
     /// the distance that was reached. A median between two rates is rounded to this distance.
     pub resolution: Qps,
     /// Results of an MLRsearch for each goal, starting with the goal of RFC 8219. The other fields
-    /// are for this first goal. Empty for a bisection.
+    /// apply to this first goal. Empty for a bisection.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub goals: Vec<GoalFigures>,
 }
@@ -91,8 +91,8 @@ impl PointResult {
         }
     }
 
-    /// Compares results for sorting, with the highest first. The median is compared or, if there is
-    /// none, the lower end of the interval. A point without both comes last.
+    /// Compares results for sorting, highest first. The medians are compared; for a point without a
+    /// median, the lower end of its interval is used instead. A point with neither comes last.
     pub fn by_result(&self, other: &PointResult) -> Ordering {
         let rate = |point: &PointResult| {
             point.figures.median.or(point.figures.interval.from).unwrap_or(-1.0)
@@ -136,9 +136,9 @@ pub struct Trials {
 pub struct DutEndCounts {
     /// Number of trials in which the DUT's process ended.
     pub died: usize,
-    /// Number of trials after which the DUT did not reply any more.
+    /// Number of trials after which the DUT no longer replied.
     pub hung: usize,
-    /// Number of all trials, including repeated trials.
+    /// Total number of trials, including repeated trials.
     pub of: usize,
 }
 
@@ -242,7 +242,7 @@ fn misconfigured(trials: &[&Measured], searches: &SearchSequence) -> Option<Wron
 }
 
 /// Returns the share of names with an AAAA record (α) and of cached names (β) that AuthDNS counted.
-/// The trials are those that passed at full length, or deviated from the requested conditions.
+/// The trials used are those that passed at full length or deviated from the requested conditions.
 fn real(trials: &[&Measured], searches: &SearchSequence) -> Option<Real> {
     let judged = |m: &&&Measured| {
         let passed = m.verdict() == Verdict::Passed && m.step.length == Length::Full;
@@ -269,8 +269,8 @@ fn real(trials: &[&Measured], searches: &SearchSequence) -> Option<Real> {
     asked.real(&wanted)
 }
 
-/// Counts the trials of one point. The trials must not be those of several points, because a failed
-/// probe saves a full trial of its own point only.
+/// Counts the trials of one point. All trials must belong to the same point, because a failed probe
+/// saves a full trial of its own point only.
 pub(super) fn count<'a>(all: impl Iterator<Item = &'a Measured>) -> Trials {
     let mut trials = Trials::default();
     let mut probed_failed = 0;

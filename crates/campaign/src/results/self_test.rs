@@ -25,7 +25,7 @@ pub struct SelfTestResult {
     /// Number of CPUs that the server was confined to; absent if it was not confined.
     pub cores: Option<usize>,
     /// True if the self-test validates the tester for trials of the plan. False for a self-test
-    /// that is only for comparison.
+    /// that serves for comparison only.
     pub vouches: bool,
     /// Smallest result of the searches, queries per second; absent if a search found no passing
     /// rate.

@@ -1,5 +1,5 @@
-//! Results of load trials and of trials at constant rates, which last for minutes: CPU use without
-//! the initial transient, efficiency, latency and memory.
+//! Results of load trials and of trials at constant rates, which last for minutes: CPU use (without
+//! the initial transient), efficiency, latency and memory.
 
 use hosts::numa::{NodePages, Numa};
 use hosts::place::CpuPlacement;
@@ -29,15 +29,15 @@ pub struct Sustained {
     pub missing: Option<NoResult>,
     /// True if all valid trials passed; absent if no trial is valid.
     pub passed: Option<bool>,
-    /// The ways in which the DUT failed in the valid trials. If it died or hung in any of them,
-    /// there are no figures for CPU use, latency and memory.
+    /// The ways in which the DUT failed in the valid trials. If the DUT died or hung in any of
+    /// these trials, there are no figures for CPU use, latency and memory.
     pub ended: Vec<DutEnd>,
-    /// Present if the point is void: AuthDNS's counters show that the DUT did not do the work of
-    /// this point.
+    /// Present if the point is void: AuthDNS's counters show that the DUT was not measured under
+    /// the conditions of this point.
     pub void: Option<Deviation>,
     /// CPU use of the DUT without the transient, in cores, summarized over the trials.
     pub cpu: Option<Summary>,
-    /// Valid replies per second for each core in use (CPRDP) to four significant digits, summarized
+    /// Valid replies per second and core in use (CPRDP), to four significant digits, summarized
     /// over the trials.
     pub cprdp: Option<Summary>,
     /// CPU use of the DUT in each second of the first trial, in cores, which shows the initial
@@ -86,7 +86,7 @@ impl Sustained {
     }
 
     /// True if there are valid trials, but one of them failed, the DUT died or hung, or the point
-    /// is void. Figures show a mark in place of the value.
+    /// is void. In figures, a mark replaces the value.
     pub fn has_failed(&self) -> bool {
         self.passed.is_some() && !self.is_sound()
     }
@@ -168,8 +168,8 @@ impl<'a> ValidTrials<'a> {
 }
 
 /// Returns the result of the trials at one rate. `replay` is `None` if the rate depends on another
-/// point that has no result. The first `transient` seconds of the `duration` of each trial, also in
-/// seconds, are excluded from the CPU use.
+/// point that has no result. `duration` is the sending time of each trial in seconds, and its first
+/// `transient` seconds are excluded from the CPU use.
 pub(super) fn result(
     recorded: &Recorded<'_>,
     point: &Point,

@@ -164,8 +164,8 @@ fn the_smallest_result_of_a_self_test_counts() {
     assert_eq!(allowed, Some(Qps(227)));
 }
 
-/// A server may lose a query occasionally. If the searches of one run happen not to meet such a
-/// loss, its result must not contradict that of another run.
+/// A server may lose a query occasionally. A run whose searches happen to see no such loss must not
+/// contradict another run.
 #[test]
 fn the_interval_includes_a_refuted_median() {
     let interval = |more: Option<Measured>| {

@@ -17,7 +17,7 @@ pub struct Trial {
     pub point: Point,
     /// Number of the search or repetition within the point, from 1.
     pub repeat: u32,
-    /// A probe, or a trial of full length.
+    /// Length of the trial: that of a probe, or full length.
     pub length: Length,
     /// Offered rate, queries per second; absent in a closed loop.
     pub rate: Option<Qps>,
@@ -32,7 +32,7 @@ pub struct Trial {
     pub rtt_us: Option<Rtt>,
     /// Mean CPU use of the DUT in cores; absent if it was not observed.
     pub cpu: Option<f64>,
-    /// The verdict.
+    /// Verdict of the trial.
     pub verdict: Verdict,
     /// Reasons for the verdict; empty for a trial that passed.
     pub reasons: Vec<Reason>,

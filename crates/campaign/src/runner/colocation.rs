@@ -1,5 +1,5 @@
-//! Detection of a host or CPUs that tester, DUT and AuthDNS share, by the ids of their machines and
-//! the CPUs in the plan.
+//! Detection of hosts and CPUs that tester, DUT and AuthDNS share. It compares the ids of their
+//! machines, and their CPUs in the plan.
 
 use method::compliance::Fact;
 

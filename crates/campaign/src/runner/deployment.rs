@@ -16,7 +16,7 @@ use hosts::topology::CpuTopology;
 use crate::archive::{Archive, ArchiveError};
 use crate::plan::{self, Cores, Family, Plan};
 
-/// Error while the hosts of a campaign are prepared.
+/// Error from preparing the hosts of a campaign.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DeploymentError {
@@ -169,9 +169,9 @@ impl Deployment {
         &self.testers[0]
     }
 
-    /// Returns the CPUs of the DUT at a placement. If the plan names no CPUs, as many CPUs of the
-    /// DUT's host are chosen as the placement has cores. Empty if the CPUs of that host are
-    /// unknown, too.
+    /// Returns the CPUs of the DUT at a placement. If the plan names no CPUs, one CPU of the DUT's
+    /// host is chosen for each core of the placement. Empty if the CPUs of that host are also
+    /// unknown.
     pub(crate) fn dut_cpus(&self, plan: &Plan, place: &Cores) -> Vec<usize> {
         let given = plan.cpus_at(place);
         if !given.is_empty() {
@@ -191,7 +191,7 @@ impl Deployment {
     }
 
     /// Returns the roles (tester, AuthDNS) that run on the DUT's machine, and their CPUs. A role
-    /// for which the plan names no CPUs may use all of them.
+    /// for which the plan names no CPUs may use all CPUs.
     fn neighbours(&self, plan: &Plan) -> Vec<(Neighbour, BTreeSet<usize>)> {
         let here = &self.dut.greeting().boot_id;
         let is_near = |machine: &Machine| !here.is_empty() && machine.greeting().boot_id == *here;
@@ -209,20 +209,20 @@ impl Deployment {
         .collect()
     }
 
-    /// Returns the addresses at which a DUT queries each AuthDNS, of the IP version `family` if it
-    /// is given.
+    /// Returns the address at which a DUT queries each AuthDNS. If `family` is given, the addresses
+    /// are of that IP version.
     pub(crate) fn auth_addresses(&self, family: Option<Family>) -> Vec<SocketAddr> {
         self.auth_addresses.iter().map(|at| of_family(&at.by_dut, family)).collect()
     }
 
-    /// Returns the addresses at which the Measurer queries each AuthDNS in self-tests, of the IP
-    /// version `family` if it is given.
+    /// Returns the address at which the Measurer queries each AuthDNS in self-tests. If `family` is
+    /// given, the addresses are of that IP version.
     pub(crate) fn self_test_addresses(&self, family: Option<Family>) -> Vec<SocketAddr> {
         self.auth_addresses.iter().map(|at| of_family(&at.by_tester, family)).collect()
     }
 
     /// Chooses other ports for the servers if the topology is loopback. All servers must have
-    /// stopped before.
+    /// stopped before the call.
     ///
     /// # Errors
     /// If there is no free port.

@@ -28,13 +28,13 @@ pub enum CampaignError {
     /// No DUT starts. Nothing was measured.
     #[error("no server started\n{}", .0.iter().map(ServerError::with_log).collect::<Vec<_>>().join("\n"))]
     NotReady(Vec<ServerError>),
-    /// A DUT does not start, or does not run any more.
+    /// A DUT does not start, or is no longer running.
     #[error(transparent)]
     Testbed(ServerError),
     /// AuthDNS does not start, or exits during a trial.
     #[error("{0}")]
     Auth(String),
-    /// The CPU time for sending a query could not be measured on the tester's host.
+    /// The CPU time needed to send a query could not be measured on the tester's host.
     #[error("cannot measure the cost of sending on the tester's host: {0}")]
     Tester(String),
     /// The tester could not execute a trial.
@@ -65,8 +65,8 @@ impl From<HostError> for CampaignError {
 }
 
 impl From<ServerError> for CampaignError {
-    /// Converts the error of a server. Errors of the host or of the run folder are not errors of
-    /// the server.
+    /// Converts an error from controlling a server. An error of the host or of the run folder
+    /// becomes a campaign error of the same kind.
     fn from(error: ServerError) -> CampaignError {
         match error {
             ServerError::Host(error) => error.into(),

@@ -80,7 +80,7 @@ impl Scaling {
     }
 }
 
-/// Returns the command that writes the contents of these files.
+/// Returns the command that writes each of these contents to its file.
 fn restore(settings: &[SavedFile]) -> Vec<String> {
     let script = "while [ $# -gt 1 ]; do echo \"$2\" > \"$1\" || exit 1; shift 2; done";
     let head = ["sh", "-c", script, "sh"].map(str::to_owned);
@@ -143,7 +143,8 @@ impl GovernorGuard {
     }
 }
 
-/// Restores the previous governors and removes their file. The file remains if restoring fails.
+/// Restores the previous governors and removes the file that contains them. If restoring fails, the
+/// file remains.
 fn put_back(machine: &Machine, before: &[SavedFile], note: &Path) -> Result<(), HostError> {
     if machine.run(&restore(before), LIMIT)?.0 {
         let _ = std::fs::remove_file(note);
@@ -160,7 +161,7 @@ impl Drop for GovernorGuard {
     }
 }
 
-/// Error while governors are read or set.
+/// Error from reading or setting governors.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum GovernorError {
     /// The host is unreachable.

@@ -38,11 +38,11 @@ use crate::sequence::{FarView, Task};
 pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Size of the test write that detects a full disk, in octets.
 const PROBE: usize = 16 << 10;
-/// Time limit for measuring the CPU time of sending a query.
+/// Time limit for measuring the CPU time needed to send a query.
 const SEND_COST: Duration = Duration::from_secs(20);
 /// Maximum size of a trial's result in octets. A closed loop reports the times of all experiments.
-/// With several testers, each tester reports its queries in each 10 ms, which is about 4 MiB per
-/// hour.
+/// With several testers, each tester reports the queries sent in each 10 ms, which takes about 4
+/// MiB per hour.
 pub(super) const RESULT: u64 = 64 << 20;
 /// Exit status of a tester that rejects a plan.
 const USAGE: i32 = 2;
@@ -71,7 +71,7 @@ pub(super) trait Servers {
     /// Returns the version of an AuthDNS.
     fn auth_version(&self, auth: &AuthPlan) -> Result<String, ServerError>;
     /// Chooses other ports for the servers if the topology is loopback. All servers must have
-    /// stopped before.
+    /// stopped before the call.
     fn change_ports(&mut self) -> Result<(), CampaignError>;
     /// Starts the AuthDNS of `plan.auth`, and waits until it answers. `aaaa` is the share of names
     /// with an AAAA record.
@@ -101,7 +101,7 @@ pub(super) trait Servers {
     fn cpus_at(&self, place: &Cores) -> Vec<usize>;
     /// Returns the CPUs that a running DUT is confined to; empty if it may use any CPU.
     fn cpus_of(&self, dut: &Self::Dut) -> Vec<usize>;
-    /// Waits until `is_ready` returns true. Returns an error if the DUT exits before, or takes too
+    /// Waits until `is_ready` returns true. Returns an error if the DUT exits first, or takes too
     /// long.
     fn wait_until(
         &self,
@@ -121,7 +121,7 @@ pub(super) trait Observers: Servers {
     /// governor.
     type GovernorGuard;
 
-    /// Returns a sentence for each program or CPU that the points `open` need and that is missing
+    /// Returns a sentence for each program or CPU that the points `open` need but that is missing
     /// on its host.
     fn missing(&self, open: &[Point]) -> Result<Vec<String>, HostError>;
     /// Returns the role and the facts of each host. Empty for topology loopback, in which all
@@ -149,11 +149,11 @@ pub(super) trait Observers: Servers {
 
 /// The testers, which execute the trials.
 pub(super) trait Testers: Servers {
-    /// Measures the CPU time for sending a query on the tester's host.
+    /// Measures the CPU time needed to send a query on the tester's host.
     fn send_cost(&self) -> Result<SendCost, CampaignError>;
     /// Returns the address that the Measurer queries in a trial.
     fn server_of(&self, step: &Step) -> SocketAddr;
-    /// Returns the path on the tester's host of a file in the run folder.
+    /// Returns the path that a file in the run folder has on the tester's host.
     fn place(&self, file: &Path) -> PathBuf;
     /// Executes a trial, and observes the servers during the trial. Returns the result of the trial
     /// and the CPU use.
@@ -458,8 +458,8 @@ impl RealHosts<'_> {
     }
 
     /// Returns how `dns64bench conform` reads AuthDNS's log of received queries. If tester and
-    /// AuthDNS run on the same machine, it uses the path of AuthDNS's status socket, otherwise ssh.
-    /// Returns `None` if the plan has no ssh name for AuthDNS's host.
+    /// AuthDNS run on the same machine, `conform` uses the path of AuthDNS's status socket,
+    /// otherwise ssh. Returns `None` if the plan has no ssh name for AuthDNS's host.
     fn checks_view(&self, auth: &RunningAuth) -> Option<FarView> {
         let path = auth.checks_status()?.to_string_lossy().into_owned();
         let id = |machine: &Machine| machine.greeting().boot_id.clone();
@@ -487,8 +487,8 @@ impl RealHosts<'_> {
     ) -> Result<TaskResult, CampaignError> {
         let lacks = ended.status == Some(ENVIRONMENT);
         match (task, parse(task, text, begun)) {
-            // `dns64bench conform` exits with this status if it could not execute any check. The
-            // trial then has this result.
+            // `dns64bench conform` exits with this status if it could not execute any check. Its
+            // output is then the result of the trial.
             (Task::Conform(_), Ok(found)) => Ok(found),
             // The result is incomplete: the per-query records are missing, or AuthDNS ended.
             (_, Ok(_)) if lacks => Err(self.no_result(task, measurer, ended, "incomplete")),

@@ -1,4 +1,4 @@
-//! CPU use of tester, AuthDNS and DUT during a trial. The use of the DUT and its host is recorded
+//! CPU use of tester, AuthDNS and DUT during a trial. For the DUT and its host, CPU use is recorded
 //! for each second.
 
 use std::collections::BTreeSet;
@@ -46,7 +46,7 @@ impl CpuSample {
     fn others_until(&self, now: &CpuSample, cpus: &BTreeSet<usize>) -> Option<OtherUse> {
         let used = now.host.used_since(&self.host, cpus).filter(|used| used.total > 0.0)?;
         // Other programs may also have run on CPUs that the DUT does not use. On the DUT's CPUs,
-        // they used at most the program time that the DUT did not use.
+        // their use is at most the time of all programs minus the time of the DUT.
         let most = (used.programs - (now.dut - self.dut).max(0.0)).max(0.0);
         let others =
             self.others.zip(now.others).map(|(before, now)| (now - before).clamp(0.0, most));
@@ -111,7 +111,7 @@ impl Meter<'_> {
         })
     }
 
-    /// Reads the CPU times once a second, and the CPU placement of the DUT's threads once in the
+    /// Reads the CPU times once a second, and the CPU placement of the DUT's threads once per
     /// trial. The caller must call this method several times a second. CPU times after the end of
     /// sending are ignored.
     ///
@@ -122,7 +122,7 @@ impl Meter<'_> {
             return self.second(dut, task);
         };
         // The placement is read in the middle of a trial. Closed loops and conformance checks have
-        // no fixed length, so it is read at once.
+        // no fixed length, so the placement is read at their start.
         let is_half = match task {
             Task::Trial(plan) => Nanos::from(self.start.elapsed()).0 >= plan.duration.0 / 2,
             Task::ClosedLoop(_) | Task::Conform(_) => true,

@@ -10,11 +10,11 @@ use crate::record::{Measured, Step, TaskResult};
 use crate::runner::Campaign;
 use crate::runner::hosts::Hosts;
 
-/// Limit for other programs and stolen time together, in per cent of the time of the CPUs on which
-/// the DUT may run.
+/// Limit for the CPU time of other programs plus the stolen time, in per cent of the time of the
+/// CPUs on which the DUT may run.
 const LIMIT_PCT: f64 = 5.0;
-/// Maximum number of repetitions of a trial because of other programs. The trial after them counts,
-/// with a warning.
+/// Maximum number of repetitions of a trial because of other programs. The next trial counts, with
+/// a warning.
 const REPEATED: u32 = 2;
 
 /// Facts that determine the effect of other programs on a trial.
@@ -56,8 +56,8 @@ fn judge(trial: Circumstances) -> Consequence {
 }
 
 impl<H: Hosts> Campaign<'_, H> {
-    /// Makes a failed trial invalid, or adds a warning, if other programs used too much time of the
-    /// DUT's CPUs or their use is unknown.
+    /// Makes a failed trial invalid, or adds a warning, if other programs used too much time on the
+    /// DUT's CPUs, or if the amount is unknown.
     pub(super) fn weigh_others(&self, measured: &mut Measured) {
         let used = measured.cpu.others;
         let (earlier, retries) =

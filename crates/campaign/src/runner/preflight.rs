@@ -13,8 +13,8 @@ use hosts::topology::{CpuTopology, LIST_CPUS};
 use crate::plan::{DutPlan, OneOrSeveral, Plan, Point};
 use crate::runner::deployment::Deployment;
 
-/// Returns a sentence for each program or CPU that is missing on this machine. Roles of the plan on
-/// other hosts are not checked.
+/// Returns a sentence for each program or CPU that is missing on this machine. Roles that the plan
+/// assigns to other hosts are not checked.
 pub fn missing_here(plan: &Plan) -> Vec<String> {
     let far = far(plan);
     let cpus = topology_here();
@@ -96,7 +96,7 @@ pub fn unchecked_hosts(plan: &Plan) -> Vec<String> {
     all
 }
 
-/// Returns a sentence for each program or CPU that the points `open` need and that is missing on
+/// Returns a sentence for each program or CPU that the points `open` need but that is missing on
 /// its host.
 ///
 /// # Errors
@@ -180,7 +180,7 @@ fn programs(plan: &Plan, role: Role, points: &[Point]) -> Vec<(String, PathBuf)>
 }
 
 /// Returns the program that a host needs for a server. `None` if the server is part of dns64bench,
-/// or if its program is in the commands of the plan.
+/// or if the commands in the plan name its program.
 fn program_of<T>(driver: &Driver<T>, given: Option<&Path>) -> Option<PathBuf> {
     match (driver.program, given) {
         (Program::OfThePlan, _) | (Program::Own { .. }, None) => None,
@@ -204,8 +204,8 @@ fn programs_of(dut: &DutPlan) -> Vec<(String, PathBuf)> {
     all.into_iter().map(|program| (dut.name().to_owned(), program)).collect()
 }
 
-/// Returns a sentence for each key of the plan that needs CPUs which the host does not have. Empty
-/// if the host's CPUs are unknown.
+/// Returns a sentence for each plan key that requires CPUs that the host does not have. Empty if
+/// the host's CPUs are unknown.
 fn too_many(
     plan: &Plan,
     role: Role,

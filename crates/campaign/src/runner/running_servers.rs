@@ -8,8 +8,8 @@
 //!
 //! A server is ready when it answers, not when its process has started. The command and the
 //! configuration file of a server are recorded for the report. The CPU placement of the DUT's
-//! threads is read under load. Dropping the value of a server stops the server, by its stop command
-//! if it has one, and removes its large files.
+//! threads is read under load. Dropping a server's value stops the server (with its stop command,
+//! if there is one) and removes its large files.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -35,20 +35,20 @@ use crate::record::Configuration;
 use crate::runner::deployment::Deployment;
 
 /// Time limit for a server to answer after its start. It is long because loading a zone with
-/// millions of names takes long.
+/// millions of names takes a long time.
 const START: Duration = Duration::from_secs(60);
 /// Time limit for writing a zone file with all names of a plan.
 const WRITE: Duration = Duration::from_secs(600);
 /// Number of AuthDNS servers that this process has started.
 static STARTS: AtomicU32 = AtomicU32::new(0);
-/// Maximum size of trust anchors in octets.
+/// Maximum size of the trust anchors in octets.
 const ANCHORS: u64 = 64 << 10;
-/// Maximum length of a version in characters.
+/// Maximum length of a version text in characters.
 const VERSION: usize = 200;
 /// Polling interval for a server that starts.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Error while a server is started or controlled.
+/// Error from starting or controlling a server.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServerError {
@@ -131,8 +131,8 @@ impl ServerError {
         }
     }
 
-    /// Converts the error of a host. If the host refused a request, the server could not be
-    /// started. If the host is unreachable, the error is not one of the server.
+    /// Converts an error of a host. A refused request means that the server could not be started.
+    /// An unreachable host is not an error of the server.
     fn from_host_error(name: &str) -> impl Fn(HostError) -> ServerError {
         move |error| match error {
             HostError::Refused { why, .. } => ServerError::not_started(name, &why, String::new()),
@@ -230,14 +230,15 @@ impl RunningAuth {
         Ok(sum)
     }
 
-    /// Returns the trust anchors of the signed zones, or `None` if the server does not have the
-    /// names of the conformance checks.
+    /// Returns the trust anchors of the signed zones, or `None` if the server does not answer for
+    /// the names of the conformance checks.
     pub(super) fn anchors(&self) -> Option<&[String]> {
         self.servers[0].checks.as_ref().map(|checks| checks.anchors.as_slice())
     }
 
     /// Returns the path, on the server's host, of the socket on which the server reports received
-    /// queries. Returns `None` if the server does not have the names of the conformance checks.
+    /// queries. Returns `None` if the server does not answer for the names of the conformance
+    /// checks.
     pub(crate) fn checks_status(&self) -> Option<&Path> {
         self.servers[0].checks.as_ref().map(|checks| checks.status.as_path())
     }
@@ -265,10 +266,10 @@ struct AuthServer {
     /// This field comes after `process`, so that the files are removed after the process, which
     /// writes them, has ended.
     _bulk: LargeFilesGuard,
-    /// Status socket from which counters are read. `None` for servers without counters, and for the
-    /// names of the conformance checks.
+    /// Status socket from which counters are read. `None` for servers without counters, and for
+    /// servers that answer for the names of the conformance checks.
     status: Option<PathBuf>,
-    /// Present if the server has the names of the conformance checks.
+    /// Present if the server answers for the names of the conformance checks.
     checks: Option<CheckAccess>,
     listen: SocketAddr,
     configuration: Configuration,
@@ -276,7 +277,7 @@ struct AuthServer {
 
 impl AuthServer {
     /// Starts a server on the address `listen` of a machine, and waits until it answers. `of` is
-    /// the number of the machine among the AuthDNS hosts.
+    /// the index of the machine among the AuthDNS hosts.
     fn start(
         (of, machine): (usize, &Machine),
         plan: &Plan,
@@ -338,7 +339,7 @@ impl AuthServer {
         Ok(auth)
     }
 
-    /// Waits until the status socket of a server with the names of the conformance checks exists,
+    /// Waits until a server for the names of the conformance checks has created its status socket,
     /// and then reads the trust anchors. The server creates the socket after the file with the
     /// trust anchors.
     fn wait_for_checks(
@@ -396,7 +397,7 @@ pub(super) struct RunningDut {
     /// writes them, has ended.
     _bulk: LargeFilesGuard,
     /// Command that stops the server. If it is not empty, the started process may exit while the
-    /// server runs.
+    /// server keeps running.
     stop: Vec<String>,
     /// Ids of the server's processes, whose CPU time and threads are observed.
     cpu_ids: RefCell<Vec<u32>>,
@@ -501,8 +502,9 @@ impl RunningDut {
         Ok(started)
     }
 
-    /// Runs the plan's command that prints the ids of the server's processes. It is called before
-    /// each trial, because processes may have been replaced, or may not have existed at the start.
+    /// Runs the plan's command that prints the ids of the server's processes. The command runs
+    /// before each trial, because processes may have been replaced, or may not have existed at the
+    /// start.
     ///
     /// # Errors
     /// If the DUT's host is unreachable.
@@ -519,7 +521,7 @@ impl RunningDut {
     /// `ready` command.
     ///
     /// # Errors
-    /// If the server exits before, or takes too long.
+    /// If the server exits first, or takes too long.
     pub(super) fn wait_until<E: From<ServerError>>(
         &self,
         name: &str,
@@ -615,7 +617,7 @@ impl Drop for RunningDut {
     }
 }
 
-/// Calls `is_ready` repeatedly until it returns true. Returns an error if the server exits before,
+/// Calls `is_ready` repeatedly until it returns true. Returns an error if the server exits first,
 /// or takes longer than [`START`].
 fn wait_until_ready<E: From<ServerError>>(
     name: &str,
@@ -636,7 +638,7 @@ fn wait_until_ready<E: From<ServerError>>(
     Ok(())
 }
 
-/// Runs dns64bench on a host, which writes the zone file with all names of a plan.
+/// Runs dns64bench on a host to write the zone file with all names of a plan.
 fn write_zone(
     machine: &Machine,
     name: &str,

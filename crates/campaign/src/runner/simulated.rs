@@ -53,8 +53,7 @@ pub struct Simulated {
     /// Capacities of the DUT and of AuthDNS, queries per second, that successive trials use in
     /// turn. If a list is empty, the DUT has `capacity`, and AuthDNS has no limit.
     varying: [Vec<u64>; 2],
-    /// Events and the numbers of their trials, counted from 0. Readiness checks do not count as
-    /// trials.
+    /// Events, each with the index of its trial. Readiness checks do not count as trials.
     events: Vec<(usize, Event)>,
     /// Number of trials so far.
     pub trials: Cell<usize>,
@@ -70,7 +69,7 @@ pub struct Simulated {
     pub broken: Option<(&'static str, usize)>,
     /// Role and facts of each host.
     pub facts: Vec<(String, Environment)>,
-    /// Number of the first trial in which the DUTs have another version.
+    /// Index of the first trial in which the DUTs have another version.
     pub upgraded_at: usize,
     /// True if the DUTs answer readiness checks with NXDOMAIN from their start on.
     pub denies_at_start: bool,
@@ -80,7 +79,7 @@ pub struct Simulated {
     /// True if the campaign continues after a failed self-test.
     pub keep_going: bool,
     hangs: Cell<bool>,
-    /// For each trial: the number of the DUT's start, the position of the first name, and the
+    /// For each trial: the number of DUT starts so far, the position of the first name, and the
     /// number of names.
     pub names: RefCell<Vec<(usize, u64, u64)>>,
     numa: Cell<u64>,
@@ -503,7 +502,7 @@ impl Watcher for NoWatcher {
 }
 
 /// Opens a run folder, and retries while it is locked. A process that another test has just forked
-/// keeps the lock until it calls exec.
+/// holds the lock until it calls exec.
 pub fn reopened(run_folder: &Path) -> (Archive, Vec<Entry>) {
     loop {
         match Archive::open(run_folder) {

@@ -93,13 +93,13 @@ impl<H: Hosts> Campaign<'_, H> {
         Err(CampaignError::Trial { rate: Some(step.rate), why, is_usage: true })
     }
 
-    /// Returns point, rate and length of a readiness check.
+    /// Returns the step of a readiness check: its point, rate and length.
     pub(super) fn readiness_step(&self, point: &Point) -> Step {
         Step { point: point.clone(), repeat: 0, rate: Qps(50), length: Length::Probe }
     }
 
-    /// Returns the trial of a readiness check. It queries a few names that no other trial uses, and
-    /// has the AAAA share of the point.
+    /// Returns the trial of a readiness check. It queries a few names that no other trial uses,
+    /// with the AAAA share of the point.
     pub(super) fn readiness_task(&self, point: &Point) -> Task {
         let mut plan = self.base(&self.readiness_step(point), 0);
         if self.plan.auth_at(point).driver.is_ours() {

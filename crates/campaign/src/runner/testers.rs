@@ -7,8 +7,8 @@
 //! ```
 //!
 //! There is no communication with the testers during the trial. A tester that misses the start time
-//! sends no query, and its result reports the missed start. The trial is invalid and is repeated in
-//! these cases, and the reason names the tester:
+//! sends no query, and its result reports the missed start. In each of these cases the trial is
+//! invalid and is repeated, and the reason names the tester:
 //! - A tester misses the start time.
 //! - A tester does not exit.
 //! - The clock offset of a tester is above the limit. If the offset is above the limit before the
@@ -81,8 +81,8 @@ impl ClockReading {
         Ok(best.expect("READINGS is not 0"))
     }
 
-    /// Returns the range, in nanoseconds, by which this clock was ahead of the clock of the reading
-    /// `other`.
+    /// Returns the range of the time, in nanoseconds, by which this clock was ahead of the clock in
+    /// the reading `other`.
     fn ahead_of(self, other: ClockReading) -> RangeInclusive<i64> {
         let (ahead, error) = (self.ahead - other.ahead, (self.error + other.error) as i64);
         ahead - error..=ahead + error
@@ -195,8 +195,8 @@ impl RealHosts<'_> {
         Ok(())
     }
 
-    /// Waits until the tester with the shard number `index` has exited, and returns its result.
-    /// Returns `None` if the tester does not exit in time.
+    /// Waits until the tester of shard `index` has exited, and returns the tester's result. Returns
+    /// `None` if the tester does not exit in time.
     fn given(
         &self,
         measurer: &Running,

@@ -10,7 +10,7 @@ use crate::runner::simulated::{self, Event, Simulated, go_on, journal_of};
 
 use super::*;
 
-/// Returns hosts on which Unbound fails to start, beginning with its start number `start`.
+/// Returns hosts on which every start of Unbound fails from start number `start` on.
 fn broken_from(start: usize) -> Simulated {
     let mut hosts = Simulated::new(250, &[]);
     hosts.broken = Some(("Unbound", start));
@@ -560,7 +560,7 @@ fn a_dut_that_ends_in_checks_is_not_checked_again() {
     }
 }
 
-/// If the DUT ends in one variant, the result is labelled with the variant, and the results of the
+/// If the DUT dies in one variant, the result is labelled with that variant, and the results of the
 /// other variants remain.
 #[test]
 fn a_dut_that_ends_in_one_variant_keeps_its_other_checks() {

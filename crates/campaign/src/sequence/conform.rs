@@ -8,8 +8,8 @@
 //! ```
 //!
 //! A variant is a configuration of the DUT. The usual variant runs all checks. Each other variant
-//! runs only the checks whose result depends on its special setting. Each variant is a point of its
-//! own, so that an interrupted run resumes at the next variant.
+//! runs only the checks whose result depends on its special setting. Each variant is a separate
+//! point, so that an interrupted run resumes at the next variant.
 
 use std::time::Duration;
 
@@ -29,8 +29,8 @@ use crate::sequence::steps::{ConformPlan, Task, TrialSequence};
 const NO_RATE: Qps = Qps(1);
 /// Assumed duration of all checks of a DUT. It is long because many checks wait for a timeout.
 const ASSUMED: Duration = Duration::from_secs(90);
-/// Assumed duration of the checks of a variant other than the usual one. Most of it is the start of
-/// the server.
+/// Assumed duration of the checks of a variant other than the usual one. Most of this time is spent
+/// starting the server.
 const ASSUMED_OF_VARIANT: Duration = Duration::from_secs(5);
 
 /// The measurement of `[measure] conform`.
@@ -43,10 +43,11 @@ impl Measure for ConformMeasure {
 
     fn points(&self, plan: &Plan, dut: Option<&DutPlan>) -> Vec<Point> {
         let Some(dut) = dut.filter(|dut| plan.keys_of(dut).conform) else { return Vec::new() };
-        // The correctness of answers does not depend on the number of cores, so a single number is
-        // enough.
+        // The correctness of answers does not depend on the number of cores, so a single core count
+        // is enough.
         let place = Cores::first(plan.cores_of(dut)[0]);
-        // The operator's configuration file must not be changed, so it has no variants.
+        // The operator's configuration file must not be changed, so a DUT with such a file has no
+        // variants.
         let variants = match dut.config {
             Some(_) => vec![Variant::Usual],
             None => dut.driver.variants(plan.trial.prefix),

@@ -1,5 +1,5 @@
-//! The trait of all kinds of measurement, and the tables and figures of papers that a campaign can
-//! reproduce.
+//! The trait that all kinds of measurement implement, and the tables and figures of papers that a
+//! campaign can reproduce.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ pub trait Measure: Sync {
     /// Checks the plan keys of this kind of measurement.
     ///
     /// # Errors
-    /// The first error, with the name of the wrong key.
+    /// The first error, with the name of the offending key.
     fn check(&self, plan: &Plan) -> Result<(), String>;
 
     /// Returns the maximum number of trials of a point, and their total duration. Repetitions of
@@ -34,7 +34,7 @@ pub trait Measure: Sync {
     fn sequence(&self, recorded: &Recorded<'_>, point: &Point) -> Option<TrialSequence>;
 
     /// True if the point can never be measured: it depends on another point, which is complete but
-    /// gives no rate.
+    /// yields no rate.
     fn can_never_run(&self, _recorded: &Recorded<'_>, _point: &Point) -> bool {
         false
     }
@@ -43,8 +43,8 @@ pub trait Measure: Sync {
     /// are empty.
     fn restarts_servers(&self) -> bool;
 
-    /// True if a trial is repeated after the DUT died or hung in it. If false, the failure of the
-    /// DUT is the result of the trial.
+    /// True if a trial in which the DUT died or hung is repeated. If false, the failure of the DUT
+    /// is the result of the trial.
     fn repeats_deaths(&self) -> bool {
         true
     }

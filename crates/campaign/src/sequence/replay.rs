@@ -30,8 +30,8 @@ pub struct Replay<'a> {
     /// The trials in the journal that match the sequence of the point, in order. Other trials of
     /// the point are not included.
     pub trials: Vec<&'a Measured>,
-    /// Present if the point is void: AuthDNS's counters show that the DUT did not do the work of
-    /// this point. The point then has no result.
+    /// Present if the point is void: AuthDNS's counters show that the DUT was not measured under
+    /// the conditions of this point. The point then has no result.
     pub void: Option<Deviation>,
     /// Reason why the DUT's host cannot set the CPU frequency governor of the point.
     pub cannot: Option<&'a CannotBeMade>,
@@ -46,7 +46,7 @@ impl Replay<'_> {
 }
 
 impl<'a> Recorded<'a> {
-    /// Creates the combination of a plan and the entries of its journal.
+    /// Combines a plan with the entries of its journal.
     pub fn new(plan: &'a Plan, entries: &'a [Entry]) -> Recorded<'a> {
         Recorded { plan, entries }
     }
@@ -179,8 +179,8 @@ pub(crate) fn void_deviation(
     of_search.unwrap_or_else(|| measured.deviation())
 }
 
-/// Returns the requested distance between passed and failed rates in `range`. For an MLRsearch, the
-/// distance is relative to the rate, and the distance at the upper end is returned.
+/// Returns the requested distance between passed and failed rates in `range`. In an MLRsearch, the
+/// distance is relative to the rate. The distance at the upper end of the range is then returned.
 pub(crate) fn wanted_resolution(plan: &Plan, range: &SearchRange) -> Qps {
     match plan.search.method {
         SearchMethod::Bisection => range.resolution,

@@ -1,6 +1,6 @@
 //! Searches for the highest rate at which a DUT passes (RFC 8219 §9.2). There are searches at every
-//! placement, with lower acceptance ratios, and with shares of names that have AAAA records or are
-//! cached.
+//! placement, with lower acceptance ratios, and with various shares of cached names and of names
+//! that have AAAA records.
 
 use std::time::Duration;
 
@@ -217,7 +217,7 @@ fn mlr_effort(plan: &Plan, set: &SetPlan, goals: &[Goal]) -> (u32, Duration) {
 /// Checks the keys `min`, `max`, `resolution` and `repeat` of a table of the plan.
 ///
 /// # Errors
-/// A message with the name of the wrong key.
+/// A message with the name of the offending key.
 pub(super) fn check_range(
     table: &str,
     (min, max): (Qps, Qps),

@@ -106,7 +106,7 @@ impl SearchSequence {
     }
 
     /// Returns the verdict of a trial for all goals. The recorded verdict is for the first goal
-    /// only. The trial is invalid if losses of the tester or a slow AuthDNS determine the verdict
+    /// only. The trial is invalid if the tester's losses or a slow AuthDNS determine the verdict
     /// for any goal, or if the trial deviates from the requested conditions.
     pub(crate) fn verdict_of(&self, trial: &TrialResult) -> Verdict {
         let in_doubt = self.goal_acceptances().any(|accept| trial.is_in_doubt(accept));
@@ -307,8 +307,8 @@ pub struct ConformPlan {
     pub name: String,
     /// DNS64 prefixes that the DUT is configured with.
     pub prefixes: Vec<Prefix>,
-    /// True if the DUT is configured to validate with DNSSEC. `None` if unknown; the checks then
-    /// detect it.
+    /// True if the DUT is configured for DNSSEC validation. `None` if this is unknown, in which
+    /// case the checks detect it.
     pub validates: Option<bool>,
     /// Range of IPv6 addresses that the DUT is configured to exclude (RFC 6147 §5.1.4), in addition
     /// to ::ffff:0:0/96.

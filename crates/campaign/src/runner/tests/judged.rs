@@ -1,4 +1,4 @@
-//! Tests of wrong configurations, other programs and failed self-tests.
+//! Tests of misconfigured DUTs, other programs and failed self-tests.
 
 use method::reason::OtherUse;
 use method::records::Wrong;
@@ -71,8 +71,8 @@ fn a_dut_with_wrong_replies_at_its_start_ends_with_advice() {
     assert!(finished(&entries).is_empty());
 }
 
-/// A DUT hangs only if it does not reply at all. If a DUT replies wrongly after an overload, its
-/// trial has failed, but the DUT does not count as hung.
+/// A DUT counts as hung only if it does not reply at all. If a DUT sends wrong replies after an
+/// overload, its trial fails, but the DUT does not count as hung.
 #[test]
 fn a_dut_with_wrong_replies_after_a_trial_has_failed_it() {
     let entries = journal_of(&plan(), 250, &[(7, Event::DeniesLater)]);
