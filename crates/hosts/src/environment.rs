@@ -22,7 +22,7 @@ use crate::environment::finding::{Concern, finding};
 pub use finding::Finding;
 pub(crate) use tree::Tree;
 
-/// Observation time for the load of the CPUs.
+/// Time for which the load of the CPUs is observed.
 const BUSY: Duration = Duration::from_millis(200);
 /// File name of the second sample of CPU times in the output of a shell.
 const LATER: &str = "/proc/stat.later";
@@ -47,8 +47,8 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// Returns facts about this machine. The call takes 0.2 s, because it measures the load of the
-    /// CPUs.
+    /// Returns facts about this machine. The call takes 0.2 s, the time for which it observes the
+    /// CPU load.
     pub fn observe() -> Environment {
         let tree = Tree::here();
         let before = CpuTimes::now().ok();
@@ -64,7 +64,7 @@ impl Environment {
         environment
     }
 
-    /// Returns facts about this machine, which are observed only once for all tests.
+    /// Returns facts about this machine. They are observed only once and shared by all tests.
     #[cfg(any(test, feature = "simulated"))]
     pub fn for_tests() -> &'static Environment {
         static OBSERVED: std::sync::LazyLock<Environment> =
@@ -74,8 +74,8 @@ impl Environment {
 
     /// Same as [`Environment::observe`], with additional findings about AF_XDP on an interface.
     /// AF_XDP is tested with a filter that accepts no packets, but the driver may restart its
-    /// queues. If `looped` names another interface, which must be connected by a cable, datagrams
-    /// are sent to that interface at full speed for the given time.
+    /// queues. If `looped` names another interface, datagrams are sent to that interface at full
+    /// speed for the given time. A cable must connect the two interfaces.
     pub fn observe_with_xdp(interface: &str, looped: Option<(&str, Duration)>) -> Environment {
         let mut environment = Environment::observe();
         environment.findings.extend(xdp::findings(interface));
@@ -86,7 +86,7 @@ impl Environment {
 
     /// Returns facts about a host without dns64bench, from the output of [`Environment::script`].
     /// `usable` is the number of CPUs that a process may use on that host. Facts that cannot be
-    /// read from files are missing, and a finding reports this.
+    /// read from files are missing, and a finding reports that they are.
     pub(crate) fn printed(text: &str, usable: usize, is_root: bool) -> Environment {
         let tree = Tree::printed(text);
         let times = tree.read(LATER).and_then(|later| {
@@ -128,7 +128,7 @@ impl Environment {
     }
 }
 
-/// Facts about a host that are not in its files.
+/// Facts about a host that cannot be read from its files.
 struct LiveFacts {
     /// Number of CPUs that a process may use.
     usable: usize,

@@ -1,4 +1,4 @@
-//! The user's request to stop, shared by all parts of a campaign that wait.
+//! The user's request to stop a campaign. All parts of the campaign that wait share this request.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Number of stop requests. After the first request, the campaign ends in an orderly way. After the
-/// second, it ends at once. Clones share the number.
+/// second request, it ends at once. Clones share the same number.
 #[derive(Clone, Debug, Default)]
 pub struct Interruption(Arc<AtomicU32>);
 

@@ -1,5 +1,5 @@
-//! The lab: three hosts on one machine, as network namespaces connected as in figure 2 of G. Lencse
-//! and Y. Kadobayashi, "Benchmarking DNS64 Implementations: Theory and Practice" (2018, DOI
+//! The lab: three hosts on one machine. They are network namespaces, connected as in figure 2 of G.
+//! Lencse and Y. Kadobayashi, "Benchmarking DNS64 Implementations: Theory and Practice" (2018, DOI
 //! 10.1016/j.comcom.2018.05.005).
 //!
 //! ```text
@@ -11,8 +11,9 @@
 //! ```
 //!
 //! If root creates the lab, the namespaces have names (`ip netns`) that begin with `dns64bench-`.
-//! If another user creates it, the namespaces belong to a user namespace. Each of them then exists
-//! as long as a process that runs in it. The ids of the three processes are stored in a file.
+//! If another user creates it, the namespaces belong to a user namespace. Each namespace then
+//! exists only as long as a process runs in it. The ids of the three processes that keep the
+//! namespaces alive are stored in a file.
 
 mod links;
 mod reach;
@@ -42,7 +43,7 @@ pub use reach::reach;
 ///
 /// # Errors
 /// If the kernel or a missing program prevents the creation, or if a link does not answer within
-/// ten seconds. All created parts are then removed.
+/// ten seconds. In both cases, all parts created so far are removed.
 pub fn up() -> Result<(), LabError> {
     if is_up() {
         return Ok(());
@@ -76,7 +77,7 @@ pub fn down() -> Result<bool, LabError> {
     Ok(was_there)
 }
 
-/// Replaces this process with `command` inside `host` and returns only if that fails.
+/// Replaces this process with `command` inside `host`. Returns only if this fails.
 pub fn exec(host: Host, command: &[OsString]) -> LabError {
     if let Err(error) = enter(host) {
         return error;
@@ -238,7 +239,7 @@ struct State {
 struct Holder {
     host: Host,
     pid: i32,
-    /// Start time of the process, so that a later process with the same id is not mistaken for it.
+    /// Start time of the process, which distinguishes it from a later process with the same id.
     started: String,
 }
 
@@ -290,8 +291,8 @@ impl Holder {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
         let mut child =
             command.spawn().map_err(io_error("run unshare (Debian package util-linux)"))?;
-        // The process prints a word when it runs in its namespaces. If this fails, unshare prints
-        // an error.
+        // The process prints a word once it runs in its namespaces. If it cannot enter them,
+        // unshare prints an error.
         let mut word = [0; 3];
         let stdout = child.stdout.take();
         if stdout.is_none_or(|mut out| io::Read::read_exact(&mut out, &mut word).is_err()) {
@@ -304,8 +305,8 @@ impl Holder {
         Ok(Holder { host, pid, started: started(pid).unwrap_or_default() })
     }
 
-    /// Ends the process and thereby its namespace, if its id still belongs to the process that was
-    /// started.
+    /// Ends the process, and with it the namespace, if the process id still belongs to the process
+    /// that was started.
     fn end(&self) {
         if self.lives() {
             let _ = kill(Pid::from_raw(self.pid), Signal::SIGTERM);

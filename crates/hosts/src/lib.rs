@@ -1,5 +1,5 @@
 //! Control of the programs on the hosts of a measurement. A host is this machine, a network
-//! namespace of the lab on this machine, or another machine that is reached over ssh.
+//! namespace of the lab on this machine, or another machine reached over ssh.
 //!
 //! ```text
 //! host::Machine ─► agent, or a shell over ssh ─► process, servers ─► place, numa, environment: facts
@@ -25,7 +25,7 @@ pub mod state;
 pub mod text;
 pub mod topology;
 
-/// Version of this program and commit from which it was built, such as `0.2.0 (486a6f3a1b2c)`, with
-/// a `+` if the sources had been changed. The commit is absent if the program was not built in a
-/// Git checkout.
+/// Version of this program and the commit from which it was built, such as `0.2.0 (486a6f3a1b2c)`.
+/// A `+` marks a build from modified sources. The commit is absent if the program was not built in
+/// a Git checkout.
 pub const BUILD: &str = env!("BUILD_VERSION");

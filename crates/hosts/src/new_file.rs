@@ -1,5 +1,5 @@
 //! Files that are written atomically. A temporary file is opened before there is anything to write,
-//! and is renamed to the final path after everything is written.
+//! and is renamed to the final path once everything has been written.
 //!
 //! ```text
 //! open ─► temporary file in the same folder ─ write ─► … ─ finish ─► synced, renamed to the path
@@ -52,8 +52,8 @@ impl NewFile {
                 .filter(|folder| !folder.as_os_str().is_empty())
                 .unwrap_or(Path::new("."));
             // `File::create_new` applies the umask to the mode of the file. By default, `tempfile`
-            // creates files with mode 0600, so other users could not read results. Its errors would
-            // also contain a random file name.
+            // creates files with mode 0600, so other users could not read results. The errors of
+            // `tempfile` would also contain a random file name.
             let mut builder = Builder::new();
             let file =
                 builder.prefix(".dns64bench-").make_in(folder, |path| File::create_new(path))?;
@@ -98,7 +98,7 @@ impl Write for NewFile {
     }
 }
 
-/// Error of the system while a file was read, written or created.
+/// Error returned by the system when a file was read, written or created.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {doing} {path}: {source}")]
 pub struct FileError {
@@ -106,12 +106,12 @@ pub struct FileError {
     pub doing: &'static str,
     /// The file or folder.
     pub path: PathBuf,
-    /// The system's error.
+    /// Error returned by the system.
     pub source: io::Error,
 }
 
 impl FileError {
-    /// Returns a function that adds the operation and the path to an error of the system.
+    /// Returns a function that adds the operation and the path to an error returned by the system.
     pub fn of(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> FileError {
         let path = path.to_owned();
         move |source| FileError { doing, path, source }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::environment::Tree;
 
-/// Folder of the NUMA nodes in Linux.
+/// Folder in which Linux describes the NUMA nodes.
 const NODES: &str = "/sys/devices/system/node";
 
 /// Page allocation counters of a host's NUMA nodes, or the increase of these counters during a
@@ -56,7 +56,7 @@ impl Numa {
         Tree::script_for(&format!("{NODES}/node*/numastat"))
     }
 
-    /// Returns the difference to `before`. Nodes missing in `before` are left out.
+    /// Returns the increase since `before`. Nodes that are missing in `before` are omitted.
     pub fn since(&self, before: &Numa) -> Numa {
         let of = |now: &NodePages| {
             let before = before.nodes.iter().find(|then| then.node == now.node)?;

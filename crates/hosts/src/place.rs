@@ -20,7 +20,7 @@ use crate::environment::quota::in_words;
 pub struct CpuPlacement {
     /// CPUs to which the DUT was confined; empty if it was not confined.
     pub cpus: BTreeSet<usize>,
-    /// Configured number of answering threads or processes; absent if this number was not
+    /// Configured number of threads or processes that answer queries; absent if no number was
     /// configured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub told: Option<usize>,
@@ -30,7 +30,7 @@ pub struct CpuPlacement {
     /// Roles that were allowed to run on some of the DUT's CPUs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shared: Vec<Sharing>,
-    /// CPU quota of the DUT's control groups, in thousandths of a CPU; absent without a quota.
+    /// CPU quota of the DUT's control groups, in thousandths of a CPU; absent if there is no quota.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quota_millicpu: Option<u64>,
 }
@@ -80,8 +80,8 @@ impl CpuPlacement {
         (!used.is_empty() && used.is_subset(&self.cpus)).then_some(used.len())
     }
 
-    /// True if the threads of both placements could run on the same CPUs, and either both DUTs or
-    /// neither were confined to these CPUs.
+    /// True if the threads of both placements could run on the same CPUs, and either both DUTs were
+    /// confined to these CPUs or neither was.
     pub fn is_on_the_cpus_of(&self, other: &CpuPlacement) -> bool {
         let used = self.used();
         !used.is_empty()
@@ -155,7 +155,7 @@ impl CpuPlacement {
     }
 
     /// Returns descriptions of the deviations from `cores` exclusive CPUs with one thread each. The
-    /// list is empty if there are none.
+    /// list is empty if there are no deviations.
     pub fn deviations_from(&self, cores: usize) -> Vec<String> {
         let other = match self.cores() {
             Ok(n) if n == cores => None,
@@ -182,8 +182,8 @@ impl CpuPlacement {
         all.cloned().reduce(|a, b| a.and(&b))
     }
 
-    /// Merges this placement with the placement in another trial. The result has the allowed CPU
-    /// sets of both trials.
+    /// Merges this placement with the placement in another trial. The result contains the allowed
+    /// CPU sets of both trials.
     pub fn and(mut self, other: &CpuPlacement) -> CpuPlacement {
         for more in &other.allowed {
             match self.allowed.iter_mut().find(|allowed| allowed.cpus == more.cpus) {
@@ -193,7 +193,7 @@ impl CpuPlacement {
         }
         self.quota_millicpu =
             [self.quota_millicpu, other.quota_millicpu].into_iter().flatten().min();
-        // Only CPUs of both trials remain, and a number of threads that differs is removed.
+        // Only CPUs common to both trials remain. The number of threads is removed if it differs.
         self.cpus = self.cpus.intersection(&other.cpus).copied().collect();
         self.told = self.told.filter(|told| Some(*told) == other.told);
         for sharing in &other.shared {

@@ -1,4 +1,4 @@
-//! Ports on loopback for servers that are started, stopped and restarted on the same port.
+//! Ports on the loopback interface for servers that are repeatedly restarted on the same port.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
@@ -10,9 +10,9 @@ const LOWEST: u16 = 10_240;
 /// readable.
 const USUAL: u16 = 32_768;
 
-/// Returns an address on `ip` with a port that is free for UDP and TCP. The kernel does not pick this
-/// port as an ephemeral port (`ip_local_port_range`), so no client can take it between two starts of
-/// a server.
+/// Returns an address on `ip` with a port that is free for UDP and TCP. The kernel does not pick
+/// this port as an ephemeral port (`ip_local_port_range`), so no client can occupy it between two
+/// starts of a server.
 ///
 /// # Errors
 /// If there is no free port, or the host does not have the address `ip`.
@@ -34,7 +34,7 @@ pub fn free(ip: IpAddr) -> io::Result<SocketAddr> {
             Err(e) => return Err(e),
         }
     }
-    // All ports are ephemeral ports, so any free port is used.
+    // All candidates are ephemeral ports, so any free port will do.
     let address = UdpSocket::bind(SocketAddr::new(ip, 0))?.local_addr()?;
     is_free(address).map(|()| address)
 }
@@ -47,7 +47,8 @@ fn first_of_clients(text: &str) -> u16 {
 /// Checks that this port is free for UDP and TCP.
 ///
 /// # Errors
-/// The system's error if the port is in use, or if the host does not have the address.
+/// The error returned by the system if the port is in use, or if the host does not have the
+/// address.
 pub fn is_free(address: SocketAddr) -> io::Result<()> {
     let _udp = UdpSocket::bind(address)?;
     TcpListener::bind(address).map(|_| ())

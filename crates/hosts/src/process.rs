@@ -85,8 +85,8 @@ impl Drop for Process {
     }
 }
 
-/// Sends SIGTERM to the process group of `pid`. Sends SIGKILL to the group when the process has
-/// ended, or when `patience` is over. SIGCONT is also sent, because a stopped process does not
+/// Sends SIGTERM to the process group of `pid`. Sends SIGKILL to the group once the process has
+/// ended, or once `patience` has passed. SIGCONT is also sent, because a stopped process does not
 /// handle SIGTERM.
 fn end(pid: u32, patience: Duration, mut is_over: impl FnMut() -> bool) {
     let group = Pid::from_raw(pid as i32);
@@ -136,7 +136,7 @@ fn end_noted(registry: &Path, patience: Duration) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns the fields of `/proc/PID/stat` after the program's name: state, parent, …
+/// Returns the fields of `/proc/PID/stat` that follow the program's name: state, parent, …
 /// (proc_pid_stat(5), from field 3 on).
 fn stat(pid: u32) -> Option<Vec<String>> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
@@ -163,7 +163,7 @@ pub fn cpu_seconds(roots: &[u32]) -> f64 {
 }
 
 /// Returns the smallest CPU quota of the given processes, their descendants and their process
-/// groups, in thousandths of a CPU; `None` without a quota.
+/// groups, in thousandths of a CPU. Returns `None` if there is no quota.
 pub(crate) fn quota(roots: &[u32]) -> Option<u64> {
     let family = family(stat_lines().iter().map(String::as_str), roots);
     let texts =
@@ -210,9 +210,10 @@ pub(crate) fn family_seconds<'a>(lines: impl Iterator<Item = &'a str>, roots: &[
     family.iter().filter_map(|pid| used.get(pid)).sum()
 }
 
-/// Returns the CPU time that other programs have used so far, in seconds. It excludes kernel
+/// Returns the CPU time that other programs have used so far, in seconds. The sum excludes kernel
 /// threads, this program, and the processes `ours` with their descendants and groups. It includes
-/// children that have ended. Returns `None` if this host does not show all of its processes.
+/// the time of children that have ended. Returns `None` if this host does not show all of its
+/// processes.
 pub(crate) fn other_seconds(ours: &[u32]) -> Option<f64> {
     let namespace = fs::read_link("/proc/self/ns/pid").ok()?;
     let sees_all = namespace.to_str() == Some(FIRST_NAMESPACE) && stat(1).is_some();
@@ -222,10 +223,10 @@ pub(crate) fn other_seconds(ours: &[u32]) -> Option<f64> {
     sees_all.then(|| seconds_of_others(lines.iter().map(String::as_str), &roots))
 }
 
-/// Name of the initial PID namespace, which contains all processes (`PROC_PID_INIT_INO` of the
+/// Name of the initial PID namespace, which contains all processes (`PROC_PID_INIT_INO` in the
 /// kernel).
 pub(crate) const FIRST_NAMESPACE: &str = "pid:[4026531836]";
-/// The flag of kernel threads in `/proc/PID/stat` (`PF_KTHREAD` of the kernel).
+/// The flag for kernel threads in `/proc/PID/stat` (`PF_KTHREAD` in the kernel).
 const KERNEL_THREAD: u64 = 0x0020_0000;
 
 /// Returns this process, and its ancestors that run the same program.
@@ -243,8 +244,8 @@ fn same_program() -> Vec<u32> {
     all
 }
 
-/// Returns the CPU time of all programs except kernel threads and the processes `ours` with their
-/// descendants and groups. The result is in seconds, from the lines of `/proc/*/stat`.
+/// Returns the CPU time in seconds of all programs except kernel threads and the processes `ours`
+/// with their descendants and groups. The input is the lines of `/proc/*/stat`.
 pub(crate) fn seconds_of_others<'a>(
     lines: impl Iterator<Item = &'a str> + Clone,
     ours: &[u32],
@@ -432,7 +433,8 @@ mod tests {
         let lines = [line(10, 1, 10), line(11, 10, 11), line(12, 1, 10), line(13, 1, 13)];
         let of = |roots: &[u32]| family_seconds(lines.iter().map(String::as_str), roots);
         assert_eq!((of(&[10]), of(&[13]), of(&[10, 11]), of(&[])), (4.5, 1.5, 4.5, 0.0));
-        // A process that has ended is on no CPU. Its CPU time counts until its parent waits for it.
+        // A process that has ended runs on no CPU. Its CPU time counts until its parent waits for
+        // it.
         let ended = line(13, 1, 13).replace(" S ", " Z ");
         assert_eq!(family([ended.as_str()].into_iter(), &[13]), HashSet::new());
         assert_eq!(family_seconds([ended.as_str()].into_iter(), &[13]), 1.5);

@@ -1,6 +1,6 @@
-//! Server programs that a campaign controls, as DUT or as AuthDNS server. The module of a program
-//! describes its configuration, start command, configuration check and version query. A program
-//! that supports both roles has two drivers in its module.
+//! Server programs that a campaign controls, as a DUT or as an AuthDNS server. The module for a
+//! program describes its configuration, start command, configuration check and version query. The
+//! module contains two drivers if the program supports both roles.
 //!
 //! ```text
 //! plan ─► Dut, Auth (program) ─► Driver ─┬─ configuration ─► file ─┐
@@ -77,11 +77,11 @@ macro_rules! kinds {
 
 impl Dut {
     /// Returns the names of files in the server's folder that are large or contain state. The
-    /// server writes these files again at every start.
+    /// server rewrites these files at every start.
     pub fn bulk(self) -> &'static [&'static str] {
         match self {
-            // First the cache files, which have their full size from the start, then other files of
-            // version 6.
+            // The cache files come first; they have their full size from the start. The other files
+            // are those of version 6.
             Dut::KnotResolver => {
                 &["data.mdb", "lock.mdb", "ruledb/data.mdb", "ruledb/lock.mdb", "top", "defer"]
             }
@@ -90,7 +90,7 @@ impl Dut {
     }
 
     /// Returns true if the driver configures DNSSEC validation for conformance checks. Returns
-    /// `None` for `custom`, because the plan's commands decide this.
+    /// `None` for `custom`, because this depends on the plan's commands.
     pub fn validates(self) -> Option<bool> {
         match self {
             Dut::Bind | Dut::Unbound | Dut::Powerdns | Dut::KnotResolver => Some(true),
@@ -99,20 +99,20 @@ impl Dut {
         }
     }
 
-    /// Returns name and contents of the file with the trust anchors for conformance checks. The
-    /// file is in the server's folder.
+    /// Returns the name and the contents of the file with the trust anchors for conformance checks.
+    /// The file is in the server's folder.
     pub fn anchors(self, checked: &Checked) -> (&'static str, String) {
         match self {
             Dut::Powerdns => (powerdns::ANCHORS, powerdns::anchors(checked)),
-            // The other drivers write the trust anchors into the configuration. This file is for
-            // configurations of the operator, which may refer to it.
+            // The other drivers write the trust anchors into the configuration. This file is
+            // provided for the operator's configuration files, which may refer to it.
             _ => ("anchors", checked.anchors.iter().map(|line| format!("{line}\n")).collect()),
         }
     }
 }
 
 impl Auth {
-    /// Returns the names of large files in the server's folder, as [`Dut::bulk`] does.
+    /// Returns the names of files in the server's folder that are large, as [`Dut::bulk`] does.
     pub fn bulk(self) -> &'static [&'static str] {
         if self.is_ours() { &[] } else { &[ZONE_FILE] }
     }
@@ -141,7 +141,7 @@ kinds! {
 }
 
 kinds! {
-    /// Server program in the role of AuthDNS.
+    /// Server program that acts as AuthDNS.
     #[derive(Default)]
     Auth for Serve {
         /// dns64bench, which counts queries.
@@ -197,8 +197,8 @@ const OWN_PREFIXES: [&str; 6] = [
 const SEVERAL: [&str; 2] = ["3fff:64:64:64:0:64::/96", "3fff:65:65::/48"];
 
 impl Dut {
-    /// Returns all configurations for conformance checks of a plan with the prefix `usual`. The
-    /// usual configuration is the first, and the driver supports all others.
+    /// Returns the configurations that the driver supports for conformance checks, for a plan with
+    /// the prefix `usual`. The usual configuration comes first.
     pub fn variants(self, usual: Prefix) -> Vec<Variant> {
         let prefix = |text: &str| text.parse::<Prefix>().ok();
         let is_well_known = prefix(WELL_KNOWN) == Some(usual);
@@ -237,7 +237,7 @@ impl Dut {
         matches!(self, Dut::Bind | Dut::Dns64d)
     }
 
-    /// True if the excluded addresses of the server (RFC 6147 §5.1.4) can be configured.
+    /// True if the addresses that the server excludes (RFC 6147 §5.1.4) can be configured.
     fn excludes(self) -> bool {
         matches!(self, Dut::Bind | Dut::KnotResolver | Dut::Dns64d)
     }

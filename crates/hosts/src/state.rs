@@ -22,7 +22,7 @@ pub fn state_folder() -> io::Result<PathBuf> {
 }
 
 /// Returns the folder for data that is valid until the next reboot, and creates it if necessary.
-/// The folder is the first usable one of `$XDG_RUNTIME_DIR/dns64bench` (default:
+/// The folder is the first usable one among `$XDG_RUNTIME_DIR/dns64bench` (default:
 /// `/run/user/UID/dns64bench`), [`state_folder`] and `/tmp/dns64bench-UID`.
 ///
 /// # Errors
@@ -35,7 +35,7 @@ pub(crate) fn runtime_folder() -> io::Result<PathBuf> {
 type Variable<'a> = dyn Fn(&str) -> Option<OsString> + 'a;
 
 fn lasting_places(variable: &Variable<'_>) -> Vec<PathBuf> {
-    // By the specification, relative paths are invalid and must be ignored.
+    // According to the specification, relative paths are invalid and must be ignored.
     let folder = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let home = folder("HOME").map(|home| home.join(".local/state"));
     folder("XDG_STATE_HOME").into_iter().chain(home).map(|path| path.join(OURS)).collect()
@@ -77,7 +77,7 @@ fn own(folder: &Path) -> io::Result<()> {
     if !found.is_dir() || found.uid() != geteuid().as_raw() {
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it belongs to another user"));
     }
-    // A test file is created now, so that a missing permission is found before the first write.
+    // A test file is created here, so that a missing permission is detected before the first write.
     tempfile::tempfile_in(folder).map(drop)
 }
 

@@ -1,4 +1,4 @@
-//! Sanitizing of texts from hosts and servers, for terminals and reports.
+//! Functions that sanitize texts from hosts and servers for terminals and reports.
 
 use std::borrow::Cow;
 use std::iter::Peekable;
@@ -46,7 +46,7 @@ pub fn plain(text: &str, most: usize) -> String {
     out
 }
 
-/// Same as [`plain`], in one line: line ends become spaces.
+/// Same as [`plain`], but on one line: line ends become spaces.
 pub fn plain_line(text: &str, most: usize) -> String {
     plain(text.trim_end(), most).replace('\n', " ")
 }
@@ -62,7 +62,7 @@ pub fn visible(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// True for control characters and those that change the direction of writing.
+/// True for control characters and for characters that change the direction of writing.
 pub fn is_hidden(c: char) -> bool {
     c.is_control() || is_direction(c)
 }

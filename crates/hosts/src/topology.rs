@@ -25,14 +25,15 @@ pub struct CpuTopology {
 /// Core and NUMA node of a CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Cpu {
-    /// Number of the core, which is the lowest number of all CPUs on the core.
+    /// Number of the core: the lowest of the numbers of its CPUs.
     core: usize,
     /// NUMA node of the CPU; 0 if the kernel reports none.
     node: usize,
 }
 
 impl CpuTopology {
-    /// Parses the output of [`LIST_CPUS`]. If the output has no line with the online CPUs, the result is empty.
+    /// Parses the output of [`LIST_CPUS`]. The result is empty if the output has no line that lists
+    /// the online CPUs.
     pub fn parse(text: &str) -> CpuTopology {
         let (mut online, mut allowed) = (BTreeSet::new(), None);
         let (mut cores, mut nodes) = (BTreeMap::new(), BTreeMap::new());
@@ -76,8 +77,9 @@ impl CpuTopology {
 
     /// Returns `count` CPUs in ascending order, or `None` if the host has fewer CPUs. CPUs outside
     /// `taken` are preferred. Among these, the first thread of each core is preferred to the other
-    /// threads, and CPUs on a core with a taken CPU are chosen last. CPUs of equal rank are chosen
-    /// from one NUMA node after another. The node with the most CPUs of the best rank is the first.
+    /// threads. CPUs on a core that has a CPU in `taken` are chosen last. CPUs of equal rank are
+    /// chosen from one NUMA node after another, starting with the node that has the most CPUs of
+    /// the best rank.
     pub fn pick(&self, count: usize, taken: &BTreeSet<usize>) -> Option<Vec<usize>> {
         let rank = |(&cpu, place): (&usize, &Cpu)| {
             let same_core = |other: &Cpu| other.core == place.core;

@@ -1,4 +1,4 @@
-//! CPUs of a host: number, cores, NUMA nodes, and frequency scaling.
+//! Facts about the CPUs of a host: their number, cores, NUMA nodes and frequency scaling.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,8 +20,8 @@ pub(super) fn findings(tree: &Tree, usable: usize) -> Vec<Finding> {
     all
 }
 
-/// Minimum number of CPUs with which Measurer, DUT and AuthDNS can run on separate CPUs. The
-/// Measurer needs two.
+/// Minimum number of CPUs that lets Measurer, DUT and AuthDNS run on separate CPUs. The Measurer
+/// needs two.
 const ENOUGH: usize = 4;
 
 fn cores(n: usize) -> Finding {

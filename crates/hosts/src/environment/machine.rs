@@ -1,4 +1,5 @@
-//! Properties of a host's machine: product and BIOS, virtualization, load, and stolen CPU time.
+//! Properties of the machine on which a host runs: product and BIOS, virtualization, load, and
+//! stolen CPU time.
 
 use net::cpu_time::{CpuTimes, Stolen};
 
@@ -13,8 +14,8 @@ const STOLEN_LIMIT: f64 = 1.0;
 /// measurements.
 const BUSY_LIMIT: f64 = 15.0;
 
-/// Returns product, board and BIOS, as far as the kernel reports them. Virtual machines and boards
-/// without a BIOS may have none of these facts.
+/// Returns product, board and BIOS, as far as the kernel reports them. The list may be empty on
+/// virtual machines and on boards without a BIOS.
 pub(super) fn product(tree: &Tree) -> Vec<Finding> {
     let facts = |names: &[&str]| {
         let read = |name: &&str| tree.read(format!("{DMI}/{name}")).filter(|text| !text.is_empty());

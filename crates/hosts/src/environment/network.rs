@@ -1,6 +1,6 @@
 //! Settings of this host that can silently drop or delay the tester's packets: packet filters,
-//! connection tracking, queueing disciplines. Only the network namespace of this process is
-//! covered.
+//! connection tracking and queueing disciplines. Only the network namespace of this process is
+//! examined.
 
 use std::process::Command;
 
@@ -12,7 +12,7 @@ use units::{counted, grouped};
 use crate::environment::finding::{Finding, finding};
 use crate::environment::tree::Tree;
 
-/// Queueing disciplines that are no concern. They drop or delay packets only after a queue of at
+/// Queueing disciplines that are harmless. They drop or delay packets only after a queue of at
 /// least a thousand packets is full, or they only pass packets to other disciplines.
 const PLAIN: [&str; 7] = ["noqueue", "mq", "mqprio", "pfifo_fast", "pfifo", "bfifo", "fq"];
 
@@ -34,8 +34,8 @@ struct Rules {
     nftables: Option<u64>,
     /// True if a rule of nftables refers to connection tracking.
     track: bool,
-    /// Names of the tables of iptables and ip6tables that are in use. This applies to legacy
-    /// iptables only, because rules of newer iptables are part of nftables.
+    /// Names of the tables of iptables and ip6tables that are in use. Only legacy iptables is
+    /// covered here, because newer iptables stores its rules in nftables.
     iptables: Option<Vec<String>>,
 }
 

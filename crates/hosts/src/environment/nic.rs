@@ -12,7 +12,8 @@ use crate::environment::tree::Tree;
 const CLASS: &str = "/sys/class/net";
 /// Minimum link speed for measurements, in Mbit/s.
 const SLOW: u32 = 1_000;
-/// Maximum interrupt coalescing time in µs. This time can delay every reply.
+/// Maximum acceptable interrupt coalescing time in µs. Coalescing can delay every reply by this
+/// time.
 const LONG: u32 = 100;
 /// Message about the effect of irqbalance(1).
 const MOVED: &str = "it moves interrupts between CPUs during trials; stop it, and assign a separate CPU to each queue \
@@ -29,8 +30,8 @@ pub(super) fn findings(tree: &Tree, interfaces: &[Interface]) -> Vec<Finding> {
     all
 }
 
-/// Returns the interfaces of a host that are up, from the files of the host. Facts that only a
-/// driver reports are missing.
+/// Returns the interfaces of a host that are up, from the files of the host. Facts that only the
+/// driver can report are missing.
 pub(super) fn from_files(tree: &Tree) -> Vec<Interface> {
     let up = |name: &String| {
         tree.read(format!("{CLASS}/{name}/operstate")).is_some_and(|state| state == "up")
@@ -181,7 +182,8 @@ fn interrupt_numbers(tree: &Tree, nic: &Interface) -> Vec<u32> {
     let text = tree.read("/proc/interrupts").unwrap_or_default();
     let of_line = |line: &str| {
         let (number, rest) = line.split_once(':')?;
-        // Actions that share an interrupt are separated by commas, at the end of the line.
+        // The names of the actions that share an interrupt are separated by commas, at the end of
+        // the line.
         rest.split([' ', ',']).any(is_its).then(|| number.trim().parse().ok())?
     };
     text.lines().filter_map(of_line).collect()

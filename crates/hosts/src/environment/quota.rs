@@ -1,5 +1,5 @@
 //! CPU quotas of control groups (cgroup v2, `cpu.max`), as used for containers and services. A
-//! process that has used up its quota waits until the next period.
+//! process that has used up its quota does not run again until the next period.
 
 use std::path::{Path, PathBuf};
 
@@ -9,14 +9,14 @@ use crate::environment::tree::{MOUNTS, OWN, Tree};
 /// A CPU quota of a control group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Quota {
-    /// The quota in thousandths of a CPU.
+    /// Quota in thousandths of a CPU.
     pub(crate) millicpu: u64,
     /// The file that sets the quota.
     file: PathBuf,
 }
 
-/// Returns the smallest quota of a control group and all groups above it. `membership` is the text
-/// of `/proc/PID/cgroup`.
+/// Returns the smallest quota among a control group and all its ancestor groups. `membership` is
+/// the text of `/proc/PID/cgroup`.
 pub(crate) fn smallest(tree: &Tree, membership: &str) -> Option<Quota> {
     let files = files(membership);
     let quotas = files.into_iter().filter_map(|file| {

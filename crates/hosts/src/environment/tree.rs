@@ -1,5 +1,5 @@
 //! Source of facts about a host: its files in /proc and /sys, or the contents of these files as
-//! printed by a shell on that host.
+//! printed by a shell on the host.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -20,7 +20,7 @@ const FILES: &str = "/proc/self/cgroup /proc/sys/kernel/hostname /proc/version /
 const LINKS: &str = "/sys/class/net/*/device /sys/class/net/*/device/driver";
 /// Folders whose file names are facts.
 const FOLDERS: &str = "/sys/class/net/*/device/msi_irqs";
-/// Start of the line that precedes each file in the output of the script.
+/// First word of the line that precedes each file in the output of [`Tree::script`].
 const MARK: &str = "dns64bench-file ";
 
 /// The files of /proc and /sys that describe a host.
@@ -89,8 +89,8 @@ impl Tree {
         Some(text.trim().to_owned())
     }
 
-    /// Returns the names in a folder, sorted by the number at their end. The list is empty if there
-    /// is no folder.
+    /// Returns the names in a folder, sorted by the number at the end of each name. The list is
+    /// empty if the folder does not exist.
     pub(crate) fn names(&self, folder: impl AsRef<Path>) -> Vec<String> {
         let folder = folder.as_ref();
         let mut names: Vec<String> = match self {
@@ -133,10 +133,11 @@ fn number_in(name: &str) -> Option<u64> {
 
 /// Mount points of cgroup v2, on hosts without and with cgroup version 1.
 pub(super) const MOUNTS: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
-/// File with the control groups of the process that reads it.
+/// File that lists the control groups of the process that reads it.
 pub(super) const OWN: &str = "/proc/self/cgroup";
 
-/// Returns a script that prints the quota files of the shell that runs it, for [`Tree::printed`].
+/// Returns a script that prints the quota files for the shell that runs it, in the format of
+/// [`Tree::printed`].
 fn quota_script() -> String {
     let print = Tree::script_for("\"$m$g/cpu.max\"");
     format!(

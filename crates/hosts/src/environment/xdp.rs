@@ -34,8 +34,8 @@ pub(super) fn findings(interface: &str) -> Vec<Finding> {
     all
 }
 
-/// Returns the finding about an attach mode. The finding has a hint for zero-copy mode with virtio,
-/// which needs a device feature.
+/// Returns the finding about an attach mode. For zero-copy mode with virtio, which needs a device
+/// feature, the finding contains a hint.
 fn attached(subject: &str, mode: AttachMode, tried: &io::Result<()>) -> Finding {
     let Err(error) = tried else { return finding(subject, "works") };
     let is_refused = mode == AttachMode::ZeroCopy && error.kind() == io::ErrorKind::InvalidInput;
@@ -44,14 +44,13 @@ fn attached(subject: &str, mode: AttachMode, tried: &io::Result<()>) -> Finding 
         false => "",
     };
     let found = finding(subject, format!("not available: {error}{hint}"));
-    // The generic mode needs no support by the driver. If it fails, there is no usable mode.
+    // The generic mode needs no support from the driver. If it fails, there is no usable mode.
     let why = "AF_XDP cannot be used at all";
     let found = found.concern_if(mode == AttachMode::Generic, why, None);
     Finding { unavailable: true, ..found }
 }
 
-/// Returns the finding about the method by which an interface with `queues` queues selects the
-/// queue of a packet.
+/// Returns the finding about how an interface with `queues` queues selects the queue for a packet.
 fn steered(interface: &str, queues: u32) -> Finding {
     let found = steering(interface);
     let word = |hashed: Option<HashedFields>| match hashed {
@@ -108,7 +107,7 @@ pub(super) fn looped(from: &str, to: &str, time: Duration) -> Finding {
         time.as_secs_f64(),
         grouped(per_second as u64)
     );
-    // Losses are no concern, because a sender at full speed may overrun the receiver.
+    // Losses are harmless, because a sender at full speed may overrun the receiver.
     let lost = sent.saturating_sub(received);
     if lost > 0 {
         let (lost, dropped) = (grouped(lost), grouped(dropped));

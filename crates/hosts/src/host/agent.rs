@@ -21,7 +21,7 @@ use crate::numa::Numa;
 use crate::process::{Process, allowed_cpus, cpu_seconds, end_leftover, other_seconds, quota};
 use crate::servers::find;
 
-/// Timeout of a query that tests whether a server answers.
+/// Timeout for a query that tests whether a server answers.
 const ASKED: Duration = Duration::from_millis(300);
 
 /// Executes the requests from `input`, and writes the replies to `output`. Returns at the end of
@@ -127,8 +127,8 @@ impl Agent {
         })
     }
 
-    /// Returns the path of a file below the agent's folder, and creates missing folders above the file. If the agent's
-    /// folder was removed during a campaign, it is not created again.
+    /// Returns the path of a file below the agent's folder, and creates the missing folders in this
+    /// path. The agent's folder itself is not recreated if it was removed during a campaign.
     fn file(&self, path: &Path) -> io::Result<PathBuf> {
         fs::metadata(&self.folder)?;
         let path = self.folder.join(path);
@@ -197,7 +197,7 @@ fn answers(server: SocketAddr) -> io::Result<bool> {
     if socket.send(query.bytes()).is_err() {
         return Ok(false);
     }
-    // `recv` fails if an ICMP error arrives. The server does not listen yet in that case.
+    // `recv` fails if an ICMP error arrives, which means that the server does not listen yet.
     let mut reply = [0; 512];
     // NXDOMAIN (3) counts as an answer, because the test name does not exist in every zone.
     Ok(matches!(socket.recv(&mut reply), Ok(n) if n >= 12 && [0, 3].contains(&(reply[3] & 0xf))))

@@ -56,13 +56,14 @@ pub fn local_agent(
     greeted(&name, pipe, None, interruption)
 }
 
-/// Connects to another host with the user's ssh: to its agent, or to its shell if the plan sets
-/// `agent = false`. The agent or shell works in `folder`, relative to the user's home folder there.
+/// Connects to another host with the user's ssh: to an agent, or to a shell if the plan sets `agent
+/// = false`. The agent or shell works in `folder`, relative to the user's home folder on that host.
 /// Files written to the host and the logs of its processes are also stored in the run folder on
 /// this machine.
 ///
 /// # Errors
-/// If the host is unreachable, if its agent has another version, or if it has no agent or shell.
+/// If the host is unreachable, if its dns64bench has another version, or if it provides neither an
+/// agent nor a shell.
 pub fn over_ssh(
     at: &SshHost,
     config: Option<&Path>,
@@ -144,12 +145,11 @@ fn greeted(
 pub struct SshHost {
     /// Destination for ssh: `[user@]name`, or a name from the user's ssh configuration.
     pub host: String,
-    /// Path of dns64bench on that host. By default, dns64bench is found through the host's `PATH`.
+    /// Path of dns64bench on that host. By default, dns64bench is looked up in the host's `PATH`.
     #[serde(default)]
     pub program: Option<PathBuf>,
-    /// True if dns64bench is installed on that host. Only the host of a DUT may be without
-    /// dns64bench. In that case its shell starts the DUT, and only the driver `custom` is
-    /// supported.
+    /// True if dns64bench is installed on that host. Only the host of a DUT may lack dns64bench. In
+    /// that case a shell on that host starts the DUT, and only the driver `custom` is supported.
     #[serde(default = "yes")]
     pub agent: bool,
 }

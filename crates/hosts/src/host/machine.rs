@@ -19,16 +19,16 @@ use crate::place::Allowed;
 use crate::text::{MESSAGE, plain};
 use crate::topology::{CpuTopology, LIST_CPUS};
 
-/// Number of octets that are quoted from the end of a process's log.
+/// Maximum number of octets that are quoted from the end of a process's log.
 const TAIL: u64 = 2_000;
-/// Time limit of a request. For a request that waits on the host, the time of [`Request::waits`] is
-/// added.
+/// Time limit for a request. If the host itself waits during the request, the time
+/// [`Request::waits`] is added.
 const REQUEST: Duration = Duration::from_secs(30);
 /// Time limit for a host's greeting; ssh itself gives up after 15 s.
 pub(super) const GREETING: Duration = Duration::from_secs(30);
 /// Maximum number of octets that are copied from the end of a log on another host.
 const WHOLE: u64 = 1 << 20;
-/// Maximum number of octets that are read from the kernel's file of CPU times. It suffices for
+/// Maximum number of octets that are read from the kernel's file of CPU times, which is enough for
 /// thousands of CPUs.
 const CPU_TIMES: u64 = 4 << 20;
 
@@ -41,7 +41,7 @@ pub enum HostError {
     Unreachable {
         /// Name of the host in the plan.
         host: String,
-        /// Error of ssh or the system.
+        /// Error reported by ssh or the system.
         why: String,
     },
     /// The host has another version of dns64bench.
@@ -63,7 +63,7 @@ pub enum HostError {
     Lost {
         /// Name of the host in the plan.
         host: String,
-        /// Error of ssh or the system.
+        /// Error reported by ssh or the system.
         why: String,
     },
     /// The host reported that a request failed.
@@ -94,7 +94,7 @@ pub struct Machine {
     pub(crate) host: Rc<str>,
     pub(crate) link: Rc<RefCell<Box<dyn Connection>>>,
     pub(crate) greeting: Rc<Greeting>,
-    /// Run folder on this machine, to which files of the host are copied. `None` if the host works
+    /// Run folder on this machine, into which the host's files are copied. `None` if the host works
     /// in the run folder itself.
     pub(crate) copies: Option<Rc<Path>>,
     pub(crate) interruption: Interruption,
@@ -150,7 +150,7 @@ impl Machine {
         }
     }
 
-    /// Writes a file below the host's folder, and a copy into the run folder.
+    /// Writes a file below the host's folder, and stores a copy in the run folder.
     ///
     /// # Errors
     /// If the host is unreachable or the request fails.
@@ -197,8 +197,8 @@ impl Machine {
         }
     }
 
-    /// Runs a command and waits for its end, or ends it after `limit`. Returns true if its exit
-    /// status was 0, and its output.
+    /// Runs a command until it exits, or ends it after `limit`. Returns whether its exit status was
+    /// 0, and its output.
     ///
     /// # Errors
     /// If the host is unreachable or the request fails.
@@ -252,7 +252,7 @@ impl Machine {
         [&[self.greeting.program.to_string_lossy().into_owned()], arguments].concat()
     }
 
-    /// Returns the CPU seconds of processes and their descendants.
+    /// Returns the CPU time, in seconds, of processes and their descendants.
     ///
     /// # Errors
     /// If the host is unreachable.
@@ -287,8 +287,8 @@ impl Machine {
         }
     }
 
-    /// Returns true if `other` is on the same machine, possibly in another network namespace.
-    /// Returns false if this is unknown.
+    /// True if `other` is on the same machine, possibly in another network namespace. False if the
+    /// machine of either host is unknown.
     pub fn is_same_as(&self, other: &Machine) -> bool {
         let id = &self.greeting.boot_id;
         !id.is_empty() && *id == other.greeting.boot_id
@@ -321,7 +321,7 @@ impl Machine {
     /// Returns AuthDNS's counters.
     ///
     /// # Errors
-    /// If the host is unreachable, or AuthDNS does not run.
+    /// If the host is unreachable, or AuthDNS is not running.
     pub fn counters(&self, socket: &Path) -> Result<AuthCounters, HostError> {
         match self.ask("read AuthDNS's counters", &Request::Counters { socket: socket.into() })? {
             Reply::Counters(counters) => Ok(*counters),

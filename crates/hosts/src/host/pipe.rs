@@ -17,13 +17,13 @@ use crate::interruption::Interruption;
 use crate::process::kill_left_over;
 use crate::text::plain_line;
 
-/// Time for an agent to end its processes before the agent is killed. An agent may have several
-/// servers, and each has 5 s to end.
+/// Time that an agent is given to end its processes before it is killed. An agent may run several
+/// servers, and each is given 5 s to end.
 const GRACE: Duration = Duration::from_secs(20);
-/// Time for ssh to end after a failed connection to another host, before ssh is killed. The other
-/// host ends its processes by itself.
+/// Time that ssh is given to end after a failed connection, before it is killed. The other host
+/// ends its processes by itself.
 const FAR_GRACE: Duration = Duration::from_secs(2);
-/// Time for a pending request to complete after the user interrupts the campaign.
+/// Time that a pending request is given to complete after the user interrupts the campaign.
 const INTERRUPTED: Duration = Duration::from_secs(2);
 /// Interval of checks for an interruption by the user, in milliseconds.
 const POLL_MS: u16 = 50;
@@ -38,7 +38,7 @@ const STDERR_LINES: usize = 200;
 /// Reason for a missing reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PipeError {
-    /// The process has ended, does not reply in time, or sends too much. The connection is closed.
+    /// The process has ended, did not reply in time, or sent too much. The connection is closed.
     Gone(String),
     /// The user interrupted the campaign.
     Interrupted,
@@ -64,7 +64,7 @@ pub(super) struct Pipe {
     taken: usize,
     deadline: Instant,
     interruption: Interruption,
-    /// Time of the first check during the pending request that found an interruption.
+    /// Time at which a check first found an interruption during the pending request.
     noticed: Option<Instant>,
     /// Error that closed the connection. All further requests fail with this error.
     failed: Option<PipeError>,
@@ -75,7 +75,7 @@ pub(super) struct Pipe {
 
 impl Pipe {
     /// Starts `command`. If the command is an agent on this host, `registry` is the folder in which
-    /// it registers its children.
+    /// the agent registers its children.
     pub(super) fn open(
         mut command: Command,
         interruption: &Interruption,
@@ -112,8 +112,8 @@ impl Pipe {
         })
     }
 
-    /// Starts a request. Within `limit`, the request must be written and all lines of the reply
-    /// must be read.
+    /// Starts a request. The request must be written and all lines of the reply must be read within
+    /// `limit`.
     pub(super) fn begin(&mut self, limit: Duration) {
         self.deadline = Instant::now() + limit;
         self.taken = self.ahead.len();
@@ -150,8 +150,8 @@ impl Pipe {
         }
     }
 
-    /// Reads the available output of the process. If there is none, waits for it for at most
-    /// `POLL_MS`.
+    /// Reads the available output of the process. If there is none, waits up to `POLL_MS` for
+    /// output.
     fn read(&mut self) -> Result<(), PipeError> {
         let mut bytes = [0; 16 << 10];
         match self.output.read(&mut bytes) {
@@ -193,8 +193,8 @@ impl Pipe {
         Ok(())
     }
 
-    /// Closes the connection. If it stayed open, a late reply could be taken for the reply to a
-    /// later request.
+    /// Closes the connection. If the connection stayed open, a late reply could be mistaken for the
+    /// reply to a later request.
     fn fail(&mut self, error: PipeError) -> PipeError {
         self.input = None;
         self.ahead = Vec::new();

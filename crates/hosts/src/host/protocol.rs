@@ -46,11 +46,11 @@ pub(crate) enum Request {
     Start {
         /// Program and arguments, which are executed without a shell.
         words: Vec<String>,
-        /// CPUs on which the command may run. If the list is empty, it may run on any CPU.
+        /// CPUs on which the command may run. If the list is empty, the command may run on any CPU.
         cpus: Vec<usize>,
         /// File for the command's output.
         log: PathBuf,
-        /// File for the command's standard output. If it is `None`, standard output goes to `log`.
+        /// File for the command's standard output. If `None`, standard output goes to `log`.
         output: Option<PathBuf>,
     },
     /// Waits up to `wait` for the end of a process, and returns whether the process is still
@@ -105,8 +105,7 @@ pub(crate) enum Request {
 }
 
 impl Request {
-    /// Returns the longest time that the host may spend on the request: waiting for a process, or
-    /// running a command.
+    /// Returns the longest time that the host may spend waiting for a process or running a command.
     pub(crate) fn waits(&self) -> Duration {
         match self {
             Request::Poll { wait, .. } => *wait,
@@ -178,12 +177,12 @@ pub struct Greeting {
     pub program: PathBuf,
     /// The folder on the host for files of this run.
     pub folder: PathBuf,
-    /// A folder for sockets, which the agent removes at its end. Its path is short, because the
+    /// A folder for sockets, which the agent removes when it exits. Its path is short, because the
     /// kernel limits the length of socket paths.
     pub scratch: PathBuf,
     /// Boot id of the kernel, which identifies the machine; empty if unknown.
     #[serde(default)]
     pub boot_id: String,
-    /// Facts about the host, as reported by `dns64bench check`.
+    /// Facts about the host, as `dns64bench check` reports them.
     pub environment: Environment,
 }

@@ -20,8 +20,8 @@ use crate::text::{MESSAGE, plain};
 /// Line that precedes the output of every command. Output before this line comes from the shell's
 /// start-up files.
 const BEGIN: &str = "dns64bench-output";
-/// First word of the line that follows the output of every command. The command's exit status is on
-/// the same line.
+/// First word of the line that follows the output of every command. The rest of the line is the
+/// command's exit status.
 const MARK: &str = "dns64bench-status";
 /// Number of lines in the greeting of a host's shell: folder, number of CPUs, user id, boot id.
 const FACTS: usize = 4;
@@ -50,9 +50,9 @@ registry=
 trap end_all EXIT
 trap 'exit 1' HUP TERM INT PIPE
 "#;
-/// Script that ends processes of earlier shells, which are registered in files in this folder. A
-/// process is ended only if its start time matches, because its id may have been reused. The script
-/// then sets the path of this shell's own registry file.
+/// Script that ends the processes that earlier shells registered in files in this folder. A process
+/// is ended only if its start time matches, because its id may have been reused. The script then
+/// sets the path of the registry file of this shell.
 const END_LEFT_OVER: &str = r#"
 for r in running.*; do
   [ -e "$r" ] || continue
@@ -248,7 +248,7 @@ impl Connection for ShellLink {
     }
 }
 
-/// Connects with `command` to a host that has a shell only. `copies` is the run folder on this
+/// Connects with `command` to a host that has only a shell. `copies` is the run folder on this
 /// machine, or `None` if the host works in the run folder itself.
 ///
 /// # Errors
@@ -316,7 +316,7 @@ mod tests {
         greeted("here", command, Path::new("work"), None, &Interruption::new()).unwrap()
     }
 
-    /// Start-up files of a shell may write to standard output, with or without a line end.
+    /// Start-up files of a shell may write to standard output, with or without a newline.
     #[test]
     fn a_banner_is_not_read_as_facts_of_the_host() {
         let folder = tempfile::tempdir().unwrap();
@@ -402,7 +402,7 @@ mod tests {
         assert!(!runs(id));
     }
 
-    /// True if a process runs; zombies do not count.
+    /// True if a process is running and is not a zombie.
     fn runs(id: u32) -> bool {
         let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
         stat.rsplit(") ").next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with('Z'))
@@ -430,8 +430,8 @@ mod tests {
         std::mem::forget(sleeping);
         assert!(runs(id));
         let link = Rc::clone(&machine.link);
-        // The forgotten handle holds a clone of the machine, so the link is replaced in order to be
-        // dropped.
+        // The forgotten handle holds a clone of the machine. The link is therefore replaced so that
+        // it is dropped.
         struct Gone;
         impl Connection for Gone {
             fn ask(&mut self, _: &Request, _: Duration) -> Result<Reply, PipeError> {

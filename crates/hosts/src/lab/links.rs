@@ -1,4 +1,4 @@
-//! Hosts and links of the lab, and its errors.
+//! Hosts, links and errors of the lab.
 
 use std::io;
 use std::str::FromStr;
@@ -42,7 +42,7 @@ impl FromStr for Host {
     }
 }
 
-/// Error of the lab.
+/// Error from creating, entering or removing the lab.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LabError {
@@ -60,7 +60,7 @@ pub enum LabError {
          kernel.unprivileged_userns_clone=1 user.max_user_namespaces=10000 kernel.apparmor_restrict_unprivileged_userns=0"
     )]
     NoUserNamespaces {
-        /// The kernel's error.
+        /// Error returned by the kernel.
         why: String,
     },
     /// The lab is not up.
@@ -76,12 +76,12 @@ pub enum LabError {
         /// The error that occurred instead of an answer.
         why: String,
     },
-    /// An operation of the system failed.
+    /// An input or output operation failed.
     #[error("cannot {doing}: {source}")]
     Io {
         /// The operation, as text that follows "cannot".
         doing: String,
-        /// The system's error.
+        /// Error returned by the system.
         source: io::Error,
     },
 }

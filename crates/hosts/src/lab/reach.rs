@@ -1,5 +1,5 @@
-//! Check that the lab's links work: each end of a link must have the link-layer address of the
-//! other end.
+//! Check that the lab's links work: each end of a link must be able to resolve the link-layer
+//! address of the other end.
 //!
 //! A new link drops the first query for a link-layer address, and the kernel repeats that query
 //! only after a second. Packets sent meanwhile are lost. The lab therefore counts as up only after
@@ -23,15 +23,15 @@ const LIMIT: Duration = Duration::from_secs(10);
 pub struct UnreachableAddress {
     /// The unreachable address.
     pub address: IpAddr,
-    /// The system's error.
+    /// Error returned by the system.
     pub source: io::Error,
 }
 
-/// Waits for at most ten seconds until this host has resolved the link-layer addresses of all
-/// `addresses`.
+/// Waits until this host has resolved the link-layer addresses of all `addresses`, for at most ten
+/// seconds.
 ///
 /// # Errors
-/// The first address without an answer.
+/// The first address that did not answer.
 pub fn reach(addresses: &[IpAddr]) -> Result<(), UnreachableAddress> {
     let give_up = Instant::now() + LIMIT;
     for &address in addresses {
@@ -45,8 +45,8 @@ pub fn reach(addresses: &[IpAddr]) -> Result<(), UnreachableAddress> {
     Ok(())
 }
 
-/// Waits until both ends of each link reach each other. Each end is tested by a dns64bench process
-/// in its host, and all these processes run at the same time.
+/// Waits until the two ends of each link reach each other. Each end is tested by a dns64bench
+/// process on its host, and all these processes run at the same time.
 pub(super) fn all_links() -> Result<(), LabError> {
     let ends = LINKS
         .iter()
@@ -54,7 +54,7 @@ pub(super) fn all_links() -> Result<(), LabError> {
     let asking = ends
         .map(|(near, far)| Ok((near, far, ask(near, far)?)))
         .collect::<Result<Vec<_>, LabError>>()?;
-    // The end of every process is awaited, even if another process reports an error.
+    // All processes are waited for, even if one of them reports an error.
     let answers: Vec<_> =
         asking.into_iter().map(|(near, far, child)| answer(near, far, child)).collect();
     answers.into_iter().collect()

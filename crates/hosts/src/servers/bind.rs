@@ -55,7 +55,7 @@ fn head<T>(setting: &Setting<'_, T>) -> String {
     )
 }
 
-/// Configuration after `options`, which disables the control channel and the log.
+/// Part of the configuration that follows `options`. It disables the control channel and the log.
 const TAIL: &str = "controls { };\nlogging { category default { null; }; };\n";
 
 fn dns64(setting: &Setting<'_, Translate>) -> String {
@@ -82,9 +82,9 @@ fn dns64(setting: &Setting<'_, Translate>) -> String {
     )
 }
 
-/// Returns exceptions from forwarding for the built-in zones of BIND (RFC 8880 §7). Without the exceptions,
-/// `forward only` would disable these zones. The alternative `forward first` would query the root servers after each
-/// error of AuthDNS.
+/// Returns configuration that exempts BIND's built-in zones (RFC 8880 §7) from forwarding.
+/// Otherwise `forward only` would disable these zones. The alternative `forward first` would query
+/// the root servers after each error of AuthDNS.
 fn built_in_zones() -> String {
     ["ipv4only.arpa", "170.0.0.192.in-addr.arpa", "171.0.0.192.in-addr.arpa"]
         .map(|name| format!("zone \"{name}\" {{ type forward; forwarders {{ }}; }};\n"))

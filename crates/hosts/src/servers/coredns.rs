@@ -1,5 +1,5 @@
-//! CoreDNS. Its number of threads is the number of processors of Go's scheduler (`GOMAXPROCS`). The
-//! operator's configuration lines are added to the server block.
+//! CoreDNS. Its number of threads is set as the number of processors for Go's scheduler
+//! (`GOMAXPROCS`). The operator's configuration lines are added to the server block.
 
 use std::net::SocketAddr;
 

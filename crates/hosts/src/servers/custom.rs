@@ -2,8 +2,8 @@
 
 use crate::servers::driver::{Driver, Program, Ready, ThreadOption, Translate, Version};
 
-/// Driver for the commands of the plan. A configuration file of the operator becomes `server.conf`
-/// in the server's folder.
+/// Driver for the commands of the plan. The operator's configuration file, if there is one, becomes
+/// `server.conf` in the server's folder.
 pub(super) const DRIVER: Driver<Translate> = Driver {
     name: "custom",
     program: Program::OfThePlan,

@@ -24,8 +24,8 @@ pub(super) const DRIVER: Driver<Translate> = Driver {
 fn configuration(setting: &Setting<'_, Translate>) -> String {
     let Setting { listen, threads, task, .. } = setting;
     let Translate { prefixes, checked, .. } = task;
-    // The names of trials have private IPv4 addresses. By default, dns64d does not embed these in
-    // the Well-Known Prefix (RFC 6052 §3.1). Conformance checks test this default.
+    // The names of trials have private IPv4 addresses. By default, dns64d does not embed these
+    // addresses in the Well-Known Prefix (RFC 6052 §3.1). Conformance checks test this default.
     let non_global = if checked.is_some() { "" } else { ", allow-non-global = true" };
     let prefixes: Vec<String> =
         prefixes.iter().map(|prefix| format!("{{ prefix = '{prefix}'{non_global} }}")).collect();

@@ -1,4 +1,5 @@
-//! Drivers: how a server is configured, started and checked, and how its version is queried.
+//! Drivers, which describe how a server is configured, started and checked, and how its version is
+//! queried.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -18,18 +19,18 @@ pub const CHECKED_ZONE: &str = "conform.example";
 /// Task of a DUT: synthesize AAAA records, with AuthDNS as the upstream.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Translate {
-    /// The AuthDNS servers to which all queries below `dns64perf.test` are forwarded, at least one.
-    /// If there are several, the DUT chooses one for each query.
+    /// The AuthDNS servers to which all queries for names below `dns64perf.test` are forwarded, at
+    /// least one. If there are several, the DUT chooses one for each query.
     pub upstreams: Vec<SocketAddr>,
     /// The DNS64 prefixes (RFC 6052 §2.1), at least one. A server that supports only one prefix is
-    /// configured with the first.
+    /// configured with the first prefix.
     pub prefixes: Vec<Prefix>,
     /// Additional configuration for conformance checks, or `None` for rate measurements.
     pub checked: Option<Checked>,
 }
 
 impl Translate {
-    /// Calls `said` for each AuthDNS server, and returns the concatenated texts.
+    /// Calls `said` for each AuthDNS server, and concatenates the returned texts.
     pub(crate) fn each_upstream(&self, said: impl Fn(IpAddr, u16) -> String) -> String {
         self.upstreams.iter().map(|at| said(at.ip(), at.port())).collect()
     }
@@ -70,7 +71,7 @@ impl Checked {
         !self.anchors.is_empty()
     }
 
-    /// Returns the anchors of a type, such as `DS`: owner and record data.
+    /// Returns the owner and the record data of each trust anchor of a type, such as `DS`.
     pub(crate) fn of_type<'a>(
         &'a self,
         rtype: &'a str,
@@ -94,8 +95,8 @@ pub struct Serve {
     pub aaaa: Share,
     /// Status socket for the counters of dns64bench's AuthDNS; other servers do not count queries.
     pub status: Option<PathBuf>,
-    /// File for the trust anchors. If it is set, dns64bench's AuthDNS serves the names of
-    /// conformance checks, otherwise the names of trials.
+    /// File for the trust anchors. If present, dns64bench's AuthDNS serves the names of conformance
+    /// checks, otherwise the names of trials.
     pub anchors: Option<PathBuf>,
 }
 
@@ -107,7 +108,7 @@ pub struct Setting<'a, T> {
     pub folder: &'a Path,
     /// Listen address and port, UDP and TCP.
     pub listen: SocketAddr,
-    /// Number of CPUs of the server. It is used for the placeholder `{cores}` only.
+    /// Number of CPUs of the server. It is used only for the placeholder `{cores}`.
     pub cores: usize,
     /// Configured number of answering threads or processes.
     pub threads: usize,
@@ -120,7 +121,7 @@ pub struct Setting<'a, T> {
 /// The program that a driver starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Program {
-    /// A program with this name, on the `PATH` or at the plan's path.
+    /// A program with this name, found on the `PATH` or at the path given in the plan.
     Named(&'static str),
     /// dns64bench with these arguments, unless the plan names a program.
     Own {
@@ -150,12 +151,12 @@ pub enum Version {
 pub(crate) enum ThreadOption {
     /// On the command line, even if the operator gives a configuration file.
     ByCommand,
-    /// In the configuration file. A configuration file of the operator must contain `{threads}` or
-    /// `{cores}` for this setting.
+    /// In the configuration file. The operator's configuration file must contain `{threads}` or
+    /// `{cores}` to set the number.
     ByConfiguration,
 }
 
-/// Sign that a server is ready.
+/// Condition that shows that a server is ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ready {
     /// The server answers a query to its listen address.
@@ -175,8 +176,8 @@ pub struct Driver<T: 'static> {
     /// Name of the configuration file in the server's folder. Empty if the server needs no
     /// configuration file.
     pub file: &'static str,
-    /// Function that returns the text of the configuration file. The operator's lines
-    /// ([`Setting::extra`]) are in its main section.
+    /// Function that returns the text of the configuration file. The main section of the text
+    /// contains the operator's lines ([`Setting::extra`]).
     pub(crate) configuration: fn(&Setting<'_, T>) -> String,
     /// Function that returns the command that starts the server. Its second argument is the
     /// program, which is the first part of the command.
@@ -186,7 +187,7 @@ pub struct Driver<T: 'static> {
     pub(crate) check: Option<fn(&str) -> Vec<String>>,
     /// Location of the setting for the number of threads or processes.
     pub(crate) told: ThreadOption,
-    /// Sign that the server is ready.
+    /// Condition that shows that the server is ready.
     pub ready: Ready,
     /// True if the server supports IPv6, for the upstream queries of a DUT or for the answers of an
     /// AuthDNS server.
@@ -231,8 +232,8 @@ impl<T> Driver<T> {
         }
     }
 
-    /// Returns the command that starts the server. `program` is empty if the plan gives the
-    /// commands, because these contain the program.
+    /// Returns the command that starts the server. `program` is empty if the commands come from the
+    /// plan, because such commands contain the program.
     pub fn command(&self, setting: &Setting<'_, T>, program: &[String]) -> Vec<String> {
         (self.command)(setting, program)
     }
@@ -243,8 +244,8 @@ impl<T> Driver<T> {
         self.check.map(|check| check(file))
     }
 
-    /// Returns the command that prints the version of the server. The command is empty if the plan
-    /// gives none.
+    /// Returns the command that prints the version of the server. The command is empty if it comes
+    /// from the plan and the plan has none.
     pub fn version_command(&self, operator: &Operator, program: &[String]) -> Vec<String> {
         match self.version {
             Version::Argument(argument) => with(program, &[argument]),
@@ -303,7 +304,7 @@ impl<T> Setting<'_, T> {
         self.folder.to_string_lossy().into_owned()
     }
 
-    /// Returns the operator's lines, each with `indent` and a line end.
+    /// Returns the operator's lines, each indented by `indent` and ended by a newline.
     pub(crate) fn extra(&self, indent: &str) -> String {
         self.operator.extra.iter().map(|line| format!("{indent}{line}\n")).collect()
     }
@@ -320,7 +321,7 @@ pub(super) fn with(program: &[String], arguments: &[&str]) -> Vec<String> {
 }
 
 impl<T: Task> Setting<'_, T> {
-    /// Replaces the placeholders in a text. Placeholders without a value for the task remain.
+    /// Replaces the placeholders in a text. Placeholders that have no value for the task are kept.
     pub fn fill(&self, text: &str) -> String {
         let [upstream, upstream_port, prefix, zone] = self.task.values();
         let values = [

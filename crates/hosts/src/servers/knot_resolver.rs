@@ -1,6 +1,6 @@
-//! Knot Resolver 5 and 6 (`kresd`), configured in Lua. One process answers with a single thread, so
-//! each thread has its own process. The processes are independent instances on the same address and
-//! in the same folder, with a shared cache ("Multiple instances" in the manual). The manager of
+//! Knot Resolver 5 and 6 (`kresd`), configured in Lua. A process answers with a single thread, so
+//! one process is started per thread. The processes are independent instances on the same address
+//! and in the same folder, with a shared cache ("Multiple instances" in the manual). The manager of
 //! version 6, which starts such processes from a `config.yaml`, is not used. The operator's
 //! configuration lines are added to the end of the configuration file.
 
@@ -14,7 +14,7 @@ use crate::servers::release::Release;
 const FILE: &str = "kresd.conf";
 pub(super) const DRIVER: Driver<Translate> =
     Driver { later: &[(Release(6, 0), OF_RULES)], ..OF_POLICIES };
-/// Driver of releases that forward by rules. Names below `test.` are answered locally (RFC 6761)
+/// Driver for releases that forward by rules. Names below `test.` are answered locally (RFC 6761)
 /// unless a rule forwards them. A policy has no effect on these names.
 const OF_RULES: Driver<Translate> = Driver {
     configuration: |setting| {
@@ -28,7 +28,7 @@ const OF_RULES: Driver<Translate> = Driver {
     },
     ..OF_POLICIES
 };
-/// Driver of releases that forward by policies.
+/// Driver for releases that forward by policies.
 const OF_POLICIES: Driver<Translate> = Driver {
     name: "Knot Resolver",
     program: Program::Named("kresd"),
@@ -49,7 +49,7 @@ const OF_POLICIES: Driver<Translate> = Driver {
     later: &[],
 };
 /// Shell script that starts several processes. `$1` is the number of processes, and the other
-/// arguments are the command of one process. If one process ends, all end.
+/// arguments are the command of one process. If one process ends, the script ends all of them.
 const INSTANCES: &str = "trap 'exit 1' TERM; n=$1; shift; \
                          while [ \"$n\" -gt 0 ]; do { \"$@\"; kill -TERM $$; } & n=$((n - 1)); done; wait";
 
@@ -61,7 +61,7 @@ fn command(setting: &Setting<'_, Translate>, program: &[String]) -> Vec<String> 
     [words(&["sh", "-c", INSTANCES, "sh", &setting.threads.to_string()]), one].concat()
 }
 
-/// Returns the AuthDNS servers as elements of a Lua table.
+/// Returns the elements of a Lua table, one for each AuthDNS server.
 fn each(setting: &Setting<'_, Translate>, element: impl Fn(IpAddr, u16) -> String) -> String {
     let all = setting.task.each_upstream(|ip, port| format!("{}, ", element(ip, port)));
     all.trim_end_matches(", ").to_owned()

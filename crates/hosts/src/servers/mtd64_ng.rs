@@ -1,8 +1,8 @@
 //! mtd64-ng (D. Bakai), a server with a thread pool. It listens on all addresses, runs in the
-//! background, queries over IPv4 only, and reads `/etc/mtd64-ng.conf` only. It therefore runs in a
-//! mount namespace, where that file is replaced, and in a PID namespace, so that it ends with the
-//! first process of the namespace. This requires root. The operator's configuration lines are added
-//! to the end of the configuration file.
+//! background, queries only over IPv4, and reads only `/etc/mtd64-ng.conf`. It is therefore started
+//! in a mount namespace, in which that file is replaced, and in a PID namespace, so that it ends
+//! with the first process of the namespace. Both namespaces require root. The operator's
+//! configuration lines are added to the end of the configuration file.
 
 use crate::servers::driver::{
     Driver, Program, Ready, Setting, ThreadOption, Translate, Version, words,
@@ -51,7 +51,8 @@ fn command(setting: &Setting<'_, Translate>, program: &[String]) -> Vec<String> 
 fn configuration(setting: &Setting<'_, Translate>) -> String {
     let Setting { listen, threads, task, .. } = setting;
     let prefix = task.prefix();
-    // mtd64-ng queries port 53 only. With several servers, it selects one at random for each query.
+    // mtd64-ng sends queries only to port 53. With several servers, it selects one at random for
+    // each query.
     let upstreams = task.each_upstream(|ip, _| format!("nameserver {ip}\n"));
     format!(
         "// {}: for {listen}\n{upstreams}selection-mode random\ndns64-prefix {prefix}\ndebugging no\ntimeout-time 1.0\n\

@@ -15,8 +15,8 @@ pub(super) const DRIVER: Driver<Serve> = driver(
 fn configuration(setting: &Setting<'_, Serve>) -> String {
     let ZoneServerConfig { folder, ip, port, threads, zone, extra } =
         ZoneServerConfig::by(setting, "  ");
-    // Debian's NSD limits the rate of equal answers by default, and the answers of a trial would
-    // count as equal.
+    // Debian's NSD limits the rate of identical answers by default, and the answers in a trial
+    // would count as identical.
     format!(
         "server:\n  server-count: {threads}\n  ip-address: {ip}@{port}\n  username: \"\"\n  zonesdir: \"{folder}\"\n  \
          database: \"\"\n  pidfile: \"{folder}/nsd.pid\"\n  xfrdfile: \"{folder}/xfrd.state\"\n  \

@@ -1,33 +1,34 @@
-//! Settings of a server from the operator of the campaign: additional configuration lines, a whole
-//! configuration file, or commands. They may contain placeholders for addresses and other settings.
+//! Settings that the operator of the campaign provides for a server: additional configuration
+//! lines, a whole configuration file, or commands. They may contain placeholders for addresses and
+//! other settings.
 
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-/// Placeholders in commands and configuration files of the operator: listen address (`listen`,
+/// Placeholders in the operator's commands and configuration files: listen address (`listen`,
 /// `port`), upstream (`upstream`, `upstream-port`), DNS64 prefix (`prefix`), numbers of CPUs and
 /// threads (`cores`, `threads`), the server's folder (`folder`) and, for an AuthDNS, its zone file
 /// (`zone`).
 pub(super) const PLACEHOLDERS: [&str; 9] =
     ["listen", "port", "upstream", "upstream-port", "prefix", "cores", "threads", "folder", "zone"];
 
-/// Settings of a server from the operator of the campaign.
+/// Settings that the operator of the campaign provides for a server.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Operator {
     /// Lines that are added to the main section of the driver's configuration.
     pub extra: Vec<String>,
-    /// A configuration file that replaces the driver's.
+    /// A configuration file that replaces the one written by the driver.
     pub config: Option<OperatorFile>,
-    /// Commands of the driver `custom`.
+    /// Commands for the driver `custom`.
     pub custom: Option<Custom>,
     /// AF_XDP mode (kernel bypass). If it is absent, the server uses sockets.
     pub xdp: Option<net::xdp::Mode>,
 }
 
-/// A configuration file of the operator. A plan contains its path. After the plan has been read, it
-/// also contains the text. The run folder therefore documents the measurement even if the file
-/// changes later.
+/// A configuration file written by the operator. A plan gives the path of the file. Once the plan
+/// has been read, it also contains the text, so the run folder documents the measurement even if
+/// the file changes later.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(from = "OperatorFileForm")]
 pub struct OperatorFile {
@@ -96,7 +97,7 @@ pub fn unknown_placeholder(text: &str) -> Option<&str> {
     })
 }
 
-/// Commands of the driver `custom`, run on the DUT's host. Placeholders such as `{listen}` are
+/// Commands for the driver `custom`, run on the DUT's host. Placeholders such as `{listen}` are
 /// replaced, except in `version`, which runs before any server.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
@@ -104,14 +105,14 @@ pub struct Custom {
     /// Command that starts the server: program and arguments. Unless `stop` is set, the process
     /// must stay in the foreground and end on SIGTERM.
     pub start: Vec<String>,
-    /// Command that exits with status 0 when the server is ready. It is repeated until then. The
+    /// Command that exits with status 0 if the server is ready. It is repeated until it does. The
     /// tester also queries the server.
     pub ready: Vec<String>,
     /// Command that ends the server. If it is set, `start` may return immediately, like
     /// `systemctl start`.
     pub stop: Vec<String>,
-    /// Command that prints the process ids of the server, whose CPU time and CPUs are recorded. The
-    /// default is the process that `start` started.
+    /// Command that prints the ids of the server's processes, whose CPU time and CPUs are recorded.
+    /// By default, the server is the process started by `start`.
     pub cpu_pids: Vec<String>,
     /// Command that prints the version of the server.
     pub version: Vec<String>,

@@ -12,7 +12,7 @@ use crate::servers::release::Release;
 
 pub(super) const DRIVER: Driver<Translate> =
     Driver { later: &[(Release(5, 0), OF_YAML)], ..OF_LINES };
-/// Driver of releases that read `recursor.yml`.
+/// Driver for releases that read `recursor.yml`.
 const OF_YAML: Driver<Translate> = Driver {
     file: "recursor.yml",
     configuration: yaml,
@@ -26,7 +26,7 @@ const OF_YAML: Driver<Translate> = Driver {
     },
     ..OF_LINES
 };
-/// Driver of releases that read `recursor.conf`.
+/// Driver for releases that read `recursor.conf`.
 const OF_LINES: Driver<Translate> = Driver {
     name: "PowerDNS",
     program: Program::Named("pdns_recursor"),
@@ -41,11 +41,11 @@ const OF_LINES: Driver<Translate> = Driver {
     supports_xdp: false,
     later: &[],
 };
-/// Name of the Lua file with trust anchors in the server's folder. Trust anchors can be set in Lua
-/// only.
+/// Name of the Lua file with trust anchors in the server's folder. Trust anchors can be set only in
+/// Lua.
 pub(super) const ANCHORS: &str = "anchors.lua";
 
-/// Returns the contents of the Lua file, which replaces the root's trust anchors by those of the
+/// Returns the contents of the Lua file, which replaces the root's trust anchors with those for the
 /// conformance checks.
 pub(super) fn anchors(checked: &Checked) -> String {
     let add = |(owner, data): (&str, Vec<&str>)| {
@@ -54,8 +54,8 @@ pub(super) fn anchors(checked: &Checked) -> String {
     format!("clearTA()\n{}", checked.of_type("DS").map(add).collect::<String>())
 }
 
-/// Returns the command that checks a configuration file. The option of this command is the folder
-/// of the file.
+/// Returns the command that checks a configuration file. This command takes the folder of the file
+/// as an option.
 fn check(file: &str) -> Vec<String> {
     let folder = std::path::Path::new(file).parent().unwrap_or(std::path::Path::new("."));
     vec![

@@ -1,11 +1,11 @@
 //! Releases of server programs, on which a server's configuration format may depend.
 
-/// Major and minor number of a release.
+/// Major and minor version number of a release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Release(pub u32, pub u32);
 
 impl Release {
-    /// Release of a program that does not print its release. It counts as later than all other
+    /// Release of a program that does not print a release number. It counts as later than all other
     /// releases.
     pub const UNKNOWN: Release = Release(u32::MAX, u32::MAX);
 

@@ -91,7 +91,8 @@ fn drivers() -> impl Iterator<Item = (String, Dut, &'static Driver<Translate>)> 
     })
 }
 
-/// Each configuration contains addresses and prefix, and the command contains the server's folder.
+/// Each configuration contains the addresses and the prefix, and the command contains the server's
+/// folder.
 #[test]
 fn configurations_contain_the_setting() {
     let none = Operator::default();
@@ -147,8 +148,8 @@ fn operators_lines_override_the_yaml_of_powerdns() {
     }
 }
 
-/// Checks that the number of threads or processes of a server is configured: another number changes
-/// the command or the configuration file.
+/// Checks that the number of threads or processes of a server is configured: a different number
+/// must change the command or the configuration file.
 #[test]
 fn every_server_is_configured_with_its_threads() {
     fn told<T: Task + Clone>(driver: &Driver<T>, setting: &Setting<'_, T>) -> String {
@@ -318,8 +319,8 @@ fn program_of_the_checker(name: &str) -> Option<PathBuf> {
     if beside.is_file() { Some(beside) } else { find(Path::new(name)) }
 }
 
-/// Environment variable with the names of the servers whose checkers must be installed.
-/// `cargo xtask test` installs these and sets the variable.
+/// Environment variable with the names of the servers whose checkers must be installed. `cargo
+/// xtask test` installs these checkers and sets the variable.
 const MUST_CHECK: &str = "DNS64BENCH_MUST_CHECK";
 
 #[test]

@@ -1,6 +1,6 @@
-//! Configurations of a DUT for conformance checks. One configuration cannot show everything that a
-//! server supports. Checks that depend on the prefix, on validation or on excluded ranges are
-//! therefore repeated with other configurations.
+//! Configurations of a DUT for conformance checks. A single configuration cannot exercise
+//! everything that a server supports. Checks that depend on the prefix, on validation or on
+//! excluded ranges are therefore repeated with other configurations.
 
 use std::fmt;
 
@@ -34,8 +34,8 @@ impl Variant {
         *self == Variant::Usual
     }
 
-    /// Returns the aspect in which this variant differs from the usual one, or `None` for the usual
-    /// one. Checks that depend on the aspect are repeated with this variant.
+    /// Returns the aspect in which this variant differs from the usual variant, or `None` for the
+    /// usual variant. Checks that depend on the aspect are repeated with this variant.
     pub fn aspect(&self) -> Option<Aspect> {
         match self {
             Variant::Usual => None,

@@ -1,4 +1,4 @@
-//! Common part of the drivers for third-party authoritative servers. These programs are on the
+//! Code shared by the drivers for third-party authoritative servers. These programs are on the
 //! `PATH`, have a single configuration file, read a zone file, and do not count queries. The module
 //! of each server contains the differences: name, program, and configuration format.
 
@@ -21,7 +21,8 @@ pub(super) struct ZoneServerConfig {
 }
 
 impl ZoneServerConfig {
-    /// Returns the values of a setting. The operator's lines are indented by `indent`.
+    /// Returns the configuration values for a setting. The operator's lines are indented by
+    /// `indent`.
     pub(super) fn by(setting: &Setting<'_, Serve>, indent: &str) -> ZoneServerConfig {
         ZoneServerConfig {
             folder: setting.place(),
@@ -34,7 +35,7 @@ impl ZoneServerConfig {
     }
 }
 
-/// Returns the driver of a server that is configured by the file `file` only.
+/// Returns the driver for a server that is configured only by the file `file`.
 pub(super) const fn driver(
     (name, program): (&'static str, &'static str),
     version: &'static str,

@@ -3,8 +3,8 @@
 //! (<https://github.com/open-mpi/hwloc>, commit 3b37b024aa3fe368dd82008eea7e1ad9dca97d2c,
 //! `tests/hwloc/linux`). They contain only the files that dns64bench reads. `32intel64-2p8co2t+8ve`
 //! has two sockets of eight cores with two threads each, whose second threads are numbered after
-//! all cores. `40intel64-4n10c+pci-conflicts` has four sockets of ten cores without second threads,
-//! numbered alternately over the sockets.
+//! all cores. `40intel64-4n10c+pci-conflicts` has four sockets of ten cores without second threads.
+//! Its cores are numbered alternately across the sockets.
 
 use super::*;
 
@@ -105,8 +105,8 @@ fn one_node_comes_before_two() {
     let tens =
         ["0,4,8,12,16,20,24,28,32,36", "1,5,9,13,17,21,25,29,33,37", "2,6,10,14,18,22,26,30,34,38"];
     assert_eq!(picked(&four(), 10, &[]).unwrap(), tens[0]);
-    // The tester is on nodes 0 and 2. All CPUs of one other node are chosen before those of a
-    // further node.
+    // The tester is on nodes 0 and 2. All CPUs of one other node are chosen before those of the
+    // next node.
     assert_eq!(picked(&four(), 10, &[0, 2]).unwrap(), tens[1]);
     for count in 1..=10 {
         let cpus = four().pick(count, &BTreeSet::from([0, 1, 3])).unwrap();
