@@ -47,14 +47,15 @@ impl<'a> Writer<'a> {
             .map_err(io::Error::other)
     }
 
-    /// Writes a row group. `column` returns the values of the column at a position in the schema,
-    /// which counts from 0. All columns must have the same number of values.
+    /// Writes a row group. `column` returns the values of the column with the given index in the
+    /// schema, from 0. All columns must have the same number of values.
     ///
     /// # Errors
-    /// If the file cannot be written, or a column has another number of values than the first.
+    /// If the file cannot be written, or the number of values in a column differs from that in the
+    /// first column.
     ///
     /// # Panics
-    /// If a column has another type than in the schema.
+    /// If the type of a column differs from its type in the schema.
     pub fn write_row_group(&mut self, column: &dyn Fn(usize) -> Column) -> io::Result<()> {
         self.try_write(column).map_err(io::Error::other)
     }

@@ -207,8 +207,8 @@ fn towards(end: Point, by: Point) -> Point {
     Point::from_xy(end.x + (by.x - end.x) * 2.0 / 3.0, end.y + (by.y - end.y) * 2.0 / 3.0)
 }
 
-/// Returns the parts of red, green and blue, from 0 to 1. Returns an error if the paint is not a
-/// plain colour.
+/// Returns the red, green and blue components of a colour, from 0 to 1. Returns an error if the
+/// paint is not a plain colour.
 fn colour(paint: &Paint) -> Result<[f32; 3], PaintError> {
     match paint {
         Paint::Color(c) => Ok([c.red, c.green, c.blue].map(|part| f32::from(part) / 255.0)),
@@ -226,7 +226,7 @@ mod tests {
         <rect class='a' x='10' y='2' width='30' height='4' opacity='0.5'/>\
         <path d='M0 20L50 0' fill='none' stroke='#222' stroke-width='2' stroke-dasharray='8 3'/>TEXT</svg>";
 
-    /// Returns the drawing operators of a PDF.
+    /// Returns the drawing operators in a PDF.
     fn operators(pdf: &[u8]) -> String {
         let find = |what: &[u8]| pdf.windows(what.len()).position(|bytes| bytes == what).unwrap();
         let (from, to) = (find(b"stream\n") + 7, find(b"\nendstream"));

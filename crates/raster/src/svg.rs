@@ -1,4 +1,4 @@
-//! Options of the SVG reader, including the only font, and the errors of this crate.
+//! Options for the SVG reader, including the only font, and the errors of this crate.
 
 use std::sync::{Arc, LazyLock};
 
@@ -34,7 +34,7 @@ pub enum PaintError {
     Unsupported,
 }
 
-/// Returns the options of the SVG reader. Their only font is used for all font families.
+/// Returns the options for the SVG reader. All font families are mapped to the only font.
 fn options() -> Options<'static> {
     let mut fonts = fontdb::Database::new();
     fonts.load_font_data(dejavu::sans::regular().to_vec());

@@ -1,4 +1,4 @@
-//! Caveats that apply to several servers or points, merged.
+//! Caveats. Equal caveats of several servers or points are merged.
 
 use campaign::results::{Contradiction, PointResult, by_key};
 use method::set::LowerBound;
@@ -51,7 +51,7 @@ pub(crate) fn contradictions(all: &[Contradiction]) -> Vec<String> {
     others.map(in_words).chain(merged).collect()
 }
 
-/// The contradiction in words, with advice.
+/// Returns a contradiction as a sentence, with advice.
 pub(crate) fn in_words(found: &Contradiction) -> String {
     match found {
         Contradiction::LessForLess { dut, accept, less, all } => format!(

@@ -1,4 +1,5 @@
-//! Comparison with a baseline as a table, as Markdown for a pipeline's page, and as JUnit XML.
+//! Output formats of a comparison with a baseline: a table, Markdown for the page of a CI pipeline,
+//! and JUnit XML.
 
 use std::fmt::Write;
 
@@ -106,7 +107,7 @@ impl Comparison {
         out + &table(self).markdown()
     }
 
-    /// Returns JUnit XML with a test for each point. The test fails if the point regressed, and is
+    /// Returns JUnit XML with one test per point. A test fails if its point regressed, and is
     /// skipped if the comparison is undecided.
     pub fn junit(&self) -> String {
         let mut report = Report::new("dns64bench");
@@ -121,7 +122,8 @@ impl Comparison {
             }
         }
         report.add_test_suites(suites);
-        // The conversion fails only for timestamps or properties. The report contains neither.
+        // The conversion can fail only for timestamps and properties, which the report does not
+        // contain.
         visible(&report.to_string().unwrap_or_default()).into_owned()
     }
 }

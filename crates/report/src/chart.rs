@@ -43,7 +43,7 @@ pub const STYLE: &str = "\
 .fig .each{fill-opacity:.45}.fig .failed{fill-opacity:.2;stroke:var(--ink,#222);stroke-dasharray:3 2}.fig .band{fill-opacity:.35;stroke:none}\
 .fig .cell{fill:#0072b2}.fig text.on{fill:#fff}";
 
-/// Returns the style of a figure in a separate file. The style has no CSS variables, because some
+/// Returns the style for a figure in a separate file. The style uses no CSS variables, because some
 /// programs do not support them.
 fn style_alone() -> String {
     let variables =
@@ -54,7 +54,8 @@ fn style_alone() -> String {
 }
 
 impl Figure {
-    /// Returns the figure as an SVG element. `alone` adds the style for a separate file.
+    /// Returns the figure as an SVG element. If `alone` is true, the element includes the style
+    /// that a separate file needs.
     pub fn svg(&self, alone: bool) -> String {
         let mut drawn = String::new();
         let (width, height) = (self.width(), self.draw(&mut drawn));

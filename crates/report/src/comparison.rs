@@ -23,7 +23,7 @@ use units::{Qps, counted};
 use crate::run::Run;
 use crate::wording::{self, counted_searches};
 
-/// The version of [`Comparison`] as a JSON object.
+/// Format version of the JSON form of [`Comparison`].
 pub const VERSION: u32 = 1;
 
 /// Comparison of runs with a baseline.
@@ -35,8 +35,8 @@ pub struct Comparison {
     pub baseline: String,
     /// The largest tolerated decrease, per cent.
     pub max_regression_pct: f64,
-    /// One row for each run and each search point of the baseline or the run, followed by one for
-    /// each further goal of its MLRsearches.
+    /// For each run, one row for each search point of the baseline or the run. The row of a point
+    /// is followed by a row for each further goal of its MLRsearches.
     pub rows: Vec<Row>,
 }
 
@@ -50,15 +50,15 @@ pub struct Row {
     /// The goal of an MLRsearch (RFC 9971); absent for the goal of RFC 8219.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub goal: Option<Goal>,
-    /// The baseline's median of the rates that passed, as in its report, queries per second; absent
-    /// if it has none.
+    /// Median of the rates that passed in the baseline, as shown in the baseline's report, queries
+    /// per second. Absent if there is no median.
     pub baseline_median: Option<f64>,
-    /// The run's median of the rates that passed, as in its report, queries per second; absent if
-    /// it has none.
+    /// Median of the rates that passed in the run, as shown in the run's report, queries per
+    /// second. Absent if there is no median.
     pub median: Option<f64>,
     /// Result of the comparison; absent if the points cannot be compared.
     pub change: Option<Change>,
-    /// Reason why they cannot be compared; absent if they can.
+    /// Reason why the points cannot be compared; absent if they can be compared.
     pub incomparable: Option<Incomparable>,
 }
 
@@ -66,20 +66,20 @@ pub struct Row {
 #[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Incomparable {
-    /// The baseline's plan does not have the point.
+    /// The baseline's plan does not contain the point.
     NotInBaseline,
-    /// The run's plan does not have the point.
+    /// The run's plan does not contain the point.
     NotInRun,
     /// The baseline has no result.
     BaselineMissing(NoResult),
     /// The run has no result.
     #[serde(rename = "missing")]
     NoResult(NoResult),
-    /// Their plans differ in these keys. Keys that describe the server are excluded.
+    /// The plans differ in these keys. Keys that describe the server are excluded.
     Plans(Vec<String>),
-    /// CPU placement of the server in the baseline and in the run.
+    /// The CPU placement of the server differs: its placements in the baseline and in the run.
     Places(String, String),
-    /// A host has another CPU model or number of CPUs: those of the baseline and of the run.
+    /// A host has another CPU model or number of CPUs: its CPUs in the baseline and in the run.
     Hosts(String, String),
 }
 
@@ -104,8 +104,8 @@ impl fmt::Display for Incomparable {
 }
 
 impl Row {
-    /// Returns the explanation beside the numbers: the outcome and the searches that would decide
-    /// it, or the reason why the points cannot be compared.
+    /// Returns the explanation that is shown beside the numbers. It is the outcome and the number
+    /// of searches that would decide it, or the reason why the points cannot be compared.
     pub fn in_words(&self) -> String {
         match (&self.change, &self.incomparable) {
             (Some(change), _) => told(change),
@@ -163,9 +163,9 @@ fn told(change: &Change) -> String {
 }
 
 impl Comparison {
-    /// Compares each of `runs` with the merged searches of `baselines`. All baselines have the same
-    /// plan, and were measured alternately with the runs. `limit` is the largest tolerated
-    /// decrease, a fraction from 0 to 1.
+    /// Compares each of `runs` with the merged searches of `baselines`. All baselines must have the
+    /// same plan, and must have been measured in alternation with the runs. `limit` is the largest
+    /// tolerated decrease, a fraction from 0 to 1.
     pub fn new(baselines: &[&Run], runs: &[&Run], limit: f64) -> Comparison {
         let names: Vec<&str> = baselines.iter().map(|run| run.name.as_str()).collect();
         Comparison {
@@ -319,8 +319,8 @@ fn searches(side: &Side<'_>) -> Searches {
         .unwrap_or_else(|| Searches::of(&[], 1.0, None))
 }
 
-/// Returns the median of a side as a report prints it. Several runs are merged. Returns `None` if a
-/// later trial refuted the median of a run.
+/// Returns the median of a side as it appears in a report. Several runs are merged. Returns `None`
+/// if a later trial refuted the median of a run.
 fn median(side: &Side<'_>) -> Option<f64> {
     let resolution = side.iter().map(|numbers| numbers.resolution).max()?;
     if side.iter().any(|numbers| numbers.is_refuted) {

@@ -8,7 +8,7 @@ use crate::csv::row::{KEYS, MetricSubject, Row};
 use crate::run::Run;
 use crate::sections;
 
-/// Columns of a quantity.
+/// Columns that describe a quantity.
 const QUANTITY: &str = "rate,quantity,unit,n,median,p1,p99,min,max,dispersion_pct,mean,stdev,interval_from,interval_to,at_least,\
                         real_aaaa_share,real_cached_share,questions_per_query,retries_per_question,mark";
 
@@ -51,7 +51,7 @@ fn pacing(run: &Run) -> Vec<Row> {
     rows
 }
 
-/// Returns the quality figures of the tester.
+/// Returns the rows about the quality of the tester.
 fn tester(run: &Run) -> Vec<Row> {
     let (r, h) = (&run.results, &run.results.health);
     let row = |quantity: &str, unit, value: f64| {

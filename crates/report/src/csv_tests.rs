@@ -1,4 +1,5 @@
-//! `results.csv` contains every number of a run: each number in `results.json` is looked up.
+//! Checks that `results.csv` contains every number of a run. Each number in `results.json` is
+//! looked up in it.
 
 use std::path::Path;
 use std::sync::LazyLock;
@@ -19,7 +20,7 @@ use crate::{csv, tidy};
 const NOT_FOUND: [&str; 7] =
     ["conditions", "place", "void", "missing", "lower_bound_reasons", "warnings", "report"];
 
-/// Adds the numbers of a value with their paths.
+/// Adds all numbers in a JSON value to `all`, with their paths.
 fn numbers(value: &Value, at: &str, all: &mut Vec<(String, f64)>) {
     match value {
         Value::Number(number) => all.push((at.to_owned(), number.as_f64().unwrap())),
@@ -65,7 +66,8 @@ const APART: [(&str, &str); 10] = [
     ("threads", "threads"),
     ("governor", "governor"),
 ];
-/// The measurement with a given rate. Its rate is a key, and all others have a rate as the result.
+/// The measurement for which the plan gives the rates. Its rate is a key, whereas the rate is a
+/// result in all other measurements.
 const AT_RATES: &str = "constant rate";
 /// The measurement, the DUT and the keys of a point.
 type Key = (String, String, Vec<String>);
@@ -107,7 +109,8 @@ fn key_of(value: &Value, measure: &str, dut: &str, auth: &str) -> Key {
     (measure.into(), dut.into(), APART.iter().map(|(key, _)| text(key)).chain(rate).collect())
 }
 
-/// Returns the numbers of `results.json` that are missing in the file or are at other points.
+/// Returns the numbers of `results.json` that are missing in the file or appear at other points
+/// there.
 fn lacking(run: &Run, text: &str) -> Vec<String> {
     let (json, file) = (serde_json::to_value(&run.results).unwrap(), by_point(text));
     let mut lacking = Vec::new();
@@ -121,8 +124,8 @@ fn lacking(run: &Run, text: &str) -> Vec<String> {
     let at = |key: &Key| {
         file.iter().find(|(known, _)| known == key).map_or(&[][..], |(_, numbers)| numbers)
     };
-    // A self-test without an IP version in the plan still reports the one it used. The self-tests
-    // are in plan order.
+    // A self-test without an IP version in the plan still reports the IP version that it used. The
+    // self-tests are in plan order.
     let mut tests = file
         .iter()
         .filter(|((measure, ..), _)| measure == "self-test")
@@ -188,7 +191,8 @@ fn make_run() -> Run {
                     most_10ms: off(301),
                 });
             }
-            // Its duration does not depend on the number of threads either.
+            // The duration of a simulated closed loop does not depend on the number of threads, so
+            // it is changed here.
             campaign::record::TaskResult::ClosedLoop(trial) => {
                 trial.experiments.experiments_ms.iter_mut().for_each(|ms| *ms += i as f64);
             }

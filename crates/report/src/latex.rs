@@ -22,12 +22,13 @@ const FIGURES: &str = "% Package: graphicx. The files are in the folder figures.
 const LINE: usize = 98;
 /// Space between two columns in characters.
 const GAP: usize = 2;
-/// Lines of a table on one page.
+/// Maximum number of lines of a table on one page.
 const PAGE: usize = 46;
 /// Maximum length of an unbroken word. Longer words may be broken at their punctuation.
 const WORD: usize = 18;
 
-/// Returns all tables. A label is `tab:` and the words of the title. Equal titles get a number.
+/// Returns all tables. A label consists of `tab:` and the words of the title. A number
+/// distinguishes equal titles.
 pub(crate) fn tables<'a>(all: impl Iterator<Item = &'a Table>) -> String {
     let mut labels: Vec<String> = Vec::new();
     let mut out = TABLES.to_owned();
@@ -74,7 +75,7 @@ fn of_table(table: &Table, label: &str) -> String {
     out
 }
 
-/// Returns one float: the given columns and rows of a table.
+/// Returns a LaTeX float with the given columns and rows of a table.
 fn float(
     table: &Table,
     columns: &[usize],
@@ -154,7 +155,8 @@ fn natural(table: &Table, column: usize) -> usize {
 /// Returns the length of the longest unbreakable piece of a column, in characters.
 fn least(table: &Table, column: usize) -> usize {
     let pieces = cells(table, column).flat_map(|cell| cell.split(' ')).flat_map(pieces);
-    // A piece keeps its punctuation, and capitals are wider than the average.
+    // One character is added, because a piece keeps its punctuation, and capitals are wider than
+    // the average character.
     pieces.map(|piece| piece.chars().count() + 1).max().unwrap_or(1)
 }
 
@@ -171,8 +173,8 @@ fn gaps(columns: usize) -> usize {
     GAP * columns.saturating_sub(1)
 }
 
-/// Returns the columns of each part of a table. Each part has the key columns first, followed by as
-/// many columns as fit on a line.
+/// Returns the columns of each part of a table. Each part begins with the key columns, followed by
+/// as many other columns as fit on a line.
 fn parts(table: &Table) -> Vec<Vec<usize>> {
     let keys: Vec<usize> = (0..table.keys.min(table.header.len())).collect();
     let mut parts = vec![keys.clone()];
@@ -208,7 +210,7 @@ fn widths(table: &Table, columns: &[usize]) -> Vec<Width> {
     least.iter().zip(wanted).map(|(&least, wanted)| Width::Wrapped(least + share(wanted))).collect()
 }
 
-/// Returns the rows of each page.
+/// Returns the rows that fit on each page.
 fn pages(table: &Table, columns: &[usize], widths: &[Width]) -> Vec<Range<usize>> {
     let lines = |row: &Vec<String>| {
         let of = |(&column, width): (&usize, &Width)| {

@@ -1,5 +1,5 @@
-//! Reports, computed from run folders without measuring. A report is one page that can be read
-//! offline. Its tables and figures are also written as files.
+//! Reports, computed from run folders without new measurements. A report is one page that can be
+//! read offline. Its tables and figures are also written as files.
 //!
 //! ```text
 //! run folder ─► Run ─► sections, one per measure ─┬─► tables ──► report.html, tables.md, tables.tex

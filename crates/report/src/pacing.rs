@@ -42,7 +42,7 @@ pub(crate) fn pacing(runs: &[Run]) -> Vec<Figure> {
     windows.into_iter().map(figure).collect()
 }
 
-/// Minimum and maximum deviations of the windows of one length.
+/// Function that returns the minimum and maximum deviations of the windows of one length.
 type Band = fn(&Windows) -> (&Vec<i32>, &Vec<i32>);
 
 fn paced_panel(
@@ -56,7 +56,7 @@ fn paced_panel(
     let stretch_s = trial.windows.stretch_ms as f64 / 1000.0;
     let dots = least.iter().zip(most).enumerate().map(|(i, (&least, &most))| {
         let (least, most) = (percent(least), percent(most));
-        // The larger deviation.
+        // The larger of the two deviations is drawn.
         let y = if least.abs() > most.abs() { least } else { most };
         Dot { range: (least, most), ..Dot::at((i as f64 + 0.5) * stretch_s, y) }
     });

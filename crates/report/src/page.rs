@@ -1,5 +1,5 @@
-//! The HTML page of a report. The first screen contains the answer. The contents and a section for
-//! each measurement follow.
+//! The HTML page of a report. The first screen contains the answer. A table of contents and a
+//! section for each measurement follow.
 
 use std::fmt::Write;
 
@@ -48,7 +48,7 @@ fn head(title: &str) -> String {
     )
 }
 
-/// Returns a page of figures with the output of a program.
+/// Returns a page with figures and the output of a program.
 pub fn page(title: &str, figures: &[Figure], printed: &str) -> String {
     let mut out = head(title);
     for figure in figures {
@@ -111,7 +111,7 @@ impl Section {
         out + &self.rest
     }
 
-    /// Returns the entries of the section in the contents.
+    /// Returns the entries for the section in the table of contents.
     fn contents(&self) -> String {
         let mut entries = String::new();
         for figure in &self.figures {
@@ -198,7 +198,7 @@ fn first_screen(runs: &[Run]) -> String {
 const FAILED_SELF_TEST: &str =
     "The tester failed its self-test. All rates are lower bounds, and the servers are not ranked.";
 
-/// Returns the comparison of the servers with the figure of valid replies beside it.
+/// Returns the table that compares the servers, with the figure of valid replies beside it.
 fn compared(runs: &[Run]) -> String {
     let table = servers::table(runs).map_or(String::new(), |table| table.html("servers", ""));
     let figures: String = valid_replies::figures(runs)

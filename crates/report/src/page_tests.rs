@@ -1,4 +1,5 @@
-//! Tests of the page: contents of its first screen, targets of its links, width in a window.
+//! Tests of the page: the contents of its first screen, the targets of its links, and its width in
+//! a window.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -165,7 +166,8 @@ fn servers_are_compared_in_one_table() {
     assert_eq!(table.rows[0][5], format!("{:.1}", 1e6 / cprdp));
 }
 
-/// Servers with one number of cores share a table; no DUT has a table with a single column.
+/// Servers that were measured with a single core count share a table, so that no DUT has a table
+/// with a single column.
 #[test]
 fn no_server_has_a_table_of_one_column() {
     let text = "name = 'x'\n[trial]\nduration = '1s'\npause = '0s'\n[search]\nmin = 1000\nmax = 9000\nresolution = 4000\n\
@@ -340,8 +342,8 @@ fn every_figure_is_there_as_svg_png_and_pdf() {
     );
 }
 
-/// Every file of the report is free of the markup and hidden characters in a name, a version and a
-/// folder.
+/// Markup and hidden characters in a name, a version or a folder must not reach any file of the
+/// report.
 #[test]
 fn hostile_names_are_inert_in_every_file() {
     const HOSTILE: &str = "=<script>x</script> [y](javascript:z) \u{202e}\u{1b}[31m\u{7}\u{9b}";

@@ -32,27 +32,27 @@ const COMMAND: &str = "dns64bench report";
 enum Cells {
     /// Statistics of searches: rows as in the paper, a column for each point.
     Searches(fn(&Point) -> bool, fn(&Point) -> String),
-    /// Searches by both shares.
+    /// Searches by AAAA share and cached share.
     Shares,
     /// Efficiency at shares of the full rate, and CPU use at full rate.
     Efficiency,
     /// Page allocations by node.
     Memory,
-    /// Duration of 256 names by threads.
+    /// Duration of an experiment with 256 names, by number of threads.
     ClosedLoop,
 }
 
-/// One or more tables of a paper of the same kind, one for each server of the plan.
+/// Tables of one kind in a paper, one for each server in the plan.
 struct Wanted {
     /// Numbers of the tables in the paper.
     what: &'static str,
     /// Start of the title in the report; `{}` is the server's name.
     title: &'static str,
-    /// The names of its rows.
+    /// Names of the rows of each table.
     rows: &'static [&'static str],
-    /// Meaning of its columns: the first cell of its header.
+    /// Meaning of the columns: the first cell of the header.
     axis: &'static str,
-    /// Meaning of its cells.
+    /// Meaning of the cells.
     cells: Cells,
 }
 
@@ -193,7 +193,8 @@ fn plan() -> Plan {
     plan
 }
 
-/// Capacity of a DUT per core. It is within the range of the plan, also for two cores with 1 % more.
+/// Capacity of a DUT in queries per second and core. The rates stay within the range of the plan,
+/// even for two cores with 1 % more.
 const CAPACITY: u64 = 15_000;
 
 /// Returns a journal in which all trials differ. It is created only once, because creating it takes
@@ -267,7 +268,8 @@ struct Searched {
     median: f64,
     min: f64,
     max: f64,
-    /// The largest of the lowest rates that failed; absent if a search found none.
+    /// The largest of the lowest rates that failed; absent if no rate failed in one of the
+    /// searches.
     failed: Option<u64>,
 }
 
@@ -304,7 +306,7 @@ fn searches(
     let mut rates: Vec<f64> = whole.iter().map(|(passed, _)| *passed as f64).collect();
     rates.sort_by(f64::total_cmp);
     let (lower, upper) = (rates[(rates.len() - 1) / 2], rates[rates.len() / 2]);
-    // A rate that was sent is exact.
+    // A rate that was actually offered is not rounded.
     let step = 10f64.powi(resolution.0.ilog10() as i32);
     let mean = ((lower + upper) / 2.0 / step).floor() * step;
     let median = if lower == upper { lower } else { mean.max(lower) };
@@ -423,7 +425,7 @@ fn efficiency(
     Ok(cells)
 }
 
-/// Rounds by formatting and parsing.
+/// Rounds to four significant digits by formatting and parsing.
 fn four_digits(value: f64) -> f64 {
     format!("{value:.3e}").parse().expect("a number")
 }
@@ -498,13 +500,13 @@ fn compare(
     if found == columns { Ok(()) } else { Err(at(&format!("{found:?} is not {columns:?}"))) }
 }
 
-/// Returns the expected tables of a DUT. The calibration, which is measured with each AuthDNS, has
-/// only the worst case.
+/// Returns the expected tables of a DUT. The calibration is measured with each AuthDNS, and
+/// consists of the worst case only.
 fn wanted_of(dut: &DutPlan) -> &'static [Wanted] {
     if dut.measure.is_some() { &WANTED[..1] } else { &WANTED }
 }
 
-/// Contents of a report for the list above.
+/// Tables and figures of a report, for comparison with [`WANTED`].
 struct Shown {
     tables: Vec<Table>,
     /// Source of the figures, which are drawn on demand.

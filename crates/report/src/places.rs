@@ -1,4 +1,4 @@
-//! Names of places: cores, placements and AuthDNS servers as columns, legends and captions have them.
+//! Names of cores, placements and AuthDNS servers in column headings, legends and captions.
 
 use campaign::plan::Cores;
 use campaign::results::{NoResult, PointResult};
@@ -13,7 +13,7 @@ fn place_name(place: &Cores) -> String {
     place.authdns.as_ref().map_or(name.clone(), |authdns| format!("{name} with {authdns}"))
 }
 
-/// The words of a report for a point of searches.
+/// Texts that describe a search point in a report.
 pub(crate) trait PointWords {
     /// Returns objections to the result, or the reason for its absence; empty if there is neither.
     fn mark(&self) -> String;
@@ -55,7 +55,8 @@ impl PointWords for PointResult {
     }
 }
 
-/// Returns the number of cores of a DUT for which `asked` was requested.
+/// Returns the observed placement of a DUT as text. If it was not observed, the text gives the
+/// number of cores in the request `asked`.
 pub(crate) fn ran_on(asked: &Cores, seen: Option<&CpuPlacement>) -> String {
     seen.map_or_else(|| format!("{} requested, not observed", asked.cores), CpuPlacement::in_words)
 }

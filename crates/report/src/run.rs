@@ -5,23 +5,23 @@ use std::path::Path;
 use campaign::archive::{self, ArchiveError, journal_header};
 use campaign::results::{DutResult, NoResult, PointResult, Results, SelfTestResult};
 
-/// Returns the worst case of a DUT on its first number of cores.
+/// Returns the worst case of a DUT with its first core count.
 pub(crate) fn worst_point(dut: &DutResult) -> Option<&PointResult> {
     dut.points.iter().find(|p| p.conditions.is_worst_case())
 }
 
-/// A run and its name in a comparison.
+/// A run, with its name in a comparison.
 pub struct Run {
-    /// Name of its folder.
+    /// Name of the run folder.
     pub name: String,
-    /// Its results, computed from its journal.
+    /// Results, computed from the journal of the run.
     pub results: Results,
-    /// Notes that precede everything else.
+    /// Notes that precede all other contents of the report.
     pub notes: Vec<String>,
 }
 
 impl Run {
-    /// Returns the name in the plan, and the folder if its name differs.
+    /// Returns the name in the plan, followed by the name of the run folder if that differs.
     pub fn title(&self) -> String {
         let plan = &self.results.plan.name;
         if *plan == self.name { plan.clone() } else { format!("{plan} ({})", self.name) }
@@ -76,7 +76,7 @@ pub(crate) fn legend(run: &Run, dut: &str, many: bool) -> String {
     if many { format!("{dut} ({})", run.name) } else { dut.into() }
 }
 
-/// Returns a note with a caveat for each AuthDNS that does not count queries.
+/// Returns `note`, followed by a caveat for each AuthDNS that does not count queries.
 pub(crate) fn with_proof(run: &Run, note: &str) -> String {
     run.results.without_counters().iter().fold(note.to_owned(), |note, auth| {
         format!("{note} Cached shares are unproven with {auth} as AuthDNS, because it does not count queries.")

@@ -1,4 +1,4 @@
-//! The trait of all sections.
+//! The trait that all sections implement.
 
 use campaign::sequence::Measure;
 
@@ -7,7 +7,7 @@ use crate::csv::row::Row;
 use crate::run::Run;
 use crate::table::Table;
 
-/// The section of the report on a measure.
+/// The section of the report about one kind of measurement.
 pub(crate) trait Section: Measure {
     /// Returns the heading of the section.
     fn title(&self) -> &'static str;
@@ -33,6 +33,6 @@ pub(crate) trait Section: Measure {
         String::new()
     }
 
-    /// Returns all results of the measure for `results.csv`.
+    /// Returns all results of this kind of measurement, for `results.csv`.
     fn rows(&self, run: &Run) -> Vec<Row>;
 }

@@ -1,5 +1,5 @@
-//! All tables and figures of a report. Each measure has a section with the same name as in
-//! `campaign::sequence`.
+//! All tables and figures of a report. Each kind of measurement has a section, whose module has the
+//! same name as in `campaign::sequence`.
 
 mod closed_loop;
 pub(crate) mod conform;
@@ -21,7 +21,7 @@ use crate::run::Run;
 use crate::table::Table;
 use crate::{pacing, servers, tables, valid_replies};
 
-/// All sections, in the order of the measures.
+/// All sections, in the order of the kinds of measurement.
 pub(crate) const ALL: [&dyn Section; 6] = [
     &SelfTestMeasure,
     &SearchMeasure,
@@ -31,7 +31,7 @@ pub(crate) const ALL: [&dyn Section; 6] = [
     &ConformMeasure,
 ];
 
-/// Returns all figures that the runs have data for.
+/// Returns all figures for which the runs contain data.
 pub(crate) fn figures(runs: &[Run]) -> Vec<Figure> {
     let measured = ALL.iter().flat_map(|measure| measure.figures(runs));
     valid_replies::figures(runs).into_iter().chain(measured).chain(pacing::pacing(runs)).collect()

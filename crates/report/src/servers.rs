@@ -9,12 +9,13 @@ use crate::summary::are_comparable;
 use crate::table::Table;
 use crate::wording;
 
-/// Title of the table; its label in LaTeX is derived from it.
+/// Title of the table, from which the table's label in LaTeX is derived.
 const TITLE: &str = "Comparison of the servers";
-/// Preferred load of the columns with latency and CPU use, in per cent of the median.
+/// Preferred load for the columns with latency and CPU use, in per cent of the median.
 const HALF: u8 = 50;
 
-/// Returns a row for each server with searches, the fastest first, or `None` if no server has any.
+/// Returns a table with a row for each server that has searches, fastest first. Returns `None` if
+/// no server has searches.
 pub(crate) fn table(runs: &[Run]) -> Option<Table> {
     let columns = Columns {
         run: runs.len() > 1,
@@ -38,9 +39,9 @@ pub(crate) fn table(runs: &[Run]) -> Option<Table> {
 
 /// Cores of all servers.
 enum Cores {
-    /// The same for all: stated in the note.
+    /// All servers have the same cores, which are stated in the note.
     Same(String),
-    /// Different: shown in a column.
+    /// The servers have different cores, which are shown in a column.
     Differ,
 }
 
@@ -57,7 +58,7 @@ struct Columns {
     run: bool,
     cores: Cores,
     ratio: bool,
-    /// The load of latency and CPU use, in per cent of the median.
+    /// Load at which latency and CPU use are shown, in per cent of the median.
     load: Option<u8>,
 }
 
@@ -120,7 +121,7 @@ fn searches(n: usize, of: usize) -> String {
     if n == of { n.to_string() } else { format!("{n} of {of}") }
 }
 
-/// Returns the interval of the ratio of the fastest server to this one.
+/// Returns the interval of the factor by which the fastest server is faster than this one.
 fn ratio(run: &Run, point: &PointResult, best: Option<&PointResult>) -> String {
     let Some(best) =
         best.filter(|_| point.missing.is_none() && !has_failed_self_test(&run.results))
@@ -149,13 +150,13 @@ fn load(runs: &[Run]) -> Option<u8> {
     shares.min_by_key(|&share| share.abs_diff(HALF))
 }
 
-/// Returns a load at the server's first placement.
+/// Returns the result at a load, at the server's first placement.
 fn at_load(dut: &DutResult, share: u8) -> Option<&LoadResult> {
     let place = &worst_point(dut)?.conditions.place;
     dut.loads.iter().find(|load| load.share.per_hundred() == share && load.place == *place)
 }
 
-/// Returns the cells of latency and CPU time per valid reply.
+/// Returns the cells for latency and for CPU time per valid reply.
 fn cost(load: &LoadResult) -> [String; 2] {
     let found = &load.found;
     let p99 = found.rtt_us.map(|rtt| format!("{:.2}", rtt.p99 / 1e3));

@@ -102,7 +102,7 @@ fn without_result(r: &Results) -> Vec<String> {
     by_key(&r.without_result, |open| &open.missing).into_iter().map(line).collect()
 }
 
-/// Returns the worst case of every DUT that has a result there, the fastest first.
+/// Returns the worst case of every DUT that has a result in the worst case, fastest first.
 fn ranked(r: &Results) -> Vec<(&str, &PointResult)> {
     let all = crate::run::ranked(r).into_iter();
     all.filter_map(|dut| {
@@ -230,7 +230,7 @@ mod tests {
 
     use super::*;
 
-    /// Two servers in the worst case, each with one requested core.
+    /// Returns the results of two servers in the worst case, each with one requested core.
     fn two_servers() -> Results {
         let text = "name = 'x'\n[trial]\nduration = '2s'\npause = '0s'\n[search]\nmin = 100\nmax = 3000\n\
                     resolution = 10\nrepeat = 2\n[[dut]]\ndriver = 'unbound'\n[[dut]]\ndriver = 'bind'\n";
@@ -284,8 +284,8 @@ mod tests {
         assert_eq!(ratios, not_compared);
     }
 
-    /// One server chooses its threads, and has another name for the same AuthDNS. The texts differ,
-    /// but the CPUs are the same.
+    /// One server chooses its number of threads itself, and its plan names the same AuthDNS
+    /// differently. The texts of the two points differ, but the CPUs are the same.
     #[test]
     fn servers_on_the_same_cpus_are_compared() {
         let mut results = two_servers();
@@ -322,7 +322,7 @@ mod tests {
         assert!(answer.contains(&one) && answer.contains("(2 searches)"), "{one}: {answer}");
     }
 
-    /// The journal of an interrupted run, and one of a server that passes at no rate.
+    /// Tests the journal of an interrupted run, and that of a server that passes at no rate.
     #[test]
     fn a_run_with_a_point_without_a_result_is_not_complete() {
         let text = "name = 'x'\n[trial]\nduration = '2s'\npause = '0s'\n[search]\nmin = 100\nmax = 3000\n\

@@ -21,7 +21,8 @@ pub(crate) struct Table {
     pub(crate) rows: Vec<Vec<String>>,
 }
 
-/// Returns text for Markdown, on one line, without tags, links, images or ends of cells.
+/// Returns a text as one line of Markdown that cannot contain tags, links, images or ends of table
+/// cells.
 pub(crate) fn markdown_text(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let text = visible(text);

@@ -10,7 +10,7 @@ use crate::run::{Run, ranked};
 use crate::sections::self_test;
 use crate::table::Table;
 
-/// Versions of the servers, and facts of the machine.
+/// Returns a table with the versions of the servers and the facts about the hosts.
 pub(crate) fn environment(run: &Run) -> Table {
     let mut table = Table::new("Environment", "", &["Item", "Value", "Concern"]);
     let mut row = |what: &str, found: &str, concern: &str| {
@@ -37,7 +37,7 @@ pub(crate) fn environment(run: &Run) -> Table {
     table
 }
 
-/// Returns the facts of hosts by role; facts that are the same on all hosts are listed once,
+/// Returns the facts about hosts by role. Facts that are the same on all hosts are listed once,
 /// without roles.
 fn facts_of_hosts(hosts: &[(&str, &Environment)]) -> Vec<Vec<String>> {
     let mut facts: Vec<([String; 3], Vec<&str>)> = Vec::new();
@@ -56,7 +56,7 @@ fn facts_of_hosts(hosts: &[(&str, &Environment)]) -> Vec<Vec<String>> {
     facts.into_iter().map(row).collect()
 }
 
-/// Returns the facts of hosts after a change.
+/// Returns the facts about hosts after a change.
 fn changes_of(change: &HostChange) -> impl Iterator<Item = Vec<String>> {
     let (roles, when) = (change.roles.join(", "), change.when());
     change.facts.iter().map(move |fact| {
@@ -95,7 +95,8 @@ fn point_names(dut: &DutResult, p: &PointResult) -> Vec<String> {
     vec![dut.name.clone(), p.column(), format!("{} %", number(c.accept * 100.0)), aaaa, cached]
 }
 
-/// Adds a row for each point of the searches: its names, and the result of `cells`.
+/// Adds a row for each search point. It contains the cells that name the point, followed by the
+/// result of `cells`.
 fn of_points(run: &Run, table: &mut Table, cells: impl Fn(&PointResult) -> Vec<String>) {
     table.keys = POINT.len();
     for dut in ranked(&run.results) {
@@ -104,7 +105,7 @@ fn of_points(run: &Run, table: &mut Table, cells: impl Fn(&PointResult) -> Vec<S
     }
 }
 
-/// Compares AuthDNS's counters with the plan's shares.
+/// Returns a table that compares AuthDNS's counters with the shares in the plan.
 pub(crate) fn cross_check(run: &Run) -> Table {
     let note = "From AuthDNS's counters, over the passed trials of full length. Retries: upstream queries that the DUT repeated within the timeout; \
                 α and β exclude them. A point is invalid if its α or β differs by more than 2 percentage points from the requested one.";
@@ -130,7 +131,7 @@ fn one_decimal(share: f64) -> String {
     format!("{:.1} %", (share * 1000.0).round() / 10.0 + 0.0)
 }
 
-/// Numbers of trials of each search.
+/// Returns a table with the numbers of trials at each search point.
 pub(crate) fn trials(run: &Run) -> Table {
     let note = "Probes: short trials, which can only show that a rate fails; for an MLRsearch, all trials below full length. Invalid: because of the tester, and \
                 repeated. Skipped: full trials made unnecessary by failed probes.";
@@ -146,7 +147,7 @@ pub(crate) fn trials(run: &Run) -> Table {
     table
 }
 
-/// Quality of the tester's work.
+/// Returns a table about the tester itself: pacing, invalid trials and warnings.
 pub(crate) fn health(run: &Run) -> Table {
     let mut table = Table::new("The tester itself", "", &["Item", "Value"]);
     let mut row = |what: &str, found: String| table.rows.push(vec![what.into(), found]);

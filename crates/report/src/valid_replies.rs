@@ -8,7 +8,7 @@ use units::Share;
 use crate::chart::{COLOURS, Dot, Figure, Series, Shape};
 use crate::run::{Run, each_dut, legend, worst_point};
 
-/// File of the first figure.
+/// File name of the first figure.
 const FILE: &str = "valid-replies";
 
 /// Returns a curve for each server at its first placement: valid replies in per cent over the
@@ -55,8 +55,8 @@ fn dots(run: &Run, dut: &DutResult) -> Vec<Dot> {
     trials.chunk_by(|a, b| a.rate == b.rate).filter_map(of_rate).collect()
 }
 
-/// True if the trials of a point ask for new names without AAAA records, at a placement. Searches,
-/// loads and constant rates with any acceptance ratio qualify.
+/// True if the trials of a point query new names without AAAA records at the placement `place`. The
+/// trials may be searches (with any acceptance ratio), load trials or trials at constant rates.
 fn is_worst_case(point: &Point, dut: &str, place: &Cores) -> bool {
     let is_plain = match point {
         Point::Search(c) => (c.aaaa, c.cached) == (Share::ZERO, Share::ZERO),

@@ -1,5 +1,6 @@
-//! Every value is the same in all outputs. Journal, JSON, CSV, tables, figures and sentences of
-//! simulated campaigns are compared, with varying capacities, invalid trials and interruptions.
+//! Checks that every value is the same in all outputs. Journal, JSON, CSV, tables, figures and
+//! sentences of simulated campaigns are compared, with varying capacities, invalid trials and
+//! interruptions.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -107,7 +108,7 @@ impl Outputs {
         }
     }
 
-    /// Returns the rates that were sent at a point with this verdict.
+    /// Returns the rates at which trials of a point had this verdict.
     fn sent(&self, point: &Point, verdict: Verdict) -> BTreeSet<u64> {
         let of = |entry: &Entry| match entry {
             Entry::Finished(m) if m.step.point == *point && m.verdict() == verdict => {
@@ -171,7 +172,7 @@ impl Cells<'_> {
         (!self.line[at].is_empty()).then(|| self.line[at].parse().unwrap())
     }
 
-    /// The text in the last column, `mark`.
+    /// Returns the text in the last column, `mark`.
     fn mark(&self) -> &str {
         assert_eq!(self.header.last(), Some(&"mark"));
         self.line.last().unwrap()
@@ -209,7 +210,7 @@ impl Found<'_> {
         value.as_f64()
     }
 
-    /// Returns the numbers that a cell or sentence must have for these figures.
+    /// Returns the numbers that a cell or sentence must contain for these figures.
     fn expected(&self) -> Vec<f64> {
         let n = self.get("n").unwrap();
         let without = self.get("without_pass").filter(|&without| without > 0.0);
@@ -233,8 +234,8 @@ impl Found<'_> {
     }
 }
 
-/// Every passed or failed rate was sent in a trial with that verdict. Derived values follow from
-/// such rates.
+/// Checks that every passed or failed rate was offered in a trial with that verdict, and that
+/// derived values follow from such rates.
 fn check_rates(outputs: &Outputs, found: &Found<'_>, campaign: &Campaign) {
     let [passed, failed] =
         [Verdict::Passed, Verdict::Failed].map(|verdict| outputs.sent(&found.point, verdict));
@@ -260,7 +261,7 @@ fn check_rates(outputs: &Outputs, found: &Found<'_>, campaign: &Campaign) {
     }
 }
 
-/// If a later trial fails at or below the median, there is no median.
+/// Checks that there is no median if a later trial fails at or below the median.
 fn check_refuted(outputs: &Outputs, found: &Found<'_>) {
     let Point::Search(conditions) = &found.point else { return };
     let failed: Vec<u64> = outputs
@@ -280,7 +281,8 @@ fn check_refuted(outputs: &Outputs, found: &Found<'_>) {
     assert!(refuted.is_none_or(|rate| from.is_none_or(|from| from < rate)), "{from:?}");
 }
 
-/// The worst case of a DUT has the same value in JSON, CSV, tables, figure and sentence.
+/// Checks that the worst case of a DUT has the same value in JSON, CSV, tables, figure and
+/// sentence.
 fn check_worst_case(outputs: &Outputs, found: &Found<'_>, dut: &str) {
     let row = outputs.csv_cell("search", dut, "rate", &[("acceptance", "1")]);
     for (column, key) in [
@@ -327,8 +329,8 @@ fn check_worst_case(outputs: &Outputs, found: &Found<'_>, dut: &str) {
     }
 }
 
-/// The efficiency at a load has the same value of four significant digits in JSON, CSV, table and
-/// figure.
+/// Checks that the efficiency at a load has the same value, to four significant digits, in JSON,
+/// CSV, table and figure.
 fn check_efficiency(outputs: &Outputs, dut: &str, load: &Value) {
     let share = load["share"].as_f64().unwrap();
     let at = format!("{} %", share * 100.0);
@@ -347,7 +349,8 @@ fn check_efficiency(outputs: &Outputs, dut: &str, load: &Value) {
     }
 }
 
-/// If the highest passed rate is above the rate validated by the self-test, a caveat names it.
+/// Checks that a caveat names the highest passed rate if it is above the rate validated by the
+/// self-test.
 fn check_caveat(outputs: &Outputs, found: &Found<'_>, validated: &Value) {
     let validated = validated.as_f64().filter(|&rate| rate > 0.0);
     let expected = found.get("max").filter(|&max| validated.is_some_and(|rate| max > rate));
@@ -358,7 +361,8 @@ fn check_caveat(outputs: &Outputs, found: &Found<'_>, validated: &Value) {
     assert_eq!(caveat.and_then(|beyond| beyond["passed"].as_f64()), expected, "{name}");
 }
 
-/// The run is complete only if every point has a result, and the summary names the others.
+/// Checks that a run is complete only if every point has a result, and that the summary names the
+/// points without a result.
 fn check_completeness(outputs: &Outputs) {
     let open = outputs.json["without_result"].as_array().unwrap();
     assert_eq!(outputs.json["complete"].as_bool(), Some(open.is_empty()));

@@ -1,5 +1,5 @@
-//! Formatting of results as text, the same in every output. Rates are printed without rounding,
-//! because `method::precision` has already rounded derived rates.
+//! Formatting of results as text. All outputs contain the same texts. Rates are printed without
+//! rounding, because `method::precision` has already rounded derived rates.
 
 use campaign::sequence::GoalFigures;
 use method::mlr::goal::Goal;
@@ -38,8 +38,8 @@ fn with_interval(interval: &Interval) -> String {
     }
 }
 
-/// Formats the median, or returns the reason why there is none. A proven lower bound without an
-/// upper bound has "≥".
+/// Formats the median, or returns the reason why there is none. "≥" precedes a proven lower bound
+/// without an upper bound.
 pub fn median(figures: &Figures) -> String {
     match (figures.median, figures.refuted_at) {
         _ if figures.n == 0 => "not measured".into(),
@@ -81,7 +81,7 @@ pub(crate) fn objection(figures: &Figures) -> String {
     }
 }
 
-/// Returns a reason why the DUT's limit may be above the median.
+/// Returns the text of a reason why the DUT's highest passing rate may be above the median.
 pub fn lower_bound(reason: &LowerBound) -> String {
     match *reason {
         LowerBound::RangeEnd { searches, of, max } => {
@@ -113,7 +113,7 @@ pub fn lower_bounds(reasons: &[LowerBound]) -> Vec<String> {
 }
 
 /// Describes a goal of an MLRsearch: `at most 0.5 % lost in all but 50 % of 21 s, in trials of 1
-/// s`. The length of the deciding trials is left out if a single trial is the whole sum.
+/// s`. The length of the deciding trials is omitted if a single trial covers the whole sum.
 pub fn goal(goal: &Goal) -> String {
     let percent = |share: f64| number(share * 100.0);
     let seconds = number(goal.duration_sum.as_secs_f64());
@@ -176,12 +176,12 @@ pub fn goal_line(found: &GoalFigures) -> String {
     format!("{goal}: {rates}{replies}{overstated} (not RFC 8219 compliant)")
 }
 
-/// `1 search`, `20 searches`.
+/// Formats a number of searches: `1 search`, `20 searches`.
 pub(crate) fn counted_searches(n: usize) -> String {
     counted(n as u64, "search", "searches")
 }
 
-/// The rows of tables in the form of the papers.
+/// Row names of the tables in the form used in the papers.
 pub(crate) const STATISTICS: [&str; 6] = [
     "Median (queries/s)",
     "Minimum (queries/s)",
@@ -214,7 +214,7 @@ pub fn statistics(figures: &Figures) -> [String; STATISTICS.len()] {
     ]
 }
 
-/// Formats the number of searches; a single search is not a result.
+/// Formats the number of searches. For a single search, the text adds that it is not a result.
 pub fn searches(n: usize) -> String {
     match n {
         0 => "not measured".into(),

@@ -113,7 +113,7 @@ fn list_of_caveats(run: &Run, caveats: &[String]) -> String {
 /// environment. The section about speed ends with `links`.
 pub fn publication(run: &Run, links: &str) -> String {
     let RunSummary { when, caveats, .. } = summary(run);
-    // The results and ratios of the servers are in the table.
+    // The results and ratios of the servers are not repeated, because the table contains them.
     let standing = standing(&run.results);
     let speed = servers::table(std::slice::from_ref(run));
     let conform = sequence::ConformMeasure.markdown(std::slice::from_ref(run));

@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-/// Compares `text` with the file `name` in the folder `golden` of a crate. With `BLESS=1` in the environment, the file
-/// is written first.
+/// Compares `text` with the file `name` in the folder `golden` of a crate. With `BLESS=1` in the
+/// environment, the file is first overwritten with `text`.
 ///
 /// # Panics
 /// Panics if text and file differ, or if the file cannot be written.

@@ -1,5 +1,5 @@
-//! Support for tests: network namespaces and virtual Ethernet pairs (created with ip(8) as root), resource limits,
-//! reports of skipped tests, and waiting for events.
+//! Support for tests: network namespaces and virtual Ethernet pairs (created with ip(8) as root),
+//! resource limits, reports of skipped tests, and functions that wait for events.
 //!
 //! ```text
 //! the calling thread's own namespace: near ───── veth ───── far: a Namespace, entered by `run`
@@ -60,7 +60,8 @@ pub fn note_skipped(test: &str, reason: &str) {
     let _ = file.and_then(|mut file| file.write_all(format!("{name}\t{reason}\n").as_bytes()));
 }
 
-/// Limit of a wait for an event. It is so long that even on a busy machine only a missing event reaches the limit.
+/// Time limit for waiting for an event. It is long enough that, even on a busy machine, only an
+/// event that never occurs exceeds it.
 pub const LAST_RESORT: Duration = Duration::from_secs(60);
 
 /// Waits until `is_so` returns true.
@@ -105,7 +106,7 @@ pub fn is_root(test: &str) -> bool {
     root
 }
 
-/// Runs `ip` with the words of a line in the calling thread's namespace.
+/// Runs `ip` in the calling thread's namespace. The words of `line` are its arguments.
 pub fn ip(line: &str) {
     let output = Command::new("ip").args(line.split_whitespace()).output().expect("there is ip(8)");
     assert!(output.status.success(), "ip {line}: {}", String::from_utf8_lossy(&output.stderr));

@@ -162,7 +162,8 @@ impl Nanos {
         Nanos(us * 1_000)
     }
 
-    /// Returns the difference to an earlier time; zero if `earlier` is later.
+    /// Returns the time that has passed since `earlier`, or zero if `earlier` is the later of the
+    /// two times.
     pub const fn since(self, earlier: Nanos) -> Nanos {
         Nanos(self.0.saturating_sub(earlier.0))
     }
@@ -231,10 +232,10 @@ pub struct QueryIndex(pub u64);
 #[serde(transparent)]
 pub struct CpuId(pub usize);
 
-/// A share in whole per cents, from 0 to 100.
+/// A share in whole per cent, from 0 to 100.
 ///
-/// The unit is a whole per cent, because the shares of a trial must be exact in every window of 100 consecutive names.
-/// RFC 8219 §9.2 requires only 0, 20, 40, 60, 80 and 100 %.
+/// The unit is one per cent, because the shares in a trial must be exact in every window of 100
+/// consecutive names. RFC 8219 §9.2 requires only 0, 20, 40, 60, 80 and 100 %.
 #[derive(
     Clone,
     Copy,
@@ -258,7 +259,7 @@ impl Share {
     /// 100 %.
     pub const ONE: Share = Share(100);
 
-    /// Creates a share from a number of per cents. A number above 100 counts as 100.
+    /// Creates a share from a percentage. A value above 100 counts as 100.
     pub const fn percent(percent: u8) -> Share {
         Share(if percent > 100 { 100 } else { percent })
     }
@@ -281,7 +282,7 @@ impl Share {
         (n % 100) * 37 % 100 < self.0 as u64
     }
 
-    /// Returns the number of the first `n` members of a sequence that belong to the share.
+    /// Returns how many of the first `n` members of a sequence belong to the share.
     pub fn count_below(self, n: u64) -> u64 {
         let whole = n / 100 * u64::from(self.0);
         whole + (n / 100 * 100..n).filter(|&k| self.selects(k)).count() as u64
@@ -332,7 +333,7 @@ pub fn fraction(text: &str) -> Option<f64> {
     }
 }
 
-/// Error in a quantity given as text.
+/// Error from parsing a quantity.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum UnitError {

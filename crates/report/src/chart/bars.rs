@@ -1,5 +1,6 @@
 //! Horizontal bars in rows, with the value at the end of each bar. Any number of bars fits. Dots
-//! replace the bars for searches and on a logarithmic axis, where a length has no meaning.
+//! replace the bars of searches, and all bars on a logarithmic axis, where the length of a bar has
+//! no meaning.
 
 use std::fmt::Write;
 
@@ -14,7 +15,7 @@ const ROW: f64 = 22.0;
 /// Height of each further line of text in a row.
 const TEXT: f64 = 14.0;
 const BAR: f64 = 15.0;
-/// Maximum width of names; longer ones are wrapped.
+/// Maximum width of names; longer names are wrapped.
 const NAMES: f64 = 250.0;
 
 /// A bar and its series.
@@ -86,7 +87,7 @@ impl Figure {
         area.floor + 48.0
     }
 
-    /// Returns the label of the groups, with the name of the series if there is only one.
+    /// Returns the label of the groups. If there is only one series, the label includes its name.
     fn groups_label(&self, series: &[Series]) -> String {
         match series {
             [only] if !self.x_label.is_empty() && !only.name.is_empty() => {
@@ -97,8 +98,9 @@ impl Figure {
     }
 }
 
-/// Returns the rows. Bars of a single series have the names of their groups. Otherwise each bar
-/// has the name of its series, below the name of its group.
+/// Returns the rows of the figure. If there is a single series, each bar is labelled with the name
+/// of its group. Otherwise each bar is labelled with the name of its series, below the name of its
+/// group.
 fn lines<'a>(groups: &'a [String], series: &'a [Series]) -> Vec<Line<'a>> {
     let is_one = series.len() == 1;
     let mut lines: Vec<Line<'a>> = Vec::new();

@@ -1,4 +1,5 @@
-//! Choice of the shape for curves, which depends on their number and their points.
+//! Choice of the shape in which curves are drawn. It depends on the number of curves and of their
+//! points.
 
 use crate::chart::figure::{COLOURS, Dot, Multiple, Series, Shape};
 use crate::format::number;
@@ -6,7 +7,7 @@ use crate::format::number;
 /// Up to this number of positions, bars are used instead of curves.
 const FEW: usize = 3;
 
-/// A curve among others.
+/// A curve, with the names that distinguish it from other curves.
 #[derive(Clone, Debug)]
 pub(crate) struct Curve {
     /// Name of the subject.
@@ -32,9 +33,9 @@ pub(crate) fn along(shape: &Shape, words: &str, unit: &str) -> String {
     }
 }
 
-/// Chooses the shape. Few points become bars with values, more points become curves. If there are
-/// more curves than colours, each subject gets a small diagram. `unit` follows the positions of
-/// bars.
+/// Chooses the shape. Few points are drawn as bars with values, and more points as curves. If there
+/// are more curves than colours, each subject gets a small diagram. `unit` is appended to the
+/// positions of bars.
 pub(crate) fn curves(all: Vec<Curve>, unit: &str) -> Shape {
     let mut places: Vec<f64> = all.iter().flat_map(|curve| &curve.dots).map(|dot| dot.x).collect();
     places.sort_by(f64::total_cmp);

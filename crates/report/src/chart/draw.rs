@@ -1,4 +1,4 @@
-//! Drawing primitives of all figures: areas with axes, texts, legends.
+//! Drawing primitives for all figures: areas with axes, texts and legends.
 
 use std::fmt::Write;
 
@@ -11,7 +11,7 @@ pub(super) const WIDTH: f64 = 720.0;
 /// Space for the marks of the vertical axis.
 pub(super) const LEFT: f64 = 84.0;
 pub(super) const RIGHT: f64 = 16.0;
-/// Space for the label of the vertical axis, which is above it.
+/// Space above an area for the label of the vertical axis.
 pub(super) const TOP: f64 = 30.0;
 /// Space below an area for the marks and the label of the horizontal axis.
 pub(super) const BELOW: f64 = 48.0;
@@ -40,8 +40,8 @@ impl Area {
         self.left + scale.share(value) * (self.right - self.left)
     }
 
-    /// Draws both axes, and the grid and marks of the vertical axis. A mark too close to another
-    /// mark has no number.
+    /// Draws both axes, and the grid and marks of the vertical axis. A mark that is too close to
+    /// another mark is drawn without its number.
     pub(super) fn vertical(&self, out: &mut String, scale: &Scale) {
         let marks: Vec<f64> = scale.marks();
         for &value in &marks {
@@ -57,7 +57,7 @@ impl Area {
         self.axes(out);
     }
 
-    /// Draws lines at the left and at the bottom.
+    /// Draws the axis lines at the left and at the bottom.
     pub(super) fn axes(&self, out: &mut String) {
         let Area { left, right, top, floor } = *self;
         let _ = write!(
@@ -67,8 +67,8 @@ impl Area {
         );
     }
 
-    /// Draws the marks of a horizontal scale below the area. Numbers that would overlap others are
-    /// left out.
+    /// Draws the marks of a horizontal scale below the area. Numbers that would overlap other
+    /// numbers are omitted.
     pub(super) fn horizontal(&self, out: &mut String, scale: &Scale, with_grid: bool) {
         let marks: Vec<f64> = scale.marks();
         for &value in marks.iter().filter(|_| with_grid) {
@@ -87,8 +87,8 @@ impl Area {
 }
 
 /// Returns the marks that get a number, with their positions, in ascending order. If two numbers
-/// overlap, powers of ten have precedence. `place` returns the middle and half the width of a
-/// number.
+/// overlap, powers of ten take precedence. `place` returns the middle of a number and half its
+/// width.
 fn numbered(marks: &[f64], place: impl Fn(f64) -> (f64, f64)) -> Vec<(f64, f64)> {
     let is_power = |value: f64| value > 0.0 && (value.log10() - value.log10().round()).abs() < 1e-9;
     let (powers, others): (Vec<f64>, Vec<f64>) =
@@ -129,8 +129,8 @@ pub(super) fn text_lines(
     }
 }
 
-/// Starts one of several diagrams and writes its name. The point is the position of the last line
-/// of the name. The caller closes the SVG group.
+/// Begins the SVG group of one of several diagrams, and writes the name of the diagram. The point
+/// is the position of the last line of the name. The caller closes the SVG group.
 pub(super) fn begin_panel(out: &mut String, name: &str, (x, y): (f64, f64), room: f64) {
     let escaped = escape(name);
     let _ = write!(out, "<g data-panel=\"{escaped}\"><title>{escaped}</title>");
@@ -139,7 +139,7 @@ pub(super) fn begin_panel(out: &mut String, name: &str, (x, y): (f64, f64), room
     text_lines(out, "small head", (x, first), "start", &lines);
 }
 
-/// Returns the height of the additional lines of the longest name.
+/// Returns the height that the longest name needs for its lines after the first.
 pub(super) fn further_lines<'a>(names: impl Iterator<Item = &'a str>, room: f64) -> f64 {
     let lines = names.map(|name| wrapped(name, room, true).len()).max().unwrap_or(1);
     LINE * (lines.max(1) - 1) as f64
@@ -150,7 +150,7 @@ pub(super) fn text_width(words: &str, is_small: bool) -> f64 {
     words.chars().count() as f64 * if is_small { 7.0 } else { 8.2 }
 }
 
-/// Wraps a text to the width `room`. Longer words are broken.
+/// Wraps a text to the width `room`. Words that are longer than a line are broken.
 pub(super) fn wrapped(words: &str, room: f64, is_small: bool) -> Vec<String> {
     let most = ((room / text_width("n", is_small)) as usize).max(4);
     let mut lines = vec![String::new()];
@@ -205,8 +205,8 @@ pub(super) fn cross((x, y): (f64, f64)) -> String {
     format!("M{left:.1} {top:.1}L{right:.1} {foot:.1}M{left:.1} {foot:.1}L{right:.1} {top:.1}")
 }
 
-/// Draws the legend between two edges, and returns the position of its end. The legend contains
-/// the names of curves by colour, and the meaning of triangles and crosses if there are any.
+/// Draws the legend between two edges, and returns the position at which it ends. The legend
+/// explains the colours of the curves, and the triangles and crosses if there are any.
 pub(super) fn legend(
     out: &mut String,
     from: f64,

@@ -4,7 +4,7 @@ use hosts::text::visible;
 
 use crate::format::{AT_LEAST, number};
 
-/// A point with the range of its repetitions.
+/// A point of a figure, with the range of its repetitions.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Dot {
     /// Value along the horizontal axis.
@@ -39,7 +39,7 @@ pub struct Series {
     pub dots: Vec<Dot>,
 }
 
-/// A row of a heat map: name and values. The flag of a value marks a lower bound.
+/// A row of a heat map: its name and its values. The flag of a value is true for a lower bound.
 pub(crate) type HeatRow = (String, Vec<Option<(f64, bool)>>);
 
 /// A heat map.
@@ -67,31 +67,31 @@ pub struct Panel {
 pub struct Multiple {
     /// Name of the diagram.
     pub name: String,
-    /// Curves. A name has the same colour in all diagrams.
+    /// Curves. Curves with the same name have the same colour in all diagrams.
     pub series: Vec<Series>,
-    /// Position of a vertical line.
+    /// Horizontal position of a vertical line, if there is one.
     pub mark: Option<f64>,
 }
 
 /// Content of a figure.
 #[derive(Clone, Debug)]
 pub enum Shape {
-    /// Curves over numbers.
+    /// Curves over a numeric axis.
     Lines(Vec<Series>),
     /// Curves of shares in per cent over offered rates, one for each server.
     Shares(Vec<Series>),
-    /// Horizontal bars in groups, one below the other. `x` of a dot is the number of its group.
+    /// Horizontal bars in groups, one below the other. `x` of a dot is the index of its group.
     Bars {
         /// Names of the groups.
         groups: Vec<String>,
-        /// Bars by colour.
+        /// The bars. Each series has one colour.
         series: Vec<Series>,
     },
     /// Cells shaded by value, in one map or in several maps side by side.
     Heat {
         /// The maps.
         maps: Vec<HeatMap>,
-        /// The value of the darkest cell, the same in all maps that are compared.
+        /// The value of the darkest cell. It is the same in all maps that are compared.
         highest: f64,
     },
     /// Panels one below the other, one for each series. A panel shows the ranges of the dots as a
@@ -103,12 +103,12 @@ pub enum Shape {
         /// scale, which need not begin at 0.
         shared: bool,
     },
-    /// Small diagrams side by side, with one horizontal axis.
+    /// Small diagrams side by side, with a common horizontal axis.
     Grid {
         /// The diagrams, row by row.
         panels: Vec<Multiple>,
-        /// True if all diagrams have the same vertical scale. Otherwise each has a separate scale
-        /// from 0.
+        /// True if all diagrams have the same vertical scale. Otherwise each diagram has a separate
+        /// scale that begins at 0.
         shared: bool,
     },
 }

@@ -1,4 +1,4 @@
-//! Small diagrams side by side, with one horizontal axis.
+//! Small diagrams side by side, with a common horizontal axis.
 
 use std::fmt::Write;
 

@@ -88,7 +88,7 @@ fn draw(
 /// Shade from which white text is easier to read than dark text.
 const LIGHT: f64 = 0.8;
 
-/// Returns the opacity of a value; 0 remains visible.
+/// Returns the opacity of the cell for a value. A cell with the value 0 remains visible.
 fn opacity(value: f64, highest: f64) -> f64 {
     0.06 + 0.9 * (value / highest).clamp(0.0, 1.0)
 }

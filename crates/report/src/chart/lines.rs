@@ -1,4 +1,4 @@
-//! Curves over numbers.
+//! Curves over a numeric axis.
 
 use std::fmt::Write;
 
@@ -8,8 +8,8 @@ use crate::chart::draw::{
 use crate::chart::figure::{COLOURS, Dot, Figure, Series, data, escape, value};
 use crate::chart::scale::Scale;
 
-/// Maximum number of points of a curve with marked points. A curve with more points is a curve over
-/// time. Its points have no marks, and its axis begins at 0.
+/// Maximum number of points that are marked on a curve. A curve with more points is drawn as a
+/// curve over time: its points have no marks, and its axis begins at 0.
 const MARKED: usize = 40;
 const HEIGHT: f64 = 280.0;
 
@@ -34,7 +34,7 @@ impl Figure {
     }
 }
 
-/// Returns the vertical axis of curves.
+/// Returns the vertical axis for these curves.
 pub(super) fn scale_of(series: &[Series]) -> Scale {
     let sound = || series.iter().flat_map(|s| &s.dots).filter(|d| !d.failed);
     let tops = || sound().map(|d| d.each.iter().copied().fold(d.range.1.max(d.y), f64::max));

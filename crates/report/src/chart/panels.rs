@@ -1,5 +1,5 @@
-//! Panels one below the other over one horizontal axis. Each panel shows a series, the band of its
-//! ranges, and the requested value.
+//! Panels one below the other, with a common horizontal axis. Each panel shows a series, the band
+//! of its ranges, and the requested value.
 
 use std::fmt::Write;
 
@@ -37,8 +37,8 @@ impl Figure {
     }
 }
 
-/// Returns the minimum and the maximum of a panel, including the requested value, with a non-zero
-/// difference.
+/// Returns the minimum and the maximum of a panel, including the requested value. The two always
+/// differ.
 fn extent(panel: &Panel) -> (f64, f64) {
     let start = (panel.wanted, panel.wanted);
     let (low, high) =

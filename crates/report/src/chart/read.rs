@@ -5,7 +5,7 @@ use crate::chart::draw::text_width;
 /// Data attributes of a mark.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Mark {
-    /// Name of its small diagram; empty in other figures.
+    /// Name of the small diagram that contains the mark; empty in figures without small diagrams.
     pub(crate) panel: String,
     /// Name of the series.
     pub(crate) of: String,
@@ -25,7 +25,7 @@ pub(crate) struct Element<'a> {
     pub(crate) name: &'a str,
     attributes: &'a str,
     pub(crate) words: String,
-    /// Name of its small diagram.
+    /// Name of the small diagram that contains the element.
     pub(crate) panel: String,
 }
 

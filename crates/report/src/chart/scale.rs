@@ -1,4 +1,4 @@
-//! Axes: positions of values, and the values with a mark.
+//! Axes: the positions of values, and the values that are marked.
 
 use crate::chart::figure::UNEQUAL;
 
@@ -11,8 +11,8 @@ pub(super) enum Scale {
     Logarithmic { bottom: f64, top: f64, marks: Vec<f64> },
 }
 
-/// Maximum number of positions that are all marked. If an axis has more, only round numbers are
-/// marked.
+/// Maximum number of positions at which each position is marked. On an axis with more positions,
+/// only round numbers are marked.
 const PLACES: usize = 12;
 
 impl Scale {
@@ -48,8 +48,8 @@ impl Scale {
         Scale::Logarithmic { bottom, top, marks: all.filter(|mark| *mark <= top * 1.001).collect() }
     }
 
-    /// Creates a scale from the smallest to the largest of `places`. If there are few places, each
-    /// is marked.
+    /// Creates a scale from the smallest to the largest of `places`. If there are only a few
+    /// places, each place is marked.
     pub(super) fn for_places(places: &[f64]) -> Scale {
         let mut marks = places.to_vec();
         marks.sort_by(f64::total_cmp);

@@ -1,4 +1,4 @@
-//! Figures are well-formed, legible, and show their data.
+//! Tests that figures are well-formed and legible, and show their data.
 
 use crate::chart::curves::{Curve, along, curves};
 use crate::chart::figure::{Dot, HeatMap, HeatRow, Multiple, Panel, Series};

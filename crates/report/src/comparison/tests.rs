@@ -13,7 +13,7 @@ fn text(repeat: u32, more: &str) -> String {
     )
 }
 
-/// A machine, the same in every run.
+/// Returns the facts about the machine, which are the same in every run.
 fn environment() -> Environment {
     Environment {
         dns64bench: "1".into(),
@@ -168,7 +168,8 @@ fn failures_above_the_validated_rate_do_not_count() {
     assert_eq!(row.change.unwrap().wanted, Some(WouldDecide::Bounds));
 }
 
-/// A possible overstatement by short trials widens intervals; the medians are those of the report.
+/// A possible overstatement by short trials widens the intervals. The medians are the same as in
+/// the report.
 #[test]
 fn medians_of_short_trials_are_those_of_the_report() {
     let short = text(4, "").replace("duration = '2s'", "duration = '2s'\ntimeout = '1s'");
@@ -192,7 +193,7 @@ fn each_goal_of_an_mlrsearch_has_its_row() {
     };
     let tolerant = text("'0.5%,exceed=50%,final=1s,sum=5s'");
     let (before, mut now) = (run("before", 1_000, &tolerant), run("now", 1_000, &tolerant));
-    // As fast as before if no query may be lost, and slower most of the time.
+    // The server is as fast as before for the goal without loss, but slower for the other goal.
     for search in &mut now.results.duts[0].points[0].goals[1].searches {
         let slower = |bound: Option<Qps>| bound.map(|rate| Qps(rate.0 * 4 / 5));
         search.relevant_lower_bound = slower(search.relevant_lower_bound);
@@ -211,8 +212,8 @@ fn each_goal_of_an_mlrsearch_has_its_row() {
     let then = &before.results.duts[0].points[0].goals[1];
     assert_eq!(further.baseline_median, then.figures.median);
 
-    // A server without a result has none for any goal. A goal of one side only affects no other
-    // goal.
+    // A server without a result has no result for any goal. A goal that only one side has does not
+    // affect the other goals.
     let plan = Plan::parse(&tolerant, Path::new("p.toml")).unwrap();
     let nothing = Run {
         name: "nothing".into(),

@@ -11,14 +11,14 @@ use units::Qps;
 use crate::places::ran_on;
 use crate::run::Run;
 
-/// Subject of a number.
+/// Subject of a row in `results.csv`.
 #[derive(Clone, Debug)]
 pub(crate) enum MetricSubject {
     /// A point.
     Point(Box<Point>),
     /// Pacing of the tester in a trial of this DUT.
     Pacing(String),
-    /// The tester in all trials.
+    /// The tester, over all trials.
     Tester,
 }
 
@@ -76,7 +76,7 @@ pub(crate) struct Row {
     pub mean: Option<f64>,
     /// Sample standard deviation.
     pub stdev: Option<f64>,
-    /// Interval that contains the limit.
+    /// Interval that contains the highest passing rate.
     pub interval: Interval,
     /// True if the median is a proven lower bound without an upper bound.
     pub at_least: bool,
@@ -87,7 +87,7 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    /// Creates a single value of a point without statistics.
+    /// Creates a row for a single value of a point, without statistics.
     pub(crate) fn from_value(
         point: Point,
         quantity: &str,
@@ -99,7 +99,7 @@ impl Row {
         Row { rate, ..Row::new(MetricSubject::Point(Box::new(point)), quantity, unit, n, value) }
     }
 
-    /// Creates a single value without statistics.
+    /// Creates a row for a single value, without statistics.
     pub(crate) fn new(
         of: MetricSubject,
         quantity: &str,
@@ -129,7 +129,7 @@ impl Row {
         }
     }
 
-    /// Creates the statistics of trials.
+    /// Creates a row for the statistics of trials.
     pub(crate) fn from_summary(
         point: Point,
         quantity: &str,
@@ -147,7 +147,7 @@ impl Row {
         }
     }
 
-    /// Creates the statistics of searches.
+    /// Creates a row for the statistics of searches.
     pub(crate) fn from_figures(
         point: Point,
         quantity: &str,
@@ -199,7 +199,7 @@ impl Row {
 /// Columns that identify a point.
 pub(crate) const KEYS: &str = "run,measure,dut,cores,ran_on,placement,authdns,family,aaaa_share,cached_share,acceptance,load,threads,governor";
 
-/// Returns the cells of [`KEYS`]; `seen` is the CPU placement of the DUT.
+/// Returns the cells for the columns [`KEYS`]. `seen` is the observed CPU placement of the DUT.
 pub(crate) fn key_cells(run: &Run, of: &MetricSubject, seen: Option<&CpuPlacement>) -> Vec<String> {
     let (plan, point) = (&run.results.plan, of.point());
     let place = point.and_then(Point::place);

@@ -9,8 +9,8 @@ use crate::sections::figures;
 
 use super::*;
 
-/// Figures, each with the table or figure of the paper, the file, and the horizontal axis. Bars
-/// have the meaning of their groups instead of the axis.
+/// Figures, each with the table or figure of the paper, the file, and the horizontal axis. For
+/// bars, the meaning of the groups replaces the horizontal axis.
 const FIGURES: [(&str, &str, &str); 21] = [
     ("the first screen", "valid-replies", "offered rate, queries/s"),
     ("the worst case", "worst-case", ""),
@@ -107,7 +107,7 @@ fn compare(expected: &[Mark], found: &[Mark]) -> Result<(), String> {
     }
 }
 
-/// Returns a value with its range, at a position of a series.
+/// Returns the mark for a value with its range, at a position of a series.
 fn mark(panel: &str, of: &str, at: &str, y: f64, (low, high): (f64, f64)) -> Mark {
     let text = |s: &str| s.to_owned();
     Mark {
@@ -183,8 +183,8 @@ impl Expected<'_> {
                 Ok(())
             };
             if is_plain && is_strict && is_bar {
-                // The calibration has another placement than the others, so each bar names its
-                // placement.
+                // The placement of the calibration differs from that of the others, so each bar
+                // names its placement.
                 add("worst-case", "here", &with_place)?;
             }
             if !is_swept {
@@ -413,8 +413,8 @@ fn only<'a>(entries: &'a [Entry], point: &'a Point) -> Result<&'a Measured, Stri
     }
 }
 
-/// Returns two figures of a trial without its first seconds: CPU use, and valid replies per second
-/// for each core in use.
+/// Returns two values of a trial without its first seconds: CPU use, and valid replies per second
+/// and core in use.
 fn use_of(m: &Measured, skip: usize) -> Result<(f64, f64), String> {
     let trial = m.at_rate().ok_or("a closed loop")?;
     let steady = &m.cpu.dut[skip..trial.duration_s as usize];

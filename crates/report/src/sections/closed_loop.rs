@@ -86,7 +86,7 @@ pub(crate) fn cell(found: &ClosedLoopResult, value: Option<f64>, digits: usize) 
     }
 }
 
-/// Rows as in the paper, a column for each number of threads.
+/// Returns a table with rows as in the paper, and a column for each number of threads.
 fn table(
     dut: &DutResult,
     (place, governor): Circumstances<'_>,

@@ -71,7 +71,7 @@ fn reports(runs: &[Run]) -> Vec<Report> {
     of_runs(runs).into_iter().filter_map(named).collect()
 }
 
-/// One row for each DUT.
+/// Returns a table with a row for each DUT.
 fn table(all: &[(String, &ConformResult)]) -> Table {
     let note = "Numbers of checks: passed / failed / not offered / not tried. It is no fault if a server does not \
                 support an optional feature (MAY). Checks that were not tried do not count as passed.";

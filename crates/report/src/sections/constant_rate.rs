@@ -1,4 +1,4 @@
-//! Tables, figures and rows of constant rates.
+//! Tables, figures and rows of trials at constant rates.
 
 use campaign::plan::{AtRate, Point};
 use campaign::results::{ConstantRateResult, DutResult, NodeResult};
@@ -65,7 +65,7 @@ impl Section for ConstantRateMeasure {
     }
 }
 
-/// CPU use and efficiency, one row for each rate.
+/// Returns a table of CPU use and efficiency, with a row for each rate.
 fn efficiency(dut: &DutResult) -> Table {
     let note = "CPU in cores, without the initial transient; CPRDP: valid replies/s for each core in use. Failed: the trials at \
                 that rate did not pass.";
@@ -85,12 +85,13 @@ fn efficiency(dut: &DutResult) -> Table {
     table
 }
 
-/// A statistic of the trials' counters.
+/// A statistic over trials: its name, and the function that selects it.
 type Statistic = (&'static str, fn(&Summary) -> f64);
 const STATISTICS: [Statistic; 3] =
     [("median", |s| s.median), ("minimum", |s| s.min), ("maximum", |s| s.max)];
 
-/// Page allocations by node: rows as in the paper, three for each placement.
+/// Returns a table of page allocations by node. Its rows are as in the paper, three for each
+/// placement.
 fn memory(dut: &DutResult, rate: Qps) -> Option<Table> {
     let all: Vec<&ConstantRateResult> =
         dut.constant_rates.iter().filter(|at| at.rate == rate).collect();
@@ -143,8 +144,8 @@ fn cores(at: &ConstantRateResult) -> String {
     on_cores(&at.place, at.found.place.as_ref())
 }
 
-/// Returns CPU use second by second, with a small diagram for each DUT, placement and rate. If the
-/// plan sets a transient for some rates, only those rates are shown.
+/// Returns a figure of CPU use second by second, with a small diagram for each DUT, placement and
+/// rate. If the plan sets a transient for some rates, only those rates are shown.
 fn transients(runs: &[Run]) -> Option<Figure> {
     let mut all: Vec<(f64, Multiple)> = Vec::new();
     for (run, dut) in each_dut(runs) {
@@ -171,7 +172,7 @@ fn transients(runs: &[Run]) -> Option<Figure> {
     )
 }
 
-/// Efficiency by rate, a curve for each DUT and placement.
+/// Returns a figure of efficiency by rate, with a curve for each DUT and placement.
 fn against_rate(runs: &[Run]) -> Option<Figure> {
     let all =
         each_place(runs, |dut| &dut.constant_rates, |at| (&at.place, &at.found), efficiency_at);
@@ -192,8 +193,8 @@ fn efficiency_at(at: &ConstantRateResult) -> Option<Dot> {
     Some(Dot { x: at.rate.0 as f64, y, range, failed, ..Dot::default() })
 }
 
-/// Page allocations by NUMA node in repeated trials, a group of bars for each DUT, placement and
-/// rate.
+/// Returns a figure of page allocations by NUMA node in repeated trials, with a group of bars for
+/// each DUT, placement and rate.
 fn pages(
     runs: &[Run],
     file: &str,

@@ -1,4 +1,4 @@
-//! Tables, figures and rows of loads.
+//! Tables, figures and rows of load trials.
 
 use campaign::plan::{AtShare, Cores, Point};
 use campaign::results::{self, DutResult, LoadResult, Sustained, by_key};
@@ -70,11 +70,12 @@ impl Section for LoadMeasure {
     }
 }
 
-/// Note of the efficiency tables.
+/// Note above the efficiency tables.
 const EFFICIENCY: &str = "CPRDP: valid replies/s for each core in use, without the initial transient. Full rate: the worst-case median. \
                           A CPU use of 100 % is one core. Failed: the trials at that rate did not pass.";
 
-/// Efficiency of a DUT at every placement: rows as in the paper, a column for each placement.
+/// Returns a table of a DUT's efficiency, with rows as in the paper and a column for each
+/// placement.
 fn efficiency(dut: &DutResult) -> Table {
     let title = format!("Computing power relative performance (CPRDP): {}", dut.name);
     let columns: Vec<(String, &DutResult, &Cores)> = by_key(&dut.loads, |load| &load.place)
@@ -84,7 +85,8 @@ fn efficiency(dut: &DutResult) -> Table {
     efficiency_table(&title, "CPU cores", &columns)
 }
 
-/// Efficiency of DUTs with loads at one placement, a column for each DUT.
+/// Returns a table of the efficiency of DUTs whose loads were measured at a single placement, with
+/// a column for each DUT.
 fn efficiency_by_server(duts: &[&DutResult]) -> Table {
     let title = "Computing power relative performance (CPRDP) by server";
     let columns: Vec<(String, &DutResult, &Cores)> = duts
@@ -145,7 +147,7 @@ fn full_rate(dut: &DutResult, place: &Cores) -> String {
     point.map_or("not measured".into(), crate::sections::search::found_in_words)
 }
 
-/// Returns the cell for a figure of a load.
+/// Returns the cell for a value at a load.
 fn at_load(
     dut: &DutResult,
     place: &Cores,
@@ -156,8 +158,8 @@ fn at_load(
     load.map_or("not in the plan".into(), |load| cell(&load.found))
 }
 
-/// Returns all loads of a run, sorted by load. Equal loads have passed trials first, followed by
-/// failed trials. The smallest `key` is first in each group.
+/// Returns all loads of a run, sorted by load. Among equal loads, those with passed trials come
+/// before those with failed trials. Each of these groups is sorted by `key` in ascending order.
 fn by_load(run: &Run, key: fn(&LoadResult) -> Option<f64>) -> Vec<(&DutResult, &LoadResult)> {
     let mut all: Vec<(&DutResult, &LoadResult)> = run
         .results
@@ -230,7 +232,7 @@ fn latency_table(run: &Run) -> Table {
 /// Axis label for a share of the worst-case median.
 const LOAD: &str = "load (share of the worst-case median)";
 
-/// Returns a curve for each DUT and placement; `dot` makes the mark of a load.
+/// Returns a curve for each DUT and placement; `dot` creates the mark for a load.
 fn over_loads(runs: &[Run], dot: impl Fn(&LoadResult) -> Option<Dot>) -> Vec<Curve> {
     each_place(runs, |dut| &dut.loads, |load| (&load.place, &load.found), dot)
 }
@@ -266,7 +268,7 @@ fn bars(
     })
 }
 
-/// CPU use second by second at the lowest load of each DUT at each placement.
+/// Returns a figure of CPU use second by second, at the lowest load of each DUT at each placement.
 pub(super) fn transient(runs: &[Run]) -> Option<Figure> {
     let mut panels = Vec::new();
     for (run, dut) in each_dut(runs) {

@@ -174,7 +174,8 @@ fn ran_on(p: &PointResult) -> String {
     format!("{}{placement}{authdns}", p.ran_on())
 }
 
-/// A table in the form of the papers: rows of statistics, a column for each point.
+/// Returns a table in the form used in the papers, with rows of statistics and a column for each
+/// point.
 fn statistics(
     run: &Run,
     title: &str,
@@ -224,12 +225,12 @@ fn is_plain(c: &Conditions, accept: f64) -> bool {
     (c.aaaa, c.cached) == (Share::ZERO, Share::ZERO) && c.accept == accept
 }
 
-/// Points of a DUT at its numbers of cores.
+/// Returns the points of a DUT at its core counts, without named placements.
 fn at_cores(dut: &DutResult, accept: f64) -> Vec<&PointResult> {
     points(dut, |c| is_plain(c, accept) && c.place.placement.is_none())
 }
 
-/// Returns the performance of servers that were measured on one number of cores. There is a table
+/// Returns the performance of servers that were measured with a single core count. There is a table
 /// for each acceptance ratio, with a column for each server.
 fn by_server(run: &Run) -> Vec<Table> {
     let duts = ranked(&run.results);
@@ -250,8 +251,8 @@ fn by_server(run: &Run) -> Vec<Table> {
     all.into_iter().filter_map(table).collect()
 }
 
-/// Performance as a function of the number of cores, a table for each acceptance ratio. A single
-/// number of cores is a column of [`by_server`].
+/// Returns the performance as a function of the core count, with a table for each acceptance ratio.
+/// A server with a single core count is a column in [`by_server`] instead.
 fn by_cores(run: &Run, dut: &DutResult) -> Vec<Table> {
     let table = |accept: f64| {
         let all = at_cores(dut, accept);
@@ -269,7 +270,7 @@ fn by_cores(run: &Run, dut: &DutResult) -> Vec<Table> {
     ratios(dut).into_iter().filter_map(table).collect()
 }
 
-/// Performance on chosen CPUs, a table for each acceptance ratio.
+/// Returns the performance at named placements, with a table for each acceptance ratio.
 fn by_placement(run: &Run, dut: &DutResult) -> Vec<Table> {
     let table = |accept: f64| {
         let all = points(dut, |c| is_plain(c, accept) && c.place.placement.is_some());
@@ -284,7 +285,7 @@ fn by_placement(run: &Run, dut: &DutResult) -> Vec<Table> {
     ratios(dut).into_iter().filter_map(table).collect()
 }
 
-/// Performance as a function of one of the shares.
+/// Returns the performance as a function of the AAAA share or of the cached share.
 fn sweep(
     run: &Run,
     dut: &DutResult,
@@ -355,7 +356,7 @@ fn cell<'a>(
     dut.points.iter().find(is_it)
 }
 
-/// Medians by both shares.
+/// Returns a table of medians by AAAA share and cached share.
 fn both_shares(run: &Run, dut: &DutResult, place: &Cores) -> Option<Table> {
     let (aaaa, cached) = axes(run, dut);
     let note = "Queries/s: median in [passed, failed). Rows: share of names with an AAAA record (α); columns: share of queries for cached \
@@ -377,7 +378,8 @@ fn both_shares(run: &Run, dut: &DutResult, place: &Cores) -> Option<Table> {
     (!table.rows.is_empty()).then_some(table)
 }
 
-/// The worst case of each DUT and placement, a column for each run, to compare test systems.
+/// Returns tables of the worst case of each DUT and placement, with a column for each run. They
+/// compare test systems.
 fn comparisons(runs: &[Run]) -> Vec<Table> {
     if runs.len() < 2 {
         return Vec::new();
@@ -477,7 +479,7 @@ pub(super) fn dot_of(x: f64, figures: &Figures, found: &[Found]) -> Dot {
     Dot { x, y, range, at_least, failed, each }
 }
 
-/// Bars of the worst case of each DUT on its first number of cores, the fastest first.
+/// Returns bars for the worst case of each DUT with its first core count, fastest first.
 fn worst_case_bars(runs: &[Run]) -> Option<Figure> {
     let measured = |(run, dut)| Some((run, dut, worst_point(dut).filter(|p| p.missing.is_none())?));
     let all: Vec<(&Run, &DutResult, &PointResult)> = each_dut(runs).filter_map(measured).collect();
@@ -508,8 +510,8 @@ fn worst_case_bars(runs: &[Run]) -> Option<Figure> {
     })
 }
 
-/// Returns bars of the worst case for each placement, beside the bars for the same number of first
-/// cores.
+/// Returns bars for the worst case at each named placement. Beside each are the bars for as many
+/// cores on the first CPUs.
 fn placement_bars(runs: &[Run]) -> Option<Figure> {
     let mut groups: Vec<String> = Vec::new();
     let mut series: Vec<Series> = Vec::new();
@@ -545,9 +547,9 @@ fn placement_bars(runs: &[Run]) -> Option<Figure> {
 /// Axis of a curve.
 #[derive(Clone, Copy)]
 enum CurveAxis {
-    /// From placement to placement.
+    /// The placement changes along the curve.
     Places,
-    /// At one placement.
+    /// The conditions change along the curve, at one placement.
     Conditions,
 }
 
@@ -563,7 +565,8 @@ enum CurveGroup<'a> {
 impl CurveGroup<'_> {
     fn has(self, p: &PointResult) -> bool {
         match self {
-            // Only points that had their cores are shown over a number of cores.
+            // On an axis of core counts, only points whose DUT ran on the requested number of cores
+            // are shown.
             CurveGroup::With(authdns) => {
                 p.has_its_cores() && p.conditions.place.authdns.as_deref() == authdns
             }
@@ -581,7 +584,7 @@ impl CurveGroup<'_> {
     }
 }
 
-/// Returns the servers in the role of AuthDNS for a DUT.
+/// Returns the names of the AuthDNS servers with which a DUT was measured.
 fn auths(dut: &DutResult) -> Vec<Option<&str>> {
     let mut all: Vec<Option<&str>> =
         dut.points.iter().map(|p| p.conditions.place.authdns.as_deref()).collect();
@@ -590,9 +593,10 @@ fn auths(dut: &DutResult) -> Vec<Option<&str>> {
     all
 }
 
-/// Returns a curve for each DUT over `x` of the conditions, or `None` if no DUT has two points. `x`
-/// also receives the placements where the DUT's shares were measured. The texts are the file, the
-/// title, the horizontal axis and the unit of its positions.
+/// Returns a figure with a curve for each DUT, or `None` if no DUT has two points. `x` returns the
+/// horizontal position for the placements at which the DUT's shares were measured and for the
+/// conditions. The texts are the file, the title, the label of the horizontal axis and the unit of
+/// its positions.
 fn curve(
     runs: &[Run],
     over: CurveAxis,
@@ -635,8 +639,8 @@ fn curve(
     })
 }
 
-/// Returns the medians by both shares, with a map for each DUT and placement. All maps are shaded
-/// relative to the largest value.
+/// Returns heat maps of the medians by AAAA share and cached share, one for each DUT and placement.
+/// All maps are shaded relative to the largest of all values.
 fn heat(runs: &[Run]) -> Option<Figure> {
     let mut maps: Vec<HeatMap> = Vec::new();
     for (run, dut) in each_dut(runs) {

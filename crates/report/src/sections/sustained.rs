@@ -1,4 +1,4 @@
-//! Curves, diagrams and rows that loads and constant rates share.
+//! Curves, diagrams and rows that are common to load trials and trials at constant rates.
 
 use campaign::plan::{Cores, Point};
 use campaign::results::{DutResult, Latency, Sustained, by_key};
@@ -11,12 +11,12 @@ use crate::format::number;
 use crate::places::on_cores;
 use crate::run::{Run, each_dut, legend};
 
-/// The median efficiency for a cell.
+/// Returns the cell for the median efficiency.
 pub(crate) fn cprdp_cell(found: &Sustained) -> String {
     found.cell(found.cprdp.as_ref().map(|cprdp| number(cprdp.median)))
 }
 
-/// All figures for `results.csv`.
+/// Returns all rows for `results.csv`.
 pub(crate) fn rows(found: &Sustained, point: &Point) -> Vec<Row> {
     let mark = if found.is_sound() { String::new() } else { found.state() };
     let of = |quantity: &str, unit, summary: Option<&Summary>| Row {
@@ -52,8 +52,8 @@ pub(crate) fn rows(found: &Sustained, point: &Point) -> Vec<Row> {
     rows
 }
 
-/// Returns a curve for each DUT and placement, from left to right. `dot` makes the mark of a
-/// placement's trials.
+/// Returns a curve for each DUT and placement, from left to right. `dot` creates the mark for the
+/// trials at a placement.
 pub(super) fn each_place<T>(
     runs: &[Run],
     all: fn(&DutResult) -> &[T],
@@ -75,8 +75,8 @@ pub(super) fn each_place<T>(
     curves
 }
 
-/// Returns the diagram of a trial: CPU use second by second. A mark shows the end of the initial
-/// transient (seconds), if any.
+/// Returns the diagram of a trial: CPU use second by second. A vertical line shows the end of the
+/// initial transient (in seconds), if there is one.
 pub(super) fn second_by_second(
     name: String,
     found: &Sustained,
