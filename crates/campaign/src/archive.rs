@@ -53,8 +53,8 @@ pub struct Archive {
 }
 
 impl Archive {
-    /// Creates a run folder that contains `plan` and the facts of this machine. The folder must not
-    /// exist.
+    /// Creates a run folder that contains `plan` and the facts about this machine. The folder must
+    /// not exist.
     ///
     /// # Errors
     /// If the folder exists, or cannot be written.
@@ -214,7 +214,7 @@ struct VersionedEnvironment<'a> {
     environment: &'a Environment,
 }
 
-/// Returns the facts of the machine on which a run was started.
+/// Returns the facts about the machine on which a run was started.
 ///
 /// # Errors
 /// If `environment.json` cannot be read.

@@ -123,8 +123,8 @@ impl Lines {
         Ok(lines)
     }
 
-    /// Opens a file to append to it, and returns its entries. An incomplete last line, which a
-    /// killed process leaves, is removed.
+    /// Opens a file for appending, and returns its entries. An incomplete last line, which a killed
+    /// process leaves, is removed.
     ///
     /// # Errors
     /// If the file cannot be opened for reading and writing, is in use, or contains invalid lines.

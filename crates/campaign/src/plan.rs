@@ -60,13 +60,13 @@ pub struct Plan {
     /// Hosts used by topology `ssh`.
     #[serde(default)]
     pub ssh: Option<Ssh>,
-    /// The server in the role of AuthDNS.
+    /// The server that acts as AuthDNS.
     #[serde(default)]
     pub auth: AuthPlan,
     /// Further servers that can act as AuthDNS. `[measure] authdns` selects the servers to use.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub authdns: Vec<AuthPlan>,
-    /// CPUs of Measurer, AuthDNS and DUT.
+    /// CPUs on which Measurer, AuthDNS and DUT run.
     #[serde(default)]
     pub cpus: Cpus,
     /// Settings for all trials.
@@ -215,11 +215,11 @@ impl OneOrSeveral {
     }
 }
 
-/// A server in the role of AuthDNS.
+/// A server that acts as AuthDNS.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct AuthPlan {
-    /// The server program in the role of AuthDNS.
+    /// The server program that acts as AuthDNS.
     pub driver: Auth,
     /// Name of the server in the report and in `[measure] authdns`; default: the driver's name.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -227,7 +227,7 @@ pub struct AuthPlan {
     /// Number of CPUs in `[cpus] auth` that the server may use; default: all of these CPUs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cores: Option<usize>,
-    /// Path of the program; default: found by its name on the `PATH`.
+    /// Path of the program. By default, the program is looked up by its name in the `PATH`.
     pub program: Option<PathBuf>,
     /// Number of threads or processes that answer queries; default: the number of CPUs of the
     /// server.
@@ -294,7 +294,8 @@ pub struct Trial {
     pub pause: Duration,
     /// DNS64 prefix that the DUTs are configured with. Synthesized addresses must have this prefix.
     pub prefix: Prefix,
-    /// Number of pairs of a sending and a receiving thread in the Measurer.
+    /// Number of thread pairs in the Measurer. Each pair consists of a sending and a receiving
+    /// thread.
     pub threads: u16,
     /// Number of UDP source ports that the Measurer sends from.
     pub source_ports: u16,
@@ -386,7 +387,7 @@ pub struct DutPlan {
     /// Name of the DUT in the report; default: the driver's name.
     #[serde(default)]
     pub name: Option<String>,
-    /// Path of the program; default: found by its name on the `PATH`.
+    /// Path of the program. By default, the program is looked up by its name in the `PATH`.
     #[serde(default)]
     pub program: Option<PathBuf>,
     /// Highest rate of a search; default: `max` of `[search]`.

@@ -57,7 +57,7 @@ pub enum Entry {
         /// The command and the configuration file.
         told: Configuration,
     },
-    /// Facts of a host, which is another machine or a network namespace of this machine.
+    /// Facts about a host, which is another machine or a network namespace of this machine.
     Host {
         /// Role of the host: "tester", "dut" or "auth". If a role has several hosts, the further
         /// hosts are "tester N" or "auth N", with N from 1.
@@ -255,7 +255,7 @@ impl Measured {
     }
 }
 
-/// The tester's result of a trial.
+/// Result of a trial, as the tester reports it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TaskResult {
@@ -392,7 +392,7 @@ pub struct LoopTrial {
 }
 
 impl LoopTrial {
-    /// Determines the verdict of the tester's result. A trial is invalid if the tester's host
+    /// Determines the verdict on the tester's result. A trial is invalid if the tester's host
     /// dropped a packet or refused to send one. A trial fails if a name has no valid answer.
     pub(crate) fn judge(experiments: Experiments) -> LoopTrial {
         let (drops, c) = (experiments.client_drops, &experiments.counts);

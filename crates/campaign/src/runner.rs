@@ -415,7 +415,7 @@ impl<'a, H: Hosts> Campaign<'a, H> {
     }
 
     /// True if the DUT replies again after it lost queries. Any reply is accepted, even a wrong
-    /// one. An overloaded DUT gets some time to recover.
+    /// one. An overloaded DUT is given some time to recover.
     fn replies_again(&self, site: &Testbed<H>, point: &Point) -> Result<bool, CampaignError> {
         let give_up = Instant::now() + self.replies_again;
         while self.replies(site, point)?.replies() == 0 {
@@ -474,8 +474,8 @@ impl<'a, H: Hosts> Campaign<'a, H> {
         }
     }
 
-    /// Records the versions of the AuthDNS servers and the facts of the hosts. If the facts of a
-    /// host have changed since the last record, they are recorded again.
+    /// Records the versions of the AuthDNS servers and the facts about the hosts. If the facts
+    /// about a host have changed since the last record, they are recorded again.
     fn record_hosts(&mut self) -> Result<(), CampaignError> {
         let plan = self.plan;
         let mut asked = plan.auths_of_duts();
@@ -510,8 +510,8 @@ impl<'a, H: Hosts> Campaign<'a, H> {
     }
 
     /// Measures the CPU time needed to send a query on the tester's host, and records it. This is
-    /// done only once, so that all trials use the same bursts, even after a resume. It is skipped
-    /// if the sending threads have exclusive CPUs or the plan sets the burst size.
+    /// done only once, so that all trials use the same bursts, even after a resume. The measurement
+    /// is skipped if the sending threads have exclusive CPUs or the plan sets the burst size.
     fn record_send_cost(&mut self) -> Result<(), CampaignError> {
         let Some(point) = self.plan.points().into_iter().next() else { return Ok(()) };
         let any = self.base(&Step { rate: self.plan.search.min, ..self.readiness_step(&point) }, 0);
@@ -557,7 +557,7 @@ impl<'a, H: Hosts> Campaign<'a, H> {
 }
 
 /// Returns the CPU time that a hypervisor stole from the hosts of tester, DUT and AuthDNS between
-/// two moments. If tester or AuthDNS have several hosts, the value is that of the host that lost
+/// two moments. If a tester or AuthDNS has several hosts, the value is that of the host that lost
 /// most.
 fn stolen(before: [Vec<Option<CpuTimes>>; 3], after: [Vec<Option<CpuTimes>>; 3]) -> StolenFrom {
     let of_host =

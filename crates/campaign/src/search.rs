@@ -43,7 +43,7 @@ pub struct SearchResult {
     #[serde(flatten, with = "method::noncompliance::in_words")]
     #[schemars(with = "method::noncompliance::in_words::Written<'static>")]
     pub noncompliance: Vec<Noncompliance>,
-    /// Facts that the user stated and that could not be verified.
+    /// Facts that the user stated but that could not be verified.
     pub statements: Vec<String>,
     /// True if the highest passing rate of the DUT may be above the median.
     pub lower_bound: bool,
@@ -135,7 +135,7 @@ pub enum SearchError {
     /// The goals are invalid.
     #[error(transparent)]
     Goal(#[from] GoalError),
-    /// The journal has a trial that does not follow from the earlier trials.
+    /// The journal contains a trial that does not follow from the earlier trials.
     #[error(
         "the journal has a trial at {found} queries/s in search {repeat}, but {expected:?} was due"
     )]
@@ -669,8 +669,8 @@ mod tests {
         let bytes = std::fs::read(&path).unwrap();
         let lines = |b: &[u8]| b.iter().filter(|&&c| c == b'\n').count();
         for cut in (0..bytes.len()).step_by(7) {
-            // Each cut uses a separate file, because a process that another test has just forked
-            // may still keep the lock of the previous file.
+            // Each cut uses a separate file, because a child process that another test has just
+            // forked may still hold the lock on the previous file.
             let path = folder.path().join(format!("cut-{cut}"));
             std::fs::write(&path, &bytes[..cut]).unwrap();
             match reopened(&path) {

@@ -220,7 +220,7 @@ mod tests {
         assert!(environment.kernel.starts_with("Linux"), "{}", environment.kernel);
         assert!(environment.cpus >= 1 && environment.memory > 0);
         for subject in EVERYWHERE.iter().chain(&["packet filter", "queueing on lo"]) {
-            // Kernels without virtualization may report no nodes or no CPU flags.
+            // Some kernels report no NUMA nodes or no CPU flags.
             let may_lack = ["NUMA nodes", "machine"].contains(subject);
             assert!(
                 may_lack || environment.findings.iter().any(|f| f.subject == *subject),

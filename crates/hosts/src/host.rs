@@ -7,8 +7,8 @@
 //!                  └─ ssh's stdio ──► sh                    a host without dns64bench
 //! ```
 //!
-//! No agent listens on the network. When a pipe or an ssh connection closes, all processes that
-//! were started over it are stopped.
+//! No agent listens on the network. All processes that were started over a pipe or an ssh
+//! connection are stopped when that connection closes.
 
 pub mod agent;
 mod connect;

@@ -141,14 +141,14 @@ impl CpuPlacement {
 
     /// Returns the placement for a legend. If the DUT had as many threads as CPUs
     /// ([`CpuPlacement::is_cores`]), the text is the number of cores, such as `2 cores`. Otherwise
-    /// it is a description. Roles that share CPUs are omitted.
+    /// the text is a description. Roles that share CPUs are omitted.
     pub fn cores_in_words(&self) -> String {
         self.cores().map_or_else(|other| other, cores_in_words)
     }
 
     /// Returns the placement for a table cell. If the DUT had as many threads as CPUs
-    /// ([`CpuPlacement::is_cores`]), the text begins with the number of cores. Otherwise it begins
-    /// with a description. The roles that share the DUT's CPUs follow.
+    /// ([`CpuPlacement::is_cores`]), the text begins with the number of cores. Otherwise the text
+    /// begins with a description. The roles that share the DUT's CPUs follow.
     pub fn in_words(&self) -> String {
         let cores = self.cores().map_or_else(|other| other, |n| n.to_string());
         std::iter::once(cores).chain(self.sharing()).collect::<Vec<_>>().join(", ")

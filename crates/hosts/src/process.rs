@@ -245,7 +245,7 @@ fn same_program() -> Vec<u32> {
 }
 
 /// Returns the CPU time in seconds of all programs except kernel threads and the processes `ours`
-/// with their descendants and groups. The input is the lines of `/proc/*/stat`.
+/// with their descendants and groups. The input consists of the lines of `/proc/*/stat`.
 pub(crate) fn seconds_of_others<'a>(
     lines: impl Iterator<Item = &'a str> + Clone,
     ours: &[u32],

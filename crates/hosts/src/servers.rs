@@ -45,8 +45,8 @@ pub use operator::{
 pub use release::Release;
 pub use variant::Variant;
 
-/// Defines the enum of the server programs for a task. Each variant is a name in plans, with the
-/// driver of the program.
+/// Defines the enum of the server programs for a task. Each variant corresponds to a name in plans
+/// and to the driver of the program.
 macro_rules! kinds {
     ($(#[$about:meta])* $name:ident for $task:ty { $($(#[$of:meta])* $kind:ident => $driver:expr,)* }) => {
         $(#[$about])*

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::iter::Peekable;
 use std::str::Chars;
 
-/// Maximum number of characters shown of a message from a host or a server.
+/// Maximum number of characters that are shown from a message of a host or a server.
 pub const MESSAGE: usize = 4_000;
 
 /// Removes escape sequences (ECMA-48 §5.3, §5.4, §8.3.89) and control and direction-changing

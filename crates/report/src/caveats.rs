@@ -20,8 +20,8 @@ pub(crate) fn lower_bounds(ranked: &[(&str, &PointResult)]) -> Vec<String> {
     by_key(&each, |(why, _)| *why).into_iter().map(sentence).collect()
 }
 
-/// Returns the contradictions as text. One sentence covers all points that exceed the same limit
-/// of the self-test.
+/// Returns the contradictions as text. One sentence covers all points that exceed the same
+/// self-test limit.
 pub(crate) fn contradictions(all: &[Contradiction]) -> Vec<String> {
     let beyond: Vec<(Qps, &Contradiction, &str)> = all
         .iter()
@@ -97,7 +97,8 @@ mod tests {
         use campaign::results::Results;
         use campaign::runner::simulated::journal_of;
         use hosts::environment::Environment;
-        // The self-test ends at 1 000, so it validates less than the rates that the servers pass.
+        // The self-test ends at 1 000, so the rates that the servers pass are above the validated
+        // range.
         let text = "name = 'x'\n[trial]\nduration = '2s'\npause = '0s'\n[search]\nmin = 100\nmax = 3000\nresolution = 100\n\
                     repeat = 2\n[self-test]\nmin = 500\nmax = 1000\nresolution = 500\nrepeat = 1\n\
                     [[dut]]\ndriver = 'unbound'\n[[dut]]\ndriver = 'bind'\n";

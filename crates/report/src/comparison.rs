@@ -104,8 +104,9 @@ impl fmt::Display for Incomparable {
 }
 
 impl Row {
-    /// Returns the explanation that is shown beside the numbers. It is the outcome and the number
-    /// of searches that would decide it, or the reason why the points cannot be compared.
+    /// Returns the explanation that is shown beside the numbers. The explanation is the outcome and
+    /// the number of searches that would decide it, or the reason why the points cannot be
+    /// compared.
     pub fn in_words(&self) -> String {
         match (&self.change, &self.incomparable) {
             (Some(change), _) => told(change),

@@ -1,5 +1,5 @@
 //! Checks that `results.csv` contains every number of a run. Each number in `results.json` is
-//! looked up in it.
+//! looked up in that file.
 
 use std::path::Path;
 use std::sync::LazyLock;
@@ -96,7 +96,8 @@ fn by_point(text: &str) -> Vec<(Key, Vec<f64>)> {
     all
 }
 
-/// Returns the key of a part of `results.json`. `auth` is the AuthDNS if the part names none.
+/// Returns the key of a part of `results.json`. `auth` is the AuthDNS to use if the part names
+/// none.
 fn key_of(value: &Value, measure: &str, dut: &str, auth: &str) -> Key {
     let point = value.get("conditions").unwrap_or(value);
     let text = |key: &str| match &point[key] {

@@ -1,4 +1,5 @@
-//! Reports of simulated campaigns in which something happens to a server.
+//! Tests of reports on simulated campaigns with several AuthDNS servers, failing DUTs or a changed
+//! host.
 
 use std::path::Path;
 

@@ -38,7 +38,7 @@ struct Campaign {
 
 fn campaigns() -> impl Strategy<Value = Campaign> {
     let resolution = prop_oneof![Just(1_u64), Just(30), Just(100), Just(450)];
-    // Only a few capacities, so that trials at the same rate have different verdicts.
+    // Only a few capacities are used, so that trials at the same rate have different verdicts.
     let capacity = prop_oneof![Just(50_u64), 100..2_500_u64, Just(5_000)];
     let event = prop_oneof![3 => Just(Event::Spoiled), 1 => Just(Event::Killed)];
     (

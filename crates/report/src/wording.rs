@@ -1,5 +1,6 @@
-//! Formatting of results as text. All outputs contain the same texts. Rates are printed without
-//! rounding, because `method::precision` has already rounded derived rates.
+//! Formatting of results as text. All outputs use these functions and therefore contain the same
+//! texts. Rates are printed without rounding, because `method::precision` has already rounded
+//! derived rates.
 
 use campaign::sequence::GoalFigures;
 use method::mlr::goal::Goal;

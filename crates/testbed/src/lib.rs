@@ -39,7 +39,7 @@ pub fn limit_descriptors(most: u64) {
 /// this file at its end. A test in the file does not count as passed.
 ///
 /// # Panics
-/// Panics if the test must run. In CI, `cargo xtask test` sets `DNS64BENCH_MUST_RUN` for this.
+/// Panics if `DNS64BENCH_MUST_RUN` is set, which `cargo xtask test` does in CI.
 pub fn skip(test: &str, reason: &str) {
     assert!(env::var_os("DNS64BENCH_MUST_RUN").is_none(), "{test} must run here: {reason}");
     note_skipped(test, reason);
@@ -218,8 +218,8 @@ const LOST: Duration = Duration::from_secs(5);
 
 /// Sends `count` datagrams from an address of the namespace to a socket, and returns the number of received datagrams.
 ///
-/// A separate thread reads the socket. The sender waits for this thread, so that no queue of the kernel overflows.
-/// `meanwhile` is called repeatedly until all datagrams have been sent.
+/// A separate thread reads the socket. The sender waits for this thread, so that no kernel queue
+/// overflows. `meanwhile` is called repeatedly until all datagrams have been sent.
 ///
 /// # Panics
 /// Panics if the sockets fail, or if a datagram arrives twice or out of order.

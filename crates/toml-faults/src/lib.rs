@@ -6,10 +6,10 @@
 //! schema ───────────────────────┴─► value by value ─► Fault: line, reason
 //! ```
 //!
-//! Errors of serde contain names of Rust types ("expected u16"). A program that cannot parse a file
-//! therefore calls [`fault`] before it reports an error of serde. This function detects values of
-//! wrong types, words that are not allowed, numbers out of range, and unknown or missing keys. For
-//! all other faults, the program reports the error of serde.
+//! Errors from serde contain names of Rust types ("expected u16"). A program that cannot parse a
+//! file therefore calls [`fault`] before it reports an error from serde. This function detects
+//! values of wrong types, words that are not allowed, numbers out of range, and unknown or missing
+//! keys. For all other faults, the program reports the error from serde.
 #![forbid(unsafe_code)]
 
 use serde_json::Value;

@@ -198,7 +198,7 @@ impl From<Nanos> for Duration {
     }
 }
 
-/// The position of a query in its trial, from 0.
+/// The index of a query in its trial, from 0.
 #[derive(
     Clone,
     Copy,

@@ -151,7 +151,7 @@ mod tests {
             (Nanos::SECOND, Nanos(21_000_000_000))
         );
         // A `sum` below the trial length shortens the trials. A `sum` above the trial length
-        // increases their number.
+        // increases the number of trials.
         let sum = |text: &str| parse(text).unwrap().goal(minute, 0.01);
         assert_eq!(sum("0.001,sum=20s").final_duration, Nanos(20_000_000_000));
         assert_eq!(sum("0.001,sum=2m").final_duration, Nanos(60_000_000_000));

@@ -16,12 +16,12 @@ use crate::sequence::Recorded;
 /// Numbers of checks by level and outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Counts {
-    /// Checks of requirements with MUST (BCP 14).
+    /// Checks of MUST requirements (BCP 14).
     pub must: Count,
-    /// Checks of requirements with SHOULD, and of statements in RFCs without a keyword.
+    /// Checks of SHOULD requirements, and of statements in RFCs that have no keyword.
     pub should: Count,
-    /// Checks of requirements with MAY. A failed check means that the DUT does not support an
-    /// option, which is not a fault.
+    /// Checks of MAY requirements. A failed check means that the DUT does not support an option,
+    /// which is not a fault.
     pub may: Count,
     /// Checks of hardening measures that no RFC requires.
     pub hardening: Count,
@@ -121,8 +121,8 @@ impl ConformResult {
         }
     }
 
-    /// Returns the sort key of a DUT. DUTs without verdicts come last. The others are sorted by
-    /// their numbers of failed MUST checks, then of failed SHOULD checks, then of passed checks.
+    /// Returns the sort key of a DUT. DUTs without verdicts come last. The other DUTs are sorted by
+    /// failed MUST checks, then by failed SHOULD checks, then by passed checks.
     pub fn faults(&self) -> (bool, usize, usize, Reverse<usize>) {
         let failed = |of: fn(&Counts) -> usize| self.counts.as_ref().map_or(0, of);
         (

@@ -33,7 +33,7 @@ pub enum Contradiction {
         /// Share of valid replies in the trials at that rate, from 0 to 1.
         valid: f64,
     },
-    /// Searches passed above the rate up to which the self-test validates the tester.
+    /// Searches passed at rates above the limit up to which the self-test validates the tester.
     BeyondSelfTest {
         /// The DUT and the conditions.
         point: String,
@@ -63,7 +63,7 @@ pub(super) fn contradictions(
         }
         for point in &dut.points {
             let named = Point::Search(point.conditions.clone());
-            // If the self-test passed at no rate, the report has a caveat for the whole run
+            // If the self-test passed at no rate, the report contains a caveat about the whole run
             // instead.
             let allowed = allowed(&named).filter(|&allowed| allowed > Qps(0));
             if let (Some(passed), Some(allowed)) = (point.figures.max, allowed)

@@ -50,7 +50,7 @@ pub(crate) fn changed_facts(before: &Environment, after: &Environment) -> Vec<Fa
     changed.map(|(what, before, after)| FactChange { what: what.into(), before, after }).collect()
 }
 
-/// Returns the last recorded facts of the host with this role, if there are any.
+/// Returns the last recorded facts about the host with this role, if there are any.
 pub(crate) fn last_recorded<'a>(entries: &'a [Entry], role: &str) -> Option<&'a Environment> {
     entries.iter().rev().find_map(|entry| match entry {
         Entry::Host { role: of, environment } | Entry::HostChanged { role: of, environment }
@@ -62,7 +62,7 @@ pub(crate) fn last_recorded<'a>(entries: &'a [Entry], role: &str) -> Option<&'a 
     })
 }
 
-/// Returns the host changes that a journal records. `begun` contains the facts of the machine on
+/// Returns the host changes that a journal records. `begun` contains the facts about the machine on
 /// which the campaign was started.
 pub(super) fn host_changes(begun: &Environment, entries: &[Entry]) -> Vec<HostChange> {
     let mut all: Vec<HostChange> = Vec::new();

@@ -1,5 +1,5 @@
-//! Detection of hosts and CPUs that tester, DUT and AuthDNS share. It compares the ids of their
-//! machines, and their CPUs in the plan.
+//! Detection of hosts and CPUs that tester, DUT and AuthDNS share. This module compares the ids of
+//! their machines, and their CPUs in the plan.
 
 use method::compliance::Fact;
 

@@ -124,8 +124,8 @@ pub(super) trait Observers: Servers {
     /// Returns a sentence for each program or CPU that the points `open` need but that is missing
     /// on its host.
     fn missing(&self, open: &[Point]) -> Result<Vec<String>, HostError>;
-    /// Returns the role and the facts of each host. Empty for topology loopback, in which all
-    /// servers run on this machine.
+    /// Returns the role of each host, and the facts about it. Empty for topology loopback, in which
+    /// all servers run on this machine.
     fn facts(&self) -> Vec<(String, Environment)>;
     /// Returns the boot ids of the machines.
     fn machines(&self) -> Machines;
@@ -497,7 +497,7 @@ impl RealHosts<'_> {
         }
     }
 
-    /// Returns the error of a tester that printed no result.
+    /// Returns the error for a tester that printed no result.
     fn no_result(
         &self,
         task: &Task,
@@ -506,7 +506,7 @@ impl RealHosts<'_> {
         why: &str,
     ) -> CampaignError {
         let (how, told) = (&ended.how, measurer.log_tail());
-        // The log has no reason if the disk is full. A test write detects a full disk.
+        // The log contains no reason if the disk is full. A test write detects a full disk.
         let written = measurer.machine().write(Path::new("trial.json"), &" ".repeat(PROBE));
         let full = written.err().map_or(String::new(), |e| format!("; {e}"));
         let (command, rate) = match task {

@@ -220,8 +220,8 @@ mod tests {
     fn the_use_by_others_is_bounded_by_what_the_dut_left() {
         let before = CpuSample { host: host([[0; 4]; 2]), dut: 5.0, others: Some(100.0) };
         let of = |others: Option<f64>, cpus: &[usize]| {
-            // Ten seconds pass. CPU 0 has 9 s of programs. CPU 1 has 4 s of programs, 2 s of
-            // interrupts and 1 s of stolen time.
+            // Ten seconds pass. CPU 0 runs programs for 9 s. CPU 1 runs programs for 4 s and
+            // interrupts for 2 s, and 1 s of its time is stolen.
             let host = host([[900, 0, 0, 100], [400, 200, 100, 300]]);
             let now = CpuSample { host, dut: 8.0, others };
             before.others_until(&now, &cpus.iter().copied().collect())

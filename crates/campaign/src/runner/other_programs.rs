@@ -13,8 +13,8 @@ use crate::runner::hosts::Hosts;
 /// Limit for the CPU time of other programs plus the stolen time, in per cent of the time of the
 /// CPUs on which the DUT may run.
 const LIMIT_PCT: f64 = 5.0;
-/// Maximum number of repetitions of a trial because of other programs. The next trial counts, with
-/// a warning.
+/// Maximum number of times that a trial is repeated because of other programs. The next trial
+/// counts, with a warning.
 const REPEATED: u32 = 2;
 
 /// Facts that determine the effect of other programs on a trial.

@@ -45,7 +45,7 @@ static STARTS: AtomicU32 = AtomicU32::new(0);
 const ANCHORS: u64 = 64 << 10;
 /// Maximum length of a version text in characters.
 const VERSION: usize = 200;
-/// Polling interval for a server that starts.
+/// Polling interval for a server that is starting.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Error from starting or controlling a server.
@@ -81,12 +81,12 @@ pub enum ServerError {
 }
 
 impl ServerError {
-    /// Creates the error of a server that did not start.
+    /// Creates the error for a server that did not start.
     pub(crate) fn not_started(name: &str, why: &dyn ToString, log: String) -> ServerError {
         ServerError::NotStarted { name: name.into(), why: why.to_string(), log, log_path: None }
     }
 
-    /// Creates the error of a server whose process was started but that did not become ready.
+    /// Creates the error for a server whose process was started but did not become ready.
     fn did_not_come_up(name: &str, why: String, process: &Running) -> ServerError {
         let (log, log_path) = (process.log_tail(), Some(process.log_path()));
         ServerError::NotStarted { name: name.into(), why, log, log_path }
@@ -194,7 +194,7 @@ pub(super) struct RunningAuth {
 
 impl RunningAuth {
     /// Starts a server for the names `names` on each address in `listen`, and waits until all
-    /// servers answer. Each address belongs to the host at the same position. If there are fewer
+    /// servers answer. Each address belongs to the host with the same index. If there are fewer
     /// addresses than hosts, the last hosts are not used.
     ///
     /// # Errors

@@ -51,7 +51,8 @@ pub enum Event {
 pub struct Simulated {
     capacity: u64,
     /// Capacities of the DUT and of AuthDNS, queries per second, that successive trials use in
-    /// turn. If a list is empty, the DUT has `capacity`, and AuthDNS has no limit.
+    /// turn. If the list of the DUT is empty, its capacity is `capacity`. If the list of AuthDNS is
+    /// empty, AuthDNS has no limit.
     varying: [Vec<u64>; 2],
     /// Events, each with the index of its trial. Readiness checks do not count as trials.
     events: Vec<(usize, Event)>,
@@ -501,8 +502,8 @@ impl Watcher for NoWatcher {
     fn complete(&mut self, _: &Point) {}
 }
 
-/// Opens a run folder, and retries while it is locked. A process that another test has just forked
-/// holds the lock until it calls exec.
+/// Opens a run folder, and retries while it is locked. A child process that another test has just
+/// forked holds the lock until it calls exec.
 pub fn reopened(run_folder: &Path) -> (Archive, Vec<Entry>) {
     loop {
         match Archive::open(run_folder) {
@@ -515,8 +516,8 @@ pub fn reopened(run_folder: &Path) -> (Archive, Vec<Entry>) {
     }
 }
 
-/// Starts or continues a campaign in `folder`. Returns how the campaign ended, its journal and its
-/// hosts.
+/// Starts or continues a campaign in `folder`. Returns the outcome of the campaign, its journal and
+/// its hosts.
 pub fn go_on(
     plan: &Plan,
     folder: &Path,

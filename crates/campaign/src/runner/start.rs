@@ -29,8 +29,8 @@ impl<H: Hosts> Campaign<'_, H> {
         }
         let (plan, firsts) = (self.plan, self.first_points(&open));
         let Some(any) = firsts.first().or(open.first()) else { return Ok(()) };
-        // All DUTs are checked with the same running AuthDNS, because loading its zone may take
-        // long.
+        // All DUTs are checked with the same running AuthDNS, because loading its zone may take a
+        // long time.
         let mut site = Some(self.start_auth(any)?);
         let mut failed = Vec::new();
         for point in &firsts {
@@ -52,7 +52,7 @@ impl<H: Hosts> Campaign<'_, H> {
     }
 
     /// Returns, for each DUT, the first incomplete point with trials and the first incomplete point
-    /// with conformance checks. The first point with each AuthDNS is included, too.
+    /// with conformance checks. The first point with each AuthDNS is also included.
     fn first_points(&self, open: &[Point]) -> Vec<Point> {
         let auth_of = |point: &Point| self.plan.auth_at(point).name().to_owned();
         let start = |point: &Point| (point.dut().map(str::to_owned), point.is_checked());
@@ -67,9 +67,9 @@ impl<H: Hosts> Campaign<'_, H> {
         firsts
     }
 
-    /// Records the version of a DUT and starts it. The running AuthDNS is used if it is suitable
-    /// for the point; otherwise another AuthDNS is started. If the DUT does not start, it is
-    /// started a second time.
+    /// Records the version of a DUT, and starts the DUT. The running AuthDNS is used if it is
+    /// suitable for the point; otherwise another AuthDNS is started. If the DUT does not start, it
+    /// is started a second time.
     fn start_with_auth(
         &mut self,
         site: Option<Testbed<H>>,
@@ -100,8 +100,9 @@ impl<H: Hosts> Campaign<'_, H> {
         started.map(|site| Testbed { repeat, ..site })
     }
 
-    /// Starts the servers again after a DUT did not start. Another program may have used its port,
-    /// so other ports are chosen if the topology is loopback. All servers must have stopped before.
+    /// Starts the servers again after a DUT did not start. Another program may have used the DUT's
+    /// port, so other ports are chosen if the topology is loopback. All servers must have stopped
+    /// before the call.
     fn start_again(
         &mut self,
         point: &Point,
@@ -158,7 +159,7 @@ impl<H: Hosts> Campaign<'_, H> {
         let auth =
             self.hosts.start_auth(&self.archive, &self.with_auth_of(point), point, point.aaaa());
         let auth = auth.map_err(|error| match error.into() {
-            // The DUT has no part in this error, so the error ends the campaign.
+            // The DUT is not involved in this error, so the error ends the campaign.
             CampaignError::Testbed(error) => CampaignError::Auth(error.with_log()),
             other => other,
         })?;

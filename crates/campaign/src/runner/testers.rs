@@ -36,7 +36,7 @@ use crate::runner::running_servers::{RunningAuth, RunningDut};
 use crate::sequence::Task;
 
 /// Time from the request that starts the last tester to the first query, in addition to the time
-/// for filling the DUT's cache. Each tester must have started its process by then.
+/// needed to fill the DUT's cache. Each tester must have started its process by then.
 const LEAD: Nanos = Nanos(2 * Nanos::SECOND.0);
 /// Time allowed for starting one tester, which takes three requests over ssh. The testers start one
 /// after the other.
@@ -108,7 +108,7 @@ impl RealHosts<'_> {
         }
         let lead = lead(plan, self.deployment.testers.len() as u16);
         let (begun, begins) = (SystemTime::now(), Instant::now() + lead.into());
-        // Computes the start time by the clock of the first tester.
+        // The start time is computed with the clock of the first tester.
         let now = clock::wall().0.saturating_add_signed(before[0].ahead);
         let measurers = self.start_all(plan, Moment(Nanos(now) + lead))?;
         self.wait(begins, || Ok(()))?;
@@ -230,7 +230,8 @@ impl RealHosts<'_> {
 /// Returns the time from the start of the first tester's process to the first query of a trial.
 fn lead(plan: &TrialPlan, testers: u16) -> Nanos {
     // Before the trial, each tester resolves all names that must be cached, at a rate that
-    // decreases with the number of testers. Seed and start have no influence on this time.
+    // decreases with the number of testers. The seed and the start time have no influence on the
+    // time returned.
     let shard = ShardPlan { index: 0, of: testers, seed: 0, start: Moment(Nanos(0)) };
     let telling = Nanos(TELLING.0 * u64::from(testers));
     LEAD + telling + TrialPlan { shard: Some(shard), ..plan.clone() }.preload_time()
@@ -240,7 +241,7 @@ fn ended(trial: TrialResult, cpu: Cpu) -> (TaskResult, Cpu) {
     (TaskResult::Trial(Box::new(trial)), cpu)
 }
 
-/// Returns a reason that names the tester with this shard number.
+/// Returns a reason that names the tester of this shard.
 pub(super) fn of_shard(shard: u16, reason: Reason) -> Reason {
     Reason::OfShard { shard, reason: Box::new(reason) }
 }

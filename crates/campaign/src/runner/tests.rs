@@ -167,8 +167,8 @@ fn a_dead_or_hung_dut_is_restarted_for_the_same_trial() {
     // One of two searches then has no rate. The fourth incident is that there is no median for the
     // load trials.
     assert_eq!((ended.verdict(), mishaps(&entries).len()), (Verdict::Failed, 4));
-    // The journal contains each repeated trial with its counts, and the report shows their number
-    // beside the result.
+    // The journal contains each repeated trial with its counts. The report shows the number of
+    // repeated trials beside the result.
     let repeated: Vec<&Measured> = entries
         .iter()
         .filter_map(
@@ -393,7 +393,7 @@ fn a_dut_that_never_starts_is_a_marked_row() {
     let (plan, folder) = (two_duts(), tempfile::tempdir().unwrap());
     let (ended, entries, hosts) = go_on(&plan, folder.path(), broken_from(1));
     ended.unwrap();
-    // Both starts are in the check before the first trial.
+    // Both starts happen in the check before the first trial.
     assert_eq!(hosts.started.borrow().iter().filter(|name| *name == "Unbound").count(), 2);
     let found = results(&plan, &entries);
     assert!(!found.complete && found.duts[1].points.iter().all(|point| point.complete));
@@ -496,7 +496,8 @@ fn checking() -> Plan {
 }
 
 /// Returns the steps of a campaign without events, and the number of the trial in which the checks
-/// begin. The first of these trials has all checks, and the others have the checks of a variant.
+/// begin. The first of these trials runs all checks, and each of the others runs the checks for a
+/// variant.
 fn checks_in(plan: &Plan) -> (Vec<Step>, usize) {
     let calm = steps(&journal_of(plan, 250, &[]));
     let at: Vec<usize> = (0..calm.len()).filter(|&at| calm[at].point.is_checked()).collect();
@@ -604,7 +605,7 @@ fn checks_that_were_killed_are_made_again() {
     assert_eq!((hosts.trials.get(), hosts.started.borrow().len()), (0, 0), "nothing is left to do");
 }
 
-/// If no check could be executed, the result has a reason in place of the counts.
+/// If no check could be executed, the result contains a reason instead of the counts.
 #[test]
 fn a_dut_without_checks_has_a_reason_and_no_result() {
     let plan = checking();
@@ -643,7 +644,7 @@ fn a_server_that_is_upgraded_in_the_middle_ends_the_campaign() {
     assert!(results(&plan(), &whole).complete);
 }
 
-/// A resumed campaign continues after a change of a host. The report names the points that have
+/// A resumed campaign continues after a host has changed. The report names the points that have
 /// trials from before and after the change.
 #[test]
 fn a_host_changed_during_an_interruption_is_a_caveat() {

@@ -53,7 +53,8 @@ pub trait Measure: Sync {
     /// common.
     fn task(&self, plan: &Plan, step: &Step, base: TrialPlan) -> Task;
 
-    /// Returns the tables and figures of the papers to which this point contributes; may be empty.
+    /// Returns the tables and figures of the papers to which this point contributes. The list may
+    /// be empty.
     fn paper_items(&self, plan: &Plan, point: &Point) -> Vec<PaperItem>;
 }
 

@@ -66,7 +66,7 @@ fn points_of_one_rate_at_a_place_make_no_curve() {
     );
 }
 
-/// The ready plan `paper` has a point for every table and figure of the papers that contains
+/// The ready plan `paper` contains a point for every table and figure of the papers that contains
 /// measurements of a server.
 #[test]
 fn all_measurements_of_the_papers_are_covered() {

@@ -1,5 +1,5 @@
-//! The sequence of trials of a point: searches, or repetitions at one rate. Also the tester's task
-//! in each trial.
+//! The sequence of trials of a point: searches, or repetitions at one rate. This module also
+//! defines the tester's task in each trial.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -317,7 +317,7 @@ pub struct ConformPlan {
     pub only: Vec<&'static str>,
 }
 
-/// Access of the tester to AuthDNS's log of received queries.
+/// The tester's access to AuthDNS's log of received queries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FarView {
     /// Address of AuthDNS's status socket: a path, or `ssh:HOST:PATH`.

@@ -197,7 +197,7 @@ fn answers(server: SocketAddr) -> io::Result<bool> {
     if socket.send(query.bytes()).is_err() {
         return Ok(false);
     }
-    // `recv` fails if an ICMP error arrives, which means that the server does not listen yet.
+    // `recv` fails if an ICMP error arrives, which means that the server is not listening yet.
     let mut reply = [0; 512];
     // NXDOMAIN (3) counts as an answer, because the test name does not exist in every zone.
     Ok(matches!(socket.recv(&mut reply), Ok(n) if n >= 12 && [0, 3].contains(&(reply[3] & 0xf))))

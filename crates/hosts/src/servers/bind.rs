@@ -84,7 +84,7 @@ fn dns64(setting: &Setting<'_, Translate>) -> String {
 
 /// Returns configuration that exempts BIND's built-in zones (RFC 8880 §7) from forwarding.
 /// Otherwise `forward only` would disable these zones. The alternative `forward first` would query
-/// the root servers after each error of AuthDNS.
+/// the root servers after each error from AuthDNS.
 fn built_in_zones() -> String {
     ["ipv4only.arpa", "170.0.0.192.in-addr.arpa", "171.0.0.192.in-addr.arpa"]
         .map(|name| format!("zone \"{name}\" {{ type forward; forwarders {{ }}; }};\n"))

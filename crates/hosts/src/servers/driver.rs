@@ -125,7 +125,7 @@ pub enum Program {
     Named(&'static str),
     /// dns64bench with these arguments, unless the plan names a program.
     Own {
-        /// Name of the program, for which the plan may give a path.
+        /// Name of the program, for which the plan may specify a path.
         name: &'static str,
         /// Arguments with which dns64bench acts as this program.
         words: &'static [&'static str],
@@ -149,7 +149,7 @@ pub enum Version {
 /// Location of the setting for a server's number of threads or processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ThreadOption {
-    /// On the command line, even if the operator gives a configuration file.
+    /// On the command line, even if the operator provides a configuration file.
     ByCommand,
     /// In the configuration file. The operator's configuration file must contain `{threads}` or
     /// `{cores}` to set the number.
@@ -220,8 +220,8 @@ impl<T> Driver<T> {
         }
     }
 
-    /// Returns the text of the server's configuration file. If the operator gives a configuration
-    /// file, returns its text with all placeholders replaced.
+    /// Returns the text of the server's configuration file. If the operator provides a
+    /// configuration file, returns its text with all placeholders replaced.
     pub fn configuration(&self, setting: &Setting<'_, T>) -> String
     where
         T: Task,

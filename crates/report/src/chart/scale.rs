@@ -11,8 +11,8 @@ pub(super) enum Scale {
     Logarithmic { bottom: f64, top: f64, marks: Vec<f64> },
 }
 
-/// Maximum number of positions at which each position is marked. On an axis with more positions,
-/// only round numbers are marked.
+/// Maximum number of positions for an axis on which every position is marked. On an axis with more
+/// positions, only round numbers are marked.
 const PLACES: usize = 12;
 
 impl Scale {

@@ -333,7 +333,7 @@ fn axes(run: &Run, dut: &DutResult) -> (Vec<Share>, Vec<Share>) {
         all.dedup();
         all
     };
-    // Without a share there is only the worst case.
+    // If the plan sets no shares, there is only the worst case.
     let has_shares = !(keys.aaaa_shares.is_empty() && keys.cached_shares.is_empty());
     if keys.table && has_shares {
         (with_zero(&keys.aaaa_shares), with_zero(&keys.cached_shares))
@@ -510,8 +510,8 @@ fn worst_case_bars(runs: &[Run]) -> Option<Figure> {
     })
 }
 
-/// Returns bars for the worst case at each named placement. Beside each are the bars for as many
-/// cores on the first CPUs.
+/// Returns bars for the worst case at each named placement. Beside each of these bars is the bar
+/// for the same number of cores without a named placement.
 fn placement_bars(runs: &[Run]) -> Option<Figure> {
     let mut groups: Vec<String> = Vec::new();
     let mut series: Vec<Series> = Vec::new();
@@ -593,9 +593,9 @@ fn auths(dut: &DutResult) -> Vec<Option<&str>> {
     all
 }
 
-/// Returns a figure with a curve for each DUT, or `None` if no DUT has two points. `x` returns the
-/// horizontal position for the placements at which the DUT's shares were measured and for the
-/// conditions. The texts are the file, the title, the label of the horizontal axis and the unit of
+/// Returns a figure with a curve for each DUT, or `None` if no DUT has two points. `x` computes the
+/// horizontal position from the conditions and from the placements at which the DUT's shares were
+/// measured. The texts are the file, the title, the label of the horizontal axis and the unit of
 /// its positions.
 fn curve(
     runs: &[Run],
