@@ -312,13 +312,13 @@ pub struct Cpu {
 /// CPU time that a hypervisor stole from each host during a trial, if the host reports it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct StolenFrom {
-    /// CPU time stolen from the tester's host. With several testers, the value is that of the host
-    /// that lost most.
+    /// CPU time stolen from the tester's host. With several testers, the value is the one for the
+    /// host that lost the most CPU time.
     pub tester: Option<Stolen>,
     /// CPU time stolen from the DUT's host.
     pub dut: Option<Stolen>,
-    /// CPU time stolen from AuthDNS's host. With several AuthDNS hosts, the value is that of the
-    /// host that lost most. Absent if no host reports it.
+    /// CPU time stolen from AuthDNS's host. With several AuthDNS hosts, the value is the one for
+    /// the host that lost the most CPU time. Absent if no host reports it.
     pub auth: Option<Stolen>,
 }
 

@@ -113,7 +113,7 @@ pub struct ServerConfig {
     pub configuration: Configuration,
 }
 
-/// A server in the role of AuthDNS.
+/// A server that acts as AuthDNS.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct AuthResult {
     /// Name of the server in the plan.
@@ -136,7 +136,7 @@ pub struct Period {
     pub trials_s: f64,
 }
 
-/// Facts of a host.
+/// Facts about a host.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct HostFacts {
     /// Role of the host, such as "tester", "dut" or "auth".

@@ -498,7 +498,7 @@ impl<'a, H: Hosts> Campaign<'a, H> {
         Ok(())
     }
 
-    /// For topology loopback: records the facts about the machine if they differ from the last
+    /// Records the facts about the machine in topology loopback, if they differ from the last
     /// record. If there is no record yet, they are compared with the facts at the start of the run.
     fn record_machine(&mut self, environment: Environment) -> Result<(), CampaignError> {
         let begun = machine_of(self.archive.folder())?;
@@ -557,8 +557,8 @@ impl<'a, H: Hosts> Campaign<'a, H> {
 }
 
 /// Returns the CPU time that a hypervisor stole from the hosts of tester, DUT and AuthDNS between
-/// two moments. If a tester or AuthDNS has several hosts, the value is that of the host that lost
-/// most.
+/// two moments. If a tester or AuthDNS has several hosts, the value is the one for the host that
+/// lost the most CPU time.
 fn stolen(before: [Vec<Option<CpuTimes>>; 3], after: [Vec<Option<CpuTimes>>; 3]) -> StolenFrom {
     let of_host =
         |(before, after): (Option<CpuTimes>, Option<CpuTimes>)| Some(after?.stolen_since(&before?));

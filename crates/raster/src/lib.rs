@@ -37,7 +37,7 @@ fn draw(svg: &str, scale: f32) -> Result<Pixmap, PaintError> {
 mod tests {
     use super::*;
 
-    /// Returns a white page of 100 × 20 units with a text.
+    /// Returns a white page of 100 × 20 units that contains `text`.
     fn page(text: &str) -> String {
         format!(
             "<svg xmlns='http://www.w3.org/2000/svg' width='100' height='20' font-family='system-ui, sans-serif'>\

@@ -40,7 +40,7 @@ fn wide() -> Run {
     Run { name: "wide".into(), results: results.clone(), notes: Vec::new() }
 }
 
-/// Two servers with conformance checks.
+/// Returns a run of two servers with conformance checks.
 fn checked() -> Run {
     let text = "name = 'checked'\n[trial]\nduration = '1s'\npause = '0s'\n[search]\nmin = 1000\nmax = 9000\n\
                 resolution = 4000\nrepeat = 2\n[measure]\nconform = true\n[[dut]]\ndriver = 'unbound'\n\
@@ -116,7 +116,7 @@ fn the_first_screen_has_the_answer_a_figure_and_the_caveats() {
     }
 }
 
-/// A run of two servers with a self-test that found no passing rate.
+/// Returns a run of two servers with a self-test that found no passing rate.
 fn with_failed_self_test() -> Run {
     let text = "name = 'failed'\n[trial]\nduration = '1s'\npause = '0s'\n[search]\nmin = 1000\nmax = 9000\n\
                 resolution = 4000\nrepeat = 2\n[self-test]\nmin = 1000\nmax = 2000\nresolution = 1000\nrepeat = 1\n\

@@ -553,7 +553,8 @@ fn check(plan: &Plan, entries: &[Entry], shown: &Shown) -> Result<(), String> {
     drawn::check(plan, entries, &shown.figures())
 }
 
-/// Tables I, II and IV: titles, IP version if not that of the plan, and name in `[[authdns]]`.
+/// Tables I, II and IV: the title, the IP version if it differs from that in the plan, and the name
+/// in `[[authdns]]`.
 const SELF_TESTS: [(&str, Option<Family>, Option<&str>); 3] = [
     ("Self-test: authoritative DNS performance of AuthDNS over IPv4, single CPU core", None, None),
     (

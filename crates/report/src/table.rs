@@ -75,7 +75,7 @@ impl Table {
         out + "\n"
     }
 
-    /// True if a column contains text, because most of its cells begin with a letter. The first
+    /// True if a column is treated as text: most of its cells begin with a letter. The first
     /// column, with the names of the rows, is always text.
     pub(super) fn is_words(&self, column: usize) -> bool {
         let cells = self.rows.iter().filter_map(|row| row.get(column));

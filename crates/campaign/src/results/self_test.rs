@@ -18,7 +18,7 @@ use crate::sequence::Recorded;
 /// Result of a self-test.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct SelfTestResult {
-    /// Name of the server in the role of AuthDNS.
+    /// Name of the server that acts as AuthDNS.
     pub server: String,
     /// IP version of the queries; absent if no trial was run.
     pub family: Option<Family>,

@@ -141,7 +141,7 @@ impl Simulated {
         self.events.iter().find(|(at, _)| *at == trial).map(|(_, event)| *event)
     }
 
-    /// Asserts, with several testers, that each tester can run its shard of a trial.
+    /// If there are several testers, asserts that each tester can run its shard of a trial.
     fn assert_can_be_shared(&self, plan: &TrialPlan) {
         let (of, start) = (self.testers, Moment(Nanos(0)));
         for index in (0..of).filter(|_| of > 1) {

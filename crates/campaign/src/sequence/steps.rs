@@ -105,8 +105,8 @@ impl SearchSequence {
         }
     }
 
-    /// Returns the verdict of a trial for all goals. The recorded verdict is for the first goal
-    /// only. The trial is invalid if the tester's losses or a slow AuthDNS determine the verdict
+    /// Returns the verdict of a trial for all goals. The recorded verdict applies only to the first
+    /// goal. The trial is invalid if the tester's losses or a slow AuthDNS determine the verdict
     /// for any goal, or if the trial deviates from the requested conditions.
     pub(crate) fn verdict_of(&self, trial: &TrialResult) -> Verdict {
         let in_doubt = self.goal_acceptances().any(|accept| trial.is_in_doubt(accept));

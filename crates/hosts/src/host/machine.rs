@@ -138,7 +138,7 @@ impl Machine {
     /// function between the requests.
     ///
     /// # Errors
-    /// [`HostError::Interrupted`] only.
+    /// Returns only [`HostError::Interrupted`].
     pub fn check(&self) -> Result<(), HostError> {
         if self.interruption.is_requested() { Err(HostError::Interrupted) } else { Ok(()) }
     }

@@ -45,7 +45,7 @@ impl Translate {
 }
 
 /// Additional configuration of a DUT for conformance checks. The DUT forwards all queries to
-/// AuthDNS. If the DUT supports validation, it validates with the trust anchors in `anchors` only.
+/// AuthDNS. If the DUT supports validation, it validates only with the trust anchors in `anchors`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Checked {
     /// DNSKEY and DS records of the signed zones, as lines of a zone file. If empty, the DUT does
