@@ -123,8 +123,8 @@ impl Lines {
         Ok(lines)
     }
 
-    /// Opens a file for appending, and returns its entries. An incomplete last line, which a killed
-    /// process leaves, is removed.
+    /// Opens a file for appending, and returns its entries. Removes an incomplete last line, which
+    /// a killed process may have left.
     ///
     /// # Errors
     /// If the file cannot be opened for reading and writing, is in use, or contains invalid lines.
@@ -148,7 +148,7 @@ impl Lines {
         Ok((lines, entries))
     }
 
-    /// Reads the entries of a file, which another process may be writing.
+    /// Reads the entries of a file that another process may be writing.
     ///
     /// # Errors
     /// If the file cannot be read, or contains invalid lines.

@@ -382,7 +382,7 @@ impl Trial {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct DutPlan {
-    /// Driver for this kind of server, which configures and starts the DUT.
+    /// Driver that configures and starts this kind of server.
     pub driver: Dut,
     /// Name of the DUT in the report; default: the driver's name.
     #[serde(default)]
@@ -454,7 +454,7 @@ impl AuthPlan {
         self.name.as_deref().unwrap_or_else(|| self.driver.name())
     }
 
-    /// Returns the name of this server in the journal, which differs from the name of any DUT.
+    /// Returns the name of this server in the journal. The name differs from that of every DUT.
     pub fn role(&self) -> String {
         let (role, name) = (Auth::Dns64bench.name(), self.name());
         if name == role { role.into() } else { format!("{role} {name}") }

@@ -328,7 +328,7 @@ fn auth_result(recorded: &Recorded<'_>, auth: &AuthPlan) -> AuthResult {
     }
 }
 
-/// Returns the start of the first trial and the end of the last trial, by the wall clock.
+/// Returns the wall-clock times at which the first trial started and the last trial ended.
 fn period(recorded: &Recorded<'_>) -> Option<Period> {
     let spans = || recorded.finished().map(span);
     let begun = spans().map(|(begun, _)| begun).reduce(f64::min)?;
@@ -435,7 +435,7 @@ fn stolen(all: &[&Measured]) -> Vec<StolenTime> {
         .collect()
 }
 
-/// Counts the trials for each kind of reason, in the order of their first occurrence.
+/// Counts the trials for each kind of reason, in the order in which the kinds first occur.
 fn by_kind<'a>(trials: impl Iterator<Item = &'a [Reason]>) -> Vec<InvalidReason> {
     let mut kinds: Vec<(ReasonKind, usize)> = Vec::new();
     for reasons in trials {
@@ -455,8 +455,9 @@ fn by_kind<'a>(trials: impl Iterator<Item = &'a [Reason]>) -> Vec<InvalidReason>
     kinds.into_iter().map(|(kind, trials)| InvalidReason::new(kind, trials)).collect()
 }
 
-/// Counts the trials for each kind of warning, in the order of their first occurrence. The numbers
-/// in the warnings differ from trial to trial, and only the first warning of each kind is returned.
+/// Counts the trials for each kind of warning, in the order in which the kinds first occur. The
+/// numbers in the warnings differ from trial to trial, and only the first warning of each kind is
+/// returned.
 fn warned(trials: &[&Measured]) -> Vec<WarningCount> {
     let mut kinds: Vec<WarningCount> = Vec::new();
     for m in trials {
@@ -564,9 +565,9 @@ impl<'a> SelfTestCoverage<'a> {
         SelfTestCoverage(delta.zip(trials.filter(|trials: &Vec<_>| !trials.is_empty())))
     }
 
-    /// Returns the proof of the tester's reliability in a trial that the self-test provides. The
-    /// trials of the self-test must have the same send settings, and their AuthDNS must have been
-    /// checked against its limit.
+    /// Returns the self-test's proof that the tester was reliable in a trial. The trials of the
+    /// self-test must have the same send settings, and their AuthDNS must have been checked against
+    /// its limit.
     fn proof(&self, trial: &TrialResult) -> TesterProof {
         let Some((delta, trials)) = &self.0 else { return TesterProof::None };
         let delta = *delta;

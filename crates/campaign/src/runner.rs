@@ -79,8 +79,8 @@ pub trait Watcher {
 ///
 /// # Errors
 /// If the run folder, the hosts or AuthDNS cannot be used, if no DUT starts, if the self-test
-/// fails, or if the user interrupts. If only some of the DUTs do not start, this is recorded as a
-/// result and is not an error.
+/// fails, or if the user interrupts the campaign. If only some of the DUTs do not start, this is
+/// recorded as a result and is not an error.
 pub fn run(
     plan: &Plan,
     archive: Archive,
@@ -444,7 +444,7 @@ impl<'a, H: Hosts> Campaign<'a, H> {
         Some(format!("every reply is wrong: {}", WrongReplies::in_campaign(&plan, wrong)))
     }
 
-    /// Adds a warning if AuthDNS was busy, or if the rate is above the rate up to which the
+    /// Adds a warning if AuthDNS was busy, or if the rate is above the limit up to which the
     /// self-test validates the tester.
     fn warn(&self, measured: &mut Measured) {
         let cores = self.plan.auth_cpus(&measured.step.point).len();

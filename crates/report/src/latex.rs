@@ -42,7 +42,7 @@ pub(crate) fn tables<'a>(all: impl Iterator<Item = &'a Table>) -> String {
     out
 }
 
-/// Returns all figures, labelled `fig:` and the name of the file.
+/// Returns all figures. The label of a figure consists of `fig:` and the name of its file.
 pub(crate) fn figures(all: &[Figure]) -> String {
     let mut out = FIGURES.to_owned();
     for Figure { file, title, .. } in all {
@@ -56,7 +56,8 @@ pub(crate) fn figures(all: &[Figure]) -> String {
     out
 }
 
-/// Returns the lower-case words of ASCII letters and digits, joined by hyphens.
+/// Returns the words of a title in lower case, joined by hyphens. Words consist of ASCII letters
+/// and digits.
 fn slug(title: &str) -> String {
     let lower = title.to_lowercase();
     let words = lower.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());

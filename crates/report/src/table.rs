@@ -128,7 +128,8 @@ impl Table {
     }
 }
 
-/// Maximum number of columns of an HTML table, which fits a window of 1280 pixels.
+/// Maximum number of columns in an HTML table. A table with this number of columns fits a window of
+/// 1280 pixels.
 pub(crate) const COLUMNS: usize = 12;
 
 #[cfg(test)]

@@ -47,10 +47,10 @@ pub struct Keys {
     /// first core count.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shares_at: Option<Vec<PlacementRef>>,
-    /// Trials at shares of the worst-case median, which measure the DUT's CPU use and latency.
+    /// Trials at shares of the worst-case median. They measure the DUT's CPU use and latency.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub loads: Option<Loads>,
-    /// Trials at constant rates, which measure the DUT's CPU use, latency and memory.
+    /// Trials at constant rates. They measure the DUT's CPU use, latency and memory.
     pub constant_rates: Vec<ConstantRates>,
     /// Closed-loop trials, in which each thread waits for an answer before it sends its next query.
     #[serde(skip_serializing_if = "Option::is_none")]

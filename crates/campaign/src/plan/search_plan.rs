@@ -89,8 +89,8 @@ impl PassedSelfTest {
         allowed_rate(self.passed, plan.aaaa_share, plan.cached_share, self.delta)
     }
 
-    /// Returns the proof of the tester's reliability in `trial` that the self-test provides. `plan`
-    /// is the plan of that trial. The rate of the trial is not checked.
+    /// Returns the self-test's proof that the tester was reliable in `trial`. `plan` is the plan of
+    /// that trial. The rate of the trial is not checked.
     pub fn proof(&self, plan: &TrialPlan, trial: &TrialResult) -> TesterProof {
         let delta = self.delta;
         let is_the_same = |sent: &SelfTestSending| {
@@ -186,8 +186,7 @@ impl SearchPlan {
         self.self_test.as_ref().map(|test| test.allowed(&self.trial))
     }
 
-    /// Returns the proof of the tester's reliability in trials like `trial` that the self-test
-    /// provides.
+    /// Returns the self-test's proof that the tester is reliable in trials like `trial`.
     pub fn proof(&self, trial: &TrialResult) -> TesterProof {
         self.self_test.as_ref().map_or(TesterProof::None, |test| test.proof(&self.trial, trial))
     }

@@ -88,8 +88,8 @@ pub(super) fn result(recorded: &Recorded<'_>, point: &Point) -> Option<ClosedLoo
     })
 }
 
-/// CPU placement of the DUT, and frequency governor of its CPUs. A table shows results with the
-/// same placement and governor.
+/// CPU placement of the DUT, and frequency governor of its CPUs. A table contains only results with
+/// the same placement and governor.
 pub type Circumstances<'a> = (&'a Cores, Option<&'a str>);
 
 impl ClosedLoopResult {

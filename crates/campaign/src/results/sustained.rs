@@ -40,7 +40,7 @@ pub struct Sustained {
     /// Valid replies per second and core in use (CPRDP), to four significant digits, summarized
     /// over the trials.
     pub cprdp: Option<Summary>,
-    /// CPU use of the DUT in each second of the first trial, in cores, which shows the initial
+    /// CPU use of the DUT in each second of the first trial, in cores. It shows the initial
     /// transient.
     pub cpu_by_second: Vec<f64>,
     /// Percentiles of the round-trip time of valid replies, in µs. Each percentile is the median

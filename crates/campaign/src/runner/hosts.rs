@@ -109,7 +109,7 @@ pub(super) trait Servers {
         name: &str,
         is_ready: &mut dyn FnMut() -> Result<bool, CampaignError>,
     ) -> Result<(), CampaignError>;
-    /// Returns how a DUT's process ended, or `None` if it still runs.
+    /// Returns how a DUT's process ended, or `None` if it is still running.
     fn dut_ended(&self, dut: &Self::Dut) -> Result<Option<String>, HostError>;
     /// Returns the last lines of a DUT's log.
     fn dut_log(&self, dut: &Self::Dut) -> String;
@@ -142,8 +142,8 @@ pub(super) trait Observers: Servers {
     fn counters(&self, auth: &Self::Auth) -> Result<Option<AuthCounters>, HostError>;
     /// Returns the page allocations on the DUT's host, or `None` if the kernel does not count them.
     fn numa(&self) -> Result<Option<Numa>, HostError>;
-    /// Returns three lists with the CPU times of the hosts of the testers, the DUT and AuthDNS.
-    /// `None` stands for a host that does not report them.
+    /// Returns three lists of CPU times: for the testers' hosts, the DUT's host and the AuthDNS
+    /// hosts. `None` stands for a host that does not report them.
     fn cpu_times(&self) -> Result<[Vec<Option<CpuTimes>>; 3], HostError>;
 }
 

@@ -206,7 +206,7 @@ impl Meter<'_> {
 mod tests {
     use super::*;
 
-    /// Returns the CPU times of a host with CPU 0 and CPU 1. The ticks of a CPU are those of
+    /// Returns the CPU times of a host with CPU 0 and CPU 1. The ticks of a CPU are given for
     /// programs, interrupts, stolen time and idle time.
     fn host(cpus: [[u64; 4]; 2]) -> CpuTimes {
         let line = |name: &str, [programs, interrupts, stolen, idle]: [u64; 4]| {

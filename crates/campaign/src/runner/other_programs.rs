@@ -23,7 +23,7 @@ struct Circumstances {
     verdict: Verdict,
     /// Use of the DUT's CPUs by other programs; `None` if unknown.
     used: Option<OtherUse>,
-    /// True if the DUT runs on the tester's host, which the user of the tester can keep idle.
+    /// True if the DUT runs on the tester's host. The user of the tester can keep that host idle.
     is_testers_host: bool,
     /// Number of earlier trials of the same step that were invalid because of other programs.
     earlier: u32,

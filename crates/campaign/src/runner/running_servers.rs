@@ -263,8 +263,8 @@ impl RunningAuth {
 /// A server on one of the AuthDNS hosts.
 struct AuthServer {
     process: Running,
-    /// This field comes after `process`, so that the files are removed after the process, which
-    /// writes them, has ended.
+    /// This field comes after `process`, so that the files are removed only once the process that
+    /// writes them has ended.
     _bulk: LargeFilesGuard,
     /// Status socket from which counters are read. `None` for servers without counters, and for
     /// servers that answer for the names of the conformance checks.
@@ -393,8 +393,8 @@ impl AuthServer {
 /// A running DUT.
 pub(super) struct RunningDut {
     process: Running,
-    /// This field comes after `process`, so that the files are removed after the process, which
-    /// writes them, has ended.
+    /// This field comes after `process`, so that the files are removed only once the process that
+    /// writes them has ended.
     _bulk: LargeFilesGuard,
     /// Command that stops the server. If it is not empty, the started process may exit while the
     /// server keeps running.
@@ -548,7 +548,7 @@ impl RunningDut {
         waited.map_err(|error| error.said_by(&format!("{}: {}", ready.join(" "), told.trim())))
     }
 
-    /// Returns how the DUT ended, or `None` if it still runs.
+    /// Returns how the DUT ended, or `None` if it is still running.
     ///
     /// # Errors
     /// If the DUT's host is unreachable.

@@ -189,7 +189,7 @@ fn interrupt_numbers(tree: &Tree, nic: &Interface) -> Vec<u32> {
     text.lines().filter_map(of_line).collect()
 }
 
-/// Checks whether irqbalance(1) runs.
+/// Checks whether irqbalance(1) is running.
 fn irqbalance(tree: &Tree) -> Finding {
     let mut processes =
         tree.names("/proc").into_iter().filter(|name| name.bytes().all(|b| b.is_ascii_digit()));

@@ -28,7 +28,7 @@ const REQUEST: Duration = Duration::from_secs(30);
 pub(super) const GREETING: Duration = Duration::from_secs(30);
 /// Maximum number of octets that are copied from the end of a log on another host.
 const WHOLE: u64 = 1 << 20;
-/// Maximum number of octets that are read from the kernel's file of CPU times, which is enough for
+/// Maximum number of octets that are read from the kernel's file of CPU times. This is enough for
 /// thousands of CPUs.
 const CPU_TIMES: u64 = 4 << 20;
 
@@ -306,7 +306,7 @@ impl Machine {
         }
     }
 
-    /// Returns the CPU topology of the host, which is empty if the host does not report it.
+    /// Returns the CPU topology of the host. The topology is empty if the host does not report it.
     ///
     /// # Errors
     /// If the host is unreachable.
