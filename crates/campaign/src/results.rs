@@ -168,11 +168,11 @@ pub struct Health {
 pub struct StolenTime {
     /// Role of the host, such as "tester", "dut" or "auth".
     pub role: String,
-    /// Share of the time of all CPUs that was stolen: the median over the trials.
+    /// Stolen share of the time of all CPUs: the median over the trials.
     pub median_pct: f64,
-    /// Share of the time of all CPUs that was stolen in the worst trial.
+    /// Stolen share of the time of all CPUs in the worst trial.
     pub max_pct: f64,
-    /// Largest share of the time of a single CPU that was stolen in a trial.
+    /// Largest stolen share of the time of a single CPU in any trial.
     pub worst_cpu_pct: f64,
 }
 

@@ -31,8 +31,8 @@ pub struct SearchResult {
     /// is rounded to this distance.
     pub resolution: Qps,
     /// Factor by which short trials may overstate the rates, because replies after the end of
-    /// sending count too. The lower end of the interval is divided by this factor. 1 means not
-    /// overstated.
+    /// sending count too. The lower end of the interval is divided by this factor. A factor of 1
+    /// means that the rates are not overstated.
     pub overstatement: f64,
     /// The facts that determine the compliance with RFC 8219.
     pub facts: Facts,

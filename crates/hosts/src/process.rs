@@ -360,7 +360,7 @@ mod tests {
             thread::sleep(Duration::from_millis(20));
             used = cpu_seconds(&[process.pid()]);
         }
-        // A server with few queries uses less CPU time than one tick of the kernel.
+        // A server with few queries uses less CPU time than one kernel tick.
         assert_ne!(used, (used / 0.01).round() * 0.01, "in hundredths of a second only");
         let children =
             fs::read_to_string(format!("/proc/{0}/task/{0}/children", process.pid())).unwrap();

@@ -241,8 +241,8 @@ struct GoalSearches<'a> {
 }
 
 impl<'a> GoalSearches<'a> {
-    /// Returns the searches for the goal of RFC 8219, or for another goal. Returns `None` if there
-    /// was no search for that goal.
+    /// Returns the searches for `goal`, or for the goal of RFC 8219 if `goal` is `None`. Returns
+    /// `None` if there was no search for that goal.
     fn new(
         results: &'a Results,
         point: &'a PointResult,

@@ -1,4 +1,4 @@
-//! The HTML page of a report. The first screen contains the answer. A table of contents and a
+//! The HTML page of a report. The first screen contains the main results. A table of contents and a
 //! section for each measurement follow.
 
 use std::fmt::Write;
@@ -163,8 +163,8 @@ pub(crate) fn html(runs: &[Run], change: Option<Table>) -> String {
     out + "</body></html>\n"
 }
 
-/// Returns the first screen: the answer, the time of the measurement, the comparison of the servers
-/// with a figure, and the caveats.
+/// Returns the first screen: the main results, the time of the measurement, the comparison of the
+/// servers with a figure, and the caveats.
 fn first_screen(runs: &[Run]) -> String {
     let (mut out, mut all_caveats) = (String::new(), String::new());
     for run in runs {

@@ -15,7 +15,7 @@ fn place_name(place: &Cores) -> String {
 
 /// Texts that describe a search point in a report.
 pub(crate) trait PointWords {
-    /// Returns objections to the result, or the reason for its absence; empty if there is neither.
+    /// Returns caveats about the result, or the reason for its absence; empty if there is neither.
     fn mark(&self) -> String;
 
     /// Returns the DUT's number of cores, or a description of its actual placement.

@@ -1,4 +1,4 @@
-//! The summary of a run as text: results, precision, objections.
+//! The summary of a run as text: results, precision and caveats.
 
 use crate::places::PointWords;
 use std::fmt::Write;
@@ -15,16 +15,16 @@ use crate::{caveats, wording};
 
 /// The first sentences of a report.
 pub(crate) struct RunSummary {
-    /// The answer: at most three sentences.
+    /// The main results, in at most three sentences.
     pub(super) answer: Vec<String>,
     /// Time and duration of the measurement.
     pub(super) when: Option<String>,
-    /// Objections and limits.
+    /// Caveats and limits.
     pub(super) caveats: Vec<String>,
 }
 
 impl RunSummary {
-    /// Returns all sentences, the answer first.
+    /// Returns all sentences, starting with the main results.
     pub(super) fn all(self) -> Vec<String> {
         self.answer.into_iter().chain(self.when).chain(self.caveats).collect()
     }
@@ -68,7 +68,7 @@ pub(crate) fn standing(r: &Results) -> String {
     format!("{validated}; {whole}; {compliant}.")
 }
 
-/// Returns objections and limits.
+/// Returns caveats and limits.
 fn caveats(run: &Run, ranked: &[(&str, &PointResult)]) -> Vec<String> {
     let r = &run.results;
     let mut lines: Vec<String> = run.notes.iter().map(|note| format!("Note: {note}.")).collect();
@@ -213,7 +213,7 @@ fn when(r: &Results) -> Option<String> {
 }
 
 impl Run {
-    /// Returns the summary: results, precision and objections as sentences, the answer first.
+    /// Returns the summary as sentences: the main results, then precision and caveats.
     pub fn summary(&self) -> Vec<String> {
         summary(self).all()
     }
@@ -238,7 +238,7 @@ mod tests {
         Results::compute(&plan, Environment::for_tests(), &journal_of(&plan, 1_000, &[]))
     }
 
-    /// Returns the sentences about the rates: the answer and the comparison.
+    /// Returns the sentences about the rates: the main results and the comparison.
     fn said(results: &Results) -> (String, String) {
         let ranked = ranked(results);
         (answer(results, &ranked).unwrap(), ratios(results, &ranked).unwrap())

@@ -73,7 +73,7 @@ pub fn found(figures: &Figures) -> String {
     }
 }
 
-/// Returns objections to the median of a point; empty if there are none.
+/// Returns a caveat about the median of a point; empty if there is none.
 pub(crate) fn objection(figures: &Figures) -> String {
     match figures.refuted_at {
         Some(_) => median(figures),

@@ -35,8 +35,8 @@ pub fn limit_descriptors(most: u64) {
 
 /// Reports that a test, or a part of a test, does not run here.
 ///
-/// The report is written to standard error, and to the file named by `DNS64BENCH_SKIPPED`. `cargo xtask test` prints
-/// this file at its end. A test in the file does not count as passed.
+/// The report is written to standard error, and to the file named by `DNS64BENCH_SKIPPED`. `cargo
+/// xtask test` prints this file at the end of its run. A test in the file does not count as passed.
 ///
 /// # Panics
 /// Panics if `DNS64BENCH_MUST_RUN` is set, which `cargo xtask test` does in CI.

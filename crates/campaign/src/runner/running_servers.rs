@@ -141,8 +141,8 @@ impl ServerError {
     }
 }
 
-/// Guard that removes large files of a server from its host when it is dropped. Otherwise the files
-/// of each point would fill the disk.
+/// Guard that removes large files of a server from the server's host when the guard is dropped.
+/// Otherwise the files of each point would fill the disk.
 struct LargeFilesGuard {
     machine: Machine,
     files: Vec<String>,

@@ -7,9 +7,9 @@
 //!                                    scoreboard of all DUTs ◄── one Report for each DUT
 //! ```
 //!
-//! A variant is a configuration of the DUT. The usual variant runs all checks. Each other variant
-//! runs only the checks whose result depends on its special setting. Each variant is a separate
-//! point, so that an interrupted run resumes at the next variant.
+//! A variant is a configuration of the DUT. All checks run with the usual variant. With any other
+//! variant, only those checks run whose result depends on the special setting of that variant. Each
+//! variant is a separate point, so that an interrupted run resumes at the next variant.
 
 use std::time::Duration;
 

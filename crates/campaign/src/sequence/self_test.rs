@@ -1,5 +1,5 @@
 //! Self-test: the Measurer queries AuthDNS without a DUT (RFC 8219 §9.2.1). It shows the rate up to
-//! which the tester is reliable, and compares authoritative servers in the role of AuthDNS.
+//! which the tester is reliable, and compares authoritative servers that act as AuthDNS.
 
 use std::time::Duration;
 

@@ -33,7 +33,8 @@ pub struct GoalFigures {
     /// Statistics of the searches' lower bounds, in queries per second.
     pub figures: Figures,
     /// Factor by which the lower bounds may be overstated, because replies after the end of a trial
-    /// count too. The lower end of the interval is divided by this factor. 1 means not overstated.
+    /// count too. The lower end of the interval is divided by this factor. A factor of 1 means that
+    /// the bounds are not overstated.
     pub overstatement: f64,
     /// Maximum distance between the two bounds of a search.
     pub resolution: Qps,

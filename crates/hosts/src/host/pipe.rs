@@ -50,8 +50,8 @@ impl From<String> for PipeError {
     }
 }
 
-/// A process whose standard input and output are piped. It gets no signals from this terminal, such
-/// as Ctrl-C. It ends when this process ends, because its standard input is then closed.
+/// A process whose standard input and output are piped. It receives no signals from this terminal,
+/// such as Ctrl-C. It ends when this process ends, because its standard input is then closed.
 pub(super) struct Pipe {
     child: Child,
     input: Option<File>,

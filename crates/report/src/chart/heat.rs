@@ -85,7 +85,7 @@ fn draw(
     out.push_str("</g>");
 }
 
-/// Shade from which white text is easier to read than dark text.
+/// Shade above which white text is easier to read than dark text.
 const LIGHT: f64 = 0.8;
 
 /// Returns the opacity of the cell for a value. A cell with the value 0 remains visible.

@@ -82,7 +82,7 @@ pub(crate) struct Row {
     pub at_least: bool,
     /// α and β of the trials, observed with AuthDNS's counters.
     pub real: Option<Real>,
-    /// Objections to the number, or the reason for its absence.
+    /// Caveats about the number, or the reason for its absence.
     pub mark: String,
 }
 
