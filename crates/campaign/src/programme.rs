@@ -27,8 +27,8 @@ impl Plan {
         }
     }
 
-    /// Parses a plan. `path` is the file that contains the plan. It appears in error messages, and
-    /// relative paths in the plan are resolved against its folder.
+    /// Parses a plan. `path` is the file that contains the plan. This path appears in error
+    /// messages, and relative paths in the plan are resolved against the folder of the file.
     ///
     /// # Errors
     /// Same as [`Plan::load`].

@@ -395,8 +395,8 @@ fn expected(
     Ok(columns)
 }
 
-/// Returns the expected efficiency from the trials at loads. The simulated DUT uses half a core in
-/// the second of two seconds.
+/// Returns the expected efficiency, computed from the load trials. The simulated DUT uses half a
+/// core in the second of two seconds.
 fn efficiency(
     plan: &Plan,
     entries: &[Entry],

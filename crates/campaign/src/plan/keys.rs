@@ -96,9 +96,9 @@ pub struct DutKeys {
     /// Names of the servers that act as AuthDNS for this DUT.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub authdns: Option<Vec<String>>,
-    /// Further acceptance criteria for this DUT. Each is the minimum share of valid replies with
-    /// which a trial passes, above 0 and below 1. Results for these criteria do not comply with RFC
-    /// 8219.
+    /// Acceptance criteria for this DUT, in addition to that of RFC 8219. Each is the minimum share
+    /// of valid replies with which a trial passes, above 0 and below 1. Results for these criteria
+    /// do not comply with RFC 8219.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub acceptance: Option<Vec<f64>>,
     /// Core counts and placements at which the criteria in `acceptance` are measured for this DUT.

@@ -51,7 +51,7 @@ pub struct PointResult {
     /// Share of names with an AAAA record (α) and of cached names (β) that AuthDNS's counters show
     /// for the trials that passed at full length. Absent if AuthDNS does not count queries.
     pub real: Option<Real>,
-    /// CPU placement of the DUT that was observed in the trials of this point; absent if it was not
+    /// CPU placement of the DUT, as observed in the trials of this point; absent if it was not
     /// observed.
     pub place: Option<CpuPlacement>,
     /// Numbers of probes, full trials, and invalid trials.
@@ -106,8 +106,8 @@ impl PointResult {
     }
 }
 
-/// Returns the CPU placement of a DUT that was observed in the trials of a point, or `None` if it
-/// was never observed.
+/// Returns the CPU placement of a DUT, as observed in the trials of a point. Returns `None` if the
+/// placement was never observed.
 pub(super) fn place_of<'a>(trials: impl Iterator<Item = &'a Measured>) -> Option<CpuPlacement> {
     CpuPlacement::merge_all(trials.filter_map(|m| m.cpu.place.as_ref()))
 }

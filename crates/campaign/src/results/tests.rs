@@ -1,4 +1,5 @@
-//! Tests of the results of hand-written journals: included trials, labels and contradictions.
+//! Tests of results that are computed from hand-written journals: included trials, labels and
+//! contradictions.
 
 use std::path::Path;
 

@@ -131,7 +131,7 @@ fn number_in(name: &str) -> Option<u64> {
     name.trim_start_matches(|c: char| !c.is_ascii_digit()).parse().ok()
 }
 
-/// Mount points of cgroup v2, on hosts without and with cgroup version 1.
+/// Mount points of cgroup v2: on hosts without cgroup v1, and on hosts that also use cgroup v1.
 pub(super) const MOUNTS: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
 /// File that lists the control groups of the process that reads it.
 pub(super) const OWN: &str = "/proc/self/cgroup";

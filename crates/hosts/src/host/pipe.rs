@@ -25,7 +25,7 @@ const GRACE: Duration = Duration::from_secs(20);
 const FAR_GRACE: Duration = Duration::from_secs(2);
 /// Time that a pending request is given to complete after the user interrupts the campaign.
 const INTERRUPTED: Duration = Duration::from_secs(2);
-/// Interval of checks for an interruption by the user, in milliseconds.
+/// Interval at which a wait checks for an interruption by the user, in milliseconds.
 const POLL_MS: u16 = 50;
 /// Maximum size of a reply in octets. A log of 1 MiB takes up to 6 MiB as JSON.
 const MOST: usize = 8 << 20;

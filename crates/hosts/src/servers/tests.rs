@@ -268,9 +268,9 @@ fn extra(name: &str) -> &'static str {
     }
 }
 
-/// Runs a server's checker on three configurations: the driver's, the same with a line of the
-/// operator, and the same with an invalid last line. Returns the three verdicts, or `None` if the
-/// checker is not installed.
+/// Runs a server's checker on three configurations: the driver's configuration, that configuration
+/// with a line from the operator, and that configuration with an invalid last line. Returns the
+/// three verdicts, or `None` if the checker is not installed.
 fn checked<T: Task>(
     driver: &Driver<T>,
     setting: impl Fn(&Operator) -> String,
