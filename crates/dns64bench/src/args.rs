@@ -66,7 +66,7 @@ pub(crate) enum Command {
     /// Search for the highest query rate at which the server passes a trial
     #[command(after_help = help::below("search"))]
     Search(Box<Search>),
-    /// Check up to which query rate the tester itself is reliable (RFC 8219 §9.2.1)
+    /// Measure the query rate up to which the tester itself is reliable (RFC 8219 §9.2.1)
     #[command(after_help = help::below("self-test"))]
     SelfTest(SelfTest),
     /// Keep a fixed number of queries in flight, and measure the answers per second
@@ -152,8 +152,8 @@ pub(crate) struct Traffic {
     /// DNS zone of the generated names
     #[arg(long, default_value = "dns64perf.test", help_heading = NAMES)]
     pub(crate) domain: Domain,
-    /// AAAA record rate (α): share of names that have an AAAA record, from 0 to 1. It must equal the --aaaa-share of
-    /// AuthDNS (`dns64bench auth`)
+    /// AAAA record rate (α): share of names that have an AAAA record, from 0 to 1. It must equal the --aaaa-share set
+    /// for AuthDNS (`dns64bench auth`)
     #[arg(long, value_name = "SHARE", allow_negative_numbers = true, default_value_t = Share::ZERO, help_heading = NAMES)]
     pub(crate) aaaa_share: Share,
     /// Cache hit rate (β): share of queries for names that the DUT has already resolved and cached, from 0 to 1
@@ -162,7 +162,7 @@ pub(crate) struct Traffic {
     /// Number of thread pairs; each pair has one sending and one receiving thread
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = THREADS)]
     pub(crate) threads: u16,
-    /// Number of UDP source ports, over all threads together
+    /// Total number of UDP source ports across all threads
     #[arg(long, value_name = "N", default_value_t = tester::measurer::plan::DEFAULT_SOURCE_PORTS, help_heading = THREADS)]
     pub(crate) source_ports: u16,
     /// Simulate many clients: send from N source addresses in this IPv4 or IPv6 prefix. The prefix must be local to
@@ -183,12 +183,12 @@ pub(crate) struct Traffic {
     #[arg(long, value_name = "LIST", value_parser = parse_cpus, help_heading = THREADS)]
     pub(crate) cpus: Option<CpuList>,
     /// Busy-wait for the send time of each query instead of sleeping, which makes sending more accurate. auto:
-    /// busy-wait if this host has at least two CPUs more than the tester has threads
+    /// busy-wait if this host has at least two more CPUs than the tester has threads
     #[arg(long, value_enum, default_value_t = SpinChoice::Auto, help_heading = PACING)]
     pub(crate) spin: SpinChoice,
-    /// Maximum time by which a query may deviate from its scheduled send time so that several queries can be sent as a
-    /// batch. Longer times save CPU time. auto: 50us with busy-waiting or on dedicated CPUs; otherwise the shortest
-    /// time with which sending uses at most a third of a CPU, up to 1ms
+    /// Maximum time by which a query is moved from its scheduled send time in order to send several queries as a batch.
+    /// Longer times save CPU time. auto: 50us with busy-waiting or on dedicated CPUs; otherwise the shortest time with
+    /// which sending uses at most a third of a CPU, but no more than 1ms
     #[arg(long, value_name = "TIME", default_value_t = Burst::Auto, help_heading = PACING)]
     pub(crate) max_burst: Burst,
     /// Do not use real-time priority; by default, a sender on a dedicated CPU uses it
@@ -198,20 +198,21 @@ pub(crate) struct Traffic {
     /// percentage
     #[arg(long, value_name = "PCT", allow_negative_numbers = true, default_value_t = PacingLimits::default().window_100ms_pct, value_parser = parse_percentage, help_heading = PACING)]
     pub(crate) window_limit: f64,
-    /// A trial is invalid if one query in a thousand is sent more than this time after its scheduled time
+    /// A trial is invalid if more than one query in a thousand is sent more than this time after its scheduled send
+    /// time
     #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = parse_some_time, help_heading = PACING)]
     pub(crate) lateness_limit: Duration,
-    /// Send the queries of a batch that have the same source port with one system call (UDP_SEGMENT)
+    /// Use one system call (UDP_SEGMENT) to send all queries in a batch that share a source port
     #[arg(long, value_name = "YES", default_value_t = true, action = clap::ArgAction::Set, help_heading = THREADS)]
     pub(crate) offload: bool,
     /// Status socket of AuthDNS (the path in `auth --status`). With this option, a trial in which AuthDNS drops packets
     /// or responds slowly is invalid, rather than failed
     #[arg(long, value_name = "PATH", help_heading = AUTH)]
     pub(crate) auth_status: Option<PathBuf>,
-    /// With --auth-status: a trial is invalid if AuthDNS takes longer than this time for one query in a thousand
+    /// With --auth-status: a trial is invalid if AuthDNS takes longer than this time to answer one query in a thousand
     #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = parse_some_time, help_heading = AUTH)]
     pub(crate) auth_limit: Duration,
-    /// State that DUT, AuthDNS and Measurer run on separate hosts; the program cannot detect this
+    /// Declare that the DUT, AuthDNS and the Measurer run on separate hosts; the program cannot detect this
     #[arg(long, help_heading = SERVER)]
     pub(crate) separate_hosts: bool,
     /// Write a record of every query to this .csv (dns64perf++ format) or .parquet file
@@ -258,12 +259,12 @@ pub(crate) struct Measure {
     pub(crate) intervals: IntervalFiles,
     #[command(flatten)]
     pub(crate) sharding: Sharding,
-    /// Run the trial of this file (- is standard input): a JSON object with the complete definition of a trial, as
-    /// written by a campaign
+    /// Run the trial defined in this file (- is standard input). The file contains the complete definition of a trial
+    /// as a JSON object, as written by a campaign
     #[arg(long, value_name = "FILE", conflicts_with_all = ["NewTrial", "Traffic", "Replies", "interval"], help_heading = FILES)]
     pub(crate) plan: Option<PathBuf>,
-    /// File with the output of `self-test --json`, which shows up to which rate the tester is reliable. A self-test is
-    /// valid only for trials with the same send settings. Without this file, results do not comply with RFC 8219
+    /// File with the output of `self-test --json`, which shows the rate up to which the tester is reliable. A self-test
+    /// is valid only for trials with the same send settings. Without this file, results do not comply with RFC 8219
     #[arg(long, value_name = "FILE", conflicts_with = "shard", help_heading = SELF_TEST)]
     pub(crate) self_test: Option<PathBuf>,
     /// Include a description of this host in the JSON result; this takes 0.2 s after the trial
@@ -271,18 +272,19 @@ pub(crate) struct Measure {
     pub(crate) environment: bool,
 }
 
-/// Options for a tester that sends a part of a trial that several testers share.
+/// Options for a tester that sends one shard of a trial shared by several testers.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Sharding {
-    /// Send only part I of N of the trial: every N-th query, starting with query I, counted from 0. --rate is the rate
-    /// of the whole trial. Run the other parts on other testers, and combine all --json results with `merge`
+    /// Send only shard I of N of the trial, where I is from 0 to N-1: every N-th query, starting with query I. --rate
+    /// is the rate of the whole trial. Run the other shards on other testers, and combine all --json results with
+    /// `merge`
     #[arg(long, value_name = "I/N", requires = "start_at", conflicts_with = "auth_status", help_heading = SHARDS)]
     pub(crate) shard: Option<ShardNumber>,
     /// Wall-clock time at which query 0 is sent, a few seconds in the future. Use the same time on all testers.
     /// Formats: RFC 3339, the output of `date --iso-8601=ns`, or seconds since 1970
     #[arg(long, value_name = "TIME", requires = "shard", help_heading = SHARDS)]
     pub(crate) start_at: Option<Moment>,
-    /// Seed of the DNS message IDs; must be the same on all testers [default: derived from the plan and --start-at]
+    /// Seed for the DNS message IDs; it must be the same on all testers [default: derived from the plan and --start-at]
     #[arg(long, value_name = "N", requires = "shard", help_heading = SHARDS)]
     pub(crate) seed: Option<u64>,
 }
@@ -292,9 +294,9 @@ pub(crate) struct Merge {
     /// Files with the output of `measure --shard … --json`, one from each tester
     #[arg(required = true, value_name = "RESULT")]
     pub(crate) results: Vec<PathBuf>,
-    /// Measured clock offset of the tester that sent shard I, such as 1=250us: positive if the clock was ahead of true
-    /// time, negative if it was behind. Without this option, the kernel's error estimate is used. Testers on one host
-    /// share a clock, and need no offset
+    /// Measured clock offset of the tester that sent shard I, such as 1=250us for shard 1. The offset is positive if
+    /// the tester's clock was ahead of true time, and negative if the clock was behind. Without this option, the
+    /// kernel's estimate of the clock error is used. Testers on the same host share a clock and need no offset
     #[arg(long, value_name = "I=TIME", value_parser = parse_offset, allow_hyphen_values = true, help_heading = SHARDS)]
     pub(crate) offset: Vec<(u16, i64)>,
     /// Print one JSON object
@@ -352,16 +354,16 @@ pub(crate) struct NewSearch {
     /// the highest rate that passed
     #[arg(long, value_name = "QPS", allow_negative_numbers = true, default_value_t = Qps(1), help_heading = SEARCH)]
     pub(crate) resolution: Qps,
-    /// Search method. bisection: a binary search with full-length trials (RFC 8219 §9.2); rfc8219 is another name for
-    /// it. mlrsearch: short trials first, and several goals (MLRsearch, RFC 9971)
+    /// Search method. bisection (alias rfc8219): a binary search with full-length trials (RFC 8219 §9.2). mlrsearch: a
+    /// search that begins with short trials and supports several goals (MLRsearch, RFC 9971)
     #[arg(long, value_enum, default_value_t = SearchMethod::Bisection, help_heading = SEARCH)]
     pub(crate) method: SearchMethod,
     /// Additional goal for --method mlrsearch; the goal of RFC 8219 always applies. LOSS: maximum loss ratio of a
-    /// trial; exceed: share of the time in which trials may lose more; final: length of full-length trials; sum: total
-    /// length of these trials at one rate
+    /// trial. exceed: maximum share of the trial time at a rate in which more queries are lost. final: duration of a
+    /// full-length trial. sum: total duration of the full-length trials at a rate
     #[arg(long, value_name = "LOSS[,exceed=SHARE][,final=TIME][,sum=TIME]", help_heading = SEARCH)]
     pub(crate) goal: Vec<TypedGoal>,
-    /// For --method mlrsearch: maximum distance between the lower and upper bound of the result, relative to the upper
+    /// For --method mlrsearch: maximum distance between the lower and upper bounds of the result, relative to the upper
     /// bound
     #[arg(long, value_name = "SHARE", allow_negative_numbers = true, default_value = "0.5%", value_parser = parse_share, help_heading = SEARCH)]
     pub(crate) width: f64,
@@ -378,15 +380,15 @@ pub(crate) struct NewSearch {
     /// RFC 8219
     #[arg(long, help_heading = NAMES)]
     pub(crate) reuse_names: bool,
-    /// File with the output of `self-test --json`, which shows up to which rate the tester is reliable. A self-test is
-    /// valid only for trials with the same send settings. Without this file, results do not comply with RFC 8219
+    /// File with the output of `self-test --json`, which shows the rate up to which the tester is reliable. A self-test
+    /// is valid only for trials with the same send settings. Without this file, results do not comply with RFC 8219
     #[arg(long, value_name = "FILE", conflicts_with = "self_test_passed", help_heading = SELF_TEST)]
     pub(crate) self_test: Option<PathBuf>,
-    /// Passed rate, in queries per second, of a self-test whose output file is not available. Results above the rate
-    /// that this self-test validates are reported as lower bounds
+    /// Rate, in queries per second, at which a self-test passed; for use if the output file of the self-test is not
+    /// available. Results above the rate that the self-test validates are reported as lower bounds
     #[arg(long, value_name = "QPS", allow_negative_numbers = true, help_heading = SELF_TEST)]
     pub(crate) self_test_passed: Option<Qps>,
-    /// Headroom δ of the self-test in --self-test-passed, as in `self-test --delta`
+    /// Headroom δ with which the self-test of --self-test-passed was run (`self-test --delta`)
     #[arg(long, value_name = "SHARE", default_value_t = method::selftest::MIN_DELTA, allow_negative_numbers = true, value_parser = parse_reserve, help_heading = SELF_TEST)]
     pub(crate) delta: f64,
     /// Journal file [default: ~/.local/state/dns64bench/dns64bench-search-TIME-PID.jsonl]
@@ -414,7 +416,7 @@ pub(crate) struct SelfTest {
     #[command(flatten)]
     pub(crate) asking: LivenessOptions,
     /// Highest rate, in queries per second, at which DUTs will be tested; set --aaaa-share (α) and --cached-share (β)
-    /// to the values of those tests
+    /// to the values that those tests will use
     #[arg(long, value_name = "QPS", allow_negative_numbers = true, help_heading = LOAD)]
     pub(crate) for_rate: Qps,
     /// Headroom δ: share by which the tester must be faster than tests of DUTs require; RFC 8219 requires at least 0.1
@@ -454,10 +456,10 @@ pub(crate) enum CampaignAction {
     /// Run a plan
     #[command(after_help = help::below("campaign run"))]
     Run {
-        /// Plan: a TOML file, or a built-in one: smoke, compulsory, paper, paper-small
+        /// Plan: a TOML file, or the name of a built-in plan (smoke, compulsory, paper or paper-small)
         plan: PathBuf,
-        /// Folder for the results of the run; must not exist yet [default: the plan's file name with -run in place of
-        /// .toml]
+        /// Folder for the results of the run; it must not exist yet [default: the plan's file name with -run in place
+        /// of .toml]
         #[arg(long, value_name = "DIR", help_heading = FILES)]
         dir: Option<PathBuf>,
         /// Only print what would be done, like `campaign plan`
@@ -476,9 +478,9 @@ pub(crate) enum CampaignAction {
     /// Resume a campaign that was killed or interrupted
     #[command(after_help = help::below("campaign resume"))]
     Resume {
-        /// Run folder; or the plan, if the run is in its default folder
+        /// Run folder of the campaign, or its plan if the campaign was started without --dir
         run: PathBuf,
-        /// Repeat the plan's self-tests, although they already have results
+        /// Repeat the plan's self-tests even if they already have results
         #[arg(long, value_name = "POINTS", help_heading = SELF_TEST)]
         redo: Option<RedoChoice>,
         /// Continue after a failed self-test; every result is then a lower bound
@@ -494,7 +496,7 @@ pub(crate) enum CampaignAction {
     /// Show which points (measurements of the plan) are finished, and the remaining time
     #[command(after_help = help::below("campaign status"))]
     Status {
-        /// Run folder; or the plan, if the run is in its default folder
+        /// Run folder of the campaign, or its plan if the campaign was started without --dir
         run: PathBuf,
     },
     /// Print every point (measurement) of a plan, with its number of trials and its duration
@@ -527,8 +529,8 @@ pub(crate) struct Report {
     /// Run folders of campaigns; several runs are compared with each other
     #[arg(required = true, value_name = "DIR")]
     pub(crate) runs: Vec<PathBuf>,
-    /// Folder for the report; required for several runs without --baseline [default: the run folder; with --baseline,
-    /// no report is written]
+    /// Folder for the report; required if there are several runs and no --baseline [default: the run folder; with
+    /// --baseline, no report is written]
     #[arg(long, value_name = "DIR", help_heading = FILES)]
     pub(crate) output: Option<PathBuf>,
     #[command(flatten)]
@@ -571,7 +573,7 @@ pub(crate) struct Auth {
           conflicts_with_all = ["domain", "aaaa_share", "ttl", "threads", "cpus", "delay", "loss", "seed", "json"],
           help_heading = CHECKS)]
     pub(crate) conform: Option<::conform::message::Name>,
-    /// Write the trust anchors of the DNSSEC-signed zones below ZONE of --conform to this file, as DNSKEY records
+    /// Write the trust anchors for the DNSSEC-signed zones below the --conform ZONE to this file, as DNSKEY records
     #[arg(long, value_name = "FILE", requires = "conform", help_heading = CHECKS)]
     pub(crate) anchors: Option<PathBuf>,
     #[command(flatten)]
@@ -583,7 +585,7 @@ pub(crate) struct Auth {
     #[arg(long, value_name = "LIST", value_parser = parse_cpus, help_heading = THREADS)]
     pub(crate) cpus: Option<CpuList>,
     /// Also answer queries with AF_XDP (kernel bypass) on this interface, with one worker thread for each of its
-    /// queues. The interface must have all addresses of --listen; auto selects it by these addresses
+    /// queues. All --listen addresses must be assigned to the interface; auto selects the interface that has them
     #[arg(long, value_name = "IFACE", conflicts_with_all = ["conform", "delay"], help_heading = THREADS)]
     pub(crate) xdp: Option<String>,
     /// AF_XDP mode: zero-copy (needs driver support), copy (in the driver), generic (works with every driver), or auto
@@ -597,7 +599,7 @@ pub(crate) struct Auth {
     /// Share of UDP replies to drop instead of sending them, from 0 to 1
     #[arg(long, value_name = "SHARE", allow_negative_numbers = true, default_value_t = 0.0, value_parser = parse_fraction, help_heading = FAULTS)]
     pub(crate) loss: f64,
-    /// Seed of the random decisions of --loss and --delay
+    /// Seed for the random decisions of --loss and --delay
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = FAULTS)]
     pub(crate) seed: u64,
     /// Path of a Unix socket to create; each client that connects receives the counters as one line of JSON
@@ -623,7 +625,7 @@ pub(crate) enum XdpMode {
 }
 
 impl XdpMode {
-    /// Returns the mode of crate `net`.
+    /// Returns the corresponding mode of crate `net`.
     pub(crate) fn resolve(self) -> net::xdp::Mode {
         match self {
             XdpMode::Auto => net::xdp::Mode::Auto,
@@ -655,18 +657,18 @@ pub(crate) struct ReferenceDut {
     /// Address and port on which to listen for UDP
     #[arg(long, value_name = "ADDR:PORT", value_parser = parse_address, help_heading = THREADS)]
     pub(crate) listen: SocketAddr,
-    /// Also answer queries with AF_XDP (kernel bypass) on this interface. The interface must have one queue, and the
-    /// address of --listen; auto selects it by this address
+    /// Also answer queries with AF_XDP (kernel bypass) on this interface. The interface must have a single queue, and
+    /// the --listen address must be assigned to it; auto selects the interface that has this address
     #[arg(long, value_name = "IFACE", help_heading = THREADS)]
     pub(crate) xdp: Option<String>,
-    /// AF_XDP mode, as `auth --xdp-mode`
+    /// AF_XDP mode; takes the same values as `auth --xdp-mode`
     #[arg(long, value_name = "MODE", value_enum, default_value_t, requires = "xdp", help_heading = THREADS)]
     pub(crate) xdp_mode: XdpMode,
     /// Maximum number of queries to answer per second; further queries are dropped at once
     #[arg(long, value_name = "QPS", allow_negative_numbers = true, help_heading = LOAD)]
     pub(crate) capacity: Qps,
-    /// Size of the token bucket, as a time at full capacity: unused capacity is saved up to this limit. A trial starts
-    /// with a full bucket
+    /// Size of the token bucket, expressed as a time at full capacity: unused capacity accumulates up to this limit. A
+    /// trial starts with a full bucket
     #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = parse_time, help_heading = LOAD)]
     pub(crate) burst: Duration,
     /// DNS zone of the generated names
@@ -698,14 +700,14 @@ pub(crate) struct ReferenceDut {
     /// rate. A pause of 100 ms between queries starts a new trial
     #[arg(long, value_name = "SHARE", allow_negative_numbers = true, default_value_t = 0.0, value_parser = parse_fraction, help_heading = FAULTS)]
     pub(crate) failing_trials: f64,
-    /// Seed of the random decisions of --failing-trials and --delay
+    /// Seed for the random decisions of --failing-trials and --delay
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = FAULTS)]
     pub(crate) seed: u64,
     /// CPU on which the server runs
     #[arg(long, value_name = "N", help_heading = THREADS)]
     pub(crate) cpu: Option<usize>,
-    /// Address of an AuthDNS that is queried for every answered name, as a DNS64 server would do. The replies do not
-    /// wait for AuthDNS's answers
+    /// Address of an AuthDNS to query for every answered name, as a DNS64 server would do. Replies are sent without
+    /// waiting for answers from AuthDNS
     #[arg(long, value_name = "ADDR:PORT", value_parser = parse_address, help_heading = AUTH)]
     pub(crate) ask: Option<SocketAddr>,
     /// Number of times that each upstream query is sent
@@ -727,7 +729,7 @@ pub(crate) struct ReferenceDut {
 pub(crate) struct Zone {
     #[command(flatten)]
     pub(crate) zone: ZoneContent,
-    /// Block of IPv4 addresses whose names are written
+    /// Block of IPv4 addresses from which the names in the zone file are generated, one name per address
     #[arg(long, value_name = "A.B.C.D/LEN", default_value = "10.0.0.0/16", help_heading = NAMES)]
     pub(crate) names: NameRange,
     /// File to write instead of standard output
@@ -805,7 +807,7 @@ pub(crate) struct Manual {
 
 #[derive(Debug, Args)]
 pub(crate) struct Check {
-    /// Also test AF_XDP on this interface; the traffic of its queues may pause for a moment
+    /// Also test AF_XDP on this interface; traffic on the interface may pause for a moment
     #[arg(long, value_name = "IFACE", help_heading = AUTH)]
     pub(crate) xdp: Option<String>,
     /// Send datagrams from the --xdp interface over a cable to this interface, and count the datagrams received

@@ -21,7 +21,7 @@ fn allowed(is_terminal: bool, no_color: Option<&OsStr>) -> bool {
     is_terminal && no_color.is_none_or(OsStr::is_empty)
 }
 
-/// Meaning of a text that is shown by a colour (ECMA-48 §8.3.117, select graphic rendition).
+/// Meaning of a text, which determines its colour (ECMA-48 §8.3.117, select graphic rendition).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Severity {
     /// Positive result: green.

@@ -1,5 +1,5 @@
-//! Files for other tools with sums and histograms of each interval: HDR interval logs, and the dns-metrics format of
-//! DNS-OARC.
+//! Files that contain the sums and histograms of each interval, for other tools: HDR interval logs, and the dns-metrics
+//! format of DNS-OARC.
 
 use std::io::{BufWriter, Write};
 use std::path::Path;
@@ -17,7 +17,7 @@ use units::Nanos;
 
 use crate::output::{Failure, fill, open, rcodes};
 
-/// Version of the dns-metrics schema: the date of the version of the schema's repository that is implemented here.
+/// Version of the dns-metrics schema: the date of the implemented revision of the schema's repository.
 const SCHEMA: u64 = 20_230_209;
 
 /// Returns the words of the command line, with TSIG secrets removed.
@@ -42,7 +42,7 @@ pub(crate) struct Load<'a> {
     pub(crate) ended: Nanos,
     pub(crate) counts: &'a Counts,
     pub(crate) intervals: &'a Intervals,
-    /// With TCP: the numbers of connections, and a histogram of the times to establish them.
+    /// For TCP: the connection counts, and a histogram of the time needed to establish a connection.
     pub(crate) connections: Option<(&'a Connections, &'a Histogram<u64>)>,
 }
 
@@ -129,7 +129,7 @@ impl Load<'_> {
         })];
         for (i, interval) in self.intervals.list.iter().enumerate() {
             let since = self.began.0 + width.0 * i as u64;
-            // An interval can begin after the planned end, because late queries are also sent after it.
+            // An interval can begin after the planned end, because queries that are behind schedule are still sent.
             let end = since + width.0;
             let until = if self.ended.0 > since { end.min(self.ended.0) } else { end };
             objects.push(periodic(interval, &id, since, until, self.connections.is_some()));

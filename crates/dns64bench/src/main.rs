@@ -76,7 +76,7 @@ fn start_log() {
 
 fn run() -> ExitCode {
     let command = command();
-    // `campaign` and `lab` start servers, which must have the file limit of their user and not a raised one.
+    // `campaign` and `lab` start servers, which must run with the file limit of their user, not with a raised limit.
     if !matches!(command, Command::Campaign(_) | Command::Lab(_)) {
         raise_limit();
     }
@@ -132,7 +132,7 @@ fn command() -> Command {
     }
 }
 
-/// Parses the words of the command line. For wrong arguments, prints a message in the same form as other errors, and
+/// Parses the words of the command line. For invalid arguments, prints a message in the same form as other errors, and
 /// ends the program.
 fn parsed<T: Parser>(words: Vec<OsString>) -> T {
     T::try_parse_from(words).unwrap_or_else(|error| {

@@ -33,8 +33,8 @@ use crate::output::Failure;
 /// Published state of this process; empty if the metrics are not served.
 static BOARD: OnceLock<Arc<Board>> = OnceLock::new();
 
-/// Published state of the measurement. It is locked by the command between trials, and by a scrape, but never by a
-/// sending thread.
+/// Published state of the measurement. The state is locked by the command between trials, and by a scrape, but never by
+/// a sending thread.
 #[derive(Default)]
 struct Board {
     shown: Mutex<State>,
@@ -113,7 +113,7 @@ pub(crate) struct CampaignState {
     pub(crate) mishaps: u64,
 }
 
-/// Starts a thread that serves the metrics of `command` at `address`, and that does not run on the CPUs `busy`. Does
+/// Starts a thread that serves the metrics of `command` at `address`. The thread does not run on the CPUs `busy`. Does
 /// nothing if `address` is `None`.
 ///
 /// # Errors

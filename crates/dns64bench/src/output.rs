@@ -65,7 +65,7 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// Creates the failure for a request that is impossible or wrong.
+    /// Creates the failure for a request that is invalid or cannot be met.
     pub(crate) fn usage(error: impl Into<anyhow::Error>) -> Failure {
         Failure { status: USAGE, error: error.into() }
     }
@@ -342,7 +342,7 @@ fn print_auth(auth: &AuthDelta) {
     }
 }
 
-/// Prints how the queries were sent.
+/// Prints the settings with which the queries were sent.
 fn print_sending(sending: &Sending) {
     let priority = match sending.priority {
         Priority::RealTime => "real-time priority",

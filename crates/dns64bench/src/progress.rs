@@ -21,7 +21,7 @@ use crate::{interruption, lines, metrics};
 
 /// Interval between two updates of the progress on a terminal.
 const LOOK: Duration = Duration::from_millis(200);
-/// Without a terminal: time of the first line, and the interval between further lines.
+/// Time of the first progress line, and interval between further lines, if standard error is not a terminal.
 const FIRST_LINE: Duration = Duration::from_secs(1);
 const LINES: Duration = Duration::from_secs(10);
 /// Template for the message and, below it, the progress bar of a trial.
@@ -57,7 +57,7 @@ pub(crate) fn run_trial(
     result
 }
 
-/// Returns standard error, if progress can be redrawn there.
+/// Returns standard error if progress can be redrawn there; otherwise, a hidden target.
 fn draw_target() -> ProgressDrawTarget {
     if has_control_sequences(&std::io::stderr()) {
         ProgressDrawTarget::stderr()
@@ -85,7 +85,7 @@ pub(crate) fn loop_so_far(valid: u64, outstanding: u64, time: Duration) -> Strin
     plain_spaces(&format!("{} answers/s, {mean_ms:.2} ms each", grouped(rate as u64)))
 }
 
-/// Runs `work` and meanwhile shows the text `words`, which `work` may change.
+/// Shows the text `words` while `work` runs. `work` may change the text.
 pub(crate) fn during<T>(quiet: bool, words: &str, work: impl FnOnce(&ProgressText) -> T) -> T {
     during_with(quiet, words, &|| None, work)
 }
@@ -112,7 +112,8 @@ pub(crate) fn during_with<T>(
     shown.during(quiet, &lines, work)
 }
 
-/// Waits for `time`, or until the user interrupts. Shows the pause, and the text `next` about the following step.
+/// Waits for `time`, or until the user interrupts. Meanwhile shows the length of the pause, and the text `next`, which
+/// describes the following step.
 pub(crate) fn pause(time: Duration, quiet: bool, next: &str) {
     if time < FIRST_LINE {
         return interruption::sleep(time);
@@ -124,7 +125,7 @@ pub(crate) fn pause(time: Duration, quiet: bool, next: &str) {
 }
 
 /// Formats the state of a search before a trial, in two lines. The first line is for example `trial 7 of about 19 at 1
-/// 500 q/s in [1 000, 2 000)`. The second line has the remaining time, if it can be estimated.
+/// 500 q/s in [1 000, 2 000)`. The second line shows the remaining time, if it can be estimated.
 pub(crate) fn title(standing: &SearchProgress) -> String {
     let show = |rate: Option<Qps>| rate.map_or("…".to_owned(), |rate| grouped(rate.0));
     let (passed, failed) = standing.bracket;
@@ -168,7 +169,7 @@ impl ProgressText {
         *self.text.lock().unwrap_or_else(PoisonError::into_inner) = plain_spaces(words);
     }
 
-    /// Runs a function that writes to the terminal, and hides the progress bar meanwhile.
+    /// Hides the progress bar while `write` runs, which writes to the terminal.
     pub(crate) fn aside<T>(&self, write: impl FnOnce() -> T) -> T {
         self.bar.suspend(write)
     }

@@ -1,4 +1,4 @@
-//! Turns command line arguments into plans.
+//! Conversion of command-line arguments into plans.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::Path;
@@ -105,14 +105,14 @@ impl Replies {
     }
 }
 
-/// Returns the AF_XDP settings, if `interface` is given. The value `auto` leaves the interface open.
+/// Returns the AF_XDP settings, if `interface` is given. With the value `auto`, the interface is selected later.
 pub(crate) fn xdp_config(interface: Option<&String>, mode: XdpMode) -> Option<XdpConfig> {
     let named = |name: &String| (name != "auto").then(|| name.clone());
     interface.map(|name| XdpConfig { interface: named(name), mode: mode.resolve() })
 }
 
 /// Checks a plan against this host: the first name must be in its block, this process must be allowed to use the CPUs,
-/// the source addresses must be local, and for AF_XDP there must be an interface towards the server.
+/// the source addresses must be local, and AF_XDP requires an interface that leads to the server.
 ///
 /// # Errors
 /// Returns an error if one of these conditions is not met.
@@ -167,7 +167,7 @@ impl Measure {
         Ok(TrialPlan { shard: Some(shard), ..plan })
     }
 
-    /// Returns the plan of the whole trial, also if this tester sends only a part of it.
+    /// Returns the plan of the whole trial, even if this tester sends only one shard of it.
     fn plan_of_all(&self) -> Result<TrialPlan, Failure> {
         let width = self.intervals.width()?;
         if let Some(path) = &self.plan {
@@ -202,7 +202,7 @@ fn given_plan(path: &Path) -> Result<TrialPlan, Failure> {
     parse_plan(&read.map_err(|e| unusable(e.to_string()))?).map_err(unusable)
 }
 
-/// Parses a plan in JSON; an error names the wrong field.
+/// Parses a plan in JSON; an error names the invalid field.
 fn parse_plan(text: &str) -> Result<TrialPlan, String> {
     let mut json = serde_json::Deserializer::from_str(text);
     let plan = serde_path_to_error::deserialize(&mut json).map_err(|error| {
@@ -378,8 +378,8 @@ impl SelfTest {
     }
 }
 
-/// Returns the trial of a self-test for a trial of a DUT: AuthDNS is queried directly, has an AAAA record for every
-/// name, and must answer within a quarter of the timeout. The send settings are the same.
+/// Returns the self-test trial that corresponds to a trial of a DUT. AuthDNS is queried directly, returns an AAAA
+/// record for every name, and must answer within a quarter of the timeout. The send settings are the same.
 pub(crate) fn as_self_test(asked: TrialPlan, delta: f64) -> TrialPlan {
     let factor = factor(asked.aaaa_share, asked.cached_share, delta);
     TrialPlan {
@@ -596,7 +596,7 @@ impl Resperf {
                 additional: Additional::new(edns.as_ref(), self.tsig.clone(), 0),
                 check,
                 timeout: self.timeout.into(),
-                // The original resperf sends each datagram with its own system call too.
+                // The original resperf also uses one system call per datagram.
                 offload: false,
                 buffer: self.buffer.map(|kib| kib * 1024),
                 interval: Some(self.interval.into()),

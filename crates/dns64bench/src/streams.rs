@@ -1,9 +1,9 @@
 //! Handling of write errors on standard output and standard error, such as a closed pipe or a full disk.
 //!
 //! On such an error the standard library's `println!` panics. The macros in `main.rs` end the program cleanly instead,
-//! so that the servers that it started end, and temporary files are removed. After a closed pipe the program ends
-//! without a message, and after a full disk with one. If standard error cannot be written, the program continues,
-//! because only progress output is lost.
+//! so that the servers that it started are stopped, and temporary files are removed. If the pipe is closed, the program
+//! ends without a message. If the disk is full, it prints a message. If standard error cannot be written, the program
+//! continues, because only progress output is lost.
 
 use std::fmt;
 use std::io::{self, BufWriter, Write};
@@ -48,8 +48,8 @@ pub(crate) fn begin() {
     MAIN.get_or_init(|| thread::current().id());
 }
 
-/// Ends the program because standard output cannot be written. Does nothing in other threads than the main thread,
-/// which detects the error when it prints.
+/// Ends the program because standard output cannot be written. Does nothing in threads other than the main thread. The
+/// main thread detects the error the next time that it prints.
 pub(crate) fn give_up(error: io::Error) {
     if MAIN.get() == Some(&thread::current().id()) {
         resume_unwind(Box::new(Unwritable(error)));

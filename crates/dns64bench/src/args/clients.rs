@@ -1,5 +1,5 @@
-//! Arguments of the clients with the interfaces of older tools: closed loop (dnsperf, dns64perf2), ramp (resperf),
-//! constant rate (dns64perf++).
+//! Arguments of the clients that correspond to older tools: closed loop (dnsperf, dns64perf2), ramp (resperf), constant
+//! rate (dns64perf++).
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::num::NonZeroU16;
@@ -30,7 +30,7 @@ pub(crate) enum Transport {
 /// Queries and their transport.
 #[derive(Debug, Args)]
 pub(crate) struct Questions {
-    /// File of queries to send instead of generated ones; - is standard input. Each line has a name, a type and
+    /// File of queries to send instead of generated ones; - is standard input. Each line contains a name, a type and
     /// optionally a class
     #[arg(long, value_name = "FILE", conflicts_with_all = ["domain", "names", "first_name", "aaaa_share", "any_aaaa"], help_heading = QUESTIONS)]
     pub(crate) queries: Option<PathBuf>,
@@ -46,7 +46,7 @@ pub(crate) struct Questions {
     /// Request the name server identifier, NSID (implies EDNS)
     #[arg(long, help_heading = QUESTIONS)]
     pub(crate) nsid: bool,
-    /// Send this EDNS client subnet (implies EDNS)
+    /// Send this network in the EDNS Client Subnet option (implies EDNS)
     #[arg(long, value_name = "NETWORK", value_parser = like::<IpNet>("network", "192.0.2.0/24 or 2001:db8::/48"), help_heading = QUESTIONS)]
     pub(crate) client_subnet: Option<IpNet>,
     /// Additional EDNS option, with its value in hexadecimal; may be given several times (implies EDNS)
@@ -72,7 +72,7 @@ pub(crate) struct Questions {
 /// Files with the statistics of each interval of a load.
 #[derive(Debug, Args)]
 pub(crate) struct IntervalFiles {
-    /// Length of the intervals in the files of --hdr-log and --json-lines, at least 10ms [default: 1s]
+    /// Length of the intervals in the files written by --hdr-log and --json-lines; at least 10ms [default: 1s]
     #[arg(long, value_name = "TIME", value_parser = interval, help_heading = FILES)]
     pub(crate) interval: Option<Duration>,
     /// Write a round-trip time histogram (in µs) for each interval to this file, as an HDR interval log
@@ -90,13 +90,13 @@ pub(crate) struct ClosedLoop {
     pub(crate) server: Option<Server>,
     #[command(flatten)]
     pub(crate) asking: LivenessOptions,
-    /// Number of queries in flight, over all threads together
+    /// Total number of queries in flight across all threads
     #[arg(long, value_name = "N", default_value_t = 100, help_heading = LOAD)]
     pub(crate) outstanding: usize,
     /// Number of threads
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = THREADS)]
     pub(crate) threads: usize,
-    /// Number of source ports (UDP) or connections (TCP), over all threads together [default: one per thread]
+    /// Total number of source ports (UDP) or connections (TCP) across all threads [default: one per thread]
     #[arg(long, value_name = "N", help_heading = THREADS)]
     pub(crate) source_ports: Option<usize>,
     /// CPUs of the threads, such as 2,3 or 0-7
@@ -124,8 +124,8 @@ pub(crate) struct ClosedLoop {
     /// Time to wait for the answer to a query
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse_time, help_heading = LOAD)]
     pub(crate) timeout: Duration,
-    /// AAAA record rate (α): share of names that have an AAAA record, from 0 to 1. It must equal the --aaaa-share of
-    /// AuthDNS (`dns64bench auth`)
+    /// AAAA record rate (α): share of names that have an AAAA record, from 0 to 1. It must equal the --aaaa-share set
+    /// for AuthDNS (`dns64bench auth`)
     #[arg(long, value_name = "SHARE", default_value_t = Share::ZERO, help_heading = NAMES)]
     pub(crate) aaaa_share: Share,
     /// Prefix that synthesized addresses must have; may be given several times [default: any address is valid]
@@ -152,7 +152,7 @@ pub(crate) struct ClosedLoop {
     pub(crate) cpu_of: Option<u32>,
 }
 
-/// Options of resperf 2.14 for UDP and TCP. The kilobytes of resperf are KiB.
+/// Options of resperf 2.14 for UDP and TCP. Sizes that resperf gives in kilobytes are in KiB.
 #[derive(Debug, Parser)]
 #[command(
     name = "resperf",
@@ -183,7 +183,7 @@ pub(crate) struct Resperf {
     /// File with queries [default: standard input]
     #[arg(short = 'd', value_name = "FILE", conflicts_with = "names", help_heading = QUESTIONS)]
     pub(crate) data: Option<PathBuf>,
-    /// Query names that are generated from this block of IPv4 addresses, instead of the names of a file
+    /// Send queries for names generated from this block of IPv4 addresses, instead of the queries in a file
     #[arg(long, value_name = "A.B.C.D/LEN", help_heading = QUESTIONS)]
     pub(crate) names: Option<NameRange>,
     /// With --names: prefix that synthesized addresses must have; other addresses are counted as wrong
@@ -207,7 +207,8 @@ pub(crate) struct Resperf {
     /// Sign the queries with this TSIG key; the default algorithm is hmac-md5
     #[arg(short = 'y', value_name = "[ALG:]NAME:SECRET", help_heading = QUESTIONS)]
     pub(crate) tsig: Option<Key>,
-    /// Length of each interval in the plot, in seconds; at least 0.01
+    /// Length of the intervals for which results are plotted, and recorded by --hdr-log and --json-lines, in seconds;
+    /// at least 0.01
     #[arg(short = 'i', value_name = "SECONDS", default_value = "0.5", value_parser = plot_interval, help_heading = FILES)]
     pub(crate) interval: Duration,
     /// Rate at the end of the ramp, in queries per second
@@ -229,7 +230,7 @@ pub(crate) struct Resperf {
     /// Number of simulated clients, each with a separate source port (UDP) or connection (TCP)
     #[arg(short = 'C', value_name = "N", default_value_t = 1, help_heading = THREADS)]
     pub(crate) clients: usize,
-    /// Maximum number of queries in flight; sending ends when it is reached [default: 65536 for each client]
+    /// Maximum number of queries in flight; sending ends when this number is reached [default: 65536 for each client]
     #[arg(short = 'q', value_name = "N", help_heading = LOAD)]
     pub(crate) outstanding: Option<usize>,
     /// Maximum backlog, which is the number of queries that are due but not yet sent. Sending ends when the backlog
@@ -245,11 +246,11 @@ pub(crate) struct Resperf {
     /// Print warnings on standard output instead of standard error
     #[arg(short = 'W', help_heading = FILES)]
     pub(crate) warnings_to_stdout: bool,
-    /// Number of threads, among which the clients of -C are divided
+    /// Number of threads; the clients set by -C are divided among them
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = THREADS)]
     pub(crate) threads: usize,
-    /// Also write a report like resperf-report: an HTML page with the output and both plots, and separate files with
-    /// the plots (SVG), the output and the plot data. File names begin with date and time
+    /// Also write a report, as resperf-report does: an HTML page with the output and both plots, and separate files
+    /// with the plots (SVG), the output and the plot data. File names begin with the date and time
     #[arg(long, help_heading = FILES)]
     pub(crate) report: bool,
     /// Write a latency histogram (in µs) for each interval to this file, as an HDR interval log
@@ -302,7 +303,8 @@ pub(crate) struct Dns64perf {
 /// The last two or three arguments of dns64perf++: `[PORTS] DELAY TIMEOUT`.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Timing {
-    /// Number of source ports of each thread; `None` if the argument was omitted. Versions since October 2018 have it.
+    /// Number of source ports of each thread; `None` if the argument was omitted. The argument exists in versions since
+    /// October 2018.
     pub(crate) ports: Option<NonZeroU16>,
     /// Time between the bursts of a thread, in ns.
     pub(crate) delay: u64,
@@ -378,14 +380,13 @@ impl Resperf {
     }
 }
 
-/// Parses seconds with or without a fraction.
+/// Parses a number of seconds, which may have a fraction.
 fn seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text.parse().map_err(|_| format!("'{text}' is no number of seconds"))?;
     Duration::try_from_secs_f64(seconds).map_err(|e| e.to_string())
 }
 
-/// Shortest interval. Every interval has a histogram; in shorter intervals a histogram would contain only single
-/// queries.
+/// Shortest allowed interval. In shorter intervals, each histogram would contain only a few queries.
 const FINEST: Duration = Duration::from_millis(10);
 
 fn interval(text: &str) -> Result<Duration, String> {

@@ -19,26 +19,26 @@ pub(crate) struct Conform {
     /// Name of the server in the results [default: its address]
     #[arg(long, value_name = "NAME", help_heading = SERVER)]
     pub(crate) name: Option<String>,
-    /// Prefix of the server; may be given several times [default: discovered by RFC 7050]
+    /// DNS64 prefix of the server; may be given several times [default: discovered as specified by RFC 7050]
     #[arg(long, value_name = "PREFIX/LEN", help_heading = SERVER)]
     pub(crate) expect_prefix: Vec<Prefix>,
-    /// IPv6 prefix that the server is configured to exclude, in addition to its default exclusions: it must ignore AAAA
-    /// records in this prefix (RFC 6147 §5.1.4)
+    /// IPv6 prefix that the server is configured to exclude, in addition to its default exclusions: the server must
+    /// ignore AAAA records in this prefix (RFC 6147 §5.1.4)
     #[arg(long, value_name = "NETWORK", value_parser = excluded_range, help_heading = SERVER)]
     pub(crate) excludes: Option<Ipv6Net>,
     /// Whether the server validates DNSSEC with the trust anchors of `auth --conform`: true or false [default:
     /// detected]
     #[arg(long, value_name = "BOOL", help_heading = SERVER)]
     pub(crate) validates: Option<bool>,
-    /// State that the server forwards all names to `auth --conform`, and not only those of --zone
+    /// Declare that the server forwards all names to `auth --conform`, not only those in --zone
     #[arg(long, requires = "zone", help_heading = SERVER)]
     pub(crate) forwards_all: bool,
     /// Zone that the server forwards or delegates to `auth --conform`; without this option, checks that need test names
     /// are skipped
     #[arg(long, value_name = "ZONE", help_heading = NAMES)]
     pub(crate) zone: Option<Name>,
-    /// Status socket of the `auth --conform` for --zone, on this host or over ssh on another host; without this option,
-    /// checks that need the log of upstream queries are skipped
+    /// Status socket of the `auth --conform` that serves --zone, on this host or, through ssh, on another host; without
+    /// this option, checks that need the log of upstream queries are skipped
     #[arg(long, value_name = "PATH|ssh:HOST:PATH", requires = "zone", help_heading = AUTH)]
     pub(crate) auth_status: Option<StatusSocketLocation>,
     /// ssh configuration file to use instead of the user's
@@ -62,7 +62,8 @@ pub(crate) struct Conform {
     /// Write a scoreboard as one HTML page
     #[arg(long, value_name = "FILE", help_heading = FILES)]
     pub(crate) html: Option<PathBuf>,
-    /// Outcome of another server (from `conform --json`), for the scoreboard; may be given several times
+    /// File with the output of `conform --json` for another server, to add to the scoreboard; may be given several
+    /// times
     #[arg(long, value_name = "FILE", num_args = 1.., requires = "html", help_heading = FILES)]
     pub(crate) beside: Vec<PathBuf>,
     /// Show no progress on standard error

@@ -69,18 +69,21 @@ fn notes(subcommand: &str) -> &'static [(&'static str, &'static str)] {
             ),
             (
                 "",
-                "A link to dns64bench with the name resperf accepts these arguments without the \
-                 subcommand; with the name resperf-report it also implies --report.",
+                "A link to dns64bench named resperf accepts these arguments without the subcommand. A \
+                 link named resperf-report also implies --report.",
             ),
             (
                 "",
                 "Differences from the original resperf: a reply is counted only if it repeats the \
-                 question. The last interval is plotted with its true width. It counts for the \
-                 maximum throughput if it is at least half as wide as the others. The figures of \
-                 --report are SVG instead of PNG. Some options differ too:",
+                 question. The last interval is plotted with its true width. The last interval counts \
+                 towards the maximum throughput if it is at least half as wide as the others. The \
+                 figures written by --report are SVG instead of PNG. Some options differ too:",
             ),
             ("-b", "Without this option, socket buffers are as large as the system allows."),
-            ("-C", "Every client has a separate ID space, and -q is the sum over all clients."),
+            (
+                "-C",
+                "Every client uses its own set of message IDs, and -q limits the total over all clients.",
+            ),
             (
                 "-d",
                 "Lines that have words after the class, an unknown type, or octets above 127 are skipped with a warning.",
@@ -94,14 +97,14 @@ fn notes(subcommand: &str) -> &'static [(&'static str, &'static str)] {
         "dns64perf++" => &[
             (
                 "",
-                "Queries are evenly spaced, and not sent in bursts. The rate is the same: n·t/d \
+                "Queries are evenly spaced instead of sent in bursts. The rate is the same: n·t/d \
                 queries per ns for BURST n, THREADS t and DELAY d.",
             ),
             (
                 "",
                 "Versions of dns64perf++ since October 2018 have the argument PORTS. Without it, 64 \
-                 source ports are used in total. If the message IDs of the given ports are not \
-                 sufficient for the rate and the timeout, more ports are used.",
+                 source ports are used in total. If the given ports do not provide enough message IDs \
+                 for the rate and the timeout, more ports are used.",
             ),
             (
                 "",
@@ -110,7 +113,7 @@ fn notes(subcommand: &str) -> &'static [(&'static str, &'static str)] {
             ),
             (
                 "",
-                "A link to dns64bench with the name dns64perf++ accepts these arguments without the subcommand.",
+                "A link to dns64bench named dns64perf++ accepts these arguments without the subcommand.",
             ),
         ],
         _ => &[],
@@ -158,7 +161,7 @@ fn examples(subcommand: &str) -> &'static [(&'static str, &'static str)] {
             ),
             (
                 "dns64bench merge --offset 1=250us --offset 2=-1ms --json shard-*.json",
-                "Use measured clock offsets of the testers with shards 1 and 2.",
+                "Use the measured clock offsets of the testers that sent shards 1 and 2.",
             ),
         ],
         "measure" => &[
@@ -194,11 +197,11 @@ fn examples(subcommand: &str) -> &'static [(&'static str, &'static str)] {
             ),
             (
                 "dns64bench search --server 2001:2::1 --min 1k --max 64k --self-test self-test.json",
-                "Use a self-test, which shows up to which rate the tester itself is reliable.",
+                "Use the result of a self-test, which shows the rate up to which the tester itself is reliable.",
             ),
             (
                 "dns64bench search --server 2001:2::1 --min 1k --max 64k --method mlrsearch --goal 0.5%,exceed=50%,final=1s,sum=21s --pause 1s",
-                "Shorten the search with MLRsearch and short pauses. Add a goal: in half of the time, more than 0.5 % may be lost.",
+                "Shorten the search with MLRsearch and short pauses. Add a goal: the loss may exceed 0.5 % in half of the trial time.",
             ),
             ("dns64bench search --resume journal.jsonl", "Continue an interrupted search."),
         ],
@@ -209,7 +212,7 @@ fn examples(subcommand: &str) -> &'static [(&'static str, &'static str)] {
             ),
             (
                 "dns64bench self-test --server 198.18.1.2 --for-rate 64k --search-to 500k",
-                "Find the highest rate of the tester.",
+                "Find the highest rate up to which the tester is reliable.",
             ),
             (
                 "dns64bench self-test --server 198.18.1.2 --for-rate 64k --source-addresses 198.19.0.0/24",

@@ -1,5 +1,4 @@
-//! Parsers for addresses, times and lists as users write them, with errors that show the correct
-//! form.
+//! Parsers for addresses, times and lists as users write them. Error messages show the correct form.
 
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
@@ -75,10 +74,10 @@ pub(crate) fn like<T: FromStr>(
     }
 }
 
-/// Number of this tester, and the total number of testers: `1/3`.
+/// Index of this tester's shard, and the total number of shards, such as `1/3`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ShardNumber {
-    /// Number of this tester, counted from 0.
+    /// Index of the shard, counted from 0.
     pub(crate) index: u16,
     pub(crate) of: u16,
 }
@@ -97,7 +96,8 @@ impl FromStr for ShardNumber {
     }
 }
 
-/// Parses the number of nanoseconds by which the clock of a tester was ahead: `1=250us`, `2=-1ms`.
+/// Parses the index of a shard, and the time by which the clock of its tester was ahead, such as `1=250us` or `2=-1ms`.
+/// Returns the time in nanoseconds.
 pub(crate) fn parse_offset(text: &str) -> Result<(u16, i64), String> {
     let wrong = || format!("'{text}' is no offset of a shard; write for example 1=250us or 2=-1ms");
     let (index, time) = text.split_once('=').ok_or_else(wrong)?;
@@ -155,7 +155,7 @@ pub(crate) fn parse_percentage(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Parses a decrease as a fraction: `5%`, `0.05`.
+/// Parses a decrease, such as `5%` or `0.05`, and returns it as a fraction.
 pub(crate) fn parse_decrease(text: &str) -> Result<f64, String> {
     let wrong = || format!("'{text}' is no decrease; write for example 5% or 0.05");
     fraction(text).filter(|decrease| (0.0..1.0).contains(decrease)).ok_or_else(wrong)

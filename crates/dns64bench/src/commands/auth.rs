@@ -86,8 +86,8 @@ fn serve_checks(args: &Auth, zone: &Name) -> Outcome {
     ended.map(|()| ExitCode::SUCCESS)
 }
 
-/// Creates the status socket. It is created before the DNS sockets, so that it exists when clients reach the DNS
-/// server.
+/// Creates the status socket. The status socket is created before the DNS sockets, so that it exists as soon as clients
+/// can reach the DNS server.
 fn status_socket(path: Option<&Path>) -> Result<Option<StatusSocket>, Failure> {
     let bind = |path: &Path| {
         StatusSocket::bind(path)

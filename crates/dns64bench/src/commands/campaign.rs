@@ -347,8 +347,8 @@ impl CampaignTerminal<'_> {
         self.line_as_it_is(&plain(text, MESSAGE));
     }
 
-    /// Prints a line like [`CampaignTerminal::line`], but without removing control characters. The text must not quote
-    /// a host or a server.
+    /// Prints a line like [`CampaignTerminal::line`], but without removing control characters. The text must not
+    /// contain output of a host or a server.
     fn line_as_it_is(&self, text: &str) {
         match (self.quiet, self.plain) {
             (true, _) => {}

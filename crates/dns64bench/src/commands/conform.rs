@@ -91,7 +91,7 @@ fn check(args: &Conform) -> Result<Option<Report>, Failure> {
     let (done, total) = (AtomicUsize::new(0), runner::selected(&settings.only));
     let ran = progress::during(args.quiet, &words, |shown| {
         let told = |outcome: &CheckOutcome| {
-            // The outcome about the expected prefix is not one of the selected checks, so it is not counted.
+            // The check of the expected prefix is not one of the selected checks, so it is not counted.
             let is_selected = outcome.id != runner::EXPECTED_PREFIX;
             let n = done.fetch_add(usize::from(is_selected), Ordering::Relaxed)
                 + usize::from(is_selected);

@@ -99,7 +99,7 @@ fn xdp(shard: &ShardSummary) -> String {
     })
 }
 
-/// Describes the clock offset of a shard's tester; empty if it is unknown.
+/// Describes the clock offset of the tester that sent a shard; empty if the offset is unknown.
 fn clock(shard: &ShardSummary) -> String {
     match (shard.offset_us, shard.clock) {
         (Some(offset), _) => format!("; clock {offset} µs ahead"),

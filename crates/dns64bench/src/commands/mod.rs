@@ -33,7 +33,7 @@ use tester::measurer::{TrialError, needs_send_cost};
 
 use crate::output::Failure;
 
-/// Returns the cost of sending on this host, which is measured if the burst window of `plan` depends on it. The cost
+/// Returns the cost of sending on this host. The cost is measured only if the burst window of `plan` depends on it, and
 /// applies to all trials with the same send settings.
 fn measured_send_cost(plan: &TrialPlan) -> Result<Option<SendCost>, TrialError> {
     if !needs_send_cost(plan) {

@@ -34,7 +34,7 @@ use crate::output::{Failure, Outcome, grouped, print_json};
 use crate::resolve::{as_self_test, with_names};
 use crate::{colour, interruption, metrics};
 
-/// Rate range of the self-test: the rate that it must validate at least, and the upper end of its search.
+/// Rate range of the self-test: the lowest rate that the self-test must validate, and the upper end of its search.
 const FOR_RATE: Qps = Qps(2_000);
 const SELF_TEST_TO: Qps = Qps(600_000);
 /// Rate range and resolution of the searches.
@@ -553,7 +553,7 @@ mod tests {
         fn pause(&mut self, _: Duration, _: SearchProgress) {}
     }
 
-    /// Returns the result of the searches of a test case, in which all trials have this outcome.
+    /// Returns the search result of a test case in which all trials have this verdict and these reasons.
     fn searched(stage: &Stage, verdict: Verdict, reasons: Vec<Reason>) -> SearchResult {
         let folder = tempfile::tempdir().unwrap();
         let address = "[::1]:53".parse().unwrap();

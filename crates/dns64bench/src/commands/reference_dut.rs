@@ -19,7 +19,7 @@ use crate::resolve::xdp_config;
 pub(crate) struct Served {
     #[serde(flatten)]
     counters: ReferenceCounters,
-    /// Interface on which queries were received by AF_XDP, and the mode; absent if AF_XDP was not used.
+    /// Interface on which queries were received with AF_XDP, and the AF_XDP mode; absent if AF_XDP was not used.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[serde(rename = "past_stack")]
     xdp: Option<XdpInterface>,

@@ -130,8 +130,8 @@ fn print(comparison: &Comparison) {
     }
 }
 
-/// Returns the exit status: 1 for a regression, which counts as a failure of the DUT, and 3 if the searches are not
-/// sufficient for a decision.
+/// Returns the exit status: 1 for a regression, which counts as a failure of the DUT, and 3 if there are too few
+/// searches for a decision.
 fn status(comparison: &Comparison) -> ExitCode {
     if comparison.has_regressed() {
         DUT_FAILED.into()

@@ -1,5 +1,5 @@
-//! `resperf`: a ramp with the client of this program, and with the status lines, statistics and plot file of the
-//! original resperf.
+//! `resperf`: a ramp that is sent by the client of this program. The status lines, statistics and plot file are those
+//! of the original resperf.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -18,7 +18,7 @@ use crate::interruption;
 use crate::intervals::{Files, Load, arguments};
 use crate::output::{Failure, INTERRUPTED, Outcome, rcodes, wrong_line};
 
-/// Smallest deviation of the sent queries from the schedule in an interval, in per cent, that causes a warning.
+/// Threshold for a pacing warning: deviation of the send rate from the target rate in an interval, in per cent.
 const PACING_PCT: f64 = 1.0;
 /// First line of the plot file.
 const HEADER: &str = "# time target_qps actual_qps responses_per_sec failures_per_sec avg_latency connections conn_avg_latency";
@@ -249,7 +249,7 @@ fn write_intervals(files: Files, plan: &RampPlan, result: &RampResult) -> Result
     files.write(&run)
 }
 
-/// Writes the files of `--report`. Their names begin with date and time, as those of resperf-report.
+/// Writes the files of `--report`. Their names begin with the date and time, like those of resperf-report.
 fn report(result: &RampResult, printed: &str) -> Result<(), Failure> {
     let stem = timestamp(result.began);
     let curve = |name: &str, value: fn(&Bucket) -> f64| Series {

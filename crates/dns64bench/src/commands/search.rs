@@ -112,7 +112,8 @@ fn unix_seconds() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs())
 }
 
-/// Returns the error that ends a search, with the rates that passed before and the command that resumes the search.
+/// Returns the error that ends a search. The error contains the rates that have passed so far, and the command that
+/// resumes the search.
 fn on_failure(error: SearchError, journal: &Path) -> Failure {
     let entries: Vec<SearchEntry> = Lines::read(journal).unwrap_or_default();
     let has_trial = entries.iter().any(|entry| matches!(entry, SearchEntry::Finished(_)));
@@ -185,7 +186,7 @@ fn status(result: &SearchResult) -> ExitCode {
     }
 }
 
-/// Range of names that the trials of a search use or may use.
+/// Range of names that the trials of a search may use.
 #[derive(Clone, Copy)]
 pub(crate) struct UsedNames {
     /// Index of the first name in the block.
@@ -193,13 +194,13 @@ pub(crate) struct UsedNames {
     pub(crate) count: u64,
 }
 
-/// Runner that runs trials in this process and shows them on standard error. If liveness checks are enabled, a search
-/// ends if the server does not respond, or if all its replies are wrong in the same way.
+/// Runner that runs trials in this process and shows their progress on standard error. If liveness checks are enabled,
+/// a search ends if the server does not respond, or if all its replies are wrong in the same way.
 pub(crate) struct Terminal {
     quiet: bool,
     /// Names that the liveness check must not use; `None` if liveness checks are disabled.
     liveness: Option<UsedNames>,
-    /// True if the check before the first trial was successful.
+    /// True if the liveness check before the first trial was successful.
     heard: bool,
 }
 
@@ -230,7 +231,7 @@ impl Runner for Terminal {
         }
         let trial = run_trial(plan, self.quiet, &title(&standing))?;
         if is_interrupted(&trial) {
-            // A search needs complete trials.
+            // A search uses complete trials only.
             return Err(TrialError::Interrupted);
         }
         if self.liveness.is_some() && trial.counts.valid == 0 {

@@ -29,16 +29,16 @@ use crate::{colour, interruption, metrics};
 pub(crate) struct SelfTestResult {
     /// Highest rate at which DUTs will be tested.
     pub(crate) for_rate: Qps,
-    /// AAAA record rate (α) of the tests of DUTs.
+    /// AAAA record rate (α) used in the tests of DUTs.
     pub(crate) aaaa_share: Share,
-    /// Cache hit rate (β) of the tests of DUTs.
+    /// Cache hit rate (β) used in the tests of DUTs.
     pub(crate) cached_share: Share,
-    /// Reserve δ of RFC 8219 §9.2.1 as a share: 0.1 is 10 %.
+    /// Headroom δ of RFC 8219 §9.2.1 as a share: 0.1 is 10 %.
     pub(crate) delta: f64,
     /// Rate at which the self-test must pass to validate tests of DUTs at `for_rate`.
     pub(crate) required_rate: Qps,
-    /// Highest rate at which the self-test passed; the lowest one if the search was repeated. Absent if a search found
-    /// no passing rate.
+    /// Highest rate at which the self-test passed. If the search was repeated, this is the lowest result of the
+    /// searches. Absent if a search found no passing rate.
     pub(crate) passed_rate: Option<Qps>,
     /// Highest rate at which DUTs may be tested according to `passed_rate`.
     pub(crate) allowed_rate: Option<Qps>,
@@ -92,11 +92,11 @@ pub(crate) struct SelfTestPlan {
     pub(crate) trial: TrialPlan,
     /// Highest rate at which DUTs will be tested.
     pub(crate) for_rate: Qps,
-    /// AAAA record rate (α) of the tests of DUTs.
+    /// AAAA record rate (α) used in the tests of DUTs.
     pub(crate) aaaa_share: Share,
-    /// Cache hit rate (β) of the tests of DUTs.
+    /// Cache hit rate (β) used in the tests of DUTs.
     pub(crate) cached_share: Share,
-    /// Reserve δ of RFC 8219 §9.2.1 as a share: 0.1 is 10 %.
+    /// Headroom δ of RFC 8219 §9.2.1 as a share: 0.1 is 10 %.
     pub(crate) delta: f64,
     /// Number of trials (or searches) that must pass; at least 1.
     pub(crate) repeat: u32,

@@ -92,7 +92,7 @@ pub(super) fn search(
 }
 
 /// Computes the result of the first `searches` searches of an interrupted set from its journal in `folder`. Returns
-/// `None` if `searches` is 0. `runner` is required by the interface, and runs no trial.
+/// `None` if `searches` is 0. `runner` is required by the interface, but runs no trial.
 ///
 /// # Errors
 /// Returns an error if the journal cannot be read, or if the journal of the completed searches cannot be written.

@@ -1,5 +1,5 @@
-//! `try`: runs AuthDNS on this host, prints configuration lines with which an existing server forwards to AuthDNS, and
-//! runs a short search.
+//! `try`: runs AuthDNS on this host, prints the lines that make an existing server forward queries to AuthDNS, and runs
+//! a short search.
 //!
 //! ```text
 //! AuthDNS ─► version ─► lines ─► wait: names resolve ─► closed loop ─► MLRsearch ─► summary
@@ -55,15 +55,15 @@ use crate::{interruption, metrics};
 const AUTH_PORT: u16 = 5300;
 /// TTL of the records of AuthDNS.
 const TTL: Duration = Duration::from_secs(60);
-/// Interval between two probes of the server, while its configuration is awaited.
+/// Interval between two probes while the command waits for the server to be configured.
 const PAUSE_OF_WAIT: Duration = Duration::from_secs(1);
 /// Duration of a full-length trial, pause between trials, and number of searches; the searches take two minutes in
 /// total.
 const TRIAL: Nanos = Nanos(5 * Nanos::SECOND.0);
 const PAUSE: Duration = Duration::from_millis(150);
 const SEARCHES: u32 = 3;
-/// Time after the start of the searches from which no further search begins. On a busy machine a search takes longer
-/// than planned.
+/// Latest time at which a search may begin, measured from the start of the first search. On a busy machine a search
+/// takes longer than planned.
 const ENOUGH: Duration = Duration::from_secs(100);
 /// Maximum width of the interval that a search finds, relative to the upper end of the interval.
 const WIDTH: f64 = 0.05;
@@ -186,7 +186,7 @@ fn trial(args: &Try, server: SocketAddr, auth_status: &Path) -> TrialPlan {
     }
 }
 
-/// Returns the index of the first name for a run that begins at the time `now`, counted from 1970.
+/// Returns the index of the first name for a run that begins at `now`, the time since 1970.
 fn first_name(now: Duration) -> u64 {
     FIRST_NAMES + now.as_secs().wrapping_mul(NAMES_PER_SECOND) % NAMES
 }
@@ -308,8 +308,8 @@ impl Setup<'_> {
     }
 }
 
-/// Runner that runs trials like [`Terminal`], records them in case of an interruption, and begins no search after
-/// [`ENOUGH`].
+/// Runner that runs trials like [`Terminal`], keeps their results in case of an interruption, and begins no search
+/// after [`ENOUGH`].
 struct RecordingRunner {
     terminal: Terminal,
     trials: Vec<TrialResult>,
@@ -375,7 +375,8 @@ fn full(trials: &[TrialResult], verdict: Verdict) -> impl Iterator<Item = &Trial
     trials.iter().filter(move |trial| trial.verdict == verdict && trial.facts.duration >= TRIAL)
 }
 
-/// Returns the highest rate that passed in a full-length trial, and the lowest rate above it that failed in one.
+/// Returns the highest rate that passed in a full-length trial, and the lowest rate above it that failed in a
+/// full-length trial.
 fn bounds(trials: &[TrialResult]) -> (Option<Qps>, Option<Qps>) {
     let passed = full(trials, Verdict::Passed).map(|trial| trial.rate).max();
     let failed = full(trials, Verdict::Failed).map(|trial| trial.rate);

@@ -1,5 +1,5 @@
-//! Configuration lines for an existing server, with which it forwards the test domain to AuthDNS and synthesizes AAAA
-//! records from the answers. Campaigns write complete configurations instead (`hosts::servers`).
+//! Configuration lines that make an existing server forward the test domain to AuthDNS and synthesize AAAA records from
+//! the answers. Campaigns write complete configurations instead (`hosts::servers`).
 
 use std::fmt;
 use std::net::SocketAddr;

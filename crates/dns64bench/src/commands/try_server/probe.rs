@@ -15,7 +15,8 @@ use crate::interruption;
 
 /// Time to wait for a response. Resolvers send SERVFAIL after some seconds if their upstream does not respond.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Time to wait for the version. It is short, because some servers do not answer queries of class CH.
+/// Time to wait for a response to the version query. It is short, because some servers do not answer queries of class
+/// CH.
 const VERSION_PATIENCE: Duration = Duration::from_secs(1);
 /// Interval between two checks of the interruption flag.
 const LOOK: Duration = Duration::from_millis(100);
@@ -76,7 +77,7 @@ impl Probe {
         NameReplies { name, aaaa, a, auth_asked: auth_queries() > before }
     }
 
-    /// Queries the records of type `wanted` (A or AAAA) for a name.
+    /// Queries the records of type `wanted` (A or AAAA) of a name.
     fn addresses(&self, name: Ipv4Addr, wanted: u16) -> Reply {
         let mut query = self.template.bytes().to_vec();
         QueryTemplate::patch(&mut query, 0, name);

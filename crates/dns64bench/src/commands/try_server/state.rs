@@ -13,7 +13,8 @@ use std::time::Duration;
 use tester::measurer::expect::Prefix;
 use wire::rcode::Rcode;
 
-/// Prefix lengths of RFC 6052 §2.2. The longest is tried first, because it is the least likely to match by chance.
+/// Prefix lengths of RFC 6052 §2.2. The longest length is tried first, because it is the least likely to match by
+/// chance.
 const LENGTHS: [u8; 6] = [96, 64, 56, 48, 40, 32];
 
 /// The reply to one query.
@@ -124,8 +125,8 @@ impl NameReplies {
 }
 
 impl State {
-    /// Returns the next step after a wait of `waited`, if the wait is limited to `limit`. A wrong prefix ends the wait,
-    /// because only the user can correct it with `--expect-prefix`.
+    /// Returns the next step of a wait that has lasted `waited` and may last up to `limit`. A wrong prefix ends the
+    /// wait, because only the user can correct it with `--expect-prefix`.
     pub(super) fn next(self, waited: Duration, limit: Duration) -> Next {
         match self {
             State::Ready => Next::Begin,

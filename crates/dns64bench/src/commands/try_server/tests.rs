@@ -1,4 +1,4 @@
-//! Golden lines, duration of the search, names and bounds.
+//! Tests of the configuration lines, the search duration, the names, and the bounds of the result.
 
 use std::path::Path;
 
@@ -35,7 +35,7 @@ fn printed_lines_match_the_golden_file() {
     assert!(text == golden, "{} differs: BLESS=1 cargo test -p dns64bench\n{text}", file.display());
 }
 
-/// Returns the lines of a form with one part, without the surrounding text.
+/// Returns the configuration lines of a form that has a single part, without the surrounding text.
 fn bare(form: Form) -> String {
     let lines = form.lines(&forward("127.0.0.1:5300", "64:ff9b::/96")).to_string();
     let (_, lines) = lines.split_once(":\n\n").unwrap();
@@ -130,7 +130,7 @@ fn bounds_are_those_of_full_trials() {
     assert_eq!(bounds_words((None, None)), "so far passed: no rate; failed: no rate");
 }
 
-/// Answers up to a capacity.
+/// Simulated server that answers up to its capacity, in queries per second.
 struct Simulated(u64);
 
 impl Runner for Simulated {
@@ -146,7 +146,7 @@ impl Runner for Simulated {
     fn pause(&mut self, _: Duration, _: SearchProgress) {}
 }
 
-/// Searches around 10 000 queries/s.
+/// Returns a plan with searches around 10 000 queries/s.
 fn plan() -> SearchPlan {
     let trial = TrialPlan {
         duration: TRIAL,
@@ -157,7 +157,7 @@ fn plan() -> SearchPlan {
     search_plan(trial, 10_000.0)
 }
 
-/// Ends in the search with this number, counted from 0.
+/// Runner that is interrupted in the search with this index, counted from 0.
 struct Ending(Simulated, u32);
 
 impl Runner for Ending {
