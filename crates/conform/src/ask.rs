@@ -1,5 +1,5 @@
-//! Sends the queries of a check in one datagram or over one connection. There are no retries, and the timeout is that
-//! of a stub resolver.
+//! Transport of the queries of a check: single datagrams over UDP, or a TCP connection. There are no retries, and the
+//! timeout is that of a stub resolver.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 /// Default timeout of a stub resolver (`timeout:5` in resolv.conf(5)).
 pub const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Sends one datagram from a new socket, and returns the first datagram from the server, or `None` after `patience`.
+/// Sends one datagram from a new socket. Returns the first datagram from the server, or `None` if none arrives within
+/// `patience`.
 ///
 /// # Errors
 /// Returns an error if no socket can be opened. A closed port counts as a missing reply.
@@ -69,7 +70,7 @@ impl Connection {
     /// Connects to the server.
     ///
     /// # Errors
-    /// Returns the operating system's error, or a timeout after `patience`.
+    /// Returns the error of the system call, or a timeout error after `patience`.
     pub fn open(to: SocketAddr, patience: Duration) -> io::Result<Connection> {
         let stream = TcpStream::connect_timeout(&to, patience)?;
         stream.set_nodelay(true)?;
@@ -80,15 +81,15 @@ impl Connection {
     /// Sends octets unchanged. The caller must add the length prefix (RFC 1035 §4.2.2).
     ///
     /// # Errors
-    /// Errors of the operating system.
+    /// Returns an error if the system call fails.
     pub fn send_raw(&mut self, octets: &[u8]) -> io::Result<()> {
         self.stream.write_all(octets)
     }
 
-    /// Sends a message after its length prefix.
+    /// Sends a message, preceded by its length prefix.
     ///
     /// # Errors
-    /// Errors of the operating system.
+    /// Returns an error if the system call fails.
     pub fn send(&mut self, message: &[u8]) -> io::Result<()> {
         let len = u16::try_from(message.len()).map_err(io::Error::other)?;
         self.stream.write_all(&[&len.to_be_bytes(), message].concat())
@@ -109,8 +110,8 @@ impl Connection {
         Ok(self.fill(&mut message, give_up)?.then_some(message))
     }
 
-    /// Reads until the buffer is full, and returns true if it is full before `give_up`. A server that sends single
-    /// octets does not extend this time limit.
+    /// Reads until the buffer is full, or until the time `give_up`. Returns true if the buffer is full. A server that
+    /// sends single octets does not extend this time limit.
     fn fill(&mut self, buffer: &mut [u8], give_up: Instant) -> io::Result<bool> {
         let mut filled = 0;
         while filled < buffer.len() {
@@ -143,7 +144,8 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let dripping = thread::spawn(move || {
             let (mut stream, _) = listener.accept().unwrap();
-            // Each octet arrives within the timeout, but the whole message does not. The client closes first.
+            // Each octet arrives within the timeout, but the whole message does not. The client closes the connection
+            // first.
             for octet in [16, 0].into_iter().chain(std::iter::repeat_n(0, 400)) {
                 if stream.write_all(&[octet]).is_err() {
                     return true;

@@ -1,4 +1,5 @@
-//! Type of a check, which consists of data about a sentence of an RFC and a script that tests the sentence.
+//! Type of a check. A check consists of data about a sentence of an RFC, and of a script that tests whether the server
+//! complies with it.
 
 use crate::trial::{Fault, Judged, Trial};
 
@@ -24,7 +25,7 @@ pub enum Level {
     Should,
     /// A sentence of an RFC without a BCP 14 keyword; counted with SHOULD.
     Says,
-    /// MAY, OPTIONAL: not implementing it is no fault; it is shown.
+    /// MAY, OPTIONAL. A missing feature is shown, but is not a fault.
     May,
     /// Our own advice, not in an RFC.
     Hardening,
@@ -50,8 +51,7 @@ pub enum Need {
     Zone,
     /// The query log of the test authoritative server.
     View,
-    /// The server also queries the test authoritative server for reverse names and everything else (it forwards all
-    /// queries).
+    /// The server forwards all queries to the test authoritative server, including those for reverse names.
     Everything,
     /// The server validates, with the keys of the test authoritative server as trust anchors.
     Validation,
@@ -65,12 +65,13 @@ pub enum Need {
     ExcludedRange,
 }
 
-/// Settings of a server that need more than one configuration, because a single one cannot show all supported features.
+/// Settings that must be tested with more than one configuration of the server, because a single configuration cannot
+/// show all supported features.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Aspect {
-    /// Values and lengths of the prefixes.
+    /// The prefixes and their lengths.
     Prefix,
-    /// Validation turned off.
+    /// Operation without validation.
     NoValidation,
     /// Range of IPv6 addresses that the server is configured to exclude.
     ExcludedRange,
@@ -79,7 +80,7 @@ pub enum Aspect {
 /// A check of one sentence of an RFC, or of our own advice.
 #[derive(Clone, Copy)]
 pub struct Check {
-    /// Id, made of the RFC, the section, and a word or two: `rfc6147-5.1.2-nxdomain`.
+    /// Id, which consists of the RFC, the section, and one or more words: `rfc6147-5.1.2-nxdomain`.
     pub id: &'static str,
     /// Requirement on the server, in one sentence.
     pub title: &'static str,
@@ -93,7 +94,7 @@ pub struct Check {
     pub level: Level,
     /// Requirements for running the check.
     pub needs: &'static [Need],
-    /// Id of the check that requires the opposite, if there is one. Such a pair arises if our advice contradicts a
+    /// Id of the check that requires the opposite, if there is one. There are such pairs where our advice contradicts a
     /// sentence of an RFC.
     pub contradicts: Option<&'static str>,
     /// Script that sends the queries and judges the replies.
@@ -101,7 +102,7 @@ pub struct Check {
 }
 
 impl Check {
-    /// Common fields of most checks. Each file and each check overrides some of them.
+    /// Default values of the fields. Each file and each check overrides some of them.
     pub(crate) const BASE: Check = Check {
         id: "",
         title: "",
@@ -121,8 +122,8 @@ impl std::fmt::Debug for Check {
     }
 }
 
-/// Beginnings of the ids of checks whose names or answers depend on the prefix. They concern the positions of the
-/// address octets, the advertised prefixes, and the names below the prefixes in ip6.arpa.
+/// Beginnings of the ids of checks whose queries or expected answers depend on the prefix. These checks concern the
+/// positions of the address octets, the advertised prefixes, and the names below the prefixes in ip6.arpa.
 const OF_PREFIXES: &[&str] = &[
     "rfc6052-2",
     "hardening-reverse-suffix",

@@ -1,10 +1,11 @@
-//! Correct answers that depend on the server's prefix. This is the checks' own implementation of RFC 6052.
+//! Addresses that a correct server synthesizes with its prefix. This implementation of RFC 6052 is used by the checks
+//! only.
 
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
-/// Prefix for IPv4-embedded addresses (RFC 6052 §2.2), with the suffix of its addresses.
+/// Prefix for IPv4-embedded addresses (RFC 6052 §2.2), and the suffix of these addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Prefix {
     address: u128,
@@ -18,8 +19,8 @@ impl Prefix {
     /// Creates a prefix.
     ///
     /// # Errors
-    /// Returns an error if `len` is not 32, 40, 48, 56, 64 or 96. Returns an error if one of bits 64 to 71 (RFC 6052
-    /// §2.2), or a bit at the position of the IPv4 address, is set.
+    /// Returns an error if `len` is not 32, 40, 48, 56, 64 or 96. Also returns an error if one of bits 64 to 71 (RFC
+    /// 6052 §2.2) is set, or a bit at the position of the IPv4 address.
     pub fn new(address: Ipv6Addr, len: u8) -> Result<Prefix, NoPrefix> {
         let address = u128::from(address);
         let all = Prefix { address: 0, len }.with(Ipv4Addr::BROADCAST);
@@ -29,8 +30,8 @@ impl Prefix {
         if fits { Ok(Prefix { address, len }) } else { Err(NoPrefix) }
     }
 
-    /// Returns the address in which `v4` is embedded (RFC 6052 §2.2). The octets of `v4` follow the prefix and skip
-    /// bits 64 to 71.
+    /// Returns the address in which `v4` is embedded (RFC 6052 §2.2). The octets of `v4` follow the prefix, except that
+    /// bits 64 to 71 are skipped.
     pub fn with(self, v4: Ipv4Addr) -> Ipv6Addr {
         let mut octets = self.address.to_be_bytes();
         let mut at = usize::from(self.len / 8);
@@ -44,7 +45,7 @@ impl Prefix {
         octets.into()
     }
 
-    /// Returns the IPv4 address in `v6`, or `None` if the prefix or the suffix differs.
+    /// Returns the IPv4 address that is embedded in `v6`, or `None` if `v6` has a different prefix or suffix.
     pub fn embedded(self, v6: Ipv6Addr) -> Option<Ipv4Addr> {
         let octets = v6.octets();
         let mut at = usize::from(self.len / 8);

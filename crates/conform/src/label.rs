@@ -1,5 +1,5 @@
-//! Labels by which a queried name defines its own answer. The test authoritative server and the checks agree on answers
-//! through this table only.
+//! Labels by which a queried name defines its own answer. This table is all that the test authoritative server and the
+//! checks share about answers.
 //!
 //! A name is `NONCE . DIRECTIVE … . ZONE`. The nonce makes the name new to every cache. Each directive is one label.
 //! Directives are parsed from left to right. Their order matters only if one of them makes the name an alias.
@@ -10,24 +10,24 @@
 //! | `v6-20010db8000000000000000000000001` | an AAAA record (32 hexadecimal digits); may occur several times |
 //! | `many-60` | 60 A records, from 1.1.0.1 upwards; a name has at most 4000 A records, whatever its labels are |
 //! | `ttl-600` | TTL of all records in seconds; the default is 300 |
-//! | `unequal` | the first record of an RRset has the TTL, each further one half of it (forbidden by RFC 2181 §5.2) |
+//! | `unequal` | the first record of an RRset has the TTL, each further record half of it (forbidden by RFC 2181 §5.2) |
 //! | `soa-300-60` | TTL and MINIMUM of the SOA record in a negative answer; the default is 300 and 300. In an unsigned zone the owner of the record is the name from this label on, so that a server that caches one SOA record per zone caches each of them |
 //! | `nosoa` | negative answers have no SOA record |
-//! | `mx`, `ns`, `srv` | such a record for `NONCE.host.REST`, with the A records of that host as additional data; REST is the part after the label |
+//! | `mx`, `ns`, `srv` | a record of this type that refers to `NONCE.host.REST`, with the A records of that host as additional data; REST is the part after the label |
 //! | `txt` | a TXT record: `conform` |
-//! | `https-1-2-3-4`, `svcb-1-2-3-4` | such a record for the name itself: priority 1, `alpn=h2`, `ipv4hint=1.2.3.4` |
+//! | `https-1-2-3-4`, `svcb-1-2-3-4` | a record of this type: priority 1, target `.`, `alpn=h2`, `ipv4hint=1.2.3.4` |
 //! | `case` | owner names in replies have alternating letter case; the question is copied from the query |
 //! | `ad` | replies have AD set, like those of an upstream that has validated |
-//! | `ede-15` | replies with an OPT record have this extended error (RFC 8914) |
-//! | `oob` | replies to A and AAAA have one more answer: an address of [`EVIL4`] or [`EVIL6`] for `NONCE.REST`, which was not queried |
+//! | `ede-15` | replies with an OPT record contain this extended error (RFC 8914) |
+//! | `oob` | replies to A and AAAA have one more answer: the address [`EVIL4`] or [`EVIL6`] for `NONCE.REST`, which was not queried |
 //! | `alien` | like `oob`, but the address is for `NONCE.REST` in ZONE itself, whatever the zone of the name |
-//! | `mixed` | the answer to AAAA also has the A records, and the answer to A the AAAA records |
-//! | `a-FATE`, `aaaa-FATE`, `all-FATE` | treatment of queries for A, for AAAA, and for any type, see below; the first that matches applies |
+//! | `mixed` | the answer to AAAA also contains the A records, and the answer to A the AAAA records |
+//! | `a-FATE`, `aaaa-FATE`, `all-FATE` | treatment of queries for A, for AAAA, and for any type (see below); the first label that matches applies |
 //! | `cname`, `cname-60` | the name is an alias, with this TTL, for `NONCE.REST`; the labels left of it apply to the reply of the alias |
 //! | `hop` | the same, but into the other zone: the target is `NONCE.REST` with `b.ZONE` in place of `ZONE` |
 //! | `dname` | `dname.REST` has a DNAME record for `REST`, so `NONCE.dname.REST` becomes `NONCE.REST` (RFC 6672) |
 //! | `loop` | the name is an alias of itself |
-//! | `half` | the reply has the alias only, without the records of its target |
+//! | `half` | the reply contains the alias only, without the records of its target |
 //! | `wild` | the part left of this label comes from a wildcard `*.wild.REST`; visible in signed zones only |
 //!
 //! FATE is one of: `nodata`; `rcode-3`; `silent`; `delay-1500` (milliseconds, then a normal reply); `tc` (truncated and
@@ -105,7 +105,7 @@ impl Tree {
     }
 }
 
-/// Treatment of a query.
+/// Special treatment of a query by the test authoritative server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Fate {
     /// NODATA.
@@ -116,7 +116,7 @@ pub enum Fate {
     Silent,
     /// An answer after this time.
     Delay(Duration),
-    /// An empty truncated reply over UDP, and the complete one over TCP.
+    /// An empty truncated reply over UDP, and the complete reply over TCP.
     Truncated,
     /// No answer over UDP.
     TcpOnly,
@@ -126,7 +126,7 @@ pub enum Fate {
     Forged(Forgery),
 }
 
-/// Part of a forged reply that is wrong.
+/// Part of a forged reply that differs from the correct reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Forgery {
     /// The message ID.
@@ -148,7 +148,7 @@ pub enum Scope {
     All,
 }
 
-/// Alias from a name to another one.
+/// Alias from one name to another.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Alias {
     /// A CNAME record with this target and TTL.
@@ -293,14 +293,14 @@ pub fn read(name: &Name, zone: &Name) -> Option<ParsedName> {
     Some(ParsedName { tree, behaviour })
 }
 
-/// True if the labels after this one belong to the same name.
+/// Result of parsing a label: whether the labels after it belong to the same name.
 #[derive(PartialEq, Eq)]
 enum Continuation {
     On,
     Ends,
 }
 
-/// Parts of the names that a label points to.
+/// Parts from which the target names of a label are composed.
 struct TargetParts<'a> {
     nonce: &'a [&'a Label],
     rest: &'a [&'a Label],
@@ -356,7 +356,7 @@ fn tree_of(label: &Label) -> Option<Tree> {
 }
 
 /// True if the table contains this label. A name that begins with such a label has no nonce. No check queries such a
-/// name, but a resolver does if it minimizes query names (RFC 9156).
+/// name, but a resolver that minimizes query names does (RFC 9156).
 pub(crate) fn is_directive(label: &Label) -> bool {
     let text = text(label);
     let (verb, _) = text.split_once('-').unwrap_or((&text, ""));

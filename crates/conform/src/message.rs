@@ -1,4 +1,4 @@
-//! DNS messages of this crate. They own all their data and can represent every error of a server.
+//! DNS messages as used in this crate. A message owns all its data, and can represent every error that a server makes.
 //!
 //! The crate `domain` parses and composes the messages. RDATA is stored as uncompressed octets, so that records can be
 //! compared, and records of unknown types can be sent.
@@ -91,7 +91,7 @@ pub struct Message {
     pub opcode: u8,
     /// The flags.
     pub flags: Flags,
-    /// Response code. If there is an OPT record, it includes the upper eight bits from that record.
+    /// Response code, including the upper eight bits from the OPT record, if there is one.
     pub rcode: u16,
     /// Question section; one entry in any valid query.
     pub questions: Vec<Question>,
@@ -207,8 +207,8 @@ impl Message {
         }
     }
 
-    /// Creates a response without records. It repeats the ID, opcode, RD, CD and question of this query, and has an OPT
-    /// record if the query has one.
+    /// Creates a response without records. It copies the ID, opcode, RD, CD and question of this query, and contains an
+    /// OPT record if the query does.
     pub fn response(&self) -> Message {
         Message {
             flags: Flags { qr: true, rd: self.flags.rd, cd: self.flags.cd, ..Flags::default() },
@@ -296,8 +296,9 @@ impl Message {
         })
     }
 
-    /// Returns the message in wire format with compressed owner names. Because of the compression, an owner equal to
-    /// the queried name takes the letter case of the question. The result may be longer than any transport allows.
+    /// Returns the message in wire format with compressed owner names. Because of the compression, an owner that is
+    /// equal to the queried name gets the letter case of the question. The result may be longer than any transport
+    /// allows.
     ///
     /// # Panics
     /// Panics if the data of a record is longer than 65 535 octets.

@@ -17,7 +17,7 @@ pub enum Verdict {
     Failed,
     /// The check could not be run.
     NotTried,
-    /// The server does not support the feature that the check is about.
+    /// The server does not support the feature that the check tests.
     NotOffered,
     /// The server complies with the sentence.
     Passed,
@@ -36,12 +36,12 @@ impl Verdict {
     }
 }
 
-/// An exchange as text.
+/// A query and its reply, as text.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Shown {
     /// Command that repeats the query: a line of `dig`, or of `nc` for octets that `dig` cannot send.
     pub dig: String,
-    /// Reply as lines; "no reply" for silence.
+    /// Reply as lines of text, or "no reply".
     pub reply: String,
     /// Time until the reply, in milliseconds.
     #[serde(alias = "milliseconds")]
@@ -65,18 +65,18 @@ pub struct Outcome {
     pub verdict: Verdict,
     /// Reason: the server's behaviour, or a missing precondition; empty if the check passed.
     pub reason: String,
-    /// Configuration of the server, if the outcome comes from another configuration than that of the report: "with the
-    /// prefix 3fff:64::/32".
+    /// Configuration of the server, if it differs from the configuration of the report: "with the prefix 3fff:64::/32".
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub setting: Option<String>,
     /// Id of the check that requires the opposite, if there is one.
     pub contradicts: Option<String>,
-    /// Last few exchanges; empty if the check passed.
+    /// Last few queries and replies; empty if the check passed.
     pub exchanges: Vec<Shown>,
 }
 
 impl Outcome {
-    /// Returns the reason of the outcome, after the configuration of the server if that is not the usual one.
+    /// Returns the reason of the outcome. If the server had a special configuration, the text begins with that
+    /// configuration.
     pub fn explanation(&self) -> Cow<'_, str> {
         match &self.setting {
             None => Cow::Borrowed(&self.reason),
@@ -108,14 +108,14 @@ pub struct Report {
 pub enum Checked {
     /// The outcomes.
     Report(Report),
-    /// The server shows nothing that could be checked.
+    /// The server could not be checked.
     Unchecked {
         /// The reason, as text.
         unchecked: String,
     },
 }
 
-/// Number of checks of a level, by verdict.
+/// Numbers of checks, by verdict.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Count {
     /// Checks that passed.
@@ -129,7 +129,7 @@ pub struct Count {
 }
 
 impl Report {
-    /// Returns the counts of the given levels. MUST and SHOULD are separate; [`Level::Says`] is counted with SHOULD.
+    /// Returns the numbers of checks of the given levels, by verdict.
     pub fn count(&self, levels: &[Level]) -> Count {
         let mut count = Count::default();
         for outcome in self.outcomes.iter().filter(|outcome| levels.contains(&outcome.level)) {
@@ -144,8 +144,8 @@ impl Report {
     }
 
     /// Adds the outcomes of the same server with another configuration, `setting`. A check counts as failed if it
-    /// failed with any configuration. Otherwise it counts as passed if it passed with any. If two outcomes have the
-    /// same verdict, the earlier one stays.
+    /// failed with any configuration. Otherwise it counts as passed if it passed with any configuration. If two
+    /// outcomes have the same verdict, the earlier outcome is kept.
     pub fn add(&mut self, setting: &str, other: Report) {
         self.duration_s += other.duration_s;
         for outcome in other.outcomes {

@@ -6,8 +6,8 @@
 //!   ─► troubling checks, in parallel ─► checks that run alone ─► second attempts ─► report
 //! ```
 //!
-//! Most checks run in parallel, so that timeouts do not add up. Troubling checks follow the others ([`Phase`]): for
-//! them the test authoritative server is silent or very slow. Checks that load the server run alone at the end.
+//! Most checks run in parallel, so that timeouts do not add up. Troubling checks, in which the test authoritative
+//! server is silent or very slow, follow the others ([`Phase`]). Checks that load the server run alone at the end.
 //!
 //! A check that failed because of a missing reply or SERVFAIL is repeated alone, because the reply may have been lost
 //! on the tester's side. Only the second attempt counts. A check that cannot be run gets an outcome with the reason.
@@ -42,14 +42,15 @@ pub use error::RunError;
 /// Default number of checks that run in parallel.
 pub const PARALLEL: usize = 16;
 
-/// Id of the outcome that reports prefixes other than those expected.
+/// Id of the outcome that reports that the server uses prefixes other than the expected ones.
 pub const EXPECTED_PREFIX: &str = "rfc7050-3-expected-prefix";
 
 /// Maximum number of exchanges in an outcome. Only the last exchanges are shown.
 const SHOWN: usize = 4;
 
 /// Maximum number of checks that get a second attempt. If a server is silent in more checks, the cause is not packet
-/// loss. Each second attempt may also take the full timeout of a stub resolver.
+/// loss. The limit also bounds the total time, because each second attempt may take the full timeout of a stub
+/// resolver.
 const SECOND_TRIES: usize = 20;
 
 /// Settings of a run.
@@ -63,21 +64,22 @@ pub struct Settings {
     pub version: String,
     /// Zone for which the server queries the test authoritative server.
     pub zone: Option<Name>,
-    /// Prefixes that the user expects; if empty, they are discovered by RFC 7050 or derived from answers.
+    /// Prefixes that the user expects. If the list is empty, the prefixes are discovered as specified by RFC 7050, or
+    /// derived from answers.
     pub expect: Vec<Prefix>,
     /// Additional range of IPv6 addresses that the server is configured to exclude (RFC 6147 §5.1.4), if any. The
     /// length is /1 to /127.
     pub excluded: Option<Ipv6Net>,
-    /// Ids, or beginnings of ids, of the checks to run. If empty, all checks are run.
+    /// Ids, or beginnings of ids, of the checks to run. If the list is empty, all checks are run.
     pub only: Vec<String>,
     /// Timeout of a query. The default, [`ask::PATIENCE`], is the timeout of a stub resolver.
     pub patience: Duration,
     /// Number of checks that run in parallel; at least one.
     pub parallel: usize,
-    /// True if the server validates with the keys of the test authoritative server as trust anchors. If `None`, this is
-    /// determined by a probe.
+    /// True if the server validates with the keys of the test authoritative server as trust anchors. If `None`, a probe
+    /// determines this.
     pub validation: Option<bool>,
-    /// True if the server also queries the test authoritative server for reverse names and everything else.
+    /// True if the server forwards all queries to the test authoritative server, including those for reverse names.
     pub everything: bool,
     /// True to start no further checks, for example after an interruption.
     pub until: Arc<AtomicBool>,
@@ -128,7 +130,7 @@ pub fn run(
 /// - Some load the server so heavily that other checks would fail (overload, guesses of IDs and ports).
 /// - Some may crash the server (malformed messages).
 /// - Some are disturbed by other connections.
-/// - After the last one, a server may assume that its upstream does not support EDNS.
+/// - After the last check, a server may assume that its upstream does not support EDNS.
 const ALONE: [&str; 7] = [
     "hardening-overload",
     "rfc5452",
@@ -142,10 +144,10 @@ const ALONE: [&str; 7] = [
 /// Phase in which a check runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// In parallel with others, first.
+    /// First, in parallel with other checks.
     Quiet,
     /// In parallel, after the quiet checks. These checks query names to which the test authoritative server replies
-    /// very late or not at all. A server may then mark its upstream down for a while.
+    /// very late or not at all. Because of such replies, a server may mark its upstream down for a while.
     Troubling,
     /// Alone, at the end.
     Alone,
@@ -234,7 +236,7 @@ fn run_these(
     })
 }
 
-/// True if prefixes were found and are not the ones that the checks use. The order does not matter.
+/// True if prefixes were found that are not the same as those that the checks use. The order does not matter.
 fn differ(found: &[Prefix], believed: &[Prefix]) -> bool {
     let lacks = |of: &[Prefix], all: &[Prefix]| all.iter().any(|prefix| !of.contains(prefix));
     !found.is_empty() && (lacks(found, believed) || lacks(believed, found))
@@ -284,7 +286,7 @@ impl Facts<'_> {
         }
     }
 
-    /// Returns the reason if a check cannot be run or does not apply.
+    /// Returns the reason if a check cannot be run or does not apply to the server.
     fn unmet(&self, check: &Check) -> Option<Fault> {
         check.needs.iter().find_map(|need| self.lacks(*need))
     }
@@ -338,7 +340,7 @@ impl Facts<'_> {
 struct Attempt {
     judged: Judged,
     exchanges: Vec<Exchange>,
-    /// True if the attempt failed and a lost reply may be the reason.
+    /// True if the attempt failed, possibly because of a lost reply.
     is_doubtful: bool,
 }
 
@@ -473,8 +475,8 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Runs a check a second time. Only the second attempt counts. If it passes, the outcome mentions the first
-    /// failure.
+    /// Runs a check a second time. Only the second attempt counts. If that attempt passes, the outcome mentions the
+    /// first failure.
     fn try_again(&mut self, n: usize, first: &str) {
         let attempt = self.facts.attempt(self.checks[n]);
         let mut outcome = attempt.into_outcome(self.checks[n], self.facts.subject.server);

@@ -1,4 +1,4 @@
-//! Selects checks by names given by the user.
+//! Selection of checks by names that the user gives.
 
 use crate::check::Check;
 
@@ -29,8 +29,8 @@ pub(crate) fn chosen<'c>(all: &[&'c Check], only: &[String]) -> Result<Vec<&'c C
     Ok(all.iter().filter(is_chosen).copied().collect())
 }
 
-/// Returns the id with the shortest distance to `wanted`. All characters beyond the length of `wanted` count as one,
-/// because the user may name only the beginning of an id.
+/// Returns the id with the shortest distance to `wanted`. All characters beyond the length of `wanted` count as a
+/// single insertion, because the user may give only the beginning of an id.
 fn nearest<'i>(wanted: &str, ids: impl Iterator<Item = &'i str>) -> &'i str {
     let far = |id: &str| {
         let begin: String = id.chars().take(wanted.chars().count()).collect();

@@ -1,5 +1,5 @@
-//! Environment of a check's script. It provides names that are new to every cache, sends queries, and reads the query
-//! log of the test authoritative server. It records the exchanges, so that a verdict can show the messages.
+//! Environment in which the script of a check runs. It provides names that no cache contains, sends queries, and reads
+//! the query log of the test authoritative server. It records the queries and replies, so that a report can show them.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -28,7 +28,7 @@ pub struct Subject<'a> {
     pub patience: Duration,
     /// Zone for which the server queries the test authoritative server.
     pub zone: Option<&'a Name>,
-    /// Prefixes of the server; at least one. They are discovered by RFC 7050 or given by the user.
+    /// Prefixes of the server; at least one. They are discovered as specified by RFC 7050, or given by the user.
     pub prefixes: &'a [Prefix],
     /// Range of IPv6 addresses that the server is configured to exclude, if any.
     pub excluded: Option<Ipv6Net>,
@@ -36,13 +36,13 @@ pub struct Subject<'a> {
     pub view: Option<&'a dyn View>,
 }
 
-/// Reasons for which a check does not pass.
+/// Reasons why a check does not pass.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// The server violates the sentence of the RFC; the text describes the server's behaviour.
     Wrong(String),
-    /// A required reply is missing; the text describes the reply. The check is run a second time, because the reply may
-    /// have been lost on the network.
+    /// A required reply is missing; the text names the missing reply. The check is run a second time, because the reply
+    /// may have been lost on the network.
     Silent(String),
     /// The check could not be run; the text is the reason.
     NotTried(String),
@@ -50,7 +50,7 @@ pub enum Fault {
     NotOffered(String),
 }
 
-/// Result of a script: success, or the fault.
+/// Result of a script: a value if the check passes so far, otherwise a fault.
 pub(crate) type Judged<T = ()> = Result<T, Fault>;
 
 /// Returns [`Fault::Wrong`] unless `condition` holds.
@@ -70,7 +70,7 @@ pub enum Sent {
     Octets(Vec<u8>),
 }
 
-/// Number of exchanges that a trial keeps. Older ones are dropped, because load checks have a thousand.
+/// Number of exchanges that a trial keeps. Older exchanges are dropped, because a load check consists of a thousand.
 const KEPT: usize = 8;
 
 /// One transmission and its result.
@@ -97,17 +97,17 @@ pub struct Trial<'a> {
     nonce: u64,
 }
 
-/// Counter that makes nonces differ within a process. A random number makes them differ between processes.
+/// Counter that makes nonces unique within a process. A random number distinguishes the nonces of different processes.
 static RUNS: AtomicU64 = AtomicU64::new(0);
 
 impl<'a> Trial<'a> {
-    /// Creates a trial of the server.
+    /// Creates the environment for one run of a script.
     pub fn new(subject: Subject<'a>) -> Trial<'a> {
         let nonce = u64::from(rand::random::<u32>()) << 20 | RUNS.fetch_add(1, Ordering::Relaxed);
         Trial { subject, exchanges: VecDeque::new(), doubts: false, names: 0, nonce }
     }
 
-    /// Returns the last few exchanges that the trial has kept.
+    /// Returns the last few exchanges.
     pub fn into_exchanges(self) -> Vec<Exchange> {
         self.exchanges.into()
     }
@@ -173,7 +173,8 @@ impl<'a> Trial<'a> {
         reply.ok_or_else(|| Fault::Silent(format!("no reply within {patience} s")))
     }
 
-    /// Sends a query over UDP and returns the reply, or `None` if there is no reply, which may be correct.
+    /// Sends a query over UDP and returns the reply, or `None` if there is no reply. For use where a missing reply is
+    /// not a fault.
     ///
     /// # Errors
     /// Returns [`Fault::Wrong`] if the received data is not a message or does not answer this query.
@@ -187,7 +188,7 @@ impl<'a> Trial<'a> {
     /// Sends a query over a new TCP connection.
     ///
     /// # Errors
-    /// As [`Trial::ask`], and [`Fault::Wrong`] if the connection is refused.
+    /// Returns the errors of [`Trial::ask`], and [`Fault::Wrong`] if the connection is refused.
     pub(crate) fn ask_tcp(&mut self, query: &Message) -> Judged<Message> {
         let begin = Instant::now();
         let mut connection = self.connect()?;
@@ -212,7 +213,7 @@ impl<'a> Trial<'a> {
     /// Returns the next message of a connection, as the reply to `query`.
     ///
     /// # Errors
-    /// As [`Trial::ask`].
+    /// Returns the errors of [`Trial::ask`].
     pub fn receive(
         &mut self,
         connection: &mut Connection,
@@ -226,7 +227,8 @@ impl<'a> Trial<'a> {
             .ok_or_else(|| Fault::Silent("no reply over TCP, or the connection was closed".into()))
     }
 
-    /// Sends octets, which need not form a DNS message, in one datagram, and returns the required reply.
+    /// Sends octets in one datagram, and returns the reply, which is required. The octets need not form a valid DNS
+    /// message.
     ///
     /// # Errors
     /// Returns [`Fault::Silent`] if there is no reply. `what` describes the octets.
@@ -235,10 +237,11 @@ impl<'a> Trial<'a> {
         reply.ok_or_else(|| Fault::Silent(format!("no reply to {what}")))
     }
 
-    /// Sends octets, which need not form a valid DNS message, in one datagram, and returns the reply as octets.
+    /// Sends octets in one datagram, and returns the reply as octets, if there is one. The octets need not form a valid
+    /// DNS message.
     ///
     /// # Errors
-    /// [`Fault::NotTried`] if there is no socket.
+    /// Returns [`Fault::NotTried`] if no socket can be opened.
     pub(crate) fn send_octets(
         &mut self,
         octets: &[u8],
@@ -258,11 +261,11 @@ impl<'a> Trial<'a> {
         Ok(came)
     }
 
-    /// Sends all queries at the same moment, each from a different port, and returns the replies in the same order. The
-    /// recorded times count from the first query.
+    /// Sends all queries at the same time, each from a different port, and returns the replies in the same order. The
+    /// recorded times are relative to the first query.
     ///
     /// # Errors
-    /// Returns [`Fault::NotTried`], and sends nothing, if there is no socket for one of the queries.
+    /// Returns [`Fault::NotTried`], and sends nothing, if the socket for one of the queries cannot be opened.
     pub fn ask_all(&mut self, queries: &[Message]) -> Judged<Vec<Option<Message>>> {
         let Subject { server, patience, .. } = self.subject;
         // All sockets are opened before the first query, so that all clients send at the same time.
@@ -291,27 +294,27 @@ impl<'a> Trial<'a> {
         replies.collect()
     }
 
-    /// Sends a query over UDP, and again over TCP if the reply is truncated.
+    /// Sends a query over UDP. If the reply is truncated, sends the query again over TCP.
     ///
     /// # Errors
-    /// As [`Trial::ask`] and [`Trial::ask_tcp`].
+    /// Returns the errors of [`Trial::ask`] and [`Trial::ask_tcp`].
     pub(crate) fn ask_whole(&mut self, query: &Message) -> Judged<Message> {
         let reply = self.ask(query)?;
         if reply.flags.tc { self.ask_tcp(query) } else { Ok(reply) }
     }
 
-    /// Queries AAAA of a new name with these labels, and returns the name and the reply.
+    /// Queries the AAAA records of a new name with these labels, and returns the name and the reply.
     ///
     /// # Errors
-    /// As [`Trial::ask`].
+    /// Returns the errors of [`Trial::ask`].
     pub fn aaaa(&mut self, labels: &str) -> Judged<(Name, Message)> {
         self.look_up(labels, Rtype::AAAA)
     }
 
-    /// Queries records of this type of a new name with these labels, and returns the name and the reply.
+    /// Queries the records of type `qtype` of a new name with these labels, and returns the name and the reply.
     ///
     /// # Errors
-    /// As [`Trial::ask`].
+    /// Returns the errors of [`Trial::ask`].
     pub fn look_up(&mut self, labels: &str, qtype: Rtype) -> Judged<(Name, Message)> {
         let name = self.name(labels);
         let reply = self.ask(&Message::query(&name, qtype))?;
@@ -321,7 +324,7 @@ impl<'a> Trial<'a> {
     /// Returns the queries that the test authoritative server has received for `name` so far, in the order of arrival.
     ///
     /// # Errors
-    /// [`Fault::NotTried`] if the query log is not available.
+    /// Returns [`Fault::NotTried`] if the query log is not available.
     pub fn asked(&self, name: &Name) -> Judged<Vec<Asked>> {
         let view = self.subject.view.ok_or_else(|| {
             Fault::NotTried(
@@ -338,10 +341,10 @@ impl<'a> Trial<'a> {
         })
     }
 
-    /// Requires at least one query for `name` at the test authoritative server, and returns the queries.
+    /// Requires that the test authoritative server received at least one query for `name`, and returns the queries.
     ///
     /// # Errors
-    /// As [`Trial::asked`], and [`Fault::Wrong`] if there was no query.
+    /// Returns the errors of [`Trial::asked`], and [`Fault::Wrong`] if there was no query.
     pub(crate) fn was_asked(&self, name: &Name) -> Judged<Vec<Asked>> {
         let asked = self.asked(name)?;
         expect(!asked.is_empty(), || format!("no query for {name} was sent upstream"))?;
@@ -435,7 +438,7 @@ fn dig(server: SocketAddr, query: &Message, tcp: bool) -> String {
         }
     }
     option(query.opcode != 0, &format!("+opcode={}", query.opcode));
-    // dig must show a truncated reply as received, and must send one query only, like the check.
+    // Like the check, dig must show a truncated reply as received, and must send only one query.
     option(!tcp, "+ignore +tries=1");
     line
 }
@@ -451,7 +454,7 @@ fn for_dig(name: &str) -> Cow<'_, str> {
     format!("-q '{}'", name.replace('\'', r"'\''")).into()
 }
 
-/// Judgements that many checks share.
+/// Tests of a reply that many checks share.
 pub(crate) trait Judge {
     /// Requires this RCODE.
     ///
@@ -462,28 +465,28 @@ pub(crate) trait Judge {
     /// Requires NOERROR, and exactly these AAAA records in the answer, in any order.
     ///
     /// # Errors
-    /// [`Fault::Wrong`] with the actual records.
+    /// Returns [`Fault::Wrong`] with the actual records.
     fn has_aaaa(&self, wanted: &[Ipv6Addr]) -> Judged;
 
     /// Requires NOERROR, and exactly these A records in the answer, in any order.
     ///
     /// # Errors
-    /// [`Fault::Wrong`] with the actual records.
+    /// Returns [`Fault::Wrong`] with the actual records.
     fn has_a(&self, wanted: &[Ipv4Addr]) -> Judged;
 
     /// Requires NOERROR without records of this type in the answer.
     ///
     /// # Errors
-    /// [`Fault::Wrong`] with the number of records.
+    /// Returns [`Fault::Wrong`] with the number of records.
     fn lacks(&self, rtype: Rtype) -> Judged;
 
     /// Requires NODATA (RFC 2308 §2.2), which is NOERROR, no answer record of this type, and at most one SOA record.
     ///
     /// # Errors
-    /// [`Fault::Wrong`] with the number of records.
+    /// Returns [`Fault::Wrong`] with the number of records.
     fn has_nodata(&self, rtype: Rtype) -> Judged;
 
-    /// Requires that all records of this type in the answer have the same TTL, and returns it.
+    /// Requires that all records of this type in the answer have the same TTL, and returns the TTL.
     ///
     /// # Errors
     /// Returns [`Fault::Wrong`] if there are no such records, or if their TTLs differ.
@@ -496,7 +499,8 @@ pub(crate) trait Judge {
     fn soa(&self) -> Judged<Option<&Record>>;
 }
 
-/// Returns [`Fault::NotTried`] for a missing client socket, because the server is not the cause.
+/// Returns the fault for a client socket that cannot be opened. It is [`Fault::NotTried`], because the server is not
+/// the cause.
 pub(crate) fn no_socket(error: &io::Error) -> Fault {
     Fault::NotTried(format!("no socket: {error}"))
 }

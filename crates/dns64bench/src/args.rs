@@ -388,7 +388,7 @@ pub(crate) struct NewSearch {
     /// available. Results above the rate that the self-test validates are reported as lower bounds
     #[arg(long, value_name = "QPS", allow_negative_numbers = true, help_heading = SELF_TEST)]
     pub(crate) self_test_passed: Option<Qps>,
-    /// Headroom δ with which the self-test of --self-test-passed was run (`self-test --delta`)
+    /// Reserve δ with which the self-test of --self-test-passed was run (`self-test --delta`)
     #[arg(long, value_name = "SHARE", default_value_t = method::selftest::MIN_DELTA, allow_negative_numbers = true, value_parser = parse_reserve, help_heading = SELF_TEST)]
     pub(crate) delta: f64,
     /// Journal file [default: ~/.local/state/dns64bench/dns64bench-search-TIME-PID.jsonl]
@@ -419,7 +419,7 @@ pub(crate) struct SelfTest {
     /// to the values that those tests will use
     #[arg(long, value_name = "QPS", allow_negative_numbers = true, help_heading = LOAD)]
     pub(crate) for_rate: Qps,
-    /// Headroom δ: share by which the tester must be faster than tests of DUTs require; RFC 8219 requires at least 0.1
+    /// Reserve δ: share by which the tester must be faster than the tests of DUTs require; RFC 8219 requires at least 0.1
     #[arg(long, value_name = "SHARE", default_value_t = method::selftest::MIN_DELTA, allow_negative_numbers = true, value_parser = parse_reserve, help_heading = SELF_TEST)]
     pub(crate) delta: f64,
     /// Number of trials, all of which must pass; with --search-to, the number of searches

@@ -1,8 +1,8 @@
-//! Turns a query into the messages that are sent in reply, with their send times. The module uses neither sockets nor a
-//! clock, so that table-driven tests can cover it.
+//! Conversion of a query into the messages that are sent in reply, with their send times. The module uses neither
+//! sockets nor a clock, so that table-driven tests can cover it.
 //!
-//! A walk follows the aliases of the name and builds the reply. It also collects the labels that concern the whole
-//! reply. The first fate (see [`Fate`]) other than an RCODE or NODATA determines how the reply is sent.
+//! A walk follows the aliases of the name and builds the reply. It also collects the labels that apply to the reply as
+//! a whole. The first [`Fate`] other than an RCODE or NODATA determines how the reply is sent.
 
 use std::time::Duration;
 
@@ -16,13 +16,13 @@ use super::zones::Zones;
 use crate::label::{Alias, Behaviour, EVIL4, EVIL6, Fate, Forgery, TTL};
 use crate::message::{Message, Name, PAYLOAD, Question, Record, rcode};
 
-/// Time from a forged reply to the correct one.
+/// Time between a forged reply and the correct reply that follows it.
 const AFTER_FORGERY: Duration = Duration::from_millis(100);
-/// Maximum delay. Longer delays are reduced to this one.
+/// Maximum delay. Longer delays are reduced to this value.
 const LONGEST_DELAY: Duration = Duration::from_secs(60);
-/// Longest UDP message for a client that sends no OPT record (RFC 1035 §2.3.4).
+/// Maximum length of a UDP message, in octets, for a client that sends no OPT record (RFC 1035 §2.3.4).
 const PLAIN_PAYLOAD: u16 = 512;
-/// Extended DNS error (RFC 8914 §2).
+/// EDNS option code of an extended DNS error (RFC 8914 §2).
 const EDE: u16 = 15;
 
 /// One message that is sent in reply to a query.
@@ -32,7 +32,7 @@ pub(super) struct Sending {
     pub(super) after: Duration,
     /// The message, no longer than the transport allows.
     pub(super) octets: Vec<u8>,
-    /// True if the message is sent from another port than the one that received the query.
+    /// True if the message is sent from a port other than the one that received the query.
     pub(super) other_port: bool,
 }
 
@@ -132,7 +132,7 @@ impl<'a> Walk<'a> {
             self.add_alias(alias, &node, &name);
             let target = alias.target().clone();
             seen.push(name);
-            // A query for the alias itself is not followed (RFC 1034 §3.6.2).
+            // If the query asks for the alias itself, the alias is not followed (RFC 1034 §3.6.2).
             let is_asked_for = [Rtype::CNAME, Rtype::ANY].contains(&self.qtype);
             if is_asked_for || node.behaviour.half || seen.contains(&target) {
                 return;
@@ -141,7 +141,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Adds the labels that concern the reply as a whole.
+    /// Applies the labels that concern the reply as a whole.
     fn add_behaviour(&mut self, behaviour: &Behaviour) {
         self.reply.flags.ad |= behaviour.ad;
         self.odd_case |= behaviour.odd_case;
@@ -172,7 +172,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Adds the records of the last name in the alias chain, or a denial if it has none of the queried type.
+    /// Adds the records of the last name in the alias chain, or a denial if that name has no records of the queried
+    /// type.
     fn end(&mut self, node: &Node, name: &Name) {
         let other = match self.qtype {
             Rtype::A if node.behaviour.mixed => Some(Rtype::AAAA),
@@ -262,8 +263,8 @@ fn evil(name: &Name, qtype: Rtype) -> Option<Record> {
     }
 }
 
-/// Returns a forged reply. Its records always have the queried name. If the question is forged, only the question can
-/// therefore reveal the forgery.
+/// Returns a forged reply. The owner of its records is always the queried name, so that a forged question can be
+/// recognized only by the question itself.
 fn forged(zones: &Zones, query: &Message, question: &Question, forgery: Forgery) -> Message {
     let mut reply = query.response();
     (reply.flags.aa, reply.flags.ra) = (true, true);
@@ -279,8 +280,8 @@ fn forged(zones: &Zones, query: &Message, question: &Question, forgery: Forgery)
 }
 
 /// Returns the owner of the SOA record that denies `name`. In an unsigned zone this is the part of the name from its
-/// `soa-` label on, if there is one; otherwise it is the apex. A server that caches one SOA record per owner thus caches
-/// each of them.
+/// `soa-` label on, if there is one; otherwise it is the apex. A server that caches one SOA record per owner can thus
+/// cache all of these records.
 fn owner_of_soa(name: &Name, node: &Node) -> Name {
     let is_label = |label: &Label| label.as_slice().to_ascii_lowercase().starts_with(b"soa-");
     let begins = |suffix: &Name| suffix.iter_labels().next().is_some_and(is_label);
@@ -301,8 +302,8 @@ fn bare(reply: &Message) -> Message {
     Message { answer, authority, additional, ..reply.clone() }
 }
 
-/// Returns the reply in wire format if it fits into `limit` octets, and a truncated reply otherwise. If only the
-/// additional data does not fit, it is omitted and TC is not set (RFC 2181 §9).
+/// Returns the reply in wire format if it fits into `limit` octets, and a truncated reply otherwise. Additional data
+/// that does not fit is omitted without setting TC (RFC 2181 §9).
 fn fit(reply: &Message, odd_case: bool, limit: u16) -> Vec<u8> {
     let wire = |reply: &Message| if odd_case { uncompressed(reply) } else { reply.octets() };
     let fits = |octets: &Vec<u8>| octets.len() <= usize::from(limit);
@@ -338,7 +339,7 @@ fn uncompressed(reply: &Message) -> Vec<u8> {
 }
 
 fn odd(name: &Name) -> Vec<u8> {
-    // Lengths of labels are below 64, so they are never letters.
+    // The length octets of labels are below 64, so they are never changed as if they were letters.
     let alternate = |(n, octet): (usize, &u8)| match n % 2 {
         0 => octet.to_ascii_lowercase(),
         _ => octet.to_ascii_uppercase(),

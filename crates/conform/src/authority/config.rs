@@ -14,8 +14,8 @@ pub(super) const LONGEST_ZONE: usize = 200;
 /// Zone and addresses of the test authoritative server.
 #[derive(Clone, Debug)]
 pub struct AuthorityConfig {
-    /// Listen addresses for UDP and TCP; port 0 is any free port. With a wildcard address on a host with several
-    /// addresses, a reply may leave from another address than the one that received the query.
+    /// Listen addresses for UDP and TCP; port 0 selects a free port. If a wildcard address is used on a host with
+    /// several addresses, a reply may be sent from a different address than the one that received the query.
     pub listen: Vec<SocketAddr>,
     /// Zone in which the labels of a name select the reply. At most 200 octets.
     pub zone: Name,
@@ -23,7 +23,7 @@ pub struct AuthorityConfig {
     pub ns: Ipv4Addr,
 }
 
-/// Reasons for which the test authoritative server does not start.
+/// Errors that prevent the test authoritative server from starting.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AuthorityError {
@@ -32,7 +32,7 @@ pub enum AuthorityError {
     Listen {
         /// The listen address.
         address: SocketAddr,
-        /// Transport, and the operating system's error.
+        /// Transport, and the error of the system call.
         source: ListenError,
     },
     /// The name of the zone leaves no room for labels.

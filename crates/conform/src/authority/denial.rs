@@ -12,7 +12,7 @@ use domain::utils::base32;
 use crate::label::{self, Tree};
 use crate::message::{Name, Record};
 
-/// Statement that is proved about a name.
+/// Statement about a name that the server proves.
 pub(super) enum Denial<'a> {
     /// The name has records of only these types.
     NoData(&'a [Rtype]),
@@ -22,7 +22,7 @@ pub(super) enum Denial<'a> {
     Expanded,
 }
 
-/// Zone to which the records of a proof belong.
+/// Zone that contains the records of a proof.
 pub(super) struct Chain<'a> {
     /// Signing of the zone.
     pub(super) tree: Tree,
@@ -65,8 +65,8 @@ impl Chain<'_> {
         (self.tree == Tree::Nsec3).then(|| self.matches(encloser, &[]))?
     }
 
-    /// Returns a record that is owned by the name and lists the types of the name. The next name in the record is the
-    /// immediate successor.
+    /// Returns a record whose owner is the name (or its hash) and that lists the types of the name. The next name in
+    /// the record is the immediate successor of the owner.
     fn matches(&self, name: &Name, types: &[Rtype]) -> Option<Record> {
         if self.tree == Tree::Nsec3 {
             let hash = hash(name)?;
@@ -98,7 +98,7 @@ impl Chain<'_> {
         // A name without records has no signatures (RFC 5155 §7.1).
         let signed = (!types.is_empty()).then_some(Rtype::RRSIG);
         let types = bitmap(types.iter().copied().chain(signed));
-        // SHA-1, no flags, no further iterations, no salt, as in the NSEC3PARAM record.
+        // SHA-1, no flags, no additional iterations, no salt, as in the NSEC3PARAM record.
         let fixed = [1, 0, 0, 0, 0, u8::try_from(next.len()).ok()?];
         let data = [&fixed, next, &types].concat();
         Some(Record::new(before(owner.as_bytes(), self.apex)?, Rtype::NSEC3, self.ttl, data))

@@ -11,8 +11,8 @@
 //!                            signed: signatures · denial: proofs ─────────────────┘
 //! ```
 //!
-//! The test authoritative server can serve as an authoritative server and as the upstream of a forwarder, because all
-//! its replies have AA and RA set. [`crate::label`] defines the behaviour of each name.
+//! The server can act both as an authoritative server and as the upstream of a forwarder, because all its replies have
+//! AA and RA set. [`crate::label`] defines the behaviour of each name.
 
 mod answer;
 mod config;

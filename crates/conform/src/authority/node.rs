@@ -18,7 +18,7 @@ pub(super) struct Node {
 }
 
 impl Node {
-    /// Creates a name with the records of its behaviour.
+    /// Creates a name with the records that `behaviour` defines.
     pub(super) fn new(name: &Name, tree: Tree, apex: Name, behaviour: Behaviour) -> Node {
         Node { tree, apex, records: records(name, &behaviour), behaviour }
     }
@@ -36,15 +36,16 @@ impl Node {
         node
     }
 
-    /// Returns the types for which a query gets records of this name.
+    /// Returns the types for which the server returns records of this name.
     pub(super) fn types(&self) -> Vec<Rtype> {
         let types = self.records.iter().map(|record| record.rtype);
         types.filter(|rtype| self.behaviour.fate(*rtype) != Some(Fate::NoData)).collect()
     }
 }
 
-/// Returns the records of an alias, as two lists. The first has the records of the zone. The second has the CNAME
-/// record synthesized from a DNAME record; it is never signed (RFC 6672 §5.3.1). `ttl` is the TTL of a DNAME record.
+/// Returns the records of an alias as two lists. The first list contains the records of the zone. The second list
+/// contains the CNAME record that is synthesized from a DNAME record and is never signed (RFC 6672 §5.3.1). `ttl` is
+/// the TTL of a DNAME record.
 pub(super) fn alias_records(name: &Name, alias: &Alias, ttl: u32) -> (Vec<Record>, Vec<Record>) {
     match alias {
         Alias::Cname { target, ttl } => {

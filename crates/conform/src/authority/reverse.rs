@@ -1,8 +1,8 @@
-//! The zones outside the user's zone, which are those of reverse names, `ipv4only.arpa`, and the root.
+//! The zones outside the user's zone: the zones of reverse names, `ipv4only.arpa`, and the root.
 //!
-//! A server that forwards all queries also sends queries for these zones. `4.3.2.1.in-addr.arpa` has the PTR record
-//! `ptr-1-2-3-4.ZONE`. Some values of the last octet of the address have a special reply: NXDOMAIN for 250, NODATA for
-//! 251, SERVFAIL for 252, and no reply for 253. There are no names below `ip6.arpa`.
+//! A server that forwards all queries also sends queries for these zones. The PTR record of `4.3.2.1.in-addr.arpa` is
+//! `ptr-1-2-3-4.ZONE`. For some values of the last octet of the address, the reply is special: NXDOMAIN for 250, NODATA
+//! for 251, SERVFAIL for 252, and no reply for 253. There are no names below `ip6.arpa`.
 
 use std::net::Ipv4Addr;
 

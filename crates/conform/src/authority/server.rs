@@ -1,5 +1,5 @@
-//! The running test authoritative server. It has a thread for each UDP socket, for each TCP listener and for each
-//! connection. One more thread sends delayed replies, so that a delay affects only the delayed reply.
+//! The running test authoritative server. There is a thread for each UDP socket, for each TCP listener and for each
+//! connection. One more thread sends delayed replies, so that a delay does not affect other replies.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
@@ -24,7 +24,7 @@ use crate::message::{Message, Name, rcode};
 const MAX_CONNECTIONS: usize = 1000;
 /// Idle timeout of a connection (RFC 7766 §6.2.3), both for reading from the client and for writing to it.
 const IDLE: Duration = Duration::from_secs(10);
-/// Interval at which a UDP thread checks for the stop flag.
+/// Interval at which a UDP thread checks the stop flag.
 const STOP_CHECK: Duration = Duration::from_millis(100);
 
 /// A running test authoritative server. Dropping this value stops the server.
@@ -43,7 +43,7 @@ struct Shared {
     stop: AtomicBool,
 }
 
-/// Starts the test authoritative server. It answers queries when this function returns.
+/// Starts the test authoritative server. The server answers queries by the time this function returns.
 ///
 /// # Errors
 /// Returns an error if an address cannot be served, the zone name is too long, or no keys can be generated.
@@ -100,7 +100,7 @@ impl Drop for Authority {
             let _ = thread.join();
         }
         for (address, thread) in self.addresses.iter().zip(self.tcp.drain(..)) {
-            // A listener checks for the stop flag after each accepted connection.
+            // A listener checks the stop flag after each accepted connection.
             if TcpStream::connect_timeout(address, STOP_CHECK).is_ok() {
                 let _ = thread.join();
             }
@@ -134,8 +134,8 @@ impl Shared {
     }
 }
 
-/// Returns the result of `answer` for the query, or SERVFAIL if `answer` panics. Otherwise one such name would end the
-/// thread that answers all queries.
+/// Returns the result of `answer` for the query, or SERVFAIL if `answer` panics. Without this, a panic for one name
+/// would end the thread that answers all queries.
 fn or_servfail(query: &Message, answer: impl FnOnce() -> Vec<Sending>) -> Vec<Sending> {
     // The zones do not change, so a panic leaves no inconsistent state.
     catch_unwind(AssertUnwindSafe(answer)).unwrap_or_else(|_| {
@@ -172,7 +172,7 @@ fn serve_tcp(listener: &TcpListener, shared: &Arc<Shared>) {
     let open = Arc::new(());
     while !shared.stops() {
         let Ok((stream, source)) = listener.accept() else {
-            // Probably too many open files, which is temporary.
+            // The most likely error is too many open files, which is temporary.
             thread::sleep(STOP_CHECK);
             continue;
         };
@@ -242,14 +242,14 @@ impl DelayQueue {
             run();
         } else {
             let job = Job { due: Instant::now() + after, run: Box::new(run) };
-            // The thread ends only after this sender is dropped.
+            // Sending cannot fail, because the thread ends only after this sender is dropped.
             let _ = self.queue.send(job);
         }
     }
 }
 
 fn work(jobs: &Receiver<Job>) {
-    // The number makes the keys of jobs that are due at the same moment different.
+    // The number distinguishes the keys of jobs that are due at the same moment.
     let mut waiting: BTreeMap<(Instant, u64), Run> = BTreeMap::new();
     for number in 0_u64.. {
         let next = match waiting.first_entry() {

@@ -1,8 +1,8 @@
 //! Keys and signatures of the signed zones. RRsets are signed at query time, because the queried name defines the
 //! records.
 //!
-//! All zones have the same key pair, which is generated at start. The DNSKEY RRset has a correct signature in all
-//! zones, so that a validator detects the wrong signatures of the data and does not stop at the key.
+//! All zones use the same key pair, which is generated at start-up. The signature of the DNSKEY RRset is correct in all
+//! zones. A validator therefore does not stop at the key, and detects the wrong signatures of the data.
 
 use domain::base::Ttl;
 use domain::base::iana::{DigestAlgorithm, Rtype};
@@ -21,7 +21,7 @@ use crate::message::{Name, Record};
 
 /// DNSKEY flags of a key that signs keys and data: Zone Key and SEP (RFC 4034 §2.1.1).
 const FLAGS: u16 = 257;
-/// Seconds of a day.
+/// Length of a day, in seconds.
 const DAY: u32 = 86_400;
 
 /// The keys of the signed zones.
@@ -53,7 +53,7 @@ impl Keys {
 
     /// Returns the signature of an RRset, or `None` in an unsigned zone. An RRset from a wildcard is signed under the
     /// name of the wildcard (RFC 4035 §5.3.2), and `wildcard` is the parent of that name. If the TTLs of an RRset
-    /// differ, it is signed with the first TTL.
+    /// differ, the signature uses the first TTL.
     pub(super) fn sign(
         &self,
         tree: Tree,

@@ -1,8 +1,8 @@
 //! Status socket, through which checks in another process read the query log of the test authoritative server.
 //!
 //! Requests and responses are lines of JSON, and a client may send any number of requests. The response to
-//! `{"asked":"NAME"}` is the list of [`Asked`]. The response to `{"anchors":true}` is the list of trust anchors as lines
-//! of a zone file. After any other request the server closes the connection.
+//! `{"asked":"NAME"}` is a list of [`Asked`] objects. The response to `{"anchors":true}` is a list of trust anchors in
+//! zone file format. After any other request the server closes the connection.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
@@ -18,16 +18,16 @@ use super::log::Log;
 use super::view::{Asked, View};
 use crate::message::Name;
 
-/// Maximum time for an answer of the test authoritative server.
+/// Timeout for reading a response from, or writing it to, the status socket.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Requests over the socket.
+/// Request that a client sends over the status socket.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Request {
-    /// Queries received for this name.
+    /// Requests the queries received for this name.
     Asked(String),
-    /// The trust anchors of the signed zones; the value is `true`.
+    /// Requests the trust anchors of the signed zones; the value is `true`.
     Anchors(bool),
 }
 
@@ -69,7 +69,8 @@ impl Remote {
     /// Returns the trust anchors of the signed zones, as lines of a zone file.
     ///
     /// # Errors
-    /// Returns an error if no process serves the socket, or if a program of another kind serves it.
+    /// Returns an error if no process serves the socket, or if the process that serves it is not a test authoritative
+    /// server.
     pub fn anchors(&self) -> io::Result<Vec<String>> {
         self.ask(&Request::Anchors(true))
     }

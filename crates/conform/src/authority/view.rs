@@ -15,9 +15,9 @@ use crate::message::Name;
 /// One query that reached the test authoritative server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Asked {
-    /// Number of the type.
+    /// Queried type, as a number.
     pub qtype: u16,
-    /// Number of the class.
+    /// Queried class, as a number.
     pub class: u16,
     /// True for TCP.
     pub tcp: bool,
@@ -39,7 +39,7 @@ pub struct Asked {
     pub dnssec_ok: bool,
     /// Codes of the EDNS options.
     pub options: Vec<u16>,
-    /// Time of arrival since the test authoritative server started.
+    /// Time of arrival, relative to the start of the test authoritative server.
     pub at: Duration,
 }
 

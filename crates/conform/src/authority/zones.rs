@@ -11,8 +11,7 @@ use super::signed::Keys;
 use crate::label::{self, Alias, Behaviour, TTL, Tree};
 use crate::message::{Name, Record};
 
-/// Maximum length in octets of a name that is parsed. The name of a host that a label refers to may be two octets
-/// longer.
+/// Maximum length in octets of a name that is parsed. A host name to which a label refers may be two octets longer.
 const LONGEST_NAME: usize = 253;
 
 /// Zones of the test authoritative server.
@@ -78,7 +77,7 @@ impl Zones {
         let mut node = Node { tree, ..Node::apex(apex, &self.ns.0, Behaviour::default()) };
         node.records.extend(self.keys.dnskey(tree));
         if tree == Tree::Nsec3 {
-            // SHA-1, no flags, no further iterations, no salt (RFC 9276 §3.1).
+            // SHA-1, no flags, no additional iterations, no salt (RFC 9276 §3.1).
             let data = vec![1, 0, 0, 0, 0];
             node.records.push(Record::new(apex.clone(), Rtype::NSEC3PARAM, TTL, data));
         }

@@ -1,7 +1,7 @@
-//! Prefixes of a server that embeds IPv4 addresses with octets at wrong positions.
+//! Derivation of the prefixes of a server that embeds IPv4 addresses with octets at wrong positions.
 //!
 //! Discovery by RFC 7050 §3 finds no prefix of such a server, but the checks need a prefix to describe the error. The
-//! prefix ends where the octets of the IPv4 address begin, even if these are in the wrong order.
+//! prefix ends where the octets of the IPv4 address begin, even if the octets are in the wrong order.
 
 use std::cmp::Reverse;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -37,19 +37,19 @@ pub(super) fn nearest(samples: &[Sample<'_>]) -> Vec<Prefix> {
     found
 }
 
-/// A prefix that explains addresses, and the mistakes in them.
+/// A prefix that explains addresses, and the number of mistakes in these addresses.
 #[derive(Clone, Copy)]
 struct Fit {
     prefix: Prefix,
-    /// Number of addresses that contain other non-zero octets than those of the IPv4 address.
+    /// Number of addresses that contain non-zero octets other than those of the prefix and the IPv4 address.
     strange: usize,
     /// Number of octets at wrong positions.
     wrong: usize,
 }
 
 impl Fit {
-    /// Returns the prefix of this length if `v6` contains the octets of `v4` after the prefix. The octet "u" (bits 64
-    /// to 71) may hold one of these octets.
+    /// Returns the prefix of this length if `v6` contains the octets of `v4` after the prefix. Octet "u" (bits 64 to
+    /// 71) may contain one of the octets of `v4`.
     fn of(v6: Ipv6Addr, v4: Ipv4Addr, len: u8) -> Option<Fit> {
         let octets = v6.octets();
         let begin = usize::from(len / 8);
@@ -73,7 +73,8 @@ impl Fit {
         Fit { strange, wrong, ..self }
     }
 
-    /// Returns the sort key. Fits with fewer mistakes come first; with equal mistakes, the longer prefix does.
+    /// Returns the sort key. Fits with fewer mistakes come first. If the mistakes are equal, the longer prefix comes
+    /// first.
     fn key(&self) -> (usize, usize, Reverse<u8>) {
         (self.strange, self.wrong, Reverse(self.prefix.length()))
     }

@@ -14,7 +14,7 @@ use crate::trial::{Exchange, Fault, Judged, Subject, Trial, rcode_name};
 /// The addresses of ipv4only.arpa (RFC 7050 §2.2, RFC 8880 §4).
 const WELL_KNOWN: [Ipv4Addr; 2] = [Ipv4Addr::new(192, 0, 0, 170), Ipv4Addr::new(192, 0, 0, 171)];
 
-/// Result of prefix discovery by RFC 7050.
+/// Result of prefix discovery as specified by RFC 7050.
 pub(super) struct Discovery {
     /// Prefixes of the server in the order of the records.
     pub(super) prefixes: Vec<Prefix>,
@@ -64,8 +64,8 @@ impl QueryResult {
     }
 }
 
-/// Queries AAAA of ipv4only.arpa (RFC 7050 §3). The query is sent over UDP, repeated if there is no reply, and then
-/// sent over TCP.
+/// Queries the AAAA records of ipv4only.arpa (RFC 7050 §3). The query is sent over UDP, repeated if there is no reply,
+/// and then sent over TCP.
 ///
 /// # Errors
 /// Returns [`RunError::Silent`] if neither this query nor queries of other kinds get a reply.
@@ -100,8 +100,8 @@ pub(super) fn prefixes(subject: Subject<'_>) -> Result<Discovery, RunError> {
 /// IPv4 addresses of the names that are queried to derive a prefix. All octets are different and non-zero.
 const ASYMMETRIC: [Ipv4Addr; 2] = [Ipv4Addr::new(9, 38, 71, 150), Ipv4Addr::new(203, 14, 5, 90)];
 
-/// Derives the prefixes of a server for which discovery by RFC 7050 §3 finds none. They are derived from the AAAA
-/// records of ipv4only.arpa, or from those of two names in the test zone.
+/// Derives the prefixes of a server for which discovery by RFC 7050 §3 finds none. The prefixes are derived from the
+/// AAAA records of ipv4only.arpa, or from those of two names in the test zone.
 pub(super) fn derived(subject: Subject<'_>, found: &Discovery) -> Vec<Prefix> {
     let [first, second] = WELL_KNOWN.map(|v4| (v4, found.addresses.as_slice()));
     let prefixes = derive::nearest(&[first, second]);
@@ -116,7 +116,7 @@ pub(super) fn derived(subject: Subject<'_>, found: &Discovery) -> Vec<Prefix> {
     derive::nearest(&[(first.0, &first.1), (second.0, &second.1)])
 }
 
-/// Sends queries of other kinds to a server that did not reply to the `first` one. Returns their replies as text.
+/// Sends queries of other kinds to a server that did not reply to the query `first`. Returns the replies as text.
 ///
 /// # Errors
 /// Returns [`RunError::Silent`] if these queries get no reply either.
@@ -132,7 +132,7 @@ fn other_replies(
         queries.push(Message::query(&trial.name("v4-1-2-3-4"), Rtype::A));
     }
     let replies = trial.ask_all(&queries).or_else(|fault| {
-        // A missing socket ends the run. Any other fault counts as a missing reply.
+        // If no socket can be opened, the run ends. Any other fault counts as a missing reply.
         QueryResult::of(Err(fault), subject).map(|_| Vec::new())
     })?;
     let mut reply_text = Vec::new();
@@ -163,8 +163,8 @@ fn addresses(reply: &Message) -> Vec<Ipv6Addr> {
 }
 
 /// Returns the prefixes of addresses that contain 192.0.0.170 or 192.0.0.171 at one of the six positions of RFC 6052
-/// §2.2. If an address contains one of them at several positions, the prefix under which both addresses exist is used
-/// (RFC 7050 §3).
+/// §2.2. If an address contains one of the two at several positions, only the prefix below which both addresses exist
+/// is used (RFC 7050 §3).
 fn prefixes_in(addresses: &[Ipv6Addr]) -> Vec<Prefix> {
     let has_both =
         |prefix: &Prefix| WELL_KNOWN.iter().all(|v4| addresses.contains(&prefix.with(*v4)));
@@ -189,7 +189,7 @@ fn prefixes_in(addresses: &[Ipv6Addr]) -> Vec<Prefix> {
 fn candidate_prefixes(address: Ipv6Addr) -> Vec<Prefix> {
     let below = |len: u8| {
         WELL_KNOWN.into_iter().find_map(|v4| {
-            // The prefix with its suffix has all bits of the address except those of the IPv4 address.
+            // The prefix and the suffix together contain all bits of the address except those of the IPv4 address.
             let zero = Prefix::new(Ipv6Addr::UNSPECIFIED, len).ok()?;
             let mask = !u128::from(zero.with(Ipv4Addr::BROADCAST));
             let prefix = Prefix::new((u128::from(address) & mask).into(), len).ok()?;
@@ -227,8 +227,8 @@ pub(super) fn zone(subject: Subject<'_>, zone: &Name) -> Result<(), RunError> {
     Err(RunError::NoZone { server: subject.server, zone: zone.clone(), came: reply_text })
 }
 
-/// Checks that the query log belongs to the test authoritative server that the server queries. The log must contain the
-/// name that the server has just answered. With another log, many faults would go unnoticed.
+/// Checks that the query log is that of the test authoritative server that the server queries. The log must contain the
+/// name for which the server has just sent an answer. With a different log, many faults would go unnoticed.
 ///
 /// # Errors
 /// Returns [`RunError::OtherView`] if the log lacks the name.
@@ -252,8 +252,8 @@ pub(super) fn validation(subject: Subject<'_>) -> Option<bool> {
     let checked = query_with_retry(&mut trial, bogus, Rtype::AAAA, |_| {})?;
     let unchecked =
         query_with_retry(&mut trial, bogus, Rtype::AAAA, |query| query.flags.cd = true)?;
-    // Both AD and DO in a query request AD in the reply (RFC 6840 §5.8); older servers support DO only (RFC 4035
-    // §3.2.3).
+    // A client requests AD in the reply by setting AD or DO in the query (RFC 6840 §5.8). Older servers support DO only
+    // (RFC 4035 §3.2.3).
     let secure = query_with_retry(&mut trial, "v4-1-2-3-4.secure", Rtype::A, |query| {
         query.flags.ad = true;
         query.edns.iter_mut().for_each(|edns| edns.dnssec_ok = true);
@@ -266,7 +266,7 @@ pub(super) fn validation(subject: Subject<'_>) -> Option<bool> {
     }
 }
 
-/// Queries a new name, and then a second new name if there is no reply.
+/// Queries a new name and, if there is no reply, a second new name.
 fn query_with_retry(
     trial: &mut Trial<'_>,
     labels: &str,

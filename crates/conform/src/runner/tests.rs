@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_millis(150);
 /// Generous timeout where a reply is expected.
 const LONG: Duration = Duration::from_secs(20);
 
-/// A server in a thread that replies to UDP with the given function; `None` is silence.
+/// A UDP server in a thread. The given function returns the reply to a query, or `None` for no reply.
 struct Fake {
     address: SocketAddr,
     is_over: Arc<AtomicBool>,
@@ -89,7 +89,7 @@ fn validating(query: &Message, refuses: bool, sets_ad: bool) -> Option<Message> 
     Some(reply)
 }
 
-/// A view in which every name was queried this number of times.
+/// A query log in which every name was queried this number of times.
 struct Seen(usize);
 
 impl View for Seen {
@@ -165,7 +165,7 @@ fn hidden_prefix_must_be_given() {
     assert_eq!(report.prefixes, ["3fff::/96"]);
 }
 
-/// Each server is silent to ipv4only.arpa and replies to one other kind of query.
+/// Each server ignores queries for ipv4only.arpa, and replies to one other kind of query.
 #[test]
 fn a_server_silent_only_to_ipv4only_arpa_is_not_dead() {
     type Replies = fn(&Message) -> bool;
@@ -364,7 +364,7 @@ fn view_of_another_authority_is_an_error() {
     assert_eq!(run(&Seen(1)).unwrap().outcomes[0].verdict, Verdict::Passed);
 }
 
-/// Behaves like a server that has marked its only upstream down for a while.
+/// The simulated server behaves as if it had marked its only upstream down for a while.
 #[test]
 fn servfail_is_retried_before_troubling_checks() {
     let mut asked = 0;
@@ -424,7 +424,7 @@ fn silence_is_tried_again_and_the_second_try_counts() {
     assert!(wrong.exchanges[0].reply.contains("AAAA 64:ff9b::"), "{wrong:?}");
 }
 
-/// Number of scripts that run now, and the maximum so far.
+/// Number of scripts that are running, and the maximum so far.
 static RUNNING: [AtomicUsize; 2] = [AtomicUsize::new(0), AtomicUsize::new(0)];
 
 #[test]
@@ -432,7 +432,7 @@ fn checks_run_together_up_to_the_bound_and_some_alone() {
     fn sleeps(_: &mut Trial<'_>) -> Judged {
         let now = RUNNING[0].fetch_add(1, Ordering::SeqCst) + 1;
         RUNNING[1].fetch_max(now, Ordering::SeqCst);
-        // Waits until another one runs or has run at the same time.
+        // Waits until another script runs, or has run, at the same time.
         for _ in 0..3_000 {
             if RUNNING[1].load(Ordering::SeqCst) > 1 {
                 break;

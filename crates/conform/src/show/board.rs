@@ -7,7 +7,7 @@ use crate::outcome::{Outcome, Report, Verdict};
 
 /// A check and its outcome for each server.
 pub(crate) struct Row<'a> {
-    /// Fields that are equal for all servers: id, title, source, sentence, level.
+    /// Fields that are the same for all servers: id, title, source, sentence, level.
     pub(crate) check: &'a Outcome,
     /// A cell for each server; `None` where the check was not run.
     pub(crate) cells: Vec<Option<&'a Outcome>>,
@@ -56,8 +56,8 @@ impl<'a> Board<'a> {
         Board { rows }
     }
 
-    /// Returns the rows of these levels. Failed checks come first, sorted by decreasing number of failing servers.
-    /// Checks that were not run or not supported follow, and then the checks that all servers pass.
+    /// Returns the rows of these levels. Failed checks come first, sorted by decreasing number of failing servers. They
+    /// are followed by checks that were not run or are not supported, and then by the checks that all servers pass.
     pub(crate) fn group(&self, levels: &[Level]) -> Vec<&Row<'a>> {
         let is_in = |row: &&Row<'a>| levels.contains(&row.check.level);
         let mut rows: Vec<&Row<'a>> = self.rows.iter().filter(is_in).collect();
@@ -65,7 +65,8 @@ impl<'a> Board<'a> {
         rows
     }
 
-    /// Returns the pairs of checks that require opposites, each pair once, with the RFC's sentence first.
+    /// Returns the pairs of checks that require the opposite of each other. Each pair occurs once, and the check for
+    /// the RFC's sentence comes first.
     pub(crate) fn conflicts(&self) -> Vec<(&Row<'a>, &Row<'a>)> {
         let mut pairs: Vec<(&Row<'a>, &Row<'a>)> = Vec::new();
         for row in &self.rows {

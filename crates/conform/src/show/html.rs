@@ -84,7 +84,7 @@ fn counts(out: &mut String, reports: &[Report]) {
     close(out);
 }
 
-/// Writes the checks of a level. The checks that all servers pass are collapsed.
+/// Writes the checks of a level. Checks that all servers pass are in a collapsed section.
 fn group(out: &mut String, title: &str, rows: &[&Row<'_>], reports: &[Report]) {
     let _ = writeln!(out, "<h2>{}</h2>", escape(title));
     let passed = rows.partition_point(|row| !row.is_passed_by_all());

@@ -33,7 +33,8 @@ pub(crate) fn is_hidden(c: char) -> bool {
         || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Lists the checks selected by `only`, or all checks if `only` is empty. Each line has id, level, section and title.
+/// Lists the checks selected by `only`, or all checks if `only` is empty. Each line contains the id, level, section and
+/// title of a check.
 ///
 /// # Errors
 /// Returns [`NoCheck`] if a name in `only` matches no check.
@@ -90,7 +91,7 @@ pub(crate) fn numbers(count: Count) -> [usize; 4] {
     [count.passed, count.failed, count.not_offered, count.not_tried]
 }
 
-/// Returns level and source of a check: "MUST, RFC 6147 §5.1.2", or "hardening".
+/// Returns the level and the source of a check: "MUST, RFC 6147 §5.1.2", or "hardening".
 pub(crate) fn origin(outcome: &Outcome) -> String {
     let level = level_word(outcome.level);
     if outcome.source == level { level.into() } else { format!("{level}, {}", outcome.source) }

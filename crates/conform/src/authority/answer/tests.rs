@@ -32,7 +32,7 @@ fn dnssec_query(labels: &str, qtype: Rtype) -> Message {
     Message { edns, ..query(labels, qtype) }
 }
 
-/// Returns the only message of a reply, and requires that it is sent over UDP without delay.
+/// Returns the reply to a UDP query, and requires that it is a single message that is sent without delay.
 fn only(query: &Message) -> Message {
     let sendings = answer(&ZONES, query, false);
     let [Sending { after: Duration::ZERO, octets, other_port: false }] = sendings.as_slice() else {
@@ -51,7 +51,7 @@ fn ask_dnssec(labels: &str, qtype: Rtype) -> Message {
     only(&dnssec_query(labels, qtype))
 }
 
-/// Returns records as `owner type TTL data`, without the zone, and with addresses and targets as text.
+/// Formats records as `owner type TTL data`. Owner names omit the zone, and addresses and targets are text.
 fn short(records: &[Record]) -> Vec<String> {
     let without_zone = |name: &Name| {
         let text = name.to_string().to_lowercase();
@@ -252,7 +252,7 @@ fn letter_case() {
     assert!(reply.edns.is_some());
     let reply = ask("x.case", Rtype::A);
     assert_eq!(reply.authority[0].owner.to_string(), "CoNfOrM.ExAmPlE");
-    // Without the label `case`, records have the letter case of the query.
+    // Without the label `case`, owner names have the letter case of the query.
     let reply = ask("X.V4-1-2-3-4.CNAME.v4-4-3-2-1", Rtype::A);
     assert_eq!(reply.answer[0].owner.to_string(), format!("X.V4-1-2-3-4.CNAME.v4-4-3-2-1.{ZONE}"));
 }
@@ -290,7 +290,7 @@ fn questions_that_cannot_be_answered() {
     }
 }
 
-/// Describes the messages that are sent: time, port and contents.
+/// Describes the messages that are sent in reply: time, port and contents.
 fn fate(labels: &str, qtype: Rtype, tcp: bool) -> Vec<String> {
     let query = query(labels, qtype);
     let sendings = answer(&ZONES, &query, tcp);
@@ -354,7 +354,7 @@ fn fates() {
             );
         }
     }
-    // The labels to the right of an alias also apply to the reply of the alias.
+    // The labels to the right of an alias also apply to the reply for the alias.
     assert_eq!(fate("x.cname.a-silent.v4-1-2-3-4", Rtype::A, false), [""; 0]);
     assert_eq!(fate("x.cname.a-delay-30.v4-1-2-3-4", Rtype::A, false), ["30: 1.2.3.4"]);
     assert_eq!(fate("x.half.cname.a-silent.v4-1-2-3-4", Rtype::A, false), ["0: "]);
@@ -402,7 +402,7 @@ fn dnskey(apex: &Name) -> Dnskey<Vec<u8>> {
 }
 
 /// True if the signature covers these records, by RFC 4034 §3.1.8.1 and RFC 4035 §5.3.2.
-/// (`RrsigExt::verify_signed_data` does the same, but in a feature of `domain` that needs tokio.)
+/// (`RrsigExt::verify_signed_data` does the same, but belongs to a feature of `domain` that needs tokio.)
 fn verifies(rrsig: &Record, records: &[&Record]) -> bool {
     let apex = apex_of(&rrsig.owner).unwrap();
     let data = rrsig.data.as_slice();
@@ -429,8 +429,8 @@ fn verifies(rrsig: &Record, records: &[&Record]) -> bool {
     PublicKey::from_dnskey(&dnskey(&apex)).unwrap().verify(&octets, signature).is_ok()
 }
 
-/// Returns an entry for each signed RRset of a signed zone in the reply. An entry has the type, whether the signature
-/// verifies, and whether the current time is within the validity period of the signature.
+/// Returns an entry for each signed RRset in the reply. An entry consists of the type, whether the signature verifies,
+/// and whether the current time is within the validity period of the signature.
 fn signatures(reply: &Message) -> Vec<(Rtype, bool, bool)> {
     let all: Vec<&Record> =
         reply.answer.iter().chain(&reply.authority).chain(&reply.additional).collect();
@@ -569,7 +569,8 @@ fn wildcards_are_expanded_and_proved() {
     assert_eq!(ask_dnssec("x1.wild.v4-1-2-3-4", Rtype::A).authority, []);
 }
 
-/// Describes each NSEC3 record of a reply by the candidate names that it matches or covers.
+/// Describes each NSEC3 record of a reply by the names that it matches or covers. The candidates are the queried name,
+/// its parents, and their wildcards.
 fn nsec3s(reply: &Message) -> Vec<String> {
     let asked = reply.questions[0].name.to_string();
     let asked = asked.strip_suffix(&format!(".{ZONE}")).unwrap();

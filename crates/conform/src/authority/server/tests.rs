@@ -10,7 +10,7 @@ use crate::message::{Record, name};
 
 /// Timeout that is longer than any step of these tests.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Waiting time after which no reply is expected.
+/// Time to wait before concluding that there is no reply.
 const SILENCE: Duration = Duration::from_millis(200);
 
 fn far() -> Authority {
@@ -138,7 +138,8 @@ fn non_queries_are_ignored_and_drop_stops_the_server() {
     UdpSocket::bind(address).unwrap();
 }
 
-/// Regression test: 17 labels of 4000 records each gave a message of 68 000 records, and a panic ended the thread.
+/// Regression test: 17 labels of 4000 records each resulted in a message with 68 000 records, and a panic ended the
+/// thread.
 #[test]
 fn many_labels_of_many_records_end_nothing() {
     let far = far();
