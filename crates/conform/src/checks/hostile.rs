@@ -1,4 +1,4 @@
-//! Hostile input from both sides: forged, out-of-zone and odd replies of the upstream (RFC 5452), and clients that
+//! Hostile input from both sides: upstreams that send forged, out-of-zone or odd replies (RFC 5452), and clients that
 //! flood the server, query unresponsive names or send malformed messages.
 
 mod forgery;

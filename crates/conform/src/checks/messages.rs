@@ -1,11 +1,11 @@
 //! Messages: EDNS (RFC 6891, 8914), cookies (RFC 7873), the header and the question (RFC 1035, 8906, 9619), and
 //! malformed messages.
 //!
-//! Checks that need no zone query a name of the test zone if there is one. Otherwise they query `ipv4only.arpa`,
-//! because every DNS64 server has AAAA records for that name (RFC 7050).
+//! Checks that need no zone query a name of the test zone if there is a test zone. Otherwise they query
+//! `ipv4only.arpa`, because every DNS64 server returns AAAA records for that name (RFC 7050).
 //!
-//! The RFCs allow a server not to reply to a malformed message. Silence is therefore correct for such a message, and
-//! the check waits for a reply for one second at most; a reply must be FORMERR.
+//! The RFCs allow a server not to reply to a malformed message. The checks therefore accept a missing reply, for which
+//! they wait one second at most. If there is a reply, it must be FORMERR.
 
 mod common;
 mod cookies;

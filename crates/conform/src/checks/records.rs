@@ -1,10 +1,10 @@
-//! Caching of answers, denials and failures (RFC 2308, 8767), and data that a DNS64 must pass unchanged. Such data are
-//! RRsets and their TTLs (RFC 2181), names (RFC 1034, 1035), aliases (RFC 6604, 6672), and records that are not
-//! translated (RFC 9460, 8482).
+//! Caching of answers, denials and failures (RFC 2308, 8767), and data that a DNS64 server must pass on unchanged. Such
+//! data are RRsets and their TTLs (RFC 2181), names (RFC 1034, 1035), aliases (RFC 6604, 6672), and records that are
+//! not translated (RFC 9460, 8482).
 //!
-//! Caching is detected from the upstream side: the test authoritative server either received another query or not. A
-//! lifetime that must expire within a check is six seconds, because some servers (Knot Resolver, CoreDNS) cache every
-//! answer for at least five seconds by default.
+//! Caching is detected on the upstream side, by whether the test authoritative server received another query. A TTL
+//! that must expire during a check is six seconds, because some servers (Knot Resolver, CoreDNS) cache every answer for
+//! at least five seconds by default.
 
 mod caching;
 mod common;

@@ -387,7 +387,7 @@ pub(super) fn reverse(address: Ipv6Addr) -> Name {
     name(&format!("{digits}ip6.arpa"))
 }
 
-/// True if the octets of `v4` are at the positions that belong to one of the prefix lengths.
+/// True if the octets of `v4` are at the positions that RFC 6052 specifies for one of the prefix lengths.
 pub(super) fn holds(address: Ipv6Addr, v4: Ipv4Addr) -> bool {
     let octets = address.octets();
     let at = |places: [usize; 4]| places.map(|place| octets[place]) == v4.octets();
@@ -398,12 +398,12 @@ fn v4(text: &str) -> Ipv4Addr {
     text.parse().expect("addresses of checks are literals")
 }
 
-/// Returns the labels of a name with these A records.
+/// Returns the labels that give a name these A records.
 fn with_a(v4: &[&str]) -> String {
     v4.iter().map(|v4| format!("v4-{}", v4.replace('.', "-"))).collect::<Vec<_>>().join(".")
 }
 
-/// Requires that each of the IPv4 addresses is embedded below each prefix, and that the answer contains nothing else.
+/// Requires that the answer contains an address for each combination of IPv4 address and prefix, and nothing else.
 fn embeds(t: &mut Trial<'_>, v4: &[&str]) -> Judged {
     let (_, reply) = t.aaaa(&with_a(v4))?;
     let wanted: Vec<Ipv6Addr> = v4.iter().flat_map(|v4| t.embedded(v4)).collect();
@@ -497,8 +497,8 @@ fn suffix(t: &mut Trial<'_>) -> Judged {
     Ok(())
 }
 
-/// Returns the prefixes of the server except those below each other: RFC 6052 does not specify which of those a reverse
-/// name belongs to.
+/// Returns the prefixes of the server that do not overlap. For overlapping prefixes, RFC 6052 does not specify to which
+/// prefix a reverse name belongs.
 pub(super) fn apart(t: &Trial<'_>) -> Judged<Vec<Prefix>> {
     let all = t.subject().prefixes;
     let bits = |prefix: &Prefix| u128::from(prefix.with(Ipv4Addr::UNSPECIFIED));
@@ -514,8 +514,8 @@ pub(super) fn apart(t: &Trial<'_>) -> Judged<Vec<Prefix>> {
     Ok(apart)
 }
 
-/// Sends PTR queries for `v4` below each prefix, with this number added to the suffix, and judges the target: the test
-/// authoritative server has `ptr-1-2-3-4.ZONE` for 1.2.3.4.
+/// Sends PTR queries for the IPv4 address `text` below each prefix, with `suffix` added to the address, and requires
+/// the correct target. The test authoritative server returns `ptr-1-2-3-4.ZONE` for 1.2.3.4.
 fn points(t: &mut Trial<'_>, text: &str, suffix: u128) -> Judged {
     let Some(zone) = t.subject().zone.cloned() else {
         return Err(Fault::NotTried("needs a zone".into()));
@@ -543,13 +543,14 @@ fn points(t: &mut Trial<'_>, text: &str, suffix: u128) -> Judged {
     Ok(())
 }
 
-/// Returns the target of the PTR record of an address, directly or by an alias.
+/// Returns the target of the PTR record of an address. The record may be reached through an alias.
 pub(super) fn pointer(t: &mut Trial<'_>, address: Ipv6Addr) -> Judged<Option<Name>> {
     let reply = t.ask(&Message::query(&reverse(address), Rtype::PTR))?;
     Ok(reply.answers(Rtype::PTR).find_map(Record::target))
 }
 
-/// Requires the bits of the IPv4 address and of the suffix that the table has, whatever the prefix.
+/// Requires the bits of the IPv4 address and of the suffix that the table specifies. The bits of the prefix are
+/// ignored.
 fn vectors(t: &mut Trial<'_>) -> Judged {
     let (_, reply) = t.aaaa("v4-192-0-2-33")?;
     let found = addresses(&reply);
@@ -577,11 +578,11 @@ fn vectors(t: &mut Trial<'_>) -> Judged {
     if tried { Ok(()) } else { Err(Fault::NotOffered(why.into())) }
 }
 
-/// Requires that no address below the Well-Known Prefix is synthesized from these.
+/// Requires that no address below the Well-Known Prefix is synthesized from these IPv4 addresses.
 fn left_out(t: &mut Trial<'_>, all: &[&str]) -> Judged {
     for text in all {
         let (_, reply) = t.aaaa(&with_a(&[text]))?;
-        // A failure has no address either, whatever its cause.
+        // A failure must not pass, although its reply contains no address either.
         reply.has_rcode(rcode::NOERROR)?;
         let made = WELL_KNOWN.with(v4(text));
         expect(!addresses(&reply).contains(&made), || {

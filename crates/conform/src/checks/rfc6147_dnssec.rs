@@ -7,9 +7,9 @@
 //! | `secure`, `nsec3` | synthesized; optional with DO, then with AD | CD+DO: unchanged, with its proof |
 //! | `bogus`, `expired` | SERVFAIL | unchanged |
 //!
-//! A server without validation treats all zones alike, as described in §3. RFC 6147 §5.5, item 1, allows no AD without
-//! DO, but RFC 6840 §5.7 lets a client request it by AD. Servers that set AD and servers that do not are therefore both
-//! correct here.
+//! A server without validation treats all zones alike, as described in §3. RFC 6147 §5.5, item 1, forbids AD in the
+//! reply to a query without DO, but RFC 6840 §5.7 lets a client request AD by setting AD in the query. The checks
+//! therefore accept both.
 
 mod scripts;
 

@@ -1,7 +1,8 @@
-//! RFC 6147 §5.3 and §5.4: reverse names, the additional section, all other types, and assembling a reply. The scripts
-//! are in `reverse` (§5.3.1) and `reply` (the rest).
+//! RFC 6147 §5.3 and §5.4: reverse names, the additional section, all other types, and the assembly of a reply. The
+//! scripts are in `reverse` (§5.3.1) and `reply` (the rest).
 //!
-//! Section 6 has no checks: it addresses operators, hosts and validators behind a DNS64, not the server.
+//! There are no checks for section 6, because it applies to operators, hosts and validators behind a DNS64, and not to
+//! the server.
 
 mod reply;
 mod reverse;
@@ -13,7 +14,7 @@ use crate::check::{Check, Level, Need};
 /// Common fields of the checks of this file; each check sets the others.
 const RFC6147: Check = Check { rfc: 6147, ..Check::BASE };
 
-/// Common fields of the checks of reverse names.
+/// Common fields of the checks for reverse names.
 const REVERSE: Check =
     Check { section: "5.3.1", needs: &[Need::Zone, Need::Everything], ..RFC6147 };
 

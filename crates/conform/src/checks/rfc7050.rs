@@ -1,8 +1,8 @@
-//! RFC 7050 and RFC 8880: the name ipv4only.arpa, with which hosts discover the prefix, and the answers that a DNS64
+//! RFC 7050 and RFC 8880: the name ipv4only.arpa, by which hosts discover the prefix, and the answers that a DNS64
 //! server must give without an upstream query.
 //!
-//! RFC 8880 §7.1 updates RFC 7050 §5, which forbade any special treatment of the name. If a check depends on upstream
-//! queries, it uses a type or a name that is new to every cache.
+//! RFC 8880 §7.1 updates RFC 7050 §5, which prohibited any special treatment of the name. If a check depends on
+//! upstream queries, it uses a type or a name that is new to every cache.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::thread;
@@ -19,11 +19,11 @@ use crate::trial::{Fault, Judge, Judged, Trial, expect};
 
 /// Name by which hosts discover the prefix.
 const NAME: &str = "ipv4only.arpa";
-/// Addresses of the name (RFC 7050 §2.2).
+/// Addresses of ipv4only.arpa (RFC 7050 §2.2).
 const WELL_KNOWN: [Ipv4Addr; 2] = [Ipv4Addr::new(192, 0, 0, 170), Ipv4Addr::new(192, 0, 0, 171)];
 /// Reverse names of these addresses.
 const REVERSE: [&str; 2] = ["170.0.0.192.in-addr.arpa", "171.0.0.192.in-addr.arpa"];
-/// Types of which the name has no records, and which no part of DNS synthesizes.
+/// Types of which ipv4only.arpa has no records, and which no server synthesizes.
 const OTHER_TYPES: [Rtype; 4] = [Rtype::MX, Rtype::TXT, Rtype::SRV, Rtype::HTTPS];
 
 const GENERATES: &str = "DNS64 recursive resolvers MUST generate the 192.0.0.170 and 192.0.0.171 \
@@ -365,7 +365,7 @@ fn ask(t: &mut Trial<'_>, text: &str, qtype: Rtype) -> Judged<Message> {
     t.ask(&Message::query(&name(text), qtype))
 }
 
-/// Queries ipv4only.arpa with a change to the usual query.
+/// Queries ipv4only.arpa with a query that `change` has modified.
 fn ask_with(t: &mut Trial<'_>, qtype: Rtype, change: fn(&mut Message)) -> Judged<Message> {
     let mut query = Message::query(&name(NAME), qtype);
     change(&mut query);
@@ -376,7 +376,7 @@ fn dnssec_ok(query: &mut Message) {
     query.edns.iter_mut().for_each(|edns| edns.dnssec_ok = true);
 }
 
-/// Returns both addresses below each prefix.
+/// Returns the addresses in which the two addresses of ipv4only.arpa are embedded, for each prefix.
 fn synthesized(t: &Trial<'_>) -> Vec<Ipv6Addr> {
     let prefixes = t.subject().prefixes.iter();
     prefixes.flat_map(|prefix| WELL_KNOWN.map(|v4| prefix.with(v4))).collect()
@@ -412,7 +412,8 @@ fn several(t: &mut Trial<'_>) -> Judged {
     Ok(())
 }
 
-/// A host that uses ipv4only.arpa synthesizes the same addresses as the server.
+/// The check requires that a host which discovers the prefix by ipv4only.arpa synthesizes the same addresses as the
+/// server.
 fn same_prefix(t: &mut Trial<'_>) -> Judged {
     let shown = addresses(&ask(t, NAME, Rtype::AAAA)?);
     let (_, reply) = t.aaaa("v4-1-2-3-4")?;
@@ -434,7 +435,7 @@ fn lasting(t: &mut Trial<'_>) -> Judged {
     if ttl > 10 {
         return Ok(());
     }
-    // It may be the rest of a longer TTL.
+    // The TTL may be the remainder of a longer TTL.
     thread::sleep(Duration::from_secs(u64::from(ttl.min(6)) + 1));
     let again = ask(t, NAME, Rtype::AAAA)?.ttl(Rtype::AAAA)?;
     expect(again > 10 || again < ttl, || format!("the TTL is {again} s"))
@@ -460,7 +461,8 @@ fn letter_case(t: &mut Trial<'_>) -> Judged {
 
 fn every_query(t: &mut Trial<'_>) -> Judged {
     let plain = ask_with(t, Rtype::AAAA, |query| query.edns = None)?;
-    // Without EDNS a reply has 512 octets. That is enough for six prefixes, and this check is not about size.
+    // Without EDNS a reply has at most 512 octets, which is sufficient for six prefixes. A truncated reply is accepted,
+    // because this check does not concern the size.
     if !plain.flags.tc {
         plain.has_aaaa(&synthesized(t))?;
     }
@@ -580,7 +582,7 @@ fn ptr_target(t: &Trial<'_>, v4: Ipv4Addr) -> Judged<Name> {
     Ok(label::prepend(&format!("ptr-{}", v4.to_string().replace('.', "-")), zone))
 }
 
-/// Requires this name for 192.0.0.170.
+/// Requires that the PTR record of 192.0.0.170 has the target `wanted`.
 fn reverse_is(t: &mut Trial<'_>, wanted: &Name) -> Judged {
     let reply = ask(t, REVERSE[0], Rtype::PTR)?;
     reply.has_rcode(rcode::NOERROR)?;
@@ -619,7 +621,7 @@ fn reverse_has_nothing_below(t: &mut Trial<'_>) -> Judged {
     Ok(())
 }
 
-/// Returns the prefixes below which the server has names in ip6.arpa, if it derives them from in-addr.arpa.
+/// Returns the prefixes below which the server answers PTR queries with the names from in-addr.arpa.
 fn mapped_reverse(t: &mut Trial<'_>) -> Judged<Vec<Prefix>> {
     let prefixes = apart(t)?;
     let zone = t.subject().zone.cloned();

@@ -288,7 +288,7 @@ pub(super) const CHECKS: &[Check] = &[
 
 // Queries, messages on a connection, and sizes.
 
-/// Returns queries that the server answers without a test zone, with different IDs.
+/// Returns queries with different IDs that the server answers without a test zone.
 fn simple_queries<const N: usize>() -> [Message; N] {
     let first: u16 = rand::random();
     std::array::from_fn(|n| {
@@ -298,7 +298,7 @@ fn simple_queries<const N: usize>() -> [Message; N] {
     })
 }
 
-/// Returns the messages, each after its length (RFC 1035 §4.2.2).
+/// Returns the messages, each preceded by its length (RFC 1035 §4.2.2).
 fn framed(queries: &[Message]) -> Vec<u8> {
     let mut stream = Vec::new();
     for query in queries {
@@ -313,7 +313,7 @@ fn send_raw(connection: &mut Connection, octets: &[u8]) -> Judged {
     connection.send_raw(octets).map_err(|error| Fault::Wrong(format!("TCP: {error}")))
 }
 
-/// Returns the next reply on a connection to any of several queries.
+/// Returns the next reply on a connection. It must be the reply to one of `queries`.
 fn next_reply(t: &Trial<'_>, connection: &mut Connection, queries: &[Message]) -> Judged<Message> {
     let octets = connection
         .receive(t.subject().patience)
@@ -328,7 +328,7 @@ fn next_reply(t: &Trial<'_>, connection: &mut Connection, queries: &[Message]) -
     Ok(reply)
 }
 
-/// Returns the replies to all the queries, in the order of the queries.
+/// Returns the replies to all queries, in the order of the queries.
 fn all_replies(
     t: &Trial<'_>,
     connection: &mut Connection,
@@ -432,7 +432,7 @@ fn connections_are_reused(t: &mut Trial<'_>) -> Judged {
     Ok(())
 }
 
-/// If a server loses queries after the first one, it does not support pipelining, however few they are.
+/// A server that loses any of the queries after the first one does not support pipelining.
 fn pipelined_queries_are_expected(t: &mut Trial<'_>) -> Judged {
     let queries = simple_queries::<3>();
     let mut connection = t.connect()?;
@@ -475,7 +475,7 @@ fn slow_names_hold_nothing_back_over_tcp(t: &mut Trial<'_>) -> Judged {
     let queries = [slow, quick];
     let mut connection = t.connect()?;
     send_raw(&mut connection, &framed(&queries[..1]))?;
-    // The slow query must be in flight first.
+    // The slow query must be in flight before the next query is sent.
     thread::sleep(Duration::from_millis(100));
     send_raw(&mut connection, &framed(&queries[1..]))?;
     let reply = next_reply(t, &mut connection, &queries)?;
@@ -501,7 +501,7 @@ fn slow_names_hold_nothing_back_over_udp(t: &mut Trial<'_>) -> Judged {
                 })
             })
             .collect();
-        // The slow queries must be in flight first.
+        // The slow queries must be in flight before the next query is sent.
         thread::sleep(Duration::from_millis(100));
         let reply = t.ask(&quick)?;
         let here = Instant::now();
@@ -553,7 +553,7 @@ fn several_connections_are_served(t: &mut Trial<'_>) -> Judged {
     for _ in 0..4 {
         connections.push(t.connect()?);
     }
-    // The last connection is used first: the earlier ones are open and idle.
+    // The connections are used in reverse order, so that those opened earlier are open and idle.
     for (connection, query) in connections.iter_mut().rev().zip(&simple_queries::<4>()) {
         let begin = Instant::now();
         send_raw(connection, &framed(std::slice::from_ref(query)))?;
@@ -574,7 +574,7 @@ fn without_opt_512_octets(t: &mut Trial<'_>) -> Judged {
 }
 
 fn less_than_512_is_512(t: &mut Trial<'_>) -> Judged {
-    // 12 addresses for one prefix: some 420 octets.
+    // With one prefix, the reply has 12 addresses and about 420 octets.
     let count = 12 / t.subject().prefixes.len().clamp(1, 12) as u32;
     let query = Message::query(&t.name(&format!("many-{count}")), Rtype::AAAA);
     let query = offering(Some(100), query);

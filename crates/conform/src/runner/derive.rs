@@ -41,7 +41,7 @@ pub(super) fn nearest(samples: &[Sample<'_>]) -> Vec<Prefix> {
 #[derive(Clone, Copy)]
 struct Fit {
     prefix: Prefix,
-    /// Number of addresses that contain non-zero octets other than those of the prefix and the IPv4 address.
+    /// Number of addresses in which non-zero octets other than those of the IPv4 address follow the prefix.
     strange: usize,
     /// Number of octets at wrong positions.
     wrong: usize,

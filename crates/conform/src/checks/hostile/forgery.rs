@@ -1,5 +1,5 @@
-//! Forged data in replies of the upstream that the server must not accept, and the difficulty of guessing its queries
-//! (RFC 5452).
+//! Forged data in upstream replies, which the server must not accept, and protection of upstream queries against
+//! guessing (RFC 5452).
 
 use std::collections::{HashMap, HashSet};
 use std::net::Ipv6Addr;
@@ -18,7 +18,7 @@ use crate::trial::{Fault, Judge, Judged, Subject, Trial, expect, no_socket};
 const NATIVE_LABEL: &str = "v6-20010db8000000000000000000000001";
 const NATIVE: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
 
-/// True if a forged address, or one synthesized from it, is anywhere in the reply.
+/// True if the reply contains a forged address, or an address synthesized from a forged address.
 fn is_poisoned(t: &Trial<'_>, reply: &Message) -> bool {
     let mut evil = t.embedded(&EVIL4.to_string());
     evil.push(EVIL6);
@@ -29,15 +29,16 @@ fn is_poisoned(t: &Trial<'_>, reply: &Message) -> bool {
     answer.iter().chain(authority).chain(additional).any(is_evil)
 }
 
-/// Requires that the reply has no forged address. The reply may be an error or lack the correct addresses, because not
-/// waiting for the correct reply is a different fault.
+/// Requires that the reply contains no forged address. The reply may be an error or lack the correct addresses, because
+/// that is a different fault: the server did not wait for the correct upstream reply.
 fn is_clean(t: &Trial<'_>, reply: &Message) -> Judged {
     expect(!is_poisoned(t, reply), || "a forged address was accepted".into())
 }
 
 // Forged replies.
 
-/// Queries names with forged A or AAAA records, twice: the second time, accepted forgeries would come from the cache.
+/// Queries names with forged A or AAAA records twice. If the server accepts a forgery, it may return it from the cache
+/// the second time.
 fn is_not_believed(t: &mut Trial<'_>, forgery: &str) -> Judged {
     for labels in [format!("v4-1-2-3-4.a-{forgery}"), format!("{NATIVE_LABEL}.aaaa-{forgery}")] {
         let query = Message::query(&t.name(&labels), Rtype::AAAA);
@@ -69,9 +70,9 @@ pub(super) fn forgery_is_not_the_last_word(t: &mut Trial<'_>) -> Judged {
     Ok(())
 }
 
-// Values that a forger must guess.
+// Values that an attacker must guess.
 
-/// Returns the queries for `names` over UDP that the test authoritative server received, in the order of arrival.
+/// Returns the UDP queries for `names` that the test authoritative server received, in the order of arrival.
 fn questions(t: &Trial<'_>, names: &[Name]) -> Judged<Vec<Asked>> {
     let mut questions = Vec::new();
     for name in names {
@@ -84,11 +85,11 @@ fn questions(t: &Trial<'_>, names: &[Name]) -> Judged<Vec<Asked>> {
     Ok(questions)
 }
 
-/// Queries new names one after the other and returns the ids of the queries, and the upstream
-/// queries. Upstream queries count whether the reply arrives or not.
+/// Queries new names one after the other. Returns the IDs of the client queries, and all upstream queries, even if the
+/// reply to the client query did not arrive.
 ///
 /// # Errors
-/// [`Fault::NotTried`] if more than one of eight replies is missing.
+/// Returns [`Fault::NotTried`] if more than one of eight replies is missing.
 fn one_after_the_other(t: &mut Trial<'_>, count: usize) -> Judged<(Vec<u16>, Vec<Asked>)> {
     let (mut ids, mut names, mut lost) = (Vec::new(), Vec::new(), 0);
     for _ in 0..count {
@@ -109,7 +110,7 @@ fn distinct(values: &[u16]) -> usize {
     values.iter().collect::<HashSet<_>>().len()
 }
 
-/// Returns the most frequent difference between a value and the next, and its count.
+/// Returns the most frequent difference between consecutive values, and the number of its occurrences.
 fn commonest_step(values: &[u16]) -> (u16, usize) {
     let mut steps: HashMap<u16, usize> = HashMap::new();
     for pair in values.windows(2) {
@@ -118,8 +119,8 @@ fn commonest_step(values: &[u16]) -> (u16, usize) {
     steps.into_iter().max_by_key(|(_, count)| *count).unwrap_or((0, 0))
 }
 
-/// Requires that no difference between a value and the next is frequent, and that at least `least` of 100 values are
-/// distinct.
+/// Requires that no difference between consecutive values occurs in more than a quarter of the cases, and that at least
+/// `least` per cent of the values are distinct.
 fn has_no_pattern(what: &str, values: &[u16], least: usize) -> Judged {
     let (distinct, (step, times)) = (distinct(values), commonest_step(values));
     expect(distinct * 100 >= values.len() * least, || {
@@ -131,14 +132,15 @@ fn has_no_pattern(what: &str, values: &[u16], least: usize) -> Judged {
 }
 
 /// Returns the source ports or the IDs of the queries, in the order of arrival. Repeated values for the same name are
-/// removed: a server may use one value for all upstream queries of a client query.
+/// removed, because a server may use one value for all upstream queries of a client query.
 fn of_names(questions: &[Asked], what: impl Fn(&Asked) -> u16) -> Vec<u16> {
     let mut seen = HashSet::new();
     let is_new = |asked: &&Asked| seen.insert((asked.name.to_lowercase(), what(asked)));
     questions.iter().filter(is_new).map(&what).collect()
 }
 
-/// Judges the source ports of consecutive queries. A server may choose from ports that are already open.
+/// Requires that the source ports of consecutive queries cannot be guessed. Few of them need to be distinct, because a
+/// server may choose from ports that are already open.
 fn cannot_be_guessed(ports: &[u16]) -> Judged {
     has_no_pattern("port", ports, 25)?;
     let (low, high) = (ports.iter().min().copied(), ports.iter().max().copied());
@@ -170,9 +172,9 @@ pub(super) fn ports_are_many(t: &mut Trial<'_>) -> Judged {
     differ(&ports, ports.len().div_ceil(2))
 }
 
-/// Returns the source ports of the first AAAA queries for 32 names. A server that receives several queries in one turn
-/// may send them from one port, so each name is queried after the upstream query for the previous one has arrived. The
-/// result then does not depend on the load of the host.
+/// Returns the source ports of the first AAAA queries for 32 names. A server that receives several queries at once may
+/// use one port for all of their upstream queries. Each name is therefore queried after the upstream query for the
+/// previous name has arrived, so that the result does not depend on the load of the host.
 fn ports_of_a_queue(t: &mut Trial<'_>) -> Judged<Vec<u16>> {
     let names: Vec<Name> = (0..32).map(|_| t.name("v4-1-2-3-4.aaaa-delay-400")).collect();
     let Subject { server, patience, .. } = t.subject();
@@ -197,8 +199,7 @@ fn ports_of_a_queue(t: &mut Trial<'_>) -> Judged<Vec<u16>> {
     Ok(first.iter().map(|asked| asked.source.port()).collect())
 }
 
-/// Waits until the test authoritative server has received a query for `name`, or as long as a datagram that is not lost
-/// may take.
+/// Waits until the test authoritative server has received a query for `name`, or until the query must have been lost.
 fn wait_for_question(t: &Trial<'_>, name: &Name) -> Judged {
     const LOST: Duration = Duration::from_secs(1);
     let begin = Instant::now();
@@ -217,7 +218,7 @@ pub(super) fn ids_are_unpredictable(t: &mut Trial<'_>) -> Judged {
     let (_, questions) = one_after_the_other(t, 32)?;
     let ids = of_names(&questions, |asked| asked.id);
     has_no_pattern("id", &ids, 75)?;
-    // Each half of the range contains one of 32 IDs, except once in two thousand million runs.
+    // Each half of the range contains at least one of 32 random IDs, except in one of two billion runs.
     let halves = [false, true].map(|upper| ids.iter().any(|id| (*id >= 0x8000) == upper));
     expect(halves == [true, true], || "all IDs are in one half of the range".into())
 }
@@ -225,7 +226,7 @@ pub(super) fn ids_are_unpredictable(t: &mut Trial<'_>) -> Judged {
 pub(super) fn ids_are_not_the_clients(t: &mut Trial<'_>) -> Judged {
     let (clients, questions) = one_after_the_other(t, 16)?;
     let copied = questions.iter().filter(|asked| clients.contains(&asked.id)).count();
-    // One value may be equal by chance.
+    // One ID may be the same by chance.
     expect(copied <= 1, || {
         format!("{copied} of {} upstream queries have the ID of a client's query", questions.len())
     })
@@ -233,7 +234,8 @@ pub(super) fn ids_are_not_the_clients(t: &mut Trial<'_>) -> Judged {
 
 // Records that were not queried.
 
-/// Returns a name with an address of `victim` in its replies, and that victim.
+/// Returns a new name, and its victim: a different name for which replies to queries for the new name contain an
+/// address.
 fn with_victim(t: &mut Trial<'_>, labels: &str) -> Judged<(Name, Name)> {
     let name = t.name(labels);
     let zone = t.subject().zone.ok_or_else(|| Fault::NotTried("there is no zone".into()))?;
@@ -242,7 +244,7 @@ fn with_victim(t: &mut Trial<'_>, labels: &str) -> Judged<(Name, Name)> {
     Ok((name, victim))
 }
 
-/// The reply of the test authoritative server in its zone `b` has an address for a name of the parent zone.
+/// Replies of the test authoritative server for names in its zone `b` contain an address for a name in the parent zone.
 pub(super) fn out_of_zone_records_are_dropped(t: &mut Trial<'_>) -> Judged {
     let made = t.embedded("1.2.3.4");
     for (record, wanted) in [("v4-1-2-3-4", made), (NATIVE_LABEL, vec![NATIVE])] {
@@ -269,7 +271,7 @@ pub(super) fn mixed_types_are_dropped(t: &mut Trial<'_>) -> Judged {
             let reply = t.ask(&Message::query(&name, qtype))?;
             let found = reply.answers(other).count();
             expect(found == 0, || format!("the answer for {qtype} has {found} {other} records"))?;
-            // The server may treat the upstream's reply as missing.
+            // The server may ignore the upstream's reply.
             if reply.answers(Rtype::AAAA).count() > 0 {
                 reply.has_aaaa(&wanted)?;
             }
@@ -291,12 +293,12 @@ mod tests {
 
     use super::*;
 
-    /// Returns this number of values without a pattern.
+    /// Returns `count` values without a pattern.
     fn random(count: u32) -> Vec<u16> {
         (0..count).map(|n| ((n * n * 40_503) >> 3) as u16).collect()
     }
 
-    /// Returns AAAA and A queries for names, one name after the other, with these ports for each name.
+    /// Returns an AAAA and an A query for each name, with these source ports. The names follow one after the other.
     fn asked_from(ports: &[[u16; 2]]) -> Vec<Asked> {
         let both = |(name, ports): (usize, &[u16; 2])| {
             // The letter case is random for each query.

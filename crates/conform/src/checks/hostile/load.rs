@@ -1,4 +1,4 @@
-//! Work that has no end unless the server limits it: alias chains, failures, load and malformed messages.
+//! Work that the server must limit: alias chains, failures, load and malformed messages.
 
 use std::collections::HashMap;
 use std::thread;
@@ -16,7 +16,8 @@ use crate::trial::{Fault, Judge, Judged, Trial, expect, no_socket};
 
 pub(super) fn chains_end(t: &mut Trial<'_>) -> Judged {
     const ALIASES: usize = 25;
-    // The chain has 150 octets and the rest of the name 50; a name has at most 255.
+    // The labels of the chain need 150 octets, and the rest of the name without the zone needs 50. A name has at most
+    // 255 octets.
     if t.subject().zone.is_none_or(|zone| zone.len() > 55) {
         return Err(Fault::NotTried("the zone's name is too long for a chain of aliases".into()));
     }
@@ -41,7 +42,7 @@ pub(super) fn loops_are_bounded(t: &mut Trial<'_>) -> Judged {
 
 pub(super) fn questions_are_asked_three_times_at_most(t: &mut Trial<'_>) -> Judged {
     let asked = t.name("v4-1-2-3-4.all-silent");
-    // This check does not judge whether there is a reply.
+    // This check does not require a reply.
     let query = Message::query(&asked, Rtype::AAAA);
     t.send_octets(&query.octets(), t.subject().patience)?;
     let mut questions: HashMap<_, usize> = HashMap::new();
@@ -75,7 +76,7 @@ pub(super) fn crowds_are_answered(t: &mut Trial<'_>) -> Judged {
         clients += replies.len();
         answered +=
             replies.iter().flatten().filter(|reply| reply.has_aaaa(&wanted).is_ok()).count();
-        // A lost block means silence for the full timeout: one attempt is enough.
+        // If a block of queries is lost, the check has waited for the full timeout, and does not repeat this.
         if answered * 100 < clients * 95 {
             break;
         }
@@ -95,15 +96,16 @@ pub(super) fn crowds_are_asked_for_once(t: &mut Trial<'_>) -> Judged {
     let questions = t.was_asked(&asked)?;
     let of = |qtype: Rtype| questions.iter().filter(|q| q.qtype == qtype.to_int()).count();
     let most = of(Rtype::AAAA).max(of(Rtype::A));
-    // If threads or processes share no state, each of them may send a query, and another one after the delay.
+    // If threads or processes share no state, each of them may send one query, and another query after the delay.
     expect(most <= CLIENTS / 10, || {
         format!("{CLIENTS} clients caused {most} equal upstream queries")
     })
 }
 
 pub(super) fn dead_names_harm_no_others(t: &mut Trial<'_>) -> Judged {
-    // Four clients per name: a server that merges equal queries has 25 upstream queries in flight. With more of them,
-    // some servers would mark the test authoritative server down, also for all other checks.
+    // There are four clients per name, so a server that merges equal queries has 25 upstream queries in flight. With
+    // more queries in flight, some servers would mark the test authoritative server down, which would affect all other
+    // checks.
     let dead: Vec<Vec<u8>> = (0..25)
         .map(|_| Message::query(&t.name("v4-1-2-3-4.all-silent"), Rtype::AAAA).octets())
         .collect();
@@ -114,7 +116,7 @@ pub(super) fn dead_names_harm_no_others(t: &mut Trial<'_>) -> Judged {
             let ask = move || ask::datagram(server, octets, Duration::from_secs(2)).map(drop);
             crowd.push(scope.spawn(ask));
         }
-        // The queries for silent names are in flight first.
+        // The queries for silent names must be in flight before the other queries are sent.
         thread::sleep(Duration::from_millis(100));
         for _ in 0..5 {
             let query = Message::query(&t.name("v4-8-8-4-4"), Rtype::AAAA);
@@ -134,11 +136,11 @@ pub(super) fn dead_names_harm_no_others(t: &mut Trial<'_>) -> Judged {
 
 // Malformed messages.
 
-/// Waiting time for a reply to a malformed message. It is short because the reply is not judged and many such messages
+/// Waiting time for a reply to a malformed message. It is short, because the reply is ignored and many such messages
 /// are sent.
 const SHORTLY: Duration = Duration::from_millis(20);
 
-/// Requires that the server still answers.
+/// Requires that the server still answers queries.
 fn is_alive(t: &mut Trial<'_>) -> Judged {
     t.ask(&Message::query(&name("ipv4only.arpa"), Rtype::AAAA)).map(drop)
 }
@@ -151,7 +153,7 @@ fn message(counts: [u16; 4], rest: &[u8]) -> Vec<u8> {
     octets
 }
 
-/// Returns queries that a careless parser reads endlessly, or beyond their end.
+/// Returns queries on which a careless parser does not terminate, or reads beyond the end of the message.
 fn malformed() -> Vec<Vec<u8>> {
     const AAAA_IN: [u8; 4] = [0, 28, 0, 1];
     let one = [1, 0, 0, 0];
@@ -166,7 +168,7 @@ fn malformed() -> Vec<Vec<u8>> {
         message(one, &[b"\xc0\x0e\xc0\x0c".as_slice(), &AAAA_IN].concat()),
         message(one, &[b"\xc0\x12".as_slice(), &AAAA_IN, b"\x01x\0"].concat()),
         message(one, &[b"\xff\xff".as_slice(), &AAAA_IN].concat()),
-        // A label longer than the message, one of an undefined type, and a name of 402 octets.
+        // A label longer than the message, a label of an undefined type, and a name of 401 octets.
         message(one, &[b"\x3fx".as_slice(), &AAAA_IN].concat()),
         message(one, &[b"\x80x\0".as_slice(), &AAAA_IN].concat()),
         message(one, &[labels(200).as_slice(), b"\0", &AAAA_IN].concat()),
@@ -208,7 +210,7 @@ pub(super) fn stray_tcp_octets_end_nothing(t: &mut Trial<'_>) -> Judged {
     loops.extend(message([1, 0, 0, 0], b"\xc0\x0c\0\x1c\0\x01"));
     for octets in [&[0, 0][..], &[0, 1, 0], &[0xff, 0xff, 1, 2, 3], &loops] {
         let mut connection = t.connect()?;
-        // Closing the connection is as good as any reply.
+        // The server may close the connection instead of replying.
         if connection.send_raw(octets).is_ok() {
             connection.receive(SHORTLY).ok();
         }

@@ -1,4 +1,4 @@
-//! Queries that any server answers, for several files of this folder.
+//! Queries that any server answers. They are used by several files of this folder.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use domain::base::iana::Rtype;
 use crate::message::{Message, Name, name, rcode};
 use crate::trial::{Judge, Judged, Trial, expect};
 
-/// Time to wait for a reply where silence is correct.
+/// Time to wait for a reply where a missing reply is correct.
 pub(super) const SILENCE: Duration = Duration::from_millis(600);
 
 /// Opcodes (IANA, DNS OpCodes).
@@ -15,7 +15,7 @@ pub(super) const STATUS: u8 = 2;
 pub(super) const NOTIFY: u8 = 4;
 pub(super) const UPDATE: u8 = 5;
 
-/// Returns a name with AAAA records, a new one if there is a test zone.
+/// Returns a name with AAAA records: a new name if there is a test zone, otherwise `ipv4only.arpa`.
 pub(super) fn known(t: &mut Trial<'_>) -> Name {
     match t.subject().zone {
         Some(_) => t.name("v4-1-2-3-4"),
@@ -23,12 +23,12 @@ pub(super) fn known(t: &mut Trial<'_>) -> Name {
     }
 }
 
-/// Returns an AAAA query for such a name.
+/// Returns an AAAA query for the name that [`known`] returns.
 pub(super) fn query(t: &mut Trial<'_>) -> Message {
     Message::query(&known(t), Rtype::AAAA)
 }
 
-/// Judges the reply to such a query: NOERROR, and at least one AAAA record.
+/// Requires that a reply has NOERROR and at least one AAAA record.
 pub(super) fn is_answered(reply: &Message) -> Judged {
     reply.has_rcode(rcode::NOERROR)?;
     let found = reply.answers(Rtype::AAAA).next();

@@ -1,4 +1,5 @@
-//! Scripts: DNS cookies (RFC 7873, RFC 9018). For a server without cookies, the verdict is "not supported".
+//! Scripts: DNS cookies (RFC 7873, RFC 9018). For a server that does not support cookies, the verdict is "not
+//! supported".
 
 use std::ops::RangeInclusive;
 
@@ -13,7 +14,7 @@ const BADCOOKIE: u16 = 23;
 /// Lengths of a server cookie in octets (RFC 7873 §4).
 const SERVER: RangeInclusive<usize> = 8..=32;
 
-/// A client cookie, and the server cookie for it.
+/// A client cookie, and the server cookie that the server returned for it.
 struct Pair {
     client: [u8; 8],
     server: Vec<u8>,
@@ -39,7 +40,8 @@ fn cookie(reply: &Message) -> Option<&[u8]> {
     options.find(|(code, _)| *code == COOKIE).map(|(_, content)| content.as_slice())
 }
 
-/// Judges the COOKIE option of a reply: the client cookie of the query followed by a server cookie, which is returned.
+/// Requires that the COOKIE option of a reply consists of the client cookie of the query and a server cookie. Returns
+/// the server cookie.
 fn server_cookie(reply: &Message, client: [u8; 8]) -> Judged<Vec<u8>> {
     let wrong = |what: &str| Fault::Wrong(what.into());
     let content = cookie(reply).ok_or_else(|| wrong("the reply has no COOKIE option"))?;
@@ -52,7 +54,8 @@ fn server_cookie(reply: &Message, client: [u8; 8]) -> Judged<Vec<u8>> {
     Ok(server.to_vec())
 }
 
-/// Sends a query with a new client cookie only.
+/// Sends a query with a new client cookie and without a server cookie. Returns the client cookie, and the server cookie
+/// of the reply.
 fn obtain(t: &mut Trial<'_>) -> Judged<Pair> {
     let client: [u8; 8] = rand::random();
     let query = with_cookie(query(t), &client);
@@ -67,7 +70,8 @@ pub(super) fn server_cookie_is_sent(t: &mut Trial<'_>) -> Judged {
     obtain(t).map(drop)
 }
 
-/// Calls [`obtain`]. Only [`server_cookie_is_sent`] reports a missing server cookie.
+/// Calls [`obtain`], but returns [`Fault::NotOffered`] for a missing server cookie, because [`server_cookie_is_sent`]
+/// reports that fault.
 fn obtained(t: &mut Trial<'_>) -> Judged<Pair> {
     obtain(t).map_err(|fault| match fault {
         Fault::Wrong(_) => Fault::NotOffered("the server sends no server cookies".into()),
@@ -83,8 +87,8 @@ pub(super) fn valid_cookie_is_accepted(t: &mut Trial<'_>) -> Judged {
     server_cookie(&reply, pair.client).map(drop)
 }
 
-/// Returns invalid cookies with a description of the error: a changed version, timestamp or hash (RFC 9018 §4), and the
-/// server cookie for another client cookie.
+/// Returns invalid cookies, each with a description of the error. The version, timestamp or hash of the server cookie
+/// is altered (RFC 9018 §4), or the server cookie belongs to a different client cookie.
 fn invalid(pair: &Pair) -> Vec<(String, Pair)> {
     let last = pair.server.len() - 1;
     let mut all: Vec<(String, Pair)> = [0, 7, last]
@@ -100,7 +104,7 @@ fn invalid(pair: &Pair) -> Vec<(String, Pair)> {
     all
 }
 
-/// The server may be silent, send BADCOOKIE, or answer; its reply has a new server cookie.
+/// The server may send no reply, BADCOOKIE, or an answer. A reply must contain a new server cookie.
 pub(super) fn invalid_cookie_is_replaced(t: &mut Trial<'_>) -> Judged {
     let pair = obtained(t)?;
     for (what, wrong) in invalid(&pair) {
@@ -114,7 +118,7 @@ pub(super) fn invalid_cookie_is_replaced(t: &mut Trial<'_>) -> Judged {
     Ok(())
 }
 
-/// Returns a query without a question that has this COOKIE option.
+/// Returns a query that has no question, but a COOKIE option with this content.
 fn without_question(t: &mut Trial<'_>, content: &[u8]) -> Message {
     with_cookie(Message { questions: Vec::new(), ..query(t) }, content)
 }

@@ -11,13 +11,14 @@ use crate::trial::{Fault, Judge, Judged, Trial, expect, rcode_name};
 const UNKNOWN: u16 = 65_001;
 /// Payload size that no server offers by default.
 const ODD_PAYLOAD: u16 = 4321;
-/// Extended DNS errors (RFC 8914 §2).
+/// Option code for extended DNS errors (RFC 8914 §2).
 const EXTENDED_ERROR: u16 = 15;
-/// Flags of an OPT record except those that have a meaning, or may get one soon: DO (RFC 3225), CO (RFC 9824), and the
-/// third one.
+/// Flags of an OPT record without a meaning. The first three flags are not included: DO (RFC 3225), CO (RFC 9824), and
+/// the flag that is likely to be assigned next.
 const NO_MEANING: u16 = 0x1fff;
 
-/// Returns queries that get an answer. With a test zone, others get NXDOMAIN, SERVFAIL and a truncated answer.
+/// Returns a query that gets an answer. If there is a test zone, also returns queries that get NXDOMAIN, SERVFAIL and a
+/// truncated answer.
 fn all_sorts(t: &mut Trial<'_>) -> Vec<Message> {
     let mut queries = vec![query(t)];
     if t.subject().zone.is_some() {
@@ -31,7 +32,7 @@ fn all_sorts(t: &mut Trial<'_>) -> Vec<Message> {
 pub(super) fn replies_have_opt(t: &mut Trial<'_>) -> Judged {
     for (n, query) in all_sorts(t).iter().enumerate() {
         let reply = t.ask(query)?;
-        // RFC 6891 §7 requires that of responders that do not implement EDNS.
+        // RFC 6891 §7 requires this reply of responders that do not implement EDNS.
         if n == 0 && reply.rcode == rcode::FORMERR && reply.opt_records == 0 {
             return Err(Fault::NotOffered("the server does not implement EDNS".into()));
         }
@@ -42,8 +43,8 @@ pub(super) fn replies_have_opt(t: &mut Trial<'_>) -> Judged {
     Ok(())
 }
 
-/// Returns queries with an OPT record that are errors to a recursive server: two questions or none,
-/// other opcodes, EDNS version 1, class CHAOS and a zone transfer.
+/// Returns queries with an OPT record to which a recursive server replies with an error: two questions or none, other
+/// opcodes, EDNS version 1, class CHAOS and a zone transfer.
 fn erroneous(t: &mut Trial<'_>) -> Vec<(String, Message)> {
     let mut twice = query(t);
     twice.questions.extend(query(t).questions);
@@ -65,7 +66,7 @@ fn erroneous(t: &mut Trial<'_>) -> Vec<(String, Message)> {
     all
 }
 
-/// The server need not reply, and its RCODE is not judged here.
+/// The server need not reply, and this check ignores the RCODE.
 pub(super) fn errors_have_opt(t: &mut Trial<'_>) -> Judged {
     let query = query(t);
     if t.ask(&query)?.opt_records == 0 {
@@ -96,9 +97,9 @@ pub(super) fn replies_have_no_opt(t: &mut Trial<'_>) -> Judged {
     Ok(())
 }
 
-/// Judges the queries that reach the test authoritative server: other options and payload sizes are up to the server. A
-/// DNS64 server generates answers, so it is none of the middleboxes that simply forward a message and leave its OPT
-/// record unchanged (§6.2.6).
+/// Requires that the upstream queries do not contain the client's option and payload size; the server may send others.
+/// A DNS64 server generates answers, so it is not a middlebox that simply forwards a message and leaves the OPT record
+/// unchanged (§6.2.6).
 pub(super) fn opt_goes_no_further(t: &mut Trial<'_>) -> Judged {
     let mut query = query(t);
     if let Some(edns) = &mut query.edns {
@@ -119,7 +120,7 @@ pub(super) fn opt_goes_no_further(t: &mut Trial<'_>) -> Judged {
     Ok(())
 }
 
-/// Sends octets that are not a [`Message`], and returns the required reply.
+/// Sends octets that [`Message`] cannot represent, and returns the reply, which is required.
 fn send(t: &mut Trial<'_>, octets: &[u8], what: &str) -> Judged<(Vec<u8>, Message)> {
     let reply = t.reply_to_octets(octets, what)?;
     let parsed = Message::parse(&reply);
@@ -128,12 +129,12 @@ fn send(t: &mut Trial<'_>, octets: &[u8], what: &str) -> Judged<(Vec<u8>, Messag
     Ok((reply, parsed))
 }
 
-/// Length of an OPT record without options.
+/// Length of an OPT record without options, in octets.
 const OPT: usize = 11;
 
 pub(super) fn two_are_a_format_error(t: &mut Trial<'_>) -> Judged {
     let mut octets = query(t).octets();
-    // The OPT record is the last; ARCOUNT is 1.
+    // The OPT record is the last record, and ARCOUNT is 1.
     octets.extend_from_within(octets.len() - OPT..);
     octets[11] = 2;
     send(t, &octets, "a query with two OPT records")?.1.has_rcode(rcode::FORMERR)
@@ -202,7 +203,7 @@ pub(super) fn falls_back(t: &mut Trial<'_>) -> Judged {
 pub(super) fn long_option_is_a_format_error(t: &mut Trial<'_>) -> Judged {
     let mut octets = query(t).octets();
     let at = octets.len() - 1;
-    // RDLENGTH is 4, but the length field of the option is nine octets.
+    // RDLENGTH is 4, but the length field of the option is 9.
     octets[at] = 4;
     octets.extend([UNKNOWN.to_be_bytes(), [0, 9]].concat());
     let (_, reply) = send(t, &octets, "a query with an option that is too long")?;

@@ -12,7 +12,7 @@ const UNKNOWN_OPCODES: [u8; 3] = [STATUS, 3, 15];
 pub(super) fn id_and_question_are_echoed(t: &mut Trial<'_>) -> Judged {
     let name = known(t);
     for (id, qtype) in [(0, Rtype::AAAA), (1, Rtype::A), (0xffff, Rtype::TXT)] {
-        // Equality of the ID is judged with each reply.
+        // The trial compares the ID of each reply with that of the query.
         let query = Message { id, ..Message::query(&name, qtype) };
         let reply = t.ask(&query)?;
         expect(reply.questions == query.questions, || {
@@ -32,7 +32,7 @@ pub(super) fn rd_is_copied(t: &mut Trial<'_>) -> Judged {
     Ok(())
 }
 
-/// Judges the flags of answers and, if there is a test zone, of denials.
+/// Requires correct flags in answers and, if there is a test zone, in denials.
 pub(super) fn flag(t: &mut Trial<'_>, wrong: &str, right: fn(Flags) -> bool) -> Judged {
     let mut queries = vec![query(t)];
     if t.subject().zone.is_some() {
@@ -66,7 +66,7 @@ fn with_opcode(t: &mut Trial<'_>, opcode: u8) -> Message {
     Message { opcode, edns: None, opt_records: 0, ..query(t) }
 }
 
-/// Judges the opcode of the reply. A missing reply is left to another check.
+/// Requires that a reply has the opcode of the query. Another check reports missing replies.
 pub(super) fn opcode_is_copied(t: &mut Trial<'_>) -> Judged {
     let mut replied = false;
     for opcode in UNKNOWN_OPCODES {
@@ -113,7 +113,7 @@ pub(super) fn responses_are_not_answered(t: &mut Trial<'_>) -> Judged {
     Ok(())
 }
 
-/// Types for private use and unassigned ones (RFC 6895 §3.1), none of them a meta-type.
+/// The types are unassigned or for private use (RFC 6895 §3.1), and are not meta-types.
 pub(super) fn unknown_types_pass(t: &mut Trial<'_>) -> Judged {
     for number in [1000, 40_000, 65_399] {
         let qtype = Rtype::from_int(number);

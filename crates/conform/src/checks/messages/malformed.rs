@@ -6,7 +6,7 @@ use super::common::{SILENCE, is_answered, query};
 use crate::message::{Message, rcode};
 use crate::trial::{Fault, Judged, Trial, expect, rcode_name};
 
-/// Length of a header.
+/// Length of a header, in octets.
 const HEADER: usize = 12;
 /// QTYPE AAAA and QCLASS IN.
 const AAAA_IN: [u8; 4] = [0, 28, 0, 1];
@@ -17,14 +17,14 @@ fn with_question(question: &[u8]) -> Vec<u8> {
     [&[high, low, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0], question].concat()
 }
 
-/// Formats the octets so that a failure can be repeated by hand; long ones are cut.
+/// Formats the octets so that a failure can be repeated by hand. Long messages are cut.
 fn shown(octets: &[u8]) -> String {
     let begin = base16::encode_string(&octets[..octets.len().min(40)]);
     let more = if octets.len() > 40 { "…" } else { "" };
     format!("{begin}{more} ({} octets)", octets.len())
 }
 
-/// Requires the correct result for a malformed query: no reply, or FORMERR with its ID.
+/// Requires the correct result for a malformed query: no reply, or FORMERR with the ID of the query.
 fn is_refused(t: &mut Trial<'_>, octets: &[u8]) -> Judged {
     let Some(reply) = t.send_octets(octets, SILENCE)? else { return Ok(()) };
     let code = reply.get(3).map(|octet| u16::from(octet & 0xf));
@@ -71,8 +71,8 @@ pub(super) fn no_header(t: &mut Trial<'_>) -> Judged {
 }
 
 pub(super) fn pointers(t: &mut Trial<'_>) -> Judged {
-    // The question begins at octet 12: pointers to itself, to the octets after it, to a label that points back to it,
-    // and beyond the end of the message.
+    // The question begins at octet 12. The pointers point to themselves, to the octets after the pointer, to a label
+    // before the pointer, and beyond the end of the message.
     let names: [&[u8]; 4] =
         [&[0xc0, 12], &[0xc0, 14], &[1, b'x', 0xc0, 12], &[1, b'x', 0xff, 0xff]];
     all_are_refused(t, &names.map(|name| with_question(&[name, &AAAA_IN].concat())))
@@ -89,7 +89,8 @@ pub(super) fn long_labels(t: &mut Trial<'_>) -> Judged {
 
 pub(super) fn long_name(t: &mut Trial<'_>) -> Judged {
     let label = |len: u8| [vec![len], vec![b'x'; usize::from(len)]].concat();
-    // Four labels of 63 octets give 257 octets with the root; if the last has 62, they give 256.
+    // Four labels of 63 octets and the root form a name of 257 octets. If the last label has 62 octets, the name has
+    // 256.
     let names = [[63, 63, 63, 62], [63, 63, 63, 63]];
     let queries = names.map(|lengths| {
         let name = lengths.map(label).concat();

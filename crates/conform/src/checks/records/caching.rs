@@ -10,15 +10,15 @@ use super::common::unique;
 use crate::message::{Message, Name, Record, rcode};
 use crate::trial::{Fault, Judge, Judged, Trial, expect};
 
-/// The two denials of AAAA: prefix of the labels, and RCODE.
+/// The two kinds of denial of an AAAA query, each with the labels that cause it and its RCODE.
 const DENIALS: [(&str, u16); 2] = [("", rcode::NOERROR), ("all-rcode-3.", rcode::NXDOMAIN)];
-/// Waiting time after which a lifetime of six seconds has expired, with one second for rounding.
+/// Waiting time after which a TTL of six seconds has expired. It includes one second for rounding.
 const OVER: Duration = Duration::from_millis(7200);
 /// Waiting time after which a TTL has decreased.
 const A_WHILE: Duration = Duration::from_millis(2200);
 /// Waiting time until the second in which a reply was cached has ended, because many servers count whole seconds.
 const A_SECOND: Duration = Duration::from_millis(1100);
-/// Waiting time for queries that the server sends by itself to reach the test authoritative server.
+/// Time that queries which the server sends on its own initiative need to reach the test authoritative server.
 const A_MOMENT: Duration = Duration::from_millis(50);
 
 /// Result of two equal client queries.
@@ -26,7 +26,7 @@ struct RepeatedQuery {
     name: Name,
     first: Message,
     second: Message,
-    /// True if the second one caused another upstream query.
+    /// True if the second client query caused another upstream query.
     asked_again: bool,
 }
 
@@ -36,8 +36,8 @@ fn only_child(t: &mut Trial<'_>, labels: &str) -> Name {
     t.name(&format!("{labels}.{unique}"))
 }
 
-/// Returns the number of upstream queries for a name. Those for its parent count too: a server that adds one label at a
-/// time may have received NXDOMAIN for the parent.
+/// Returns the number of upstream queries for a name and its parent. A server that adds one label at a time may have
+/// received NXDOMAIN for the parent, and have sent no query for the name.
 fn times_asked(t: &Trial<'_>, name: &Name) -> Judged<usize> {
     let parent = name.parent().map_or_else(Name::root_vec, |parent| parent.to_name());
     Ok(t.asked(name)?.len() + t.asked(&parent)?.len())
@@ -64,7 +64,8 @@ fn query_twice(
     Ok(both)
 }
 
-/// Returns AAAA queries for a name without addresses and for one that does not exist, in zones with this SOA record.
+/// Returns AAAA queries for a name without addresses and for a name that does not exist. Denials of both names contain
+/// the SOA record that the label `soa` defines.
 fn both_denials(t: &mut Trial<'_>, soa: &str) -> Vec<(Name, Rtype)> {
     DENIALS.map(|(denial, _)| (only_child(t, &format!("{denial}{soa}")), Rtype::AAAA)).to_vec()
 }
@@ -91,7 +92,7 @@ fn denials_not_kept(t: &mut Trial<'_>, name: &Name) -> Judged {
     Err(Fault::NotOffered("nothing is cached, neither answers nor denials".into()))
 }
 
-/// Returns the first SOA record of a denial; another check counts them.
+/// Returns the first SOA record of a denial. Another check counts the SOA records.
 fn first_soa(reply: &Message) -> Judged<&Record> {
     let soa = reply.authority.iter().find(|record| record.rtype == Rtype::SOA);
     soa.ok_or_else(|| Fault::Wrong("the denial has no SOA record".into()))
@@ -205,7 +206,7 @@ pub(super) fn answers_expire(t: &mut Trial<'_>) -> Judged {
 
 pub(super) fn long_ttls_are_capped(t: &mut Trial<'_>) -> Judged {
     let (_, reply) = t.look_up("v4-1-2-3-4.ttl-2147483647", Rtype::A)?;
-    // The sentence limits how long a record may be cached.
+    // The sentence of the RFC limits how long a record may be cached, so it does not apply to servers without a cache.
     if !keeps_answers(t)? {
         return Err(Fault::NotOffered("answers are not cached".into()));
     }

@@ -1,14 +1,14 @@
-//! Names that are queried by several files in this folder.
+//! Names that several files in this folder use in queries.
 
 use domain::base::name::ToLabelIter;
 
 use crate::trial::Trial;
 
-/// Three A records with TTLs of 300 and 150 seconds.
+/// Labels for three A records with TTLs of 300, 150 and 150 seconds.
 pub(super) const UNEQUAL: &str = "unequal.v4-1-2-3-4.v4-8-8-4-4.v4-9-9-9-9";
 
-/// Returns a label that no other name has, for names that need new parents too. Servers that minimize the name in
-/// queries (RFC 9156) also query the parents and cache the replies.
+/// Returns a label that occurs in no other name, for names whose parents must also be new. Servers that minimize the
+/// name in queries (RFC 9156) also query the parents and cache the replies.
 pub(super) fn unique(t: &mut Trial<'_>) -> String {
     t.name("").iter_labels().next().map_or_else(String::new, ToString::to_string)
 }

@@ -69,7 +69,7 @@ pub(super) fn unrelated_records_are_omitted(t: &mut Trial<'_>) -> Judged {
     Ok(())
 }
 
-/// Requires this owner for all records of the answer.
+/// Requires that all records of the answer have this owner.
 fn belongs_to(reply: &Message, name: &Name) -> Judged {
     let stranger = reply.answer.iter().find(|record| record.owner != *name);
     stranger.map_or(Ok(()), |record| {
@@ -147,15 +147,15 @@ pub(super) fn synthesized_cname_has_the_ttl(t: &mut Trial<'_>) -> Judged {
     let made = t.embedded("1.2.3.4");
     reply.has_aaaa(&made)?;
     let cname = reply.ttl(Rtype::CNAME)?;
-    // A server that omits the DNAME record has nevertheless received it from the test authoritative server.
+    // Even if the server omits the DNAME record, it has received that record from the test authoritative server.
     let dname = reply.answers(Rtype::DNAME).next().map_or(300, |record| record.ttl);
     expect(cname.abs_diff(dname) <= 2, || {
         format!("the TTL of the DNAME record is {dname} s, that of the CNAME record {cname} s")
     })
 }
 
-/// Returns the name with every other octet in upper case. Label lengths stay unchanged, because they are below the
-/// codes of letters.
+/// Returns the name with every other octet in upper case. Length octets of labels stay unchanged, because their values
+/// are below the codes of letters.
 fn odd_case(name: &Name, odd: usize) -> Name {
     let upper = |(at, octet): (usize, &u8)| match at % 2 == odd {
         true => octet.to_ascii_uppercase(),
@@ -212,8 +212,8 @@ pub(super) fn hints_are_left_alone(t: &mut Trial<'_>) -> Judged {
     Ok(())
 }
 
-/// Judges the parameters of a record that the test authoritative server sent without `ipv6hint`. A server that strips
-/// `ipv4hint` synthesizes nothing; other checks judge changes of a record.
+/// Requires that a record has no `ipv6hint`, because the test authoritative server sent it without one. A server that
+/// strips `ipv4hint` passes, because it synthesizes nothing. Other checks report altered records.
 fn has_no_ipv6_hint(qtype: Rtype, parameters: &[(u16, &[u8])]) -> Judged {
     // RFC 9460 §14.3.2.
     const IPV6HINT: u16 = 6;
@@ -235,7 +235,7 @@ pub(super) fn any_is_answered(t: &mut Trial<'_>) -> Judged {
     belongs_to(&reply, &name)
 }
 
-/// Returns a name with changed octets, or the same name if they form no name.
+/// Returns a name with changed octets, or the same name if the changed octets do not form a valid name.
 fn with_octets(name: &Name, change: impl Fn(&[u8]) -> Vec<u8>) -> Name {
     Name::from_octets(change(name.as_slice())).unwrap_or_else(|_| name.clone())
 }

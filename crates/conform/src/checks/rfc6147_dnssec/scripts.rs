@@ -1,4 +1,4 @@
-//! Scripts of the checks about DO, CD and AD.
+//! Scripts of the checks for DO, CD and AD.
 
 use std::net::Ipv6Addr;
 
@@ -43,7 +43,7 @@ impl Bits {
     }
 }
 
-/// Queries a name that may have been queried before.
+/// Queries the given name, which may have been queried before.
 fn again(t: &mut Trial<'_>, name: &Name, qtype: Rtype, bits: Bits) -> Judged<Message> {
     let mut query = Message::query(name, qtype);
     query.flags.cd = bits.cd;
@@ -54,13 +54,13 @@ fn again(t: &mut Trial<'_>, name: &Name, qtype: Rtype, bits: Bits) -> Judged<Mes
     t.ask(&query)
 }
 
-/// Queries a new name.
+/// Queries a new name with the given labels.
 fn ask(t: &mut Trial<'_>, labels: &str, qtype: Rtype, bits: Bits) -> Judged<Message> {
     let name = t.name(labels);
     again(t, &name, qtype, bits)
 }
 
-/// Adds the name and the bits to a judgement.
+/// Adds the labels and the bits to the text of a fault.
 fn about(judged: Judged, labels: &str, bits: Bits) -> Judged {
     judged.map_err(|fault| match fault {
         Fault::Wrong(why) => Fault::Wrong(format!("{labels} {}: {why}", bits.in_words())),
@@ -68,12 +68,12 @@ fn about(judged: Judged, labels: &str, bits: Bits) -> Judged {
     })
 }
 
-/// Returns the labels of a host with a native address, in a zone.
+/// Returns the labels of a host with a native address in the zone `zone`.
 fn native(zone: &str) -> String {
     format!("{NATIVE_LABEL}.{zone}")
 }
 
-/// Requires this value of AD.
+/// Requires that AD has the value `wanted` in a reply.
 fn has_ad(reply: &Message, wanted: bool) -> Judged {
     expect(reply.flags.ad == wanted, || format!("AD is {}", if wanted { "not set" } else { "set" }))
 }
@@ -94,7 +94,7 @@ fn has_aaaa_records(reply: &Message) -> bool {
     reply.answers(Rtype::AAAA).next().is_some()
 }
 
-/// Requires NODATA with SOA, NSEC or NSEC3, and their signatures.
+/// Requires NODATA with a SOA record, NSEC or NSEC3 records, and the signatures of both.
 fn has_proof(reply: &Message) -> Judged {
     reply.lacks(Rtype::AAAA)?;
     let has = |rtype| reply.authority.iter().any(|record| record.rtype == rtype);
@@ -106,7 +106,8 @@ fn has_proof(reply: &Message) -> Judged {
     expect(is_signed(&reply.authority, proof), || format!("the {proof} record has no signature"))
 }
 
-/// Requires DNSSEC support for the checks that need it; a server without it is not at fault (RFC 6147 §3, item 2).
+/// Requires DNSSEC support for the checks that need it. A server without DNSSEC support is not at fault (RFC 6147 §3,
+/// item 2).
 fn supports_dnssec(t: &mut Trial<'_>) -> Judged {
     let reply = ask(t, &native("secure"), Rtype::AAAA, DO)?;
     if is_signed(&reply.answer, Rtype::AAAA) {
@@ -210,7 +211,7 @@ fn leaves_signed() -> Judged {
     Err(Fault::NotOffered("it synthesizes nothing for signed names and clients with DO".into()))
 }
 
-/// Requires that these names have no AAAA records with CD and DO.
+/// Requires that queries with CD and DO get no AAAA records for these names.
 pub(super) fn not_made(t: &mut Trial<'_>, all: &[&str]) -> Judged {
     for labels in all {
         let reply = ask(t, labels, Rtype::AAAA, CD_DO)?;
@@ -254,7 +255,7 @@ pub(super) fn cd_do_bogus(t: &mut Trial<'_>) -> Judged {
     Ok(())
 }
 
-/// Requires SERVFAIL without a record for all these names without CD, whatever DO and AD are.
+/// Requires SERVFAIL and an empty answer for queries without CD for all these names, for each combination of DO and AD.
 pub(super) fn fails(t: &mut Trial<'_>, all: &[&str], qtype: Rtype) -> Judged {
     for labels in all {
         for bits in [PLAIN, DO, AD, AD_DO] {
@@ -267,7 +268,7 @@ pub(super) fn fails(t: &mut Trial<'_>, all: &[&str], qtype: Rtype) -> Judged {
     Ok(())
 }
 
-/// Requires for each name, without CD and DO, the address synthesized from 1.2.3.4.
+/// Requires that a query without CD and DO for each of these names gets the address synthesized from 1.2.3.4.
 pub(super) fn made(t: &mut Trial<'_>, all: &[&str]) -> Judged {
     for labels in all {
         let reply = ask(t, labels, Rtype::AAAA, PLAIN)?;
@@ -406,7 +407,7 @@ pub(super) fn cd_upstream(t: &mut Trial<'_>) -> Judged {
 }
 
 pub(super) fn cd_copied(t: &mut Trial<'_>) -> Judged {
-    // Native records are queried without AD only, to limit the number of queries.
+    // To limit the number of queries, native records are queried only without AD.
     let native = ALL.into_iter().filter(|bits| !bits.ad).map(|bits| (NATIVE_LABEL, bits));
     for (labels, bits) in ALL.into_iter().map(|bits| ("v4-1-2-3-4", bits)).chain(native) {
         let reply = ask(t, labels, Rtype::AAAA, bits)?;

@@ -1,4 +1,4 @@
-//! Scripts of RFC 6147 §5.3.2 to §5.4: the additional section, other types than AAAA, and assembling a reply.
+//! Scripts for RFC 6147 §5.3.2 to §5.4: the additional section, types other than AAAA, and the assembly of a reply.
 
 use std::net::Ipv4Addr;
 
@@ -10,7 +10,7 @@ use crate::trial::{Fault, Judge, Judged, Trial, expect};
 const SYNTHESIS_SOURCE: &str = "1.2.3.4";
 const V4: Ipv4Addr = Ipv4Addr::new(1, 2, 3, 4);
 
-/// Returns the host that MX, NS and SRV records of the test zone name: `NONCE.host.v4-1-2-3-4.ZONE`.
+/// Returns the host name in the data of an MX, NS or SRV record of the test zone: `NONCE.host.v4-1-2-3-4.ZONE`.
 fn host(record: &Record) -> Option<Name> {
     let before = match record.rtype {
         Rtype::MX => 2,
@@ -20,7 +20,7 @@ fn host(record: &Record) -> Option<Name> {
     Name::from_octets(record.data.get(before..)?.to_vec()).ok()
 }
 
-/// Inserts a label after the first one of a name: `a.c` becomes `a.b.c` with `b`.
+/// Returns the first label of `name`, the label `second`, and the part of `name` that begins with `rest`, as one name.
 fn with_second(name: &Name, second: &str, rest: &str) -> String {
     let text = name.to_string();
     let nonce = text.split('.').next().unwrap_or_default();
@@ -28,7 +28,7 @@ fn with_second(name: &Name, second: &str, rest: &str) -> String {
     format!("{nonce}.{second}.{}", &text[at..])
 }
 
-/// Requires that no AAAA record in the additional section has an address of the server's prefixes.
+/// Requires that no AAAA record in the additional section has an address below a prefix of the server.
 fn has_nothing_synthesized(t: &Trial<'_>, reply: &Message) -> Judged {
     let prefixes = t.subject().prefixes;
     let made = reply.additional.iter().find(|record| {
@@ -85,7 +85,7 @@ pub(super) fn host_is_made(t: &mut Trial<'_>) -> Judged {
     reply.has_aaaa(&t.embedded(SYNTHESIS_SOURCE))
 }
 
-/// Requires NOERROR and one record, which has this type and the queried name as its owner; returns it.
+/// Requires NOERROR and a single record that has this type and the queried name as its owner. Returns the record.
 fn only(t: &mut Trial<'_>, labels: &str, qtype: Rtype) -> Judged<Record> {
     let (name, reply) = t.look_up(labels, qtype)?;
     reply.has_rcode(rcode::NOERROR)?;
@@ -173,8 +173,8 @@ pub(super) fn any_after_aaaa(t: &mut Trial<'_>) -> Judged {
     Ok(())
 }
 
-/// Judges the reply to ANY for a name without AAAA records. RFC 8482 §4 allows one RRset, several, or
-/// an HINFO record, and the server may refuse.
+/// Requires that the reply to a query for ANY contains no synthesized AAAA records. Otherwise any reply is correct: RFC
+/// 8482 §4 allows one RRset, several RRsets, or an HINFO record, and the server may refuse.
 fn has_no_aaaa(reply: &Message) -> Judged {
     let made = reply.answers(Rtype::AAAA).count();
     expect(made == 0, || format!("the reply to ANY contains {made} synthesized AAAA records"))

@@ -1,8 +1,8 @@
-//! Scripts of RFC 6147 §5.3.1: names of ip6.arpa below a prefix and elsewhere.
+//! Scripts for RFC 6147 §5.3.1: names in ip6.arpa, below a prefix and elsewhere.
 //!
-//! The RFC allows the server two kinds of answer: PTR records of the name, or an alias for the name in in-addr.arpa.
-//! The checks accept both. If a fault is possible only with an alias, the verdict for servers that answer with PTR
-//! records is "not supported".
+//! The RFC allows the server two kinds of answer: PTR records of the name, or an alias that points to the name in
+//! in-addr.arpa. The checks accept both kinds. If a fault is possible only with an alias, the verdict for servers that
+//! answer with PTR records is "not supported".
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -13,14 +13,14 @@ use crate::label;
 use crate::message::{Message, Name, Record, name, rcode};
 use crate::trial::{Fault, Judge, Judged, Trial, expect, rcode_name};
 
-/// The two ways to answer.
+/// Kind of an answer to a PTR query.
 #[derive(PartialEq, Eq)]
 enum ReverseAnswer {
     /// A PTR record of the name itself.
     Own,
-    /// An alias for this name.
+    /// An alias that points to this name.
     Alias(Name),
-    /// Neither.
+    /// Neither a PTR record nor an alias.
     None,
 }
 
@@ -39,12 +39,13 @@ impl ReverseAnswer {
     }
 }
 
-/// Result of a check that concerns aliases, for servers that use none.
+/// Returns the result of a check that concerns aliases, for a server that does not use aliases.
 fn not_offered<T>() -> Judged<T> {
     Err(Fault::NotOffered("it answers PTR queries with PTR records, not with aliases".into()))
 }
 
-/// Returns the name of an address (RFC 3596 §2.5): its nibbles from the last to the first.
+/// Returns the name of an address in ip6.arpa (RFC 3596 §2.5), which consists of the nibbles from the last to the
+/// first.
 fn reverse(address: Ipv6Addr) -> String {
     let digits = format!("{:032x}", u128::from(address));
     let nibbles: Vec<String> = digits.chars().rev().map(String::from).collect();
@@ -60,7 +61,7 @@ fn address(v4: &str) -> Ipv4Addr {
     v4.parse().expect("addresses of checks are literals")
 }
 
-/// Returns the name in in-addr.arpa (RFC 1035 §3.5).
+/// Returns the name of `v4` in in-addr.arpa (RFC 1035 §3.5).
 fn in_addr(v4: &str) -> Name {
     let [a, b, c, d] = address(v4).octets();
     name(&format!("{d}.{c}.{b}.{a}.in-addr.arpa"))
@@ -77,8 +78,8 @@ fn neither(reply: &Message) -> Fault {
     Fault::Wrong(format!("there is neither an alias nor a PTR record of the name: {what}"))
 }
 
-/// Requires a PTR record or an alias. An alias must point to the name of `v4`, and the answer must then also have the
-/// PTR record of that name.
+/// Requires a PTR record or an alias. An alias must point to the name of `v4` in in-addr.arpa, and the answer must then
+/// also contain the PTR record of that name.
 fn points_to(t: &Trial<'_>, asked: &Name, reply: &Message, v4: &str) -> Judged<ReverseAnswer> {
     let way = ReverseAnswer::of(reply, asked);
     match &way {
@@ -99,8 +100,8 @@ fn points_to(t: &Trial<'_>, asked: &Name, reply: &Message, v4: &str) -> Judged<R
     Ok(way)
 }
 
-/// Requires the feature. Only `rfc6147-5.3.1-ptr` reports a server that answers no PTR query below its prefix; for the
-/// other checks the feature is not supported.
+/// Requires that the server answers PTR queries below its prefix. Only `rfc6147-5.3.1-ptr` reports a server that does
+/// not; the verdict of the other checks is then "not supported".
 fn is_there(t: &mut Trial<'_>) -> Judged {
     let (asked, reply) = ask(t, &below(t.prefix(), "1.2.3.4"))?;
     if ReverseAnswer::of(&reply, &asked) == ReverseAnswer::None {
@@ -141,7 +142,7 @@ pub(super) fn in_one_way(t: &mut Trial<'_>) -> Judged {
 
 pub(super) fn leads_to_the_address(t: &mut Trial<'_>) -> Judged {
     is_there(t)?;
-    // The octets differ, and one has two hexadecimal digits that are letters.
+    // All octets of each address differ, and one octet has two letters as its hexadecimal digits.
     for v4 in ["9.8.7.6", "205.171.18.52"] {
         let (asked, reply) = ask(t, &below(t.prefix(), v4))?;
         if points_to(t, &asked, &reply, v4)? == ReverseAnswer::Own {
@@ -164,7 +165,7 @@ pub(super) fn below_all_prefixes(t: &mut Trial<'_>) -> Judged {
 }
 
 /// Queries each node between the name of a prefix and a name that has a PTR record or an alias. NXDOMAIN for one of
-/// them would deny that record too.
+/// these nodes would also deny that record.
 pub(super) fn nodes_are_empty(t: &mut Trial<'_>) -> Judged {
     is_there(t)?;
     for prefix in t.subject().prefixes.iter().take(6) {
@@ -193,7 +194,7 @@ pub(super) fn in_capitals(t: &mut Trial<'_>) -> Judged {
     points_to(t, &asked, &reply, v4).map(drop)
 }
 
-/// The target of the alias has no record: there should be no alias, and it is no failure either.
+/// There is no record to which an alias could point. The server must then return neither an alias nor a failure.
 pub(super) fn target_has_no_record(t: &mut Trial<'_>, v4: &str) -> Judged {
     is_there(t)?;
     let (asked, reply) = ask(t, &below(t.prefix(), v4))?;
@@ -206,7 +207,7 @@ pub(super) fn target_has_no_record(t: &mut Trial<'_>, v4: &str) -> Judged {
     }
 }
 
-/// Requires NOERROR or NXDOMAIN, without an answer.
+/// Requires NOERROR or NXDOMAIN, and an empty answer section.
 fn is_denied(reply: &Message) -> Judged {
     expect([rcode::NOERROR, rcode::NXDOMAIN].contains(&reply.rcode), || {
         format!("the RCODE is {}, not that of a denial", rcode_name(reply.rcode))
@@ -223,7 +224,8 @@ pub(super) fn fails_behind(t: &mut Trial<'_>) -> Judged {
     }
 }
 
-/// Requires a denial of names that are no address; a server with PTR records of its own may have them at any name.
+/// Requires a denial of a name that does not represent an address. A server that returns PTR records may also return
+/// them for such a name.
 fn is_no_address(t: &mut Trial<'_>, text: &str) -> Judged {
     let (asked, reply) = ask(t, text)?;
     match ReverseAnswer::of(&reply, &asked) {
@@ -239,7 +241,7 @@ pub(super) fn wrong_in_number(t: &mut Trial<'_>) -> Judged {
     is_there(t)?;
     let whole = below(t.prefix(), "1.2.3.4");
     is_no_address(t, &format!("0.{whole}"))?;
-    // The last nibble is missing; the second one is the first of an octet.
+    // The last nibble is missing, so that the name ends in the middle of an octet.
     let (_, short) = whole.split_once('.').unwrap_or_default();
     is_no_address(t, short)?;
     is_no_address(t, &format!("0.0.0.0.{whole}"))

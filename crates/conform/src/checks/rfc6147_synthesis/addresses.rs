@@ -1,4 +1,4 @@
-//! RFC 6147 §5.2: the IPv6 representation of an IPv4 address; also §5.3.3 for A records.
+//! RFC 6147 §5.2, the IPv6 representation of an IPv4 address, and §5.3.3, as far as it concerns A records.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -110,7 +110,7 @@ fn a_records_can_be_derived(t: &mut Trial<'_>) -> Judged {
 fn same_input_same_output(t: &mut Trial<'_>) -> Judged {
     let names = ["v4-1-2-3-4", "v4-1-2-3-4.txt", "cname.v4-1-2-3-4"].map(|labels| t.name(labels));
     let mut first = None;
-    // Each name twice: the second answer may come from a cache.
+    // Each name is queried twice, because the second answer may come from a cache.
     for name in names.iter().chain(&names) {
         let mut found = ipv6(&t.ask(&Message::query(name, Rtype::AAAA))?);
         expect(!found.is_empty(), || "there are no AAAA records".into())?;

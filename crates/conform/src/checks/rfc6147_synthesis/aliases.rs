@@ -219,7 +219,7 @@ fn aliases_keep_their_ttls(t: &mut Trial<'_>) -> Judged {
         let alias = reply.answers(Rtype::CNAME).find(|record| record.owner == *owner);
         let ttl = alias.map(|record| record.ttl);
         let ttl = ttl.ok_or_else(|| Fault::Wrong(format!("there is no CNAME of {owner}")))?;
-        // A cache may reduce all of them to the shortest.
+        // A cache may reduce all TTLs to the shortest one.
         expect(ttl <= own, || format!("the TTL of the CNAME of {owner} is {ttl} s, not {own} s"))?;
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! Fields, addresses and judgements that several files of this folder use.
+//! Fields, addresses and tests that several files of this folder use.
 
 use std::iter;
 use std::net::Ipv6Addr;
@@ -15,11 +15,11 @@ pub(super) const RFC6147: Check = Check { rfc: 6147, ..Check::BASE };
 
 /// Label of [`NATIVE`].
 pub(super) const NATIVE_LABEL: &str = "v6-26000001000000000000000000000053";
-/// Native address of a host: global, in no exclusion range, in no prefix of a DNS64.
+/// Native address of a host. The address is global, and lies neither in an exclusion range nor below a DNS64 prefix.
 pub(super) const NATIVE: Ipv6Addr = Ipv6Addr::new(0x2600, 1, 0, 0, 0, 0, 0, 0x53);
 
-/// Queries AAAA of a new name with these labels, and expects exactly the addresses synthesized from
-/// `v4`: each address once for each prefix of the server.
+/// Queries the AAAA records of a new name with these labels. Requires exactly the addresses synthesized from `v4`: one
+/// for each combination of IPv4 address and prefix.
 pub(super) fn synthesized(t: &mut Trial<'_>, labels: &str, v4: &[&str]) -> Judged<(Name, Message)> {
     let (name, reply) = t.aaaa(labels)?;
     reply.has_aaaa(&all_embedded(t, v4))?;
@@ -36,7 +36,7 @@ pub(super) fn ipv6(reply: &Message) -> Vec<Ipv6Addr> {
     reply.answer.iter().filter_map(Record::ipv6).collect()
 }
 
-/// Judges a TTL in seconds: `wanted`, or up to 2 s less for the time since the upstream's reply.
+/// Requires a TTL of `wanted` seconds, or up to 2 s less, because time has passed since the upstream's reply.
 pub(super) fn is_near(ttl: u32, wanted: u32) -> Judged {
     expect((wanted.saturating_sub(2)..=wanted).contains(&ttl), || {
         format!("the TTL is {ttl} s, not {wanted} s")
@@ -61,7 +61,7 @@ pub(super) fn end(t: &Trial<'_>, name: &Name) -> Name {
     way(t, name).pop().unwrap_or_else(|| name.clone())
 }
 
-/// Judges the owner of all records of this type in the answer.
+/// Requires that all records of this type in the answer have this owner.
 pub(super) fn belong_to(reply: &Message, rtype: Rtype, owner: &Name) -> Judged {
     reply.answers(rtype).try_for_each(|record| {
         expect(record.owner == *owner, || {

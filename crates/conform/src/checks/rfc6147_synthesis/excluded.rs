@@ -104,8 +104,9 @@ fn mapped(reply: &Message) -> usize {
     sections.into_iter().flatten().filter_map(Record::ipv6).filter(|v6| is_mapped(*v6)).count()
 }
 
-/// Queries AAAA of a new name that has, by these labels, only AAAA records excluded by default. A server without that
-/// exclusion returns them, and its rules for excluded records cannot be observed.
+/// Queries the AAAA records of a new name with these labels, which define only AAAA records that are excluded by
+/// default. If a server does not exclude these records, it returns them, and its rules for excluded records cannot be
+/// observed.
 fn where_excluded(t: &mut Trial<'_>, labels: &str) -> Judged<(Name, Message)> {
     let (name, reply) = t.aaaa(labels)?;
     if ipv6(&reply).into_iter().any(is_mapped) {

@@ -1,4 +1,4 @@
-//! RFC 6147 §5.1, queries that DNS64 applies to, and §5.1.1, existing AAAA records are the answer.
+//! RFC 6147 §5.1, queries to which DNS64 applies, and §5.1.1, answers with existing AAAA records.
 
 use std::net::Ipv4Addr;
 
@@ -123,7 +123,8 @@ fn other_classes_are_left_alone(t: &mut Trial<'_>) -> Judged {
         let name = t.name("v4-1-2-3-4");
         let mut query = Message::query(&name, Rtype::AAAA);
         query.questions.iter_mut().for_each(|question| question.class = class);
-        // Most servers refuse other classes; one that ignores the query synthesizes nothing either.
+        // Most servers refuse other classes. A server that ignores the query is correct too, because it synthesizes
+        // nothing.
         let Some(reply) = t.ask_or_silence(&query)? else { continue };
         expect(ipv6(&reply).is_empty(), || {
             format!("there are AAAA records in the reply to a query of class {class}")
@@ -160,7 +161,7 @@ fn real_records_win(t: &mut Trial<'_>) -> Judged {
 
 fn real_and_made_are_not_mixed(t: &mut Trial<'_>) -> Judged {
     let name = t.name(&format!("{NATIVE_LABEL}.v4-1-2-3-4.v4-8-8-4-4.v4-9-9-9-9"));
-    // The A records may be cached now.
+    // After this query, the A records may be in the cache.
     t.ask(&Message::query(&name, Rtype::A))?;
     t.ask(&Message::query(&name, Rtype::AAAA))?.has_aaaa(&[NATIVE])
 }

@@ -1,7 +1,7 @@
 //! RFC 6147 §5.1 to §5.2: conditions for synthesizing AAAA records from A records, their contents, and the rest of the
 //! answer.
 //!
-//! Each file has the checks of some sections, in the RFC's order:
+//! Each file contains the checks for some sections, in the order of the RFC:
 //!
 //! | file | sections |
 //! |---|---|

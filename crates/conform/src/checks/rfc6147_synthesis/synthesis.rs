@@ -1,4 +1,5 @@
-//! RFC 6147 §5.1.6, source of the synthesized records, §5.1.7, their fields, and §5.1.8, both queries in parallel.
+//! RFC 6147 §5.1.6 (source of synthesized records), §5.1.7 (fields of synthesized records), and §5.1.8 (A and AAAA
+//! queries in parallel).
 
 use domain::base::iana::{Class, Rtype};
 
@@ -300,20 +301,20 @@ fn owner_is_that_of_the_a_record(t: &mut Trial<'_>) -> Judged {
 }
 
 fn fields_of_a_made_record(t: &mut Trial<'_>) -> Judged {
-    // A record with data of any length but 16 octets makes the message unreadable, which the trial reports.
+    // If the data of a record is not 16 octets long, the message is unreadable, which the trial reports.
     let (_, reply) = synthesized(t, "v4-1-2-3-4", &["1.2.3.4"])?;
     reply.answers(Rtype::AAAA).try_for_each(|record| {
         expect(record.class == Class::IN, || format!("the class is {}", record.class))
     })
 }
 
-/// Requires this TTL for records synthesized for a new name with these labels and the A record 1.2.3.4.
+/// Requires that records synthesized from 1.2.3.4 for a new name with these labels have the TTL `wanted`.
 fn lives(t: &mut Trial<'_>, labels: &str, wanted: u32) -> Judged {
     let (_, reply) = synthesized(t, labels, &["1.2.3.4"])?;
     is_near(reply.ttl(Rtype::AAAA)?, wanted)
 }
 
-/// Like [`lives`], but a shorter time is also correct: a cache may reduce TTLs (RFC 2181 §8).
+/// Same as [`lives`], but a shorter TTL is also correct, because a cache may reduce TTLs (RFC 2181 §8).
 fn has_ttl_at_most(t: &mut Trial<'_>, labels: &str, most: u32) -> Judged {
     let (_, reply) = synthesized(t, labels, &["1.2.3.4"])?;
     let ttl = reply.ttl(Rtype::AAAA)?;
@@ -336,8 +337,8 @@ fn has_ttl_after_error(t: &mut Trial<'_>) -> Judged {
     Ok(())
 }
 
-/// Judges the TTL of records that were synthesized without a SOA record from an A record with a TTL of
-/// 900 s.
+/// Requires a TTL of at most 600 s for records that were synthesized from an A record with a TTL of 900 s, without a
+/// SOA record.
 fn lives_ten_minutes_at_most(reply: &Message) -> Judged {
     if ipv6(reply).is_empty() {
         let what = "it synthesizes nothing after a failed AAAA query";
