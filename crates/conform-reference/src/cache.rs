@@ -1,8 +1,7 @@
-//! Cache of the reference: replies of the upstream, and upstream queries in flight.
+//! Cache of the reference. It contains upstream replies, and entries for upstream queries in flight.
 //!
-//! A query in flight is an entry without content. Further queries with the same key wait for its
-//! reply. A reply that must not be cached has a lifetime of zero, and is returned to the waiting
-//! queries only.
+//! The entry for a query in flight has no content. Further queries with the same key wait for the reply to the query in
+//! flight. A reply that must not be cached gets a lifetime of zero, and is returned to the waiting queries only.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -13,9 +12,9 @@ use domain::base::iana::Rtype;
 
 use crate::rules::Rules;
 
-/// Lifetime of a cached failure. RFC 9520 §3.2 requires at least a second.
+/// Time for which a failure is cached. RFC 9520 §3.2 requires at least one second.
 const FAILURE: Duration = Duration::from_secs(3);
-/// Number of entries at which expired entries are removed.
+/// Number of entries from which expired entries are removed.
 const FULL: usize = 50_000;
 
 /// Key of an upstream query.
@@ -28,7 +27,7 @@ pub(super) struct Key {
 }
 
 impl Key {
-    /// Returns the key of a name error, which applies to all types (RFC 2308 §5). The key has type 0, which occurs in
+    /// Returns the key of a name error, which applies to all types (RFC 2308 §5). The key uses type 0, which occurs in
     /// no query (RFC 6895 §3.1).
     fn of_all_types(&self) -> Key {
         Key { qtype: Rtype::from_int(0), ..self.clone() }
@@ -51,7 +50,7 @@ struct CachedReply {
 }
 
 impl CachedReply {
-    /// True if the reply denies the queried name, rather than the target of an alias.
+    /// True if the reply denies the existence of the queried name, and not that of an alias target.
     fn says_that_there_is_no_such_name(&self) -> bool {
         let is_error = |reply: &Message| reply.rcode == rcode::NXDOMAIN && reply.answer.is_empty();
         self.reply.as_ref().is_some_and(is_error)
@@ -63,8 +62,8 @@ impl Cache {
         Cache { entries: Mutex::default(), rules }
     }
 
-    /// Returns the cached reply. If there is none, calls `ask`, and caches and returns its reply.
-    /// Returns `None` if the upstream did not reply.
+    /// Returns the cached reply. If no reply is cached, calls `ask`, and caches and returns the result. Returns `None`
+    /// if the upstream did not reply.
     pub(super) fn get(&self, key: &Key, ask: impl FnOnce() -> Option<Message>) -> Option<Message> {
         let entry = self.entry(key);
         let mut is_new = false;
@@ -85,12 +84,12 @@ impl Cache {
         reply
     }
 
-    /// Caches a reply without a query. Only a mutant does this.
+    /// Caches a reply to a query that was not sent. Only a mutant does this.
     pub(super) fn put(&self, key: Key, reply: Message) {
         self.lock().insert(key, Arc::new(OnceLock::from(self.kept(Some(reply)))));
     }
 
-    /// Returns the usable entry for the key, or a new one.
+    /// Returns the entry for the key if it is usable, otherwise a new entry.
     fn entry(&self, key: &Key) -> Arc<Entry> {
         let mut entries = self.lock();
         if entries.len() >= FULL {

@@ -1,5 +1,5 @@
-//! Server cookies of the reference (RFC 7873), in the layout of RFC 9018 §4. The hash is the one in
-//! the standard library, because no other server has to verify these cookies.
+//! Server cookies of the reference (RFC 7873), in the layout of RFC 9018 §4. The hash function is that of the standard
+//! library, because no other server has to verify these cookies.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
@@ -13,9 +13,9 @@ pub(super) const COOKIE: u16 = 10;
 pub(super) const BADCOOKIE: u16 = 23;
 /// Length of a client cookie in octets.
 const CLIENT: usize = 8;
-/// Length of version, reserved octets and timestamp.
+/// Total length of the version, the reserved octets and the timestamp, in octets.
 const HEAD: usize = 8;
-/// Maximum age of a server cookie in seconds (RFC 9018 §4.3). Its timestamp may be up to `AHEAD`
+/// Maximum age of a server cookie in seconds (RFC 9018 §4.3). The timestamp of a server cookie may be up to `AHEAD`
 /// seconds in the future.
 const OLDEST: u32 = 3600;
 const AHEAD: u32 = 300;
@@ -35,7 +35,7 @@ impl Cookies {
         Some((COOKIE, [client, &head, &hash].concat()))
     }
 
-    /// Returns true if the query has a server cookie that is not valid for the client.
+    /// Returns true if the query contains a server cookie that is not valid for the client.
     pub(super) fn has_invalid(&self, query: &Message, address: IpAddr) -> bool {
         let is_valid = |client: &[u8], server: &[u8]| {
             let Some((head, hash)) = server.split_at_checked(HEAD) else { return false };
@@ -52,7 +52,7 @@ impl Cookies {
     }
 }
 
-/// Returns the client cookie of a query, and its server cookie, which may be empty.
+/// Returns the client cookie and the server cookie of a query. The server cookie may be empty.
 pub(super) fn parts(query: &Message) -> Option<(&[u8], &[u8])> {
     content(query)?.split_at_checked(CLIENT)
 }

@@ -1,5 +1,5 @@
-//! Conversion of the octets of a client query to the octets of the reply. It handles malformed queries, EDNS, flags,
-//! letter case, and message size.
+//! Conversion of the octets of a client query to the octets of the reply. This module handles malformed queries, EDNS,
+//! flags, letter case, and message size.
 
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use crate::cookies::{self, BADCOOKIE, Cookies};
 use crate::resolver::{Outcome, QueryBits, Resolver};
 use crate::rules::Hooks;
 
-/// Time limit of an answer. It is below the 5 s for which a stub resolver waits.
+/// Time limit for an answer. The limit is below the 5 s for which a stub resolver waits.
 const TOTAL: Duration = Duration::from_millis(4300);
 /// Largest message in octets (RFC 1035 §4.2.2).
 const LARGEST: usize = 65_535;
@@ -27,7 +27,7 @@ pub(super) struct Front {
 }
 
 impl Front {
-    /// Returns the octets of the reply to a client, or `None` if the client gets no reply.
+    /// Returns the octets of the reply to a client query, or `None` if the client gets no reply.
     pub(super) fn respond(
         &self,
         mut octets: Vec<u8>,
@@ -43,8 +43,7 @@ impl Front {
             hook(&mut query);
         }
         let mut reply = match refusal(&query, is_malformed) {
-            // NOERROR means that the query has no question, and requests a server cookie only (RFC
-            // 7873 §5.4).
+            // NOERROR means that the query has no question, and only requests a server cookie (RFC 7873 §5.4).
             Some(rcode::NOERROR) if self.cookies.has_invalid(&query, client) => {
                 refused(&query, BADCOOKIE)
             }
@@ -88,8 +87,8 @@ impl Front {
     }
 }
 
-/// Returns the query, and true if it is malformed. A malformed query may be reduced to its header. Returns `None` for
-/// responses and for messages that are shorter than a header, because these are ignored.
+/// Returns the query, and true if the query is malformed. Of a malformed query, only the header may be returned.
+/// Returns `None` for responses and for messages that are shorter than a header, because both are ignored.
 fn read(octets: &[u8]) -> Option<(Message, bool)> {
     if octets.len() < HEADER {
         return None;
@@ -108,8 +107,8 @@ fn read(octets: &[u8]) -> Option<(Message, bool)> {
     read.ok().or_else(header).filter(|(query, _)| !query.flags.qr)
 }
 
-/// Returns the RCODE of the reply if the query gets a reply without records. It is an error, or NOERROR if the client
-/// requests a server cookie only (RFC 7873 §5.4).
+/// Returns the RCODE of the reply if the query gets a reply without records. The RCODE is an error, or NOERROR if the
+/// client only requests a server cookie (RFC 7873 §5.4).
 fn refusal(query: &Message, is_malformed: bool) -> Option<u16> {
     if query.opcode != 0 {
         return Some(rcode::NOTIMP);
@@ -149,13 +148,13 @@ fn refused(query: &Message, code: u16) -> Message {
     reply
 }
 
-/// Returns the size limit of a reply over UDP in octets (RFC 6891 §6.2.3), at most [`PAYLOAD`].
+/// Returns the maximum size of a reply over UDP in octets (RFC 6891 §6.2.3), which is at most [`PAYLOAD`].
 fn room(query: &Message) -> usize {
     usize::from(query.edns.as_ref().map_or(512, |edns| edns.payload.clamp(512, PAYLOAD)))
 }
 
-/// Composes the reply in at most `limit` octets. RRsets that do not fit are omitted completely. TC is set if one of
-/// these RRsets was required (RFC 2181 §9).
+/// Composes the reply in at most `limit` octets. RRsets that do not fit are omitted completely. TC is set if any
+/// omitted RRset was required (RFC 2181 §9).
 fn cut_to(mut reply: Message, limit: usize) -> Vec<u8> {
     let mut octets = reply.octets();
     if octets.len() > limit && !reply.additional.is_empty() {
@@ -165,7 +164,7 @@ fn cut_to(mut reply: Message, limit: usize) -> Vec<u8> {
     while octets.len() > limit {
         let dnssec_ok = reply.edns.as_ref().is_some_and(|edns| edns.dnssec_ok);
         if !reply.authority.is_empty() {
-            // The authority section is required if there are no answer records, or if the client set DO.
+            // The authority section is required if the answer section is empty, or if the client set DO.
             reply.flags.tc = reply.answer.is_empty() || dnssec_ok;
             reply.authority.clear();
         } else if let Some(last) = reply.answer.pop() {

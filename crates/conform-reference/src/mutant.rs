@@ -1,4 +1,4 @@
-//! A mutant: the reference with one defect, and the id of the check that must fail for this mutant.
+//! Type of a mutant: the reference with one defect, and the id of the check that must fail because of that defect.
 
 use conform::message::Message;
 
@@ -7,13 +7,13 @@ use crate::rules::{Hooks, Rules};
 /// Reference server with one defect.
 #[derive(Clone, Copy)]
 pub struct Mutant {
-    /// Name in a few words joined by hyphens, such as `ttl-cap-ignored`.
+    /// Name, which consists of a few words joined by hyphens, such as `ttl-cap-ignored`.
     pub name: &'static str,
     /// Id of the check that must fail for this mutant.
     pub caught_by: &'static str,
-    /// Function that breaks rules of the reference.
+    /// Function that changes the rules of the reference.
     pub rules: fn(&mut Rules),
-    /// Functions that change messages on their way through the reference.
+    /// Functions that change messages as the reference processes them.
     pub hooks: Hooks,
 }
 
@@ -23,7 +23,7 @@ impl std::fmt::Debug for Mutant {
     }
 }
 
-/// Returns a mutant with a broken rule.
+/// Returns a mutant that breaks a rule.
 pub(crate) const fn rule(
     name: &'static str,
     caught_by: &'static str,

@@ -13,10 +13,10 @@ use crate::translate::{self, Pref64};
 use crate::upstream::Upstream;
 use crate::walk::{Failure, Found, covers, ede, tidied};
 
-/// TTL of ipv4only.arpa in seconds. RFC 7050 §8.2 requires at least an hour.
+/// TTL of ipv4only.arpa in seconds. RFC 7050 §8.2 requires at least one hour.
 const IPV4ONLY_TTL: u32 = 3600;
 
-/// TTL of denials in the zones of prefixes in ip6.arpa, in seconds.
+/// TTL of denials in the ip6.arpa zones of the prefixes, in seconds.
 const REVERSE_TTL: u32 = 300;
 
 /// Resolver of the reference.
@@ -34,7 +34,7 @@ pub(super) struct QueryBits {
     pub(super) dnssec_ok: bool,
     pub(super) cd: bool,
     pub(super) ad: bool,
-    /// Time limit of the answer.
+    /// Time by which the answer must be sent.
     pub(super) by: Instant,
 }
 
@@ -69,8 +69,7 @@ impl Resolver {
             _ => self.plain(question, wants),
         };
         if !wants.dnssec_ok {
-            // Without DO, DNSSEC records are returned only if their type was queried (RFC 4035
-            // §3.2.1).
+            // If DO is not set, DNSSEC records are returned only if their type was queried (RFC 4035 §3.2.1).
             let is_asked_for = |record: &Record| {
                 ![Rtype::RRSIG, Rtype::NSEC, Rtype::NSEC3].contains(&record.rtype)
                     || record.rtype == question.qtype
@@ -111,7 +110,7 @@ impl Resolver {
         first.records.retain(|record| !record.ipv6().is_some_and(is_excluded));
         let intact = first.records.len() == before;
         if !intact {
-            // A signature is not valid for a part of the RRset.
+            // A signature over the whole RRset is not valid for a part of it.
             first.records.retain(|record| record.rtype != Rtype::RRSIG);
         }
         let has_own = first.records.iter().any(|record| record.ipv6().is_some());
@@ -163,7 +162,7 @@ impl Resolver {
         wants: QueryBits,
     ) -> Outcome {
         let ad = match self.rules.validates {
-            // AD needs two authentic answers, and DO in the client's query (RFC 6147 §5.5, items 1
+            // AD requires that both answers are authentic, and that the client's query has DO (RFC 6147 §5.5, items 1
             // and 2).
             true => {
                 let both = self.is_authentic(&first, wants) && self.is_authentic(&second, wants);
@@ -192,8 +191,7 @@ impl Resolver {
         }
         let mut found = self.walk(translate::reverse_of(v4), Rtype::PTR, wants);
         if found.records.is_empty() {
-            // The denied name lies below the prefix, so the SOA record is that of the prefix's
-            // zone.
+            // The denied name lies below the prefix, so the SOA record must be that of the prefix's zone.
             found.authority = Vec::from_iter(
                 found.soa().map(|soa| Record::soa(&prefix.zone(), soa.ttl, soa.ttl)),
             );
@@ -206,8 +204,8 @@ impl Resolver {
         Some(whole(found))
     }
 
-    /// Answers queries for a name in ip6.arpa above the addresses of a prefix. The answer is NODATA, because names
-    /// exist below that name (RFC 8020 §2).
+    /// Answers queries for a name in ip6.arpa that is a parent of names of addresses below a prefix. The answer is
+    /// NODATA, because names exist below the queried name (RFC 8020 §2).
     fn reverse_node(&self, question: &Question) -> Option<Outcome> {
         let holds = |prefix: &&Pref64| prefix.has_node(&question.name);
         let prefix = self.prefixes.iter().filter(|_| self.rules.reverse).find(holds)?;
@@ -215,8 +213,8 @@ impl Resolver {
         Some(Outcome { authority: vec![soa], ..Outcome::default() })
     }
 
-    /// Answers queries in the zone ipv4only.arpa, except for its DS record. Names below ipv4only.arpa do not exist (RFC
-    /// 8880 §7.1).
+    /// Answers queries for names in the zone ipv4only.arpa, except queries for the zone's DS record. Names below
+    /// ipv4only.arpa do not exist (RFC 8880 §7.1).
     fn ipv4only(&self, question: &Question, untouched: bool) -> Option<Outcome> {
         let apex = name("ipv4only.arpa");
         let is_apex = question.name == apex;
@@ -266,8 +264,8 @@ impl Resolver {
 
     fn look_up(&self, name: Name, qtype: Rtype, wants: QueryBits) -> Option<Message> {
         let rules = &self.rules;
-        // A validating server sets DO to get signatures (RFC 4035 §3.2.1), and CD to get bogus data too (RFC 6840
-        // §5.9).
+        // A validating server sets DO to get signatures (RFC 4035 §3.2.1), and CD so that it also gets bogus data (RFC
+        // 6840 §5.9).
         let dnssec_ok = (wants.dnssec_ok || rules.validates) && rules.passes_do;
         let cd = (wants.cd || rules.validates) && rules.passes_cd;
         let key = Key { name, qtype, dnssec_ok, cd };
@@ -299,7 +297,7 @@ impl Resolver {
     }
 }
 
-/// Converts the records to an answer, which is empty after an error.
+/// Converts the records to an answer. After an error, the answer is empty.
 fn whole(found: Found) -> Outcome {
     let code = match found.trouble {
         None => {
@@ -322,9 +320,9 @@ fn whole(found: Found) -> Outcome {
     Outcome { rcode: found.rcode, errors, ..Outcome::default() }
 }
 
-/// Returns the TTL of a synthesized record in seconds: the minimum of the A record's TTL, the SOA
-/// record's TTL and MINIMUM (RFC 6147 §5.1.7, RFC 2308 §5). `without_soa` is used if there is no SOA
-/// record.
+/// Returns the TTL of a synthesized record in seconds: the minimum of the TTL of the A record, the TTL of the SOA
+/// record, and the MINIMUM of the SOA record (RFC 6147 §5.1.7, RFC 2308 §5). If there is no SOA record, `without_soa`
+/// takes the place of its two values.
 fn ttl_of_made(a: u32, soa: Option<&Record>, without_soa: u32, rules: &Rules) -> u32 {
     let of_soa = soa.map(|soa| soa.ttl).filter(|_| rules.ttl_of_soa);
     let minimum = soa.and_then(Record::minimum).filter(|_| rules.minimum_of_soa);

@@ -1,4 +1,4 @@
-//! Behaviour of the reference as data: each field is one rule, and a mutant breaks one of them.
+//! Behaviour of the reference as data. Each field is one rule, and a mutant may break a rule.
 
 use std::net::Ipv6Addr;
 use std::time::Duration;
@@ -6,8 +6,7 @@ use std::time::Duration;
 use conform::message::Message;
 
 /// Rules of the reference server. A boolean field is true if the reference follows the rule. [`Rules::default`] follows
-/// the RFCs, and any other value of a field is a defect. Sections without the number of an RFC are sections of RFC
-/// 6147.
+/// the RFCs, and any other value of a field is a defect. Section numbers without an RFC number refer to RFC 6147.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a separate rule")]
 pub struct Rules {
@@ -23,7 +22,7 @@ pub struct Rules {
     pub silence_is_servfail: bool,
     /// Timeout of an upstream query. The default is 1.5 s.
     pub upstream_patience: Duration,
-    /// A records are queried only if the AAAA response does not suffice (§5.1.8).
+    /// A records are queried only if the AAAA response is not sufficient (§5.1.8).
     pub waits_for_aaaa: bool,
     /// AAAA records in these ranges count as missing (§5.1.4). The default is `::ffff:0:0/96`.
     pub excluded: Vec<(Ipv6Addr, u8)>,
@@ -31,8 +30,7 @@ pub struct Rules {
     pub follows_aliases: bool,
     /// Alias records precede the synthesized records (§5.1.5).
     pub shows_aliases: bool,
-    /// Maximum length of a chain of aliases. The reply for a longer chain is SERVFAIL. The default
-    /// is 16.
+    /// Maximum length of a chain of aliases. The reply to a query for a longer chain is SERVFAIL. The default is 16.
     pub longest_chain: usize,
     /// If an alias points to a name that is already in the chain, the reply is SERVFAIL (RFC 1034
     /// §3.6.2).
@@ -43,7 +41,7 @@ pub struct Rules {
     pub ttl_of_soa: bool,
     /// The TTL of a synthesized record is at most the MINIMUM of the SOA record (RFC 2308 §5).
     pub minimum_of_soa: bool,
-    /// Maximum TTL in seconds of a synthesized record if the denial has no SOA record. The default
+    /// Maximum TTL in seconds of a synthesized record if the denial of AAAA records contains no SOA record. The default
     /// is 600 (§5.1.7).
     pub ttl_without_soa: u32,
     /// Maximum TTL in seconds of a synthesized record if the AAAA query failed, which counts as a denial without a SOA
@@ -53,22 +51,23 @@ pub struct Rules {
     pub leaves_non_global: bool,
     /// Names in ip6.arpa below a prefix are aliases of names in in-addr.arpa (§5.3.1).
     pub reverse: bool,
-    /// ipv4only.arpa is answered locally (RFC 8880 §7.1), and so are the ip6.arpa names of its addresses (§7.2.1).
-    /// Their names in in-addr.arpa are resolved like any other name (§7.2, item 4).
+    /// Queries for ipv4only.arpa are answered locally (RFC 8880 §7.1), and so are queries for the ip6.arpa names of its
+    /// addresses (RFC 8880 §7.2.1). The in-addr.arpa names of these addresses are resolved like any other name (RFC
+    /// 8880 §7.2, item 4).
     pub ipv4only: bool,
     /// Nothing is synthesized for queries with CD and DO (§5.5, item 3).
     pub leaves_cd_do: bool,
-    /// Upstream queries have the DO bit of the client query.
+    /// The DO bit of the client query is copied to upstream queries.
     pub passes_do: bool,
-    /// Upstream queries have the CD bit of the client query.
+    /// The CD bit of the client query is copied to upstream queries.
     pub passes_cd: bool,
-    /// Without validation, the AD bit of the upstream is not copied to replies (§5.5).
+    /// Without validation, the AD bit of upstream replies is not copied to replies (§5.5).
     pub drops_ad: bool,
-    /// The reference simulates validation, based on the labels of zones. If the query has no CD, the reply for names in
-    /// `bogus` and `expired` is SERVFAIL. If the query has AD or DO, the reply for names in `secure` and `nsec3` has
-    /// AD. The default is false.
+    /// The reference simulates validation, based on the labels of zones. If a query does not have CD set, the reply for
+    /// names in `bogus` and `expired` is SERVFAIL. If a query has AD or DO set, the reply for names in `secure` and
+    /// `nsec3` has AD set. The default is false.
     pub validates: bool,
-    /// Replies over UDP that are longer than the client accepts are truncated, with TC (RFC 2181 §9).
+    /// Replies over UDP that are longer than the client accepts are truncated, and TC is set (RFC 2181 §9).
     pub truncates: bool,
     /// If a reply of the upstream is truncated, the query is retried over TCP (RFC 7766 §5).
     pub asks_over_tcp: bool,
@@ -77,22 +76,22 @@ pub struct Rules {
     pub retries_without_edns: bool,
     /// Replies of the upstream with a wrong ID are dropped (RFC 5452 §9.1).
     pub checks_id: bool,
-    /// Replies from another address than that of the upstream are dropped.
+    /// Replies from an address other than that of the upstream are dropped.
     pub checks_source: bool,
-    /// Replies with a question that differs from the query's are dropped.
+    /// Replies with a question that differs from that of the query are dropped.
     pub checks_question: bool,
     /// Answer records that belong neither to the question nor to its aliases are dropped (RFC 2181
     /// §5.4.1).
     pub drops_unrelated_records: bool,
     /// Answers and denials are cached for their TTL (RFC 2308 §5).
     pub caches: bool,
-    /// TTLs of cached records count down (RFC 1035 §3.2.1).
+    /// TTLs of cached records decrease with time (RFC 1035 §3.2.1).
     pub ages: bool,
-    /// Equal client queries at the same time cause only one upstream query.
+    /// Several equal client queries that arrive at the same time cause only one upstream query.
     pub asks_once: bool,
     /// Each upstream query has an unpredictable ID and source port (RFC 5452 §9.2).
     pub random_source: bool,
-    /// All records of an RRset get the smallest TTL of these records (RFC 2181 §5.2).
+    /// All records of an RRset get the smallest TTL of the RRset (RFC 2181 §5.2).
     pub equal_ttls: bool,
     /// A message over TCP may arrive in several segments (RFC 7766 §8). If false, the connection is closed
     /// unless the first read returns a complete message.
@@ -152,7 +151,7 @@ impl Default for Rules {
     }
 }
 
-/// Functions of a mutant that change messages on their way through the reference.
+/// Functions of a mutant that change messages as the reference processes them.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Hooks {
     /// Changes the octets of a client query before they are parsed. If the octets are empty

@@ -1,7 +1,6 @@
 //! Sockets and threads of the reference.
 //!
-//! Each query has a separate thread, so that one query may wait for the upstream while others are
-//! answered.
+//! Each query has a separate thread, so that a query may wait for the upstream while other queries are answered.
 
 use std::io::{self, Read};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -28,15 +27,15 @@ use crate::upstream::{Upstream, read_framed, send_framed, unspecified};
 const MOST_QUERIES: usize = 2048;
 /// Stack size of a thread in octets. It is small, because there may be thousands of threads.
 const STACK: usize = 256 << 10;
-/// Timeout for reading from a TCP connection (RFC 7766 §6.2.3), and for writing to it.
+/// Timeout for reading from and writing to a TCP connection (RFC 7766 §6.2.3).
 const IDLE: Duration = Duration::from_secs(10);
-/// Maximum time until the stop flag is checked if no datagram arrives.
+/// Maximum interval between two checks of the stop flag while no datagrams arrive.
 const LOOK_UP: Duration = Duration::from_millis(500);
 
 /// Configuration of the reference.
 #[derive(Clone, Debug)]
 pub struct ReferenceConfig {
-    /// Listen address for UDP and TCP; port 0 is any free port.
+    /// Listen address for UDP and TCP; port 0 selects a free port.
     pub listen: SocketAddr,
     /// Address of the upstream.
     pub upstream: SocketAddr,
@@ -68,8 +67,8 @@ impl Reference {
 impl Drop for Reference {
     fn drop(&mut self) {
         self.ends.store(true, Ordering::Relaxed);
-        // The threads wait for a datagram and for a connection, so both are sent to them. If the
-        // datagram is lost, the read times out.
+        // One thread waits for a datagram, and one for a connection. Both are therefore sent to wake the threads. If
+        // the datagram is lost, the read times out.
         let address = reachable(self.address);
         let any = SocketAddr::new(unspecified(address), 0);
         let _ = UdpSocket::bind(any).and_then(|socket| socket.send_to(&[], address));
@@ -82,7 +81,7 @@ impl Drop for Reference {
     }
 }
 
-/// Returns the address at which a server with this listen address is reached on its host.
+/// Returns the address by which a server with this listen address can be reached on the same host.
 fn reachable(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         IpAddr::V4(Ipv4Addr::UNSPECIFIED) => Ipv4Addr::LOCALHOST.into(),
@@ -95,7 +94,7 @@ fn reachable(address: SocketAddr) -> SocketAddr {
 /// Starts the reference. It answers queries as soon as this function returns.
 ///
 /// # Errors
-/// If the reference cannot listen on the address, or cannot start a thread.
+/// Returns an error if the reference cannot listen on the address, or cannot start a thread.
 pub fn start(config: ReferenceConfig) -> io::Result<Reference> {
     let ReferenceConfig { listen, upstream, zone, prefixes, rules, hooks } = config;
     let (udp, tcp) = sockets(listen)?;
@@ -132,7 +131,7 @@ pub fn start(config: ReferenceConfig) -> io::Result<Reference> {
     Ok(Reference { address, ends, threads })
 }
 
-/// Opens the sockets. The UDP socket has a large receive buffer, for bursts.
+/// Opens the sockets. The UDP socket has a large receive buffer for bursts of queries.
 fn sockets(listen: SocketAddr) -> io::Result<(UdpSocket, TcpListener)> {
     let (endpoints, tcp) = listen_udp_and_tcp(listen, 1)?;
     Ok((endpoints[0].as_fd().try_clone_to_owned()?.into(), tcp))
@@ -163,7 +162,7 @@ struct Server {
 }
 
 impl Server {
-    /// Starts a thread for each datagram. Returns after [`receive`] returned.
+    /// Starts a thread for each datagram. Returns once [`receive`] has returned.
     fn hand_out(self: &Arc<Self>, udp: &Arc<UdpSocket>, waiting: &Receiver<Arrival>) {
         while let Ok((query, client)) = waiting.recv() {
             let udp = udp.clone();
@@ -206,8 +205,7 @@ impl Server {
         }
     }
 
-    /// Answers the queries of a connection, in the order in which answers are ready (RFC 7766
-    /// §6.2.1.1).
+    /// Answers the queries of a connection, in the order in which the answers become available (RFC 7766 §6.2.1.1).
     fn serve(self: &Arc<Self>, mut stream: TcpStream) -> io::Result<()> {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(IDLE))?;
@@ -229,7 +227,7 @@ impl Server {
     }
 }
 
-/// Reads a message in the way of a mutant: the first read must return the whole message.
+/// Reads a message as a mutant does, which requires that the first read returns the whole message.
 fn read_segment(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
     let mut segment = vec![0; usize::from(u16::MAX)];
     let len = stream.read(&mut segment)?;

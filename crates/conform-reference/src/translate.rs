@@ -1,4 +1,5 @@
-//! Implementation of RFC 6052 in the reference: IPv4-embedded IPv6 addresses, and their names in ip6.arpa.
+//! Implementation of RFC 6052 for the reference: IPv4-embedded IPv6 addresses, and the names of these addresses in
+//! ip6.arpa.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -6,7 +7,7 @@ use conform::expected::Prefix;
 use conform::message::{Name, name};
 use domain::base::name::ToLabelIter;
 
-/// Prefix of the reference. `bits` also contains the bits that follow the IPv4 address.
+/// DNS64 prefix. `bits` also contains the suffix, which follows the IPv4 address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Pref64 {
     bits: u128,
@@ -38,7 +39,7 @@ pub(super) const WELL_KNOWN_V4: [Ipv4Addr; 2] =
     [Ipv4Addr::new(192, 0, 0, 170), Ipv4Addr::new(192, 0, 0, 171)];
 
 impl Pref64 {
-    /// Parses the prefix from its text, so that the reference shares no arithmetic with the checks.
+    /// Parses the text form of the prefix, so that the reference shares no arithmetic with the checks.
     pub(super) fn from_prefix(prefix: Prefix) -> Pref64 {
         let text = prefix.to_string();
         let address = text.split('/').next().and_then(|address| address.parse::<Ipv6Addr>().ok());
@@ -46,8 +47,8 @@ impl Pref64 {
         Pref64 { bits, len: u32::from(prefix.length()) }
     }
 
-    /// Embeds `v4`. The 32 bits of `v4` follow the prefix. Bits 64 to 71 stay zero, so later bits move by one octet
-    /// (RFC 6052 §2.2).
+    /// Embeds `v4`. The 32 bits of `v4` follow the prefix. Bits 64 to 71 stay zero, so the bits of `v4` that would
+    /// follow are shifted by one octet (RFC 6052 §2.2).
     pub(super) fn embed(self, v4: Ipv4Addr) -> Ipv6Addr {
         let flat = u128::from(u32::from(v4)) << (96 - self.len);
         let placed = match self.len {
@@ -77,7 +78,7 @@ impl Pref64 {
         self.bits == 0x64_ff9b << 96 && self.len == 96
     }
 
-    /// Returns true if `node` is the name of the prefix in ip6.arpa, or lies between this name and the name of an
+    /// Returns true if `node` is the name of the prefix in ip6.arpa, or lies between that name and the name of an
     /// address below the prefix.
     pub(super) fn has_node(self, node: &Name) -> bool {
         // The name of an address has 35 labels: 32 nibbles, "ip6", "arpa" and the root.
@@ -98,8 +99,8 @@ const LEFT: u128 = !0 << 64;
 const RIGHT: u128 = !LEFT;
 const U_OCTET: u128 = 0xff << 56;
 
-/// Returns true if the Well-Known Prefix may be used with this address (RFC 6052 §3.1). It may be used with the
-/// addresses of ipv4only.arpa, because otherwise no client could discover this prefix (RFC 7050 §3).
+/// Returns true if the Well-Known Prefix may be used with this address (RFC 6052 §3.1). The addresses of ipv4only.arpa
+/// are allowed, because otherwise no client could discover the prefix (RFC 7050 §3).
 pub(super) fn is_global(v4: Ipv4Addr) -> bool {
     let octets_lie_in =
         |(net, len): (Ipv4Addr, u32)| (u32::from(v4) ^ u32::from(net)) >> (32 - len) == 0;

@@ -18,10 +18,10 @@ use conform::message::{Message, rcode};
 use crate::cache::Key;
 use crate::rules::{Hooks, Rules};
 
-/// Timeout of a TCP query after UDP queries without a reply.
+/// Timeout of a TCP query that is sent if the UDP queries got no reply.
 const LAST_TRY: Duration = Duration::from_millis(300);
 
-/// Server to which the reference forwards.
+/// Server to which the reference forwards queries.
 pub(super) struct Upstream {
     address: SocketAddr,
     rules: Rules,
@@ -88,7 +88,7 @@ impl Upstream {
         self.wait_for_reply(only.as_ref()?, query, end)
     }
 
-    /// Opens a socket on a random port. Waits for a free descriptor if all are in use.
+    /// Opens a socket on a random port. If all file descriptors are in use, waits for a free one.
     fn socket(&self, end: Instant) -> Option<UdpSocket> {
         let any = SocketAddr::new(unspecified(self.address), 0);
         while Instant::now() < end {
@@ -103,7 +103,7 @@ impl Upstream {
     fn wait_for_reply(&self, socket: &UdpSocket, query: &Message, end: Instant) -> Option<Message> {
         let octets = query.octets();
         let begin = Instant::now();
-        // The first transmission has the longest time. With two transmissions, the second is sent
+        // The wait after the first transmission is the longest. If there are two transmissions, the second is sent
         // after 2/3 of the time.
         let tries = self.rules.tries as u32;
         let tick = end.saturating_duration_since(begin) / (tries + 1);
@@ -142,8 +142,7 @@ fn left_until(end: Instant) -> Option<Duration> {
     Some(end.saturating_duration_since(Instant::now())).filter(|left| !left.is_zero())
 }
 
-/// Returns true if `reply` belongs to `query` (RFC 5452 §9.1). A FORMERR reply may lack the
-/// question.
+/// Returns true if `reply` is a reply to `query` (RFC 5452 §9.1). A FORMERR reply need not contain the question.
 fn fits(query: &Message, reply: &Message, rules: &Rules) -> bool {
     let same_question = reply.questions == query.questions
         || reply.questions.is_empty() && reply.rcode == rcode::FORMERR;

@@ -10,8 +10,7 @@ use domain::base::iana::Rtype;
 use crate::cache::all_records;
 use crate::rules::Rules;
 
-/// Maximum TTL in seconds: a week (RFC 8767 §4). For denials, `LONGEST_DENIAL` is three hours (RFC
-/// 2308 §5).
+/// Maximum TTLs in seconds. The maximum is a week in general (RFC 8767 §4), and three hours for denials (RFC 2308 §5).
 const LONGEST: u32 = 604_800;
 const LONGEST_DENIAL: u32 = 10_800;
 
@@ -27,16 +26,16 @@ pub(super) mod ede {
     pub(crate) const NOBODY_ANSWERS: u16 = 22;
 }
 
-/// Reasons for which there is no answer.
+/// Reasons why there is no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Failure {
     /// The upstream did not answer.
     Silence,
     /// The upstream answered with an error.
     Error,
-    /// The aliases form a loop, or a chain that is too long.
+    /// The aliases form a loop or too long a chain.
     Endless,
-    /// A signature is not valid. The number is the extended error.
+    /// A signature is not valid. The number is the code of the extended error.
     Bogus(u16),
 }
 
@@ -51,17 +50,17 @@ pub(super) struct Found {
     pub(super) records: Vec<Record>,
     pub(super) authority: Vec<Record>,
     pub(super) additional: Vec<Record>,
-    /// NOERROR, NXDOMAIN or YXDOMAIN; SERVFAIL after an error.
+    /// NOERROR, NXDOMAIN or YXDOMAIN; after an error, SERVFAIL.
     pub(super) rcode: u16,
     pub(super) trouble: Option<Failure>,
-    /// AD bit of the upstream's reply.
+    /// AD bit of the upstream reply.
     pub(super) upstream_ad: bool,
     /// Extended errors of the upstream.
     pub(super) errors: Vec<(u16, Vec<u8>)>,
 }
 
 impl Found {
-    /// Creates a chain that contains only the queried name.
+    /// Creates a chain that consists of the queried name only.
     pub(super) fn new(name: Name) -> Found {
         Found {
             names: vec![name],
@@ -91,8 +90,8 @@ impl Found {
         self.rcode = rcode::SERVFAIL;
     }
 
-    /// Adds the reply to a query for the last name of the chain and the type `qtype`. Returns false if the reply has
-    /// aliases but not the records at the end of the aliases.
+    /// Adds the reply to a query for the last name of the chain and the type `qtype`. Returns false if the reply
+    /// contains aliases, but not the records at the end of the aliases.
     pub(super) fn take_in(&mut self, reply: Message, qtype: Rtype, rules: &Rules) -> bool {
         let is_extended_error = |option: &(u16, Vec<u8>)| option.0 == ede::OPTION;
         self.errors = reply.edns.map_or_else(Vec::new, |edns| edns.options);
@@ -189,8 +188,9 @@ fn extract(records: &mut Vec<Record>, wanted: impl Fn(&Record) -> bool) -> Vec<R
     taken
 }
 
-/// Returns a reply of the upstream with the TTLs for the cache. An RRset and its signatures get the same TTL (RFC 2181
-/// §5.2). TTLs are limited, and the TTL of a SOA record is at most its MINIMUM (RFC 2308 §5).
+/// Returns an upstream reply with the TTLs that are used in the cache. An RRset and its signatures get the same TTL
+/// (RFC 2181 §5.2). TTLs are limited to a maximum, and the TTL of a SOA record also to the MINIMUM of that record (RFC
+/// 2308 §5).
 pub(super) fn tidied(mut reply: Message, rules: &Rules) -> Message {
     let mut shortest: HashMap<(Name, Rtype), u32> = HashMap::new();
     for record in all_records(&mut reply) {

@@ -59,8 +59,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
 
 static CLIENT_ID: AtomicU16 = AtomicU16::new(0);
 
-/// Changes the reply to SERVFAIL if the first reply to the upstream query was forged, as if the
-/// forged reply ended the upstream query.
+/// Changes the reply to SERVFAIL if the first upstream reply was forged, as if that reply had ended the upstream query.
 fn fail_where_forged(query: &Message, reply: &mut Message) {
     if query.question().is_some_and(|asked| asked.name.to_string().contains(".a-bad")) {
         reply.rcode = rcode::SERVFAIL;
@@ -104,7 +103,7 @@ fn fail_by_name(query: &Message, reply: &mut Message) {
     }
 }
 
-/// Sends ten replies per tenth of a second, and drops the others.
+/// Keeps ten replies per tenth of a second, and drops the others.
 fn lose_all_but_ten_a_moment(octets: &mut Vec<u8>) {
     static MOMENT: Mutex<Option<(Instant, usize)>> = Mutex::new(None);
     let mut moment = MOMENT.lock().unwrap_or_else(PoisonError::into_inner);
@@ -118,8 +117,7 @@ fn lose_all_but_ten_a_moment(octets: &mut Vec<u8>) {
     }
 }
 
-/// Blocks all queries for 2.5 s after a query for a name that the authoritative server does not
-/// answer.
+/// Blocks all queries for 2.5 s after a query for a name to which the authoritative server sends no reply.
 fn wait_for_the_dead(query: &mut Message) {
     static BUSY: Mutex<Option<Instant>> = Mutex::new(None);
     let dead = query.question().is_some_and(|asked| asked.name.to_string().contains("-silent"));

@@ -53,7 +53,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         }
     }),
     leaves("edns-flags-set", "rfc6891-6.1.4-z", |octets| {
-        // An OPT record without options: root, type 41, 8 octets.
+        // An OPT record without options consists of the root name, type 41, and 8 more octets.
         let at = octets.len().saturating_sub(11);
         if octets[at..].starts_with(&[0, 0, 41]) {
             octets[at + 8] |= 1;
@@ -189,7 +189,7 @@ fn server_part(query: &Message) -> Option<&[u8]> {
     Some(server).filter(|server| !server.is_empty())
 }
 
-/// Replaces the COOKIE option of a reply by the COOKIE option of the query.
+/// Replaces the COOKIE option of a reply with that of the query.
 fn echo_cookie(query: &Message, reply: &mut Message) {
     let options = query.edns.iter().flat_map(|edns| &edns.options);
     let cookies = options.filter(|(code, _)| *code == COOKIE);
@@ -214,7 +214,7 @@ fn set_bits(octets: &mut [u8], at: usize, bits: u8) {
     }
 }
 
-/// Replaces the message by a valid query with the same ID.
+/// Replaces the message with a valid query that has the same ID.
 fn make_fine(octets: &mut Vec<u8>) {
     let id = octets.first_chunk().map_or(0, |id| u16::from_be_bytes(*id));
     *octets = Message { id, ..Message::query(&name("ipv4only.arpa"), Rtype::A) }.octets();

@@ -1,5 +1,5 @@
-//! All mutants. Each file has the mutants for the checks in the file of the same name in
-//! `crates/conform/src/checks`. The file `proxies` has mutants for checks in several files.
+//! All mutants. Each file contains the mutants for the checks in the file of the same name in
+//! `crates/conform/src/checks`. The file `proxies` contains mutants for checks in several files.
 
 mod common;
 mod hostile;

@@ -138,8 +138,8 @@ fn change_octet(octets: &mut [u8], at: usize, change: impl Fn(u8) -> u8) {
 /// Label that follows the first label in the name of a mail host.
 const HOST: &[u8] = b"\x04host";
 
-/// Changes `x1.host.REST` to `x1.REST`, which has the same addresses. The test authoritative server therefore receives
-/// no query for the host.
+/// Changes the queried name `x1.host.REST` to `x1.REST`, which has the same addresses. The test authoritative server
+/// therefore receives no query for the host.
 fn remove_host(query: &mut Message) {
     for question in &mut query.questions {
         question.name = with_octets(&question.name, |octets| {
@@ -150,7 +150,8 @@ fn remove_host(query: &mut Message) {
     }
 }
 
-/// Reverts [`remove_host`] in the reply. A name with A records is assumed to be the name of a host.
+/// Reverses the change that [`remove_host`] made, in the reply. A name with A records is assumed to be the name of a
+/// host.
 fn insert_host(_: &Message, reply: &mut Message) {
     let longer = |name: &Name| {
         with_octets(name, |octets| {

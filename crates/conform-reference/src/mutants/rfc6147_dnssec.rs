@@ -222,7 +222,7 @@ fn made(query: &Message) -> Record {
 fn signature(query: &Message, covered: Rtype) -> Record {
     let owner = name(&asked(query));
     let mut data = covered.to_int().to_be_bytes().to_vec();
-    // Algorithm 13, four labels, TTL, expiration, inception, key tag.
+    // The fields are algorithm 13, four labels, TTL, expiration, inception and key tag.
     data.extend([13, 4, 0, 0, 1, 44, 0x7f, 0, 0, 0, 0x60, 0, 0, 0, 0, 1]);
     data.extend(b"\x07example\0");
     data.extend([0; 64]);

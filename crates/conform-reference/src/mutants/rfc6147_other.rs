@@ -12,7 +12,7 @@ use crate::mutant::{Mutant, replies, rule};
 pub(super) const MUTANTS: &[Mutant] = &[
     rule("ptr-passed-on", "rfc6147-5.3.1-ptr", |rules| rules.reverse = false),
     replies("ptr-answered-both-ways", "rfc6147-5.3.1-not-both", |query, reply| {
-        // Only addresses with an odd last nibble get both answers.
+        // Only queries for addresses with an odd last nibble get both answers.
         if asked(query).starts_with(['1', '3', '5', '7', '9']) && is_aliased(reply) {
             let record = pointer(query, "dns64.example");
             reply.answer = vec![record];
@@ -24,8 +24,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         }
     }),
     replies("ptr-below-one-prefix-only", "rfc6147-5-ptr-all-prefixes", |query, reply| {
-        // The defect affects the configuration with two prefixes, of which 3fff:65:65::/48 is the
-        // second.
+        // The defect affects the configuration with two prefixes, the second of which is 3fff:65:65::/48.
         if asked(query).ends_with("5.6.0.0.5.6.0.0.f.f.f.3.ip6.arpa") {
             deny(reply, rcode::NXDOMAIN);
         }
@@ -159,7 +158,7 @@ fn pointer(query: &Message, target: &str) -> Record {
     Record::pointing(name(&asked(query)), Rtype::PTR, 300, &name(target))
 }
 
-/// Replaces the aliases in the answer by an alias to `target`.
+/// Replaces the aliases in the answer with an alias that points to `target`.
 fn alias(query: &Message, reply: &mut Message, target: &str) {
     let record = Record::pointing(name(&asked(query)), Rtype::CNAME, 300, &name(target));
     reply.answer.retain(|record| record.rtype != Rtype::CNAME);
@@ -178,8 +177,7 @@ fn add_made(query: &Message, reply: &mut Message, qtype: Rtype) {
     }
 }
 
-/// Adds the AAAA records of earlier replies to replies to ANY queries, like a server that caches
-/// synthesized records.
+/// Adds the AAAA records of earlier replies to the replies to ANY queries, as if the server cached synthesized records.
 fn add_synthesized_before(query: &Message, reply: &mut Message) {
     static KEPT: Mutex<Vec<Record>> = Mutex::new(Vec::new());
     let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);

@@ -51,8 +51,7 @@ const FAILURES_UNSAID: Mutant = Mutant {
     hooks: Hooks { leaves: Some(clear_servfail), ..NO_HOOKS },
 };
 
-/// Drops every `NTH`-th message. Mutants run in parallel, so each mutant has its own counter,
-/// `COUNTER`.
+/// Drops every `NTH`-th message. Mutants run in parallel, so each mutant uses a different counter, `COUNTER`.
 fn lose_every<const NTH: usize, const COUNTER: usize>(octets: &mut Vec<u8>) {
     static COUNTS: [AtomicUsize; 5] = [const { AtomicUsize::new(0) }; 5];
     if COUNTS[COUNTER].fetch_add(1, Ordering::Relaxed) % NTH == NTH - 1 {
@@ -73,8 +72,7 @@ fn lose_after_a_pause(octets: &mut Vec<u8>) {
     }
 }
 
-/// Blocks all queries for 2.5 s after a query for a name that the authoritative server answers with
-/// a delay.
+/// Blocks all queries for 2.5 s after a query for a name to which the authoritative server replies with a delay.
 fn one_after_the_other(query: &mut Message) {
     static BUSY: Mutex<Option<Instant>> = Mutex::new(None);
     let slow = query.question().is_some_and(|asked| asked.name.to_string().contains("-delay-"));

@@ -1,4 +1,4 @@
-//! Tests of the reference over sockets, between a client and the test authoritative server.
+//! Tests of the reference that use sockets. The reference runs between a client and the test authoritative server.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::thread;
@@ -185,7 +185,7 @@ fn how_often_a_question_is_sent() {
     for (tries, asks_over_tcp, expected) in [(2, true, 3), (2, false, 2), (1, false, 1)] {
         let pair = Pair::new(|rules| {
             (rules.tries, rules.asks_over_tcp) = (tries, asks_over_tcp);
-            // The time suffices for a TCP connection on a busy machine.
+            // This time is sufficient for a TCP connection on a busy machine.
             rules.upstream_patience = Duration::from_secs(1);
         });
         pair.aaaa("x.all-silent");
@@ -204,7 +204,7 @@ fn messages_in_pieces() {
             let mut connection = Connection::open(pair.reference.address(), PATIENCE).unwrap();
             connection.send_raw(&framed[..at]).unwrap();
             thread::sleep(Duration::from_millis(100));
-            // The connection may be closed already.
+            // The server may have closed the connection.
             let _ = connection.send_raw(&framed[at..]);
             assert_eq!(connection.receive(PATIENCE).unwrap().is_some(), is_answered, "{at}");
         }
@@ -320,17 +320,17 @@ fn rfc_7766_truncation_and_tcp() {
     for _ in 0..3 {
         replies.push(Message::parse(&connection.receive(PATIENCE).unwrap().unwrap()).unwrap());
     }
-    // The reply to the slow query is the last, and an unparsable message gets an error.
+    // The reply to the slow query arrives last, and an unparsable message gets an error.
     assert_eq!(replies[2].id, slow.id);
     let reply = |id| replies.iter().find(|reply| reply.id == id).unwrap();
     assert_eq!((reply(query.id).answer.len(), reply(query.id).flags.tc), (201, false));
     assert_eq!((reply(huge.id).answer.len(), reply(huge.id).flags.tc), (0, true));
 }
 
-/// Each of 1000 clients gets an answer, both for a common name and for different names.
+/// Each of 1000 clients gets an answer, both if all clients query the same name and if they query different names.
 #[test]
 fn a_burst_is_answered() {
-    // Each client needs a socket, and the tests that run in parallel need sockets as well.
+    // Each client needs a socket, and so do the tests that run in parallel.
     let limit = net::descriptors::raise_limit();
     if limit < 2_000 {
         let why = format!("1000 clients need more descriptors than the limit {limit} of this user");

@@ -54,15 +54,14 @@ pub(super) const MUTANTS: &[Mutant] = &[
     }),
 ];
 
-/// Empties answers with records of this type.
+/// Removes all answer records from replies that contain a record of this type.
 fn clear_if(reply: &mut Message, rtype: Rtype) {
     if reply.answers(rtype).count() > 0 {
         reply.answer.clear();
     }
 }
 
-/// Returns true if the owner has the label `b`, the label of the other zone to which `hop` aliases
-/// lead.
+/// Returns true if the owner contains the label `b`. This is the label of the other zone, to which `hop` aliases lead.
 fn is_other(record: &Record) -> bool {
     record.owner.iter().any(|label| label.as_slice().eq_ignore_ascii_case(b"b"))
 }

@@ -32,7 +32,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     }),
 ];
 
-/// Changes an answer that has only excluded addresses to NXDOMAIN.
+/// Changes an answer that contains only excluded addresses to NXDOMAIN.
 fn deny_excluded(reply: &mut Message) {
     let found = ipv6(reply);
     if !found.is_empty() && found.iter().all(|v6| v6.to_ipv4_mapped().is_some()) {

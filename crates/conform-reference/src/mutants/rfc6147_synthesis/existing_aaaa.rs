@@ -1,4 +1,4 @@
-//! Mutants for the checks in `existing_aaaa`: queries that DNS64 must not change, and AAAA records that exist.
+//! Mutants for the checks in `existing_aaaa`: queries that DNS64 must not change, and existing AAAA records.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Mutants for the checks in `rfc6147_synthesis`, in files of the same names.
+//! Mutants for the checks in `rfc6147_synthesis`. The files have the same names as those of the checks.
 
 mod addresses;
 mod aliases;
