@@ -1,4 +1,4 @@
-//! `bench`: ratios from one run, never single rates.
+//! `bench`: benchmarks whose results are ratios of rates from the same run. A single rate is never a result.
 
 pub(crate) mod against;
 pub(crate) mod instructions;
@@ -30,8 +30,8 @@ pub(crate) fn run(keeping: &ResultOptions) -> Result<ExitCode> {
     claims.conclude(keeping)
 }
 
-/// Number of trials that are evaluated at a rate, and maximum number of attempts. Comparing several trials shows the
-/// effect of a single stall.
+/// Number of valid trials to evaluate at a rate, and maximum number of attempts. A comparison of several trials reveals
+/// the effect of a single stall.
 const SOUND: usize = 3;
 const TRIED: usize = 6;
 
@@ -85,7 +85,8 @@ fn pacing(lab: &Lab, claims: &mut Claims) -> Result<()> {
     Ok(())
 }
 
-/// Measures replies per second of AuthDNS and of a null reflector, each alone on CPU 1 and under overload.
+/// Measures how many replies per second AuthDNS and a null reflector send under overload. Each of the two runs alone on
+/// CPU 1.
 fn auth_against_reflector(lab: &Lab, claims: &mut Claims) -> Result<()> {
     println!("\nSaturated server on one core: replies in 3 s, AuthDNS against a null reflector");
     let file = lab.queries()?;

@@ -1,5 +1,4 @@
-//! `bench dns64`: dns64d compared with Unbound, BIND and PowerDNS Recursor in one run. Each server has one core of the
-//! lab.
+//! `bench dns64`: dns64d compared with Unbound, BIND and PowerDNS Recursor in one run. Each server runs on one core.
 
 pub(crate) mod against;
 
@@ -23,10 +22,10 @@ use crate::servers::{
     AUTH, DUT, DUT_HOST, dut_in_lab, dut_of_operator, wait_until_answers, wait_until_listens,
 };
 
-/// Core of the DUT; tester and AuthDNS share the other one.
+/// CPU of the DUT, and the CPU that the tester and AuthDNS share.
 const DUT_CPU: &str = "1";
 const TESTER_CPU: &str = "0";
-/// Queries in flight in closed-loop runs.
+/// Number of queries in flight in a closed loop.
 const OUTSTANDING: &str = "200";
 /// Duration of a closed loop.
 const LOOP: Duration = Duration::from_secs(4);
@@ -36,7 +35,7 @@ const MEMORY_NAMES: u32 = 1_000_000;
 /// A server under test.
 struct Dut {
     kind: servers::Dut,
-    /// Also measured with a million names.
+    /// True if the memory for a million names is also measured.
     for_memory: bool,
 }
 
@@ -53,12 +52,12 @@ const DUTS: [Dut; 4] = [
     Dut { kind: servers::Dut::Powerdns, for_memory: false },
 ];
 
-/// Number of rounds. Every server has a turn in each round, so that a slow phase of this machine affects all servers.
+/// Number of rounds. All servers are measured in each round, so that a slow phase of this machine affects all of them.
 const ROUNDS: usize = 3;
 const LATENCY_ROUNDS: usize = 8;
 
-/// Clients by decreasing CPU time per query. The client determines how much CPU is left for AuthDNS, and thus how long
-/// a fast server waits.
+/// Clients, in order of decreasing CPU time per query. The less CPU time the client leaves to AuthDNS, the longer a
+/// fast server waits.
 const CLIENTS: [&str; 3] = ["dnsperf", "closed-loop", "+ UDP_SEGMENT"];
 const NAME_SETS: [&str; 2] = ["different names", "cached names"];
 
@@ -76,7 +75,7 @@ impl Load {
     }
 }
 
-/// One round of a server: results of each client for each set of names.
+/// Results of one round for a server: one result for each client and each set of names.
 type Round = [[Load; CLIENTS.len()]; NAME_SETS.len()];
 
 /// Results of one server.
@@ -85,14 +84,14 @@ struct Figures<'a> {
     program: PathBuf,
     rounds: Vec<Round>,
     mebibytes: Option<f64>,
-    /// Latencies in each round: at half of the server's rate, and at half of Unbound's rate.
+    /// Latencies in each round: at half of the server's highest rate, and at half of Unbound's.
     p99_us: Vec<[Latency; 2]>,
 }
 
 /// 99th percentile of the round-trip time in µs at a rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Latency {
-    /// Microseconds, of a trial in which at most one in a thousand queries had no valid reply.
+    /// Latency in microseconds, from a trial in which at most one query in a thousand had no valid reply.
     Of(f64),
     /// The server does not answer all queries.
     Overloaded,
@@ -202,7 +201,7 @@ pub(crate) fn run(keeping: &ResultOptions) -> Result<ExitCode> {
     claims.conclude(keeping)
 }
 
-/// Gives every server its turn; one that fails is removed.
+/// Calls `measure` for each server. A server for which `measure` fails is removed.
 fn each(all: &mut Vec<Figures<'_>>, mut measure: impl FnMut(&mut Figures<'_>) -> Result<()>) {
     all.retain_mut(|figures| {
         let measured = measure(figures);
@@ -213,15 +212,16 @@ fn each(all: &mut Vec<Figures<'_>>, mut measure: impl FnMut(&mut Figures<'_>) ->
     });
 }
 
-/// Different names per second of one server, as measured by two closed loops.
+/// Rates at which one server answers queries for different names, in answers per second, as measured by two closed
+/// loops.
 pub(crate) struct ClosedLoops {
     pub(crate) dnsperf: f64,
-    /// With UDP_SEGMENT.
+    /// Rate of our closed loop with UDP_SEGMENT.
     pub(crate) ours: f64,
 }
 
-/// Measures the answers per second of dns64d on one core to a closed loop with different names. Each name needs two
-/// AuthDNS answers. `operator` is additional configuration.
+/// Measures how many answers per second dns64d sends on one core to a closed loop with different names. Each name needs
+/// two answers from AuthDNS. `operator` is additional configuration.
 pub(crate) fn dns64d_of_different_names(
     lab: &Lab,
     operator: &Operator,
@@ -237,7 +237,7 @@ pub(crate) fn dns64d_of_different_names(
 
 /// Measures each installed server with closed loops.
 pub(crate) fn different_names() -> Result<Vec<(&'static str, ClosedLoops)>> {
-    // Neither sender nor reflector of xtask runs here, so no release build of it is needed.
+    // Neither the sender nor the reflector of xtask runs here, so no release build of xtask is needed.
     let lab = Lab::up_with(&Build::Release.dns64bench()?, &process::this_program()?)?;
     let names = Names::write(lab.folder.path())?;
     let _auth = serve_auth(&lab)?;
@@ -298,7 +298,8 @@ fn program(lab: &Lab, dut: &Dut) -> Option<PathBuf> {
     if ours { Some(Path::new(&lab.program).with_file_name(name)) } else { find(name) }
 }
 
-/// Starts a server with one thread on the DUT's core, and waits until it answers; some need seconds.
+/// Starts a server with one thread on the DUT's CPU, and waits until it answers, which takes some servers several
+/// seconds.
 fn start(lab: &Lab, dut: &Dut, program: &Path) -> Result<Server> {
     start_with(lab, dut, program, DUT, &Operator::default())
 }
@@ -328,7 +329,7 @@ fn wait_until_ready(lab: &Lab, address: &str) -> Result<()> {
     )
 }
 
-/// Runs all clients in turn, first with new names, then with cached ones.
+/// Runs all clients one after the other, first with new names, then with cached names.
 fn throughput(lab: &Lab, figures: &Figures<'_>, names: &Names) -> Result<Round> {
     let server = start(lab, figures.dut, &figures.program)?;
     let translated = ["--expect-prefix", "64:ff9b::/96"];
@@ -351,8 +352,8 @@ fn throughput(lab: &Lab, figures: &Figures<'_>, names: &Names) -> Result<Round> 
     Ok([different, cached])
 }
 
-/// Runs the clients against AuthDNS in the DUT's place. AuthDNS answers without any lookup, so a server that answers
-/// queries one by one can hardly be faster.
+/// Runs the clients against an AuthDNS that takes the place of the DUT. AuthDNS answers without any lookup, so a server
+/// that answers queries one by one can hardly be faster.
 fn without_lookup(lab: &Lab) -> Result<[Load; CLIENTS.len()]> {
     let auth = ["taskset", "-c", DUT_CPU, &lab.program, "auth", "--listen", DUT, "--threads", "1"];
     let server = Server::start(
@@ -437,7 +438,7 @@ fn closed_loop_at(
     under_load(server, || {
         let printed = output(program, &lab.exec("tester", &args), LIMIT)?;
         let result: Value = serde_json::from_str(&printed)?;
-        // A full socket buffer loses a query now and then; a wrong answer must not be counted.
+        // A query may occasionally be lost because of a full socket buffer, but no answer may be wrong.
         let [sent, valid, lost] =
             ["sent", "valid", "lost"].map(|key| result[key].as_u64().unwrap_or(0));
         ensure!(
@@ -455,7 +456,8 @@ fn under_load(server: &Server, load: impl FnOnce() -> Result<f64>) -> Result<Loa
     Ok(Load { rate, cpu })
 }
 
-/// Prints the stolen CPU time (taken by the host of a virtual machine) in each round, if any.
+/// Prints the range of the stolen CPU time over the rounds, if any. Stolen time is CPU time that the host of a virtual
+/// machine used for other purposes.
 fn print_stolen(percent: &[f64]) {
     let Some(spread) = Summary::of(percent).filter(|spread| spread.max >= 1.0) else { return };
     println!(
@@ -464,7 +466,7 @@ fn print_stolen(percent: &[f64]) {
     );
 }
 
-/// Measures all servers in turn, and returns the stolen CPU time in each round.
+/// Measures the latencies of all servers in several rounds. Returns the stolen CPU time in each round.
 fn latencies(lab: &Lab, all: &mut Vec<Figures<'_>>) -> Result<Vec<f64>> {
     let common = all.iter().find(|f| f.dut.name() == "Unbound").map_or(5_000, Figures::half_rate);
     let mut stolen = Vec::new();
@@ -479,7 +481,8 @@ fn latencies(lab: &Lab, all: &mut Vec<Figures<'_>>) -> Result<Vec<f64>> {
     Ok(stolen)
 }
 
-/// Measures a server at half of its own rate and at the rate `common`. `first` is the index of the first of the two.
+/// Measures the latency of a server at half of its own rate and at the rate `common`. `first` is the index of the rate
+/// that is measured first.
 fn both_latencies(
     lab: &Lab,
     figures: &Figures<'_>,
@@ -499,9 +502,9 @@ fn both_latencies(
     Ok(p99_us)
 }
 
-/// Measures p99 of the round-trip time at a constant rate, if at most one in a thousand queries has no valid reply.
-/// Queries may deviate 200 µs from the schedule, so that the sender leaves enough time of the shared core to AuthDNS.
-/// If the tester invalidates the trial, it is repeated once with other names.
+/// Measures the 99th percentile of the round-trip time at a constant rate, if at most one query in a thousand has no
+/// valid reply. Queries may deviate from the schedule by 200 µs, so that the sender leaves enough CPU time to AuthDNS,
+/// which shares the CPU. If the tester invalidates the trial, the trial is repeated once with different names.
 fn latency(lab: &Lab, rate: u64, names: [&str; 2]) -> Result<Latency> {
     let rate = rate.max(1).to_string();
     for names in names {
@@ -558,8 +561,8 @@ fn print_throughput(all: &[Figures<'_>], ceiling: &[[Load; CLIENTS.len()]], clai
     ratios(all, (1, "the best of the others'", 2.0), |name| name != "dns64d", claims);
 }
 
-/// Returns the ratio of dns64d's rate to that of the fastest of the `others`. There is a ratio for each client, with
-/// its range over the rounds, and one of the highest rates with any client.
+/// Reports the ratio of dns64d's rate to that of the fastest of the `others`. There is a ratio for each client, with
+/// its range over the rounds, and a ratio of the highest rates with any client.
 fn ratios(
     all: &[Figures<'_>],
     (set, whose, wanted): (usize, &str, f64),
@@ -638,8 +641,8 @@ fn print_latency(all: &[Figures<'_>], claims: &mut Claims) {
     }
 }
 
-/// Returns dns64d's p99 divided by Unbound's, at load number `i`. Only rounds in which both trials are valid count, and
-/// at least half of the rounds must be valid.
+/// Returns dns64d's 99th percentile divided by Unbound's, at the load with index `i`. Only rounds in which both trials
+/// are valid count, and at least half of the rounds must be valid.
 fn latency_ratio(all: &[Figures<'_>], i: usize) -> Result<Summary, String> {
     let get = |name: &str| all.iter().find(|f| f.dut.name() == name);
     let (Some(ours), Some(unbound)) = (get("dns64d"), get("Unbound")) else {
@@ -654,8 +657,8 @@ fn latency_ratio(all: &[Figures<'_>], i: usize) -> Result<Summary, String> {
             sound.len()
         ));
     }
-    // A server that does not answer all queries has no p99. The claim is missed if dns64d has none, and kept if only
-    // Unbound has none.
+    // There is no 99th percentile for a server that does not answer all queries. The claim is missed if there is none
+    // for dns64d, and kept if there is none for Unbound only.
     let ratios = sound.iter().map(|(ours, theirs)| match (ours.us(), theirs.us()) {
         (Some(ours), Some(theirs)) => ours / theirs,
         (None, _) => f64::INFINITY,
@@ -664,7 +667,7 @@ fn latency_ratio(all: &[Figures<'_>], i: usize) -> Result<Summary, String> {
     summary(ratios).ok_or_else(|| "no round was valid".into())
 }
 
-/// Measures dns64d on two cores. If this machine has no more, client and AuthDNS share them.
+/// Measures dns64d on two cores. If this machine has only two cores, the client and AuthDNS share them with dns64d.
 fn two_cores(lab: &Lab, names: &Names, claims: &mut Claims) -> Result<()> {
     let rate = |threads: usize| -> Result<Load> {
         let program = Path::new(&lab.program).with_file_name("dns64d");
@@ -673,7 +676,7 @@ fn two_cores(lab: &Lab, names: &Names, claims: &mut Claims) -> Result<()> {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let server = Server::start(&lab.program, &lab.exec("dut", &words))?;
         wait_until_ready(lab, DUT)?;
-        // Ten sockets, so that the kernel can distribute them over both workers.
+        // There are ten sockets, so that the kernel can distribute their queries over both workers.
         let args = [
             "dnsperf",
             "-s",

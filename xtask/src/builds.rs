@@ -6,9 +6,9 @@
 //! enough? ─► end
 //! ```
 //!
-//! A round may measure each build several times, in turn (ours, theirs, theirs, ours, …). Several short measurements
-//! suffer less from disturbances of a few seconds than a long one. Properties of newly started programs, such as their
-//! memory layout, also differ from round to round.
+//! A round may measure each build several times, alternately (ours, theirs, theirs, ours, …). Disturbances of a few
+//! seconds affect several short measurements less than one long measurement. Properties of newly started programs, such
+//! as their memory layout, also differ from round to round.
 
 use std::process::ExitCode;
 
@@ -17,12 +17,12 @@ use clap::builder::RangedI64ValueParser;
 use clap::value_parser;
 use method::stats::{Summary, median_interval};
 
-/// A ratio is precise enough if its 95 % interval is no wider than this.
+/// Maximum width of the 95 % interval of a ratio that is precise enough.
 const WIDTH: f64 = 0.03;
-/// Minimum number of rounds: fewer give no 95 % interval, and the first ones warm up the machine.
+/// Minimum number of rounds. Fewer rounds give no 95 % interval, and the first rounds warm up the machine.
 const AT_LEAST: u16 = 8;
 
-/// Required ratio, and the limit of rounds to establish it.
+/// Required ratio, and the number of rounds in which it must be established.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted {
     /// Minimum ratio ours / theirs.
@@ -41,7 +41,7 @@ pub(crate) fn rounds() -> RangedI64ValueParser<u16> {
 pub(crate) enum Build {
     /// Build of this checkout.
     Ours,
-    /// Build that it is compared with.
+    /// Build with which the build of this checkout is compared.
     Theirs,
 }
 
@@ -51,7 +51,7 @@ struct Ratios {
     by_round: Vec<f64>,
 }
 
-/// Finding of the rounds for a figure.
+/// Result for a figure after some rounds.
 #[derive(Debug, PartialEq)]
 enum Finding {
     /// The interval is narrow enough; contains the median.
@@ -90,11 +90,12 @@ impl Ratios {
     }
 }
 
-/// Measures both builds in alternation. `begin` starts a round. `measure` returns the `figures` of one build in order,
-/// where greater is better. A round has `looks` measurements of each build, and uses their mean. All figures are
-/// measured until each is precise enough, because they come from the same measurement.
+/// Measures both builds alternately. `begin` starts a round. `measure` returns the values of `figures` for one build,
+/// in the same order; greater values are better. A round measures each build `looks` times, and uses the mean of the
+/// values. All figures are measured until each of them is precise enough, because a measurement always returns all
+/// figures.
 ///
-/// The status is 1 if the median ratio of a figure is lower than `wanted`. Otherwise it is 2 if a figure is undecided.
+/// The status is 1 if the median ratio of a figure is lower than required. Otherwise it is 2 if a figure is undecided.
 pub(crate) fn compare<const N: usize, R>(
     figures: [&'static str; N],
     wanted: Wanted,
@@ -123,7 +124,7 @@ pub(crate) fn compare<const N: usize, R>(
         for (i, ratios) in all.iter_mut().enumerate() {
             ratios.by_round.push(ours[i] / theirs[i]);
         }
-        // The ratios so far are shown after each round, so that nothing is lost if the user ends it early.
+        // The ratios are shown after each round, so that they are not lost if the user ends the program early.
         let so_far =
             all.iter().map(|ratios| format!("{} {:.3}", ratios.figure, ratios.by_round[round]));
         eprintln!("round {}: {}", round + 1, so_far.collect::<Vec<_>>().join(", "));
@@ -179,7 +180,7 @@ mod tests {
         same(simulated(1.0, 0.02), ExitCode::SUCCESS);
         same(simulated(0.93, 0.02), ExitCode::FAILURE);
         assert!(simulated(1.0, 0.02).1 < usize::from(ROUNDS));
-        // Too much scatter for any statement.
+        // With this much scatter, no result is possible.
         let (code, rounds) = simulated(1.0, 1.5);
         assert_eq!(rounds, usize::from(ROUNDS));
         same((code, rounds), ExitCode::from(2));

@@ -1,4 +1,4 @@
-//! `certify`: checks the accuracy of the tester by searches of reference DUTs of known capacity.
+//! `certify`: checks the accuracy of the tester by searching for the rates of reference DUTs with known capacities.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::claims::{Bound, Claims, ResultOptions};
 use crate::process::{self, Server};
 use crate::servers::{held_up, wait_until_listens};
 
-/// Capacities from 1 k to 100 k queries/s, none of them a round number for a binary search.
+/// Capacities from 1 k to 100 k queries/s. None of them is a rate that a binary search tests exactly.
 const CAPACITIES: [u64; 10] =
     [1_000, 2_154, 3_700, 7_001, 12_345, 20_000, 34_567, 50_000, 70_711, 100_000];
 
@@ -28,13 +28,13 @@ const TIMEOUT: Duration = Duration::from_millis(250);
 
 #[derive(Debug, Args)]
 pub(crate) struct Certify {
-    /// Searches for each capacity
+    /// Number of searches for each capacity
     #[arg(long, default_value_t = 1)]
     repeat: u32,
     /// Length of each trial in seconds
     #[arg(long, default_value_t = 2)]
     seconds: u64,
-    /// Only these capacities
+    /// Test only these capacities
     #[arg(long, value_delimiter = ',')]
     capacities: Option<Vec<u64>>,
     #[command(flatten)]
@@ -114,20 +114,20 @@ impl Certify {
     }
 }
 
-/// Result of a search, and the condition of its server during the search.
+/// Result of a search, and the counters of the server at the end of the search.
 struct Searched {
     found: Value,
     counters: Value,
 }
 
-/// Result of a search of a server of known capacity.
+/// Result of a search with a server of known capacity.
 struct Row {
     found: f64,
     off_pct: f64,
     trials: usize,
     invalid: usize,
     passed_above: usize,
-    /// Descriptions of the trials that failed although the server has a higher capacity.
+    /// Descriptions of the trials that failed although their rate was below the capacity of the server.
     failed_below: Vec<String>,
 }
 
@@ -156,9 +156,9 @@ impl Row {
         })
     }
 
-    /// Compares the result with the capacity. `held_up` is the reason why the server did not reach its capacity: a
-    /// fault of the server or of this machine. Such a fault can explain a low result, but no passed trial above the
-    /// capacity.
+    /// Compares the result with the capacity. `held_up` is the reason why the server did not reach its capacity, which
+    /// may be a fault of the server or of this machine. Such a fault can explain a low result, but cannot explain a
+    /// passed trial above the capacity.
     fn hold(&self, capacity: u64, held_up: Option<&str>, claims: &mut Claims) {
         for failed in &self.failed_below {
             println!("          failed {failed}");
@@ -181,7 +181,7 @@ impl Row {
 mod tests {
     use super::*;
 
-    /// Returns the status of `certify` after one search of a server of 10 000 queries/s.
+    /// Returns the status of `certify` after one search with a server of 10 000 queries/s.
     fn status(median: f64, trials: &[(u64, &str)], held_up: Option<&str>) -> u8 {
         let trial = |(rate, verdict): &(u64, &str)| json!({ "rate": rate, "verdict": verdict });
         let trials: Vec<Value> = trials.iter().map(trial).collect();

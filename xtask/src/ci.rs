@@ -1,9 +1,7 @@
-//! `ci`: the checks of every change (`.ci/run`) and those of the night (`--nightly`), in one list,
-//! [`CHECKS`].
+//! `ci`: the checks for every change (`.ci/run`) and the nightly checks (`--nightly`), in one list, [`CHECKS`].
 //!
-//! A check is a command. All checks of a tier run, also after one has failed, and a table at the end
-//! shows the result and duration of each. A check that cannot run is listed with its reason and
-//! never counts as passed.
+//! A check is a command. All checks of a tier run, even if one of them fails. A table at the end shows the result and
+//! the duration of each check. A check that cannot run is listed with the reason, and never counts as passed.
 
 use std::fs;
 use std::path::PathBuf;
@@ -23,7 +21,7 @@ use crate::{bench, tools, workspace_tests};
 /// Schedule of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Tier {
-    /// At every change: `.ci/run`.
+    /// At every change (`.ci/run`).
     EveryChange,
     /// Once for each issue and before a version is tagged, while nothing else uses the machine.
     Nightly,
@@ -34,9 +32,9 @@ struct Check {
     /// Name in the table and in `cargo xtask ci NAME`.
     name: &'static str,
     tier: Tier,
-    /// Runs the check; the argument allows installing servers and tools.
+    /// Function that runs the check. The argument is true if servers and tools may be installed.
     run: fn(bool) -> Result<Ended>,
-    /// The check runs at low priority in parallel with the next one.
+    /// True if the check runs at low priority in parallel with the next check.
     beside_next: bool,
 }
 
@@ -49,7 +47,7 @@ impl Check {
         Check { name, tier: Tier::Nightly, run, beside_next: false }
     }
 
-    /// Makes the check run at low priority in parallel with the next one.
+    /// Makes the check run at low priority in parallel with the next check.
     const fn beside_next(self) -> Check {
         Check { beside_next: true, ..self }
     }
@@ -59,15 +57,15 @@ impl Check {
 #[derive(Debug, PartialEq, Eq)]
 enum Ended {
     Passed,
-    /// The check cannot run here, with the reason.
+    /// The check cannot run here; contains the reason.
     NotRun(String),
 }
 
-/// All checks, in the order in which they run: cheap ones first. A new check is a line:
-/// `xtask("WORDS")` runs `cargo xtask WORDS`, `cargo("WORDS")` runs cargo. Both expect status 0.
+/// All checks, in the order in which they run: cheap checks first. To add a check, add a line. `xtask("WORDS")` runs
+/// `cargo xtask WORDS`, and `cargo("WORDS")` runs `cargo WORDS`. Both expect status 0.
 const CHECKS: &[Check] = &[
     Check::every_change("format", |_| cargo("fmt --check")),
-    // Downloads packages while clippy uses the CPU. It precedes all tests, because unit tests use the servers'
+    // Downloads packages while clippy uses the CPU. This check precedes all tests, because unit tests use the servers'
     // configuration checkers.
     Check::every_change("packages", |install| {
         xtask(if install { "packages --install" } else { "packages" })
@@ -86,7 +84,7 @@ const CHECKS: &[Check] = &[
     Check::every_change("tests", |install| {
         workspace_tests::run(Consent::of(install)).map(|()| Ended::Passed)
     }),
-    // The only build with another profile. It runs beside the interop tests, which mostly wait.
+    // The only build with a different profile. It runs in parallel with the interop tests, which mostly wait.
     Check::every_change("release-build", |_| cargo(Build::Release.words())).beside_next(),
     Check::every_change("interop", |_| xtask("interop")),
     Check::every_change("instructions", |_| instructions()),
@@ -106,10 +104,10 @@ const CHECKS: &[Check] = &[
 
 #[derive(Debug, Args)]
 pub(crate) struct Ci {
-    /// Only these checks, of either tier; without any, all of the tier
+    /// Run only these checks, of either tier [default: all checks of the tier]
     #[arg(value_parser = PossibleValuesParser::new(CHECKS.iter().map(|check| check.name)))]
     names: Vec<String>,
-    /// The nightly checks. Those that already passed at this commit are not repeated
+    /// Run the nightly checks, except those that have already passed at this commit
     #[arg(long, conflicts_with = "names")]
     nightly: bool,
 }
@@ -139,12 +137,12 @@ impl Ci {
     }
 }
 
-/// Checks that passed at one commit. Each has an empty file in `target/ci/COMMIT`. A nightly run skips these checks, so
-/// that it can continue after an interruption.
+/// Record of the checks that passed at one commit. There is an empty file in `target/ci/COMMIT` for each of these
+/// checks. A nightly run skips the checks, so that it can continue after an interruption.
 struct NightlyRecord(PathBuf);
 
 impl NightlyRecord {
-    /// Returns the record of the current commit; `None` if tracked files differ from it.
+    /// Returns the record of the current commit, or `None` if tracked files have been changed since that commit.
     fn of_this_commit() -> Option<NightlyRecord> {
         process::is_committed().ok().filter(|&is_committed| is_committed)?;
         let commit = git(&["rev-parse", "HEAD"]).ok()?;
@@ -156,13 +154,13 @@ impl NightlyRecord {
     }
 
     fn add(&self, check: &str) {
-        // Without the file, the check is only repeated.
+        // An error is ignored, because without the file the check is merely repeated.
         let _ = fs::create_dir_all(&self.0).and_then(|()| fs::write(self.0.join(check), ""));
     }
 }
 
-/// Runs the checks, and returns their results in the same order. A check that runs in parallel with the next one ends
-/// before the check after that begins.
+/// Runs the checks, and returns their results in the same order. A check that runs in parallel with the next check must
+/// end before the check after the next one begins.
 fn run_all(checks: &[&Check], install: bool) -> Vec<CheckResult> {
     let Some((first, rest)) = checks.split_first() else { return Vec::new() };
     let run = |check| CheckResult::of(check, install);
@@ -236,17 +234,17 @@ fn xtask(words: &str) -> Result<Ended> {
 }
 
 /// Runs `cargo xtask WORDS`, a measurement. Status 3 means that this machine invalidated the measurement or cannot run
-/// it. The measurement is then repeated once.
+/// it. In this case, the measurement is repeated once.
 fn measured(words: &str) -> Result<Ended> {
     spoilable(&mut this_program(words)?, words)
 }
 
 /// Status of an invalidated measurement.
 const SPOILED: i32 = 3;
-/// Attempts of a measurement that the machine invalidates.
+/// Maximum number of attempts if the machine invalidates a measurement.
 const ATTEMPTS: usize = 2;
 
-/// Returns the command of this program with other arguments.
+/// Returns a command that runs this program with the given arguments.
 fn this_program(words: &str) -> Result<Command> {
     let mut command = Command::new(process::this_program()?);
     command.args(words.split(' '));
@@ -266,7 +264,7 @@ fn spoilable(command: &mut Command, words: &str) -> Result<Ended> {
     Ok(Ended::NotRun(format!("status {SPOILED} in {ATTEMPTS} attempts; the reason is above")))
 }
 
-/// Runs a check that passes with status 0 only.
+/// Runs a check that passes only if its status is 0.
 fn run(command: &mut Command, words: &str) -> Result<Ended> {
     passed(status_of(command, words)?, words)
 }
@@ -318,7 +316,7 @@ fn fuzz() -> Result<Ended> {
 fn deny(words: &str) -> Result<Ended> {
     let program = match tools::locate("cargo-deny") {
         Some(program) => program,
-        // In CI the check `tools` has installed it.
+        // In CI, the check `tools` has installed cargo-deny.
         None if Consent::in_ci() => anyhow::bail!("cargo-deny is not installed"),
         None => return Ok(Ended::NotRun("cargo-deny is not installed (cargo xtask tools)".into())),
     };
@@ -326,7 +324,7 @@ fn deny(words: &str) -> Result<Ended> {
 }
 
 /// Compiles the workspace with the oldest compiler that Cargo.toml allows. If the installed compiler is that version,
-/// the other checks are sufficient. Otherwise rustup must have that version.
+/// the other checks are sufficient. Otherwise, that version must be available in rustup.
 fn oldest_compiler() -> Result<Ended> {
     let wanted = env!("CARGO_PKG_RUST_VERSION");
     let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
@@ -349,8 +347,8 @@ fn is_release(line: &str, wanted: &str) -> bool {
     version.strip_prefix(wanted).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
-/// Checks dependencies for known vulnerabilities. Their database is a repository on the web, which not every machine
-/// can reach.
+/// Checks dependencies for known vulnerabilities. The database of vulnerabilities is a repository on the web, which not
+/// every machine can reach.
 fn advisories(install: bool) -> Result<Ended> {
     install_tools(install, "cargo-deny")?;
     let Some(program) = tools::locate("cargo-deny") else {
@@ -446,7 +444,7 @@ mod tests {
         let ended = |code: &str| spoilable(Command::new("sh").args(["-c", code]), "sh");
         assert_eq!(ended("exit 0").unwrap(), Ended::Passed);
         assert!(matches!(ended("exit 3").unwrap(), Ended::NotRun(_)) && ended("exit 1").is_err());
-        // After an invalidated attempt the second one decides.
+        // If the first attempt is invalidated, the second attempt decides.
         let folder = tempfile::tempdir().unwrap();
         let second = |then: &str| {
             let file = folder.path().join(then).display().to_string();

@@ -1,4 +1,5 @@
-//! Claims of the documentation, compared with measurements and saved with everything that is needed to verify them.
+//! Claims of the documentation, and their comparison with measurements. The results are saved with all data needed to
+//! verify them.
 //!
 //! ```text
 //! measured ─► Claim: at least / at most ─► kept │ missed │ invalidated (by this machine) ─► status 0 │ 1 │ 3
@@ -17,19 +18,19 @@ use serde_json::{Map, Value, json};
 
 use crate::process::{self, Build};
 
-/// Options for the results.
+/// Options for reporting and saving results.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct ResultOptions {
-    /// Only print: the status is 0 for any result
+    /// Only print the results; the status is 0 for any result
     #[arg(long)]
     report: bool,
-    /// Write raw data, command, host and claims to this file
+    /// Write the raw data, the command, the host and the claims to this file
     #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
 }
 
 impl ResultOptions {
-    /// Returns the build to measure: saved results come from the profile of packages.
+    /// Returns the build to measure. Results that are saved must be measured with the build profile of the packages.
     pub(crate) fn build(&self) -> Build {
         if self.save.is_some() { Build::Dist } else { Build::Release }
     }
@@ -38,9 +39,9 @@ impl ResultOptions {
 /// Claim about a figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Bound {
-    /// Minimum.
+    /// The figure must be at least this value.
     AtLeast(f64),
-    /// Maximum.
+    /// The figure must be at most this value.
     AtMost(f64),
 }
 
@@ -65,11 +66,11 @@ impl Bound {
 enum ClaimOutcome {
     Kept(f64),
     Missed(f64),
-    /// The tester or this machine prevented the measurement, with the reason.
+    /// The tester or this machine prevented the measurement; contains the reason.
     Spoiled(String),
 }
 
-/// Collects claims and raw data of one benchmark.
+/// Claims and raw data of one benchmark.
 #[derive(Default)]
 pub(crate) struct Claims {
     all: Vec<(String, Bound, ClaimOutcome)>,
@@ -87,12 +88,12 @@ impl Claims {
         self.all.push((what.to_owned(), wanted, outcome));
     }
 
-    /// Adds raw data under a name.
+    /// Adds raw data with a name.
     pub(crate) fn keep(&mut self, name: &str, data: Value) {
         self.raw.insert(name.to_owned(), data);
     }
 
-    /// Prints every claim, saves the requested data, and returns the status. The status is 1 if a claim is missed.
+    /// Prints all claims, saves the data if requested, and returns the status. The status is 1 if a claim is missed.
     /// Otherwise it is 3 if a claim could not be measured, and 0 if all claims are kept.
     ///
     /// # Errors
@@ -149,7 +150,7 @@ impl Claims {
     }
 }
 
-/// Returns the measured commit, and whether the tree was modified.
+/// Returns the measured commit, and whether the working tree was modified.
 fn source() -> Value {
     let root = process::root().to_string_lossy().into_owned();
     let git = |args: &[&str]| {

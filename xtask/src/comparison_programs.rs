@@ -1,4 +1,4 @@
-//! Comparison programs: a minimal server, and a sender like dns64perf++.
+//! Programs for comparison: a minimal server, and a sender that works like dns64perf++.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -16,8 +16,8 @@ use net::socket::Endpoint;
 use signal_hook::consts::SIGTERM;
 use units::CpuId;
 
-/// Runs a null reflector on one CPU until SIGTERM. The reflector sends every datagram back as a response, with
-/// `recvmmsg` and `sendmmsg` only. At the end it prints the number of datagrams.
+/// Runs a null reflector on one CPU until SIGTERM. The reflector sends every datagram back as a response, using only
+/// `recvmmsg` and `sendmmsg`. At the end it prints the number of datagrams.
 pub(crate) fn reflect(address: SocketAddr, cpu: usize) -> Result<()> {
     pin_to(CpuId(cpu))?;
     let endpoint = Endpoint::listen(address, 1)?.remove(0);
@@ -41,17 +41,17 @@ pub(crate) fn reflect(address: SocketAddr, cpu: usize) -> Result<()> {
     Ok(())
 }
 
-/// Method by which a sender with one `send` per query determines the time of the next query, in nanoseconds after the
-/// start.
+/// Method by which a sender that calls `send` for each query determines the time of the next query, in nanoseconds
+/// after the start.
 ///
-/// Both are those of dns64perf++ as described by G. Lencse and A. Pivoda in "Checking and Increasing the Accuracy of
-/// the Dns64perf++ Measurement Tool for Benchmarking DNS64 Servers" (2018, DOI 10.11601/ijates.v7i1.255).
+/// Both methods are those of dns64perf++, as described by G. Lencse and A. Pivoda in "Checking and Increasing the
+/// Accuracy of the Dns64perf++ Measurement Tool for Benchmarking DNS64 Servers" (2018, DOI 10.11601/ijates.v7i1.255).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Timing {
     /// Equation 1: the remaining time is divided by the number of remaining queries. The delay of a query is
     /// compensated at the end.
     Original,
-    /// Equation 2: query i is due at t₁ + i·T, whatever the delays of earlier queries.
+    /// Equation 2: query i is due at t₁ + i·T, regardless of delays of earlier queries.
     Corrected,
 }
 
@@ -82,26 +82,26 @@ pub(crate) struct Classic {
     /// Timing method
     #[arg(long, value_enum, default_value_t = Timing::Corrected)]
     timing: Timing,
-    /// Number of the first name, from 10.0.0.0 on
+    /// Index of the first name, counted from 10.0.0.0
     #[arg(long, default_value_t = 0)]
     first_name: u64,
-    /// Number of names after which they repeat
+    /// Number of names, which are used in a cycle
     #[arg(long, default_value_t = 1 << 16)]
     names: u64,
-    /// Timeout of an answer in milliseconds
+    /// Timeout of a query in milliseconds
     #[arg(long, default_value_t = 250)]
     timeout_ms: u64,
     /// CPU of the sender
     #[arg(long)]
     cpu: Option<usize>,
-    /// File for the send times: nanoseconds after the start, a line for each query
+    /// File for the send times, one line for each query, in nanoseconds after the start
     #[arg(long)]
     times: Option<PathBuf>,
 }
 
 /// Result of a dns64perf++-style sender.
 pub(crate) struct Sent {
-    /// Share of its queries that were answered in time.
+    /// Share of the queries that were answered in time.
     pub(crate) answered: f64,
     /// Send time of each query, in nanoseconds after the start.
     pub(crate) times: Vec<u64>,
@@ -122,8 +122,8 @@ impl Classic {
         Ok(())
     }
 
-    /// Sends like dns64perf++, with one `send` per query from one port, busy waiting, one receiver and default buffers.
-    /// A query counts as answered if NOERROR and a record arrive within the timeout.
+    /// Sends the queries like dns64perf++: one `send` per query from a single port, busy waiting, one receiver, and
+    /// default buffers. A query counts as answered if NOERROR and a record arrive within the timeout.
     fn send(&self) -> Result<Sent> {
         let any = if self.server.is_ipv6() { "[::]:0" } else { "0.0.0.0:0" };
         let socket = UdpSocket::bind(any)?;
@@ -150,7 +150,8 @@ impl Classic {
                 let left = elapsed(start);
                 times.push(left.saturating_sub(begin));
                 let since = |moment: u64| moment.saturating_sub(begin);
-                // Like dns64perf++'s timer, computes the wait first and reads the clock again at its start.
+                // As in dns64perf++'s timer, the wait is computed first, and the clock is read again when the wait
+                // starts.
                 if i + 1 < total {
                     spin(
                         start,
@@ -219,8 +220,8 @@ fn write_name(query: &mut [u8], i: u64, name: u64) {
 mod tests {
     use super::*;
 
-    /// Computes the send times if each query takes `cost` ns to prepare and send, and each wait takes `over` ns too
-    /// long.
+    /// Computes the send times for the case that each query takes `cost` ns to prepare and send, and that each wait is
+    /// `over` ns too long.
     fn simulate(timing: Timing, rate: u64, count: u64, cost: u64, over: u64) -> Vec<u64> {
         let (mut now, mut times) = (0, Vec::new());
         for i in 0..count {
@@ -245,8 +246,8 @@ mod tests {
 
     #[test]
     fn original_timing_lags_and_catches_up_at_the_end() {
-        // Table I: 90 ns too much per query at 250 000 queries/s are 24 450 queries in 100 ms
-        // instead of 25 000.
+        // Table I: if each query takes 90 ns too long at 250 000 queries/s, 24 450 queries instead of 25 000 are sent
+        // in 100 ms.
         let windows = per_window(&simulate(Timing::Original, 250_000, 250_000, 1_000, 90));
         assert!(windows[0].abs_diff(24_450) < 60, "{windows:?}");
         assert!(windows[9] > 25_500, "{windows:?}");
@@ -265,7 +266,7 @@ mod tests {
         let mut query = template();
         write_name(&mut query, 0x1_0203, 0x0a0b0c);
         assert_eq!((&query[..2], &query[13..28]), (&[2, 3][..], &b"010-010-011-012"[..]));
-        // There are no answers; neither the receiver nor the times need any.
+        // There are no answers, because neither the receiver nor the send times need any.
         let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
         let classic = Classic {
             server: silent.local_addr().unwrap(),

@@ -1,4 +1,5 @@
-//! Detection of stalls of this machine's CPUs. Neither server nor tester is responsible for the effects of a stall.
+//! Detection of stalls of this machine's CPUs. Neither the server nor the tester is responsible for the effects of a
+//! stall.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -7,11 +8,11 @@ use std::time::{Duration, Instant};
 use net::affinity::pin_to;
 use units::CpuId;
 
-/// Interval of the checks of a CPU.
+/// Interval between two checks of a CPU.
 const NAP: Duration = Duration::from_millis(20);
 
-/// Runs a function. Returns its result, and the longest delay in waking up a thread on one of these CPUs during the
-/// call. The thread has the priority of the caller, which may be pinned elsewhere.
+/// Runs the function `what`. Returns its result, and the longest delay in waking up a thread on one of these CPUs
+/// meanwhile. These threads have the priority of the caller, which may be pinned to other CPUs.
 pub(crate) fn watched<R>(cpus: &[CpuId], what: impl FnOnce() -> R) -> (R, Duration) {
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -26,7 +27,7 @@ pub(crate) fn watched<R>(cpus: &[CpuId], what: impl FnOnce() -> R) -> (R, Durati
     })
 }
 
-/// Guard that ends the watching, even if the watched function panics.
+/// Guard that ends the watching threads, even if the watched function panics.
 struct StopGuard<'a>(&'a AtomicBool);
 
 impl Drop for StopGuard<'_> {
@@ -35,7 +36,7 @@ impl Drop for StopGuard<'_> {
     }
 }
 
-/// Returns the longest delay in waking up a thread on a CPU, until the end.
+/// Returns the longest delay in waking up this thread on the CPU `cpu`, until `is_over` is set.
 fn longest_pause(cpu: CpuId, is_over: &AtomicBool) -> Duration {
     // A CPU on which this thread may not run cannot be measured.
     if pin_to(cpu).is_err() {

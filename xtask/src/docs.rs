@@ -52,7 +52,7 @@ fn build(program: &Path) -> Result<()> {
     Ok(())
 }
 
-/// All documents of a repository, by their paths relative to its folder.
+/// All documents of a repository, by their paths relative to the folder of the repository.
 struct Documents {
     root: PathBuf,
     pages: BTreeMap<PathBuf, Page>,
@@ -61,9 +61,9 @@ struct Documents {
 /// Headings and links of a document.
 #[derive(Debug, Default, PartialEq)]
 struct Page {
-    /// Anchors of its headings.
+    /// Anchors of the headings.
     anchors: BTreeSet<String>,
-    /// Line number and target of its links.
+    /// Line number and target of each link.
     links: Vec<(usize, String)>,
 }
 
@@ -91,7 +91,8 @@ impl Documents {
         Ok(Documents { root: root.to_owned(), pages })
     }
 
-    /// Returns the faults, a sentence each: dead links, and pages that are missing from the book's table of contents.
+    /// Returns a sentence for each fault. Faults are dead links, and pages that are missing from the book's table of
+    /// contents.
     fn faults(&self) -> Vec<String> {
         let mut faults = Vec::new();
         for (path, page) in &self.pages {
@@ -164,7 +165,7 @@ impl Page {
     }
 }
 
-/// Returns the lines of a text, numbered from 1, without those of fenced code blocks.
+/// Returns the lines of a text that are outside fenced code blocks. Lines are numbered from 1.
 fn outside_of_code_blocks(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut fence = None;
     text.lines().enumerate().filter_map(move |(number, line)| {
@@ -186,8 +187,8 @@ fn outside_of_code_blocks(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// Returns a line in which code spans cannot be mistaken for links. Their words remain, because they are part of a
-/// heading's anchor.
+/// Returns a line in which code spans cannot be mistaken for links. The words of code spans remain, because they may be
+/// part of a heading's anchor.
 fn without_code(line: &str) -> String {
     let in_code = |(number, part): (usize, &str)| match number % 2 {
         0 => part.to_owned(),
@@ -211,7 +212,8 @@ fn links_of(line: &str) -> Vec<&str> {
     links
 }
 
-/// Returns the anchor that GitHub and mdBook give to a heading: lower case, spaces as hyphens, no other punctuation.
+/// Returns the anchor that GitHub and mdBook generate for a heading: lower case, with hyphens instead of spaces, and
+/// without other punctuation.
 fn anchor_of(heading: &str) -> String {
     let kept = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | ' ');
     heading
@@ -242,7 +244,7 @@ fn resolved(from: &Path, link: &str) -> Option<PathBuf> {
     Some(path)
 }
 
-/// Returns a document with the files that mdBook includes (`{{#include file}}`).
+/// Returns the text of a document, including the files that mdBook inserts (`{{#include file}}`).
 fn with_included(path: &Path) -> Result<String> {
     let text =
         fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
@@ -323,7 +325,7 @@ mod tests {
         );
     }
 
-    /// Maximum size of a results file, in octets. Larger raw data are replaced by a summary.
+    /// Maximum size of a results file, in octets. Instead of larger raw data, the repository contains a summary.
     const LARGEST_RESULT: u64 = 100_000;
 
     #[test]
@@ -406,7 +408,7 @@ mod tests {
     fn keys_of_table(path: &[&str]) -> Vec<String> {
         let file = root().join("schemas/plan.schema.json");
         let schema: Value = serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap();
-        // A reference, one of several forms, or the elements of a list contain the keys.
+        // The keys may be behind a reference, in one of several forms, or in the elements of a list.
         let table = |start: &Value| {
             let mut node = start.clone();
             while node["properties"].is_null() {
@@ -482,7 +484,7 @@ mod tests {
         assert!(plans > 0, "no plan in the book");
     }
 
-    /// True if a line cites a document that is not part of the repository, by a number or a file name.
+    /// Returns true if a line cites, by a number or a file name, a document that is not part of the repository.
     fn cites_a_stranger(line: &str) -> bool {
         let line = line.to_lowercase();
         let strangers =

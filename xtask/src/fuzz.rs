@@ -9,8 +9,8 @@
 //! ```
 //!
 //! By default, only a nightly compiler accepts the flags for address sanitizer and coverage. The stable compiler
-//! contains the same code, and includes the sanitizer runtime. `RUSTC_BOOTSTRAP=1` makes the stable compiler accept the
-//! flags, so that no second toolchain is needed. The package libfuzzer-sys contains and compiles libFuzzer.
+//! contains the same code, and is shipped with the sanitizer runtime. `RUSTC_BOOTSTRAP=1` makes the stable compiler
+//! accept the flags, so that no second toolchain is needed. The package libfuzzer-sys contains and compiles libFuzzer.
 
 mod corpus;
 
@@ -25,36 +25,37 @@ use clap::Args;
 use self::corpus::{SANITIZER, options};
 use crate::process::{self, root};
 
-/// Compiler flags of fuzzers: coverage in the format of libFuzzer, and address sanitizer.
+/// Compiler flags for fuzz targets: coverage in the format of libFuzzer, and address sanitizer.
 const RUSTFLAGS: &str = "--cfg fuzzing -Zsanitizer=address -Cpasses=sancov-module \
     -Cllvm-args=-sanitizer-coverage-level=4 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
     -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares \
     -Ccodegen-units=1 -Cforce-frame-pointers=yes";
 
-/// Disables statistics of rare features and the search for shorter inputs, because both take more time than the target.
+/// Options that disable statistics of rare features and the search for shorter inputs, because both take more time than
+/// the target itself.
 const FUZZER: [&str; 2] = ["-entropic=0", "-reduce_inputs=0"];
-/// An input that takes this many seconds is a fault.
+/// Number of seconds after which an input that is still being processed counts as a fault.
 const SLOWEST: u32 = 25;
-/// Lines of a target's log that are shown when it fails.
+/// Number of lines of a target's log that are shown if the target fails.
 const SHOWN: usize = 30;
 
 #[derive(Debug, Args)]
 pub(crate) struct Fuzz {
-    /// Only these targets; the default is all
+    /// Run only these targets [default: all]
     targets: Vec<String>,
-    /// Ends each target after this number of runs
+    /// End each target after this number of runs
     #[arg(long, conflicts_with = "time")]
     runs: Option<u64>,
-    /// Ends each target after this number of seconds
+    /// End each target after this number of seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     time: u64,
-    /// Targets that run in parallel [default: CPUs]
+    /// Number of targets that run in parallel [default: number of CPUs]
     #[arg(long)]
     jobs: Option<usize>,
-    /// Runs one target with one input, such as one that crashed it
+    /// Run one target with one input, such as an input that made it crash
     #[arg(long, value_name = "FILE", conflicts_with_all = ["runs", "time", "keep"])]
     input: Option<PathBuf>,
-    /// Adds the findings to the corpus of the repository: one short input for each piece of code that seeds do not
+    /// Add the findings to the corpus of the repository: one short input for each piece of code that the seeds do not
     /// reach
     #[arg(long)]
     keep: bool,
@@ -90,7 +91,7 @@ impl Fuzz {
         conclude(process::at_the_same_time(jobs, targets.into_iter(), one))
     }
 
-    /// Returns the named targets, or all.
+    /// Returns the targets named by the user, or all targets if none is named.
     fn wanted(&self) -> Result<Vec<String>> {
         let all = targets()?;
         if let Some(unknown) = self.targets.iter().find(|target| !all.contains(target)) {
@@ -99,7 +100,7 @@ impl Fuzz {
         Ok(if self.targets.is_empty() { all } else { self.targets.clone() })
     }
 
-    /// Runs one target from the corpus of the repository and the findings of earlier runs.
+    /// Runs one target, starting from the corpus of the repository and the findings of earlier runs.
     fn one(&self, programs: &Path, target: &str) -> Result<TargetResult> {
         let found = process::target().join("fuzz/corpus").join(target);
         let artifacts = root().join("fuzz/artifacts").join(target);
@@ -138,7 +139,7 @@ impl Fuzz {
     }
 }
 
-/// Prints the result of each target; the status is 1 if one failed.
+/// Prints the result of each target. The status is 1 if a target failed.
 fn conclude(mut rows: Vec<(String, Result<TargetResult>)>) -> Result<ExitCode> {
     rows.sort_by(|(one, _), (other, _)| one.cmp(other));
     println!("{:<16} {:>12} {:>8} {:>8}", "target", "runs", "runs/s", "reached");
@@ -179,8 +180,8 @@ fn build() -> Result<PathBuf> {
     Ok(folder.join(triple).join("debug"))
 }
 
-/// Parses runs, pieces of code reached and runs per second from the last line of statistics in a log of libFuzzer:
-/// `#1000  DONE   cov: 120 ft: 300 corp: 7/100b lim: 64 exec/s: 500 rss: 40Mb`.
+/// Parses the number of runs, the number of code pieces reached, and the runs per second from the last line of
+/// statistics in a log of libFuzzer: `#1000 DONE cov: 120 ft: 300 corp: 7/100b lim: 64 exec/s: 500 rss: 40Mb`.
 fn statistics(log: &str) -> Option<(u64, u64, u64)> {
     log.lines().rev().find_map(|line| {
         let (runs, rest) = line.strip_prefix('#')?.split_once(['\t', ' '])?;

@@ -1,4 +1,5 @@
-//! Developer commands: `cargo xtask test`, `certify`, `bench`. CI runs them by `cargo xtask ci`.
+//! Developer commands such as `cargo xtask test`, `cargo xtask certify` and `cargo xtask bench`. CI runs `cargo xtask
+//! ci`.
 
 #![forbid(unsafe_code)]
 
@@ -36,9 +37,9 @@ use crate::packages::Consent;
 
 #[derive(Debug, Parser)]
 struct Arguments {
-    /// Install the servers and clients that are measured or tested against: Debian's packages, as root, and CoreDNS by
-    /// go. Without it, a prompt on a terminal asks for consent, CI=true counts as consent, and otherwise missing
-    /// programs are listed
+    /// Install the servers and clients that tests and measurements need: Debian's packages, as root, and CoreDNS with
+    /// go. Without this option, CI=true counts as consent, or a prompt on a terminal asks for consent. If there is
+    /// neither, missing programs are listed
     #[arg(long, global = true)]
     install: bool,
     #[command(subcommand)]
@@ -47,33 +48,32 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Checks of every change, or with --nightly the long ones; ends with a table of results and
-    /// durations
+    /// Run the checks for every change, or with --nightly the long checks, and print a table of results and durations
     Ci(ci::Ci),
-    /// Tests of the workspace, then the first tier of tests with real servers
+    /// Run the tests of the workspace, then the first tier of the tests with real servers
     Test {
-        /// Both tiers of tests with real servers
+        /// Run both tiers of the tests with real servers
         #[arg(long)]
         all: bool,
     },
-    /// Tests with real servers and clients only
+    /// Run only the tests with real servers and clients
     Interop {
-        /// Only tests with this in their names, of either tier
+        /// Run only tests with this text in their names, of either tier
         #[arg(default_value = "")]
         part: String,
-        /// Both tiers, instead of only the first
+        /// Run both tiers, instead of only the first
         #[arg(long)]
         all: bool,
-        /// List which tests would run here, and the reasons of the others
+        /// List the tests that would run here, and the reasons why the others would not
         #[arg(long)]
         list: bool,
         /// Run the test PART in this process, with this dns64bench
         #[arg(long, hide = true, value_name = "PROGRAM")]
         inside: Option<std::path::PathBuf>,
     },
-    /// Install the servers and clients to test against, and nothing else
+    /// Install the servers and clients that tests need, and do nothing else
     Packages,
-    /// Install tools that checks and packages need, at fixed versions, outside target
+    /// Install fixed versions of the tools that checks and packages need, outside the folder target
     Tools(tools::Tools),
     /// Build the fuzz targets with address sanitizer and run them
     Fuzz(fuzz::Fuzz),
@@ -81,20 +81,20 @@ enum Command {
     Certify(certify::Certify),
     /// Check every link between the documents, and build the book (docs/) if mdBook is available; --install installs it
     Docs,
-    /// Archives, Debian packages and container images of the release build, in target/dist
+    /// Build archives, Debian packages and container images of the release build, in target/dist
     Dist(dist::Dist),
-    /// Sizes of the programs and of the checkout, compared with bench/weight.txt
+    /// Compare the sizes of the programs and of the checkout with bench/weight.txt
     Weight(weight::Weight),
-    /// A short campaign and conform against the servers of Debian 12, 13 and sid, in chroots. The
-    /// status is 1 if a server could not be measured, 3 if chroots cannot be made here
+    /// Run a short campaign and conform against the servers of Debian 12, 13 and sid, in chroots. The status is 1 if a
+    /// server could not be measured, and 3 if chroots cannot be created here
     Versions(versions::Versions),
-    /// Measure dns64d and the servers of Debian 13 and sid, and write docs/src/results.md. The status
-    /// is 3 if chroots cannot be made here
+    /// Measure dns64d and the servers of Debian 13 and sid, and write docs/src/results.md. The status is 3 if chroots
+    /// cannot be created here
     Results(results::Results),
     /// Run dns64d under mixed load for a long time and check lost replies, memory and panics
     Soak(soak::Soak),
-    /// Compare with other programs, side by side in one run. The status is 1 if a claim of the documentation is missed,
-    /// 3 if one could not be measured
+    /// Compare with other programs in the same run. The status is 1 if a claim of the documentation is missed, and 3 if
+    /// a claim could not be measured
     #[command(args_conflicts_with_subcommands = true)]
     Bench {
         #[command(flatten)]
@@ -103,10 +103,10 @@ enum Command {
         #[command(subcommand)]
         what: Option<Comparison>,
     },
-    /// A null reflector, for `bench`
+    /// Run a null reflector, for `bench`
     #[command(hide = true)]
     Reflect { address: std::net::SocketAddr, cpu: usize },
-    /// A dns64perf++-style sender, for `bench`: prints the share of answered queries
+    /// Run a dns64perf++-style sender, for `bench`, and print the share of answered queries
     #[command(hide = true)]
     Classic(comparison_programs::Classic),
 }
@@ -114,14 +114,14 @@ enum Command {
 /// Another build for comparison with ours.
 #[derive(Debug, Args)]
 struct Against {
-    /// Another build of the same program (dns64bench for `tester`, dns64d for `dns64`), measured in alternation with
+    /// Another build of the same program (dns64bench for `tester`, dns64d for `dns64`), to measure alternately with
     /// ours
     #[arg(long, value_name = "PROGRAM", conflicts_with = "ResultOptions")]
     against: Option<std::path::PathBuf>,
-    /// With --against: minimum ratio ours / theirs; below it the status is 1
+    /// With --against: minimum ratio ours / theirs; the status is 1 if the ratio is lower
     #[arg(long, value_name = "RATIO", default_value_t = 0.97, requires = "against")]
     at_least: f64,
-    /// With --against: maximum number of rounds; it ends earlier if the ratios are precise enough
+    /// With --against: maximum number of rounds; the comparison ends earlier if the ratios are precise enough
     #[arg(long, default_value_t = 60, requires = "against", value_parser = builds::rounds())]
     rounds: u16,
     #[command(flatten)]
@@ -136,7 +136,7 @@ enum Comparison {
     Dns64 {
         #[command(flatten)]
         against: Against,
-        /// With --against: only our dns64d has a thousand domains and twenty groups of policies
+        /// With --against: configure policies for a thousand domains and twenty groups in our dns64d only
         #[arg(long, requires = "against")]
         policies: bool,
     },
@@ -146,8 +146,8 @@ enum Comparison {
     Xdp(ResultOptions),
     /// MLRsearch compared with binary search, on reference DUTs with trials that may fail by chance
     Mlrsearch(bench::Mlrsearch),
-    /// The original timing of dns64perf++ compared with the corrected one and the Measurer: tables and figures of the
-    /// paper on it
+    /// The original timing of dns64perf++ compared with the corrected timing and with the Measurer, as in the tables
+    /// and figures of the paper about it
     Timing(timing::Timing),
 }
 
@@ -156,7 +156,7 @@ fn main() -> Result<ExitCode> {
     let consent = Consent::of(arguments.install);
     match arguments.command {
         Command::Test { all } => {
-            // First, because unit tests use the servers' configuration checkers.
+            // Packages come first, because unit tests use the servers' configuration checkers.
             packages::install(consent);
             workspace_tests::run(consent)?;
             interop::run("", consent, Tier::of(all))

@@ -1,4 +1,5 @@
-//! `bench tester --against`: compares this checkout's dns64bench with another build, in alternation.
+//! `bench tester --against`: compares this checkout's dns64bench with another build. The two builds are measured
+//! alternately.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -10,13 +11,13 @@ use super::lab::{AUTH, LIMIT, Lab};
 use crate::builds::{Build, Wanted, compare};
 use crate::process::{self, Server, cpu_seconds};
 
-/// Short measurements of each build in a round, each with newly started programs.
+/// Number of short measurements of each build in a round. Each measurement starts the programs again.
 const LOOKS: usize = 4;
 /// Duration of a measurement in seconds.
 const LOOK: u32 = 1;
 /// Rate at which the Measurer's own CPU time is measured.
 const RATE: u32 = 50_000;
-/// The client is alone on one core, AuthDNS on the other.
+/// CPUs of the client and of AuthDNS. No other program runs on either CPU.
 const CLIENT_CPU: &str = "0";
 const AUTH_CPU: &str = "1";
 
@@ -54,7 +55,7 @@ fn auth(lab: &Lab, program: &str) -> Result<Server> {
     lab.serve_authdns(program, &["--cpus", AUTH_CPU])
 }
 
-/// Exchanges of a closed loop, and the CPU time in seconds that they took at both ends.
+/// Number of replies in a closed loop, and the CPU time in seconds that the loop took at each end.
 struct Exchanged {
     replies: f64,
     server: f64,
@@ -86,7 +87,7 @@ fn closed_loop(lab: &Lab, auth_program: &str, client: &str) -> Result<Exchanged>
     Ok(Exchanged { replies, server, client })
 }
 
-/// Returns queries per second of CPU time of the whole program.
+/// Returns the number of queries that the Measurer sends per second of its CPU time. All its threads are included.
 fn measurer(lab: &Lab, program: &str) -> Result<f64> {
     let _auth = auth(lab, &lab.program)?;
     let [address, rate, duration] = [format!("{AUTH}:53"), RATE.to_string(), format!("{LOOK}s")];
@@ -109,7 +110,8 @@ fn timed(lab: &Lab, words: &[&str]) -> Result<(String, f64)> {
     Ok((printed.into_iter().rev().collect::<Vec<_>>().join("\n"), seconds))
 }
 
-/// Parses user and system time of the shell's children from the last line of `times`: "0m1.234s 0m0.500s".
+/// Returns the sum of the user and system time of the shell's children, parsed from the last line of `times`: "0m1.234s
+/// 0m0.500s".
 fn children(times: &str) -> Option<f64> {
     let seconds = |text: &str| {
         let (minutes, seconds) = text.strip_suffix('s')?.split_once('m')?;

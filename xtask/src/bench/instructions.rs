@@ -5,9 +5,9 @@
 //! build ─► count each path: (long load − short load) ÷ queries, median ─► decide ─► table, status
 //! ```
 //!
-//! Start-up and shutdown cancel out in the difference between two lengths of the same load. Counts
-//! depend on compiler, libraries and profile, so the file records these settings. If this machine
-//! has other settings, the parent commit is counted here and replaces the file.
+//! Start-up and shutdown cancel out in the difference between two lengths of the same load. Counts depend on the
+//! compiler, the libraries and the profile, so the file records these settings. If this machine has different settings,
+//! the counts are compared with those of the parent commit on this machine, instead of the file.
 
 mod baseline;
 mod client;
@@ -25,9 +25,9 @@ use crate::process::{find, root};
 use baseline::{Counts, Setting};
 use decide::{Source, decide, print, source, status};
 
-/// Rounds for a comparison, which uses their median.
+/// Number of rounds for a comparison, which uses the median of the rounds.
 const ROUNDS: usize = 3;
-/// Rounds for the counts file, which also records their scatter.
+/// Number of rounds for the counts file, which also records the scatter of the rounds.
 const BLESS_ROUNDS: usize = 5;
 /// Exit status if the check cannot run on this machine.
 const NOT_RUN: u8 = 3;
@@ -38,8 +38,7 @@ pub(crate) struct Instructions {
     /// building the release profile
     #[arg(long, value_name = "FOLDER", conflicts_with = "bless")]
     programs: Option<PathBuf>,
-    /// Write the counts to bench/instructions.toml. A commit that raises a count gives the reason
-    /// in its body
+    /// Write the counts to bench/instructions.toml. If a commit raises a count, its message must give the reason
     #[arg(long)]
     bless: bool,
 }
@@ -50,8 +49,8 @@ pub(crate) fn not_run_because() -> Option<&'static str> {
 }
 
 impl Instructions {
-    /// Counts and compares. The status is 1 if a count grew by more than its limit, and 3 if this
-    /// machine cannot count.
+    /// Counts the instructions and compares the counts. The status is 1 if a count grew by more than its limit, and 3
+    /// if this machine cannot count instructions.
     pub(crate) fn run(&self) -> Result<ExitCode> {
         if let Some(reason) = not_run_because() {
             println!("NOT RUN: {reason}");

@@ -1,4 +1,4 @@
-//! The lab of the benchmarks, with AuthDNS in a separate namespace.
+//! Lab for the benchmarks. AuthDNS runs in a separate namespace of the lab.
 
 use std::path::Path;
 use std::time::Duration;
@@ -45,15 +45,15 @@ impl Lab {
         Ok(server)
     }
 
-    /// Starts AuthDNS of a build with one thread; all its names have AAAA records.
+    /// Starts the AuthDNS of the build `program` with one thread. All names have AAAA records.
     pub(crate) fn serve_authdns(&self, program: &str, more: &[&str]) -> Result<Server> {
         let listen = format!("{AUTH}:53");
         let words = [program, "auth", "--listen", &listen, "--aaaa-share", "1", "--threads", "1"];
         self.serve(&[&words[..], more].concat())
     }
 
-    /// Runs the Measurer in `tester` directly against AuthDNS, all of whose names have AAAA records, and returns its
-    /// result for any verdict.
+    /// Runs the Measurer in `tester` directly against an AuthDNS with AAAA records for all names. Returns the result of
+    /// the trial, whatever the verdict.
     pub(crate) fn measure(&self, more: &[&str]) -> Result<Value> {
         self.measure_with(&[&["--aaaa-share", "1"], more].concat())
     }
@@ -65,7 +65,7 @@ impl Lab {
 
     pub(crate) fn measure_with(&self, more: &[&str]) -> Result<Value> {
         let common = [&self.program, "measure", "--json", "--quiet"];
-        // One second by default, however short the trial is.
+        // The default timeout is one second, however short the trial is.
         let patience: &[&str] =
             if more.contains(&"--timeout") { &[] } else { &["--timeout", "1s"] };
         let args = self.exec("tester", &[&common[..], more, patience].concat());
@@ -80,18 +80,18 @@ impl Drop for Lab {
     }
 }
 
-/// True if the tester invalidated a trial, which then has no result.
+/// True if the tester invalidated the trial, so that there is no result.
 pub(crate) fn is_spoiled(trial: &Value) -> bool {
     trial["verdict"] == "invalid"
 }
 
-/// Returns the reasons for which a trial did not pass.
+/// Returns the reasons why a trial did not pass.
 pub(crate) fn reasons(trial: &Value) -> String {
     let words = trial["reasons"].as_array().into_iter().flatten().filter_map(Value::as_str);
     words.collect::<Vec<_>>().join("; ")
 }
 
-/// Attempts at a rate. The majority decides, so the number is odd.
+/// Number of attempts at a rate. The number is odd, because the majority decides.
 const TRIES: u32 = 5;
 
 /// Returns the highest rate up to 600 000, in steps of about 5 %, that passes in most of [`TRIES`] attempts. This

@@ -6,14 +6,14 @@
 //!   (all of them in parallel)                         └─► many of each kind, short ─► medians, spreads
 //! ```
 //!
-//! Rates are low, so that the speed of this machine does not matter. Many servers can be searched in parallel, because
-//! a search mostly waits for its trials to end. Two slow CPUs are just sufficient. If a server gets too little CPU
-//! time, the comparison ends with an error. Both kinds of search have the same range, full trial length and width, and
-//! no information about the correct result.
+//! Rates are low, so that the speed of this machine does not matter. Many searches can run in parallel, because a
+//! search mostly waits for its trials to end. Two slow CPUs are just sufficient. If a server gets too little CPU time,
+//! the comparison ends with an error. Both kinds of search have the same range, full trial length and width, and no
+//! information about the correct result.
 //!
-//! A single binary search gives a reliable duration only. One stall of this machine during a trial makes the results of
-//! all parallel searches too low. Twenty searches have a reliable median. With full trials of one second, they take as
-//! long as the single search.
+//! Only the duration of a single binary search is reliable. One stall of this machine during a trial makes the results
+//! of all parallel searches too low. The median of twenty searches is reliable. With full trials of one second, twenty
+//! searches take as long as the single search.
 
 use std::ops::RangeInclusive;
 use std::process::ExitCode;
@@ -29,12 +29,12 @@ use crate::claims::{Bound, Claims, ResultOptions};
 use crate::process::{self, Server, free_port};
 use crate::servers::{held_up, wait_until_listens};
 
-/// Queries per second; none is a round number for a binary search.
+/// Capacities of the servers, in queries per second. None of them is a rate that a binary search tests exactly.
 const CAPACITIES: [u64; 10] = [201, 235, 273, 321, 375, 439, 513, 601, 701, 821];
 /// Probabilities that a trial fails.
 const FAILING: [f64; 3] = [0.0, 0.002, 0.01];
-/// Number of servers for which the results must agree. The medians of many searches must agree for all ten servers. A
-/// single MLRsearch may differ for one server, because this machine may stall in its long trials.
+/// Numbers of servers for which the results must agree. The medians of many searches must agree for all ten servers.
+/// The results of single searches may differ for one server, because this machine may stall during a long trial.
 const ALL: f64 = CAPACITIES.len() as f64;
 const ALL_BUT_ONE: f64 = ALL - 1.0;
 /// Timeout of a query.
@@ -48,20 +48,20 @@ const MOST_TRIALS: u64 = 60;
 
 #[derive(Debug, Args)]
 pub(crate) struct Mlrsearch {
-    /// Full length of the trials of the single search of each kind, in seconds
+    /// Duration of a full trial in the single search of each kind, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     length: u64,
     /// Number of searches of each kind that show the scatter
     #[arg(long, value_name = "N", default_value_t = 20)]
     searches: u64,
-    /// Full length of their trials, in seconds
+    /// Duration of a full trial in these searches, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 1)]
     short: u64,
     #[command(flatten)]
     keeping: ResultOptions,
 }
 
-/// A server under search.
+/// A server whose capacity is searched.
 #[derive(Clone, Copy, Debug)]
 struct Searched {
     capacity: u64,
@@ -70,11 +70,11 @@ struct Searched {
     port: u16,
 }
 
-/// Results of a server.
+/// Results for one server.
 struct Row {
-    /// By one search of each kind: binary search, MLRsearch.
+    /// Results of one search of each kind: binary search, MLRsearch.
     one: [Found; 2],
-    /// By many searches.
+    /// Results of many searches of each kind.
     many: [Found; 2],
 }
 
@@ -83,9 +83,9 @@ struct Row {
 struct Found {
     /// Highest rates that passed, in queries per second.
     rates: Summary,
-    /// Range of the results without the lowest and the highest tenth.
+    /// Range of the results, without the lowest tenth and the highest tenth.
     middle: RangeInclusive<f64>,
-    /// Duration of one search, on average.
+    /// Average duration of a search.
     seconds: f64,
     raw: Value,
 }
@@ -133,7 +133,7 @@ impl Mlrsearch {
         claims.conclude(&self.keeping)
     }
 
-    /// Prints the results of each server and compares them with the claims.
+    /// Prints the results for each server, and compares them with the claims.
     fn judge(&self, searched: &[Searched], rows: &[Row], claims: &mut Claims) {
         println!(
             "{:>8} {:>8} {:>18} {:>20} {:>6} {:>24} {:>24}",
@@ -210,7 +210,7 @@ impl Mlrsearch {
     }
 }
 
-/// Checks that a server got enough CPU time. Its counters must show only the configured share of losses.
+/// Checks that a server got enough CPU time: its counters must not show more losses than configured.
 fn ensure_was_served(counters: &str) -> Result<()> {
     let counters = serde_json::from_str(counters).context("the server printed no counters")?;
     if let Some(why) = held_up(&counters, TIMEOUT)? {
@@ -225,8 +225,9 @@ fn none() -> String {
     "nothing was measured".into()
 }
 
-/// Returns true if the results agree with those of the binary searches. The medians must be equal within the width. If
-/// trials fail by chance, the median must lie between the lowest and highest tenths of the binary searches.
+/// Returns true if the results agree with those of the binary searches. The medians must not differ by more than the
+/// width. If trials fail by chance, it is sufficient that the median lies between the lowest tenth and the highest
+/// tenth of the binary searches.
 fn is_found(server: &Searched, halving: &Found, found: &Found) -> bool {
     let (median, found_rate) = (halving.rates.median, found.rates.median);
     let width = (WIDTH * median).max(server.resolution() as f64);
@@ -235,7 +236,7 @@ fn is_found(server: &Searched, halving: &Found, found: &Found) -> bool {
 }
 
 /// Returns true if the median of the results equals the capacity or is at most two widths below it. One width is the
-/// precision of the search, and the other allows for queries that leave slightly early.
+/// precision of the search. The other width allows for queries that are sent slightly early.
 fn is_true(server: &Searched, found: &Found) -> bool {
     let (capacity, width) = (server.capacity as f64, server.resolution() as f64);
     (capacity - 2.0 * width..=capacity).contains(&found.rates.median)
@@ -253,8 +254,8 @@ impl Searched {
         let words = [
             &["search", "--server", &address, "--min", &min, "--max", &max][..],
             &["--duration", &duration, "--timeout", &timeout, "--pause", "0s", "--repeat", &repeat],
-            // Many testers share the CPUs, so queries may be late. The server saves up capacity for late queries. Only
-            // a long stall of a tester exceeds the saved capacity.
+            // Many testers share the CPUs, so queries may be late. The server saves unused capacity for late queries.
+            // Only a long stall of a tester exceeds the saved capacity.
             &["--lateness-limit", "20ms", "--window-limit", "50", "--invalid-retries", "20"],
             &["--expect-prefix", "64:ff9b::/96", "--json", "--quiet"],
             &["--journal", &journal],
@@ -269,12 +270,12 @@ impl Searched {
         Found::read(&serde_json::from_str(&printed)?, seconds)
     }
 
-    /// Returns the width in queries per second, at its capacity.
+    /// Returns the width of the interval at the server's capacity, in queries per second.
     fn resolution(self) -> u64 {
         (self.capacity as f64 * WIDTH).round().max(1.0) as u64
     }
 
-    /// Starts the server, which saves up capacity for the queries of a late tester.
+    /// Starts the server, which saves unused capacity for late queries.
     fn start(self, program: &str, seed: u64) -> Result<Server> {
         let listen = format!("[::1]:{}", self.port);
         let [capacity, failing, seed] =
@@ -305,7 +306,7 @@ impl Found {
         let repeats = printed["repeats"].as_array().context("the search printed no searches")?;
         let rates: Vec<f64> = repeats
             .iter()
-            // The lowest rate failed, too.
+            // If there is no such rate, even the lowest rate failed.
             .map(|search| search["highest"].as_f64().unwrap_or(0.0))
             .collect();
         let trials = printed["trials"].as_array().context("the search printed no trials")?;

@@ -1,9 +1,10 @@
-//! `bench xdp`: gain of AF_XDP over sockets, on one core, side by side in one run.
+//! `bench xdp`: gain of AF_XDP over sockets on one core. Both are measured in the same run.
 //!
-//! The server runs alone on CPU 1 and is overloaded from CPU 0, so its answers show its capacity. The Measurer runs
-//! alone on CPU 0 with a rate above its capacity, so its queries show its capacity. The sender's CPU also carries each
-//! packet over veth up to the server's socket or ring. dns64d runs alone on CPU 1, and is queried by a closed loop that
-//! shares CPU 0 with AuthDNS. The methods take turns in a changing order, because this machine's speed drifts.
+//! To measure the capacity of a server, the server runs alone on CPU 1 and is overloaded from CPU 0. To measure the
+//! capacity of the Measurer, the Measurer runs alone on CPU 0 with a rate above its capacity. The sender's CPU also
+//! carries each packet over veth up to the server's socket or ring. dns64d runs alone on CPU 1, and is queried by a
+//! closed loop that shares CPU 0 with AuthDNS. The methods are measured alternately, and in a changing order, because
+//! this machine's speed drifts.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -21,10 +22,10 @@ use crate::claims::{Bound, Claims, ResultOptions};
 use crate::process::{self, Server, find, output};
 use crate::servers::wait_until_answers;
 
-/// Measurements of each method with each client.
+/// Number of measurements of each method with each client.
 const ROUNDS: usize = 5;
 
-/// Methods for AuthDNS to receive queries: name, and arguments of `auth`.
+/// Methods by which AuthDNS receives queries: name, and arguments of `auth`.
 const WAYS: [(&str, &[&str]); 3] = [
     ("sockets", &[]),
     ("AF_XDP, native", &["--xdp", "to-tester", "--xdp-mode", "copy"]),
@@ -33,7 +34,7 @@ const WAYS: [(&str, &[&str]); 3] = [
 
 /// Queries per second that a client tries to send. No client reaches this rate, and no server here could answer it.
 const OFFERED: &str = "1400000";
-/// Methods for the Measurer to send queries: name, and arguments of `measure`.
+/// Methods by which the Measurer sends queries: name, and arguments of `measure`.
 const WAYS_OUT: [(&str, &[&str]); 4] = [
     ("sockets, one by one", &["--offload", "false"]),
     ("sockets, UDP_SEGMENT", &[]),
@@ -65,7 +66,7 @@ fn in_turn(names: &[&str], mut measure: impl FnMut(usize) -> Result<f64>) -> Res
     Ok(all)
 }
 
-/// Prints by how much each method is ahead of the first and returns the medians of the ratios.
+/// Prints the ratio of the rate of each method to that of the first method. Returns the medians of the ratios.
 fn ratios(names: &[&str], measured: &[Vec<f64>]) -> Result<Vec<f64>> {
     let mut medians = vec![1.0];
     for (name, of_way) in names.iter().zip(measured).skip(1) {
@@ -87,7 +88,7 @@ fn named(names: &[&str], measured: &[Vec<f64>]) -> Value {
     json!(by_name)
 }
 
-/// Measures the queries per second that the Measurer sends on one core if it is configured for more than it can send.
+/// Measures how many queries per second the Measurer sends on one core if the configured rate is above its capacity.
 fn sending(lab: &Lab, claims: &mut Claims) -> Result<()> {
     println!("Measurer on one core, overloaded: queries per second");
     let names = WAYS_OUT.map(|(name, _)| name);
@@ -97,7 +98,7 @@ fn sending(lab: &Lab, claims: &mut Claims) -> Result<()> {
         let number = |pointer: &str| {
             trial.pointer(pointer).and_then(Value::as_f64).with_context(|| reasons(&trial))
         };
-        // The last query leaves later than scheduled by this time.
+        // The last query is sent later than scheduled by up to this time.
         Ok(number("/sent")? / (number("/duration_s")? + number("/pacing/max_us")? / 1e6))
     })?;
     let medians = ratios(&names, &sent)?;
@@ -132,8 +133,8 @@ fn pacing(lab: &Lab, claims: &mut Claims) -> Result<()> {
     Ok(())
 }
 
-/// Measures the answers of AuthDNS on one core in 3 s. kxdpgun overloads it. One core of the Measurer would not be
-/// enough, because the Measurer records each query.
+/// Measures how many answers AuthDNS sends on one core in 3 s. The client is kxdpgun, because the Measurer records each
+/// query and would need more than one core to overload AuthDNS.
 fn answering(lab: &Lab, claims: &mut Claims) -> Result<()> {
     let what = "AuthDNS's replies over native AF_XDP, divided by those over sockets";
     let client = "kxdpgun";
@@ -162,14 +163,15 @@ struct Other {
     name: &'static str,
     /// Program: a name, or an environment variable with the path.
     program: Result<&'static str, &'static str>,
-    /// Returns the configuration, given a folder for its files and a zone file.
+    /// Function that returns the configuration, given a folder for the server's files and a zone file.
     configuration: fn(folder: &str, zone: &str) -> String,
     /// Arguments between the program and the configuration file.
     arguments: &'static [&'static str],
 }
 
 impl Other {
-    /// All servers. NSD supports AF_XDP only if built with `--enable-xdp`, which the packages are not.
+    /// All servers. NSD supports AF_XDP only if it was built with `--enable-xdp`, which is not the case for the
+    /// packages.
     const ALL: [Other; 2] = [
         Other {
             name: "knotd, AF_XDP, native",
@@ -198,7 +200,7 @@ impl Other {
         },
     ];
 
-    /// Returns the path of its program, if it is installed.
+    /// Returns the path of the server's program, if the server is installed.
     fn path(&self) -> Option<PathBuf> {
         match self.program {
             Ok(name) => find(name),
@@ -211,7 +213,8 @@ impl Other {
     }
 }
 
-/// Measures the answers of dns64d on one core to different names, each of which needs two upstream queries.
+/// Measures how many answers per second dns64d sends on one core to queries for different names. Each name needs two
+/// upstream queries.
 fn translating(lab: &Lab, claims: &mut Claims) -> Result<()> {
     println!("\ndns64d on one core, different names: answers per second");
     let xdp = |mode| Operator { xdp: mode, ..Operator::default() };
@@ -274,7 +277,7 @@ impl Lab {
         Ok(file.to_string_lossy().into_owned())
     }
 
-    /// Overloads the server at AuthDNS's address for 3 s; `more` is for the Measurer.
+    /// Overloads the server at AuthDNS's address for 3 s. `more` contains additional arguments of the Measurer.
     pub(super) fn saturate(&self, client: &str, queries: &str, more: &[&str]) -> Result<()> {
         if client == "Measurer" {
             self.overload(more).map(drop)
@@ -283,8 +286,7 @@ impl Lab {
         }
     }
 
-    /// Runs kxdpgun on CPU 0 with more queries than any server answers here, for 3 s, and returns its
-    /// output.
+    /// Runs kxdpgun on CPU 0 for 3 s, with more queries than any server can answer here. Returns the output of kxdpgun.
     fn kxdpgun(&self, queries: &str) -> Result<String> {
         let args = ["taskset", "-c", "0", "kxdpgun", "-t", "3", "-Q", OFFERED, "-i", queries, AUTH];
         let printed = output(&self.program, &self.exec("tester", &args), LIMIT)?;
@@ -292,7 +294,8 @@ impl Lab {
         Ok(printed)
     }
 
-    /// Removes an XDP program that Knot DNS has left on an interface, native or generic, because it would block others.
+    /// Removes an XDP program (native or generic) that Knot DNS has left on an interface, because it would block the
+    /// programs of other servers.
     fn take_filter_off(&self, host: &str, interface: &str) -> Result<()> {
         for hook in ["xdp", "xdpgeneric"] {
             let words = self.exec(host, &["ip", "link", "set", "dev", interface, hook, "off"]);
@@ -301,8 +304,8 @@ impl Lab {
         Ok(())
     }
 
-    /// Sets whether the DUT's interfaces leave checksums to the device. If they do not, the kernel refuses to send
-    /// several datagrams as one (`UDP_SEGMENT`), and a server sends them one by one.
+    /// Turns checksum offload on the DUT's interfaces on or off. Without checksum offload, the kernel refuses to send
+    /// several datagrams as one (`UDP_SEGMENT`), so a server sends them one by one.
     fn set_send_offload(&self, is_on: bool) -> Result<()> {
         let state = if is_on { "on" } else { "off" };
         for interface in ["to-tester", "to-auth"] {
@@ -312,7 +315,8 @@ impl Lab {
         Ok(())
     }
 
-    /// Returns the number of replies of another server, alone on CPU 1 with AF_XDP, as counted by kxdpgun.
+    /// Returns the number of replies that kxdpgun receives from a server of another project. The server runs alone on
+    /// CPU 1 with AF_XDP.
     fn saturated_other(&self, server: &Other, queries: &str) -> Result<f64> {
         let folder = self.folder.path();
         let text = |path: PathBuf| path.to_string_lossy().into_owned();
@@ -337,23 +341,23 @@ impl Lab {
         Ok(number.with_context(|| printed.clone())?.parse()?)
     }
 
-    /// Runs the Measurer on CPU 0 against AuthDNS, with more queries than either can process, for 3 s.
+    /// Runs the Measurer on CPU 0 against AuthDNS for 3 s, with a rate that neither of them can reach.
     fn overload(&self, more: &[&str]) -> Result<Value> {
         let address = format!("{AUTH}:53");
         let offer = ["--server", &address, "--rate", OFFERED, "--duration", "3s"];
         let names = ["--timeout", "100ms", "--names", "0.0.0.0/0", "--cpus", "0"];
-        // A reflector returns the query, so a liveness check would end the measurement.
+        // A reflector returns the query as its reply, so a liveness check would end the measurement.
         let saturated = ["--liveness", "false"];
         self.measure(&[&offer[..], &names, &saturated, more].concat())
     }
 
-    /// Starts AuthDNS on CPU 1 with AF_XDP, which is cheapest for the sender.
+    /// Starts AuthDNS on CPU 1 with AF_XDP, which leaves the most CPU time to the sender.
     fn serve_with_xdp(&self) -> Result<Server> {
         self.serve_authdns(&self.program, &[&["--cpus", "1"], WAYS[1].1].concat())
     }
 
-    /// Returns the number of replies of AuthDNS, alone on CPU 1, to a client that overloads it. `offer` holds
-    /// options of the client, and `more` options of AuthDNS.
+    /// Returns the number of replies that AuthDNS, alone on CPU 1, sends to a client that overloads it. `offer`
+    /// contains options of the client, and `more` contains options of AuthDNS.
     pub(super) fn saturated_authdns(
         &self,
         client: &str,

@@ -1,4 +1,5 @@
-//! `bench dns64 --against`: compares this checkout's dns64d with another build, in alternation.
+//! `bench dns64 --against`: compares this checkout's dns64d with another build. The two builds are measured
+//! alternately.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -15,22 +16,24 @@ use crate::builds::{Build, Wanted, compare};
 use crate::process::{self, Server, memory};
 use crate::servers::DUT;
 
-/// Short measurements of each build in a round.
+/// Number of short measurements of each build in a round.
 const LOOKS: usize = 12;
 const LOOK: Duration = Duration::from_millis(300);
-/// Maximum number of different names of a measurement.
+/// Maximum number of different names in a measurement.
 const NAMES_OF_A_LOOK: u32 = 1_000_000;
 /// Time in which all cached names are queried at least once.
 const FILL: Duration = Duration::from_millis(500);
-/// Addresses of the two builds, which alternate. Both builds run all the time, but only one is queried at a time.
+/// Addresses of the two builds, which are exchanged after each round. Both builds run all the time, but only one is
+/// queried at a time.
 const ADDRESSES: [&str; 2] = [DUT, "[2001:2::1]:5353"];
 
 /// Maximum ratio of the memory for a million names to that of the other build.
 const MEMORY: f64 = 1.03;
 
-/// Measures different and cached names by closed loops, and once the memory for a million names. Answers are counted
-/// per second of the server's CPU time, which is independent of the speed of client and AuthDNS on the other CPU. With
-/// `with_policies`, our build also has the configuration of [`policies`].
+/// Measures rates for different and cached names by closed loops, and once the memory for a million names. A rate is
+/// the number of answers per second of the server's CPU time, which does not depend on the speed of the client and
+/// AuthDNS on the other CPU. If `with_policies` is true, the configuration of our build also contains the lines of
+/// [`policies`].
 pub(crate) fn run(other: &Path, wanted: Wanted, with_policies: bool) -> Result<ExitCode> {
     let other = other
         .canonicalize()
@@ -61,8 +64,8 @@ pub(crate) fn run(other: &Path, wanted: Wanted, with_policies: bool) -> Result<E
     Ok(if ratio > MEMORY { ExitCode::FAILURE } else { code })
 }
 
-/// Returns a thousand domains and twenty groups. The last group contains the tester; its domain's policy equals the
-/// default.
+/// Returns configuration lines for a thousand domains and twenty groups. The last group contains the tester, and the
+/// policy for the group's domain is equal to the default.
 fn policies() -> Vec<String> {
     let domain = |n: usize| format!("[[domain]]\ndomain = 'd{n}.example'\noff = true");
     let group = |n: usize| {
@@ -74,9 +77,9 @@ fn policies() -> Vec<String> {
     (1..=1_000).map(domain).chain((1..=20).map(group)).collect()
 }
 
-/// Both builds in a round: newly started servers.
+/// Servers of both builds, which are started for one round.
 struct Pair {
-    /// Servers, indexed by the number of the build.
+    /// Servers, indexed by build.
     servers: [Server; 2],
     round: usize,
     /// Number of measurements of each build so far.
@@ -95,7 +98,7 @@ impl Pair {
         ADDRESSES[(round + build as usize) % 2]
     }
 
-    /// Measures answers per second of CPU time: different names, then cached ones.
+    /// Measures the answers per second of CPU time, first for different names, then for cached names.
     fn look(&mut self, lab: &Lab, build: Build) -> Result<[f64; 2]> {
         let number = build as usize;
         let asked = |time, names: &[&str]| {
@@ -109,7 +112,7 @@ impl Pair {
                 "true",
             )
         };
-        // Each measurement and round has different names, because AuthDNS keeps running while the servers are new.
+        // Each measurement uses different names, because AuthDNS runs through all rounds, unlike the servers.
         let first = (self.looks[number] * NAMES_OF_A_LOOK).to_string();
         let different = format!("{}.0.0.0/8", 16 + self.round % 200);
         let few = CACHED_NAMES.to_string();

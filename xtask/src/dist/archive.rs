@@ -1,4 +1,4 @@
-//! Archives for any Linux: unpack them below a prefix such as `~/.local` or `/usr/local`.
+//! Archives for any Linux system. Users unpack them below a prefix such as `~/.local` or `/usr/local`.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ use super::files::{LIMIT, PROGRAMS, SCHEMA, VERSION, example};
 use super::stage::Stage;
 use crate::process::{host, output, root};
 
-/// Files of the stage and of the repository, and their places in an archive.
+/// Files of the stage and of the repository, and their paths in an archive.
 const CONTENTS: [(&str, &str); 7] = [
     ("man1", "share/man/man1"),
     ("man5", "share/man/man5"),
@@ -21,7 +21,7 @@ const CONTENTS: [(&str, &str); 7] = [
 ];
 const DOCUMENTS: [&str; 4] = ["README.md", "CHANGELOG.md", "LICENSE-MIT", "LICENSE-APACHE"];
 
-/// Packs the stage into `to` and returns the names of the files.
+/// Packs the stage into archives in the folder `to`, and returns the file names of the archives.
 pub(super) fn build(stage: &Stage, to: &Path) -> Result<Vec<String>> {
     let name = format!("dns64bench-{VERSION}-{}", target(&stage.folder)?);
     let parent = to.join("archive");
@@ -60,7 +60,7 @@ pub(super) fn build(stage: &Stage, to: &Path) -> Result<Vec<String>> {
     Ok(made)
 }
 
-/// Returns the platform of the programs: the compiler's target, and the oldest glibc whose symbols they use.
+/// Returns the platform that the programs need: the compiler's target, and the minimum version of glibc.
 fn target(stage: &Path) -> Result<String> {
     let host = host()?;
     let mut newest = (0, 0);
@@ -72,7 +72,7 @@ fn target(stage: &Path) -> Result<String> {
     Ok(format!("{host}-{}.{}", newest.0, newest.1))
 }
 
-/// Returns the highest version of glibc among a program's symbols.
+/// Returns the highest version of glibc to which a program's symbols refer.
 fn newest_glibc(symbols: &str) -> (u32, u32) {
     let version = |word: &str| {
         let (major, minor) =

@@ -1,4 +1,5 @@
-//! Debian packages, built by cargo-deb. `[package.metadata.deb]` of the crates defines their contents.
+//! Debian packages, built by cargo-deb. The table `[package.metadata.deb]` in the `Cargo.toml` of a crate defines the
+//! contents of its package.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,19 +11,20 @@ use super::stage::Stage;
 use crate::process::{Build, root};
 use crate::tools;
 
-/// Program that builds packages; its name in the list of tools.
+/// Name in the list of tools of the program that builds packages.
 const CARGO_DEB: &str = "cargo-deb";
 /// Crates that have a Debian package.
 const CRATES: [&str; 2] = ["dns64bench", "dns64"];
 
-/// Builds both packages from the programs of a build into `to` and returns their names.
+/// Builds both packages in the folder `to`, from the programs of a build. Returns the file names of the packages.
 pub(crate) fn debs(stage: &Stage, to: &Path, build: Build) -> Result<Vec<String>> {
     let cargo_deb = cargo_deb()?;
     let mut made = Vec::new();
     for name in CRATES {
         let manifest = root().join("crates").join(name).join("Cargo.toml");
         let mut command = Command::new(&cargo_deb);
-        // Packages of the dev build are used in tests only, and compression takes most of the time.
+        // Packages of the dev build are used only in tests, so they are compressed less: compression takes most of the
+        // time.
         command.args((build == Build::Dev).then_some("--fast"));
         command.args([
             "--no-build",
@@ -49,7 +51,7 @@ pub(crate) fn debs(stage: &Stage, to: &Path, build: Build) -> Result<Vec<String>
     Ok(made)
 }
 
-/// True if [`Stage::debs`] needs to install nothing.
+/// True if cargo-deb is installed, so that [`Stage::debs`] need not install it.
 pub(crate) fn cargo_deb_is_installed() -> bool {
     tools::locate(CARGO_DEB).is_some()
 }

@@ -7,10 +7,10 @@ use anyhow::{Context, Result, ensure};
 
 use crate::process::{output, root};
 
-/// The version of the workspace, which xtask shares.
+/// Version of the workspace, which is also the version of xtask.
 pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Programs, in the order of all lists.
+/// Programs, in the order in which all lists show them.
 pub(super) const PROGRAMS: [&str; 2] = ["dns64bench", "dns64d"];
 
 /// Time limit of all tools that run here, except compilers.
@@ -22,8 +22,8 @@ const EXAMPLE: &str = "dist/dns64d.example.toml";
 /// Schema for completion in editors, in the repository.
 pub(super) const SCHEMA: &str = "schemas/dns64d.schema.json";
 
-/// Returns the shipped configuration. Its first line refers to the schema at its installed path, if there is one,
-/// instead of the path in the repository.
+/// Returns the shipped configuration. Its first line refers to the installed schema instead of the schema in the
+/// repository. If `schema` is `None`, the line is omitted.
 pub(super) fn example(schema: Option<&str>) -> Result<String> {
     let text = fs::read_to_string(root().join(EXAMPLE))?;
     let (first, rest) = text.split_once('\n').context("the example is empty")?;
@@ -45,7 +45,8 @@ pub(super) fn strip(program: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Returns the maintainer of the packages: `DEBFULLNAME` and `DEBEMAIL`, as for Debian's tools, or a generic one.
+/// Returns the maintainer of the packages: `DEBFULLNAME` and `DEBEMAIL`, as for Debian's tools, or a generic name and
+/// address.
 pub(super) fn maintainer() -> String {
     let variable =
         |name: &str, otherwise: &str| std::env::var(name).unwrap_or_else(|_| otherwise.to_owned());

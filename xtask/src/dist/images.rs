@@ -1,8 +1,8 @@
-//! Container images, which contain a static program only.
+//! Container images, each of which contains only a static program and its configuration.
 //!
 //! The programs are linked with musl if its target is installed, and otherwise with a static glibc. A static glibc
-//! looks up users and hosts in files and DNS, which is sufficient in an image. On other systems it might load modules
-//! of another version, so it is used for images only.
+//! looks up users and hosts in files and DNS, which is sufficient in an image. On other systems, a static glibc might
+//! load modules of a different version, so it is used only for images.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,8 @@ use crate::process::{self, Build, find, host, output, root};
 /// Folder of the static programs, below the workspace.
 pub(crate) const STATIC_PROGRAMS: &str = "target/dist/static";
 
-/// Builds the programs statically, and the images around them if there is a builder; returns the names of the archives.
+/// Builds static programs and, if buildah is installed, images that contain the programs. Returns the file names of the
+/// archives.
 pub(super) fn build(to: &Path) -> Result<Vec<String>> {
     let (target, flags) = target()?;
     println!("Static programs for {target}");
@@ -54,14 +55,14 @@ fn target() -> Result<(String, &'static str)> {
     }
 }
 
-/// buildah with separate storage.
+/// An installed buildah, and options that make it use separate storage.
 pub(crate) struct Builder {
     program: PathBuf,
     storage: Vec<String>,
 }
 
 impl Builder {
-    /// Finds an installed buildah. `folder` is for its storage.
+    /// Finds an installed buildah. `folder` will contain its storage.
     pub(crate) fn find(folder: &Path) -> Result<Option<Builder>> {
         let Some(program) = find("buildah") else { return Ok(None) };
         let mut storage: Vec<String> = vec!["--storage-driver".into(), "vfs".into()];

@@ -6,8 +6,8 @@
 //! static build ───► Containerfiles around nothing else ─► images                           all ─► SHA256SUMS
 //! ```
 //!
-//! Everything is written to `target/dist`. The same commit, toolchain and folder give the same files, because all times
-//! in the files are the time of the commit or `SOURCE_DATE_EPOCH`.
+//! Everything is written to `target/dist`. Builds of the same commit, with the same toolchain and in the same folder,
+//! have identical files. All timestamps in the files are the time of the commit, or `SOURCE_DATE_EPOCH`.
 
 mod archive;
 mod deb;
@@ -34,7 +34,7 @@ pub(crate) use stage::Stage;
 /// Archives, Debian packages and container images, in target/dist.
 #[derive(Debug, Args)]
 pub(crate) struct Dist {
-    /// Also build the programs statically, and with buildah the container images around them
+    /// Also build static programs and, if buildah is installed, container images that contain them
     #[arg(long)]
     images: bool,
 }
@@ -61,7 +61,7 @@ impl Dist {
     }
 }
 
-/// Writes the checksums of the files into SHA256SUMS, for `sha256sum -c`.
+/// Writes the checksums of the files to SHA256SUMS, for use with `sha256sum -c`.
 fn write_sums(folder: &Path, files: &[String]) -> Result<()> {
     let ran = Command::new("sha256sum")
         .arg("--")

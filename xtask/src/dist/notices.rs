@@ -1,4 +1,4 @@
-//! Licence notices for redistribution: the texts for these programs and for the packages that are linked in.
+//! Licence notices for redistribution: the texts for our programs and for the crates that are linked into them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::process::{host, root};
 
-/// Returns the file `copyright` of a Debian package, which follows the head that cargo-deb writes.
+/// Returns the file `copyright` of a Debian package, without the header that cargo-deb adds.
 pub(super) fn copyright() -> Result<String> {
     let mit = fs::read_to_string(root().join("LICENSE-MIT"))?;
     Ok(format!(
@@ -21,7 +21,8 @@ pub(super) fn copyright() -> Result<String> {
     ))
 }
 
-/// Returns the packages that are linked into the programs, with the texts of their licences, each text once.
+/// Returns a list of the packages that are linked into the programs, and the texts of their licences. Each text occurs
+/// once.
 pub(super) fn third_party() -> Result<String> {
     let metadata = metadata()?;
     let packages = metadata["packages"].as_array().context("cargo metadata: no packages")?;
@@ -117,7 +118,7 @@ mod tests {
         for name in ["clap 4", "domain 0", "tokio 1"] {
             assert!(text.lines().any(|line| line.starts_with(name)), "{name} is missing");
         }
-        // Dependencies of tests, and of xtask.
+        // These packages are dependencies of tests and of xtask only.
         assert!(!text.contains("\nproptest ") && !text.contains("\njsonschema "));
         assert!(text.contains("Permission is hereby granted"));
     }

@@ -8,7 +8,7 @@ use anyhow::Result;
 use super::files::LIMIT;
 use crate::process::output;
 
-/// Shells, with the folder and the name under which each finds the completions of a program.
+/// Returns the shells, each with the path under which it finds the completions of a program.
 fn shells(program: &str) -> [(&'static str, String); 3] {
     [
         ("bash", format!("completions/bash/{program}")),

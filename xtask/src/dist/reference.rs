@@ -9,7 +9,7 @@
 
 use std::fmt::Write;
 
-/// Returns the page in the language of roff.
+/// Returns the page in roff format.
 pub(super) fn page(example: &str, version: &str, date: &str) -> String {
     let mut page = format!(
         ".TH dns64d.toml 5 \"{date}\" \"dns64d {version}\" \"File formats\"\n.SH NAME\ndns64d.toml \\- configuration of dns64d\n\
@@ -27,7 +27,7 @@ pub(super) fn page(example: &str, version: &str, date: &str) -> String {
     page
 }
 
-/// Writes comments with the keys below them, and the name of a table before them if there is one.
+/// Writes a block: the name of a table, if there is one, then comments and the keys below the comments.
 fn write_block(page: &mut String, block: &str) {
     let mut lines = block.lines().peekable();
     if let Some(table) = lines.next_if(|line| line.starts_with('[')) {
@@ -40,7 +40,7 @@ fn write_block(page: &mut String, block: &str) {
         let (comment, keys) =
             (rest[..comments].to_vec(), rest[comments..comments + entries].to_vec());
         rest.drain(..comments + entries);
-        // An explanation of several keys precedes the first of them.
+        // A comment that explains several keys precedes the first of these keys.
         let mut keys = keys.into_iter();
         let Some(first) = keys.next() else {
             paragraph(page, comment.into_iter());
@@ -61,12 +61,12 @@ fn write_block(page: &mut String, block: &str) {
     }
 }
 
-/// "#| key" is a key that is commented out, not a comment.
+/// Returns true for a comment. A line that begins with "#|" is not a comment but a key that is commented out.
 fn is_comment(line: &str) -> bool {
     line.starts_with('#') && !line.starts_with("#|")
 }
 
-/// Writes comments as running text; indented lines remain lines.
+/// Writes comments as running text. Indented lines stay on separate lines.
 fn paragraph<'a>(page: &mut String, comments: impl Iterator<Item = &'a str>) {
     for line in comments {
         let text = line.strip_prefix('#').unwrap_or(line);

@@ -1,4 +1,4 @@
-//! The folder with everything that is packed.
+//! Folder with all files that go into the packages.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use crate::process::{git, output, root};
 
 /// Contents of the packages, in a separate folder.
 pub(crate) struct Stage {
-    /// Folder that the crates' `[package.metadata.deb]` refer to.
+    /// Folder to which `[package.metadata.deb]` in each crate refers.
     pub(super) folder: PathBuf,
     /// Timestamp of all files, in seconds since 1970.
     pub(super) epoch: u64,
@@ -56,7 +56,7 @@ impl Stage {
             .to_owned())
     }
 
-    /// Returns Debian's changelog of a package. Its only entry refers to our changelog.
+    /// Returns the Debian changelog of a package. Its only entry refers to our changelog.
     fn debian_changelog(&self, package: &str) -> Result<String> {
         let time = output("date", &["-u", "-R", "-d", &format!("@{}", self.epoch)], LIMIT)?;
         let maintainer = maintainer();

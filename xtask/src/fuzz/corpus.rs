@@ -1,6 +1,6 @@
-//! Corpus of a fuzz target in the repository. It holds hand-written seeds with descriptive names, and inputs
-//! found by the target with their hash as name. The found inputs are the fewest and shortest that reach the same
-//! code.
+//! Corpus of a fuzz target in the repository. It contains hand-written seeds with descriptive names, and found inputs
+//! that are named by their hash. Of the found inputs, only the shortest that are needed to reach the same code are
+//! kept.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,12 +10,12 @@ use anyhow::{Context, Result, ensure};
 
 use crate::process::root;
 
-/// Maximum size in octets of the found inputs of a target in the repository, and their maximum number.
+/// Maximum total size in octets, and maximum number, of the found inputs of a target in the repository.
 const MOST_OCTETS: u64 = 64 << 10;
 const MOST_FILES: usize = 400;
 
-/// Replaces the found inputs of a target in the repository. The new inputs are the best of the old ones and of those in
-/// the folder `found`.
+/// Replaces the found inputs of a target in the repository. The new inputs are selected from the old inputs and from
+/// those in the folder `found`.
 pub(super) fn keep(program: &Path, target: &str, found: &Path) -> Result<()> {
     let kept = root().join("fuzz/corpus").join(target);
     let merged = tempfile::tempdir()?;
@@ -54,13 +54,13 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>> {
     entries.map(|entry| Ok(entry?.path())).collect()
 }
 
-/// True if libFuzzer named the file, by the SHA-1 of its octets.
+/// Returns true if libFuzzer named the file. The name is then the SHA-1 hash of the content.
 fn is_found(file: &Path) -> bool {
     let name = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     name.len() == 40 && name.bytes().all(|octet| octet.is_ascii_hexdigit())
 }
 
-/// Returns the shortest of these files, as many as fit.
+/// Returns the shortest of these files, up to the total size `octets` and the number `number`.
 fn within(inputs: Vec<PathBuf>, octets: u64, number: usize) -> Result<Vec<PathBuf>> {
     let mut sized = Vec::new();
     for input in inputs {
@@ -73,12 +73,13 @@ fn within(inputs: Vec<PathBuf>, octets: u64, number: usize) -> Result<Vec<PathBu
     Ok(sized.into_iter().take_while(fits).take(number).map(|(_, input)| input).collect())
 }
 
-/// Sanitizer options that halve the time of a target: less quarantined memory and fewer recorded frames per allocation.
-/// Stack use after return does not occur in safe code, so its detection is off. `--input` uses the defaults.
+/// Sanitizer options that halve the run time of a target: less quarantined memory, and fewer recorded frames per
+/// allocation. Detection of stack use after return is off, because it cannot occur in safe code. `--input` uses the
+/// default options.
 pub(super) const SANITIZER: &str =
     "quarantine_size_mb=16:malloc_context_size=2:detect_stack_use_after_return=0";
 
-/// Returns libFuzzer's options for a target: those of `fuzz/TARGET.options`, a line each.
+/// Returns libFuzzer's options for a target, one from each line of `fuzz/TARGET.options`.
 pub(super) fn options(target: &str) -> Result<Vec<String>> {
     let file = root().join("fuzz").join(format!("{target}.options"));
     let text =

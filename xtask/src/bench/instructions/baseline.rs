@@ -1,4 +1,4 @@
-//! Counts to compare with: those in the counts file, or those of the parent commit.
+//! Counts with which the new counts are compared: those in the counts file, or those of the parent commit.
 
 use std::env;
 use std::fmt;
@@ -17,19 +17,19 @@ use crate::process::{Build, build_command, git, is_committed, output, root, targ
 const FILE: &str = "bench/instructions.toml";
 const HEADER: &str =
     "# User-space instructions per query. Written by `cargo xtask bench instructions --bless`.\n";
-/// Longest run of a command that prints its version.
+/// Time limit of a command that prints its version.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Settings that affect the counts although the code is the same.
+/// Settings that affect the counts even if the code is the same.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Setting {
-    /// Profile of cargo, with the environment variables that override the profile.
+    /// Cargo profile, and the environment variables that override it.
     pub(super) profile: String,
     pub(super) rustc: String,
     pub(super) glibc: String,
     pub(super) valgrind: String,
-    /// Architecture and vector extension, because libraries choose their functions by these.
+    /// Architecture and vector extension, on which the choice of functions in libraries depends.
     pub(super) cpu: String,
 }
 
@@ -103,7 +103,7 @@ pub(super) fn build(tree: &Path) -> Result<PathBuf> {
     Ok(folder.join("release"))
 }
 
-/// Counts the parent commit, or `HEAD` if the working tree differs from it.
+/// Counts the instructions of the parent commit, or of `HEAD` if the working tree differs from `HEAD`.
 pub(super) fn count_parent(rounds: usize) -> Result<Paths> {
     let commit = if is_committed()? { "HEAD^" } else { "HEAD" };
     println!("Counting {commit} to compare with");

@@ -20,7 +20,7 @@ const FIRST: u32 = u32::from_be_bytes([10, 0, 0, 0]);
 pub(super) struct Load {
     /// Number of queries; at most 65 536, so that each has a different ID.
     pub(super) queries: u32,
-    /// Queries in flight at a time.
+    /// Number of queries in flight.
     pub(super) in_flight: u32,
     /// Number of different names, which are used in a cycle.
     pub(super) names: u32,
@@ -30,7 +30,7 @@ impl Load {
     /// Sends the queries to `server` and waits for every reply.
     ///
     /// # Errors
-    /// Returns an error if a reply is lost, repeated, or has no answer.
+    /// Returns an error if a reply is missing, arrives twice, or contains no answer.
     pub(super) fn send(self, server: SocketAddr) -> Result<()> {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
         socket.connect(server)?;
@@ -73,7 +73,7 @@ mod tests {
 
     use super::*;
 
-    /// Answers queries `in_flight` at a time, the latest first, and returns the number of queries.
+    /// Answers queries in batches of `in_flight`, the latest query of a batch first. Returns the number of queries.
     fn serve(socket: &UdpSocket, in_flight: usize, batches: usize) -> usize {
         let mut served = 0;
         for _ in 0..batches {

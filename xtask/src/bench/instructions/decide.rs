@@ -1,4 +1,4 @@
-//! Comparison of counts, and the table that shows it.
+//! Comparison of counts, and the table that shows the comparison.
 
 use std::process::ExitCode;
 
@@ -18,8 +18,8 @@ pub(super) enum Source {
     Parent,
 }
 
-/// Chooses the old counts. Programs of another build are always compared with the file, because the user may want to
-/// compare profiles or compilers.
+/// Selects the source of the old counts. If the user specified other programs, the source is always the file, because
+/// the user may want to compare profiles or compilers.
 pub(super) fn source(kept: &Setting, here: &Setting, is_other_build: bool) -> Source {
     if kept == here || is_other_build { Source::File } else { Source::Parent }
 }
@@ -37,14 +37,14 @@ pub(super) struct Row<'a> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Finding {
-    /// Grown by more than the limit.
+    /// The count has grown by more than the limit.
     Grown,
-    /// Fallen by more than the limit.
+    /// The count has fallen by more than the limit.
     Fallen,
     Unchanged,
-    /// Without an old count.
+    /// There is no old count.
     New,
-    /// Without a new count.
+    /// There is no new count.
     NotCounted,
 }
 

@@ -1,4 +1,4 @@
-//! The paths that are counted, and the runs under callgrind that count them.
+//! Code paths whose instructions are counted, and the runs under callgrind that count them.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -16,22 +16,22 @@ use super::count::{Count, Paths};
 use crate::process::{self, Server, find};
 use crate::servers::wait_until_listens;
 
-/// Queries of the short and of the long load.
+/// Numbers of queries in the short load and in the long load.
 const SHORT: u32 = 500;
 const LONG: u32 = 3_500;
-/// Number of names of the cached paths. The cache contains these names before the load begins.
+/// Number of names in the paths with a cache. The names are in the cache before the load begins.
 const CACHED: u32 = 50;
-/// Waiting time after which every timer that an upstream query started in dns64d has expired. A pending timer costs
-/// instructions in each iteration of the event loop.
+/// Waiting time after which all timers for upstream queries in dns64d have expired. A pending timer costs instructions
+/// in each iteration of the event loop.
 const TIMERS_EXPIRED: Duration = Duration::from_secs(2);
-/// Runs in parallel, each on a separate CPU.
+/// Maximum number of parallel runs, each on a separate CPU.
 const MOST_CPUS: usize = 2;
-/// Longest run of a program that terminates.
+/// Time limit of a program that terminates.
 const LIMIT: Duration = Duration::from_secs(60);
-/// Function called by all threads that answer or send queries, and by no others.
+/// Function that is called by all threads that answer or send queries, and by no other threads.
 const RECEIVE: &str = "recvmmsg";
 
-/// A program that is counted.
+/// A program whose instructions are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Program {
     Dns64d,
@@ -50,7 +50,7 @@ impl Program {
     }
 }
 
-/// A path for instruction counts.
+/// A code path whose instructions are counted.
 struct CountedPath {
     /// Key in the counts file.
     name: &'static str,
@@ -90,7 +90,8 @@ impl CountedPath {
     }
 }
 
-/// Counts every path that has its program in the folder `programs`, `rounds` times.
+/// Counts the instructions of each path `rounds` times. Paths are omitted if their program is not in the folder
+/// `programs`.
 pub(super) fn count(programs: &Path, rounds: usize) -> Result<Paths> {
     let bench = Bench::start(programs)?;
     let is_there = |path: &&CountedPath| programs.join(path.program.file()).is_file();
@@ -119,7 +120,7 @@ pub(super) fn count(programs: &Path, rounds: usize) -> Result<Paths> {
 }
 
 impl Count {
-    /// Returns median and scatter of some rounds, or `None` if there are none.
+    /// Returns the median and the scatter of the rounds, or `None` if there are no rounds.
     fn of(rounds: &[f64]) -> Option<Count> {
         let (summary, spread) = (Summary::of(rounds)?, MeanAndDeviation::of(rounds)?);
         let scatter = spread.stdev / spread.mean * 100.0;
@@ -130,15 +131,16 @@ impl Count {
     }
 }
 
-/// Programs that are counted, and the servers that these programs need. The servers are not counted.
+/// Programs whose instructions are counted, and the servers that these programs need. The instructions of the servers
+/// are not counted.
 struct Bench {
     programs: PathBuf,
     folder: tempfile::TempDir,
     chrt: PathBuf,
     valgrind: PathBuf,
-    /// AuthDNS behind dns64d.
+    /// Address of the AuthDNS that dns64d queries.
     auth: SocketAddr,
-    /// Reference DUT before the Measurer.
+    /// Address of the reference DUT that the Measurer queries.
     reference: SocketAddr,
     _servers: [Server; 2],
 }
@@ -174,7 +176,7 @@ impl Bench {
         Ok((long? as f64 - short? as f64) / f64::from(LONG - SHORT))
     }
 
-    /// Returns the instructions of one run of the path's program, from its start to its end.
+    /// Returns the number of instructions in one run of the path's program, from its start to its end.
     fn instructions(&self, path: &CountedPath, queries: u32) -> Result<u64> {
         let address = free_address()?;
         let listen = address.to_string();
@@ -227,9 +229,9 @@ impl Run {
         let words = |path: &Path| path.to_string_lossy().into_owned();
         let out = words(&folder.path().join("counts"));
         let command = vec![
-            // An empty environment is the same everywhere.
+            // The environment is empty, so that it is the same everywhere.
             "--ignore-environment".to_owned(),
-            // A batch process that wakes up does not preempt its client.
+            // With the batch policy, a process that wakes up does not preempt its client.
             words(&bench.chrt),
             "--batch".to_owned(),
             "0".to_owned(),
@@ -266,8 +268,8 @@ impl Run {
         server.end().map(drop)
     }
 
-    /// Returns the instructions of the threads that answer or send queries. The work of other threads depends on the
-    /// clock.
+    /// Returns the number of instructions of the threads that answer or send queries. Other threads are excluded,
+    /// because their work depends on the clock.
     fn total(&self) -> Result<u64> {
         let mut total = 0;
         for entry in fs::read_dir(self.folder.path())? {
@@ -282,7 +284,7 @@ impl Run {
     }
 }
 
-/// Returns the instructions in callgrind's file on a thread, if the thread receives datagrams.
+/// Returns the number of instructions in callgrind's file for a thread, if the thread receives datagrams.
 fn total_of_receiver(text: &str) -> Option<u64> {
     let total = text.lines().find_map(|line| line.strip_prefix("totals: "))?;
     text.contains(RECEIVE).then(|| total.trim().parse().ok())?
