@@ -1,4 +1,4 @@
-//! Debian's packages of the servers and clients that tests and benchmarks need.
+//! Installation of the Debian packages of servers and clients that tests and benchmarks need.
 
 mod coredns;
 
@@ -10,7 +10,8 @@ use std::process::Command;
 
 use crate::process::find;
 
-/// Debian's packages of the servers and clients, each with the program that shows whether it is installed.
+/// Programs that tests and benchmarks need, each with its Debian package. A package counts as installed if its program
+/// is found.
 const PACKAGES: [(&str, &str); 41] = [
     ("nsd", "nsd"),
     ("knotd", "knot"),
@@ -28,7 +29,7 @@ const PACKAGES: [(&str, &str); 41] = [
     ("chromium", "chromium"),
     ("pdflatex", "texlive-latex-base"),
     ("lualatex", "texlive-luatex"),
-    // The package with booktabs contains this program.
+    // The LaTeX package booktabs has no program. Its Debian package also contains thumbpdf.
     ("thumbpdf", "texlive-latex-recommended"),
     ("sshd", "openssh-server"),
     ("ssh", "openssh-client"),
@@ -52,16 +53,16 @@ const PACKAGES: [(&str, &str); 41] = [
     ("munged", "munge"),
     ("ansible-playbook", "ansible-core"),
     ("valgrind", "valgrind"),
-    // For tools from PyPI.
+    // pip3 is needed to install tools from PyPI.
     ("pip3", "python3-pip"),
     // libFuzzer is written in C++.
     ("c++", "g++"),
 ];
 
-/// File that Debian's tools run to decide whether a package may start its services.
+/// Program that Debian's tools run to decide whether a package may start its services.
 const POLICY: &str = "/usr/sbin/policy-rc.d";
-/// Status 101 forbids starting services. The comment identifies the file as ours for a later run, if this one could not
-/// remove it.
+/// Content of the policy file: status 101 prohibits that services are started. If a run could not remove the file, the
+/// comment shows a later run that the file is ours.
 const START_NOTHING: &str =
     "#!/bin/sh\n# Created by cargo xtask while it installed packages; may be removed.\nexit 101\n";
 
@@ -70,9 +71,9 @@ const START_NOTHING: &str =
 pub(crate) enum Consent {
     /// Given by the user, or by CI (`CI=true`).
     Given,
-    /// A prompt on a terminal asks for it.
+    /// A prompt on a terminal asks for consent.
     Ask,
-    /// Nothing is installed; tests that cannot run are listed.
+    /// Refused: nothing is installed, and tests that cannot run are listed.
     Refused,
 }
 
@@ -99,12 +100,13 @@ pub(crate) fn is_root() -> bool {
     fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0)
 }
 
-/// True if packages can be installed here: as root, with apt-get.
+/// True if packages can be installed here, which requires root and apt-get.
 pub(crate) fn can_install() -> bool {
     is_root() && find("apt-get").is_some()
 }
 
-/// Installs missing programs if that is possible and allowed, and prints what is omitted and why.
+/// Installs missing programs if that is possible and allowed. Prints the programs that are not installed, and the
+/// reason.
 pub(crate) fn install(consent: Consent) {
     let coredns = coredns::is_missing();
     let wanted = PACKAGES.iter().chain(coredns.then_some(&coredns::GO));
@@ -152,7 +154,7 @@ fn agreed(consent: Consent, words: &str) -> bool {
     }
 }
 
-/// Runs an installer; if it fails, prints its last lines.
+/// Runs an installer. If the installer fails, prints the last lines of its output.
 fn report(command: &mut Command, what: &str) {
     match command.output() {
         Ok(output) if output.status.success() => {}
@@ -165,29 +167,29 @@ fn report(command: &mut Command, what: &str) {
     }
 }
 
-/// Guard that keeps installed packages from starting servers, so that this machine stays idle.
+/// Guard that prevents newly installed packages from starting servers, so that this machine stays idle.
 ///
-/// An existing policy of another origin remains. Our policy is removed at the end. If Ctrl-C ends this program, the
-/// shell that runs the installer removes the policy. If that also fails, the next run removes it.
+/// If there is a policy that is not ours, it remains in force. Our policy is removed at the end. If Ctrl-C ends this
+/// program, the shell that runs the installer removes our policy. If that also fails, the next run removes our policy.
 struct NoServiceStartGuard {
     /// Policy file that this program created.
     made: Option<PathBuf>,
 }
 
-/// Runs a command after the first argument, and removes the file in the first argument even if a signal ends the
-/// command.
+/// Shell script whose arguments are a file and a command. It runs the command, and then removes the file, even if a
+/// signal ends the command.
 const REMOVE_AFTER: &str =
     "file=$1; shift; trap 'rm -f \"$file\"' EXIT; trap 'exit 130' INT TERM HUP; \"$@\"";
 
 impl NoServiceStartGuard {
     fn begin(policy: &Path) -> NoServiceStartGuard {
         NoServiceStartGuard::clean_up(policy);
-        // Fails if the path exists, even as a dead link.
+        // Opening fails if the path exists, even if it is a dangling link.
         let Ok(mut file) = OpenOptions::new().write(true).create_new(true).mode(0o755).open(policy)
         else {
             return NoServiceStartGuard { made: None };
         };
-        // An empty file is still ours, and is removed at the end.
+        // If writing fails, the file is still ours, and is removed at the end.
         let _ = file.write_all(START_NOTHING.as_bytes());
         NoServiceStartGuard { made: Some(policy.into()) }
     }
@@ -213,7 +215,7 @@ impl Drop for NoServiceStartGuard {
     fn drop(&mut self) {
         if let Some(policy) = &self.made {
             NoServiceStartGuard::clean_up(policy);
-            // A shorter file is a policy of ours that could not be written completely.
+            // A shorter file is our policy that could not be written completely.
             if fs::metadata(policy).is_ok_and(|file| file.len() < START_NOTHING.len() as u64) {
                 let _ = fs::remove_file(policy);
             }
@@ -258,7 +260,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let policy = folder.path().join("policy-rc.d");
         let quiet = NoServiceStartGuard::begin(&policy);
-        // Debian's tools run it like this: with an action of a service.
+        // Debian's tools run the policy in this way, with the name of a service and an action.
         assert_eq!(
             Command::new(&policy).args(["unbound", "start"]).status().unwrap().code(),
             Some(101)
@@ -266,7 +268,7 @@ mod tests {
         drop(quiet);
         assert!(!policy.exists());
 
-        // Same after a run that was killed.
+        // The file is also removed if it was left behind by a run that was killed.
         fs::write(&policy, START_NOTHING).unwrap();
         drop(NoServiceStartGuard::begin(&policy));
         assert!(!policy.exists());

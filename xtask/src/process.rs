@@ -1,4 +1,4 @@
-//! Running other programs, and ending servers.
+//! Functions that run other programs, and start and end servers.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -15,7 +15,7 @@ use hosts::ports;
 pub(crate) use hosts::servers::find;
 use net::clock;
 
-/// Longest run of git.
+/// Time limit of git.
 const GIT_LIMIT: Duration = Duration::from_secs(60);
 
 /// Returns the folder of the workspace, which contains its Cargo.toml.
@@ -37,14 +37,14 @@ pub(crate) fn this_program() -> Result<PathBuf> {
 /// Runs cargo in the workspace.
 ///
 /// # Errors
-/// Returns an error if it fails.
+/// Returns an error if cargo fails.
 pub(crate) fn cargo(args: &[&str]) -> Result<()> {
     in_workspace(env!("CARGO"), args, &[])
 }
 
 /// Returns a build command without the variables that cargo sets for the package xtask. Build scripts of dependencies
-/// read these variables. With the variables, cargo would compile the dependencies again after each change between
-/// `cargo xtask` and other cargo commands.
+/// read these variables. If the variables were set, cargo would recompile the dependencies each time `cargo xtask` and
+/// another cargo command are used in turn.
 pub(crate) fn build_command(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(program);
     for (name, _) in std::env::vars_os() {
@@ -59,7 +59,7 @@ pub(crate) fn build_command(program: impl AsRef<OsStr>) -> Command {
 /// Runs a program in the folder of the workspace, with additional environment variables.
 ///
 /// # Errors
-/// Returns an error if it cannot be started or fails.
+/// Returns an error if the program cannot be started or fails.
 pub(crate) fn in_workspace(
     program: impl AsRef<Path>,
     args: &[&str],
@@ -74,14 +74,14 @@ pub(crate) fn in_workspace(
     Ok(())
 }
 
-/// A build of both programs. Cargo.toml describes the profiles.
+/// A build of both programs. The profiles are described in Cargo.toml.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Build {
-    /// With debug assertions and overflow checks, shared by all tests.
+    /// Build with debug assertions and overflow checks, used by all tests.
     Dev,
-    /// The build that users make from source. The instruction gate counts it.
+    /// Build that users create from source. The instruction gate counts the instructions of this build.
     Release,
-    /// The build of packages and of published benchmarks.
+    /// Build for packages and published benchmarks.
     Dist,
 }
 
@@ -89,8 +89,8 @@ impl Build {
     /// Returns the arguments of cargo.
     pub(crate) const fn words(self) -> &'static str {
         match self {
-            // Builds the whole workspace, as for the tests. With other packages, features of dependencies would differ,
-            // and cargo would compile the dependencies a second time.
+            // Builds the whole workspace, as the tests do. If only some packages were built, the features of
+            // dependencies would differ, and cargo would compile the dependencies a second time.
             Build::Dev => "build --workspace --bins --quiet",
             // `tester` contains the program for counting the Measurer's instructions.
             Build::Release => "build --release --quiet -p dns64bench -p dns64 -p tester",
@@ -139,14 +139,14 @@ pub(crate) fn host() -> Result<String> {
     host.map(str::to_owned).context("rustc -vV reports no host")
 }
 
-/// A program's standard output and status.
+/// Output and exit status of a program that has ended.
 pub(crate) struct Ran {
     pub(crate) stdout: String,
     pub(crate) stderr: String,
     pub(crate) status: Option<i32>,
 }
 
-/// Runs a program to its end, with a time limit.
+/// Runs a program until it ends, with a time limit.
 pub(crate) fn run<S: AsRef<OsStr>>(
     program: impl AsRef<OsStr>,
     args: &[S],
@@ -205,7 +205,7 @@ pub(crate) fn is_committed() -> Result<bool> {
     Ok(git(&["status", "--porcelain", "--untracked-files=no"])?.is_empty())
 }
 
-/// A server that ends when dropped: SIGTERM first, so that it can print its counters.
+/// A server process that is ended when this value is dropped. It gets SIGTERM first, so that it can print its counters.
 pub(crate) struct Server {
     child: Option<Child>,
 }
@@ -216,7 +216,7 @@ impl Server {
         Server::start_with(program, args, Stdio::null())
     }
 
-    /// Same as [`Server::start`], with the server's standard error in a file.
+    /// Same as [`Server::start`], but writes the server's standard error to a file.
     pub(crate) fn start_logged<S: AsRef<OsStr>>(
         program: impl AsRef<OsStr>,
         args: &[S],
@@ -244,13 +244,13 @@ impl Server {
         self.child.as_ref().map(Child::id).context("it has ended already")
     }
 
-    /// Waits until the server ends by itself, and returns its output.
+    /// Waits until the server ends by itself, and returns its standard output.
     pub(crate) fn wait(mut self) -> Result<String> {
         let child = self.child.take().context("it has ended already")?;
         Ok(String::from_utf8_lossy(&child.wait_with_output()?.stdout).into_owned())
     }
 
-    /// Ends the server, and returns its output.
+    /// Ends the server, and returns its standard output.
     pub(crate) fn end(mut self) -> Result<String> {
         let child = self.child.take().context("it has ended already")?;
         terminate(child.id());
@@ -279,7 +279,7 @@ impl Drop for Server {
     }
 }
 
-/// Runs a function for each of `all` in the given number of threads. The results are in the order of completion.
+/// Runs a function for each item of `all`, in `many` threads. Returns the results in the order of completion.
 pub(crate) fn at_the_same_time<T, R: Send>(
     many: usize,
     all: impl Iterator<Item = T> + Send,
@@ -301,7 +301,8 @@ pub(crate) fn at_the_same_time<T, R: Send>(
     done.into_inner().expect("no thread panics while it holds the lock")
 }
 
-/// Waits until `is_so` returns true, polling every 20 ms. After `limit`, returns the error `never`.
+/// Waits until `is_so` returns true, polling every 20 ms. If that takes longer than `limit`, returns an error with the
+/// text `never`.
 pub(crate) fn wait_until(
     never: &str,
     limit: Duration,
@@ -315,7 +316,7 @@ pub(crate) fn wait_until(
     Ok(())
 }
 
-/// Returns the CPU time in seconds of a child process with all its threads.
+/// Returns the CPU time of a child process in seconds, summed over all its threads.
 pub(crate) fn cpu_seconds(pid: u32) -> Result<f64> {
     let used = clock::process_cpu_time(pid);
     Ok(used.with_context(|| format!("CPU time of process {pid}"))?.as_secs_f64())
@@ -329,8 +330,7 @@ pub(crate) fn memory(pid: u32) -> Result<f64> {
     Ok(kib / 1024.0)
 }
 
-/// Returns a free port of loopback, outside the range for clients. The port was just free for UDP and TCP over IPv4 and
-/// IPv6.
+/// Returns a port on loopback, outside the ephemeral range, that is free for UDP and TCP over IPv4 and IPv6.
 pub(crate) fn free_port() -> Result<u16> {
     for _ in 0..100 {
         let port = ports::free(Ipv4Addr::LOCALHOST.into())?.port();

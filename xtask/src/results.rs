@@ -1,4 +1,4 @@
-//! `results`: measures dns64d and five other DNS64 servers, and writes the page of the book with the results.
+//! `results`: measures dns64d and five other DNS64 servers, and writes the results to a page of the book.
 //!
 //! ```text
 //! servers of Debian 13 and sid, dns64d, CoreDNS
@@ -18,8 +18,8 @@ use report::Run;
 use crate::process::{self, Build, at_the_same_time, root, target};
 use crate::versions::cell::{AT_ONCE, Cell, NOT_MEASURED, Site, cells, not_run_because};
 
-/// Plan of the searches. The DUT has a separate CPU; the tester and AuthDNS share the other one. Trials are short and
-/// their pacing tolerance is wide, because other guests of a virtual machine's host disturb every longer trial.
+/// Plan of the searches. The DUT has a separate CPU, and the tester and AuthDNS share another CPU. Trials are short and
+/// allow large pacing deviations, because on a virtual machine the other guests of the host disturb every longer trial.
 const PLAN: &str = "\
 name = 'results'
 topology = 'lab'
@@ -49,10 +49,10 @@ duration = '5s'
 transient = '2s'
 ";
 
-/// Time limit of copying a run folder.
+/// Time limit for copying a run folder.
 const COPY_LIMIT: Duration = Duration::from_secs(60);
 
-/// Figure and table that the page links to, below the run folder and below [`Page::FOLDER`].
+/// Files to which the page links: path below the run folder, and path below [`Page::FOLDER`].
 const FILES: [[&str; 2]; 2] =
     [["figures/valid-replies.svg", "valid-replies.svg"], ["trials.csv", "trials.csv"]];
 
@@ -75,7 +75,7 @@ All trials of the run: [trials.csv](results/trials.csv), with the [columns of ti
 
 #[derive(Debug, Args)]
 pub(crate) struct Results {
-    /// Write the page from this run folder of an earlier measurement
+    /// Write the page from the results of an earlier measurement in this folder
     #[arg(long, value_name = "FOLDER")]
     from: Option<PathBuf>,
 }
@@ -99,7 +99,7 @@ impl Results {
     }
 }
 
-/// Runs all campaigns. Their folders are below the returned one.
+/// Runs all campaigns. Returns the folder that contains their run folders.
 fn measure() -> Result<PathBuf> {
     let site = Site::new(Build::Dist.dns64bench()?, false)?;
     let folder = target().join("results");
@@ -115,18 +115,19 @@ fn measure() -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// A server of the page.
+/// A server whose results are on the page.
 struct Server {
     cell: Cell,
     name: String,
-    /// Program or script that starts it.
+    /// Program or script that starts the server.
     start: PathBuf,
 }
 
-/// Returns the servers of this host, and those of the current releases that have a package.
+/// Returns the servers that are installed on this host, and the servers for which the current Debian releases have a
+/// package.
 ///
 /// # Errors
-/// Returns an error if one of them is not installed.
+/// Returns an error if a server is not installed.
 fn servers(site: &Site) -> Result<Vec<Server>> {
     let server = |cell: Cell| {
         let name = name(cell);
@@ -136,7 +137,7 @@ fn servers(site: &Site) -> Result<Vec<Server>> {
     cells().into_iter().filter(|cell| cell.is_current()).filter_map(server).collect()
 }
 
-/// Returns the name of a server, with its release if there are several.
+/// Returns the name of a server. For a server from a Debian release, the name contains the release.
 fn name(cell: Cell) -> String {
     let name = cell.server().dut.name();
     if cell.is_host() { name.into() } else { format!("{name}, {}", cell.place()) }
@@ -149,7 +150,7 @@ fn check(server: &Server, site: &Site, folder: &Path) -> Result<()> {
     keep(&run, &folder.join("conform").join(&server.name))
 }
 
-/// Copies a run folder, because the original is removed at the end of this program.
+/// Copies a run folder, because the original is removed when this program ends.
 fn keep(run: &Path, to: &Path) -> Result<()> {
     let [run, to] = [run, to].map(|path| path.to_string_lossy().into_owned());
     process::output("cp", &["-r", &run, &to], COPY_LIMIT).map(drop)
@@ -165,7 +166,7 @@ fn search(servers: &[Server], site: &Site, folder: &Path) -> Result<()> {
     command.args(["campaign", "run"]).arg(&file).arg("--dir").arg(&run);
     let status = command.status().context("cannot start the campaign")?;
     keep(&run, folder)?;
-    // Servers without a result are rows of the page.
+    // The page also has rows for servers without a result.
     ensure!([Some(0), Some(NOT_MEASURED)].contains(&status.code()), "the campaign: {status}");
     Ok(())
 }
@@ -178,13 +179,13 @@ struct Page {
 }
 
 impl Page {
-    /// Folder beside the page for the files that the page links to.
+    /// Folder, next to the page, that contains the files to which the page links.
     const FOLDER: &str = "results";
 
     /// Reads the folders that [`measure`] wrote.
     ///
     /// # Errors
-    /// Returns an error if one of them is not a run folder.
+    /// Returns an error if one of these folders is not a run folder.
     fn read(folder: &Path) -> Result<Page> {
         let speed = folder.join("speed");
         let mut run = Run::read(&speed)?;

@@ -1,4 +1,4 @@
-//! Other servers for benchmarks and tests, started with the drivers of campaigns (`hosts::servers`).
+//! Other servers for benchmarks and tests, started by the drivers that campaigns use (`hosts::servers`).
 
 use std::fs;
 use std::net::SocketAddr;
@@ -13,20 +13,21 @@ use units::Share;
 
 use crate::process::{find, output, run, wait_until};
 
-/// The DUT's address in the lab, for the Measurer.
+/// Address of the DUT in the lab, to which the Measurer sends queries.
 pub(crate) const DUT: &str = "[2001:2::1]:53";
-/// The DUT's address without the port.
+/// Address of the DUT in the lab, without the port.
 pub(crate) const DUT_HOST: &str = "2001:2::1";
-/// AuthDNS's address in the lab, for the DUT.
+/// Address of AuthDNS in the lab, to which the DUT sends queries.
 pub(crate) const AUTH: &str = "198.18.0.2:53";
 /// Maximum time until a server answers.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Returns the reason why a reference DUT did not reach its capacity, or `None` if it lost only the configured share.
-/// The reason is derived from the counters that the DUT printed at its end. `timeout` is the timeout of a query.
+/// Returns the reason why a reference DUT did not reach its capacity, or `None` if the DUT lost no more than the
+/// configured share of queries. The reason is derived from `counters`, which the DUT printed when it ended. `timeout`
+/// is the timeout of a query.
 ///
 /// # Errors
-/// Returns an error if `counters` are not those of a reference DUT.
+/// Returns an error if `counters` were not printed by a reference DUT.
 pub(crate) fn held_up(counters: &Value, timeout: Duration) -> Result<Option<String>> {
     let count = |key: &str| counters[key].as_u64().with_context(|| format!("no {key}: {counters}"));
     let [drops, refused, wait] =
@@ -53,8 +54,8 @@ pub(crate) fn installed() -> String {
     names.join(",")
 }
 
-/// Returns the command of a DUT of the lab with this number of threads. `folder` contains its configuration, and
-/// `program` is its path.
+/// Returns the command that starts a DUT in the lab with this number of threads. `folder` contains the configuration of
+/// the DUT, and `program` is the path of its program.
 pub(crate) fn dut_in_lab(
     dut: Dut,
     folder: &Path,
@@ -64,7 +65,7 @@ pub(crate) fn dut_in_lab(
     dut_of_operator(dut, folder, program, threads, DUT, &Operator::default())
 }
 
-/// Same as [`dut_in_lab`], at another of the DUT's ports (`listen`) and with additional configuration lines.
+/// Same as [`dut_in_lab`], but the DUT listens on `listen` and has additional configuration lines.
 pub(crate) fn dut_of_operator(
     dut: Dut,
     folder: &Path,
@@ -85,8 +86,8 @@ pub(crate) fn dut_of_operator(
     )
 }
 
-/// Returns the command of an authoritative server with one thread that serves our zone file `zone`. `folder` contains
-/// its configuration, which includes the lines `extra`.
+/// Returns the command that starts an authoritative server with one thread, which serves our zone file `zone`. `folder`
+/// contains the configuration of the server, including the lines `extra`.
 pub(crate) fn authoritative(
     auth: Auth,
     folder: &Path,
@@ -123,7 +124,7 @@ fn prepared<T: Task>(
     Ok(driver.command(setting, &program))
 }
 
-/// Returns the release of a server, if its driver depends on it.
+/// Returns the release of a server, or [`Release::UNKNOWN`] if the driver does not depend on the release.
 fn release<T>(driver: &Driver<T>, operator: &Operator, program: &[String]) -> Result<Release> {
     if !driver.depends_on_release() {
         return Ok(Release::UNKNOWN);
@@ -134,8 +135,8 @@ fn release<T>(driver: &Driver<T>, operator: &Operator, program: &[String]) -> Re
     Ok(Release::parse(&format!("{}{}", ran.stdout, ran.stderr)))
 }
 
-/// Waits until a server returns a valid answer to the Measurer in the lab's tester. The options `more` define a valid
-/// answer by names, shares and prefix.
+/// Waits until a server returns a valid answer to the Measurer in the lab's tester. The options `more` (names, shares
+/// and prefix) define valid answers.
 pub(crate) fn wait_until_answers(dns64bench: &str, server: &str, more: &[&str]) -> Result<()> {
     let measure = [
         "lab", "exec", "tester", "--", dns64bench, "measure", "--json", "--quiet", "--server",
@@ -157,15 +158,15 @@ pub(crate) fn wait_until_answers(dns64bench: &str, server: &str, more: &[&str]) 
     }
 }
 
-/// Waits until a process listens on a UDP port, without sending any query. `within` is the command prefix that enters a
-/// host of the lab, or empty for this host.
+/// Waits until a process listens on a UDP port, without sending any query. `within` is the beginning of a command that
+/// runs a program in a host of the lab, or is empty for this host.
 pub(crate) fn wait_until_listens(within: &[&str], port: u16) -> Result<()> {
     let words = [within, &["cat", "/proc/net/udp", "/proc/net/udp6"]].concat();
     let is_there = || Ok(listens(&output(words[0], &words[1..], PATIENCE)?, port));
     wait_until(&format!("no process listens on UDP port {port}"), PATIENCE, is_there)
 }
 
-/// True if a table of the kernel's UDP sockets contains an unconnected socket that is bound to a port.
+/// True if `table`, a kernel table of UDP sockets, contains an unconnected socket that is bound to `port`.
 fn listens(table: &str, port: u16) -> bool {
     let (local, anybody) = (format!(":{port:04X}"), ":0000");
     table.lines().any(|line| {

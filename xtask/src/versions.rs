@@ -1,10 +1,11 @@
-//! `versions`: a short campaign with `conform` for each server as packaged by the releases of Debian.
+//! `versions`: runs a short campaign with `conform` for each server, in the version that each Debian release packages.
 //!
 //! ```text
 //! mmdebstrap ─► chroot of a release ─► start script of a server ─► campaign ─► row of the table
 //! ```
 //!
-//! Each server of each release has a separate campaign, so a new version that does not work fails in its own row only.
+//! There is a separate campaign for each server of each release, so that a new version that does not work affects only
+//! one row of the table.
 
 pub(crate) mod cell;
 mod chroot;
@@ -22,7 +23,7 @@ use crate::process::{Build, at_the_same_time};
 
 #[derive(Debug, Args)]
 pub(crate) struct Versions {
-    /// Recreate the chroots, even those of this week
+    /// Recreate all chroots, even those that were created this week
     #[arg(long)]
     fresh: bool,
 }
@@ -65,15 +66,15 @@ enum Found {
     NotPackaged,
     /// No result, with the reason.
     Nothing(String),
-    /// A trial that passed, and checks.
+    /// The trial passed and the checks were run.
     Measured {
-        /// Version that the server prints.
+        /// Version that the server reports.
         version: String,
         conform: Checks,
     },
 }
 
-/// Numbers of checks of level MUST.
+/// Numbers of checks with the level MUST.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Checks {
     passed: usize,
@@ -84,7 +85,7 @@ struct Checks {
 /// Reads the results of a campaign with one DUT.
 ///
 /// # Errors
-/// Returns an error if the trial did not pass, or some checks could not be run.
+/// Returns an error if the trial did not pass, or if any check could not be run.
 fn found(results: &Value) -> Result<Found> {
     let dut = &results["duts"][0];
     let median = &dut["points"][0]["figures"]["median"];
@@ -104,7 +105,7 @@ fn found(results: &Value) -> Result<Found> {
         failed: count("failed"),
         not_offered: count("not-offered"),
     };
-    // The text in parentheses is no part of the version.
+    // The text in parentheses is not part of the version.
     let version = dut["version"].as_str().context("no version")?;
     let version = version.split(" (").next().unwrap_or(version).to_owned();
     Ok(Found::Measured { version, conform })
@@ -137,7 +138,7 @@ impl fmt::Display for Outcome<'_> {
     }
 }
 
-/// Returns the table, a line for each cell.
+/// Returns the table, which has a line for each cell.
 fn table(rows: &[Row]) -> String {
     let line = |row: &Row| {
         let (name, place) = (row.cell.server().dut.name(), row.cell.place());

@@ -1,7 +1,7 @@
-//! `weight`: sizes of both programs of the release build and of the checkout, compared with [`KEPT`].
+//! `weight`: compares the sizes of the checkout and of both programs of the release build with the sizes in [`KEPT`].
 //!
 //! The check fails if a size grows by more than [`MOST_GROWTH`]. To accept the growth, a commit must update the file
-//! and give the reason in its body.
+//! and give the reason in its message.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,14 +15,14 @@ use crate::process::{Build, output, root};
 
 /// Sizes in bytes, one `NAME BYTES` on each line.
 const KEPT: &str = "bench/weight.txt";
-/// Allowed growth, as a share of the recorded size.
+/// Maximum growth, as a share of the recorded size.
 const MOST_GROWTH: f64 = 0.10;
 const HEADER: &str = "# Sizes in bytes: programs of the release build, and all tracked files. cargo xtask weight compares \
                       with them;\n# cargo xtask weight --bless writes them.\n";
 
 #[derive(Debug, Args)]
 pub(crate) struct Weight {
-    /// Replace the recorded sizes by the measured ones
+    /// Replace the recorded sizes with the measured sizes
     #[arg(long)]
     bless: bool,
 }
@@ -88,14 +88,14 @@ fn parse(text: &str) -> Result<Sizes> {
         .collect()
 }
 
-/// One size, recorded and measured; `None` if it is missing.
+/// Recorded and measured size of one item; `None` if a size is missing.
 struct Comparison<'a> {
     name: &'a str,
     kept: Option<u64>,
     measured: Option<u64>,
 }
 
-/// Pairs sizes by name.
+/// Returns the pairs of recorded and measured sizes with the same name.
 fn compare<'a>(kept: &'a Sizes, measured: &'a Sizes) -> Vec<Comparison<'a>> {
     let mut names: Vec<&str> = kept.keys().chain(measured.keys()).map(String::as_str).collect();
     names.sort_unstable();
@@ -108,7 +108,7 @@ fn compare<'a>(kept: &'a Sizes, measured: &'a Sizes) -> Vec<Comparison<'a>> {
 }
 
 impl Comparison<'_> {
-    /// False for growth above the limit, and for a size that only one side has.
+    /// False if the size has grown by more than the limit, or if the recorded or the measured size is missing.
     fn is_within_limit(&self) -> bool {
         match (self.kept, self.measured) {
             (Some(kept), Some(measured)) => measured as f64 <= kept as f64 * (1.0 + MOST_GROWTH),

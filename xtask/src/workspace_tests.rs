@@ -1,4 +1,4 @@
-//! Tests of the workspace, all test binaries in parallel, by cargo-nextest.
+//! Runs of the workspace's tests. cargo-nextest runs all test binaries in parallel.
 //!
 //! ```text
 //! cargo-nextest ─► a process for each test ─► target/nextest/default/junit.xml ──► tests, failures
@@ -7,8 +7,8 @@
 //!                                                                        with reasons
 //! ```
 //!
-//! nextest counts a test that returns early as passed. Such tests write a line to a file, and are counted and listed as
-//! skipped here.
+//! nextest counts a test that returns early as passed. A test that skips itself therefore writes a line to a file, from
+//! which skipped tests are counted and listed here.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -23,8 +23,8 @@ use crate::{servers, tools};
 /// Runs the tests of the workspace with cargo-nextest. If cargo-nextest is missing and may not be installed, cargo runs
 /// the tests.
 ///
-/// Tests that check files with a server's own checker must run where the server is installed. In CI, as root on Debian,
-/// tests that need root must run too.
+/// If a server is installed, the tests that check files with that server's configuration checker must run. In CI, as
+/// root on Debian, tests that need root must run too.
 ///
 /// # Errors
 /// Returns an error if a test fails, or if a required test does not run.
@@ -73,12 +73,12 @@ pub(crate) fn run(consent: Consent) -> Result<()> {
     tested
 }
 
-/// Reasons of tests that did not run, by test.
+/// Reasons why tests did not run, by test.
 #[derive(Debug, Default, PartialEq)]
 struct Skipped(BTreeMap<String, BTreeSet<String>>);
 
 impl Skipped {
-    /// Reads lines of `testbed::skip`: the test's name, a tabulator, and the reason.
+    /// Parses lines written by `testbed::skip`: the name of the test, a tab, and the reason.
     fn parse(lines: &str) -> Skipped {
         let mut all = Skipped::default();
         for (test, reason) in lines.lines().filter_map(|line| line.split_once('\t')) {
@@ -101,7 +101,7 @@ impl Skipped {
     }
 }
 
-/// Totals of a run of nextest.
+/// Totals of a nextest run.
 #[derive(Debug, PartialEq)]
 struct Totals {
     tests: usize,

@@ -25,13 +25,13 @@ pub(super) static TESTS: &[Test] = &[
         .holding(Resource::Cpus),
 ];
 
-/// Length of the flood, and its queries: 50 every 10 ms.
+/// Duration of the flood, and its rate: 50 queries every 10 ms.
 const FLOOD: Duration = Duration::from_secs(10);
 const BURST: usize = 50;
 const PAUSE: Duration = Duration::from_millis(10);
 /// Maximum number of reply octets per query octet.
 const MOST: usize = 5;
-/// A records of `large.test`: 476 octets of reply for 28 of the query.
+/// Number of A records of `large.test`. The reply has 476 octets, and the query has 28.
 const LARGE: u8 = 28;
 
 fn amplification(bench: &Bench) -> Result<()> {
@@ -59,7 +59,7 @@ fn amplification(bench: &Bench) -> Result<()> {
     })
 }
 
-/// Guard that ends the upstream's thread in every case.
+/// Guard that ends the thread of the upstream, even if the test fails.
 struct StopGuard<'a>(&'a AtomicBool);
 
 impl Drop for StopGuard<'_> {
@@ -103,7 +103,7 @@ fn query(name: &str, rtype: u8) -> Vec<u8> {
     query
 }
 
-/// Queries large answers from one address. Returns the octets of the queries and of the replies.
+/// Sends queries with large answers from one address. Returns the total octets of the queries and of the replies.
 fn flood(server: SocketAddr) -> Result<(usize, usize)> {
     let socket = UdpSocket::bind("127.0.0.2:0")?;
     socket.connect(server)?;
@@ -123,8 +123,9 @@ fn flood(server: SocketAddr) -> Result<(usize, usize)> {
     Ok((asked, got))
 }
 
-/// Queries small and large answers from another address of the same network until the flood ends. After a truncated
-/// reply, the query is repeated over TCP. Returns the number of answered queries and of all queries.
+/// Sends queries with small and large answers from another address in the same network until the flood ends. After a
+/// truncated reply, the query is repeated over TCP. Returns the number of answered queries and the total number of
+/// queries.
 fn honest(
     server: SocketAddr,
     flood: &thread::ScopedJoinHandle<'_, Result<(usize, usize)>>,
@@ -164,19 +165,18 @@ fn over_tcp(server: SocketAddr, query: &[u8]) -> Result<Vec<u8>> {
     (reply.len() > 12).then_some(reply).context("no reply")
 }
 
-/// Number of other programs on dns64d's CPU, so that its capacity is below that of the tester.
+/// Number of other programs on dns64d's CPU. They reduce the capacity of dns64d below that of the tester.
 const OTHERS: usize = 2;
-/// Minimum rate of answers in time, as a share of the capacity, when queries arrive at twice the capacity.
+/// Minimum rate of timely answers, as a share of the capacity, if queries arrive at twice the capacity.
 const GOODPUT: f64 = 0.95;
 /// Maximum change of the capacity during a comparison, as a share of the smaller value.
 const CHANGE: f64 = 0.05;
-/// Number of comparisons in which the capacity may change too much, before the test counts as not run.
+/// Maximum number of comparisons. If the capacity changes too much in all of them, the test counts as not run.
 const ATTEMPTS: u8 = 3;
 
 /// Compares two loads: the rate of a closed loop, which is dns64d's capacity, and twice this rate.
 ///
-/// Rates are replies per second of dns64d's CPU time, because the share of the CPU that the kernel gives to dns64d
-/// varies.
+/// Rates are replies per second of dns64d's CPU time, because the kernel gives dns64d a varying share of the CPU.
 fn goodput(bench: &Bench) -> Result<()> {
     let [first, last] = two_cpus();
     ensure!(first != last, "dns64d needs a separate CPU");
@@ -198,7 +198,7 @@ fn goodput(bench: &Bench) -> Result<()> {
         Overload { bench, server: format!("127.0.0.1:{port}"), pid: dns64d.pid()?, cpu: first };
     let mut changes = Vec::new();
     for attempt in 0..ATTEMPTS {
-        // Each load has names that are not cached.
+        // Each load uses different names, so that no name is cached.
         let names = |load: u8| format!("{}.0.0.0/8", 20 + 4 * attempt + load);
         let rate = load.closed_loop(&names(0))?;
         let before = load.trial(rate, &names(1))?;
@@ -216,7 +216,7 @@ fn goodput(bench: &Bench) -> Result<()> {
     Err(Skipped(format!("the capacity changed by {}", changes.join(", "))).into())
 }
 
-/// Loads for a server.
+/// Generator of loads for a server.
 struct Overload<'a> {
     bench: &'a Bench,
     server: String,
@@ -227,7 +227,7 @@ struct Overload<'a> {
 }
 
 impl Overload<'_> {
-    /// Returns the rate of a closed loop.
+    /// Runs a closed loop, and returns its rate.
     fn closed_loop(&self, names: &str) -> Result<f64> {
         let program =
             ["-c", &self.cpu, self.bench.program(), "closed-loop", "--server", &self.server];
@@ -237,7 +237,7 @@ impl Overload<'_> {
         result["qps"].as_f64().context("no rate")
     }
 
-    /// Returns the replies in time per second of CPU time, in a trial at this rate.
+    /// Runs a trial at this rate, and returns the number of timely replies per second of CPU time.
     fn trial(&self, rate: f64, names: &str) -> Result<f64> {
         let before = cpu_seconds(self.pid)?;
         let rate = (rate as u64).to_string();

@@ -1,4 +1,4 @@
-//! A campaign against the real servers, compared with dnsperf's closed loop over the same servers in the same lab.
+//! A campaign with real servers, compared with closed loops of dnsperf against the same servers in the same lab.
 
 use std::fs;
 use std::time::Duration;
@@ -36,20 +36,20 @@ const SMALL: &str = "name = 'small'\ntopology = 'loopback'\n[trial]\nduration = 
     table = true\nacceptance = [0.99]\n[measure.loads]\nshares = [0.5, 1]\nduration = '2s'\ntransient = '1s'\nrepeat = 1\n\
     [[dut]]\ndriver = 'dns64d'\n";
 
-/// Short trials of the worst case; every server is overloaded.
+/// Plan with short trials of the worst case, in which every server is overloaded.
 const PLAN: &str = "name = 'interop'\n[cpus]\ntester = [FIRST]\nauth = [FIRST]\ndut = [LAST]\n\
     [trial]\nduration = '1s'\ntimeout = '250ms'\npause = '100ms'\nmax-burst = '200us'\n\
     [search]\nmin = 500\nmax = 120500\nresolution = 1500\nrepeat = 1\nprobe = '300ms'\ninvalid-retries = 10\n\
     [[dut]]\ndriver = 'bind'\n[[dut]]\ndriver = 'unbound'\n[[dut]]\ndriver = 'powerdns'\n[[dut]]\ndriver = 'dns64d'\n";
 
-/// If dnsperf measures one server at this many times the rate of another, the campaign must find the same order.
+/// If dnsperf finds that one server is faster than another by this factor, the campaign must find the same order.
 const CLEAR: f64 = 2.0;
 /// Minimum ratio of a search's rate to that of dnsperf's closed loop: a search requires every answer in time, whereas a
 /// closed loop waits.
 const LEAST: f64 = 0.2;
 /// Maximum ratio of a search's rate to that of the faster of two closed loops. dnsperf alone cannot show the capacity
-/// of dns64d, because dnsperf shares its CPU with AuthDNS. Its single packets also cost dns64d twice as much as the
-/// batches of the tester and of our closed loop.
+/// of dns64d, because dnsperf shares its CPU with AuthDNS. In addition, dnsperf's single packets cost dns64d twice as
+/// much CPU time as the batches of the tester and of our closed loop.
 const MOST: f64 = 2.0;
 
 fn campaign_and_dnsperf(bench: &Bench) -> Result<()> {
@@ -102,15 +102,15 @@ fn agree(rates: &[(&str, f64, ClosedLoops)]) -> Result<()> {
     Ok(())
 }
 
-/// Script that replaces the end of a page. It reports the laid-out width and the number of visible figures to the
-/// surrounding page.
+/// Script that is inserted at the end of a page. It reports the width of the layout and the number of visible figures
+/// to the surrounding page.
 const TELLS: &str = "<script>addEventListener('load', () => {
   const figures = [...document.querySelectorAll('svg')].map(svg => svg.getBoundingClientRect());
   const shown = figures.filter(box => box.width > 50 && box.height > 50).length;
   parent.postMessage(['LAID OUT', innerWidth, document.documentElement.scrollWidth, shown].join(' '), '*');
 });</script></body>";
 
-/// Returns a page with `page` in a frame of this width, which may be smaller than a window can be.
+/// Returns a page that shows `page` in a frame of this width, which may be less than the minimum width of a window.
 fn framed(page: &str, width: usize) -> String {
     format!(
         "<body><script>addEventListener('message', message => document.body.append(message.data));</script>\
@@ -126,12 +126,13 @@ fn report_in_chromium(bench: &Bench) -> Result<()> {
     let chromium = find("chromium").context("chromium")?;
     let (profile, page) =
         (format!("--user-data-dir={}", bench.path("chromium")), format!("file://{page}"));
-    // The page itself has no script. A copy with a script reports its layout.
+    // The page itself contains no script, so a copy with a script reports the layout.
     let copy = fs::read_to_string(format!("{run}/report.html"))?.replace("</body>", TELLS);
     bench.file("laid-out.html", &copy)?;
     for width in [1280, 400] {
         let size = format!("--window-size={width},2000");
-        // No name can be resolved, so a page that loads anything would report an error on its console.
+        // The browser cannot resolve any name, so a page that loads anything would cause an error message on the
+        // console.
         let args = [
             "--headless=new",
             "--no-sandbox",
@@ -164,10 +165,10 @@ fn report_in_chromium(bench: &Bench) -> Result<()> {
     Ok(())
 }
 
-/// Time limit of LaTeX for a report: LuaLaTeX may have to build its font database first.
+/// Time limit of LaTeX for a report. It is long, because LuaLaTeX may have to build its font database first.
 const LATEX_LIMIT: Duration = Duration::from_secs(300);
 
-/// Compiles the report, and its first table alone, because the main table must fit the line.
+/// Compiles the report. Also compiles its first table separately, because the main table must not be wider than a line.
 fn report_in_latex(bench: &Bench, engine: &str) -> Result<()> {
     let (run, _) = bench.campaign("latex", SMALL)?;
     let tables = fs::read_to_string(format!("{run}/tables.tex"))?;
@@ -188,10 +189,10 @@ fn report_in_latex(bench: &Bench, engine: &str) -> Result<()> {
     Ok(())
 }
 
-/// A long word of a cell may exceed its column by this width, in points.
+/// Width, in points, by which a long word in a cell may exceed its column.
 const LONG_WORD: f64 = 20.0;
 
-/// Returns the widths in points by which boxes of a document are too wide.
+/// Returns, in points, by how much each overfull box of a document is too wide.
 fn overfull(printed: &str) -> Vec<f64> {
     let pieces = printed.split("Overfull \\hbox (").skip(1);
     pieces.filter_map(|rest| rest.split_once("pt too wide")?.0.parse().ok()).collect()
@@ -226,7 +227,8 @@ mod tests {
             ]
         };
         assert!(agree(&rates(89_562.0)).is_ok());
-        // A search is wrong if its rate is above that of every client or far below it, or if the order differs.
+        // The result of a search is wrong if its rate is above that of every client, or far below, or if the order of
+        // servers differs.
         let said = |found| agree(&rates(found)).unwrap_err().to_string();
         assert!(said(210_000.0).contains("finds 2.06 of the rate of a closed loop"));
         assert!(said(1_500.0).contains("finds 0.04 of the rate of dnsperf's"));

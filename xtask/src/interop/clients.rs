@@ -1,4 +1,5 @@
-//! Clients with the interfaces of older tools, compared with those tools and run against common servers.
+//! Tests of the clients that correspond to older tools. They are compared with these tools, and run against common
+//! servers.
 
 use std::fmt::Write;
 use std::fs;
@@ -17,13 +18,13 @@ use super::test::{Resource, Test};
 use crate::process::{self, Server, find, free_port, output};
 use crate::servers::{authoritative, wait_until_answers, wait_until_listens};
 
-/// Turns before two programs are compared.
+/// Minimum number of turns before two programs are compared.
 const TURNS: usize = 3;
 
-/// Number of turns after which two programs without agreement count as different.
+/// Number of turns after which two programs whose results do not agree count as different.
 const MOST_TURNS: usize = 20;
 
-/// Lets the kernel pass some 20 000 of NSD's replies per second, with a short queue.
+/// Command that makes the kernel pass about 20 000 of NSD's replies per second, with a short queue.
 const REPLY_LIMIT: &str =
     "tc qdisc replace dev to-tester root tbf rate 24mbit burst 8kb limit 16kb";
 
@@ -65,7 +66,7 @@ fn queries(bench: &Bench, count: u32) -> Result<String> {
     bench.file(&format!("queries-{count}"), &text)
 }
 
-/// Creates `resperf` as a link to our program.
+/// Creates a link with this name to our program.
 fn linked(bench: &Bench, name: &str) -> Result<String> {
     let path = bench.path(name);
     if fs::symlink_metadata(&path).is_err() {
@@ -74,7 +75,7 @@ fn linked(bench: &Bench, name: &str) -> Result<String> {
     Ok(path)
 }
 
-/// Reads the maximum from resperf's output, like scripts do.
+/// Reads the maximum throughput from resperf's output, as scripts do.
 fn maximum(printed: &str) -> Result<f64> {
     let line = printed
         .lines()
@@ -83,12 +84,12 @@ fn maximum(printed: &str) -> Result<f64> {
     line.trim().trim_end_matches(" qps").parse().context("no number")
 }
 
-/// Maxima found by both resperfs: ours, then Debian's.
+/// Maxima found by both versions of resperf: ours, then Debian's.
 #[derive(Default)]
 struct Maxima([Vec<f64>; 2]);
 
 impl Maxima {
-    /// Runs both in turn with the same arguments, this number of times.
+    /// Runs both versions alternately with the same arguments, `times` times each.
     fn in_turns(
         run: &dyn Fn(&str) -> Result<String>,
         ours: &str,
@@ -99,8 +100,9 @@ impl Maxima {
         maxima.summaries()
     }
 
-    /// Takes turns until `holds` returns true, up to [`MOST_TURNS`]. Returns the last result of `holds`. All turns
-    /// count, so that a single lucky turn cannot decide, and later turns outweigh a busy moment of the machine.
+    /// Runs both versions alternately until `holds` returns true, for at most [`MOST_TURNS`] turns. Returns the last
+    /// result of `holds`. All turns count, so that a single lucky turn cannot decide, and later turns outweigh a busy
+    /// moment of the machine.
     fn until(
         holds: fn(&[Summary; 2]) -> bool,
         run: &dyn Fn(&str) -> Result<String>,
@@ -149,24 +151,25 @@ fn resperf_arguments<'a>(
     args
 }
 
-/// Prints the results of both resperfs, ours first.
+/// Prints the results of both versions of resperf, ours first.
 fn print_maxima(server: &str, [ours, theirs]: &[Summary; 2]) {
     let text =
         |found: &Summary| format!("{:.0} qps ({:.0} to {:.0})", found.median, found.min, found.max);
     println!("        {server}: ours {}, Debian's {}", text(ours), text(theirs));
 }
 
-/// Returns true if the medians differ by at most the scatter of one program. The scatter excludes outliers, because one
-/// bad run would make any two medians agree. Runs of programs that round to whole queries per plot interval may all be
-/// equal, so a difference of 3 % always agrees. A difference of 20 % never agrees.
+/// Returns true if the medians differ by at most the scatter of one program. The scatter excludes outliers, because
+/// otherwise one bad run would make any two medians agree. All runs may have the same result, because the programs
+/// round to whole queries per plot interval. Medians that differ by at most 3 % therefore always agree. Medians that
+/// differ by more than 20 % never agree.
 fn agree([ours, theirs]: &[Summary; 2]) -> bool {
     let width = |found: &Summary| (found.max - found.median).min(found.median - found.min) * 2.0;
     let near = width(ours).max(width(theirs)).clamp(theirs.median * 0.03, theirs.median * 0.2);
     (ours.median - theirs.median).abs() <= near
 }
 
-/// The server and its dependencies share CPU 1, and the client has CPU 0 alone. The original busy-waits, so on a shared
-/// CPU it would slow down the server.
+/// The server and the programs that it needs share CPU 1, and the client runs alone on CPU 0. The original resperf
+/// busy-waits, so on a shared CPU it would slow down the server.
 fn both_resperfs(bench: &Bench) -> Result<()> {
     let _lab = Lab::up(bench)?;
     let queries = queries(bench, 60_000)?;
@@ -200,21 +203,21 @@ fn both_resperfs(bench: &Bench) -> Result<()> {
     };
     {
         let _nsd = nsd()?;
-        // The original ends with "Fell behind" if NSD is faster than the original can send.
+        // The original resperf ends with "Fell behind" if NSD is faster than resperf can send.
         let fast = |program: &str| run("5353", "250000", program);
         let not_slower = |[ours, theirs]: &[Summary; 2]| ours.median >= theirs.median * 0.97;
         let (found, held) = Maxima::until(not_slower, &fast, &ours)?;
         print_maxima("NSD, faster than the original can send", &found);
         ensure!(held, "NSD: ours sends more slowly than the original");
-        // The kernel is the bottleneck here. If a busy program shared NSD's CPU, NSD would get a different share of it
-        // in each turn, and the comparison would show momentary effects.
+        // In this comparison the kernel is the bottleneck. A busy program on NSD's CPU could be used instead, but NSD
+        // would then get a different share of the CPU in each turn, and the comparison would show momentary effects.
         bench.shell("dut", REPLY_LIMIT)?;
         let limited = |program: &str| run("5353", "60000", program);
         let (found, agreed) = Maxima::until(agree, &limited, &ours)?;
         print_maxima("NSD, its replies limited by the kernel", &found);
         ensure!(agreed, "NSD: the two do not agree");
     }
-    // Compares first answers of a resolver, so its cache is empty at the start of every ramp.
+    // This comparison uses answers that a resolver must look up, so the cache must be empty at the start of every ramp.
     let fresh = |program: &str| {
         let _unbound = bench.dut_in_lab(Dut::Unbound, Some(&two_cpus()[1]), &[])?;
         run("53", "20000", program)
@@ -241,14 +244,14 @@ fn known_capacity(bench: &Bench) -> Result<()> {
     wait_until_listens(&[], port.parse()?)?;
     let (queries, plot, ours) =
         (queries(bench, 65_000)?, bench.path("plot"), linked(bench, "resperf")?);
-    // An interval that does not divide the time.
+    // The duration is not a multiple of the interval.
     let args =
         resperf_arguments(["127.0.0.1", &port], &queries, &plot, "-m 40000 -r 3 -t 1 -i 0.7");
     let maxima = Maxima::in_turns(&|program| output(program, &args, LIMIT), &ours, 3)?;
     let [off, theirs] = maxima.each_ref().map(|found| (found.median / truth - 1.0) * 100.0);
     print_maxima(&format!("capacity {truth}, errors {off:+.2} % and {theirs:+.2} %"), &maxima);
     ensure!(off.abs() <= theirs.abs() + 0.5, "the original is closer to the capacity");
-    // Typical evaluation of the plot file by users.
+    // Users typically evaluate the plot file in this way.
     let awk = "!/^#/ { if (NF != 8) exit 1; if ($4 > max) max = $4; n++ } END { if (!n) exit 1; print max }";
     output(
         &ours,
@@ -260,7 +263,7 @@ fn known_capacity(bench: &Bench) -> Result<()> {
     Ok(())
 }
 
-/// Returns the result of a closed loop, for any status.
+/// Returns the result of a closed loop, whatever its exit status.
 fn closed_loop(bench: &Bench, port: u16, more: &[&str]) -> Result<Value> {
     let server = format!("127.0.0.1:{port}");
     let args = [&["closed-loop", "--json", "--server", &server, "--timeout", "5s"], more].concat();
@@ -318,7 +321,7 @@ fn tsig(bench: &Bench) -> Result<()> {
                 ensure!(right["valid"] == 200, "{server}, {key}, {transport}: {right}");
             }
         }
-        // Knot DNS ignores the signing time of plain queries' signatures, and NSD does not answer such queries. Neither
+        // For plain queries, Knot DNS ignores the signing time of the signature, and NSD does not answer. Neither
         // result may count as valid.
         for (what, more) in [
             ("wrong", &["--tsig", "hmac-sha256:sha256.example:d3Jvbmd3cm9uZw=="][..]),
@@ -347,7 +350,7 @@ fn tsig(bench: &Bench) -> Result<()> {
 fn tcp(bench: &Bench) -> Result<()> {
     let (zone, queries, folder) =
         (bench.zone_file("1")?, queries(bench, 1_000)?, bench.folder.path().display());
-    // After 100 queries NSD closes the connection, in the middle of the stream.
+    // NSD closes each connection after 100 queries, in the middle of the stream.
     let (_nsd, nsd_port) =
         bench.authoritative(Auth::Nsd, &zone, &["tcp-query-count: 100", "tcp-timeout: 1"])?;
     let unbound_port = free_port()?;
@@ -363,14 +366,15 @@ fn tcp(bench: &Bench) -> Result<()> {
     let _unbound = Server::start(find("unbound").context("unbound")?, &["-d", "-c", &unbound])?;
     wait_for(&format!("127.0.0.1:{unbound_port}"), FIRST_NAME, AAAA)?;
     let one = ["--queries", &queries, "--transport", "tcp"];
-    // With one query in flight, none is lost with a connection, and a new connection is opened after every 100.
+    // With one query in flight, no query is lost if the connection is closed, and a new connection is opened after
+    // every 100 queries.
     let closed = closed_loop(bench, nsd_port, &[&one[..], &["--outstanding", "1"]].concat())?;
     let made = closed["connections"]["made"].as_u64().unwrap_or(0);
     ensure!(
         closed["valid"].as_u64() >= Some(990) && (8..=12).contains(&made),
         "NSD, one at once: {closed}"
     );
-    // With many queries in flight, exactly those on a closed connection are lost.
+    // With many queries in flight, exactly the queries on the closed connection are lost.
     let closed = closed_loop(bench, nsd_port, &[&one[..], &["--outstanding", "20"]].concat())?;
     let (valid, lost) =
         (closed["valid"].as_u64().unwrap_or(0), closed["lost"].as_u64().unwrap_or(0));
@@ -388,7 +392,7 @@ fn tcp(bench: &Bench) -> Result<()> {
         "Unbound: {kept}"
     );
     ensure!(kept["connecting_us"]["p50"].as_f64() > Some(0.0), "no connection latency: {kept}");
-    // A ramp so slow that connections time out between queries.
+    // The ramp is so slow that connections time out between queries.
     let (ours, plot, port) =
         (linked(bench, "resperf")?, bench.path("plot"), unbound_port.to_string());
     let args =
@@ -403,7 +407,7 @@ fn tcp(bench: &Bench) -> Result<()> {
     Ok(())
 }
 
-/// Starts a server that answers everything over UDP with TC, and over TCP with NOERROR.
+/// Starts a server that answers every UDP query with TC set, and every TCP query with NOERROR.
 fn truncating_server() -> Result<u16> {
     let udp = UdpSocket::bind("127.0.0.1:0")?;
     let port = udp.local_addr()?.port();
@@ -451,7 +455,7 @@ fn truncated(bench: &Bench) -> Result<()> {
     Ok(())
 }
 
-/// Numbers of threads: rows of the table.
+/// Numbers of threads, one for each row of the table.
 const THREADS: [u64; 2] = [1, 16];
 
 fn dns64perf2(bench: &Bench) -> Result<()> {
@@ -494,7 +498,7 @@ fn dns64perf2(bench: &Bench) -> Result<()> {
             "{result}"
         );
         let number = |name: &str| result[name].as_f64().unwrap_or(0.0);
-        // All figures of a table must be of the same experiments, which have 256 queries each.
+        // All figures in a table must come from the same experiments, which consist of 256 queries each.
         let by_time = 256.0 * 1e3 / number("average_ms");
         ensure!(
             (number("qps") / by_time - 1.0).abs() < 0.001,
@@ -513,7 +517,8 @@ fn dns64perf2(bench: &Bench) -> Result<()> {
             number("qps")
         );
     }
-    // Each name was new to the server, which sends an AAAA and an A query; the wait for its start added one more query.
+    // Each name was new to the server, which therefore sent an AAAA query and an A query. Waiting for the server to
+    // start added one more query.
     let counters: Value = serde_json::from_str(&auth.end()?)?;
     let names = THREADS.len() as u64 * 256 * 256;
     for asked in [&counters["queries"]["aaaa"], &counters["queries"]["a"]] {
@@ -524,8 +529,8 @@ fn dns64perf2(bench: &Bench) -> Result<()> {
 }
 
 /// A script written from the description by G. Lencse and Y. Kadobayashi (DOI 10.1016/j.comcom.2018.05.005): it
-/// searches the highest rate at which every answer is valid. It sets the rate only by the delay in ns, and reads only
-/// the printed output.
+/// searches for the highest rate at which every answer is valid. The script sets the rate only by the delay in ns, and
+/// reads only the printed output.
 const SEARCH: &str = r#"#!/bin/bash
 dns64perf=$1; server=$2; port=$3; low=0; high=$4
 while [ $((high - low)) -gt 100 ]; do
@@ -553,7 +558,7 @@ fn papers_search(bench: &Bench) -> Result<()> {
     let numbers: Vec<f64> =
         printed.split_whitespace().filter_map(|word| word.parse().ok()).collect();
     let [found, lines] = numbers[..] else { anyhow::bail!("{printed}") };
-    // A trial of one second can exceed the capacity by the saved 20 ms.
+    // A trial of one second can exceed the capacity by 2 %, because the server saves capacity for 20 ms.
     println!("        capacity 3000: the script finds {found:.0}");
     ensure!((2_800.0..=3_100.0).contains(&found) && lines > 2_000.0, "{printed}");
     Ok(())

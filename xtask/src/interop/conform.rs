@@ -1,5 +1,5 @@
-//! The conformance suite on real servers: one campaign and one scoreboard, compared with the known behaviour of each
-//! server.
+//! Conformance checks of real servers: a campaign for each server, and one scoreboard. The outcomes are compared with
+//! the known behaviour of each server.
 //!
 //! ```text
 //! a campaign for each, with conform = true ─► results.json ─► checks that a server does not pass ◄─ compared ─►
@@ -36,7 +36,7 @@ const OTHERS: [&str; 5] = ["unbound", "bind", "powerdns", "knot-resolver", "core
 
 /// Checks servers and compares the outcomes with the golden files. A failed check of dns64d is a failure.
 fn side_by_side(bench: &Bench, drivers: &[&'static str]) -> Result<()> {
-    // All servers are checked in parallel, because a check sends one query and then waits.
+    // All servers are checked in parallel, because a check mostly waits for replies.
     let runs = thread::scope(|scope| -> Result<Vec<String>> {
         let threads: Vec<_> =
             drivers.iter().map(|driver| scope.spawn(move || checked(bench, driver))).collect();
@@ -66,7 +66,7 @@ fn side_by_side(bench: &Bench, drivers: &[&'static str]) -> Result<()> {
                 .iter()
                 .filter(|line| !line.ends_with(CONTRADICTED) && !line.ends_with(NOT_OFFERED));
             faults.extend(wrong.cloned());
-            // Unsupported features are listed in the file. Further unsupported features are also a fault.
+            // Known unsupported features are listed in the file. Any other unsupported feature is a fault.
             ensure!(news.is_empty(), "dns64d differs from its golden file:{news}");
         }
     }
@@ -83,7 +83,7 @@ fn checked(bench: &Bench, driver: &str) -> Result<String> {
     Ok(ran.with_context(|| driver.to_owned())?.0)
 }
 
-/// Part of a plan for checks of dns64d, which answers equally on every host.
+/// Part of a plan for checks of dns64d. Its answers are the same on every host.
 const CHECKED: &str = "[measure]\nconform = true\n[[dut]]\ndriver = 'dns64d'\n";
 
 fn in_lab(bench: &Bench) -> Result<()> {
@@ -109,7 +109,7 @@ fn is_as_known(results: &Value) -> Result<()> {
     Ok(())
 }
 
-/// The test authoritative server is reached by ssh, as if the tester were on another host.
+/// The test reaches the status of the test authoritative server by ssh, as if the tester were on another host.
 fn view_by_ssh(bench: &Bench) -> Result<()> {
     let _lab = Lab::up(bench)?;
     let sshds = Sshds::start(bench)?;
@@ -138,7 +138,8 @@ fn view_by_ssh(bench: &Bench) -> Result<()> {
 
 /// Suffix of a check that our advice contradicts, if the server follows the advice.
 const CONTRADICTED: &str = " (contradicted)";
-/// Suffix of a check that could not be run. This is a failure, because all requirements of the checks are met here.
+/// Suffix of a check that could not be run. Such a check is a failure, because all requirements of the checks are met
+/// here.
 const NOT_TRIED: &str = " (not tried)";
 /// Suffix of a check of an unsupported feature.
 const NOT_OFFERED: &str = " (not offered)";
@@ -168,8 +169,8 @@ fn unpassed_checks(outcomes: &[Value]) -> BTreeSet<String> {
     outcomes.iter().filter(counts).map(line).collect()
 }
 
-/// Prints the checks in which a server differs from its golden file. Differences of another version are reported, but
-/// are no failure. With BLESS set, the file is rewritten.
+/// Prints the checks in which a server differs from its golden file. Differences in a different version of the server
+/// are reported, but are not failures. If BLESS is set, the file is rewritten.
 fn compare(driver: &str, version: &str, short: &BTreeSet<String>) -> Result<String> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/conform");
     let file: PathBuf = folder.join(format!("{driver}.txt"));

@@ -1,4 +1,4 @@
-//! dns64d with other clients, other upstreams, and the tester.
+//! Tests of dns64d with other clients, with other upstreams, and with the tester.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -34,7 +34,8 @@ impl Bench {
         Path::new(self.program()).with_file_name("dns64d").to_string_lossy().into_owned()
     }
 
-    /// Copies dns64d to a place where users other than root can run it, wherever the target folder is.
+    /// Copies dns64d to a folder where users other than root can run it, regardless of the location of the target
+    /// folder.
     pub(super) fn dns64d_for_everybody(&self) -> Result<String> {
         let copy = self.path("dns64d");
         fs::copy(self.dns64d_program(), &copy)?;
@@ -42,9 +43,10 @@ impl Bench {
         Ok(copy)
     }
 
-    /// Returns the configuration of a dns64d on a port of loopback with one upstream there.
+    /// Returns the configuration of a dns64d that listens on a loopback port, with one upstream on another loopback
+    /// port.
     pub(super) fn dns64d_config(&self, port: u16, upstream: u16) -> Result<String> {
-        // The tester's names map to private addresses, for which the Well-Known Prefix is not used unless configured.
+        // The tester's names have private addresses, for which dns64d uses the Well-Known Prefix only if configured.
         let config = format!(
             "listen = ['127.0.0.1:{port}']\nthreads = 1\n[dns64]\n\
              prefixes = [{{ prefix = '64:ff9b::/96', allow-non-global = true }}]\n\
@@ -61,7 +63,7 @@ impl Bench {
         Ok((server, port))
     }
 
-    /// Starts dns64d with an AuthDNS without AAAA records as its upstream.
+    /// Starts dns64d, and as its upstream an AuthDNS without AAAA records.
     fn dns64d_and_auth(&self) -> Result<(Server, u16, Server)> {
         let upstream = free_port()?;
         let auth = Server::start(
@@ -76,7 +78,7 @@ impl Bench {
     /// Runs a trial through dns64d in which every answer must be correct.
     fn all_valid(&self, port: u16, more: &[&str]) -> Result<Value> {
         let server = format!("127.0.0.1:{port}");
-        // Without a liveness check, AuthDNS counts only the queries of the trial.
+        // There is no liveness check, so that AuthDNS counts only the queries of the trial.
         let asked = ["--server", &server, "--expect-prefix", "64:ff9b::/96", "--liveness", "false"];
         let trial = self.measure(&[&asked[..], &LIGHT, more].concat())?;
         ensure!(trial["verdict"] == "passed" && trial["valid"] == LIGHT_QUERIES, "{trial}");
@@ -105,7 +107,7 @@ fn dig_against_dns64d(bench: &Bench) -> Result<()> {
     ensure!(printed.contains("status: NOERROR") && printed.contains("ipv4only.arpa."), "{printed}");
     let printed = dig(&[NAME, "AAAA", "+edns=1", "+noednsnegotiation"])?;
     ensure!(printed.contains("BADVERS"), "{printed}");
-    // dig sends a cookie by default and reports if the server's cookie is good.
+    // By default, dig sends a cookie, and reports whether the server's cookie is good.
     let printed = dig(&[NAME, "AAAA"])?;
     ensure!(printed.contains("COOKIE:") && printed.contains("(good)"), "{printed}");
     Ok(())
@@ -115,7 +117,7 @@ fn kdig_against_dns64d(bench: &Bench) -> Result<()> {
     let (_server, port, _auth) = bench.dns64d_and_auth()?;
     let port = port.to_string();
     for transport in ["+notcp", "+tcp"] {
-        // Two queries, over TCP on one connection.
+        // There are two queries. Over TCP, they use the same connection.
         let args = ["@127.0.0.1", "-p", &port, "+keepopen", transport, NAME, "AAAA", NAME, "TXT"];
         let printed = output("kdig", &args, LIMIT)?;
         ensure!(
@@ -198,7 +200,8 @@ fn two_upstream_queries(bench: &Bench) -> Result<()> {
             "        cached share {cached}: {} queries; upstream {aaaa} AAAA and {a} A",
             trial["sent"]
         );
-        // A repeated trial queries the same names, which are then cached. `wait_for` queried one A record.
+        // If the trial was repeated, it queried the same names, which were then in the cache. `wait_for` sent one query
+        // for an A record.
         let names = trial["names"]["count"].as_u64().context("no count of names")?;
         ensure!(aaaa >= names && a > names, "each name needs one AAAA and one A query");
         // dns64d retransmits an upstream query if the response is late.

@@ -1,4 +1,4 @@
-//! dnstap of dns64d, read with Debian's dnstap tools.
+//! Output of dns64d in dnstap format, read with Debian's dnstap tools.
 //!
 //! ```text
 //! wait_for, dig ─► dns64d ─► AuthDNS
@@ -49,7 +49,7 @@ fn captured_and_read(bench: &Bench) -> Result<()> {
         let status: Value = serde_json::from_str(&status)?;
         status["counters"]["dnstap_messages"]["sent"].as_u64().context("no count")
     };
-    // Messages before the capture was connected are lost. Each of these names causes an upstream query.
+    // Messages that dns64d sent before the capture connected are lost. Each of these names causes an upstream query.
     let mut number = 0;
     wait_until("fstrm_capture receives nothing", LIMIT, || {
         number += 1;

@@ -1,5 +1,5 @@
-//! The regression gate for pipelines, with servers of known capacity. Its result is a measurement, so nothing may run
-//! in parallel, as it would in `cargo test`.
+//! Test of the regression gate for CI pipelines, with servers of known capacity. The test measures rates, so unlike in
+//! `cargo test`, nothing may run in parallel.
 
 use std::fs;
 use std::time::Duration;
@@ -15,11 +15,11 @@ pub(super) static TESTS: &[Test] =
     &[Test::new("a capacity 3 % lower is found over ten searches each", &[], three_per_cent)
         .holding(Resource::Cpus)];
 
-/// Attempts of the comparison, in case other programs use the machine meanwhile.
+/// Maximum number of attempts. A comparison is repeated if other programs disturbed it.
 const ATTEMPTS: usize = 3;
 const PATIENCE: Duration = Duration::from_secs(240);
 
-/// Ten searches of a reference DUT of known capacity, with trials of 0.4 s.
+/// Returns a plan with ten searches for the rate of a reference DUT of known capacity, with trials of 0.4 s.
 fn plan(program: &str, capacity: u64) -> String {
     format!(
         "name = 'gate'\ntopology = 'loopback'\n[trial]\nduration = '400ms'\npause = '0s'\n\
@@ -57,7 +57,7 @@ fn three_per_cent(bench: &Bench) -> Result<()> {
         let strict = [&["--baseline", &old, "--max-regression", "1%"][..], &files].concat();
         let (regressed, status) = compared(&strict)?;
         let (tolerated, _) = compared(&["--baseline", &old, "--max-regression", "50%"])?;
-        // If a busy machine disturbed a search, one of the two comparisons is undecided.
+        // If other programs disturbed a search, one of the two comparisons is undecided.
         if let Some(open) = [&regressed, &tolerated].into_iter().find(|c| outcome(c) == "undecided")
         {
             last = open.clone();
@@ -73,7 +73,7 @@ fn three_per_cent(bench: &Bench) -> Result<()> {
         );
         let page = fs::read_to_string(format!("{both}/report.html"))?;
         ensure!(page.contains("Change against old"), "the change is not in the report");
-        // With baseline and run exchanged, the run is the faster one.
+        // If the baseline and the run are exchanged, the run is faster than the baseline.
         let (improved, status) = compared(&["--baseline", &new, "--max-regression", "1%"])?;
         ensure!(status == Some(0), "an improvement ends with {status:?}: {improved:#}");
         return Ok(());

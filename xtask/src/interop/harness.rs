@@ -16,14 +16,14 @@ use super::tally::Skipped;
 use crate::process::{self, Server, find, free_port, output};
 use crate::servers::{DUT, authoritative, dut_of_operator, wait_until_answers, wait_until_listens};
 
-/// First name of every zone here.
+/// First name of each zone that the tests use.
 pub(super) const FIRST_NAME: &str = "010-000-000-000.dns64perf.test";
 
 /// Time limit of a program that a test runs.
 pub(super) const LIMIT: Duration = Duration::from_secs(120);
 
-/// Options of a trial of 300 queries in a second. The outcome is independent of the machine's load, because late
-/// queries do not make the trial invalid and the timeout is longer than any stall of the machine.
+/// Options of a trial with 300 queries in one second. The outcome does not depend on the load of this machine, because
+/// late queries do not make the trial invalid, and because the timeout is longer than any stall.
 pub(super) const LIGHT: [&str; 12] = [
     "--rate",
     "300",
@@ -39,14 +39,15 @@ pub(super) const LIGHT: [&str; 12] = [
     "5s",
 ];
 
-/// The options of [`LIGHT`] after rate, duration and timeout: late queries do not make the trial invalid.
+/// The options of [`LIGHT`] that follow the rate, the duration and the timeout. Because of them, late queries do not
+/// make a trial invalid.
 pub(super) const TOLERANT: &[&str] = LIGHT.split_at(6).1;
 
-/// Number of queries of a [`LIGHT`] trial.
+/// Number of queries in a [`LIGHT`] trial.
 pub(super) const LIGHT_QUERIES: u64 = 300;
 
-/// Trials of campaigns at a single low rate, so that the outcome is independent of the machine's load. An invalid trial
-/// is repeated once.
+/// Part of a plan with trials at a single low rate, so that the outcome does not depend on the load of this machine. An
+/// invalid trial is repeated once.
 pub(super) const SHORT_TRIALS: &str = "[trial]\nduration = '300ms'\ntimeout = '1s'\npause = '0s'\n\
     max-burst = '500us'\nwindow-limit = 10000\nlateness-limit = '5s'\nauth-limit = '5s'\n\
     [search]\nmin = 100\nmax = 100\nresolution = 100\nrepeat = 1\ninvalid-retries = 1\n";
@@ -57,10 +58,10 @@ pub(super) fn two_cpus() -> [String; 2] {
     [cpus.first(), cpus.last()].map(|cpu| cpu.map_or(0, |cpu| cpu.0).to_string())
 }
 
-/// The programs under test, and a folder for one test.
+/// The program under test, and a folder for one test.
 pub(super) struct Bench {
     pub(super) program: PathBuf,
-    /// Empty when the test begins, and removed when it has ended.
+    /// Folder that is empty when the test begins, and removed when the test has ended.
     pub(super) folder: tempfile::TempDir,
 }
 
@@ -93,18 +94,17 @@ impl Bench {
         Ok(())
     }
 
-    /// Runs `dns64bench measure` on this host and returns its trial, which is not invalid.
+    /// Runs `dns64bench measure` on this host and returns the trial, which must not be invalid.
     pub(super) fn measure(&self, args: &[&str]) -> Result<Value> {
         self.measure_within(&[], args)
     }
 
-    /// Runs `dns64bench measure` in the lab's tester and returns its trial, which is not invalid.
+    /// Runs `dns64bench measure` in the lab's tester and returns the trial, which must not be invalid.
     pub(super) fn measure_in_lab(&self, args: &[&str]) -> Result<Value> {
         self.measure_within(&["lab", "exec", "tester", "--", self.program()], args)
     }
 
-    /// Runs `dns64bench measure` after the words `within` and returns its trial, which is not
-    /// invalid.
+    /// Runs `dns64bench measure`, preceded by the arguments `within`, and returns the trial, which must not be invalid.
     pub(super) fn measure_within(&self, within: &[&str], args: &[&str]) -> Result<Value> {
         let args = [within, &["measure", "--json", "--quiet"], args].concat();
         self.valid(|| {
@@ -114,10 +114,10 @@ impl Bench {
         })
     }
 
-    /// Runs a trial, and once more if the tester invalidated it.
+    /// Runs a trial. If the tester invalidates the trial, runs it once more.
     ///
     /// # Errors
-    /// [`Skipped`] with the trial's reasons if it is invalid again.
+    /// Returns [`Skipped`] with the reasons if the trial is invalid again.
     pub(super) fn valid(&self, mut trial: impl FnMut() -> Result<Value>) -> Result<Value> {
         let first = trial()?;
         if first["verdict"] != "invalid" {
@@ -136,10 +136,10 @@ impl Bench {
         self.campaign_within(&[], name, plan)
     }
 
-    /// Runs a campaign after the words `within`.
+    /// Runs a campaign. The arguments `within` precede the subcommand.
     ///
     /// # Errors
-    /// [`Skipped`] if the tester invalidated a trial as often as the plan allows.
+    /// Returns [`Skipped`] if the tester invalidated a trial as often as the plan allows.
     pub(super) fn campaign_within(
         &self,
         within: &[&str],
@@ -170,7 +170,7 @@ impl Bench {
         Ok(path)
     }
 
-    /// Starts an authoritative server with a zone file of ours and the lines `extra`, on a port of loopback.
+    /// Starts an authoritative server on a loopback port, with our zone file and the configuration lines `extra`.
     pub(super) fn authoritative(
         &self,
         auth: Auth,
@@ -209,7 +209,7 @@ pub(super) fn results(run: &str) -> Result<Value> {
     Ok(results)
 }
 
-/// Returns the end of a program's messages, in one line.
+/// Returns the last messages of a program as one line.
 pub(super) fn last_lines(said: &str) -> String {
     let lines: Vec<_> = said.lines().rev().take(3).collect();
     lines.into_iter().rev().collect::<Vec<_>>().join(" / ")
@@ -221,10 +221,10 @@ pub(super) fn traversable_folder() -> Result<tempfile::TempDir> {
     Ok(tempfile::Builder::new().permissions(mode).tempdir()?)
 }
 
-/// Returns the number of queries that dnsperf sent, by its output.
+/// Returns the number of queries that dnsperf sent, according to its output.
 ///
 /// # Errors
-/// Returns an error if one of them got no reply, or an RCODE other than NOERROR.
+/// Returns an error if a query got no reply, or an RCODE other than NOERROR.
 pub(super) fn all_noerror(printed: &str) -> Result<u64> {
     let number = |title: &str| -> Result<u64> {
         let line = printed.lines().find_map(|line| line.trim().strip_prefix(title));
@@ -233,7 +233,7 @@ pub(super) fn all_noerror(printed: &str) -> Result<u64> {
     };
     let (sent, completed) = (number("Queries sent:")?, number("Queries completed:")?);
     ensure!(completed == sent, "{printed}");
-    // "Response codes:       NOERROR 4000 (100.00%)", and no other code after it.
+    // The line is "Response codes:       NOERROR 4000 (100.00%)", without further codes.
     ensure!(printed.contains(&format!("NOERROR {sent} (100.00%)\n")), "{printed}");
     Ok(sent)
 }
@@ -243,7 +243,7 @@ pub(super) const A: u8 = 1;
 
 pub(super) const AAAA: u8 = 28;
 
-/// Waits until `server` has an answer of type `rtype` for `name`.
+/// Waits until `server` answers a query for `name` and `rtype`.
 pub(super) fn wait_for(server: &str, name: &str, rtype: u8) -> Result<()> {
     let socket = std::net::UdpSocket::bind("127.0.0.1:0")?;
     socket.set_read_timeout(Some(Duration::from_millis(200)))?;
@@ -256,7 +256,7 @@ pub(super) fn wait_for(server: &str, name: &str, rtype: u8) -> Result<()> {
     for _ in 0..100 {
         let _ = socket.send_to(&query, server);
         let mut reply = [0; 512];
-        // NOERROR with an answer.
+        // Accepts a reply with NOERROR and at least one answer record.
         if matches!(socket.recv(&mut reply), Ok(n) if n > 12 && reply[3] & 15 == 0 && reply[7] > 0)
         {
             return Ok(());
@@ -266,7 +266,7 @@ pub(super) fn wait_for(server: &str, name: &str, rtype: u8) -> Result<()> {
     anyhow::bail!("{server} does not answer queries for {name}")
 }
 
-/// Guard of a lab, which is taken down at the end if this program created it.
+/// Guard that removes a lab at the end if this program created the lab.
 pub(super) struct Lab<'a>(&'a Bench);
 
 impl<'a> Lab<'a> {
@@ -283,7 +283,7 @@ impl Drop for Lab<'_> {
 }
 
 impl Bench {
-    /// Starts one of our servers in a host of the lab. Returns when the server listens on the port of `--listen`.
+    /// Starts one of our servers in a host of the lab. Returns once the server listens on the port given by `--listen`.
     pub(super) fn in_lab(&self, host: &str, args: &[&str]) -> Result<Server> {
         let listen = args
             .iter()
@@ -302,7 +302,8 @@ impl Bench {
         Ok(server)
     }
 
-    /// Starts a DUT of the lab with additional configuration lines, on one CPU if given. Returns when the DUT answers.
+    /// Starts the lab's DUT with additional configuration lines, on one CPU if `cpu` is given. Returns once the DUT
+    /// answers.
     pub(super) fn dut_in_lab(&self, dut: Dut, cpu: Option<&str>, extra: &[&str]) -> Result<Server> {
         let name = dut.driver().program_name().context("it has no program")?;
         let program = match name {

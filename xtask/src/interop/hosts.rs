@@ -1,4 +1,4 @@
-//! Campaigns over several hosts (an sshd in each namespace of the lab), with other servers as AuthDNS, and on a full
+//! Campaigns with several hosts (an sshd in each namespace of the lab), with other servers as AuthDNS, and on a full
 //! disk.
 
 use std::fs;
@@ -16,7 +16,7 @@ use super::tally::Skipped;
 use super::test::{ROOT, Test};
 use crate::process::{self, Server, find, output, wait_until};
 
-/// Programs of a campaign over ssh.
+/// Programs that a campaign over ssh needs.
 pub(super) const SSH: &[&str] = &["sshd", "ssh", "ssh-keygen", "ip", ROOT];
 
 pub(super) static TESTS: &[Test] = &[
@@ -61,7 +61,7 @@ pub(super) static TESTS: &[Test] = &[
 const SELF_TEST: &str = "[self-test]\nmin = 500\nmax = 500\nresolution = 500\nrepeat = 1\n";
 const LOAD: &str = "[measure.loads]\nshares = [1]\nduration = '4s'\ntransient = '0s'\nrepeat = 1\n";
 
-/// An sshd in each host of the lab, and the settings to reach them.
+/// An sshd in each host of the lab, and the settings by which ssh reaches them.
 pub(super) struct Sshds {
     _sshds: Vec<Server>,
     /// The configuration file for ssh.
@@ -97,7 +97,7 @@ impl Sshds {
                 ["lab", "exec", host, "--", &sshd.to_string_lossy(), "-D", "-e", "-f", &file];
             sshds.push(Server::start(bench.program(), &args)?);
             config.push_str(&format!(
-                // Two names for each, for tests that need two hosts.
+                // Each host has two names, for tests that need two hosts.
                 "Host far-{host} also-{host}\n  HostName {address}\n  Port 2222\n  User root\n  IdentityFile {user_key}\n  IdentitiesOnly yes\n  \
                  StrictHostKeyChecking yes\n  UserKnownHostsFile {}\n",
                 bench.path("known_hosts")
@@ -106,7 +106,7 @@ impl Sshds {
         }
         bench.file("known_hosts", &known)?;
         let config = bench.file("ssh_config", &config)?;
-        // A successful connection shows that an sshd listens.
+        // The first successful connection shows that the sshd listens.
         for (host, _) in hosts {
             let host = format!("far-{host}");
             let args = [
@@ -135,12 +135,12 @@ impl Sshds {
         Ok(Sshds { _sshds: sshds, config })
     }
 
-    /// Returns the words that run our program in the tester's namespace.
+    /// Returns the arguments that run our program in the tester's namespace.
     fn in_tester<'a>(bench: &'a Bench, words: &[&'a str]) -> Vec<&'a str> {
         [&["lab", "exec", "tester", "--", bench.program()], words].concat()
     }
 
-    /// Runs a campaign in the tester's namespace and returns its folder, named after the plan, and its
+    /// Runs a campaign in the tester's namespace. Returns its run folder, which is named after the plan, and its
     /// results.
     pub(super) fn campaign(bench: &Bench, name: &str, plan: &str) -> Result<(String, Value)> {
         bench.campaign_within(&["lab", "exec", "tester", "--", bench.program()], name, plan)
@@ -163,7 +163,7 @@ impl Sshds {
     }
 }
 
-/// Returns the names of everything that was measured: DUTs, points, loads.
+/// Returns the names of all measured DUTs, points and loads.
 fn measured(results: &Value) -> Vec<String> {
     let duts = results["duts"].as_array().into_iter().flatten();
     duts.flat_map(|dut| {
@@ -210,13 +210,13 @@ fn campaign_over_ssh(bench: &Bench) -> Result<()> {
         let real = &results["duts"][0]["points"][0]["real"];
         ensure!(real["questions_per_query"] == 2.0, "{real}");
     }
-    // Configurations and logs of the other hosts are here.
+    // The run folder on this host contains configurations and logs from the other hosts.
     ensure!(
         fs::read_to_string(format!("{far_run}/servers/dns64d-1/dns64d.toml"))?
             .contains("198.18.0.2")
     );
 
-    // The host of this server has only ssh and a shell.
+    // The host of this server needs only ssh and a shell.
     let config = "[access]\nallow = ['::/0']\nopen-resolver = true\n[dns64]\nprefixes = [{ prefix = '64:ff9b::/96', allow-non-global = true }]\n";
     let config = format!(
         "listen = ['[2001:2::1]:53']\n{config}[[upstream]]\naddress = '198.18.0.2'\nport = 53\n"
@@ -244,7 +244,7 @@ fn campaign_over_ssh(bench: &Bench) -> Result<()> {
     Ok(())
 }
 
-/// Two testers find the rate of the DUT, and every trial is complete.
+/// With two testers, a campaign finds the rate of the DUT, and every trial is complete.
 fn two_testers(bench: &Bench) -> Result<()> {
     let _lab = Lab::up(bench)?;
     let sshds = Sshds::start(bench)?;
@@ -265,8 +265,8 @@ fn two_testers(bench: &Bench) -> Result<()> {
     let mut shared = 0;
     for line in journal.lines() {
         let entry: Value = serde_json::from_str(line)?;
-        // Both testers share the trials of the self-test, of searches and of loads. Trials of a single tester have one
-        // thread.
+        // Both testers take part in all trials of the self-test, of searches and of loads. A trial with a single tester
+        // would use one thread.
         let Some(trial) = entry.pointer("/finished/trial") else { continue };
         shared += 1;
         ensure!(trial["settings"]["threads"] == 2, "{line}");
@@ -278,7 +278,8 @@ fn two_testers(bench: &Bench) -> Result<()> {
     Ok(())
 }
 
-/// A DUT queries two AuthDNS, and the counters of both are added. Each search of the self-test queries one AuthDNS.
+/// The DUT queries two instances of AuthDNS, and the counters of both are added. Each search of the self-test queries
+/// one of them.
 fn two_auths(bench: &Bench) -> Result<()> {
     const ASKED: [&str; 2] = ["198.18.1.2:53", "198.18.1.2:5353"];
     let _lab = Lab::up(bench)?;
@@ -294,7 +295,7 @@ fn two_auths(bench: &Bench) -> Result<()> {
         .replace("resolution = 500\nrepeat = 1", "resolution = 500\nrepeat = 2");
     let plan = format!("{plan}[[dut]]\ndriver = 'dns64d'\n");
     let (folder, found) = Sshds::campaign(bench, "auths", &plan)?;
-    // The two upstream queries of each name are visible only if the counters of both are added.
+    // Only the sum of both counters shows that there were two upstream queries for each name.
     let first = &found["duts"][0]["points"][0];
     ensure!(first["figures"]["median"] == 100.0, "{first}");
     ensure!(first["real"]["questions_per_query"] == 2.0, "{first}");
@@ -322,7 +323,7 @@ fn two_auths(bench: &Bench) -> Result<()> {
     Ok(())
 }
 
-/// Returns the processes that a process has started.
+/// Returns the IDs of the child processes of a process.
 fn children(pid: u32) -> Vec<u32> {
     let text = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
     text.split_whitespace().filter_map(|word| word.parse().ok()).collect()
@@ -332,7 +333,7 @@ fn name_of(pid: u32) -> String {
     fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default().trim().to_owned()
 }
 
-/// Waits for the end of a program of ours.
+/// Waits until one of our programs ends, and returns its exit status.
 fn status(mut child: Child, limit: Duration) -> Result<Option<i32>> {
     let give_up = Instant::now() + limit;
     while Instant::now() < give_up {
@@ -345,7 +346,7 @@ fn status(mut child: Child, limit: Duration) -> Result<Option<i32>> {
     bail!("it did not end");
 }
 
-/// Waits until a run folder's journal has this number of lines.
+/// Waits until the journal in a run folder has at least this number of lines.
 fn wait_for_lines(run: &str, lines: usize) -> Result<()> {
     let journal = format!("{run}/journal.jsonl");
     let has_them =
@@ -356,7 +357,7 @@ fn wait_for_lines(run: &str, lines: usize) -> Result<()> {
 fn lost_connections(bench: &Bench) -> Result<()> {
     let _lab = Lab::up(bench)?;
     let sshds = Sshds::start(bench)?;
-    // Enough trials for the connections to be lost during them.
+    // The plan has enough trials for the connections to be lost during a trial.
     let plan = sshds.plan(bench).replace("max = 100\n", "max = 800\n");
     let plan = bench.file("lost.toml", &format!("{plan}[[dut]]\ndriver = 'dns64d'\n"))?;
     let run = bench.path("lost-run");
@@ -379,7 +380,7 @@ fn lost_connections(bench: &Bench) -> Result<()> {
         status(child, Duration::from_secs(30))? == Some(4),
         "a lost connection does not count as an unusable environment"
     );
-    // The remote ends detect the lost connection and end the programs that they started, so the port is free again.
+    // The agents detect the lost connection and end the programs that they started, so the port becomes free again.
     let args = ["lab", "exec", "dut", "--", "ss", "-Huln", "sport = :53"];
     let is_gone = || Ok(output(bench.program(), &args, LIMIT)?.trim().is_empty());
     wait_until("the DUT outlives its connection", Duration::from_secs(20), is_gone)?;
@@ -390,7 +391,7 @@ fn lost_connections(bench: &Bench) -> Result<()> {
 
 /// Runs a campaign with one other server as AuthDNS.
 fn with_auth(bench: &Bench, driver: &str) -> Result<()> {
-    // Fewer names than the trials of one search need, so the servers are restarted meanwhile.
+    // There are fewer names than the trials of one search need, so the servers are restarted during the search.
     let trials = SHORT_TRIALS.replace("max = 100\n", "max = 300\n").replace("300ms", "800ms");
     let plan = format!(
         "name = '{driver}'\ntopology = 'loopback'\n{trials}[auth]\ndriver = '{driver}'\nnames = '10.0.0.0/23'\n[[dut]]\ndriver = 'dns64d'\n"
@@ -404,7 +405,7 @@ fn with_auth(bench: &Bench, driver: &str) -> Result<()> {
     no_large_files(&run)
 }
 
-/// Runs a plan with all other servers and ours as AuthDNS. Each must have a row and a self-test.
+/// Runs a plan that uses AuthDNS and all other authoritative servers. Each of them must have a row and a self-test.
 fn several_auths(bench: &Bench) -> Result<()> {
     let further: String = ["nsd", "knot", "bind", "yadifa"]
         .map(|driver| format!("[[authdns]]\ndriver = '{driver}'\nnames = '10.0.0.0/20'\n"))
@@ -431,7 +432,7 @@ fn several_auths(bench: &Bench) -> Result<()> {
     Ok(())
 }
 
-/// A separate file system that fills up after a while.
+/// A separate, small file system that becomes full during the test.
 struct SmallDisk(String);
 
 impl SmallDisk {
@@ -489,11 +490,11 @@ fn full_disk(bench: &Bench) -> Result<()> {
     Ok(())
 }
 
-/// Minimum size in octets of files that are neither logs nor configurations of three short trials.
+/// Size in octets that logs and configurations of three short trials do not reach.
 const BULK: u64 = 4 << 20;
 
-/// Requires that caches and zone files are removed at the end of a campaign, because a gigabyte for each point would
-/// fill any disk.
+/// Requires that a campaign has removed caches and zone files at its end. A gigabyte for each point would fill any
+/// disk.
 fn no_large_files(run: &str) -> Result<()> {
     let found = output("find", &[run, "-type", "f", "-size", &format!("+{}k", BULK >> 10)], LIMIT)?;
     ensure!(found.trim().is_empty(), "large files are left: {found}");
@@ -502,8 +503,8 @@ fn no_large_files(run: &str) -> Result<()> {
     Ok(())
 }
 
-/// A script that treats `/etc/mtd64-ng.conf` like mtd64-ng: it reads the file, goes into the background, and listens on
-/// all addresses.
+/// A script that imitates mtd64-ng. It reads `/etc/mtd64-ng.conf`, goes into the background, and listens on all
+/// addresses.
 const LIKE_MTD64_NG: &str = r#"#!/bin/sh
 value() { sed -n "s/^$1 //p" /etc/mtd64-ng.conf; }
 cat > FOLDER/like-mtd64-ng.toml <<END
@@ -525,7 +526,7 @@ fn like_mtd64_ng(bench: &Bench) -> Result<()> {
     let program = bench.file("like-mtd64-ng", &script)?;
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755))?;
     let before = running("like-mtd64-ng.toml")?;
-    // The programs that start the server have other words in their command lines.
+    // These words distinguish the server from the programs that start it.
     let is_it = |words: &[&str]| {
         words.contains(&"dns64d") && words.iter().any(|word| word.ends_with("like-mtd64-ng.toml"))
     };
@@ -539,7 +540,8 @@ fn like_mtd64_ng(bench: &Bench) -> Result<()> {
     Ok(())
 }
 
-/// mtd64-ng has no package: the variable `MTD64_NG` contains the path of a program that the user has built.
+/// There is no package of mtd64-ng. The environment variable `MTD64_NG` contains the path of a program that the user
+/// has built.
 fn mtd64_ng(bench: &Bench) -> Result<()> {
     let Some(program) = std::env::var_os("MTD64_NG") else {
         return Err(Skipped(
@@ -558,7 +560,7 @@ fn mtd64_ng(bench: &Bench) -> Result<()> {
         agree(&results["duts"][0]["points"][0], &own)?;
         let place = &results["duts"][0]["points"][0]["place"];
         ensure!(place["told"] == threads, "{place}");
-        // The receiver, its workers, and the surrounding shell that ends it.
+        // The threads are the receiver, its workers, and the surrounding shell that ends the receiver.
         let seen = place["allowed"]
             .as_array()
             .into_iter()
@@ -577,7 +579,7 @@ fn running(word: &str) -> Result<usize> {
     Ok(lines.lines().filter(|line| line.contains(word)).count())
 }
 
-/// Runs a campaign with one server, which must reach the plan's rate, and returns its results.
+/// Runs a campaign with one server, which must reach the rate of the plan. Returns the results of the campaign.
 fn one_driver(bench: &Bench, topology: &str, dut: &str) -> Result<Value> {
     let plan = format!("name = 'one'\ntopology = '{topology}'\n{SHORT_TRIALS}[[dut]]\n{dut}\n");
     let folder = tempfile::tempdir_in(bench.folder.path())?;

@@ -1,6 +1,6 @@
-//! `dns64d import`: sends the same queries to another server and to dns64d with the imported configuration. The other
-//! server has Debian's configuration plus DNS64 and a forwarder. Debian does not package CoreDNS, so CoreDNS has a
-//! Corefile written for this test.
+//! `dns64d import`: sends the same queries to another server and to dns64d with the imported configuration. The
+//! configuration of the other server is that of Debian, with DNS64 and a forwarder added. Debian does not package
+//! CoreDNS, so CoreDNS has a Corefile written for this test.
 //!
 //! ```text
 //! NSD, a zone of all kinds ◄─┬─ the other server ◄── its configuration ─── import ─► dns64d.toml, notes
@@ -47,7 +47,7 @@ pub(super) static TESTS: &[Test] = &[
     ),
 ];
 
-/// Names of each kind.
+/// Number of names of each kind.
 const OF_EACH: usize = 12;
 /// Contents of the names, with `%` for the number of the name: records, or aliases of other kinds.
 const KINDS: [(&str, &[&str]); 18] = [
@@ -71,7 +71,7 @@ const KINDS: [(&str, &[&str]); 18] = [
     ("wild", &[]),
 ];
 
-/// Names of each kind that are also queried with each combination of [`FLAGS`].
+/// Number of names of each kind that are also queried with each of the [`FLAGS`].
 const WITH_FLAGS: usize = 2;
 const FLAGS: [&str; 3] = ["+dnssec", "+cdflag", "+dnssec +cdflag"];
 
@@ -91,15 +91,15 @@ ipv4only.arpa AAAA
 1.0.2.0.0.0.a.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.b.9.f.f.4.6.0.0.ip6.arpa PTR
 ";
 
-/// Domains that dns64d answers locally with any imported configuration, as its book documents:
-/// `ipv4only.arpa` (RFC 8880), the reverse tree of the prefix, and special-use names (RFC 6761, RFC 7686).
+/// Domains that dns64d answers locally with any imported configuration, as documented: `ipv4only.arpa` (RFC 8880), the
+/// reverse tree of the prefix, and special-use names (RFC 6761, RFC 7686).
 const DOCUMENTED: [&str; 6] = [
     "ipv4only.arpa",
     "b.9.f.f.4.6.0.0.ip6.arpa",
     "localhost",
     "invalid",
     "onion",
-    // Some servers answer that the PTR record of 127.0.0.1 does not exist (RFC 6303 §3), and others query it upstream.
+    // Some servers answer that there is no PTR record for 127.0.0.1 (RFC 6303 §3), and others query it upstream.
     "127.in-addr.arpa",
 ];
 
@@ -131,7 +131,7 @@ fn zone_and_questions() -> (String, String) {
     (zone, questions + OUTSIDE)
 }
 
-/// RCODE of an answer, and its records without their TTLs.
+/// RCODE of an answer, and its records without TTLs.
 type Answer = (String, Vec<String>);
 
 /// Returns dig's result for each query.
@@ -162,14 +162,14 @@ fn answers(port: u16, questions: &str) -> Result<Vec<Answer>> {
     Ok(answers.collect())
 }
 
-/// A query with different answers from the two servers.
+/// A query to which the two servers gave different answers.
 struct Difference<'a> {
     question: &'a str,
     theirs: Answer,
     ours: Answer,
 }
 
-/// Sends the queries to the other server and to dns64d, on these ports, and returns the differences.
+/// Sends the queries to the other server and to dns64d, which listen on `ports`, and returns the differences.
 fn differences<'a>(
     bench: &Bench,
     questions: &[&'a str],
@@ -198,7 +198,7 @@ fn compare(bench: &Bench, file: &str, port: u16, questions: &str) -> Result<()> 
     let dns64d = bench.dns64d_program();
     let ran = process::run(&dns64d, &["import", file], LIMIT)?;
     ensure!(ran.status == Some(0) || ran.status == Some(1), "{}", ran.stderr);
-    // The same addresses cannot be served twice.
+    // The listen addresses are replaced, because two servers cannot listen on the same address.
     let (before, rest) = ran.stdout.split_once("listen = [").context("no listen")?;
     let (_, after) = rest.split_once("]\n").context("no end of listen")?;
     let ours = free_port()?;
@@ -210,8 +210,8 @@ fn compare(bench: &Bench, file: &str, port: u16, questions: &str) -> Result<()> 
 
     let all: Vec<&str> = questions.lines().collect();
     let first = differences(bench, &all, [port, ours])?;
-    // Occasionally, BIND gives an empty answer for an alias that others query at the same time, so only differences
-    // that occur again count.
+    // Occasionally, BIND gives an empty answer for an alias that is also queried by others at the same time. Therefore,
+    // only differences that occur again count.
     let again: Vec<&str> = first.iter().map(|difference| difference.question).collect();
     let differ = differences(bench, &again, [port, ours])?;
     let notes: Vec<&str> = ran.stderr.lines().filter(|note| note.contains("may differ")).collect();
@@ -249,7 +249,7 @@ fn compare(bench: &Bench, file: &str, port: u16, questions: &str) -> Result<()> 
 fn explanation(question: &str, notes: &[&str]) -> Option<String> {
     let name = question.split(' ').next().unwrap_or_default();
     let labels: Vec<&str> = name.split('.').collect();
-    // The name or a domain that contains it, of at least three labels.
+    // Candidates are the name, and its parent domains with at least three labels.
     let mut domains = labels.windows(3).enumerate().map(|(at, _)| labels[at..].join("."));
     let of_name = domains.find_map(|domain| notes.iter().find(|note| note.contains(&domain)));
     let of_cd = || notes.iter().find(|note| question.contains("+cdflag") && note.contains("CD=1"));
@@ -258,7 +258,7 @@ fn explanation(question: &str, notes: &[&str]) -> Option<String> {
     note.or_else(|| documented().map(|domain| format!("{domain}: answered locally, see the book")))
 }
 
-/// Starts NSD with the zone; also returns its port and the queries.
+/// Starts NSD with the zone. Returns the server, its port, and the queries.
 fn upstream(bench: &Bench) -> Result<(Server, u16, String)> {
     let (zone, questions) = zone_and_questions();
     let zone = bench.file("kinds.zone", &zone)?;
@@ -321,7 +321,7 @@ fn powerdns(bench: &Bench) -> Result<()> {
     let (_nsd, upstream, questions) = upstream(bench)?;
     let (port, folder) = (free_port()?, bench.path(""));
     let text = debian("/etc/powerdns/recursor.conf")?;
-    // The server is started with another folder than the one in its configuration.
+    // The configured folder is removed, because the server is started with a different folder.
     let kept = text.lines().filter(|line| !line.starts_with("config-dir="));
     let kept: String = kept.map(|line| format!("{line}\n")).collect();
     let file = bench.file(
@@ -340,7 +340,7 @@ fn knot_resolver(bench: &Bench) -> Result<()> {
     let (_nsd, upstream, questions) = upstream(bench)?;
     let port = free_port()?;
     let text = debian("/etc/knot-resolver/kresd.conf")?;
-    // TLS needs keys, and other addresses may be in use here.
+    // Listen addresses are removed, because TLS needs keys, and because the addresses may be in use on this host.
     let kept = text.lines().filter(|line| !line.starts_with("net.listen"));
     let kept: String = kept.map(|line| format!("{line}\n")).collect();
     let file = bench.file(

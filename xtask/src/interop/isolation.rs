@@ -19,12 +19,13 @@ use super::test::Test;
 use crate::packages::is_root;
 use crate::process;
 
-/// Exit status of a skipped test, as in Automake; its reason is the last line of its standard error.
+/// Exit status of a skipped test, as in Automake. The reason is the last line of the test's standard error.
 const SKIPPED: u8 = 77;
-/// Longest run of a test; after it the test is killed with all processes that it started.
+/// Time limit of a test. A test that exceeds the limit is killed together with all processes that it started.
 const LIMIT: Duration = Duration::from_secs(900);
-/// Process 1 of a test. Sets up loopback and an empty folder of named namespaces, and reaps orphans until the test
-/// ends. The dummy address (RFC 7600) makes getaddrinfo return IPv4 addresses, which Slurm needs.
+/// Shell script that runs as process 1 of a test. It sets up loopback and an empty folder for named namespaces, and
+/// reaps orphans until the test ends. Because of the dummy address (RFC 7600), getaddrinfo returns IPv4 addresses,
+/// which Slurm needs.
 const INIT: &str = "ip link set lo up; ip address add 192.0.0.8/32 dev lo; mkdir -p /run/netns && mount -t tmpfs tmpfs /run/netns && \
                     \"$@\"; exit $?";
 
@@ -35,8 +36,8 @@ pub(super) fn is_possible() -> bool {
             .is_ok_and(|ran| ran.status == Some(0))
 }
 
-/// Runs a test in a separate process, with separate namespaces if `isolated`. Returns the details that it printed, and
-/// its result.
+/// Runs a test in a separate process, with separate namespaces if `isolated` is true. Returns the details that the test
+/// printed, and its result.
 pub(super) fn run(test: &Test, program: &Path, isolated: bool) -> (String, Result<()>) {
     match run_process(test, program, isolated) {
         Ok((details, outcome)) => (details, outcome),

@@ -1,5 +1,5 @@
-//! Losses below the sockets. Losses on the tester's hosts make a trial invalid, and losses on the DUT's host make it
-//! fail.
+//! Tests with packet losses below the sockets. Losses on a host of the tester make a trial invalid, and losses on the
+//! DUT's host make it fail.
 
 use std::cell::Cell;
 use std::path::Path;
@@ -41,7 +41,7 @@ pub(super) static TESTS: &[Test] = &[
         .holding(Resource::Cpus),
 ];
 
-/// Searches at a single rate, twice the capacity of the DUT. Ten of them need an idle machine.
+/// Plan with searches at a single rate, which is twice the capacity of the DUT. Ten searches need an idle machine.
 const SLOW_DUT: &str = "name = 'slow'\n\
     [trial]\nduration = '1s'\ntimeout = '250ms'\npause = '0s'\nmax-burst = '500us'\nwindow-limit = 10000\n\
     lateness-limit = '100ms'\nauth-limit = '200ms'\n\
@@ -49,12 +49,12 @@ const SLOW_DUT: &str = "name = 'slow'\n\
     [[dut]]\ndriver = 'custom'\nname = 'reference'\n[dut.custom]\n\
     start = ['PROGRAM', 'reference-dut', '--listen', '[{listen}]:{port}', \
     '--ask', '{upstream}:{upstream-port}', '--capacity', '500']\n";
-/// Limit for other programs on the DUT's CPUs, in per cent.
+/// Limit for the CPU use of other programs on the DUT's CPUs, in per cent.
 const OTHERS_PCT: f64 = 5.0;
-/// Time limit of the campaign, in which busy trials are repeated.
+/// Time limit of the campaign. A trial is repeated if other programs disturbed it.
 const SLOW_LIMIT: Duration = Duration::from_secs(600);
 
-/// A failed trial stays failed, and does not become invalid, if other programs used little CPU time.
+/// If other programs used little CPU time, a failed trial remains failed and does not become invalid.
 fn slow_dut(bench: &Bench) -> Result<()> {
     let plan = bench.file("slow.toml", &SLOW_DUT.replace("PROGRAM", bench.program()))?;
     let run = bench.path("slow-run");
@@ -74,7 +74,8 @@ fn slow_dut(bench: &Bench) -> Result<()> {
     Ok(())
 }
 
-/// Passes some 100 of the 300 queries per second (about 110 octets each) and drops the others.
+/// Command that makes the kernel pass about 100 of the 300 queries per second (about 110 octets each) and drop the
+/// others.
 const NARROW: &str = "tc qdisc replace dev DEVICE root tbf rate 100kbit burst 2kb limit 2kb";
 
 fn queueing_disciplines(bench: &Bench) -> Result<()> {
@@ -94,13 +95,13 @@ fn queueing_disciplines(bench: &Bench) -> Result<()> {
     expect("tbf of the DUT", &["failed"], || bench.measure_dut()).map(drop)
 }
 
-/// AuthDNS is measured in the DUT's place. Losses on its host are no failure of AuthDNS.
+/// AuthDNS is measured as the DUT. Losses on its host are not failures of AuthDNS.
 fn queueing_of_authdns(bench: &Bench) -> Result<()> {
     let _lab = Lab::up(bench)?;
     let status = bench.path("auth.sock");
     let served = ["auth", "--listen", DUT, "--aaaa-share", "1", "--status", &status];
     let _auth = bench.in_lab("dut", &served)?;
-    // Each trial has different names: AuthDNS counts a repeated query for a name as cached.
+    // Each trial uses different names, because AuthDNS counts a repeated query for a name as cached.
     let first_name = Cell::new(0);
     let measure = || {
         let first = first_name.replace(first_name.get() + LIGHT_QUERIES).to_string();
@@ -144,7 +145,7 @@ fn late_neighbour(bench: &Bench) -> Result<()> {
     ensure!(trial["verdict"] != "failed", "{trial}");
     mend.wait()?;
 
-    // A short queue for the unknown neighbour, so that the queue is full at once.
+    // The queue for the unknown neighbour is short, so that it is full at once.
     bench.shell("tester", "sysctl -qw net.ipv6.neigh.to-dut.unres_qlen_bytes=4096")?;
     let received = || -> Result<u64> {
         Ok(bench.shell("dut", "cat /proc/net/dev")?.lines().find_map(received_packets).unwrap_or(0))
@@ -152,7 +153,7 @@ fn late_neighbour(bench: &Bench) -> Result<()> {
     let before = received()?;
     let trial = thread::scope(|scope| -> Result<Value> {
         let trial = scope.spawn(|| bench.measure_dut_with(&["--duration", "2s"]));
-        // A quarter of the queries has arrived.
+        // At this point, a quarter of the queries has arrived.
         wait_until("no query arrives", LIMIT, || Ok(received()? > before + 150))?;
         bench.shell("dut", BLOCK)?;
         bench.shell("tester", FORGET)?;
@@ -174,15 +175,15 @@ pub(super) fn received_packets(line: &str) -> Option<u64> {
     counters.split_whitespace().nth(1)?.parse().ok()
 }
 
-/// The DUT's host stops answering neighbour solicitations for its address.
+/// Commands with which the DUT's host stops answering neighbour solicitations for its address.
 const BLOCK: &str = "nft add table inet losses && \
                      nft 'add chain inet losses c { type filter hook input priority 0; }' && \
                      nft add rule inet losses c icmpv6 type nd-neighbor-solicit drop";
-/// The tester deletes the link-layer addresses of its neighbours.
+/// Command with which the tester deletes the link-layer addresses of its neighbours.
 const FORGET: &str = "ip -6 neigh flush dev to-dut";
 
 fn packet_filters(bench: &Bench) -> Result<()> {
-    // Host, hook, match, and the correct verdicts.
+    // The columns are the host, the hook, the match, and the correct verdicts.
     let cases = [
         ("tester", "input", "udp sport 53", &["invalid"][..]),
         ("tester", "output", "udp dport 53", &["passed", "invalid"]),
@@ -204,8 +205,9 @@ fn packet_filters(bench: &Bench) -> Result<()> {
     Ok(())
 }
 
-/// With the routes of the book's chapter on the method, a trial from many addresses passes. If the tester's host drops
-/// the replies to half of the addresses, these replies are missing. Without a route back, the trial is rejected.
+/// With the routes from the book's chapter on the method, a trial with many source addresses passes. If the tester's
+/// host drops the replies to half of the addresses, the trial is invalid because of these losses. Without a return
+/// route, the trial is rejected.
 fn many_source_addresses(bench: &Bench) -> Result<()> {
     let _lab = Lab::up(bench)?;
     let _dut = reference_dut(bench)?;
@@ -217,7 +219,7 @@ fn many_source_addresses(bench: &Bench) -> Result<()> {
     bench.shell("dut", "ip -6 route add 2001:2:0:ff::/64 via 2001:2::2")?;
     expect("from 256 addresses", &["passed"], measure)?;
     bench.filter("tester", "input", "ip6 daddr 2001:2:0:ff:8000::/65 udp sport 53")?;
-    // The liveness check comes from an address of that half.
+    // The liveness check would use an address whose replies are dropped, so it is disabled.
     let trial = bench.measure_dut_with(&[
         "--duration",
         "1s",
@@ -233,15 +235,15 @@ fn many_source_addresses(bench: &Bench) -> Result<()> {
     Ok(())
 }
 
-/// Returns the reason of a trial with the value `value` of `key`.
+/// Returns the reason of a trial whose field `key` has the value `value`.
 pub(super) fn cause<'a>(trial: &'a Value, key: &str, value: &str) -> Option<&'a Value> {
     trial["causes"].as_array()?.iter().find(|cause| cause[key] == value)
 }
 
-/// Runs a trial with a verdict that must be one of `wanted`, and once more if it is invalid instead.
+/// Runs a trial whose verdict must be one of `wanted`. If the trial is invalid instead, runs it once more.
 ///
 /// # Errors
-/// [`Skipped`] if it is invalid again; another error for any other verdict.
+/// Returns [`Skipped`] if the trial is invalid again, and a different error for any other verdict.
 pub(super) fn expect(
     what: &str,
     wanted: &[&str],
@@ -278,12 +280,12 @@ fn reference_dut(bench: &Bench) -> Result<Server> {
 }
 
 impl Bench {
-    /// Runs a line of shell in a host of the lab.
+    /// Runs a shell command line in a host of the lab.
     pub(super) fn shell(&self, host: &str, line: &str) -> Result<String> {
         output(self.program(), &["lab", "exec", host, "--", "sh", "-c", line], LIMIT)
     }
 
-    /// Drops packets of a host that match an expression of nft, until the table `inet losses` is deleted.
+    /// Makes a host drop packets that match an nft expression, until the table `inet losses` is deleted.
     pub(super) fn filter(&self, host: &str, hook: &str, packets: &str) -> Result<()> {
         let line = format!(
             "nft add table inet losses && \
@@ -293,22 +295,22 @@ impl Bench {
         self.shell(host, &line).map(drop)
     }
 
-    /// Starts a line of shell in a host of the lab.
+    /// Starts a shell command line in a host of the lab.
     fn shell_later(&self, host: &str, line: &str) -> Result<Server> {
         Server::start(self.program(), &["lab", "exec", host, "--", "sh", "-c", line])
     }
 
-    /// Runs one [`LIGHT`] trial of the DUT, for any verdict.
+    /// Runs one [`LIGHT`] trial of the DUT, and returns the trial for any verdict.
     fn measure_dut(&self) -> Result<Value> {
         self.measure_dut_with(&["--duration", "1s"])
     }
 
-    /// Same as [`Bench::measure_dut`], with a duration and more options.
+    /// Same as [`Bench::measure_dut`], with a duration and additional options.
     fn measure_dut_with(&self, more: &[&str]) -> Result<Value> {
         self.trial_of_dut(&[&LIGHT[..2], &LIGHT[4..], more].concat())
     }
 
-    /// Runs a trial of the DUT from the tester's host with these options, for any verdict.
+    /// Runs a trial of the DUT from the tester's host with these options, and returns the trial for any verdict.
     pub(super) fn trial_of_dut(&self, options: &[&str]) -> Result<Value> {
         let ours = ["lab", "exec", "tester", "--", self.program(), "measure", "--json", "--quiet"];
         let args = [&ours[..], &["--server", DUT], options].concat();

@@ -1,5 +1,5 @@
-//! Faults of AuthDNS's host. AuthDNS is part of the tester, so each fault makes a trial invalid instead of failed. The
-//! same fault of the DUT's host leaves the trial failed.
+//! Tests with faults of AuthDNS's host. AuthDNS is part of the tester, so each fault makes a trial invalid instead of
+//! failed. If the DUT's host has the same fault, the trial remains failed.
 
 use std::cell::Cell;
 use std::thread;
@@ -35,7 +35,7 @@ pub(super) static TESTS: &[Test] = &[
     ),
 ];
 
-/// Queries of a trial with an outcome that does not depend on the machine's load.
+/// Options of a trial whose outcome does not depend on the load of this machine.
 const LOAD: [&str; 10] = [
     "--rate",
     "300",
@@ -48,12 +48,13 @@ const LOAD: [&str; 10] = [
     "--auth-limit",
     "5s",
 ];
-/// Distance between the first names of two trials. It is larger than the number of names of any trial.
+/// Distance between the first names of two trials. It is larger than the number of names in any trial.
 const NAMES: u64 = 10_000;
-/// Options of a trial of one second. A liveness check would prevent the trial if all replies of a server are wrong.
+/// Options of a trial of one second. The liveness check is disabled, because it would prevent a trial in which all
+/// replies are wrong.
 const SECOND: [&str; 4] = ["--duration", "1s", "--liveness", "false"];
 
-/// The lab with AuthDNS.
+/// The lab, and an AuthDNS in it.
 struct Site<'a> {
     bench: &'a Bench,
     status: String,
@@ -69,19 +70,19 @@ impl<'a> Site<'a> {
         Ok(Site { bench, status, next_name: Cell::new(0), auth, _lab: lab })
     }
 
-    /// Replaces AuthDNS by one with these options.
+    /// Replaces AuthDNS with an AuthDNS that has these options.
     fn restart_auth(&mut self, options: &[&str]) -> Result<()> {
         drop(self.auth.take());
         self.auth = Some(auth(self.bench, &self.status, options)?);
         Ok(())
     }
 
-    /// Starts a new dns64d, which has not marked AuthDNS down.
+    /// Starts a new dns64d as the DUT, so that AuthDNS is not marked down.
     fn dut(&self) -> Result<Server> {
         self.bench.dut_in_lab(Dut::Dns64d, None, &[])
     }
 
-    /// Returns the first of names that no other trial uses.
+    /// Returns the index of the first name for a trial, so that no other trial uses the same names.
     fn names(&self) -> u64 {
         self.next_name.replace(self.next_name.get() + NAMES)
     }
@@ -92,22 +93,22 @@ impl<'a> Site<'a> {
         measure(self.bench, self.names(), &[&status[..], more].concat())
     }
 
-    /// Runs a trial of one second that must pass.
+    /// Runs a trial of one second, which must pass.
     fn control(&self) -> Result<()> {
         expect("control", &["passed"], || self.measure(&SECOND)).map(drop)
     }
 
-    /// Runs a trial of one second that must be invalid for this reason.
+    /// Runs a trial of one second, which must be invalid for this reason.
     fn is_invalid(&self, what: &str, reason: [&str; 2]) -> Result<()> {
         is_invalid(what, &self.measure(&SECOND)?, reason)
     }
 
-    /// Runs a trial of one second that must fail.
+    /// Runs a trial of one second, which must fail.
     fn fails(&self, what: &str) -> Result<()> {
         expect(what, &["failed"], || self.measure(&SECOND)).map(drop)
     }
 
-    /// Runs a trial of some seconds. `disturb` is called after some of its queries have reached the DUT.
+    /// Runs a trial of three seconds. Calls `disturb` once some of the queries have reached the DUT.
     fn measure_and(&self, disturb: impl FnOnce() -> Result<()>) -> Result<Value> {
         let (bench, first) = (self.bench, self.names());
         let more = ["--auth-status", &self.status, "--duration", "3s"];
@@ -138,7 +139,7 @@ fn queries(bench: &Bench) -> Result<u64> {
     Ok(table.lines().find_map(super::losses::received_packets).unwrap_or(0))
 }
 
-/// Checks that a trial is invalid, with a cause that has the value of the key.
+/// Checks that a trial is invalid, and that the field `key` of one of its causes has the value `value`.
 fn is_invalid(what: &str, trial: &Value, [key, value]: [&str; 2]) -> Result<()> {
     show(what, trial);
     ensure!(trial["verdict"] == "invalid", "{what}: {trial}");
@@ -163,7 +164,7 @@ fn filters(bench: &Bench) -> Result<()> {
     Ok(())
 }
 
-/// Makes a host receive no answers to its neighbour solicitations, and deletes its neighbour's address.
+/// Makes a host drop answers to its neighbour solicitations, and deletes the link-layer address of its neighbour.
 fn deafen(bench: &Bench, host: &str, interface: &str) -> Result<()> {
     let line = "nft add table arp losses && \
                 nft 'add chain arp losses c { type filter hook input priority 0; }' && \
@@ -186,7 +187,7 @@ fn silence(bench: &Bench) -> Result<()> {
     expect("the DUT's neighbour", &["failed"], failing).map(drop)
 }
 
-/// Delays packets above this rate, and drops none.
+/// Command that makes the kernel delay packets above a rate, without dropping any.
 const SLOW: &str = "tc qdisc replace dev DEVICE root tbf rate 30kbit burst 2kb limit 10mb";
 
 fn queues(bench: &Bench) -> Result<()> {
@@ -226,7 +227,7 @@ enum Fault {
 }
 
 impl Fault {
-    /// Runs a trial with the fault, which must be invalid for the reason of the fault. The fault ends with it.
+    /// Runs a trial with this fault. The trial must be invalid because of the fault, which is removed after the trial.
     fn is_invalid(self, site: &mut Site) -> Result<()> {
         let (bench, _dut) = (site.bench, site.dut()?);
         match self {
@@ -254,14 +255,14 @@ impl Fault {
 }
 
 impl Site<'_> {
-    /// Sets a packet filter on AuthDNS's host.
+    /// Runs a trial with a packet filter on AuthDNS's host, which must make the trial invalid.
     fn filtered(&self, hook: &str, share: &str) -> Result<()> {
         self.bench.filter("auth", hook, &format!("udp dport 53 {share}"))?;
         self.is_invalid(&format!("AuthDNS's {hook} {share}"), ["kind", "auth_missed"])?;
         self.bench.shell("auth", "nft delete table inet losses").map(drop)
     }
 
-    /// Makes a neighbour of AuthDNS's host unreachable in the middle of the trial.
+    /// Runs a trial, during which a neighbour of AuthDNS's host becomes unreachable.
     fn deafened(&self) -> Result<()> {
         let trial = self.measure_and(|| deafen(self.bench, "auth", "to-dut"))?;
         self.bench.shell("auth", "nft delete table arp losses")?;
@@ -276,17 +277,17 @@ impl Site<'_> {
         Ok(())
     }
 
-    /// Starts an AuthDNS with options that do not fit the trial.
+    /// Runs a trial with an AuthDNS whose options do not fit the trial, which must make the trial invalid.
     fn other_zone(&mut self, options: &[&str]) -> Result<()> {
         self.restart_auth(options)?;
-        // With the liveness check, the trial itself gives the verdict.
+        // The liveness check is enabled, but the trial itself must determine the verdict.
         let trial = self.measure(&SECOND[..2])?;
         is_invalid(&options.join(" "), &trial, ["kind", "auth_serves"])?;
         self.restart_auth(&[])
     }
 }
 
-/// Each fault makes its trial invalid, and no other trial.
+/// Each fault must make the trial in which it occurs invalid, and no other trial.
 fn two_rounds(bench: &Bench) -> Result<()> {
     let faults = [
         Fault::Prerouting,

@@ -1,4 +1,4 @@
-//! dns64d in a control group with a memory limit.
+//! Tests of dns64d in a control group with a memory limit.
 //!
 //! ```text
 //! a client: unique names ─► dns64d in a group of 64, 128 or 256 MiB ─► upstream: 60 A records for each name
@@ -37,17 +37,17 @@ pub(super) static TESTS: &[Test] = &[
 ];
 
 /// Smallest limit in MiB with which the server must start. With a lower limit, the server may end with an error that
-/// names the required size.
+/// states the required size.
 const LEAST: u64 = 128;
-/// Number of queries; the answers take 256 MiB, more than each of the caches.
+/// Number of queries. Their answers need 256 MiB of memory, which is more than any of the caches.
 const QUERIES: u32 = 250_000;
 /// Queries in flight.
 const WINDOW: u32 = 64;
 /// Records of each answer.
 const RECORDS: u8 = 60;
-/// The time after which a query counts as unanswered.
+/// Time after which a query counts as unanswered.
 const SILENCE: Duration = Duration::from_secs(20);
-/// Interval at which the upstream checks for its end.
+/// Interval at which the upstream checks whether it must end.
 const LOOK: Duration = Duration::from_millis(50);
 
 fn in_mebibytes(bench: &Bench, mebibytes: u64) -> Result<()> {
@@ -64,8 +64,8 @@ fn in_mebibytes(bench: &Bench, mebibytes: u64) -> Result<()> {
     })
 }
 
-/// Sends all queries to a dns64d in the group, which must also answer the last query. If `may_refuse` is true, dns64d
-/// may also end at the start with an error that names the required size.
+/// Sends all queries to a dns64d in the group, which must still answer the last query. If `may_refuse` is true, dns64d
+/// may instead end at start-up with an error that states the required size.
 fn serve_all(bench: &Bench, group: &Group, upstream: u16, may_refuse: bool) -> Result<()> {
     let port = free_port()?;
     let config = format!(
@@ -107,7 +107,7 @@ fn ask_all(server: &str) -> Result<()> {
     Ok(())
 }
 
-/// Returns a query for A records of a name with this number, with EDNS.
+/// Returns a query with EDNS for the A records of the name with this number.
 fn query(number: u32) -> Vec<u8> {
     let [.., high, low] = number.to_be_bytes();
     let mut query = vec![high, low, 1, 0, 0, 1, 0, 0, 0, 0, 0, 1];
@@ -119,7 +119,7 @@ fn query(number: u32) -> Vec<u8> {
     query
 }
 
-/// Runs an upstream that answers with 60 A records if the name begins with n, and otherwise with one.
+/// Runs an upstream that answers with 60 A records if the name begins with "n", and otherwise with one record.
 fn answer_all(socket: &UdpSocket, is_over: &AtomicBool) {
     let mut query = [0; 512];
     while !is_over.load(Ordering::Relaxed) {
@@ -139,17 +139,17 @@ fn answer_all(socket: &UdpSocket, is_over: &AtomicBool) {
 /// A control group of processes with a memory limit. It is removed when dropped.
 struct Group {
     folder: PathBuf,
-    /// File of the limit.
+    /// File that contains the limit.
     file: &'static str,
 }
 
 impl Group {
-    /// Creates a group of cgroup version 1 or 2.
+    /// Creates a control group, in cgroup version 1 or 2.
     ///
     /// # Errors
-    /// [`Skipped`] if none can be created here.
+    /// Returns [`Skipped`] if no control group can be created here.
     fn new(bench: &Bench, octets: u64) -> Result<Group> {
-        // Some systems with version 2 have this controller disabled.
+        // On some systems with version 2, this controller is disabled.
         let control = Path::new("/sys/fs/cgroup/cgroup.subtree_control");
         let _ = control.exists().then(|| fs::write(control, "+memory"));
         let name = bench.folder.path().file_name().context("the folder has a name")?;
@@ -161,7 +161,7 @@ impl Group {
                 continue;
             }
             let group = Group { folder, file };
-            // In the folder of version 1 that contains the hierarchies, a new folder has no files.
+            // A new folder at the top of version 1, where the hierarchies are, contains no files.
             let limit = group.folder.join(file);
             if limit.exists() && fs::write(limit, octets.to_string()).is_ok() {
                 return Ok(group);
@@ -182,7 +182,7 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // It is empty now, unless the test failed before the server ended.
+        // The group is empty now, unless the test failed before the server ended.
         let _ = fs::remove_dir(&self.folder);
     }
 }

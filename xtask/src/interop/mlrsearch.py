@@ -1,8 +1,8 @@
-"""Reads simulated servers from standard input and searches them with MLRsearch 1.2.1 (PyPI).
+"""Reads simulated servers from standard input, and searches for their rates with MLRsearch 1.2.1 (PyPI).
 
 Input: {"servers": [{"goals": [...], "min", "max", "capacity", "floor_from", "floor", "trials": [[rate, seconds, missing, of], ...]}]}
-Output: for each server "classes": {rate: [class of each goal]} of the given trials, and "bounds": [[lower, upper] of each goal]
-of its own search.
+Output: for each server, "classes": {rate: [class of each goal]} from the given trials, and "bounds": [[lower, upper] of each goal]
+from a search by the library.
 """
 
 import json

@@ -1,7 +1,8 @@
-//! MLRsearch compared with the implementation of its authors, MLRsearch 1.2.1 on PyPI: 1 000 simulated servers.
+//! Comparison of our MLRsearch with the implementation of its authors (MLRsearch 1.2.1 on PyPI), with 1 000 simulated
+//! servers.
 //!
-//! The two implementations choose different sequences of trials. Given the same trials, they must classify each load
-//! for each goal in the same way. The bounds that both find must be bounds of the same server.
+//! The two implementations choose different sequences of trials. Given the same trials, both must classify each load in
+//! the same way for each goal. The bounds that each of them finds must be correct bounds of the same server.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -34,7 +35,7 @@ const SCRIPT: &str = include_str!("mlrsearch.py");
 const SERVERS: u64 = 1_000;
 const LIMITS: Limits = Limits { min: Qps(100), max: Qps(131_072), invalid_retries: 0 };
 
-/// A server that loses all queries above its capacity. From a given rate on, it also loses a fixed share.
+/// A server that loses all queries above its capacity. Above a given rate, it also loses a fixed share of queries.
 struct Simulated {
     capacity: f64,
     floor_from: f64,
@@ -68,7 +69,8 @@ fn goals() -> [Goal; 3] {
     [strict, half, short]
 }
 
-/// Our search of a server; every twentieth trial loses more than it should, so that not all classes are clear.
+/// Runs our search with a server. Every twentieth trial loses more queries than the server would, so that not all
+/// classes are clear.
 fn searched(server: &Simulated, chance: &mut StdRng) -> Result<(MlrSearch, Vec<Value>)> {
     let mut search = MlrSearch::new(LIMITS, &goals())?;
     let mut trials = Vec::new();
@@ -102,7 +104,7 @@ fn mlrsearch(bench: &Bench) -> Result<()> {
     if process::output("python3", &install, LIMIT).is_err() {
         return Err(Skipped(format!("pip cannot install {PACKAGE}")).into());
     }
-    // Each run has the same servers.
+    // The seed is fixed, so that each run uses the same servers.
     let mut chance = StdRng::seed_from_u64(9971);
     let mut ours = Vec::new();
     let mut servers = Vec::new();
@@ -141,7 +143,7 @@ fn as_typed(goal: &Goal) -> Value {
     })
 }
 
-/// Runs the script with `modules` and `input`.
+/// Runs the Python script with the modules in `modules` and with `input` as standard input, and returns its output.
 fn asked(script: &str, modules: &str, input: &Value) -> Result<String> {
     let mut python = Command::new("python3");
     python.arg(script).env("PYTHONPATH", modules).stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -155,7 +157,8 @@ fn asked(script: &str, modules: &str, input: &Value) -> Result<String> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// Requires that each load has for each goal the class that the authors' library computes from the same trials.
+/// Requires that, for each load and each goal, the class is the same as the one that the authors' library computes from
+/// the same trials.
 fn agree(search: &MlrSearch, classes: &Value) -> Result<()> {
     for (load, trials) in search.loads() {
         let theirs = classes[load.to_string()]
@@ -180,7 +183,7 @@ fn word(goal: &Goal, trials: &[Trial]) -> &'static str {
     }
 }
 
-/// Runs our search of the same server without flaky trials; it must find bounds of the server.
+/// Runs our search with the same server, without flaky trials. The search must find correct bounds of the server.
 fn steady(server: &Simulated) -> Result<()> {
     let mut search = MlrSearch::new(LIMITS, &goals())?;
     while let Some(due) = search.due() {

@@ -1,5 +1,5 @@
-//! Tests with real servers and clients. `xtask/required-tests.txt` defines the tier of each. A test that cannot run is
-//! listed by name and reason, and never counts as passed.
+//! Tests with real servers and clients. `xtask/required-tests.txt` defines the tier of each test. A test that cannot
+//! run is listed with the reason, and never counts as passed.
 
 mod attack;
 mod campaign;
@@ -45,11 +45,11 @@ use crate::packages::{Consent, can_install, install};
 use crate::process::{self};
 use crate::tools;
 
-/// Number of tests that run in parallel, since they mostly wait.
+/// Number of tests that run in parallel. Tests mostly wait.
 const AT_ONCE: usize = 4;
 
-/// Returns all tests. Long tests come first, so that none is left over at the end. Tests that hold all CPUs come last,
-/// because nothing runs in parallel with them.
+/// Returns all tests. Long tests come first, so that no long test remains at the end. Tests that hold all CPUs come
+/// last, because nothing else runs in parallel with them.
 fn all() -> impl Iterator<Item = &'static Test> {
     let long = conform::TESTS.iter().chain(packages::TESTS).chain(hosts::TESTS);
     let long = long.chain(shards::TESTS).chain(prefixes::TESTS).chain(campaign::READERS);
@@ -63,7 +63,8 @@ fn all() -> impl Iterator<Item = &'static Test> {
     long.chain(short).chain(rates).chain(gate::TESTS)
 }
 
-/// Lists every test with `part` in its name, with the reason if it cannot run here. Runs and installs nothing.
+/// Lists all tests with `part` in their names. If a test cannot run here, the list contains the reason. Runs and
+/// installs nothing.
 pub(crate) fn list(part: &str) -> ExitCode {
     let (mut would, mut would_not) = (0, 0);
     for test in all().filter(|test| test.name.contains(part)) {
@@ -83,8 +84,8 @@ pub(crate) fn list(part: &str) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Runs the tests of a tier or, if `part` is not empty, all tests with `part` in their names. In CI every required test
-/// of the tier must pass.
+/// Runs the tests of a tier or, if `part` is not empty, all tests with `part` in their names. In CI, every required
+/// test of the tier must pass.
 pub(crate) fn run(part: &str, consent: Consent, tier: Tier) -> Result<ExitCode> {
     install(consent);
     let program = process::Build::Dev.dns64bench()?;
@@ -93,7 +94,7 @@ pub(crate) fn run(part: &str, consent: Consent, tier: Tier) -> Result<ExitCode> 
         "" => tier.has(test.name),
         part => test.name.contains(part),
     };
-    // Done before the tests, because these have no network.
+    // cargo-deb is installed before the tests, because tests have no network access.
     let makes_packages = |test: &Test| test.holds == Some(Resource::Stage);
     if consent == Consent::Given
         && all().filter(is_wanted).any(makes_packages)
@@ -126,14 +127,14 @@ All tests took {} s",
     })
 }
 
-/// Runs the test of this name in this process, which [`run`] has started for it.
+/// Runs the test with this name in this process, which [`run`] has started for the test.
 pub(crate) fn run_inside(name: &str, program: &Path) -> Result<ExitCode> {
     let Some(test) = all().find(|test| test.name == name) else { bail!("no test '{name}'") };
     isolation::run_here(test, program)
 }
 
-/// Runs a test by `once`, which returns the printed details and the result. If a test with a retry does not pass, it is
-/// run once more.
+/// Runs a test by calling `once`, which returns the printed details and the result. If a test that allows a retry does
+/// not pass, it is run once more.
 fn outcome_of(test: &Test, once: impl Fn() -> (String, Result<()>)) -> (String, Result<()>) {
     if let Some(why) = test.missing() {
         return (String::new(), Err(Skipped(why).into()));

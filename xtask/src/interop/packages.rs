@@ -1,5 +1,5 @@
-//! Packages and container images of the programs under test. Packages are installed into a separate root, used there,
-//! and removed.
+//! Tests of the packages and container images of the programs under test. Packages are installed into a separate root,
+//! used there, and removed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -35,7 +35,7 @@ pub(super) static TESTS: &[Test] = &[
     Test::new("container images without root, and without anything else", &[], images),
 ];
 
-/// Builds both packages of the programs under test in a folder, twice: the results are identical.
+/// Builds both packages of the programs under test in a folder, twice. The results of both builds must be identical.
 fn packages(bench: &Bench, name: &str) -> Result<PathBuf> {
     if !can_install() {
         return Err(Skipped("it needs root and Debian".into()).into());
@@ -76,7 +76,8 @@ const OF_THE_SYSTEM: [&str; 9] = [
 ];
 const SHADOWS: [&str; 2] = ["/etc/shadow-", "/etc/gshadow-"];
 
-/// Installs, uses and removes the packages of a folder in `place`, a root or "over"; `also` is "quickstart" or empty.
+/// Installs, uses and removes the packages in a folder. `place` is the root in which this is done, or "over". `also` is
+/// "quickstart" or empty.
 fn try_in(packages: &Path, place: &str, also: &str) -> Result<()> {
     let script = root().join("xtask/src/interop/packages/root.sh");
     let [packages, script] =
@@ -128,7 +129,7 @@ fn in_a_fresh_root(bench: &Bench) -> Result<()> {
     try_in(&packages, &fresh, "quickstart")
 }
 
-/// Both programs serve from their images, as the user nobody.
+/// Both programs must answer queries if they run from their images, as the user nobody.
 fn images(bench: &Bench) -> Result<()> {
     let programs = root().join(STATIC_PROGRAMS);
     if !programs.join("dns64bench").is_file() {
@@ -165,7 +166,7 @@ fn images(bench: &Bench) -> Result<()> {
     Ok(())
 }
 
-/// Returns the user ids of the processes that were started by this path.
+/// Returns the user IDs of the processes that run the program with this path.
 fn users_of(program: &str) -> Result<Vec<String>> {
     let mut users = Vec::new();
     for entry in fs::read_dir("/proc")? {

@@ -1,4 +1,5 @@
-//! CPU affinity of a server's threads, read from /proc during a measurement and compared with the claims of a campaign.
+//! Comparison of the CPU affinity of a server's threads, read from /proc during a measurement, with the placement that
+//! a campaign reports.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,10 +14,10 @@ use serde_json::Value;
 /// Interval between two scans of all processes.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Recognizes a server's processes by the words of their command lines.
+/// Function that recognizes a server's processes by the words of their command lines.
 pub(super) type ProcessMatch<'a> = dyn Fn(&[&str]) -> bool + Sync + 'a;
 
-/// Returns the result of `run`, and the CPUs on which threads of the server were allowed to run during `run`. `is_it`
+/// Calls `run`. Returns its result, and the CPUs on which threads of the server were allowed to run meanwhile. `is_it`
 /// recognizes the server's processes.
 pub(super) fn watched<T>(
     is_it: &ProcessMatch<'_>,
@@ -27,7 +28,8 @@ pub(super) fn watched<T>(
         let watcher = scope.spawn(|| {
             let mut seen = BTreeSet::new();
             loop {
-                // The last scan follows the end of `run`, so that its leftover processes are certain to be included.
+                // The last scan takes place after the end of `run`, so that leftover processes are certain to be
+                // included.
                 let is_last = over.load(Ordering::Relaxed);
                 look(is_it, &mut seen);
                 if is_last {
@@ -59,8 +61,8 @@ fn look(is_it: &ProcessMatch<'_>, seen: &mut BTreeSet<usize>) {
     }
 }
 
-/// Compares the placement of a point with the observed CPUs: the threads were allowed to run on the claimed CPUs, and
-/// on no others.
+/// Requires that the reported placement of a point is equal to the observed placement: threads must have been allowed
+/// to run on exactly the reported CPUs.
 pub(super) fn agree(point: &Value, seen: &BTreeSet<usize>) -> Result<()> {
     let claimed = point["place"]["cpus"].as_array().context("no place")?;
     let claimed: BTreeSet<usize> =
@@ -88,7 +90,7 @@ mod tests {
         let run = || {
             let child =
                 Command::new("taskset").args(["-c", &one.to_string(), "sleep", sleep]).spawn()?;
-            // taskset becomes the program that it starts.
+            // taskset replaces itself with the program that it starts.
             let command_line = format!("/proc/{}/cmdline", child.id());
             let is_there = || Ok(fs::read_to_string(&command_line)?.starts_with("sleep\0"));
             wait_until("taskset starts nothing", Duration::from_secs(60), is_there)?;

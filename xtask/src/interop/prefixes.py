@@ -1,11 +1,11 @@
-"""Programs of the prefix tests in the hosts of the lab: an upstream that announces prefixes, a router that advertises
-one, a server behind a NAT64, and clients.
+"""Programs that the prefix tests run in the hosts of the lab: an upstream that announces prefixes, a router that
+advertises a prefix, a server behind a NAT64, and clients.
 
     upstream ADDRESS FILE            DNS on port 53; FILE: "TTL PREFIX ...", "none", or "silent"
     advertise INTERFACE HOPS PREFIX SECONDS
     listen PORT ADDRESS ...          sends "hello" on each connection
-    watch SERVER FILE                queries 100 new names a second, and writes counts of the answers to FILE
-    connect SERVER NAME PORT         connects to the address of NAME, and prints what is said there
+    watch SERVER FILE                queries 100 new names per second, and writes the counts of the answers to FILE
+    connect SERVER NAME PORT         connects to the address of NAME, and prints the data received
 """
 
 import ipaddress
@@ -24,12 +24,12 @@ BEHIND = ipaddress.IPv4Address("198.18.0.2")
 
 
 def embed(prefix, ipv4):
-    """An address below a prefix of 96 bits (RFC 6052)."""
+    """Returns the address in which an IPv4 address is embedded below a prefix of 96 bits (RFC 6052)."""
     return (int(ipaddress.IPv6Address(prefix)) | int(ipv4)).to_bytes(16, "big")
 
 
 def question_of(message):
-    """The question of a message, with the name in lower case, and the type."""
+    """Returns the question of a message, with the name in lower case, and the queried type."""
     end = message.index(0, 12) + 5
     return message[12:end].lower(), struct.unpack("!H", message[end - 4 : end - 2])[0]
 
@@ -61,7 +61,7 @@ def upstream(address, file):
 
 
 def bind_to_link_local(sock, interface, index):
-    """Binds to the link-local address for advertisements, which is usable a moment after the link is up."""
+    """Binds to the link-local address from which advertisements are sent. It is usable a moment after the link is up."""
     for _ in range(100):
         for line in open("/proc/net/if_inet6"):
             address, _, _, scope, _, name = line.split()
@@ -76,7 +76,7 @@ def bind_to_link_local(sock, interface, index):
 
 
 def advertise(interface, hops, prefix, seconds):
-    """A router advertisement (RFC 4861 section 4.2) of a prefix of 96 bits (RFC 8781 section 4)."""
+    """Returns a router advertisement (RFC 4861 section 4.2) of a prefix of 96 bits (RFC 8781 section 4)."""
     sock = socket.socket(socket.AF_INET6, socket.SOCK_RAW, socket.IPPROTO_ICMPV6)
     index = socket.if_nametoindex(interface)
     sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_HOPS, int(hops))
@@ -115,7 +115,7 @@ def ask(sock, number, name):
 
 
 def addresses_of(message):
-    """The AAAA records of an answer of dns64d: their owners are pointers, or repeat the name."""
+    """Returns the AAAA records of an answer from dns64d. Their owner is a compression pointer or the complete name."""
     question, _ = question_of(message)
     place, addresses = 12 + len(question), []
     for _ in range(struct.unpack("!H", message[6:8])[0]):
@@ -131,7 +131,7 @@ def addresses_of(message):
 
 
 def said(message):
-    """Summary of an answer: the prefixes of 96 bits of its addresses, or RCODE and extended error."""
+    """Returns a summary of an answer: the 96-bit prefixes of its addresses, or the RCODE and the extended error."""
     addresses = addresses_of(message)
     if addresses:
         return " ".join(str(ipaddress.IPv6Address(int(one) >> 32 << 32)) for one in addresses)

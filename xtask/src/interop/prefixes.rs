@@ -1,4 +1,4 @@
-//! Changes of prefixes while dns64d runs, in the lab and under load. An upstream (RFC 7050) or a router (RFC 8781)
+//! Tests of prefix changes while dns64d runs under load in the lab. An upstream (RFC 7050) or a router (RFC 8781)
 //! announces prefixes. Other tests cover probes and a real NAT64 behind dns64d.
 //!
 //! ```text
@@ -7,8 +7,8 @@
 //!         targets of probes ◄────── probes ─────
 //! ```
 //!
-//! Each test changes something, waits until the answers follow, and prints the duration. At the end, no answer may have
-//! contained a prefix that was never valid.
+//! Each test makes a change, waits until the answers reflect the change, and prints how long that took. No answer may
+//! contain a prefix that was not valid at some time.
 
 use std::fs;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -34,7 +34,7 @@ pub(super) static TESTS: &[Test] = &[
 const SCRIPT: &str = include_str!("prefixes.py");
 /// Reply to a client if no prefix is available yet: SERVFAIL and "not ready".
 const NOT_READY: &str = "rcode 2 error 14";
-/// Answer before the upstream listens.
+/// Reply to a client before the upstream listens.
 const UNREACHABLE: &str = "rcode 2 error 22";
 const ONE: &str = "2001:db8:1::";
 const TWO: &str = "2001:db8:2::";
@@ -64,14 +64,14 @@ fn router(bench: &Bench) -> Result<()> {
         hosts.script("tester", &["advertise", "to-dut", hops, prefix, seconds])
     };
     watch.follows("a prefix is advertised", ONE, || advertise("255", ONE, "1800"))?;
-    // The sender may be beyond the link.
+    // With a hop limit below 255, the sender may not be on the link, so the advertisement must be ignored.
     advertise("64", "2001:db8:bad::", "1800")?;
     watch.follows("another one is, and this one withdrawn", TWO, || {
         advertise("255", TWO, "8")?;
         advertise("255", ONE, "0")
     })?;
     watch.follows("its lifetime of 8 s is over", NOT_READY, || Ok(()))?;
-    // During a change from one prefix to the other, both are valid.
+    // During the change from one prefix to the other, both prefixes are valid.
     watch.saw_only(&[ONE, TWO, &format!("{ONE} {TWO}"), NOT_READY])
 }
 
@@ -96,13 +96,13 @@ fn nat64(bench: &Bench) -> Result<()> {
     watch.follows("the first one dies", TWO, || change("del", ONE))?;
     watch.follows("it returns", ONE, || change("add", ONE))?;
     watch.follows("it dies again", TWO, || change("del", ONE))?;
-    // The last working prefix remains in use to the end.
+    // If no prefix works, the last working prefix remains in use.
     change("del", TWO)?;
     watch.follows("both are dead, and the first one returns", ONE, || change("add", ONE))?;
     watch.saw_only(&[ONE, TWO])
 }
 
-/// A NAT64 for 2001:db8:64::/96 on the DUT's host; its clients have addresses of 192.168.255.0/24.
+/// Runs a NAT64 for 2001:db8:64::/96 on the DUT's host. The NAT64 maps its clients to addresses in 192.168.255.0/24.
 fn tayga(bench: &Bench) -> Result<()> {
     let prefixes = "prefixes = [{ prefix = '2001:db8:64::/96' }]\n";
     let hosts = Hosts::up(bench, prefixes, "")?;
@@ -145,7 +145,7 @@ fn tayga(bench: &Bench) -> Result<()> {
     Ok(())
 }
 
-/// The lab with dns64d on the DUT's host and its upstream on the other.
+/// The lab, with dns64d on the DUT's host and its upstream on AuthDNS's host.
 struct Hosts<'a> {
     bench: &'a Bench,
     script: String,
@@ -156,7 +156,8 @@ struct Hosts<'a> {
 }
 
 impl<'a> Hosts<'a> {
-    /// Starts the lab and both servers. `translation` contains keys of `[dns64]`, and `more` contains other tables.
+    /// Starts the lab and both servers. `translation` contains keys of the table `[dns64]`, and `more` contains other
+    /// tables.
     fn up(bench: &'a Bench, translation: &str, more: &str) -> Result<Hosts<'a>> {
         let lab = Lab::up(bench)?;
         let script = bench.file("prefixes.py", SCRIPT)?;
@@ -216,12 +217,12 @@ struct Watch {
 
 impl Watch {
     fn state(&self) -> Result<Value> {
-        // The file appears with the first answers.
+        // The file does not exist until there are answers.
         let Ok(text) = fs::read_to_string(&self.file) else { return Ok(Value::Null) };
         Ok(serde_json::from_str(&text)?)
     }
 
-    /// Changes something, and waits until the answers match `wanted`.
+    /// Calls `change`, and waits until the answers match `wanted`.
     fn follows(&self, what: &str, wanted: &str, change: impl FnOnce() -> Result<()>) -> Result<()> {
         let begun = now()?;
         change()?;
@@ -234,7 +235,7 @@ impl Watch {
         Ok(())
     }
 
-    /// Ends the client. All its answers must have been among `allowed`, or [`UNREACHABLE`].
+    /// Ends the client. Each answer that it received must have been in `allowed`, or [`UNREACHABLE`].
     fn saw_only(self, allowed: &[&str]) -> Result<()> {
         let state = self.state()?;
         self.client.end()?;
@@ -257,7 +258,7 @@ impl Watch {
     }
 }
 
-/// Returns seconds since 1970.
+/// Returns the number of seconds since 1970.
 fn now() -> Result<f64> {
     Ok(SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs_f64())
 }

@@ -12,7 +12,7 @@ struct Queue {
 }
 
 impl Queue {
-    /// Takes the first waiting test that conflicts with no running one.
+    /// Removes and returns the first waiting test that conflicts with no running test.
     fn next(&mut self) -> Option<&'static Test> {
         let is_free =
             |test: &&'static Test| !self.running.iter().any(|other| test.conflicts_with(other));
@@ -27,7 +27,8 @@ impl Queue {
     }
 }
 
-/// Calls `one` with each test, for at most `at_once` tests in parallel. Tests keep their order unless they conflict.
+/// Calls `one` for each test, with at most `at_once` tests in parallel. Tests start in the given order, unless they
+/// conflict.
 pub(super) fn run_all(
     tests: Vec<&'static Test>,
     at_once: usize,

@@ -1,8 +1,8 @@
-//! Testers that share a trial, started by common tools for running programs on several hosts. The tools use the
-//! unmodified files of `dist/shards`.
+//! Tests of trials shared by several testers, which are started by common tools for running programs on several hosts.
+//! The tools use the unmodified files in `dist/shards`.
 //!
-//! All variants have some testers, a folder for their results, and `merge`, whose verdict must be "passed" for a server
-//! that answers everything.
+//! In each test, several testers write their results to a folder, and `merge` combines them. The server answers all
+//! queries, so the verdict must be "passed".
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -38,12 +38,12 @@ pub(super) static TESTS: &[Test] = &[
 
 const VALIDATE: &str = "kubernetes-validate==1.37.0";
 
-/// Returns a file of `dist/shards`.
+/// Returns the path of a file in `dist/shards`.
 fn shipped(name: &str) -> PathBuf {
     root().join("dist/shards").join(name)
 }
 
-/// Starts a server that answers all queries, on a port of loopback.
+/// Starts a server that answers all queries, on a loopback port.
 fn server(bench: &Bench) -> Result<(Server, String)> {
     let port = free_port()?;
     let address = format!("127.0.0.1:{port}");
@@ -59,7 +59,8 @@ fn merged_in(file: &Path) -> Result<Value> {
     serde_json::from_str(&text).context(text)
 }
 
-/// Compares a merged trial with its plan: all queries sent by `testers`, and each answered.
+/// Requires that a merged trial complies with its plan: `testers` testers sent all queries, and each query was
+/// answered.
 fn is_whole(trial: &Value, testers: usize) -> Result<()> {
     ensure!(trial["verdict"] == "passed", "{trial}");
     ensure!(trial["sent"] == LIGHT_QUERIES && trial["valid"] == LIGHT_QUERIES, "{trial}");
@@ -67,7 +68,8 @@ fn is_whole(trial: &Value, testers: usize) -> Result<()> {
     Ok(())
 }
 
-/// A running Slurm with one node, which has more CPUs than this host; ends when dropped.
+/// A running Slurm with one node, which is configured with more CPUs than this host has. Slurm ends when this value is
+/// dropped.
 struct Slurm {
     config: String,
     _daemons: [Server; 3],
@@ -123,7 +125,7 @@ impl Slurm {
         Ok(slurm)
     }
 
-    /// Runs one of Slurm's commands.
+    /// Runs a Slurm command.
     fn run(&self, words: &[&str]) -> Result<process::Ran> {
         let config = format!("SLURM_CONF={}", self.config);
         process::run("env", &[&[config.as_str()], words].concat(), LIMIT)
@@ -139,7 +141,7 @@ fn slurm(bench: &Bench) -> Result<()> {
         format!("ALL,LEAD=8,DNS64BENCH={}", bench.program()),
     );
     let chdir = format!("--chdir={folder}");
-    // Three tasks on the only node; the script itself requests a node for each.
+    // All three tasks run on the only node, although the script requests a node for each task.
     let submit = ["--wait", "--parsable", &chdir, "--nodes=1", "--ntasks-per-node=3"];
     let submit = [&["sbatch"], &submit[..], &["--export", &program]].concat();
     let job = [&[script.as_str()], &["--server", &address][..], &LIGHT].concat();
@@ -159,7 +161,8 @@ fn slurm(bench: &Bench) -> Result<()> {
 fn ansible(bench: &Bench) -> Result<()> {
     let _lab = Lab::up(bench)?;
     let sshds = Sshds::start(bench)?;
-    // Both hosts query a server on their own loopback, because this test is only about starting the testers.
+    // Each host queries a server on its own loopback interface, because this test only concerns how testers are
+    // started.
     let port = free_port()?;
     let address = format!("[::1]:{port}");
     let listen = ["reference-dut", "--listen", &address, "--capacity", "100000"];
@@ -186,7 +189,7 @@ fn ansible(bench: &Bench) -> Result<()> {
         "env",
         "ANSIBLE_NOCOLOR=1",
         "LC_ALL=C.UTF-8",
-        // No connection outlives the playbook.
+        // With this setting, no ssh connection outlives the playbook.
         "ANSIBLE_SSH_ARGS=-C",
     ];
     let all = [&within[..], &command, &[&*playbook]].concat();
@@ -236,7 +239,7 @@ fn kubernetes(bench: &Bench) -> Result<()> {
         let words = words.collect::<Result<Vec<_>>>()?;
         let mut testers = Vec::new();
         for words in &words {
-            // The Job's server, rate and prefix, which users adapt, are replaced by those of this test.
+            // The server, rate and prefix in the Job, which users adapt, are replaced with those of this test.
             let words = words.iter().map(String::as_str).filter(|word| {
                 !["--server=", "--rate=", "--expect-prefix="]
                     .iter()
@@ -264,8 +267,8 @@ fn kubernetes(bench: &Bench) -> Result<()> {
     is_whole(&trial, 3)
 }
 
-/// Returns a container's `args` as the kubelet expands them in the pod with this index: `$(NAME)` is replaced by a
-/// variable of its `env`.
+/// Returns a container's `args` as the kubelet expands them in the pod with this index: `$(NAME)` is replaced with the
+/// variable `NAME` in `env`.
 fn command_line(container: &Value, index: u32, start: &str) -> Result<Vec<String>> {
     let variables = container["env"].as_array().context("no env")?.iter().map(|variable| {
         let name = variable["name"].as_str().context("no name")?;

@@ -1,14 +1,14 @@
-"""Programs of the tests of fair shares, all on one host with dns64d.
+"""Programs for the tests of fair shares. They all run on the same host as dns64d.
 
     upstream PORT                         DNS over UDP and TCP: names with "dead" are not answered; names with "long" are
                                           truncated over UDP
-    flood PORT SOURCES RATE KIND          queries RATE names a second, each in a different top-level domain, until it is ended;
+    flood PORT SOURCES RATE KIND          queries RATE names per second, each in a different top-level domain, until terminated;
                                           KIND: "dead", or "dead-long" for names that are truncated and not answered over TCP
-    hold PORT SOURCES COUNT               keeps COUNT TCP connections open, with a query on each that is not answered
-    ask PORT SOURCE COUNT KIND            queries COUNT responsive names, 50 a second, and prints how many were answered;
-                                          KIND: "udp", "udp-long", or "tcp", a connection for each name
+    hold PORT SOURCES COUNT               keeps COUNT TCP connections open, each with a query that is not answered
+    ask PORT SOURCE COUNT KIND            queries COUNT responsive names, 50 per second, and prints how many were answered;
+                                          KIND: "udp", "udp-long", or "tcp" with a separate connection for each name
 
-SOURCES is FIRST/COUNT: that many IPv4 addresses or IPv6 /64s from FIRST on. dns64d listens on loopback.
+SOURCES is FIRST/COUNT: COUNT IPv4 addresses or IPv6 /64 prefixes, beginning with FIRST. dns64d listens on loopback.
 """
 
 import ipaddress
@@ -76,7 +76,7 @@ def upstream(port):
 
 
 class Sources:
-    """Source addresses, drawn at random."""
+    """Random source addresses."""
 
     def __init__(self, text):
         first, count = text.split("/")
@@ -89,7 +89,7 @@ class Sources:
         return self.first + (n % self.count << step)
 
     def control(self):
-        """The control message that sets a random source address."""
+        """Returns the control message that sets a random source address."""
         packed = self.nth(random.getrandbits(32)).packed
         if self.first.version == 6:
             return [(socket.IPPROTO_IPV6, socket.IPV6_PKTINFO, packed + struct.pack("I", 0))]
@@ -141,13 +141,13 @@ def hold(port, sources, count):
                 del open_ones[fd]
                 sock.close()
             else:
-                # The query has failed: another one keeps the connection busy.
+                # The query has failed. Another query keeps the connection busy.
                 message = query(f"m{random.getrandbits(40)}.dead{n}")
                 sock.send(struct.pack("!H", len(message)) + message)
 
 
 def ask_one(sources, port, kind, name):
-    """The outcome for a name: "answered", "failed" (SERVFAIL), or "lost"."""
+    """Returns the outcome for a name: "answered", "failed" (SERVFAIL), or "lost"."""
     stream = kind == "tcp"
     with socket.socket(sources.family, socket.SOCK_STREAM if stream else socket.SOCK_DGRAM) as sock:
         sock.settimeout(TIMEOUT)

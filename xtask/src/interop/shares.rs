@@ -1,5 +1,5 @@
-//! Fair shares of dns64d while clients in many networks attack it. At least 99 of 100 queries of another client must be
-//! answered.
+//! Tests of fair shares in dns64d while clients in many networks attack it. At least 99 of 100 queries of another
+//! client must be answered.
 //!
 //! ```text
 //! flood: 12 000 names/s, addresses of 10.0.0.0/8 or fd00::/16 ─┐
@@ -47,12 +47,12 @@ const FLOODS: [Attack; 8] = [
     truncated("truncated answers, 256 clients", "10.16.0.0/256", "10.16.1.9"),
 ];
 
-/// Names without an answer.
+/// Returns an attack with queries for names to which the upstream sends no answer.
 const fn flood(name: &'static str, sources: &'static str, other: &'static str) -> Attack {
     Attack { name, sources, rate: "12000", kind: "dead", other, asks: "udp" }
 }
 
-/// Names with answers that are truncated over UDP and missing over TCP.
+/// Returns an attack with queries for names whose answers are truncated over UDP and missing over TCP.
 const fn truncated(name: &'static str, sources: &'static str, other: &'static str) -> Attack {
     Attack { name, sources, rate: "500", kind: "dead-long", other, asks: "udp-long" }
 }
@@ -88,7 +88,7 @@ fn connections(bench: &Bench) -> Result<()> {
     Ok(())
 }
 
-/// dns64d and its upstream. All addresses of 10.0.0.0/8 and fd00::/16 belong to this host.
+/// dns64d and its upstream. All addresses in 10.0.0.0/8 and fd00::/16 are local to this host.
 struct Host {
     script: String,
     port: String,
@@ -125,7 +125,7 @@ impl Host {
         Server::start("python3", &[&[self.script.as_str()], words].concat())
     }
 
-    /// Returns the sum of all counters with a name that begins with `name`, without the prefix `dns64d_`.
+    /// Returns the sum of all counters whose names begin with `name` after the prefix `dns64d_`.
     fn counter(&self, name: &str) -> Result<f64> {
         let fetch = "import sys, urllib.request; print(urllib.request.urlopen(sys.argv[1]).read().decode())";
         let text = output("python3", &["-c", fetch, &self.metrics], LIMIT)?;
@@ -138,10 +138,10 @@ impl Host {
         Ok(self.counter("denied_total")? as u64)
     }
 
-    /// Queries names of another client. At least 99 of 100 must be answered.
+    /// Sends queries from another client. At least 99 of 100 must be answered.
     ///
     /// # Errors
-    /// [`Skipped`] if replies over UDP were lost because this host was too busy.
+    /// Returns [`Skipped`] if replies over UDP were lost because this host was too busy.
     fn is_served(&self, attack: &str, from: &str, names: &str, kind: &str) -> Result<()> {
         let words = ["ask", &self.port, from, names, kind];
         let printed = output("python3", &[&[self.script.as_str()], &words[..]].concat(), LIMIT)?;

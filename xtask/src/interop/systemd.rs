@@ -1,5 +1,5 @@
-//! dns64d under systemd, tested without a running systemd. The tests cover socket activation, and compare the unit's
-//! restrictions with the server's needs.
+//! Tests of dns64d as a systemd service, without a running systemd. They cover socket activation, and compare the
+//! restrictions of the unit with the needs of the server.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -47,7 +47,7 @@ fn socket_activation(bench: &Bench) -> Result<()> {
     let program = bench.dns64d_program();
     let args = ["--datagram", "--listen", &listen, &program, "--config", &config];
     let _server = Server::start("systemd-socket-activate", &args)?;
-    // The first query starts the server, and must also be answered.
+    // The first query starts the server, and must be answered too.
     wait_for(&listen, NAME, AAAA)?;
     ensure!(
         ports::is_free(SocketAddr::from((Ipv4Addr::LOCALHOST, unused))).is_ok(),
@@ -70,8 +70,8 @@ impl Needs {
     fn read(trace: &str) -> Needs {
         let mut needs = Needs::default();
         for line in trace.lines() {
-            // A call looks like "1234 epoll_wait(3, …". After the number, the rest of an interrupted call begins with
-            // "<...", a signal with "---", and an exit with "+++".
+            // A line for a call looks like "1234 epoll_wait(3, …". The text after the number begins with "<..." for the
+            // rest of an interrupted call, with "---" for a signal, and with "+++" for an exit.
             let Some((_, line)) = line.split_once(' ') else { continue };
             let Some((call, arguments)) = line.trim().split_once('(') else { continue };
             let is_name =
@@ -86,7 +86,7 @@ impl Needs {
         needs
     }
 
-    /// Compares these needs with what units allow; `who` is the program in messages.
+    /// Returns an error if units do not allow some of these needs. `who` is the name of the program in the error.
     fn are_met_by(&self, allowed: &Needs, who: &str) -> Result<()> {
         let denied: Vec<&String> = self
             .calls
@@ -98,8 +98,9 @@ impl Needs {
     }
 }
 
-/// Runs dns64d under strace like a unit, as the user nobody with exactly these capabilities. Ends dns64d after it has
-/// answered at `address`, reloaded its configuration, and sent probes if configured.
+/// Runs dns64d under strace in the same way as the unit: as the user nobody, with exactly these capabilities. Ends
+/// dns64d once it has answered at `address`, has reloaded its configuration, and, if probes are configured, has sent
+/// probes.
 fn traced(
     bench: &Bench,
     within: &[&str],
@@ -122,7 +123,7 @@ fn traced(
     let words = [within, &user, &sets, &strace].concat();
     let server = Server::start_logged(words[0], &words[1..], Path::new(&log))?;
     look().with_context(|| fs::read_to_string(&log).unwrap_or_default())?;
-    // The server is the last process of a chain of children.
+    // The server is the last process in a chain of child processes.
     let child = last_child(server.pid()?)?.to_string();
     output("kill", &["-HUP", &child], LIMIT)?;
     let is_replaced = || Ok(fs::read_to_string(&log)?.contains("configuration reloaded"));
@@ -134,7 +135,7 @@ fn traced(
     Ok(Needs::read(&fs::read_to_string(&trace)?))
 }
 
-/// Returns the last process of a chain of children.
+/// Returns the ID of the last process in the chain of child processes that begins with `pid`.
 fn last_child(mut pid: u32) -> Result<u32> {
     loop {
         let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"))?;
@@ -145,7 +146,7 @@ fn last_child(mut pid: u32) -> Result<u32> {
     }
 }
 
-/// Returns a folder of this test that belongs to the user nobody.
+/// Creates a folder that belongs to the user nobody, and returns its path.
 fn folder_of_nobody(bench: &Bench) -> Result<String> {
     use std::os::unix::fs::chown;
     let folder = bench.path("nobody");
@@ -160,7 +161,8 @@ fn needs_of_sockets(bench: &Bench) -> Result<Needs> {
     let (port, folder) = (free_port()?, folder_of_nobody(bench)?);
     let config = fs::read_to_string(bench.dns64d_config(port, upstream)?)?;
     let [cpu, _] = two_cpus();
-    // Enables all features that use additional system calls. No process reads dnstap's socket.
+    // The configuration enables all features that need additional system calls. No process reads from the dnstap
+    // socket.
     let config = format!(
         "cpus = [{cpu}]\n{config}[control]\nsocket = '{folder}/control.sock'\n\
          [query-log]\nto = '{folder}/queries.log'\n[dnstap]\nsocket = '{folder}/tap.sock'\n"
@@ -174,7 +176,7 @@ fn needs_of_sockets(bench: &Bench) -> Result<Needs> {
 fn needs_past_the_stack(bench: &Bench, capabilities: &[String]) -> Result<Needs> {
     let _lab = Lab::up(bench)?;
     let _auth = bench.in_lab("auth", &["auth", "--listen", AUTH, "--threads", "1"])?;
-    // Port 53 needs another capability, or a socket of systemd.
+    // Port 53 would need another capability, or a socket that systemd passes on.
     let listen = format!("[{DUT_HOST}]:5300");
     let config = xdp_config(&listen, "copy", "")?;
     let config = bench.file("dns64d-xdp.toml", &config)?;
@@ -185,7 +187,7 @@ fn needs_past_the_stack(bench: &Bench, capabilities: &[String]) -> Result<Needs>
     })
 }
 
-/// Returns systemd's sets of system calls, with nested sets resolved.
+/// Returns the sets of system calls that systemd defines, with nested sets resolved.
 fn call_sets() -> Result<BTreeMap<String, BTreeSet<String>>> {
     let text = output("systemd-analyze", &["--no-pager", "syscall-filter"], LIMIT)?;
     let mut raw: BTreeMap<String, Vec<String>> = BTreeMap::new();
@@ -271,7 +273,7 @@ fn drop_in_allows(bench: &Bench) -> Result<()> {
         ensure!(all.contains(what), "the trace lacks {what}: {all:?}");
     }
     needs.are_met_by(&allowed_by(&[&unit, &drop_in])?, "dns64d with AF_XDP")?;
-    // In one file, as systemd reads them.
+    // Both are combined in one file, in the order in which systemd reads them.
     let both = bench.file("dns64d.service", &lines_of(&[&unit, &drop_in])?.join("\n"))?;
     verify(Path::new(&both))
 }

@@ -1,4 +1,4 @@
-//! List of tests with their tiers, and results of the tests. A test that did not run is listed with the reason and
+//! List of the tests and their tiers, and results of the tests. A test that did not run is listed with the reason, and
 //! never counts as passed.
 
 use std::fmt;
@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-/// The list: a line for each test, with its tier before the name.
+/// List of tests. Each line contains the tier and the name of a test.
 const LIST: &str = include_str!("../../required-tests.txt");
 
-/// Tests of a run.
+/// Set of tests to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tier {
     /// The tests that every change must pass.
@@ -18,7 +18,7 @@ pub(crate) enum Tier {
     All,
 }
 
-/// Schedule of a listed test, and whether it is required.
+/// Schedule of a listed test, which also determines whether the test is required.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     /// Required, and run with each change.
@@ -33,7 +33,7 @@ enum Kind {
 struct Entry {
     kind: Kind,
     name: &'static str,
-    /// The comment directly above; empty if there is none.
+    /// Comment directly above the line; empty if there is none.
     #[cfg_attr(not(test), expect(dead_code, reason = "for readers of the list"))]
     reason: &'static str,
 }
@@ -79,7 +79,7 @@ impl Tier {
     }
 }
 
-/// Error of a test that was not run; its text is the reason.
+/// Error of a test that was not run. The text is the reason.
 #[derive(Debug)]
 pub(super) struct Skipped(pub(super) String);
 
@@ -91,7 +91,7 @@ impl fmt::Display for Skipped {
 
 impl std::error::Error for Skipped {}
 
-/// Counts the tests, and records those that did not run.
+/// Counts of tests by result, and the tests that did not run.
 #[derive(Default)]
 pub(super) struct Tally {
     passed: Vec<&'static str>,

@@ -12,7 +12,7 @@ pub(super) const ROOT: &str = "root";
 /// A resource that a test holds while it runs. Only one test at a time can hold a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Resource {
-    /// All CPUs: rates are compared, so no other test runs meanwhile.
+    /// All CPUs. The test compares rates, so no other test runs meanwhile.
     Cpus,
     /// The folder in which the packages are staged.
     Stage,
@@ -26,9 +26,9 @@ pub(super) struct Test {
     pub(super) needs: &'static [&'static str],
     /// Runs the test.
     pub(super) run: fn(&Bench) -> Result<()>,
-    /// Resource that it holds exclusively, if any.
+    /// Resource that the test holds exclusively, if any.
     pub(super) holds: Option<Resource>,
-    /// Reason to run the test a second time if it does not pass; absent for no second run.
+    /// Reason to run the test a second time if it does not pass; `None` if there is no second run.
     pub(super) retry: Option<&'static str>,
     /// True if the test downloads files. It then runs in the host's network namespace.
     pub(super) downloads: bool,
@@ -50,7 +50,7 @@ impl Test {
         self
     }
 
-    /// Adds a second run for this reason.
+    /// Allows a second run of the test, for this reason.
     pub(super) const fn retried(mut self, reason: &'static str) -> Test {
         self.retry = Some(reason);
         self
@@ -62,7 +62,7 @@ impl Test {
         self
     }
 
-    /// True if the two must not run at the same time.
+    /// True if the two tests must not run at the same time.
     pub(super) fn conflicts_with(&self, other: &Test) -> bool {
         let is_alone = |test: &Test| test.holds == Some(Resource::Cpus);
         is_alone(self) || is_alone(other) || (self.holds.is_some() && self.holds == other.holds)
@@ -79,7 +79,7 @@ impl Test {
         if self.needs.contains(&ROOT) && !is_root() {
             why.push("needs root".into());
         }
-        // Tests that need ip create a lab, which needs root or user namespaces.
+        // Tests that need the program ip create a lab, which needs root or user namespaces.
         if self.needs.contains(&"ip") && !is_root() && !has_user_namespaces() {
             why.push("needs root or user namespaces".into());
         }

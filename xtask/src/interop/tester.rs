@@ -1,4 +1,4 @@
-//! dns64bench against other servers, and other clients against its AuthDNS.
+//! Tests of dns64bench with other servers, and of its AuthDNS with other clients.
 
 use anyhow::{Context, Result, ensure};
 use hosts::servers::{Auth, Dut};
@@ -49,7 +49,7 @@ fn dnsperf_against_auth(bench: &Bench) -> Result<()> {
     Ok(())
 }
 
-/// kxdpgun needs a real interface, so this goes through the lab.
+/// kxdpgun needs a real interface, so this test uses the lab.
 fn kxdpgun_against_auth(bench: &Bench) -> Result<()> {
     let _lab = Lab::up(bench)?;
     let auth = bench
@@ -86,7 +86,7 @@ fn kxdpgun_against_auth(bench: &Bench) -> Result<()> {
     };
     let (asked, dropped) = (count("/queries/aaaa")?, count("/socket_drops")?);
     ensure!(queries > 0 && asked + dropped == queries, "{queries} queries: {counters}");
-    // kxdpgun ends without waiting for the replies in flight.
+    // kxdpgun does not wait for the last replies before it ends.
     ensure!(
         count("/replies/noerror")? == asked && replies > 0 && replies <= asked,
         "{replies} replies: {counters}"
@@ -122,8 +122,8 @@ fn dig_against_auth(bench: &Bench) -> Result<()> {
     Ok(())
 }
 
-/// Trials over AF_XDP: each mode, both versions of IP and many source addresses. Wrong options are rejected before a
-/// packet is sent.
+/// Trials over AF_XDP with each mode, with both IP versions, and with many source addresses. Invalid options are
+/// rejected before a packet is sent.
 fn measurer_with_xdp(bench: &Bench) -> Result<()> {
     let _lab = Lab::up(bench)?;
     let listen = ["auth", "--listen", "198.18.1.2:53", "--listen", "[2001:2:1::2]:53"];
@@ -174,7 +174,7 @@ fn measurer_with_xdp(bench: &Bench) -> Result<()> {
     Ok(())
 }
 
-/// Tester and reference DUT both use AF_XDP. The DUT must answer up to its capacity and not more.
+/// The tester and the reference DUT both use AF_XDP. The DUT must answer up to its capacity, and no more.
 fn xdp_at_both_ends(bench: &Bench) -> Result<()> {
     let listen = ["reference-dut", "--listen", "[2001:2::1]:53", "--capacity", "500"];
     let dut = bench.in_lab(
@@ -192,7 +192,7 @@ fn xdp_at_both_ends(bench: &Bench) -> Result<()> {
     let counters: Value = serde_json::from_str(&dut.end()?)?;
     let count = |key: &str| counters[key].as_u64().context(counters.to_string());
     ensure!(beyond["verdict"] == "failed", "{beyond}");
-    // Allows the capacity of one second and of the saved half second.
+    // The upper limit is the capacity for one second, plus that for the half second that the DUT may save.
     ensure!((400..=760).contains(&valid), "{beyond}");
     ensure!(count("over_capacity")? > 0 && count("answered")? >= valid + 300, "{counters}");
     ensure!(counters["refused"] == 0, "{counters}");
@@ -200,8 +200,8 @@ fn xdp_at_both_ends(bench: &Bench) -> Result<()> {
     Ok(())
 }
 
-/// A limit of queries per second and client in Unbound, so that the search ends at a rate that does not depend on the
-/// machine.
+/// Limit in Unbound of queries per second for each client. Because of the limit, the search ends at a rate that does
+/// not depend on this machine.
 const RATE_LIMIT: [&str; 2] = ["ip-ratelimit: 400", "ip-ratelimit-factor: 0"];
 
 fn search_against_unbound(bench: &Bench) -> Result<()> {
@@ -235,10 +235,10 @@ fn search_against_unbound(bench: &Bench) -> Result<()> {
     judge_search(&found, asked).with_context(|| ran.stderr)
 }
 
-/// Compares the result of a search of Unbound with its trials and AuthDNS's counters.
+/// Compares the result of a search with Unbound with the trials of the search and the counters of AuthDNS.
 ///
 /// # Errors
-/// The first difference.
+/// Returns an error that describes the first difference.
 fn judge_search(found: &Value, asked: u64) -> Result<()> {
     let trials = found["trials"].as_array().context("no trials")?;
     let sent: u64 = trials.iter().filter_map(|t| t["sent"].as_u64()).sum();
@@ -248,8 +248,7 @@ fn judge_search(found: &Value, asked: u64) -> Result<()> {
         found["dispersion_pct"],
         asked as f64 / sent as f64
     );
-    // Unbound sends two upstream queries for each name that it answers, and none for a query above
-    // its limit.
+    // Unbound sends two upstream queries for each name that it answers, and none for queries above its limit.
     let valid: u64 = trials.iter().filter_map(|t| t["valid"].as_u64()).sum();
     ensure!(
         asked >= 2 * valid && asked * 50 <= sent * 101,
@@ -302,7 +301,7 @@ mod tests {
         (found, 2 * 4_800)
     }
 
-    /// True if `judge_search` finds a fault after the change.
+    /// Returns true if `judge_search` finds a fault after the change.
     fn finds(change: impl FnOnce(&mut Value, &mut u64)) -> bool {
         let (mut found, mut asked) = sound();
         change(&mut found, &mut asked);

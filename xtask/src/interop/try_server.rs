@@ -1,4 +1,4 @@
-//! `dns64bench try` with servers that have Debian's configuration and the lines printed by `try`.
+//! Tests of `dns64bench try` with servers that have Debian's configuration and the lines that `try` prints.
 //!
 //! ```text
 //! server starts ─► try prints lines ─► files ─► reload ─► names resolve ─► trials ─► SIGTERM, JSON
@@ -23,7 +23,7 @@ pub(super) static TESTS: &[Test] = &[
 /// Debian's trust anchor of the root, in the package dns-root-data.
 const ROOT_KEY: &str = "/usr/share/dns/root.key";
 
-/// Validates DNSSEC and includes a folder, as in Debian.
+/// Tests Unbound, which validates DNSSEC and includes a folder, as in Debian.
 fn unbound(bench: &Bench) -> Result<()> {
     let (port, folder) = (free_port()?, bench.path("unbound"));
     let included = format!("{folder}/unbound.conf.d");
@@ -40,7 +40,8 @@ fn unbound(bench: &Bench) -> Result<()> {
     measured(bench, port, &server, &[PathBuf::from(format!("{included}/dns64bench.conf"))])
 }
 
-/// Validates DNSSEC, as in Debian. The first part of the lines goes into its options.
+/// Tests BIND, which validates DNSSEC, as in Debian. The first part of the printed lines is inserted into the options
+/// of BIND.
 fn bind(bench: &Bench) -> Result<()> {
     let (port, folder) = (free_port()?, bench.path("bind"));
     fs::create_dir_all(&folder)?;
@@ -59,8 +60,8 @@ fn bind(bench: &Bench) -> Result<()> {
     measured(bench, port, &server, &[options, local].map(PathBuf::from))
 }
 
-/// Starts `try`, writes the parts of its lines into the files, reloads the server, and checks the
-/// result after the first trial.
+/// Starts `try`, writes the parts of the printed lines to the files, reloads the server, and checks the result after
+/// the first trial.
 fn measured(bench: &Bench, port: u16, server: &Server, files: &[PathBuf]) -> Result<()> {
     let log = PathBuf::from(bench.path("try.log"));
     let address = format!("127.0.0.1:{port}");
@@ -85,7 +86,7 @@ fn measured(bench: &Bench, port: u16, server: &Server, files: &[PathBuf]) -> Res
     Ok(())
 }
 
-/// Waits until the server answers. From then on, `try --wait 0s` reports a state of the test names.
+/// Waits until the server answers, so that `try --wait 0s` reports a state of the test names.
 fn wait_until_answers(bench: &Bench, address: &str) -> Result<()> {
     let args = ["try", "--server", address, "--wait", "0s", "--quiet"];
     wait_until(&format!("{address} does not answer"), LIMIT, || {
@@ -94,7 +95,7 @@ fn wait_until_answers(bench: &Bench, address: &str) -> Result<()> {
     })
 }
 
-/// Waits until the log contains `words`; returns it.
+/// Waits until the log contains `words`, and returns the text of the log.
 fn wait_for(log: &Path, words: &str) -> Result<String> {
     let mut text = String::new();
     let found = wait_until(&format!("{words:?} does not appear"), LIMIT, || {
@@ -105,7 +106,7 @@ fn wait_for(log: &Path, words: &str) -> Result<String> {
     Ok(text)
 }
 
-/// Returns the parts of the printed lines, each after `In PLACE:`.
+/// Returns the parts of the printed lines. Each part follows a line `In PLACE:`.
 fn printed_parts(log: &str) -> Vec<String> {
     let mut parts: Vec<String> = Vec::new();
     for line in log.lines().skip_while(|line| !line.starts_with("--- ")).skip(1) {

@@ -1,4 +1,4 @@
-//! dns64d with AF_XDP as operators run it: together with other programs that use the same interfaces.
+//! Tests of dns64d with AF_XDP, as operators run it: together with other programs that use the same interfaces.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -20,7 +20,7 @@ pub(super) static TESTS: &[Test] = &[Test::new(
 )
 .retried("the trial shares two CPUs with a resolver, ssh and dig, so replies may be late")];
 
-/// Port of a resolver on dns64d's own address.
+/// Port of a resolver that listens on the same address as dns64d.
 const RESOLVER_PORT: u16 = 5301;
 
 fn beside_others(bench: &Bench) -> Result<()> {
@@ -31,7 +31,7 @@ fn beside_others(bench: &Bench) -> Result<()> {
     for mode in ["copy", "generic"] {
         let dns64d = dns64d(bench, mode)?;
         ensure!(programs(bench)? == ["to-auth", "to-tester"], "{mode}: {:?}", programs(bench)?);
-        // All three in parallel.
+        // The three tests run in parallel.
         std::thread::scope(|scope| -> Result<()> {
             let resolver = scope.spawn(|| resolver_answers(bench));
             let ssh = scope.spawn(|| ssh_carries(bench, &sshds));
@@ -47,7 +47,7 @@ fn beside_others(bench: &Bench) -> Result<()> {
             Ok(())
         })?;
         over_tcp(bench)?;
-        // A killed dns64d cannot clean up, and still no XDP program may remain on the interfaces.
+        // If dns64d is killed, it cannot clean up. Even then, no XDP program may remain on the interfaces.
         let pid = i32::try_from(dns64d.pid()?)?;
         nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGKILL)?;
         let is_gone = || Ok(programs(bench)?.is_empty());
@@ -89,7 +89,8 @@ fn readable(bench: &Bench, name: &str, text: &str) -> Result<String> {
     Ok(file)
 }
 
-/// Starts Unbound on another port of dns64d's address. Both query the same AuthDNS from the same address.
+/// Starts Unbound on the same address as dns64d, but on another port. Both query the same AuthDNS from the same
+/// address.
 fn resolver(bench: &Bench) -> Result<Server> {
     let config = format!(
         "server:\n interface: {DUT_HOST}@{RESOLVER_PORT}\n access-control: ::/0 allow\n do-daemonize: no\n username: ''\n chroot: ''\n \
@@ -105,7 +106,7 @@ fn resolver(bench: &Bench) -> Result<Server> {
     Ok(server)
 }
 
-/// The resolver on dns64d's host still answers queries for A records.
+/// Tests that the resolver on dns64d's host still answers queries for A records.
 fn resolver_answers(bench: &Bench) -> Result<()> {
     let server = format!("@{DUT_HOST}");
     let port = RESOLVER_PORT.to_string();
@@ -119,7 +120,7 @@ fn resolver_answers(bench: &Bench) -> Result<()> {
     Ok(())
 }
 
-/// Transfers a mebibyte in both directions.
+/// Tests that ssh can transfer a mebibyte in each direction.
 fn ssh_carries(bench: &Bench, sshds: &Sshds) -> Result<()> {
     let command = "head -c 1048576 /dev/zero | wc -c; head -c 1048576 /dev/zero | tr '\\0' x";
     let ssh = ["ssh", "-F", &sshds.config, "-o", "BatchMode=yes", "far-dut", command];
@@ -132,7 +133,7 @@ fn ssh_carries(bench: &Bench, sshds: &Sshds) -> Result<()> {
     Ok(())
 }
 
-/// TCP still passes through the kernel's stack.
+/// Tests that dns64d still answers over TCP, which uses the kernel's stack.
 fn over_tcp(bench: &Bench) -> Result<()> {
     let server = format!("@{DUT_HOST}");
     let dig = ["dig", &server, "+tcp", "+short", "013-000-000-001.dns64perf.test", "AAAA"];
@@ -154,7 +155,7 @@ fn programs(bench: &Bench) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// Without the privileges for AF_XDP, dns64d ends at the start and prints the reason.
+/// Tests that dns64d without the privileges for AF_XDP ends at start-up and prints the reason.
 fn refused(bench: &Bench) -> Result<()> {
     let file = bench.path("past-stack.toml");
     let within = ["lab", "exec", "dut", "--", "setpriv", "--reuid", "65534", "--clear-groups"];
@@ -165,7 +166,7 @@ fn refused(bench: &Bench) -> Result<()> {
     let says = "cannot use AF_XDP (xdp = true): AF_XDP needs CAP_NET_RAW";
     ensure!(ran.status == Some(4) && ran.stderr.contains(says), "{:?}: {}", ran.status, ran.stderr);
 
-    // With the mode "auto", dns64d falls back to sockets.
+    // With the mode "auto", dns64d must fall back to sockets.
     let config = xdp_config(DUT, "auto", "")?;
     let file = readable(bench, "past-stack-auto.toml", &config)?;
     let log = bench.path("past-stack-auto.log");

@@ -1,5 +1,5 @@
-//! CoreDNS, because Debian has no package of it. Go's module proxy provides fixed versions of CoreDNS's modules, and a
-//! compiler if Debian's is too old. Go verifies all downloads with its checksum database.
+//! Installation of CoreDNS, for which Debian has no package. Go's module proxy provides fixed versions of CoreDNS's
+//! modules, and a compiler if Debian's compiler is too old. Go verifies all downloads with its checksum database.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -12,20 +12,20 @@ use serde_json::Value;
 
 use crate::process::{self, find};
 
-/// Module and version that is installed.
+/// Go module and version to install.
 const COREDNS: &str = "github.com/coredns/coredns@v1.12.4";
 /// Folder for the installed program.
 const BIN: &str = "/usr/local/bin";
 /// Oldest Go version that compiles CoreDNS.
 const OLDEST: [u32; 2] = [1, 24];
 const COMPILER: &str = "go1.24.4";
-/// Time limit of Go; it downloads some hundred megabytes.
+/// Time limit of Go, which downloads several hundred megabytes.
 const PATIENCE: Duration = Duration::from_secs(1_800);
 
-/// Debian's package of the compiler, with the program that shows whether it is installed.
+/// Program of the compiler, and its Debian package. The package counts as installed if the program is found.
 pub(super) const GO: (&str, &str) = ("go", "golang-go");
 
-/// True if CoreDNS is missing. An existing one is not replaced, even if it is not on the search path.
+/// True if CoreDNS is missing. An existing CoreDNS is not replaced, even if it is not on the search path.
 pub(super) fn is_missing() -> bool {
     find("coredns").is_none() && !Path::new(BIN).join("coredns").exists()
 }
@@ -61,8 +61,8 @@ fn is_new_enough(version: &str) -> bool {
     numbers.len() >= OLDEST.len() && numbers[..] >= OLDEST[..]
 }
 
-/// Downloads a compiler as a module into a folder, and returns its GOROOT. Go 1.21 and later would download a newer
-/// compiler without this function.
+/// Downloads a compiler, as a Go module, into a folder and returns its GOROOT. Go 1.21 and later could download a newer
+/// compiler by themselves, but earlier versions cannot.
 fn compiler(go: &Path, folder: &Path) -> Result<PathBuf> {
     let machine = match std::env::consts::ARCH {
         "x86_64" => "amd64",
@@ -80,13 +80,13 @@ fn compiler(go: &Path, folder: &Path) -> Result<PathBuf> {
     ensure!(ran.status.success(), "{module}: {}", String::from_utf8_lossy(&ran.stderr));
     let told: Value = serde_json::from_slice(&ran.stdout).context("output of go about a module")?;
     let root = PathBuf::from(told["Dir"].as_str().context("go reports no folder of a module")?);
-    // A module has no file modes: its programs are identified by their places.
+    // Go modules do not record file modes, so programs are recognized by their folders.
     make_executable(&root.join("bin"))?;
     make_executable(&root.join("pkg/tool"))?;
     Ok(root)
 }
 
-/// Returns settings that make Go keep its modules in a folder, removable with it.
+/// Returns environment variables that make Go store its modules in a folder, from which they can be removed.
 fn modules_in(folder: &Path) -> [(&'static str, PathBuf); 2] {
     [("GOPATH", folder.join("modules")), ("GOFLAGS", "-modcacherw".into())]
 }

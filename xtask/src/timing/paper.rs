@@ -1,5 +1,6 @@
-//! Turns send times and searches into the tables and figures of G. Lencse and A. Pivoda, "Checking and Increasing the
-//! Accuracy of the Dns64perf++ Measurement Tool for Benchmarking DNS64 Servers" (2018, DOI 10.11601/ijates.v7i1.255).
+//! Generation of tables and figures from send times and searches, as in G. Lencse and A. Pivoda, "Checking and
+//! Increasing the Accuracy of the Dns64perf++ Measurement Tool for Benchmarking DNS64 Servers" (2018, DOI
+//! 10.11601/ijates.v7i1.255).
 
 use std::fmt::Write;
 
@@ -30,7 +31,7 @@ impl Sender {
     }
 }
 
-/// Queries sent in each 10 ms, of one sender at one rate.
+/// Numbers of queries that one sender sent in each 10 ms window, at one rate.
 #[derive(Clone, Debug)]
 pub(crate) struct Sending {
     pub(crate) sender: Sender,
@@ -39,7 +40,8 @@ pub(crate) struct Sending {
 }
 
 impl Sending {
-    /// Counts send times, in nanoseconds after the start. Queries sent after `seconds` are in additional windows.
+    /// Counts the queries in each window. `times` are send times in nanoseconds after the start. Queries sent after
+    /// `seconds` are counted in additional windows.
     pub(crate) fn of_times(
         sender: Sender,
         rate: u64,
@@ -57,14 +59,14 @@ impl Sending {
         Sending { sender, rate, windows }
     }
 
-    /// Returns the queries sent in each 100 ms.
+    /// Returns the number of queries sent in each 100 ms window.
     pub(crate) fn coarse(&self) -> Vec<u64> {
         self.windows.chunks(10).map(|ten| ten.iter().sum()).collect()
     }
 
-    /// Returns the queries in 100 ms near the start of the trial, before the original timing compensates for delays.
-    /// The result is the median of the first thirtieth of the windows, but of at least three. The very first window is
-    /// excluded, because code and data enter the caches then.
+    /// Returns the number of queries in 100 ms near the start of the trial, before the original timing compensates for
+    /// delays. The result is the median of the first thirtieth of the windows, or of the first three if that is more.
+    /// The very first window is excluded, because caches are still cold.
     pub(crate) fn counted(&self) -> f64 {
         let coarse = self.coarse();
         let first = &coarse
@@ -73,7 +75,7 @@ impl Sending {
             .map_or(0.0, |summary| summary.median)
     }
 
-    /// Returns the largest deviation of a 100 ms window of the first `seconds` from the rate, in per cent.
+    /// Returns the largest deviation from the rate of any 100 ms window in the first `seconds`, in per cent.
     pub(crate) fn worst_pct(&self, seconds: u64) -> f64 {
         let due = self.rate as f64 / 10.0;
         let off = |&sent: &u64| (sent as f64 - due).abs() / due * 100.0;
@@ -81,7 +83,8 @@ impl Sending {
     }
 }
 
-/// Returns the figures: queries in windows of 100 ms of all senders, and of 10 ms of the corrected ones.
+/// Returns the figures. They show the numbers of queries in windows of 100 ms for all senders, and in windows of 10 ms
+/// for the senders with correct timing.
 pub(crate) fn figures(all: &[Sending]) -> Vec<Figure> {
     let wanted = [
         ("figure-2", Sender::Original, 100),
@@ -116,7 +119,7 @@ fn panel(sending: &Sending, ms: u64) -> Panel {
     Panel { series: Series { name, dots }, wanted: sending.rate as f64 * width }
 }
 
-/// Returns all windows of 10 ms, a line for each.
+/// Returns all windows of 10 ms as CSV, one line for each window.
 pub(crate) fn csv(all: &[Sending]) -> String {
     let mut out = "sender,rate,from_ms,queries\n".to_owned();
     for sending in all {
@@ -127,8 +130,8 @@ pub(crate) fn csv(all: &[Sending]) -> String {
     out
 }
 
-/// Returns table I, which compares the model of the paper with the counts. In the model, each query of the original
-/// timing takes too long by the same time.
+/// Returns table I, which compares the model of the paper with the counts. In the model, each query takes too long by
+/// the same time if the original timing is used.
 pub(crate) fn table_1(all: &[Sending], seconds: u64) -> String {
     let mut rates: Vec<u64> = all.iter().map(|s| s.rate).collect();
     rates.sort_unstable();
@@ -188,7 +191,7 @@ pub(crate) struct Found {
 pub(crate) struct Searched {
     pub(crate) sender: Sender,
     pub(crate) found: Vec<Found>,
-    /// Missing measurement, with the reason.
+    /// Measurement that is missing, with the reason.
     pub(crate) missing: Option<String>,
 }
 
@@ -227,7 +230,7 @@ pub(crate) fn table_of_searches(title: &str, all: &[Searched]) -> String {
 mod tests {
     use super::*;
 
-    /// Simulates a sender without compensation, where each query takes `too_much` ns too long.
+    /// Simulates a sender that does not compensate for delays, and for which each query takes `too_much` ns too long.
     fn slow(sender: Sender, rate: u64, too_much: f64) -> Sending {
         let cycle = 1e9 / rate as f64 + too_much;
         Sending::of_times(sender, rate, 2, (0..rate * 2).map(|i| (i as f64 * cycle) as u64))

@@ -1,4 +1,4 @@
-//! Cells of the table: each server in the package of each release of Debian.
+//! Cells of the table. There is a cell for each server in each Debian release that packages it.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -16,7 +16,7 @@ use crate::process::{self, find};
 /// A release of Debian.
 struct Debian {
     name: &'static str,
-    /// Its name on the package servers.
+    /// Name of the release on the package servers.
     suite: &'static str,
 }
 
@@ -29,12 +29,12 @@ const RELEASES: [Debian; 3] = [
 /// A server under test.
 pub(crate) struct Server {
     pub(crate) dut: Dut,
-    /// Its package in each of [`RELEASES`]; `None` if Debian has no package of it.
+    /// Package of the server in each of [`RELEASES`]; `None` if the release has no such package.
     packages: [Option<&'static str>; RELEASES.len()],
 }
 
-/// All servers. Debian packages neither dns64d nor CoreDNS, so dns64d is from this checkout and CoreDNS from
-/// `cargo xtask packages`.
+/// All servers. Debian packages neither dns64d nor CoreDNS. dns64d is built from this checkout, and CoreDNS is
+/// installed by `cargo xtask packages`.
 const SERVERS: [Server; 6] = [
     Server { dut: Dut::Dns64d, packages: [None; 3] },
     Server { dut: Dut::Bind, packages: [Some("bind9"); 3] },
@@ -47,7 +47,7 @@ const SERVERS: [Server; 6] = [
     Server { dut: Dut::Coredns, packages: [None; 3] },
 ];
 
-/// Plan of a campaign: one trial at a low rate, which a busy machine can also run, and all checks.
+/// Plan of a campaign: all checks, and one trial at a rate so low that even a busy machine can run it.
 const PLAN: &str = "topology = 'loopback'\n[trial]\nduration = '1s'\ntimeout = '3s'\npause = '0s'\n\
     max-burst = '500us'\nwindow-limit = 10000\nlateness-limit = '5s'\nauth-limit = '5s'\n\
     [search]\nmin = 100\nmax = 100\nresolution = 100\nrepeat = 1\ninvalid-retries = 3\n\
@@ -55,13 +55,13 @@ const PLAN: &str = "topology = 'loopback'\n[trial]\nduration = '1s'\ntimeout = '
 /// Rate of the trial, in queries per second.
 pub(crate) const RATE: f64 = 100.0;
 
-/// Number of campaigns that run in parallel, since they mostly wait.
+/// Number of campaigns that run in parallel. Campaigns mostly wait.
 pub(crate) const AT_ONCE: usize = 4;
 /// Time limit of a campaign.
 const LIMIT: Duration = Duration::from_secs(900);
-/// Attempts of a campaign that the machine invalidates.
+/// Maximum number of attempts if the machine invalidates a campaign.
 const ATTEMPTS: usize = 2;
-/// Status of a campaign without some of its results, and of this command if it cannot run.
+/// Status of a campaign in which results are missing, and of this command if it cannot run.
 pub(crate) const NOT_MEASURED: i32 = 3;
 
 /// Returns the reason why this machine cannot run the servers of other releases, or `None` if it can.
@@ -77,19 +77,19 @@ pub(crate) fn not_run_because() -> Option<&'static str> {
 pub(crate) struct Site {
     /// Path of dns64bench; dns64d is in the same folder.
     program: PathBuf,
-    // Declared before the folder, so that the chroots that use the folder are dropped first.
+    // This field is declared before the folder, so that the chroots, which use the folder, are dropped first.
     chroots: [Result<Chroot>; RELEASES.len()],
     work: TempDir,
 }
 
 impl Site {
-    /// Creates missing chroots, or all of them if `fresh` is set.
+    /// Creates missing chroots, or all chroots if `fresh` is true.
     ///
     /// # Errors
-    /// Returns an error if the folder cannot be created. A chroot that cannot be created is an
-    /// error of its cells.
+    /// Returns an error if the folder cannot be created. If a chroot cannot be created, the error is reported for its
+    /// cells.
     pub(crate) fn new(program: PathBuf, fresh: bool) -> Result<Site> {
-        // Servers may change to other users.
+        // The folder must be accessible to other users, because servers may change to another user.
         let mode = fs::Permissions::from_mode(0o711);
         let work = tempfile::Builder::new().permissions(mode).tempdir()?;
         let chroots = std::array::from_fn(|release| {
@@ -114,14 +114,15 @@ fn packages(release: usize) -> Vec<&'static str> {
     SERVERS.iter().filter_map(|server| server.packages[release]).collect()
 }
 
-/// A server at a place: an index into [`SERVERS`], and one into [`RELEASES`] or `None` for this host.
+/// A server at a place. `server` is an index into [`SERVERS`]. The place is an index into [`RELEASES`], or `None` for
+/// this host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Cell {
     server: usize,
     release: Option<usize>,
 }
 
-/// Returns all cells of the table: each server in each release, or on this host if no release has it.
+/// Returns all cells of the table: each server in each release that packages it, or on this host if no release does.
 pub(crate) fn cells() -> Vec<Cell> {
     let of = |server: usize| {
         let is_packaged = SERVERS[server].packages.iter().any(Option::is_some);
@@ -146,12 +147,12 @@ impl Cell {
         self.release.map_or("this host", |at| RELEASES[at].name)
     }
 
-    /// True for a server of this host.
+    /// True if the server is installed on this host.
     pub(crate) fn is_host(self) -> bool {
         self.release.is_none()
     }
 
-    /// True for servers of this host, and of all releases except the oldest.
+    /// True for servers on this host, and in all releases except the oldest.
     pub(crate) fn is_current(self) -> bool {
         self.release.is_none_or(|at| at > 0)
     }
@@ -161,7 +162,7 @@ impl Cell {
         self.server().dut.driver().program_name().context("a driver without a program")
     }
 
-    /// Returns the name of its files.
+    /// Returns the name of the files of this cell.
     fn name(self) -> String {
         let place = self.release.map_or("host", |at| RELEASES[at].suite);
         format!("{}-{place}", self.program().unwrap_or_default())
@@ -188,7 +189,7 @@ impl Cell {
     /// Returns the server's entry in a plan.
     ///
     /// # Errors
-    /// Returns an error if its driver has no name.
+    /// Returns an error if the driver of the server has no name.
     pub(crate) fn plan(self, name: &str, start: &Path) -> Result<String> {
         let driver = serde_json::to_value(self.server().dut)?;
         let driver = driver.as_str().context("a driver without a name")?;
@@ -196,8 +197,8 @@ impl Cell {
         Ok(format!("[[dut]]\ndriver = '{driver}'\nname = '{name}'\nprogram = '{start}'\n"))
     }
 
-    /// Runs a campaign with one trial and all checks, and returns its folder. A campaign that the machine invalidates
-    /// is repeated.
+    /// Runs a campaign with one trial and all checks, and returns its folder. If the machine invalidates the campaign,
+    /// it is repeated.
     ///
     /// # Errors
     /// Returns an error if the campaign has no result.

@@ -1,5 +1,5 @@
-//! Chroots with the servers of a release of Debian, created with mmdebstrap and kept for a week in `dns64bench/chroots`
-//! in `$XDG_CACHE_HOME` or `~/.cache`.
+//! Chroots that contain the servers of a Debian release. They are created with mmdebstrap, and kept for a week in
+//! `dns64bench/chroots` in `$XDG_CACHE_HOME` or `~/.cache`.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -11,40 +11,40 @@ use anyhow::{Context, Result, ensure};
 use crate::process::run;
 use crate::tools;
 
-/// Time limit of creating a chroot.
+/// Time limit for creating a chroot.
 const LIMIT: Duration = Duration::from_secs(1_200);
-/// Age at which a chroot is created again, because its packages may have updates.
+/// Age from which a chroot is recreated, because there may be updates of its packages.
 const WEEK: Duration = Duration::from_secs(7 * 24 * 3_600);
-/// Settings of apt and dpkg. A snapshot of sid may be older than the week for which its lists are
-/// valid. Signatures are still checked.
+/// Settings of apt and dpkg. The validity period of package lists is ignored, because a snapshot of sid may be older
+/// than a week, after which its lists expire. Signatures are still verified.
 const OPTIONS: [&str; 4] = [
     "--aptopt=Acquire::Check-Valid-Until \"false\"",
     "--dpkgopt=path-exclude=/usr/share/doc/*",
     "--dpkgopt=path-exclude=/usr/share/man/*",
     "--dpkgopt=path-exclude=/usr/share/locale/*",
 ];
-/// Folder of the hook that makes `/bin` a link; mmdebstrap of Debian 12 needs it for later releases.
+/// Folder of the hook that makes `/bin` a link. The mmdebstrap of Debian 12 needs this hook to create later releases.
 const MERGED_USR: &str = "/usr/share/mmdebstrap/hooks/maybe-merged-usr";
-/// Folder of the settings of apt on this host, such as a proxy.
+/// Folder with the settings of apt on this host, such as a proxy.
 const APT_SETTINGS: &str = "/etc/apt/apt.conf.d";
 
-/// Runs the program $3 in the chroot $1, in which the folder $2 is visible at the same path. The
-/// process keeps its id, and its mounts end with it.
+/// Runs the program $3 in the chroot $1, in which the folder $2 is visible at the same path. The program replaces this
+/// process and has the same process ID. The mounts disappear when it ends.
 const START: &str = "mount --bind \"$2\" \"$1$2\" && mount --rbind /proc \"$1/proc\" || exit 1; \
                      root=$1; program=$3; shift 3; exec chroot \"$root\" \"$program\" \"$@\"";
 
-/// A chroot, and a folder of this host that is visible in it.
+/// A chroot, and a folder of this host that is visible in the chroot.
 pub(super) struct Chroot {
     root: PathBuf,
     shared: PathBuf,
 }
 
 impl Chroot {
-    /// Returns the chroot of a release with these packages. It is created if there is none of this week, or if `fresh`
-    /// is set.
+    /// Returns the chroot of a release with these packages. The chroot is created if there is none that was created
+    /// this week, or if `fresh` is true.
     ///
     /// # Errors
-    /// Returns an error if it cannot be created.
+    /// Returns an error if the chroot cannot be created.
     pub(super) fn of(suite: &str, packages: &[&str], shared: &Path, fresh: bool) -> Result<Chroot> {
         let all = tools::cache()?.join("chroots");
         let (root, list) = (all.join(suite), all.join(format!("{suite}.packages")));
@@ -63,12 +63,12 @@ impl Chroot {
         Ok(chroot)
     }
 
-    /// Returns the shared folder as seen from outside.
+    /// Returns the path of the shared folder on this host.
     fn inside(&self) -> PathBuf {
         self.root.join(self.shared.strip_prefix("/").unwrap_or(&self.shared))
     }
 
-    /// Writes a script to `path` that runs a program of the chroot with its arguments.
+    /// Writes a script to `path` that runs a program in the chroot and passes its arguments on to the program.
     ///
     /// # Errors
     /// Returns an error if the chroot has no such program.
@@ -92,7 +92,7 @@ impl Chroot {
 
 impl Drop for Chroot {
     fn drop(&mut self) {
-        // The mount point is empty here, because the folder was mounted on it in other namespaces only.
+        // The mount point is empty in this namespace, because the folder was mounted there only in other namespaces.
         let _ = fs::remove_dir(self.inside());
     }
 }
@@ -102,7 +102,7 @@ fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', "'\\''"))
 }
 
-/// True if a list of packages was written this week and contains these packages.
+/// True if the file with the list of packages was written this week and contains these packages.
 fn is_recent(list: &Path, packages: &[&str]) -> bool {
     let age = || fs::metadata(list).ok()?.modified().ok()?.elapsed().ok();
     fs::read_to_string(list).is_ok_and(|text| text == packages.join(" "))
@@ -124,7 +124,7 @@ fn make(suite: &str, packages: &[&str], root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Returns the files with settings of apt's downloads on this host.
+/// Returns the files that contain settings for apt's downloads on this host.
 fn settings() -> Result<Vec<PathBuf>> {
     let Ok(entries) = fs::read_dir(APT_SETTINGS) else { return Ok(Vec::new()) };
     let mut files = Vec::new();

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Creates a minimal Debian of this system's release in the folder $1, from the package servers of this system, with the
-# programs for manual pages and completions.
+# Creates, in the folder $1, a minimal Debian system of the same release as this system, from the same package servers.
+# It includes the programs that show manual pages and completions.
 set -eu
 . /etc/os-release
 set -- "$1"
@@ -9,7 +9,7 @@ for settings in $(grep -ls '^Acquire' /etc/apt/apt.conf.d/*); do
     set -- "$@" "--aptopt=$settings"
 done
 shift
-# A file with comments only names no server.
+# A file that contains only comments names no server.
 for sources in /etc/apt/sources.list /etc/apt/sources.list.d/debian.sources /etc/apt/sources.list.d/*.sources; do
     if grep -qs '^deb\|^URIs:' "$sources"; then
         exec mmdebstrap --quiet --mode=root --variant=minbase "$@" \

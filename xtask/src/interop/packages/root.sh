@@ -1,7 +1,7 @@
 #!/bin/sh
 # Runs use.sh in a separate root and separate namespaces (mounts, network, processes), and prints a line "left: PATH"
-# for every file that was not there before. Arguments: the folder of the packages, the root ("over" is a copy of this
-# system whose changes are discarded), and "quickstart" to try it too.
+# for every file that was not there before. Arguments: the folder of the packages, the root ("over" means a copy of this
+# system whose changes are discarded), and "quickstart" to also run quickstart.
 set -eu
 packages=$1
 root=$2
@@ -26,7 +26,7 @@ cp "$packages"/*.deb "$here/use.sh" "$root/packages"
 mount -t proc proc "$root/proc"
 mount --rbind /dev "$root/dev"
 mount --rbind /sys "$root/sys"
-# The host's tools include programs that the root does not have, and vice versa.
+# The environment is reset, because the host and the root do not have the same programs.
 env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin TERM=dumb LC_ALL=C.UTF-8 chroot "$root" /bin/sh /packages/use.sh "$quickstart"
 umount -R "$root/dev" "$root/sys" "$root/proc"
 rm -r "$root/packages"

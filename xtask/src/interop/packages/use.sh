@@ -1,6 +1,6 @@
 #!/bin/sh
-# Installs the packages of /packages, uses them like a new user, and removes them. There is no network access. The
-# argument "quickstart" adds a run of it.
+# Installs the packages in /packages, uses them like a new user, and removes them. There is no network access. With the
+# argument "quickstart", quickstart is also run.
 set -eu
 export NO_COLOR=1 DEBIAN_FRONTEND=noninteractive MANPAGER=cat MANWIDTH=100
 fail() {
@@ -10,7 +10,7 @@ fail() {
 step() {
     echo "step: $*"
 }
-# holds TEXT COMMAND…: requires that the command succeeds and prints the text.
+# holds TEXT COMMAND…: requires that the command succeeds and that its output contains the text.
 holds() {
     text=$1
     shift
@@ -39,7 +39,7 @@ else
     echo '. /usr/share/bash-completion/completions/dns64bench' >$rc
     echo '. /usr/share/bash-completion/completions/dns64d' >>$rc
 fi
-# A terminal, a tab, and bash's completion.
+# Types a tab in a terminal, to test the completions for bash.
 printf 'dns64bench mea\t --help\ndns64d che\t --help\nexit\n' |
     HISTFILE=/dev/null script -qec "bash --noprofile --rcfile $rc -i" /dev/null >/packages/typed 2>&1 || true
 grep -q 'Usage: dns64bench measure' /packages/typed || fail "dns64bench mea<TAB>: $(cat /packages/typed)"
@@ -57,7 +57,7 @@ done
 grep -q '^dns64d:' /etc/passwd || fail 'there is no user dns64d'
 schema=$(sed -n '1s/^#:schema //p' /etc/dns64d/dns64d.toml)
 [ -s "$schema" ] || fail "the configuration's schema '$schema' is missing"
-# Every page that another page of the book links to.
+# Requires that each page exists to which another page of the book links.
 for book in /usr/share/doc/dns64d/book /usr/share/doc/dns64bench/docs/src; do
     for page in "$book"/*.md "$book"/dns64d/*.md; do
         if grep -q '{{#include' "$page"; then
@@ -70,7 +70,7 @@ for book in /usr/share/doc/dns64d/book /usr/share/doc/dns64bench/docs/src; do
 done
 
 step dns64d with the shipped configuration
-# It may be a link, or missing.
+# The file may be a link, or may be missing.
 cp -a /etc/resolv.conf /packages/resolv.conf 2>/dev/null || true
 rm -f /etc/resolv.conf
 printf 'nameserver 127.0.0.1\n' >/etc/resolv.conf
@@ -110,7 +110,7 @@ cp -a /packages/resolv.conf /etc/resolv.conf 2>/dev/null || true
 
 if [ "${1:-}" = quickstart ]; then
     step quickstart
-    # Status 3: a busy machine invalidated the trials, which are not tested here.
+    # Status 3 means that a busy machine invalidated trials, which is not a fault of the packages.
     status=0
     dns64bench quickstart --quiet >/packages/said 2>&1 || status=$?
     [ $status = 0 ] || [ $status = 3 ] || fail "quickstart ended with $status: $(cat /packages/said)"
