@@ -150,8 +150,8 @@ impl Classic {
                 let left = elapsed(start);
                 times.push(left.saturating_sub(begin));
                 let since = |moment: u64| moment.saturating_sub(begin);
-                // As in dns64perf++'s timer, the wait is computed first, and the clock is read again when the wait
-                // starts.
+                // The wait is computed first, and the clock is read again when the wait starts, as in dns64perf++'s
+                // timer.
                 if i + 1 < total {
                     spin(
                         start,

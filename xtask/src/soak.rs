@@ -7,7 +7,7 @@
 //! slow TCP clients, an octet at a time ──┘
 //! ```
 //!
-//! As in `bench dns64`, dns64d has a separate CPU, which is the last one. All other programs share the first CPU.
+//! dns64d has a separate CPU (the last one), as in `bench dns64`. All other programs share the first CPU.
 
 use std::fs;
 use std::io::{Read, Write};

@@ -92,10 +92,10 @@ pub(crate) enum Command {
     /// Run a mock DNS64 server with a known capacity, to check the tester
     #[command(after_help = help::below("reference-dut"))]
     ReferenceDut(ReferenceDut),
-    /// Print a zone file with the data of AuthDNS, for other authoritative servers
+    /// Print a zone file with the records that AuthDNS serves, for use by other authoritative servers
     #[command(after_help = help::below("zone"))]
     Zone(Zone),
-    /// Print the tester's queries in the format of dnsperf and resperf
+    /// Print the tester's queries in the format that dnsperf and resperf read
     #[command(after_help = help::below("queryfile"))]
     Queryfile(QueryFile),
     /// Manage a lab on this machine: three connected network namespaces named tester, dut and auth
@@ -113,13 +113,13 @@ pub(crate) enum Command {
     /// Write the manual pages into a folder
     #[command(after_help = help::below("manual"))]
     Manual(Manual),
-    /// Print a JSON Schema: of a result, a journal, a plan, or dns64d's configuration
+    /// Print the JSON Schema of a result, a journal, a plan, or dns64d's configuration
     #[command(after_help = help::below("schema"))]
     Schema(Schema),
     /// Measure the cost of sending on this host, and print it as JSON
     #[command(hide = true)]
     SendCost(SendCostArguments),
-    /// Run the requests of a campaign from standard input until standard input is closed
+    /// Execute the requests that a campaign sends on standard input, until standard input is closed
     #[command(hide = true)]
     Agent(Agent),
     /// Run dns64d; used by quickstart
@@ -194,8 +194,8 @@ pub(crate) struct Traffic {
     /// Do not use real-time priority; by default, a sender on a dedicated CPU uses it
     #[arg(long, help_heading = PACING)]
     pub(crate) no_real_time: bool,
-    /// A trial is invalid if the number of queries sent in any 100 ms deviates from the schedule by more than this
-    /// percentage
+    /// A trial is invalid if the number of queries sent in any 100 ms window deviates from the schedule by more than
+    /// this percentage
     #[arg(long, value_name = "PCT", allow_negative_numbers = true, default_value_t = PacingLimits::default().window_100ms_pct, value_parser = parse_percentage, help_heading = PACING)]
     pub(crate) window_limit: f64,
     /// A trial is invalid if more than one query in a thousand is sent more than this time after its scheduled send
@@ -419,7 +419,7 @@ pub(crate) struct SelfTest {
     /// to the values that those tests will use
     #[arg(long, value_name = "QPS", allow_negative_numbers = true, help_heading = LOAD)]
     pub(crate) for_rate: Qps,
-    /// Reserve δ: share by which the tester must be faster than the tests of DUTs require; RFC 8219 requires at least 0.1
+    /// Reserve δ: share by which the tester must be faster than tests of DUTs require; RFC 8219 requires at least 0.1
     #[arg(long, value_name = "SHARE", default_value_t = method::selftest::MIN_DELTA, allow_negative_numbers = true, value_parser = parse_reserve, help_heading = SELF_TEST)]
     pub(crate) delta: f64,
     /// Number of trials, all of which must pass; with --search-to, the number of searches

@@ -16,8 +16,8 @@ pub(crate) const COLUMNS: usize = 80;
 /// Indentation of continuation lines, in columns.
 const INDENT: usize = 4;
 
-/// Replaces the narrow no-break spaces (U+202F) between groups of digits by plain spaces, so that `grep "10 000"` finds
-/// numbers in a log. Reports keep the narrow spaces.
+/// Replaces the narrow no-break spaces (U+202F) between groups of digits with plain spaces, so that `grep "10 000"`
+/// finds numbers in a log. Reports keep the narrow spaces.
 pub(crate) fn plain_spaces(text: &str) -> String {
     text.replace('\u{202f}', " ")
 }

@@ -34,7 +34,8 @@ pub(crate) fn run_trial(
     title: &str,
 ) -> Result<TrialResult, TrialError> {
     let progress = Progress::until(plan, interruption::flag());
-    // Number of queries of this tester, which is lower than that of the trial if several testers share the trial.
+    // Number of queries that this tester sends. If several testers share the trial, this is less than the number of
+    // queries in the trial.
     let planned = plan.own_part().count();
     metrics::trial_begins(plan, &progress);
     let bar = ProgressBar::with_draw_target(Some(planned), draw_target());

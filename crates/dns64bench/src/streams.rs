@@ -56,7 +56,7 @@ pub(crate) fn give_up(error: io::Error) {
     }
 }
 
-/// Writes to standard output, with narrow spaces replaced by plain ones. Ends the program on an error.
+/// Writes to standard output, with narrow spaces replaced with plain spaces. Ends the program on an error.
 pub(crate) fn print(text: fmt::Arguments<'_>) {
     let text = plain_spaces(&text.to_string());
     let mut out = io::stdout().lock();
@@ -93,7 +93,7 @@ pub(crate) fn write_to(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes to standard error, with narrow spaces replaced by plain ones. Ignores errors.
+/// Writes to standard error, with narrow spaces replaced with plain spaces. Ignores errors.
 pub(crate) fn print_error(text: fmt::Arguments<'_>) {
     let _ = io::stderr().lock().write_all(plain_spaces(&text.to_string()).as_bytes());
 }

@@ -149,8 +149,8 @@ impl AuthorityView {
     }
 }
 
-/// An ssh process that forwards a Unix socket on another host to one on this host. The process ends when this value is
-/// dropped.
+/// An ssh process that forwards a Unix socket on another host to a Unix socket on this host. The process ends when this
+/// value is dropped.
 struct Forwarding(Child);
 
 impl Forwarding {

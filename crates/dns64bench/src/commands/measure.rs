@@ -68,7 +68,7 @@ pub(crate) fn run(args: &Measure) -> Outcome {
     if let Some(advice) = cache_advice(&plan, &trial) {
         eprintln!("dns64bench: {advice}");
     }
-    // These checks do not apply to a part of a shared trial, because `merge` evaluates the whole trial.
+    // These checks do not apply to a shard, because `merge` evaluates the whole trial.
     if args.asking.liveness && trial.counts.valid == 0 && plan.shard.is_none() {
         liveness::require_reply(&plan)?;
         if let Some(replies) = liveness::misconfigured(&plan, plan.names_needed(), &trial.counts) {

@@ -43,11 +43,11 @@ const HIGHEST: Qps = Qps(400_000);
 const RESOLUTION: Qps = Qps(4_000);
 const TRIAL: Nanos = Nanos::SECOND;
 const PAUSE: Duration = Duration::from_millis(150);
-/// Limit of pacing deviation in per cent. It is higher than the default because all roles share one host, and lower
-/// than the steps of the search.
+/// Limit for the pacing deviation, in per cent. It is higher than the default because all roles share one host, and
+/// lower than the steps of the search.
 const WINDOW_LIMIT: f64 = 5.0;
 /// Maximum number of retries of an invalid trial. It is low, because a host that is too busy for a rate is probably too
-/// busy again.
+/// busy for the next attempt.
 const INVALID_RETRIES: u32 = 1;
 /// The DNS64 prefix in the configuration of dns64d.
 const PREFIX: &str = "64:ff9b::/96";

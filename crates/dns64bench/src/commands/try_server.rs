@@ -67,7 +67,8 @@ const SEARCHES: u32 = 3;
 const ENOUGH: Duration = Duration::from_secs(100);
 /// Maximum width of the interval that a search finds, relative to the upper end of the interval.
 const WIDTH: f64 = 0.05;
-/// Limit of pacing deviation in a window of 100 ms, in per cent. It is equal to the width of the interval of a search.
+/// Limit for the pacing deviation in a window of 100 ms, in per cent. It is equal to the width of the interval of a
+/// search.
 const WINDOW_LIMIT: f64 = 5.0;
 /// Maximum number of retries of an invalid trial.
 const INVALID_RETRIES: u32 = 1;
@@ -80,8 +81,8 @@ const LOWEST: f64 = 0.05;
 /// addresses from answers.
 const FIRST_NAMES: u64 = 11 << 24;
 const NAMES: u64 = 80 << 24;
-/// Number of names by which the first name moves per second of wall-clock time. A run uses fewer names per second, so a
-/// later run does not query names that the server has cached.
+/// Number of names by which the first name advances per second of wall-clock time. A run uses fewer names per second,
+/// so a later run does not query names that the server has cached.
 const NAMES_PER_SECOND: u64 = 400_000;
 
 /// JSON output of `try`.
@@ -137,7 +138,7 @@ pub(crate) fn run(args: &Try) -> Outcome {
 }
 
 /// Starts AuthDNS in this process, and serves its status socket. Returns the address to which the server must forward;
-/// a wildcard address is replaced by an address of this host.
+/// a wildcard address is replaced with an address of this host.
 fn start_auth(
     args: &Try,
     here: IpAddr,
