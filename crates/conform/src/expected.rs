@@ -72,7 +72,7 @@ impl Prefix {
     }
 }
 
-/// Error: the text is no prefix for IPv4-embedded addresses.
+/// Error: the text is not a prefix for IPv4-embedded addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "a DNS64 prefix is ADDRESS/LENGTH with a length of 32, 40, 48, 56, 64 or 96, and without bits set after it (RFC 6052 §2.2)"

@@ -8,7 +8,7 @@
 //! |---|---|
 //! | `v4-1-2-3-4` | an A record; may occur several times |
 //! | `v6-20010db8000000000000000000000001` | an AAAA record (32 hexadecimal digits); may occur several times |
-//! | `many-60` | 60 A records, from 1.1.0.1 upwards; a name has at most 4000 A records, whatever its labels are |
+//! | `many-60` | 60 A records, from 1.1.0.1 upwards; a name has at most 4000 A records, regardless of its labels |
 //! | `ttl-600` | TTL of all records in seconds; the default is 300 |
 //! | `unequal` | the first record of an RRset has the TTL, each further record half of it (forbidden by RFC 2181 §5.2) |
 //! | `soa-300-60` | TTL and MINIMUM of the SOA record in a negative answer; the default is 300 and 300. In an unsigned zone the owner of the record is the name from this label on, so that a server that caches one SOA record per zone caches each of them |
@@ -20,20 +20,20 @@
 //! | `ad` | replies have AD set, like those of an upstream that has validated |
 //! | `ede-15` | replies with an OPT record contain this extended error (RFC 8914) |
 //! | `oob` | replies to A and AAAA have one more answer: the address [`EVIL4`] or [`EVIL6`] for `NONCE.REST`, which was not queried |
-//! | `alien` | like `oob`, but the address is for `NONCE.REST` in ZONE itself, whatever the zone of the name |
+//! | `alien` | like `oob`, but the address is for `NONCE.REST` in ZONE itself, regardless of the zone of the name |
 //! | `mixed` | the answer to AAAA also contains the A records, and the answer to A the AAAA records |
 //! | `a-FATE`, `aaaa-FATE`, `all-FATE` | treatment of queries for A, for AAAA, and for any type (see below); the first label that matches applies |
-//! | `cname`, `cname-60` | the name is an alias, with this TTL, for `NONCE.REST`; the labels left of it apply to the reply of the alias |
-//! | `hop` | the same, but into the other zone: the target is `NONCE.REST` with `b.ZONE` in place of `ZONE` |
+//! | `cname`, `cname-60` | the name is an alias, with this TTL, for `NONCE.REST`; the labels to its left apply to the reply for the alias |
+//! | `hop` | like `cname`, but into the other zone: the target is `NONCE.REST` with `b.ZONE` in place of `ZONE` |
 //! | `dname` | `dname.REST` has a DNAME record for `REST`, so `NONCE.dname.REST` becomes `NONCE.REST` (RFC 6672) |
 //! | `loop` | the name is an alias of itself |
-//! | `half` | the reply contains the alias only, without the records of its target |
+//! | `half` | the reply contains only the alias, without the records of its target |
 //! | `wild` | the part left of this label comes from a wildcard `*.wild.REST`; visible in signed zones only |
 //!
 //! FATE is one of: `nodata`; `rcode-3`; `silent`; `delay-1500` (milliseconds, then a normal reply); `tc` (truncated and
 //! empty over UDP, complete over TCP); `tcponly` (silent over UDP); `noedns` (FORMERR for queries with an OPT record,
 //! RFC 6891 §7); `badid`, `badport`, `badquestion` (a forged reply, and 100 ms later the correct one). The forged reply
-//! contains [`EVIL4`] or [`EVIL6`]; it has a wrong ID, comes from another port, or has another question.
+//! contains [`EVIL4`] or [`EVIL6`]; it has a wrong ID, comes from another port, or contains a different question.
 //!
 //! The last label before the zone may select another zone: `b` (unsigned), `secure` (signed, NSEC), `nsec3` (signed,
 //! NSEC3), `bogus` (signatures that do not verify), `expired` (signatures of last year). A name without directives
@@ -206,13 +206,13 @@ pub struct Behaviour {
     pub ede: Option<u16>,
     /// Owner of a forged address record that is added to the answer.
     pub victim: Option<Name>,
-    /// True if an answer to A also has the AAAA records, and an answer to AAAA the A records.
+    /// True if an answer to A also contains the AAAA records, and an answer to AAAA the A records.
     pub mixed: bool,
     /// Fates by scope, in the order of the labels.
     pub fates: Vec<(Scope, Fate)>,
     /// Target of the name, if it is an alias.
     pub alias: Option<Alias>,
-    /// True if a reply has the alias only, without the records of its target.
+    /// True if a reply contains only the alias, without the records of its target.
     pub half: bool,
     /// Parent of the wildcard. All names below this parent come from the wildcard `*`, which is one label longer.
     pub wildcard: Option<Name>,

@@ -209,7 +209,8 @@ pub(crate) struct Traffic {
     /// or responds slowly is invalid, rather than failed
     #[arg(long, value_name = "PATH", help_heading = AUTH)]
     pub(crate) auth_status: Option<PathBuf>,
-    /// With --auth-status: a trial is invalid if AuthDNS takes longer than this time to answer one query in a thousand
+    /// With --auth-status: a trial is invalid if AuthDNS takes longer than this time to answer more than one query in a
+    /// thousand
     #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = parse_some_time, help_heading = AUTH)]
     pub(crate) auth_limit: Duration,
     /// Declare that the DUT, AuthDNS and the Measurer run on separate hosts; the program cannot detect this

@@ -15,7 +15,7 @@ mod malformed;
 
 use crate::check::{Check, Level, Need};
 
-/// Common fields of most checks; each check sets the others.
+/// Common fields of most checks. Each check sets the other fields.
 const BASE: Check = Check { rfc: 1035, section: "4.1.1", needs: &[], ..Check::BASE };
 
 const RFC6891: Check = Check { rfc: 6891, level: Level::Must, ..BASE };

@@ -17,7 +17,7 @@ use domain::base::iana::Rtype;
 
 use crate::check::{Check, Level, Need};
 
-/// Common fields of the checks of validating servers; each check sets the others.
+/// Common fields of the checks for validating servers. Each check sets the other fields.
 const VALIDATING: Check = Check {
     rfc: 6147,
     section: "5.5",
@@ -26,7 +26,7 @@ const VALIDATING: Check = Check {
     ..Check::BASE
 };
 
-/// Common fields of the checks of servers that do not validate.
+/// Common fields of the checks for servers that do not validate.
 const TRUSTING: Check = Check {
     section: "3",
     level: Level::Says,
@@ -34,7 +34,7 @@ const TRUSTING: Check = Check {
     ..VALIDATING
 };
 
-/// Common fields of the checks of both kinds of servers.
+/// Common fields of the checks for both kinds of servers.
 const BOTH: Check = Check { needs: &[Need::Zone], ..VALIDATING };
 
 const CD_AND_DO: &str = "If the CD bit is set and DO is set, then vDNS64 MAY perform validation, \

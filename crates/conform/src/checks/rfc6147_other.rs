@@ -11,7 +11,7 @@ use domain::base::iana::Rtype;
 
 use crate::check::{Check, Level, Need};
 
-/// Common fields of the checks of this file; each check sets the others.
+/// Common fields of the checks in this file. Each check sets the other fields.
 const RFC6147: Check = Check { rfc: 6147, ..Check::BASE };
 
 /// Common fields of the checks for reverse names.

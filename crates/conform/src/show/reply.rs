@@ -17,7 +17,7 @@ use crate::trial::{Exchange, by_hand, rcode_name};
 /// Maximum number of records shown per section.
 const RECORDS: usize = 12;
 
-/// The code of the extended error among EDNS options (RFC 8914 §2).
+/// EDNS option code of an extended error (RFC 8914 §2).
 const EXTENDED_ERROR: u16 = 15;
 
 /// Formats an exchange.

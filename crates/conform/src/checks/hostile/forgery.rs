@@ -234,8 +234,8 @@ pub(super) fn ids_are_not_the_clients(t: &mut Trial<'_>) -> Judged {
 
 // Records that were not queried.
 
-/// Returns a new name, and its victim: a different name for which replies to queries for the new name contain an
-/// address.
+/// Returns a new name, and its victim. Replies to queries for the new name contain an address for the victim, which was
+/// not queried.
 fn with_victim(t: &mut Trial<'_>, labels: &str) -> Judged<(Name, Name)> {
     let name = t.name(labels);
     let zone = t.subject().zone.ok_or_else(|| Fault::NotTried("there is no zone".into()))?;

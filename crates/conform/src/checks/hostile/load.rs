@@ -76,7 +76,7 @@ pub(super) fn crowds_are_answered(t: &mut Trial<'_>) -> Judged {
         clients += replies.len();
         answered +=
             replies.iter().flatten().filter(|reply| reply.has_aaaa(&wanted).is_ok()).count();
-        // If a block of queries is lost, the check has waited for the full timeout, and does not repeat this.
+        // If many replies to a block are missing, the block has taken the full timeout, so no further block is sent.
         if answered * 100 < clients * 95 {
             break;
         }

@@ -71,8 +71,8 @@ pub(super) fn no_header(t: &mut Trial<'_>) -> Judged {
 }
 
 pub(super) fn pointers(t: &mut Trial<'_>) -> Judged {
-    // The question begins at octet 12. The pointers point to themselves, to the octets after the pointer, to a label
-    // before the pointer, and beyond the end of the message.
+    // The question begins at octet 12. The four pointers lead to the pointer itself, to the octets after it, to a label
+    // before it, and beyond the end of the message.
     let names: [&[u8]; 4] =
         [&[0xc0, 12], &[0xc0, 14], &[1, b'x', 0xc0, 12], &[1, b'x', 0xff, 0xff]];
     all_are_refused(t, &names.map(|name| with_question(&[name, &AAAA_IN].concat())))

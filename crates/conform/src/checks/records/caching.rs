@@ -18,7 +18,7 @@ const OVER: Duration = Duration::from_millis(7200);
 const A_WHILE: Duration = Duration::from_millis(2200);
 /// Waiting time until the second in which a reply was cached has ended, because many servers count whole seconds.
 const A_SECOND: Duration = Duration::from_millis(1100);
-/// Time that queries which the server sends on its own initiative need to reach the test authoritative server.
+/// Time within which queries that the server sends on its own initiative reach the test authoritative server.
 const A_MOMENT: Duration = Duration::from_millis(50);
 
 /// Result of two equal client queries.

@@ -255,7 +255,8 @@ pub(super) fn cd_do_bogus(t: &mut Trial<'_>) -> Judged {
     Ok(())
 }
 
-/// Requires SERVFAIL and an empty answer for queries without CD for all these names, for each combination of DO and AD.
+/// Requires that queries without CD for these names get SERVFAIL and an empty answer, with each combination of DO and
+/// AD.
 pub(super) fn fails(t: &mut Trial<'_>, all: &[&str], qtype: Rtype) -> Judged {
     for labels in all {
         for bits in [PLAIN, DO, AD, AD_DO] {

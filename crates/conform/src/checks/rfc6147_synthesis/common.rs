@@ -10,7 +10,7 @@ use crate::label::{self, Behaviour};
 use crate::message::{Message, Name, Record};
 use crate::trial::{Judge, Judged, Trial, expect};
 
-/// Common fields of most checks of this folder; each check sets the others.
+/// Common fields of most checks in this folder. Each check sets the other fields.
 pub(super) const RFC6147: Check = Check { rfc: 6147, ..Check::BASE };
 
 /// Label of [`NATIVE`].
