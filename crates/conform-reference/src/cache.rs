@@ -14,7 +14,7 @@ use crate::rules::Rules;
 
 /// Time for which a failure is cached. RFC 9520 §3.2 requires at least one second.
 const FAILURE: Duration = Duration::from_secs(3);
-/// Number of entries from which expired entries are removed.
+/// Number of entries that triggers the removal of expired entries.
 const FULL: usize = 50_000;
 
 /// Key of an upstream query.
@@ -50,7 +50,7 @@ struct CachedReply {
 }
 
 impl CachedReply {
-    /// True if the reply denies the existence of the queried name, and not that of an alias target.
+    /// True if the reply denies the existence of the queried name itself, and not of an alias target.
     fn says_that_there_is_no_such_name(&self) -> bool {
         let is_error = |reply: &Message| reply.rcode == rcode::NXDOMAIN && reply.answer.is_empty();
         self.reply.as_ref().is_some_and(is_error)

@@ -14,7 +14,7 @@ use crate::rules::Hooks;
 
 /// Time limit for an answer. The limit is below the 5 s for which a stub resolver waits.
 const TOTAL: Duration = Duration::from_millis(4300);
-/// Largest message in octets (RFC 1035 §4.2.2).
+/// Maximum length of a message in octets (RFC 1035 §4.2.2).
 const LARGEST: usize = 65_535;
 /// Length of a header in octets.
 const HEADER: usize = 12;
@@ -87,8 +87,9 @@ impl Front {
     }
 }
 
-/// Returns the query, and true if the query is malformed. Of a malformed query, only the header may be returned.
-/// Returns `None` for responses and for messages that are shorter than a header, because both are ignored.
+/// Returns the query, and true if the query is malformed. If the query is malformed, the returned message may consist
+/// of the header only. Returns `None` for responses and for messages that are shorter than a header, because both are
+/// ignored.
 fn read(octets: &[u8]) -> Option<(Message, bool)> {
     if octets.len() < HEADER {
         return None;

@@ -81,7 +81,7 @@ pub struct Settings {
     pub validation: Option<bool>,
     /// True if the server forwards all queries to the test authoritative server, including those for reverse names.
     pub everything: bool,
-    /// True to start no further checks, for example after an interruption.
+    /// Flag that is set if no further checks must be started, for example after an interruption.
     pub until: Arc<AtomicBool>,
 }
 

@@ -150,8 +150,8 @@ fn remove_host(query: &mut Message) {
     }
 }
 
-/// Reverses the change that [`remove_host`] made, in the reply. A name with A records is assumed to be the name of a
-/// host.
+/// Reverses, in the reply, the change that [`remove_host`] has made to the query. A name with A records is assumed to
+/// be the name of a host.
 fn insert_host(_: &Message, reply: &mut Message) {
     let longer = |name: &Name| {
         with_octets(name, |octets| {

@@ -23,7 +23,7 @@ const NAME: &str = "ipv4only.arpa";
 const WELL_KNOWN: [Ipv4Addr; 2] = [Ipv4Addr::new(192, 0, 0, 170), Ipv4Addr::new(192, 0, 0, 171)];
 /// Reverse names of these addresses.
 const REVERSE: [&str; 2] = ["170.0.0.192.in-addr.arpa", "171.0.0.192.in-addr.arpa"];
-/// Types of which ipv4only.arpa has no records, and which no server synthesizes.
+/// Types for which ipv4only.arpa has no records, and which no server synthesizes.
 const OTHER_TYPES: [Rtype; 4] = [Rtype::MX, Rtype::TXT, Rtype::SRV, Rtype::HTTPS];
 
 const GENERATES: &str = "DNS64 recursive resolvers MUST generate the 192.0.0.170 and 192.0.0.171 \
@@ -376,7 +376,7 @@ fn dnssec_ok(query: &mut Message) {
     query.edns.iter_mut().for_each(|edns| edns.dnssec_ok = true);
 }
 
-/// Returns the addresses in which the two addresses of ipv4only.arpa are embedded, for each prefix.
+/// Returns the two addresses of ipv4only.arpa, embedded below each prefix of the server.
 fn synthesized(t: &Trial<'_>) -> Vec<Ipv6Addr> {
     let prefixes = t.subject().prefixes.iter();
     prefixes.flat_map(|prefix| WELL_KNOWN.map(|v4| prefix.with(v4))).collect()
@@ -412,8 +412,7 @@ fn several(t: &mut Trial<'_>) -> Judged {
     Ok(())
 }
 
-/// The check requires that a host which discovers the prefix by ipv4only.arpa synthesizes the same addresses as the
-/// server.
+/// Requires that any host that discovers the prefix by ipv4only.arpa synthesizes the same addresses as the server.
 fn same_prefix(t: &mut Trial<'_>) -> Judged {
     let shown = addresses(&ask(t, NAME, Rtype::AAAA)?);
     let (_, reply) = t.aaaa("v4-1-2-3-4")?;
@@ -576,7 +575,7 @@ fn lookalike(t: &mut Trial<'_>) -> Judged {
     reply.has_aaaa(&t.embedded("1.2.3.4"))
 }
 
-/// Returns the test zone's name for an address: `ptr-1-2-3-4.ZONE`.
+/// Returns the target of the PTR record of an address at the test authoritative server: `ptr-1-2-3-4.ZONE`.
 fn ptr_target(t: &Trial<'_>, v4: Ipv4Addr) -> Judged<Name> {
     let zone = t.subject().zone.ok_or_else(|| Fault::NotTried("needs a zone".into()))?;
     Ok(label::prepend(&format!("ptr-{}", v4.to_string().replace('.', "-")), zone))

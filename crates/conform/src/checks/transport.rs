@@ -354,7 +354,7 @@ fn all_replies(
     Ok(replies)
 }
 
-/// Returns the query with another UDP payload size, or without OPT.
+/// Returns the query with the UDP payload size `payload`, or without an OPT record.
 fn offering(payload: Option<u16>, query: Message) -> Message {
     let edns = payload.map(|payload| Edns { payload, ..Edns::default() });
     Message { opt_records: usize::from(edns.is_some()), edns, ..query }

@@ -126,7 +126,7 @@ mod tests {
             assert_eq!(derived(PREFIXES[0], v4, |octets| octets.swap(14, 15)), [PREFIXES[0]]);
             assert_eq!(derived(PREFIXES[0], v4, |octets| octets[12..].reverse()), [PREFIXES[0]]);
             assert_eq!(derived(PREFIXES[1], v4, |octets| octets[4..8].reverse()), [PREFIXES[1]]);
-            // Octet "u" is used.
+            // The IPv4 address also occupies octet "u".
             for prefix in &PREFIXES[2..6] {
                 let found = derived(prefix, v4, |octets| octets[8..].rotate_left(1));
                 assert_eq!(found, [*prefix], "{v4:?}");
@@ -146,7 +146,7 @@ mod tests {
     fn unrelated_addresses_show_no_prefix() {
         let native: [Ipv6Addr; 2] = ["2001:db8::1".parse().unwrap(), "2600::aa".parse().unwrap()];
         assert_eq!(nearest(&[(WELL_KNOWN[0], &native), (WELL_KNOWN[1], &native)]), []);
-        // One of the two addresses is not enough.
+        // One of the two addresses is not sufficient to derive a prefix.
         let one = ["64:ff9b::c000:aa".parse().unwrap()];
         assert_eq!(nearest(&[(WELL_KNOWN[0], &one), (WELL_KNOWN[1], &one)]), []);
         assert_eq!(nearest(&[]), []);

@@ -11,17 +11,17 @@ pub enum RunError {
     /// The server replies to no query of any kind.
     #[error("{server} does not reply to any query over UDP or TCP ({queries}): check the address")]
     Silent {
-        /// The address.
+        /// Address of the server.
         server: SocketAddr,
-        /// The queries as text.
+        /// The queries that were sent, as text.
         queries: String,
     },
     /// Nothing can be sent to the address.
     #[error("cannot send to {server}: {reason}")]
     Unreachable {
-        /// The address.
+        /// Address of the server.
         server: SocketAddr,
-        /// The operating system's error.
+        /// Error returned by the system call, as text.
         reason: String,
     },
     /// RFC 7050 finds no prefix, and the user gave none.
@@ -30,9 +30,9 @@ pub enum RunError {
          if it is a DNS64 server, set its prefix with --expect-prefix"
     )]
     NoPrefix {
-        /// The address.
+        /// Address of the server.
         server: SocketAddr,
-        /// The answers as text.
+        /// The answers for ipv4only.arpa, as text.
         came: String,
     },
     /// The server does not query the test authoritative server for the zone.
@@ -41,9 +41,9 @@ pub enum RunError {
          delegate the zone to it, or omit --zone"
     )]
     NoZone {
-        /// The address.
+        /// Address of the server.
         server: SocketAddr,
-        /// The zone.
+        /// The test zone.
         zone: Name,
         /// The answers for names in the zone, as text.
         came: String,
@@ -54,13 +54,13 @@ pub enum RunError {
          server has answered: the server forwards to another one"
     )]
     OtherView {
-        /// The name.
+        /// Name that the server has answered.
         name: Name,
     },
     /// The query log is not available.
     #[error("--auth-status: cannot read the queries of the test authoritative server: {reason}")]
     NoView {
-        /// The error.
+        /// The error, as text.
         reason: String,
     },
     /// A name given by the user matches no check.

@@ -66,7 +66,7 @@ fn is_other(record: &Record) -> bool {
     record.owner.iter().any(|label| label.as_slice().eq_ignore_ascii_case(b"b"))
 }
 
-/// Returns true if the name has upper-case letters.
+/// Returns true if the name contains upper-case letters.
 fn has_capitals(name: &Name) -> bool {
     name.iter().any(|label| label.as_slice().iter().any(u8::is_ascii_uppercase))
 }

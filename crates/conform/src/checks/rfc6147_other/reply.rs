@@ -164,7 +164,7 @@ pub(super) fn any_after_aaaa(t: &mut Trial<'_>) -> Judged {
             let Some(record) = reply.answers(Rtype::AAAA).next() else {
                 return Err(Fault::NotOffered(format!("it synthesizes no AAAA record for {name}")));
             };
-            // An alias, and its target.
+            // Both the alias and its target are queried.
             for name in [&name, &record.owner] {
                 has_no_aaaa(&t.ask_whole(&Message::query(name, Rtype::ANY))?)?;
             }
@@ -294,7 +294,8 @@ fn cnames_first(t: &mut Trial<'_>) -> Judged {
     Ok(())
 }
 
-/// 60 A records are 960 octets and 60 AAAA records are 1 680; 20 are 320 and 560.
+/// Requires that a reply that does not fit is truncated. 60 A records take 960 octets, and 60 AAAA records take 1 680.
+/// 20 A records take 320 octets, and 20 AAAA records take 560.
 pub(super) fn truncation(t: &mut Trial<'_>) -> Judged {
     let prefixes = t.subject().prefixes.len();
     for (labels, records, edns, takes) in
