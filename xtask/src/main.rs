@@ -91,7 +91,7 @@ enum Command {
     /// Measure dns64d and the servers of Debian 13 and sid, and write docs/src/results.md. The status is 3 if chroots
     /// cannot be created here
     Results(results::Results),
-    /// Run dns64d under mixed load for a long time and check lost replies, memory and panics
+    /// Run dns64d under mixed load for a long time, and check for lost replies, memory growth and panics
     Soak(soak::Soak),
     /// Compare with other programs in the same run. The status is 1 if a claim of the documentation is missed, and 3 if
     /// a claim could not be measured

@@ -61,7 +61,7 @@ const PACKAGES: [(&str, &str); 41] = [
 
 /// Program that Debian's tools run to decide whether a package may start its services.
 const POLICY: &str = "/usr/sbin/policy-rc.d";
-/// Content of the policy file: status 101 prohibits that services are started. If a run could not remove the file, the
+/// Content of the policy file: status 101 prohibits the start of services. If a run could not remove the file, the
 /// comment shows a later run that the file is ours.
 const START_NOTHING: &str =
     "#!/bin/sh\n# Created by cargo xtask while it installed packages; may be removed.\nexit 101\n";

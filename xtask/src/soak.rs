@@ -44,7 +44,7 @@ const FLOOD: u32 = 80_000;
 const PER_PORT: u32 = 10_000;
 /// Duration of the warm-up, as a share of the total time. After the warm-up, memory must not grow.
 const WARM_UP: f64 = 0.3;
-/// Growth of memory that is allowed after the warm-up, as a share. The allocator causes some noise.
+/// Memory growth that is allowed after the warm-up, as a share, because the allocator causes some noise.
 const GROWTH: f64 = 0.1;
 /// Interval of progress lines in seconds.
 const TELL: usize = 10;
