@@ -212,7 +212,7 @@ fn examples(subcommand: &str) -> &'static [(&'static str, &'static str)] {
             ),
             (
                 "dns64bench self-test --server 198.18.1.2 --for-rate 64k --search-to 500k",
-                "Find the highest rate up to which the tester is reliable.",
+                "Find the rate up to which the tester is reliable.",
             ),
             (
                 "dns64bench self-test --server 198.18.1.2 --for-rate 64k --source-addresses 198.19.0.0/24",
