@@ -3,8 +3,8 @@
 use crate::rcode::Rcode;
 use crate::view::{Malformed, Record, rtype};
 
-/// UDP payload size in octets: announced in OPT records, and the maximum for sent messages.
-/// Datagrams of this size are fragmented on hardly any path (RFC 9715 §3.1, DNS flag day 2020).
+/// UDP payload size in octets that is announced in OPT records, and maximum size of sent messages.
+/// Almost no path fragments datagrams of this size (RFC 9715 §3.1, DNS flag day 2020).
 pub const UDP_PAYLOAD: usize = 1232;
 /// UDP payload size that every receiver supports, octets (RFC 1035 §2.3.4).
 pub const LEAST_PAYLOAD: usize = 512;
@@ -14,7 +14,7 @@ pub const OPT_LEN: usize = 11;
 /// The DO bit among the flags in the TTL field (RFC 3225 §3).
 const DO: u32 = 0x8000;
 
-/// Codes of the EDNS options in use (RFC 6891 §6.1.2 and its registry).
+/// Codes of the EDNS options used in this project (RFC 6891 §6.1.2 and its registry).
 pub mod option {
     /// Cookie (RFC 7873).
     pub const COOKIE: u16 = 10;
@@ -42,10 +42,10 @@ pub mod ede {
     pub const NETWORK_ERROR: u16 = 23;
     /// Invalid Data: the upstream's data is malformed or contradicts itself.
     pub const INVALID_DATA: u16 = 24;
-    /// Synthesized: the answer was synthesized from others.
+    /// Synthesized: the answer was synthesized from other records.
     pub const SYNTHESIZED: u16 = 29;
 
-    /// True for codes of a server that rejected an answer because its signatures were wrong or
+    /// True for the codes that a server sends if it rejected an answer because signatures were invalid or
     /// missing. The codes are: unsupported algorithms (1, 2), indeterminate, bogus, expired, not
     /// yet valid, DNSKEY, RRSIG or NSEC missing, no zone key bit (5 to 12), signature expired
     /// before valid (25), unsupported NSEC3 iterations (27).
@@ -54,8 +54,9 @@ pub mod ede {
     }
 }
 
-/// Returns the fixed part of an OPT record, to be followed by `options_len` octets of options.
-/// `payload` is the sender's UDP payload size in octets; the upper bits of `rcode` are included.
+/// Returns the fixed part of an OPT record, which the caller must follow with `options_len` octets of
+/// options. `payload` is the sender's UDP payload size in octets. The upper bits of `rcode` are
+/// included.
 #[inline]
 pub const fn opt_header(
     payload: u16,
@@ -76,14 +77,15 @@ pub fn put_opt(out: &mut Vec<u8>, payload: u16, rcode: Rcode, dnssec_ok: bool, o
     out.extend(options);
 }
 
-/// Returns code and length of an option, to be followed by `len` octets of data.
+/// Returns the code and length fields of an option, which the caller must follow with `len` octets of
+/// data.
 #[inline]
 pub const fn option_header(code: u16, len: u16) -> [u8; 4] {
     let ([c0, c1], [l0, l1]) = (code.to_be_bytes(), len.to_be_bytes());
     [c0, c1, l0, l1]
 }
 
-/// Appends code and length of an option; the caller appends `len` octets of data.
+/// Appends the code and length fields of an option. The caller then appends `len` octets of data.
 pub fn put_option_header(options: &mut Vec<u8>, code: u16, len: usize) {
     options.extend(option_header(code, len as u16));
 }
@@ -104,7 +106,7 @@ pub struct Opt<'a> {
 }
 
 impl<'a> Opt<'a> {
-    /// Parses a record of type OPT; `None` for another type.
+    /// Parses an OPT record. Returns `None` if the record has another type.
     #[inline]
     pub fn from_record(record: &Record<'a>) -> Option<Opt<'a>> {
         let [rcode_bits, version, ..] = record.ttl.to_be_bytes();
@@ -117,8 +119,8 @@ impl<'a> Opt<'a> {
         })
     }
 
-    /// Returns code and data of each option. A truncated option yields an error and ends the
-    /// iterator.
+    /// Returns the code and data of each option. A truncated option yields an error and ends the
+    /// iteration.
     pub fn options(&self) -> impl Iterator<Item = Result<(u16, &'a [u8]), Malformed>> + use<'a> {
         let mut rest = self.options;
         std::iter::from_fn(move || {
@@ -153,7 +155,7 @@ mod tests {
         [&[0, 0, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 1], opt].concat()
     }
 
-    /// RFC 8914 §4 and its registry.
+    /// Codes from RFC 8914 §4 and its registry.
     #[test]
     fn validation_failures_among_extended_errors() {
         let failures = [1, 2, 5, 6, 7, 8, 9, 10, 11, 12, 25, 27];

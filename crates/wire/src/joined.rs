@@ -1,5 +1,5 @@
-//! Datagrams that a local sender has joined from several messages (`UDP_SEGMENT`), observed before
-//! the kernel splits them.
+//! Datagrams in which a local sender has joined several messages (`UDP_SEGMENT`). They are observed
+//! before the kernel splits them into one datagram per message.
 //!
 //! ```text
 //! ┌─────────┬─────────┬─────────┬──────┐
@@ -9,9 +9,9 @@
 
 use crate::view::Message;
 
-/// Returns the segment length of a datagram with several messages joined by `UDP_SEGMENT`. All
-/// messages must be complete and have one length, but the last may be shorter. Returns `None` for
-/// any other datagram, for example a message with trailing octets.
+/// Returns the segment length of a datagram in which several messages are joined by `UDP_SEGMENT`.
+/// All messages must be complete and equally long, except that the last may be shorter. Returns
+/// `None` for any other datagram, for example a message with trailing octets.
 #[inline]
 pub fn segment(datagram: &[u8]) -> Option<usize> {
     let end = |piece: &[u8]| Message::new(piece).and_then(|message| message.end());
@@ -40,7 +40,7 @@ mod tests {
         }
         for other in [
             &[&one[..]][..],
-            // Datagrams that an attacker may assemble, or with trailing octets.
+            // Datagrams that an attacker may assemble, and datagrams with trailing octets.
             &[&short, &one],
             &[&one, &short, &one],
             &[&one, &short, &short],

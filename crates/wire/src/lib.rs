@@ -7,8 +7,8 @@
 //! EDNS ─► edns ─► OPT records, read and written; rcode::Rcode
 //! ```
 //!
-//! Measurer, AuthDNS and zone files share this crate, so they use the same names with the same
-//! records. This crate neither generates nor judges answers.
+//! The Measurer, AuthDNS and the zone file writer share this crate, so they use the same names with
+//! the same records. This crate neither generates nor evaluates answers.
 #![forbid(unsafe_code)]
 
 pub mod edns;

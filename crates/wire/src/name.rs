@@ -23,13 +23,15 @@ pub const LABEL_LEN: usize = 15;
 /// DNS64 prefix.
 const AAAA_PREFIX: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0xaaaa, 0, 0, 0, 0);
 
-/// Returns the native AAAA record of a name, provided that the name has one.
+/// Returns the address in the native AAAA record of the name of `address`. The caller must check that
+/// the name has such a record ([`has_aaaa`]).
 pub fn native_aaaa(address: Ipv4Addr) -> Ipv6Addr {
     Ipv6Addr::from(u128::from(AAAA_PREFIX) | u128::from(u32::from(address)))
 }
 
-/// True if the name of `address` has an AAAA record when the share `aaaa` of all names has one. The
-/// share is exact in every window of 100 consecutive names (except one that spans 255.255.255.255).
+/// True if the name of `address` has an AAAA record, given the share `aaaa` of names with an AAAA
+/// record. The share is exact in every window of 100 consecutive names (except a window that spans
+/// 255.255.255.255).
 pub fn has_aaaa(address: Ipv4Addr, aaaa: Share) -> bool {
     aaaa.selects(u64::from(u32::from(address)))
 }
@@ -45,7 +47,7 @@ pub fn write_label(address: Ipv4Addr, label: &mut [u8; LABEL_LEN]) {
     }
 }
 
-/// Parses a label; `None` for any label that [`write_label`] would not write.
+/// Parses a label. Returns `None` for any label that [`write_label`] would not write.
 #[inline]
 pub fn parse_label(label: &[u8]) -> Option<Ipv4Addr> {
     let label: &[u8; LABEL_LEN] = label.try_into().ok()?;
@@ -78,7 +80,8 @@ const DIGITS: [[u8; 3]; 256] = {
     table
 };
 
-/// A domain name in wire format, lower case, with room for the label in front.
+/// A domain name in wire format and lower case, short enough to be preceded by a label of
+/// [`LABEL_LEN`] octets.
 #[derive(Clone, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 pub struct Domain {
@@ -86,7 +89,7 @@ pub struct Domain {
 }
 
 impl Domain {
-    /// Returns the domain of the papers, `dns64perf.test`.
+    /// Returns `dns64perf.test`, the domain used in the papers on dns64perf++.
     pub fn dns64perf() -> Domain {
         Domain { wire: b"\x09dns64perf\x04test\0".to_vec() }
     }
@@ -167,7 +170,7 @@ impl NameRange {
         1 << (32 - self.len)
     }
 
-    /// Returns name `n` of the range; numbers wrap around after the last name.
+    /// Returns the address of name `n` of the range. `n` wraps around after the last name.
     #[inline]
     pub fn address(&self, n: u64) -> Ipv4Addr {
         // Both operands are below 2³², and the network's host bits are zero, so the sum stays
@@ -237,7 +240,7 @@ pub enum NameError {
     Domain {
         /// The original text.
         given: String,
-        /// Reason of the error.
+        /// Reason for the error.
         why: String,
     },
     /// The text is not a range of addresses.
@@ -245,7 +248,7 @@ pub enum NameError {
     Range {
         /// The original text.
         given: String,
-        /// Reason of the error.
+        /// Reason for the error.
         why: String,
     },
 }

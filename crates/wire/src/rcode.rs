@@ -7,7 +7,7 @@ use std::fmt;
 pub struct Rcode(u16);
 
 impl Rcode {
-    /// No error; there may be no data of the type.
+    /// No error. The answer may contain no records of the requested type.
     pub const NOERROR: Rcode = Rcode(0);
     /// The query is malformed.
     pub const FORMERR: Rcode = Rcode(1);
@@ -38,7 +38,7 @@ impl Rcode {
         self.0
     }
 
-    /// Returns the RCODE with its upper eight bits replaced by those of OPT (RFC 6891 §6.1.3).
+    /// Returns the RCODE with its upper eight bits replaced by those of the OPT record (RFC 6891 §6.1.3).
     #[inline]
     pub const fn extended(self, in_opt: u8) -> Rcode {
         Rcode((in_opt as u16) << 4 | self.0 & 0xf)
@@ -51,14 +51,14 @@ impl Rcode {
         if self.0 > 0xff { 0xff } else { self.0 as u8 }
     }
 
-    /// Returns the four bits in a message's header.
+    /// Returns the lower four bits, which are sent in the message header.
     #[inline]
     pub const fn in_header(self) -> u8 {
         (self.0 & 0xf) as u8
     }
 
-    /// Returns the eight bits in OPT (RFC 6891 §6.1.3), which are zero for RCODEs that fit into the
-    /// header.
+    /// Returns the upper eight bits, which are sent in the OPT record (RFC 6891 §6.1.3). They are zero for
+    /// RCODEs that fit into the header.
     #[inline]
     pub(crate) const fn in_opt(self) -> u8 {
         (self.0 >> 4) as u8

@@ -1,4 +1,5 @@
-//! Structure of record data by type, as needed for its length and the names in it.
+//! Structure of the record data of each type, used to check its length and to find the domain names
+//! in it.
 //!
 //! Data of unknown types is opaque (RFC 3597 §3): it contains no compressed names, and any length
 //! is valid.
@@ -7,7 +8,7 @@ use std::ops::Range;
 
 use crate::view::{CLASS_IN, Malformed, Message, Record, rtype};
 
-/// Structure of the data of a type.
+/// Structure of the record data of one type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct DataForm {
     /// Number of octets before the first name.
@@ -29,7 +30,7 @@ enum Trailing {
     Strings,
 }
 
-/// Returns the structure of a type's data according to its RFC.
+/// Returns the structure of a record's data, as defined by the RFC for its type.
 #[inline]
 fn form(record: &Record<'_>) -> DataForm {
     let form = |before, names, after| DataForm { before, strings: 0, names, after };
@@ -69,8 +70,8 @@ impl Message<'_> {
     /// `on_name`; a range includes compression pointers.
     ///
     /// # Errors
-    /// Returns an error if the length of the data is invalid for its type, or a name in it extends
-    /// beyond it.
+    /// Returns an error if the length of the data is invalid for its type, or if a name extends beyond
+    /// the data.
     #[inline]
     pub fn check_data(
         &self,
@@ -110,8 +111,8 @@ mod tests {
     use super::*;
     use crate::template::HEADER_LEN;
 
-    /// Returns a message with one record of the root with this data; the root's name is also in the
-    /// question.
+    /// Returns a message with one record of this type and data. The root is both the record's owner name
+    /// and the name in the question.
     fn message(rtype: u16, data: &[u8]) -> Vec<u8> {
         let mut bytes = vec![0, 0, 0x80, 0, 0, 1, 0, 1, 0, 0, 0, 0, 0, 0, 1, 0, 1, 0];
         bytes.extend(rtype.to_be_bytes());

@@ -45,7 +45,7 @@ pub enum Algorithm {
 }
 
 impl Algorithm {
-    /// All algorithms with their names in the command line.
+    /// All algorithms with their names on the command line.
     const ALL: [(&str, Algorithm); 6] = [
         ("hmac-md5", Algorithm::Md5),
         ("hmac-sha1", Algorithm::Sha1),
@@ -76,7 +76,7 @@ pub struct Mac {
 }
 
 impl Mac {
-    /// The empty code, for a message without a signature.
+    /// The empty authentication code, for a message without a signature.
     pub const EMPTY: Mac = Mac { bytes: [0; 64], len: 0 };
 
     fn new(bytes: &[u8]) -> Mac {
@@ -90,7 +90,7 @@ impl Mac {
     }
 }
 
-/// A key with its name.
+/// A TSIG key: name, algorithm and secret.
 #[derive(Clone)]
 pub struct Key {
     /// Name in wire format, lower case.
@@ -159,10 +159,10 @@ pub enum BadSignature {
     /// BADTIME, 22 BADTRUNC.
     #[error("the server refused the signature with TSIG error {0}")]
     Refused(u16),
-    /// Signed with another key or algorithm.
+    /// The reply was signed with another key or algorithm.
     #[error("signed with another key")]
     Key,
-    /// The authentication code is wrong.
+    /// The authentication code is invalid.
     #[error("wrong signature")]
     Signature,
     /// The time of the signature is too far from the current time.
@@ -202,7 +202,7 @@ impl Key {
     /// Signs the request from `start` to the end of `out`, at `time` (seconds since 1970).
     ///
     /// # Panics
-    /// Panics if there is no complete header.
+    /// Panics if the request is shorter than a message header.
     pub fn sign(&self, out: &mut Vec<u8>, start: usize, time: u64) -> Mac {
         let mac = self.mac(&[&out[start..], &self.variables(time, FUDGE, 0, &[])]);
         let id: [u8; 2] = out[start..start + 2].try_into().expect("a header");
@@ -225,8 +225,8 @@ impl Key {
         mac
     }
 
-    /// Verifies the reply to the request with the authentication code `request`, at `time` (seconds
-    /// since 1970).
+    /// Verifies the signature of `reply` at `time` (seconds since 1970). `request` is the authentication
+    /// code of the request.
     ///
     /// # Errors
     /// Returns an error if the signature is missing or invalid.
@@ -466,7 +466,7 @@ mod tests {
         let late = End { mac: mac.bytes(), error: 18, other: &own_time, ..end };
         assert_eq!(judged(&late, NOW), Err(BadSignature::Refused(18)));
         assert_eq!(judged(&End { error: 16, ..late }, NOW), Err(BadSignature::Signature));
-        // A different name or algorithm alone makes it another key.
+        // A different name, or a different algorithm, makes it a different key.
         for other in [
             End { name: b"\x05other\x07example\0", ..right },
             End { algorithm: Algorithm::Sha512.wire_name(), ..right },
@@ -541,7 +541,8 @@ mod tests {
             key.sign(&mut signed, 0, NOW);
             let at = at % signed.len();
             signed[at] ^= by;
-            // It was signed without the code of a request, so every modification is invalid.
+            // `signed` is a request, so it does not cover the authentication code of another request. The
+            // reply is invalid whatever the modification is.
             prop_assert!(key.verify(&signed, &Mac::new(b"x"), NOW).is_err());
         }
     }

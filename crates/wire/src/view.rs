@@ -58,7 +58,7 @@ impl<'a> Message<'a> {
     pub fn id(&self) -> u16 {
         self.field(0)
     }
-    /// True if it is a response (QR bit).
+    /// True if the message is a response (QR bit).
     #[inline]
     pub fn is_response(&self) -> bool {
         self.bytes[2] & 0x80 != 0
@@ -73,7 +73,7 @@ impl<'a> Message<'a> {
     pub fn is_truncated(&self) -> bool {
         self.bytes[2] & 0x02 != 0
     }
-    /// Returns the RCODE in the header (the lower four bits of an extended one).
+    /// Returns the RCODE in the header. If the RCODE is extended, these are its lower four bits.
     #[inline]
     pub fn rcode(&self) -> Rcode {
         Rcode::new(u16::from(self.bytes[3] & 0xf))
@@ -99,7 +99,7 @@ impl<'a> Message<'a> {
         self.field(10)
     }
 
-    /// Returns the length in octets.
+    /// Returns the length of the message in octets.
     #[inline]
     pub fn octets(&self) -> usize {
         self.bytes.len()
@@ -110,8 +110,8 @@ impl<'a> Message<'a> {
         Records { bytes: self.bytes, at: offset, left: count }
     }
 
-    /// Returns the records of all sections, starting at `offset`; at most 65 535, which is more
-    /// than fit into a message.
+    /// Returns the records of all sections, starting at `offset`. At most 65 535 records are returned,
+    /// which is more than fit into a message.
     pub fn all_records(&self, offset: usize) -> Records<'a> {
         let count = self.ancount().saturating_add(self.nscount()).saturating_add(self.arcount());
         self.records(offset, count)
@@ -174,15 +174,15 @@ impl<'a> Message<'a> {
     /// Compares the names at two offsets, ignoring letter case.
     ///
     /// # Errors
-    /// Returns an error if one of them is malformed.
+    /// Returns an error if either name is malformed.
     #[inline]
     pub fn same_name(&self, a: usize, b: usize) -> Result<bool, Malformed> {
         self.same_name_within(a, b, &Cell::new(2 * MAX_HOPS))
     }
 
     fn same_name_within(&self, a: usize, b: usize, hops: &Cell<u32>) -> Result<bool, Malformed> {
-        // Most owners are a pointer to the question, and most comparisons are between such an owner
-        // and the question.
+        // Most owner names are a pointer to the name in the question, and most comparisons are between
+        // such an owner name and the name in the question.
         if b < a && self.is_pointer_to(a, b) && self.is_plain_name(b) {
             return Ok(true);
         }
@@ -207,7 +207,7 @@ const MAX_HOPS: u32 = 127;
 fn copy_name(mut labels: Labels<'_, '_>, out: &mut [u8; 255]) -> Result<usize, Malformed> {
     let mut len = 0;
     while let Some(label) = labels.next_label()? {
-        // `Labels` rejects names that are too long, so there is room, including the root label.
+        // `Labels` rejects names that are too long, so `out` has room for all labels and the root label.
         out[len] = label.len() as u8;
         out[len + 1..=len + label.len()].copy_from_slice(label);
         len += 1 + label.len();
@@ -239,7 +239,7 @@ impl<'a> NameReader<'a> {
     /// Like [`Message::same_name`].
     ///
     /// # Errors
-    /// Returns an error if one of them is malformed, or the pointer limit of the message is
+    /// Returns an error if either name is malformed, or the pointer limit of the message is
     /// exceeded.
     #[inline]
     pub fn same_name(&self, a: usize, b: usize) -> Result<bool, Malformed> {
@@ -248,7 +248,7 @@ impl<'a> NameReader<'a> {
 
     /// True if all octets of the name at `name`, including those reached by compression pointers,
     /// lie in `places`. `places` is called once per contiguous part of the name. A part begins at
-    /// the name's beginning or at a pointer's target, and ends with the next pointer or the name.
+    /// the start of the name or at a pointer's target. It ends after the next pointer or root label.
     ///
     /// # Errors
     /// Returns an error if the name is malformed, or the pointer limit of the message is exceeded.
@@ -298,8 +298,7 @@ pub struct Record<'a> {
 }
 
 impl Record<'_> {
-    /// Returns the octet range of the owner name, including its compression pointer (if it has
-    /// one).
+    /// Returns the octet range of the owner name, including its compression pointer, if any.
     #[inline]
     pub fn owner_octets(&self) -> Range<usize> {
         self.owner..self.data_at - FIXED_LEN
@@ -382,9 +381,9 @@ fn skip_name(bytes: &[u8], mut offset: usize) -> Result<usize, Malformed> {
     }
 }
 
-/// Iterates over the labels of a name, following compression pointers. Every pointer must lead to
-/// an offset before the current part of the name, so that chains end. Every pointer must also lead
-/// behind the header, which contains no names (RFC 1035 §4.1.4). Each pointer decrements `hops`.
+/// Iterator over the labels of a name that follows compression pointers. Every pointer must lead to
+/// an offset before the current part of the name, so that chains end. The offset must also be past
+/// the header, which contains no names (RFC 1035 §4.1.4). Each pointer decrements `hops`.
 struct Labels<'a, 'h> {
     bytes: &'a [u8],
     at: usize,

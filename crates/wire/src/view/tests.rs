@@ -57,12 +57,12 @@ fn pointers_cost_at_most_the_message_length() {
         at = next;
     }
     let message = Message::new(&bytes).unwrap();
-    // With a limit per name, the end of the chain is too far away; a place near its beginning is
-    // not.
+    // The limit per name rejects a name that leads through the whole chain (8 000 pointers). It
+    // accepts a name that follows only 101 pointers.
     assert_eq!(message.copy_name(at, &mut [0; 255]), Err(Malformed));
     assert_eq!(message.copy_name(HEADER_LEN + 3 + 2 * 100, &mut [0; 255]), Ok(3));
-    // All names together may not follow more pointers than there are octets: 16 015 pointers, 101
-    // for each name.
+    // All names together may not follow more pointers than the message has octets (16 015). Each
+    // name follows 101 pointers.
     let names = message.names();
     let read = (0..1_000)
         .take_while(|_| names.copy_name(HEADER_LEN + 3 + 2 * 100, &mut [0; 255]).is_ok())
@@ -149,11 +149,11 @@ fn plain_name_cannot_end_in_a_pointer() {
         (b"\x01\xbf\0", true),
         (b"\x01\xc0\0", false),
         (b"\x01\xff\0", false),
-        // A pointer with a lower octet of zero, like a root label.
+        // A pointer whose second octet is zero, like a root label.
         (b"\xc1\0", false),
         (b"\x01a\xc0\x0c", false),
     ] {
-        // Independent of the following octets.
+        // The result does not depend on the octets that follow.
         for after in [&b""[..], b"\0\0\0\0", b"\xff\xff\xff\xff"] {
             let bytes = with(&[name, after].concat());
             let message = Message::new(&bytes).unwrap();
@@ -176,8 +176,8 @@ fn pointer_to_malformed_name_equals_nothing() {
     assert_eq!(message.same_name(16, 18), Err(Malformed));
 }
 
-/// Most owners are pointers to the question: they take none of the message's pointer limit, and are
-/// compared without being parsed.
+/// Most owner names are pointers to the name in the question. They are compared without being parsed,
+/// and do not count towards the pointer limit of the message.
 #[test]
 fn a_pointer_to_a_plain_name_costs_nothing() {
     let bytes = with(b"\x01a\0\xc0\x0c");
@@ -190,8 +190,8 @@ fn a_pointer_to_a_plain_name_costs_nothing() {
     assert_eq!(all.count(), bytes.len());
 }
 
-/// A pointer has 14 bits: one to octet 16 would equal one to octet 16 400 with the upper bits cut
-/// off.
+/// A pointer has 14 bits. If the upper bits were cut off, a pointer to octet 16 400 would equal a
+/// pointer to octet 16.
 #[test]
 fn a_pointer_leads_to_one_of_the_first_16384_octets() {
     let mut bytes = with(b"\0\0\0\0\x01a\0");
@@ -202,7 +202,7 @@ fn a_pointer_leads_to_one_of_the_first_16384_octets() {
     assert_eq!(message.same_name(0x4013, 0x4010), Ok(false));
 }
 
-/// A name may have the same number of pointers as labels, in each of two compared names.
+/// Each of two compared names may contain as many pointers as a name may have labels.
 #[test]
 fn comparison_allows_127_pointers_per_name() {
     let mut bytes = with(b"\x01a\0");
@@ -238,7 +238,7 @@ fn a_name_of_two_parts_has_255_octets_at_the_most() {
     }
 }
 
-/// Names with different labels differ whatever follows; a label must be complete.
+/// Names with different labels differ, regardless of the octets that follow. A label must be complete.
 #[test]
 fn a_label_ends_within_the_message() {
     let same = |label: &[u8]| {
@@ -251,7 +251,7 @@ fn a_label_ends_within_the_message() {
 
 #[test]
 fn a_name_has_255_octets_at_the_most() {
-    // Three labels of 63 octets, and a last one of the remaining length.
+    // Three labels of 63 octets, and a last label of `last` octets.
     let name = |last| [label(63), label(63), label(63), label(last), vec![0]].concat();
     let skipped = |name: &[u8]| Message::new(&with(name)).unwrap().skip_name(HEADER_LEN);
     assert_eq!(name(61).len(), 255);
