@@ -28,18 +28,18 @@ use crate::precision::Ratio;
 use crate::search::Found;
 use resamples::Medians;
 
-/// Minimum number of searches per side. With fewer searches, even a complete separation of the results occurs between
-/// equal servers with a probability of at least 5 % (2 of 20 with three searches each).
+/// Minimum number of searches per server. With fewer searches, the results of two equal servers are completely
+/// separated with a probability of at least 5 % (in 2 of 20 orders with three searches each).
 pub const LEAST_SEARCHES: usize = 4;
-/// Maximum number of searches per side that is ever suggested.
+/// Maximum number of searches per server that is ever suggested.
 pub(crate) const MOST_SEARCHES: usize = 1_000;
 
 /// Searches of one server at a point.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Searches {
-    /// Rate that each search passed, ascending; 0 if none passed.
+    /// Passed rate of each search, in ascending order; 0 if no rate passed.
     passed: Vec<f64>,
-    /// Rate that each search failed, ascending; infinite if none failed.
+    /// Failed rate of each search, in ascending order; infinite if no rate failed.
     failed: Vec<f64>,
 }
 
@@ -77,8 +77,8 @@ impl Searches {
         self.passed.is_empty()
     }
 
-    /// Returns the median of the passed rates in queries per second; `None` without a search, or if a middle search
-    /// found no passing rate.
+    /// Returns the median of the passed rates in queries per second. Returns `None` if there is no search, or if a
+    /// search in the middle found no passing rate.
     fn median(&self) -> Option<f64> {
         let n = self.passed.len();
         let lower = *self.passed.get(n.checked_sub(1)? / 2)?;
@@ -114,28 +114,29 @@ pub enum ChangeOutcome {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum WouldDecide {
-    /// This number of further searches per side, if they scatter like the existing ones.
+    /// This number of further searches per server, provided that they scatter like the existing ones.
     Searches(usize),
-    /// More than this number of searches per side: the servers differ by about the limit.
+    /// More than this number of searches per server, because the servers differ by about the limit.
     MoreSearchesThan(usize),
-    /// A finer resolution: the limit lies between rates that passed and failed in all searches.
+    /// A finer resolution, because the limit lies between the passed and failed rates even for any number of searches.
     Resolution,
-    /// Rates that failed, or passed: the searches only prove "at least" or "less than" a rate.
+    /// Searches that find both a passed and a failed rate. The existing searches prove only "at least" or "less than" a
+    /// rate.
     Bounds,
 }
 
 /// Comparison of a candidate with a baseline.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Change {
-    /// Searches of the baseline with information about the server.
+    /// Number of the baseline's searches that give information about the server.
     pub baseline_searches: usize,
-    /// Searches of the candidate with information about the server.
+    /// Number of the candidate's searches that give information about the server.
     pub searches: usize,
-    /// Median of the candidate's passed rates divided by that of the baseline; absent if either is absent.
+    /// Median of the candidate's passed rates divided by that of the baseline; absent if either median is absent.
     pub ratio: Option<f64>,
-    /// The 95 % interval of the ratio of the medians; open without [`LEAST_SEARCHES`] of each.
+    /// The 95 % interval of the ratio of the medians; open if either server has fewer than [`LEAST_SEARCHES`] searches.
     pub interval: Ratio,
-    /// Result for the limit.
+    /// Result of comparing the interval with the limit.
     pub outcome: ChangeOutcome,
     /// Advice; absent if the comparison is decided.
     pub wanted: Option<WouldDecide>,
@@ -167,8 +168,8 @@ fn judge(interval: &Ratio, limit: f64) -> ChangeOutcome {
     }
 }
 
-/// Returns the interval for this number of searches per side, if they scatter like the existing ones. A side for which
-/// at least [`LEAST_SEARCHES`] are requested must not be empty.
+/// Returns the interval for these numbers of searches, if they scatter like the existing ones. If at least
+/// [`LEAST_SEARCHES`] are requested for a server, it must have at least one search.
 fn interval(baseline: &Searches, candidate: &Searches, searches: (usize, usize)) -> Ratio {
     let fewest = searches.0.min(searches.1);
     if fewest < LEAST_SEARCHES {
@@ -194,7 +195,7 @@ fn wanted(baseline: &Searches, candidate: &Searches, limit: f64) -> WouldDecide 
             interval(baseline, candidate, (baseline.len() + more, candidate.len() + more));
         judge(&planned, limit) != ChangeOutcome::Undecided
     };
-    // This part of the interval remains for any number of searches.
+    // The interval contains this range for any number of searches.
     let quotient = |a: Option<f64>, b: Option<f64>| {
         a.zip(b).map(|(a, b)| a / b).filter(|ratio| ratio.is_finite())
     };
@@ -223,7 +224,7 @@ fn wanted(baseline: &Searches, candidate: &Searches, limit: f64) -> WouldDecide 
     WouldDecide::Searches(enough)
 }
 
-/// Returns the tail probability that makes the bootstrap interval one of 95 % for `n` values.
+/// Returns the tail probability at which the bootstrap interval of `n` values is a 95 % interval.
 fn tail(n: usize) -> f64 {
     let n = n.max(2) as f64;
     normal_below(-((n / (n - 1.0)).sqrt() * student(n - 1.0)))

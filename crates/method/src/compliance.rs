@@ -1,8 +1,8 @@
-//! Deviations of a result from RFC 8219 §9.2: one function of facts, for trials, searches, self-tests and campaigns
-//! alike.
+//! Deviations of a result from RFC 8219 §9.2. One function computes them from facts, for trials, searches, self-tests
+//! and campaigns.
 //!
-//! A fact is true, false, or unknown. Unknown facts are on the list and make a result noncompliant until the user
-//! states them. Statements of the user are marked as such.
+//! A fact is true, false, or unknown. An unknown fact is listed as a deviation and makes the result noncompliant until
+//! the user states the fact. Facts stated by the user are marked as such.
 
 use serde::{Deserialize, Serialize};
 
@@ -26,7 +26,7 @@ pub enum Fact {
     Yes,
     /// False.
     No,
-    /// Cannot be determined here.
+    /// Unknown, because the program cannot determine it.
     NotKnown,
     /// False according to the user.
     StatedNo,
@@ -41,8 +41,8 @@ pub enum TesterProof {
         /// The self-test's reserve δ, a fraction (RFC 8219 §9.2).
         delta: f64,
     },
-    /// A self-test with other send settings than the trials (burst, offload, CPUs, threads, ports, priority), or with
-    /// unknown settings.
+    /// A self-test whose send settings (burst, offload, CPUs, threads, ports, priority) are unknown or differ from
+    /// those of the trials.
     OtherSettings {
         /// The self-test's reserve δ, a fraction (RFC 8219 §9.2).
         delta: f64,
@@ -52,7 +52,7 @@ pub enum TesterProof {
         /// The self-test's reserve δ, a fraction (RFC 8219 §9.2).
         delta: f64,
     },
-    /// A self-test with the send settings of the trial, at a rate that is too low for it.
+    /// A self-test with the send settings of the trial, but at a rate that is too low for the trial.
     BelowRate {
         /// The self-test's reserve δ, a fraction (RFC 8219 §9.2).
         delta: f64,
@@ -71,7 +71,7 @@ pub enum TesterProof {
 /// All facts that affect the compliance of a result.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Facts {
-    /// True if Measurer and DUT (in a self-test AuthDNS) are on one host.
+    /// True if the Measurer and the DUT (in a self-test: AuthDNS) are on one host.
     pub shares_host: Fact,
     /// True if roles share CPUs.
     pub shares_cpus: Fact,
@@ -89,7 +89,7 @@ pub struct Facts {
     pub checks_own_aaaa: bool,
     /// Limits of the send timing.
     pub limits: PacingLimits,
-    /// Limit of AuthDNS's processing time; absent if it is not checked.
+    /// Limit of AuthDNS's processing time; absent if the processing time is not checked.
     pub auth_limit: Option<Nanos>,
     /// Number of searches per point; absent for a single trial.
     pub repeats: Option<u32>,
@@ -102,7 +102,7 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// Returns the points in which the result is not compliant, or not known to be. An empty list means compliant.
+    /// Returns the points in which the result is not compliant, or may not be compliant. An empty list means compliant.
     pub fn noncompliance(&self) -> Vec<Noncompliance> {
         let mut points = Vec::new();
         self.topology(&mut points);
@@ -113,7 +113,7 @@ impl Facts {
         points
     }
 
-    /// Returns the facts stated by the user that could not be determined, to be shown with a compliant result.
+    /// Returns the facts that only the user's statements establish. They are shown with a compliant result.
     pub fn statements(&self) -> Vec<String> {
         let stated = [
             (self.shares_host, "the roles have separate hosts"),

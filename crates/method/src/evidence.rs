@@ -17,7 +17,7 @@ use units::Share;
 /// Maximum difference between observed and requested share, as a fraction.
 pub const TOLERANCE: f64 = 0.02;
 
-/// Queries received by AuthDNS during a trial, including those for names resolved before it.
+/// Queries that AuthDNS received for a trial, including queries for names that were resolved before the trial.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
 )]
@@ -30,11 +30,11 @@ pub struct UpstreamQueries {
     pub other: u64,
     /// AAAA queries for names that had an AAAA record.
     pub aaaa_present: u64,
-    /// AAAA queries that repeat one within the trial's timeout.
+    /// AAAA queries that repeat an earlier one within the trial's timeout.
     pub aaaa_retries: u64,
-    /// A queries that repeat one within the trial's timeout.
+    /// A queries that repeat an earlier one within the trial's timeout.
     pub a_retries: u64,
-    /// AAAA queries that repeat an earlier one, at any distance.
+    /// AAAA queries that repeat an earlier one after any time.
     #[serde(default)]
     pub aaaa_repeats: u64,
 }
@@ -53,7 +53,7 @@ pub struct OfferedLoad {
     pub sent: u64,
     /// Valid replies received by the Measurer.
     pub valid: u64,
-    /// Names resolved before the trial, so that queries for them in the trial are cached.
+    /// Names resolved before the trial, so that queries for them in the trial are cache hits.
     pub preloaded: u64,
     /// Share of names with an AAAA record (α).
     pub aaaa: Share,
@@ -65,7 +65,7 @@ pub struct OfferedLoad {
 /// Observed load of a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Real {
-    /// Share of the queried names with an AAAA record; absent if none was queried.
+    /// Share of names with an AAAA record among the queried names; absent if no name was queried.
     pub aaaa_share: Option<f64>,
     /// Share of valid replies without an AAAA query to AuthDNS. Negative if the DUT queried more names than it
     /// answered.
@@ -117,7 +117,7 @@ impl std::fmt::Display for Deviation {
 }
 
 impl UpstreamQueries {
-    /// Returns the sums over two trials.
+    /// Returns the counts of two trials added together.
     pub fn plus(&self, other: &UpstreamQueries) -> UpstreamQueries {
         UpstreamQueries {
             aaaa: self.aaaa + other.aaaa,
@@ -156,12 +156,12 @@ impl UpstreamQueries {
         })
     }
 
-    /// Returns the deviation of a trial that lost no more than allowed. For a failed trial see
+    /// Returns the deviation of a trial whose losses are within the limit. For a failed trial, use
     /// [`UpstreamQueries::other_aaaa_share`], because an overloaded DUT sends fewer upstream queries.
     ///
     /// For a query without a valid reply it is unknown whether AuthDNS was queried for its name. The cache hit rate is
-    /// therefore between that of the valid replies and that of all queries. If the DUT queries more names than it
-    /// received, for example by repeating queries at another AuthDNS, the rate is clamped to 0.
+    /// therefore between that of the valid replies and that of all queries. If the DUT queries more names than it was
+    /// queried for, for example because it repeats queries to a second AuthDNS, the rate is clamped to 0.
     pub fn deviation(&self, wanted: &OfferedLoad) -> Option<Deviation> {
         let real = self.real(wanted)?;
         let (aaaa, cached) = (wanted.aaaa.fraction(), wanted.cached);
@@ -254,11 +254,11 @@ mod tests {
             aaaa_present,
             ..UpstreamQueries::default()
         };
-        // AuthDNS has an AAAA record for half of the names, and the trial for none.
+        // AuthDNS has an AAAA record for half of the names, and the trial expects none.
         let other = Some(Deviation::AaaaShare { wanted: 0.0, real: 0.5 });
         assert_eq!(of(10_000, 5_000).other_aaaa_share(Share::ZERO), other);
         assert_eq!(of(10, 5).other_aaaa_share(Share::ZERO), other);
-        // A DUT that sheds load, or sends no queries.
+        // A DUT that sheds load, and a DUT that sends no queries.
         assert_eq!(of(300, 0).other_aaaa_share(Share::ZERO), None);
         assert_eq!(of(0, 0).other_aaaa_share(Share::ONE), None);
         // The remaining names are a random sample.
@@ -291,7 +291,7 @@ mod tests {
         assert_eq!(asked.deviation(&wanted(0)), None);
     }
 
-    /// A repeated query has the same name, so it has the record or not like the first one.
+    /// A repeated query has the same name as the first query. Either both find an AAAA record, or neither does.
     #[test]
     fn retries_do_not_change_the_aaaa_share() {
         let asked = UpstreamQueries {
@@ -362,21 +362,21 @@ mod tests {
 
     #[test]
     fn queries_without_a_valid_reply_give_a_range() {
-        // A twentieth may be lost. All names were queried.
+        // A twentieth of the queries was lost. AuthDNS was queried for all names.
         let lossy = |cached| OfferedLoad { valid: 9_500, ..wanted(cached) };
         let all = UpstreamQueries { aaaa: 10_000, a: 10_000, ..UpstreamQueries::default() };
         assert_eq!(all.deviation(&lossy(0)), None);
-        // Only those of the valid replies.
+        // AuthDNS was queried only for the names with valid replies.
         let some = UpstreamQueries { aaaa: 9_500, a: 9_500, ..UpstreamQueries::default() };
         assert_eq!(some.deviation(&lossy(0)), None);
-        // One half from the cache, while the trial requested none or three fifths.
+        // Half of the replies came from the cache, while the trial requested none or three fifths.
         let half = UpstreamQueries { aaaa: 4_750, a: 4_750, ..UpstreamQueries::default() };
         let deviates =
             |cached, real| Some(Deviation::CachedShare { wanted: f64::from(cached) / 100.0, real });
         assert_eq!(half.deviation(&lossy(0)), deviates(0_u8, 0.5));
         assert_eq!(half.deviation(&lossy(60)), deviates(60_u8, 0.525));
         assert_eq!(half.deviation(&lossy(54)), None);
-        // Fewer queries than names that were to be resolved before.
+        // AuthDNS received fewer queries than names that should have been resolved before the trial.
         let preloaded = OfferedLoad { preloaded: 9_750, ..lossy(100) };
         assert!(matches!(
             half.deviation(&preloaded),
@@ -386,7 +386,7 @@ mod tests {
 
     #[test]
     fn more_upstream_queries_than_queries_do_not_deviate() {
-        // Every name at two AuthDNS, which do not share their counters.
+        // Every name was queried at two AuthDNS instances, which do not share their counters.
         let twice = UpstreamQueries { aaaa: 20_000, a: 20_000, ..UpstreamQueries::default() };
         assert_eq!(twice.deviation(&wanted(0)), None);
         assert!(twice.deviation(&wanted(10)).is_some());

@@ -1,5 +1,5 @@
-//! Lists of data inside another JSON object, together with their text. The text is for readers; programs read back the
-//! data and never decide by the text.
+//! Serialization of a list inside another JSON object, both as data and as text. The text is for readers. Programs read
+//! back only the data and never decide by the text.
 
 /// Defines a module for `#[serde(flatten, with = "…")]` on a `Vec` of a type with `Display`: `in_words!(Reason:
 /// "reasons", "causes")` writes the sentences as `reasons` and the data as `causes`.
@@ -30,7 +30,7 @@ macro_rules! in_words {
             /// Writes the text and the data.
             ///
             /// # Errors
-            /// Returns the errors of the serializer.
+            /// Returns any error returned by the serializer.
             pub fn serialize<S: Serializer>(data: &[$item], serializer: S) -> Result<S::Ok, S::Error> {
                 Written { words: data.iter().map($item::to_string).collect(), data }.serialize(serializer)
             }

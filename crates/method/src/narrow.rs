@@ -32,11 +32,11 @@ use units::{Nanos, Qps};
 )]
 #[serde(rename_all = "lowercase")]
 pub enum Length {
-    /// Short: shows only failures.
+    /// A short trial, which can prove only that a rate fails.
     Probe,
     /// The length given by the plan.
     Full,
-    /// This length; for MLRsearch, which also has trials of other lengths.
+    /// This sending time; used by MLRsearch, whose trials vary in length.
     Of(Nanos),
 }
 
@@ -78,7 +78,7 @@ impl NarrowedSearch {
         }
     }
 
-    /// Returns the next trial; `None` after the search.
+    /// Returns the next trial, or `None` once the search is over.
     pub fn next(&self) -> Option<(Qps, Length)> {
         match self.state {
             State::Probe => self.search.next().map(|rate| (rate, Length::Probe)),
@@ -123,12 +123,13 @@ impl NarrowedSearch {
         self.settle();
     }
 
-    /// Returns the result after the search.
+    /// Returns the result, or `None` while the search is running.
     pub fn result(&self) -> Option<Found> {
         if self.state == State::Done { self.found } else { None }
     }
 
-    /// Handles the end of the plain search: it is done, or the failed rate above the result must be confirmed.
+    /// Handles the end of the plain search. Either the whole search is over, or a full trial must confirm the failed
+    /// rate above the result.
     fn settle(&mut self) {
         let Some(found) = self.search.result() else { return };
         self.found = Some(found);
@@ -248,8 +249,8 @@ mod tests {
     use Length::{Full, Probe};
     use Verdict::{Failed, Invalid, Passed};
 
-    /// Reports these verdicts to a search over `range`; each must match the trial that is due. Returns the result if
-    /// the search is over.
+    /// Reports these trials to a search over `range`. Each must be the trial that is due. Returns the result if the
+    /// search is over.
     fn after(range: SearchRange, trials: &[(u64, Length, Verdict)]) -> Option<Found> {
         let mut search = NarrowedSearch::new(range, true);
         for &(rate, length, verdict) in trials {
@@ -261,7 +262,7 @@ mod tests {
         search.result()
     }
 
-    /// A search that has found 101; 102 failed in a probe.
+    /// Trials of a search that has found 101. Rate 102 failed only in a probe.
     const PROBED_ABOVE: [(u64, Length, Verdict); 5] = [
         (100, Probe, Passed),
         (100, Full, Passed),
@@ -294,8 +295,8 @@ mod tests {
     #[test]
     fn an_invalid_full_trial_is_repeated_without_a_probe() {
         let begin = [(100, Probe, Passed), (100, Full, Invalid), (100, Full, Passed)];
-        // An invalid probe shows nothing: the full trial decides. The search does not continue above an unmeasurable
-        // rate, and the next rate begins with its probe.
+        // An invalid probe proves nothing, so the full trial decides. The search continues below an unmeasurable rate,
+        // and starts with a probe at the next rate.
         let unmeasurable = [(104, Probe, Invalid), (104, Full, Invalid), (104, Full, Invalid)];
         let end = [(104, Full, Invalid), (102, Probe, Failed)];
         let trials = [&begin[..], &unmeasurable, &end].concat();

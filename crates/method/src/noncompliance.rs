@@ -20,7 +20,7 @@ pub enum Server {
     Auth,
 }
 
-/// A point in which a result is not compliant, or not known to be.
+/// A point in which a result is not compliant, or may not be compliant.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 #[non_exhaustive]
@@ -30,14 +30,14 @@ pub enum Noncompliance {
         /// The server on the same host.
         server: Server,
     },
-    /// It is unknown if they are on one host.
+    /// It is unknown whether the Measurer and the server are on one host.
     HostNotKnown {
         /// The server that may be on the same host.
         server: Server,
     },
     /// Roles share CPUs.
     SharesCpus,
-    /// It is unknown if roles share CPUs.
+    /// It is unknown whether roles share CPUs.
     CpusNotKnown,
     /// The Measurer queries the DUT over IPv4.
     OverIpv4,
@@ -46,7 +46,7 @@ pub enum Noncompliance {
         /// Sending time of a trial.
         duration: Nanos,
     },
-    /// The timeout is longer than compliant.
+    /// The timeout is longer than a compliant result permits.
     LongTimeout {
         /// Timeout in use.
         timeout: Nanos,
@@ -58,7 +58,7 @@ pub enum Noncompliance {
         /// Maximum factor by which rates may be too high.
         factor: f64,
     },
-    /// A trial passes without all replies.
+    /// A trial can pass although some queries get no valid reply.
     LossAccepted {
         /// Share of valid replies that is sufficient, from 0 to below 1.
         share: f64,
@@ -74,7 +74,7 @@ pub enum Noncompliance {
         /// Default limit, in per cent.
         usual_pct: f64,
     },
-    /// The limit of the lateness (99.9th percentile) exceeds the default; RFC 8219 gives no limit.
+    /// The limit for lateness (99.9th percentile) exceeds the default; RFC 8219 gives no limit.
     LooseLateness {
         /// Limit in use.
         limit: Nanos,
@@ -83,7 +83,7 @@ pub enum Noncompliance {
     },
     /// AuthDNS's processing time and drops were not checked.
     AuthNotSeen,
-    /// The limit of AuthDNS's processing time exceeds the default.
+    /// The limit for AuthDNS's processing time exceeds the default.
     LooseAuth {
         /// Limit in use.
         limit: Nanos,
@@ -95,7 +95,7 @@ pub enum Noncompliance {
         /// Searches per point.
         searches: u32,
     },
-    /// Searches end before the resolution of one query per second.
+    /// Searches end at a resolution coarser than one query per second.
     Coarse {
         /// Distance of passed and failed rates at the end of a search; the largest of several searches.
         resolution: Qps,
@@ -104,7 +104,7 @@ pub enum Noncompliance {
     NamesRepeat,
     /// There is no self-test of the tester.
     Unproven,
-    /// The self-test is not known to have the send settings of the trials.
+    /// The send settings of the self-test are unknown or differ from those of the trials.
     ProvenOtherwise,
     /// The self-test of the tester is itself not compliant.
     ProvenWeakly,
@@ -113,7 +113,7 @@ pub enum Noncompliance {
         /// Rate up to which it validates the tester.
         allowed: Qps,
     },
-    /// The self-test's reserve δ is small.
+    /// The self-test's reserve δ is less than RFC 8219 §9.2.1 requires.
     SmallReserve {
         /// The self-test's reserve δ, a fraction.
         delta: f64,

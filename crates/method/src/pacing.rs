@@ -11,9 +11,9 @@ use crate::reason::Reason;
 use crate::schedule::Part;
 use units::Nanos;
 
-/// Window in which a deviation invalidates the trial.
+/// Length of the windows whose deviations can invalidate the trial.
 pub(crate) const COARSE_WINDOW: Nanos = Nanos::from_millis(100);
-/// Window that is reported but does not decide.
+/// Length of the windows whose deviations are only reported.
 pub(crate) const FINE_WINDOW: Nanos = Nanos::from_millis(10);
 
 /// Maximum number of stretches into which a trial is divided for [`Windows`]. A stretch is a section of the trial that
@@ -24,7 +24,8 @@ const FINE_PER_COARSE: usize = (COARSE_WINDOW.0 / FINE_WINDOW.0) as usize;
 /// Maximum recorded lateness: one minute; larger values are clamped.
 const MAX_LATENESS: u64 = 60 * Nanos::SECOND.0;
 
-/// Adds the counts of another histogram with any bounds; values above the maximum of `sum` are clamped.
+/// Adds the counts of `other`, whose bounds may differ from those of `sum`. Values above the maximum of `sum` are
+/// clamped.
 pub fn add_clamped(sum: &mut Histogram<u64>, other: &Histogram<u64>) {
     for step in other.iter_recorded() {
         sum.saturating_record_n(step.value_iterated_to(), step.count_since_last_iteration());
@@ -48,7 +49,7 @@ pub struct PacingLimits {
 }
 
 impl Default for PacingLimits {
-    /// 1 % in any 100 ms window, 10 ms, and 0.001 % of the total.
+    /// Returns the default limits: 1 % in any 100 ms window, 10 ms of lateness, and 0.001 % of the total.
     fn default() -> Self {
         PacingLimits {
             window_100ms_pct: 1.0,
@@ -66,7 +67,7 @@ pub struct PacingRecorder {
 }
 
 impl PacingRecorder {
-    /// Creates a recorder for trials of up to about `duration`; it grows for longer ones.
+    /// Creates a recorder for trials of up to about `duration`. The recorder grows during longer trials.
     pub fn new(duration: Nanos) -> PacingRecorder {
         let windows = (duration.0 / FINE_WINDOW.0 + 2) as usize;
         PacingRecorder { fine: vec![0; windows], lateness: no_lateness() }
@@ -116,13 +117,14 @@ impl PacingRecorder {
         (fine.chunks(FINE_PER_COARSE).map(|chunk| chunk.iter().sum()).collect(), fine)
     }
 
-    /// Returns the deviations of the windows from `part`, which must contain all queries that were to be recorded here.
+    /// Returns the deviations of the windows from `part`, the schedule of all queries that this recorder should
+    /// contain.
     pub fn windows(&self, part: &Part) -> Windows {
         let (coarse, fine) = self.sent();
         Windows::of(part, &coarse, &fine)
     }
 
-    /// Audits the sent queries against `part`, which must contain all queries that were to be recorded here.
+    /// Audits the sent queries against `part`, the schedule of all queries that this recorder should contain.
     pub fn audit(&self, part: &Part) -> Pacing {
         let us = |quantile: f64| self.lateness.value_at_quantile(quantile) as f64 / 1000.0;
         let (coarse, fine) = self.sent();
@@ -166,8 +168,8 @@ fn worst_window(part: &Part, sent: &[u64], window: Nanos) -> f64 {
 /// Deviations of a trial's windows from the schedule, in queries (negative if fewer were sent than due).
 ///
 /// The trial is divided into at most 120 stretches of equal length, each of one or more 100 ms windows.
-/// The minimum and maximum window of each stretch are kept, so that no stall and no burst is averaged away, however
-/// long the trial is.
+/// The minimum and maximum window of each stretch are stored, so that stalls and bursts are not averaged away even in
+/// a long trial.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Windows {
     /// Length of a stretch in milliseconds, a multiple of 100.
@@ -215,15 +217,15 @@ pub struct Pacing {
     pub p999_us: f64,
     /// Maximum lateness, µs.
     pub max_us: f64,
-    /// Worst deviation of a 100 ms window from the schedule, in per cent of the queries due in it; one query is allowed
-    /// for.
+    /// Worst deviation of a 100 ms window from the schedule, in per cent of the queries due in it. A deviation of one
+    /// query is ignored.
     pub window_100ms_worst_pct: f64,
     /// The same for windows of 10 ms.
     pub window_10ms_worst_pct: f64,
 }
 
 impl Pacing {
-    /// Returns the violated limits; none for a clean trial. `planned` and `sent` are query counts.
+    /// Returns the violated limits; empty if all limits were met. `planned` and `sent` are query counts.
     pub(crate) fn violations(&self, limits: &PacingLimits, planned: u64, sent: u64) -> Vec<Reason> {
         let mut reasons = Vec::new();
         if self.window_100ms_worst_pct > limits.window_100ms_pct {
@@ -322,7 +324,7 @@ mod tests {
     #[test]
     fn parts_and_their_sum_are_audited() {
         let schedule = Schedule::new(Qps(1_000), Nanos::SECOND);
-        // The second one of three parts is complete but sends 30 ms late.
+        // The second of three parts is complete but is sent 30 ms late.
         let recorded = |number| {
             let (part, mut recorder) =
                 (schedule.part(number, 3), PacingRecorder::new(Nanos::SECOND));
@@ -359,7 +361,7 @@ mod tests {
 
     #[test]
     fn windows_in_which_nothing_is_due_do_not_count() {
-        // Ten per second: three are sent together in a window without a due query.
+        // Ten queries per second: three are sent together in a window in which no query is due.
         let schedule = Schedule::new(Qps(10), Nanos::SECOND);
         let pacing =
             audit(
@@ -414,7 +416,7 @@ mod tests {
             }
             recorder
         };
-        // The second one ends half a minute after the first.
+        // The second recorder ends half a minute after the first.
         let half_a_minute = Nanos(30 * Nanos::SECOND.0);
         let (short, long) = (of(Nanos(0)), of(half_a_minute));
         for (mut sum, other) in [(short.clone(), &long), (long.clone(), &short)] {

@@ -19,7 +19,8 @@ use units::{Nanos, Qps};
 /// maximum are as informative (RFC 8219 §9.2 requires at least 20 repetitions).
 pub(crate) const PERCENTILES_FROM: usize = 20;
 
-/// Duration below which replies queued at the end of a trial matter so much that the default timeout shrinks with it.
+/// Trial duration below which the default timeout is proportional to the duration. In shorter trials, replies that are
+/// still queued at the end have too much weight.
 const SHORT: Nanos = Nanos(20 * Nanos::SECOND.0);
 /// Ratio of a short trial's duration to its default timeout. A longer timeout requires a correction by
 /// [`overstatement`].
@@ -66,7 +67,7 @@ impl Interval {
         }
     }
 
-    /// Returns the ratio of this to `other`: [a.from ÷ b.to, a.to ÷ b.from].
+    /// Returns the ratio of this interval `a` to `other`, `b`: [a.from ÷ b.to, a.to ÷ b.from].
     pub fn ratio_to(&self, other: &Interval) -> Ratio {
         let quotient =
             |a: Option<f64>, b: Option<f64>| a.zip(b.filter(|&b| b > 0.0)).map(|(a, b)| a / b);
@@ -106,26 +107,26 @@ impl Ratio {
     }
 }
 
-/// Statistics of a point in queries per second, each only if there are enough searches for it.
+/// Statistics of a point in queries per second. Each is present only if there are enough searches for it.
 ///
-/// A search in which the tester could not measure any rate is omitted. A search that found no passing rate has no rate,
-/// which is not 0: it counts as lower than any rate.
+/// A search in which the tester could not measure any rate is omitted. A search that found no passing rate is sorted
+/// below all other searches. Its rate is absent, which differs from a rate of 0.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Figures {
-    /// Searches that found a rate that passed or one that failed.
+    /// Number of searches in which at least one rate passed or failed.
     pub n: usize,
-    /// Searches, of `n`, that found no passing rate.
+    /// Number of these searches that found no passing rate.
     #[serde(default)]
     pub without_pass: usize,
     /// Median of the highest passed rates. Absent if n = 0, if one of the middle searches found no passing rate, or if
     /// a later trial refuted it.
     pub median: Option<f64>,
-    /// The rate, at or below the median, at which a later trial failed; absent if none did.
+    /// The rate, at or below the median, at which a later trial failed; absent if no later trial failed there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refuted_at: Option<Qps>,
-    /// The 1st percentile; from n = 20 on.
+    /// The 1st percentile; present if n ≥ 20.
     pub p1: Option<f64>,
-    /// The 99th percentile; from n = 20 on.
+    /// The 99th percentile; present if n ≥ 20.
     pub p99: Option<f64>,
     /// Minimum of the highest passed rates; absent if a search found no passing rate.
     pub min: Option<f64>,
@@ -173,8 +174,9 @@ impl Figures {
         self
     }
 
-    /// Records that a later trial failed at `rate`. Passed rates at or above it no longer count. The interval then
-    /// begins at `below` or lower, the lower end proven by the next lower pass. A median at or above it is refuted.
+    /// Records that a later trial failed at `rate`. Passed rates at or above `rate` no longer count. `below` is the
+    /// lower end proven by the next lower passed rate, and the interval then begins there or lower. A median at or
+    /// above `rate` is refuted.
     pub fn refute(&mut self, rate: Qps, below: Option<f64>) {
         self.interval.from = self.interval.from.zip(below).map(|(from, below)| from.min(below));
         if self.median.is_some_and(|median| rate.0 as f64 <= median) || self.refuted_at.is_some() {
@@ -183,16 +185,16 @@ impl Figures {
         }
     }
 
-    /// True if the median is itself the proven lower end, and there is no upper bound of the DUT's rate. Only then a
-    /// value is shown with "≥".
+    /// True if the median is itself the proven lower end, and there is no upper bound for the DUT's rate. Only such a
+    /// median is shown with "≥".
     pub fn is_at_least(&self) -> bool {
         self.interval.to.is_none() && self.median.is_some() && self.median == self.interval.from
     }
 }
 
-/// Returns the median of rates in ascending order. A tried rate is exact; the mean of two different rates is rounded
-/// down to the power of ten not above `resolution`, but not below the lower of them. `None` if there is no rate, or one
-/// of the middle ones is absent.
+/// Returns the median of rates in ascending order. A tried rate is exact. The mean of two different rates is rounded
+/// down to a multiple of the largest power of ten not above `resolution`, but never below the lower rate. Returns
+/// `None` if there is no rate, or if a rate in the middle is absent.
 pub fn median(sorted: &[Option<Qps>], resolution: Qps) -> Option<f64> {
     let last = sorted.len().checked_sub(1)?;
     let (Qps(lower), Qps(upper)) = (sorted[last / 2]?, sorted[sorted.len() / 2]?);
@@ -312,7 +314,7 @@ mod tests {
         assert_eq!(figures(&[]), (0, 0, None, None, None, None));
         assert_eq!(figures(&[nowhere]), (1, 1, None, None, None, None));
         assert_eq!(figures(&[nowhere, high]), (2, 1, None, None, Some(300.0), None));
-        // The middle search has a rate.
+        // The search in the middle found a passing rate.
         let one_of_three = [high, nowhere, low];
         assert_eq!(figures(&one_of_three), (3, 1, Some(100.0), None, Some(300.0), None));
         assert_eq!(

@@ -61,7 +61,7 @@ pub enum HostLoss {
         packets: u64,
         /// The longest wait seen in samples of the queue.
         longest: Nanos,
-        /// Limit of a wait.
+        /// Maximum permitted wait.
         limit: Nanos,
         /// Kind of the discipline as shown by tc(8); `None` if unknown.
         discipline: Option<String>,
@@ -97,7 +97,7 @@ impl fmt::Display for ZoneFacts {
     }
 }
 
-/// Use of the DUT's CPUs by neither the DUT nor the tester, in per cent of their time in a trial.
+/// Use of the DUT's CPUs by anything except the DUT and the tester, in per cent of the CPUs' time in a trial.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct OtherUse {
     /// Other programs; absent if the host does not show all of its processes.
@@ -110,7 +110,7 @@ pub struct OtherUse {
 }
 
 impl OtherUse {
-    /// Returns other programs and stolen time together, in per cent.
+    /// Returns the sum of the time used by other programs and the stolen time, in per cent.
     pub fn total_pct(&self) -> f64 {
         self.programs_pct.unwrap_or(0.0) + self.stolen_pct
     }
@@ -137,8 +137,8 @@ pub enum Half {
     Receiver,
 }
 
-/// Reasons for which a trial failed or is invalid. In JSON an object whose `kind` is the variant's name in snake case,
-/// beside the data.
+/// Reasons for which a trial failed or is invalid. In JSON, a reason is an object with the variant's data and a `kind`,
+/// which is the variant's name in snake case.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 #[non_exhaustive]
@@ -172,26 +172,26 @@ pub enum Reason {
         half: Half,
         /// The CPU.
         cpu: CpuId,
-        /// The system's error.
+        /// Error returned by the system.
         error: String,
     },
     /// The receiver was too slow: the ledger had no room for further queries.
     LedgerFull,
     /// The kernel returned a send error.
     SendRefused {
-        /// The pair's first query that was not sent.
+        /// First query of the thread pair that was not sent.
         query: u64,
-        /// The system's error; `None` if packets are accepted again.
+        /// Error returned by the system; `None` if packets are accepted again.
         error: Option<String>,
     },
-    /// The kernel returned send errors for some queries, and replies to them were still expected.
+    /// The kernel returned send errors for some queries of a closed loop, so these queries got no reply.
     QueriesRefused {
         /// Number of queries.
         queries: u64,
     },
     /// The receiver could not receive.
     CannotReceive {
-        /// The system's error.
+        /// Error returned by the system.
         error: String,
     },
     /// The disk was too slow for the records of the queries.
@@ -206,7 +206,8 @@ pub enum Reason {
         /// Queries sent.
         sent: u64,
     },
-    /// The tester's interface received more datagrams than its sockets, enough for the trial to pass.
+    /// The tester's interface received more datagrams than its sockets. With the missing datagrams, the trial could
+    /// have passed.
     Missed {
         /// Datagrams that did not reach a socket of the tester.
         datagrams: u64,
@@ -233,9 +234,9 @@ pub enum Reason {
     /// AuthDNS was restarted during the trial: its earlier counters are unknown, and queries received meanwhile are
     /// lost.
     AuthRestarted,
-    /// AuthDNS's counters could not be read after the trial: it ended, or was restarted without its status socket.
+    /// AuthDNS's counters could not be read after the trial: AuthDNS ended, or was restarted without its status socket.
     AuthLost {
-        /// Error of the status socket.
+        /// Error returned by the status socket.
         error: String,
     },
     /// AuthDNS itself was too slow for one query in a thousand.
@@ -254,8 +255,8 @@ pub enum Reason {
         /// Queries of the trial without a reply in time, or with SERVFAIL.
         unanswered: u64,
     },
-    /// The interfaces of AuthDNS's host received more datagrams for AuthDNS than its sockets: over one in a thousand,
-    /// or enough to have caused a failed trial.
+    /// The interfaces of AuthDNS's host received more datagrams for AuthDNS than its sockets. The difference is over
+    /// one in a thousand, or could have caused a failed trial.
     AuthMissed {
         /// Datagrams that did not reach a socket of AuthDNS.
         datagrams: u64,
@@ -281,7 +282,7 @@ pub enum Reason {
         /// Number of other trials.
         trials: u64,
     },
-    /// AuthDNS was queried for more names than the trial has.
+    /// AuthDNS was queried for more names than the trial contains.
     OtherNames {
         /// Names queried at AuthDNS.
         asked: u64,
@@ -304,19 +305,19 @@ pub enum Reason {
     OfShard {
         /// Index of the tester.
         shard: u16,
-        /// Reason there.
+        /// Reason reported by that tester.
         reason: Box<Reason>,
     },
     /// A reason on one host, named as in the campaign's plan.
     OnHost {
         /// Name of the host.
         host: String,
-        /// Reason there.
+        /// Reason reported for that host.
         reason: Box<Reason>,
     },
     /// One of several testers was not ready when the trial began, and sent none of its queries.
     NotReady {
-        /// Delay by its own clock.
+        /// Delay of its start, measured by its own clock.
         late: Nanos,
     },
     /// One of several testers had not finished long after the trial, so its observations are missing.
@@ -333,9 +334,9 @@ pub enum Reason {
     },
     /// One of several testers got no valid reply at all, while the others did, so the DUT is not the cause.
     NothingCameBack {
-        /// Queries sent by it.
+        /// Queries sent by this tester.
         sent: u64,
-        /// Valid replies expected from the result of the others.
+        /// Number of valid replies expected, given the results of the other testers.
         expected: u64,
     },
     /// The clock used for sending was slewed by a time daemon, which changed the rate.

@@ -16,15 +16,15 @@ pub enum Wrong {
     Rcode(u8),
     /// The reply had its TC bit set (RFC 1035 §4.1.1).
     Truncated,
-    /// It could not be parsed, or is not an answer to a query (opcode).
+    /// The reply could not be parsed, or its opcode is not QUERY.
     Malformed,
     /// No AAAA record at the end of the alias chain.
     NoAaaa,
-    /// An AAAA record with another address than the name must have.
+    /// An AAAA record with an address other than the one that belongs to the name.
     Address,
     /// The query was signed; the reply's signature is missing or wrong (RFC 8945).
     Signature,
-    /// It arrived at another address of the tester than the query's source (RFC 5452 §9.1).
+    /// The reply arrived at an address of the tester that is not the query's source address (RFC 5452 §9.1).
     Destination,
 }
 
@@ -82,13 +82,13 @@ impl Outcome {
 /// One query from schedule to outcome. Times are nanoseconds since the trial's start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Position in the trial.
+    /// Index of the query in the trial.
     pub index: QueryIndex,
-    /// Index of the pair that sent it.
+    /// Index of the thread pair that sent the query.
     pub pair: u16,
     /// Scheduled send time.
     pub scheduled: Nanos,
-    /// Time at which it was handed to the kernel.
+    /// Time at which the query was handed to the kernel.
     pub sent: Nanos,
     /// Arrival time of the first reply, if there was one.
     pub received: Option<Nanos>,
@@ -98,32 +98,32 @@ pub struct Record {
     pub rcode: Option<u8>,
 }
 
-/// Replies in time that were wrong, by fault.
+/// Counts of replies that arrived in time but were wrong, by fault.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct WrongCounts {
     /// NOERROR without an AAAA record at the end of the alias chain.
     pub no_aaaa: u64,
-    /// By RCODE, with the number as key.
+    /// RCODEs other than NOERROR: replies by RCODE number.
     #[serde(with = "by_number")]
     #[schemars(with = "std::collections::BTreeMap<String, u64>")]
     pub rcode: BTreeMap<u8, u64>,
     /// Replies with the TC bit set (RFC 1035 §4.1.1).
     pub truncated: u64,
-    /// An AAAA record with another address than the name must have.
+    /// An AAAA record with an address other than the one that belongs to the name.
     pub address: u64,
-    /// Not parseable as an answer.
+    /// Replies that cannot be parsed as an answer.
     pub malformed: u64,
-    /// The requested signature is missing or wrong.
+    /// Replies to signed queries whose own signature is missing or invalid.
     #[serde(default)]
     pub signature: u64,
-    /// Received at another address of the tester than the query's source. Counted only in trials from many source
-    /// addresses, because other sockets receive for one address only.
+    /// Replies that arrived at an address of the tester that is not the query's source address. They are counted only
+    /// in trials from many source addresses, because the sockets of other trials receive for one address only.
     #[serde(default)]
     pub destination: u64,
 }
 
-/// Counts by RCODE, with the number as key. JSON keys are strings; serde_json converts them to numbers, but not inside
-/// a flattened structure such as [`Counts`]. For `#[serde(with = "…")]`.
+/// Serialization of counts by RCODE number, for `#[serde(with = "…")]`. JSON keys are strings; serde_json converts them
+/// to numbers, but not inside a flattened structure such as [`Counts`].
 pub mod by_number {
     use std::collections::BTreeMap;
 
@@ -133,7 +133,7 @@ pub mod by_number {
     /// Writes the numbers as keys.
     ///
     /// # Errors
-    /// Returns the errors of the serializer.
+    /// Returns any error returned by the serializer.
     pub fn serialize<S: Serializer>(
         map: &BTreeMap<u8, u64>,
         serializer: S,
@@ -189,7 +189,7 @@ pub struct Counts {
     pub lost: u64,
     /// First replies in time that are wrong.
     pub wrong: WrongCounts,
-    /// Further replies to a query that had one.
+    /// Further replies to queries that already had a reply.
     pub duplicates: u64,
     /// Unmatched responses: packets that belong to no query.
     pub stray: u64,
@@ -219,7 +219,7 @@ impl Counts {
         }
     }
 
-    /// Adds the totals of another pair.
+    /// Adds the totals of another thread pair.
     pub fn merge(&mut self, other: &Counts) {
         self.sent += other.sent;
         self.valid += other.valid;
@@ -245,8 +245,8 @@ impl Counts {
         self.valid + self.late + self.wrong.total()
     }
 
-    /// Returns the fault that at least 99 % of the replies have, if no reply was valid. Such a result shows that the
-    /// server is configured wrongly, and gives no information about its speed.
+    /// Returns the fault of at least 99 % of the replies, if there is one and no reply was valid. Such a result shows
+    /// that the server is misconfigured, and gives no information about its speed.
     pub fn wrong_in_one_way(&self) -> Option<Wrong> {
         let (way, n) = self.wrong.each().max_by_key(|(_, n)| *n)?;
         (self.valid == 0 && n > 0 && n * 100 >= self.replies() * 99).then_some(way)
@@ -284,7 +284,7 @@ mod tests {
         (Outcome::Wrong(Wrong::Destination), "wrong_destination"),
     ];
 
-    /// Returns totals that are all different: the first outcome once, the second one twice …
+    /// Returns totals that all differ: the first outcome occurs once, the second twice, and so on.
     fn all_different() -> Counts {
         let mut counts = Counts {
             sent: 55,

@@ -44,7 +44,7 @@ impl Schedule {
         }
     }
 
-    /// Returns the number of queries due strictly before `moment` (nanoseconds after the start), at most all.
+    /// Returns the number of queries due strictly before `moment` (nanoseconds after the start).
     pub(crate) fn due_before(&self, moment: Nanos) -> u64 {
         // Query i is due before m iff ⌊i·10⁹/r⌋ < m iff i·10⁹ < m·r iff i < ⌈m·r/10⁹⌉.
         let scaled = u128::from(moment.0) * u128::from(self.rate.0);
@@ -52,8 +52,8 @@ impl Schedule {
         u64::try_from(due).unwrap_or(u64::MAX).min(self.count)
     }
 
-    /// Returns the interval T between two queries in nanoseconds, rounded down (for choosing strategies, not for
-    /// deadlines).
+    /// Returns the interval T between two queries in nanoseconds, rounded down. It is for choosing a strategy and too
+    /// inexact for deadlines.
     pub fn interval(&self) -> Nanos {
         Nanos(Nanos::SECOND.0 / self.rate.0)
     }
@@ -96,7 +96,8 @@ impl Part {
         self.schedule.rate.0 as f64 / self.of as f64
     }
 
-    /// Returns the interval between two queries of the part, rounded down (for choosing strategies, not for deadlines).
+    /// Returns the interval between two queries of the part, rounded down. It is for choosing a strategy and too
+    /// inexact for deadlines.
     pub fn interval(&self) -> Nanos {
         Nanos(self.schedule.interval().0 * self.of)
     }
@@ -107,7 +108,7 @@ impl Part {
         QueryIndex(k * self.of + self.number)
     }
 
-    /// Returns the number of queries due strictly before `moment` (nanoseconds after the start), at most all.
+    /// Returns the number of the part's queries due strictly before `moment` (nanoseconds after the start).
     pub(crate) fn due_before(&self, moment: Nanos) -> u64 {
         self.among(self.schedule.due_before(moment))
     }

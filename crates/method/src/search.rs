@@ -36,7 +36,8 @@ pub struct SearchRange {
 pub struct Found {
     /// Highest rate that *passed* (not the last one tried); `None` if the lowest rate failed.
     pub highest: Option<Qps>,
-    /// Lowest rate above it that *failed*; `None` if none did. A rate that the tester could not measure has not failed.
+    /// Lowest rate above `highest` that *failed*; `None` if no rate failed. A rate that the tester could not measure
+    /// has not failed.
     #[serde(default)]
     pub failed: Option<Qps>,
     /// True if the DUT may be faster: the range's end passed, or the tester could not measure higher rates.
@@ -46,7 +47,8 @@ pub struct Found {
 }
 
 impl Found {
-    /// True if it has no information about the DUT: the tester could not even measure the lowest rate.
+    /// True if the result gives no information about the DUT, because the tester could not even measure the lowest
+    /// rate.
     pub fn is_unmeasurable(&self) -> bool {
         self.highest.is_none() && self.failed.is_none()
     }
@@ -57,9 +59,9 @@ impl Found {
 pub struct Shortfall {
     /// Failed rate in queries per second.
     pub rate: Qps,
-    /// Its queries without a valid reply.
+    /// Queries without a valid reply in the trial at this rate.
     pub missing: u64,
-    /// All of its queries.
+    /// All queries of that trial.
     pub of: u64,
 }
 
@@ -105,7 +107,7 @@ impl Search {
         Search { range, state: State::TryMin, retries: 0, unmeasurable: None, failed: None }
     }
 
-    /// Creates a search with prior knowledge: `passed` passes and `failed` fails (`None`: the range's end is open).
+    /// Creates a search with prior knowledge: `passed` passes and `failed` fails (`None` if no failed rate is known).
     pub fn between(range: SearchRange, passed: Qps, failed: Option<Qps>) -> Search {
         let mut search = Search { failed, ..Search::new(range) };
         search.state = match failed {
@@ -116,7 +118,7 @@ impl Search {
         search
     }
 
-    /// Returns the next rate; `None` after the search.
+    /// Returns the next rate, or `None` once the search is over.
     pub fn next(&self) -> Option<Qps> {
         match self.state {
             State::TryMin => Some(self.range.min),
@@ -166,7 +168,7 @@ impl Search {
         };
     }
 
-    /// Returns the result after the search.
+    /// Returns the result, or `None` while the search is running.
     pub fn result(&self) -> Option<Found> {
         let State::Done { highest, open_end } = self.state else { return None };
         // The result is a lower bound only if the unmeasurable rate is just above the highest passed rate. If it is

@@ -6,7 +6,8 @@ use units::{Nanos, Qps, Share};
 /// Minimum reserve δ required by RFC 8219 §9.2.1.
 pub const MIN_DELTA: f64 = 0.1;
 
-/// Returns the self-test's timeout: a quarter of the test's, because a resolution may take two round trips to AuthDNS.
+/// Returns the self-test's timeout: a quarter of the test's timeout, because a resolution may take two round trips to
+/// AuthDNS.
 pub fn timeout(test: Nanos) -> Nanos {
     Nanos(test.0 / 4)
 }
@@ -16,7 +17,7 @@ pub fn timeout(test: Nanos) -> Nanos {
 ///
 /// AuthDNS answers one query for a name with an AAAA record, two for others, and none for cached ones. This is the
 /// paper's equation 10, with the maximum over the factor instead of the rate, as in equations 7 and 11. The Measurer
-/// handles one query in any case. With β = 0 the factor is (2 − α)(1 + δ), with both 0 it is 2(1 + δ).
+/// handles one query in any case. With β = 0 the factor is (2 − α)(1 + δ), and with α = β = 0 it is 2(1 + δ).
 pub fn factor(aaaa: Share, cached: Share, delta: f64) -> f64 {
     // In hundredths, so that whole per cents give exact products.
     let parts = u32::from(200 - aaaa.per_hundred()) * u32::from(100 - cached.per_hundred());

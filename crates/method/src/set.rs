@@ -25,7 +25,7 @@ pub struct SetPlan {
     pub range: SearchRange,
     /// Number of searches, at least 1.
     pub repeat: u32,
-    /// True if a short trial precedes each full one.
+    /// True if a short trial precedes each full-length trial.
     pub probes: bool,
 }
 
@@ -98,7 +98,7 @@ impl Set {
         }
     }
 
-    /// Returns the next trial; `None` after all searches.
+    /// Returns the next trial, or `None` once all searches are over.
     pub fn next(&self) -> Option<Due> {
         if self.repeat >= self.plan.repeat {
             return None;
@@ -107,7 +107,7 @@ impl Set {
         Some(Due { repeat: self.repeat, rate, length, bracket: self.search.bracket() })
     }
 
-    /// Records verdict and counts of the trial returned by [`next`](Set::next).
+    /// Records the verdict and counts of the trial returned by [`next`](Set::next).
     pub fn report(&mut self, verdict: Verdict, counts: &Counts) {
         let Some(due) = self.next() else { return };
         if verdict == Verdict::Failed {
@@ -124,7 +124,7 @@ impl Set {
 
     /// Estimates the number of remaining trials, including the one that is due. The DUT's limit is assumed to be the
     /// last search's result, or the middle of the open range in the first search. No trial is assumed to be invalid.
-    /// For sets without probes, whose number of trials hardly depends on the rate.
+    /// The estimate is valid for sets without probes, in which the number of trials hardly depends on the rate.
     pub fn trials_left(&self) -> u64 {
         let Some(due) = self.next() else { return 0 };
         let capacity = match (self.found.last(), due.bracket) {
@@ -219,7 +219,7 @@ impl Repeats {
         Repeats { rate, repeat, invalid_retries, done: 0, retries: 0 }
     }
 
-    /// Returns the next trial; `None` if all are done or given up.
+    /// Returns the next trial, or `None` if all trials are done or given up.
     pub fn next(&self) -> Option<Due> {
         let due =
             Due { repeat: self.done, rate: self.rate, length: Length::Full, bracket: (None, None) };
@@ -260,7 +260,7 @@ mod tests {
         }
     }
 
-    /// Runs a set against a DUT with this `capacity`; short trials overstate by `slack`.
+    /// Runs a set against a DUT with this `capacity`. Short trials overstate the capacity by `slack`.
     fn walked(plan: SetPlan, capacity: u64, slack: u64) -> (Set, Vec<Due>) {
         let (mut set, mut asked) = (Set::new(plan), Vec::new());
         while let Some(due) = set.next() {
@@ -306,7 +306,7 @@ mod tests {
         }
         for (done, (repeat, said)) in left.iter().enumerate() {
             let truth = (left.len() - done) as u64;
-            // The first search is an estimate, off by one for each search.
+            // In the first search, the estimate may be off by one for each search.
             let allowed = if *repeat == 0 { 3 } else { 0 };
             assert!(
                 said.abs_diff(truth) <= allowed,
@@ -376,8 +376,8 @@ mod tests {
         assert_eq!(Repeats::new(Qps(7), 0, 1).next(), None);
     }
 
-    /// A failure above the rate validated by a self-test may be the tester's; one at the limit is not, nor is a median
-    /// there.
+    /// A failure above the rate validated by a self-test may be caused by the tester. A failure or a median exactly at
+    /// this rate is attributed to the DUT.
     #[test]
     fn lower_bounds_of_searches_that_ended_within_the_range() {
         let found = |highest, failed| ended(Some(highest), Some(failed));
@@ -396,8 +396,8 @@ mod tests {
         assert_eq!(smallest_pass(&[all[0], ended(None, Some(100))]), None);
     }
 
-    /// If a rate failed both in its probe and in its full trial, the full one gives the shortfall; otherwise the probe
-    /// does.
+    /// If a rate failed both in its probe and in its full trial, the shortfall is that of the full trial. Otherwise it
+    /// is that of the probe.
     #[test]
     fn the_shortfall_is_that_of_the_rate_that_failed() {
         let of = |rate, missing| Shortfall { rate: Qps(rate), missing, of: 100 };

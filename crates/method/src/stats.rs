@@ -11,9 +11,9 @@ pub struct Summary {
     pub n: usize,
     /// Median; for an even number of results the mean of the middle two.
     pub median: f64,
-    /// The 1st percentile by nearest rank; the minimum below 100 results.
+    /// The 1st percentile by nearest rank; the minimum if there are fewer than 100 results.
     pub p1: f64,
-    /// The 99th percentile by nearest rank; the maximum below 100 results.
+    /// The 99th percentile by nearest rank; the maximum if there are fewer than 100 results.
     pub p99: f64,
     /// The smallest result, in the unit of the results.
     pub min: f64,
@@ -75,7 +75,7 @@ pub struct MeanAndDeviation {
 }
 
 impl MeanAndDeviation {
-    /// Computes both for values in any order; `None` for an empty slice.
+    /// Computes the mean and standard deviation of `values` in any order. Returns `None` for an empty slice.
     pub fn of(values: &[f64]) -> Option<MeanAndDeviation> {
         let n = values.len();
         if n == 0 {

@@ -14,12 +14,12 @@ pub enum Verdict {
     Passed,
     /// Too few valid replies, although the tester worked correctly.
     Failed,
-    /// Invalidated by the tester: the trial has no information about the DUT.
+    /// Invalidated by a fault of the tester: the trial gives no information about the DUT.
     Invalid,
 }
 
-/// Share of valid replies at which a trial passes, from 0 to 1: 1.0 by RFC 8219 §9.2, less only as a labelled
-/// exception.
+/// Share of valid replies at which a trial passes, from 0 to 1. RFC 8219 §9.2 requires 1.0; a lower value is labelled
+/// as an exception.
 #[derive(
     Clone, Copy, Debug, PartialEq, PartialOrd, Serialize, Deserialize, schemars::JsonSchema,
 )]
@@ -49,7 +49,7 @@ pub struct Evidence<'a> {
     pub counts: &'a Counts,
     /// Pacing audit.
     pub pacing: &'a Pacing,
-    /// Losses on the tester's host, one entry per place.
+    /// Losses on the tester's host, one entry per point of loss.
     pub host_losses: &'a [HostLoss],
     /// Datagrams that the tester's interface received but its sockets did not, in addition to `host_losses`; 0 if not
     /// counted.
@@ -58,7 +58,7 @@ pub struct Evidence<'a> {
     pub faults: &'a [Reason],
 }
 
-/// Effect of missed datagrams, which the tester's interface received but its sockets did not.
+/// Effect of missed datagrams on the verdict. The tester's interface received these datagrams but its sockets did not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Missed {
     /// No datagram was missed.
@@ -69,8 +69,8 @@ pub enum Missed {
     Decides,
 }
 
-/// Evaluates `missed` datagrams. Each can be the reply to one of the lost queries. Queries with late or wrong replies
-/// are not lost, because those replies were received.
+/// Evaluates `missed` datagrams. Each could be the reply to one of the lost queries. Queries with late or wrong replies
+/// are not lost, because their replies were received.
 pub fn evaluate_missed(counts: &Counts, missed: u64, acceptance: Acceptance) -> Missed {
     let found = missed.min(counts.lost);
     let with_them =

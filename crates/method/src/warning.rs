@@ -18,14 +18,16 @@ pub enum Warning {
         /// Interface of the discipline.
         interface: String,
     },
-    /// The tester's interface received more datagrams than its sockets, too few to decide.
+    /// The tester's interface received more datagrams than its sockets. The difference is too small to affect the
+    /// verdict.
     Missed {
         /// Datagrams that did not reach a socket of the tester.
         datagrams: u64,
         /// Queries counted as lost.
         lost: u64,
     },
-    /// The interface of AuthDNS's host received more datagrams for AuthDNS than its sockets, too few to decide.
+    /// The interface of AuthDNS's host received more datagrams for AuthDNS than its sockets. The difference is too
+    /// small to affect the verdict.
     AuthMissed {
         /// Datagrams that did not reach a socket of AuthDNS.
         datagrams: u64,
@@ -39,7 +41,7 @@ pub enum Warning {
     SmallReceiveBuffer {
         /// Size of a buffer.
         octets: usize,
-        /// They hold less than the traffic of this time.
+        /// Time whose replies exceed the size of a buffer.
         holds: Nanos,
         /// Sufficient size.
         wanted: usize,
@@ -53,14 +55,14 @@ pub enum Warning {
     },
     /// A hypervisor took CPU time of the tester's host.
     Stolen {
-        /// Share of the most affected CPU, in per cent.
+        /// Share of time taken from the most affected CPU, in per cent.
         worst_cpu_pct: f64,
     },
     /// AuthDNS may have limited the DUT.
     AuthBusy {
         /// CPU use of AuthDNS, 1 being one CPU.
         used: f64,
-        /// Number of its CPUs.
+        /// Number of AuthDNS's CPUs.
         cores: usize,
     },
     /// The trial failed while other programs used the DUT's CPUs, or may have done so.

@@ -6,7 +6,7 @@
 /// floating-point numbers.
 const MOST_DRAWS: usize = 1_000;
 
-/// Medians in ascending order with their cumulated probabilities.
+/// Medians in ascending order with their cumulative probabilities.
 pub(super) struct Medians {
     values: Vec<f64>,
     up_to: Vec<f64>,
@@ -61,8 +61,8 @@ impl Ratios<'_> {
         .sum()
     }
 
-    /// Returns the largest ratio with at most `tail` of all ratios below it, or `None` if even 0 has
-    /// more.
+    /// Returns the largest ratio with at most `tail` of all ratios below it, or `None` if the share of
+    /// ratios equal to 0 already exceeds `tail`.
     pub(super) fn below(&self, tail: f64) -> Option<f64> {
         self.first_beyond(tail)
     }
@@ -74,8 +74,8 @@ impl Ratios<'_> {
         self.first_beyond(1.0 - tail - 1e-12)
     }
 
-    /// Returns the smallest ratio with more than `share` of all ratios up to it, or `None` if there is no
-    /// bound.
+    /// Returns the smallest ratio for which more than `share` of all ratios are equal or smaller, or `None`
+    /// if there is no bound.
     fn first_beyond(&self, share: f64) -> Option<f64> {
         let (mut low, mut high) = (0.0, 1.0);
         if self.up_to(low) > share {
@@ -126,10 +126,11 @@ fn even(sorted: &[f64], draws: usize) -> Vec<(f64, f64)> {
     all
 }
 
-/// Returns the probability that at least `k` of `draws` hit an event of probability `hit` (binomial distribution).
+/// Returns the probability that an event of probability `hit` occurs in at least `k` of `draws` draws (binomial
+/// distribution).
 fn at_least(k: usize, draws: usize, hit: f64) -> f64 {
     if hit >= 1.0 {
-        // The event is certain. The logarithm of the probability to miss, 0, does not exist.
+        // The event is certain. Its complement has probability 0, which has no logarithm.
         return 1.0;
     }
     let term = |i: usize| {
@@ -209,7 +210,7 @@ mod tests {
         assert_eq!(nothing.ratio_to(&nothing).above(0.025), None);
     }
 
-    /// A cumulated probability equal to the share does not exceed it.
+    /// A cumulative probability equal to the share does not exceed the share.
     #[test]
     fn a_share_that_is_reached_exactly_is_not_exceeded() {
         let [halves, two, some] =

@@ -1,7 +1,7 @@
 use super::*;
 use units::Qps;
 
-/// Returns searches that ended between each of these rates and `resolution` above it.
+/// Returns one search per rate: the rate passed, and the rate that is higher by `resolution` failed.
 fn searches(passed: &[u64], resolution: u64) -> Searches {
     let found = |&rate: &u64| Found {
         highest: (rate > 0).then_some(Qps(rate)),
@@ -81,7 +81,7 @@ fn three_searches_need_one_more() {
     );
 }
 
-/// The suggested number of searches decides, if they are like the existing ones.
+/// The suggested number of searches leads to a decision if they are like the existing ones.
 #[test]
 fn the_suggested_number_of_searches_decides() {
     let baseline = [9_000, 9_500, 10_000, 10_500, 11_000];
@@ -98,10 +98,10 @@ fn the_suggested_number_of_searches_decides() {
 
 #[test]
 fn undecidable_comparisons_give_their_reason() {
-    // The servers are between 1 000 and 6 000: one may be six times as fast as the other.
+    // The limits of both servers are between 1 000 and 6 000, so one server may be six times as fast as the other.
     let coarse = searches(&[1_000; 8], 5_000);
     assert_eq!(compare(&coarse, &coarse, 0.05).wanted, Some(WouldDecide::Resolution));
-    // A server that passed at the end of the range may be faster or slower than another one that did.
+    // If two servers passed at the end of the range, either may be the faster one.
     let open = |rate| {
         let found =
             Found { highest: Some(Qps(rate)), failed: None, lower_bound: true, unmeasurable: None };
@@ -126,8 +126,8 @@ fn undecidable_comparisons_give_their_reason() {
     );
 }
 
-/// A failure at a rate for which the tester is not validated does not count against the server. A pass that short
-/// trials overstate counts less.
+/// A failure at a rate for which the tester is not validated does not count against the server. If short trials may
+/// overstate a passed rate, the rate is reduced.
 #[test]
 fn only_proven_rates_count() {
     let found = |passed, failed| Found {
@@ -213,7 +213,7 @@ impl Random {
     }
 }
 
-/// Returns the number of 1 000 comparisons for which `is_it` is true; the candidate has `part` of the baseline's
+/// Returns how many of 1 000 comparisons satisfy `is_it`. The candidate's capacity is `part` times the baseline's
 /// capacity.
 fn of_a_thousand(part: f64, n: usize, limit: f64, is_it: fn(ChangeOutcome) -> bool) -> usize {
     let (points, mut random) = (recorded(), Random(part.to_bits() ^ n as u64));
@@ -259,7 +259,8 @@ fn a_slowdown_is_rarely_called_none() {
     }
 }
 
-/// A method that never decides would pass the tests above: with scatter as small as that of a quiet machine it decides.
+/// A method that never decides would pass the tests above. Here the scatter is as small as on a quiet machine, and the
+/// method must decide.
 #[test]
 fn large_slowdowns_are_found() {
     let (mut random, mut found) = (Random(5), 0);
@@ -274,7 +275,8 @@ fn large_slowdowns_are_found() {
     assert!(found >= 160, "{found} of 200");
 }
 
-/// Each term of the two series: their values, computed independently, and the normal distribution itself.
+/// Compares both approximations with exact values: the first with its own series, computed independently, and the
+/// second with the normal distribution.
 #[test]
 fn each_term_of_the_series_counts() {
     for (freedom, t) in
@@ -293,7 +295,7 @@ fn each_term_of_the_series_counts() {
     }
 }
 
-/// The suggested number of searches decides, and one fewer does not.
+/// The suggested number of searches leads to a decision, and one search fewer does not.
 #[test]
 fn one_search_less_than_suggested_does_not_decide() {
     let rates = [9_000, 9_500, 10_000, 10_500, 11_000];

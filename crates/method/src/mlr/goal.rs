@@ -6,21 +6,21 @@ use units::{Nanos, Qps};
 
 /// A search goal.
 ///
-/// With `loss_ratio` and `exceed_ratio` 0 and one trial of the final duration it is the search of RFC 8219 §9.2 and of
-/// RFC 2544 §26.1: [`Goal::rfc8219`].
+/// If `loss_ratio` and `exceed_ratio` are 0 and one trial of the final duration is sufficient, the goal is that of
+/// RFC 8219 §9.2 and RFC 2544 §26.1 ([`Goal::rfc8219`]).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Goal {
-    /// Share of a trial's queries without a valid reply above which it has high loss; 0 to below 1.
+    /// Maximum share of queries without a valid reply in a trial with low loss; 0 to below 1.
     pub loss_ratio: f64,
-    /// Share of the duration sum that trials with high loss may take at a lower bound; 0 to below 1.
+    /// Maximum share of the duration sum for trials with high loss at a lower bound; 0 to below 1.
     pub exceed_ratio: f64,
-    /// Required distance of the bounds relative to the upper one; between 0 and 1, exclusive.
+    /// Required distance between the bounds, relative to the upper bound; between 0 and 1, exclusive.
     pub width: f64,
     /// Duration of the first trials; more than 0.
     pub initial_duration: Nanos,
     /// Duration of the deciding trials, at least the initial one.
     pub final_duration: Nanos,
-    /// Total duration of trials at one load before they decide, at least the final duration.
+    /// Total duration of the trials that classify a load; at least the final duration.
     pub duration_sum: Nanos,
 }
 
@@ -69,7 +69,7 @@ pub enum GoalError {
 
 impl Goal {
     /// Returns the goal of RFC 8219 §9.2: every query of one trial of `duration` gets a valid reply. Earlier trials
-    /// last at least a second.
+    /// last at least one second, or `duration` if that is shorter.
     pub fn rfc8219(duration: Nanos, width: f64) -> Goal {
         let initial_duration = duration.min(Nanos::SECOND);
         let (loss_ratio, exceed_ratio) = (0.0, 0.0);
@@ -86,7 +86,7 @@ impl Goal {
     /// Validates the goal.
     ///
     /// # Errors
-    /// Returns an error if an attribute is out of its range; the error names it and its valid range.
+    /// Returns an error if an attribute is out of range. The error names the attribute and its valid range.
     pub fn validate(&self) -> Result<(), GoalError> {
         for (what, given) in [("loss ratio", self.loss_ratio), ("exceed ratio", self.exceed_ratio)]
         {
@@ -126,7 +126,7 @@ impl Goal {
         (0..=steps).rev().map(target).collect()
     }
 
-    /// True if the bounds are close enough. Rates that differ by 1 always are.
+    /// True if the bounds are close enough for this goal. Bounds that differ by 1 query/s always are.
     pub(super) fn is_met_by(&self, lower: Qps, upper: Qps) -> bool {
         let distance = upper.0.saturating_sub(lower.0);
         distance <= 1 || distance as f64 <= self.width * upper.0 as f64
@@ -150,7 +150,7 @@ mod tests {
         assert_eq!(sums, [1_000, 10_954, 120_000]);
         assert_eq!(targets[1].final_duration, targets[1].duration_sum);
         assert_eq!(targets[2].final_duration, Nanos(60_000_000_000));
-        // Already short: no duration differs from that of the goal.
+        // The goal's trials are already short, so all targets use the goal's durations.
         let short = Goal::rfc8219(Nanos::from_millis(500), 0.3);
         assert!(
             short

@@ -57,13 +57,13 @@ pub struct MlrDue {
 pub struct GoalResult {
     /// Goal of the search.
     pub goal: Goal,
-    /// Highest lower bound below the upper one; `None` if the lowest rate is already an upper bound.
+    /// Highest lower bound below the upper bound; `None` if the lowest rate is already an upper bound.
     pub relevant_lower_bound: Option<Qps>,
     /// Lowest upper bound; `None` if the highest measurable rate is a lower bound.
     pub relevant_upper_bound: Option<Qps>,
     /// Valid replies per second at the lower bound.
     pub conditional_throughput: Option<f64>,
-    /// Lowest rate that the tester could not measure, if that ended the search.
+    /// Lowest rate that the tester could not measure, if such a rate ended the search.
     pub unmeasurable: Option<Qps>,
 }
 
@@ -123,12 +123,12 @@ impl MlrSearch {
         Ok(search)
     }
 
-    /// Returns the next trial; `None` after the search.
+    /// Returns the next trial, or `None` once the search is over.
     pub fn due(&self) -> Option<MlrDue> {
         self.focus.map(|focus| focus.due)
     }
 
-    /// Records verdict and counts of the trial that was [due](MlrSearch::due). Passed and failed trials are treated
+    /// Records the verdict and counts of the trial that was [due](MlrSearch::due). Passed and failed trials are treated
     /// alike, because each goal defines its own tolerated loss.
     pub fn report(&mut self, verdict: Verdict, counts: &Counts) {
         let Some(mut focus) = self.focus else { return };
@@ -154,7 +154,7 @@ impl MlrSearch {
         self.choose();
     }
 
-    /// Returns the result for each goal after the search.
+    /// Returns the result for each goal, or `None` while the search is running.
     pub fn result(&self) -> Option<Vec<GoalResult>> {
         if self.focus.is_some() {
             return None;
@@ -164,7 +164,7 @@ impl MlrSearch {
             let (lower, upper) = self.bounds(&goal);
             let conditional =
                 lower.map(|load| conditional_throughput(&goal, load, &self.loads[&load]));
-            // An upper bound below the unmeasurable rate ended the search instead.
+            // If there is an upper bound below the unmeasurable rate, the upper bound ended the search.
             let unmeasurable =
                 self.unmeasurable.filter(|blocked| upper.is_none_or(|upper| *blocked < upper));
             GoalResult {
@@ -196,7 +196,7 @@ impl MlrSearch {
         (lower, None)
     }
 
-    /// Selects the next trial. It serves the first target that is not met, stage by stage.
+    /// Selects the next trial. The trial is for the first target that is not met, stage by stage.
     fn choose(&mut self) {
         let last = self.focus.map(|focus| (focus.stage, focus.due.goal));
         for stage in 0..=STEPS as usize {

@@ -7,7 +7,7 @@ use crate::search::{Found, Shortfall};
 use crate::verdict::Verdict;
 use units::Qps;
 
-/// A set of searches. Run the [`due`](MlrSet::due) trial and [`report`](MlrSet::report) it, until none is due.
+/// A set of searches. Run the [`due`](MlrSet::due) trial and [`report`](MlrSet::report) it, until no trial is due.
 #[derive(Clone, Debug)]
 pub struct MlrSet {
     limits: Limits,
@@ -28,13 +28,13 @@ impl MlrSet {
         Ok(MlrSet { limits, goals, repeat, search, results: Vec::new(), failed_by: Vec::new() })
     }
 
-    /// Returns the index of the search and its next trial; `None` after all searches.
+    /// Returns the index of the current search and its next trial, or `None` once all searches are over.
     pub fn due(&self) -> Option<(u32, MlrDue)> {
         let at = self.results.len() as u32;
         if at < self.repeat { self.search.due().map(|due| (at, due)) } else { None }
     }
 
-    /// Records verdict and counts of the trial that was due.
+    /// Records the verdict and counts of the trial that was due.
     pub fn report(&mut self, verdict: Verdict, counts: &Counts) {
         if self.due().is_none() {
             return;
@@ -51,12 +51,12 @@ impl MlrSet {
         &self.goals
     }
 
-    /// Returns the results of each finished search, one for each goal in their order.
+    /// Returns the results of each finished search, one per goal, in the order of the goals.
     pub fn results(&self) -> &[Vec<GoalResult>] {
         &self.results
     }
 
-    /// Returns the results of each search for the goal at index `place`, in the form of a bisection.
+    /// Returns each search's result for the goal at index `place`, in the form that a binary search returns.
     pub fn found(&self, place: usize) -> Vec<Found> {
         self.results
             .iter()
@@ -83,7 +83,8 @@ impl MlrSet {
 }
 
 impl GoalResult {
-    /// Converts the bounds to the form of a bisection: the passed and failed rate, and whether the DUT may be faster.
+    /// Converts the bounds to the form that a binary search returns: the passed and failed rate, and whether the DUT
+    /// may be faster.
     pub fn found(&self) -> Found {
         let open = self.relevant_lower_bound.is_some() && self.relevant_upper_bound.is_none();
         Found {

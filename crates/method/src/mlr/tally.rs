@@ -40,7 +40,7 @@ pub enum LoadClass {
     Undecided,
 }
 
-/// Durations of the trials at one load by length and loss, in seconds.
+/// Total durations in seconds of the trials at one load, by length and loss.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Sums {
     full_low: f64,
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn half_of_the_time_may_have_high_loss() {
-        // The second goal of RFC 9971's examples: two trials of 60 s, of which one may be bad.
+        // The second goal of RFC 9971's examples: two trials of 60 s, one of which may have high loss.
         let goal = goal(0.0, 0.5, 60, 120);
         let class = |each: &[(u64, u64)]| classify(&goal, &trials(each));
         assert_eq!(class(&[(60, 0)]), LoadClass::Lower, "the other may be bad");
@@ -163,7 +163,8 @@ mod tests {
         );
     }
 
-    /// If a quarter may have high loss, three seconds of short trials with low loss balance one second with high loss.
+    /// If a quarter of the time may have high loss, three seconds of short trials with low loss balance one second with
+    /// high loss.
     #[test]
     fn short_good_trials_balance_by_the_exceed_ratio() {
         let goal = goal(0.0, 0.25, 30, 120);
@@ -190,7 +191,7 @@ mod tests {
             conditional_throughput(&half, Qps(1000), &trials(&[(1, 9), (1, 2), (1, 500)])),
             991.0
         );
-        // One second is there, half a second is missing and counts as lost.
+        // One second was measured. Half a second is missing and counts as lost.
         assert_eq!(conditional_throughput(&half, Qps(1000), &trials(&[(1, 2)])), 0.0);
         assert_eq!(conditional_throughput(&strict, Qps(1000), &[]), 0.0);
     }

@@ -267,7 +267,7 @@ fn names_in_json_are_those_of_the_kinds() {
         let json = serde_json::to_value(&reason).unwrap();
         let kind = serde_json::to_value(reason.kind()).unwrap();
         let mut inner = &json;
-        // The reason inside of shard and host.
+        // The reason nested in the reasons for a tester or a host.
         while matches!(inner["kind"].as_str(), Some("of_shard" | "on_host")) {
             inner = &inner["reason"];
         }

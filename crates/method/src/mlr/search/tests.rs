@@ -17,7 +17,7 @@ fn rfc8219() -> Goal {
     Goal::rfc8219(minute(), 0.005)
 }
 
-/// Returns a goal of which half of the one-second trials may lose more than `loss_ratio`.
+/// Returns a goal that allows half of the one-second trials to lose more than `loss_ratio`.
 fn tolerant(loss_ratio: f64) -> Goal {
     let sum = Nanos(21 * Nanos::SECOND.0);
     Goal {
@@ -108,7 +108,7 @@ fn the_ends_of_the_range_give_irregular_results() {
 
 #[test]
 fn one_search_serves_several_goals() {
-    // It loses 0.3 % from 30 000 on, and everything above 50 000.
+    // The server loses 0.3 % of the queries from 30 000 on, and answers at most 50 000 per second.
     let loses = |due: MlrDue| {
         Some(overload(50_000.0, due.rate).max(if due.rate.0 < 30_000 { 0.0 } else { 0.003 }))
     };
@@ -133,7 +133,7 @@ fn one_search_serves_several_goals() {
 
 #[test]
 fn a_goal_that_tolerates_bad_trials_is_not_misled_by_them() {
-    // Every tenth trial loses a tenth at any rate: a hypervisor took the CPU.
+    // At any rate, every tenth trial loses a tenth of its queries, as if a hypervisor had taken the CPU.
     let mut chance = StdRng::seed_from_u64(7);
     let walk = walk(LIMITS, &[tolerant(0.005)], |due| {
         Some(if chance.random_bool(0.1) { 0.1 } else { overload(20_000.0, due.rate) })
@@ -151,12 +151,12 @@ fn unmeasurable_rates_leave_the_result_open() {
     let (lower, blocked) = (found.relevant_lower_bound.unwrap(), found.unmeasurable.unwrap());
     assert!(lower.0 <= 40_000 && blocked.0 > 40_000, "{found:?}");
     assert!(found.goal.is_met_by(lower, blocked) && found.relevant_upper_bound.is_none());
-    // A failure below it is the DUT's limit, and the result is not open.
+    // A failure below the unmeasurable rates is the DUT's limit, so the result has an upper bound.
     let walk = self::walk(LIMITS, &[rfc8219()], |due| {
         if due.rate.0 > 40_000 { None } else { Some(overload(9_000.0, due.rate)) }
     });
     assert_eq!((walk.result()[0].unmeasurable, walk.result()[0].is_regular()), (None, true));
-    // A failure above it is not.
+    // A failure above the unmeasurable rates is not the DUT's limit.
     let walk = self::walk(LIMITS, &[rfc8219()], |due| match due.rate.0 {
         0..=40_000 => Some(0.0),
         40_001..=100_000 => None,
@@ -199,7 +199,7 @@ fn impossible_searches_are_rejected() {
     assert!(MlrSearch::new(LIMITS, &[Goal { width: 2.0, ..rfc8219() }]).is_err());
 }
 
-/// Searches of each kind that are compared.
+/// Number of compared searches of each kind.
 const SEARCHES: usize = 20;
 
 /// Halves the range down to a width of 0.5 % with full trials, some of which fail at random. Returns the rate found and
@@ -217,7 +217,7 @@ fn halving(capacity: f64, mut fails: impl FnMut() -> bool) -> (f64, f64) {
     (search.result().unwrap().highest.map_or(0.0, |rate| rate.0 as f64), measured)
 }
 
-/// Does the same by MLRsearch.
+/// Runs MLRsearch instead, and returns the same values as [`halving`].
 fn by_mlrsearch(capacity: f64, mut fails: impl FnMut() -> bool) -> (f64, f64) {
     let walk = walk(LIMITS, &[rfc8219()], |due| {
         Some(overload(capacity, due.rate).max(if fails() { 0.02 } else { 0.0 }))
@@ -270,7 +270,7 @@ fn it_takes_a_quarter_of_the_time_and_finds_the_same() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// Noise, random failures and dips: the search ends, and each bound is one by RFC 9971's rules.
+    /// Despite noise, random failures and dips, the search ends, and each bound is a bound by RFC 9971's rules.
     #[test]
     fn it_ends_and_its_bounds_are_bounds(
         seed: u64,
@@ -326,10 +326,10 @@ fn each_step_outward_is_twice_the_one_before_it() {
         search.outward = 0;
         [(); 4].map(|()| search.away(Qps(from), &target, direction).0)
     };
-    // By 0.995 to the power of 1, 2, 4 and 8.
+    // The factors are 0.995 to the power of 1, 2, 4 and 8.
     assert_eq!(steps(100_000, Direction::Up), [100_502, 101_007, 102_025, 104_091]);
     assert_eq!(steps(100_000, Direction::Down), [99_500, 99_002, 98_014, 96_069]);
-    // At least one query per second, and within the limits.
+    // A step is at least one query per second and stays within the limits.
     assert_eq!(steps(100, Direction::Up), [101, 101, 102, 104]);
     assert_eq!(steps(131_000, Direction::Up), [131_072; 4]);
     assert_eq!(steps(101, Direction::Down), [100; 4]);
@@ -357,7 +357,7 @@ fn the_middle_lies_strictly_between() {
     }
 }
 
-/// If one query per second is more than the width, the bounds are that close.
+/// If one query per second is more than the width, the bounds are one query per second apart.
 #[test]
 fn low_limits_are_found_to_one_query_per_second() {
     let limits = Limits { min: Qps(1), max: Qps(12), invalid_retries: 0 };
@@ -383,8 +383,8 @@ fn due_after(goal: Goal, trials: &[(u64, u64, u64, usize)]) -> MlrDue {
     search.due().expect("the search is not over")
 }
 
-/// Five trials decide for the stage before the last, and are too few for the last one. It first tries their middle if
-/// they are too far apart, then the lower one, then the upper one.
+/// Five trials decide a bound of the stage before the last, and are too few for the last stage. If the bounds are too
+/// far apart, the last stage first tries their middle. It then tries the lower bound, then the upper bound.
 #[test]
 fn the_bounds_of_the_stage_before_are_tried_first() {
     let next = |trials: &[(u64, u64, u64, usize)]| {
@@ -398,7 +398,7 @@ fn the_bounds_of_the_stage_before_are_tried_first() {
     assert_eq!(next(&[(10_000, 1000, 0, 11), (10_040, 1000, 9, 5)]), (10_040, shown));
 }
 
-/// For a goal without tolerated loss the upper bound of the previous stage is also one of the last stage.
+/// If a goal tolerates no loss, an upper bound of the previous stage is also an upper bound of the last stage.
 #[test]
 fn a_proven_upper_bound_is_not_tried_again() {
     for (upper, rate) in [(10_040, 10_000), (10_080, 10_040)] {
@@ -408,8 +408,8 @@ fn a_proven_upper_bound_is_not_tried_again() {
     }
 }
 
-/// If a queue takes a second to overflow, a load passes short trials, perhaps many of another goal, and fails in long
-/// ones. A search that tried it again would not end.
+/// If a queue takes a second to overflow, a load passes short trials (perhaps many, run for another goal) and fails in
+/// long trials. A search that tried this load again would not end.
 #[test]
 fn a_load_that_fails_in_long_trials_only_is_not_tried_again() {
     let goal = Goal {
@@ -425,8 +425,8 @@ fn a_load_that_fails_in_long_trials_only_is_not_tried_again() {
     assert_eq!(due.duration, goal.final_duration);
 }
 
-/// Another goal may need further trials at a load that is already an upper bound for the first goal. If those are
-/// invalid, the first goal's result is no more open than before.
+/// Another goal may need further trials at a load that is already an upper bound for the first goal. If those trials
+/// are invalid, the first goal keeps its upper bound.
 #[test]
 fn a_failure_stands_where_the_tester_could_not_measure_later() {
     let limits = Limits { min: Qps(100), max: Qps(100), invalid_retries: 0 };
