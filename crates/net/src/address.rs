@@ -55,7 +55,7 @@ impl Zone {
     /// Returns the current index of the interface.
     ///
     /// # Errors
-    /// Returns an error if there is no such interface; the message has its name.
+    /// Returns an error if there is no such interface. The error message contains its name.
     fn index(&self) -> io::Result<u32> {
         let by_index = || {
             let index = self.text().parse().ok()?;
@@ -96,7 +96,7 @@ impl HostAddr {
         self.ip
     }
 
-    /// True for a link-local IPv6 address without a zone, which is not usable for a socket.
+    /// True if the address is a link-local IPv6 address without a zone, which a socket cannot use.
     pub fn lacks_zone(&self) -> bool {
         self.zone.is_none() && is_link_local(self.ip)
     }
@@ -178,12 +178,12 @@ impl ServiceAddr {
         self.port
     }
 
-    /// True for an IPv4 address.
+    /// True if the address is an IPv4 address.
     pub fn is_ipv4(&self) -> bool {
         self.host.ip.is_ipv4()
     }
 
-    /// Returns address and port without the zone. A socket for a link-local address also needs the zone.
+    /// Returns the address and port without the zone. A socket for a link-local address also needs the zone.
     pub fn without_zone(&self) -> SocketAddr {
         SocketAddr::new(self.host.ip, self.port)
     }
@@ -191,7 +191,7 @@ impl ServiceAddr {
     /// Returns the address for a socket, with the current index of the zone's interface.
     ///
     /// # Errors
-    /// Returns an error if there is no such interface; the message has its name.
+    /// Returns an error if there is no such interface. The error message contains its name.
     pub fn resolve(&self) -> io::Result<SocketAddr> {
         match (self.host.ip, self.host.zone) {
             (IpAddr::V6(ip), Some(zone)) => {

@@ -41,9 +41,9 @@ const HIGH_PRIORITY_NICE: i32 = -20;
 /// Nice value of a background thread: the maximum.
 const BACKGROUND_NICE: i32 = 19;
 
-/// Requests real-time scheduling (SCHED_FIFO, priority 1) for the calling thread. Returns true if granted, which
-/// requires root, CAP_SYS_NICE or an rtprio limit. Only for threads that sleep often, on a CPU that no other thread
-/// needs, because other threads on that CPU wait as long as this thread runs.
+/// Requests real-time scheduling (SCHED_FIFO, priority 1) for the calling thread. Returns true if the request was
+/// granted, which requires root, CAP_SYS_NICE or an rtprio limit. The thread must sleep often and run on a CPU that no
+/// other thread needs, because other threads on that CPU wait as long as this thread runs.
 pub fn set_real_time_priority() -> bool {
     let parameter = libc::sched_param { sched_priority: 1 };
     // SAFETY: `parameter` is a valid sched_param that outlives the call; pid 0 is the calling thread.
@@ -61,13 +61,13 @@ pub fn set_high_priority() -> bool {
 }
 
 /// Limits the calling thread's time slice to 0.1 ms, after which waiting threads get the CPU. Linux before 6.12 ignores
-/// the limit. Without it, threads that share a CPU wait for each other for some milliseconds, the default slice.
+/// the limit. Without the limit, a thread that shares a CPU waits for the default slice of some milliseconds.
 pub fn use_short_time_slices() {
     // SAFETY: only reads the calling thread's nice value, which is not changed.
     set_time_slice(unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) });
 }
 
-/// Sets SCHED_OTHER with a nice value and the shortest time slice by sched_setattr(2).
+/// Uses sched_setattr(2) to set SCHED_OTHER, a nice value and the shortest time slice.
 fn set_time_slice(nice: i32) -> bool {
     /// linux/sched/types.h: struct sched_attr, first version.
     #[repr(C)]

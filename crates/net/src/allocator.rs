@@ -35,7 +35,7 @@ mod tests {
                 scope.spawn(|| {
                     let allocated = vec![1_u8; 10_000];
                     barrier.wait();
-                    // Ends when the sender is dropped.
+                    // The thread ends when the sender is dropped.
                     let _ = stopped.lock().unwrap().recv();
                     assert_eq!(allocated.len(), 10_000);
                 });

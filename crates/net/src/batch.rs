@@ -65,7 +65,7 @@ pub struct Datagram<'a> {
 }
 
 impl<'a> Datagram<'a> {
-    /// Iterates over the single datagrams.
+    /// Iterates over the individual datagrams.
     #[inline]
     pub fn segments(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         // chunks() would yield nothing for an empty datagram, but the caller must count it although it is not a DNS
@@ -97,13 +97,13 @@ impl ReceiveBatch {
     /// Receives up to [`BATCH`] datagrams and returns their number.
     ///
     /// # Errors
-    /// Returns the errors of recvmmsg(2), including an ICMP error for an earlier datagram, which the kernel reports
+    /// Returns any error from recvmmsg(2), including an ICMP error for an earlier datagram, which the kernel reports
     /// once. If no datagram arrives in time, the result is 0 without an error.
     pub fn receive(&mut self, endpoint: &Endpoint, wait: Wait) -> io::Result<usize> {
         self.receive_up_to(BATCH, endpoint, wait)
     }
 
-    /// Receives up to `most` datagrams, at least 1 and at most [`BATCH`]; returns their number.
+    /// Receives up to `most` datagrams (1 to [`BATCH`]) and returns their number.
     ///
     /// # Errors
     /// Returns the same errors as [`ReceiveBatch::receive`].
@@ -201,8 +201,8 @@ impl ReceiveBatch {
         datagram
     }
 
-    /// Returns the source of datagram `i` of the last receive, and on a wildcard address also its destination, or
-    /// `None` if the kernel reports no IP address.
+    /// Returns the source of datagram `i` of the last receive, and its destination if the socket is bound to a wildcard
+    /// address. Returns `None` if the kernel reports no IP address.
     #[inline]
     pub fn peer(&self, i: usize) -> Option<Peer> {
         Some(Peer { address: self.source(i)?, local: self.destination(i) })
@@ -211,7 +211,7 @@ impl ReceiveBatch {
     /// Returns datagram `i` of the last receive.
     ///
     /// # Panics
-    /// Panics if there were fewer datagrams.
+    /// Panics if the last receive returned fewer datagrams.
     #[inline]
     pub fn get(&self, i: usize) -> Datagram<'_> {
         assert!(i < self.count, "datagram {i} of {}", self.count);
@@ -243,8 +243,9 @@ impl ReceiveBatch {
         None
     }
 
-    /// Returns position and length of the ancillary data with the destination address of datagram `i`: sent back, it
-    /// sets the reply's source. The kernel would reject other ancillary data, such as timestamps.
+    /// Returns the position and length of the ancillary data that contains the destination address of datagram `i`.
+    /// Sent with the reply, this data sets the reply's source address. The kernel would reject other ancillary data,
+    /// such as timestamps.
     fn return_address(&self, i: usize) -> (*mut c_void, usize) {
         let message = &raw const self.headers[i].msg_hdr;
         // SAFETY: as in `datagram`: the kernel wrote the control data and its length, so the CMSG macros stay inside
@@ -293,7 +294,7 @@ impl ReceiveBatch {
     }
 }
 
-/// Result of one turn of a server.
+/// Result of receiving one batch of queries and sending the replies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Turn {
     /// Datagrams received.
@@ -330,14 +331,14 @@ impl ServerBatch {
         }
     }
 
-    /// Receives queries and sends replies, each from the address that its query was sent to. `answer` writes a reply to
-    /// each query and returns its length, 0 for none.
+    /// Receives queries and sends replies, each from the address that its query was sent to. `answer` writes the reply
+    /// to a query and returns the reply's length, or 0 for no reply.
     ///
     /// # Panics
     /// Panics if `answer` returns more than the length of its slice.
     ///
     /// # Errors
-    /// Returns the errors of recvmmsg(2). A reply that cannot be sent is counted and is not an error, because clients
+    /// Returns any error from recvmmsg(2). A reply that cannot be sent is counted but is not an error, because clients
     /// may disappear at any time.
     #[inline]
     pub fn turn(
@@ -392,7 +393,7 @@ impl ServerBatch {
             match sent {
                 n if n > 0 => turn.sent += n as usize,
                 _ if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted => {}
-                // Only the first of the remaining ones was rejected.
+                // The kernel rejected only the first of the remaining replies.
                 _ => turn.refused += 1,
             }
         }
@@ -543,7 +544,7 @@ mod tests {
         let _ = ServerBatch::new(512, 16).turn(&server, Wait::ForFirst, |_, _, _| 17);
     }
 
-    /// Datagrams that arrived before the switch carry the time at which they are read.
+    /// Datagrams that arrived before timestamps were switched on carry the time at which they are read.
     #[test]
     fn timestamps_can_be_switched_on_and_off() {
         let (server, address) = server("127.0.0.1:0");

@@ -29,8 +29,8 @@ fn nanos(seconds: libc::time_t, nanoseconds: libc::c_long) -> Nanos {
 /// machine have the same identifier.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
-/// Returns the kernel's boot identifier. Two processes with the same one are on one machine and have the same clock.
-/// Empty if the kernel does not report it.
+/// Returns the kernel's boot identifier. Two processes that read the same identifier run on one machine and share a
+/// clock. The result is empty if the kernel does not report an identifier.
 pub fn boot_id() -> String {
     std::fs::read_to_string(BOOT_ID).unwrap_or_default().trim().to_owned()
 }
@@ -55,7 +55,8 @@ pub fn thread_cpu_time() -> Nanos {
 /// is nanoseconds, while `/proc/PID/stat` counts hundredths of a second.
 ///
 /// # Errors
-/// Returns an error if there is no process with that id. One that has ended exists until its parent has waited for it.
+/// Returns an error if there is no process with that id. A process that has ended still exists until its parent has
+/// waited for it.
 pub fn process_cpu_time(pid: u32) -> io::Result<Nanos> {
     let pid = pid.try_into().map_err(|_| io::Error::from_raw_os_error(Errno::ESRCH as i32))?;
     let clock = nix::time::ClockId::pid_cpu_clock_id(Pid::from_raw(pid))?;
@@ -75,7 +76,8 @@ pub fn sleep_until(moment: Nanos) {
     ) {}
 }
 
-/// Minimizes the timer slack of the calling thread's sleeps (50 µs by default). Returns true if the kernel accepted it.
+/// Minimizes the timer slack of the calling thread's sleeps (50 µs by default). Returns true if the kernel accepted the
+/// setting.
 pub fn use_exact_timers() -> bool {
     nix::sys::prctl::set_timerslack(1).is_ok()
 }
@@ -94,7 +96,7 @@ pub struct ClockError {
     pub largest_us: u64,
 }
 
-/// The kernel's initial estimate, before a program has set one, in microseconds (`NTP_PHASE_LIMIT` of
+/// Estimated error in microseconds that the kernel reports until a program has set an estimate (`NTP_PHASE_LIMIT` of
 /// kernel/time/ntp.c).
 const INITIAL_ESTIMATE_US: u64 = 16_000_000;
 /// Increase of the maximum error per second, in microseconds (the kernel's `MAXFREQ`: 500 ppm).
@@ -104,7 +106,7 @@ impl ClockError {
     /// Reads the current error bounds.
     ///
     /// # Errors
-    /// Returns an error if the kernel does not report them.
+    /// Returns an error if the kernel does not report the error bounds.
     pub fn now() -> io::Result<ClockError> {
         // SAFETY: all-zero octets are a valid timex: it consists of integers.
         let mut state: libc::timex = unsafe { std::mem::zeroed() };
@@ -135,7 +137,7 @@ impl ClockError {
         }
     }
 
-    /// Returns the worse of two readings of one clock in each field.
+    /// Combines two readings of one clock. Each field of the result is the worse of the two.
     pub fn or_worse(self, other: ClockError) -> ClockError {
         ClockError {
             synchronized: self.synchronized && other.synchronized,
@@ -155,7 +157,7 @@ struct Reading {
 
 impl Reading {
     /// Reads both clocks, the monotonic clock last. If the thread was interrupted in between, the reading is repeated,
-    /// up to five readings in total. Returns the closest pair.
+    /// up to five readings in total. Returns the pair with the shortest time in between.
     #[inline]
     fn of(clock: libc::clockid_t) -> Reading {
         let once = || {

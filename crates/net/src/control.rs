@@ -15,8 +15,8 @@ pub(crate) struct Control(pub(crate) [u8; CONTROL_LEN]);
 
 pub(crate) fn write_address(storage: &mut sockaddr_storage, address: SocketAddr) -> socklen_t {
     let address = SockAddr::from(address);
-    // SAFETY: SockAddr's storage is a sockaddr_storage of which `len` octets are valid; both sides have room for that
-    // many.
+    // SAFETY: SockAddr's storage is a sockaddr_storage of which `len` octets are valid; source and destination are both
+    // at least that long.
     unsafe {
         std::ptr::copy_nonoverlapping(
             address.as_ptr().cast::<u8>(),
@@ -56,7 +56,7 @@ pub(crate) fn write_control(
     at
 }
 
-/// Appends one control message at `at` and returns the octets that it takes.
+/// Appends one control message at `at` and returns the number of octets that it occupies.
 fn append<T: Copy>(
     control: &mut Control,
     at: usize,

@@ -1,4 +1,4 @@
-//! CPU time of a host by use: `/proc/stat` of Linux (proc_stat(5)).
+//! CPU time of a host by kind of use, read from `/proc/stat` (proc_stat(5)).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -6,14 +6,14 @@ use std::io;
 
 use serde::{Deserialize, Serialize};
 
-/// Source file of Linux.
+/// File in which Linux reports CPU times.
 pub const FILE: &str = "/proc/stat";
 
 /// CPU time since the host started.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CpuTimes {
     all: Ticks,
-    /// By CPU number.
+    /// Time of each CPU, by CPU number.
     each: BTreeMap<usize, Ticks>,
 }
 
@@ -32,11 +32,11 @@ struct Ticks {
 /// Use of a set of CPUs between two moments, in seconds, summed over the CPUs.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CpuUse {
-    /// Programs, including kernel threads.
+    /// Time used by programs, including kernel threads.
     pub programs: f64,
     /// Interrupts, including soft interrupts.
     pub interrupts: f64,
-    /// Taken by a hypervisor.
+    /// Time taken by a hypervisor.
     pub stolen: f64,
     /// All time, including idle time.
     pub total: f64,
@@ -67,7 +67,7 @@ impl CpuTimes {
         })
     }
 
-    /// Parses the text of [`FILE`]; returns `None` if it does not begin with the time of all CPUs.
+    /// Parses the text of [`FILE`]. Returns `None` if the text does not begin with the time of all CPUs.
     pub fn parse(text: &str) -> Option<CpuTimes> {
         let mut lines = text.lines();
         let all = Ticks::parse(lines.next()?.strip_prefix("cpu ")?)?;
@@ -78,7 +78,7 @@ impl CpuTimes {
         Some(CpuTimes { all, each: lines.map_while(one).collect() })
     }
 
-    /// Returns the time stolen since `before`. CPUs that did not exist then are omitted.
+    /// Returns the time stolen since `before`. CPUs that did not exist at that time are omitted.
     pub fn stolen_since(&self, before: &CpuTimes) -> Stolen {
         let of = |(cpu, now): (&usize, &Ticks)| {
             Some((*cpu, now.since(before.each.get(cpu)?).stolen_pct()))
@@ -89,7 +89,7 @@ impl CpuTimes {
         Stolen { all_pct, worst_cpu_pct, worst_cpu }
     }
 
-    /// Returns the use of these CPUs since `before`; `None` if one of them is missing at either moment.
+    /// Returns the use of `cpus` since `before`, or `None` if one of the CPUs is missing in either reading.
     pub fn used_since(&self, before: &CpuTimes, cpus: &BTreeSet<usize>) -> Option<CpuUse> {
         let mut used = CpuUse::default();
         for cpu in cpus {
@@ -121,7 +121,7 @@ impl CpuTimes {
 
 impl Ticks {
     fn parse(text: &str) -> Option<Ticks> {
-        // user nice system idle iowait irq softirq steal; guest times are part of user's.
+        // user nice system idle iowait irq softirq steal; the user time includes guest times.
         let ticks: Vec<u64> =
             text.split_whitespace().map_while(|ticks| ticks.parse().ok()).take(8).collect();
         let [user, nice, system, idle, wait, irq, soft, stolen] =

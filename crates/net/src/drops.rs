@@ -13,7 +13,7 @@ pub struct InterfaceCounters {
     pub received: u64,
     /// Packets that arrived and were lost in this host: backlog full, ring full, or no memory.
     pub receive_drops: u64,
-    /// Packets lost in this host before they left.
+    /// Packets lost in this host before they were sent.
     pub send_drops: u64,
 }
 
@@ -96,7 +96,7 @@ pub fn udp_errors() -> io::Result<UdpErrors> {
     })
 }
 
-/// Each protocol has a line of names and a line of values.
+/// Parses `/proc/net/snmp`, in which each protocol has a line of names and a line of values.
 fn parse_snmp(text: &str) -> UdpErrors {
     let mut udp = text.lines().filter_map(|line| line.strip_prefix("Udp:"));
     let names = udp.next().unwrap_or_default().split_whitespace();
@@ -106,7 +106,7 @@ fn parse_snmp(text: &str) -> UdpErrors {
     UdpErrors { no_room_to_send: value("SndbufErrors"), wrong_checksum: value("InCsumErrors") }
 }
 
-/// Each line has a name and a value.
+/// Parses `/proc/net/snmp6`, in which each line contains a name and a value.
 fn parse_snmp6(text: &str) -> UdpErrors {
     let value = |name: &str| {
         let of_line = |line: &str| line.strip_prefix(name)?.trim().parse().ok();

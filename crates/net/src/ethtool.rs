@@ -20,7 +20,7 @@ const ETHTOOL_GFLAGS: u32 = 0x25;
 const ETHTOOL_GRXFH: u32 = 0x29;
 const ETHTOOL_GGRO: u32 = 0x2b;
 const ETHTOOL_GCHANNELS: u32 = 0x3c;
-/// Speed reported by a driver that has none, in Mbit/s.
+/// Speed in Mbit/s that a driver reports if the speed is unknown.
 const SPEED_UNKNOWN: u32 = u32::MAX;
 
 /// A network interface that is up. Properties that its driver does not report are `None`.
@@ -28,7 +28,7 @@ const SPEED_UNKNOWN: u32 = u32::MAX;
 pub struct Interface {
     /// Name of the interface, for example `eth0`.
     pub name: String,
-    /// IP addresses, without link-local ones.
+    /// IP addresses, except link-local addresses.
     pub addresses: Vec<IpAddr>,
     /// Driver, with firmware version and bus address.
     pub driver: Option<Driver>,
@@ -89,7 +89,7 @@ pub struct Coalescing {
 /// Returns the interfaces of this thread's network namespace that are up, in the kernel's order, without loopback.
 ///
 /// # Errors
-/// Returns an error if the kernel does not list them.
+/// Returns an error if the kernel does not list the interfaces.
 pub fn interfaces() -> io::Result<Vec<Interface>> {
     let mut all: Vec<Interface> = Vec::new();
     for entry in getifaddrs()? {
@@ -167,7 +167,7 @@ pub fn driver(interface: &str) -> Option<Driver> {
     driver_info(&Device::open(interface)?)
 }
 
-/// Returns true if the interface has its link at this moment, or `None` if its driver does not report it
+/// Returns true if the interface has a link at this moment, or `None` if its driver does not report the link state
 /// (ETHTOOL_GLINK). The flag `IFF_RUNNING` follows up to a second later.
 pub fn has_link(interface: &str) -> Option<bool> {
     flag(&Device::open(interface)?, ETHTOOL_GLINK)
@@ -192,7 +192,7 @@ fn interface(name: &str) -> Interface {
     }
 }
 
-/// An interface opened for requests.
+/// An interface that is ready for SIOCETHTOOL requests.
 struct Device {
     socket: OwnedFd,
     name: [libc::c_char; libc::IFNAMSIZ],
@@ -204,7 +204,7 @@ struct Device {
 /// The type must be `repr(C)` plain data for which all bit patterns are valid. It must begin with the request's number
 /// as a `u32`, and be as long as the kernel's answer to each of [`Answer::REQUESTS`].
 unsafe trait Answer {
-    /// Requests with this answer.
+    /// Numbers of the requests that are answered with this structure.
     const REQUESTS: &'static [u32];
 }
 

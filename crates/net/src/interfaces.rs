@@ -13,14 +13,14 @@ pub struct LocalAddress {
     pub interface: String,
     /// Address; the port is 0. The scope of a link-local IPv6 address is the interface's index.
     pub address: SocketAddr,
-    /// True for a loopback interface.
+    /// True if the interface is a loopback interface.
     pub loopback: bool,
 }
 
 /// Returns all addresses of the interfaces that are up, in the calling thread's network namespace.
 ///
 /// # Errors
-/// Returns the errors of getifaddrs(3).
+/// Returns any error from getifaddrs(3).
 pub fn held() -> io::Result<Vec<LocalAddress>> {
     let held = getifaddrs()?.filter_map(|entry| {
         let address =

@@ -12,7 +12,7 @@
 //! router: router advertisements of a link                 descriptors: limit of open sockets
 //! ethtool: properties of an interface                     cpu_time: CPU time by use, time stolen by a hypervisor
 //! interfaces: addresses of each interface                 status: Unix sockets that report a program's state
-//! address: addresses with the interface of a link-local one, looked up when a socket is opened
+//! address: addresses with a zone, whose interface is looked up when a socket is opened
 //! allocator: arenas of the C library
 //! ```
 #![deny(unsafe_op_in_unsafe_fn)]

@@ -4,8 +4,8 @@
 //! server ─ RTM_GETROUTE ─► interface, gateway or the server itself ─ RTM_GETNEIGH ─► reachable, stale, incomplete, none …
 //! ```
 //!
-//! While the link-layer address is unknown, the kernel keeps a few packets for the neighbour and drops the others. The
-//! counters of sockets and interfaces do not include that loss.
+//! While the link-layer address is unknown, the kernel queues a few packets for the neighbour and drops the others. The
+//! counters of sockets and interfaces do not include these drops.
 
 use std::fs;
 use std::io;
@@ -72,7 +72,7 @@ pub enum Unresolved {
     Silent {
         /// The next hop.
         hop: NextHop,
-        /// `TimedOut`, or the kernel's error.
+        /// `TimedOut`, or the error returned by the kernel.
         source: io::Error,
     },
 }
@@ -82,7 +82,7 @@ impl ResolvedHop {
     /// the server.
     ///
     /// # Errors
-    /// Returns the errors of [`NextHop::towards`] and [`NextHop::resolve`].
+    /// Returns any error from [`NextHop::towards`] or [`NextHop::resolve`].
     pub fn new(server: SocketAddr, limit: Duration) -> Result<ResolvedHop, Unresolved> {
         let hop = NextHop::towards(server).map_err(Unresolved::NoRoute)?;
         match hop.resolve(server, limit) {
@@ -150,7 +150,7 @@ impl NextHop {
     /// datagrams are sent to `server`'s discard port for up to `limit`. Needs no privilege.
     ///
     /// # Errors
-    /// `TimedOut` if there is no answer; otherwise the kernel's error.
+    /// Returns `TimedOut` if the neighbour does not answer, and otherwise the error returned by the kernel.
     pub fn resolve(&self, server: SocketAddr, limit: Duration) -> io::Result<()> {
         let mut watch = Watch::new(self.clone())?;
         let give_up = Instant::now() + limit;
@@ -175,8 +175,8 @@ impl NextHop {
         Ok(())
     }
 
-    /// Returns the Ethernet addresses of a frame to the next hop in wire order: the next hop's, then the interface's.
-    /// Returns `None` if no addresses are needed, or if the next hop's address is unknown.
+    /// Returns the two Ethernet addresses of a frame to the next hop, in wire order: that of the next hop, then that of
+    /// the interface. Returns `None` if no addresses are needed, or if the next hop's address is unknown.
     ///
     /// # Errors
     /// Returns an error if the kernel does not answer, or the interface is gone.
@@ -208,7 +208,7 @@ pub fn all_discards() -> Option<u64> {
     Some(discards_in(ARP_CACHE)? + discards_in(NDISC_CACHE).unwrap_or(0))
 }
 
-/// The kernel's statistics of neighbours, by address family.
+/// Names of the kernel's neighbour statistics, by address family.
 const ARP_CACHE: &str = "arp_cache";
 const NDISC_CACHE: &str = "ndisc_cache";
 
@@ -221,7 +221,7 @@ fn discards_in(file: &str) -> Option<u64> {
 /// no such address.
 ///
 /// # Errors
-/// Returns the errors of getifaddrs(3).
+/// Returns any error from getifaddrs(3).
 pub(crate) fn link_address(interface: &str) -> io::Result<Option<[u8; 6]>> {
     let of_it = getifaddrs()?.filter(|entry| entry.interface_name == interface);
     Ok(of_it.filter_map(|entry| entry.address?.as_link_addr()?.addr()).next())
@@ -269,7 +269,7 @@ impl Watch {
         }))
     }
 
-    /// Returns the kernel's entry of the neighbour, if there is one.
+    /// Returns the kernel's entry for the neighbour, if there is one.
     fn entry(&mut self) -> io::Result<Option<NeighbourMessage>> {
         let NextHop { address, index, .. } = self.next_hop;
         let mut question = NeighbourMessage::default();
@@ -297,7 +297,7 @@ impl Neighbours {
     /// Opens a netlink socket in the calling thread's network namespace.
     ///
     /// # Errors
-    /// Returns an error if the kernel refuses it.
+    /// Returns an error if the kernel refuses to open the socket.
     pub fn open() -> io::Result<Neighbours> {
         Routing::open().map(Neighbours)
     }
@@ -307,7 +307,7 @@ impl Neighbours {
     /// packets make the kernel repeat the resolution.
     ///
     /// # Errors
-    /// Returns an error if the kernel does not list them.
+    /// Returns an error if the kernel does not list the neighbours.
     pub fn unresolved(&mut self) -> io::Result<Vec<(String, IpAddr)>> {
         let all = self.0.dump(RouteNetlinkMessage::GetNeighbour(NeighbourMessage::default()))?;
         let unresolved = all.into_iter().filter_map(|answer| match answer {
@@ -333,7 +333,7 @@ impl Neighbours {
 }
 
 /// Returns the first of `addresses` that is not local in the calling thread's network namespace, or `None` if all
-/// are local. An address is local if the kernel's route to it is of type local. These are the addresses of this
+/// are local. An address is local if the kernel's route to it is of type local. Local addresses are those of this
 /// host's interfaces, 127.0.0.0/8, and prefixes made local by a command such as `ip route add local 198.19.0.0/24
 /// dev lo`. Nothing is sent.
 ///

@@ -1,6 +1,6 @@
 //! Requests to the kernel's routing tables (rtnetlink(7)) over one blocking socket.
 //!
-//! A socket belongs to the network namespace of the thread that opens it, also when other threads use it.
+//! A socket belongs to the network namespace of the thread that opens it, even if other threads use the socket.
 
 use std::io;
 
@@ -22,7 +22,7 @@ impl Routing {
     /// Opens a connection in the calling thread's network namespace.
     ///
     /// # Errors
-    /// Returns the errors of socket(2) and bind(2).
+    /// Returns any error from socket(2) or bind(2).
     pub(crate) fn open() -> io::Result<Routing> {
         let mut socket = Socket::new(NETLINK_ROUTE)?;
         socket.bind_auto()?;
@@ -33,7 +33,7 @@ impl Routing {
     /// Returns the single object that `question` selects.
     ///
     /// # Errors
-    /// The kernel's error; `NotFound` if there is no such object.
+    /// Returns the error returned by the kernel, or `NotFound` if there is no such object.
     pub(crate) fn get(&mut self, question: RouteNetlinkMessage) -> io::Result<RouteNetlinkMessage> {
         let found = self.ask(question, NLM_F_REQUEST)?.into_iter().next();
         found.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
@@ -42,7 +42,7 @@ impl Routing {
     /// Returns all objects of the kind of `question`. Objects that `netlink-packet-route` cannot parse are omitted.
     ///
     /// # Errors
-    /// The kernel's error.
+    /// Returns the error returned by the kernel.
     pub(crate) fn dump(
         &mut self,
         question: RouteNetlinkMessage,

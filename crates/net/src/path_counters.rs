@@ -10,7 +10,7 @@ use crate::queueing::{Queueing, discipline};
 pub struct PathCounters {
     /// Counters of the interface.
     pub interface: InterfaceCounters,
-    /// Errors of UDP on this host.
+    /// UDP error counters of this host.
     pub udp: UdpErrors,
     /// The queueing discipline, or `None` if it cannot be read.
     pub queueing: Option<Queueing>,

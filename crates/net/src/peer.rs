@@ -7,6 +7,6 @@ use std::net::{IpAddr, SocketAddr};
 pub struct Peer {
     /// Address and port of the peer.
     pub address: SocketAddr,
-    /// Local destination address if the socket is bound to a wildcard: the reply must come from it.
+    /// Local destination address if the socket is bound to a wildcard. The reply must be sent from this address.
     pub local: Option<IpAddr>,
 }

@@ -57,9 +57,9 @@ impl Poller {
     /// Returns the tokens of readable sockets, or no tokens if `timeout` passes first. A signal counts as a timeout.
     ///
     /// # Errors
-    /// Returns the errors of epoll_wait(2) except `EINTR`.
+    /// Returns any error from epoll_wait(2) except `EINTR`.
     pub fn wait(&mut self, timeout: Duration) -> io::Result<impl Iterator<Item = usize> + '_> {
-        // The time is rounded up, because after a wait that ends early the caller would wait again without a pause.
+        // The timeout is rounded up. If a wait ended too early, the caller would repeat it at once and use CPU time.
         let millis = u16::try_from(timeout.as_nanos().div_ceil(1_000_000)).unwrap_or(u16::MAX);
         let ready = match self.epoll.wait(&mut self.events, EpollTimeout::from(millis)) {
             Ok(n) => n,

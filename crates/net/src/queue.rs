@@ -33,8 +33,8 @@ pub struct Flushed {
     pub sent: usize,
     /// Datagrams rejected by the kernel.
     pub refused: usize,
-    /// The last rejection caused by an ICMP message or the routing table, or `None` if there was
-    /// none.
+    /// The last rejection caused by an ICMP message or the routing table, or `None` if there was no
+    /// such rejection.
     pub unreachable: Option<io::ErrorKind>,
 }
 
@@ -118,7 +118,8 @@ impl SendQueue {
         if self.queued.is_empty() {
             return flushed;
         }
-        // Sorting brings datagrams together that can share a pass through the stack. Order between peers is irrelevant.
+        // After sorting, datagrams that can pass the stack together are adjacent. The order between peers is
+        // irrelevant.
         if self.queued.iter().any(|q| q.peer.is_some()) {
             self.queued.sort_unstable_by_key(|q| (q.peer, q.len, q.start));
         }
@@ -230,8 +231,8 @@ impl SendQueue {
         let q = self.queued[at];
         let bytes = &self.bytes[q.start..q.start + q.len];
         match q.peer {
-            // The kernel selects the source address here, even for a reply from a wildcard socket: this path is rare
-            // enough.
+            // On this path, the kernel selects the source address, even for a reply from a wildcard socket. The path is
+            // rare enough for this to be acceptable.
             Some(peer) => endpoint.send_to(bytes, peer.address).is_ok(),
             None => endpoint.send(bytes).is_ok(),
         }

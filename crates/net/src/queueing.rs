@@ -18,8 +18,8 @@ pub struct Queueing {
     pub interface: String,
     /// Kind as shown by tc(8): `noqueue`, `fq_codel`, `tbf` …
     pub kind: String,
-    /// Packets that it and its child disciplines have dropped since installation; the kernel's counter has 32 bits. A
-    /// datagram with segments (`UDP_SEGMENT`) is one packet here.
+    /// Packets dropped by the discipline and its child disciplines since installation. The kernel's counter has 32
+    /// bits. A datagram with segments (`UDP_SEGMENT`) is one packet here.
     pub drops: u32,
     /// Octets sent since installation.
     pub left: u64,
@@ -92,7 +92,7 @@ pub fn disciplines() -> io::Result<Vec<Queueing>> {
 /// Returns the root queueing discipline of `interface` in the calling thread's network namespace.
 ///
 /// # Errors
-/// `NotFound` if there is no such interface, if it is down, or if the kernel does not report its discipline.
+/// Returns `NotFound` if there is no such interface, if it is down, or if the kernel does not report its discipline.
 pub fn discipline(interface: &str) -> io::Result<Queueing> {
     let found = disciplines()?.into_iter().find(|queueing| queueing.interface == interface);
     found.ok_or_else(|| {
@@ -109,7 +109,7 @@ fn read(interface: &str, attributes: &[TcAttribute]) -> Option<Queueing> {
     for attribute in attributes {
         match attribute {
             TcAttribute::Kind(kind) => found.kind.clone_from(kind),
-            // `TcAttribute::Stats` has the same counters in an older form.
+            // `TcAttribute::Stats` contains the same counters in an older form.
             TcAttribute::Stats2(all) => {
                 for stats in all {
                     match stats {
@@ -131,8 +131,8 @@ fn read(interface: &str, attributes: &[TcAttribute]) -> Option<Queueing> {
     (has_drops && !found.kind.is_empty()).then_some(found)
 }
 
-/// Lower bounds of the time that packets wait in a queueing discipline, from repeated samples of its counters. Assumes
-/// that packets leave in the order in which they arrived.
+/// Lower bounds for the time that packets wait in a queueing discipline, computed from repeated samples of its
+/// counters. Packets are assumed to leave in the order in which they arrived.
 ///
 /// ```text
 /// octets in the order of their arrival:
@@ -143,7 +143,7 @@ fn read(interface: &str, attributes: &[TcAttribute]) -> Option<Queueing> {
 /// An octet that had arrived by one sample and had not left by a later sample has waited during that time.
 #[derive(Debug, Default)]
 pub struct Waiting {
-    /// Last sample: time, and octets and packets that had left.
+    /// Last sample: its time, and the octets and packets that had left by then.
     last: Option<(Nanos, u64, u32)>,
     /// Samples with octets that have not left: `arrived`, and the sample's time.
     samples: VecDeque<(u64, Nanos)>,
@@ -182,7 +182,7 @@ impl Waiting {
         }
     }
 
-    /// Returns the minimum time that the first packet in the queue has waited at the last sample; zero if the queue was
+    /// Returns the minimum time that the first packet in the queue had waited by the last sample; zero if the queue was
     /// empty.
     pub fn oldest(&self) -> Nanos {
         let first = self.samples.front().zip(self.last);
@@ -210,8 +210,8 @@ mod tests {
         assert!(disciplines().unwrap().iter().any(is_it));
     }
 
-    /// Returns the waits found by samples every 20 ms, each with the octets that had left and those waiting. All
-    /// packets have 100 octets.
+    /// Returns the waits found by samples taken every 20 ms. Each sample contains the octets that had left and the
+    /// octets that were waiting. All packets are 100 octets long.
     fn waits(samples: &[(u64, u32)]) -> (Vec<(u64, u64)>, u64) {
         let (mut waiting, mut found) = (Waiting::default(), Vec::new());
         for (number, &(left, backlog)) in (1..).zip(samples) {
@@ -230,7 +230,7 @@ mod tests {
         // The queue is empty, or its packets are gone at the next sample.
         assert_eq!(waits(&[(0, 0), (900, 0), (2_000, 0)]), (vec![], 0));
         assert_eq!(waits(&[(0, 300), (1_000, 200), (2_000, 0)]), (vec![], 0));
-        // Ten packets wait at one sample and at the next; five leave before each of the following two.
+        // Ten packets wait at one sample and at the next. Five of them leave before each of the following two samples.
         assert_eq!(waits(&[(0, 1_000), (0, 1_000)]), (vec![], 20));
         let found = waits(&[(0, 1_000), (0, 1_000), (500, 500), (1_000, 0)]);
         assert_eq!(found, (vec![(20, 5), (40, 5)], 0));
@@ -238,7 +238,7 @@ mod tests {
 
     #[test]
     fn each_packet_counts_once_by_its_own_wait() {
-        // 300 octets of a growing queue leave between two samples, 500 arrive.
+        // Between two samples, 300 octets leave the growing queue and 500 octets arrive.
         let samples: Vec<(u64, u32)> = (0..6).map(|n| (300 * n, 500 + 200 * n as u32)).collect();
         // Four of the 15 packets that left had been in only one sample.
         assert_eq!(waits(&samples), (vec![(20, 2), (20, 3), (40, 1), (20, 2), (40, 3)], 40));

@@ -17,10 +17,10 @@ const ADVERTISEMENT: u8 = 134;
 const ALL_ROUTERS: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 2);
 /// Hop limit of neighbour discovery (RFC 4861 §6.1).
 const HOP_LIMIT: u32 = 255;
-/// Linux's number of the ICMPv6 type filter option (RFC 3542 §3.2).
+/// Linux's number for the ICMPv6 type filter option (RFC 3542 §3.2).
 const ICMP6_FILTER: libc::c_int = 1;
 
-/// A socket for router advertisements. CAP_NET_RAW is needed for opening the socket, but not for using it.
+/// A socket for router advertisements. Opening the socket requires CAP_NET_RAW, but using it does not.
 pub struct RouterSocket {
     socket: Socket,
     interface: String,
@@ -42,7 +42,7 @@ impl RouterSocket {
     /// Opens a socket for the router advertisements on an interface.
     ///
     /// # Errors
-    /// Returns an error if there is no such interface, or the process lacks the privilege.
+    /// Returns an error if there is no such interface, or the process lacks CAP_NET_RAW.
     pub fn open(interface: &str) -> io::Result<RouterSocket> {
         let router = RouterSocket::open_on_all_links(interface)?;
         router.socket.bind_device(Some(interface.as_bytes()))?;
@@ -50,7 +50,7 @@ impl RouterSocket {
     }
 
     /// Opens the socket without binding it to the interface. Messages received before it is bound may be from any link
-    /// and of any type. [`RouterSocket::receive`] discards messages of other links. The caller must check the type.
+    /// and of any type. [`RouterSocket::receive`] discards messages from other links. The caller must check the type.
     fn open_on_all_links(interface: &str) -> io::Result<RouterSocket> {
         let index = if_nametoindex(interface)?;
         let socket = Socket::new(Domain::IPV6, Type::RAW, Some(Protocol::ICMPV6))?;
@@ -103,7 +103,7 @@ impl RouterSocket {
                 ControlMessageOwned::Ipv6HopLimit(limit) => u8::try_from(limit).ok(),
                 _ => None,
             });
-            // The scope of a link-local address is the receiving interface; other addresses have none.
+            // The scope of a link-local address is the receiving interface; other addresses have no scope.
             let address = received.address.filter(|address| address.scope_id() == self.index);
             if let (Some(address), Some(hop_limit)) = (address, hop_limit) {
                 let (len, source) = (received.bytes, address.ip());
@@ -123,7 +123,7 @@ impl RouterSocket {
 
 /// Passes messages of one type and blocks all others.
 fn pass_only(socket: &Socket, kind: u8) -> io::Result<()> {
-    // A set bit blocks its type.
+    // A bit that is set blocks the message type with its number.
     let mut filter = [u32::MAX; 8];
     filter[usize::from(kind >> 5)] &= !(1 << (kind & 31));
     // SAFETY: `filter` is the 32 octets of an icmp6_filter and outlives the call; its size is passed.

@@ -19,16 +19,16 @@ pub const REQUESTED_BUFFER: usize = 32 << 20;
 /// Reasons for which a server cannot listen.
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
-    /// The system's error for the UDP sockets.
+    /// Error returned by the system for the UDP sockets.
     #[error("over UDP: {0}")]
     Udp(io::Error),
-    /// The system's error for the TCP socket.
+    /// Error returned by the system for the TCP socket.
     #[error("over TCP: {0}")]
     Tcp(io::Error),
 }
 
 impl ListenError {
-    /// Returns the system's error.
+    /// Returns the underlying system error.
     pub fn cause(&self) -> &io::Error {
         match self {
             ListenError::Udp(cause) | ListenError::Tcp(cause) => cause,
@@ -42,17 +42,17 @@ impl From<ListenError> for io::Error {
     }
 }
 
-/// Opens a DNS server's sockets on `address`, UDP and TCP on one port (RFC 7766 §5): `count` endpoints of
-/// [`Endpoint::listen`], and a listening socket of [`listen_tcp`]. Port 0 selects a port that is free for both.
+/// Opens a DNS server's UDP and TCP sockets on one port of `address` (RFC 7766 §5). [`Endpoint::listen`] opens `count`
+/// endpoints, and [`listen_tcp`] opens a listening socket. Port 0 selects a port that is free for UDP and TCP.
 ///
 /// # Errors
-/// Returns an error if the address is not of this host, or taken.
+/// Returns an error if the address does not belong to this host, or is in use.
 pub fn listen_udp_and_tcp(
     address: SocketAddr,
     count: usize,
 ) -> Result<(Vec<Endpoint>, TcpListener), ListenError> {
-    // The kernel selects a port that is free for UDP. Ports that are taken for TCP are held until the end, so that they
-    // are not selected again.
+    // The kernel selects a port that is free for UDP. If the port is in use for TCP, its UDP sockets stay open until
+    // the end, so that the kernel does not select the same port again.
     let mut taken = Vec::new();
     loop {
         let endpoints = Endpoint::listen(address, count).map_err(ListenError::Udp)?;
@@ -76,7 +76,7 @@ const PORT_TRIES: usize = 64;
 /// Opens a listening TCP socket; as with UDP, `[::]` is IPv6 only.
 ///
 /// # Errors
-/// Returns an error if the address is not of this host, or taken.
+/// Returns an error if the address does not belong to this host, or is in use.
 pub fn listen_tcp(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     if address.is_ipv6() {
@@ -147,13 +147,13 @@ impl Endpoint {
     /// Opens a server's `count` sockets on `address`, over which the kernel distributes the clients (`SO_REUSEPORT`).
     ///
     /// # Errors
-    /// Returns an error if the address is not of this host. Also returns an error if another server uses the address,
-    /// even one of the same user with `SO_REUSEPORT`.
+    /// Returns an error if the address does not belong to this host, or if another server uses the address. This
+    /// includes a server of the same user that has set `SO_REUSEPORT`.
     pub fn listen(address: SocketAddr, count: usize) -> io::Result<Vec<Endpoint>> {
         // Binding without SO_REUSEPORT keeps out other programs. The option is set afterwards for our other sockets.
         let new = || -> io::Result<Endpoint> {
             let endpoint = Endpoint::new(address)?;
-            // [::] means IPv6 only; IPv4 needs an address of its own.
+            // [::] means IPv6 only; IPv4 needs a separate address.
             if address.is_ipv6() {
                 endpoint.socket.set_only_v6(true)?;
             }
@@ -181,11 +181,11 @@ impl Endpoint {
     /// connected socket as the better match. Unmatched datagrams are therefore counted without checking each source.
     ///
     /// # Errors
-    /// Returns an error if there is no route to the server, or no port left, or if a nonzero `port` is taken.
+    /// Returns an error if there is no route to the server, no port is free, or a nonzero `port` is in use.
     pub fn client_pair(server: SocketAddr, port: u16) -> io::Result<(Endpoint, Endpoint)> {
         let ours = port_of_any(server, port);
         let connected = Endpoint::new(ours)?;
-        // The port is bound exclusively first and then opened to our second socket, like in `listen`.
+        // As in `listen`, the port is first bound exclusively and then opened to our second socket.
         connected.socket.bind(&SockAddr::from(ours))?;
         connected.socket.set_reuse_port(true)?;
         let unmatched = Endpoint::new(ours)?;
@@ -201,12 +201,13 @@ impl Endpoint {
 
     /// Opens a client's source port on all addresses of this host in `server`'s family. [`Endpoint::send_from`] sends
     /// from any of these addresses, including addresses in prefixes that a route makes local.
-    /// [`ReceiveBatch::peer`](crate::batch::ReceiveBatch::peer) returns source and destination of received datagrams.
+    /// [`ReceiveBatch::peer`](crate::batch::ReceiveBatch::peer) returns the source and destination of received
+    /// datagrams.
     /// The socket accepts datagrams from any source.
     ///
     /// # Errors
-    /// Returns an error if there is no port left, or a nonzero `port` is taken, or the kernel lacks `IPV6_FREEBIND`
-    /// (before Linux 4.15).
+    /// Returns an error if no port is free, a nonzero `port` is in use, or the kernel lacks `IPV6_FREEBIND` (before
+    /// Linux 4.15).
     pub fn client_on_any_address(server: SocketAddr, port: u16) -> io::Result<Endpoint> {
         let any = port_of_any(server, port);
         let mut endpoint = Endpoint::new(any)?;
@@ -224,7 +225,7 @@ impl Endpoint {
     /// Opens a socket connected to `server`, from a port that the kernel draws at random.
     ///
     /// # Errors
-    /// Returns an error if there is no route to the server, or no port left.
+    /// Returns an error if there is no route to the server, or no port is free.
     pub fn connect(server: SocketAddr) -> io::Result<Endpoint> {
         let endpoint = Endpoint::new(server)?;
         endpoint.socket.connect(&SockAddr::from(server))?;
@@ -234,7 +235,7 @@ impl Endpoint {
     /// Opens a socket connected to `server`, bound to `local` if given. Port 0 means any port.
     ///
     /// # Errors
-    /// Returns an error if there is no route to the server, or `local` is not of this host, or taken.
+    /// Returns an error if there is no route to the server, or `local` does not belong to this host or is in use.
     pub fn connect_from(local: Option<SocketAddr>, server: SocketAddr) -> io::Result<Endpoint> {
         let endpoint = Endpoint::new(server)?;
         if let Some(local) = local {
@@ -305,15 +306,15 @@ impl Endpoint {
         let _ = self.limit_buffers(REQUESTED_BUFFER);
     }
 
-    /// Root may exceed the system's limit; other users get up to the limit.
+    /// Sets the size of a socket buffer. Root may exceed the system's limit; other users get at most the limit.
     fn set_buffer(&self, forced: i32, ordinary: i32, octets: usize) -> io::Result<()> {
         let octets = libc::c_int::try_from(octets).unwrap_or(libc::c_int::MAX);
         self.set_option(libc::SOL_SOCKET, forced, octets)
             .or_else(|_| self.set_option(libc::SOL_SOCKET, ordinary, octets))
     }
 
-    /// Returns the receive buffer that the kernel granted, in octets of its own accounting (about 768 for a small
-    /// packet).
+    /// Returns the size of the receive buffer that the kernel granted. The kernel counts more octets than a packet
+    /// contains (about 768 for a small packet).
     pub fn receive_buffer(&self) -> usize {
         self.socket.recv_buffer_size().unwrap_or(0)
     }
@@ -321,7 +322,7 @@ impl Endpoint {
     /// Returns the local address.
     ///
     /// # Errors
-    /// Returns the errors of getsockname(2), which do not occur for a bound socket.
+    /// Returns any error from getsockname(2). None is expected for a bound socket.
     pub fn local_address(&self) -> io::Result<SocketAddr> {
         self.socket.local_addr()?.as_socket().ok_or_else(|| io::Error::other("not an IP socket"))
     }
@@ -337,7 +338,7 @@ impl Endpoint {
     /// Enables kernel timestamps of received packets.
     ///
     /// # Errors
-    /// On kernels without `SO_TIMESTAMPNS`.
+    /// Returns an error if the kernel lacks `SO_TIMESTAMPNS`.
     pub fn use_kernel_timestamps(&self) -> io::Result<()> {
         self.set_option(libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)
     }
@@ -345,13 +346,13 @@ impl Endpoint {
     /// Disables kernel timestamps enabled by [`use_kernel_timestamps`](Endpoint::use_kernel_timestamps).
     ///
     /// # Errors
-    /// On kernels without `SO_TIMESTAMPNS`.
+    /// Returns an error if the kernel lacks `SO_TIMESTAMPNS`.
     pub fn stop_kernel_timestamps(&self) -> io::Result<()> {
         self.set_option(libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 0)
     }
 
-    /// Lets the kernel deliver several datagrams of one flow at once (`UDP_GRO`); returns false if it does not support
-    /// that.
+    /// Lets the kernel deliver several datagrams of one flow at once (`UDP_GRO`). Returns false if the kernel does not
+    /// support this.
     pub fn use_receive_offload(&self) -> bool {
         self.set_option(libc::SOL_UDP, libc::UDP_GRO, 1).is_ok()
     }
@@ -374,7 +375,7 @@ impl Endpoint {
     /// Returns the counter that [`drops`](Endpoint::drops) reads. It wraps to 0 after its maximum.
     ///
     /// # Errors
-    /// Returns the errors of getsockopt(2). The number of drops is then unknown.
+    /// Returns any error from getsockopt(2). The number of drops is then unknown.
     pub fn drop_counter(&self) -> io::Result<u32> {
         // linux/sock_diag.h: SK_MEMINFO_DROPS is the ninth of SK_MEMINFO_VARS values.
         const SO_MEMINFO: libc::c_int = 55;
@@ -397,7 +398,7 @@ impl Endpoint {
     /// Sends one datagram to the connected peer.
     ///
     /// # Errors
-    /// Returns the errors of send(2). The datagram was not sent.
+    /// Returns any error from send(2). The datagram was not sent.
     #[inline]
     pub fn send(&self, datagram: &[u8]) -> io::Result<()> {
         self.socket.send(datagram).map(drop)
@@ -406,7 +407,7 @@ impl Endpoint {
     /// Sends one datagram to `peer`.
     ///
     /// # Errors
-    /// Returns the errors of sendto(2). The datagram was not sent.
+    /// Returns any error from sendto(2). The datagram was not sent.
     pub fn send_to(&self, datagram: &[u8], peer: SocketAddr) -> io::Result<()> {
         self.socket.send_to(datagram, &SockAddr::from(peer)).map(drop)
     }
@@ -415,8 +416,8 @@ impl Endpoint {
     /// (`UDP_SEGMENT`).
     ///
     /// # Errors
-    /// Returns the errors of sendmsg(2); they apply to all datagrams. EIO or EINVAL if the kernel or the interface does
-    /// not support segmentation.
+    /// Returns any error from sendmsg(2), which then applies to all datagrams. The error is EIO or EINVAL if the kernel
+    /// or the interface does not support segmentation.
     #[inline]
     pub fn send_segmented(&self, datagrams: &[u8], segment: u16) -> io::Result<()> {
         #[repr(C, align(8))]
@@ -451,12 +452,12 @@ impl Endpoint {
         if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
-    /// Sends `datagrams` to `peer` with one call, from the local address in `peer`: a single one, or several that are
-    /// laid end to end and each `segment` octets long (`UDP_SEGMENT`).
+    /// Sends `datagrams` to `peer` with one call, from the local address in `peer`. `datagrams` is a single datagram,
+    /// or several that are laid end to end and each `segment` octets long (`UDP_SEGMENT`).
     ///
     /// # Errors
-    /// Returns the errors of sendmsg(2); they apply to all datagrams. EIO or EINVAL if the kernel or the interface does
-    /// not support segmentation, and EINVAL if the local address is not of this host.
+    /// Returns any error from sendmsg(2), which then applies to all datagrams. The error is EIO or EINVAL if the kernel
+    /// or the interface does not support segmentation. It is EINVAL if the local address does not belong to this host.
     #[inline]
     pub fn send_from(&self, datagrams: &[u8], segment: Option<u16>, peer: Peer) -> io::Result<()> {
         let mut control = Control([0; CONTROL_LEN]);

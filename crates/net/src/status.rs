@@ -16,12 +16,13 @@ pub struct StatusSocket {
 }
 
 impl StatusSocket {
-    /// Creates the socket, and replaces a socket that a killed server has left. From now on, clients can connect and
-    /// wait until the socket is served. A server should create this socket before its network sockets, so that its
-    /// state is available as soon as the server is reachable by network.
+    /// Creates the socket, and replaces a socket that a killed server has left behind. From now on, clients can connect
+    /// and wait until the socket is served. A server should create this socket before its network sockets, so that its
+    /// state is available as soon as the server is reachable over the network.
     ///
     /// # Errors
-    /// Returns an error if another server listens there, another file has that name, or the system refuses.
+    /// Returns an error if another server listens on `path`, if `path` is a file but not a socket, or if the system
+    /// reports an error.
     pub fn bind(path: &Path) -> io::Result<StatusSocket> {
         let listener = match UnixListener::bind(path) {
             Err(error) if error.kind() == ErrorKind::AddrInUse => {
@@ -55,10 +56,11 @@ impl StatusSocket {
     }
 }
 
-/// Removes the file of a socket without a listener.
+/// Removes the file of a socket on which no server listens.
 ///
 /// # Errors
-/// Returns an error if a server listens there, another file has that name, or the system refuses.
+/// Returns an error if a server listens on `path`, if `path` is a file but not a socket, or if the system reports an
+/// error.
 pub fn remove_left_over(path: &Path) -> io::Result<()> {
     if !fs::symlink_metadata(path)?.file_type().is_socket() {
         return Err(io::Error::new(

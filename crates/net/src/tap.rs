@@ -51,7 +51,7 @@ impl Tap {
     /// Returns the number of datagrams so far.
     ///
     /// # Errors
-    /// Returns the errors of bpf(2), which are not expected while the tap is running.
+    /// Returns any error from bpf(2). None is expected while the tap is running.
     pub fn count(&self) -> io::Result<u64> {
         let (key, mut value) = (0u32, 0u64);
         let mut request = Element {
@@ -260,9 +260,9 @@ const GSO_SEGS: i16 = 164;
 
 const UDP: i32 = 17;
 
-/// Returns the program. It counts in `counter` the datagrams for an address of `ours` and a port whose entry in
-/// `wanted` is 1, and takes no packet. Register 6 holds the packet (as packet instructions require), 7 the number of
-/// its datagrams, 8 a header's length.
+/// Returns the filter program. It counts in `counter` the datagrams to an address in `ours` and a port whose entry in
+/// `wanted` is 1. It accepts no packet. Register 6 holds the packet (as packet instructions require), register 7 the
+/// number of the packet's datagrams, and register 8 a header's length.
 fn filter(ours: IpNet, wanted: &OwnedFd, counter: &OwnedFd) -> Vec<Instruction> {
     let mut program = vec![
         copy(6, 1),
@@ -332,8 +332,8 @@ fn leave_outside(at: i32, part: [u8; 4], mask: [u8; 4]) -> Vec<Instruction> {
 
 /// r0 = the entry of `map` with the index in the stack's topmost word. Ends the program if there is no such entry.
 fn look_up(map: &OwnedFd) -> [Instruction; 6] {
-    // linux/bpf.h: BPF_PSEUDO_MAP_FD, a 64-bit load; the kernel replaces the value, a map's
-    // descriptor.
+    // linux/bpf.h: BPF_PSEUDO_MAP_FD, a 64-bit load. The kernel replaces the loaded value, a map's
+    // descriptor, by the map's address.
     let load_map = [instruction(0x18, 1, 1, 0, map.as_raw_fd()), instruction(0, 0, 0, 0, 0)];
     // All 64 bits of the pointer are compared. Otherwise the verifier cannot infer that the pointer is not null.
     let leave_if_none = instruction(0x15, 0, 0, LEAVE, 0);

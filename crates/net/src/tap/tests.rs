@@ -28,7 +28,8 @@ fn drain(endpoint: &Endpoint) -> u64 {
     datagrams
 }
 
-/// Sends 50 times 13 datagrams in one call and 3 single ones; returns their total.
+/// Sends 13 datagrams in one call and 3 single datagrams, and repeats this 50 times. Returns the total number of
+/// datagrams.
 fn send(to_us: &Endpoint) -> u64 {
     for _ in 0..50 {
         to_us.send_segmented(&[7; 13 * 50], 50).unwrap();
@@ -128,7 +129,7 @@ fn segments_over_a_link_count_one_by_one() {
     let far = thread::spawn(move || {
         unshare(CloneFlags::CLONE_NEWNET).unwrap();
         say.send(format!("/proc/self/task/{}/ns/net", gettid()).into()).unwrap();
-        // The near side has created the link when it has its port.
+        // Once the near side has its port, the link exists.
         let ours = begin.recv().unwrap();
         NextHop::towards(ours).unwrap().resolve(ours, LAST_RESORT).unwrap();
         send(&Endpoint::connect_from(Some("[2001:2::2]:53".parse().unwrap()), ours).unwrap())

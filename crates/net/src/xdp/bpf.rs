@@ -60,7 +60,7 @@ impl SocketMap {
     /// Creates a map for `queues` queues.
     ///
     /// # Errors
-    /// Returns the errors of bpf(2): `PermissionDenied` without CAP_BPF or CAP_SYS_ADMIN.
+    /// Returns any error from bpf(2): `PermissionDenied` without CAP_BPF or CAP_SYS_ADMIN.
     pub(super) fn new(queues: u32) -> io::Result<SocketMap> {
         make_map(XSKMAP, 4, queues, 0).map(SocketMap)
     }
@@ -73,7 +73,7 @@ impl SocketMap {
     /// Inserts the socket of a queue.
     ///
     /// # Errors
-    /// Returns the errors of bpf(2): the map has no such queue, or the descriptor is not an AF_XDP socket.
+    /// Returns any error from bpf(2): the map has no such queue, or the descriptor is not an AF_XDP socket.
     pub(super) fn insert(&self, queue: u32, socket: RawFd) -> io::Result<()> {
         #[repr(C)]
         struct Attributes {
@@ -142,7 +142,7 @@ impl Program {
     /// Loads a program, which the kernel verifies.
     ///
     /// # Errors
-    /// Returns the errors of bpf(2); includes the verifier's log if it rejects the program.
+    /// Returns any error from bpf(2). If the verifier rejects the program, the error includes the verifier's log.
     pub(super) fn load(program: &[Insn]) -> io::Result<Program> {
         // Try without a log first: a log costs time, and the call fails if the log does not fit.
         load(program, &mut []).or_else(|error| {
@@ -154,11 +154,11 @@ impl Program {
         })
     }
 
-    /// Attaches the program to an interface for the lifetime of the returned value. When the last descriptor of the
-    /// link is closed, however the process ends, the kernel detaches the program.
+    /// Attaches the program to an interface for the lifetime of the returned value. The kernel detaches the program
+    /// when the last descriptor of the link is closed, however the process ends.
     ///
     /// # Errors
-    /// Returns the errors of bpf(2): `EBUSY` if the interface already has a program; `EOPNOTSUPP` or `EINVAL` if its
+    /// Returns any error from bpf(2): `EBUSY` if the interface already has a program; `EOPNOTSUPP` or `EINVAL` if its
     /// driver does not support XDP programs.
     pub(super) fn attach(&self, interface: u32, hook: Hook) -> io::Result<Link> {
         #[repr(C)]

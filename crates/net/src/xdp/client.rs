@@ -19,7 +19,7 @@ use super::mode::{AttachMode, Mode};
 use super::queue::Capacity;
 use crate::neighbour::NextHop;
 
-/// Sender and receiver of a client.
+/// An AF_XDP client, which can be split into its sender and its receiver.
 pub struct Client {
     attach_mode: AttachMode,
     link: Link,
@@ -52,7 +52,8 @@ impl Client {
         Ok(Client { attach_mode, link, sender, receiver })
     }
 
-    /// Returns the Ethernet addresses of sent frames: the next hop's at the time of opening, and the interface's.
+    /// Returns the Ethernet addresses of sent frames: that of the next hop when the client was opened, and that of the
+    /// interface.
     pub fn link(&self) -> Link {
         self.link
     }

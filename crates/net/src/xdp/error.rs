@@ -34,7 +34,7 @@ pub enum XdpError {
         /// The interface's name.
         interface: String,
     },
-    /// The interface reaches the next hop by another link layer than Ethernet.
+    /// The interface reaches the next hop over a link layer other than Ethernet.
     #[error(
         "{interface} has no Ethernet neighbour towards {address}: AF_XDP writes Ethernet frames"
     )]
@@ -49,7 +49,7 @@ pub enum XdpError {
         "AF_XDP needs CAP_NET_RAW, CAP_NET_ADMIN, CAP_BPF and CAP_IPC_LOCK (root has them): {source}"
     )]
     NotAllowed {
-        /// The system's error.
+        /// Error returned by the system.
         source: io::Error,
     },
     /// The memory for frames exceeds the limit for locked memory.
@@ -58,7 +58,7 @@ pub enum XdpError {
          systemd unit) or give CAP_IPC_LOCK: {source}"
     )]
     NotLocked {
-        /// The system's error.
+        /// Error returned by the system.
         source: io::Error,
     },
     /// The kernel was built without AF_XDP.
@@ -66,7 +66,7 @@ pub enum XdpError {
         "this kernel does not support AF_XDP: it was built without CONFIG_XDP_SOCKETS: {source}"
     )]
     NotBuilt {
-        /// The system's error.
+        /// Error returned by the system.
         source: io::Error,
     },
     /// The kernel does not support links of XDP programs.
@@ -74,13 +74,13 @@ pub enum XdpError {
     TooOld {
         /// The kernel's release.
         release: String,
-        /// The system's error.
+        /// Error returned by the system.
         source: io::Error,
     },
     /// The filter cannot be loaded, or the map of sockets cannot be created.
     #[error("the filter for AF_XDP cannot be loaded: {source}")]
     Filter {
-        /// The system's error, with the verifier's log.
+        /// Error returned by the system, with the verifier's log.
         source: io::Error,
     },
     /// The numbers of receive and transmit queues differ. A reply leaves by the queue of its query.
@@ -96,7 +96,7 @@ pub enum XdpError {
         /// Transmit queues.
         transmit: u32,
     },
-    /// The interface has no link after the filter was attached.
+    /// The interface's link did not come up after the filter was attached.
     #[error(
         "{interface} has no link for {} s after the filter was attached: is the cable in, and the other end up?",
         waited.as_secs_f64()
@@ -112,7 +112,7 @@ pub enum XdpError {
     Lost {
         /// The interface's name.
         interface: String,
-        /// The system's error.
+        /// Error returned by the system.
         source: io::Error,
     },
     /// None of the tried modes works on this interface.
@@ -126,8 +126,8 @@ pub enum XdpError {
 }
 
 impl XdpError {
-    /// True if the kernel, the driver or this process lacks something, so that sockets are the remaining choice.
-    /// Otherwise the request itself is wrong.
+    /// True if the kernel, the driver or this process does not meet a requirement of AF_XDP, so that only sockets can
+    /// be used. Otherwise the request itself is invalid.
     pub fn is_missing_requirement(&self) -> bool {
         match self {
             XdpError::NotAllowed { .. }
@@ -156,7 +156,8 @@ pub(super) fn refused(source: io::Error) -> XdpError {
     }
 }
 
-/// True if a capability is missing. The verifier returns `EACCES` for a program that it rejects.
+/// True if a capability is missing. `EACCES` does not count, because the verifier returns it for a program that it
+/// rejects.
 fn is_not_allowed(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::EPERM)
 }

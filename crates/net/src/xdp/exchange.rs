@@ -193,7 +193,7 @@ pub struct Arrived<'a> {
     pub source: SocketAddr,
     /// Destination address and port on this host.
     pub destination: SocketAddr,
-    /// Ethernet addresses of a frame back to the sender.
+    /// Ethernet addresses for a frame back to the sender.
     pub link: Link,
     /// Receive time at the filter, on the monotonic clock.
     pub received: Nanos,
@@ -251,10 +251,10 @@ impl Receiver {
         Ok(packets)
     }
 
-    /// Returns the number of packets that matched a claim but were dropped for lack of room since opening.
+    /// Returns the number of packets since opening that matched a claim but were dropped because there was no room.
     ///
     /// # Errors
-    /// Returns the errors of getsockopt(2). The number of drops is then unknown.
+    /// Returns any error from getsockopt(2). The number of drops is then unknown.
     pub fn drops(&self) -> io::Result<u64> {
         self.queues.iter().map(Incoming::drops).sum()
     }

@@ -6,11 +6,11 @@
 //!              └──────────────────────────┴───────────────────────────────┴──────────────────► the kernel's network stack ◄────────┘
 //! ```
 //!
-//! Anything but a whole UDP datagram behind a plain IP header goes to the kernel: VLAN tags, IPv4 options, IPv6
-//! extension headers, fragments, TCP, ICMP, neighbour discovery and packets of other programs. Frames that are not
-//! addressed to the interface's own Ethernet address also go to the kernel, such as broadcasts and frames seen in
-//! promiscuous mode. Frames from a group address go to the kernel, too. A reply to any of these frames would have an
-//! Ethernet source or destination that does not belong to a single interface.
+//! Only complete UDP datagrams after a plain IP header are taken. The kernel gets all other packets: TCP, ICMP,
+//! neighbour discovery, fragments, packets with VLAN tags, IPv4 options or IPv6 extension headers, and packets for
+//! other programs. Frames that are not addressed to the interface's own Ethernet address also go to the kernel, such as
+//! broadcasts and frames seen in promiscuous mode. Frames from a group address go to the kernel, too. A reply to any of
+//! these frames would have an Ethernet source or destination that does not belong to a single interface.
 //!
 //! The program writes the receive time (`CLOCK_MONOTONIC`) in front of every packet that it takes, as `SO_TIMESTAMPNS`
 //! does for sockets of the stack.
@@ -66,7 +66,7 @@ impl Claim {
     }
 }
 
-/// A register. R0 holds results and R1 to R5 hold arguments; calls overwrite these. R6 to R9 are preserved.
+/// A register. R0 holds results and R1 to R5 hold arguments; calls overwrite these six. R6 to R9 are preserved.
 #[derive(Clone, Copy)]
 enum Register {
     R0,
@@ -207,7 +207,7 @@ pub(super) fn program(claims: &[Claim], mac: [u8; 6], taken: MatchAction) -> Vec
     w.finished()
 }
 
-/// Converts a number for comparison with one loaded from a packet in network order.
+/// Converts a number so that it can be compared with a number loaded from a packet, which is in network order.
 fn network16(number: u16) -> i32 {
     i32::from(u16::from_ne_bytes(number.to_be_bytes()))
 }
@@ -260,7 +260,7 @@ impl Writer {
         self.push(0x77, register, Register::R0, 0, bits);
     }
 
-    /// Shifts by the number of bits in register `bits`.
+    /// Shifts `register` by the number of bits that the register `bits` specifies.
     fn shift_right_by(&mut self, register: Register, bits: Register) {
         self.push(0x7f, register, bits, 0, 0);
     }
@@ -281,7 +281,7 @@ impl Writer {
         self.push(0x7b, at, from, offset, 0);
     }
 
-    /// Operates on the lower 32 bits. The upper 32 bits become zero.
+    /// Computes the bitwise AND of the lower 32 bits. The upper 32 bits become zero.
     fn and(&mut self, to: Register, number: i32) {
         self.push(0x54, to, Register::R0, 0, number);
     }
@@ -339,7 +339,7 @@ impl Writer {
         }
         match ports {
             Ports::Range(range) => {
-                // Below and above the range; unsigned.
+                // Unsigned comparison with both ends of the range.
                 self.jumping(
                     0xa5,
                     Register::R7,
@@ -442,7 +442,7 @@ mod tests {
         assert!((65..75).contains(&usual), "{usual} instructions");
     }
 
-    /// For each claimed family, and for no claim at all, because `probe` claims nothing.
+    /// Covers programs for each claimed family, and a program without claims, which `probe` uses.
     #[test]
     fn the_verifier_takes_every_kind_of_program() {
         if !is_root("the_verifier_takes_every_kind_of_program") {
@@ -576,8 +576,8 @@ mod tests {
         }
     }
 
-    /// The program and a plain reading of the frame in Rust agree on frames whose addresses, ports, lengths and headers
-    /// are at or next to the claims' limits.
+    /// The program and a simple parser in Rust agree on frames whose addresses, ports, lengths and headers are at or
+    /// next to the claims' limits.
     #[test]
     fn random_frames_are_judged_as_the_rules_say() {
         let Some(program) = loaded("random_frames_are_judged_as_the_rules_say") else { return };
@@ -621,11 +621,11 @@ mod tests {
             let from = ENDS[usize::from(destination.is_ipv6())].0;
             let mut frame = frame(from, &destination.to_string(), b"a query of twenty");
             if self.once_in(8) {
-                // A bit of the Ethernet addresses.
+                // Invert one bit of the Ethernet addresses.
                 frame[self.below(12)] ^= 1 << self.below(8);
             }
             if self.once_in(4) {
-                // A valid header field, or any octet of a header.
+                // Set a header field to another valid value, or set any octet after the Ethernet header.
                 let (at, octet) = [
                     (12, 0x81),
                     (14, 0x46),
@@ -639,14 +639,15 @@ mod tests {
                 frame[at] = octet;
             }
             if self.once_in(4) {
-                // Around the end of either family's headers; the kernel requires whole Ethernet headers.
+                // Cut the frame near the end of either family's headers. The kernel requires a complete Ethernet
+                // header.
                 let end = [14, 42, 62][self.below(3)] + self.below(5);
                 frame.truncate(end.saturating_sub(2).max(14));
             }
             frame
         }
 
-        /// Returns the first or last address of a prefix, a neighbouring one, or one that differs in one bit.
+        /// Returns the first or last address of a prefix, an adjacent address, or an address that differs in one bit.
         fn address(&mut self, net: &IpNet) -> IpAddr {
             let near = [net.network(), net.broadcast()][self.below(2)];
             let bits = net.max_prefix_len();
@@ -663,7 +664,7 @@ mod tests {
             }
         }
 
-        /// Returns the first or last port of a claim, a neighbouring one, or the same in the other byte order.
+        /// Returns the first or last port of a claim, an adjacent port, or the same port in the other byte order.
         fn port(&mut self, claim: &Claim) -> u16 {
             let Ports::Range(range) = &claim.ports else { panic!("no set is claimed") };
             let near = [*range.start(), *range.end()][self.below(2)];

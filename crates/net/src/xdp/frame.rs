@@ -40,7 +40,7 @@ pub(super) struct Datagram {
     pub(super) destination: SocketAddr,
     /// Position of the payload in the frame.
     pub(super) payload: Range<usize>,
-    /// True if its checksum is left to a network card to complete.
+    /// True if the sender left the completion of the checksum to a network card.
     pub(super) has_partial_checksum: bool,
 }
 
@@ -63,7 +63,7 @@ impl FromIterator<IpAddr> for HostAddresses {
 }
 
 impl Default for HostAddresses {
-    /// No addresses; checksums may be left to a card.
+    /// Returns a value without addresses. Datagrams may arrive with an incomplete checksum.
     fn default() -> HostAddresses {
         [].into_iter().collect()
     }
@@ -81,8 +81,8 @@ impl HostAddresses {
     }
 }
 
-/// Parses the datagram in a frame. Returns `None` if there is none, its lengths are inconsistent, its checksum is
-/// wrong, or one of its addresses cannot belong to a host on a link. The stack rejects such packets as well.
+/// Parses the datagram in a frame. Returns `None` if there is no datagram, its lengths are inconsistent, its checksum
+/// is wrong, or one of its addresses cannot belong to a host on a link. The stack rejects such packets as well.
 ///
 /// Also returns `None` if the source is one of this host's `own` addresses, because such a source is forged and could
 /// give a client privileges. The stack rejects such packets over IPv4.
@@ -116,7 +116,8 @@ pub(super) fn read(frame: &[u8], own: &HostAddresses) -> Option<Datagram> {
     })
 }
 
-/// True if this address can be source or destination of a packet that arrives on a link. A loopback address (RFC 1122
+/// True if this address can be the source or destination of a packet that arrives on a link. A loopback address (RFC
+/// 1122
 /// §3.2.1.3; RFC 4291 §2.5.3) or an IPv4-mapped address (RFC 4291 §2.5.5.2) could give a client privileges.
 fn is_host_address(address: IpAddr) -> bool {
     let is_nobodys = address.is_unspecified() || address.is_loopback() || address.is_multicast();
@@ -165,8 +166,8 @@ fn read_ipv6(frame: &[u8]) -> Option<Addressed> {
 enum Checksum {
     /// Correct, or omitted where IPv4 allows it.
     Right,
-    /// Incomplete but allowed: only the sum of the pseudo-header, which a sender on the same machine left to a NIC to
-    /// complete.
+    /// Incomplete but allowed: the field contains only the sum of the pseudo-header, because a sender on the same
+    /// machine left the rest to a network card.
     Left,
     /// Wrong.
     Wrong,
@@ -179,8 +180,9 @@ fn checksum(from: IpAddr, to: IpAddr, udp: &[u8], length: usize, may_be_left: bo
         return if from.is_ipv4() { Checksum::Right } else { Checksum::Wrong };
     }
     let pseudo = pseudo_header(from, to, length);
-    // This case is checked first, so that a joined datagram is not taken for a single datagram by chance. For one in
-    // 65 535 datagrams received over a cable, this sum equals the correct checksum.
+    // An incomplete checksum is checked first, so that a joined datagram is not mistaken for a single datagram by
+    // chance. For one in 65 535 datagrams received over a cable, the sum of the pseudo-header equals the correct
+    // checksum.
     if may_be_left && fold(pseudo) == given {
         Checksum::Left
     } else if fold(pseudo + sum(&udp[..length])) == 0xffff {
@@ -194,7 +196,7 @@ fn checksum(from: IpAddr, to: IpAddr, udp: &[u8], length: usize, may_be_left: bo
 /// octets must already be in the frame.
 ///
 /// # Panics
-/// Panics if the frame is shorter than that.
+/// Panics if the frame is shorter than the reply's frame.
 pub(super) fn turn_into_reply(frame: &mut [u8], datagram: &Datagram, length: usize) -> usize {
     let (macs, _) = frame.split_at_mut(12);
     let (to, from) = macs.split_at_mut(6);
@@ -218,10 +220,10 @@ pub(super) fn turn_into_reply(frame: &mut [u8], datagram: &Datagram, length: usi
     end
 }
 
-/// Ethernet addresses of a frame in wire order: the next hop's, then the interface's.
+/// The two Ethernet addresses of a frame in wire order: that of the next hop, then that of the interface.
 pub type Link = [u8; 12];
 
-/// Returns the Ethernet addresses of a frame back to this frame's sender.
+/// Returns the Ethernet addresses for a frame back to the sender of this frame.
 pub(super) fn link_back(frame: &[u8]) -> Link {
     let mut link = [0; 12];
     link[..6].copy_from_slice(&frame[6..12]);
@@ -233,7 +235,7 @@ pub(super) fn link_back(frame: &[u8]) -> Link {
 /// frame.
 ///
 /// # Panics
-/// Panics if `frame` is too short for it.
+/// Panics if `frame` is shorter than the written frame.
 pub(super) fn write(
     frame: &mut [u8],
     link: &Link,
@@ -286,13 +288,13 @@ fn complete_ipv4(header: &mut [u8], length: usize) {
 
 /// Writes the constant fields of the IPv6 header, and the datagram's length.
 fn complete_ipv6(header: &mut [u8], length: usize) {
-    // Neither traffic class nor flow label.
+    // Traffic class and flow label are 0.
     header[..4].copy_from_slice(&[0x60, 0, 0, 0]);
     header[4..6].copy_from_slice(&(length as u16).to_be_bytes());
     header[7] = HOPS;
 }
 
-/// Writes length and checksum of a datagram; `message` includes its header.
+/// Writes the length and checksum of the datagram `message`, which includes the UDP header.
 fn complete_udp(message: &mut [u8], from: IpAddr, to: IpAddr) {
     let length = message.len();
     message[4..6].copy_from_slice(&(length as u16).to_be_bytes());
@@ -379,7 +381,7 @@ pub(super) mod tests {
         frame
     }
 
-    /// Returns no addresses of this host.
+    /// Returns an empty set of addresses of this host.
     pub(in super::super) fn none() -> HostAddresses {
         HostAddresses::default()
     }
@@ -404,7 +406,7 @@ pub(super) mod tests {
         }
     }
 
-    /// Clients with more permissions are recognized by their address.
+    /// Servers grant clients permissions by their address, so these addresses must not be forged.
     #[test]
     fn loopback_and_mapped_sources_are_rejected() {
         for (from, is_good) in [
@@ -437,7 +439,7 @@ pub(super) mod tests {
         }
     }
 
-    /// This host sends nothing to itself over a link.
+    /// This host never sends packets to itself over a link.
     #[test]
     fn own_addresses_as_source_are_rejected() {
         for (from, to) in ENDS {
@@ -487,7 +489,7 @@ pub(super) mod tests {
                 assert_eq!((found.source, found.destination), (source, destination));
                 assert_eq!(&frame[found.payload.clone()], payload);
                 assert_eq!((found.payload.end, &frame[..12]), (length, &link[..]));
-                // The result equals the frame of another writer, except for hop limit and flow label.
+                // Except for hop limit and flow label, the result equals the frame that the test helper builds.
                 let other = self::frame(from, to, payload);
                 assert_eq!(frame[12..ETHERNET], other[12..ETHERNET]);
                 assert_eq!(
@@ -498,7 +500,7 @@ pub(super) mod tests {
         }
     }
 
-    /// Changing any bit of a frame gives another datagram or none; nothing panics.
+    /// A frame with one inverted bit contains the same datagram or none. A truncated frame contains none.
     #[test]
     fn changed_and_cut_frames_do_no_harm() {
         for (from, to) in ENDS {
@@ -530,7 +532,7 @@ pub(super) mod tests {
             let is_left =
                 |frame: &[u8]| read(frame, &none()).map(|datagram| datagram.has_partial_checksum);
             assert_eq!(is_left(&frame), Some(true));
-            // Over a cable no datagram arrives without a checksum.
+            // Datagrams that arrive over a cable always have a complete checksum.
             let card = none().with_partial_checksums(false);
             assert_eq!(read(&frame, &card), None);
             frame[at..at + 2].fill(0);
@@ -547,7 +549,7 @@ pub(super) mod tests {
             let given = |frame: &[u8]| {
                 u16::from_be_bytes(frame[frame.len() - 4..][..2].try_into().unwrap())
             };
-            // Value to add to a payload of zeros so that its checksum becomes this one.
+            // Payload for which the complete checksum equals the partial one.
             let word = fold(u64::from(!partial) + u64::from(given(&frame(from, to, &[0, 0]))));
             let frame = frame(from, to, &word.to_be_bytes());
             assert_eq!(given(&frame), partial);

@@ -1,4 +1,4 @@
-//! Interfaces that are opened for AF_XDP: the filter attached, a socket for each queue.
+//! Interfaces that are opened for AF_XDP, with the filter attached and a socket for each queue.
 
 use std::fs;
 use std::io;
@@ -102,7 +102,7 @@ impl Interface {
         self.attach_mode
     }
 
-    /// Returns sender and receiver of each queue. The interface must have been opened by [`Interface::open_both`].
+    /// Returns the sender and receiver of each queue. The interface must have been opened by [`Interface::open_both`].
     pub fn into_exchanges(self) -> Vec<Exchange> {
         let Interface { attach_mode, queues, own } = self;
         queues.into_iter().map(|queue| Exchange::new(queue, attach_mode, own.clone())).collect()
@@ -119,7 +119,7 @@ impl Interface {
 /// link for a moment.
 ///
 /// # Errors
-/// [`XdpError::NoLink`] after `limit`.
+/// Returns [`XdpError::NoLink`] if the link is still down after `limit`.
 pub(super) fn await_link(name: &str, limit: Duration) -> Result<(), XdpError> {
     let give_up = Instant::now() + limit;
     // If the driver does not report the link state, this function does not wait.
@@ -132,18 +132,18 @@ pub(super) fn await_link(name: &str, limit: Duration) -> Result<(), XdpError> {
     Ok(())
 }
 
-/// Maximum time that an interface may be without link after a filter was attached.
+/// Maximum time that an interface may be without a link after a filter was attached.
 pub(super) const LINK: Duration = Duration::from_secs(10);
 
 /// Time after which a busy queue is considered to belong to another program. A shorter time does not suffice, because
 /// the kernel releases a queue only a moment after its program has ended.
 const RETURNED: Duration = Duration::from_secs(1);
 
-/// Returns the name of the interface that has an address and is up. For a link-local address, which several interfaces
-/// may have, the scope decides.
+/// Returns the name of the interface that has an address and is up. Several interfaces may have the same link-local
+/// address; its scope then selects the interface.
 ///
 /// # Errors
-/// [`XdpError::UnknownAddress`].
+/// Returns [`XdpError::UnknownAddress`] if no interface that is up has the address.
 pub fn interface_of(address: SocketAddr) -> Result<String, XdpError> {
     let is_it = |has: &SocketAddr| {
         has.ip() == address.ip() && [0, scope_of(has)].contains(&scope_of(&address))
@@ -160,9 +160,9 @@ pub fn may_join(interface: &str, attach_mode: AttachMode) -> bool {
     attach_mode == AttachMode::Generic && !is_card(ethtool::driver(interface).as_ref())
 }
 
-/// True for drivers of physical network cards, where packets arrive over a cable. The driver reports the interface of
-/// this thread's network namespace; /sys/class/net may show another one of the same name. An interface without driver
-/// information is not considered a card.
+/// True if the driver is that of a physical network card, where packets arrive over a cable. The driver reports the
+/// interface in this thread's network namespace; /sys/class/net may show an interface of the same name in another
+/// namespace. An interface without driver information is not considered a card.
 fn is_card(driver: Option<&ethtool::Driver>) -> bool {
     // Devices, unlike interfaces, are the same in every network namespace.
     let is_device = |path: &str| fs::read_link(path).is_ok();
@@ -178,12 +178,12 @@ const CARD_BUSES: [&str; 6] = ["pci", "usb", "platform", "auxiliary", "sdio", "m
 fn is_on_card_bus(driver: &ethtool::Driver, is_device: impl Fn(&str) -> bool) -> bool {
     let place = driver.bus.as_str();
     let is_on = |bus: &str| place == bus || is_device(&format!("/sys/bus/{bus}/devices/{place}"));
-    // virtio's own bus is behind a device of another bus, which its driver reports.
+    // A virtio device belongs to a device on another bus, and its driver reports that bus.
     let tells_its_own = !place.is_empty() && driver.name != "virtio_net";
     tells_its_own && (place.starts_with("usb-") || CARD_BUSES.into_iter().any(is_on))
 }
 
-/// Returns the names of all interfaces that are up, except loopback, each with each of its addresses; ports are 0.
+/// Returns all addresses of the interfaces that are up, except loopback, each with the interface's name. Ports are 0.
 fn addresses() -> impl Iterator<Item = (String, SocketAddr)> {
     let held = held().into_iter().flatten().filter(|held| !held.loopback);
     held.map(|held| (held.interface, held.address))
@@ -214,14 +214,14 @@ fn is_link_scoped(address: IpAddr) -> bool {
 pub struct Probed {
     /// Receive queues in use.
     pub queues: u32,
-    /// Each attach mode, and the system's error if it does not work.
+    /// Each attach mode, with the error returned by the system if the mode does not work.
     pub attach_modes: Vec<(AttachMode, io::Result<()>)>,
 }
 
-/// Tries all attach modes on an interface, with a filter that takes nothing.
+/// Tries all attach modes on an interface, with a filter that takes no packets.
 ///
 /// # Errors
-/// See [`XdpError`]: there is no such interface, or privileges are missing.
+/// Returns an [`XdpError`] if there is no such interface, or privileges are missing.
 pub fn probe(name: &str) -> Result<Probed, XdpError> {
     let found = find(name)?;
     let queues = count_queues(&found.facts)?;
@@ -238,7 +238,7 @@ pub fn probe(name: &str) -> Result<Probed, XdpError> {
 /// Checks the AF_XDP requirements of an interface that can be read without privileges.
 ///
 /// # Errors
-/// See [`XdpError`]: there is no such interface, or it lacks an Ethernet address or queues.
+/// Returns an [`XdpError`] if there is no such interface, or it lacks an Ethernet address or queues.
 pub fn check(name: &str) -> Result<(), XdpError> {
     count_queues(&find(name)?.facts).map(drop)
 }
@@ -262,7 +262,7 @@ pub(super) fn find(name: &str) -> Result<Found, XdpError> {
     Ok(Found { index, facts, mac })
 }
 
-/// Returns the number of queues of an interface; one if the driver does not report it.
+/// Returns the number of queues of an interface, or 1 if the driver does not report a number.
 fn count_queues(facts: &ethtool::Interface) -> Result<u32, XdpError> {
     let Some(ethtool::Queues { receive, transmit }) = facts.queues else { return Ok(1) };
     if transmit < receive {
@@ -344,18 +344,19 @@ enum Step {
     Open,
 }
 
-/// Returns an error that concerns only this mode, so that another mode may work; `release` is the kernel's.
+/// Returns `source` if it concerns only this mode, so that another mode may work. `release` is the kernel's release.
 ///
 /// # Errors
-/// Causes that affect all modes: a missing capability, the limit of locked memory, a kernel without AF_XDP.
+/// Returns an error if the cause affects all modes: a missing capability, the limit of locked memory, or a kernel
+/// without AF_XDP.
 fn of_this_mode(step: Step, source: io::Error, release: &str) -> Result<io::Error, XdpError> {
     match (step, source.raw_os_error()) {
         (_, Some(libc::EPERM)) => Err(XdpError::NotAllowed { source }),
         // XDP_UMEM_REG fails because RLIMIT_MEMLOCK is too small.
         (Step::Open, Some(libc::ENOBUFS)) => Err(XdpError::NotLocked { source }),
         (Step::Open, Some(libc::EAFNOSUPPORT)) => Err(XdpError::NotBuilt { source }),
-        // Drivers also return this error, so the release is checked. Linux 5.9 added links of XDP programs and the
-        // statistics that are read here.
+        // Drivers also return `EINVAL`, so the release is checked. Linux 5.9 added links of XDP programs and the
+        // statistics that this module reads.
         (Step::Attach, Some(libc::EINVAL)) if is_before_links(release) => {
             Err(XdpError::TooOld { release: release.to_owned(), source })
         }
@@ -383,7 +384,7 @@ fn is_bond(driver: &ethtool::Driver) -> bool {
     driver.name == "bonding"
 }
 
-/// True if another program uses the interface, or a queue of it.
+/// True if another program uses the interface or one of its queues.
 fn is_busy(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EEXIST))
 }

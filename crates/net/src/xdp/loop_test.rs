@@ -46,7 +46,7 @@ pub struct LoopTest {
 }
 
 /// Sends datagrams from one interface to another for `time`, as fast as the interface accepts them, and counts the
-/// received ones. Both must be in this network namespace.
+/// received datagrams. Both interfaces must be in this network namespace.
 ///
 /// # Errors
 /// See [`XdpError`].
@@ -98,7 +98,7 @@ fn send(sender: &mut Sender, link: &Link, time: Duration) -> io::Result<u64> {
     Ok(sent)
 }
 
-/// Counts received datagrams until all have arrived, or the time for missing ones has passed.
+/// Counts received datagrams until all have arrived, or the time limit for missing datagrams has passed.
 fn count(receivers: &mut [Receiver], all_sent: &OnceLock<u64>) -> io::Result<u64> {
     let (mut received, mut end) = (0, None);
     loop {

@@ -23,7 +23,7 @@ impl PortSet {
     /// Creates an empty set.
     ///
     /// # Errors
-    /// [`XdpError::NotAllowed`] or [`XdpError::Filter`].
+    /// Returns [`XdpError::NotAllowed`] or [`XdpError::Filter`] if the kernel refuses to create the map.
     pub fn new() -> Result<PortSet, XdpError> {
         PortSet::make().map_err(refused)
     }
@@ -34,13 +34,13 @@ impl PortSet {
         Ok(PortSet { map, bits })
     }
 
-    /// Adds a port. The filter hands datagrams to it to AF_XDP from now on.
+    /// Adds a port. From now on, AF_XDP receives the datagrams to this port.
     pub fn insert(&self, port: u16) {
         let (octet, bit) = self.place(port);
         octet.fetch_or(bit, Ordering::Relaxed);
     }
 
-    /// Removes a port. The kernel's stack receives datagrams to it from now on.
+    /// Removes a port. From now on, the kernel's stack receives the datagrams to this port.
     pub fn remove(&self, port: u16) {
         let (octet, bit) = self.place(port);
         octet.fetch_and(!bit, Ordering::Relaxed);

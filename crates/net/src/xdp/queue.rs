@@ -58,18 +58,18 @@ impl Capacity {
         Capacity { frames: kept.max(Capacity::FRAMES), kept, own: 2048 }
     }
 
-    /// Entries of the fill ring, which holds idle frames. There are more entries than frames, because the kernel
-    /// delivers a packet before it shows that its frame has left the ring.
+    /// Returns the number of entries in the fill ring, which holds idle frames. There are more entries than frames,
+    /// because the kernel delivers a packet before it shows that the packet's frame has left the ring.
     fn fill_places(self) -> u32 {
         2 * self.frames
     }
 
-    /// Entries of the transmit and completion rings.
+    /// Returns the number of entries in the transmit ring, and also in the completion ring.
     fn sending_places(self) -> u32 {
         self.own.max(2048)
     }
 
-    /// Total octets of all frames.
+    /// Returns the total length of all frames in octets.
     fn octets(self) -> usize {
         (self.frames + self.own) as usize * FRAME
     }
@@ -118,7 +118,8 @@ pub(super) struct Outgoing {
 struct Socket {
     descriptor: OwnedFd,
     memory: Mapping,
-    /// Keeps the filter attached as long as a queue exists. Declared after the descriptor, which is dropped first.
+    /// Keeps the filter attached as long as a queue exists. It is declared after the descriptor, so that the descriptor
+    /// is dropped first.
     _attached: Arc<Attached>,
 }
 
@@ -134,7 +135,7 @@ impl Queue {
     /// it yet.
     ///
     /// # Errors
-    /// Returns the errors of setsockopt(2), mmap(2) and bind(2): `EOPNOTSUPP` if the driver does not support zero-copy,
+    /// Returns any error from setsockopt(2), mmap(2) or bind(2): `EOPNOTSUPP` if the driver does not support zero-copy,
     /// `EBUSY` if the queue has a socket, `ENOBUFS` if the limit of locked memory is too low.
     pub(super) fn open(
         socket: OwnedFd,
@@ -173,7 +174,7 @@ impl Queue {
         })
     }
 
-    /// Returns the descriptor for the filter's map.
+    /// Returns the socket's descriptor, which the filter's map needs.
     pub(super) fn number(&self) -> RawFd {
         self.incoming.socket.descriptor.as_raw_fd()
     }
@@ -228,7 +229,7 @@ impl Queue {
     /// See [`Incoming::drops`].
     ///
     /// # Errors
-    /// Returns the errors of getsockopt(2). The number of drops is then unknown.
+    /// Returns any error from getsockopt(2). The number of drops is then unknown.
     pub(super) fn drops(&self) -> io::Result<u64> {
         self.incoming.drops()
     }
@@ -286,7 +287,7 @@ impl Incoming {
     /// Waits up to `limit` for a packet. With a limit of zero, the call only wakes a kernel that waits for frames.
     ///
     /// # Errors
-    /// Returns the errors of poll(2). A signal ends the wait without an error.
+    /// Returns any error from poll(2). A signal ends the wait without an error.
     pub(super) fn wait(&mut self, limit: Duration) -> io::Result<()> {
         let millis = u16::try_from(limit.as_millis()).unwrap_or(u16::MAX);
         let mut fds = [PollFd::new(self.as_fd(), PollFlags::POLLIN)];
@@ -306,7 +307,7 @@ impl Incoming {
     /// counted by the interface.
     ///
     /// # Errors
-    /// Returns the errors of getsockopt(2). The number of drops is then unknown.
+    /// Returns any error from getsockopt(2). The number of drops is then unknown.
     pub(super) fn drops(&self) -> io::Result<u64> {
         // SAFETY: plain numbers, for which all zeros is a valid value.
         let mut counted: libc::xdp_statistics = unsafe { std::mem::zeroed() };
@@ -334,7 +335,7 @@ impl Outgoing {
     /// Returns the sending frame at `address`.
     ///
     /// # Panics
-    /// Panics if there is no frame.
+    /// Panics if there is no frame at `address`.
     #[inline]
     pub(super) fn frame(&mut self, address: u64) -> &mut [u8] {
         let Range { start, end } =
@@ -354,7 +355,7 @@ impl Outgoing {
         self.transmit.push(libc::xdp_desc { addr: address, len: length as u32, options: 0 })
     }
 
-    /// Publishes queued frames to the kernel, and makes it send.
+    /// Publishes queued frames to the kernel, and makes the kernel send them.
     ///
     /// # Errors
     /// Returns an error if the interface is gone.
@@ -403,7 +404,7 @@ impl Outgoing {
         let error = io::Error::last_os_error();
         match error.raw_os_error() {
             // If the kernel copies, the interface has dropped and counted one packet, and continues with the next one.
-            // It has no link, or it is a veth whose peer has no room.
+            // The interface has no link, or is a veth whose peer has no room.
             Some(libc::EBUSY) => {
                 self.dropped += u64::from(!self.zero_copy);
                 Ok(())
@@ -437,7 +438,7 @@ pub fn stamped(length: usize, address: u64) -> Option<Range<usize>> {
 /// Opens an unbound AF_XDP socket.
 ///
 /// # Errors
-/// Returns the errors of socket(2): `EAFNOSUPPORT` if the kernel does not support this family.
+/// Returns any error from socket(2): `EAFNOSUPPORT` if the kernel does not support this family.
 pub(super) fn socket() -> io::Result<OwnedFd> {
     // SAFETY: no pointers; the return value is checked.
     let number = unsafe { libc::socket(AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
@@ -486,7 +487,7 @@ fn bind(socket: &OwnedFd, interface: u32, queue: u32, zero_copy: bool) -> io::Re
 mod tests {
     use super::*;
 
-    /// A descriptor comes from the kernel and is checked nevertheless.
+    /// Addresses in descriptors are checked, although they come from the kernel.
     #[test]
     fn only_addresses_in_the_memory_are_valid() {
         let memory = 3 * FRAME;

@@ -30,10 +30,10 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Maps anonymous memory, filled with zeros and present.
+    /// Maps anonymous memory that is filled with zeros and already resident.
     ///
     /// # Errors
-    /// Returns the errors of mmap(2).
+    /// Returns any error from mmap(2).
     pub(super) fn anonymous(len: usize) -> io::Result<Mapping> {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_POPULATE;
         Mapping::new(len, flags, -1, 0)
@@ -42,7 +42,7 @@ impl Mapping {
     /// Maps memory shared with the kernel: `len` octets behind a descriptor.
     ///
     /// # Errors
-    /// Returns the errors of mmap(2).
+    /// Returns any error from mmap(2).
     pub(super) fn shared(of: &impl AsFd, len: usize) -> io::Result<Mapping> {
         Mapping::of(of, len, 0)
     }
@@ -177,7 +177,7 @@ impl<T: Copy> Producer<T> {
     /// Creates a ring that we fill.
     ///
     /// # Errors
-    /// Returns the errors of setsockopt(2) and mmap(2).
+    /// Returns any error from setsockopt(2) or mmap(2).
     pub(super) fn new(socket: &impl AsFd, which: RingKind, size: u32) -> io::Result<Producer<T>> {
         Ok(Producer { ring: Ring::new(socket, which, size)?, next: 0, taken: 0 })
     }
@@ -232,7 +232,7 @@ impl<T: Copy> Consumer<T> {
     /// Creates a ring that the kernel fills.
     ///
     /// # Errors
-    /// Returns the errors of setsockopt(2) and mmap(2).
+    /// Returns any error from setsockopt(2) or mmap(2).
     pub(super) fn new(socket: &impl AsFd, which: RingKind, size: u32) -> io::Result<Consumer<T>> {
         Ok(Consumer { ring: Ring::new(socket, which, size)?, next: 0, filled: 0 })
     }
@@ -246,7 +246,7 @@ impl<T: Copy> Consumer<T> {
         self.filled.wrapping_sub(self.next)
     }
 
-    /// Takes an entry; the kernel may overwrite its place after [`Consumer::release`].
+    /// Takes an entry. The kernel may overwrite the entry after [`Consumer::release`].
     #[inline]
     pub(super) fn pop(&mut self) -> Option<T> {
         (self.available() > 0).then(|| {
@@ -258,7 +258,7 @@ impl<T: Copy> Consumer<T> {
         })
     }
 
-    /// Returns the places of consumed entries to the kernel.
+    /// Returns consumed entries to the kernel for reuse.
     #[inline]
     pub(super) fn release(&mut self) {
         self.ring.index(self.ring.consumer).store(self.next, Ordering::Release);
@@ -283,7 +283,7 @@ unsafe impl Numbers for libc::xdp_umem_reg {}
 /// Sets an option of an AF_XDP socket.
 ///
 /// # Errors
-/// Returns the errors of setsockopt(2).
+/// Returns any error from setsockopt(2).
 pub(super) fn set_option<T: Numbers>(
     socket: &impl AsFd,
     option: libc::c_int,
@@ -305,7 +305,7 @@ pub(super) fn set_option<T: Numbers>(
 /// Reads an option of an AF_XDP socket.
 ///
 /// # Errors
-/// Returns the errors of getsockopt(2); `InvalidData` if the kernel's value is shorter than ours.
+/// Returns any error from getsockopt(2); `InvalidData` if the kernel's value is shorter than ours.
 pub(super) fn get_option<T: Numbers>(
     socket: &impl AsFd,
     option: libc::c_int,

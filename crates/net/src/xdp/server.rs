@@ -12,7 +12,7 @@ use super::queue::Queue;
 use crate::batch::{BATCH, Datagram, Source, Turn};
 use crate::clock::ClockPair;
 
-/// Maximum delay until replies that the device had no room for are submitted again.
+/// Maximum delay before replies for which the device had no room are submitted again.
 const RESEND_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Receives queries and sends replies by AF_XDP; the counterpart of [`crate::batch::ServerBatch`] on a socket.
@@ -31,9 +31,9 @@ impl Server {
         Server { queue, own, reply: vec![0; LONGEST].into(), unreadable: 0 }
     }
 
-    /// Receives up to [`BATCH`] queries, waiting up to `limit` for the first. `answer` writes a reply to each and
-    /// returns its length, 0 for no reply. The replies are then sent. The receive time of a query is taken by the
-    /// filter and converted to wall-clock time.
+    /// Receives up to [`BATCH`] queries, waiting up to `limit` for the first. `answer` writes the reply to a query and
+    /// returns the reply's length, or 0 for no reply. The replies are then sent. The receive time of a query is
+    /// recorded by the filter and converted to wall-clock time.
     ///
     /// # Errors
     /// Returns an error if the interface is gone.
@@ -83,18 +83,18 @@ impl Server {
         Ok(turn)
     }
 
-    /// Returns the number of queries to this server that were not delivered since it was opened, because there was no
-    /// room or because they could not be parsed.
+    /// Returns the number of queries since opening that did not reach this server, because there was no room or because
+    /// they could not be parsed.
     ///
     /// # Errors
-    /// Returns the errors of getsockopt(2). The number of drops is then unknown.
+    /// Returns any error from getsockopt(2). The number of drops is then unknown.
     pub fn drops(&self) -> io::Result<u64> {
         Ok(self.queue.drops()? + self.unreadable)
     }
 }
 
-/// Counts replies that the interface dropped while sending as refused. Some may belong to an earlier turn, which
-/// counted them as sent.
+/// Counts as refused the replies that the interface dropped while sending. Some of these replies may belong to an
+/// earlier turn, which counted them as sent.
 fn refuse(turn: &mut Turn, dropped: usize) {
     turn.refused += dropped;
     turn.sent = turn.sent.saturating_sub(dropped);

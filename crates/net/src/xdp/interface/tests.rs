@@ -145,7 +145,7 @@ fn load(client: &Namespace, is_over: &Arc<AtomicBool>) -> thread::JoinHandle<usi
                 socket.send(b"for us").unwrap();
             }
             asked += 32;
-            // Lost packets are not waited for long.
+            // The timeout for lost packets is short.
             (0..32).take_while(|_| socket.recv(&mut reply).is_ok()).for_each(drop);
         }
         asked
@@ -191,7 +191,7 @@ fn echo(namespace: &Namespace, address: &str) -> thread::JoinHandle<()> {
     echoing
 }
 
-/// Returns the replies to a client, with the ports that they were sent to, in order.
+/// Returns the replies to a client, each with its destination, in sorted order.
 fn received(receiver: &mut Receiver, count: usize) -> Vec<(SocketAddr, Vec<u8>)> {
     let (mut seen, give_up) = (Vec::new(), Instant::now() + LAST_RESORT);
     while seen.len() < count && Instant::now() < give_up {
@@ -242,7 +242,7 @@ fn a_client_asks(test: &str, mode: Mode, attach_mode: AttachMode) {
                 .collect();
             wanted.sort();
             assert_eq!(received(&mut receiver, 4), wanted);
-            // More than it has frames, so that each frame is reused many times.
+            // The client sends more datagrams than it has frames, so that each frame is reused many times.
             for _ in 0..100 {
                 assert_eq!(sender.send(&[b'x'; 64 * 50], 50, &link, from[0], server).unwrap(), 64);
                 assert_eq!(received(&mut receiver, 64).len(), 64);
@@ -275,7 +275,7 @@ fn a_client_needs_an_ethernet_neighbour() {
 fn packets_without_room_are_counted() {
     on_a_pair("xdp-drops", |client| {
         let mut servers = Interface::open("near", &claims(), Mode::Auto).unwrap().into_servers();
-        // More than its rings hold, a little at a time, so that all of them get there.
+        // More datagrams than the rings hold, sent a few at a time, so that all of them reach the interface.
         let sent: u64 = 6_000;
         client.run(move || {
             let socket = UdpSocket::bind(THEIRS).unwrap();
@@ -293,7 +293,8 @@ fn packets_without_room_are_counted() {
     });
 }
 
-/// Trials follow each other at once, and the kernel closes the sockets of a process a moment after it has ended.
+/// Trials follow each other without a pause, but the kernel closes the sockets of a process only a moment after the
+/// process has ended.
 #[test]
 fn opening_waits_for_a_released_interface() {
     on_a_pair("an interface that is given back", |_far| {
@@ -359,7 +360,7 @@ fn a_link_local_address_is_found_by_its_scope() {
     });
 }
 
-/// More replies than there are frames may wait for one answer and leave together.
+/// Replies that outnumber the frames may wait for the same upstream answer, and are then sent together.
 #[test]
 fn a_batch_larger_than_the_ring_is_sent() {
     on_a_pair("more than there is room for", |_far| {
@@ -379,7 +380,7 @@ fn a_batch_larger_than_the_ring_is_sent() {
     });
 }
 
-/// Many bridges have fe80::1.
+/// Many bridges use the address fe80::1.
 #[test]
 fn link_local_addresses_of_other_links_may_be_remote() {
     on_a_pair("an address of another link", |_far| {
@@ -455,7 +456,7 @@ fn a_bridge_is_served_in_generic_mode() {
         ip("link set over up");
         ip("addr add 198.18.0.2/24 dev over");
         let claim = || Claim::to_address("198.18.0.2".parse().unwrap(), 53..=53);
-        // Its port has no address.
+        // The bridge's port has no address.
         let error = Interface::open("near", &[claim()], Mode::Auto).map(drop).unwrap_err();
         assert!(error.to_string().contains("near does not have the address"), "{error}");
         assert_eq!(interface_of(OURS.parse().unwrap()).unwrap(), "over");
@@ -468,7 +469,7 @@ fn a_bridge_is_served_in_generic_mode() {
     });
 }
 
-/// Like a bond, which this kernel may not support.
+/// The test pretends that the interface is a bond, because this kernel may not support bonds.
 #[test]
 fn a_filter_that_would_run_at_other_interfaces_is_not_tried() {
     on_a_pair("xdp-bond", |_far| {
@@ -481,7 +482,7 @@ fn a_filter_that_would_run_at_other_interfaces_is_not_tried() {
     });
 }
 
-/// Each missing requirement has a sentence with advice; other errors concern one mode only.
+/// Each missing requirement is reported by a sentence with advice. Other errors concern one mode only.
 #[test]
 fn host_errors_differ_from_errors_of_one_mode() {
     let told = |step, number, release: &str| {
