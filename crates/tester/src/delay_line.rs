@@ -64,8 +64,8 @@ struct Shared {
     changed: Condvar,
 }
 
-/// Sends replies at their due times from the socket that received the queries. Waiting replies are dropped with the
-/// line.
+/// Sends replies at their due times from the socket that received the queries. Dropping the line discards the waiting
+/// replies.
 pub(crate) struct DelayLine {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,

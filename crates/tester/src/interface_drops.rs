@@ -6,10 +6,11 @@ use serde::{Deserialize, Serialize};
 /// Packets that one interface of a host lost, including those of other programs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct InterfaceDrops {
-    /// Dropped received packets, for instance in the backlog or in the card's ring; incremented with each read that the
-    /// kernel does not answer. 0 if it is served by AF_XDP with zero-copy, whose drops count as `socket_drops`.
+    /// Received packets that were dropped, for instance in the backlog or in the card's ring. Each read that the kernel
+    /// does not answer adds 1. If AF_XDP with zero-copy serves the interface, the count is 0, and drops count as
+    /// `socket_drops`.
     pub receive: u64,
-    /// Dropped packets to be sent.
+    /// Packets that were dropped before they were sent.
     pub send: u64,
     /// Packets that its queueing discipline dropped, if reported by the kernel.
     pub queueing_discipline: u64,
@@ -18,7 +19,7 @@ pub struct InterfaceDrops {
 }
 
 impl InterfaceDrops {
-    /// Returns one entry for each place of `interface` with losses.
+    /// Returns one entry for each point of loss on `interface`.
     pub(crate) fn losses(&self, interface: &str) -> Vec<HostLoss> {
         let interface = || interface.to_owned();
         let (receive, send) = (self.receive, self.send);
@@ -48,7 +49,8 @@ pub(crate) fn beyond_disciplines(no_room_to_send: u64, queued: u64) -> u64 {
     no_room_to_send.saturating_sub(queued)
 }
 
-/// True if only loopback is watched; drops of its discipline; UDP sends without room; and expected total losses.
+/// Test cases. Each contains: true if only loopback is watched, drops of the queueing discipline, UDP sends that found
+/// no room, and the expected total losses.
 #[cfg(test)]
 pub(crate) const IN_TWO_COUNTERS: [(bool, u32, u64, u64); 6] = [
     (false, 0, 0, 0),

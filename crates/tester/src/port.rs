@@ -59,7 +59,7 @@ impl Port {
         }
     }
 
-    /// Receives queries and sends the replies. Waits up to `limit` for the first query; zero: does not wait.
+    /// Receives queries and sends the replies. Waits up to `limit` for the first query; with zero, it does not wait.
     ///
     /// `answer` writes the reply to a query and returns the length of the reply, or 0 for no reply.
     ///
@@ -83,14 +83,15 @@ impl Port {
                     }
                     answer(query, source, out)
                 });
-                // Without its interface, the server does not wait. The sleep prevents a busy loop of the worker.
+                // If its interface is gone, the server does not wait. The sleep prevents a busy loop in the worker.
                 turn.inspect_err(|_| std::thread::sleep(limit))
             }
         }
     }
 
-    /// Returns the number of queries that arrived but were not delivered to the worker. The worker was too slow, or the
-    /// queries were joined to others. Each call that cannot read a counter adds 1, so that a trial does not pass.
+    /// Returns the number of queries that arrived but were not delivered to the worker, because the worker was too slow
+    /// or the queries were joined to others. Each call that cannot read a counter adds 1, so that a trial does not
+    /// pass.
     pub(crate) fn drops(&mut self) -> u64 {
         match self {
             Port::Socket(endpoint, _) => endpoint.drops(),

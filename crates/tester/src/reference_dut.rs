@@ -2,8 +2,8 @@
 //! tester.
 //!
 //! The reference DUT needs no AuthDNS, because the name contains the address. Upstream queries to an AuthDNS can be
-//! enabled ([`crate::upstream_queries`]). Each query consumes a token of a token bucket, or is dropped if there is
-//! none. The tokens are counted by the receive time in the *kernel*, so this program's scheduling has no effect.
+//! enabled ([`crate::upstream_queries`]). Each query consumes a token of a token bucket, or is dropped if no token is
+//! left. The tokens are counted by the receive time in the *kernel*, so this program's scheduling has no effect.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -38,9 +38,10 @@ const STOP_CHECK: Duration = Duration::from_millis(100);
 pub struct ReferenceConfig {
     /// Address to serve, over UDP.
     pub listen: SocketAddr,
-    /// Queries answered per second; the rest is dropped at once. `None`: all are answered.
+    /// Queries answered per second; the rest is dropped at once. If it is `None`, all queries are answered.
     pub capacity: Option<Qps>,
-    /// Maximum unused capacity that is saved up, as time at full capacity. Each trial begins with this credit.
+    /// Maximum unused capacity that is saved up, expressed as time at full capacity. Each trial begins with this
+    /// credit.
     pub burst: Nanos,
     /// Zone of the names that are answered.
     pub domain: Domain,
@@ -58,7 +59,7 @@ pub struct ReferenceConfig {
     pub wrong_share: Share,
     /// Delay of all other replies.
     pub delay: Delay,
-    /// Probability, from 0 to 1, that a trial loses one query, whatever its rate. The lost query is the first that
+    /// Probability, from 0 to 1, that a trial at any rate loses one query. The lost query is the first that
     /// arrives at least half a second after the trial began. A trial begins after a pause of
     /// [`TokenBucket::NEW_TRIAL`].
     pub failing_trials: f64,
@@ -69,7 +70,7 @@ pub struct ReferenceConfig {
     /// Interface on which queries are also answered by AF_XDP. The interface must have the address of `listen`, and
     /// only one queue, because each queue would have a separate capacity.
     pub xdp: Option<XdpConfig>,
-    /// Upstream queries for the answered names; `None`: no upstream queries.
+    /// Upstream queries for the answered names; if `None`, no upstream queries are sent.
     pub asking: Option<UpstreamQueryConfig>,
 }
 
@@ -91,10 +92,10 @@ pub struct ReferenceCounters {
     pub lost: u64,
     /// Packets that were not queries.
     pub ignored: u64,
-    /// Queries dropped by the kernel: this program was too slow, so its capacity is not exact.
+    /// Queries dropped by the kernel because this program was too slow. The capacity was then not exact.
     pub socket_drops: u64,
-    /// Replies among `answered` that the kernel, or the ring of `--xdp`, did not accept at once: the tester misses them
-    /// because of this program.
+    /// Replies among `answered` that the kernel, or the ring of `--xdp`, did not accept at once. The tester misses
+    /// these replies because of this program.
     pub refused: u64,
     /// Maximum time between the kernel's receipt of a query and its reading by this program, in µs; 0 for queries
     /// received by AF_XDP. A tester with a timeout below this time misses replies because of this program.
@@ -103,13 +104,14 @@ pub struct ReferenceCounters {
 
 /// A token bucket with an exact long-term rate.
 ///
-/// The bucket saves up tokens, up to `burst` of time, while the client pauses within a trial. A pause of
-/// [`TokenBucket::NEW_TRIAL`] begins a new trial. The bucket is then filled on credit, because the first queries of a
-/// trial may be late too. The credit is paid back over the first half second. From then on, at most capacity · time
-/// queries have been answered, so a trial of half a second or more above the capacity loses queries.
+/// The bucket saves up tokens, for up to `burst` of time, while the client pauses within a trial. After a pause of
+/// [`TokenBucket::NEW_TRIAL`], the next query begins a new trial. The bucket is then filled on credit, because the
+/// first queries of a trial may also be late and arrive together. The credit is paid back over the first half second.
+/// From then on, at most capacity · time queries have been answered, so a trial of half a second or more above the
+/// capacity loses queries.
 #[derive(Clone, Debug)]
 pub(crate) struct TokenBucket {
-    /// Time per query in 2⁻²⁰ ns. The rounding error is at most one query in hours.
+    /// Time per query in 2⁻²⁰ ns. The rounding error is at most one query in several hours.
     cost: u64,
     /// Maximum saved-up time, and the credit at the beginning of a trial.
     burst: i64,
@@ -133,7 +135,7 @@ impl TokenBucket {
         let cost = ((u128::from(Nanos::SECOND.0) << Self::SCALE) / u128::from(capacity.0)) as u64;
         TokenBucket {
             cost,
-            // At least one query is covered, however low the capacity.
+            // The burst covers at least one query, even if the capacity is very low.
             burst: ((burst.0 << Self::SCALE) as i64).max(cost as i64),
             last: None,
             began: Nanos(0),
@@ -142,8 +144,8 @@ impl TokenBucket {
         }
     }
 
-    /// Returns true if a query that arrived at `now` gets a token. A time before the previous one counts as the
-    /// previous one.
+    /// Returns true if a query that arrived at `now` gets a token. If `now` is before the previous arrival, the
+    /// previous arrival time is used instead.
     pub(crate) fn take(&mut self, now: Nanos) -> bool {
         let passed = match self.last {
             Some(last) if now.since(last) < Self::NEW_TRIAL => now.since(last),
@@ -216,7 +218,7 @@ pub enum ReferenceError {
     },
 }
 
-/// A running reference DUT. Dropping it stops it.
+/// A running reference DUT. Dropping this value stops the server.
 pub struct RunningReference {
     address: SocketAddr,
     counters: Arc<[AtomicU64; COUNTERS]>,
@@ -381,7 +383,7 @@ impl Worker {
         }
         let line = DelayLine::new(Arc::clone(&self.endpoint));
         let mut ports = std::mem::take(&mut self.ports);
-        // Only the last port is waited for, and only briefly if there are others.
+        // The worker waits only for the last port, and only briefly if there are other ports.
         let last = ports.len() - 1;
         let patience = if last == 0 { STOP_CHECK } else { Duration::from_millis(1) };
         while !self.stop.load(Ordering::Relaxed) {
@@ -400,8 +402,8 @@ impl Worker {
         let mut clocks = None;
         let mut counts = ReferenceCounters::default();
         let turn = port.turn(limit, |query, source, out| {
-            // Sampled after the receive, so that no arrival seems to be in the future if the wall clock is set. Such an
-            // arrival would leave all queries before that time without a token.
+            // The clocks are sampled after the receive, so that no arrival seems to be in the future if the wall clock
+            // is set. Such an arrival would leave all queries before that time without a token.
             let clocks = clocks.get_or_insert_with(ClockPair::sample);
             let arrived = clocks.arrival(query.received);
             let waited_us = clocks.monotonic().since(arrived).0 / 1_000;
@@ -467,7 +469,8 @@ impl Worker {
             self.config.late_share.per_hundred(),
             self.config.wrong_share.per_hundred(),
         );
-        // A larger share contains every smaller one, so the differences are exact and do not overlap.
+        // The names selected by a larger share include those of every smaller share, so the differences are exact and
+        // do not overlap.
         let within = |percent: u8| Share::percent(percent).selects(name);
         match () {
             () if within(loss) => Disposition::Lost,
@@ -491,7 +494,8 @@ impl Worker {
 mod tests {
     use super::*;
 
-    /// Offers `rate` for `seconds` with times from `arrival`; returns the number of dropped queries.
+    /// Sends queries at `rate` for `seconds`, with arrival times given by `arrival`. Returns the number of dropped
+    /// queries.
     fn dropped(capacity: u64, rate: u64, seconds: u64, arrival: impl Fn(u64) -> u64) -> u64 {
         let mut bucket = TokenBucket::new(Qps(capacity), Nanos::from_millis(50));
         let start = 1_000_000_000;
@@ -551,7 +555,7 @@ mod tests {
     }
 
     /// A client that could not begin in time sends its first queries together. A server with spare capacity has room
-    /// for them; one without loses queries nevertheless.
+    /// for these queries; a server without spare capacity still loses queries.
     #[test]
     fn a_late_begin_costs_nothing() {
         for capacity in [401, 1_000, 100_000] {

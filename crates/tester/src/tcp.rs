@@ -51,7 +51,7 @@ pub(crate) fn serve(
     listener: TcpListener,
     answer: impl Fn(&[u8], &mut [u8]) -> usize + Send + Sync + 'static,
 ) -> io::Result<TcpServer> {
-    // accept(2) must not block if a client has closed its connection before.
+    // accept(2) must not block if a client has closed its connection in the meantime.
     listener.set_nonblocking(true)?;
     let stop = Alarm::new()?;
     let mut poller = Poller::new(2)?;

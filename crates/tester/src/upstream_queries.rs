@@ -64,7 +64,7 @@ impl UpstreamQuerier {
         })
     }
 
-    /// Queries the AAAA record of `name` and, if it has none, its A record.
+    /// Queries the AAAA record of `name` and, if the name has no AAAA record, its A record.
     pub(crate) fn ask_for(&mut self, name: Ipv4Addr) {
         if self.asking.remembers && !self.seen.insert(name) {
             return;
@@ -87,7 +87,7 @@ impl UpstreamQuerier {
         // The query ends with type and class.
         let at = self.query.len() - 4;
         self.query[at..at + 2].copy_from_slice(&qtype.to_be_bytes());
-        // The first send may fail with the ICMP error of an earlier query. The query is then sent again.
+        // The first send may fail with an ICMP error caused by an earlier query. The query is then sent again.
         if self.endpoint.send(&self.query).is_err() {
             let _ = self.endpoint.send(&self.query);
         }

@@ -14,7 +14,7 @@ pub struct Waits {
     pub left: Times,
     /// Packets that are waiting now.
     pub waiting: u64,
-    /// Time that the first of them has waited, in nanoseconds.
+    /// Time that the first of the waiting packets has waited, in nanoseconds.
     pub oldest: Nanos,
 }
 

@@ -10,7 +10,8 @@ use wire::joined;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct XdpConfig {
-    /// Name; `None` selects the interface towards the queried server, or with the served addresses.
+    /// Name of the interface. `None` selects the interface towards the queried server, or the interface with the served
+    /// addresses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interface: Option<String>,
     /// Requested attach mode.
@@ -60,7 +61,7 @@ impl XdpInterface {
     }
 }
 
-/// Returns the number of messages in a joined datagram after the first message.
+/// Returns the number of messages that follow the first message in a joined datagram.
 ///
 /// A datagram without a partial checksum is not joined, so trailing data in it is ignored. The kernel leaves the
 /// checksum of joined datagrams to the network card.
@@ -80,7 +81,7 @@ mod tests {
         reply.extend([0x20; 16]);
         let three = [&reply[..], &reply, &reply].concat();
         assert_eq!(joined_behind(&three, true), 2);
-        // An unrelated datagram, with a complete checksum, or with trailing data.
+        // Datagrams that are not joined: with a complete checksum, with trailing data, and with a single message.
         assert_eq!(joined_behind(&three, false), 0);
         assert_eq!(joined_behind(&[&reply[..], b"x"].concat(), true), 0);
         assert_eq!(joined_behind(&reply, true), 0);

@@ -10,11 +10,11 @@ use wire::rcode::Rcode;
 use wire::template::HEADER_LEN;
 use wire::view::{CLASS_IN, Message, rtype};
 
-/// Maximum UDP payload, also advertised in EDNS (dnsflagday.net/2020; RFC 9715 §3.1 recommends at most 1400).
+/// Maximum UDP payload in octets, also advertised in EDNS (dnsflagday.net/2020; RFC 9715 §3.1 recommends at most 1400).
 pub const MAX_UDP: usize = 1232;
-/// UDP payload that every client accepts (RFC 1035 §2.3.4).
+/// UDP payload in octets that every client accepts (RFC 1035 §2.3.4).
 const MIN_UDP: usize = 512;
-/// Octets of the largest answer.
+/// Length of the longest answer in octets.
 pub const MAX_REPLY: usize = 1024;
 
 /// Label of the zone's name server.
@@ -31,7 +31,7 @@ pub enum AuthTransport {
     Tcp,
 }
 
-/// Result of a query.
+/// Kind of reply to a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// NOERROR with a record.
@@ -40,13 +40,13 @@ pub enum Kind {
     NoData,
     /// NXDOMAIN: our zone has no such name.
     NxDomain,
-    /// REFUSED: outside the zone.
+    /// REFUSED: the name is outside the zone.
     Refused,
-    /// FORMERR: a query that cannot be parsed.
+    /// FORMERR: the query cannot be parsed.
     FormErr,
-    /// NOTIMP: not a query.
+    /// NOTIMP: the opcode is not QUERY.
     NotImp,
-    /// BADVERS: an unsupported EDNS version.
+    /// BADVERS: the EDNS version is not supported.
     BadVers,
     /// No reply, because the message is a response or too short for a header.
     Ignored,
@@ -66,7 +66,7 @@ pub enum QueryType {
 /// Result of answering a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answered {
-    /// Octets of the reply; 0 if no reply must be sent.
+    /// Length of the reply in octets; 0 if no reply is to be sent.
     pub len: usize,
     /// Kind of the reply.
     pub kind: Kind,
@@ -89,7 +89,7 @@ pub struct Zone {
     aaaa_share: Share,
     ttl: u32,
     ns_address: Ipv4Addr,
-    /// Prefix of synthesized AAAA records, for names without a native one; `None` gives NODATA.
+    /// Prefix for synthesized AAAA records of names without a native AAAA record. If it is `None`, the reply is NODATA.
     synthesis: Option<u128>,
 }
 
@@ -228,7 +228,7 @@ impl Zone {
             _ => self.answer_question(&question, &mut reply),
         };
         if reply.len + opt_len > limit {
-            // RFC 2181 §9: a truncated reply has no partial RRset. The client repeats the query over TCP.
+            // RFC 2181 §9: a truncated reply contains no partial RRset. The client repeats the query over TCP.
             reply.out[2] |= TC;
             reply.out[ANCOUNT..HEADER_LEN].fill(0);
             reply.len = question_end;
@@ -377,7 +377,7 @@ fn ends_between_labels(mut labels: &[u8]) -> bool {
     true
 }
 
-/// Parses the question, which must be the only one; `None` is a format error.
+/// Parses the question. Returns `None` if it is malformed, or if it is not the only question.
 #[inline]
 fn parse_question<'a>(message: &Message<'_>, query: &'a [u8]) -> Option<Question<'a>> {
     if message.qdcount() != 1 {
@@ -386,7 +386,7 @@ fn parse_question<'a>(message: &Message<'_>, query: &'a [u8]) -> Option<Question
     let mut at = HEADER_LEN;
     loop {
         let len = usize::from(*query.get(at)?);
-        // Compression is an error here: before the first name there is only the header to point to.
+        // Compression is an error here, because only the header precedes the first name.
         if len > 63 {
             return None;
         }
@@ -402,7 +402,7 @@ fn parse_question<'a>(message: &Message<'_>, query: &'a [u8]) -> Option<Question
     Some(Question { name, qtype, qclass, end: at + 4 })
 }
 
-/// Parses the OPT record, if there is one. The outer `None` is a format error.
+/// Parses the OPT record, if there is one. The outer `None` means a format error.
 ///
 /// A query has at most one OPT record, in the additional section and owned by the root (RFC 6891 §6.1.1).
 #[inline]

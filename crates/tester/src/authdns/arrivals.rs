@@ -26,7 +26,7 @@ const AGAIN: Duration = Duration::from_millis(1);
 /// counters.
 const COMPARISONS: u32 = 200;
 
-/// Datagrams for AuthDNS since its status was first read, except those received by AF_XDP.
+/// Numbers of datagrams for AuthDNS since its status was first read, not counting those received by AF_XDP.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
 )]
@@ -49,7 +49,7 @@ impl Arrived {
         i128::from(self.interfaces) - i128::from(self.sockets)
     }
 
-    /// Returns the sums over two servers.
+    /// Returns the counts of two servers added together.
     pub(super) fn plus(&self, other: &Arrived) -> Arrived {
         Arrived {
             interfaces: self.interfaces + other.interfaces,
@@ -65,8 +65,8 @@ pub(super) struct Taps {
 }
 
 impl Taps {
-    /// Starts counting datagrams to `listen`; `None` if the process lacks the privilege, or there are too many
-    /// addresses.
+    /// Starts counting datagrams to `listen`. Returns `None` if the process lacks the privilege, or if there are too
+    /// many addresses.
     ///
     /// An address is watched on the interfaces that have it, or on all interfaces `names` if no interface has it.
     pub(super) fn on(
@@ -97,7 +97,8 @@ impl Taps {
 
 /// Returns the counts at the moment with the fewest datagrams between interfaces and sockets.
 ///
-/// The number of missed datagrams never decreases, so the search ends early when it is not above that of `last`.
+/// The number of missed datagrams never decreases, so the search ends as soon as that number is no higher than in
+/// `last`.
 fn settled(
     last: &Arrived,
     interfaces: impl Fn() -> Option<u64>,
@@ -170,7 +171,7 @@ mod tests {
         let at = |interfaces, sockets| Arrived { interfaces, sockets };
         assert_eq!(at(100, 90).missed_since(&at(50, 45)), 5);
         assert_eq!(at(100, 95).missed_since(&at(50, 45)), 0);
-        // Some arrived at the sockets before the taps were set up.
+        // Some datagrams arrived at the sockets before the taps were set up.
         assert_eq!(at(100, 190).missed_since(&at(50, 145)), 5);
         assert_eq!(at(1, 2).plus(&at(10, 20)), at(11, 22));
     }
@@ -188,7 +189,7 @@ mod tests {
         };
         assert_eq!(counted(30, &[28]), (0, 0));
         assert_eq!(counted(30, &[20, 24, 28]), (0, 2));
-        // A packet filter drops three.
+        // A packet filter drops three datagrams.
         assert_eq!(counted(30, &[20, 25]), (3, COMPARISONS as usize - 1));
         assert_eq!(settled(&Arrived::default(), || None, || 0, || ()), None);
     }

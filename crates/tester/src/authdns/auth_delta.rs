@@ -30,8 +30,8 @@ pub struct AuthDelta {
     /// Replies with REFUSED or NXDOMAIN.
     #[serde(default)]
     pub refused: u64,
-    /// Different names in its AAAA queries; absent with several AuthDNS, which may have received queries for the same
-    /// names.
+    /// Number of different names in the AAAA queries; absent with several AuthDNS instances, which may have received
+    /// queries for the same names.
     #[serde(default)]
     pub names: Option<u64>,
     /// Served zones; empty for versions that do not report them.
@@ -40,11 +40,11 @@ pub struct AuthDelta {
     /// Trials of other testers at the same time.
     #[serde(default)]
     pub other_trials: u64,
-    /// True if it was restarted: all other counts are then since the restart.
+    /// True if AuthDNS was restarted. All other counts then begin at the restart.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub restarted: bool,
     /// AuthDNS's processing time, from the kernel's receive timestamp of a query to its reply, in microseconds; absent
-    /// if it answered nothing over UDP.
+    /// if AuthDNS sent no reply over UDP.
     pub own_time_us: Option<OwnTime>,
     /// Interface served by AF_XDP, with its attach mode; absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -145,8 +145,8 @@ impl AuthDelta {
         faults
     }
 
-    /// Returns the differences from the planned trial with this number of `names`. These are a zone other than
-    /// `wanted`, and other clients at the same time.
+    /// Returns evidence that AuthDNS did not serve the planned trial alone: a zone other than `wanted`, or other
+    /// clients at the same time. `names` is the planned number of names.
     pub(crate) fn disagreements(&self, wanted: Option<&ZoneFacts>, names: u64) -> Vec<Reason> {
         let mut found = Vec::new();
         if let Some(wanted) = wanted {
@@ -163,8 +163,8 @@ impl AuthDelta {
         found
     }
 
-    /// Returns a reason if AuthDNS refused so many queries that a failure is no statement about the DUT. A DUT sends a
-    /// few queries for names outside the zone, such as trust anchors.
+    /// Returns a reason if AuthDNS refused so many queries that a failed trial gives no information about the DUT. A
+    /// few refusals are normal, because a DUT also sends queries for names outside the zone, such as for trust anchors.
     pub fn refusal(&self) -> Option<Reason> {
         let UpstreamQueries { aaaa, a, other, .. } = self.asked;
         let (refused, questions) = (self.refused, aaaa + a + other);
@@ -200,11 +200,11 @@ impl AuthDelta {
     }
 }
 
-/// Number of received datagrams per tolerated missed one. More must not be missed, because a DUT marks down a server
-/// that does not answer. One missed query may then cost many others.
+/// Number of received datagrams per tolerated missed datagram. A higher loss is not tolerated, because a DUT marks down
+/// a server that does not answer. One missed query may then cost many others.
 const MISSED_IN: u64 = 1_000;
 
-/// Returns the number of excess names or queries that is tolerated for `count` expected ones.
+/// Returns the tolerated number of excess names (or queries) if `count` are expected.
 fn spare(count: u64) -> u64 {
     (TOLERANCE * count as f64 + PATTERN) as u64
 }

@@ -1,4 +1,4 @@
-//! AuthDNS's counters of queries and replies. Each worker has its own, and they are readable while AuthDNS runs.
+//! AuthDNS's counters of queries and replies. Each worker has separate counters, which can be read while AuthDNS runs.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -109,8 +109,8 @@ impl WorkerCounters {
 /// Totals over all workers since the start.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct AuthCounters {
-    /// Random number of this start of AuthDNS; for several servers the sum modulo 2³². Counters with a different number
-    /// are not a continuation.
+    /// Random number drawn when AuthDNS started; for several servers the sum modulo 2³². Counters with a different
+    /// number do not continue earlier counters.
     #[serde(default)]
     pub start: u32,
     /// Number of AuthDNS servers in these counters.
@@ -119,7 +119,7 @@ pub struct AuthCounters {
     /// Served zones, each once.
     #[serde(default)]
     pub zones: Vec<ZoneFacts>,
-    /// Trials of other testers, by the connections to the status socket.
+    /// Trials of other testers, according to the connections to the status socket.
     #[serde(default)]
     pub other_trials: OtherTrials,
     /// Queries by type, including those with a withheld reply.
@@ -142,7 +142,7 @@ pub struct AuthCounters {
     /// AuthDNS's processing time over UDP: from the kernel's receive timestamp of a query until its reply was handed to
     /// the kernel, or to the delay line.
     pub own_time: Times,
-    /// Repeated queries by the time since the previous one.
+    /// Repeated queries by the time since the previous query.
     pub repeats: Repeats,
     /// Interface served by AF_XDP, with its attach mode; absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -204,7 +204,7 @@ pub struct ReplyCounters {
     pub noerror: u64,
     /// NOERROR without a record.
     pub nodata: u64,
-    /// NXDOMAIN: names below the domain that the zone does not have.
+    /// NXDOMAIN: names below the domain that the zone does not contain.
     pub nxdomain: u64,
     /// REFUSED: names outside the domain, and classes other than IN.
     pub refused: u64,

@@ -17,8 +17,8 @@
 //! addresses.
 //!
 //! If AuthDNS and the Measurer use the same interface, for instance loopback, both count the drops of that interface.
-//! The sum is then twice the number, but the verdict does not change. Drops in the ports of a bridge or the device
-//! below a VLAN are not watched.
+//! The sum is then twice the actual number, but the verdict does not change. Drops in the ports of a bridge, or in the
+//! device below a VLAN, are not watched.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -45,7 +45,7 @@ pub use crate::waits::Waits;
 /// Packets that AuthDNS's host lost below AuthDNS's sockets, including those of other programs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct HostDrops {
-    /// Drops of each watched interface by name; for several AuthDNS the sum for each name.
+    /// Drops of each watched interface by name; for several AuthDNS instances, the sum for each name.
     pub interfaces: BTreeMap<String, InterfaceDrops>,
     /// UDP sends that found no room (SndbufErrors), including packets rejected by a queueing discipline. The counter
     /// covers the whole host; 0 if only loopback is watched, which has no queue.
@@ -56,7 +56,7 @@ pub struct HostDrops {
     /// Neighbours on these interfaces that were unresolved while packets waited for them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub neighbours: Vec<UnresolvedNeighbour>,
-    /// Packets that queues of such neighbours dropped; absent if the kernel's counter cannot be read.
+    /// Packets dropped from the queues of unresolved neighbours; absent if the kernel's counter cannot be read.
     #[serde(default)]
     pub neighbour_drops: Option<u64>,
     /// Datagrams for AuthDNS at its interfaces and sockets; absent if the process lacks the privilege to count them.
@@ -142,10 +142,10 @@ impl HostDrops {
         self.interfaces.is_empty()
     }
 
-    /// Returns one entry for each place with losses.
+    /// Returns one entry for each point of loss.
     ///
-    /// Some UDP losses exceed those of the queueing disciplines. They are attributed to the watched interface, or to an
-    /// entry with the names of all interfaces if there are several.
+    /// UDP losses in excess of the drops in queueing disciplines are attributed to the watched interface. If there are
+    /// several interfaces, one entry contains all their names.
     pub fn losses(&self) -> Vec<HostLoss> {
         let queued = self.interfaces.values().map(|drops| drops.queueing_discipline).sum();
         let beyond = beyond_disciplines(self.no_room_to_send, queued);
@@ -162,8 +162,8 @@ impl HostDrops {
         of_interfaces.chain(self.unresolved()).collect()
     }
 
-    /// Returns one entry for each unresolved neighbour. With several, the number of packets dropped per neighbour is
-    /// unknown.
+    /// Returns one entry for each unresolved neighbour. If there are several, the number of packets dropped per
+    /// neighbour is unknown.
     fn unresolved(&self) -> impl Iterator<Item = HostLoss> {
         let packets = self.neighbour_drops.filter(|_| self.neighbours.len() == 1);
         self.neighbours.iter().map(move |one| HostLoss::Neighbour {
@@ -278,7 +278,7 @@ impl HostWatch {
 
     /// Queries the kernel and returns the losses until now.
     ///
-    /// `received` returns the number of datagrams that the sockets received or dropped. The call takes up to some
+    /// `received` returns the number of datagrams that the sockets received or dropped. The call takes up to a few
     /// milliseconds, or longer if datagrams are missing.
     pub(super) fn sample(&mut self, received: impl Fn() -> u64) -> HostDrops {
         self.add(CounterReading::now(self.drops.interfaces.keys(), self.xdp.as_deref()));
@@ -298,7 +298,8 @@ impl HostWatch {
         self.drops.clone()
     }
 
-    /// Samples only the state of queues and neighbours, because the kernel keeps no counters for it.
+    /// Samples only the state of queues and neighbours. The kernel has no counters for this state, so it must be
+    /// sampled.
     pub(super) fn sample_state(&mut self) {
         if self.scope.beyond_loopback {
             let names = self.drops.interfaces.keys();
@@ -348,7 +349,7 @@ fn interfaces_of(listen: &[SocketAddr], held: &[LocalAddress]) -> (Vec<String>, 
         let before = found.len();
         found.extend(held.iter().filter(|held| is_of(*address, held)));
         if found.len() == before && address.ip().to_canonical().is_loopback() {
-            // All of 127.0.0.0/8 is loopback's.
+            // All of 127.0.0.0/8 belongs to loopback.
             found.extend(held.iter().filter(|held| held.loopback));
         }
         if found.len() == before {
@@ -503,7 +504,7 @@ mod tests {
             (&["[fe80::1%3]:53"], "eth1", false, true),
             (&["0.0.0.0:53"], "eth0 eth1 lo", true, true),
             (&["[::]:53"], "eth0 eth1 lo", true, true),
-            // Queries to it arrive by a route.
+            // No interface has this address, so queries to it arrive by a route.
             (&["203.0.113.9:53"], "eth0 eth1 lo", true, true),
         ] {
             assert_eq!(of(listen), (names.to_owned(), everywhere, beyond_loopback), "{listen:?}");

@@ -38,7 +38,7 @@ pub struct AuthConfig {
     pub zone: Zone,
     /// Worker threads for UDP per address; at least 1.
     pub threads: usize,
-    /// CPUs for the workers, round robin; empty: the kernel decides.
+    /// CPUs for the workers, used round robin; if empty, the kernel selects the CPUs.
     pub cpus: Vec<CpuId>,
     /// Delay of each UDP reply.
     pub delay: Delay,
@@ -47,7 +47,7 @@ pub struct AuthConfig {
     /// Seed of the random decisions for `loss` and `delay`.
     pub seed: u64,
     /// Interface on which queries are also answered by AF_XDP, with a worker per queue. The interface must have all
-    /// addresses of `listen`, and `delay` must be none.
+    /// addresses of `listen`, and `delay` must be zero.
     pub xdp: Option<XdpConfig>,
 }
 
@@ -60,7 +60,7 @@ pub enum AuthError {
     Listen {
         /// The listen address.
         address: SocketAddr,
-        /// Transport, and the system's error.
+        /// Transport, and the error returned by the system.
         source: ListenError,
     },
     /// A delay with a wildcard address. A delayed reply is sent after its batch, so the query's destination address is
@@ -84,7 +84,7 @@ pub enum AuthError {
     Worker(io::Error),
 }
 
-/// A running AuthDNS. Dropping it stops it.
+/// A running AuthDNS. Dropping this value stops the server.
 pub struct RunningAuth {
     addresses: Vec<SocketAddr>,
     counters: Arc<Vec<WorkerCounters>>,
@@ -163,7 +163,7 @@ impl Drop for RunningAuth {
     }
 }
 
-/// Starts AuthDNS. When the function returns, queries are answered.
+/// Starts AuthDNS. By the time this function returns, AuthDNS answers queries.
 ///
 /// # Errors
 /// Returns an error if an address cannot be served, or if AF_XDP does not work on the interface.

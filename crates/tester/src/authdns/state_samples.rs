@@ -96,7 +96,7 @@ impl StateSamples {
         unresolved: Vec<(String, IpAddr)>,
         discards: Option<u64>,
     ) {
-        // At the first sample, no time has passed since a previous one.
+        // There is no previous sample before the first one, so no time has passed.
         let since_last =
             if self.last_sample == Nanos(0) { Nanos(0) } else { now.since(self.last_sample) };
         for (interface, address) in unresolved {

@@ -20,7 +20,7 @@ use serde::Serialize;
 
 use super::counters::{AuthCounters, OtherTrials};
 
-/// Time limit of the peer for one line.
+/// Time limit for the peer to send or read one line.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Time limit for a request while no trial runs. After that the connection is closed.
 const GRACE: Duration = Duration::from_secs(1);
@@ -34,11 +34,11 @@ const END: &str = "end";
 
 /// Serves the counters on a status socket until the process ends.
 ///
-/// `read` returns an object with at least the keys of [`AuthCounters`]; its argument is the trials of other
-/// connections.
+/// `read` is called with the trials of other connections. It returns an object with at least the keys of
+/// [`AuthCounters`].
 ///
 /// # Errors
-/// Returns the errors of [`StatusSocket::serve`].
+/// Returns any error from [`StatusSocket::serve`].
 pub fn serve<T: Serialize>(
     socket: &StatusSocket,
     read: impl Fn(OtherTrials) -> T + Send + Sync + 'static,
@@ -144,7 +144,7 @@ impl Session {
     /// Begins a trial at the AuthDNS with the status socket `path`. Also returns the counters of AuthDNS.
     ///
     /// # Errors
-    /// Returns the errors of [`read`].
+    /// Returns any error from [`read`].
     pub fn begin(path: &Path) -> io::Result<(Session, AuthCounters)> {
         let attempt = || -> io::Result<(Session, AuthCounters)> {
             let mut session = Session { stream: connect(path)?, path: path.to_owned() };
@@ -166,10 +166,11 @@ impl Session {
         last
     }
 
-    /// Ends the trial and returns the counters. If AuthDNS was restarted during the trial, they begin with the restart.
+    /// Ends the trial and returns the counters. If AuthDNS was restarted during the trial, the counters begin at the
+    /// restart.
     ///
     /// # Errors
-    /// Returns the errors of [`read`].
+    /// Returns any error from [`read`].
     pub fn end(mut self) -> io::Result<AuthCounters> {
         let ended = self.write(END).and_then(|()| line(&mut self.stream));
         ended.or_else(|_| read(&self.path))

@@ -7,7 +7,7 @@ use units::Nanos;
 /// Maximum recorded time; longer times are clamped.
 const LONGEST: u64 = 600 * Nanos::SECOND.0;
 
-/// A histogram of times, exact to 1 %. In JSON a list of `[nanoseconds, count]`.
+/// A histogram of times, exact to 1 %. In JSON it is a list of `[nanoseconds, count]`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Times(Histogram<u64>);
 
@@ -62,12 +62,12 @@ impl Times {
             .sum()
     }
 
-    /// Returns the given quantile (0 to 1) of the times; `None` if there are none.
+    /// Returns the given quantile (0 to 1) of the times, or `None` if there are no times.
     pub fn quantile(&self, quantile: f64) -> Option<Nanos> {
         (!self.0.is_empty()).then(|| Nanos(self.0.value_at_quantile(quantile)))
     }
 
-    /// Returns the maximum; `None` if there are none.
+    /// Returns the maximum, or `None` if there are no times.
     pub fn max(&self) -> Option<Nanos> {
         (!self.0.is_empty()).then(|| Nanos(self.0.max()))
     }

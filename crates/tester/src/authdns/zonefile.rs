@@ -9,7 +9,7 @@ use super::answer::{Zone, soa_numbers};
 /// Writes the records of `zone` for the names of `range`, one per line.
 ///
 /// # Errors
-/// Returns the errors of the writer.
+/// Returns any error from the writer.
 pub fn write(zone: &Zone, range: NameRange, out: &mut impl Write) -> io::Result<()> {
     let [serial, refresh, retry, expire, minimum] = soa_numbers(zone.ttl());
     writeln!(out, "$ORIGIN {}.\n$TTL {}", zone.domain(), zone.ttl())?;

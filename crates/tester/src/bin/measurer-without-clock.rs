@@ -20,10 +20,10 @@ const USAGE: &str = "usage: measurer-without-clock SERVER QUERIES";
 /// Rate of the plan. Every query is due at the start, so the rate sets only the interval between
 /// deadlines and the size of the ledger.
 const RATE: Qps = Qps(1_000);
-/// Longer than the whole run under callgrind, so that no reply is late.
+/// Timeout that is longer than the whole run under callgrind, so that no reply is late.
 const TIMEOUT: Nanos = Nanos(60 * Nanos::SECOND.0);
-/// Number of source ports. The receive buffers of this many sockets hold all replies, and each is filled for several
-/// full reads.
+/// Number of source ports. The receive buffers of this many sockets can hold all replies, and each buffer contains
+/// enough replies for several full reads.
 const SOURCE_PORTS: u16 = 16;
 
 fn main() -> Result<(), Box<dyn Error>> {

@@ -8,7 +8,7 @@ use wire::edns::{put_opt, put_option_header};
 use wire::rcode::Rcode;
 use wire::tsig::{Key, Mac};
 
-/// Codes of EDNS options in the registry of IANA.
+/// Codes of EDNS options in the IANA registry.
 const NSID: u16 = 3;
 const CLIENT_SUBNET: u16 = 8;
 
@@ -80,13 +80,13 @@ pub struct Additional {
     /// OPT record in wire format; empty without EDNS.
     opt: Vec<u8>,
     key: Option<Key>,
-    /// Offset of the signatures' time in seconds.
+    /// Offset in seconds that is added to the time in signatures.
     skew: i64,
 }
 
 impl Additional {
-    /// Creates the section with EDNS, if given, and a signature, if there is a key. `skew` is an offset of the
-    /// signature's time in seconds, for tests.
+    /// Creates the section with EDNS, if given, and a signature, if there is a key. For tests, `skew` is added to the
+    /// time in the signature, in seconds.
     pub fn new(edns: Option<&Edns>, key: Option<Key>, skew: i64) -> Additional {
         let mut opt = Vec::new();
         if let Some(edns) = edns {
@@ -105,7 +105,8 @@ impl Additional {
         self.key.as_ref()
     }
 
-    /// Adds id, EDNS and signature to the query that begins at `start` of `out`. Returns the MAC of the signature.
+    /// Adds the id, EDNS and the signature to the query that begins at `start` of `out`. Returns the MAC of the
+    /// signature.
     #[inline]
     pub(super) fn complete(
         &self,

@@ -71,7 +71,7 @@ pub(super) struct RampShare<'a> {
     pub(super) of: u64,
     /// Queries in flight at which the ramp ends.
     pub(super) outstanding: usize,
-    /// Maximum backlog of queries; 0: unlimited.
+    /// Maximum backlog of queries; 0 means unlimited.
     pub(super) behind: u64,
     /// Set by the first thread that ends.
     pub(super) over: &'a AtomicBool,
@@ -84,7 +84,7 @@ pub(super) struct RampShare<'a> {
     pub(super) lateness: Histogram<u64>,
     pub(super) burns: bool,
     pub(super) watch: &'a (dyn Fn(Status) + Sync),
-    /// True if no report of the rate's plateau is due, or it has been made.
+    /// True if it has been reported that the rate has reached its plateau, or if no such report is needed.
     pub(super) on_plateau: bool,
 }
 
@@ -524,7 +524,7 @@ impl<'a> ClientThread<'a> {
         port.has_more = true;
     }
 
-    /// Continues a port's connection.
+    /// Sends and receives on a port's TCP connection.
     fn work(&mut self, at: usize) {
         let ClientThread { settings, ports, tally, start, .. } = self;
         let port = &mut ports[at];
@@ -592,7 +592,7 @@ fn retry_over_tcp(
         settings.source.write(flight.asked, out);
         settings.additional.complete(out, from, id, unix)
     };
-    // Without a connection the query times out, as it would at any resolver.
+    // Without a connection the query times out, as it would in any resolver.
     let mac = port.stream(settings, poller, now).map(|stream: &mut Stream| {
         tally.retried += 1;
         let mac = stream.push(write);
@@ -671,7 +671,7 @@ fn unix_seconds() -> u64 {
     clock::wall().0 / Nanos::SECOND.0
 }
 
-/// Returns the size of the `i`-th of `of` shares of `total`.
+/// Divides `total` into `of` shares that differ by at most 1, and returns share `i`.
 pub(super) fn share(total: usize, i: usize, of: usize) -> usize {
     total / of + usize::from(i < total % of)
 }

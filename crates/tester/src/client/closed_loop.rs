@@ -29,17 +29,17 @@ const MOST_PER_PORT: usize = 32_768;
 pub struct ClosedLoopPlan {
     /// Queries and settings.
     pub settings: ClientSettings,
-    /// Queries in flight over all threads.
+    /// Total number of queries in flight of all threads.
     pub outstanding: usize,
-    /// Threads, each with its share of the ports and queries.
+    /// Number of threads, each of which uses its share of the ports and queries.
     pub threads: usize,
-    /// Source ports over all threads; over TCP, connections.
+    /// Total number of source ports of all threads, or of connections over TCP.
     pub source_ports: usize,
-    /// CPUs of the threads, round robin; empty: the kernel decides.
+    /// CPUs of the threads, used round robin; if empty, the kernel selects the CPUs.
     pub cpus: Vec<CpuId>,
-    /// Duration of repeated passes over the queries; `None`: each query is sent once.
+    /// Duration of repeated passes over the queries. If it is `None`, each query is sent once.
     pub duration: Option<Nanos>,
-    /// Maximum queries per second over all threads; `None`: unlimited.
+    /// Maximum queries per second of all threads together; `None` means unlimited.
     pub most: Option<Qps>,
 }
 
@@ -47,20 +47,20 @@ pub struct ClosedLoopPlan {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClosedLoopError {
-    /// Inconsistent numbers.
+    /// The numbers of queries, threads and ports are inconsistent.
     #[error(
         "--outstanding {outstanding}, --threads {threads}, --source-ports {ports}: every thread needs a port, every \
          port needs a query, and a port has at most {MOST_PER_PORT}"
     )]
     Shares {
-        /// Queries in flight over all threads (`--outstanding`).
+        /// Total number of queries in flight of all threads (`--outstanding`).
         outstanding: usize,
         /// Threads (`--threads`).
         threads: usize,
-        /// Source ports over all threads (`--source-ports`).
+        /// Total number of source ports of all threads (`--source-ports`).
         ports: usize,
     },
-    /// Fewer queries than threads.
+    /// There are fewer queries than threads.
     #[error("{count} queries for {threads} threads; there must be at least one per thread")]
     Questions {
         /// Number of queries.
@@ -78,29 +78,29 @@ pub enum ClosedLoopError {
 pub struct ClosedLoopResult {
     /// The queried server.
     pub server: String,
-    /// Queries kept in flight over all threads.
+    /// Total number of queries that all threads kept in flight.
     pub outstanding: usize,
-    /// Length in seconds: from the first query to the last response or the last query, and at least the planned
-    /// duration; after an interruption, from the first query to that.
+    /// Length in seconds, from the first query to the last response or query, but at least the planned duration. After
+    /// an interruption, the length is the time from the first query to the interruption.
     #[serde(rename = "duration_s", alias = "seconds")]
     pub seconds: f64,
     /// Seconds until all queries were answered or given up.
     #[serde(rename = "elapsed_s", alias = "elapsed")]
     pub elapsed: f64,
-    /// True if the user interrupted it.
+    /// True if the user interrupted the closed loop.
     pub interrupted: bool,
     /// Queries in flight at the interruption. They have no outcome and are not part of `sent`.
     #[serde(default)]
     pub interrupted_queries: u64,
-    /// Responses dropped on this host because its socket buffers were full. They count as lost, and are not the
-    /// server's loss.
+    /// Responses dropped on this host because its socket buffers were full. They count as lost, although the server did
+    /// not lose them.
     pub client_drops: u64,
     /// Outcomes of the queries.
     #[serde(flatten)]
     pub counts: Counts,
     /// Valid responses per second.
     pub qps: f64,
-    /// Received responses by RCODE, with the number as key.
+    /// Received responses by RCODE number.
     #[serde(with = "method::records::by_number")]
     #[schemars(with = "std::collections::BTreeMap<String, u64>")]
     pub rcodes: BTreeMap<u8, u64>,
@@ -108,8 +108,8 @@ pub struct ClosedLoopResult {
     pub truncated: u64,
     /// Queries retried over TCP.
     pub retried: u64,
-    /// Round-trip times of the valid responses in microseconds, from kernel timestamps if available; absent if there
-    /// was none.
+    /// Round-trip times of the valid responses in microseconds, from kernel timestamps if available; absent if no
+    /// response was valid.
     pub rtt_us: Option<Rtt>,
     /// TCP connections; all 0 over UDP.
     pub connections: Connections,
@@ -149,7 +149,7 @@ impl ClosedLoopPlan {
 ///
 /// # Errors
 /// Returns an error if the plan's numbers are inconsistent, or if a socket towards the server fails. Missing or wrong
-/// responses are no error.
+/// responses are not an error.
 pub fn run(plan: &ClosedLoopPlan) -> Result<ClosedLoopResult, ClosedLoopError> {
     run_until(plan, &AtomicBool::new(false), &Progress::new(plan.threads))
 }

@@ -19,7 +19,7 @@ pub struct Experiments {
     pub server: String,
     /// Threads, each with one query in flight.
     pub threads: usize,
-    /// Start time of the first: seconds since 1970-01-01 UTC.
+    /// Start time of the first experiment, in seconds since 1970-01-01 UTC.
     pub started_unix_s: f64,
     /// Milliseconds of each experiment of 256 names.
     pub experiments_ms: Vec<f64>,
@@ -31,9 +31,9 @@ pub struct Experiments {
     pub qps: f64,
     /// Names without a valid response over all experiments.
     pub failed: u64,
-    /// CPU use of the watched process in per cent of a core, over the seconds; absent if none is watched.
+    /// CPU use of the watched process in each second, in per cent of a core; absent if no process is watched.
     pub cpu_pct: Option<MeanAndDeviation>,
-    /// Responses dropped on this host because its socket buffers were full; not the server's loss.
+    /// Responses dropped on this host because its socket buffers were full; the server did not lose them.
     pub client_drops: u64,
     /// Outcomes of the queries.
     #[serde(flatten)]

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Each client thread has separate ports, names and totals. These clients do not measure the rate defined by RFC 8219,
-//! at which every query in a stream of constant rate must be answered. The Measurer measures it.
+//! at which every query in a stream of constant rate must be answered. That rate is measured by the Measurer.
 
 mod additional;
 mod client_thread;
@@ -52,7 +52,7 @@ pub enum Check {
 pub struct ClientSettings {
     /// Address of the server.
     pub server: SocketAddr,
-    /// Source address and first source port; `None`: the kernel selects both.
+    /// Source address and first source port; if `None`, the kernel selects both.
     pub local: Option<SocketAddr>,
     /// Transport of the queries.
     pub transport: Transport,
@@ -64,11 +64,11 @@ pub struct ClientSettings {
     pub check: Check,
     /// Time after which a query without a response is given up.
     pub timeout: Nanos,
-    /// True if datagrams are sent and received several at a time (`UDP_SEGMENT`, `UDP_GRO`), like a NIC does.
+    /// True if datagrams are sent and received several at a time (`UDP_SEGMENT`, `UDP_GRO`), as network cards do.
     pub offload: bool,
-    /// Socket buffers in octets; `None`: the system's maximum.
+    /// Size of the socket buffers in octets; if `None`, the system's maximum.
     pub buffer: Option<usize>,
-    /// Width of the intervals for totals and histograms, by the send time of a query; `None`: no intervals.
+    /// Width of the intervals for totals and histograms, by the send time of a query; `None` means no intervals.
     pub interval: Option<Nanos>,
 }
 
@@ -78,6 +78,6 @@ pub struct ClientSettings {
 pub struct SocketError {
     /// The server.
     pub server: SocketAddr,
-    /// The system's error.
+    /// Error returned by the system.
     pub source: io::Error,
 }

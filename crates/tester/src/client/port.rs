@@ -33,7 +33,7 @@ pub(super) struct Flights {
     macs: Box<[Mac]>,
     /// Free ids. The id that was freed first is used next.
     free: VecDeque<u16>,
-    /// Ids and send times of the queries, oldest first. Answered queries remain until their turn.
+    /// Ids and send times of the queries, oldest first. Answered queries remain until they are the oldest.
     order: VecDeque<(u16, Nanos)>,
     pub(super) in_flight: usize,
 }
@@ -147,7 +147,7 @@ pub(super) struct Port {
     pub(super) first_try: Option<Nanos>,
     /// Number of connections that could not be started, and the last error.
     pub(super) refused: (u64, Option<io::Error>),
-    /// True if the socket or stream may have more data than was read in the last turn.
+    /// True if the socket or stream may have more data than was read the last time.
     pub(super) has_more: bool,
     local: Option<SocketAddr>,
     token: usize,

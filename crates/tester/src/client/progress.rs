@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use method::records::Counts;
 
-/// Totals of all threads so far, at most some milliseconds old.
+/// Totals of all threads so far, at most a few milliseconds old.
 #[derive(Debug, Default)]
 pub struct Progress {
     threads: Vec<ThreadSums>,

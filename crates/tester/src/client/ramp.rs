@@ -28,16 +28,16 @@ pub struct RampPlan {
     pub clients: usize,
     /// Threads, which share the ports; at least 1.
     pub threads: usize,
-    /// CPUs of the threads, round robin; empty: the kernel decides.
+    /// CPUs of the threads, used round robin; if empty, the kernel selects the CPUs.
     pub cpus: Vec<CpuId>,
     /// Number of queries in flight at which the ramp ends.
     pub outstanding: usize,
-    /// Maximum backlog of queries; 0: unlimited.
+    /// Maximum backlog of queries; 0 means unlimited.
     pub behind: u64,
     /// True to restart with the first query after the last one.
     pub repeat: bool,
-    /// Time for responses after the planned end of the ramp, even if sending ended earlier. Queries in flight after
-    /// that are lost.
+    /// Time for responses after the planned end of the ramp, even if sending ended earlier. Queries that are still in
+    /// flight at the end of this time are lost.
     pub wait: Nanos,
 }
 
@@ -47,9 +47,9 @@ pub const WAIT: Nanos = Nanos(40 * Nanos::SECOND.0);
 /// A bucket: the queries of one interval and their outcomes. Rates are per second, times in seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Bucket {
-    /// Middle of the interval, from the start.
+    /// Middle of the interval, relative to the start.
     pub time: f64,
-    /// Width; the last one may be narrower than the others, or up to a tenth wider.
+    /// Width of the interval. The last interval may be narrower than the others, or up to a tenth wider.
     pub width: f64,
     /// Rate of the queries that were due.
     pub target_qps: f64,
@@ -87,7 +87,7 @@ pub struct RampResult {
     pub ending: Ending,
     /// Duration of sending.
     pub sending: Nanos,
-    /// Time from the first query until all were answered or given up.
+    /// Time from the first query until all queries were answered or given up.
     pub total: Nanos,
     /// Buckets, starting with the first interval.
     pub buckets: Vec<Bucket>,
@@ -99,7 +99,7 @@ pub struct RampResult {
 
 impl RampResult {
     /// Returns the bucket with the most responses before the first bucket that lost more than `max_loss` per cent
-    /// (resperf's `-L`). Buckets of less than half the width are ignored, because they are too noisy.
+    /// (resperf's `-L`). Buckets narrower than half the normal width are ignored, because they are too noisy.
     pub fn best(&self, max_loss: f64) -> Option<Bucket> {
         let width = self.buckets.first()?.width;
         let counted = self.buckets.iter().filter(|bucket| bucket.width >= width / 2.0);
@@ -107,7 +107,8 @@ impl RampResult {
         before.max_by(|a, b| a.responses_per_sec.total_cmp(&b.responses_per_sec)).copied()
     }
 
-    /// Returns the largest relative deviation, in per cent, of the sent queries from the due queries of a bucket.
+    /// Returns the largest relative deviation, in per cent, of the number of sent queries from the number of due
+    /// queries in a bucket.
     ///
     /// The last bucket, in which sending ended, is ignored. A deviation of one query per bucket is tolerated.
     pub fn worst_pacing_pct(&self) -> f64 {
@@ -210,15 +211,15 @@ fn due<'a>(
     }
 }
 
-/// Converts the intervals to rates, until the end of sending. A last interval of less than a tenth of the width is
-/// merged into the previous one, because a rate over such a short time is meaningless.
+/// Converts the intervals to rates, until the end of sending. If the last interval is shorter than a tenth of the
+/// width, it is merged into the previous one, because a rate over such a short time is meaningless.
 fn buckets(tally: &Tally, ramp: Ramp, sending: Nanos) -> Vec<Bucket> {
     let Some(Intervals { width, list }) = &tally.intervals else { return Vec::new() };
     let whole = (sending.0 / width.0) as usize;
     let rest = sending.0 % width.0;
     let count = if whole == 0 || rest >= width.0 / 10 { whole + 1 } else { whole };
-    // Later intervals have no queries. They may contain connections that were made again during the wait for the last
-    // responses.
+    // Later intervals contain no queries. They may contain connections that were re-established during the wait for the
+    // last responses.
     let mut intervals: Vec<Interval> = list.iter().take(whole + 1).cloned().collect();
     intervals.resize_with(count.max(intervals.len()), Interval::default);
     for left in intervals.split_off(count) {

@@ -83,9 +83,9 @@ pub enum Ending {
         /// Current rate in queries per second.
         rate: f64,
     },
-    /// The user interrupted it.
+    /// The user interrupted the ramp.
     Interrupted,
-    /// Another thread ended it.
+    /// Another thread ended the ramp.
     Other,
 }
 
@@ -109,7 +109,7 @@ mod tests {
             let ramp = Ramp { max: Qps(max), growing: Nanos::from_millis(growing), constant: Nanos::from_millis(constant) };
             let deadline = ramp.deadline(i);
             prop_assume!(deadline + Nanos(1_000) < ramp.length());
-            // A microsecond for the rounding of the square root.
+            // A microsecond is allowed for the rounding of the square root.
             prop_assert!(ramp.due(deadline + Nanos(1_000)) > i);
             prop_assert!(ramp.due(Nanos(deadline.0.saturating_sub(1_000))) <= i);
             prop_assert!(ramp.deadline(i + 1) >= deadline);

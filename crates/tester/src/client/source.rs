@@ -43,8 +43,8 @@ pub struct Names {
 }
 
 impl Names {
-    /// Creates queries for `count` names below `domain`, from position `first` of the block on; `None` if the block is
-    /// too small.
+    /// Creates queries for `count` names below `domain`, starting at position `first` of the block. Returns `None` if
+    /// the block is too small.
     pub fn new(domain: &Domain, block: NameRange, first: u64, count: u64) -> Option<Names> {
         let fits = first.checked_add(count)? <= block.count();
         fits.then(|| Names { template: QueryTemplate::aaaa(domain), block, first, count })
@@ -62,7 +62,7 @@ pub struct QueryFile {
 /// Malformed lines of a query file.
 #[derive(Debug, Default)]
 struct SkippedLines {
-    /// Number and fault of each of the first [`WARNINGS`] lines.
+    /// Line number and fault of each of the first [`WARNINGS`] malformed lines.
     first: Vec<(u64, String)>,
     count: u64,
 }
@@ -76,10 +76,10 @@ pub enum FileError {
     Io {
         /// The query file; `-` is standard input.
         path: PathBuf,
-        /// The system's error.
+        /// Error returned by the system.
         source: io::Error,
     },
-    /// The file contains no question. This is the first of its malformed lines.
+    /// The file contains no question. The fields describe the first of its malformed lines.
     #[error(
         "{path}, line {line}: {why}; a line is a name and a type, for example: www.example.com A"
     )]
@@ -245,7 +245,7 @@ impl Source {
         }
     }
 
-    /// Returns the position of the answer section in a reply with the right id, or `None` if the reply is for another
+    /// Returns the position of the answer section in a reply whose id matches, or `None` if the reply is for another
     /// question.
     #[inline]
     pub(super) fn answers_at(
@@ -277,7 +277,8 @@ impl Source {
         }
     }
 
-    /// Returns the sequence of questions for client thread `client_thread` of `of`. With `repeat`, it is cyclic.
+    /// Returns the sequence of questions for client thread `client_thread` of `of`. If `repeat` is true, the sequence
+    /// is cyclic.
     pub(super) fn cursor(&self, client_thread: usize, of: usize, repeat: bool) -> Cursor {
         let (client_thread, of) = (client_thread as u64, of as u64);
         match self {
@@ -303,14 +304,14 @@ impl Source {
     }
 }
 
-/// A thread's position in the questions. A thread has a contiguous range of names, or every n-th line of a file.
+/// A thread's position in the questions. A thread sends a contiguous range of names, or every n-th line of a file.
 #[derive(Clone, Debug)]
 pub(super) struct Cursor {
     /// Position relative to `first` in the names, or offset in the file's questions.
     at: u64,
     end: u64,
     first: u64,
-    /// Lines to skip before the next one.
+    /// Number of lines to skip before the next question.
     skip: u64,
     step: u64,
     repeat: bool,
@@ -370,7 +371,7 @@ mod tests {
             assert!(message.header().rd());
             let question = message.sole_question().unwrap();
             asked.push(format!("{} {} {}", question.qname(), question.qtype(), question.qclass()));
-            // An echo of the query is its answer, in any letter case, and not that of another query.
+            // A copy of the query, in any letter case, is an answer to this query and to no other query.
             query[2] |= 0x80;
             let at = queries.answers_at(&Message::new(&query).unwrap(), &query, next);
             assert_eq!(at, Some(query.len()));
@@ -399,7 +400,7 @@ mod tests {
         for (warning, begin) in warnings.iter().zip(begins) {
             assert!(warning.starts_with(begin), "{warning}");
         }
-        // The warnings do not hide the rest of the output.
+        // The number of warnings is limited, so that they do not hide the rest of the output.
         let of = |malformed| {
             let text = format!("{}b A\n", "a\n".repeat(malformed));
             file(&text).unwrap().warnings(Path::new("queries"))

@@ -13,7 +13,7 @@ use net::poller::Poller;
 use socket2::{Domain, Protocol, Socket, Type};
 use units::Nanos;
 
-/// Maximum number of consecutive reads from one connection. Then other connections are read.
+/// Maximum number of consecutive reads from one connection before other connections are read.
 const READS: u32 = 16;
 /// Octets per read.
 const READ: usize = 64 << 10;

@@ -18,7 +18,7 @@ pub struct Connections {
     pub failed: u64,
     /// Connections that the server closed, or that broke.
     pub closed: u64,
-    /// Queries that were in flight on those.
+    /// Queries that were in flight on these connections.
     pub lost_with: u64,
 }
 
@@ -33,7 +33,7 @@ pub struct Tally {
     pub truncated: u64,
     /// Queries retried over TCP after truncation.
     pub retried: u64,
-    /// Octets of all queries and of all responses.
+    /// Total octets of all queries, and of all responses.
     pub octets: (u64, u64),
     /// Round-trip times of the valid responses in ns.
     pub rtt: Histogram<u64>,
@@ -43,7 +43,8 @@ pub struct Tally {
     pub connecting: Histogram<u64>,
     /// Datagrams dropped on this host because its socket buffers were full.
     pub client_drops: u64,
-    /// Queries that were in flight when the user interrupted. They are not part of the counts. `None`: no interruption.
+    /// Queries that were in flight when the user interrupted the client; they are not part of the counts. `None` if
+    /// there was no interruption.
     pub interrupted: Option<u64>,
     /// Send time of the last query (monotonic).
     pub last_sent: Nanos,
@@ -88,7 +89,7 @@ impl Tally {
     }
 
     /// Counts send errors of queries that were just recorded as sent. Queries rejected because of an ICMP port
-    /// unreachable message remain sent, and count as lost by the server.
+    /// unreachable message still count as sent, and as lost by the server.
     pub(super) fn refused(&mut self, since_start: Nanos, flushed: &Flushed) {
         if flushed.unreachable.is_some() {
             return;
@@ -141,8 +142,8 @@ impl Tally {
         self.interrupted = Some(self.interrupted.unwrap_or(0) + in_flight);
     }
 
-    /// Removes send errors from the counts. They were counted as lost after the timeout, but the server did not lose
-    /// them.
+    /// Removes send errors from the counts. These queries were counted as lost after the timeout, although the server
+    /// did not lose them.
     pub(super) fn settle_refused(&mut self) {
         let counts = &mut self.counts;
         let lost = counts.refused.min(counts.lost);

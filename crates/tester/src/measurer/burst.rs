@@ -3,9 +3,9 @@
 //! For a sender that sleeps, each wake-up costs many times as much CPU time as a query (timer, interrupt, context
 //! switch; on a virtual machine also the hypervisor). On a CPU that it shares with AuthDNS, the Measurer must not use
 //! time that AuthDNS needs. Otherwise the DUT waits for answers, and the delay counts against the DUT. The costs are
-//! therefore measured before the first trial, and queries are sent in the shortest runs that use at most a third of the
-//! CPU. The cost of a query includes sending the query and receiving its reply, because the receiver may run on the
-//! same CPU:
+//! therefore measured before the first trial. Queries are sent in runs, each with one wake-up. A run is as short as
+//! possible with the sender using at most a third of the CPU. The cost of a query includes sending the query and
+//! receiving its reply, because the receiver may run on the same CPU:
 //!
 //! ```text
 //! rate · (cost of a query) + rate ÷ run · (cost of a wake-up) ≤ 1/3      run ≥ rate · wake ÷ (1/3 − rate · query)
@@ -45,7 +45,7 @@ const DATAGRAM: [u8; 51] = [0; 51];
 )]
 #[serde(try_from = "String", into = "String")]
 pub enum Burst {
-    /// The time needed for the sender to use at most a third of a shared CPU; at most [`LONGEST`].
+    /// The shortest time with which the sender uses at most a third of a shared CPU, but no more than [`LONGEST`].
     #[default]
     Auto,
     /// At most this time.

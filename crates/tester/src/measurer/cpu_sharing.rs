@@ -1,11 +1,12 @@
-//! Threads of our programs that share the sender's CPU. A sender has real-time priority only if there are none. It
-//! would otherwise delay AuthDNS, the receiver or a DUT on the same CPU, and the delay would count against the DUT.
+//! Threads of our programs that share the sender's CPU. A sender has real-time priority only if there are no such
+//! threads. Otherwise it would delay AuthDNS, the receiver or a DUT on the same CPU, and the delay would count against
+//! the DUT.
 
 use std::fs;
 
 use units::CpuId;
 
-/// Our programs, by the names in the kernel.
+/// Names of our programs as reported by the kernel.
 const PROGRAMS: [&str; 2] = ["dns64bench", "dns64d"];
 /// Name prefixes of our threads that work during a trial.
 const WORKERS: [&str; 5] = ["auth-", "worker-", "send-", "receive-", "reference"];

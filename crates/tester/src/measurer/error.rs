@@ -27,7 +27,7 @@ pub enum TrialError {
     Socket {
         /// The server of the trial.
         server: SocketAddr,
-        /// The system's error.
+        /// Error returned by the system.
         source: io::Error,
     },
     /// The interface's counters cannot be read.
@@ -37,7 +37,7 @@ pub enum TrialError {
     Interface {
         /// The server of the trial.
         server: SocketAddr,
-        /// The system's error.
+        /// Error returned by the system.
         source: io::Error,
     },
     /// AF_XDP does not work (`--xdp`).
@@ -50,7 +50,7 @@ pub enum TrialError {
     AuthStatus {
         /// The status socket of AuthDNS (`--status`).
         path: std::path::PathBuf,
-        /// The system's error.
+        /// Error returned by the system.
         source: io::Error,
     },
     /// The next hop's link-layer address cannot be resolved, so queries cannot leave this host.
@@ -60,7 +60,7 @@ pub enum TrialError {
         address: IpAddr,
         /// Interface to the next hop.
         interface: String,
-        /// The system's error.
+        /// Error returned by the system.
         source: io::Error,
     },
     /// The server does not answer.
@@ -104,7 +104,7 @@ pub enum TrialError {
         /// This host's wall clock.
         now: Moment,
     },
-    /// The user interrupted before the first query was sent.
+    /// The user interrupted the trial before the first query was sent.
     #[error("interrupted")]
     Interrupted,
     /// The cost of sending, which determines the burst size, cannot be measured.
@@ -113,13 +113,13 @@ pub enum TrialError {
          up), or give --max-burst, such as 200us"
     )]
     SendCost {
-        /// The system's error.
+        /// Error returned by the system.
         source: io::Error,
     },
     /// No thread could be started.
     #[error("cannot start a thread: {source}")]
     Thread {
-        /// The system's error.
+        /// Error returned by the system.
         source: io::Error,
     },
 }

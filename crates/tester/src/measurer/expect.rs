@@ -115,7 +115,7 @@ impl Expectation {
         }
     }
 
-    /// Checks a reply with the id, source and question of the query for `name`; `answers_at` is the offset after the
+    /// Checks a reply whose id, source and question match the query for `name`. `answers_at` is the offset after the
     /// question.
     ///
     /// # Errors
@@ -166,8 +166,8 @@ impl Expectation {
     }
 }
 
-/// Checks the format of a reply's records from the offset `at` of the answer section. Each record must parse, the OPT
-/// record must have no upper bits of an RCODE (RFC 6891 §6.1.3), and no octets may follow the last record.
+/// Checks the format of a reply's records, starting with the answer section at offset `at`. Each record must parse, the
+/// OPT record must not contain upper bits of an RCODE (RFC 6891 §6.1.3), and no octets may follow the last record.
 ///
 /// # Errors
 /// Returns the RCODE as a fault, or [`Wrong::Malformed`].
@@ -189,8 +189,8 @@ pub(crate) fn wrong_rcode(message: &Message<'_>, at: usize) -> Wrong {
     Wrong::Rcode(whole_rcode(message, at).in_octet())
 }
 
-/// Returns the RCODE of a reply with the bits in OPT, if that record can be parsed; the answer section
-/// begins at the offset `at`.
+/// Returns the RCODE of a reply, including the upper bits in the OPT record if that record can be parsed. The answer
+/// section begins at the offset `at`.
 #[cold]
 pub(crate) fn whole_rcode(message: &Message<'_>, at: usize) -> Rcode {
     let opt =
@@ -198,8 +198,8 @@ pub(crate) fn whole_rcode(message: &Message<'_>, at: usize) -> Rcode {
     message.rcode().extended(opt.map_or(0, |opt| opt.rcode_bits))
 }
 
-/// Returns the offset of the answer section in a reply with the right id; `None` if it does not answer the query for
-/// `name`.
+/// Returns the offset of the answer section in a reply whose id matches, or `None` if the reply does not answer the
+/// query for `name`.
 #[inline]
 pub(crate) fn answers_at(
     message: &Message<'_>,
@@ -215,7 +215,7 @@ pub(crate) fn answers_at(
     }
 }
 
-/// Returns the address of the first AAAA record in the answer section, which begins at an offset.
+/// Returns the address of the first AAAA record in the answer section, which begins at offset `at`.
 pub(crate) fn first_aaaa(message: &Message<'_>, at: usize) -> Option<Ipv6Addr> {
     let answers = message.records(at, message.ancount()).map_while(Result::ok);
     let octets = |data: &[u8]| <[u8; 16]>::try_from(data).ok();
@@ -418,7 +418,7 @@ mod tests {
         reply[11] += 1;
     }
 
-    /// The RCODE has upper bits in OPT (RFC 6891 §6.1.3).
+    /// The upper bits of the RCODE are in the OPT record (RFC 6891 §6.1.3).
     #[test]
     fn the_rcode_has_bits_in_opt() {
         let with_opt = |header: Rcode, code: u16| {

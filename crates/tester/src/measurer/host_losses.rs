@@ -7,8 +7,8 @@
 //!              (drops)    (what is missing between)                   (/proc/net/dev)
 //! ```
 //!
-//! AF_XDP bypasses everything between the interface and the rings, which count their drops. A query that the interface
-//! drops on sending is counted by the interface.
+//! AF_XDP bypasses everything between the interface and the rings. The rings count the replies that they drop, and the
+//! interface counts the queries that it drops.
 
 use std::io;
 use std::net::SocketAddr;
@@ -67,26 +67,26 @@ pub(super) struct HostLosses {
     /// `None` if no packet can wait in the queueing discipline.
     queue: Option<Disciplines>,
     waits: WaitWatch,
-    /// Maximum wait in the queueing discipline that is not a loss.
+    /// Maximum wait in the queueing discipline that does not count as a loss.
     longest_wait: Nanos,
     looked: Nanos,
     unresolved: Option<Nanos>,
-    /// `None` if the process lacks the privilege.
+    /// `None` if the process lacks the privilege for a tap.
     tap: Option<Tap>,
 }
 
 /// Losses of the host during a trial.
 pub(super) struct Losses {
-    /// Lost packets by place.
+    /// Lost packets by point of loss.
     pub(super) drops: TesterDrops,
-    /// One entry for each place with losses.
+    /// One entry for each point of loss.
     pub(super) places: Vec<HostLoss>,
     /// Interface, if the drops in its queueing discipline are unknown.
     unknown_queueing: Option<String>,
 }
 
 impl Losses {
-    /// Returns observations that did not decide the trial but are worth knowing.
+    /// Returns observations that did not affect the verdict but should be reported.
     pub(super) fn warnings(&self, counts: &Counts, acceptance: Acceptance) -> Vec<Warning> {
         let mut warnings = Vec::new();
         if let Some(interface) = self.unknown_queueing.clone() {
@@ -104,8 +104,8 @@ impl Losses {
 }
 
 impl HostLosses {
-    /// Starts watching the path to and from `ports`, on the source addresses of `plan` or on the one selected by the
-    /// kernel.
+    /// Starts watching the path to and from `ports`, on the source addresses of `plan` or, by default, on the address
+    /// that the kernel selects.
     pub(super) fn begin(
         hop: ResolvedHop,
         ports: &[Arc<Ports>],
@@ -357,7 +357,7 @@ mod tests {
             warnings(losses(Some(2), None), &counts(10, 0)),
             [Warning::Missed { datagrams: 2, lost: 0 }]
         );
-        // These decide the trial.
+        // These losses determine the verdict, so there is no warning.
         assert_eq!(warnings(losses(Some(2), None), &counts(8, 0)), []);
         let all = [
             Warning::UnknownQueueing { interface: "eth0".into() },

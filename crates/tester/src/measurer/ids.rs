@@ -39,14 +39,14 @@ impl Blocks {
         Blocks { len, per_round: IDS.div_ceil(len) }
     }
 
-    /// Returns the end of the block with the pair's query `n`, which is the first query after the block.
+    /// Returns the first query after the block that contains the pair's query `n`.
     #[inline]
     pub(super) fn end(self, n: u64) -> u64 {
         let position = n % IDS;
         n - position + ((position / self.len + 1) * self.len).min(IDS)
     }
 
-    /// Returns the index of the block with the pair's query `n`, counted from the trial's start.
+    /// Returns the index, counted from the trial's start, of the block that contains the pair's query `n`.
     #[inline]
     pub(super) fn number(self, n: u64) -> u64 {
         n / IDS * self.per_round + n % IDS / self.len
@@ -66,7 +66,7 @@ pub(super) struct Ids {
     back: Box<[u16]>,
 }
 
-/// Mark of unused ids in [`Ids::back`]. The value is above all valid ones, which are below M.
+/// Mark of unused ids in [`Ids::back`]. The value is above all valid values, which are below M.
 const NONE: u16 = u16::MAX;
 
 impl Ids {
@@ -101,7 +101,7 @@ pub(crate) struct IdPlan {
     part: Part,
     ports: u64,
     blocks: Blocks,
-    /// For the mapping from k mod M to n mod M: n ≡ (k − first)·inverse.
+    /// Parameters of the mapping from k mod M to n mod M: n ≡ (k − first)·inverse.
     first: u64,
     inverse: u64,
 }
@@ -110,8 +110,8 @@ impl IdPlan {
     /// Creates the plan for the pair that sends `part` of a trial from `ports` source ports.
     ///
     /// # Panics
-    /// Panics if there is no port, or if `part` has every N-th query for a multiple N of M. `TrialPlan::check` rejects
-    /// such plans.
+    /// Panics if there is no port, or if `part` contains every N-th query and N is a multiple of M. `TrialPlan::check`
+    /// rejects such plans.
     pub(super) fn new(ids: std::sync::Arc<Ids>, part: Part, ports: u16, blocks: Blocks) -> IdPlan {
         assert!(ports > 0, "TrialPlan::check rejects a thread without ports");
         let (first, step) = (part.index(0).0 % IDS, (part.index(1).0 - part.index(0).0) % IDS);
@@ -119,7 +119,7 @@ impl IdPlan {
         IdPlan { ids, part, ports: ports.into(), blocks, first, inverse }
     }
 
-    /// Returns port and id of the pair's query `n`.
+    /// Returns the port index and the id of the pair's query `n`.
     #[inline]
     pub(crate) fn place(&self, n: u64) -> (usize, u16) {
         (self.port(n), self.ids.of(self.part.index(n)))
@@ -141,7 +141,8 @@ impl IdPlan {
     pub(crate) fn find(&self, port: usize, id: u16, head: u64) -> Option<u64> {
         let k = self.ids.position(id)?;
         let position = (k + IDS - self.first) % IDS * self.inverse % IDS;
-        // From the last round that reached this position, go back to the last round that used this port for it.
+        // From the last round that reached this position, go back to the last round in which this port was used at this
+        // position.
         let last = head.checked_sub(position + 1)? / IDS;
         let off = (position / self.blocks.len + last + self.ports - port as u64) % self.ports;
         Some(last.checked_sub(off)? * IDS + position)
@@ -204,7 +205,7 @@ pub(super) mod tests {
             prop_assert!(port < usize::from(ports));
             prop_assert_eq!(plan.find(port, id, n + ahead), Some(n));
             prop_assert_ne!(plan.find(port, id, n), Some(n), "not sent yet");
-            // The same id was used on all other ports before this one again.
+            // The id is used on all other ports before it is used on this port again.
             let turn = IDS * u64::from(ports);
             prop_assert_eq!(plan.find(port, id, n), n.checked_sub(turn));
             prop_assert_eq!(plan.find(port, id, n + turn), Some(n));

@@ -58,7 +58,8 @@ impl Ledger {
         self.slot(k).store(sent.0, Ordering::Relaxed);
     }
 
-    /// Sender: makes the stamps of all queries below `end` visible. Must be called before any of their packets is sent.
+    /// Sender: makes the send times of all queries below `end` visible. Must be called before any of these queries is
+    /// sent.
     #[inline]
     pub(crate) fn publish(&self, end: u64) {
         self.head.store(end, Ordering::Release);

@@ -32,18 +32,18 @@ use super::recorder::Recorder;
 use super::wrong_replies::WrongReplies;
 use crate::authdns::status;
 
-/// Number of names before a trial's first name from which the probes select at random. A random choice avoids answers
-/// that the server cached in an earlier check.
+/// Number of names, just before a trial's first name, from which the names of the probes are chosen at random. A random
+/// choice avoids answers that the server cached in an earlier check.
 const CHOICE: u64 = 256;
 
 /// Checks before the first trial that the server answers, and that not all replies are wrong in the same way.
 ///
 /// The probes query names of the plan's block after the `used` names of the trials. If the block has no other names,
-/// any reply counts as correct. The same holds if AuthDNS serves another zone than the plan needs, because this makes
-/// the trial invalid.
+/// any reply counts as correct. The same holds if AuthDNS serves a zone other than the plan requires, because the trial
+/// is then invalid anyway.
 ///
-/// If queries are sent from many addresses, the probes use the first address. A server without a route back to it does
-/// not answer. The check takes up to 6 s.
+/// If queries are sent from many addresses, the probes use the first address. A server without a route back to this
+/// address does not answer. The check takes up to 6 s.
 ///
 /// # Errors
 /// Returns an error if the server does not answer or answers wrongly, or if no socket towards it can be opened. An
@@ -55,7 +55,7 @@ pub fn require_right(plan: &TrialPlan, used: u64) -> Result<(), TrialError> {
     require_for(plan, &Probes { domain: &plan.domain, names, expectation })
 }
 
-/// Returns true if AuthDNS's status shows another zone than the plan needs.
+/// Returns true if AuthDNS's status shows a zone other than the plan requires.
 fn auth_serves_another_zone(plan: &TrialPlan) -> bool {
     let counters = plan.auth_status.as_deref().and_then(|path| status::read(path).ok());
     counters.is_some_and(|counters| counters.zones.iter().any(|zone| *zone != plan.zone()))
@@ -69,8 +69,8 @@ pub fn require_reply(plan: &TrialPlan) -> Result<(), TrialError> {
     require_for(plan, &Probes::of_no_trial(&plan.domain))
 }
 
-/// Returns advice after a first trial in which no reply was valid and at least 99 % were wrong in the same way. Probes
-/// as in [`require_right`] give an example.
+/// Returns advice if no reply in the first trial was valid and at least 99 % of the replies had the same fault. To find
+/// an example of such a reply, the server is probed as in [`require_right`].
 pub fn misconfigured(plan: &TrialPlan, used: u64, counts: &Counts) -> Option<WrongReplies> {
     let wrong = counts.wrong_in_one_way()?;
     Some(match require_right(plan, used) {
@@ -101,7 +101,7 @@ pub fn require(server: SocketAddr, domain: &Domain) -> Result<(), TrialError> {
     judge(server, None, ask(None, server, &Probes::of_no_trial(domain), WAIT))
 }
 
-/// Converts the result of probing a server from these addresses; an error if it does not answer.
+/// Converts the result of probing a server from these addresses. Returns an error if the server does not answer.
 fn judge(
     server: SocketAddr,
     from: Option<SourceAddresses>,
@@ -109,7 +109,7 @@ fn judge(
 ) -> Result<(), TrialError> {
     match (asked, from) {
         (Ok(Liveness::Answers | Liveness::Wrong(..)), _) => Ok(()),
-        // Only a silent server may lack a route back. A refusal shows that there is one.
+        // Only a silent server may lack a route back. A refusal shows that there is a route.
         (Ok(found @ Liveness::Silent), Some(from)) => {
             Err(TrialError::NoAnswerToSource { server, found, from })
         }
@@ -118,8 +118,8 @@ fn judge(
     }
 }
 
-/// Returns names of the plan's block that are not among the `used` ones from its first name on, or `None` if there
-/// are fewer than probes.
+/// Returns names of the plan's block that are not among the `used` names, which begin at the plan's first name. Returns
+/// `None` if there are fewer such names than probes.
 fn spare_names(plan: &TrialPlan, used: u64) -> Option<[Ipv4Addr; PROBES as usize]> {
     let spare = plan.names.count().checked_sub(used)?;
     if spare < PROBES.into() {
@@ -132,7 +132,7 @@ fn spare_names(plan: &TrialPlan, used: u64) -> Option<[Ipv4Addr; PROBES as usize
     Some(std::array::from_fn(|n| plan.names.address(end - 1 - (any + n as u64) % choice)))
 }
 
-/// Returns names of 9.0.0.0/24, which no trial uses and zone files do not have.
+/// Returns names of 9.0.0.0/24, which no trial uses and no zone file contains.
 fn unused_names() -> [Ipv4Addr; PROBES as usize] {
     let block: NameRange = "9.0.0.0/24".parse().expect("a constant");
     let any = rand::random::<u8>();
@@ -144,7 +144,7 @@ struct Probes<'a> {
     domain: &'a Domain,
     /// Names of the probes. They differ, because a resolver may hold back a query for a name that it is resolving.
     names: [Ipv4Addr; PROBES as usize],
-    /// Content of a correct reply; `None`: any reply is correct.
+    /// Content of a correct reply; if `None`, any reply is correct.
     expectation: Option<Expectation>,
 }
 
@@ -225,8 +225,8 @@ impl ProbeState<'_> {
 
     /// Receives replies until `until`. Returns true if a correct reply arrives.
     ///
-    /// Also ends after a wrong reply or, with `all`, when each probe has a reply. Returns an error if the network
-    /// reports that a probe was not delivered.
+    /// Returns false after a wrong reply, unless `all` is true, and once each probe has a reply. Returns an error if
+    /// the network reports that a probe was not delivered.
     fn take(&mut self, until: Instant, all: bool) -> io::Result<bool> {
         let mut reply = [0; 4096];
         while !self.open.is_empty() {
@@ -314,7 +314,8 @@ mod tests {
         assert_eq!(asked(server(|_| {}), SHORT), Liveness::Silent, "the query itself");
     }
 
-    /// Returns the result of probing a server with such replies for names of a trial with this prefix.
+    /// Returns the result of probing a server whose replies are modified by `reply`, for names of a trial with a
+    /// prefix.
     fn asked_for_right_answers(reply: fn(&mut Vec<u8>, usize)) -> Liveness {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let plan = TrialPlan {
@@ -359,7 +360,7 @@ mod tests {
         let other = asked_for_right_answers(|m, _| synthesize(m, OTHER));
         let Liveness::Wrong(Wrong::Address, Some(example)) = other else { panic!("{other:?}") };
         assert!(example.to_string().starts_with("2001:db8::aff:ff"), "{example}");
-        // Replies that differ, and a correct one after wrong ones, are left to the trial.
+        // If replies differ, or a correct reply follows wrong replies, the check passes and the trial decides.
         assert_eq!(asked_for_right_answers(|m, n| m[3] = n as u8), Liveness::Answers);
         let last =
             asked_for_right_answers(
@@ -401,7 +402,7 @@ mod tests {
         assert_eq!(Liveness::Silent.to_string(), "no reply to 3 queries within 6 s");
     }
 
-    /// A resolver whose upstream is silent answers that late.
+    /// A resolver with a silent upstream may answer only after seconds.
     #[test]
     fn a_server_that_answers_after_seconds_is_there() {
         let slow = server(|m| {

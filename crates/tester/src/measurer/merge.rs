@@ -57,7 +57,7 @@ pub enum MergeError {
     Differs {
         /// File of the second shard.
         file: String,
-        /// Name of the different field in the plan.
+        /// Name of the field in the plan that differs.
         field: String,
         /// Value of the field in `file`.
         has: String,
@@ -107,12 +107,12 @@ pub enum MergeError {
 /// The result of a trial that several testers shared.
 #[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Merged {
-    /// The trial.
+    /// Result of the whole trial.
     #[serde(flatten)]
     pub trial: TrialResult,
     /// Seed of the ids.
     pub seed: u64,
-    /// Summary of each tester's part, in their order.
+    /// Summary of each tester's part, in the order of the testers' indices.
     pub shards: Vec<ShardSummary>,
 }
 
@@ -127,9 +127,10 @@ pub struct ShardSummary {
     pub boot_id: String,
     /// Error of its host's clock, if the kernel reported it.
     pub clock: Option<ClockError>,
-    /// Forward step of its clock after the start time was taken from it, in microseconds.
+    /// Forward step of its clock after the tester read the start time from the clock, in microseconds.
     pub clock_step_us: f64,
-    /// Maximum measured offset of its clock ahead of the others', in microseconds; absent if it was not measured.
+    /// Maximum measured lead of its clock over the other testers' clocks, in microseconds; absent if it was not
+    /// measured.
     pub offset_us: Option<f64>,
     /// Verdict on the queries of this tester alone. It is "invalid" if the tester invalidated its part of the trial.
     pub verdict: Verdict,
@@ -176,7 +177,7 @@ pub fn merge(given: Vec<TesterResult>, offsets: &Offsets) -> Result<Merged, Merg
         pacing: &pacing,
         // A shard whose host lost packets is already invalid.
         host_losses: &[],
-        // A packet missed by one tester cannot be a reply to another.
+        // A packet missed by one tester cannot be a reply to another tester.
         missed: shards.iter().map(Shard::missed).sum(),
         faults: &faults,
     };
@@ -269,8 +270,8 @@ fn same(file: &str, has: &TrialPlan, other: &str, wanted: &TrialPlan) -> Result<
     Err(MergeError::Differs { file: file.into(), field, has, other: other.into(), wants })
 }
 
-/// Expected number of replies from which at least one is practically certain: the probability of none is below 1 in
-/// 10⁸.
+/// Expected number of replies from which on at least one reply is practically certain. The probability of no reply is
+/// then below 1 in 10⁸.
 const CERTAIN_REPLIES: u64 = 20;
 
 /// Minimum and maximum lead of a clock in ns.
@@ -307,8 +308,8 @@ impl Shard {
 
     /// Returns the maximum error of the tester's clock; `None` if unknown.
     ///
-    /// The error is relative to the reference. If it is at most `limit`, the maximum also covers the distances to the
-    /// clocks of all other testers within `limit`.
+    /// The error is relative to the reference. If it is at most `limit`, the maximum also covers the differences from
+    /// the clocks of all other testers whose error is at most `limit`.
     fn clock_error(&self, all: &[Shard], offsets: &Offsets, limit: Nanos) -> Option<Nanos> {
         let own = self.ahead(all, offsets)?;
         let off = |ahead: &ClockLead| apart(ahead, &(0..=0));
@@ -459,7 +460,7 @@ fn settings(shards: &[Shard]) -> SenderSettings {
 /// Returns the actual send settings.
 ///
 /// Threads and ports are sums over all testers; each other setting is the weakest of all testers. AF_XDP is included
-/// only if interface, mode and queues are the same for all. Each [`ShardSummary`] has its tester's interface.
+/// only if interface, mode and queues are the same for all. Each [`ShardSummary`] contains its tester's interface.
 fn sending(shards: &[Shard]) -> Sending {
     let mut all = shards[0].trial.sending.clone();
     for other in shards[1..].iter().map(|shard| &shard.trial.sending) {

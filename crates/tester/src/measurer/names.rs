@@ -71,8 +71,8 @@ impl NameSequence {
         self.range.address(self.first + number)
     }
 
-    /// Returns the number of names that must be resolved before the first query; 0 without a cached share. They begin
-    /// with the trial's first name.
+    /// Returns the number of names that must be resolved before the first query; 0 without a cached share. These names
+    /// begin with the trial's first name.
     pub(crate) fn preloaded_count(&self) -> u64 {
         2 * self.half
     }
@@ -140,7 +140,7 @@ mod tests {
         #[test]
         fn cached_names_were_queried_in_the_right_time_span(percent in 1u8..100, rate in 100u64..3000) {
             let sequence = sequence(percent, rate);
-            // Time of the last resolution of each name, preloading at time 0, in queries.
+            // Time of the last resolution of each name, counted in queries. Preloading happens at time 0.
             let mut asked: HashMap<Ipv4Addr, u64> = preloaded(&sequence).map(|a| (a, 0)).collect();
             let mut repeats = 0u64;
             let n = 20_000u64;

@@ -11,7 +11,7 @@ use super::burst::Burst;
 use super::cpu_sharing;
 use super::plan::{Spin, TrialPlan};
 
-/// Returns the CPU of a pair's sender (0) or receiver (1); `None`: any.
+/// Returns the CPU of a pair's sender (`half` 0) or receiver (`half` 1), or `None` if the thread may use any CPU.
 pub(super) fn cpu_of(plan: &TrialPlan, pair: u16, half: usize) -> Option<CpuId> {
     let position = usize::from(pair) * 2 + half;
     plan.cpus.get(position % plan.cpus.len().max(1)).copied()
@@ -24,8 +24,8 @@ fn is_alone(plan: &TrialPlan, pair: u16) -> bool {
     plan.real_time && own.is_some() && all().filter(|its| *its == own).count() == 1
 }
 
-/// Returns true if the CPU of a pair's sender is used by no other thread of this trial, or of our other programs on
-/// this host. Also requires that real-time priority is allowed.
+/// Returns true if the CPU of a pair's sender is used by no other thread of this trial, and by none of our other
+/// programs on this host. Real-time priority must also be allowed.
 pub(super) fn owns_cpu(plan: &TrialPlan, pair: u16) -> bool {
     is_alone(plan, pair)
         && cpu_of(plan, pair, 0).is_some_and(|cpu| cpu_sharing::sharing_threads(cpu).is_empty())

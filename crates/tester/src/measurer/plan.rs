@@ -55,20 +55,21 @@ pub enum Subject {
     },
 }
 
-/// Send settings of a trial that a self-test must share to validate it.
+/// Send settings of a trial. To validate a trial, a self-test must use the same settings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct SenderSettings {
     /// Sender/receiver pairs: each is two threads. At least 1.
     pub threads: u16,
     /// UDP source ports over all pairs of threads; at least as many as pairs.
     pub source_ports: u16,
-    /// Number of source addresses; absent: the one selected by the kernel. Their prefix does not affect the work.
+    /// Number of source addresses; absent if the kernel selects the only one. Their prefix does not affect the cost of
+    /// sending.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source_addresses: Option<u32>,
-    /// Requested AF_XDP mode; absent: sockets.
+    /// Requested AF_XDP mode; absent if sockets are used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub xdp: Option<Mode>,
-    /// CPUs in their order; empty: any.
+    /// CPUs in the order of their assignment; empty if the threads may use any CPU.
     pub cpus: Vec<CpuId>,
     /// Determines if senders sleep until the next query is due or busy-wait.
     pub spin: Spin,
@@ -80,8 +81,8 @@ pub struct SenderSettings {
     pub real_time: bool,
 }
 
-/// A trial: its queries, their rate, and the criteria for a valid reply. In JSON it is the input of `measure --plan`;
-/// times are in nanoseconds there.
+/// A trial: its queries, their rate, and the criteria for a valid reply. In JSON it is the input of `measure --plan`,
+/// with times in nanoseconds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TrialPlan {
@@ -89,9 +90,9 @@ pub struct TrialPlan {
     pub server: SocketAddr,
     /// Queries per second over all pairs of threads.
     pub rate: Qps,
-    /// Sending time; RFC 8219 §9.2: at least 60 s.
+    /// Sending time. RFC 8219 §9.2 requires at least 60 s.
     pub duration: Nanos,
-    /// A reply at or after this time is late; RFC 8219 §9.2: at most 1 s.
+    /// A reply at or after this time is late. RFC 8219 §9.2 requires at most 1 s.
     pub timeout: Nanos,
     /// Zone of the names.
     pub domain: Domain,
@@ -113,20 +114,20 @@ pub struct TrialPlan {
     pub threads: u16,
     /// UDP source ports over all pairs of threads (RFC 4814 §4).
     pub source_ports: u16,
-    /// Source addresses of the queries (RFC 4814 §4), which must be local to this host; absent: the one selected by the
-    /// kernel.
+    /// Source addresses of the queries (RFC 4814 §4), which must be local to this host; absent if the kernel selects
+    /// the address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source_addresses: Option<SourceAddresses>,
-    /// Interface for sending queries and receiving replies by AF_XDP; absent: sockets.
+    /// Interface for sending queries and receiving replies by AF_XDP; absent if sockets are used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub xdp: Option<XdpConfig>,
-    /// CPUs for sender, receiver, sender, receiver …, used round robin; empty: the kernel decides.
+    /// CPUs for sender, receiver, sender, receiver …, used round robin; if empty, the kernel selects the CPUs.
     pub cpus: Vec<CpuId>,
     /// Determines if senders sleep until the next query is due or busy-wait.
     pub spin: Spin,
     /// Maximum deviation from schedule for batching queries.
     pub max_burst: Burst,
-    /// Cost of sending on this host, for [`Burst::Auto`]; absent: it is measured before the trial.
+    /// Cost of sending on this host, for [`Burst::Auto`]; if absent, the cost is measured before the trial.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub send_cost: Option<SendCost>,
     /// True if sleeping senders may use real-time priority on CPUs that none of our threads shares.
@@ -137,18 +138,18 @@ pub struct TrialPlan {
     pub limits: PacingLimits,
     /// AuthDNS's status socket, if it is read before and after the trial.
     pub auth_status: Option<PathBuf>,
-    /// Limit of the 99.9th percentile of AuthDNS's processing time.
+    /// Limit for the 99.9th percentile of AuthDNS's processing time.
     pub auth_limit: Nanos,
     /// Subject of the trial.
     pub subject: Subject,
-    /// True if the user states that the roles have separate hosts, and so CPUs.
+    /// True if the user states that the roles have separate hosts, and therefore separate CPUs.
     pub separate_hosts: bool,
     /// File for per-query records.
     pub records: Option<PathBuf>,
-    /// Width of the intervals for totals and histograms; absent: no intervals.
+    /// Width of the intervals for totals and histograms; absent if there are no intervals.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval: Option<Nanos>,
-    /// Index among several testers that share the trial; absent: the only one.
+    /// This tester's part of the trial, if several testers share the trial; absent for a single tester.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shard: Option<ShardPlan>,
 }
@@ -283,7 +284,7 @@ impl TrialPlan {
     }
 
     /// Returns the time for which the receiver remembers a query to recognize late replies and duplicates. It is twice
-    /// the timeout, or less if the ids of the source ports do not last that long.
+    /// the timeout, or less if the ids of the source ports are reused before that.
     pub fn retention(&self) -> Nanos {
         let ids = self.ports_alike() * USABLE_IDS;
         let allowed = Nanos((ids as f64 * Nanos::SECOND.0 as f64 / self.own_rate()) as u64);
@@ -360,7 +361,7 @@ impl TrialPlan {
     }
 }
 
-/// Returns advice when a trial needs more names than its block has.
+/// Returns advice for a trial that needs more names than its block contains.
 fn name_advice(needed: u64) -> &'static str {
     if needed <= NameRange::ALL.count() {
         "a larger block such as 0.0.0.0/0"
@@ -434,7 +435,7 @@ pub enum PlanError {
         /// Requested interface.
         interface: String,
     },
-    /// Acceptance out of range.
+    /// The acceptance criterion is out of range.
     #[error("--accept {given}: a share above 0 and up to 1 is needed")]
     Accept {
         /// Requested share; `1.0` is all.
@@ -511,10 +512,10 @@ pub enum PlanError {
         range: NameRange,
         /// Number of names in the block.
         has: u64,
-        /// Number of names that the trial takes.
+        /// Number of names that the trial needs.
         needed: u64,
     },
-    /// Not a destination address.
+    /// The server's address or port is not a valid destination.
     #[error("--server {server}: an address and a port of the server are needed")]
     Server {
         /// The given address and port, one of which is unspecified.

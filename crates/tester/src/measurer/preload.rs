@@ -19,8 +19,9 @@ const AT_ONCE: usize = 64;
 const PASSES: u32 = 5;
 /// Minimum rate, at which the smallest window takes two seconds.
 const SLOWEST: Qps = Qps(500);
-/// Timeout per name. It is longer than a trial's, because a DUT may retry a lost query to AuthDNS only after most of a
-/// second. It is also longer than failures are cached (BIND: one second), so they have expired in the next pass.
+/// Timeout per name. It is longer than a trial's timeout, because a DUT may retry a lost query to AuthDNS only after
+/// most of a second. It is also longer than the time for which a DUT caches failures (one second in BIND), so that they
+/// have expired by the next pass.
 const PATIENCE: Nanos = Nanos(2 * Nanos::SECOND.0);
 
 /// Returns the rate of pass number `pass` (from 0) for a trial shared by `testers`.

@@ -40,7 +40,7 @@ pub(super) struct Received {
     /// Round-trip times of valid replies, in nanoseconds.
     pub(super) rtt: Histogram<u64>,
     pub(super) intervals: Option<Intervals>,
-    /// Datagrams taken from the sockets, of any content.
+    /// Datagrams read from the sockets, whether valid or not.
     pub(super) datagrams: u64,
     /// Packets dropped by AF_XDP rings.
     pub(super) ring_drops: u64,
@@ -227,7 +227,7 @@ impl Receiver {
         state: &mut State,
     ) -> io::Result<bool> {
         let Some(XdpRxPath { receiver, ends, may_be_joined }) = rx_path else { return Ok(true) };
-        // Bounded, as for a port.
+        // The number of reads is limited, as for a port.
         for _ in 0..64 {
             let packets = receiver.receive(queue, BATCH, |arrived| {
                 state.seen += 1;
@@ -451,7 +451,7 @@ mod tests {
 
     const TIMEOUT: Nanos = Nanos::from_millis(100);
 
-    /// Returns a receiver without sockets, of a trial that began 10 s ago; its query `k` was sent k ms after that.
+    /// Returns a receiver without sockets for a trial that began 10 s ago. Query `k` was sent k ms after the beginning.
     fn receiver(queries: u64) -> Receiver {
         let mut plan = TrialPlan::new("[::1]:53".parse().unwrap(), Qps(1_000));
         (plan.timeout, plan.source_ports) = (TIMEOUT, 1);
@@ -537,7 +537,7 @@ mod tests {
         let ms = Nanos::from_millis;
         let mut read = ReadUpTo(ms(1_000));
         assert_eq!(read.after(ms(1_001), true), ms(1_001));
-        // Thousands of replies wait after those of these turns, one of which began late.
+        // Each of these turns leaves thousands of replies unread, and one turn began late.
         assert_eq!(read.after(ms(1_050), false), ms(1_001));
         assert_eq!(read.after(ms(1_180), false), ms(1_080));
         assert_eq!(read.after(ms(1_181), true), ms(1_181));

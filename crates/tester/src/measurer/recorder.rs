@@ -34,7 +34,7 @@ const QUEUE: usize = 64;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecordError {
-    /// Neither .csv nor .parquet.
+    /// The file name's extension is neither .csv nor .parquet.
     #[error("--records {path}: the name must end in .csv or .parquet")]
     Extension {
         /// The given name (`--records`).
@@ -45,7 +45,7 @@ pub enum RecordError {
     Io {
         /// The file of the records (`--records`).
         path: PathBuf,
-        /// The system's error.
+        /// Error returned by the system.
         source: io::Error,
     },
 }
@@ -91,7 +91,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Checks that a file name determines its format.
+    /// Checks that a file name determines the format of the records.
     ///
     /// # Errors
     /// Returns [`RecordError::Extension`] if the file name's extension is unknown.
@@ -112,7 +112,7 @@ impl Recorder {
     /// Opens a temporary file beside `path` and starts the writer.
     ///
     /// # Errors
-    /// Returns the errors of [`Recorder::try_name`], or an error if no thread can be started.
+    /// Returns any error from [`Recorder::try_name`], or an error if no thread can be started.
     pub fn start(path: &Path, context: RecordContext) -> Result<Recorder, RecordError> {
         Recorder::check_name(path)?;
         let format =
@@ -136,7 +136,8 @@ impl Recorder {
         PairRecorder { batch, queue: self.queue.clone(), overflow: Arc::clone(&self.overflow) }
     }
 
-    /// Writes the remaining records and renames the file into place. All pairs' ends must be dropped.
+    /// Writes the remaining records and renames the file into place. All values of `PairRecorder` must have been dropped
+    /// before.
     ///
     /// Returns the number of records lost because the disk was too slow. If records were lost, no file is kept.
     ///
@@ -155,7 +156,7 @@ impl Recorder {
         Ok(0)
     }
 
-    /// Discards all records without a file. All pairs' ends must be dropped.
+    /// Discards all records and writes no file. All values of `PairRecorder` must have been dropped before.
     pub fn discard(self) {
         drop(self.queue);
         // The temporary file is removed with the writer's return value.

@@ -25,7 +25,7 @@ use crate::xdp::XdpInterface;
 /// The RCODE of a DUT that got no answer (RFC 1035 §4.1.1).
 const SERVFAIL: u8 = 2;
 
-/// A finished trial. Serialized it is the trial object of `measure --json`.
+/// A finished trial. Its JSON form is the trial object of `measure --json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct TrialResult {
     /// Offered queries per second.
@@ -39,7 +39,7 @@ pub struct TrialResult {
     /// Zone of the names; absent for versions that do not report it.
     #[serde(default)]
     pub domain: Option<Domain>,
-    /// Names in use.
+    /// Names used by the trial.
     pub names: NamesUsed,
     /// Requested AAAA share (α).
     pub aaaa_share: Share,
@@ -54,9 +54,9 @@ pub struct TrialResult {
     pub throughput: f64,
     /// Packets that the tester's host dropped.
     pub tester_drops: u64,
-    /// Dropped packets by place on that host.
+    /// Dropped packets by point of loss on that host.
     pub tester_drops_at: TesterDrops,
-    /// Round-trip times of valid replies in microseconds; absent if there was none.
+    /// Round-trip times of valid replies in microseconds; absent if no reply was valid.
     pub rtt_us: Option<Rtt>,
     /// Pacing audit.
     pub pacing: Pacing,
@@ -73,7 +73,8 @@ pub struct TrialResult {
     /// AuthDNS's part, if its counters were read.
     #[serde(default)]
     pub auth: Option<AuthDelta>,
-    /// Deviation from the planned trial: of its AAAA share, or of the cached share if it would have passed.
+    /// Deviation from the planned load: of the AAAA share or, if the trial would otherwise have passed, of the cached
+    /// share.
     #[serde(default)]
     pub deviation: Option<Deviation>,
     /// Passed, failed, or invalidated by the tester.
@@ -82,7 +83,7 @@ pub struct TrialResult {
     #[serde(flatten, with = "method::reason::in_words")]
     #[schemars(with = "method::reason::in_words::Written<'static>")]
     pub reasons: Vec<Reason>,
-    /// Observations that did not decide the trial but are worth knowing. In JSON `warnings` are the text and
+    /// Observations that did not affect the verdict but should be reported. In JSON `warnings` are the text and
     /// `warning_causes` the data.
     #[serde(flatten, with = "method::warning::in_words")]
     #[schemars(with = "method::warning::in_words::Written<'static>")]
@@ -91,7 +92,7 @@ pub struct TrialResult {
     pub facts: Facts,
     /// True if the trial complies with RFC 8219 §9.2.
     pub compliant: bool,
-    /// Points in which it is not compliant, or not known to be. In JSON `noncompliance` are the text and
+    /// Points in which the trial is not compliant, or may not be compliant. In JSON `noncompliance` are the text and
     /// `noncompliance_causes` the data.
     #[serde(flatten, with = "method::noncompliance::in_words")]
     #[schemars(with = "method::noncompliance::in_words::Written<'static>")]
@@ -100,11 +101,11 @@ pub struct TrialResult {
     /// rest of the object is then this tester's part.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shard: Option<Box<ShardPart>>,
-    /// Results by send time, if requested by the plan; not part of the object.
+    /// Results by send time, if requested by the plan; not part of the JSON object.
     #[serde(skip)]
     pub intervals: Option<Intervals>,
-    /// Error that prevented writing the records, if they were requested; there is no such file then, and the trial is
-    /// otherwise unaffected. Not part of the object.
+    /// Error that prevented writing the requested records. No file of records exists then, but the trial is otherwise
+    /// unaffected. Not part of the JSON object.
     #[serde(skip)]
     pub records_error: Option<String>,
 }
@@ -114,9 +115,9 @@ pub struct TrialResult {
 pub struct NamesUsed {
     /// Block of the names, such as `10.0.0.0/8`.
     pub range: String,
-    /// Position of the first.
+    /// Position of the first name in the block.
     pub first: u64,
-    /// Number of names taken, each for at least one query.
+    /// Number of names used. Each name occurs in at least one query.
     pub count: u64,
 }
 
@@ -125,30 +126,30 @@ pub struct NamesUsed {
     Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
 )]
 pub struct TesterDrops {
-    /// At the Measurer's sockets (the counter of `SO_RXQ_OVFL`).
+    /// Drops at the Measurer's sockets (the counter of `SO_RXQ_OVFL`).
     pub sockets: u64,
-    /// At the AF_XDP rings (`XDP_STATISTICS`).
+    /// Drops at the AF_XDP rings (`XDP_STATISTICS`).
     #[serde(default)]
     pub rings: u64,
-    /// On the interface towards the server, received packets.
+    /// Received packets dropped on the interface towards the server.
     pub interface_receive: u64,
-    /// On the interface towards the server, packets to be sent.
+    /// Packets to be sent that were dropped on the interface towards the server.
     pub interface_send: u64,
-    /// In the queueing discipline of the interface towards the server.
+    /// Drops in the queueing discipline of the interface towards the server.
     #[serde(default)]
     pub queueing_discipline: u64,
-    /// In the queue of a next hop with an unknown link-layer address, if reported by the kernel.
+    /// Drops in the queue of a next hop with an unknown link-layer address, if reported by the kernel.
     #[serde(default)]
     pub neighbour: u64,
     /// Datagrams for the Measurer's ports that the interface received and its sockets neither received nor dropped;
-    /// `None` if they were not counted. Not part of [`TesterDrops::total`]: their meaning depends on the losses
-    /// (`method::verdict::evaluate_missed`).
+    /// `None` if they were not counted. They are not part of [`TesterDrops::total`], because their effect depends on
+    /// the number of lost queries (`method::verdict::evaluate_missed`).
     #[serde(default)]
     pub missed: Option<u64>,
 }
 
 impl TesterDrops {
-    /// Returns all certain drops: everything but `missed`.
+    /// Returns the total of all certain drops, that is, without `missed`.
     pub fn total(&self) -> u64 {
         self.sockets
             + self.rings
@@ -158,7 +159,7 @@ impl TesterDrops {
             + self.neighbour
     }
 
-    /// Returns the sums over two testers.
+    /// Returns the drops of two testers added together.
     pub(super) fn plus(&self, other: &TesterDrops) -> TesterDrops {
         let missed = [self.missed, other.missed].into_iter().flatten().reduce(|a, b| a + b);
         TesterDrops {
@@ -222,7 +223,7 @@ pub enum Priority {
     Ordinary,
     /// Minimum nice value and short time slices.
     Favoured,
-    /// Real-time priority: ordinary threads do not delay it.
+    /// Real-time priority, so that ordinary threads do not delay the sender.
     RealTime,
 }
 
@@ -236,8 +237,8 @@ pub struct Sending {
     /// Prefix and number of the source addresses; absent if the kernel selected the address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source_addresses: Option<SourcesUsed>,
-    /// Interface used by AF_XDP; absent if sockets were used. The send time of a query is that at which it was put into
-    /// the ring.
+    /// Interface used by AF_XDP; absent if sockets were used. The send time of a query is then the time at which it was
+    /// put into the ring.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[serde(rename = "past_stack")]
     pub xdp: Option<XdpInterface>,
@@ -247,17 +248,17 @@ pub struct Sending {
     pub real_time: bool,
     /// Priority of the senders; the lowest if they differ.
     pub priority: Priority,
-    /// True if every sender had its CPU exclusively among our threads.
+    /// True if none of our other threads used a sender's CPU.
     pub owns_cpu: bool,
     /// Maximum deviation from schedule for batching queries, in microseconds.
     pub max_burst_us: f64,
-    /// True if that was selected by the cost of sending on this host.
+    /// True if this maximum was computed from the cost of sending on this host.
     pub auto_burst: bool,
-    /// Queries sent together.
+    /// Number of queries sent together.
     pub run: u16,
-    /// Queries in the same system call, sent from one port.
+    /// Number of queries sent from one port in one system call.
     pub block: u16,
-    /// Smallest receive buffer granted by the kernel, in octets of its accounting.
+    /// Smallest receive buffer granted by the kernel, in octets as counted by the kernel.
     pub receive_buffer: usize,
 }
 
@@ -291,7 +292,7 @@ pub struct Findings {
     pub counts: Counts,
     /// Drops on the tester's host.
     pub drops: TesterDrops,
-    /// Round-trip times of valid replies; absent if there was none.
+    /// Round-trip times of valid replies; absent if no reply was valid.
     pub rtt: Option<Rtt>,
     /// Pacing audit.
     pub pacing: Pacing,
@@ -303,7 +304,7 @@ pub struct Findings {
     pub verdict: Verdict,
     /// Reasons for the verdict; empty if it passed.
     pub reasons: Vec<Reason>,
-    /// Observations that did not decide the trial.
+    /// Observations that did not affect the verdict.
     pub warnings: Vec<Warning>,
     /// Results by send time, if requested by the plan.
     pub intervals: Option<Intervals>,
@@ -423,7 +424,7 @@ impl TrialResult {
         }
     }
 
-    /// Judges the trial by AuthDNS's part in it, in this order:
+    /// Adjusts the verdict according to AuthDNS's part in the trial, in this order:
     ///
     /// 1. The trial is invalid if AuthDNS served another zone than planned, or if other clients sent queries. A failed
     ///    trial is invalid if AuthDNS refused queries.
@@ -465,12 +466,12 @@ impl TrialResult {
         self.reasons.extend(reasons);
         if self.reasons.len() > before {
             self.verdict = Verdict::Invalid;
-            // In an invalid trial, the number of valid replies is no statement about the DUT.
+            // In an invalid trial, the number of valid replies gives no information about the DUT.
             self.reasons.retain(|reason| reason.kind() != ReasonKind::TooFewValid);
         }
     }
 
-    /// Judges the trial by the losses and delays of AuthDNS and its host.
+    /// Adjusts the verdict according to the losses and delays of AuthDNS and its host.
     fn judge_by_auth(&mut self, part: &AuthDelta, limit: Nanos, subject: Subject) {
         let mut faults = part.faults(limit, self.facts.limits.lateness_p999);
         let decides = self.would_pass_with(0, part.doubtful(), self.facts.accept);
@@ -745,7 +746,7 @@ mod tests {
 
     #[test]
     fn a_failure_may_be_in_doubt_for_a_lower_acceptance() {
-        // 15 of 1000 failed. Without the 12 for which AuthDNS was slow only 3 did.
+        // 15 of 1000 queries failed. Without the 12 queries for which AuthDNS was slow, only 3 would have failed.
         let trial = weighed_with(15, 0, 12);
         assert_eq!(trial.verdict, Verdict::Failed);
         let doubted =

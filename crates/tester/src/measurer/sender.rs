@@ -34,7 +34,7 @@ pub(super) struct SendTiming {
     pub(super) spinning: bool,
     /// Number of queries sent together, when the last of them is due.
     pub(super) run: u16,
-    /// Queries in the same system call, sent from one port.
+    /// Number of queries sent from one port in one system call.
     pub(super) block: u16,
 }
 
@@ -60,7 +60,7 @@ impl SendTiming {
 pub(super) struct Sent {
     pub(super) queries: u64,
     pub(super) refused: u64,
-    /// Queries rejected at the first attempt and accepted at a later one.
+    /// Queries rejected at the first attempt and accepted at a later attempt.
     pub(super) again: u64,
     pub(super) pacing: PacingRecorder,
     pub(super) priority: Priority,
@@ -150,8 +150,8 @@ impl Sender {
         }
     }
 
-    /// Sets and returns the priority. A busy-waiting sender keeps the default priority, or other threads on its CPU
-    /// would starve.
+    /// Sets and returns the priority. A busy-waiting sender keeps the default priority, because otherwise the other
+    /// threads on its CPU would starve.
     fn priority(&self) -> Priority {
         match (self.pace.spinning, self.owns_cpu) {
             (true, _) => Priority::Ordinary,
@@ -201,7 +201,7 @@ impl Sender {
         }
     }
 
-    /// Waits until the ledger has room for the queries below `end`. Returns false if there is still none after 10 s.
+    /// Waits until the ledger has room for the queries below `end`. Returns false if there is still no room after 10 s.
     fn await_room(&self, end: u64) -> bool {
         let give_up = clock::now() + Nanos(10 * Nanos::SECOND.0);
         while !self.ledger.has_room(end) {
@@ -282,8 +282,8 @@ impl Sender {
         }
     }
 
-    /// Records the current time in the ledger as send time of these queries. This must be done before the packets are
-    /// sent, so that every reply finds its query and no round-trip time is too short.
+    /// Records the current time in the ledger as the send time of these queries. This must be done before the packets
+    /// are sent, so that the receiver finds the query of every reply and no round-trip time is too short.
     #[inline]
     fn stamp(&self, from: u64, to: u64) {
         let now = clock::now().since(self.start);
@@ -311,7 +311,7 @@ fn send_with_retries(mut send: impl FnMut() -> SendOutcome) -> Result<bool, Opti
     for attempt in 0..SEND_TRIES {
         match send() {
             SendOutcome::First(_) => return Ok(refusal.is_some()),
-            // An ICMP error of an earlier query is reported once, and this query has not been sent yet.
+            // An ICMP error caused by an earlier query is reported once. This query has not been sent yet.
             SendOutcome::None(None) => {}
             SendOutcome::None(Some(error)) => {
                 refusal = Some(error);

@@ -37,8 +37,8 @@ const SEED_BITS: u32 = 53;
 impl TrialPlan {
     /// Returns the common part of the plans of all testers that share this trial, as shard 0.
     ///
-    /// Settings that may differ between testers have their defaults (threads, sockets or AF_XDP, CPUs, batching,
-    /// files).
+    /// Settings that may differ between testers (threads, sockets or AF_XDP, CPUs, batching, files) are set to their
+    /// defaults.
     pub fn common(&self) -> TrialPlan {
         let plain = TrialPlan::new(self.server, self.rate);
         TrialPlan {
@@ -120,7 +120,7 @@ pub(super) fn await_start(
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AskedClock {
     pair: ClockPair,
-    /// `None` if the kernel does not report it.
+    /// Error of the clock; `None` if the kernel does not report the error.
     error: Option<ClockError>,
 }
 
@@ -150,13 +150,13 @@ impl ShardPlan {
 pub struct ShardPart {
     /// Plan of the whole trial, including this tester's part.
     pub plan: TrialPlan,
-    /// Boot identifier of the kernel: two testers with the same one share a clock. Empty if the kernel does not report
-    /// it.
+    /// Boot identifier of the kernel. Two testers with the same identifier share a clock. Empty if the kernel does not
+    /// report it.
     pub boot_id: String,
-    /// Error of this host's clock, if the kernel reports it: the worse value of those when the start was taken from the
-    /// clock, and after the trial.
+    /// Error of this host's clock, if the kernel reports it. It is read when the start time is read from the clock, and
+    /// again after the trial; this is the worse value.
     pub clock: Option<ClockError>,
-    /// Forward step of the clock between these two times in nanoseconds; negative for a step back.
+    /// Forward step of the clock between these two readings, in nanoseconds; negative for a step back.
     pub clock_step_ns: i64,
     /// Queries sent in each 10 ms since the trial's start.
     pub sent_per_10ms: Vec<u32>,
@@ -262,7 +262,7 @@ mod tests {
         let mut all: Vec<u64> = (0..3u16)
             .flat_map(|index| {
                 let shard = Some(ShardPlan { index, of: 3, seed: 9, start });
-                // They have different numbers of threads.
+                // The testers have different numbers of threads.
                 let own = TrialPlan { threads: index + 1, shard, ..plan.clone() };
                 (0..own.threads).flat_map(move |thread| {
                     let part = own.part_of(thread);

@@ -1,5 +1,6 @@
-//! Source addresses of the queries, if there are several, as recommended by RFC 4814 §4. Sockets, network cards and
-//! routers distribute work by a hash of addresses and ports, so a few flows would use only a part of them.
+//! Source addresses of the queries, if there are several, as recommended by RFC 4814 §4. Servers, network cards and
+//! routers distribute work by a hash of addresses and ports, so a few flows would use only some of their sockets and
+//! queues.
 //!
 //! ```text
 //! query n of a pair ─► block b, counted from the start ─► address (b + b/L) mod N     L = lcm(P, N)
@@ -28,7 +29,7 @@ use super::plan::sources::{SourceAddresses, SourceError};
 use super::plan::{PlanError, TrialPlan};
 
 impl TrialPlan {
-    /// Checks that the source addresses are local to this host, by the kernel's routes. No packet is sent.
+    /// Checks that the source addresses are local to this host according to the kernel's routes. No packet is sent.
     ///
     /// # Errors
     /// Returns [`SourceError`] as part of the plan's errors, or [`TrialError::Interface`] if the kernel does not report
@@ -222,7 +223,7 @@ mod tests {
                 "2001:db8::",
                 "ip -6 route add local 2001:db8::/64 dev lo",
             ),
-            // The prefix next to 127.0.0.0/8.
+            // The prefix adjacent to 127.0.0.0/8.
             ("127.0.0.1:9", "126.0.0.0/7", "126.", "ip route add local 126.0.0.0/7 dev lo"),
         ] {
             let error = told(server, from);
@@ -282,7 +283,7 @@ mod tests {
             prop_assert!(all.iter().all(|address| prefix.contains(address)));
             prop_assert_eq!(sources.to_string().parse::<SourceAddresses>().unwrap(), sources);
             if sources.count() == DEFAULT_ADDRESSES {
-                // Each eighth of the prefix has about an eighth of them.
+                // Each eighth of the prefix contains about an eighth of the addresses.
                 for eighth in prefix.subnets(prefix.prefix_len() + 3).unwrap() {
                     let n = all.iter().filter(|address| eighth.contains(*address)).count();
                     prop_assert!((28..=38).contains(&n), "{n} in {eighth}");
@@ -310,7 +311,7 @@ mod tests {
                 (from..from + u64::from(ports) * count).map(of).collect()
             };
             prop_assert_eq!(pairs(0).len() as u64, u64::from(ports) * count);
-            // A block has one address.
+            // All queries of a block have the same address.
             let k = first * block;
             let of_block: HashSet<IpAddr> = (k..k + block).map(|k| sources.address(k)).collect();
             prop_assert_eq!(of_block.len(), 1);

@@ -73,8 +73,8 @@ impl Progress {
 
 /// The source ports of a pair.
 pub(super) struct Ports {
-    /// Sending sockets, one for each port. They are connected to the server. If queries have several source addresses,
-    /// they are bound to all addresses of this host instead ([`super::sources`]).
+    /// Sending sockets, one for each port. They are connected to the server. If queries are sent from several source
+    /// addresses, the sockets are instead bound to all addresses of this host ([`super::sources`]).
     pub(super) asking: Vec<Endpoint>,
     /// Sockets that receive unmatched datagrams to the ports of connected sending sockets.
     pub(super) unmatched: Vec<Endpoint>,

@@ -116,7 +116,7 @@ fn auth_status(plan: &TrialPlan) -> impl Fn(io::Error) -> TrialError {
 /// not supported.
 ///
 /// # Errors
-/// Returns the errors of [`run`] and of `await_replies`.
+/// Returns any error from [`run`] or `await_replies`.
 #[doc(hidden)]
 pub fn run_without_clock(
     plan: &TrialPlan,

@@ -26,7 +26,7 @@ pub struct WrongReplies {
 }
 
 impl WrongReplies {
-    /// Creates the advice for a trial of the command line.
+    /// Creates the advice for a trial that was started from the command line.
     pub fn of(plan: &TrialPlan, wrong: Wrong, example: Option<Ipv6Addr>) -> WrongReplies {
         let next_name = (plan.first_name + plan.names_needed()) % plan.names.count();
         WrongReplies {

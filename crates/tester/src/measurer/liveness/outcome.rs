@@ -10,11 +10,11 @@ use method::records::Wrong;
 /// Number of probes before a server counts as silent.
 pub(crate) const PROBES: u8 = 3;
 
-/// Interval between probes, also after a refusal, for a server that is just starting.
+/// Interval between probes. It also applies after a refusal, because the server may just be starting.
 pub const WAIT: Duration = Duration::from_secs(1);
 
-/// Time after the last probe in which a reply to any of them counts, in units of [`WAIT`]. A resolver with a silent
-/// upstream answers SERVFAIL after seconds.
+/// Time after the last probe in which a reply to any probe counts, in units of [`WAIT`]. A resolver with a silent
+/// upstream answers SERVFAIL only after seconds.
 pub(super) const LAST_WAITS: u32 = 4;
 
 /// Result of the probes.

@@ -84,7 +84,7 @@ fn shards_of(of: u16, fates: &[QueryFate]) -> Vec<TesterResult> {
     (0..of).map(given).collect()
 }
 
-/// Returns the results of three testers whose clocks were not set meanwhile.
+/// Returns the results of three testers whose clocks were not set during the trial.
 fn at_once(fates: &[QueryFate]) -> Vec<TesterResult> {
     let mut given = shards_of(3, fates);
     given.iter_mut().for_each(|one| one.trial.shard.as_mut().unwrap().clock_step_ns = 0);
@@ -198,7 +198,7 @@ fn wrong_or_unknown_clocks_invalidate() {
         };
         merged.trial.reasons.iter().map(of).collect::<Vec<_>>()
     };
-    // On one host there is one clock.
+    // All testers on one host share one clock.
     assert_eq!(merged(shards_of(3, &fair(900))).unwrap().trial.verdict, Verdict::Passed);
     let measured = |ns| merge(at_once(&fair(900)), &Offsets::from([(2, ns..=ns)])).unwrap();
     assert_eq!(measured(-10_000_000).trial.verdict, Verdict::Passed);
@@ -220,10 +220,10 @@ fn wrong_or_unknown_clocks_invalidate() {
     let untold = Some(ClockError { synchronized: true, ..ClockError::default() });
     let fine = merged(of_hosts([known(0), known(300), known(9_700)])).unwrap();
     assert_eq!(fine.trial.verdict, Verdict::Passed, "{:?}", fine.trial.reasons);
-    // Each is close enough to the true time, but they are not close enough to each other.
+    // Each clock is close enough to the true time, but the clocks are not close enough to each other.
     let apart = merged(of_hosts([known(0), known(301), known(9_700)])).unwrap();
     assert_eq!(kinds(&apart), [1, 2].map(|shard| (shard, ReasonKind::ClockOff)));
-    // Two of them are on one host, which has one clock.
+    // Two testers are on one host, and so share one clock.
     let mut neighbours = of_hosts([known(6_000), known(6_000), known(0)]);
     neighbours[1].trial.shard.as_mut().unwrap().boot_id = neighbours[0].file.clone();
     assert_eq!(merged(neighbours).unwrap().trial.verdict, Verdict::Passed);
@@ -232,7 +232,7 @@ fn wrong_or_unknown_clocks_invalidate() {
     };
     let both = told([9_000_000..=9_000_000, 0..=0, -9_000_000..=-9_000_000]);
     assert_eq!(kinds(&both), [0, 2].map(|shard| (shard, ReasonKind::ClockOff)));
-    // Both were 9 ms ahead before the trial; after it one of them was 8.9 ms behind.
+    // Both clocks were 9 ms ahead before the trial. After the trial, one of them was 8.9 ms behind.
     let moved = told([0..=0, 9_000_000..=9_000_000, -8_900_000..=9_000_000]);
     assert_eq!(kinds(&moved), [1, 2].map(|shard| (shard, ReasonKind::ClockOff)));
     assert_eq!(moved.shards[2].offset_us, Some(9_000.0));
@@ -264,7 +264,7 @@ fn a_clock_step_after_reading_the_start_counts() {
         (trial.verdict, shards.collect::<Vec<_>>())
     };
     let (none, ms) = (Offsets::new(), 1_000_000);
-    // One clock of one host.
+    // All testers share the clock of one host.
     let on_one_host = |steps| after(steps, |_| (), &none);
     assert_eq!(on_one_host([0, 9 * ms, 9 * ms]), (Verdict::Passed, vec![]));
     assert_eq!(on_one_host([0, 0, 40 * ms]), (Verdict::Invalid, vec![2]));
@@ -285,7 +285,7 @@ fn a_clock_step_after_reading_the_start_counts() {
     assert_eq!(after([0, -40 * ms, 0], |_| (), &measured), (Verdict::Invalid, vec![1]));
 }
 
-/// A tester that is cut off from the server looks as if the server had lost a third.
+/// If one of three testers is cut off from the server, the server seems to have lost a third of the queries.
 #[test]
 fn a_tester_without_valid_replies_invalidates() {
     let cut_off = |answered: fn(usize) -> bool| {
@@ -304,7 +304,7 @@ fn a_tester_without_valid_replies_invalidates() {
     }
 }
 
-/// A datagram missed by one tester's sockets is not a reply to another.
+/// A datagram missed by one tester's sockets is not a reply to another tester.
 #[test]
 fn misses_of_one_tester_do_not_excuse_another() {
     let mut fates = fair(900);

@@ -48,7 +48,7 @@ impl SourceAddresses {
         address(self.prefix, 0)
     }
 
-    /// True for IPv6 addresses, false for IPv4.
+    /// True if the addresses are IPv6 addresses, false if they are IPv4 addresses.
     pub fn is_ipv6(&self) -> bool {
         is_ipv6(self.prefix)
     }

@@ -23,7 +23,7 @@ use crate::measurer::sender::Sent;
 use crate::measurer::shards::ShardPart;
 use crate::measurer::sources::SourcesUsed;
 
-/// Traffic that the receive buffers should hold while the receiver does not run.
+/// Duration of the traffic that the receive buffers should hold while the receiver does not run.
 const BUFFERED: Nanos = Nanos::from_millis(50);
 /// Octets of a receive buffer that the kernel counts for one small packet.
 const PACKET_CHARGE: u64 = 768;
@@ -47,7 +47,7 @@ pub(super) struct Finished<'a> {
     is_interrupted: bool,
 }
 
-/// End of the per-query records.
+/// Result of writing the per-query records.
 struct Records {
     /// Number of records lost because the disk was too slow.
     lost: u64,
@@ -58,7 +58,7 @@ struct Records {
 impl Records {
     fn close(recorder: Option<Recorder>, is_interrupted: bool) -> Records {
         let lost = match recorder {
-            // Records of an interrupted trial must not be mistaken for records of a complete one.
+            // Records of an interrupted trial must not be mistaken for records of a complete trial.
             Some(recorder) if is_interrupted => {
                 recorder.discard();
                 Ok(0)
@@ -126,7 +126,7 @@ impl<'a> Finished<'a> {
         TrialResult { verdict: Verdict::Invalid, reasons, ..result }
     }
 
-    /// Judges the trial by `plan`, which is shorter than the given one after an interruption.
+    /// Decides the verdict on the trial. After an interruption, `plan` is shorter than the original plan.
     fn judge(self, plan: &TrialPlan) -> TrialResult {
         let Finished { prepared, began, pairs, losses, records, .. } = self;
         let source_addresses = SourcesUsed::of(plan, prepared.pace.block, tried(&pairs));
@@ -249,7 +249,7 @@ fn warnings(plan: &TrialPlan, sending: &Sending) -> Vec<Warning> {
     warnings
 }
 
-/// Returns a warning if a hypervisor took a noticeable share.
+/// Returns a warning if a hypervisor took more than [`STOLEN_LIMIT`] of a CPU's time.
 fn stolen_warning(stolen: Stolen) -> Option<Warning> {
     let worst_cpu_pct = stolen.worst_cpu_pct;
     (worst_cpu_pct > STOLEN_LIMIT).then_some(Warning::Stolen { worst_cpu_pct })

@@ -263,7 +263,8 @@ fn ports_of(pair: u16, plan: &TrialPlan) -> u16 {
     (plan.source_ports - pair).div_ceil(plan.threads)
 }
 
-/// A source port. The second socket receives datagrams from other sources; a socket on any address needs none.
+/// A source port. The second socket receives datagrams from other sources. If the first socket is bound to all
+/// addresses, it receives from any source, and there is no second socket.
 type SourcePort = (Endpoint, Option<Endpoint>);
 
 /// Opens `count` consecutive source ports, because AF_XDP claims a range of ports.

@@ -26,7 +26,7 @@ pub(super) struct Started<'a> {
     pub(super) began: TrialStart,
     pub(super) losses: HostLosses,
     pub(super) recorder: Option<Recorder>,
-    /// `None` if the kernel does not report them.
+    /// CPU times at the start; `None` if the kernel does not report them.
     pub(super) cpu_times: Option<CpuTimes>,
     pub(super) pairs: Vec<PairThreads>,
 }
