@@ -185,7 +185,7 @@ impl Endpoint {
     pub fn client_pair(server: SocketAddr, port: u16) -> io::Result<(Endpoint, Endpoint)> {
         let ours = port_of_any(server, port);
         let connected = Endpoint::new(ours)?;
-        // As in `listen`, the port is first bound exclusively and then opened to our second socket.
+        // The port is first bound exclusively and then opened to our second socket, as in `listen`.
         connected.socket.bind(&SockAddr::from(ours))?;
         connected.socket.set_reuse_port(true)?;
         let unmatched = Endpoint::new(ours)?;
