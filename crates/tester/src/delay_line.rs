@@ -45,7 +45,7 @@ impl Delay {
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Waiting {
     due: Nanos,
-    /// Keeps replies with equal due times in order.
+    /// Sequence number, which keeps replies with equal due times in order.
     number: u64,
     to: SocketAddr,
     bytes: Vec<u8>,

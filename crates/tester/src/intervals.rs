@@ -69,7 +69,7 @@ impl Intervals {
         Intervals { width, list: Vec::new() }
     }
 
-    /// Returns the interval of a time after the start.
+    /// Returns the interval that contains a time after the start.
     #[inline]
     pub fn at(&mut self, since_start: Nanos) -> &mut Interval {
         let at = (since_start.0 / self.width.0.max(1)) as usize;
@@ -109,7 +109,7 @@ pub(crate) fn histogram() -> Histogram<u64> {
     Histogram::new(3).expect("three digits are possible")
 }
 
-/// Adds a histogram to a growing one.
+/// Adds a histogram to a growing histogram.
 pub(crate) fn add(sum: &mut Histogram<u64>, other: &Histogram<u64>) {
     sum.add(other).expect("a histogram that grows takes any other");
 }

@@ -59,7 +59,8 @@ impl Port {
         }
     }
 
-    /// Receives queries and sends the replies. Waits up to `limit` for the first query; with zero, it does not wait.
+    /// Receives queries and sends the replies. Waits up to `limit` for the first query; if `limit` is zero, does not
+    /// wait.
     ///
     /// `answer` writes the reply to a query and returns the length of the reply, or 0 for no reply.
     ///

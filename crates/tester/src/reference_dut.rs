@@ -36,7 +36,7 @@ const STOP_CHECK: Duration = Duration::from_millis(100);
 /// In any 100 consecutive names, exactly the given shares are lost, late and wrong. No name is in two of these shares.
 #[derive(Clone, Debug)]
 pub struct ReferenceConfig {
-    /// Address to serve, over UDP.
+    /// Address to serve over UDP.
     pub listen: SocketAddr,
     /// Queries answered per second; the rest is dropped at once. If it is `None`, all queries are answered.
     pub capacity: Option<Qps>,

@@ -14,7 +14,7 @@ use crate::authdns::answer::MAX_REPLY;
 
 /// Maximum number of open connections; further connections are closed.
 const MAX_CONNECTIONS: usize = 128;
-/// Maximum time that a client may keep a connection without a complete query.
+/// Maximum time that a client may keep a connection open without sending a complete query.
 const IDLE: Duration = Duration::from_secs(10);
 /// Pause after a failed accept(2). If the process has no file descriptor left, the listener stays readable. Without the
 /// pause, the loop would then be a busy loop.

@@ -72,7 +72,7 @@ pub struct Answered {
     pub kind: Kind,
     /// Queried type.
     pub qtype: QueryType,
-    /// Address in the queried name, if the name is one of the tester's.
+    /// Address encoded in the queried name, if it is a name of the tester.
     pub name: Option<Ipv4Addr>,
 }
 
@@ -136,7 +136,7 @@ fn pointer(offset: usize) -> [u8; 2] {
     (0xc000 | offset as u16).to_be_bytes()
 }
 
-/// Relevant fields of the query's EDNS (RFC 6891).
+/// Fields of the query's OPT record that affect the reply (RFC 6891).
 #[derive(Clone, Copy)]
 struct QueryEdns {
     size: usize,

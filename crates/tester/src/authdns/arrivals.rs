@@ -31,9 +31,9 @@ const COMPARISONS: u32 = 200;
     Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
 )]
 pub struct Arrived {
-    /// Datagrams that its interfaces received.
+    /// Datagrams that the interfaces of AuthDNS's host received.
     pub interfaces: u64,
-    /// Datagrams that its sockets received or dropped, and those with a wrong checksum.
+    /// Datagrams that AuthDNS's sockets received or dropped, and datagrams with a wrong checksum.
     pub sockets: u64,
 }
 
@@ -44,7 +44,7 @@ impl Arrived {
         came.saturating_sub(self.sockets.saturating_sub(before.sockets))
     }
 
-    /// Returns the difference of the two counts. It is negative if the sockets received more than the interfaces.
+    /// Returns the difference between the two counts. It is negative if the sockets received more than the interfaces.
     fn missed(&self) -> i128 {
         i128::from(self.interfaces) - i128::from(self.sockets)
     }
@@ -95,7 +95,7 @@ impl Taps {
     }
 }
 
-/// Returns the counts at the moment with the fewest datagrams between interfaces and sockets.
+/// Compares the counts repeatedly and returns those that differ least.
 ///
 /// The number of missed datagrams never decreases, so the search ends as soon as that number is no higher than in
 /// `last`.

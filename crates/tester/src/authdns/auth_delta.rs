@@ -145,8 +145,8 @@ impl AuthDelta {
         faults
     }
 
-    /// Returns evidence that AuthDNS did not serve the planned trial alone: a zone other than `wanted`, or other
-    /// clients at the same time. `names` is the planned number of names.
+    /// Returns the reasons why AuthDNS did not serve the planned trial alone. AuthDNS served a zone other than
+    /// `wanted`, or other clients sent queries at the same time. `names` is the planned number of names.
     pub(crate) fn disagreements(&self, wanted: Option<&ZoneFacts>, names: u64) -> Vec<Reason> {
         let mut found = Vec::new();
         if let Some(wanted) = wanted {

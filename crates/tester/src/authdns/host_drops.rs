@@ -50,10 +50,10 @@ pub struct HostDrops {
     /// UDP sends that found no room (SndbufErrors), including packets rejected by a queueing discipline. The counter
     /// covers the whole host; 0 if only loopback is watched, which has no queue.
     pub no_room_to_send: u64,
-    /// Waits in the queueing disciplines of these interfaces, by interface; absent if no packet waited.
+    /// Waits in the queueing disciplines of the watched interfaces, by interface; absent if no packet waited.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub waits: BTreeMap<String, Waits>,
-    /// Neighbours on these interfaces that were unresolved while packets waited for them.
+    /// Neighbours on the watched interfaces that were unresolved while packets waited for them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub neighbours: Vec<UnresolvedNeighbour>,
     /// Packets dropped from the queues of unresolved neighbours; absent if the kernel's counter cannot be read.

@@ -32,11 +32,11 @@ const STOP_CHECK: Duration = Duration::from_millis(100);
 /// Configuration of AuthDNS: zone, addresses and CPUs.
 #[derive(Clone, Debug)]
 pub struct AuthConfig {
-    /// Addresses to serve, UDP and TCP.
+    /// Addresses to serve over UDP and TCP.
     pub listen: Vec<SocketAddr>,
     /// The served zone.
     pub zone: Zone,
-    /// Worker threads for UDP per address; at least 1.
+    /// Number of UDP worker threads per address; at least 1.
     pub threads: usize,
     /// CPUs for the workers, used round robin; if empty, the kernel selects the CPUs.
     pub cpus: Vec<CpuId>,
@@ -63,14 +63,14 @@ pub enum AuthError {
         /// Transport, and the error returned by the system.
         source: ListenError,
     },
-    /// A delay with a wildcard address. A delayed reply is sent after its batch, so the query's destination address is
-    /// no longer available as the reply's source.
+    /// A delay is configured for a wildcard address. A delayed reply is sent after its batch, so the query's
+    /// destination address is no longer available as the reply's source.
     #[error("--delay needs addresses of this host to listen on, not the wildcard {address}")]
     WildcardDelay {
         /// The wildcard address.
         address: SocketAddr,
     },
-    /// A delay with AF_XDP. Delayed replies can only be sent through sockets.
+    /// A delay is configured for AF_XDP. Delayed replies can only be sent through sockets.
     #[error("--delay and --xdp cannot be combined: delayed replies are sent through sockets")]
     XdpDelay,
     /// The interface does not support the requested AF_XDP mode.

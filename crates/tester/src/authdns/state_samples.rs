@@ -34,7 +34,7 @@ impl UnresolvedNeighbour {
     }
 }
 
-/// Samples of a server's interfaces.
+/// Samples of the queues and neighbours on a server's interfaces.
 #[derive(Default)]
 pub(super) struct StateSamples {
     queues: BTreeMap<String, WaitWatch>,

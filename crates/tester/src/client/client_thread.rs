@@ -51,7 +51,7 @@ const BURST: u64 = 256;
 /// Load model: determines when queries may be sent.
 pub(super) enum LoadModel<'a> {
     /// Sends whenever a slot is free, up to `most` queries per second, until `end` or until the source has no more
-    /// queries. When `stop` is set, the thread ends at once.
+    /// queries. If `stop` is set, the thread ends at once.
     Closed {
         end: Option<Nanos>,
         most: Option<Qps>,
@@ -163,7 +163,7 @@ pub(super) struct ClientThread<'a> {
     next_port: usize,
     cursor: Cursor,
     start: Nanos,
-    /// False if free slots may be left because responses had to be read first.
+    /// False if slots may still be free because responses had to be read first.
     is_filled: bool,
     pub(super) tally: Tally,
 }

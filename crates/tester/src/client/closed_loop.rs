@@ -20,8 +20,8 @@ use super::tally::Tally;
 use super::{ClientSettings, Connections, SocketError};
 use crate::measurer::result::Rtt;
 
-/// Maximum number of queries in flight per port. It is half of the ids, so that an id is not reused before its late
-/// reply has arrived.
+/// Maximum number of queries in flight per port. It is half the number of ids, so that an id is not reused before a
+/// late reply has arrived.
 const MOST_PER_PORT: usize = 32_768;
 
 /// Plan of a closed loop.
@@ -29,17 +29,17 @@ const MOST_PER_PORT: usize = 32_768;
 pub struct ClosedLoopPlan {
     /// Queries and settings.
     pub settings: ClientSettings,
-    /// Total number of queries in flight of all threads.
+    /// Total number of queries in flight across all threads.
     pub outstanding: usize,
     /// Number of threads, each of which uses its share of the ports and queries.
     pub threads: usize,
-    /// Total number of source ports of all threads, or of connections over TCP.
+    /// Total number of source ports across all threads; over TCP, the number of connections.
     pub source_ports: usize,
     /// CPUs of the threads, used round robin; if empty, the kernel selects the CPUs.
     pub cpus: Vec<CpuId>,
     /// Duration of repeated passes over the queries. If it is `None`, each query is sent once.
     pub duration: Option<Nanos>,
-    /// Maximum queries per second of all threads together; `None` means unlimited.
+    /// Maximum queries per second across all threads; `None` means unlimited.
     pub most: Option<Qps>,
 }
 
@@ -53,11 +53,11 @@ pub enum ClosedLoopError {
          port needs a query, and a port has at most {MOST_PER_PORT}"
     )]
     Shares {
-        /// Total number of queries in flight of all threads (`--outstanding`).
+        /// Total number of queries in flight across all threads (`--outstanding`).
         outstanding: usize,
         /// Threads (`--threads`).
         threads: usize,
-        /// Total number of source ports of all threads (`--source-ports`).
+        /// Total number of source ports across all threads (`--source-ports`).
         ports: usize,
     },
     /// There are fewer queries than threads.

@@ -43,7 +43,7 @@ use crate::measurer::expect::Expectation;
 pub enum Check {
     /// Correct address for a name of the tester.
     Address(Expectation),
-    /// NOERROR or NXDOMAIN, as resperf counts.
+    /// NOERROR or NXDOMAIN, as in resperf.
     Rcode,
 }
 

@@ -24,9 +24,9 @@ pub struct RampPlan {
     pub settings: ClientSettings,
     /// Growth and duration of the rate.
     pub ramp: Ramp,
-    /// Source ports, or TCP connections.
+    /// Number of source ports, or of TCP connections.
     pub clients: usize,
-    /// Threads, which share the ports; at least 1.
+    /// Number of threads, which share the ports; at least 1.
     pub threads: usize,
     /// CPUs of the threads, used round robin; if empty, the kernel selects the CPUs.
     pub cpus: Vec<CpuId>,

@@ -3,8 +3,8 @@
 //! For a sender that sleeps, each wake-up costs many times as much CPU time as a query (timer, interrupt, context
 //! switch; on a virtual machine also the hypervisor). On a CPU that it shares with AuthDNS, the Measurer must not use
 //! time that AuthDNS needs. Otherwise the DUT waits for answers, and the delay counts against the DUT. The costs are
-//! therefore measured before the first trial. Queries are sent in runs, each with one wake-up. A run is as short as
-//! possible with the sender using at most a third of the CPU. The cost of a query includes sending the query and
+//! therefore measured before the first trial. Queries are sent in runs, each with one wake-up. The length of a run is
+//! the smallest at which the sender uses at most a third of the CPU. The cost of a query includes sending the query and
 //! receiving its reply, because the receiver may run on the same CPU:
 //!
 //! ```text
@@ -48,7 +48,7 @@ pub enum Burst {
     /// The shortest time with which the sender uses at most a third of a shared CPU, but no more than [`LONGEST`].
     #[default]
     Auto,
-    /// At most this time.
+    /// At most the given time.
     Fixed(Nanos),
 }
 
@@ -88,7 +88,7 @@ impl From<Burst> for String {
     }
 }
 
-/// Cost of sending on this machine, as CPU time of the sender.
+/// Cost of sending on this machine, in CPU time of the sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct SendCost {
     /// Cost of sleeping and waking up once.

@@ -13,8 +13,8 @@ use wire::rcode::Rcode;
 use wire::template::{HEADER_LEN, QueryTemplate};
 use wire::view::{CLASS_IN, Malformed, Message, rtype};
 
-/// Maximum number of aliases followed in an answer; RFC 6147 leaves the limit to implementations, resolvers use 8 to
-/// 16.
+/// Maximum number of aliases followed in an answer. RFC 6147 leaves the limit to implementations, and resolvers use 8
+/// to 16.
 const MAX_ALIASES: usize = 16;
 
 /// A Pref64::/n (RFC 6052 §2.2): 32, 40, 48, 56, 64 or 96 bits, bits 64 to 71 zero.
@@ -100,8 +100,8 @@ pub struct Expectation {
     pub aaaa_share: Share,
     /// True if the address of a native AAAA record is checked.
     pub check_own_aaaa: bool,
-    /// DNS64 prefixes. The address of a name without a native AAAA record must be synthesized with one of them; empty:
-    /// any address is accepted.
+    /// DNS64 prefixes. The address of a name without a native AAAA record must be synthesized with one of these
+    /// prefixes. If there are none, any address is accepted.
     pub prefixes: Vec<Prefix>,
 }
 

@@ -62,16 +62,16 @@ pub(super) struct HostLosses {
     hop: NextHop,
     path: PacketPath,
     before: PathCounters,
-    /// `None` if the next hop needs no link-layer address, or the kernel does not report its state.
+    /// Watch on the next hop; `None` if it needs no link-layer address, or the kernel does not report its state.
     watch: Option<Watch>,
-    /// `None` if no packet can wait in the queueing discipline.
+    /// Reader of the queueing disciplines; `None` if no packet can wait in the discipline.
     queue: Option<Disciplines>,
     waits: WaitWatch,
     /// Maximum wait in the queueing discipline that does not count as a loss.
     longest_wait: Nanos,
     looked: Nanos,
     unresolved: Option<Nanos>,
-    /// `None` if the process lacks the privilege for a tap.
+    /// Counter of arriving datagrams; `None` if the process lacks the required privilege.
     tap: Option<Tap>,
 }
 

@@ -88,7 +88,7 @@ impl Ids {
         self.forth[(k % IDS) as usize]
     }
 
-    /// Returns k mod M of the queries with this id; `None` if the id is not used.
+    /// Returns k mod M for the queries with this id; `None` if the id is not used.
     #[inline]
     fn position(&self, id: u16) -> Option<u64> {
         Some(self.back[usize::from(id)]).filter(|&position| position != NONE).map(u64::from)

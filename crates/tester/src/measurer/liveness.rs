@@ -46,7 +46,7 @@ const CHOICE: u64 = 256;
 /// address does not answer. The check takes up to 6 s.
 ///
 /// # Errors
-/// Returns an error if the server does not answer or answers wrongly, or if no socket towards it can be opened. An
+/// Returns an error if the server does not answer or answers incorrectly, or if no socket towards it can be opened. An
 /// invalid plan is rejected before a probe is sent.
 pub fn require_right(plan: &TrialPlan, used: u64) -> Result<(), TrialError> {
     let spare = spare_names(plan, used).filter(|_| !auth_serves_another_zone(plan));
@@ -225,8 +225,8 @@ impl ProbeState<'_> {
 
     /// Receives replies until `until`. Returns true if a correct reply arrives.
     ///
-    /// Returns false after a wrong reply, unless `all` is true, and once each probe has a reply. Returns an error if
-    /// the network reports that a probe was not delivered.
+    /// If `all` is false, returns false as soon as a wrong reply arrives. In any case, returns false once each probe
+    /// has a wrong reply. Returns an error if the network reports that a probe was not delivered.
     fn take(&mut self, until: Instant, all: bool) -> io::Result<bool> {
         let mut reply = [0; 4096];
         while !self.open.is_empty() {

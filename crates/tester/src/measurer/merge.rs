@@ -44,13 +44,13 @@ pub struct TesterResult {
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MergeError {
-    /// The result of a trial with a single tester.
+    /// A given result is that of a trial with a single tester.
     #[error("{file}: not the result of a shard; `dns64bench measure --shard … --json` prints one")]
     NoShard {
-        /// File of the trial.
+        /// File of this result.
         file: String,
     },
-    /// Shards of different trials.
+    /// Two shards belong to different trials.
     #[error(
         "{file}: its {field} is {has}, and {other} has {wants}: they belong to different trials"
     )]
@@ -66,7 +66,7 @@ pub enum MergeError {
         /// Value of the field in `other`.
         wants: String,
     },
-    /// An invalid plan. Testers reject such a plan, so no trial can have used it.
+    /// The plan is invalid. Testers reject such a plan, so no trial can have used it.
     #[error("{file}: {source}")]
     Plan {
         /// File of the plan.
@@ -74,7 +74,7 @@ pub enum MergeError {
         /// Error in the plan.
         source: PlanError,
     },
-    /// A duplicate shard.
+    /// The same shard was given twice.
     #[error("{file} and {other} are both shard {index}")]
     Twice {
         /// File of the second shard.
@@ -84,7 +84,7 @@ pub enum MergeError {
         /// Index of the shard.
         index: u16,
     },
-    /// A missing shard.
+    /// A shard is missing.
     #[error(
         "shard {index} of {of} is missing; without the result of every tester the trial is invalid"
     )]
@@ -94,10 +94,10 @@ pub enum MergeError {
         /// Number of shards.
         of: u16,
     },
-    /// An offset for a shard that does not exist.
+    /// A clock offset was given for a shard that does not exist.
     #[error("--offset {index}=…: there are shards 0 to {last}")]
     NoSuchShard {
-        /// Index in the offset.
+        /// Shard index given with the offset.
         index: u16,
         /// Index of the last shard.
         last: u16,
@@ -270,8 +270,8 @@ fn same(file: &str, has: &TrialPlan, other: &str, wanted: &TrialPlan) -> Result<
     Err(MergeError::Differs { file: file.into(), field, has, other: other.into(), wants })
 }
 
-/// Expected number of replies from which on at least one reply is practically certain. The probability of no reply is
-/// then below 1 in 10⁸.
+/// Expected number of replies at or above which at least one reply is practically certain. The probability of no reply
+/// is then below 1 in 10⁸.
 const CERTAIN_REPLIES: u64 = 20;
 
 /// Minimum and maximum lead of a clock in ns.

@@ -39,7 +39,7 @@ pub(crate) struct NameSequence {
     first: u64,
     cached: Share,
     half: u64,
-    /// Number of cached queries before each position in a hundred.
+    /// Number of cached queries before each position in a pattern of 100 queries.
     cached_before: [u8; 100],
 }
 

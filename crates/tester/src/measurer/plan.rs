@@ -24,13 +24,13 @@ use super::ids::IDS;
 use super::names::NameSequence;
 use crate::xdp::XdpConfig;
 
-/// Determines if the sender may busy-wait for exact timing.
+/// Determines whether senders may busy-wait for exact timing.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
 )]
 #[serde(rename_all = "lowercase")]
 pub enum Spin {
-    /// Busy-wait if every sender and receiver can have its own CPU and two are left for others.
+    /// Busy-wait if every sender and receiver can have its own CPU and two CPUs are left for other threads.
     #[default]
     Auto,
     /// Busy-wait from query to query.
@@ -46,7 +46,7 @@ pub enum Subject {
     /// The DUT: faults of Measurer and AuthDNS make the trial invalid.
     #[default]
     Dut,
-    /// The tester itself, in a self-test: a slow AuthDNS makes it fail.
+    /// The tester itself, in a self-test: a slow AuthDNS makes the self-test fail.
     Tester {
         /// Ratio of the self-test's rate to the rate of DUT trials that it validates.
         factor: f64,
@@ -58,12 +58,12 @@ pub enum Subject {
 /// Send settings of a trial. To validate a trial, a self-test must use the same settings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct SenderSettings {
-    /// Sender/receiver pairs: each is two threads. At least 1.
+    /// Number of sender/receiver pairs, each of two threads; at least 1.
     pub threads: u16,
-    /// UDP source ports over all pairs of threads; at least as many as pairs.
+    /// Number of UDP source ports across all pairs of threads; at least one per pair.
     pub source_ports: u16,
-    /// Number of source addresses; absent if the kernel selects the only one. Their prefix does not affect the cost of
-    /// sending.
+    /// Number of source addresses; absent if the kernel selects a single address. The prefix is not included, because
+    /// it does not affect the cost of sending.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source_addresses: Option<u32>,
     /// Requested AF_XDP mode; absent if sockets are used.
@@ -71,7 +71,7 @@ pub struct SenderSettings {
     pub xdp: Option<Mode>,
     /// CPUs in the order of their assignment; empty if the threads may use any CPU.
     pub cpus: Vec<CpuId>,
-    /// Determines if senders sleep until the next query is due or busy-wait.
+    /// Determines whether senders sleep or busy-wait until the next query is due.
     pub spin: Spin,
     /// Maximum deviation from schedule for batching queries.
     pub max_burst: Burst,
@@ -88,7 +88,7 @@ pub struct SenderSettings {
 pub struct TrialPlan {
     /// Address and port of the server.
     pub server: SocketAddr,
-    /// Queries per second over all pairs of threads.
+    /// Queries per second across all pairs of threads.
     pub rate: Qps,
     /// Sending time. RFC 8219 §9.2 requires at least 60 s.
     pub duration: Nanos,
@@ -98,21 +98,21 @@ pub struct TrialPlan {
     pub domain: Domain,
     /// Block from which names are taken.
     pub names: NameRange,
-    /// Position in that block of the first name of this trial.
+    /// Position of the trial's first name in the block.
     pub first_name: u64,
     /// Share of names with a native AAAA record (α).
     pub aaaa_share: Share,
     /// Share of queries for names that the DUT has recently resolved (β).
     pub cached_share: Share,
-    /// DNS64 prefixes for synthesized addresses; empty: any address is accepted as synthesized.
+    /// DNS64 prefixes for synthesized addresses. If there are none, any address is accepted as synthesized.
     pub prefixes: Vec<Prefix>,
     /// True if a native AAAA record must have the address that AuthDNS gives it.
     pub check_own_aaaa: bool,
     /// Share of valid replies at which the trial passes.
     pub accept: Acceptance,
-    /// Sender/receiver pairs: each is two threads. At least 1.
+    /// Number of sender/receiver pairs, each of two threads; at least 1.
     pub threads: u16,
-    /// UDP source ports over all pairs of threads (RFC 4814 §4).
+    /// Number of UDP source ports across all pairs of threads (RFC 4814 §4).
     pub source_ports: u16,
     /// Source addresses of the queries (RFC 4814 §4), which must be local to this host; absent if the kernel selects
     /// the address.
@@ -123,7 +123,7 @@ pub struct TrialPlan {
     pub xdp: Option<XdpConfig>,
     /// CPUs for sender, receiver, sender, receiver …, used round robin; if empty, the kernel selects the CPUs.
     pub cpus: Vec<CpuId>,
-    /// Determines if senders sleep until the next query is due or busy-wait.
+    /// Determines whether senders sleep or busy-wait until the next query is due.
     pub spin: Spin,
     /// Maximum deviation from schedule for batching queries.
     pub max_burst: Burst,
@@ -450,7 +450,7 @@ pub enum PlanError {
     /// A time of 0, or more than a year.
     #[error("{option} {} s: a time above 0 and up to a year is needed", .given.as_secs_f64())]
     Time {
-        /// The option with the time.
+        /// The option that sets the time.
         option: &'static str,
         /// Requested time in nanoseconds.
         given: Nanos,
@@ -473,7 +473,7 @@ pub enum PlanError {
         /// Number of testers.
         of: u16,
     },
-    /// AuthDNS's counters requested in a trial of several testers. The counters would include the queries of all
+    /// AuthDNS's counters were requested in a trial of several testers. The counters would include the queries of all
     /// testers.
     #[error(
         "--auth-status: AuthDNS's counters include all testers' queries, so --shard cannot use them"

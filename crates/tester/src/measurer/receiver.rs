@@ -201,7 +201,7 @@ impl Receiver {
                 Err(_) => continue,
             };
             match &self.sources {
-                // The kernel has checked source and destination of datagrams on a connected socket.
+                // The kernel has checked the source and destination of datagrams on a connected socket.
                 None => {
                     let is_asking = token < self.ports.asking.len();
                     self.book(batch, token, state, |_| is_asking, |_, _| true);
@@ -351,7 +351,7 @@ struct State {
     decided: u64,
     /// Packets since the last call of [`State::take_activity`].
     seen: u64,
-    /// Datagrams of the server that contain several joined replies. Only the first reply in them is read.
+    /// Datagrams from the server that contain several joined replies. Only the first reply in each datagram is read.
     joined: u64,
 }
 

@@ -82,7 +82,7 @@ impl RecordContext {
     }
 }
 
-/// The writing side, one per trial.
+/// Writer of the records of one trial.
 pub struct Recorder {
     path: PathBuf,
     queue: SyncSender<Vec<Record>>,
@@ -136,8 +136,7 @@ impl Recorder {
         PairRecorder { batch, queue: self.queue.clone(), overflow: Arc::clone(&self.overflow) }
     }
 
-    /// Writes the remaining records and renames the file into place. All values of `PairRecorder` must have been dropped
-    /// before.
+    /// Writes the remaining records and renames the file into place. Each `PairRecorder` must have been dropped before.
     ///
     /// Returns the number of records lost because the disk was too slow. If records were lost, no file is kept.
     ///
@@ -156,7 +155,7 @@ impl Recorder {
         Ok(0)
     }
 
-    /// Discards all records and writes no file. All values of `PairRecorder` must have been dropped before.
+    /// Discards all records and writes no file. Each `PairRecorder` must have been dropped before.
     pub fn discard(self) {
         drop(self.queue);
         // The temporary file is removed with the writer's return value.
@@ -177,7 +176,7 @@ fn begun(path: &Path) -> Result<NamedTempFile, RecordError> {
     file.map_err(|source| RecordError::Io { path: path.into(), source })
 }
 
-/// A pair's end of the queue.
+/// A thread pair's sending end of the queue of records.
 pub(crate) struct PairRecorder {
     batch: Vec<Record>,
     queue: SyncSender<Vec<Record>>,

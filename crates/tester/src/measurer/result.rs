@@ -97,8 +97,8 @@ pub struct TrialResult {
     #[serde(flatten, with = "method::noncompliance::in_words")]
     #[schemars(with = "method::noncompliance::in_words::Written<'static>")]
     pub noncompliance: Vec<Noncompliance>,
-    /// Data for the verdict on the whole trial, if this is the result of one of several testers that shared it. The
-    /// rest of the object is then this tester's part.
+    /// Data for the verdict on the whole trial, if several testers shared the trial. The rest of the object is then the
+    /// part of one tester.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shard: Option<Box<ShardPart>>,
     /// Results by send time, if requested by the plan; not part of the JSON object.
@@ -230,9 +230,9 @@ pub enum Priority {
 /// Actual send settings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Sending {
-    /// Sender/receiver pairs: each is two threads.
+    /// Number of sender/receiver pairs, each of two threads.
     pub threads: u16,
-    /// UDP source ports over all pairs of threads.
+    /// Number of UDP source ports across all pairs of threads.
     pub source_ports: u16,
     /// Prefix and number of the source addresses; absent if the kernel selected the address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -426,7 +426,7 @@ impl TrialResult {
 
     /// Adjusts the verdict according to AuthDNS's part in the trial, in this order:
     ///
-    /// 1. The trial is invalid if AuthDNS served another zone than planned, or if other clients sent queries. A failed
+    /// 1. The trial is invalid if AuthDNS served a zone other than planned, or if other clients sent queries. A failed
     ///    trial is invalid if AuthDNS refused queries.
     /// 2. Losses and delays of AuthDNS or its host make a trial of the DUT invalid, and a self-test fail. A delay is a
     ///    processing time above `limit` for one query in a thousand, or for enough queries to explain a failed trial.
@@ -497,16 +497,16 @@ impl TrialResult {
         missed + at_auth > 0 && accept.is_met(&counts)
     }
 
-    /// True if possible losses of the tester or AuthDNS determine whether the trial passes by `accept`. This criterion
-    /// may differ from the trial's.
+    /// True if possible losses of the tester or AuthDNS determine whether the trial passes by `accept`, which may
+    /// differ from the trial's own criterion.
     pub fn is_in_doubt(&self, accept: Acceptance) -> bool {
         let at_auth = self.auth.as_ref().map_or(0, AuthDelta::doubtful);
         let missed = self.tester_drops_at.missed.unwrap_or(0);
         !accept.is_met(&self.counts) && self.would_pass_with(missed, at_auth, accept)
     }
 
-    /// Returns the deviation from the planned load if the trial passed, or if it passes by `accept`. This criterion may
-    /// differ from the trial's.
+    /// Returns the deviation from the planned load if the trial passed, or if it passes by `accept`, which may differ
+    /// from the trial's own criterion.
     pub fn deviation_by(&self, accept: Acceptance) -> Option<Deviation> {
         let judged_now = || {
             let auth = self.auth.as_ref().filter(|_| accept.is_met(&self.counts))?;
@@ -569,13 +569,13 @@ mod tests {
         );
     }
 
-    /// Returns a trial of 1000 queries with `failures` SERVFAIL replies and this part of AuthDNS.
+    /// Returns a trial of 1000 queries with `failures` SERVFAIL replies, in which AuthDNS had this `part`.
     fn judged(failures: u64, part: AuthDelta, change: fn(&mut TrialPlan)) -> TrialResult {
         let mut plan = TrialPlan::new("[::1]:53".parse().unwrap(), Qps(1000));
         change(&mut plan);
         let mut counts = Counts { sent: 1000, valid: 1000 - failures, ..Counts::default() };
         counts.wrong.rcode.insert(SERVFAIL, failures);
-        // The same number of names and queries.
+        // The trial has as many names as queries.
         plan.duration = Nanos::SECOND;
         let mut trial = TrialResult::simulated(&plan, counts);
         trial.apply_auth(part, plan.auth_limit, plan.subject);

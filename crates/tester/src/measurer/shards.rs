@@ -98,7 +98,8 @@ impl TrialPlan {
 /// `clock`.
 ///
 /// # Errors
-/// Returns [`TrialError::TooLate`] if there is too little time left, or [`TrialError::Interrupted`] if the user stops.
+/// Returns [`TrialError::TooLate`] if there is too little time left, or [`TrialError::Interrupted`] if the user stops
+/// the trial.
 pub(super) fn await_start(
     shard: &ShardPlan,
     clock: &AskedClock,
@@ -153,8 +154,8 @@ pub struct ShardPart {
     /// Boot identifier of the kernel. Two testers with the same identifier share a clock. Empty if the kernel does not
     /// report it.
     pub boot_id: String,
-    /// Error of this host's clock, if the kernel reports it. It is read when the start time is read from the clock, and
-    /// again after the trial; this is the worse value.
+    /// Error of this host's clock, if the kernel reports it. This is the worse of two readings: when the start time is
+    /// read from the clock, and after the trial.
     pub clock: Option<ClockError>,
     /// Forward step of the clock between these two readings, in nanoseconds; negative for a step back.
     pub clock_step_ns: i64,

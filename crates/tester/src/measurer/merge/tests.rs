@@ -119,7 +119,8 @@ proptest! {
         prop_assert_eq!(&trial.windows, &alone.windows);
         prop_assert_eq!(trial.throughput, alone.throughput);
         prop_assert_eq!(&trial.names, &alone.names);
-        // Parts of a valid trial are valid, except for limits that apply to parts.
+        // The merged verdict equals that of a single tester, unless a limit that applies to parts makes a shard
+        // invalid.
         if merged.shards.iter().all(|shard| shard.verdict != Verdict::Invalid) {
             prop_assert_eq!((trial.verdict, &trial.reasons), (alone.verdict, &alone.reasons));
         }
@@ -216,7 +217,7 @@ fn wrong_or_unknown_clocks_invalidate() {
     let known =
         |us| Some(ClockError { synchronized: true, estimated_us: Some(us), largest_us: 1_000_000 });
     let alone = Some(ClockError { synchronized: false, ..ClockError::default() });
-    // The state left by systemd-timesyncd and phc2sys.
+    // With systemd-timesyncd and phc2sys, the clock is synchronized, but its error is not estimated.
     let untold = Some(ClockError { synchronized: true, ..ClockError::default() });
     let fine = merged(of_hosts([known(0), known(300), known(9_700)])).unwrap();
     assert_eq!(fine.trial.verdict, Verdict::Passed, "{:?}", fine.trial.reasons);

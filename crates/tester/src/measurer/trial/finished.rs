@@ -249,7 +249,7 @@ fn warnings(plan: &TrialPlan, sending: &Sending) -> Vec<Warning> {
     warnings
 }
 
-/// Returns a warning if a hypervisor took more than [`STOLEN_LIMIT`] of a CPU's time.
+/// Returns a warning if a hypervisor took more than [`STOLEN_LIMIT`] per cent of a CPU's time.
 fn stolen_warning(stolen: Stolen) -> Option<Warning> {
     let worst_cpu_pct = stolen.worst_cpu_pct;
     (worst_cpu_pct > STOLEN_LIMIT).then_some(Warning::Stolen { worst_cpu_pct })
