@@ -118,7 +118,8 @@ pub enum WouldDecide {
     Searches(usize),
     /// More than this number of searches per server, because the servers differ by about the limit.
     MoreSearchesThan(usize),
-    /// A finer resolution, because the limit lies between the passed and failed rates even for any number of searches.
+    /// A finer resolution, because further searches cannot narrow the gap between passed and failed rates, and the
+    /// limit lies in this gap.
     Resolution,
     /// Searches that find both a passed and a failed rate. The existing searches prove only "at least" or "less than" a
     /// rate.
@@ -195,7 +196,7 @@ fn wanted(baseline: &Searches, candidate: &Searches, limit: f64) -> WouldDecide 
             interval(baseline, candidate, (baseline.len() + more, candidate.len() + more));
         judge(&planned, limit) != ChangeOutcome::Undecided
     };
-    // The interval contains this range for any number of searches.
+    // No number of searches makes the interval narrower than this.
     let quotient = |a: Option<f64>, b: Option<f64>| {
         a.zip(b).map(|(a, b)| a / b).filter(|ratio| ratio.is_finite())
     };

@@ -56,7 +56,7 @@ pub enum TesterProof {
     BelowRate {
         /// The self-test's reserve δ, a fraction (RFC 8219 §9.2).
         delta: f64,
-        /// Rate up to which it validates the tester.
+        /// Rate up to which the self-test validates the tester.
         allowed: Qps,
     },
     /// No self-test.
@@ -113,7 +113,7 @@ impl Facts {
         points
     }
 
-    /// Returns the facts that only the user's statements establish. They are shown with a compliant result.
+    /// Returns the facts that are known only from the user's statements. They are shown with a compliant result.
     pub fn statements(&self) -> Vec<String> {
         let stated = [
             (self.shares_host, "the roles have separate hosts"),

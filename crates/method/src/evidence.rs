@@ -58,7 +58,8 @@ pub struct OfferedLoad {
     /// Share of names with an AAAA record (α).
     pub aaaa: Share,
     /// Share of the trial's queries for cached names, a fraction. The share equals β over multiples of 100 queries,
-    /// because queries for cached names recur in a pattern of 100 queries. Other numbers of queries differ slightly.
+    /// because queries for cached names recur in a pattern of 100 queries. For other numbers of queries, it differs
+    /// slightly from β.
     pub cached: f64,
 }
 

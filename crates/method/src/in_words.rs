@@ -30,7 +30,7 @@ macro_rules! in_words {
             /// Writes the text and the data.
             ///
             /// # Errors
-            /// Returns any error returned by the serializer.
+            /// Returns any error from the serializer.
             pub fn serialize<S: Serializer>(data: &[$item], serializer: S) -> Result<S::Ok, S::Error> {
                 Written { words: data.iter().map($item::to_string).collect(), data }.serialize(serializer)
             }

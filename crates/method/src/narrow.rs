@@ -210,7 +210,7 @@ mod tests {
 
         #[test]
         fn equals_the_plain_search_where_it_is_not_monotonic(holes in prop::collection::btree_set(0u64..64, 0..40), probe_sees: bool) {
-            // Rates in a hole fail; a probe sees all holes, or every second one.
+            // Rates in a hole fail. Probes fail in all holes, or only in every second hole.
             let range = range(1, 4_096, 1);
             let fails = |rate: Qps| holes.contains(&(rate.0 / 64));
             let expected = plain(range, |rate| verdict(!fails(rate)));

@@ -97,7 +97,7 @@ pub enum Noncompliance {
     },
     /// Searches end at a resolution coarser than one query per second.
     Coarse {
-        /// Distance of passed and failed rates at the end of a search; the largest of several searches.
+        /// Distance between passed and failed rates at the end of a search; the largest distance of several searches.
         resolution: Qps,
     },
     /// Names that were meant to be new may have been queried twice.
@@ -110,7 +110,7 @@ pub enum Noncompliance {
     ProvenWeakly,
     /// The self-test's rate is too low for the trial.
     ProvenBelow {
-        /// Rate up to which it validates the tester.
+        /// Rate up to which the self-test validates the tester.
         allowed: Qps,
     },
     /// The self-test's reserve δ is less than RFC 8219 §9.2.1 requires.

@@ -102,7 +102,7 @@ impl PacingRecorder {
         self.lateness.saturating_record(sent.since(scheduled).0);
     }
 
-    /// Adds the records of another pair.
+    /// Adds the records of another thread pair.
     pub fn merge(&mut self, other: &PacingRecorder) {
         self.fine.resize(self.fine.len().max(other.fine.len()), 0);
         for (sum, n) in self.fine.iter_mut().zip(&other.fine) {
@@ -271,7 +271,7 @@ mod tests {
     #[test]
     fn spread_lag_of_the_original_timing_is_caught() {
         // 90 ns too much per query at 250 000/s: 24 450 instead of 25 000 queries per 100 ms
-        // (Table I of that paper).
+        // (Table I of the paper by Lencse and Pivoda).
         let schedule = Schedule::new(Qps(250_000), Nanos::SECOND);
         let pacing = audit(schedule, |i, _| Nanos(i * 4090));
         assert!((pacing.window_100ms_worst_pct - 2.2).abs() < 0.1, "{pacing:?}");

@@ -26,8 +26,8 @@ const SHORT: Nanos = Nanos(20 * Nanos::SECOND.0);
 /// [`overstatement`].
 const PART: u64 = 20;
 
-/// Returns the timeout of a trial without an explicit one: 1 s (RFC 8219 §9.2), or a twentieth of the duration if that
-/// is shorter than 20 s, because replies after the end of sending also count.
+/// Returns the default timeout of a trial: 1 s (RFC 8219 §9.2), or a twentieth of the duration if the duration is
+/// shorter than 20 s, because replies after the end of sending also count.
 pub fn default_timeout(duration: Nanos) -> Nanos {
     if duration < SHORT { Nanos((duration.0 / PART).max(1)) } else { Nanos::SECOND }
 }
@@ -67,7 +67,7 @@ impl Interval {
         }
     }
 
-    /// Returns the ratio of this interval `a` to `other`, `b`: [a.from ÷ b.to, a.to ÷ b.from].
+    /// Returns the ratio of this interval (a) to `other` (b): [a.from ÷ b.to, a.to ÷ b.from].
     pub fn ratio_to(&self, other: &Interval) -> Ratio {
         let quotient =
             |a: Option<f64>, b: Option<f64>| a.zip(b.filter(|&b| b > 0.0)).map(|(a, b)| a / b);
@@ -132,7 +132,7 @@ pub struct Figures {
     pub min: Option<f64>,
     /// Maximum of the highest passed rates; absent if no search found a passing rate.
     pub max: Option<f64>,
-    /// (max − min) ÷ median · 100 %, to two decimals; for n ≥ 2, absent if one of the values is absent.
+    /// (max − min) ÷ median · 100 %, to two decimals; absent if n < 2 or one of the values is absent.
     pub dispersion_pct: Option<f64>,
     /// The rates between which the limit lies.
     pub interval: Interval,
@@ -165,8 +165,8 @@ impl Figures {
         }
     }
 
-    /// Limits these figures to a self-test that validates the tester only up to `allowed`: a failure above that rate
-    /// may be the tester's and does not bound the DUT.
+    /// Limits these figures to a self-test that validates the tester only up to `allowed`. A failure above that rate
+    /// may be caused by the tester and is no bound for the DUT's rate.
     #[must_use]
     pub fn validated_to(mut self, allowed: Option<Qps>) -> Figures {
         let is_valid = |failed: &f64| allowed.is_none_or(|allowed| *failed <= allowed.0 as f64);

@@ -322,7 +322,7 @@ pub enum Reason {
     },
     /// One of several testers had not finished long after the trial, so its observations are missing.
     NotEnded {
-        /// Time waited after the time of the last reply.
+        /// Time waited after the last possible reply.
         waited: Nanos,
     },
     /// The clock of one of several testers differed too much from that of the others, or the difference is unknown.

@@ -113,7 +113,7 @@ pub struct WrongCounts {
     pub address: u64,
     /// Replies that cannot be parsed as an answer.
     pub malformed: u64,
-    /// Replies to signed queries whose own signature is missing or invalid.
+    /// Replies without a valid signature to signed queries.
     #[serde(default)]
     pub signature: u64,
     /// Replies that arrived at an address of the tester that is not the query's source address. They are counted only
@@ -133,7 +133,7 @@ pub mod by_number {
     /// Writes the numbers as keys.
     ///
     /// # Errors
-    /// Returns any error returned by the serializer.
+    /// Returns any error from the serializer.
     pub fn serialize<S: Serializer>(
         map: &BTreeMap<u8, u64>,
         serializer: S,

@@ -55,7 +55,7 @@ pub enum LowerBound {
         /// The highest rate of the range, queries per second.
         max: Qps,
     },
-    /// The tester could not measure the rate above the passed one.
+    /// Searches ended because the tester could not measure the rate above the passed rate.
     Unmeasurable {
         /// Number of such searches.
         searches: usize,

@@ -88,9 +88,9 @@ impl MeanAndDeviation {
 }
 
 /// Returns an interval that contains the median of the distribution of `values` with a probability of at least 95 %,
-/// for any distribution. It reaches from the k-th smallest to the k-th largest value, by the binomial distribution
-/// (Le Boudec, "Performance Evaluation of Computer and Communication Systems", EPFL Press 2010, theorem 2.1). Returns
-/// `None` for fewer than 6 values, which are not sufficient.
+/// for any distribution. It reaches from the k-th smallest to the k-th largest value; k follows from the binomial
+/// distribution (Le Boudec, "Performance Evaluation of Computer and Communication Systems", EPFL Press 2010, theorem
+/// 2.1). Returns `None` for fewer than 6 values, which are not sufficient.
 ///
 /// # Panics
 /// Panics if a value is NaN.

@@ -39,11 +39,11 @@ pub enum Warning {
     },
     /// The tester's receive buffers are too small.
     SmallReceiveBuffer {
-        /// Size of a buffer.
+        /// Size of a buffer in octets.
         octets: usize,
-        /// Time whose replies exceed the size of a buffer.
+        /// Duration of the reply traffic that does not fit into a buffer.
         holds: Nanos,
-        /// Sufficient size.
+        /// Sufficient size of a buffer in octets.
         wanted: usize,
     },
     /// With few source ports, query ids are soon reused, after which late replies are not recognized.

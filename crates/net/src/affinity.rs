@@ -61,7 +61,8 @@ pub fn set_high_priority() -> bool {
 }
 
 /// Limits the calling thread's time slice to 0.1 ms, after which waiting threads get the CPU. Linux before 6.12 ignores
-/// the limit. Without the limit, a thread that shares a CPU waits for the default slice of some milliseconds.
+/// the limit. Without the limit, threads that share a CPU wait for each other for several milliseconds, the default
+/// slice.
 pub fn use_short_time_slices() {
     // SAFETY: only reads the calling thread's nice value, which is not changed.
     set_time_slice(unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) });

@@ -42,7 +42,7 @@ pub struct ReceiveBatch {
     headers: Box<[mmsghdr]>,
     count: usize,
     /// Number of headers that must be written before the next receive. These are the headers filled by the kernel, and
-    /// one more that the kernel may have begun to fill. Initially all headers.
+    /// one more that the kernel may have begun to fill. Initially, all headers must be written.
     used: usize,
 }
 
@@ -407,7 +407,7 @@ pub struct Source<'a>(Origin<'a>);
 
 #[derive(Clone, Copy)]
 enum Origin<'a> {
-    /// In the form written by the kernel for the datagram with this index.
+    /// Address as written by the kernel for the datagram with this index.
     Of(&'a ReceiveBatch, usize),
     Known(SocketAddr),
 }

@@ -178,7 +178,7 @@ impl Reading {
 }
 
 /// Readings of the monotonic clock and of the unadjusted hardware clock (`CLOCK_MONOTONIC_RAW`). The monotonic clock
-/// runs faster or slower while the wall clock is being corrected, with chrony by up to 8 %.
+/// runs faster or slower (by up to 8 % with chrony) while the wall clock is being corrected.
 #[derive(Clone, Copy, Debug)]
 pub struct ClockRate {
     monotonic: Nanos,

@@ -43,7 +43,7 @@ pub struct NextHop {
     /// True if packets need the neighbour's link-layer address. False on loopback, point-to-point and NOARP interfaces,
     /// and for addresses of this host.
     pub needs_address: bool,
-    /// True for a loopback interface.
+    /// True if the interface is a loopback interface.
     pub loopback: bool,
     index: u32,
 }
@@ -150,7 +150,7 @@ impl NextHop {
     /// datagrams are sent to `server`'s discard port for up to `limit`. Needs no privilege.
     ///
     /// # Errors
-    /// Returns `TimedOut` if the neighbour does not answer, and otherwise the error returned by the kernel.
+    /// Returns `TimedOut` if the neighbour does not answer, or any error from the kernel.
     pub fn resolve(&self, server: SocketAddr, limit: Duration) -> io::Result<()> {
         let mut watch = Watch::new(self.clone())?;
         let give_up = Instant::now() + limit;

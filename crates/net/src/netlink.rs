@@ -33,7 +33,7 @@ impl Routing {
     /// Returns the single object that `question` selects.
     ///
     /// # Errors
-    /// Returns the error returned by the kernel, or `NotFound` if there is no such object.
+    /// Returns any error from the kernel, or `NotFound` if there is no such object.
     pub(crate) fn get(&mut self, question: RouteNetlinkMessage) -> io::Result<RouteNetlinkMessage> {
         let found = self.ask(question, NLM_F_REQUEST)?.into_iter().next();
         found.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
@@ -42,7 +42,7 @@ impl Routing {
     /// Returns all objects of the kind of `question`. Objects that `netlink-packet-route` cannot parse are omitted.
     ///
     /// # Errors
-    /// Returns the error returned by the kernel.
+    /// Returns any error from the kernel.
     pub(crate) fn dump(
         &mut self,
         question: RouteNetlinkMessage,

@@ -59,7 +59,8 @@ impl Disciplines {
         for interface in
             getifaddrs()?.filter(|interface| interface.flags.contains(InterfaceFlags::IFF_UP))
         {
-            // Each interface has one entry with its link-layer address, which has the index that netlink uses.
+            // Each interface has one entry with its link-layer address. This entry contains the index that netlink
+            // uses.
             if let Some(index) =
                 interface.address.as_ref().and_then(|a| a.as_link_addr()).map(|link| link.ifindex())
             {

@@ -367,7 +367,7 @@ impl Endpoint {
 
     /// Returns the number of packets that the kernel dropped because this socket's buffer was full. It is the counter
     /// that `SO_RXQ_OVFL` attaches to received packets, read directly so that drops after the last packet are included.
-    /// 0 if the kernel does not report it.
+    /// Returns 0 if the kernel does not report the counter.
     pub fn drops(&self) -> u64 {
         self.drop_counter().map_or(0, u64::from)
     }

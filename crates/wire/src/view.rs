@@ -381,9 +381,9 @@ fn skip_name(bytes: &[u8], mut offset: usize) -> Result<usize, Malformed> {
     }
 }
 
-/// Iterator over the labels of a name that follows compression pointers. Every pointer must lead to
-/// an offset before the current part of the name, so that chains end. The offset must also be past
-/// the header, which contains no names (RFC 1035 §4.1.4). Each pointer decrements `hops`.
+/// Iterator that returns the labels of a name and follows compression pointers. Every pointer must
+/// lead to an offset before the current part of the name, so that chains end. The offset must also be
+/// past the header, which contains no names (RFC 1035 §4.1.4). Each pointer decrements `hops`.
 struct Labels<'a, 'h> {
     bytes: &'a [u8],
     at: usize,

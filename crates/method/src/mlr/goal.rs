@@ -18,7 +18,7 @@ pub struct Goal {
     pub width: f64,
     /// Duration of the first trials; more than 0.
     pub initial_duration: Nanos,
-    /// Duration of the deciding trials, at least the initial one.
+    /// Duration of the deciding trials, at least the initial duration.
     pub final_duration: Nanos,
     /// Total duration of the trials that classify a load; at least the final duration.
     pub duration_sum: Nanos,

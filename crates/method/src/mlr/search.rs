@@ -196,7 +196,8 @@ impl MlrSearch {
         (lower, None)
     }
 
-    /// Selects the next trial. The trial is for the first target that is not met, stage by stage.
+    /// Selects the next trial. Targets are examined stage by stage, and the trial is for the first target that is not
+    /// met.
     fn choose(&mut self) {
         let last = self.focus.map(|focus| (focus.stage, focus.due.goal));
         for stage in 0..=STEPS as usize {

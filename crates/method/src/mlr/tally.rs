@@ -69,10 +69,10 @@ impl Sums {
 
 /// Classifies the load of `trials` for `goal`.
 ///
-/// The remaining trials are those still missing from the goal's duration sum. The load is a lower bound if this would
-/// hold even with high loss in all remaining trials. It is an upper bound if this would hold even with low loss in all
-/// of them. Short trials with low loss can balance short trials with high loss, but a lower bound also requires
-/// full-length trials.
+/// The remaining trials are those still missing from the goal's duration sum. The load is a lower bound if it would be
+/// one even with high loss in all remaining trials. It is an upper bound if it would be one even with low loss in all
+/// remaining trials. Short trials with low loss can balance short trials with high loss, but a lower bound also
+/// requires full-length trials.
 pub fn classify(goal: &Goal, trials: &[Trial]) -> LoadClass {
     let sums = Sums::of(goal, trials);
     let balancing = sums.short_low * goal.exceed_ratio / (1.0 - goal.exceed_ratio);
@@ -186,7 +186,7 @@ mod tests {
         let strict = goal(0.01, 0.0, 1, 1);
         assert_eq!(conditional_throughput(&strict, Qps(1000), &trials(&[(1, 3)])), 997.0);
         let half = goal(0.01, 0.5, 1, 3);
-        // 1.5 of three seconds count: the two with the least loss.
+        // 1.5 of the 3 seconds count. The result is that of the second-best trial, in which they end.
         assert_eq!(
             conditional_throughput(&half, Qps(1000), &trials(&[(1, 9), (1, 2), (1, 500)])),
             991.0

@@ -83,7 +83,8 @@ pub enum XdpError {
         /// Error returned by the system, with the verifier's log.
         source: io::Error,
     },
-    /// The numbers of receive and transmit queues differ. A reply leaves by the queue of its query.
+    /// There are fewer transmit queues than receive queues. A reply is sent on the transmit queue that has the same
+    /// number as the receive queue of its query.
     #[error(
         "{interface} has {receive} receive queues and {transmit} transmit queues; AF_XDP needs equal numbers (ethtool \
          -L)"

@@ -548,7 +548,7 @@ mod tests {
             return;
         };
         let whole = ENDS.map(|(from, to)| frame(from, to, b"a query of twenty"));
-        // Frame, octet, value: each change makes it a frame for the kernel's stack.
+        // Each entry gives a frame, an octet and its new value. The changed frame goes to the kernel's stack.
         for (which, at, value) in [
             (0, 14, 0x46), // IPv4 options
             (0, 20, 0x20), // more fragments

@@ -318,8 +318,8 @@ impl Incoming {
 
 /// Returns the number of lost packets according to these counters. If the kernel copies, it counts a packet without a
 /// frame as dropped. Adding the count of empty fill rings would then count that packet twice. A zero-copy device drops
-/// packets before the kernel can count them, so empty fill rings are counted instead. The device requests frames ahead:
-/// an empty fill ring may be only a near loss.
+/// packets before the kernel can count them, so empty fill rings are counted instead. The device requests frames ahead
+/// of time, so an empty fill ring does not always mean a lost packet.
 fn lost(counted: &libc::xdp_statistics, zero_copy: bool) -> u64 {
     let without_frame = if zero_copy { counted.rx_fill_ring_empty_descs } else { 0 };
     counted.rx_dropped + counted.rx_ring_full + without_frame

@@ -43,7 +43,7 @@ impl Server {
         limit: Duration,
         mut answer: impl FnMut(&Datagram<'_>, Source<'_>, &mut [u8]) -> usize,
     ) -> io::Result<Turn> {
-        // Replies that the device had no room for are soon submitted again.
+        // Replies for which the device had no room are soon submitted again.
         let limit = if self.queue.is_held() { limit.min(RESEND_INTERVAL) } else { limit };
         let incoming = self.queue.incoming();
         if !incoming.has_received() {

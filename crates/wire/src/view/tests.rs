@@ -87,7 +87,7 @@ fn names_lie_where_they_are_read_from() {
     );
     let with_owner = |octets: &Range<usize>| place(octets) || *octets == (owner..owner + 2);
     assert_eq!(names.octets_lie_in(owner, with_owner), Ok(true));
-    // From the name's beginning to the end of the pointer, and from its target to the root label.
+    // From the name's beginning to the end of the pointer, and from the pointer's target to the root label.
     let asked = RefCell::new(Vec::new());
     let all = |octets: &Range<usize>| {
         asked.borrow_mut().push(octets.clone());

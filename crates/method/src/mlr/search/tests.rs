@@ -270,7 +270,7 @@ fn it_takes_a_quarter_of_the_time_and_finds_the_same() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// Despite noise, random failures and dips, the search ends, and each bound is a bound by RFC 9971's rules.
+    /// Despite noise, random failures and dips, the search ends, and each bound satisfies RFC 9971's rules.
     #[test]
     fn it_ends_and_its_bounds_are_bounds(
         seed: u64,

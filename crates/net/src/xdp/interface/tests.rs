@@ -17,7 +17,7 @@ const OURS: &str = "198.18.0.2:53";
 const THEIRS: &str = "198.18.0.1:0";
 
 /// Runs a test in a namespace with an interface `near`, which has the server's addresses and is connected to the
-/// client's.
+/// client's interface.
 fn on_a_pair(test: &str, run: impl FnOnce(Namespace) + Send) {
     let here = ["198.18.0.2/24", "2001:2::2/64"];
     with_veth_pair(test, 1, &here, &["198.18.0.1/24", "2001:2::1/64"], run);
