@@ -1,5 +1,5 @@
-//! Comparison of a server's rate with that of a baseline: the 95 % interval of the ratio of their medians, judged
-//! against a limit.
+//! Comparison of a server's rate with the rate of a baseline. The 95 % interval of the ratio of the two medians is
+//! compared with a limit.
 //!
 //! ```text
 //! searches of the baseline  ─► medians of all resamples ─┐
@@ -114,7 +114,8 @@ pub enum ChangeOutcome {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum WouldDecide {
-    /// This number of further searches per server, provided that they scatter like the existing ones.
+    /// This number of further searches per server, provided that their results scatter like those of the existing
+    /// searches.
     Searches(usize),
     /// More than this number of searches per server, because the servers differ by about the limit.
     MoreSearchesThan(usize),
@@ -169,8 +170,8 @@ fn judge(interval: &Ratio, limit: f64) -> ChangeOutcome {
     }
 }
 
-/// Returns the interval for these numbers of searches, if they scatter like the existing ones. If at least
-/// [`LEAST_SEARCHES`] are requested for a server, it must have at least one search.
+/// Returns the interval for these numbers of searches, if their results scatter like those of the existing searches. A
+/// server for which at least [`LEAST_SEARCHES`] are requested must already have a search.
 fn interval(baseline: &Searches, candidate: &Searches, searches: (usize, usize)) -> Ratio {
     let fewest = searches.0.min(searches.1);
     if fewest < LEAST_SEARCHES {

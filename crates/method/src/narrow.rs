@@ -1,4 +1,5 @@
-//! The binary search of [`crate::search`] with short probes before full trials: less time, the same result.
+//! The binary search of [`crate::search`] with short probes before full trials. It takes less time and has the same
+//! result.
 //!
 //! ```text
 //! plain search asks for rate r ─► probe at r ── fails ──────────────► r has failed (a full trial would contain the failure)

@@ -27,14 +27,14 @@ const SHORT: Nanos = Nanos(20 * Nanos::SECOND.0);
 const PART: u64 = 20;
 
 /// Returns the default timeout of a trial: 1 s (RFC 8219 §9.2), or a twentieth of the duration if the duration is
-/// shorter than 20 s, because replies after the end of sending also count.
+/// shorter than 20 s. In a short trial, a long timeout would give too much weight to replies after the end of sending.
 pub fn default_timeout(duration: Nanos) -> Nanos {
     if duration < SHORT { Nanos((duration.0 / PART).max(1)) } else { Nanos::SECOND }
 }
 
-/// Returns the factor by which a trial may overstate the rate that the DUT can sustain: up to 1 + timeout ÷ duration,
-/// since the DUT has `duration + timeout` to answer the queries of `duration`. The factor is 1 if the timeout is not
-/// longer than [`default_timeout`].
+/// Returns the factor by which a trial may overstate the rate that the DUT can sustain: up to 1 + timeout ÷ duration.
+/// The DUT has the time `duration + timeout` to answer the queries that are sent within `duration`. The factor is 1 if
+/// the timeout is not longer than [`default_timeout`].
 pub fn overstatement(duration: Nanos, timeout: Nanos) -> f64 {
     if timeout <= default_timeout(duration) {
         1.0

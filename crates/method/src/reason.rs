@@ -1,4 +1,4 @@
-//! Reasons for which a trial did not pass, as data. `Display` gives the text; no code decides by the text.
+//! Reasons why a trial did not pass, as data. `Display` gives the text; no code decides by the text.
 //!
 //! ```text
 //! pacing ──┐
@@ -137,7 +137,7 @@ pub enum Half {
     Receiver,
 }
 
-/// Reasons for which a trial failed or is invalid. In JSON, a reason is an object with the variant's data and a `kind`,
+/// Reasons why a trial failed or is invalid. In JSON, a reason is an object with the variant's data and a `kind`,
 /// which is the variant's name in snake case.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
@@ -325,7 +325,7 @@ pub enum Reason {
         /// Time waited after the last possible reply.
         waited: Nanos,
     },
-    /// The clock of one of several testers differed too much from that of the others, or the difference is unknown.
+    /// The clock of one of several testers differed too much from the other clocks, or the difference is unknown.
     ClockOff {
         /// Difference, if known.
         error: Option<Nanos>,

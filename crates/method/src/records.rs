@@ -22,7 +22,7 @@ pub enum Wrong {
     NoAaaa,
     /// An AAAA record with an address other than the one that belongs to the name.
     Address,
-    /// The query was signed; the reply's signature is missing or wrong (RFC 8945).
+    /// The query was signed, but the reply's signature is missing or invalid (RFC 8945).
     Signature,
     /// The reply arrived at an address of the tester that is not the query's source address (RFC 5452 §9.1).
     Destination,

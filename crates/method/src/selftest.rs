@@ -15,7 +15,8 @@ pub fn timeout(test: Nanos) -> Nanos {
 /// Returns the number of queries that the busier role of the tester (Measurer or AuthDNS) handles per query of a test,
 /// times 1 + δ: max(1, (2 − α)(1 − β))·(1 + δ).
 ///
-/// AuthDNS answers one query for a name with an AAAA record, two for others, and none for cached ones. This is the
+/// AuthDNS answers one query for a name with an AAAA record, two for other names, and none for cached names. This is
+/// the
 /// paper's equation 10, with the maximum over the factor instead of the rate, as in equations 7 and 11. The Measurer
 /// handles one query in any case. With β = 0 the factor is (2 − α)(1 + δ), and with α = β = 0 it is 2(1 + δ).
 pub fn factor(aaaa: Share, cached: Share, delta: f64) -> f64 {

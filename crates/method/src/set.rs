@@ -42,7 +42,7 @@ pub struct Due {
     pub bracket: (Option<Qps>, Option<Qps>),
 }
 
-/// Reasons for which the DUT may be faster than the median of a set.
+/// Reasons why the DUT may be faster than the median of a set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LowerBound {
@@ -154,14 +154,14 @@ impl Set {
         &self.failed_by
     }
 
-    /// Returns the reasons for which the DUT may be faster than the median of `figures`; see [`lower_bounds`].
+    /// Returns the reasons why the DUT may be faster than the median of `figures`; see [`lower_bounds`].
     /// `figures` must be computed from this set.
     pub fn lower_bounds(&self, figures: &Figures, allowed: Option<Qps>) -> Vec<LowerBound> {
         lower_bounds(&self.found, self.plan.range.max, figures, allowed)
     }
 }
 
-/// Returns the reasons for which the DUT may be faster than the median of `figures`. `figures` must be computed from
+/// Returns the reasons why the DUT may be faster than the median of `figures`. `figures` must be computed from
 /// `found`. One reason is a search that ended at `max`, the end of the range, or at an unmeasurable rate. Another is a
 /// median or a failed rate above `allowed`, the rate up to which a self-test validates the tester. Without a result
 /// (n = 0) there is no reason.

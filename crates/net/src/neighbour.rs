@@ -63,7 +63,7 @@ pub enum Reachability {
 #[derive(Clone, Debug)]
 pub struct ResolvedHop(NextHop);
 
-/// Reasons for which there is no [`ResolvedHop`].
+/// Reasons why there is no [`ResolvedHop`].
 #[derive(Debug)]
 pub enum Unresolved {
     /// There is no route, or the interface is gone.

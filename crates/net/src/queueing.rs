@@ -141,7 +141,8 @@ fn read(interface: &str, attributes: &[TcAttribute]) -> Option<Queueing> {
 ///         have left           wait
 /// ```
 ///
-/// An octet that had arrived by one sample and had not left by a later sample has waited during that time.
+/// An octet that had arrived by one sample and had not left by a later sample has waited at least for the time between
+/// the two samples.
 #[derive(Debug, Default)]
 pub struct Waiting {
     /// Last sample: its time, and the octets and packets that had left by then.

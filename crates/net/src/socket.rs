@@ -16,7 +16,7 @@ use crate::peer::Peer;
 /// Requested socket buffer size; the kernel grants less if `net.core.rmem_max` is lower and the process is not root.
 pub const REQUESTED_BUFFER: usize = 32 << 20;
 
-/// Reasons for which a server cannot listen.
+/// Reasons why a server cannot listen.
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
     /// Error returned by the system for the UDP sockets.

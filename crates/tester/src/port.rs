@@ -23,7 +23,7 @@ pub(crate) enum Port {
     /// Through the network stack.
     Socket(Arc<Endpoint>, Box<ServerBatch>),
     /// By AF_XDP. If `may_join` is true, the kernel may have joined several queries into one datagram. Only the first
-    /// query of a datagram is read, and `joined` counts the others.
+    /// query of a datagram is read, and `joined` counts the remaining queries.
     Rings { server: Box<xdp::Server>, may_join: bool, joined: u64, losses: Losses },
 }
 

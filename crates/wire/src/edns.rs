@@ -46,9 +46,9 @@ pub mod ede {
     pub const SYNTHESIZED: u16 = 29;
 
     /// True for the codes that a server sends if it rejected an answer because signatures were invalid or
-    /// missing. The codes are: unsupported algorithms (1, 2), indeterminate, bogus, expired, not
-    /// yet valid, DNSKEY, RRSIG or NSEC missing, no zone key bit (5 to 12), signature expired
-    /// before valid (25), unsupported NSEC3 iterations (27).
+    /// missing. The codes are 1 and 2 (unsupported algorithm), 5 (indeterminate), 6 (bogus), 7 (signature
+    /// expired), 8 (signature not yet valid), 9 to 12 (missing DNSKEY, RRSIG, zone key bit or NSEC),
+    /// 25 (signature expired before valid), and 27 (unsupported NSEC3 iterations).
     pub const fn is_validation_failure(code: u16) -> bool {
         matches!(code, 1 | 2 | 5..=12 | 25 | 27)
     }

@@ -541,8 +541,8 @@ mod tests {
             key.sign(&mut signed, 0, NOW);
             let at = at % signed.len();
             signed[at] ^= by;
-            // `signed` is a request, so it does not cover the authentication code of another request. The
-            // reply is invalid whatever the modification is.
+            // The signature does not cover the authentication code of a request, so `signed` is not a
+            // valid reply, with any modification.
             prop_assert!(key.verify(&signed, &Mac::new(b"x"), NOW).is_err());
         }
     }

@@ -2,8 +2,8 @@
 //! Ernst, "The Exact Bootstrap Mean and Variance of an L-estimator", Journal of the Royal Statistical Society B 62,
 //! 2000, DOI 10.1111/1467-9868.00221).
 
-/// Maximum number of draws. With more draws the median hardly scatters less, and the products below exceed the range of
-/// floating-point numbers.
+/// Maximum number of draws. More draws would hardly reduce the scatter of the median, and the products below would
+/// exceed the range of floating-point numbers.
 const MOST_DRAWS: usize = 1_000;
 
 /// Medians in ascending order with their cumulative probabilities.

@@ -81,7 +81,7 @@ fn three_searches_need_one_more() {
     );
 }
 
-/// The suggested number of searches leads to a decision if they are like the existing ones.
+/// The suggested number of searches leads to a decision if their results are like the existing results.
 #[test]
 fn the_suggested_number_of_searches_decides() {
     let baseline = [9_000, 9_500, 10_000, 10_500, 11_000];

@@ -24,7 +24,7 @@ pub struct Goal {
     pub duration_sum: Nanos,
 }
 
-/// Reasons for which a goal is invalid.
+/// Reasons why a goal is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum GoalError {

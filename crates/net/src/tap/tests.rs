@@ -81,8 +81,8 @@ fn only_addresses_of_the_prefix_count() {
         unshare(CloneFlags::CLONE_NEWNET).unwrap();
         ip("link set lo up");
         ip("-6 route add local 2001:2:0:f0::/60 dev lo");
-        // Prefixes that end within, at the end of and at the beginning of 32 bits, and addresses inside and next to
-        // them.
+        // Prefixes that end within a 32-bit word, at its end and at its beginning, with addresses inside each prefix
+        // and next to it.
         for (server, ours, inside, outside) in [
             ("127.0.0.1:53", "127.1.16.0/20", ["127.1.16.0", "127.1.31.255"], "127.1.32.1"),
             ("127.0.0.1:53", "127.0.0.0/8", ["127.1.2.3", "127.200.0.1"], "127.0.0.1"),

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Replies arrive on the queue that the device selects, which may differ from the queue of their query. A [`Client`]
-//! therefore reads all queues. A program that also answers, with one thread per queue, uses an
+//! therefore reads all queues. A program that also answers queries, with one thread per queue, uses an
 //! [`Exchange`](super::Exchange) per queue.
 
 use super::error::XdpError;

@@ -4,7 +4,7 @@ use std::io;
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// Reasons for which an interface cannot be used with AF_XDP.
+/// Reasons why an interface cannot be used with AF_XDP.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum XdpError {

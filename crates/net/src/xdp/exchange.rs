@@ -51,7 +51,8 @@ impl Sender {
     }
 
     /// Sends the datagrams that are concatenated in `payloads`, each `length` octets long, over `link`. Both addresses
-    /// must be of the same family. Returns the number of datagrams for which there was room; these are the first ones.
+    /// must be of the same family. Returns the number of datagrams at the beginning of `payloads` for which there was
+    /// room.
     /// If the kernel copies, each of these datagrams has reached the device, or was dropped and counted by the
     /// interface. With zero-copy, the datagrams are queued for the device.
     ///

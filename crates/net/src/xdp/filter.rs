@@ -1,4 +1,4 @@
-//! The BPF filter that selects the packets handed to AF_XDP sockets, written as data.
+//! The BPF filter that selects the packets handed to AF_XDP sockets. It is built instruction by instruction.
 //!
 //! ```text
 //! frame ─► to this interface alone? ─► UDP over plain IPv4 or IPv6? ─► for one of our addresses and ports? ─► receive time ─► socket of its queue

@@ -304,7 +304,8 @@ fn try_in_mode(
                      sockets of the bond";
         return Ok(Err(io::Error::new(io::ErrorKind::Unsupported, error)));
     }
-    // Sockets are opened before the map. A kernel without AF_XDP rejects both, but reports the reason only for sockets.
+    // The sockets are opened before the map. A kernel without AF_XDP rejects sockets and map, but reports the reason
+    // only for sockets.
     let opened: io::Result<Vec<_>> = (0..count).map(|_| queue::socket()).collect();
     let opened = match opened {
         Ok(opened) => opened,

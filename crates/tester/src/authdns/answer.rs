@@ -190,8 +190,8 @@ impl Zone {
 
     /// Writes the reply to `query` into `out`, which has at least [`MAX_REPLY`] octets.
     pub fn answer(&self, query: &[u8], transport: AuthTransport, out: &mut [u8]) -> Answered {
-        // Responses are not answered, because two servers could answer each other forever. Incomplete headers are not
-        // answered either.
+        // Responses are not answered, because two servers could answer each other forever. Messages with an incomplete
+        // header are not answered either.
         let Some(message) = Message::new(query).filter(|m| !m.is_response()) else {
             return Answered::nothing_of_a_name(0, Kind::Ignored);
         };
@@ -356,7 +356,7 @@ impl Zone {
 }
 
 /// Returns serial, refresh, retry, expire and minimum of the zone's SOA. The minimum is the TTL, so negative answers
-/// are cached as long as positive ones.
+/// are cached as long as positive answers.
 pub(super) fn soa_numbers(ttl: u32) -> [u32; 5] {
     [1, 86_400, 7_200, 604_800, ttl]
 }

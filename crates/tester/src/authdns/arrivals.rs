@@ -5,8 +5,8 @@
 //!              interfaces                        sockets = read + dropped + wrong checksum
 //! ```
 //!
-//! A *tap* is a packet socket that counts the datagrams at an interface. The difference between the two counts was lost
-//! between interface and socket, for instance in a packet filter.
+//! A *tap* is a packet socket that counts the datagrams at an interface. Datagrams that are counted at the interface
+//! but not at a socket were lost in between, for instance in a packet filter.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};

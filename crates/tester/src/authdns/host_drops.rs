@@ -8,8 +8,8 @@
 //! ```
 //!
 //! The rule is the same as for the Measurer's host (`measurer::host_losses`). The counters cover all traffic of the
-//! interface, and any increase makes a trial invalid. The kernel is queried when the status is read, and then every
-//! 20 ms, but never by a thread that answers queries.
+//! interface, and any increase makes a trial invalid. The counters are read whenever the status is read. The state of
+//! queues and neighbours is sampled every 20 ms. Threads that answer queries do neither.
 //!
 //! The watched interfaces are those with an address that AuthDNS listens on. Queries to the wildcard address, or to an
 //! address that no interface has, may arrive on any interface. In this case all interfaces that are up and have an IP

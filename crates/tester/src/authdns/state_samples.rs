@@ -28,7 +28,7 @@ pub struct UnresolvedNeighbour {
 }
 
 impl UnresolvedNeighbour {
-    /// Returns true if both are the same neighbour.
+    /// Returns true if `other` is the same neighbour.
     pub(super) fn is(&self, other: &UnresolvedNeighbour) -> bool {
         self.address == other.address && self.interface == other.interface
     }

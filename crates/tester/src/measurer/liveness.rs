@@ -1,5 +1,5 @@
 //! Liveness check: up to three probe queries before the first trial and after a trial without a valid reply. An absent
-//! or misconfigured server is thus not mistaken for a slow one.
+//! or misconfigured server is thus not mistaken for a slow server.
 //!
 //! ```text
 //! probe 1 ─► a correct reply: answers

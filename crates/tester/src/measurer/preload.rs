@@ -14,8 +14,8 @@ use super::plan::TrialPlan;
 
 /// Number of queries in flight, which any DUT can handle.
 const AT_ONCE: usize = 64;
-/// Maximum number of passes over the names. Each pass has half the rate of the previous pass. Names that are already
-/// cached cost little.
+/// Maximum number of passes over the names. Each pass has half the rate of the previous pass. Queries for names that
+/// are already cached cost little.
 const PASSES: u32 = 5;
 /// Minimum rate, at which the smallest window takes two seconds.
 const SLOWEST: Qps = Qps(500);

@@ -695,7 +695,7 @@ mod tests {
             (Verdict::Invalid, vec![ReasonKind::AuthDecides, ReasonKind::AuthMissed])
         );
         assert!(judged(5, missing(4), |_| ()).is_in_doubt(Acceptance(0.999)));
-        // More than one in a thousand, whatever the outcomes of the queries.
+        // More than one datagram in a thousand was missed, so the outcomes of the queries do not matter.
         for failures in [0, 1000] {
             let trial = judged(failures, missing(9), |_| ());
             assert_eq!(kinds(&trial), (Verdict::Invalid, vec![ReasonKind::AuthMissed]));

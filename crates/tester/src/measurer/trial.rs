@@ -53,7 +53,7 @@ pub fn run(plan: &TrialPlan, progress: &Arc<Progress>) -> Result<TrialResult, Tr
     match auth {
         None => {}
         Some(Ok(delta)) => result.apply_auth(delta, plan.auth_limit, plan.subject),
-        // Without AuthDNS's counters the trial cannot be judged.
+        // Without AuthDNS's counters there is no valid verdict.
         Some(Err(error)) => result.invalidate([Reason::AuthLost { error: error.to_string() }]),
     }
     Ok(result)

@@ -55,7 +55,7 @@ impl<'a> Block<'a> {
 /// Result of sending queries.
 #[derive(Debug)]
 pub(super) enum SendOutcome {
-    /// This number of queries was sent; there was no room for the others.
+    /// This number of queries was sent; there was no room for the remaining queries.
     First(u64),
     /// No query was sent, and all may be retried one by one. Contains the send error. The inner `None` means that the
     /// error belongs to an earlier query, or that only sending together is impossible.

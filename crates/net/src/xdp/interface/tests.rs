@@ -415,7 +415,7 @@ fn a_sender_waits_for_the_link_or_reports_an_error() {
         far("down");
         let error = await_link("near", waited).unwrap_err().to_string();
         assert!(error.starts_with("near has no link for 0.05 s after"), "{error}");
-        // A server starts nevertheless; it gets its link when the network is up.
+        // A server starts even without a link, which comes up with the network.
         thread::scope(|scope| {
             let waiting = scope.spawn(|| await_link("near", LINK));
             far("up");

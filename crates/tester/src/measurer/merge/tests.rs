@@ -299,7 +299,7 @@ fn a_tester_without_valid_replies_invalidates() {
     let reason = Reason::NothingCameBack { sent: 1_000, expected: 1_000 };
     let of_one = Reason::OfShard { shard: 1, reason: Box::new(reason) };
     assert_eq!((trial.verdict, trial.reasons), (Verdict::Invalid, vec![of_one]));
-    // A server that answers hardly any tester, or none, has failed.
+    // If the server answers no tester, or hardly any of their queries, the server has failed.
     for few in [cut_off(|index| index % 300 == 0), cut_off(|_| false)] {
         assert_eq!(few.verdict, Verdict::Failed, "{:?}", few.reasons);
     }
@@ -317,7 +317,7 @@ fn misses_of_one_tester_do_not_excuse_another() {
     };
     assert_eq!(missed_by(0).verdict, Verdict::Failed);
     assert_eq!(missed_by(1).verdict, Verdict::Invalid);
-    // The same holds if the sum is judged by another acceptance criterion.
+    // The same holds if another acceptance criterion is applied to the sum.
     assert_eq!(missed_by(0).tester_drops_at.missed, Some(0));
     assert!(!missed_by(0).is_in_doubt(Acceptance::ALL));
 }
