@@ -13,7 +13,7 @@ use crate::selftest::MIN_DELTA;
 use crate::verdict::Acceptance;
 use units::{Nanos, Qps};
 
-/// Default limit of AuthDNS's processing time (99.9th percentile), above which a trial is invalid.
+/// Default limit for AuthDNS's processing time (99.9th percentile), above which a trial is invalid.
 pub const DEFAULT_AUTH_LIMIT: Nanos = Nanos::from_millis(10);
 /// Minimum trial duration of RFC 8219 §9.2.
 const SHORTEST: Nanos = Nanos(60 * Nanos::SECOND.0);
@@ -89,7 +89,7 @@ pub struct Facts {
     pub checks_own_aaaa: bool,
     /// Limits of the send timing.
     pub limits: PacingLimits,
-    /// Limit of AuthDNS's processing time; absent if the processing time is not checked.
+    /// Limit for AuthDNS's processing time; absent if the processing time is not checked.
     pub auth_limit: Option<Nanos>,
     /// Number of searches per point; absent for a single trial.
     pub repeats: Option<u32>,

@@ -167,9 +167,8 @@ fn worst_window(part: &Part, sent: &[u64], window: Nanos) -> f64 {
 
 /// Deviations of a trial's windows from the schedule, in queries (negative if fewer were sent than due).
 ///
-/// The trial is divided into at most 120 stretches of equal length, each of one or more 100 ms windows.
-/// The minimum and maximum window of each stretch are stored, so that stalls and bursts are not averaged away even in
-/// a long trial.
+/// The trial is divided into at most 120 stretches of equal length, each of one or more 100 ms windows. The minimum and
+/// maximum window of each stretch are stored, so that stalls and bursts are not averaged away even in a long trial.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Windows {
     /// Length of a stretch in milliseconds, a multiple of 100.
@@ -270,8 +269,8 @@ mod tests {
 
     #[test]
     fn spread_lag_of_the_original_timing_is_caught() {
-        // 90 ns too much per query at 250 000/s: 24 450 instead of 25 000 queries per 100 ms
-        // (Table I of the paper by Lencse and Pivoda).
+        // 90 ns too much per query at 250 000/s: 24 450 instead of 25 000 queries per 100 ms (Table I of the paper by
+        // Lencse and Pivoda).
         let schedule = Schedule::new(Qps(250_000), Nanos::SECOND);
         let pacing = audit(schedule, |i, _| Nanos(i * 4090));
         assert!((pacing.window_100ms_worst_pct - 2.2).abs() < 0.1, "{pacing:?}");

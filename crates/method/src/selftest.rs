@@ -16,9 +16,8 @@ pub fn timeout(test: Nanos) -> Nanos {
 /// times 1 + δ: max(1, (2 − α)(1 − β))·(1 + δ).
 ///
 /// AuthDNS answers one query for a name with an AAAA record, two for other names, and none for cached names. This is
-/// the
-/// paper's equation 10, with the maximum over the factor instead of the rate, as in equations 7 and 11. The Measurer
-/// handles one query in any case. With β = 0 the factor is (2 − α)(1 + δ), and with α = β = 0 it is 2(1 + δ).
+/// the paper's equation 10, with the maximum over the factor instead of the rate, as in equations 7 and 11. The
+/// Measurer handles one query in any case. With β = 0 the factor is (2 − α)(1 + δ), and with α = β = 0 it is 2(1 + δ).
 pub fn factor(aaaa: Share, cached: Share, delta: f64) -> f64 {
     // In hundredths, so that whole per cents give exact products.
     let parts = u32::from(200 - aaaa.per_hundred()) * u32::from(100 - cached.per_hundred());

@@ -33,8 +33,7 @@ pub struct Flushed {
     pub sent: usize,
     /// Datagrams rejected by the kernel.
     pub refused: usize,
-    /// The last rejection caused by an ICMP message or the routing table, or `None` if there was no
-    /// such rejection.
+    /// The last rejection caused by an ICMP message or the routing table, or `None` if there was no such rejection.
     pub unreachable: Option<io::ErrorKind>,
 }
 
@@ -48,7 +47,7 @@ pub struct SendQueue {
     controls: Box<[Control]>,
     /// Number of datagrams that header i carries.
     carried: [usize; ROOM],
-    /// True if datagrams are sent with segmentation. It becomes false when a send attempt shows that kernel or
+    /// True if datagrams are sent with segmentation. It becomes false when a send attempt shows that the kernel or the
     /// interface does not support segmentation.
     segments: bool,
 }
@@ -96,8 +95,8 @@ impl SendQueue {
         self.queued.len() >= ROOM
     }
 
-    /// Queues the datagram that `write` appends, for `peer`, or for the connected peer if `None`. Queues nothing if
-    /// `write` appends nothing.
+    /// Queues the datagram that `write` appends. It will be sent to `peer`, or to the connected peer if `peer` is
+    /// `None`. Queues nothing if `write` appends nothing.
     ///
     /// # Panics
     /// Panics if the queue is full.

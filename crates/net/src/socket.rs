@@ -202,8 +202,7 @@ impl Endpoint {
     /// Opens a client's source port on all addresses of this host in `server`'s family. [`Endpoint::send_from`] sends
     /// from any of these addresses, including addresses in prefixes that a route makes local.
     /// [`ReceiveBatch::peer`](crate::batch::ReceiveBatch::peer) returns the source and destination of received
-    /// datagrams.
-    /// The socket accepts datagrams from any source.
+    /// datagrams. The socket accepts datagrams from any source.
     ///
     /// # Errors
     /// Returns an error if no port is free, a nonzero `port` is in use, or the kernel lacks `IPV6_FREEBIND` (before

@@ -52,8 +52,7 @@ impl Sender {
 
     /// Sends the datagrams that are concatenated in `payloads`, each `length` octets long, over `link`. Both addresses
     /// must be of the same family. Returns the number of datagrams at the beginning of `payloads` for which there was
-    /// room.
-    /// If the kernel copies, each of these datagrams has reached the device, or was dropped and counted by the
+    /// room. If the kernel copies, each of these datagrams has reached the device, or was dropped and counted by the
     /// interface. With zero-copy, the datagrams are queued for the device.
     ///
     /// # Errors

@@ -117,8 +117,7 @@ pub(super) fn read(frame: &[u8], own: &HostAddresses) -> Option<Datagram> {
 }
 
 /// True if this address can be the source or destination of a packet that arrives on a link. A loopback address (RFC
-/// 1122
-/// §3.2.1.3; RFC 4291 §2.5.3) or an IPv4-mapped address (RFC 4291 §2.5.5.2) could give a client privileges.
+/// 1122 §3.2.1.3; RFC 4291 §2.5.3) or an IPv4-mapped address (RFC 4291 §2.5.5.2) could give a client privileges.
 fn is_host_address(address: IpAddr) -> bool {
     let is_nobodys = address.is_unspecified() || address.is_loopback() || address.is_multicast();
     !is_nobodys

@@ -235,7 +235,7 @@ pub fn probe(name: &str) -> Result<Probed, XdpError> {
     Ok(Probed { queues, attach_modes })
 }
 
-/// Checks the AF_XDP requirements of an interface that can be read without privileges.
+/// Checks those AF_XDP requirements of an interface that can be checked without privileges.
 ///
 /// # Errors
 /// Returns an [`XdpError`] if there is no such interface, or it lacks an Ethernet address or queues.

@@ -16,8 +16,7 @@
 //! configured pair of addresses and ports is a [`Claim`]. Ordinary sockets receive all other datagrams.
 //!
 //! Every datagram has a timestamp from the filter, so that waiting times in a ring are visible. The kernel counts
-//! packets
-//! dropped because of a full ring or missing frames; [`Server::drops`] returns that count.
+//! packets dropped because of a full ring or missing frames; [`Server::drops`] returns that count.
 
 mod bpf;
 mod client;

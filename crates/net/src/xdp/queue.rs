@@ -17,7 +17,7 @@ use super::bpf::Attached;
 use super::filter::STAMP;
 use super::ring::{Consumer, Mapping, Producer, RingKind, get_option, set_option};
 
-/// Octets of a frame. A frame holds the kernel's headroom of 256 octets and any Ethernet packet of the usual MTU.
+/// Octets of a frame. A frame holds the kernel's headroom of 256 octets and an Ethernet packet of the usual MTU.
 const FRAME: usize = 2048;
 /// Maximum number of packets that the kernel sends per call (`XDP_MAX_TX_SKB_BUDGET`, since Linux 6.17; 32 before).
 const SEND_BUDGET: (libc::c_int, u32) = (9, 256);

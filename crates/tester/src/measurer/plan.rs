@@ -373,8 +373,8 @@ fn name_advice(needed: u64) -> &'static str {
 /// Maximum rate, the same as for parsing `Qps`.
 const HIGHEST_RATE: u64 = 100_000_000;
 
-/// Maximum limit of a 100 ms window's deviation, in per cent. With this limit a window may hold the queries of ten
-/// seconds, so pacing no longer affects the verdict.
+/// Maximum limit for the deviation of a 100 ms window, in per cent. With this limit a window may contain the queries of
+/// ten seconds, so pacing no longer affects the verdict.
 pub const MAX_WINDOW_LIMIT_PCT: f64 = 10_000.0;
 /// Maximum time in a plan: a year.
 const LONGEST: Nanos = Nanos(365 * 86_400 * Nanos::SECOND.0);

@@ -89,7 +89,7 @@ struct AuthWatch<'a> {
 }
 
 impl<'a> AuthWatch<'a> {
-    /// Begins the trial at AuthDNS, if the plan has its status socket.
+    /// Begins the trial at AuthDNS, if the plan names AuthDNS's status socket.
     fn begin(plan: &'a TrialPlan) -> Result<Option<AuthWatch<'a>>, TrialError> {
         let Some(path) = plan.auth_status.as_deref() else { return Ok(None) };
         let (session, before) = Session::begin(path).map_err(auth_status(plan))?;

@@ -110,7 +110,7 @@ impl TxPath {
         TxPath::Sockets { ports, sources, offload }
     }
 
-    /// Returns true if this number of queries on one port is sent in one call.
+    /// Returns true if this number of queries on one port can be sent in one call.
     #[inline]
     pub(super) fn joins(&self, queries: u64) -> bool {
         match self {

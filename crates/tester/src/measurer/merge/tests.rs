@@ -281,7 +281,7 @@ fn a_clock_step_after_reading_the_start_counts() {
     };
     assert_eq!(on_three([0; 3]), (Verdict::Passed, vec![]));
     assert_eq!(on_three([0, 40 * ms, 0]), (Verdict::Invalid, vec![1]));
-    // A measured offset may be from before or after the step.
+    // The offset may have been measured before or after the step.
     let measured: Offsets = (0..3).map(|index| (index, 0..=0)).collect();
     assert_eq!(after([0, -40 * ms, 0], |_| (), &measured), (Verdict::Invalid, vec![1]));
 }
