@@ -177,7 +177,8 @@ impl Facts {
         }
     }
 
-    /// Adds limits that are looser than the default. RFC 8219 §9.2 requires a constant rate and gives no limits.
+    /// Adds a deviation for each limit that is looser than the default. RFC 8219 §9.2 requires a constant rate and
+    /// gives no limits.
     fn limits(&self, points: &mut Vec<Noncompliance>) {
         let usual = PacingLimits::default();
         let [limit_pct, usual_pct] = [self.limits, usual].map(|limits| limits.window_100ms_pct);

@@ -34,7 +34,7 @@ pub struct UpstreamQueries {
     pub aaaa_retries: u64,
     /// A queries that repeat an earlier one within the trial's timeout.
     pub a_retries: u64,
-    /// AAAA queries that repeat an earlier one after any time.
+    /// AAAA queries that repeat any earlier one, including retries.
     #[serde(default)]
     pub aaaa_repeats: u64,
 }

@@ -150,7 +150,7 @@ pub enum Reason {
         /// The limit, in per cent.
         limit_pct: f64,
     },
-    /// One query in a thousand was sent too late (`PacingLimits::lateness_p999`).
+    /// At least one query in a thousand was sent too late (`PacingLimits::lateness_p999`).
     Late {
         /// 99.9th percentile of lateness in microseconds.
         p999_us: f64,
@@ -239,9 +239,9 @@ pub enum Reason {
         /// Error returned by the status socket.
         error: String,
     },
-    /// AuthDNS itself was too slow for one query in a thousand.
+    /// AuthDNS itself was too slow for at least one query in a thousand.
     AuthSlow {
-        /// 99.9th percentile of its processing time in microseconds.
+        /// 99.9th percentile of AuthDNS's processing time in microseconds.
         p999_us: f64,
         /// Limit that was exceeded.
         limit: Nanos,

@@ -51,8 +51,8 @@ pub fn thread_cpu_time() -> Nanos {
     read(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 
-/// Returns the CPU time used by a process, including its time in the kernel and threads that have ended. The resolution
-/// is nanoseconds, while `/proc/PID/stat` counts hundredths of a second.
+/// Returns the CPU time used by a process, including the time in the kernel and the time of threads that have ended.
+/// The resolution is nanoseconds, while `/proc/PID/stat` counts hundredths of a second.
 ///
 /// # Errors
 /// Returns an error if there is no process with that id. A process that has ended still exists until its parent has

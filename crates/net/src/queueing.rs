@@ -192,8 +192,8 @@ impl Waiting {
     }
 }
 
-/// Estimates how many of the `packets` with `octets` octets in total lie in `part` of these octets. The estimate
-/// assumes packets of equal size and is rounded up.
+/// Estimates how many packets are contained in `part` octets, if `packets` packets contain `octets` octets. The
+/// estimate assumes packets of equal size and is rounded up.
 fn share_of(packets: u64, part: u64, octets: u64) -> u64 {
     (u128::from(packets) * u128::from(part)).div_ceil(octets.max(1).into()) as u64
 }

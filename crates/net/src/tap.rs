@@ -152,7 +152,7 @@ fn new_array(value_size: u32, entries: u32) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Sets entry `key` of an array with values of the size of `value`.
+/// Sets entry `key` of an array whose values are as long as `value`.
 fn update(map: &OwnedFd, key: u32, value: &[u8; 1]) -> io::Result<()> {
     let mut request = Element {
         map: map.as_raw_fd() as u32,

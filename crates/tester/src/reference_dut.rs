@@ -59,7 +59,7 @@ pub struct ReferenceConfig {
     pub wrong_share: Share,
     /// Delay of all other replies.
     pub delay: Delay,
-    /// Probability, from 0 to 1, that a trial at any rate loses one query. The lost query is the first that
+    /// Probability, from 0 to 1, that a trial at any rate loses one query. The lost query is the first query that
     /// arrives at least half a second after the trial began. A trial begins after a pause of
     /// [`TokenBucket::NEW_TRIAL`].
     pub failing_trials: f64,

@@ -541,8 +541,8 @@ mod tests {
             key.sign(&mut signed, 0, NOW);
             let at = at % signed.len();
             signed[at] ^= by;
-            // The signature does not cover the authentication code of a request, so `signed` is not a
-            // valid reply, with any modification.
+            // The signature does not cover the authentication code of a request, so no modification
+            // of `signed` is a valid reply.
             prop_assert!(key.verify(&signed, &Mac::new(b"x"), NOW).is_err());
         }
     }

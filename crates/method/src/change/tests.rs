@@ -1,7 +1,7 @@
 use super::*;
 use units::Qps;
 
-/// Returns one search per rate: the rate passed, and the rate that is higher by `resolution` failed.
+/// Returns one search for each rate in `passed`. The rate passed, and the rate that is higher by `resolution` failed.
 fn searches(passed: &[u64], resolution: u64) -> Searches {
     let found = |&rate: &u64| Found {
         highest: (rate > 0).then_some(Qps(rate)),

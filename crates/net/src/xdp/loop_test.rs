@@ -86,8 +86,8 @@ fn link(from: &str, to: &str) -> Result<Link, XdpError> {
     Ok(link)
 }
 
-/// Sends until `time` is over; returns the number of datagrams that the interface accepted. If it accepts none at the
-/// moment, sending is retried.
+/// Sends until `time` is over, and returns the number of datagrams that the interface accepted. While the interface
+/// accepts none, sending is retried.
 fn send(sender: &mut Sender, link: &Link, time: Duration) -> io::Result<u64> {
     let (from, to) = (SocketAddr::new(FROM.into(), PORT), SocketAddr::new(TO.into(), PORT));
     let payloads = [0; DATAGRAMS_PER_CALL * LENGTH];

@@ -39,7 +39,7 @@ impl Mapping {
         Mapping::new(len, flags, -1, 0)
     }
 
-    /// Maps memory shared with the kernel: `len` octets behind a descriptor.
+    /// Maps `len` octets of memory that are shared with the kernel and belong to a descriptor.
     ///
     /// # Errors
     /// Returns any error from mmap(2).

@@ -48,7 +48,7 @@ pub struct HostDrops {
     /// Drops of each watched interface by name; for several AuthDNS instances, the sum for each name.
     pub interfaces: BTreeMap<String, InterfaceDrops>,
     /// UDP sends that found no room (SndbufErrors), including packets rejected by a queueing discipline. The counter
-    /// covers the whole host; 0 if only loopback is watched, which has no queue.
+    /// covers the whole host. It is 0 if only loopback is watched, because loopback has no queue.
     pub no_room_to_send: u64,
     /// Waits in the queueing disciplines of the watched interfaces, by interface; absent if no packet waited.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]

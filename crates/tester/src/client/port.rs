@@ -159,7 +159,7 @@ pub(super) fn port_of(token: usize) -> (usize, bool) {
 }
 
 impl Port {
-    /// Creates the `number`-th port of all threads, with index `at` in this thread.
+    /// Creates the port with index `number` among the ports of all threads, and index `at` in this thread.
     pub(super) fn new(
         settings: &ClientSettings,
         number: usize,

@@ -149,7 +149,7 @@ impl Tally {
         let lost = counts.refused.min(counts.lost);
         counts.lost -= lost;
         counts.sent = counts.sent.saturating_sub(lost);
-        // The other send errors were still in flight at the interruption.
+        // The remaining queries with send errors were still in flight at the interruption.
         if let Some(in_flight) = &mut self.interrupted {
             *in_flight = in_flight.saturating_sub(counts.refused - lost);
         }

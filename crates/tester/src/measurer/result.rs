@@ -667,7 +667,8 @@ mod tests {
             let trial = judged(failures, part, |_| ());
             assert_eq!(trial.reasons, [Reason::OtherNames { asked: 1500, names: 1000 }]);
         }
-        // A few names of an earlier trial, and several AuthDNS that were queried for the same names.
+        // Two cases: a few names of an earlier trial, and several AuthDNS instances that were queried for the same
+        // names.
         for names in [Some(1020), None] {
             let part = AuthDelta { names, ..right_part() };
             assert_eq!(judged(0, part, |_| ()).verdict, Verdict::Passed);

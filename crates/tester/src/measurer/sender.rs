@@ -257,7 +257,7 @@ impl Sender {
         }
     }
 
-    /// Sends query `k`. `refused` is true if sending it together with others has failed before.
+    /// Sends query `k`. `refused` is true if sending it together with other queries has failed before.
     fn send_one(&mut self, k: u64, query: Block<'_>, refused: bool, sent: &mut Sent) {
         let tried = send_with_retries(|| {
             self.stamp(k, k + 1);

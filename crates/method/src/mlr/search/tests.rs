@@ -371,8 +371,8 @@ fn low_limits_are_found_to_one_query_per_second() {
     }
 }
 
-/// Returns the next trial after these trials: rate, milliseconds, queries per thousand without a valid reply, and
-/// number of trials.
+/// Returns the next trial after these trials. Each entry contains a rate, a duration in milliseconds, the number of
+/// queries per thousand without a valid reply, and the number of such trials.
 fn due_after(goal: Goal, trials: &[(u64, u64, u64, usize)]) -> MlrDue {
     let mut search = MlrSearch::new(LIMITS, &[goal]).unwrap();
     for &(rate, ms, missing, n) in trials {

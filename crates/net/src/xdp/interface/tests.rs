@@ -173,7 +173,7 @@ fn broadcasts_on_the_link_are_left_to_the_stack() {
     });
 }
 
-/// Echoes datagrams to a port with one octet changed, in the namespace, until an empty datagram arrives.
+/// Echoes the datagrams sent to `address` in the namespace, with one octet changed, until an empty datagram arrives.
 fn echo(namespace: &Namespace, address: &str) -> thread::JoinHandle<()> {
     let address = address.to_owned();
     let (ready, is_ready) = std::sync::mpsc::channel();

@@ -39,8 +39,9 @@ impl<'a> Started<'a> {
         let clock = AskedClock::now();
         let agreed =
             plan.shard.map(|shard| await_start(&shard, &clock, prepared.progress)).transpose()?;
-        // The next hop is resolved again. A driver may have taken its link down for a moment when the XDP filter was
-        // attached, and the neighbour entries are then lost. The entry may also have expired during a long wait.
+        // The next hop is resolved again. A driver may have taken the link down for a moment when the XDP filter was
+        // attached, and the neighbour entries are then lost. The neighbour entry may also have expired during a long
+        // wait.
         let next_hop = host_losses::reach(plan.server)?;
         let losses = HostLosses::begin(next_hop, &prepared.ports, plan).map_err(at)?;
         let started = ClockPair::sample();
