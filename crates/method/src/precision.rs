@@ -43,7 +43,8 @@ pub fn overstatement(duration: Nanos, timeout: Nanos) -> f64 {
     }
 }
 
-/// The rates between which the DUT's limit lies, in queries per second: `from` passed, `to` failed.
+/// The rates between which the DUT's limit lies, in queries per second. The rate `from` passed, and the rate `to`
+/// failed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Interval {
     /// Minimum of the highest passed rates, divided by [`overstatement`]; absent if a search found no passing rate.

@@ -13,7 +13,7 @@ pub fn allowed_cpus() -> Vec<CpuId> {
 }
 
 /// Moves the calling thread off the `busy` CPUs if this process may use others, and gives the thread the lowest
-/// priority. For background work during a measurement. Failures are ignored.
+/// priority. This function is for background work during a measurement. Failures are ignored.
 pub fn run_in_background(busy: &[CpuId]) {
     let mut set = CpuSet::new();
     let others: Vec<CpuId> = allowed_cpus().into_iter().filter(|cpu| !busy.contains(cpu)).collect();

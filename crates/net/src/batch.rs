@@ -47,7 +47,7 @@ pub struct ReceiveBatch {
 }
 
 // SAFETY: the raw pointers in `iovecs` and `headers` point into boxes that the same value owns and never replaces, so
-// it may move to another thread.
+// the value may move to another thread.
 unsafe impl Send for ReceiveBatch {}
 
 /// A received datagram, or several datagrams joined by the kernel, borrowed from the batch.
@@ -177,7 +177,7 @@ impl ReceiveBatch {
         };
         let message = &raw const self.headers[i].msg_hdr;
         // SAFETY: `message` was filled by recvmmsg: msg_control points into `self.controls`, and msg_controllen is the
-        // valid length, so the CMSG macros stay inside. The data of each type has the size that the kernel defines for
+        // valid length, so the CMSG macros stay inside it. The data of each type has the size that the kernel defines for
         // it, and is read without an assumption about alignment.
         unsafe {
             let mut header = libc::CMSG_FIRSTHDR(message);

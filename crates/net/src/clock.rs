@@ -90,7 +90,7 @@ pub struct ClockError {
     /// True if the clock is synchronized; otherwise the other fields are meaningless.
     pub synchronized: bool,
     /// Estimated error in microseconds, including the correction still pending in the kernel; `None` if the program
-    /// that sets the clock does not estimate it (systemd-timesyncd, phc2sys).
+    /// that sets the clock does not estimate the error (systemd-timesyncd, phc2sys).
     pub estimated_us: Option<u64>,
     /// Maximum error in microseconds.
     pub largest_us: u64,

@@ -74,7 +74,7 @@ fn append<T: Copy>(
     assert!(at + space <= CONTROL_LEN, "CONTROL_LEN has room for both messages that there can be");
     let header = control.0[at..].as_mut_ptr().cast::<libc::cmsghdr>();
     // SAFETY: `at` is a sum of CMSG_SPACEs, so the header is aligned, and the assertion ensures that header and data
-    // are inside.
+    // are inside the buffer.
     unsafe {
         (*header).cmsg_level = level;
         (*header).cmsg_type = kind;

@@ -258,7 +258,7 @@ struct DriverInfo {
     rest: [u8; 64],
 }
 
-// SAFETY: repr(C), integers only, the command first, 196 octets as the kernel's.
+// SAFETY: repr(C), integers only, the command first, 196 octets like the kernel's structure.
 unsafe impl Answer for DriverInfo {
     const REQUESTS: &'static [u32] = &[ETHTOOL_GDRVINFO];
 }
@@ -270,7 +270,7 @@ struct Value {
     data: u32,
 }
 
-// SAFETY: repr(C), integers only, the command first, 8 octets as the kernel's.
+// SAFETY: repr(C), integers only, the command first, 8 octets like the kernel's structure.
 unsafe impl Answer for Value {
     const REQUESTS: &'static [u32] =
         &[ETHTOOL_GTSO, ETHTOOL_GGSO, ETHTOOL_GGRO, ETHTOOL_GFLAGS, ETHTOOL_GLINK];
@@ -285,7 +285,7 @@ struct FlowHash {
     rest: [u64; 22],
 }
 
-// SAFETY: repr(C), integers only, the command first, 192 octets as the kernel's.
+// SAFETY: repr(C), integers only, the command first, 192 octets like the kernel's structure.
 unsafe impl Answer for FlowHash {
     const REQUESTS: &'static [u32] = &[ETHTOOL_GRXFH];
 }
@@ -302,7 +302,7 @@ struct Settings {
     last: [u8; 14],
 }
 
-// SAFETY: repr(C), integers only, the command first, 44 octets as the kernel's.
+// SAFETY: repr(C), integers only, the command first, 44 octets like the kernel's structure.
 unsafe impl Answer for Settings {
     const REQUESTS: &'static [u32] = &[ETHTOOL_GSET];
 }
@@ -324,7 +324,7 @@ struct Coalesce {
     rest: [u32; 12],
 }
 
-// SAFETY: repr(C), integers only, the command first, 92 octets as the kernel's.
+// SAFETY: repr(C), integers only, the command first, 92 octets like the kernel's structure.
 unsafe impl Answer for Coalesce {
     const REQUESTS: &'static [u32] = &[ETHTOOL_GCOALESCE];
 }
@@ -340,7 +340,7 @@ struct Channels {
     combined: u32,
 }
 
-// SAFETY: repr(C), integers only, the command first, 36 octets as the kernel's.
+// SAFETY: repr(C), integers only, the command first, 36 octets like the kernel's structure.
 unsafe impl Answer for Channels {
     const REQUESTS: &'static [u32] = &[ETHTOOL_GCHANNELS];
 }

@@ -53,7 +53,7 @@ pub struct SendQueue {
 }
 
 // SAFETY: the raw pointers in `iovecs` and `headers` are rewritten in `flush` before each use and point into buffers
-// that the same value owns, so it may move to another thread.
+// that the same value owns, so the value may move to another thread.
 unsafe impl Send for SendQueue {}
 
 impl Default for SendQueue {

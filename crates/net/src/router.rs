@@ -196,7 +196,7 @@ mod tests {
             }
             let (early, late) =
                 (RouterSocket::open_on_all_links("a0").unwrap(), RouterSocket::open("a0").unwrap());
-            // The other link's advertisement is sent first, so it would be received first.
+            // The other link's advertisement is sent first. A socket for all links would receive it first.
             advertise("b1");
             advertise("a1");
             let router: Ipv6Addr = "fe80::a1".parse().unwrap();

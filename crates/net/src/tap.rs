@@ -134,7 +134,7 @@ struct NewProgram {
 /// # Safety
 /// The pointers in `request` must be valid for `command`, with the sizes given by their map or count.
 unsafe fn bpf<T>(command: c_int, request: &mut T) -> io::Result<c_int> {
-    // SAFETY: `request` is a head of bpf_attr of the stated size; the caller guarantees the pointers in it.
+    // SAFETY: `request` is the beginning of a bpf_attr, of the stated size; the caller guarantees the pointers in it.
     let status = unsafe {
         libc::syscall(libc::SYS_bpf, command, &raw mut *request, size_of::<T>() as c_uint)
     };
@@ -160,7 +160,7 @@ fn update(map: &OwnedFd, key: u32, value: &[u8; 1]) -> io::Result<()> {
         value: value.as_ptr() as u64,
         ..Element::default()
     };
-    // SAFETY: the only caller's map has keys of 4 octets and values of one; both outlive the call, which reads them.
+    // SAFETY: the only caller's map has keys of 4 octets and values of one octet; key and value outlive the call.
     unsafe { bpf(BPF_MAP_UPDATE_ELEM, &mut request) }.map(drop)
 }
 

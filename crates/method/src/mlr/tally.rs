@@ -186,7 +186,7 @@ mod tests {
         let strict = goal(0.01, 0.0, 1, 1);
         assert_eq!(conditional_throughput(&strict, Qps(1000), &trials(&[(1, 3)])), 997.0);
         let half = goal(0.01, 0.5, 1, 3);
-        // 1.5 of the 3 seconds count. The result is that of the second-best trial, in which they end.
+        // 1.5 of the 3 seconds count. The result is that of the second-best trial, in which the 1.5 seconds end.
         assert_eq!(
             conditional_throughput(&half, Qps(1000), &trials(&[(1, 9), (1, 2), (1, 500)])),
             991.0

@@ -253,7 +253,7 @@ fn address<T>(value: &T) -> u64 {
 unsafe fn descriptor<T>(command: Command, attributes: &mut T) -> io::Result<OwnedFd> {
     // SAFETY: guaranteed by the caller.
     let number = unsafe { call(command, attributes)? };
-    // SAFETY: the kernel has just opened it for this call; there is no other owner.
+    // SAFETY: the kernel has just opened this descriptor for us; there is no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }
 
@@ -315,8 +315,8 @@ pub(super) mod tests {
             repeat: 1,
             ..Attributes::default()
         };
-        // SAFETY: `data_in` is `size_in` octets long and outlives the call; nothing is written but
-        // the attributes.
+        // SAFETY: `data_in` is `size_in` octets long and outlives the call; only the attributes
+        // are written.
         unsafe { call(Command::ProgramTestRun, &mut attributes) }.expect("it runs");
         attributes.returned as i32
     }

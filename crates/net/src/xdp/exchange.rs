@@ -286,8 +286,8 @@ fn arrived<'a>(
     })
 }
 
-/// Parses a packet as a [`Receiver`] does. `by_cable` is true if the interface is a network card. For fuzzers, which
-/// have no interface.
+/// Parses a packet as a [`Receiver`] does. `by_cable` is true if the interface is a network card. This function is for
+/// fuzzers, which have no interface.
 #[doc(hidden)]
 pub fn receive_frame(frame: &[u8], length: usize, by_cable: bool) -> Option<Arrived<'_>> {
     let own = HostAddresses::default().with_partial_checksums(!by_cable);

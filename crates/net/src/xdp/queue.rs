@@ -256,7 +256,7 @@ impl Incoming {
         let Range { start: begin, end } = stamped(self.socket.memory.len(), packet.address)?;
         // SAFETY: the memory consists of whole frames, and the octets lie in one of them. The kernel has handed that
         // frame to us with the packet, and nothing else accesses it before `send` or `release` gives it back. `self` is
-        // borrowed exclusively meanwhile.
+        // borrowed exclusively while the slice exists.
         let octets = unsafe {
             std::slice::from_raw_parts_mut(self.socket.memory.start().add(begin), end - begin)
         };
@@ -342,7 +342,7 @@ impl Outgoing {
             place(self.socket.memory.len(), address).expect("an address of a frame");
         // SAFETY: the octets are one frame of the memory, which only this half uses and hands to the kernel. The caller
         // has its address from `Queue::split` or `left`, so the kernel does not read it now. `self` is borrowed
-        // exclusively meanwhile.
+        // exclusively while the slice exists.
         unsafe {
             std::slice::from_raw_parts_mut(self.socket.memory.start().add(start), end - start)
         }
@@ -417,7 +417,7 @@ impl Outgoing {
 }
 
 /// Returns the range from `address` to the end of its frame. The memory consists of whole frames, `length` octets in
-/// total. Returns `None` if the address is outside.
+/// total. Returns `None` if the address is outside the memory.
 #[inline]
 fn place(length: usize, address: u64) -> Option<Range<usize>> {
     let address = usize::try_from(address).ok().filter(|at| *at < length)?;
@@ -425,8 +425,8 @@ fn place(length: usize, address: u64) -> Option<Range<usize>> {
 }
 
 /// Returns the range from the receive time in front of the packet at `address` to the end of the packet's frame. The
-/// memory has `length` octets. Returns `None` if the address is outside, or if the receive time would lie in another
-/// frame. Public for fuzzers, which have no kernel.
+/// memory has `length` octets. Returns `None` if the address is outside the memory, or if the receive time would lie in
+/// another frame. The function is public for fuzzers, which run without a kernel.
 #[doc(hidden)]
 #[inline]
 pub fn stamped(length: usize, address: u64) -> Option<Range<usize>> {
@@ -445,7 +445,7 @@ pub(super) fn socket() -> io::Result<OwnedFd> {
     if number < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the kernel has just opened it for this call; there is no other owner.
+    // SAFETY: the kernel has just opened this descriptor for us; there is no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }
 

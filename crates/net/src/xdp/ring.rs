@@ -25,7 +25,7 @@ pub(super) struct Mapping {
 
 // SAFETY: the mapping belongs to this value alone, and is not bound to a thread.
 unsafe impl Send for Mapping {}
-// SAFETY: a shared mapping only gives out its address and length; code that reads and writes there must exclude other
+// SAFETY: a shared mapping only gives out its address and length; code that accesses the memory must exclude other
 // accesses.
 unsafe impl Sync for Mapping {}
 
@@ -145,7 +145,7 @@ impl<T: Copy> Ring<T> {
         let len = desc + size as usize * size_of::<T>();
         let memory = Mapping::of(socket, len, at)?;
         // SAFETY: the kernel reports that the entries begin `desc` octets into the mapping, which is long enough for
-        // that and all entries. A mapping begins at a page, so they are aligned.
+        // that and all entries. A mapping begins at a page, so the entries are aligned.
         let entries = unsafe { NonNull::new_unchecked(memory.start().add(desc).cast::<T>()) };
         Ok(Ring { memory, producer, consumer, flags, entries, mask: size - 1 })
     }
@@ -159,7 +159,7 @@ impl<T: Copy> Ring<T> {
 
     /// Returns entry `n` modulo the ring's size, because indices increase continuously and wrap.
     fn entry(&self, n: u32) -> *mut T {
-        // SAFETY: the mask keeps it inside the entries.
+        // SAFETY: the mask keeps the index within the entries.
         unsafe { self.entries.as_ptr().add((n & self.mask) as usize) }
     }
 }

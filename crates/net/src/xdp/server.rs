@@ -143,7 +143,7 @@ fn respond(
 
 /// Answers the packet in the first `length` octets of `frame` as a [`Server`] does, and leaves the reply's frame there.
 /// Returns the length of this frame, or `None` if there is no reply. `by_cable` is true if the interface is a network
-/// card. For fuzzers, which have no interface.
+/// card. This function is for fuzzers, which have no interface.
 #[doc(hidden)]
 pub fn answer_frame(
     frame: &mut [u8],

@@ -336,7 +336,7 @@ mod tests {
         assert_eq!((result.counts.sent, result.counts.lost, result.qps), (40, 40, 0.0));
     }
 
-    /// A server that replies to 20 queries and then stops; the user interrupts at the 40th.
+    /// The server replies to 20 queries and then stops. The user interrupts the loop at the 40th query.
     #[test]
     fn an_interrupted_loop_ends_at_once_without_losses() {
         let server = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();

@@ -31,7 +31,7 @@ pub(super) const LEAD: Nanos = Nanos::from_millis(30);
 const EARLY: Nanos = Nanos::from_millis(300);
 /// Interval at which a waiting tester checks for an interruption.
 const SAMPLE_INTERVAL: Nanos = Nanos::from_millis(50);
-/// Maximum number of bits of a generated seed, the precision of a JavaScript number.
+/// Maximum number of bits of a generated seed. This is the precision of a JavaScript number.
 const SEED_BITS: u32 = 53;
 
 impl TrialPlan {

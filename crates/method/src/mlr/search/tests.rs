@@ -44,7 +44,8 @@ impl Walk {
     }
 }
 
-/// Runs a search against a server that returns the share of lost queries of a trial; `None` is an invalid trial.
+/// Runs a search against a simulated server. `loses` returns the share of lost queries of a trial, or `None` for an
+/// invalid trial.
 fn walk(limits: Limits, goals: &[Goal], mut loses: impl FnMut(MlrDue) -> Option<f64>) -> Walk {
     let mut search = MlrSearch::new(limits, goals).unwrap();
     let mut tried = Vec::new();
