@@ -177,8 +177,8 @@ impl ReceiveBatch {
         };
         let message = &raw const self.headers[i].msg_hdr;
         // SAFETY: `message` was filled by recvmmsg: msg_control points into `self.controls`, and msg_controllen is the
-        // valid length, so the CMSG macros stay inside it. The data of each type has the size that the kernel defines for
-        // it, and is read without an assumption about alignment.
+        // valid length, so the CMSG macros stay within the control data. The data of each type has the size that the
+        // kernel defines for the type, and is read without an assumption about alignment.
         unsafe {
             let mut header = libc::CMSG_FIRSTHDR(message);
             while !header.is_null() {
