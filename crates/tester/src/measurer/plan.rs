@@ -250,7 +250,8 @@ impl TrialPlan {
         }
     }
 
-    /// Returns the facts that determine the trial's compliance. `shares_host` states if server and tester share a host.
+    /// Returns the facts that determine the trial's compliance. `shares_host` states whether the server and tester share
+    /// a host.
     pub fn facts(&self, shares_host: Fact) -> Facts {
         Facts {
             shares_host,
