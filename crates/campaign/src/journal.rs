@@ -208,7 +208,7 @@ fn parse<T: JournalLine>(bytes: &[u8], path: &Path) -> Result<(Vec<T>, usize), J
 pub struct Journal(Lines);
 
 impl Journal {
-    /// Creates a journal, whose file must not exist yet.
+    /// Creates a journal. Its file must not exist yet.
     ///
     /// # Errors
     /// If the file exists, or cannot be written.

@@ -65,8 +65,8 @@ pub enum Entry {
         /// The facts that `dns64bench check` reports on that host.
         environment: Environment,
     },
-    /// A host whose kernel, CPUs or dns64bench build have changed since the previous record. The
-    /// campaign continues on the changed host.
+    /// A host on which the kernel, the CPUs or the dns64bench build has changed since the previous
+    /// record. The campaign continues on the changed host.
     HostChanged {
         /// Role as in `Host`, or "all" for the single machine of a campaign on loopback.
         role: String,
@@ -244,7 +244,7 @@ impl Measured {
     }
 
     /// Returns the number of queries with each outcome. The numbers are 0 for conformance checks,
-    /// whose queries are not counted.
+    /// because their queries are not counted.
     pub fn counts(&self) -> &Counts {
         static NOT_COUNTED: LazyLock<Counts> = LazyLock::new(Counts::default);
         match &self.found {

@@ -73,8 +73,8 @@ pub struct Results {
     pub authdns: Vec<AuthResult>,
     /// Configuration of each server.
     pub configurations: Vec<ServerConfig>,
-    /// True if every point of the plan has a result, except points whose CPU frequency governor the
-    /// DUT's host does not support.
+    /// True if every point of the plan has a result, except points with a CPU frequency governor
+    /// that the DUT's host does not support.
     pub complete: bool,
     /// The points without a result, in plan order.
     #[serde(default)]
@@ -302,8 +302,8 @@ impl Results {
     }
 }
 
-/// Returns the points without a result, except points whose CPU frequency governor the DUT's host
-/// does not support.
+/// Returns the points without a result, except points with a CPU frequency governor that the DUT's
+/// host does not support.
 fn without_result(recorded: &Recorded<'_>, points: &[Point]) -> Vec<WithoutResult> {
     let open = points
         .iter()

@@ -265,8 +265,8 @@ impl State {
 
 impl Holder {
     /// Starts a process in a new network namespace. The first process also gets a new user
-    /// namespace. `owner` is the id of the first process, whose user namespace the second and third
-    /// process join.
+    /// namespace. `owner` is the id of the first process. The second and third process join its
+    /// user namespace.
     fn start(host: Host, owner: Option<i32>) -> Result<Holder, LabError> {
         let mut command;
         match owner {

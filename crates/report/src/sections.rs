@@ -1,5 +1,5 @@
-//! All tables and figures of a report. Each kind of measurement has a section, whose module has the
-//! same name as in `campaign::sequence`.
+//! All tables and figures of a report. Each kind of measurement has a section. The section's module
+//! has the same name as in `campaign::sequence`.
 
 mod closed_loop;
 pub(crate) mod conform;

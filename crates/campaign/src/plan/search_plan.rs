@@ -50,8 +50,8 @@ pub enum Method {
 }
 
 impl Method {
-    /// Returns an MLRsearch whose first goal is the goal of RFC 8219 with this duration and
-    /// acceptance criterion, followed by `others`.
+    /// Returns an MLRsearch. Its goals are the goal of RFC 8219 with this duration and acceptance
+    /// criterion, then `others`.
     pub fn mlrsearch(
         duration: Duration,
         accept: Acceptance,
@@ -154,7 +154,7 @@ impl SearchPlan {
         }
     }
 
-    /// Returns the trial at `rate` whose names begin at `first_name`.
+    /// Returns the trial at `rate` with names that begin at `first_name`.
     pub fn trial_at(&self, rate: Qps, first_name: u64) -> TrialPlan {
         TrialPlan { rate, first_name, ..self.trial.clone() }
     }

@@ -36,7 +36,8 @@ pub(crate) struct Scaling {
 }
 
 impl Scaling {
-    /// Returns the command whose output [`Scaling::parse`] reads. `cpus` is the folder of the CPUs.
+    /// Returns the command that prints the input of [`Scaling::parse`]. `cpus` is the folder of the
+    /// CPUs.
     fn query_command(cpus: &str) -> Vec<String> {
         let files = ["scaling_governor", "scaling_available_governors"]
             .map(|file| format!("{cpus}/cpu*/cpufreq/{file}"));

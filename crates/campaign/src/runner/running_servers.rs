@@ -86,7 +86,7 @@ impl ServerError {
         ServerError::NotStarted { name: name.into(), why: why.to_string(), log, log_path: None }
     }
 
-    /// Creates the error for a server whose process was started but did not become ready.
+    /// Creates the error for a server that did not become ready although its process was started.
     fn did_not_come_up(name: &str, why: String, process: &Running) -> ServerError {
         let (log, log_path) = (process.log_tail(), Some(process.log_path()));
         ServerError::NotStarted { name: name.into(), why, log, log_path }
@@ -149,7 +149,7 @@ struct LargeFilesGuard {
 }
 
 impl LargeFilesGuard {
-    /// Creates the guard for a server whose folder is `place` on `machine`.
+    /// Creates the guard for a server in the folder `place` on `machine`.
     fn of(machine: &Machine, place: &Path, files: &[&str]) -> LargeFilesGuard {
         let files = files.iter().map(|file| place.join(file).to_string_lossy().into_owned());
         LargeFilesGuard { machine: machine.clone(), files: files.collect() }
@@ -399,7 +399,7 @@ pub(super) struct RunningDut {
     /// Command that stops the server. If it is not empty, the started process may exit while the
     /// server keeps running.
     stop: Vec<String>,
-    /// Ids of the server's processes, whose CPU time and threads are observed.
+    /// Ids of the server's processes. Their CPU time and threads are observed.
     cpu_ids: RefCell<Vec<u32>>,
     /// Command that prints the ids of the server's processes. Empty if the started process is the
     /// server.

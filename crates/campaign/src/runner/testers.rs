@@ -258,9 +258,9 @@ pub(super) fn with_hosts(reasons: Vec<Reason>, hosts: &[&str]) -> Vec<Reason> {
     reasons.into_iter().map(with_host).collect()
 }
 
-/// Returns a reason for each tester whose clock is too far from the first tester's clock. A clock
-/// that is close enough to the first clock must also be close enough to the other clocks. `merge`
-/// reports the same faults after a trial.
+/// Returns a reason for each tester with a clock that is too far from the first tester's clock. A
+/// clock that is close enough to the first clock must also be close enough to the other clocks.
+/// `merge` reports the same faults after a trial.
 fn clock_faults(offsets: &Offsets, limit: Nanos) -> Vec<Reason> {
     let apart = |one: &RangeInclusive<i64>, other: &RangeInclusive<i64>| {
         Nanos(one.end().abs_diff(*other.start()).max(other.end().abs_diff(*one.start())))

@@ -67,7 +67,7 @@ pub struct PaperItem {
     pub what: &'static str,
 }
 
-/// Papers whose measurements a campaign can reproduce.
+/// Papers with measurements that a campaign can reproduce.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Paper {
     /// G. Lencse and Y. Kadobayashi, 2018.

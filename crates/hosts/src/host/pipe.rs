@@ -1,5 +1,6 @@
-//! A process whose standard input and output are the connection to a host. The process cannot block
-//! the campaign: each reply is limited in size and time, and the user can interrupt a wait.
+//! A process that provides the connection to a host through its standard input and output. The
+//! process cannot block the campaign: each reply is limited in size and time, and the user can
+//! interrupt a wait.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -50,8 +51,8 @@ impl From<String> for PipeError {
     }
 }
 
-/// A process whose standard input and output are piped. It receives no signals from this terminal,
-/// such as Ctrl-C. It ends when this process ends, because its standard input is then closed.
+/// A process with piped standard input and output. It receives no signals from this terminal, such
+/// as Ctrl-C. It ends when this process ends, because its standard input is then closed.
 pub(super) struct Pipe {
     child: Child,
     input: Option<File>,

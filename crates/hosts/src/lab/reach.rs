@@ -17,7 +17,7 @@ use crate::lab::links::{End, LINKS, LabError, io_error};
 /// Time limit for the answers of all links.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// Error for an address whose link-layer address cannot be resolved.
+/// Error for an address that cannot be resolved to a link-layer address.
 #[derive(Debug, thiserror::Error)]
 #[error("no neighbour answers for {address}: {source}")]
 pub struct UnreachableAddress {

@@ -111,7 +111,7 @@ pub struct Custom {
     /// Command that ends the server. If it is set, `start` may return immediately, like
     /// `systemctl start`.
     pub stop: Vec<String>,
-    /// Command that prints the ids of the server's processes, whose CPU time and CPUs are recorded.
+    /// Command that prints the ids of the server's processes. Their CPU time and CPUs are recorded.
     /// By default, the server is the process started by `start`.
     pub cpu_pids: Vec<String>,
     /// Command that prints the version of the server.

@@ -108,7 +108,7 @@ fn numbered(marks: &[f64], place: impl Fn(f64) -> (f64, f64)) -> Vec<(f64, f64)>
     taken.into_iter().map(|(value, at, _)| (value, at)).collect()
 }
 
-/// Draws a text whose start, end or middle (`anchor`) is at a point.
+/// Draws a text with its start, end or middle (`anchor`) at a point.
 pub(super) fn text(out: &mut String, class: &str, (x, y): (f64, f64), anchor: &str, words: &str) {
     let class = if class.is_empty() { String::new() } else { format!(" class=\"{class}\"") };
     let anchor =

@@ -127,7 +127,7 @@ struct Expected<'a> {
     all: BTreeMap<&'static str, Vec<Mark>>,
 }
 
-/// Returns the name of a placement whose trials all ran on as many cores as requested.
+/// Returns the name of a placement with trials that all ran on as many cores as requested.
 fn on(place: &Cores) -> String {
     let cores =
         if place.cores == 1 { "1 core".to_owned() } else { format!("{} cores", place.cores) };

@@ -85,8 +85,8 @@ fn efficiency(dut: &DutResult) -> Table {
     efficiency_table(&title, "CPU cores", &columns)
 }
 
-/// Returns a table of the efficiency of DUTs whose loads were measured at a single placement, with
-/// a column for each DUT.
+/// Returns a table of the efficiency of DUTs with loads that were measured at a single placement,
+/// with a column for each DUT.
 fn efficiency_by_server(duts: &[&DutResult]) -> Table {
     let title = "Computing power relative performance (CPRDP) by server";
     let columns: Vec<(String, &DutResult, &Cores)> = duts
