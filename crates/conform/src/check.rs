@@ -122,7 +122,7 @@ impl std::fmt::Debug for Check {
     }
 }
 
-/// Beginnings of the ids of checks whose queries or expected answers depend on the prefix. These checks concern the
+/// Beginnings of the ids of checks with queries or expected answers that depend on the prefix. These checks concern the
 /// positions of the address octets, the advertised prefixes, and the names below the prefixes in ip6.arpa.
 const OF_PREFIXES: &[&str] = &[
     "rfc6052-2",

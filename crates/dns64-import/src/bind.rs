@@ -1,9 +1,9 @@
 //! Conversion of BIND 9's named.conf.
 //!
-//! A client gets the prefixes of every `dns64` statement whose `clients` list contains the client,
-//! in file order. An AAAA record is used if at least one of these statements does not exclude it.
-//! Clients to which the same statements apply become a group. A records are queried only after an
-//! answer without AAAA records, and never after an error.
+//! A client gets the prefixes of every `dns64` statement with a `clients` list that contains the
+//! client, in file order. An AAAA record is used if at least one of these statements does not
+//! exclude it. Clients to which the same statements apply become a group. A records are queried
+//! only after an answer without AAAA records, and never after an error.
 
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, Ipv6Addr};

@@ -82,8 +82,8 @@ pub(super) fn included(folder: &Path, named: &str) -> Vec<PathBuf> {
     found.map(|found| found.flatten().collect()).unwrap_or_default()
 }
 
-/// Returns the files in a folder whose names end with `ending`, sorted without regard to case.
-/// Hidden files are excluded.
+/// Returns a folder's files with names that end in `ending`, sorted without regard to case. Hidden
+/// files are excluded.
 pub(super) fn of_folder(folder: &Path, ending: &str) -> Result<Vec<PathBuf>, ImportError> {
     let bad = |source| ImportError::Read { file: folder.to_owned(), source };
     let mut files = Vec::new();

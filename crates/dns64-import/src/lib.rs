@@ -45,7 +45,7 @@ use self::files::{called, read};
 pub use self::local_zones::standard_local_zones;
 pub use self::notes::{Note, Place};
 
-/// Server software whose configuration is imported.
+/// Server software from which a configuration is imported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     /// BIND 9: named.conf.

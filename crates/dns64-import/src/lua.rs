@@ -39,7 +39,7 @@ const LONGEST: usize = 16 << 10;
 /// Constants of kresd, which are read as text.
 const CONSTANTS: &[&str] =
     &["true", "false", "nil", "kB", "MB", "GB", "sec", "minute", "hour", "day"];
-/// Settings of kresd whose names contain no dot.
+/// Settings of kresd with names that contain no dot.
 const SETTINGS: &[&str] = &["modules"];
 
 /// Returns the statements of a file, in order.

@@ -33,7 +33,7 @@ pub(super) enum Value {
     Table(Vec<(String, Node)>),
     /// A function call in Lua: name and arguments.
     Call(String, Vec<Node>),
-    /// A variable in Lua whose value is unknown.
+    /// A Lua variable with an unknown value.
     Name(String),
 }
 

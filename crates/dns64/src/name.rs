@@ -226,7 +226,7 @@ impl KeyBuf {
         Some(key)
     }
 
-    /// Returns the octets. They can be used for lookups in tables whose key type is [`Key`].
+    /// Returns the octets. They can be used for lookups in tables with the key type [`Key`].
     #[inline]
     pub(crate) fn octets(&self) -> &[u8] {
         &self.0

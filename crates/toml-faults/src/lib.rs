@@ -139,7 +139,7 @@ struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
-    /// Checks a table, whose header or brace is at `offset`.
+    /// Checks a table. Its header or brace is at `offset`.
     fn table(&mut self, table: &DeTable<'_>, offset: usize, schema: &'a Value, place: &Place) {
         let Some(schema) = self.only(schema) else { return };
         let known = &schema["properties"];

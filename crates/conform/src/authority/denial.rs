@@ -65,7 +65,7 @@ impl Chain<'_> {
         (self.tree == Tree::Nsec3).then(|| self.matches(encloser, &[]))?
     }
 
-    /// Returns a record whose owner is the name (or its hash) and that lists the types of the name. The next name in
+    /// Returns a record that has the name (or its hash) as its owner and lists the types of the name. The next name in
     /// the record is the immediate successor of the owner.
     fn matches(&self, name: &Name, types: &[Rtype]) -> Option<Record> {
         if self.tree == Tree::Nsec3 {
@@ -75,7 +75,7 @@ impl Chain<'_> {
         Some(self.nsec(name.clone(), &before(b"\0", name)?, types))
     }
 
-    /// Returns a record whose interval contains only the name, and for NSEC also all names below it.
+    /// Returns a record with an interval that contains only the name, and for NSEC also all names below it.
     fn covers(&self, name: &Name) -> Option<Record> {
         if self.tree == Tree::Nsec3 {
             let hash = hash(name)?;

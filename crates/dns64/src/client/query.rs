@@ -73,7 +73,7 @@ pub(crate) fn describe(bytes: &[u8]) -> String {
 pub(crate) enum Received<'a> {
     /// A valid query.
     Query(Query<'a>),
-    /// A message whose reply has no records, only an error or a server cookie.
+    /// A message that is answered without records, only with an error or a server cookie.
     Error {
         /// RCODE of the reply.
         rcode: Rcode,

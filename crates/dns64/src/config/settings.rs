@@ -64,7 +64,7 @@ pub(crate) struct Route {
     /// Indices of the upstreams. Empty only if the settings have no upstream.
     pub upstreams: Vec<usize>,
     /// Condition under which A records are queried. This mode overrides the mode of the client's
-    /// group. It does not apply to a domain whose `[[domain]]` or `[[group.domain]]` sets a mode.
+    /// group. It does not apply to a domain if its `[[domain]]` or `[[group.domain]]` sets a mode.
     pub mode: Option<Mode>,
 }
 

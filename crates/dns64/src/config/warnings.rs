@@ -71,8 +71,8 @@ impl Settings {
         strings(self.text()).iter().filter_map(warning).collect()
     }
 
-    /// Warns of groups whose IPv4 clients get synthesized answers, and of networks in groups whose
-    /// clients all get REFUSED.
+    /// Warns of groups in which IPv4 clients get synthesized answers, and of networks in groups if
+    /// all clients in the network get REFUSED.
     fn warn_of_groups(&self, warnings: &mut Vec<String>) {
         for (number, (members, synthesizes)) in self.policies.groups().enumerate() {
             let place = self.place(&format!("group.{number}.clients"));

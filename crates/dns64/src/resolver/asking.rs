@@ -436,7 +436,7 @@ pub(super) fn preferred_answer(
     }
 }
 
-/// True if the authority section has the SOA or NS records of a zone whose apex is above the name.
+/// True if the authority section has the SOA or NS records of a zone with its apex above the name.
 fn is_from_above(answer: &Answer) -> bool {
     let Some(view) = Message::new(answer.message()) else { return false };
     let mut records = view.all_records(answer.records_at()).flatten().skip(answer.answer_count());

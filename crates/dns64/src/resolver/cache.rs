@@ -367,7 +367,7 @@ impl Cache {
     }
 
     /// Removes the entries of `name` and of the names below it. These are answers and failures of
-    /// all types, and answers to other questions whose aliases lead to these names. Returns the
+    /// all types, and answers to other questions if their aliases lead to these names. Returns the
     /// number of removed entries. Visits the whole cache, and locks one part at a time.
     pub(crate) fn flush(&self, name: &LowerName) -> u64 {
         let removed = Cell::new(0);

@@ -182,7 +182,7 @@ pub(crate) enum Reply<'a> {
     },
     /// The aliases, the aliases in `last`, and no data.
     Empty {
-        /// Answers whose aliases are repeated in the reply.
+        /// Answers with aliases that are repeated in the reply.
         aliases: AliasChain<'a>,
         /// The answer to the last query. The reply repeats its SOA. If there is no SOA, or if the
         /// answer has data, an SOA with the lifetime of the answers is generated.

@@ -65,8 +65,8 @@ impl Permits {
         }
     }
 
-    /// Removes and returns the query that gets the next permit. Upstreams whose queries hold fewer
-    /// permits have priority.
+    /// Removes and returns the query that gets the next permit. Upstreams with fewer permits in use
+    /// have priority.
     fn next(&self) -> Option<(ServiceAddr, PendingQuery)> {
         let mut upstreams = self.upstreams.borrow_mut();
         let free = self.most.saturating_sub(upstreams.values().map(Turns::held).sum());

@@ -40,8 +40,8 @@ impl Probes {
         unhealthy
     }
 
-    /// Removes prefixes that are not in `wanted`, and reduces `wanted` to the prefixes whose probe
-    /// is due now.
+    /// Removes prefixes that are not in `wanted`, and reduces `wanted` to the prefixes that are due
+    /// for a probe now.
     pub(super) fn retain_due(&mut self, wanted: &mut Vec<(Prefix, ProbeKeys)>, now: Nanos) {
         self.0.retain(|prefix, _| wanted.iter().any(|(other, _)| other == prefix));
         wanted.retain(|(prefix, probe)| {
