@@ -26,7 +26,7 @@ pub struct Section {
     pub items: &'static [(&'static str, &'static str)],
 }
 
-/// Maximum length, in characters, of a term whose explanation is on the same line.
+/// Maximum length, in characters, of a term with its explanation on the same line.
 const SHORT_TERM: usize = 4;
 
 /// Formats sections for the end of `--help`.

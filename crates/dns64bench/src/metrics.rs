@@ -76,12 +76,12 @@ impl Running {
 enum Counters {
     Trial(Arc<Progress>),
     Client(Arc<ClientProgress>),
-    /// The load is sent by another process, whose counters are not read.
+    /// The load is sent by another process. Its counters are not read.
     Elsewhere,
 }
 
 impl Counters {
-    /// Returns the numbers of sent queries, valid replies, and queries whose outcome is known; `None` for another
+    /// Returns the numbers of sent queries, valid replies, and queries with a known outcome; `None` for another
     /// process.
     fn read(&self) -> Option<[u64; 3]> {
         match self {

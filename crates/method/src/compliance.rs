@@ -41,7 +41,7 @@ pub enum TesterProof {
         /// The self-test's reserve δ, a fraction (RFC 8219 §9.2).
         delta: f64,
     },
-    /// A self-test whose send settings (burst, offload, CPUs, threads, ports, priority) are unknown or differ from
+    /// A self-test with send settings (burst, offload, CPUs, threads, ports, priority) that are unknown or differ from
     /// those of the trials.
     OtherSettings {
         /// The self-test's reserve δ, a fraction (RFC 8219 §9.2).

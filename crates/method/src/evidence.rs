@@ -157,7 +157,7 @@ impl UpstreamQueries {
         })
     }
 
-    /// Returns the deviation of a trial whose losses are within the limit. For a failed trial, use
+    /// Returns the deviation of a trial with losses within the limit. For a failed trial, use
     /// [`UpstreamQueries::other_aaaa_share`], because an overloaded DUT sends fewer upstream queries.
     ///
     /// For a query without a valid reply it is unknown whether AuthDNS was queried for its name. The cache hit rate is

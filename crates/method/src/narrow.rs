@@ -37,7 +37,7 @@ pub enum Length {
     Probe,
     /// The length given by the plan.
     Full,
-    /// This sending time; used by MLRsearch, whose trials vary in length.
+    /// This sending time; used by MLRsearch, because its trials vary in length.
     Of(Nanos),
 }
 

@@ -11,9 +11,9 @@ use crate::reason::Reason;
 use crate::schedule::Part;
 use units::Nanos;
 
-/// Length of the windows whose deviations can invalidate the trial.
+/// Length of the windows for deviations that can invalidate the trial.
 pub(crate) const COARSE_WINDOW: Nanos = Nanos::from_millis(100);
-/// Length of the windows whose deviations are only reported.
+/// Length of the windows for deviations that are only reported.
 pub(crate) const FINE_WINDOW: Nanos = Nanos::from_millis(10);
 
 /// Maximum number of stretches into which a trial is divided for [`Windows`]. A stretch is a section of the trial that
@@ -24,8 +24,8 @@ const FINE_PER_COARSE: usize = (COARSE_WINDOW.0 / FINE_WINDOW.0) as usize;
 /// Maximum recorded lateness: one minute; larger values are clamped.
 const MAX_LATENESS: u64 = 60 * Nanos::SECOND.0;
 
-/// Adds the counts of `other`, whose bounds may differ from those of `sum`. Values above the maximum of `sum` are
-/// clamped.
+/// Adds the counts of `other` to `sum`. The two histograms may have different bounds. Values above the maximum of `sum`
+/// are clamped.
 pub fn add_clamped(sum: &mut Histogram<u64>, other: &Histogram<u64>) {
     for step in other.iter_recorded() {
         sum.saturating_record_n(step.value_iterated_to(), step.count_since_last_iteration());

@@ -59,7 +59,7 @@ pub enum Reachability {
     Absent,
 }
 
-/// A next hop whose link-layer address is known, or not needed: packets leave at once.
+/// A next hop with a link-layer address that is known, or not needed: packets leave at once.
 #[derive(Clone, Debug)]
 pub struct ResolvedHop(NextHop);
 
@@ -302,9 +302,9 @@ impl Neighbours {
         Routing::open().map(Neighbours)
     }
 
-    /// Returns the neighbours whose link-layer address is being resolved, with the names of their interfaces. Packets
-    /// to these neighbours wait in a short queue. A neighbour that did not answer is included only while further
-    /// packets make the kernel repeat the resolution.
+    /// Returns the neighbours for which a link-layer address is being resolved, with the names of their interfaces.
+    /// Packets to these neighbours wait in a short queue. A neighbour that did not answer is included only while
+    /// further packets make the kernel repeat the resolution.
     ///
     /// # Errors
     /// Returns an error if the kernel does not list the neighbours.

@@ -152,7 +152,7 @@ fn new_array(value_size: u32, entries: u32) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Sets entry `key` of an array whose values are as long as `value`.
+/// Sets entry `key` of an array with values as long as `value`.
 fn update(map: &OwnedFd, key: u32, value: &[u8; 1]) -> io::Result<()> {
     let mut request = Element {
         map: map.as_raw_fd() as u32,
@@ -260,8 +260,8 @@ const GSO_SEGS: i16 = 164;
 
 const UDP: i32 = 17;
 
-/// Returns the filter program. It counts in `counter` the datagrams to an address in `ours` and a port whose entry in
-/// `wanted` is 1. It accepts no packet. Register 6 holds the packet (as packet instructions require), register 7 the
+/// Returns the filter program. It counts in `counter` the datagrams to an address in `ours` and a port with the entry 1
+/// in `wanted`. It accepts no packet. Register 6 holds the packet (as packet instructions require), register 7 the
 /// number of the packet's datagrams, and register 8 a header's length.
 fn filter(ours: IpNet, wanted: &OwnedFd, counter: &OwnedFd) -> Vec<Instruction> {
     let mut program = vec![

@@ -101,8 +101,8 @@ pub(crate) fn run(args: &Campaign) -> Outcome {
     }
 }
 
-/// Returns the text of a built-in plan. The first line of the text refers to a schema file, whose path is replaced,
-/// because it is valid only in the repository.
+/// Returns the text of a built-in plan. The first line of the text refers to a schema file. The path of this file is
+/// replaced, because it is valid only in the repository.
 fn ready(name: &str) -> String {
     let text = READY.iter().find(|(ready, _)| *ready == name).map_or("", |(_, text)| text);
     match text.split_once('\n') {

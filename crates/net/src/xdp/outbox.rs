@@ -34,8 +34,8 @@ impl Outbox {
         self.waiting.is_empty()
     }
 
-    /// Adds the datagram whose payload `write` appends. `from` and `to` are of the same address family. Adds nothing if
-    /// `write` appends nothing. Returns false if the datagram exceeds an Ethernet MTU of 1500.
+    /// Adds a datagram with the payload that `write` appends. `from` and `to` are of the same address family. Adds
+    /// nothing if `write` appends nothing. Returns false if the datagram exceeds an Ethernet MTU of 1500.
     #[inline]
     pub fn push(
         &mut self,

@@ -12,8 +12,8 @@ use super::ring::Mapping;
 /// Octets of a bitmap with a bit per port.
 pub(super) const OCTETS: usize = (1 << 16) / 8;
 
-/// Ports whose datagrams a filter hands to AF_XDP sockets; initially empty. A change applies to packets that arrive
-/// after it.
+/// Ports for which a filter hands the datagrams to AF_XDP sockets; initially empty. A change applies to packets that
+/// arrive after it.
 pub struct PortSet {
     map: BitMap,
     bits: Mapping,

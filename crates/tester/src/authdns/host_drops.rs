@@ -198,7 +198,7 @@ pub(super) struct HostWatch {
     wrong_checksum: u64,
     /// Interface on which replies are sent by AF_XDP.
     xdp: Option<String>,
-    /// Interface with zero-copy AF_XDP, whose rings count the received packets.
+    /// Interface with zero-copy AF_XDP. Its rings count the received packets.
     counted_by_rings: Option<String>,
 }
 

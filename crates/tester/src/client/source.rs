@@ -245,7 +245,7 @@ impl Source {
         }
     }
 
-    /// Returns the position of the answer section in a reply whose id matches, or `None` if the reply is for another
+    /// Returns the position of the answer section in a reply with a matching id, or `None` if the reply is for another
     /// question.
     #[inline]
     pub(super) fn answers_at(

@@ -115,8 +115,8 @@ impl Expectation {
         }
     }
 
-    /// Checks a reply whose id, source and question match the query for `name`. `answers_at` is the offset after the
-    /// question.
+    /// Checks a reply that matches the query for `name` in id, source and question. `answers_at` is the offset after
+    /// the question.
     ///
     /// # Errors
     /// Returns the fault. An RCODE takes precedence over other faults, and truncation over missing records.
@@ -198,7 +198,7 @@ pub(crate) fn whole_rcode(message: &Message<'_>, at: usize) -> Rcode {
     message.rcode().extended(opt.map_or(0, |opt| opt.rcode_bits))
 }
 
-/// Returns the offset of the answer section in a reply whose id matches, or `None` if the reply does not answer the
+/// Returns the offset of the answer section in a reply with a matching id, or `None` if the reply does not answer the
 /// query for `name`.
 #[inline]
 pub(crate) fn answers_at(

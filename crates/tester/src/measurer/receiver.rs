@@ -380,7 +380,7 @@ impl State {
         std::mem::take(&mut self.seen) > 0
     }
 
-    /// Settles the queries below `head` whose retention time is over at `now` (since the trial's start).
+    /// Settles the queries below `head` if their retention time is over at `now` (since the trial's start).
     fn sweep(&mut self, receiver: &Receiver, head: u64, now: Nanos) {
         let first = self.swept;
         while self.swept < head {

@@ -125,7 +125,7 @@ fn random() -> u32 {
     RandomState::new().hash_one(0) as u32
 }
 
-/// Returns the addresses of type `wanted` in a response whose answer section begins at octet `at`.
+/// Returns the addresses of type `wanted` in a response with an answer section that begins at octet `at`.
 fn addresses_in(reply: &[u8], at: usize, wanted: u16) -> Reply {
     let Some(message) = Message::new(reply) else { return Reply::Silent };
     if message.rcode() != Rcode::NOERROR {

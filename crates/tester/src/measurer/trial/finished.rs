@@ -35,7 +35,7 @@ const SLEW_LIMIT_PPM: f64 = 1_000.0;
 /// Share of any CPU's time taken by a hypervisor above which there is a warning, in per cent.
 const STOLEN_LIMIT: f64 = 1.0;
 
-/// A trial whose threads have ended.
+/// A trial after its threads have ended.
 pub(super) struct Finished<'a> {
     prepared: Prepared<'a>,
     began: TrialStart,
