@@ -66,7 +66,7 @@ impl Repeat {
     }
 }
 
-/// Replies for an alias if its target has no records.
+/// Replies to send if the target of an alias has no records.
 #[derive(Clone, Debug)]
 struct NegativeReplies {
     name_error: LocalAnswer,
@@ -274,8 +274,9 @@ impl Inquiry {
         self.known.push(outcome);
     }
 
-    /// True if [`Inquiry::step`] may return a question for [`Inquiry::local_target`]: for the target
-    /// of a service record, or of an alias that upstreams did not follow.
+    /// True if [`Inquiry::local_target`] may have an answer to a question that [`Inquiry::step`]
+    /// returns. Such a question is for the target of a service record, or of an alias that
+    /// upstreams did not follow.
     #[inline]
     pub(crate) fn may_have_targets(&self) -> bool {
         let is_open = |outcome: &Outcome| {

@@ -418,7 +418,7 @@ pub(crate) fn is_stale(known: &[Outcome]) -> bool {
     known.iter().filter_map(Outcome::kept).any(|kept| kept.stale)
 }
 
-/// Returns the ends of the answer section and of the authority section.
+/// Returns the offsets at which the answer section and the authority section end.
 fn section_ends(view: &Message<'_>, records_at: usize) -> Option<(usize, usize)> {
     let end = |at: usize, count: u16| {
         let mut records = view.records(at, count);

@@ -72,8 +72,8 @@ pub(crate) enum AnswerKind {
 /// An upstream answer in the form in which it is cached.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
-    /// The message, the name at the end of its aliases (lower case, only if it has aliases), and
-    /// the offset of each TTL (two octets each).
+    /// The message, then the name at the end of its aliases in lower case, then the offset of each
+    /// TTL (two octets each). Without aliases, the name is omitted.
     octets: Box<[u8]>,
     /// Seconds for which the answer may be cached, and its negative TTL.
     ttl: u32,
@@ -127,8 +127,8 @@ impl Answer {
     ///
     /// # Errors
     ///
-    /// Returns an error if the message is malformed, contradicts itself or answers another question, or if its aliases
-    /// form a loop or are too numerous.
+    /// Returns an error if the message is malformed, contradicts itself or answers a different
+    /// question, or if its aliases form a loop or are too numerous.
     pub(crate) fn parse_in(
         message: &[u8],
         question: &[u8],
@@ -233,8 +233,8 @@ impl Answer {
     pub(crate) fn rcode(&self) -> Rcode {
         Rcode::new(u16::from(self.octets[3] & 0xf))
     }
-    /// Returns the upstream's first extended error (RFC 8914), if any; DNSSEC validation errors
-    /// take precedence.
+    /// Returns the first extended error of the upstream (RFC 8914), or `None` if there is none. A
+    /// DNSSEC validation error takes precedence over other errors.
     pub(crate) fn extended_error(&self) -> Option<u16> {
         self.extended_error
     }
@@ -379,8 +379,8 @@ impl Answer {
 fn effective_rcode(header: u8, survey: &Survey<'_>, is_empty: bool, is_cut: bool) -> Rcode {
     let is_rejected = survey.extended_error.is_some_and(ede::is_validation_failure);
     match Rcode::new(header.into()) {
-        // BADVERS and similar codes concern only this hop. The lower bits of these codes in the
-        // header would look like success.
+        // BADVERS and similar codes concern only this hop. The header contains only the lower bits
+        // of these codes, which look like success.
         _ if survey.rcode_bits != 0 => Rcode::SERVFAIL,
         // The aliases may be part of the data that validation rejected.
         Rcode::SERVFAIL if is_rejected => Rcode::SERVFAIL,

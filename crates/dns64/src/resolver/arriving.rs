@@ -141,8 +141,8 @@ impl<O: ResolverIo> Resolver<O> {
         let usable = match message {
             Ok(bytes) => self.on_answer(id, &bytes),
             Err(TcpFailure::NoRoom) => {
-                // The server answered over UDP. It was not queried over TCP because of the local
-                // connection limit, so this is not a timeout.
+                // The server answered over UDP, and the local connection limit prevented the query
+                // over TCP. This is therefore not a timeout.
                 failure = Failure::Overload;
                 false
             }

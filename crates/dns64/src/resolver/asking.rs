@@ -365,8 +365,9 @@ impl<O: ResolverIo> Resolver<O> {
         }
     }
 
-    /// Records in the budget whether the name was answered. An answer from a zone above the name
-    /// may concern the apex of another zone. It does not prove that the other zone responds.
+    /// Records in the budget whether the name was answered. If the answer comes from a zone above
+    /// the name, the name may be the apex of a separate zone. In that case, the answer does not
+    /// prove that the servers of the separate zone respond.
     fn note(&mut self, key: &Key, answer: Option<&Answer>) {
         match answer {
             Some(answer) if answer.kind() != AnswerKind::Failed => {

@@ -331,10 +331,10 @@ impl Cache {
             && stored < self.timeouts_discarded_before.load(Ordering::Relaxed)
     }
 
-    /// Returns an answer that upstreams fail to refresh, if it expired no more than `limits.stale`
-    /// ago (RFC 8767). The answer is then served for the next 30 seconds. `failed` is the
-    /// upstream's error response, if any. An answer that failed validation (RFC 8914) is not
-    /// replaced by a stale one.
+    /// Returns an expired answer after the upstreams failed to refresh it, if the answer expired at
+    /// most `limits.stale` ago (RFC 8767). The answer is then served for the next 30 seconds.
+    /// `failed` is the upstream's error response, if any. An answer that failed validation (RFC
+    /// 8914) is not replaced by a stale one.
     pub(crate) fn revive(
         &self,
         key: &Key,

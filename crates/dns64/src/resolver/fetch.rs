@@ -207,8 +207,8 @@ impl State {
         true
     }
 
-    /// Returns the reason for a missing answer at the deadline. A server that answered over UDP,
-    /// but was not queried over TCP because of the local connection limit, has not timed out.
+    /// Returns the reason for a missing answer at the deadline. If the server answered over UDP,
+    /// and the local connection limit prevented the query over TCP, the reason is not a timeout.
     pub(super) fn unanswered_failure(&self) -> Failure {
         match self {
             State::Tcp(tcp) if !tcp.begun.load(Ordering::Relaxed) => Failure::Overload,
@@ -264,7 +264,8 @@ impl State {
 }
 
 impl Udp {
-    /// True if a server was queried, with or without an answer, since its state was last reset.
+    /// True if a server was queried, with or without an answer. False again after a change to
+    /// queries without EDNS or in lower case, until the server has been selected for such a query.
     pub(super) fn has_asked(&self, server: ServerId) -> bool {
         self.tried.contains(&server)
             && self.attempts.iter().any(|attempt| attempt.at.port.server == server)

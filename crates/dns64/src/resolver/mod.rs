@@ -64,11 +64,12 @@ use crate::name::{KeyBuf, text};
 use crate::shares::Places;
 use crate::shares::client::ClientId;
 
-/// Maximum age of a client query for which a fetch begins. The client is about to retry, and two
-/// more rounds of `forwarding.timeout` would make it wait for more than four seconds.
+/// Maximum age of a client query for which a fetch begins. At this age, the client is about to
+/// retry, and two more rounds of `forwarding.timeout` would make it wait for more than four
+/// seconds.
 const PATIENCE: Nanos = Nanos::from_millis(2_100);
-/// Number by which the maximum number of waiting client queries is multiplied to limit the fetches
-/// in flight. Alias chains cause several fetches per client query.
+/// Ratio of the maximum number of fetches in flight to the maximum number of waiting client
+/// queries. The ratio is above 1, because alias chains cause several fetches per client query.
 const FETCHES_PER_JOB: usize = 2;
 
 /// Returns the time at which a client query gets a stale answer, if a stale answer is available.

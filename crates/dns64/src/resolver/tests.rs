@@ -646,7 +646,7 @@ fn udp_alias_loop_is_cached_as_failure() {
     assert!(matches!(test.ask("a.test"), Resolve::Ready(Outcome::Failed(Failure::AliasLoop))));
 }
 
-/// A name that is long enough to never be in all lower case after randomization, in tests with a fixed seed.
+/// A name so long that randomization with the fixed seed of the tests never leaves it in all lower case.
 const LETTERS: &str = "a-rather-long-name-with-many-letters.test";
 
 fn with_random_case() -> Test {

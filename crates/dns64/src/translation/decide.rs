@@ -95,7 +95,7 @@ pub(crate) enum WithheldReason {
 }
 
 /// The upstream queries that a client query needs under given rules. Only the order of the answers
-/// shows which answer belongs to which query, so answers must not be used under another plan.
+/// shows which answer belongs to which query, so answers must not be used under a different plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Plan {
     /// The question unchanged.
@@ -157,7 +157,7 @@ impl<'a> AliasChain<'a> {
 /// A reply. It borrows the answers from which it is composed.
 #[derive(Clone, Debug)]
 pub(crate) enum Reply<'a> {
-    /// The aliases, and the complete last answer.
+    /// The aliases in `aliases`, and the complete last answer.
     Pass {
         /// Answers with the aliases that lead to the last answer.
         aliases: AliasChain<'a>,
@@ -168,10 +168,10 @@ pub(crate) enum Reply<'a> {
         /// Reason why existing A records were not used.
         withheld: Option<WithheldReason>,
     },
-    /// The aliases, the aliases in `a`, and synthesized AAAA records. Each A record in `a` results in
-    /// one AAAA record per prefix that can embed the address.
+    /// The aliases in `aliases` and in `a`, and synthesized AAAA records. Each A record in `a`
+    /// results in one AAAA record per prefix that can embed the address.
     Synthesize {
-        /// All answers before `a`, to the AAAA query and to the A query.
+        /// All answers before `a`: those to the AAAA query, and the earlier ones to the A query.
         aliases: AliasChain<'a>,
         /// The answer with the A records.
         a: &'a CachedAnswer,
@@ -180,7 +180,7 @@ pub(crate) enum Reply<'a> {
         /// Reason for the A query.
         reason: Reason,
     },
-    /// The aliases, the aliases in `last`, and no data.
+    /// The aliases in `aliases` and in `last`, and no data.
     Empty {
         /// Answers with aliases that are repeated in the reply.
         aliases: AliasChain<'a>,
@@ -646,7 +646,8 @@ fn hidden(answer: &Answer, hides: impl Fn(Ipv6Addr) -> bool) -> Hidden {
     }
 }
 
-/// Answers to one question, from alias to alias.
+/// Answers that together resolve one question. Each answer after the first is for the target of an
+/// alias in the answer before.
 struct Chain<'a> {
     /// The answers before the last one. For an A query, this includes the answers to the AAAA query.
     earlier: AliasChain<'a>,

@@ -1,10 +1,10 @@
 //! Empty zones that are answered locally (RFC 6303, RFC 6761 §6.2, RFC 6762 §22.1, RFC 8375, RFC
 //! 9665).
 //!
-//! A query for a name below the apex of an empty zone gets NXDOMAIN. Ancestors of a name that exists
-//! get NODATA instead. After an NXDOMAIN for an ancestor, a resolver would not query the names below
-//! it (RFC 8020). Existing names are other local zones, domains of a `[[forward]]`, reverse zones of
-//! prefixes, `ipv4only.arpa`, and the reverse names of its addresses.
+//! A query for a name below the apex of an empty zone gets NXDOMAIN. A query for an ancestor of an
+//! existing name gets NODATA instead. After an NXDOMAIN for an ancestor, a resolver would not query
+//! the names below it (RFC 8020). Existing names are other local zones, domains of a `[[forward]]`,
+//! reverse zones of prefixes, `ipv4only.arpa`, and the reverse names of its addresses.
 
 use wire::rcode::Rcode;
 use wire::view::rtype;

@@ -150,7 +150,8 @@ fn ipv4only(name: &LowerName, qtype: u16, rules: &Rules<'_>) -> Local {
     Local::Answer(LocalAnswer::positive_or_nodata(records, IPV4ONLY_ARPA))
 }
 
-/// Answers PTR queries for the addresses of `ipv4only.arpa` with this name (RFC 8880 §7.2).
+/// Answers queries for the reverse name of an address of `ipv4only.arpa`. The PTR record refers to
+/// `ipv4only.arpa` (RFC 8880 §7.2).
 fn ipv4only_pointer(qtype: u16, zone: &LowerName) -> LocalAnswer {
     let records = match qtype {
         rtype::PTR | rtype::ANY => {

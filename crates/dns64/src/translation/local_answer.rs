@@ -25,7 +25,7 @@ pub(crate) struct LocalAnswer {
     pub zone: Option<Vec<u8>>,
     /// Name server in the SOA of a negative answer.
     pub name_server: NameServer,
-    /// Extended error (RFC 8914), for a failure.
+    /// Extended error (RFC 8914) if the answer is a failure.
     pub extended_error: Option<u16>,
     /// Expiry time of the prefix on which the answer depends. `None` if the prefix never expires or
     /// if the answer depends on no prefix.

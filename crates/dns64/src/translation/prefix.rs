@@ -52,7 +52,7 @@ impl Prefix {
         Ok(Prefix { network: bits, len, suffix: 0 })
     }
 
-    /// Returns the prefix with the bits after the IPv4 address set to those of `suffix`.
+    /// Returns the prefix with this suffix. The suffix gives the bits after the IPv4 address.
     ///
     /// # Errors
     /// Returns an error if the suffix overlaps the prefix, the IPv4 address or octet 8.
@@ -90,8 +90,8 @@ impl Prefix {
         (self.network | self.place(u32::from(address)) | self.suffix).into()
     }
 
-    /// Returns the IPv4 address embedded in `address`. Returns `None` if [`Prefix::embed`] would not
-    /// produce exactly `address` from it.
+    /// Returns the IPv4 address embedded in `address`. Returns `None` if [`Prefix::embed`] would
+    /// not produce exactly `address` from that IPv4 address.
     pub fn extract(&self, address: Ipv6Addr) -> Option<Ipv4Addr> {
         let bits = u128::from(address);
         let low = match self.len {

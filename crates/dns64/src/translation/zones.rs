@@ -33,8 +33,8 @@ impl Default for LocalZones {
 }
 
 impl LocalZones {
-    /// Returns the SOA and NS records of a zone with this name server (wire format). They mark the
-    /// zone cut for clients that search for it (RFC 1034 §4.2.1).
+    /// Returns the SOA and NS records of a zone with this name server (wire format). These records
+    /// mark the zone cut for clients that search for it (RFC 1034 §4.2.1).
     pub(super) fn apex_records(&self, qtype: u16, name_server: &[u8]) -> Vec<LocalRecord> {
         let record = |rtype, data| LocalRecord { rtype, ttl: self.ttl, data };
         let soa = || record(rtype::SOA, self.soa(name_server));

@@ -275,7 +275,7 @@ mod tests {
         let mut places: Vec<ConnectionSlot> =
             addresses.map(|address| enter(&connections, ip(address), 5)).into();
         places.push(enter(&connections, ip("198.51.100.1"), 5));
-        // 2001:db8::/32 holds three, and 2001:db8:1::/48 in it holds two.
+        // 2001:db8::/32 holds three connections. Two of them belong to 2001:db8:1::/48.
         assert_eq!(displaced(&places), [1]);
         places.push(enter(&connections, ip("198.51.100.2"), 5));
         assert_eq!(displaced(&places).len(), 2);

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! accept ─► place ─► read the request ─► answer ─► write the reply ─► close
-//!             └─ no place left: a connection of the peer that holds most is closed
+//!             └─ no place left: a connection of the peer with the most connections is closed
 //! ```
 //!
 //! A new connection always gets a place. A peer that opens connections and sends no request

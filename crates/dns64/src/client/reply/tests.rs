@@ -394,7 +394,8 @@ fn query_of(qtype: u16) -> Vec<u8> {
     bytes
 }
 
-/// Returns the output of `compose` for a query with this limit, and the output of `finish` for it.
+/// Returns the reply as composed with the limit `limit`, and the same reply after `finish` with the
+/// limit `finished`.
 fn composed(
     policy: &Policy,
     query: &[u8],
@@ -415,8 +416,8 @@ fn composed(
     (whole, out)
 }
 
-/// Returns answers to AAAA, A, and HTTPS queries with `count` records in one section each, one
-/// section after the other.
+/// Returns one case for each part of a reply that can be long. In each case, the upstream's answer
+/// has at least `count` records of this part.
 fn long_answers(count: u8) -> Vec<(&'static str, u16, Policy, Vec<Outcome>)> {
     let usual = Policy::default;
     let many = |said: TestAnswer| {

@@ -63,7 +63,8 @@ struct Listed<'a> {
     taken: bool,
 }
 
-/// Records of one name: the target if the name is an alias, and true if the name has data.
+/// Summary of the records of one name: the target if the name is an alias, and a flag that is true
+/// if the name has data.
 struct NextAlias {
     alias: Option<Vec<u8>>,
     /// TTL of the DNAME if the alias is implied only by a DNAME.
@@ -182,8 +183,9 @@ impl<'a> Aliases<'a> {
         // Target and TTL of the DNAME.
         let mut dname: Option<(Vec<u8>, u32)> = None;
         let mut has_data = false;
-        // Lengths of the ancestors of the name at the end of the chain. They speed up the comparison of the ancestors
-        // with possibly thousands of records.
+        // Lengths of the ancestors of the name at the end of the chain. A record owner of a
+        // different length is skipped without a comparison of names, because there may be thousands
+        // of records.
         let mut above = [false; LONGEST + 1];
         for name in ancestors(&self.end).skip(1) {
             above[name.len()] = true;

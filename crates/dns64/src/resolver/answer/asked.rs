@@ -12,7 +12,7 @@ pub(crate) enum Unusable {
     /// The message is malformed, or contradicts itself.
     #[error("malformed")]
     Malformed,
-    /// The message answers another question.
+    /// The message answers a different question.
     #[error("answers another question")]
     OtherQuestion,
     /// The message's aliases form a loop, or there are too many aliases.
@@ -47,7 +47,7 @@ impl<'a> UpstreamQuestion<'a> {
     }
 }
 
-/// RFC 2181 §8: a TTL with the top bit set is zero.
+/// RFC 2181 §8: a TTL with the top bit set is treated as zero.
 pub(super) fn sane(ttl: u32) -> u32 {
     if ttl > i32::MAX as u32 { 0 } else { ttl }
 }

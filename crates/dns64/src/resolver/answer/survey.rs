@@ -53,7 +53,7 @@ pub(super) struct Survey<'a> {
     steady: bool,
     /// True if there are records that must not be forwarded, or that follow OPT and would move.
     must_rebuild: bool,
-    /// Summary of the answer section; used unchanged for a plain message.
+    /// Summary of the answer section. For a plain message, this summary is used unchanged.
     pub(super) facts: Facts,
     pub(super) signed_authority: bool,
     /// True if the authority section has NS records.
@@ -64,7 +64,7 @@ pub(super) struct Survey<'a> {
     soa_signatures: SmallVec<[(usize, usize); 1]>,
     /// TTL offsets of the kept records, in the format of [`Answer`](super::Answer).
     pub(super) ttls: SmallVec<[[u8; 2]; 16]>,
-    /// End of the last kept record, and the number of additional records, not counting OPT.
+    /// Offset at which the last kept record ends, and the number of additional records except OPT.
     pub(super) end: usize,
     pub(super) arcount: u16,
     /// Upper bits of the RCODE.
@@ -135,8 +135,8 @@ impl<'a> Survey<'a> {
         &self.message[HEADER_LEN..self.records_at - 4]
     }
 
-    /// Returns the SOA with the negative TTL for `name`. An SOA of an unrelated zone does not
-    /// apply.
+    /// Returns the SOA that determines the negative TTL for `name`. An SOA of an unrelated zone
+    /// does not apply.
     pub(super) fn negative_soa(&self, name: &[u8]) -> Option<&NegativeSoa> {
         let is_above = |soa: usize| {
             let mut zone = [0; 255];
@@ -145,14 +145,14 @@ impl<'a> Survey<'a> {
         self.negative_soas.iter().find(|soa| is_above(soa.owner))
     }
 
-    /// True if a message without records of the name is a referral: NS records and no SOA (RFC 2308
-    /// §2.2).
+    /// For a message without records of the queried name: true if the message is a referral, which
+    /// has NS records and no SOA (RFC 2308 §2.2).
     pub(super) fn is_referral(&self) -> bool {
         self.has_ns && self.negative_soas.is_empty()
     }
 
-    /// Returns the TTL offsets of a negative answer's SOA. They include all SOAs of the same owner
-    /// and their signatures, which have the RRset's TTL (RFC 4034 §3).
+    /// Returns the TTL offsets of a negative answer's SOA, of all other SOAs with the same owner,
+    /// and of their signatures. A signature has the TTL of its RRset (RFC 4034 §3).
     pub(super) fn ttls_of(&self, negative_soa: &NegativeSoa) -> impl Iterator<Item = usize> {
         let soas = self.negative_soas.iter().map(|soa| (soa.owner, soa.ttl_at));
         let all = soas.chain(self.soa_signatures.iter().copied());
@@ -257,7 +257,8 @@ impl<'a> Survey<'a> {
         self.ttls.push((record.ttl_at() as u16).to_be_bytes());
     }
 
-    /// Checks the format of a record's data, and which octets the names in the data are parsed from.
+    /// Checks the format of a record's data. Also checks whether the names in the data are parsed
+    /// only from octets that belong to names.
     #[inline]
     fn check(&mut self, view: &Message<'a>, record: &Record<'a>) -> Result<(), Malformed> {
         self.visit(record.owner_octets())?;
@@ -266,7 +267,8 @@ impl<'a> Survey<'a> {
         names
     }
 
-    /// Records the octet range of a name, and checks which octets the name is parsed from.
+    /// Records the octet range of a name. Also checks whether the name is parsed only from octets
+    /// that belong to names.
     #[inline]
     fn visit(&mut self, name: Range<usize>) -> Result<(), Malformed> {
         let octets = self.message.get(name.clone()).ok_or(Malformed)?;
@@ -300,8 +302,8 @@ impl<'a> Survey<'a> {
     }
 }
 
-/// True if these octets certainly contain no compression pointer. If the last label of a name ends
-/// in an octet above 0xbf, the name could contain a pointer.
+/// True only for a name without a compression pointer. The result is also false for a name without
+/// a pointer whose last label ends in an octet above 0xbf.
 #[inline]
 fn is_written_out(octets: &[u8]) -> bool {
     matches!(octets, [0] | [.., 0..=0xbf, 0])

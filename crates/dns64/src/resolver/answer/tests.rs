@@ -252,8 +252,8 @@ fn records_are_ordered_and_unrelated_ones_removed() {
     assert_eq!(answer.target(), wire("c.test"));
 }
 
-/// Regression test: with more labels than `domain` remembers, each owner was written uncompressed.
-/// A message of 42 KiB then exceeded the maximum length.
+/// Regression test: if names have more labels than the crate `domain` remembers, each owner was
+/// written uncompressed. A message of 42 KiB then exceeded the maximum length.
 #[test]
 fn rebuilt_message_of_long_names_does_not_grow() {
     let below = |name: &str| format!("{}.{name}", ["a"; 100].join("."));

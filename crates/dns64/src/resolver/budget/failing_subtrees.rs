@@ -1,10 +1,10 @@
 //! Failing subtrees of the name space. Fetches for names in these subtrees are limited to a share
 //! of the budget.
 //!
-//! A failed fetch (no answer in time, SERVFAIL and similar) marks each name above its name with a
-//! failure, for half a minute. An answer marks its name, and each name above, as answered for the
-//! same time. A subtree is *failing* if it has a failure and no answer, so an ancestor of an
-//! answered name is never failing. A fetch belongs to the nearest failing subtree above its name:
+//! A failed fetch (no answer in time, SERVFAIL and similar) marks each ancestor of its name with a
+//! failure, for half a minute. An answer marks its name and each ancestor as answered, for the same
+//! time. A subtree is *failing* if it has a failure and no answer, so an ancestor of an answered
+//! name is never failing. A fetch belongs to the nearest failing subtree above its name:
 //!
 //! ```text
 //!            test           failure and answer: not failing
@@ -44,9 +44,9 @@ impl SubtreeId {
 /// State of a subtree.
 #[derive(Clone, Copy, Debug, Default)]
 struct FailingSubtree {
-    /// Expiry of the last failure in the subtree.
+    /// Time from which the last failure in the subtree no longer counts.
     failed_until: Nanos,
-    /// Expiry of the last answer in the subtree.
+    /// Time from which the last answer in the subtree no longer counts.
     answered_until: Nanos,
     /// Number of fetches in flight that belong to the subtree.
     questions: u32,
@@ -57,7 +57,7 @@ struct FailingSubtree {
 pub(super) struct FailingSubtrees {
     known: FxHashMap<SubtreeId, FailingSubtree>,
     hasher: RandomState,
-    /// Expiry of the last failure in any subtree.
+    /// Time from which the last failure in any subtree no longer counts.
     failed_until: Nanos,
 }
 

@@ -143,7 +143,7 @@ impl Budget {
         self.rate.questions(timeout)
     }
 
-    /// Returns the places that a fetch for `name` (wire format, lower case) by `client` takes.
+    /// Returns the places that `client` needs for a fetch of `name` (wire format, lower case).
     #[inline]
     pub(super) fn ticket(
         &self,
@@ -228,8 +228,8 @@ impl Budget {
         !self.failing_subtrees.no_recent_failure(now)
     }
 
-    /// Records an answer for `name`, sent by a server of that name's zone, or of a zone above it if
-    /// `by_parent` is true.
+    /// Records an answer for `name`. `by_parent` is true if the answer comes from a zone above that
+    /// name.
     pub(super) fn answered(&mut self, name: &[u8], by_parent: bool, now: Nanos) {
         self.failing_subtrees
             .answered(if by_parent { failing_subtrees::parent(name) } else { name }, now);

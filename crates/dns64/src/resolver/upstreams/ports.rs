@@ -88,7 +88,8 @@ impl Port {
 /// The ports towards one server.
 struct ServerPorts {
     server: ServiceAddr,
-    /// The address for which the last port was opened. The interface that its zone refers to may change.
+    /// The address for which the last port was opened. The interface to which the zone of a
+    /// link-local address refers may change.
     address: SocketAddr,
     /// The source ports. Ports beyond `allowed` are from an older configuration and remain until no
     /// response is expected on them.
