@@ -39,7 +39,8 @@ fn name(text: &str) -> Name<Vec<u8>> {
     text.parse().unwrap()
 }
 
-/// The settings of a server with these keys of `[dns64]`, followed by `more`.
+/// The settings of a server. `dns64` contains keys of the table `[dns64]`, and `more` contains
+/// further tables.
 fn settings(dns64: &str, more: &str) -> Settings {
     let text = format!("[dns64]\n{dns64}\n{more}\n[[upstream]]\naddress = '192.0.2.1'\n");
     Settings::from_text(&text, Path::new("test.toml")).unwrap_or_else(|e| panic!("{text}\n{e}"))
@@ -59,7 +60,7 @@ fn walk(
 
 const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-/// Answer of an upstream: aliases, followed by this many addresses.
+/// Answer of an upstream: `aliases` aliases, followed by `addresses` address records.
 #[derive(Clone, Debug)]
 struct Said {
     rcode: u8,
@@ -183,7 +184,7 @@ fn any_settings() -> impl Strategy<Value = Settings> {
     )
 }
 
-/// Keys of a domain, or none.
+/// A `[[domain]]` table for `host.example` with one setting, or an empty text.
 fn domain_keys() -> impl Strategy<Value = String> {
     let keys = prop_oneof![
         Just("off = true"),
@@ -225,7 +226,7 @@ fn reply_with_hints(addresses: &[Ipv4Addr], question: &[u8]) -> Vec<u8> {
     answer.finish()
 }
 
-/// The addresses in a reply: of AAAA records, or in the IPv6 hints of an HTTPS record.
+/// The IPv6 addresses in the AAAA records of a reply, or in the `ipv6hint` of its HTTPS record.
 fn ipv6_addresses(reply: &[u8]) -> Vec<Ipv6Addr> {
     let message = Message::from_octets(reply).unwrap();
     let records = message.answer().unwrap().limit_to::<UnknownRecordData<_>>();
@@ -246,7 +247,7 @@ fn ipv6_addresses(reply: &[u8]) -> Vec<Ipv6Addr> {
     addresses
 }
 
-/// The number of records of a type in a reply; zero in an error.
+/// The number of records of a type in a reply. Zero for an error response.
 fn count(reply: &[u8], qtype: Rtype) -> usize {
     let message = Message::from_octets(reply).unwrap();
     if message.header().rcode() != Rcode::NOERROR {
@@ -257,8 +258,8 @@ fn count(reply: &[u8], qtype: Rtype) -> usize {
 }
 
 proptest! {
-    /// Item 46: a client whose A records are withheld has AAAA records, and any other client gets
-    /// the A records unchanged.
+    /// Item 46: if A records are withheld from a client, the client gets AAAA records. Otherwise
+    /// the client gets the A records unchanged.
     #[test]
     fn filter_a_leaves_every_client_an_address(
         aaaa in said(), a in said(), domain in domain_keys(), dnssec_ok: bool, off: bool,
@@ -308,7 +309,7 @@ proptest! {
         prop_assert_eq!(given.is_empty(), domain.contains("off"));
     }
 
-    /// Item 45: a policy of one group changes no answer for clients of others.
+    /// Item 45: the policy of a group changes no answer for clients of other groups.
     #[test]
     fn a_group_changes_nothing_for_others(
         said in said(), domain in domain_keys(), filter_a: bool, hints in prop_oneof![Just("strip"), Just("translate")],
@@ -370,8 +371,8 @@ proptest! {
         }
     }
 
-    /// A synthesized answer has each A record's address under the prefix, in order, and nothing
-    /// else (RFC 6147 §5.1.7).
+    /// A synthesized answer has one AAAA record for each A record, in order, with the address
+    /// embedded in the prefix. It has no other AAAA records (RFC 6147 §5.1.7).
     #[test]
     fn synthesis_embeds_every_address(addresses in 1u8..130, aliases in 0u8..8) {
         // The A query is for the end of the alias chain.
@@ -387,7 +388,8 @@ proptest! {
         prop_assert_eq!(embedded, expected);
     }
 
-    /// Cached data are not queried again and give the same answer, and never make a reply too long.
+    /// A cached answer causes no further upstream query and the same reply. Replies from the cache
+    /// are never too long.
     #[test]
     fn a_second_query_is_answered_from_the_cache(said in said(), settings in any_settings(), later in 0u64..100_000) {
         let (cache, cookies) = (Cache::new(1), Cookies::new());

@@ -41,7 +41,8 @@ fn status(socket: &Path) -> Status {
     serde_json::from_value(answer["status"].clone()).unwrap_or_else(|e| panic!("{answer} {e}"))
 }
 
-/// A folder, with configuration lines for a control socket in it.
+/// A folder, the path of a control socket in this folder, and the configuration lines for the
+/// socket.
 fn control() -> (tempfile::TempDir, PathBuf, String) {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("control.sock");
@@ -158,7 +159,7 @@ fn explain_has_questions_sources_and_ttl_bounds() {
         assert_eq!(found.answer[0].ttl, denial_s.min(a_s));
         assert_eq!(found.rules.upstreams, [upstream.address.into()]);
     }
-    // It is not counted as a client query, although the upstream was queried.
+    // An explanation queries the upstream, but is not counted as a client query.
     assert_eq!(upstream.asked(), ["four.test AAAA", "four.test A"]);
     let queries = &status(&socket).counters["queries"];
     assert!(queries.values().all(|&count| count == 0), "{queries:?}");
@@ -278,14 +279,14 @@ fn item_42_idle_connections_give_way_to_requests() {
     let metrics = "[metrics]\nlisten = '127.0.0.1:0'\n";
     let server = server(&[upstream.address], &format!("{PREFIX}{lines}{metrics}"));
     let metrics = server.running.metrics_address().unwrap();
-    // More connections than the limit, repeatedly.
+    // Opens more connections than the limit permits, several times.
     for _ in 0..3 {
         let _silent: Vec<_> = (0..20).map(|_| UnixStream::connect(&socket).unwrap()).collect();
         assert!(!status(&socket).version.is_empty());
         let _idle: Vec<_> = (0..40).map(|_| TcpStream::connect(metrics).unwrap()).collect();
         assert!(get(metrics, "/metrics").starts_with("HTTP/1.1 200 OK"));
     }
-    // An idle connection is closed even without new ones.
+    // An idle connection is closed even if there are no new connections.
     let mut silent = UnixStream::connect(&socket).unwrap();
     silent.set_read_timeout(Some(SOON)).unwrap();
     assert_eq!(silent.read(&mut [0; 1]).unwrap(), 0);
@@ -356,7 +357,8 @@ fn reload_exit_status_depends_on_the_outcome() {
     assert_eq!(addresses(), ["2001:db8:3::c000:201".parse::<Ipv6Addr>().unwrap()]);
     daemon.line_with("need a restart: metrics.listen, user");
 
-    // Rejected by the server, because values contradict each other. The line is that of the key.
+    // The server rejects the value, because it is outside the permitted range. The message names
+    // the file and the line.
     file.write("", &format!("{other}\n[cache]\nfailure-ttl = 0"));
     let (status, out, error) = reload();
     assert_eq!((status, &*out), (Some(2), ""), "{error}");
@@ -365,14 +367,14 @@ fn reload_exit_status_depends_on_the_outcome() {
     assert_eq!(addresses(), ["2001:db8:3::c000:201".parse::<Ipv6Addr>().unwrap()]);
     let line = daemon.line_with("reload rejected");
     assert!(line.contains("failure-ttl must be 1 to 300"), "{line}");
-    // Rejected by the parser, which the command uses too.
+    // The parser rejects the unknown key, both in the server and in the command `reload`.
     file.write("nonsense = 1", "");
     let (status, _, error) = reload();
     assert!(status == Some(2) && error.contains("nonsense"), "{error}");
     let (status, _, error) = run(&["reload", "--socket", socket.to_str().unwrap()]);
     assert!(status == Some(2) && error.contains("nonsense") && error.contains("stays"), "{error}");
 
-    // The server still serves its first address, although the file names another one.
+    // The file now has a different `listen` address. The server still uses the first address.
     let (ip, port) = (daemon.address.ip(), daemon.address.port());
     file.write("", &format!("{PREFIX}\n[[upstream]]\naddress = '{ip}'\nport = {port}\n"));
     let text = std::fs::read_to_string(file.path()).unwrap();
@@ -499,7 +501,7 @@ fn commands_reach_the_program_and_its_socket_is_removed() {
         log.display()
     );
     std::fs::write(&config, text).unwrap();
-    // A killed server has left a socket.
+    // A killed server leaves its socket behind.
     drop(std::os::unix::net::UnixListener::bind(&socket).unwrap());
     let mut daemon = Daemon::start(&config);
     let (config_path, socket_path) = (config.to_str().unwrap(), socket.to_str().unwrap());

@@ -83,7 +83,8 @@ fn corp(q: &Asked) -> Reply {
     }
 }
 
-/// A server with a forward for `corp.test`, and if `all` is set another one for all other names.
+/// A server with a forward for `corp.test`. If `all` is true, the server also has a forward for all
+/// other names.
 fn forwarding(main: &Upstream, other: &Upstream, all: bool, more: &str) -> Server {
     let port = |upstream: &Upstream| upstream.address.port();
     let named = |upstream: &Upstream| {
@@ -111,7 +112,8 @@ fn records(got: &Got) -> Vec<String> {
     got.answers().into_iter().map(without_ttl).collect()
 }
 
-/// Sends a query, then repeats it over TCP from the cache; both replies have these records.
+/// Asserts that the reply to a query over UDP, and the reply from the cache over TCP, have these
+/// records.
 #[track_caller]
 fn assert_records(server: &Server, query: &Ask, expected: &[&str]) {
     for got in [query.of(server), query.over_tcp(server)] {
@@ -255,7 +257,8 @@ fn item_08_pointers_of_classless_delegations() {
     assert_records(&server, &ask(&v6, Rtype::PTR), &[&first, &alias, &end]);
 }
 
-/// With `filter-a`, A records are withheld if the other forward's records have AAAA records.
+/// With `filter-a`, A records are withheld if the alias leads into another forward and its target
+/// has AAAA records.
 #[test]
 fn item_46_filter_a_follows_into_a_forward() {
     let main = Upstream::new(|q| public(q).send());

@@ -21,9 +21,9 @@ use domain::base::{Message, MessageBuilder, Record, Serial, Ttl};
 use domain::rdata::{A, Aaaa, AllRecordData, Cname, Dname, Ns, Ptr, Rrsig, Soa};
 use nix::sys::socket::{ControlMessage, MsgFlags, SockaddrStorage, sendmsg};
 
-/// Last-resort limit of a wait for an event.
+/// Time limit for an expected event. The test fails if the event has not occurred by then.
 pub(crate) const SOON: Duration = Duration::from_secs(30);
-/// Time for which no message may arrive.
+/// Time for which a test waits to check that no message arrives.
 pub(crate) const NOTHING: Duration = Duration::from_millis(300);
 
 pub(crate) fn name(text: &str) -> Name<Vec<u8>> {
@@ -59,7 +59,7 @@ impl Asked {
         Some(Asked { name, qtype: question.qtype(), message, tcp, from })
     }
 
-    /// An empty answer to it.
+    /// An empty answer to this query.
     pub(crate) fn answer(&self) -> Reply {
         self.rcode(Rcode::NOERROR)
     }
@@ -80,7 +80,7 @@ impl Asked {
         }
     }
 
-    /// NODATA, with a SOA of the given TTL and MINIMUM.
+    /// NODATA, with an SOA that has the given TTL and MINIMUM.
     pub(crate) fn nodata(&self, ttl: u32, minimum: u32) -> Reply {
         self.answer().soa("test", ttl, minimum)
     }
@@ -176,7 +176,7 @@ impl Reply {
         self
     }
 
-    /// Without EDNS, as from an old server.
+    /// Removes the EDNS part, as in responses of old servers.
     pub(crate) fn without_edns(mut self) -> Reply {
         self.edns = false;
         self
@@ -187,7 +187,7 @@ impl Reply {
         self
     }
 
-    /// With an extended error (RFC 8914).
+    /// Adds an extended error (RFC 8914).
     pub(crate) fn ede(mut self, code: u16) -> Reply {
         self.ede = Some(code);
         self
@@ -243,7 +243,8 @@ pub(crate) enum Act {
     Send(Vec<u8>),
     /// Send from a port that was not queried.
     SendFromElsewhere(Vec<u8>),
-    /// Send both, of equal length, in one datagram that the kernel splits (`UDP_SEGMENT`).
+    /// Send two messages of equal length with one system call. The kernel splits them into two
+    /// datagrams (`UDP_SEGMENT`).
     SendJoined([Vec<u8>; 2]),
     Wait(Duration),
     /// Wait until the test sets the flag.
@@ -330,7 +331,8 @@ fn serve_udp(socket: &UdpSocket, script: &Script, log: &Mutex<Vec<Asked>>, stop:
         let Ok((len, from)) = socket.recv_from(&mut bytes) else { continue };
         let Some(asked) = Asked::new(&bytes[..len], false, from) else { continue };
         log.lock().unwrap().push(asked.clone());
-        // Called once for each query, because scripts count queries and use random numbers.
+        // The script must run exactly once for each query, because scripts count queries and use
+        // random numbers.
         let acts = script(&asked);
         let waits = acts.iter().any(|act| matches!(act, Act::Wait(_) | Act::Until(_)));
         let reply = socket.try_clone().unwrap();
@@ -397,7 +399,7 @@ fn serve_tcp(
     }
 }
 
-/// A connection from this address.
+/// A TCP connection from the address `from` to `to`.
 pub(crate) fn connect(from: IpAddr, to: SocketAddr) -> TcpStream {
     if !to.is_ipv4() || !from.is_ipv4() {
         return TcpStream::connect(to).unwrap();
@@ -432,8 +434,8 @@ pub(crate) struct Server {
     pub(crate) address: SocketAddr,
 }
 
-/// A server in front of `upstreams`, with additional configuration; lines before the first table
-/// come first.
+/// A server with these upstreams and this additional configuration. In `configuration`, top-level
+/// keys must come before the first table.
 pub(crate) fn server(upstreams: &[SocketAddr], configuration: &str) -> Server {
     server_with(upstreams, configuration, |_| {})
 }
@@ -445,7 +447,8 @@ pub(crate) fn patient_server(upstreams: &[SocketAddr], configuration: &str) -> S
     })
 }
 
-/// A server with settings outside the ranges of a configuration file.
+/// A server whose settings are modified by `change`, for example to values that a configuration
+/// file may not have.
 pub(crate) fn server_with(
     upstreams: &[SocketAddr],
     configuration: &str,
@@ -473,7 +476,7 @@ pub(crate) fn settings(upstreams: &[SocketAddr], configuration: &str) -> Setting
     Settings::from_text(&text, Path::new("test.toml")).unwrap_or_else(|e| panic!("{text}\n{e}"))
 }
 
-/// The prefix of most tests, for all addresses.
+/// Configuration of the prefix that most tests use. The prefix embeds all IPv4 addresses.
 pub(crate) const PREFIX: &str = "[dns64]\nprefixes = [{ prefix = '2001:db8:64::/96' }]\n";
 
 pub(crate) fn mapped(address: &str) -> Ipv6Addr {
@@ -568,13 +571,13 @@ impl Ask {
         additional.finish()
     }
 
-    /// The reply over UDP, which must arrive.
+    /// The reply over UDP. Panics if no reply arrives in time.
     pub(crate) fn of(&self, server: &Server) -> Got {
         self.try_of(server.address, SOON)
             .unwrap_or_else(|| panic!("no reply to {} {}", self.name, self.qtype))
     }
 
-    /// The reply over UDP, if it arrives in time.
+    /// The reply over UDP, or `None` if no reply arrives within `patience`.
     pub(crate) fn try_of(&self, server: SocketAddr, patience: Duration) -> Option<Got> {
         let socket = UdpSocket::bind((self.from, 0)).unwrap();
         socket.send_to(&self.bytes(), server).unwrap();
@@ -585,7 +588,7 @@ impl Ask {
         self.try_over_tcp(server).expect("a reply over TCP")
     }
 
-    /// The reply over TCP; `None` if the connection is closed.
+    /// The reply over TCP, or `None` if the server closes the connection without a reply.
     pub(crate) fn try_over_tcp(&self, server: &Server) -> Option<Got> {
         let mut stream = connect(self.from, server.address);
         stream.set_read_timeout(Some(SOON)).unwrap();

@@ -1,4 +1,4 @@
-//! System limits on memory, as reported by `check` and at the start.
+//! Reports about system limits on memory, by the command `check` and at the start of the server.
 
 use std::path::Path;
 use std::process::{Command, Output};

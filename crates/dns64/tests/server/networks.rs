@@ -30,8 +30,8 @@ fn next_two(socket: &UdpSocket) -> [(String, Rcode); 2] {
     })
 }
 
-/// Sends queries for a silent upstream, each followed by one for the upstream at `unreachable`. The
-/// latter ones fail first.
+/// Sends queries to a silent upstream, each followed by a query to the upstream at `unreachable`.
+/// Asserts that the query to the unreachable upstream fails first.
 fn fail_before_silent_ones(unreachable: SocketAddr) {
     let silent = Upstream::new(|_| Vec::new());
     let forward = |domain: &str, upstream: SocketAddr| {
@@ -135,7 +135,7 @@ fn item_49_interfaces_appear_and_come_back() {
     });
 }
 
-/// The reply to an AAAA query from this network.
+/// The reply to an AAAA query from this network namespace.
 fn ask_from_here(server: SocketAddr, name: &str) -> Got {
     let socket = UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)).unwrap();
     socket.send_to(&ask(name, Rtype::AAAA).bytes(), server).unwrap();
@@ -217,21 +217,21 @@ fn item_48_resolv_conf_is_followed_from_nothing_on() {
         };
         replace(names("127.0.0.51"));
         follows("a.test", "127.0.0.51");
-        // A link to a new folder, as systemd-resolved creates it.
+        // A symbolic link to a file in a new folder, as created by systemd-resolved.
         fs::create_dir_all("/run/systemd/resolve").unwrap();
         names("127.0.0.52")("/run/systemd/resolve/resolv.conf");
         replace(links_to("../run/systemd/resolve/resolv.conf"));
         follows("b.test", "127.0.0.52");
-        // The same file with other contents.
+        // The link stays, and the contents of the file change.
         names("127.0.0.53")("/run/systemd/resolve/resolv.conf");
         follows("c.test", "127.0.0.53");
-        // A missing file, or one without servers, leaves the upstreams unchanged.
+        // If the file is missing or lists no servers, the upstreams stay unchanged.
         replace(links_to("/run/nothing/resolv.conf"));
         daemon.line_with("cannot be read: No such file or directory");
         assert_eq!(got("d.test").addresses().len(), 1);
         daemon.signal("HUP");
         daemon.line_with("the old configuration stays in effect: no upstream");
-        // Another link.
+        // A link to a different file, as created by NetworkManager.
         fs::create_dir_all("/run/NetworkManager").unwrap();
         names("127.0.0.51")("/run/NetworkManager/resolv.conf");
         replace(links_to("/run/NetworkManager/resolv.conf"));

@@ -261,7 +261,7 @@ fn dnstap_has_every_message_as_it_was_on_the_wire() {
     }
     assert_eq!(asked, ["7 AAAA", "8 AAAA", "7 A", "8 A"]);
 
-    // Over TCP; messages that cannot be parsed are skipped.
+    // Two queries over TCP. The AXFR query is refused and not recorded.
     ask("four.test", Rtype::AXFR).over_tcp(&server);
     ask("four.test", Rtype::A).over_tcp(&server);
     let tcp: Vec<Fields> = std::iter::from_fn(|| reader.next())

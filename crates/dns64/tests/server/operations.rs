@@ -65,7 +65,7 @@ fn item_42_drops_of_the_kernel_are_counted() {
     std::fs::write(&config, format!("{text}[metrics]\nlisten = '{metrics}'\n")).unwrap();
     let daemon = Daemon::start(&config);
     daemon.signal("STOP");
-    // More than the buffer holds: 16 MiB at 768 octets per query, as the kernel accounts.
+    // More queries than the receive buffer of 16 MiB holds. The kernel counts 768 octets per query.
     let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.connect(daemon.address).unwrap();
     for _ in 0..60_000 {
@@ -81,7 +81,7 @@ fn item_42_drops_of_the_kernel_are_counted() {
     });
 }
 
-/// A stopped server simulates one without CPU time.
+/// A server stopped by a signal simulates a server without CPU time.
 #[test]
 fn item_42_queries_older_than_a_second_are_dropped() {
     let probe = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -99,8 +99,9 @@ fn item_42_queries_older_than_a_second_are_dropped() {
     socket.connect(daemon.address).unwrap();
     let query = ask("www.test", Rtype::A).bytes();
     eventually("old queries are dropped", || {
-        // The queue stays full for longer than BEHIND, after which the worker reads ages. The
-        // second time it reads datagrams that arrived after that.
+        // During the first stop, the queue stays full for longer than 100 ms (`BEHIND`). The worker
+        // then begins to check the age of datagrams. This works only for datagrams that arrive from
+        // then on, so the server is stopped a second time.
         for stop in [150, 150, 1] {
             daemon.signal("STOP");
             for _ in 0..40_000 {
@@ -127,9 +128,10 @@ fn item_42_queries_older_than_a_second_are_dropped() {
     });
 }
 
-/// Sends this many queries together to a stopped server, and answers the first name's AAAA query
-/// while the server is stopped again. Returns the number of other upstream queries before that for
-/// the first name's A records.
+/// Sends `queries` queries to a stopped server, and continues the server until its first upstream
+/// query, an AAAA query, arrives. Stops the server again, answers this AAAA query, and continues
+/// the server. Returns the number of upstream queries for other names that precede the A query for
+/// the first name.
 ///
 /// Returns an error if the server had sent most of its upstream queries before it was stopped
 /// again.
@@ -159,7 +161,8 @@ fn asked_before_the_first_answer_is_heard(queries: usize) -> Result<usize, Strin
     assert_eq!((&*first.name, first.qtype), ("n0000.test", Rtype::AAAA));
     upstream.set_nonblocking(true).unwrap();
     let mut others = std::iter::from_fn(&mut next).count();
-    // The server may be in the middle of a turn, which sends some hundreds more.
+    // The server may have been stopped in the middle of a pass of its event loop. In that case it
+    // sends several hundred further queries in this pass.
     if others > queries / 2 {
         return Err(format!("{others} of {queries} questions were asked before the answer"));
     }
@@ -170,15 +173,17 @@ fn asked_before_the_first_answer_is_heard(queries: usize) -> Result<usize, Strin
         let question = next().expect("the first name's A question");
         match (&*question.name, question.qtype) {
             ("n0000.test", Rtype::A) => return Ok(others),
-            // Retransmitted while the server was stopped.
+            // A retransmission of the first AAAA query, whose timer expired while the server was
+            // stopped.
             ("n0000.test", _) => {}
             _ => others += 1,
         }
     }
 }
 
-/// The kernel joins datagrams that a client sends together. If all of them were read in one turn,
-/// the answer to the first query would wait until the last one has been sent upstream.
+/// The kernel joins datagrams that a client sends together. If the server read all of them in one
+/// pass of its event loop, the answer to the first query would wait until the last one has been
+/// sent upstream.
 #[test]
 fn an_overloaded_worker_reads_answers_in_between() {
     let queries = 4_096;
@@ -219,7 +224,7 @@ impl Daemon {
         )
     }
 
-    /// Starts it with a variable in its environment.
+    /// Starts the program with an additional environment variable.
     pub(crate) fn start_with(config: &Path, variable: &str, value: &Path) -> Daemon {
         let mut command = Command::new(env!("CARGO_BIN_EXE_dns64d"));
         command.args(["--config".as_ref(), config.as_os_str()]).env(variable, value);
@@ -254,7 +259,7 @@ impl Daemon {
         panic!("no line with '{text}' among {:#?}", self.said);
     }
 
-    /// Waits for its end. Returns true for exit status 0.
+    /// Waits for the end of the program. Returns true if the exit status is 0.
     pub(crate) fn wait(&mut self) -> bool {
         self.child.wait().unwrap().success()
     }
@@ -283,8 +288,8 @@ fn file(folder: &Path, upstream: SocketAddr, prefix: &str) -> PathBuf {
     path
 }
 
-/// A server with this standard error, queried until it answers. It cannot report its port, so it
-/// gets one that was free a moment ago.
+/// Starts a server with `stderr` as standard error, and queries it until it answers. The server
+/// cannot report its port here, so it gets a port that was free a moment ago.
 fn with_stderr(path: &Path, stderr: impl Fn() -> Stdio) -> Daemon {
     let text = std::fs::read_to_string(path).unwrap();
     for _ in 0..20 {
@@ -309,7 +314,7 @@ fn with_stderr(path: &Path, stderr: impl Fn() -> Stdio) -> Daemon {
     panic!("no port is free");
 }
 
-/// SIGTERM ends it in time, with status 0.
+/// Asserts that SIGTERM ends the program in time, with exit status 0.
 fn ends_well(mut daemon: Daemon) {
     daemon.signal("TERM");
     assert!(daemon.wait());
@@ -322,7 +327,7 @@ fn a_full_log_loses_only_its_lines() {
     let path = file(folder.path(), upstream.address, "2001:db8:1::/96");
     let full = || Stdio::from(File::options().write(true).open("/dev/full").unwrap());
     let daemon = with_stderr(&path, full);
-    // It logs a reload, and an upstream without answers.
+    // The server logs a reload, and an upstream that does not answer.
     daemon.signal("HUP");
     let silent = |i: u32| ask(&format!("{i}.test"), Rtype::AAAA);
     (0..9).for_each(|i| drop(silent(i).try_of(daemon.address, Duration::from_millis(1))));
@@ -343,7 +348,7 @@ fn a_stalled_log_reader_does_not_stop_the_server() {
     let text = std::fs::read_to_string(&path).unwrap() + "[query-log]\nto = 'stderr'\n";
     std::fs::write(&path, text).unwrap();
     let daemon = with_stderr(&path, Stdio::piped);
-    // More lines than a pipe buffers.
+    // Causes more log lines than the buffer of a pipe holds.
     for i in 0..3_000 {
         let got = ask("www.test", Rtype::AAAA).try_of(daemon.address, SOON);
         assert!(got.is_some(), "query {i} has no reply");
@@ -636,8 +641,9 @@ fn a_stop_leaves_unread_queries_in_passed_sockets() {
     stops_for_the_next_one(running, address, &upstream, &client, &next);
 }
 
-/// Stops a server with this address and a [`hesitant`] upstream while `client` sends queries. Each
-/// query is answered, or is still in `next`, which is the server's socket.
+/// Stops the server at `address`, which has a [`hesitant`] upstream, while `client` sends queries.
+/// Asserts that each query is either answered or still waits in `next`, a duplicate of the server's
+/// socket.
 pub(crate) fn stops_for_the_next_one(
     running: RunningServer,
     address: SocketAddr,
@@ -665,7 +671,7 @@ pub(crate) fn stops_for_the_next_one(
         std::thread::sleep(Duration::from_millis(5));
     }
     stopping.join().unwrap();
-    // At least this one is left.
+    // This query is sent after the stop, so it stays in the socket.
     send_late();
     let (answered, left) = (arrived(client), arrived(next));
     assert!(

@@ -28,7 +28,8 @@ fn zone() -> Upstream {
     })
 }
 
-/// A client's AAAA and A records of a name, the same over UDP and TCP.
+/// The AAAA and A records that a client gets for a name. Asserts that they are the same over UDP
+/// and TCP.
 fn records(server: &Server, client: &str, name: &str) -> Vec<String> {
     let of = |qtype| {
         let query = ask(name, qtype).from(client);
@@ -133,8 +134,8 @@ fn filtered_a_records_are_those_of_translated_names() {
     }
 }
 
-/// A reload during the upstream query for AAAA records: its NODATA response must not be used as an
-/// answer about A records.
+/// The configuration is reloaded during the upstream query for AAAA records. The NODATA response to
+/// this query must not be used as an answer about A records.
 #[test]
 fn filter_a_switched_off_by_reload_withholds_nothing() {
     let may_answer = Arc::new(AtomicBool::new(false));
@@ -160,7 +161,8 @@ fn filter_a_switched_off_by_reload_withholds_nothing() {
     assert_eq!(got.answers(), ["slow.test 60 a 192.0.2.1"]);
 }
 
-/// The data of the HTTPS records of a name, as text, the same over UDP and TCP.
+/// The data of the HTTPS records of a name, as text. Asserts that the data are the same over UDP
+/// and TCP.
 fn services(server: &Server, query: &Ask) -> Vec<String> {
     let [udp, tcp] = [query.of(server), query.over_tcp(server)].map(|got| {
         let lines = got.answers();
@@ -206,7 +208,7 @@ fn hints_name_the_addresses_that_aaaa_records_have() {
         ("127.0.0.1", "www.test", Some(kept)),
         ("127.0.0.2", "www.test", Some(made)),
         ("127.0.0.2", "own.test", Some(own)),
-        // The target's policy applies, as for its AAAA records.
+        // The policy for the target of the record applies, not the policy for `far.test`.
         ("127.0.0.2", "far.test", Some(own)),
         ("127.0.0.2", "off.test", Some(kept)),
         ("127.0.0.2", "signed.test", Some(made)),
@@ -224,8 +226,8 @@ fn hints_name_the_addresses_that_aaaa_records_have() {
     assert!(services(&server, &cd)[0].contains(kept), "for a validating client");
 }
 
-/// RFC 9460 §4.2.1: hints do not replace AAAA records. §4.2: no failure of a lookup fails the
-/// answer.
+/// RFC 9460 §4.2.1: hints do not replace AAAA records. RFC 9460 §4.2: if the addresses of a target
+/// cannot be found, the HTTPS records are still returned.
 #[test]
 fn item_20_no_hints_are_made_for_targets_with_aaaa() {
     // Priority 1, alpn h2, and ipv4hint 8.8.8.8, for the name itself and for a target.
@@ -265,7 +267,7 @@ fn item_20_no_hints_are_made_for_targets_with_aaaa() {
         ("failed.test", kept),
         ("lost.test", kept),
     ] {
-        // Fresh and cached.
+        // First from the upstream, then from the cache.
         for _ in 0..2 {
             let found = services(&server, &ask(name, Rtype::HTTPS));
             assert_eq!(found.len(), 1, "{name}: {found:?}");
@@ -283,7 +285,7 @@ fn item_20_no_hints_are_made_for_targets_with_aaaa() {
     assert!(ttls.iter().all(|&ttl| ttl <= 20), "{ttls:?}");
 }
 
-/// One answer causes a bounded number of questions.
+/// One HTTPS answer causes a limited number of upstream queries for its targets.
 #[test]
 fn item_20_at_most_four_targets_are_asked() {
     let upstream = Upstream::new(|q| {
@@ -306,7 +308,7 @@ fn item_20_at_most_four_targets_are_asked() {
     assert_eq!(asked.iter().filter(|asked| asked.ends_with(" AAAA")).count(), 4, "{asked:?}");
 }
 
-/// RFC 9460 §2.2: faults in a record are left to its client.
+/// RFC 9460 §2.2: a malformed record is forwarded, because only the client may reject it.
 #[test]
 fn malformed_services_are_passed_on_unchanged() {
     let good = [0, 1, 0, 0, 1, 0, 3, 2, b'h', b'2', 0, 4, 0, 4, 8, 8, 8, 8];

@@ -8,11 +8,12 @@ use domain::base::iana::{Rcode, Rtype};
 
 use crate::harness::*;
 
-/// Addresses and their TTL.
+/// The addresses of `ipv4only.arpa` and their TTL, or `None` if the upstream does not answer.
 type Announced = Arc<Mutex<Option<(Vec<&'static str>, u32)>>>;
 
-/// A DNS64 whose AAAA records for ipv4only.arpa, with their TTL, can be changed; with `None` it
-/// does not answer for them. All other names have only an A record.
+/// An upstream with DNS64. The test can change its AAAA records for `ipv4only.arpa` and their TTL.
+/// While they are `None`, the upstream does not answer queries for them. All other names have only
+/// an A record.
 fn dns64() -> (Upstream, Announced) {
     let announced: Announced = Arc::new(Mutex::new(None));
     let now = Arc::clone(&announced);
@@ -65,13 +66,13 @@ fn a_prefix_is_used_until_its_withdrawal() {
     let local = ask("ipv4only.arpa", Rtype::AAAA).of(&server);
     assert_eq!(local.addresses().len(), 2);
     assert!(local.ttls().iter().all(|&ttl| ttl <= 3));
-    // PTR queries below it are answered.
+    // PTR queries for addresses in the prefix are answered locally.
     let pointer =
         ask("8.0.8.0.8.0.8.0.0.0.0.0.0.0.0.0.0.0.0.0.1.0.0.0.8.b.d.0.1.0.0.2.ip6.arpa", Rtype::PTR);
     let aliases = pointer.of(&server).answers();
     assert!(aliases.iter().any(|line| line.contains("8.8.8.8.in-addr.arpa")), "{aliases:?}");
 
-    // After another one replaces it, it is not used any more.
+    // After a different prefix replaces the first one, the first prefix is no longer used.
     let second = vec!["2001:db8:2::c000:aa", "2001:db8:2::c000:ab"];
     *announced.lock().unwrap() = Some((second, 3));
     let mut seen = HashSet::new();
@@ -86,7 +87,7 @@ fn a_prefix_is_used_until_its_withdrawal() {
     let known = [made("2001:db8:1::"), made("2001:db8:2::"), vec![]];
     assert!(seen.iter().all(|addresses| known.contains(addresses)), "{seen:?}");
 
-    // There is no DNS64 any more.
+    // The upstream no longer has DNS64.
     *announced.lock().unwrap() = Some((vec![], 0));
     eventually("it is withdrawn", || answer(&server) == (Rcode::SERVFAIL, Some(14), vec![]));
 }
@@ -122,7 +123,7 @@ fn a_prefix_expires_without_further_answers() {
     eventually("the prefix is back", || answer(&server).2 == made("64:ff9b::"));
 }
 
-/// Item 47: answers for names below a prefix depend on it as well.
+/// Item 47: answers for names in the reverse tree of a prefix are valid only as long as the prefix.
 #[test]
 fn pointers_last_no_longer_than_their_prefix() {
     const ZONE: &str = "0.0.0.0.0.0.0.0.0.0.0.0.1.0.0.0.8.b.d.0.1.0.0.2.ip6.arpa";
@@ -153,7 +154,7 @@ fn pointers_last_no_longer_than_their_prefix() {
     }
 }
 
-/// A reload that keeps the announcing upstream keeps its prefix.
+/// A discovered prefix stays in use after a reload if its upstream is still configured.
 #[test]
 fn a_reload_keeps_prefixes_of_kept_upstreams() {
     let (upstream, announced) = dns64();
@@ -164,14 +165,15 @@ fn a_reload_keeps_prefixes_of_kept_upstreams() {
     let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let dead = silent.local_addr().unwrap();
     server.running.reload(&settings(&[dead, upstream.address], DISCOVER)).unwrap();
-    // While the query to the dead upstream is pending, and afterwards.
+    // The check covers the time while the query to the dead upstream is pending, and the time after
+    // it.
     for _ in 0..60 {
         assert_eq!(known(), 2);
         std::thread::sleep(std::time::Duration::from_millis(50));
     }
     server.running.reload(&settings(&[dead], DISCOVER)).unwrap();
     eventually("it is gone with its upstream", || known() == 0);
-    // An answer that was still pending does not restore it either.
+    // An answer that arrives after the upstream was removed does not restore the prefix.
     server.running.reload(&settings(&[dead, upstream.address], DISCOVER)).unwrap();
     std::thread::sleep(std::time::Duration::from_millis(500));
     server.running.reload(&settings(&[dead], DISCOVER)).unwrap();
@@ -184,13 +186,13 @@ fn a_reload_keeps_prefixes_of_kept_upstreams() {
 #[test]
 fn answers_that_name_no_prefix_are_refused() {
     let (upstream, announced) = dns64();
-    // No well-known address in it, or two of them.
+    // Addresses that contain no well-known IPv4 address, or contain one at two positions.
     let wrong = vec!["2001:db8::1", "2001:db8:c000:aa::c000:aa", "::ffff:192.0.0.170"];
     *announced.lock().unwrap() = Some((wrong, 60));
     let server = server(&[upstream.address], DISCOVER);
     let has_asked = || upstream.asked().iter().any(|line| line == "ipv4only.arpa AAAA");
     eventually("the upstream is asked", has_asked);
-    // For longer than it would take to accept the answer.
+    // The checks take longer than the server would need to accept such an answer.
     for _ in 0..20 {
         assert_eq!(answer(&server), (Rcode::SERVFAIL, Some(14), vec![]));
         std::thread::sleep(std::time::Duration::from_millis(50));
@@ -250,7 +252,8 @@ fn select_gives_all_the_first_or_one_per_client() {
 #[test]
 fn probes_that_cannot_be_sent_are_ignored() {
     let (upstream, _announced) = dns64();
-    // There is no route to it, or the probe fails; it is the only prefix in any case.
+    // Either there is no route to the probe's target, or the probe fails. The prefix is used in
+    // both cases, because it is the only one.
     let server = server(
         &[upstream.address],
         "[dns64]\nprefixes = [{ prefix = '2001:db8:1::/96', probe = { address = '8.8.8.8', port = 53, interval = '1s', \
@@ -264,7 +267,8 @@ fn probes_that_cannot_be_sent_are_ignored() {
     assert_eq!(answer(&server).2, made("2001:db8:1::"));
 }
 
-/// Sockets for advertisements need privileges that have been dropped by then.
+/// Opening a socket for router advertisements needs privileges, which the server drops after the
+/// start.
 #[test]
 fn a_reload_with_a_new_interface_is_rejected() {
     let (upstream, _announced) = dns64();

@@ -20,8 +20,8 @@ fn reverse(address: &str) -> String {
     (0..32).map(|i| format!("{:x}.", bits >> (4 * i) & 0xf)).collect::<String>() + "ip6.arpa"
 }
 
-/// Answers of a validating upstream by kind of name. Bogus data are returned only to queries with
-/// CD; `explains` adds an extended error to the SERVFAIL.
+/// An upstream that validates. The name determines the kind of answer. Bogus data are returned only
+/// to queries with CD. If `explains` is true, each SERVFAIL has an extended error.
 fn validating(explains: bool) -> Upstream {
     Upstream::new(move |q| {
         let cd = q.message.header().cd();
@@ -72,8 +72,8 @@ fn a_bogus_aaaa_is_not_translated() {
             );
         }
         let asked = upstream.asked();
-        // After a slow SERVFAIL without an extended error, A records are queried in parallel with
-        // the probe, and not used.
+        // A records may be queried only after a slow SERVFAIL without an extended error, in
+        // parallel with the probe. These A records are not used.
         assert!(
             !explains
                 || !asked.iter().any(|line| line.ends_with(" A") && !line.starts_with("dead")),
@@ -98,7 +98,8 @@ fn a_bogus_names_are_not_probed_twice() {
     );
 }
 
-/// Earlier answers to a client with CD or to a probe do not make a zone bogus that is down now.
+/// A zone that is down now is not treated as bogus because of an earlier answer to a probe or to a
+/// client query with CD.
 #[test]
 fn a_an_outage_does_not_make_a_zone_bogus() {
     const ALIVE: usize = 0;
@@ -184,7 +185,8 @@ fn a_stale_records_do_not_stand_for_bogus_ones() {
     }
 }
 
-/// The upstream fails without a reason, also for probes, and recovers (RFC 8767 §5).
+/// The upstream answers all queries, including probes, with a SERVFAIL without an extended error,
+/// and then recovers (RFC 8767 §5).
 #[test]
 fn a_recovery_after_an_outage_is_not_bogus() {
     let up = Arc::new(std::sync::atomic::AtomicBool::new(true));
@@ -309,7 +311,8 @@ fn d_prefixes_over_the_well_known_one_are_refused() {
         let error = refused.expect_err("it must be refused").to_string();
         assert!(error.contains("line 2") && error.contains("well-known"), "{error}");
     }
-    // The well-known prefix, and others of these lengths, are served.
+    // The well-known prefix itself is accepted. A prefix of one of these lengths is accepted if it
+    // does not contain the well-known prefix.
     let upstream = Upstream::new(|q| match q.qtype {
         Rtype::A => q.answer().a(&q.name, 60, "8.8.8.8").send(),
         _ => q.nodata(60, 60).send(),
@@ -396,8 +399,8 @@ fn f_malformed_answers_have_an_error_of_their_own() {
     }
 }
 
-/// EDE 23 means that no upstream answered. It does not apply if an upstream answered over UDP and
-/// only a TCP connection was missing.
+/// EDE 23 (Network Error) means that no upstream answered. EDE 23 does not apply if an upstream
+/// answered over UDP and only the local limit prevented a TCP connection.
 #[test]
 fn f_a_server_without_room_for_tcp_blames_no_network() {
     let upstream =

@@ -26,8 +26,8 @@ fn assert_well(server: &Server, name: &str) {
     assert_eq!(server.running.metrics().total(Count::Defect), 0);
 }
 
-/// An alias whose target points into octets that are rewritten before the answer is cached: its
-/// TTL, or the header.
+/// The compression pointer in the target of an alias leads to octets that are rewritten before the
+/// answer is cached: the TTL of the alias, or the header.
 #[test]
 fn r1_aliases_into_a_ttl_or_the_header_are_harmless() {
     let upstream = Upstream::new(|q| {
@@ -62,8 +62,8 @@ fn r1_aliases_into_a_ttl_or_the_header_are_harmless() {
     assert_well(&server, "www.test");
 }
 
-/// 64 KiB of compression pointers that refer to each other, and thousands of names that start at
-/// the last one.
+/// A chain of 7 000 compression pointers, and thousands of names that start at the last pointer of
+/// the chain.
 #[test]
 fn r2_chains_of_compression_pointers_are_malformed() {
     let upstream = Upstream::new(|q| {
@@ -105,8 +105,8 @@ fn r2_chains_of_compression_pointers_are_malformed() {
     assert_well(&server, "www.test");
 }
 
-/// An upstream that does not answer names with "dead" in them, and answers all others with little
-/// work, so that it keeps up.
+/// An upstream that does not answer queries for names that contain "dead". Other answers need
+/// little work, so that the upstream is faster than the attack.
 pub(crate) struct HalfDead {
     pub(crate) address: SocketAddr,
     stop: Arc<AtomicBool>,
@@ -117,8 +117,8 @@ impl HalfDead {
     pub(crate) fn new() -> HalfDead {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         socket.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
-        // Queries that it cannot read at once stay in the buffer. A query lost here would not be
-        // the server's fault.
+        // Queries that the upstream cannot read at once stay in the buffer. A query lost here would
+        // not be the server's fault.
         let octets = 8 << 20;
         if setsockopt(&socket, sockopt::RcvBufForce, &octets).is_err() {
             let _ = setsockopt(&socket, sockopt::RcvBuf, &octets);
@@ -150,14 +150,15 @@ impl Drop for HalfDead {
     }
 }
 
-/// Queries of an attack.
+/// Number of queries in an attack.
 const FLOOD: usize = 24_000;
-/// Minimum and maximum number of live names queried meanwhile.
+/// Minimum and maximum number of names that another client queries during the attack.
 const LIVING: usize = 1_000;
 const MOST_LIVING: usize = 20_000;
 
-/// Sends queries for dead names from `clients` clients, some 12 000 per second, while another
-/// client queries live names. Half of the live names are siblings of the dead zone.
+/// Sends about 12 000 queries per second for unanswered names from `clients` clients. Asserts that
+/// another client gets answers for other names meanwhile. Half of these names are in a zone with
+/// the same parent as the unanswered names.
 fn torture(limits: &str, clients: u8, dead: fn(usize) -> String) {
     let upstream = HalfDead::new();
     let server = server(&[upstream.address], &format!("{PREFIX}{limits}"));
@@ -206,7 +207,8 @@ fn r3_200_clients_of_a_dead_zone_block_no_others() {
     torture("", 200, |n| format!("n{n}.dead.zone.test"));
 }
 
-/// Queries for names that are already in flight start no new upstream query, but wait as well.
+/// Queries for a name that is already being resolved cause no further upstream query, but also take
+/// places for waiting queries.
 #[test]
 fn r3_repeated_dead_names_block_no_others() {
     torture("[limits]\nin-flight = 1024\n", 1, |n| format!("n{}.dead.zone.test", n % 20));

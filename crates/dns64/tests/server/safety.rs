@@ -101,7 +101,7 @@ fn item_38_negative_ttl_is_that_of_the_soa_or_limit() {
 }
 
 /// The cache uses type 0, which no record has (RFC 6895 §3.1), for names that do not exist. A query
-/// for it would assign the state of an alias's target to the alias.
+/// for type 0 would make the cache treat an alias as nonexistent if its target does not exist.
 #[test]
 fn items_38_and_44_queries_of_type_0_are_malformed() {
     let upstream = Upstream::new(|q| match (q.name.as_str(), q.qtype) {
@@ -113,7 +113,7 @@ fn items_38_and_44_queries_of_type_0_are_malformed() {
         _ => q.rcode(Rcode::NXDOMAIN).soa("test", 60, 60).send(),
     });
     let server = server(&[upstream.address], PREFIX);
-    // The entries are checked only after a name is known not to exist.
+    // The server looks up these cache entries only after a first name was found not to exist.
     assert_eq!(ask("gone.test", Rtype::A).of(&server).rcode(), Rcode::NXDOMAIN);
     let type_0 = ask("al.test", Rtype::from_int(0)).edns(1232);
     for got in [type_0.of(&server), type_0.over_tcp(&server)] {
@@ -291,8 +291,8 @@ fn item_43_a_dead_upstream_is_replaced_by_another() {
         let got = ask(&format!("n{i}.test"), Rtype::AAAA).of(&server);
         assert_eq!(got.addresses(), [mapped("192.0.2.1")], "query {i}");
     }
-    // A timeout makes the silent upstream the last choice, and three mark it down. Otherwise a
-    // third of the 60 questions would wait for it.
+    // After one timeout, the silent upstream is selected last. After three timeouts, it is marked
+    // down. Otherwise a third of the 60 upstream queries would wait for this upstream.
     let waited = server.running.metrics().total(Count::UpstreamTimeout);
     assert!((1..10).contains(&waited), "{waited} questions waited for it");
     let text = server.running.metrics_text();
@@ -322,14 +322,14 @@ fn item_43_retries_to_a_silent_upstream_are_bounded() {
         }
     }
     eventually("all have their SERVFAIL", || metrics.total(Count::Servfail) == NAMES);
-    // Each would be retransmitted three times in 1.7 s. The budget allows a thousand, and a hundred
-    // more per second.
+    // Without the retry budget, each query would be retransmitted three times in 1.7 s. The budget
+    // permits a thousand retransmissions, and a hundred more per second.
     let again = metrics.total(Count::RetrySent);
     let most = 1_000 + 100 * (started.elapsed().as_secs() + 1);
     assert!((1..=most).contains(&again), "{again} of {most}");
     assert_eq!(metrics.total(Count::UpstreamUdp), NAMES + again);
     assert!(metrics.total(Count::RetryWithheld) > 0);
-    // New questions still reach it, so its recovery is detected.
+    // New queries are still sent to the upstream, so its recovery is detected.
     on.store(true, Ordering::Relaxed);
     assert_eq!(ask("back.test", Rtype::AAAA).of(&server).addresses(), [mapped("192.0.2.1")]);
 }
@@ -344,7 +344,7 @@ fn item_43_an_error_does_not_wait_for_dead_upstreams() {
         &[dead.local_addr().unwrap(), broken.address],
         &format!("{PREFIX}[cache]\nfailure-ttl = 1\n"),
     );
-    // Until the dead one is marked down.
+    // Sends queries until the dead upstream is marked down.
     for i in 0..12 {
         ask(&format!("first{i}.test"), Rtype::A).of(&server);
     }
@@ -352,7 +352,8 @@ fn item_43_an_error_does_not_wait_for_dead_upstreams() {
     for i in 0..5 {
         assert_eq!(ask(&format!("then{i}.test"), Rtype::A).of(&server).rcode(), Rcode::SERVFAIL);
     }
-    // Questions sent to it wait for a timeout. One may be a probe.
+    // A query to the dead upstream would wait for a timeout. At most one query may be sent to it,
+    // as a probe.
     let again = asked();
     assert!(again <= 1, "{again} of 5 questions asked it");
 }
@@ -404,7 +405,7 @@ fn item_43_all_upstreams_dead_is_servfail_except_cached() {
 #[test]
 fn item_43_an_upstream_that_dies_and_returns() {
     let address = Upstream::new(plain).address;
-    // No server listens there now.
+    // No server listens at this address now.
     let server = server(
         &[address],
         &format!("{PREFIX}[cache]\nfailure-ttl = 1\n[forwarding]\ntimeout = '300ms'\n"),
@@ -431,7 +432,7 @@ fn malformed_packets_from_both_sides_stop_nothing() {
                     damaged[at] = rng.random();
                 }
                 damaged.truncate(rng.random_range(12..=bytes.len()));
-                // Prevent it from being a valid answer by chance.
+                // Without this change, the copy could be a valid answer by chance.
                 damaged[4] = 0xff;
                 Act::Send(damaged)
             })
@@ -444,8 +445,8 @@ fn malformed_packets_from_both_sides_stop_nothing() {
     let mut rng = rand::rng();
     let good = ask("www.test", Rtype::AAAA).edns(1232).bytes();
     for i in 0..200 {
-        // Enough for some to wait next to the query, and few enough not to displace it from the
-        // socket's buffer.
+        // Some of the 50 malformed datagrams wait in the socket's buffer together with the query.
+        // More datagrams could fill the buffer, so that the query would be lost.
         for _ in 0..50 {
             let mut damaged = good.clone();
             for _ in 0..rng.random_range(1..6) {
@@ -494,9 +495,9 @@ fn item_42_unverified_replies_are_limited_by_octets() {
         (0..count).fold(q.answer(), |reply, n| reply.a(&q.name, 300, &address(n))).send()
     });
     let limits = "[limits]\namplification-rate = 1000\namplification-burst = 5000\n";
-    // Sizes below and above the limit of RFC 1035, with the number of untruncated replies that the
-    // burst allows. Queries with a cookie are larger, so the smallest reply is below four times
-    // their size.
+    // The replies are shorter or longer than 512 octets (RFC 1035). `whole` is the number of
+    // untruncated replies that the burst permits. Queries with a cookie are larger, so the smallest
+    // reply is below four times their size.
     for (name, edns, whole, is_always_whole) in [
         ("10.test", None, 58, true),
         ("28.test", None, 13, false),
@@ -511,14 +512,14 @@ fn item_42_unverified_replies_are_limited_by_octets() {
         assert!(sums.whole >= whole, "{name}: {} whole replies", sums.whole);
         let withheld = server.running.metrics().total(Count::LargeWithheld);
         assert_eq!(withheld, 200 - sums.whole, "{name}");
-        // Verified clients and other networks are not limited.
+        // Clients with a valid cookie and clients in other networks are not limited.
         let cookie = query().option(10, &[7; 8]).of(&server).options()[&10].clone();
         for _ in 0..20 {
             assert!(!query().option(10, &cookie).of(&server).message.header().tc(), "{name}");
             assert!(!query().over_tcp(&server).message.header().tc(), "{name}");
         }
         assert!(!query().from("127.9.9.9").of(&server).message.header().tc(), "{name}");
-        // The server cookie of another server verifies nothing.
+        // A server cookie from a different server does not count as valid.
         let invented = query().option(10, &[&cookie[..8], &[9; 16]].concat());
         let sums = exchange(&invented, &server, 60);
         assert_eq!(sums.whole == 60, is_always_whole, "{name}: {}", sums.whole);

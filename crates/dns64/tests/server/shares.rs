@@ -1,4 +1,4 @@
-//! Hostile clients in many networks: others are served, over UDP and TCP. All addresses of
+//! During an attack from many networks, other clients are served over UDP and TCP. All addresses of
 //! 127.0.0.0/8 are on the loopback interface, so no privileges are needed.
 
 use std::io::IoSlice;
@@ -16,7 +16,7 @@ use crate::robustness::HalfDead;
 
 /// Maximum number of TCP connections, all used by hostile clients.
 const PLACES: u32 = 200;
-/// Connections of other clients.
+/// Number of connections of other clients.
 const NEWCOMERS: u8 = 100;
 
 /// Uses all TCP connections from `networks` networks (/24), then connects from another network. If
@@ -67,9 +67,9 @@ fn item_50_newcomers_displace_busy_tcp_connections() {
     newcomers_are_served(20, true);
 }
 
-/// Queries of an attack.
+/// Number of queries in an attack.
 const FLOOD: u32 = 24_000;
-/// Minimum number of names queried by another client meanwhile.
+/// Minimum number of names that another client queries during the attack.
 const LIVING: usize = 500;
 
 /// Sends queries from addresses of 127.0.0.0/8 chosen by `source`, each for a dead name in a
@@ -95,7 +95,8 @@ fn flood(server: SocketAddr, source: fn(u32) -> u32) {
     }
 }
 
-/// Lets an attack use up all questions and queries; another client is still served.
+/// Asserts that a client is served while an attack uses up the places for fetches and waiting
+/// queries.
 fn others_are_served(source: fn(u32) -> u32) {
     let upstream = HalfDead::new();
     let limits = format!("{PREFIX}[limits]\nin-flight = 1024\n");

@@ -316,7 +316,8 @@ fn items_09_and_28_signed_sets_lose_excluded_records() {
     for server in [&careful, &bold] {
         let mixed = || ask("mixed.test", Rtype::AAAA);
         for query in [mixed().dnssec_ok(), mixed().edns(1232)] {
-            // Fresh, cached, and cached over TCP.
+            // The reply from the upstream, the reply from the cache, and the reply from the cache
+            // over TCP.
             for got in [query.of(server), query.of(server), query.over_tcp(server)] {
                 assert_eq!(got.answers().len(), 1, "without a signature");
                 assert_eq!((got.addresses(), got.edes()), (vec![v6("2001:db8::1")], vec![17]));
@@ -477,7 +478,7 @@ fn item_17_both_questions_in_parallel_if_wanted() {
     let client = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     client.send_to(&ask("www.test", Rtype::AAAA).bytes(), server.address).unwrap();
     eventually("both queries have arrived", || upstream.asked().len() == 2);
-    // The upstream has not answered so far; a new query that needs no upstream is answered first.
+    // The upstream has not answered yet. A new query that needs no upstream is answered first.
     client.send_to(&ask("ipv4only.arpa", Rtype::A).bytes(), server.address).unwrap();
     assert_eq!(receive(&client, SOON).unwrap().answers().len(), 2, "the two A records");
     may_answer.store(true, Ordering::Relaxed);

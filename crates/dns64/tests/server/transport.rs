@@ -86,7 +86,7 @@ fn item_30_idle_and_slow_tcp_clients_are_closed() {
     let server = server(&[upstream.address], &limits);
     let mut slow: Vec<TcpStream> =
         (0..3).map(|_| TcpStream::connect(server.address).unwrap()).collect();
-    // One octet of a message and no more.
+    // Each client sends only the first octet of a message.
     slow.iter_mut().for_each(|stream| stream.write_all(&[0]).unwrap());
     let mut fourth = TcpStream::connect(server.address).unwrap();
     fourth.set_read_timeout(Some(SOON)).unwrap();
@@ -112,8 +112,9 @@ fn item_30_a_tcp_client_that_never_reads_is_let_go() {
     );
     let mut deaf = TcpStream::connect(server.address).unwrap();
     deaf.set_write_timeout(Some(SOON)).unwrap();
-    // Sends queries until the buffers of both sides are full of replies, and then of queries. The
-    // server stops reading from a client without room for a reply, and its memory does not grow.
+    // Sends queries until the buffers of both sides are full, first with replies, then with
+    // queries. The server stops reading from a client that does not read replies, so that the
+    // server's memory does not grow.
     let query = ask("120.test", Rtype::AAAA).bytes();
     let (give_up, mut asked) = (Instant::now() + SOON * 4, 0_u64);
     let refused = loop {
@@ -239,7 +240,7 @@ fn item_29_large_sets_are_truncated_and_whole_over_tcp() {
     let got = ask("2000.test", Rtype::AAAA).edns(1232).of(&server);
     assert!(got.message.header().tc() && got.answers().is_empty());
     assert_eq!(ask("2000.test", Rtype::AAAA).over_tcp(&server).addresses().len(), 2000);
-    // No more are synthesized (item 11), fresh and from the cache.
+    // At most 2 000 records are synthesized (item 11), both for a new answer and for a cached one.
     for _ in 0..2 {
         let got = ask("4000.test", Rtype::AAAA).over_tcp(&server);
         assert_eq!((got.rcode(), got.addresses().len()), (Rcode::NOERROR, 2000));
@@ -278,7 +279,7 @@ fn both_families_are_served_side_by_side() {
 #[test]
 fn ipv4_clients_of_a_dual_stack_socket_are_ipv4() {
     let upstream = many();
-    // As systemd binds without BindIPv6Only=.
+    // Without `BindIPv6Only=`, systemd binds sockets in this way.
     let udp = UdpSocket::bind("[::]:0").unwrap();
     let port = udp.local_addr().unwrap().port();
     let activated = Activated { udp: vec![udp], tcp: Vec::new() };
@@ -391,7 +392,8 @@ fn item_34_cookies() {
     short.from = "127.0.0.2".parse().unwrap();
     assert_eq!(short.of(&server).rcode(), Rcode::FORMERR);
 
-    // Beyond its rate, a verified client is sent to TCP, and others get no reply.
+    // Above the rate limit, a client with a valid cookie gets a truncated reply, and other clients
+    // get no reply.
     assert!(ask("1.test", Rtype::A).try_of(server.address, SOON).is_some());
     assert!(ask("1.test", Rtype::A).try_of(server.address, NOTHING).is_none());
     let proven = ask("1.test", Rtype::A).option(10, &cookie).of(&server);
@@ -447,8 +449,9 @@ fn a_failed_reply_is_counted_with_the_sent_rcode() {
     }
 }
 
-/// None of sixteen clients has its query read without a reply, except queries that arrive exactly
-/// at the stop. Without the wait for TCP to close, all sixteen did.
+/// If the server reads a query of one of sixteen clients, the server also replies, unless the query
+/// arrives exactly at the stop. If the server did not wait for TCP connections to close, all
+/// sixteen clients would lose a query.
 #[test]
 fn a_stop_answers_queries_read_over_tcp() {
     let upstream = many();
@@ -458,10 +461,11 @@ fn a_stop_answers_queries_read_over_tcp() {
     let framed = [&(query.len() as u16).to_be_bytes()[..], &query].concat();
     let (answered, left) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let client = || {
-        // Until the port is closed.
+        // Sends queries until the port is closed.
         while let Ok(mut stream) = TcpStream::connect(address) {
             stream.set_read_timeout(Some(SOON)).unwrap();
-            // This thread may have been delayed meanwhile: do not query on a closed connection.
+            // If this thread was delayed, the server may have closed the connection. In that case
+            // no query is sent.
             stream.set_nonblocking(true).unwrap();
             let is_over = matches!(stream.peek(&mut [0; 1]), Ok(0));
             stream.set_nonblocking(false).unwrap();
@@ -472,7 +476,8 @@ fn a_stop_answers_queries_read_over_tcp() {
             match sent.and_then(|()| stream.read(&mut [0; 512])) {
                 Ok(0) => left.fetch_add(1, Ordering::Relaxed),
                 Ok(_) => answered.fetch_add(1, Ordering::Relaxed),
-                // Reset: the query was not read, and another server could answer it.
+                // A reset shows that the server did not read the query, so the client may send the
+                // query to another server.
                 Err(_) => 0,
             };
         }
@@ -531,7 +536,8 @@ fn item_44_messages_that_are_not_queries() {
     assert!(receive(&socket, NOTHING).is_none(), "responses and fragments get no reply");
 }
 
-/// RFC 7873 §5.4 (a query without a question for a cookie) and RFC 6891 §6.1.1 (OPT in errors).
+/// RFC 7873 §5.4: a client may request a cookie without a question. RFC 6891 §6.1.1: error replies
+/// contain OPT.
 #[test]
 fn item_44_replies_without_question_have_opt() {
     let upstream = many();

@@ -20,10 +20,11 @@ use testbed::{Namespace, with_veth_pair};
 use crate::harness::*;
 use crate::operations::{hesitant, stops_for_the_next_one};
 
-/// Addresses of the server and of its clients, of both families.
+/// Address pairs for IPv6 and IPv4: the server's address, and the address of its clients.
 const ENDS: [(&str, &str); 2] = [("2001:2::2", "2001:2::1"), ("198.18.0.2", "198.18.0.1")];
 
-/// Runs a test on an Ethernet with the server's addresses here and its clients' at the far end.
+/// Runs a test on a virtual Ethernet. The server's addresses are at this end, and the clients'
+/// addresses are at the far end.
 fn on_our_ethernet(test: &str, queues: u32, run: impl FnOnce(Namespace) + Send) {
     let here = ENDS.map(|(server, _)| server).map(with_length);
     let there = ENDS.map(|(_, client)| client).map(with_length);
@@ -72,8 +73,8 @@ fn upstream(far: &Namespace, address: &'static str) -> Upstream {
     })
 }
 
-/// UDP datagrams processed by this thread's network stack: received ones, with or without a socket,
-/// and sent ones.
+/// Number of UDP datagrams that the network stack of this thread's namespace has received, with or
+/// without a socket, and number that it has sent.
 fn through_the_stack() -> (u64, u64) {
     let read =
         |file: &str| std::fs::read_to_string(format!("/proc/thread-self/net/{file}")).unwrap();
@@ -130,7 +131,8 @@ fn queries_of_clients(mode: &'static str, threads: usize, queues: u32) {
             );
             let lost = [Count::RingsLostIn, Count::RingsLostOut];
             assert_eq!(lost.map(|what| metrics.total(what)), [0; 2], "{mode}");
-            // A stall of this host makes some questions time out; a broken path, every second one.
+            // If this host stalls, some upstream queries time out. If the path were broken, every
+            // second query would time out.
             let timeouts = metrics.total(Count::UpstreamTimeout);
             assert!(timeouts < 40, "{mode}: {timeouts} of 400 questions");
         }
@@ -153,7 +155,7 @@ fn answers_on_any_queue_reach_the_right_worker() {
     queries_of_clients("copy", 2, 2);
 }
 
-/// A worker without a queue uses its sockets.
+/// A worker without an AF_XDP queue uses sockets.
 #[test]
 fn workers_without_a_queue_serve_as_ever() {
     queries_of_clients("copy", 2, 1);
@@ -191,7 +193,8 @@ fn other_programs_on_the_interface_get_their_datagrams() {
             let ports: HashSet<u16> =
                 upstream.queries().iter().map(|asked| asked.from.port()).collect();
             assert!(ports.len() > 30, "{} source ports", ports.len());
-            // After the stop, everything is as before.
+            // After the stop, the packet filter is removed and datagrams reach ordinary sockets
+            // again.
             drop(Arc::into_inner(server));
             assert!(!has_program("near"));
             let again = UdpSocket::bind((own_ip, 53)).unwrap();
@@ -205,7 +208,8 @@ fn other_programs_on_the_interface_get_their_datagrams() {
     });
 }
 
-/// As with sockets: queries that arrive during a stop wait in the socket for the next process.
+/// Queries that arrive during a stop wait in the socket for the next process, as they do without
+/// AF_XDP.
 #[test]
 fn queries_during_a_stop_are_left_to_the_socket() {
     on_our_ethernet("stopping past the stack", 2, |far| {
@@ -229,7 +233,7 @@ fn queries_during_a_stop_are_left_to_the_socket() {
     });
 }
 
-/// Frames have no scope, but addresses of `listen` do.
+/// A link-local `listen` address has an interface scope, which frames do not contain.
 #[test]
 fn clients_of_a_link_are_answered_past_the_stack() {
     on_our_ethernet("a link-local address", 1, |far| {
@@ -285,7 +289,7 @@ fn reports_closed_ports(own: &str, closed: SocketAddr) -> bool {
     error.kind() == std::io::ErrorKind::ConnectionRefused
 }
 
-/// ICMP errors reach the socket with the port.
+/// ICMP errors are reported to the socket that reserves the source port.
 #[test]
 fn an_upstream_that_is_not_there_is_noticed_at_once() {
     on_our_ethernet("an upstream that is not there", 1, |far| {
@@ -350,7 +354,8 @@ fn upstreams_use_the_stack_without_the_interface() {
     });
 }
 
-/// A forger who joins as many answers as possible has one guess per datagram.
+/// An attacker may join many forged answers in one datagram. Only the first answer counts as a
+/// guess of the id.
 #[test]
 fn only_the_first_of_joined_answers_may_be_a_guess() {
     on_our_ethernet("joined answers", 1, |far| {
@@ -377,7 +382,7 @@ fn only_the_first_of_joined_answers_may_be_a_guess() {
     });
 }
 
-/// In generic mode the filter sees datagrams that a sender on the same machine joined before the
+/// In generic mode, the filter receives joined datagrams of a sender on the same machine before the
 /// kernel splits them.
 #[test]
 fn joined_queries_are_all_answered() {
@@ -437,12 +442,12 @@ fn joined_queries_beyond_a_frame_are_counted_as_lost() {
             })
         };
         let lost = || server.running.metrics().total(Count::RingsLostIn);
-        // Names, because a query may be retransmitted.
+        // Names are counted instead of queries, because a query may be retransmitted.
         let asked = || {
             let queries = upstream.queries();
             queries.iter().map(|query| &query.name).collect::<HashSet<_>>().len()
         };
-        // Those that fit are not lost.
+        // Joined datagrams that fit into a frame are not lost.
         assert!(ask_joined(10..20) < 1_700);
         eventually("ten names are queried", || asked() == 10);
         assert_eq!(lost(), 0);

@@ -5,8 +5,8 @@
 
 use units::Nanos;
 
-/// Lowest value of the limit, even for slow upstreams. If a fetch takes 1.6 s, this value permits 5
-/// 000 fetches per second.
+/// Lowest value of the limit, even for slow upstreams. This value permits 5 000 fetches per second
+/// if each of them takes 1.6 s.
 const LEAST: u64 = 8_192;
 /// Fraction of its maximum duration that a fetch may spend in queues. A third is less than the time
 /// before a retransmission. A client query causes two fetches, so an upstream may pause for longer
