@@ -287,7 +287,7 @@ impl Inquiry {
 
     /// Returns the local answer to a question for the target of an alias or service record, for
     /// example `localhost` (RFC 6761 §6, RFC 7686 §2). `rules_of` returns the rules for a name,
-    /// because the target can belong to another `[[forward]]`. If the client's name is in the
+    /// because the target can belong to a different `[[forward]]`. If the client's name is in the
     /// reverse tree of a prefix, the target is always queried upstream (RFC 6147 §5.3.1).
     #[cold]
     pub(crate) fn local_target<'r>(
@@ -401,7 +401,7 @@ mod tests {
         said("a.test", A).a("a.test", 60, "8.8.8.8")
     }
 
-    /// The rules change during the wait, after a reload or because the client moves to another group.
+    /// The rules change during the wait, after a reload or because the client moves to a different group.
     #[test]
     fn answers_obtained_under_other_rules_are_discarded() {
         let policy = |filter_a: bool| Policy { filter_a, ..Policy::default() };
@@ -433,7 +433,7 @@ mod tests {
         assert_eq!(given(&inquiry, &on), (0, true));
     }
 
-    /// A probe that one mode needs is not sent in another mode.
+    /// A probe that one mode needs is not sent in a different mode.
     #[test]
     fn changed_mode_restarts_same_mode_continues() {
         let policy = Policy { filter_a: true, ..Policy::default() };

@@ -384,7 +384,7 @@ fn effective_rcode(header: u8, survey: &Survey<'_>, is_empty: bool, is_cut: bool
         _ if survey.rcode_bits != 0 => Rcode::SERVFAIL,
         // The aliases may be part of the data that validation rejected.
         Rcode::SERVFAIL if is_rejected => Rcode::SERVFAIL,
-        // The RCODE describes the name at the end of the aliases (RFC 6604 §3), which another
+        // The RCODE describes the name at the end of the aliases (RFC 6604 §3), which a different
         // upstream resolves.
         _ if is_cut => Rcode::NOERROR,
         // A referral is not NODATA: it shows that the upstream does not recurse for this server.

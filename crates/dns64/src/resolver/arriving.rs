@@ -56,7 +56,7 @@ impl<O: ResolverIo> Resolver<O> {
         true
     }
 
-    /// Handles a response that repeats the question in another letter case. The response is
+    /// Handles a response that repeats the question in a different letter case. The response is
     /// dropped: it is forged, or the server does not preserve the case. The server is queried over
     /// TCP to find out which is the case, because an attacker that cannot observe the connection
     /// cannot forge an answer over TCP.
@@ -160,10 +160,10 @@ impl<O: ResolverIo> Resolver<O> {
         }
     }
 
-    /// Handles the result of a TCP query that was sent because of a UDP response in another letter
-    /// case. If the TCP response differs in case too, the server is marked as not preserving the
-    /// case. If there is no TCP response, the server is queried over UDP in lower case, with
-    /// another port and id, and this function returns true.
+    /// Handles the result of a TCP query that was sent because of a UDP response in a different
+    /// letter case. If the TCP response differs in case too, the server is marked as not preserving
+    /// the case. If there is no TCP response, the server is queried over UDP in lower case, with a
+    /// different port and id, and this function returns true.
     fn on_tcp_for_case(&mut self, id: FetchId, server: ServerId, reply: Option<&[u8]>) -> bool {
         let Some(fetch) = self.fetches.get(id) else { return false };
         let Some(reply) = reply else {

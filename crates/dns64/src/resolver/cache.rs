@@ -366,8 +366,8 @@ impl Cache {
             .is_some_and(|entry| entry.revivable(second(now), stale).is_some())
     }
 
-    /// Removes the entries of `name` and of the names below it. These are answers and failures of
-    /// all types, and answers to other questions if their aliases lead to these names. Returns the
+    /// Removes the answers and failures of all types for `name` and for the names below it. Also
+    /// removes answers to other questions if their aliases lead to one of these names. Returns the
     /// number of removed entries. Visits the whole cache, and locks one part at a time.
     pub(crate) fn flush(&self, name: &LowerName) -> u64 {
         let removed = Cell::new(0);
@@ -460,8 +460,8 @@ mod tests {
         Arc::new(said("a.test", A).a("a.test", ttl, "192.0.2.1").parse().unwrap())
     }
 
-    /// One worker revives an entry while another one replaces it: the new entry stays, in either
-    /// order.
+    /// One worker revives an entry while a second worker replaces it. The new entry stays,
+    /// regardless of the order.
     #[test]
     fn rfc8767_5_revival_keeps_a_newer_answer() {
         const ROUNDS: usize = 3_000;

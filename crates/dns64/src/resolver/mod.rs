@@ -133,7 +133,7 @@ impl<O: ResolverIo> Resolver<O> {
         resolver
     }
 
-    /// Applies another configuration. Fetches in flight keep the servers that they have queried.
+    /// Applies a new configuration. Fetches in flight keep the servers that they have queried.
     pub(crate) fn take_settings(&mut self, settings: Arc<Settings>) {
         self.settings = settings;
         self.upstreams.configure(&self.settings, &self.common.metrics);

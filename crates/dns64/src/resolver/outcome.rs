@@ -51,8 +51,9 @@ pub(crate) struct CachedAnswer {
     /// True if the answer has expired (RFC 8767).
     pub stale: bool,
     /// For a stale answer: number of seconds since an upstream responded to a refresh with SERVFAIL
-    /// without an extended error, if one did. The upstream may have rejected the new answer's
-    /// signatures. In that case the old answer must not replace the new one.
+    /// without an extended error, or `None` if there was no such response. The upstream may have
+    /// rejected the new answer's signatures. In that case the old answer must not replace the new
+    /// one.
     pub doubted: Option<u32>,
 }
 

@@ -1,5 +1,4 @@
-//! Coordination between workers: a question that one worker is fetching is not fetched by another
-//! worker too.
+//! Coordination between workers, so that only one worker at a time fetches a question.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};

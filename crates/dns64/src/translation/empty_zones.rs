@@ -21,8 +21,8 @@ pub(crate) struct EmptyZones {
 }
 
 impl EmptyZones {
-    /// Returns the zones with these apexes. `others` are names that exist for other reasons. Their
-    /// ancestors exist too.
+    /// Returns the zones with these apexes. The names in `others` exist for other reasons, and so
+    /// do their ancestors.
     pub(super) fn new(apexes: &[LowerName], others: impl Iterator<Item = LowerName>) -> EmptyZones {
         let mut zones = DomainTable::default();
         for apex in apexes {
@@ -38,9 +38,9 @@ impl EmptyZones {
         EmptyZones { names }
     }
 
-    /// Returns the answer to a question of class IN for a name in one of the zones, otherwise `None`.
-    /// `forward` is the domain of the `[[forward]]` to which the name belongs. Returns `None` if
-    /// `forward` is the zone or a domain in the zone.
+    /// Returns the answer to a question of class IN if its name is in one of the zones, otherwise
+    /// `None`. `forward` is the domain of the `[[forward]]` to which the name belongs. Returns
+    /// `None` if `forward` is the zone or a domain in the zone.
     #[inline]
     pub(super) fn answer(
         &self,

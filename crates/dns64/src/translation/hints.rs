@@ -147,7 +147,7 @@ impl<'a> Service<'a> {
 pub(crate) enum Native {
     /// The target has records that are not excluded.
     Some,
-    /// The target has no such records. This is valid for the given number of seconds.
+    /// The target has no such records. This information is valid for the given number of seconds.
     None(u32),
     /// The state is not known.
     Unknown,

@@ -49,8 +49,8 @@ pub(crate) struct Alias {
 }
 
 impl Alias {
-    /// Returns the negative answer with this RCODE. It replaces the alias if the target has no data
-    /// (RFC 6147 §5.3.1).
+    /// Returns the negative answer with this RCODE. This answer replaces the alias if the target
+    /// has no data (RFC 6147 §5.3.1).
     pub(crate) fn denial(&self, rcode: Rcode) -> LocalAnswer {
         LocalAnswer::negative(rcode, &self.zone).known_until(self.until)
     }
@@ -170,8 +170,8 @@ fn reverse(
     zones: &LocalZones,
 ) -> Option<Local> {
     let Reversed { address, nibbles, well_formed } = Reversed::read(name);
-    // DS records of an apex belong to the parent zone (RFC 4035 §3.1.4.1). They are answered here
-    // only if the apex is inside the reverse zone of a shorter prefix.
+    // DS records of an apex belong to the parent zone (RFC 4035 §3.1.4.1). A query for these DS
+    // records is answered here only if the apex is inside the reverse zone of a shorter prefix.
     let least = u32::from(qtype == rtype::DS && well_formed);
     let ours = |mapping: &&Mapping| {
         let prefix = mapping.prefix();

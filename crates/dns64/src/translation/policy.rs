@@ -169,7 +169,8 @@ impl Mapping {
 }
 
 impl Mapping {
-    /// Returns the first address of each part of the ranges, and of each block of global addresses.
+    /// Returns the first address of each part of the ranges, and the first address of each block of
+    /// global addresses.
     fn edges(&self) -> impl Iterator<Item = Ipv4Addr> {
         self.ranges.edges().into_iter().chain(GLOBAL_AGAIN)
     }

@@ -178,7 +178,7 @@ pub enum PrefixError {
     /// The text is not in the form address/length.
     #[error("'{0}' is not an IPv6 prefix; example: 64:ff9b::/96")]
     Unreadable(String),
-    /// The length is not one of those in RFC 6052.
+    /// The length is not a prefix length of RFC 6052.
     #[error("prefix length {0} is not allowed; RFC 6052 §2.2 permits 32, 40, 48, 56, 64 and 96")]
     Length(u8),
     /// Bits after the prefix are set.
@@ -340,7 +340,7 @@ mod tests {
             prop_assert_eq!(prefix.extract(address), Some(v4));
             prop_assert!(prefix.covers(address));
             prop_assert_eq!(u128::from(address) & U_OCTET, u128::from(prefix.network()) & U_OCTET);
-            // Any other address is either rejected or the embedding of another IPv4 address.
+            // Any other address is either rejected or embeds a different IPv4 address.
             let other = Ipv6Addr::from(noise);
             if let Some(found) = prefix.extract(other) {
                 prop_assert_eq!(prefix.embed(found), other);

@@ -62,7 +62,8 @@ impl LocalZones {
 mod tests {
     use super::*;
 
-    /// RFC 6303 §3: `@ 10800 IN SOA @ nobody.invalid. 1 3600 1200 604800 10800`, with another TTL.
+    /// RFC 6303 §3: `@ 10800 IN SOA @ nobody.invalid. 1 3600 1200 604800 10800`, with a different
+    /// TTL.
     #[test]
     fn the_start_of_authority_is_that_of_rfc_6303() {
         let mut data = b"\x09localhost\0\x06nobody\x07invalid\0".to_vec();

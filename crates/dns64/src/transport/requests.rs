@@ -162,8 +162,8 @@ impl Open {
 }
 
 /// Returns the position of the connection to close. Only peers with the most connections are
-/// considered. Their oldest connection without a complete request is closed, or their oldest
-/// connection if all requests are complete.
+/// considered. Among their connections, the oldest without a complete request is closed. If all
+/// requests are complete, the oldest connection is closed.
 fn least_needed(connections: &[Connection]) -> usize {
     let held = |of: &Connection| connections.iter().filter(|one| one.peer == of.peer).count();
     let most = connections.iter().map(held).max().unwrap_or(0);

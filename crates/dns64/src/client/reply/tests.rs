@@ -327,7 +327,7 @@ fn aaaa_of(message: &[u8]) -> Vec<Ipv6Addr> {
         .collect()
 }
 
-/// Item 11: an A RRset of any size results in an answer that fits in a message, both fresh and cached.
+/// Item 11: for an A RRset of any size, the answer fits in a message. This applies to new and to cached answers.
 #[test]
 fn item_11_at_most_2000_records_are_synthesized() {
     let direct = many_addresses(said("a.test", A), HEADER_LEN, 4_000);

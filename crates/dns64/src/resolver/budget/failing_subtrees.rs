@@ -109,9 +109,9 @@ impl FailingSubtrees {
         }
     }
 
-    /// Records an answer. `living` is the answered name, or its parent name if the answer comes from
-    /// a zone above that name. In that case the name may be the apex of another zone, whose servers
-    /// may not answer.
+    /// Records an answer. `living` is the answered name, or its parent name if the answer comes
+    /// from a zone above that name. In that case the name may be the apex of a separate zone, whose
+    /// servers may not answer.
     #[inline]
     pub(super) fn answered(&mut self, living: &[u8], now: Nanos) {
         if self.no_recent_failure(now) {

@@ -78,7 +78,7 @@ impl NetworkErrors {
         self.seen.is_some_and(|seen| seen.is_recent(now) && !has_grace(seen))
     }
 
-    /// True if the last query to the upstream is so recent that another one gives no new
+    /// True if the last query to the upstream is so recent that a further query gives no new
     /// information.
     pub(super) fn is_just_asked(&self, now: Nanos) -> bool {
         now.since(self.asked) < PROBE_EACH

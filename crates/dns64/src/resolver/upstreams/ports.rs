@@ -33,9 +33,10 @@ use crate::resolver::outside::Access;
 const USES: u32 = 10_000;
 /// Time after which a source port is replaced, so that a quiet server does not keep it for days.
 const AGE: Nanos = Nanos(600 * Nanos::SECOND.0);
-/// Maximum number of queries per turn that are sent from one source port. It is half of the maximum
-/// per system call. Each further port needs one system call for its queries and one for their
-/// answers. With eight queries per port, a server under load answered a sixth fewer queries.
+/// Maximum number of queries that are sent from one source port in one pass of the event loop. It
+/// is half of the maximum per system call. Each further port needs one system call for its queries
+/// and one for their answers. With eight queries per port, a server under load answered a sixth
+/// fewer queries.
 const SHARE_A_PORT: u32 = 32;
 /// Maximum number of ids in use on a source port: half of all ids, so that random draws find a free
 /// id.
@@ -96,8 +97,8 @@ struct ServerPorts {
     ports: Vec<Option<Port>>,
     /// Number of source ports that may be used; zero if the server is no longer configured.
     allowed: usize,
-    /// Queries to be sent at the end of the turn. `None` until the server is first queried. Most
-    /// servers in a long list are never queried, and a queue takes 34 KiB.
+    /// Queries to be sent at the end of this pass of the event loop. `None` until the server is
+    /// first queried. Most servers in a long list are never queried, and a queue takes 34 KiB.
     queue: Option<SendQueue>,
     /// AF_XDP route to the server.
     route: XdpRoute,
@@ -116,7 +117,7 @@ pub(crate) struct Ports {
 }
 
 impl Ports {
-    /// Creates an empty list of servers. Their ports will use these AF_XDP interfaces.
+    /// Creates an empty list of servers. Ports that are opened later use these AF_XDP interfaces.
     pub(crate) fn new(ways: Egress) -> Ports {
         Ports { servers: Vec::new(), ways }
     }
@@ -208,8 +209,9 @@ impl Ports {
         }
     }
 
-    /// Sends the queries of this turn. Returns the ports with send errors. The cause of such an
-    /// error is a missing route, or an ICMP message that has arrived for an earlier query.
+    /// Sends the queries of this pass of the event loop. Returns the ports with send errors. The
+    /// cause of such an error is a missing route, or an ICMP message that has arrived for an
+    /// earlier query.
     pub(crate) fn flush(&mut self) -> Vec<(PortId, io::ErrorKind)> {
         let mut refused = Vec::new();
         for (place, server) in self.servers.iter_mut().enumerate() {
@@ -241,8 +243,8 @@ struct SendContext<'a> {
     rng: &'a mut StdRng,
 }
 
-/// True if a query could not be sent because of a local shortage, not because of the server or the
-/// path to it.
+/// True if a local shortage prevented the sending of a query. False for errors caused by the server
+/// or the path to it.
 pub(crate) fn is_ours(error: &io::Error) -> bool {
     let out_of_room = [libc::EMFILE, libc::ENFILE, libc::ENOBUFS, libc::ENOMEM];
     error.kind() == io::ErrorKind::QuotaExceeded
@@ -375,7 +377,7 @@ impl ServerPorts {
         }
     }
 
-    /// Sends the queued queries. The next query draws another port.
+    /// Sends the queued queries. The next query draws a new port.
     fn end_turn(&mut self) {
         let Some((number, _)) = self.turn.take() else { return };
         let Some(port) = &self.ports[number] else { return };
@@ -383,7 +385,8 @@ impl ServerPorts {
         if let Some(error) = queue.and_then(|queue| queue.flush(&port.endpoint).unreachable) {
             self.refused.push((number, error));
             if error != io::ErrorKind::ConnectionRefused {
-                // The interface may be gone. All ports are therefore replaced, and new ports may use another interface.
+                // The interface may be gone. All ports are therefore replaced, and new ports may
+                // use a different interface.
                 self.ports.iter_mut().flatten().for_each(|port| port.used = USES);
             }
         }
