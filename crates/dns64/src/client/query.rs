@@ -180,8 +180,8 @@ fn refusal(qtype: u16) -> Option<Rcode> {
     }
 }
 
-/// Returns the end of the queried name, and the question section. Returns `None` unless the message
-/// has exactly one complete question.
+/// Returns the offset at which the queried name ends, and the question section. Returns `None`
+/// unless the message has exactly one complete question.
 fn read_question<'a>(message: &Message<'_>, bytes: &'a [u8]) -> Option<(usize, &'a [u8])> {
     if message.qdcount() != 1 {
         return None;
@@ -401,7 +401,8 @@ mod tests {
         two[11] = 2;
         let cut_off = query(0, 28, &opt(1232, 0, &[0, 3, 0, 5]));
         for bad in [two, cut_off] {
-            // RFC 6891 §7: an OPT record in the reply shows that the EDNS part is malformed.
+            // RFC 6891 §7: the OPT record in the reply shows that the server supports EDNS. FORMERR
+            // then means that the query's EDNS part is malformed.
             assert!(
                 matches!(
                     Received::read(&bad),

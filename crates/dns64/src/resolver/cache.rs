@@ -107,7 +107,8 @@ impl Entry {
         let over = self.stored.saturating_add(self.ttl(limits));
         match second.checked_sub(over) {
             _ if self.is_good() => 0,
-            // The failure was still cached: two workers sent the query at once, for example.
+            // The earlier failure is still cached, for example because two workers sent the same
+            // query at once.
             None => self.repeats,
             Some(since) if since <= limits.failure_max => self.repeats.saturating_add(1),
             Some(_) => 0,

@@ -331,7 +331,7 @@ fn udp_silent_upstream_is_retried_until_deadline() {
     assert!(test.sent().is_empty());
     test.pass(1);
     let again = test.one();
-    // A late answer to the first query would also be accepted; here the second is answered.
+    // A late answer to the first query would also be accepted. This test answers the second query.
     test.pass(10);
     test.answer(&again, &again.answer(0, &[[192, 0, 2, 1]]));
     assert_eq!(test.outcome(), Some(Ok((0, 1))));

@@ -323,8 +323,8 @@ fn without_synthesis<'a>(question: &'a Question, qtype: u16, known: &'a [Outcome
     passed_on(question, qtype, known).map_or_else(|open| open, |(reply, _)| Next::Reply(reply))
 }
 
-/// Returns the reply without synthesis and the number of answers that it uses. If another answer is
-/// needed, returns the next query as the error.
+/// Returns the reply without synthesis and the number of answers that it uses. If a further answer
+/// is needed, returns the next query as the error.
 fn passed_on<'a>(
     question: &'a Question,
     qtype: u16,
@@ -341,7 +341,7 @@ fn passed_on<'a>(
 
 /// Progress of the search for the AAAA records of a name.
 enum Aaaa<'a> {
-    /// Another answer is needed.
+    /// A further answer is needed.
     Open(Next<'a>),
     /// The search ended without an A query. `reply` is the reply to an AAAA query and depends on
     /// `answers` answers.

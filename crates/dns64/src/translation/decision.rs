@@ -344,7 +344,7 @@ mod tests {
     fn records_not_excluded_are_native() {
         let fallback = |case: &mut Case| case.policy.fallback_native = true;
         assert_eq!(decided(AAAA, &[native("2001:db8::1")], fallback), "native");
-        // This includes excluded records if the client requests unchanged answers.
+        // Excluded records count as native too if the client requests unchanged answers.
         let excluded = [native("::ffff:192.0.2.1")];
         let off = |case: &mut Case| case.question.checking_disabled = true;
         assert_eq!(decided(AAAA, &excluded, off), "native");

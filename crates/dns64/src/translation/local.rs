@@ -374,7 +374,8 @@ mod tests {
         assert_eq!(negative(&of("2001:db8:808:808:100::")), Some(Rcode::NXDOMAIN), "octet u");
     }
 
-    /// RFC 6147 §5.3.1: all prefixes are answered locally, for every client.
+    /// RFC 6147 §5.3.1: PTR queries for addresses in any prefix are answered locally, for every
+    /// client.
     #[test]
     fn pointers_of_all_prefixes_for_every_client() {
         let mut policy = policy("2001:db8::/32");

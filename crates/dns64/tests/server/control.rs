@@ -76,8 +76,8 @@ fn used(explained: &Explanation) -> Vec<&str> {
     used.map(|rule| rule.prefix.as_str()).collect()
 }
 
-/// Client, name, type; decision, group, the group's domain, domain, used prefix, number of
-/// questions.
+/// Each line has the client, name and type of a query. The expected decision, group, domain of the
+/// group, domain, used prefix and number of upstream queries follow.
 const OF_EACH_KIND: [&str; 14] = [
     "127.0.0.1 four.test AAAA translated-no-data - - - 64 2",
     "127.0.0.1 native.test AAAA native - - - - 1",
@@ -318,7 +318,7 @@ impl Configured {
         self.folder.path().join("control.sock")
     }
 
-    /// Writes the file with lines before the first table, and tables after it.
+    /// Writes the configuration file. `lines` come before the first table, and `tables` after it.
     fn write(&self, lines: &str, tables: &str) {
         let (ip, port) = (self.upstream.ip(), self.upstream.port());
         let socket = self.socket();

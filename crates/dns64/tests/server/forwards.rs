@@ -239,8 +239,8 @@ fn item_08_records_beside_an_answer_are_left_out() {
     }
 }
 
-/// PTR queries of a classless delegation (RFC 2317), including an address below a NAT64 prefix
-/// (item 22).
+/// PTR queries of a classless delegation (RFC 2317), including a query for an address in a NAT64
+/// prefix (item 22).
 #[test]
 fn item_08_pointers_of_classless_delegations() {
     let main = Upstream::new(|q| public(q).send());

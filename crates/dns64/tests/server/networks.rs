@@ -65,7 +65,8 @@ fn item_43_without_a_route_queries_fail_at_once() {
     });
 }
 
-/// An upstream at this port of fe80::2 on the far end of the Ethernet; 0 is any port.
+/// An upstream on fe80::2 at the far end of the Ethernet. If `port` is 0, the kernel selects the
+/// port.
 fn link_local_upstream(far: &testbed::Namespace, port: u16) -> Upstream {
     far.run(move || {
         let at = SocketAddrV6::new(v6("fe80::2"), port, 0, if_nametoindex("far").unwrap());
@@ -77,7 +78,7 @@ fn link_local_upstream(far: &testbed::Namespace, port: u16) -> Upstream {
     })
 }
 
-/// A server with an upstream at this port of fe80::2 in a zone.
+/// A server whose upstream is fe80::2 in the zone `zone`, at the port `port`.
 fn server_in_zone(listen: &str, zone: &str, port: u16) -> RunningServer {
     let upstream = format!("[[upstream]]\naddress = 'fe80::2%{zone}'\nport = {port}\n");
     let text = format!("listen = ['{listen}']\nthreads = 1\n{PREFIX}{upstream}");

@@ -1,4 +1,5 @@
-//! Prefixes at run time: discovery from upstreams (RFC 7050), expiry, and selection among several.
+//! Prefixes at run time: discovery from upstreams (RFC 7050), expiry, and selection among several
+//! prefixes.
 
 use std::collections::HashSet;
 use std::net::Ipv6Addr;
@@ -35,7 +36,7 @@ fn dns64() -> (Upstream, Announced) {
 
 const DISCOVER: &str = "[dns64]\nprefixes = [{ prefix = 'discover' }]\n";
 
-/// The reply to an AAAA query for a new name: RCODE, extended error, addresses.
+/// The reply to an AAAA query for `four.test`: RCODE, extended error and addresses.
 fn answer(server: &Server) -> (Rcode, Option<u16>, Vec<Ipv6Addr>) {
     let got = ask("four.test", Rtype::AAAA).edns(1232).of(server);
     (got.rcode(), got.ede(), got.addresses())
@@ -50,7 +51,7 @@ fn made(prefix: &str) -> Vec<Ipv6Addr> {
 fn a_prefix_is_used_until_its_withdrawal() {
     let (upstream, announced) = dns64();
     let server = server(&[upstream.address], DISCOVER);
-    // SERVFAIL with "not ready", and never NODATA, which would be cached.
+    // The reply is SERVFAIL with the extended error 14 (Not Ready), because NODATA would be cached.
     assert_eq!(answer(&server), (Rcode::SERVFAIL, Some(14), vec![]));
     let local = ask("ipv4only.arpa", Rtype::AAAA).edns(1232).of(&server);
     assert_eq!((local.rcode(), local.ede()), (Rcode::SERVFAIL, Some(14)));
@@ -92,7 +93,7 @@ fn a_prefix_is_used_until_its_withdrawal() {
     eventually("it is withdrawn", || answer(&server) == (Rcode::SERVFAIL, Some(14), vec![]));
 }
 
-/// Item 47: the prefix is queried only from the upstreams for the root.
+/// Item 47: prefixes are discovered only through the upstreams for the root domain.
 #[test]
 fn upstreams_of_forwards_are_not_used_for_discovery() {
     let ((of_domain, of_domain_says), (of_all, of_all_says)) = (dns64(), dns64());

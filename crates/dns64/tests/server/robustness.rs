@@ -1,7 +1,7 @@
 //! Hostile clients and upstreams, through sockets: other clients are still served.
 //!
-//! Tests of few descriptors, open resolvers and reloaded files (`r4_`, `r5_`, `r6_`) are in
-//! `operations`, those of large replies (`item_42_`) in `safety`.
+//! The tests of a shortage of file descriptors, of open resolvers and of reloaded files (`r4_`,
+//! `r5_`, `r6_`) are in `operations`. The tests of large replies (`item_42_`) are in `safety`.
 
 use std::io::Read;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};

@@ -462,7 +462,7 @@ fn malformed_packets_from_both_sides_stop_nothing() {
     assert!(server.running.metrics().total(Count::Formerr) > 0);
 }
 
-/// Total octets of the queries of one address and of their UDP replies, and the number of
+/// Total octets of the queries from one address, total octets of the UDP replies, and the number of
 /// untruncated replies.
 struct Exchange {
     asked: usize,

@@ -413,7 +413,7 @@ fn item_34_cookies() {
     assert!(stolen.try_of(server.address, SOON).is_some());
 }
 
-/// RFC 7873 §5.3: a client with the server's cookie ignores replies without one.
+/// RFC 7873 §5.3: a client with the server's cookie ignores replies without a cookie.
 #[test]
 fn item_34_errors_have_cookies() {
     let upstream = many();

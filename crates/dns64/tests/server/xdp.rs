@@ -36,7 +36,7 @@ fn with_length(address: &str) -> String {
     format!("{address}/{}", if address.contains(':') { 64 } else { 24 })
 }
 
-/// A server over AF_XDP, on the interface with its address, in front of these upstreams.
+/// A server with these upstreams. It uses AF_XDP on the interface that has the address `address`.
 fn server(mode: &str, threads: usize, address: &str, upstreams: &[SocketAddr]) -> Server {
     let upstreams: String = upstreams
         .iter()

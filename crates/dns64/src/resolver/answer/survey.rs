@@ -322,7 +322,7 @@ pub(super) fn type_covered(rtype: u16, data: &[u8]) -> Option<u16> {
 }
 
 /// Returns the extended error of an OPT record. Validation errors take precedence, because they
-/// decide about synthesis.
+/// determine whether AAAA records may be synthesized.
 fn extended_error(opt: &Opt<'_>) -> Option<u16> {
     let codes =
         opt.options().map_while(Result::ok).filter(|(code, _)| *code == option::EXTENDED_ERROR);

@@ -8,9 +8,9 @@ use units::Nanos;
 /// Lowest value of the limit, even for slow upstreams. This value permits 5 000 fetches per second
 /// if each of them takes 1.6 s.
 const LEAST: u64 = 8_192;
-/// Fraction of its maximum duration that a fetch may spend in queues. A third is less than the time
-/// before a retransmission. A client query causes two fetches, so an upstream may pause for longer
-/// than this before fetches are rejected.
+/// Part of the time limit of a fetch that the fetch may spend in queues, as numerator and
+/// denominator. A third is less than the time before a retransmission. A client query causes two
+/// fetches, so an upstream may pause for longer than this before fetches are rejected.
 const SHARE: (u64, u64) = (1, 3);
 
 /// Recent answer rate of the upstreams. It does not decrease during a pause, because a pause is no

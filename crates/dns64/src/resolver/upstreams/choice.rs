@@ -95,8 +95,8 @@ mod tests {
 
     const NOW: Nanos = Nanos::SECOND;
 
-    /// Weight, round-trip time in milliseconds, second until which the upstream is marked down, and
-    /// the retry flag.
+    /// Returns a route. For each upstream, `servers` has the weight, the round-trip time in
+    /// milliseconds, the second until which the upstream is marked down, and the retry flag.
     fn route(servers: &[(u32, u64, u64, bool)]) -> Vec<Candidate> {
         let standing =
             |(i, &(weight, ms, down, may_ask_again)): (usize, &(u32, u64, u64, bool))| Candidate {

@@ -146,7 +146,7 @@ impl Server {
         self.failed(now, UpstreamFailure::of(error));
     }
 
-    /// Records that the server did not answer or was unreachable, with the reason.
+    /// Records a failed query to the server. `trouble` is the reason, for example a timeout.
     pub(crate) fn failed(&mut self, now: Nanos, trouble: UpstreamFailure) {
         self.network.timed_out(now);
         self.metrics.failed(trouble);

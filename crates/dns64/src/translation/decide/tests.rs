@@ -418,7 +418,8 @@ fn rfc6147_5_1_3_mode_timeout_follows_timeouts_only() {
     timeout("unexplained").known(&unexplained()).becomes("error SERVFAIL None");
 }
 
-/// RFC 6147 §5.1.4 with all of IPv6 excluded, and the replies in place of excluded records.
+/// RFC 6147 §5.1.4 if all IPv6 addresses are excluded, and the replies that clients get instead of
+/// excluded records.
 #[test]
 fn ignored_and_excluded_aaaa_records_may_come_back() {
     let no_a = || said("a.test", A).nodata(60);
