@@ -142,8 +142,8 @@ fn no_answer_then_nxdomain_is_nxdomain() {
     assert_eq!(View::new(&reply).unwrap().rcode().in_header(), 3);
 }
 
-/// Records parse to the end, the ID is that of the query, and over UDP the reply is no longer than
-/// the client allows.
+/// Checks that the reply is a response of at most `limit` octets, and that all its records can be
+/// parsed.
 fn check(reply: &[u8], limit: usize) -> Result<(), TestCaseError> {
     prop_assert!(reply.len() <= limit, "{} octets for a client that takes {limit}", reply.len());
     let view = View::new(reply).unwrap();

@@ -216,7 +216,8 @@ impl State {
         }
     }
 
-    /// Returns the server that is being queried over TCP, if a connection slot was free.
+    /// Returns the server that is being queried over TCP, or `None` if the query still waits for a
+    /// connection slot.
     pub(super) fn asked_over_tcp(&self) -> Option<ServerId> {
         match self {
             State::Tcp(tcp) if tcp.begun.load(Ordering::Relaxed) => Some(tcp.server),

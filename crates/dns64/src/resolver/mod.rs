@@ -303,7 +303,9 @@ impl<O: ResolverIo> Resolver<O> {
         Ok(id)
     }
 
-    /// Begins a fetch if the limits for this client, and for a failing subtree that contains the name, permit one more.
+    /// Begins a fetch if the limits for this client, and for a failing subtree that contains the
+    /// name, permit one more. These limits apply only to the first upstream query of a client
+    /// query.
     fn begin_for(
         &mut self,
         question: &KeyBuf,

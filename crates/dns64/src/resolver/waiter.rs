@@ -44,8 +44,9 @@ pub(crate) struct ResolveRequest {
     pub(crate) client: ClientId,
     /// Arrival time of the client query.
     pub(crate) since: Nanos,
-    /// True for the first upstream query of a client query. Later upstream queries of the same
-    /// client query are always admitted, because the work done so far would otherwise be wasted.
+    /// True for the first upstream query of a client query. The shares of clients do not apply to
+    /// later upstream queries of the same client query, because the work done so far would
+    /// otherwise be wasted.
     pub(crate) first: bool,
     /// True if the client query has already waited unsuccessfully for upstreams. Another wait would
     /// be too long for its client (RFC 8767 §5), so a stale answer is used at once.

@@ -1,4 +1,4 @@
-//! Item 8: names of one answer that belong to several forwards, through sockets.
+//! Item 8: answers with names that belong to different forwards, tested through sockets.
 
 use domain::base::iana::{Rcode, Rtype};
 use domain::base::rdata::UnknownRecordData;

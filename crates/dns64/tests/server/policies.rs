@@ -95,7 +95,7 @@ fn filter_a_withholds_a_records_if_there_are_aaaa() {
     );
     let (four, native) = ("192.0.2.1", "2001:db8:a::1");
     let cases: [(&str, &str, &[&str]); 6] = [
-        // A documentation address, which the well-known prefix does not carry.
+        // A documentation address, which the well-known prefix must not embed.
         ("127.0.0.2", "four.test", &[four]),
         ("127.0.0.1", "dual.test", &[native, four]),
         ("127.0.0.2", "dual.test", &[native]),

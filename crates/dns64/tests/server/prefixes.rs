@@ -283,7 +283,8 @@ fn a_reload_with_a_new_interface_is_rejected() {
     assert_eq!(answer(&server).2, made("2001:db8:1::"), "the old one stays");
 }
 
-/// Item 45: hints are addresses of their target, with TTLs limited by its prefix.
+/// Item 45: a synthesized hint is an address of its target. The lifetime of the target's prefix
+/// therefore limits the TTL of the HTTPS record.
 #[test]
 fn hints_last_no_longer_than_the_prefix_of_their_target() {
     use domain::base::rdata::UnknownRecordData;

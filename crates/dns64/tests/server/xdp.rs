@@ -315,8 +315,8 @@ fn an_upstream_that_is_not_there_is_noticed_at_once() {
     });
 }
 
-/// A reloaded driver, or a card that was unplugged and plugged in: the name is the same, but the
-/// kernel has removed the rings.
+/// After a driver is reloaded, or a card is unplugged and plugged in again, the interface has the
+/// same name. However, the kernel has removed the AF_XDP rings.
 #[test]
 fn upstreams_use_the_stack_without_the_interface() {
     on_our_ethernet("an interface that goes", 1, |far| {

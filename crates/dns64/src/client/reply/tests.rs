@@ -267,7 +267,8 @@ fn local_zones(max_ttl: u32) -> crate::translation::zones::LocalZones {
     crate::translation::zones::LocalZones { max_ttl, ..Default::default() }
 }
 
-/// Returns a TXT record of `octets` octets, including the record header. Its data consists of 255-octet strings.
+/// Returns an answer with one TXT record. The data of the record have `octets` octets and consist
+/// of strings of up to 255 octets.
 fn text(octets: usize) -> TestAnswer {
     let mut data = Vec::new();
     while data.len() < octets {
@@ -287,12 +288,14 @@ fn text_query(edns: Option<(u16, bool)>) -> Vec<u8> {
 
 #[test]
 fn over_tcp_a_whole_message_fits() {
-    // Header, question and the record's fixed part: the message has 65 535 octets.
+    // Octets of the header, the question and the fixed part of the record. The data of the record
+    // fill the rest of the 65 535 octets.
     let fixed = HEADER_LEN + 12 + wire("a.test").len() + 10;
     let whole = text(65_535 - fixed);
     let got = reply(&text_query(None), Transport::Tcp, false, &[whole.kept()]);
     assert_eq!((got.len(), records(&got)), (65_535, vec![(16, 60)]));
-    // With EDNS there is no room for OPT: SERVFAIL, because the answer cannot be sent.
+    // If the query has EDNS, the reply has no room for OPT. The reply is SERVFAIL, because the
+    // answer cannot be sent.
     let got = reply(&text_query(Some((1232, false))), Transport::Tcp, false, &[whole.kept()]);
     let view = Message::new(&got).unwrap();
     assert_eq!((view.rcode(), view.is_truncated(), view.ancount()), (Rcode::SERVFAIL, false, 0));

@@ -205,7 +205,7 @@ fn rfc4034_3_soa_signature_has_the_negative_ttl() {
         data.extend([0; 64]);
         record(&wire(owner), rtype::RRSIG, 300, &data)
     };
-    // Signatures before and after the covered record, with other letter case.
+    // Signatures before and after the covered record, in a different letter case.
     let answer = said("a.test", rtype::AAAA)
         .with(Section::Authority, signature("test", rtype::SOA))
         .soa("test", 300, 20)

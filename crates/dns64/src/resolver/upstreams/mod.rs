@@ -195,8 +195,8 @@ mod tests {
                     .failed(now + Nanos::from_millis(400), UpstreamFailure::Timeout);
             }
         }
-        // Three queries to detect the failure, then one each after 1, 2, 4, 8, 16 and 30 s (plus a
-        // small random delay).
+        // Three queries detect the failure. Then one query is sent after each delay of 1, 2, 4, 8,
+        // 16 and 30 s (plus a small random delay).
         assert!((4..=10).contains(&probes), "{probes}");
     }
 
