@@ -7,8 +7,8 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct ServerId(pub u32);
 
-/// Index of a route in the current settings. After a reload, the same index may refer to another
-/// route.
+/// Index of a route in the current settings. After a reload, the same index may refer to a
+/// different route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RouteId(pub usize);
 
@@ -17,8 +17,8 @@ pub(crate) struct RouteId(pub usize);
 pub(crate) struct WorkerId(pub usize);
 
 /// Identifier of a client query that waits for upstreams: the index in the table of waiting
-/// queries, and a serial number. An index is reused with another serial number, so that an answer
-/// for an earlier query is not mistaken for an answer for the current one.
+/// queries, and a serial number. A reused index gets a different serial number, so that an answer
+/// to an earlier query is not mistaken for an answer to the current query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct JobId {
     pub(crate) place: usize,

@@ -117,8 +117,9 @@ impl<N> Networks<N> {
     }
 
     /// Returns the addresses at which a part of the list can begin: the first address of each
-    /// network, and the first address after each network. To find out whether any address has a
-    /// property that depends only on such lists, it is enough to test the edges of these lists.
+    /// network, and the first address after each network. A property that depends only on lists of
+    /// networks can change only at the edges of these lists. To find out whether any address has
+    /// the property, it is enough to test the edges.
     pub(crate) fn edges(&self) -> Vec<N::Address>
     where
         N: Network,

@@ -64,7 +64,7 @@ fn flatten(path: &str, table: toml::Table, values: &mut BTreeMap<String, toml::V
     }
 }
 
-/// True if a change of `key` needs a restart.
+/// True if a new value of `key` takes effect only after a restart.
 fn waits_for_restart(key: &str) -> bool {
     let is_within = |start: &&str| {
         key.strip_prefix(*start).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-/// File that lists the upstreams if the configuration has none.
+/// File from which the upstreams are read if the configuration lists no upstream.
 pub(crate) const RESOLV_CONF: &str = "/etc/resolv.conf";
 
 /// Errors in a configuration. Each message gives the file, and the line if it is known.

@@ -30,8 +30,9 @@ pub struct Config {
     /// AF_XDP mode of listen addresses and upstreams with `xdp = true`.
     #[serde(skip_serializing_if = "is_auto")]
     pub(crate) xdp_mode: net::xdp::Mode,
-    /// Use ordinary sockets if `xdp-mode` is `auto` and the kernel, driver or privileges do not
-    /// allow AF_XDP. If this key is `false`, the server does not start in this case.
+    /// With `xdp-mode = "auto"`, use ordinary sockets if AF_XDP is not available because of the
+    /// kernel, the driver or missing privileges. If this key is `false`, the server does not start
+    /// without AF_XDP.
     #[serde(skip_serializing_if = "is_true")]
     pub(crate) xdp_fallback: bool,
     /// Number of worker threads. 0 starts one per available CPU.
@@ -213,7 +214,7 @@ pub(crate) struct TranslationKeys {
     /// Prefixes of synthesized addresses. An empty list disables translation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) prefixes: Option<Vec<PrefixKeys>>,
-    /// Prefixes to use if the `ranges` of several prefixes contain the IPv4 address.
+    /// Prefixes to use for an IPv4 address that is in the `ranges` of several prefixes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) select: Option<Select>,
     /// AAAA records in these networks are ignored (RFC 6147 §5.1.4).
@@ -437,9 +438,9 @@ impl PrefixKeys {
         self.name.as_deref()
     }
 
-    /// True if `prefix`, for which this entry stands, is not used for new answers. A discovered
-    /// prefix is also draining if `list` has a separate entry for this prefix with `draining =
-    /// true`.
+    /// True if `prefix`, one of the prefixes for which this entry stands, is draining: it is not
+    /// used for new answers. If the entry stands for the discovered prefixes, `prefix` is draining
+    /// even if only a separate entry for `prefix` in `list` has `draining = true`.
     pub(crate) fn is_draining(&self, prefix: &Prefix, list: &[PrefixKeys]) -> bool {
         let is_same = |own: &Prefix| own.network() == prefix.network() && own.len() == prefix.len();
         let drains = |keys: &PrefixKeys| keys.draining && keys.prefix.as_ref().is_some_and(is_same);
@@ -451,8 +452,8 @@ impl PrefixKeys {
         self.probe.as_ref()
     }
 
-    /// Returns the prefixes for which the entry currently stands, with the expiry times of
-    /// discovered prefixes.
+    /// Returns the prefixes for which the entry currently stands. Each discovered prefix has an
+    /// expiry time, and a configured prefix has `None`.
     pub(crate) fn prefixes(&self, live: &LivePrefixes) -> Vec<(Prefix, Option<Nanos>)> {
         match self.prefix {
             Some(prefix) => vec![(prefix, None)],
@@ -479,7 +480,8 @@ impl PrefixKeys {
     }
 }
 
-/// `[discovery]`: sources of the prefixes for which `prefix = "discover"` stands.
+/// `[discovery]`: sources of discovered prefixes. The entry `prefix = "discover"` in a list stands
+/// for all of these prefixes.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub(crate) struct DiscoveryKeys {

@@ -122,9 +122,9 @@ impl Visitor<'_> for Name {
     }
 }
 
-/// Returns the zones that are answered locally, each once, except the reverse zones of the
-/// prefixes. `is_forwarded` returns true for the domain of a `[[forward]]`, which takes precedence
-/// over a local zone.
+/// Returns each locally answered zone once. The reverse zones of the prefixes are left out.
+/// `is_forwarded` returns true for the domain of a `[[forward]]`. Such a domain is not answered
+/// locally.
 pub(super) fn in_effect(
     keys: &LocalZoneKeys,
     is_forwarded: impl Fn(&LowerName) -> bool,
@@ -167,7 +167,8 @@ mod tests {
         read(&format!("{text}{UPSTREAM}")).unwrap_or_else(|error| panic!("{text}: {error}"))
     }
 
-    /// RCODE of the local answer for A records of a name.
+    /// RCODE of the local answer to an A query for `name`. `None` if the query is not answered
+    /// locally.
     fn answer(settings: &Settings, client: &str, name: &str) -> Option<Rcode> {
         let client: IpAddr = client.parse().unwrap();
         let name = name.parse().unwrap();

@@ -13,7 +13,7 @@ use serde::ser::{Serialize, Serializer};
 
 use crate::networks::{Element, ElementKind, Network, Networks};
 
-/// Type of the networks in a list: networks of both families, only IPv4, or only IPv6.
+/// Type of the networks in a list: both address families, IPv4 only, or IPv6 only.
 pub(super) trait IpNetwork:
     Copy + fmt::Display + FromStr + Network<Address: FromStr> + From<Self::Address>
 {
@@ -139,8 +139,8 @@ impl<N: IpNetwork> Visitor<'_> for Text<N> {
     }
 }
 
-/// Returns the error for a network or an address of the other IP version, or `None` if the text is
-/// neither.
+/// Returns an error message if the text is a network or an address of the IP version that the list
+/// does not accept. Returns `None` if the text is neither a network nor an address.
 fn other_kind<N: IpNetwork>(text: &str) -> Option<String> {
     let network = text.parse::<IpNet>().ok();
     let network = network.or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from))?;
@@ -158,7 +158,7 @@ fn is_name(text: &str) -> bool {
 /// Error in a list of networks: the invalid entry, and the reason.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct BadList {
-    /// Text to search for in the file to find the line of the error.
+    /// Invalid entry. Its position in the file gives the line of the error.
     pub(crate) word: String,
     /// Description of the error, and the correct form.
     pub(crate) reason: String,
@@ -185,7 +185,7 @@ impl<'a> NamedNetworks<'a> {
         Ok(named)
     }
 
-    /// Converts a list, and replaces each name with the list of this name in `[networks]`.
+    /// Converts a list, and replaces each name with the list that has this name in `[networks]`.
     pub(super) fn look_up<N: IpNetwork>(
         &self,
         list: &NetworkList<N>,
@@ -193,8 +193,9 @@ impl<'a> NamedNetworks<'a> {
         self.list(list, Some, &mut Vec::new())
     }
 
-    /// Converts a list like [`NamedNetworks::look_up`]. `of` converts a single network. `open`
-    /// contains the names of the lists that are being converted, outermost first.
+    /// Converts a list in the same way as [`NamedNetworks::look_up`]. The function `of` converts a
+    /// single network. `open` contains the names of the lists that are being converted, outermost
+    /// first.
     fn list<W: IpNetwork, N: IpNetwork>(
         &self,
         list: &NetworkList<W>,
@@ -231,7 +232,7 @@ impl<'a> NamedNetworks<'a> {
         }
     }
 
-    /// Converts the list of this name in `[networks]`.
+    /// Converts the list that has this name in `[networks]`.
     fn named<N: IpNetwork>(
         &self,
         name: &str,

@@ -211,8 +211,8 @@ impl Prefixes {
     }
 }
 
-/// Keys for translation in one table of the configuration. `None` means that the next table
-/// decides.
+/// Keys for translation in one table of the configuration. `None` means that the key is missing,
+/// and that the value in the next table applies.
 #[derive(Clone, Debug, Default)]
 struct TableKeys {
     prefixes: Option<Prefixes>,
@@ -300,7 +300,7 @@ pub(super) fn domain_name(text: &str) -> Result<LowerName, String> {
 #[derive(Default)]
 struct Domains {
     all: Vec<(LowerName, TableKeys)>,
-    /// Indices into `all`.
+    /// For each domain, the index of its entry in `all`.
     places: DomainTable<usize>,
 }
 
@@ -357,7 +357,7 @@ fn check_domains(domains: &[DomainKeys]) -> Result<(), BadPolicy> {
 fn check_forwards(config: &Config, domains: &Domains) -> Result<(), BadPolicy> {
     for forward in config.forwards.iter().filter(|forward| forward.mode.is_some()) {
         let written = forward.domain.get_ref();
-        // Another check reports names that are not domains.
+        // A different check reports names that are not domains.
         let Ok(domain) = written.parse::<LowerName>() else { continue };
         if domains.exactly(&domain).is_some_and(|layer| layer.mode.is_some()) {
             let reason = format!(
@@ -672,7 +672,7 @@ mod tests {
             given.map(|address| address.to_string()).collect::<Vec<_>>()
         };
         assert_eq!(given("example"), ["2001:db8:3::808:808", "2001:db8:2::808:808"]);
-        // `draining` in another list has no effect. `draining` in the entry `discover` has no
+        // `draining` in a different list has no effect. `draining` in the entry `discover` has no
         // effect on a prefix with a separate entry.
         assert_eq!(given("own.example"), ["2001:db8:1::808:808"]);
         let all = ["2001:db8:1::808:808", "2001:db8:808:808::", "2001:db8:3::808:808"];

@@ -166,7 +166,8 @@ impl Settings {
         )
     }
 
-    /// Derives settings from the same text and addresses, but with another resolv.conf.
+    /// Derives settings from the same text and addresses as these settings, but with different
+    /// contents of resolv.conf.
     ///
     /// # Errors
     /// If the configuration is not valid with this resolv.conf.

@@ -136,7 +136,7 @@ mod tests {
         assert_eq!(found.others, addresses(&others));
         assert_eq!(found.own, addresses(&["[::1]:53"]));
         assert_eq!(found.without_zone, ["fe80::2".parse::<HostAddr>().unwrap()]);
-        // The same address with another port is another server.
+        // The same address with a different port is a different server.
         let found = NameServers::parse(text, &addresses(&["[::1]:5353"]));
         let with_own = [&["[::1]:53"], &others[..]].concat();
         assert_eq!(found.others, addresses(&with_own));

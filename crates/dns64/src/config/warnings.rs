@@ -71,8 +71,8 @@ impl Settings {
         strings(self.text()).iter().filter_map(warning).collect()
     }
 
-    /// Warns of groups in which IPv4 clients get synthesized answers, and of networks in groups if
-    /// all clients in the network get REFUSED.
+    /// Warns of groups whose IPv4 clients get synthesized answers, and of each network in a group
+    /// if all clients in this network get REFUSED.
     fn warn_of_groups(&self, warnings: &mut Vec<String>) {
         for (number, (members, synthesizes)) in self.policies.groups().enumerate() {
             let place = self.place(&format!("group.{number}.clients"));
@@ -93,7 +93,7 @@ impl Settings {
         }
     }
 
-    /// Warns of domains with prefixes that apply to no client.
+    /// Warns of each domain whose prefixes apply to no client.
     fn warn_of_domains(&self, warnings: &mut Vec<String>) {
         let groups = || self.policies.groups();
         let is_grouped = |net: &IpNet| {

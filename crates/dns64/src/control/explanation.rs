@@ -94,7 +94,7 @@ pub struct PrefixRule {
     pub unhealthy: bool,
     /// Remaining lifetime, in seconds; `null` for a configured prefix.
     pub expires_in_s: Option<u64>,
-    /// True if an address in the answer was synthesized with this prefix.
+    /// True if at least one address in the answer was synthesized with this prefix.
     pub used: bool,
 }
 
