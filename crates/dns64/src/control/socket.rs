@@ -17,8 +17,9 @@ use nix::unistd::{Gid, Group, fchownat};
 
 /// Maximum number of connections waiting to be accepted.
 const BACKLOG: i32 = 8;
-/// File permissions that give access only to the owner, or also to the members of a group.
+/// File permissions that give access only to the owner.
 const OWNER: Mode = Mode::from_bits_truncate(0o600);
+/// File permissions that give access to the owner and to the members of a group.
 const OWNER_AND_GROUP: Mode = Mode::from_bits_truncate(0o660);
 
 /// A listening, non-blocking socket. Its file is removed on drop.

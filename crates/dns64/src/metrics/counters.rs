@@ -371,7 +371,7 @@ impl Metrics {
         metrics
     }
 
-    /// Removes the counters of upstreams that no worker uses any longer. If an upstream is
+    /// Removes the counters of upstreams that no worker uses any longer. If such an upstream is
     /// configured again later, its counters start at 0.
     pub(crate) fn forget_upstreams(&self) {
         let mut upstreams = self.upstreams.lock().unwrap_or_else(PoisonError::into_inner);

@@ -26,18 +26,19 @@ use super::queue::{QueueReceiver, QueueSender, Received, queue};
 use crate::config::DnstapKeys;
 use crate::metrics::{Count, WorkerMetrics};
 
-/// Maximum number of messages in the queue, and maximum total size of these messages in octets.
+/// Maximum number of messages in the queue.
 const PLACES: usize = 16_384;
+/// Maximum total size of the messages in the queue, in octets.
 const OCTETS: usize = 16 << 20;
 /// Number of octets that are written at once.
 const BUFFER: usize = 64 << 10;
 /// Time limit for the reader to accept data, and to complete its part of a handshake.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// Maximum interval between checks for a connection attempt that is due.
+/// Maximum interval between checks whether a connection attempt is due.
 const TICK: Duration = Duration::from_millis(200);
-/// Shortest and longest pause after a failed or lost connection. The pause doubles after each
-/// failure.
+/// Shortest pause after a failed or lost connection. The pause doubles after each failure.
 const LEAST_PAUSE: Duration = Duration::from_millis(500);
+/// Longest pause after a failed or lost connection.
 const MOST_PAUSE: Duration = Duration::from_secs(30);
 
 /// Handle that one thread uses to pass copies of messages to the writer.

@@ -126,8 +126,8 @@ impl Writers {
         Ok((writers, is_wanted.then_some(Observer { log, tap })))
     }
 
-    /// Starts a thread. A panic ends the thread, and its output is lost. Queries are still
-    /// answered.
+    /// Starts a thread. If the thread panics, it ends, and its further output is lost. Queries are
+    /// still answered.
     fn begin(
         &mut self,
         name: &'static str,

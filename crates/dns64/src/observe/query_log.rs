@@ -1,4 +1,4 @@
-//! The query log: one line per answered query, or per N queries.
+//! The query log: one line for each answered query, or for one in N answered queries.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -23,8 +23,9 @@ use crate::name::{LowerName, text};
 use crate::translation::decision::Decision;
 use crate::transport::Transport;
 
-/// Maximum number of entries in the queue, and maximum total length of their names in octets.
+/// Maximum number of entries in the queue.
 const PLACES: usize = 16_384;
+/// Maximum total length of the names of the entries in the queue, in octets.
 const OCTETS: usize = 4 << 20;
 /// Number of octets that are written at once.
 const BUFFER: usize = 64 << 10;
@@ -189,8 +190,9 @@ pub(super) struct Writer {
     path: Option<PathBuf>,
     format: LogFormat,
     reopen: Arc<AtomicBool>,
-    /// Lines not written yet, and their number.
+    /// Lines not written yet.
     buffer: Vec<u8>,
+    /// Number of lines in `buffer`.
     lines: u64,
     /// True if the last write failed.
     fails: bool,

@@ -13,7 +13,7 @@
 /// Health of a prefix.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum PrefixHealth {
-    /// Health that has not been determined yet, or is unknown because the last probe could not be sent.
+    /// The health has not been determined yet, or the last probe could not be sent.
     #[default]
     Unknown,
     /// Probes are answered.

@@ -28,8 +28,8 @@ pub(crate) struct LivePrefixes {
 
 impl LivePrefixes {
     /// True if the new state `now` must be published to the workers. A longer lifetime counts only
-    /// if the remaining lifetime grows by more than a tenth. Otherwise, each of the frequent Router
-    /// Advertisements would cause an update.
+    /// if the remaining lifetime grows by more than a tenth. Without this rule, each of the
+    /// frequent Router Advertisements would cause an update.
     pub(crate) fn is_outdated_by(&self, now: &LivePrefixes, at: Nanos) -> bool {
         let has_changed =
             |((prefix, until), (other, later)): (&(Prefix, Nanos), &(Prefix, Nanos))| {

@@ -530,7 +530,7 @@ mod tests {
         assert!(after.contains(&"network-online.target") && after.contains(&"nss-lookup.target"));
     }
 
-    /// Not a test; the test below starts it as a separate process.
+    /// Not a test. The test below starts this function as a separate process.
     #[test]
     fn a_process_whose_thread_panics() {
         let Ok(how) = std::env::var("DNS64D_TEST_PANIC") else { return };

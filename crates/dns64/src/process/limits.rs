@@ -130,7 +130,7 @@ mod tests {
         Settings::from_text(&text, Path::new("test.toml")).unwrap()
     }
 
-    /// Descriptors that these settings would need.
+    /// Number of descriptors that these settings need.
     fn needs(settings: &Settings) -> u64 {
         let (config, upstreams) = (&settings.config, settings.upstreams.len() as u64);
         let workers = config.threads as u64;

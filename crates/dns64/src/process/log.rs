@@ -16,8 +16,9 @@ use std::time::Duration;
 use crate::observe::queue::{HeapSize, QueueReceiver, QueueSender, Received, queue};
 use crate::observe::standard_error;
 
-/// Maximum number of lines in the queue, and maximum total length of these lines in octets.
+/// Maximum number of lines in the queue.
 const PLACES: usize = 4_096;
+/// Maximum total length of the lines in the queue, in octets.
 const OCTETS: usize = 1 << 20;
 /// Time limit for writing the remaining lines at the end of the process.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);

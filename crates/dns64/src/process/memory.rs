@@ -19,19 +19,21 @@ use crate::config::Settings;
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 
-/// Resident memory under load, in octets, used by the program with its fixed tables, and by a worker.
+/// Resident memory of the program with its fixed tables under load, in octets.
 const PROGRAM: u64 = 12 * MIB;
+/// Resident memory of a worker under load, in octets.
 const WORKER: u64 = 6 * MIB;
-/// Additional address space, in octets, used by the program's file and libraries, and by a thread's
-/// stack.
+/// Additional address space of the program's file and libraries, in octets.
 const MAPPED: u64 = 24 * MIB;
+/// Additional address space of a thread's stack, in octets.
 const STACK: u64 = 2 * MIB + 4 * KIB;
 /// Number of threads other than workers: main, TCP, log, query log and dnstap.
 const OTHER_THREADS: u64 = 5;
-/// Memory, in octets, used by a query in flight, by a TCP connection with a stalled client, and by
-/// further replies on all connections together.
+/// Memory of a query in flight, in octets.
 const QUERY: u64 = KIB;
+/// Memory of a TCP connection with a stalled client, in octets.
 const CONNECTION: u64 = 320 * KIB;
+/// Memory of further replies on all TCP connections together, in octets.
 const REPLIES: u64 = 64 * MIB;
 /// Smallest size, in octets, to which a limit may reduce the cache.
 const LEAST_CACHE: u64 = 4 * MIB;
@@ -98,8 +100,8 @@ pub(super) fn limits() -> Vec<MemoryLimit> {
 /// Reduces the cache size to fit all limits. Returns a message if the size was reduced.
 ///
 /// # Errors
-/// If a limit leaves no room for a cache of 4 MiB, or for a cache of the configured size if this is
-/// smaller.
+/// If a limit leaves no room for a cache of 4 MiB, or for a cache of the configured size if the
+/// configured size is smaller.
 pub(super) fn fit(
     settings: &mut Settings,
     limits: &[MemoryLimit],

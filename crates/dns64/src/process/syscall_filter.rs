@@ -139,9 +139,11 @@ const SIGNALS: &[c_long] = &[
 /// Other calls with a process ID as the first argument. The ID 0 also stands for this process.
 const LIMITS: &[c_long] = &[libc::SYS_prlimit64, libc::SYS_sched_setaffinity];
 
-/// Operations of fcntl(2) and ioctl(2) that make the kernel send signals to another process:
-/// F_SETOWN, F_SETSIG and F_SETOWN_EX; FIOSETOWN and SIOCSPGRP.
+/// Operations of fcntl(2) that make the kernel send signals to a different process: F_SETOWN,
+/// F_SETSIG and F_SETOWN_EX.
 const SIGNALS_OF_FILES: [u64; 3] = [8, 10, 15];
+/// Operations of ioctl(2) that make the kernel send signals to a different process: FIOSETOWN and
+/// SIOCSPGRP.
 const SIGNALS_OF_SOCKETS: [u64; 2] = [0x8901, 0x8902];
 
 /// Returns the rules of a confined server.

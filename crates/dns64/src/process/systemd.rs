@@ -27,7 +27,7 @@ pub(super) fn activated_sockets() -> std::io::Result<Activated> {
     let mut passed = ListenFd::from_env();
     let mut activated = Activated::default();
     for i in 0..passed.len() {
-        // `take_udp_socket` leaves a socket of another type in place.
+        // `take_udp_socket` leaves a socket of a different type in place.
         if let Ok(Some(socket)) = passed.take_udp_socket(i) {
             activated.udp.push(socket);
         } else {

@@ -36,7 +36,7 @@ use crate::translation::decision::Decision;
 use crate::translation::policy::{Mapping, Rules};
 use crate::translation::prefix::Prefix;
 
-/// Channel to which the explanation is sent, or an error message if there is no explanation.
+/// Channel for the explanation, or for an error message if there is no explanation.
 pub(super) type ExplanationSender = oneshot::Sender<Result<Explanation, String>>;
 
 /// Events recorded while a query is processed.

@@ -125,7 +125,7 @@ impl Frontend {
         self.replies.send(client, metrics, Nanos(0), write);
     }
 
-    /// Reports to the observer, if there is one, a query that was answered at once.
+    /// Reports an immediately answered query to the observer, if there is one.
     #[inline]
     fn report_reply(
         &mut self,
@@ -211,7 +211,8 @@ impl Frontend {
         }
     }
 
-    /// Counts and reports an immediate reply to a query that is not processed further. Returns the reply's frame.
+    /// Counts and reports an immediate reply to a query that is not processed further. Returns the
+    /// parts that all replies to the query have in common.
     fn reply_at_once(
         &mut self,
         client: &Client,

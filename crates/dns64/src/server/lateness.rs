@@ -190,9 +190,9 @@ mod tests {
         assert_eq!(lateness.end_turn(true, ms(142)), None);
     }
 
-    /// Loads above the worker's capacity, if each datagram that the worker drops costs a quarter of
-    /// an answer, and the receive buffer is unlimited. Goodput stays near the capacity, and answers
-    /// are younger than a client's retry.
+    /// Simulates loads above the worker's capacity. Dropping a datagram takes the worker a quarter
+    /// of the time of an answer, and the receive buffer is unlimited. Goodput stays near the
+    /// capacity, and answers are younger than a client's retry.
     #[test]
     fn item_42_goodput_stays_at_capacity() {
         /// Answers per second.

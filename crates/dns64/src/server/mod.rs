@@ -393,8 +393,8 @@ impl BoundServer {
         };
         let tcp = begin_tcp(shared, sockets, questions, observer);
         running.tcp = Some(tcp.map_err(failed("the TCP thread"))?);
-        // The writers are set last. Dropping them after an earlier error would wait for threads
-        // that still have senders.
+        // The writers are set last. If an earlier step failed with the writers set, dropping them
+        // would wait for threads that still have senders.
         running.writers = writers;
         Ok(running)
     }

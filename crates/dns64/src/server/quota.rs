@@ -3,9 +3,9 @@
 //! The kernel joins up to 64 queries that a client sends together into one datagram. An overloaded
 //! worker would therefore find thousands of queries in a few batches of datagrams. The answers to
 //! the first queries would wait until the last query has been sent upstream. Each query would wait
-//! for two such rounds, and its data would no longer be in any CPU cache. The worker would become
-//! slower, and would stay overloaded at a load that it could handle before. Therefore, a worker
-//! reads only as many datagrams as are likely to contain the rest of its quota.
+//! for two such loop iterations, and its data would no longer be in any CPU cache. The worker would
+//! become slower, and would stay overloaded at a load that it could handle before. Therefore, a
+//! worker reads only as many datagrams as are likely to contain the rest of its quota.
 
 use net::batch::BATCH;
 

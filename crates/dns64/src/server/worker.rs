@@ -41,7 +41,7 @@ use crate::resolver::upstreams::ports;
 use crate::resolver::waiter::{QueuedWaiter, Waiter};
 use crate::transport::client::Client;
 
-/// Longest wait, after which the worker checks for a stop.
+/// Maximum time for which an idle worker waits before it checks whether to stop.
 const IDLE: Duration = Duration::from_millis(100);
 /// Longest time from the filter's redirection of a packet to its appearance in a ring.
 const SHOWN: Nanos = Nanos::from_millis(10);
@@ -60,7 +60,7 @@ pub(super) struct Worker {
     rings: Vec<Rings>,
     /// Next time to read the drop counters of the rings.
     next_loss_check: Nanos,
-    /// Datagrams for other workers that were lost because the inboxes were full.
+    /// Number of datagrams for other workers that were lost because their inboxes were full.
     undelivered: u64,
     quota: QueryQuota,
     /// Age of the queued datagrams, one entry per client socket.

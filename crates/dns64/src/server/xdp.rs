@@ -62,9 +62,9 @@ pub enum XdpSetupError {
 }
 
 impl XdpSetupError {
-    /// True if the server uses sockets instead of AF_XDP. In this case, the machine lacks a
-    /// requirement of AF_XDP ([`XdpError::is_missing_requirement`]), `xdp-mode` is `auto`, and
-    /// `xdp-fallback` is true.
+    /// True if the server can use sockets after this error: the machine lacks a requirement of
+    /// AF_XDP ([`XdpError::is_missing_requirement`]), `xdp-mode` is `auto`, and `xdp-fallback` is
+    /// true.
     pub(super) fn leaves_sockets(&self, config: &Config) -> bool {
         config.xdp_mode == xdp::Mode::Auto
             && config.xdp_fallback
@@ -281,7 +281,7 @@ pub(super) enum DatagramOwner {
 }
 
 impl Rings {
-    /// Returns the AF_XDP paths of a worker's upstream queries.
+    /// Returns the AF_XDP paths for a worker's upstream queries.
     pub(super) fn ways(all: &[Rings], worker: WorkerId) -> Egress {
         let of = |rings: &Rings| (rings.name.clone(), rings.destinations.ingress_ports.clone());
         Egress::new(worker, all.iter().map(of))

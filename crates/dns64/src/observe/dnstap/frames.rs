@@ -39,7 +39,7 @@ impl<S: Read + Write> FrameWriter<S> {
     /// Performs the handshake with the reader.
     ///
     /// # Errors
-    /// If the reader requests another content type, or does not answer.
+    /// If the reader requests a different content type, or does not answer.
     pub(super) fn start(mut stream: S) -> io::Result<FrameWriter<S>> {
         stream.write_all(&control(Control::Ready, true))?;
         let body = read_control(&mut stream)?;

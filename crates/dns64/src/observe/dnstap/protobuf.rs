@@ -63,11 +63,13 @@ pub(super) struct DnsMessage {
 
 /// Value of `Dnstap.Type.MESSAGE`.
 const MESSAGE: i32 = 1;
-/// Values of `SocketFamily.INET` and `SocketFamily.INET6`.
+/// Value of `SocketFamily.INET`.
 const INET: i32 = 1;
+/// Value of `SocketFamily.INET6`.
 const INET6: i32 = 2;
-/// Values of `SocketProtocol.UDP` and `SocketProtocol.TCP`.
+/// Value of `SocketProtocol.UDP`.
 const UDP: i32 = 1;
+/// Value of `SocketProtocol.TCP`.
 const TCP: i32 = 2;
 
 /// Encodes a message.

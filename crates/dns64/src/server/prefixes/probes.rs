@@ -15,8 +15,9 @@ pub(super) struct Probes(HashMap<Prefix, Probed>);
 #[derive(Debug)]
 struct Probed {
     record: Record,
-    /// Time of the last change of health, and time of the next probe.
+    /// Time of the last change of health.
     since: Nanos,
+    /// Time of the next probe.
     next: Nanos,
 }
 

@@ -10,9 +10,9 @@
 
 use units::Nanos;
 
-/// Number and interval of the initial solicitations (`MAX_RTR_SOLICITATIONS` and
-/// `RTR_SOLICITATION_INTERVAL`, RFC 4861 §10).
+/// Number of initial solicitations (`MAX_RTR_SOLICITATIONS`, RFC 4861 §10).
 const AT_FIRST: u32 = 3;
+/// Interval of the initial solicitations (`RTR_SOLICITATION_INTERVAL`, RFC 4861 §10).
 const INTERVAL: Nanos = Nanos::from_millis(4_000);
 /// Interval of later solicitations.
 const LATER: Nanos = Nanos::from_millis(60_000);

@@ -16,13 +16,15 @@ use crate::translation::prefix::Prefix;
 
 /// Interval between checks for due work, expiry and changes.
 pub(super) const TICK: Duration = Duration::from_millis(200);
-/// Bounds of the pause before the next query to the upstreams. After an answer, the pause is nine
-/// tenths of the TTL. It ends at least [`MARGIN`] before the TTL expires, so that the upstreams
-/// have time to answer. After a failure, the pause is [`MIN_PAUSE`], and doubles with each further
-/// failure.
+/// Minimum time between the next query to the upstreams and the expiry of the TTL, so that the
+/// upstreams have time to answer. The pause after an answer is at most nine tenths of the TTL.
 const MARGIN: Nanos = Nanos::from_millis(2_500);
+/// Minimum pause before the next query to the upstreams. After a failure, the pause has this length,
+/// and doubles with each further failure.
 const MIN_PAUSE: Nanos = Nanos::SECOND;
+/// Maximum pause after an answer that announces a prefix.
 const MAX_PAUSE: Nanos = Nanos::from_millis(3_600_000);
+/// Maximum pause after a failure, or after an answer without prefixes.
 const MAX_FAILURE_PAUSE: Nanos = Nanos::from_millis(60_000);
 /// Minimum lifetime of a discovered prefix. A prefix with a short TTL thus remains in use until the
 /// next answer.

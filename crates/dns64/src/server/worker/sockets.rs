@@ -61,7 +61,8 @@ impl Worker {
             is_empty = received < most;
         }
         let endpoint = &self.frontend.replies().endpoints()[number];
-        // If a change fails, the worker only spends more instructions on each datagram.
+        // If a change fails, the only effect is that the worker spends more instructions on each
+        // datagram.
         let _ = match self.lateness[number].end_turn(is_empty, self.now) {
             None => Ok(()),
             Some(Change::Drop(share)) => endpoint.drop_arrivals(share),
