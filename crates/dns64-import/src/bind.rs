@@ -152,9 +152,10 @@ struct Access {
 
 struct Reader<'a> {
     draft: &'a mut Draft,
-    /// Contents of `acl` statements by name. `meant` contains the addresses that each name stands
-    /// for, or `None` while the statement is being evaluated.
+    /// Contents of `acl` statements by name.
     acls: HashMap<String, Vec<Statement>>,
+    /// Addresses that the name of an `acl` statement stands for. `None` while the statement is being
+    /// evaluated.
     meant: HashMap<String, Option<Addresses>>,
     port: u16,
     rules: Vec<Rule>,

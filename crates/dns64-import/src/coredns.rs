@@ -87,8 +87,8 @@ pub(super) fn import(file: &Path, draft: &mut Draft) -> Result<(), ImportError> 
     Ok(())
 }
 
-/// Adds the zones of a server block without the dns64 plugin as domains without synthesis. This is
-/// necessary because another server block uses the plugin.
+/// For a server block that does not use the dns64 plugin, adds its zones as domains without
+/// synthesis. This is necessary because a different server block uses the plugin.
 fn untranslated(server: &Statement, draft: &mut Draft) {
     let origin = Origin::new(&server.place, format!("{} without dns64", server.words.join(" ")));
     for (zone, _) in zones(server) {
@@ -265,7 +265,7 @@ fn prefix_argument(statement: &Statement, draft: &mut Draft) -> Option<Ipv6Net> 
 }
 
 /// Converts `forward FROM TO...`, where TO may be a file such as /etc/resolv.conf. CoreDNS resolves
-/// a relative path against its working directory, which the Corefile does not contain. Therefore
+/// a relative path against its working directory, which is not stated in the Corefile. Therefore
 /// `folder`, the folder of the Corefile, is used instead.
 fn forward(
     plugin: &Statement,

@@ -17,8 +17,9 @@ use super::prefix::WELL_KNOWN;
 /// word.
 pub const MAX_THREADS: usize = 64;
 
-/// Function that returns true if a server with the listen addresses in the first argument would
-/// itself receive queries to the address in the second argument.
+/// Function that detects a server that is its own upstream. The first argument contains the listen
+/// addresses of the server. Returns true if this server would itself receive queries to the address
+/// in the second argument.
 pub type IsOwn = fn(&[ServiceAddr], ServiceAddr) -> bool;
 
 /// A value with its origin in the imported configuration.
@@ -148,8 +149,8 @@ pub(super) struct Draft {
 }
 
 impl Draft {
-    /// Sets `[table] key = value`, with the value clamped to the bounds of dns64d. If the value is
-    /// not a number, it is passed as `None`, and a note is added.
+    /// Sets `[table] key = value`, with the value clamped to the bounds of dns64d. The value `None`
+    /// stands for a text that is not a number. In that case, only a note is added.
     pub(super) fn set_number(
         &mut self,
         table: &'static str,
@@ -407,8 +408,8 @@ impl Draft {
         text + "\n"
     }
 
-    /// True if another listen address, a wildcard address of the same family and port, covers
-    /// `address`. In that case `address` cannot also be bound.
+    /// True if `address` is not a wildcard address, but the wildcard address of the same family is
+    /// a listen address with the same port. In that case, `address` cannot also be bound.
     fn serves_all_of(&self, address: ServiceAddr) -> bool {
         let covers = |all: &ServiceAddr| {
             all.ip().is_unspecified()

@@ -54,7 +54,7 @@ pub(super) fn parse(file: &Path) -> Result<Vec<Statement>, ImportError> {
 
 struct Reader<'a> {
     /// Folder of the imported file, against which relative paths are resolved. Knot Resolver itself
-    /// uses its working directory, which the file does not contain.
+    /// uses its working directory, which is not stated in the file.
     folder: &'a Path,
     /// Number of files included so far.
     files: usize,

@@ -267,8 +267,8 @@ fn lines(file: &Path, settings: &mut Vec<Setting>, depth: usize) -> Result<(), I
 }
 
 /// Returns the files of an `include-dir`, which are read after the file that contains it. PowerDNS
-/// Recursor resolves a relative path against its working directory, which the file does not
-/// contain. Therefore the folder of the file is used instead.
+/// Recursor resolves a relative path against its working directory, which is not stated in the
+/// file. Therefore the folder of the file is used instead.
 fn include(
     by: &Path,
     named: &str,

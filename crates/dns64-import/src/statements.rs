@@ -99,8 +99,8 @@ struct Parser {
     /// Number of files included so far.
     files: usize,
     /// Working directory of BIND, against which relative paths are resolved. The option `directory`
-    /// changes it for the following lines. The file does not contain BIND's initial working
-    /// directory, so the folder of the imported file is assumed.
+    /// changes it for the following lines. BIND's initial working directory is not stated in the
+    /// file, so the folder of the imported file is used instead.
     directory: PathBuf,
     /// Names of the snippets in a Corefile.
     snippets: HashSet<String>,

@@ -173,8 +173,8 @@ struct Clauses {
     /// Number of files included so far.
     files: usize,
     /// Working directory of Unbound, against which relative paths of includes are resolved. A
-    /// `directory:` key changes it for the following lines. The file does not contain Unbound's
-    /// initial working directory, so the folder of the imported file is assumed.
+    /// `directory:` key changes it for the following lines. Unbound's initial working directory is
+    /// not stated in the file, so the folder of the imported file is used instead.
     directory: PathBuf,
 }
 
@@ -247,9 +247,9 @@ impl Word {
         is_key.then_some((key, rest))
     }
 
-    /// True if this word, which follows a value, begins a new entry rather than being another
-    /// value. The first group of an IPv6 address also ends with a colon, but has only hexadecimal
-    /// digits.
+    /// True if this word, which follows a value, begins a new entry. False if the word is a further
+    /// value of the current entry. The first group of an IPv6 address also ends with a colon, but
+    /// has only hexadecimal digits.
     fn begins_an_entry(&self) -> bool {
         self.keyword().is_some_and(|(key, rest)| {
             rest.is_empty() || !key.chars().all(|c| c.is_ascii_hexdigit())
@@ -381,7 +381,7 @@ fn has(modules: &str, module: &str) -> bool {
 
 /// Converts the built-in local zones. A `local-zone` with the name of a built-in zone replaces it.
 /// A `local-zone` for a name below a built-in zone makes the names below its own name resolvable,
-/// unless its type blocks them.
+/// unless the type of the `local-zone` blocks them.
 fn local_zones(server: &Clause, draft: &mut Draft) {
     let canonical = |name: &str| name.trim_end_matches('.').to_ascii_lowercase();
     let is_resolved =

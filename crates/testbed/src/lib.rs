@@ -60,8 +60,8 @@ pub fn note_skipped(test: &str, reason: &str) {
     let _ = file.and_then(|mut file| file.write_all(format!("{name}\t{reason}\n").as_bytes()));
 }
 
-/// Time limit for waiting for an event. It is long enough that, even on a busy machine, only an
-/// event that never occurs exceeds it.
+/// Time limit for waiting for an event. The limit is so long that, even on a busy machine, it
+/// expires only if the event never occurs.
 pub const LAST_RESORT: Duration = Duration::from_secs(60);
 
 /// Waits until `is_so` returns true.

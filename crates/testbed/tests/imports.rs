@@ -1,13 +1,13 @@
-//! No file of a crate imports in a circle, and docs/ARCHITECTURE.md draws the modules of `dns64` as they
-//! use each other.
+//! Checks that no files of a crate import each other in a circle, and that docs/ARCHITECTURE.md
+//! shows the actual dependencies between the modules of `dns64`.
 //!
 //! ```text
 //! src/**.rs ─► tokens, without comments, texts and tests ─► paths: `use` and others ─► file ─► files that it names
 //!                                                                                       └─► room ─► rooms
 //! ```
 //!
-//! A path counts for the file of the deepest module that it names, even if that module re-exports the
-//! item. Items that only tests use do not count. Macros are read as they are written.
+//! A path counts as a use of the deepest module that it names, even if that module re-exports the
+//! item. Code that exists only in tests is ignored. Macros are read as they are written.
 
 mod rust_source;
 
@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 
 use rust_source::literal;
 
-/// A module's path from the crate's root; that of the root is empty.
+/// Path of a module from the crate's root. The path of the root is empty.
 type Module = Vec<String>;
 /// The modules that each module uses.
 type Uses<T> = BTreeMap<T, BTreeSet<T>>;
@@ -37,7 +37,7 @@ fn no_file_imports_in_a_circle() {
     assert!(found.is_empty(), "files import in circles: {}", found.join("\n"));
 }
 
-/// One line for each module: the module and those that it uses.
+/// Returns one line for each module, with the modules that it uses.
 fn lines(uses: &Uses<Module>) -> String {
     let line = |(module, used): (&Module, &BTreeSet<Module>)| {
         let used: Vec<_> = used.iter().map(|module| module.join("::")).collect();
@@ -69,7 +69,8 @@ fn read(file: &Path) -> String {
     std::fs::read_to_string(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
 }
 
-/// The text of each module of a crate: those of its library, and those of its program.
+/// Returns the text of each module of a crate: one map for the library and one for the program, if
+/// they exist.
 fn sources(folder: &Path) -> Vec<BTreeMap<Module, String>> {
     let src = folder.join("src");
     let roots = [src.join("lib.rs"), src.join("main.rs")];
@@ -77,7 +78,8 @@ fn sources(folder: &Path) -> Vec<BTreeMap<Module, String>> {
     existing.iter().map(|root| modules(&src, root, &existing)).collect()
 }
 
-/// The text of each module below `src` of the program or library with this root, one of `roots`.
+/// Returns the text of each module of the library or program with the root file `root`. `src` is
+/// the source folder, and `roots` contains all root files in this folder.
 fn modules(src: &Path, root: &Path, roots: &[&PathBuf]) -> BTreeMap<Module, String> {
     let mut modules = BTreeMap::new();
     let mut folders = vec![src.to_owned()];
@@ -103,7 +105,7 @@ fn text(part: &std::ffi::OsStr) -> String {
     part.to_str().unwrap().to_owned()
 }
 
-/// The modules that each module refers to, except itself. Modules that exist only in tests are
+/// Returns the other modules that each module refers to. Modules that exist only in tests are
 /// skipped.
 fn uses(sources: &BTreeMap<Module, String>) -> Uses<Module> {
     let tokens: BTreeMap<&Module, Vec<String>> =
@@ -126,7 +128,7 @@ fn below(module: &Module, child: &str) -> Module {
     module.iter().cloned().chain([child.to_owned()]).collect()
 }
 
-/// The longest prefix of a path that is a module.
+/// Returns the longest prefix of a path that is the path of a module.
 fn deepest(path: &[String], modules: &BTreeSet<Module>) -> Module {
     (0..=path.len())
         .rev()
@@ -135,8 +137,8 @@ fn deepest(path: &[String], modules: &BTreeSet<Module>) -> Module {
         .unwrap()
 }
 
-/// Names, `::` and single characters; comments, strings, character literals and lifetimes are
-/// skipped.
+/// Splits a text into tokens: names, `::` and single characters. Comments, strings, character
+/// literals and lifetimes are skipped.
 fn tokens(text: &str) -> Vec<String> {
     let mut tokens = Vec::new();
     let mut rest = text;
@@ -163,7 +165,7 @@ fn tokens(text: &str) -> Vec<String> {
     tokens
 }
 
-/// The tokens without items under `#[cfg(test)]`.
+/// Returns the tokens without items under `#[cfg(test)]`.
 fn without_tests(tokens: &[String]) -> Vec<String> {
     let marks = ["#", "[", "cfg", "(", "test", ")", "]"];
     let mut kept = Vec::new();
@@ -183,7 +185,8 @@ fn without_tests(tokens: &[String]) -> Vec<String> {
     kept
 }
 
-/// The number of tokens until `end`, or until a block is closed, outside of all brackets.
+/// Returns the number of tokens up to and including the first `end` or `}` that is outside of all
+/// brackets.
 fn item_len(tokens: &[String], end: &str) -> usize {
     let mut depth = 0;
     for (i, token) in tokens.iter().enumerate() {
@@ -199,13 +202,14 @@ fn item_len(tokens: &[String], end: &str) -> usize {
     tokens.len()
 }
 
-/// The modules declared with `mod name;`.
+/// Returns the names of the modules declared with `mod name;`.
 fn children(tokens: &[String]) -> Vec<String> {
     let declared = tokens.windows(3).filter(|three| three[0] == "mod" && three[2] == ";");
     declared.map(|three| three[1].clone()).collect()
 }
 
-/// All paths into this crate, from its root.
+/// Returns all paths in `tokens` that lead to items of this crate. Each path begins at the crate's
+/// root.
 fn paths(module: &Module, tokens: &[String]) -> Vec<Module> {
     let mut known: BTreeMap<String, Module> =
         children(tokens).into_iter().map(|child| (child.clone(), below(module, &child))).collect();
@@ -236,8 +240,8 @@ fn paths(module: &Module, tokens: &[String]) -> Vec<Module> {
     found
 }
 
-/// Reads a path with all its branches: each leaf, and its name after the import. Returns the
-/// position after it.
+/// Reads a path with all its branches. Adds each imported item to `leaves`, with the name that it
+/// has after the import. Returns the position after the path.
 fn tree(
     tokens: &[String],
     mut at: usize,
@@ -279,7 +283,8 @@ fn tree(
     at
 }
 
-/// A path from the crate's root; `None` if it leads to another crate, or is a single name.
+/// Returns the path from the crate's root. Returns `None` if the path leads to a different crate,
+/// or is a single name.
 fn absolute(module: &Module, path: &[String], known: &BTreeMap<String, Module>) -> Option<Module> {
     let (first, mut rest) = path.split_first().filter(|(_, rest)| !rest.is_empty())?;
     let mut base = match first.as_str() {
@@ -296,7 +301,8 @@ fn absolute(module: &Module, path: &[String], known: &BTreeMap<String, Module>) 
     Some(base)
 }
 
-/// The modules that use themselves through others, and which of those each one uses.
+/// Returns the modules that use themselves through other modules. For each of these modules,
+/// returns the modules that it uses and that in turn use it, directly or indirectly.
 fn circles<T: Ord + Clone>(uses: &Uses<T>) -> Uses<T> {
     let is_circular = |module: &T| reached(module, uses).contains(module);
     let mut circles = Uses::new();
@@ -307,7 +313,7 @@ fn circles<T: Ord + Clone>(uses: &Uses<T>) -> Uses<T> {
     circles
 }
 
-/// All modules that a module uses, directly or through others.
+/// Returns all modules that a module uses directly or through other modules.
 fn reached<'a, T: Ord>(module: &'a T, uses: &'a Uses<T>) -> BTreeSet<&'a T> {
     let mut reached: BTreeSet<&T> = BTreeSet::new();
     let mut next: Vec<&T> = uses.get(module).into_iter().flatten().collect();
@@ -319,7 +325,8 @@ fn reached<'a, T: Ord>(module: &'a T, uses: &'a Uses<T>) -> BTreeSet<&'a T> {
     reached
 }
 
-/// The rooms, which are the modules in the root, and the rooms that each one uses.
+/// Returns the top-level modules, which are called rooms here. For each room, returns the other
+/// rooms that it uses.
 fn rooms(uses: &Uses<Module>) -> Uses<String> {
     let mut rooms = Uses::new();
     for (module, used) in uses {
@@ -330,7 +337,8 @@ fn rooms(uses: &Uses<Module>) -> Uses<String> {
     rooms
 }
 
-/// The top-level modules in the document: the lines of the block below "uses these others:".
+/// Returns the top-level modules in the document, and the modules that each of them uses. They are
+/// listed in the block below "uses these others:".
 fn drawn(document: &str) -> Uses<String> {
     let block = document.split("uses these others:\n").nth(1).expect("the drawing of the rooms");
     let lines =

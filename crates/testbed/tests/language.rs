@@ -1,4 +1,4 @@
-//! Counts how the repository's English reads, by the lists of `docs/style-guide.md`.
+//! Checks the repository's English against the word lists and limits of `docs/style-guide.md`.
 
 mod rust_source;
 
@@ -22,18 +22,18 @@ const IN_TEXT: f64 = 1.0;
 /// Largest share of test names above [`NAME_LEN`] characters, per cent.
 const LONG_NAMES: f64 = 2.0;
 const NAME_LEN: usize = 60;
-/// Largest mean length of a page's sentences, words.
+/// Largest mean length of a page's sentences, in words.
 const MEAN_SENTENCE: f64 = 20.0;
 /// Largest share of sentences above [`LONG_SENTENCE`] words on a page, per cent.
 const LONG_SENTENCES: f64 = 3.0;
 const LONG_SENTENCE: usize = 35;
-/// Longest sentence of a page, words.
+/// Longest sentence of a page, in words.
 const LONGEST_SENTENCE: usize = 40;
-/// Pages with fewer sentences are not counted.
+/// Minimum number of sentences of a checked page.
 const FEW_SENTENCES: usize = 5;
-/// Shorter string literals are names and not messages.
+/// Minimum number of words of a message. Shorter string literals count as names.
 const MESSAGE_WORDS: usize = 4;
-/// Places that a failure shows for each figure.
+/// Maximum number of places that the report of a failure shows for each figure.
 const SHOWN: usize = 12;
 
 #[test]
@@ -154,7 +154,7 @@ impl Rules {
         words(text).next().is_some_and(|first| self.list("openers").contains(&first))
     }
 
-    /// Occurrences of the phrases of a list, without the allowed ones.
+    /// Returns the number of occurrences of the phrases in a list. Allowed phrases do not count.
     fn count(&self, list: &str, text: &str) -> usize {
         let text: String = words(text).map(|word| format!(" {word} ")).collect();
         let allowed = self.list("allowed");
@@ -164,7 +164,7 @@ impl Rules {
             .sum()
     }
 
-    /// Occurrences of all lists but the openers.
+    /// Returns the number of occurrences of the phrases in all lists except the openers.
     fn count_all(&self, text: &str) -> usize {
         ["persons", "speech", "archaic"].iter().map(|list| self.count(list, text)).sum()
     }
@@ -246,7 +246,8 @@ fn check_pages(report: &mut Report, rules: &Rules, root: &Path) {
     }
 }
 
-/// Blocks of `///` and `//!` lines outside code fences, with the number of the first line.
+/// Returns the blocks of `///` and `//!` lines without code fences, each with the number of its
+/// first line.
 fn doc_comments(text: &str) -> Vec<(usize, String)> {
     let mut found: Vec<(usize, String)> = Vec::new();
     let (mut kind, mut fenced) = (None, false);
@@ -276,7 +277,7 @@ fn doc_comments(text: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// The text before the module of its unit tests.
+/// Returns the text before the module of unit tests.
 fn without_tests(text: &str) -> &str {
     let begins_module = |at: &usize| {
         let mut rest = text[*at..].lines().skip(1).map(str::trim_start);
@@ -287,7 +288,7 @@ fn without_tests(text: &str) -> &str {
     &text[..end.unwrap_or(text.len())]
 }
 
-/// The string literals of Rust source code.
+/// Returns the contents of the string literals in Rust source code.
 fn literals(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut rest = text;
@@ -305,7 +306,8 @@ fn literals(text: &str) -> Vec<String> {
     found
 }
 
-/// The content of a string literal, escapes as blanks; `None` for other literals.
+/// Returns the content of a string literal. Unless the literal is raw, `\n` and all other
+/// backslashes are replaced by blanks. Returns `None` for other literals.
 fn content(literal: &str) -> Option<String> {
     let (prefix, quoted) = literal.split_once('"')?;
     let (inner, _) = quoted.rsplit_once('"')?;
@@ -316,7 +318,7 @@ fn content(literal: &str) -> Option<String> {
     }
 }
 
-/// A format string without the names of its arguments.
+/// Returns a format string without the names of its arguments.
 fn without_arguments(literal: &str) -> String {
     let mut pieces = literal.split('{');
     let first = pieces.next().unwrap_or_default().to_owned();
@@ -325,7 +327,7 @@ fn without_arguments(literal: &str) -> String {
     })
 }
 
-/// The names of the functions marked `#[test]`.
+/// Returns the names of the functions marked `#[test]`.
 fn test_names(text: &str) -> Vec<String> {
     let name = |after: &str| {
         let (before, after) = after.split_once("fn ")?;
@@ -337,7 +339,8 @@ fn test_names(text: &str) -> Vec<String> {
     text.split("#[test]").skip(1).filter_map(name).collect()
 }
 
-/// The sentences of a page with three words or more, without tables, headings and code.
+/// Returns the sentences of a page that have three words or more. Tables, headings and code are
+/// skipped.
 fn sentences(page: &str) -> Vec<String> {
     let prose: String = page.split("```").step_by(2).collect();
     let mut found = Vec::new();
@@ -351,7 +354,7 @@ fn sentences(page: &str) -> Vec<String> {
     found
 }
 
-/// The list items of a paragraph.
+/// Returns the list items of a paragraph.
 fn items(paragraph: &str) -> Vec<String> {
     let mut items = vec![String::new()];
     for line in paragraph.lines().map(str::trim_start) {
@@ -382,7 +385,7 @@ fn split_sentences(text: &str, found: &mut Vec<String>) {
     found.push(text[start..].trim().to_owned());
 }
 
-/// Drops code, the targets of links, and the signs of Markdown.
+/// Removes code, the targets of links, and Markdown syntax.
 fn plain(text: &str) -> String {
     let pieces = text.split('`').enumerate();
     let text: String = pieces.map(|(i, piece)| if i % 2 == 0 { piece } else { "X" }).collect();
@@ -394,7 +397,7 @@ fn plain(text: &str) -> String {
     plain.replace(['[', ']', '*', '_', '#', '>'], " ")
 }
 
-/// The words in lower case.
+/// Returns the words of a text in lower case.
 fn words(text: &str) -> impl Iterator<Item = String> + '_ {
     text.split(|c: char| !c.is_ascii_alphabetic() && !matches!(c, '\'' | '’' | '-'))
         .filter(|word| word.starts_with(|c: char| c.is_ascii_alphabetic()))
@@ -417,7 +420,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-/// The Rust files below a folder that `is_wanted` selects.
+/// Returns the text of each Rust file below a folder for which `is_wanted` is true.
 fn sources(folder: &Path, is_wanted: impl Fn(&Path) -> bool) -> BTreeMap<PathBuf, String> {
     let files = files_below(folder, "rs").into_iter().filter(|path| is_wanted(path));
     files.map(|path| (path.clone(), fs::read_to_string(path).unwrap())).collect()
@@ -437,7 +440,7 @@ fn files_below(folder: &Path, extension: &str) -> Vec<PathBuf> {
     found
 }
 
-/// The folder of a dependency's sources in cargo's registry.
+/// Returns the folder of a dependency's sources in cargo's registry.
 fn registry_source(name: &str) -> PathBuf {
     let mut cargo = Command::new(env!("CARGO"));
     let cargo = cargo.args(["metadata", "--format-version", "1", "--offline"]);

@@ -1,7 +1,7 @@
 //! A reader of Rust source code for the tests of this folder.
 
-/// The length of a string, a character literal or the quote of a lifetime at this position, in
-/// octets.
+/// Returns the length, in octets, of the string, the character literal or the quote of a lifetime
+/// at the start of `rest`. Returns `None` for any other text.
 pub(crate) fn literal(rest: &str) -> Option<usize> {
     let after_b = rest.strip_prefix('b').unwrap_or(rest);
     let before = rest.len() - after_b.len();
