@@ -151,8 +151,9 @@ impl Parser {
         Ok(all)
     }
 
-    /// Returns the statements of the files that the include statement `named` in `file` refers to.
-    /// A pattern that matches no file is an error in BIND, but not in CoreDNS.
+    /// Returns the statements of the included files. `named` is the path or pattern in an include
+    /// statement, and `file` contains this statement. A pattern that matches no file is an error in
+    /// BIND, but not in CoreDNS.
     fn included(
         &mut self,
         named: &str,

@@ -83,7 +83,7 @@ pub(crate) struct Element<N> {
 pub(crate) enum ElementKind<N> {
     /// A network.
     Network(N),
-    /// All addresses in another list. The element does not apply to the exceptions of the other
+    /// All addresses in a nested list. The element does not apply to the exceptions of the nested
     /// list. Later elements decide about these exceptions.
     List(Networks<N>),
 }

@@ -76,8 +76,9 @@ pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Runs up to two trials and returns the first valid one. `trial` returns the reasons if a trial is invalid. After two
-/// invalid trials, the calling test is reported as skipped and `None` is returned.
+/// Runs up to two trials and returns the first valid one. If a trial is invalid, `trial` returns
+/// the reasons as an error. After two invalid trials, this function reports the calling test as
+/// skipped, and returns `None`.
 pub fn valid_trial<T>(trial: impl FnMut() -> Result<T, String>) -> Option<T> {
     first_valid(trial)
         .inspect_err(|reasons| {
@@ -88,7 +89,8 @@ pub fn valid_trial<T>(trial: impl FnMut() -> Result<T, String>) -> Option<T> {
         .ok()
 }
 
-/// Runs up to two trials and returns the first valid one, or the reasons of both.
+/// Runs up to two trials and returns the first valid one. If both trials are invalid, returns the
+/// reasons for both.
 fn first_valid<T>(mut trial: impl FnMut() -> Result<T, String>) -> Result<T, String> {
     trial()
         .or_else(|first| trial().map_err(|second| format!("two invalid trials: {first}; {second}")))

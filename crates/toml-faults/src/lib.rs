@@ -262,7 +262,7 @@ impl<'a> Search<'a> {
     }
 
     /// Returns `schema` with its references resolved. Returns `None` if the schema allows several
-    /// kinds of values, where null does not count as a kind.
+    /// kinds of values. Null does not count as a kind.
     fn only(&self, schema: &'a Value) -> Option<&'a Value> {
         let schema = schema_of(self.schema, schema);
         let alternatives = schema.get("anyOf").or_else(|| schema.get("oneOf"));

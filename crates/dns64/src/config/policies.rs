@@ -219,8 +219,8 @@ struct TableKeys {
     select: Option<Select>,
     exclude: Option<Networks<Ipv6Net>>,
     mode: Option<Mode>,
-    /// Key `off` of a domain. True disables translation. False enables translation even if another
-    /// table disables it.
+    /// Key `off` of a domain. True disables translation. False enables translation even if a
+    /// different table disables it.
     off: Option<bool>,
     ignore_aaaa: Option<bool>,
     fallback_native: Option<bool>,

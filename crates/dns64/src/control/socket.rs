@@ -41,8 +41,8 @@ impl ControlSocket {
     /// accessible to its owner and, if `group` is given, to the members of this group.
     ///
     /// # Errors
-    /// If a server listens at this path, if another file has this path, if the group does not
-    /// exist, or if a system call fails.
+    /// If a server listens at this path, if the path belongs to a file that is not a socket, if the
+    /// group does not exist, or if a system call fails.
     pub(crate) fn bind(path: &Path, group: Option<&str>) -> io::Result<ControlSocket> {
         let group = group.map(group_id).transpose()?;
         let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
@@ -73,8 +73,8 @@ impl ControlSocket {
 }
 
 /// Binds a socket to a file that has these permissions from the moment it is created. Setting the
-/// permissions later by path could affect another file, because the owner of the folder can replace
-/// the socket with a link.
+/// permissions later by path could affect a different file, because the owner of the folder can
+/// replace the socket with a link.
 fn bind_with(socket: &OwnedFd, path: &Path, mode: Mode) -> io::Result<()> {
     let address = UnixAddr::new(path)?;
     // The file gets the permissions of the unbound socket, reduced by the umask.
@@ -89,7 +89,7 @@ fn bind_with(socket: &OwnedFd, path: &Path, mode: Mode) -> io::Result<()> {
 /// file.
 ///
 /// # Errors
-/// If another file has replaced the socket, or if a system call fails.
+/// If a file that is not a socket has replaced the socket, or if a system call fails.
 fn open_socket(path: &Path) -> io::Result<(OwnedFd, (u64, u64))> {
     let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     let file = open(path, flags, Mode::empty())?;

@@ -35,7 +35,7 @@ pub(crate) struct AnnouncedPrefix {
 pub(crate) enum Refusal {
     /// The sender may be off-link: the hop limit is not 255, or the source is not link-local.
     NotFromLink,
-    /// The message has another type or is malformed.
+    /// The message is not a Router Advertisement, or is malformed.
     Malformed,
 }
 
@@ -133,7 +133,7 @@ mod tests {
         for other in ["::ffff:0:0", "ff02::", "fe80::"] {
             assert_eq!(found(&message(&[&option(600, 0, other)])), [], "{other}");
         }
-        // An option of another length is not a PREF64 option.
+        // An option with a different length is not a PREF64 option.
         let long = [&[PREF64, 3][..], &[0; 22]].concat();
         assert_eq!(found(&message(&[&long])), []);
     }

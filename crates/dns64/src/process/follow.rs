@@ -1,7 +1,7 @@
 //! Detection of changes to resolv.conf at run time. The detection is active if no upstream is configured.
 //!
 //! The file is read every two seconds and compared with its last contents. Reading detects that the
-//! file was written, was replaced, or has become a link to another target. A kernel watch
+//! file was written, was replaced, or has become a link to a different target. A kernel watch
 //! (inotify(7)) would have to be set up again in each of these cases, and requires that the folder
 //! exists.
 
@@ -24,7 +24,8 @@ impl Follower {
         Follower { seen: settings.resolv_conf().clone() }
     }
 
-    /// Records the contents of resolv.conf that belong to `settings`, which a reload has put into effect.
+    /// Records the contents of resolv.conf in `settings`, after a reload has put `settings` into
+    /// effect.
     pub(super) fn record(&mut self, settings: &Settings) {
         self.seen = settings.resolv_conf().clone();
     }

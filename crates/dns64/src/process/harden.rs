@@ -175,8 +175,8 @@ fn confine_files(needed: NeededFiles<'_>) -> Result<bool, HardenError> {
     let readable = needed.config.into_iter().flat_map(|file| {
         [folder(file), folder(&file.canonicalize().unwrap_or_else(|_| file.into()))]
     });
-    // Other programs replace resolv.conf. It may become a link into another folder, which may not
-    // exist yet.
+    // Other programs replace resolv.conf. The new file may be a link into a different folder, which
+    // may not exist yet.
     let resolv_conf = needed.resolv_conf.into_iter().flat_map(|file| {
         folders_on_the_way(file).into_iter().chain(OF_NAME_SERVERS.map(PathBuf::from))
     });

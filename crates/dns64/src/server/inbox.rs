@@ -23,7 +23,7 @@ pub(super) enum WorkerMessage {
     Explain { bytes: Vec<u8>, client: IpAddr, trace: Box<Trace> },
     /// The result of an upstream query over TCP.
     TcpAnswer { fetch: FetchId, message: Result<Vec<u8>, TcpFailure> },
-    /// A datagram that arrived on another worker's AF_XDP rings for a port of this worker.
+    /// A datagram for a port of this worker that arrived on the AF_XDP rings of a different worker.
     Answer { port: PortId, from: SocketAddr, to: SocketAddr, bytes: Vec<u8>, may_be_joined: bool },
     /// The result of a fetch that another worker performed.
     Completed(Key, Outcome),

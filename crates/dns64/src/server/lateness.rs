@@ -28,7 +28,8 @@ const OLDEST: Nanos = Nanos::SECOND;
 const YOUNG: Nanos = Nanos::from_millis(500);
 /// Time for which datagrams must remain in the queue before a worker starts to watch their age.
 const BEHIND: Nanos = Nanos::from_millis(100);
-/// Time without datagrams left in the queue before a worker stops watching the age of datagrams.
+/// Time since the last loop iteration that left datagrams in the queue, after which a worker stops
+/// watching their age.
 const CALM: Nanos = Nanos(10 * Nanos::SECOND.0);
 
 /// Intended age of the oldest datagram in the queue. The share of datagrams that the kernel drops is adjusted to reach
@@ -57,8 +58,8 @@ pub(super) enum Change {
 /// State of one socket.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Lateness {
-    /// End of the first loop iteration that left datagrams in the queue. `None` if the last
-    /// iteration emptied the queue.
+    /// End of the first of the consecutive loop iterations that have left datagrams in the queue.
+    /// `None` if the last iteration emptied the queue.
     behind_since: Option<Nanos>,
     /// Time at which the worker stops watching the age of datagrams. `None` if it does not watch.
     watches_until: Option<Nanos>,

@@ -28,7 +28,7 @@ pub(super) struct Shared {
     /// State shared by the resolvers of all workers.
     pub(super) common: Common,
     pub(super) limiter: Limiter,
-    /// Limiter for large replies to unverified addresses, per network. It limits the octets by
+    /// Limiter, per network, for large replies to unverified addresses. It limits the octets by
     /// which the replies exceed a multiple of the size of their queries.
     pub(super) amplification: Limiter,
     pub(super) cookies: Cookies,

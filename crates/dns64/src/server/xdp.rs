@@ -86,8 +86,8 @@ struct ClientAddress {
     address: SocketAddr,
     /// Index of the worker's socket with this address.
     endpoint: usize,
-    /// Port of the address, if the filter redirects it. The set is emptied when the sockets must
-    /// receive new queries.
+    /// Set that contains the port of the address while the filter redirects queries to this port.
+    /// The set is emptied when the sockets must receive new queries.
     port: Arc<PortSet>,
 }
 
