@@ -47,9 +47,9 @@ impl<'a> Writer<'a> {
             .map_err(io::Error::other)
     }
 
-    /// Writes a row group. `column` is called with the index of each column, beginning with 0 for
-    /// the first column of the schema, and returns the values of this column. All columns must have
-    /// the same number of values.
+    /// Writes a row group. `column` returns the values of a column. Its argument is the index of
+    /// the column in the schema; the first column has the index 0. All columns must have the same
+    /// number of values.
     ///
     /// # Errors
     /// If the file cannot be written, or the number of values in a column differs from that in the

@@ -467,8 +467,8 @@ impl Draft {
     }
 
     /// Writes the `[[upstream]]` entries, and the `[[forward]]` entries that assign domains to
-    /// upstreams. If a domain has a `[[forward]]` entry, the root domain needs one too, because an
-    /// upstream without a domain would be used for all names.
+    /// upstreams. If a domain has a `[[forward]]` entry, the root domain also needs a `[[forward]]`
+    /// entry, because an upstream without a domain would be used for all names.
     fn write_upstreams(&self, text: &mut String) {
         let root: Vec<ServiceAddr> = self.upstreams.iter().map(|located| located.value).collect();
         let mut body = String::new();

@@ -202,8 +202,8 @@ fn short(value: f32) -> f32 {
 }
 
 /// Returns a control point of the cubic curve that is equal to a quadratic curve. `by` is the
-/// control point of the quadratic curve, and `end` is the end of the quadratic curve that is next
-/// to the returned point.
+/// control point of the quadratic curve, and `end` is its end point next to the returned control
+/// point.
 fn towards(end: Point, by: Point) -> Point {
     Point::from_xy(end.x + (by.x - end.x) * 2.0 / 3.0, end.y + (by.y - end.y) * 2.0 / 3.0)
 }
