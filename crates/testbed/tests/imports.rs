@@ -337,8 +337,8 @@ fn rooms(uses: &Uses<Module>) -> Uses<String> {
     rooms
 }
 
-/// Returns the top-level modules in the document, and the modules that each of them uses. They are
-/// listed in the block below "uses these others:".
+/// Reads the block below "uses these others:" in the document. Returns the top-level modules, and
+/// the modules that each of them uses.
 fn drawn(document: &str) -> Uses<String> {
     let block = document.split("uses these others:\n").nth(1).expect("the drawing of the rooms");
     let lines =

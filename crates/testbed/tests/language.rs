@@ -9,22 +9,22 @@ use std::process::Command;
 
 use rust_source::literal;
 
-/// Largest share of doc comments that begin with a free relative, per cent.
+/// Largest share of doc comments that begin with a free relative clause, in per cent.
 const OPENERS: f64 = 1.0;
-/// Most words for persons in doc comments, per 1 000 words.
+/// Maximum number of words for persons in doc comments, per 1 000 words.
 const PERSONS: f64 = 0.3;
-/// Most verbs of speech and thought in doc comments, per 1 000 words.
+/// Maximum number of verbs of speech and thought in doc comments, per 1 000 words.
 const SPEECH: f64 = 0.8;
-/// Most archaic phrases in doc comments, per 1 000 words.
+/// Maximum number of archaic phrases in doc comments, per 1 000 words.
 const ARCHAIC: f64 = 0.3;
-/// Most listed words in messages, or on a page, per 1 000 words.
+/// Maximum number of words from the lists in messages or on a page, per 1 000 words.
 const IN_TEXT: f64 = 1.0;
-/// Largest share of test names above [`NAME_LEN`] characters, per cent.
+/// Largest share of test names that have more than [`NAME_LEN`] characters, in per cent.
 const LONG_NAMES: f64 = 2.0;
 const NAME_LEN: usize = 60;
 /// Largest mean length of a page's sentences, in words.
 const MEAN_SENTENCE: f64 = 20.0;
-/// Largest share of sentences above [`LONG_SENTENCE`] words on a page, per cent.
+/// Largest share of a page's sentences that have more than [`LONG_SENTENCE`] words, in per cent.
 const LONG_SENTENCES: f64 = 3.0;
 const LONG_SENTENCE: usize = 35;
 /// Longest sentence of a page, in words.

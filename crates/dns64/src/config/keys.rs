@@ -217,7 +217,7 @@ pub(crate) struct TranslationKeys {
     /// Prefixes to use for an IPv4 address that is in the `ranges` of several prefixes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) select: Option<Select>,
-    /// AAAA records in these networks are ignored (RFC 6147 §5.1.4).
+    /// AAAA records with addresses in these networks are ignored (RFC 6147 §5.1.4).
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Vec<String>>")]
     pub(crate) exclude: Option<NetworkList<Ipv6Net>>,
@@ -517,7 +517,7 @@ pub(crate) struct DomainKeys {
     /// Prefixes of synthesized addresses. An empty list disables translation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) prefixes: Option<Vec<PrefixKeys>>,
-    /// AAAA records in these networks are ignored (RFC 6147 §5.1.4).
+    /// AAAA records with addresses in these networks are ignored (RFC 6147 §5.1.4).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Vec<String>>")]
     pub(crate) exclude: Option<NetworkList<Ipv6Net>>,

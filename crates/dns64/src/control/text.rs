@@ -138,7 +138,7 @@ fn mode(mode: Mode) -> &'static str {
     }
 }
 
-/// Returns the keys that differ from their default.
+/// Returns a text for each key whose value differs from its default.
 fn switches(rules: &RulesApplied) -> Vec<&'static str> {
     let all = [
         (rules.ignore_aaaa, "ignore-aaaa"),

@@ -136,7 +136,8 @@ const SIGNALS: &[c_long] = &[
     libc::SYS_rt_tgsigqueueinfo,
 ];
 
-/// Other calls with a process ID as the first argument. The ID 0 also stands for this process.
+/// Calls, in addition to those in [`SIGNALS`], whose first argument is a process ID. The ID 0 also
+/// stands for this process.
 const LIMITS: &[c_long] = &[libc::SYS_prlimit64, libc::SYS_sched_setaffinity];
 
 /// Operations of fcntl(2) that make the kernel send signals to a different process: F_SETOWN,
