@@ -143,8 +143,8 @@ pub struct Ssh {
     #[serde(default)]
     pub auth: Option<SshHost>,
     /// Several hosts for AuthDNS, instead of the single host `auth`. Each DUT is configured with
-    /// the addresses of all these hosts. Each search of a self-test queries one host, and the
-    /// searches take the hosts in turn.
+    /// the addresses of all these hosts. In a self-test, each search queries a single host, and
+    /// successive searches query different hosts in turn.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub auths: Vec<SshHost>,
     /// Addresses of the servers.
@@ -299,19 +299,20 @@ pub struct Trial {
     pub threads: u16,
     /// Number of UDP source ports that the Measurer sends from.
     pub source_ports: u16,
-    /// Source addresses of the Measurer: one prefix for each IP version that the Measurer uses,
-    /// such as `"2001:2:0:ff::/64"`. Default: the address that the kernel chooses.
+    /// Source addresses of the Measurer: one prefix, such as `"2001:2:0:ff::/64"`, for each IP
+    /// version that the Measurer uses. Default: the address that the kernel chooses.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub source_addresses: Vec<SourceAddresses>,
     /// AF_XDP (kernel bypass) for the Measurer, on the interface that leads to the queried server;
     /// default: sockets.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub xdp: Option<net::xdp::Mode>,
-    /// Maximum time by which queries may be sent early or late so that several queries form one
-    /// batch. `auto` chooses this time so that sending uses at most a third of a shared CPU.
+    /// Maximum time by which a query may be sent early or late, so that it can be sent in one batch
+    /// with other queries. `auto` chooses this time so that sending uses at most a third of a
+    /// shared CPU.
     pub max_burst: Burst,
     /// Pacing tolerance in per cent. A trial is invalid if the number of queries in any 100 ms
-    /// deviates from the schedule by more than this tolerance.
+    /// window deviates from the schedule by more than this tolerance.
     pub window_limit: f64,
     /// Limit for the lateness of queries. A trial is invalid if more than one query in a thousand
     /// is late by more than this limit.
@@ -349,8 +350,8 @@ impl Default for Trial {
 }
 
 impl Trial {
-    /// Returns the number of distinct names used by queries for cached names at `rate`. The number
-    /// is 0 if the share `cached` is 0.
+    /// Returns the number of distinct names that queries for cached names use in a trial at the
+    /// rate `rate`. The number is 0 if the share `cached` is 0.
     pub fn working_set(&self, cached: Share, rate: Qps) -> u64 {
         working_set(cached, rate, self.timeout(self.duration).into())
     }

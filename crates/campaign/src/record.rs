@@ -42,7 +42,7 @@ pub enum Entry {
     },
     /// Version of a server.
     Version {
-        /// Name of the DUT. For AuthDNS: "AuthDNS", or "AuthDNS NAME" if the server has another
+        /// Name of the DUT. For AuthDNS: "AuthDNS", or "AuthDNS NAME" if the server has a different
         /// name.
         dut: String,
         /// First line of the server's version output.
@@ -51,8 +51,8 @@ pub enum Entry {
     /// Configuration of a server at its first start.
     Configuration {
         /// Name of the DUT, followed by "for conform" and the variant if the configuration is for
-        /// conformance checks. For AuthDNS: "AuthDNS", or "AuthDNS NAME" if the server has another
-        /// name.
+        /// conformance checks. For AuthDNS: "AuthDNS", or "AuthDNS NAME" if the server has a
+        /// different name.
         server: String,
         /// The command and the configuration file.
         told: Configuration,
@@ -261,7 +261,7 @@ impl Measured {
 pub enum TaskResult {
     /// A trial at a constant rate.
     Trial(Box<TrialResult>),
-    /// A closed loop: each query waited for the answer to the previous one.
+    /// A closed loop: each thread waited for an answer before it sent its next query.
     ClosedLoop(Box<LoopTrial>),
     /// Results of the conformance checks.
     Conform(Box<ConformTrial>),
@@ -291,8 +291,8 @@ impl std::fmt::Display for DutEnd {
 pub struct Cpu {
     /// CPU use of the DUT in each second, in cores.
     pub dut: Vec<f64>,
-    /// Share of time in which the CPUs of the DUT's host were not idle, for each second, from 0 to
-    /// 1. Empty if the host does not report it.
+    /// For each second, the share of time, from 0 to 1, in which the CPUs of the DUT's host were
+    /// not idle. Empty if the host does not report it.
     #[serde(default)]
     pub host: Vec<f64>,
     /// Mean CPU use of AuthDNS, in cores. With several AuthDNS servers, this is the CPU use of the
@@ -312,13 +312,13 @@ pub struct Cpu {
 /// CPU time that a hypervisor stole from each host during a trial, if the host reports it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct StolenFrom {
-    /// CPU time stolen from the tester's host. With several testers, the value is the one for the
-    /// host that lost the most CPU time.
+    /// CPU time stolen from the tester's host. With several testers, the value applies to the host
+    /// that lost the most CPU time.
     pub tester: Option<Stolen>,
     /// CPU time stolen from the DUT's host.
     pub dut: Option<Stolen>,
-    /// CPU time stolen from AuthDNS's host. With several AuthDNS hosts, the value is the one for
-    /// the host that lost the most CPU time. Absent if no host reports it.
+    /// CPU time stolen from AuthDNS's host. With several AuthDNS hosts, the value applies to the
+    /// host that lost the most CPU time. Absent if no host reports it.
     pub auth: Option<Stolen>,
 }
 
@@ -338,7 +338,7 @@ pub enum CannotBeMade {
         /// The available governors.
         known: Vec<String>,
     },
-    /// The host refused to set the governor. Another user may have permission to set it.
+    /// The host refused to set the governor. A different user may have permission to set it.
     Refused {
         /// Output of the command that sets the governor.
         why: String,
@@ -421,8 +421,8 @@ impl LoopTrial {
     /// Checks the trial against the change in AuthDNS's counters, as for trials at a constant rate.
     /// The trial becomes invalid in any of these cases:
     /// - AuthDNS had a fault.
-    /// - The trial failed, but AuthDNS alone may be the cause: it missed or answered too late at
-    ///   least as many upstream queries as there are names without an answer.
+    /// - The trial failed, but AuthDNS alone may be the cause. The number of upstream queries that
+    ///   AuthDNS missed or answered too late is at least the number of names without an answer.
     /// - The trial passed, but the DUT did not send an upstream query for each name.
     pub(crate) fn apply_auth(&mut self, part: AuthDelta, limit: Nanos) {
         let mut faults = part.faults(limit, limit);

@@ -106,7 +106,8 @@ pub struct Results {
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct ServerConfig {
     /// Name of the DUT, followed by "for conform" and the variant if the configuration is for
-    /// conformance checks. For AuthDNS: "AuthDNS", or "AuthDNS NAME" if the server has another name.
+    /// conformance checks. For AuthDNS: "AuthDNS", or "AuthDNS NAME" if the server has a different
+    /// name.
     pub server: String,
     /// Command and configuration file of the server at its first start.
     #[serde(flatten)]
@@ -150,9 +151,9 @@ pub struct HostFacts {
 pub struct Health {
     /// Numbers of probes, full trials and invalid trials.
     pub trials: Trials,
-    /// Deviation of the worst 100 ms window of each trial from the schedule, per cent.
+    /// For each trial, the largest deviation from the schedule in any 100 ms window, per cent.
     pub window_pct: Option<Spread>,
-    /// 99.9th percentile of the lateness of queries in each trial, µs.
+    /// For each trial, the 99.9th percentile of the lateness of its queries, µs.
     pub lateness_us: Option<Spread>,
     /// Reasons why trials were invalid, with the number of trials for each kind of reason.
     pub invalid_reasons: Vec<InvalidReason>,
@@ -181,7 +182,7 @@ pub struct StolenTime {
 pub struct Spread {
     /// The median over the trials.
     pub median: f64,
-    /// The largest value of a trial.
+    /// The largest value of any trial.
     pub worst: f64,
 }
 

@@ -195,8 +195,8 @@ impl<'a, H: Hosts> Campaign<'a, H> {
         Ok(())
     }
 
-    /// Records a failed self-test as an incident, once. Returns an error, which ends the campaign,
-    /// unless `keep_going` is set.
+    /// Records a failed self-test as an incident, at most once. Returns an error, which ends the
+    /// campaign, unless `keep_going` is set.
     fn judge_self_test(&mut self, point: &Point, was_complete: bool) -> Result<(), CampaignError> {
         let failed = self.recorded().failed_self_test().filter(|failed| failed.point == *point);
         let Some(failed) = failed else { return Ok(()) };
@@ -498,8 +498,9 @@ impl<'a, H: Hosts> Campaign<'a, H> {
         Ok(())
     }
 
-    /// Records the facts about the machine in topology loopback, if they differ from the last
-    /// record. If there is no record yet, they are compared with the facts at the start of the run.
+    /// With topology loopback, records the facts about the machine if they differ from the last
+    /// recorded facts. If no facts have been recorded yet, the comparison is with the facts at the
+    /// start of the run.
     fn record_machine(&mut self, environment: Environment) -> Result<(), CampaignError> {
         let begun = machine_of(self.archive.folder())?;
         let known = results::last_recorded(&self.entries, ALL_ROLES).unwrap_or(&begun);
@@ -557,8 +558,8 @@ impl<'a, H: Hosts> Campaign<'a, H> {
 }
 
 /// Returns the CPU time that a hypervisor stole from the hosts of tester, DUT and AuthDNS between
-/// two moments. If a tester or AuthDNS has several hosts, the value is the one for the host that
-/// lost the most CPU time.
+/// two moments. If tester or AuthDNS has several hosts, the value applies to the host that lost the
+/// most CPU time.
 fn stolen(before: [Vec<Option<CpuTimes>>; 3], after: [Vec<Option<CpuTimes>>; 3]) -> StolenFrom {
     let of_host =
         |(before, after): (Option<CpuTimes>, Option<CpuTimes>)| Some(after?.stolen_since(&before?));

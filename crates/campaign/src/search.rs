@@ -167,7 +167,8 @@ pub struct SearchProgress {
     pub of: u32,
     /// Rate of the next trial, queries per second.
     pub rate: Qps,
-    /// Highest passed and lowest failed rate of this search so far, if any.
+    /// Highest passed and lowest failed rate of this search so far; `None` if there is no such rate
+    /// yet.
     pub bracket: (Option<Qps>, Option<Qps>),
     /// Number of the next trial in the set, from 1. Invalid trials are included in the count.
     pub number: u64,
@@ -596,8 +597,9 @@ mod tests {
         assert!(is_over_ipv4(vec![of(0, false)]));
     }
 
-    /// The trial fails the first goal with or without a deviation. It would pass the second goal,
-    /// but the DUT may have answered from its cache.
+    /// A trial with one lost query fails the first goal, even without a deviation. It would pass
+    /// the second goal. If the DUT sent too few upstream queries, it may have answered from its
+    /// cache, so the trial is invalid.
     #[test]
     fn deviating_trials_count_for_no_goal() {
         let (plan, sequence) = with_two_goals();

@@ -21,7 +21,7 @@ pub enum ArchiveError {
     /// The journal cannot be read or written.
     #[error(transparent)]
     Journal(#[from] JournalError),
-    /// The run folder was written by another version of this program.
+    /// The run folder was written by a different version of this program.
     #[error(
         "{folder} has format version {version}, but this program reads version {VERSION}: use the program that wrote it, or \
          measure again into another run folder"

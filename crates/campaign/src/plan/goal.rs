@@ -96,7 +96,8 @@ impl FromStr for TypedGoal {
     type Err = String;
 
     /// Parses a goal in the format used in plans, but rejects a high loss without a percent sign.
-    /// In a plan such a loss is accepted, because journals contain losses in this form.
+    /// In a plan, a high loss without a percent sign is accepted, because journals contain losses
+    /// in this form.
     fn from_str(text: &str) -> Result<TypedGoal, String> {
         let goal = TypedGoal::parse(text)?;
         let loss = text.split(',').next().unwrap_or_default();

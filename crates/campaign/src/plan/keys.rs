@@ -27,12 +27,12 @@ pub struct Keys {
     /// servers. Default: the server of `[auth]`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub authdns: Vec<String>,
-    /// Further sets of CPUs to measure, for example to compare the cores of one socket with cores
-    /// of two sockets.
+    /// Further sets of CPUs on which the DUT is measured, for example to compare the cores of one
+    /// socket with cores of two sockets.
     pub placements: Vec<Placement>,
-    /// Acceptance criteria in addition to that of RFC 8219. Each is the minimum share of valid
-    /// replies with which a trial passes, above 0 and below 1. Results for these criteria do not
-    /// comply with RFC 8219.
+    /// Acceptance criteria in addition to that of RFC 8219. Each criterion, above 0 and below 1, is
+    /// the minimum share of valid replies with which a trial passes. Results for these criteria do
+    /// not comply with RFC 8219.
     pub acceptance: Vec<f64>,
     /// Core counts and placements at which the criteria in `acceptance` are measured; default: all.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -96,9 +96,9 @@ pub struct DutKeys {
     /// Names of the servers that act as AuthDNS for this DUT.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub authdns: Option<Vec<String>>,
-    /// Acceptance criteria for this DUT, in addition to that of RFC 8219. Each is the minimum share
-    /// of valid replies with which a trial passes, above 0 and below 1. Results for these criteria
-    /// do not comply with RFC 8219.
+    /// Acceptance criteria for this DUT, in addition to that of RFC 8219. Each criterion, above 0
+    /// and below 1, is the minimum share of valid replies with which a trial passes. Results for
+    /// these criteria do not comply with RFC 8219.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub acceptance: Option<Vec<f64>>,
     /// Core counts and placements at which the criteria in `acceptance` are measured for this DUT.
@@ -250,8 +250,8 @@ pub struct ConstantRates {
     #[serde(with = "crate::plan::quantity::plan_time")]
     #[schemars(with = "crate::plan::quantity::Time")]
     pub duration: Duration,
-    /// Time at the start of each trial that is excluded from the CPU figures, because the CPU use
-    /// is not yet steady.
+    /// Initial part of each trial. It is excluded from the CPU figures, because the CPU use is not
+    /// yet steady.
     #[serde(default, with = "crate::plan::quantity::plan_time")]
     #[schemars(with = "crate::plan::quantity::Time")]
     pub transient: Duration,
@@ -272,8 +272,8 @@ pub struct Loads {
     #[serde(with = "crate::plan::quantity::plan_time")]
     #[schemars(with = "crate::plan::quantity::Time")]
     pub duration: Duration,
-    /// Time at the start of each trial that is excluded from the CPU figures, because the CPU use
-    /// is not yet steady.
+    /// Initial part of each trial. It is excluded from the CPU figures, because the CPU use is not
+    /// yet steady.
     #[serde(with = "crate::plan::quantity::plan_time")]
     #[schemars(with = "crate::plan::quantity::Time")]
     pub transient: Duration,
@@ -302,8 +302,8 @@ pub struct SearchSettings {
     /// For a bisection: maximum distance between the highest passed and the lowest failed rate,
     /// queries per second.
     pub resolution: Qps,
-    /// For an MLRsearch: maximum distance between the two bounds, relative to the upper bound;
-    /// above 0 and below 1.
+    /// For an MLRsearch: maximum distance between the two bounds, as a fraction of the upper bound.
+    /// The fraction is above 0 and below 1.
     pub width: f64,
     /// For an MLRsearch: goals in addition to the goal of RFC 8219, in the format of `search
     /// --goal`.
@@ -395,8 +395,8 @@ pub struct SelfTest {
     /// IP version over which AuthDNS is queried. Default: the IP version of AuthDNS's address in
     /// the topology, or IPv4 if AuthDNS has addresses of both versions.
     pub family: Option<Family>,
-    /// Further self-tests, with other servers or over another IP version. They serve for comparison
-    /// only and do not validate trials.
+    /// Further self-tests, with other servers or over a different IP version. These self-tests
+    /// serve for comparison only and do not validate trials.
     pub also: Vec<FurtherSelfTest>,
 }
 

@@ -38,7 +38,7 @@ pub enum Point {
 pub struct SelfTestTarget {
     /// The server that acts as AuthDNS and receives the queries.
     pub server: Auth,
-    /// IP version of the queries; absent if it is that of the plan's own self-test.
+    /// IP version of the queries; absent for the IP version of `[self-test]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub family: Option<Family>,
     /// Number of AuthDNS's CPUs that the server may use; absent if it is the number in the plan.

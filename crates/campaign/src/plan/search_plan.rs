@@ -70,8 +70,8 @@ impl Method {
 /// bound.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct PassedSelfTest {
-    /// Rate at which the self-test passed, queries per second. With several searches, the smallest
-    /// of their rates.
+    /// Rate at which the self-test passed, queries per second. With several searches, this is the
+    /// smallest of their rates.
     pub passed: Qps,
     /// The reserve δ of RFC 8219 §9.2, a fraction of the rate.
     pub delta: f64,
@@ -142,9 +142,9 @@ impl SearchPlan {
         SetPlan { range: self.range, repeat: self.repeat, probes: false }
     }
 
-    /// Returns the requested distance between the highest passed and the lowest failed rate. In an
-    /// MLRsearch, the distance is relative to the rate. The distance at the highest rate of the
-    /// range is then returned.
+    /// Returns the requested distance between the highest passed and the lowest failed rate. For an
+    /// MLRsearch, in which the distance is proportional to the rate, returns the distance at the
+    /// highest rate of the range.
     pub(crate) fn wanted_resolution(&self) -> Qps {
         match &self.method {
             Method::Bisection => self.range.resolution,
@@ -159,10 +159,10 @@ impl SearchPlan {
         TrialPlan { rate, first_name, ..self.trial.clone() }
     }
 
-    /// Returns an estimate of the number of names that the searches need, for trials at the highest
-    /// rate. For a bisection it is an upper limit: the names of all trials, each of full length. An
-    /// MLRsearch can end early, so the estimate is the names of the trials that decide the two
-    /// bounds of each goal.
+    /// Estimates the number of names that the searches need if all trials are at the highest rate.
+    /// For a bisection, the estimate is an upper limit, because it includes every trial at full
+    /// length. For an MLRsearch, which can end early, the estimate includes only the trials that
+    /// decide the two bounds of each goal.
     pub fn most_names(&self) -> u64 {
         if let Method::MlrSearch(goals) = &self.method {
             let of = |goal: &Goal| {
@@ -262,7 +262,8 @@ mod tests {
         };
         assert_eq!(within(Nanos(plan.timeout.0 / 4)), TesterProof::SelfTest { delta: 0.1 });
         assert_eq!(within(plan.timeout), TesterProof::OtherSettings { delta: 0.1 });
-        // The trial has as many source addresses as the self-test, but of another IP version.
+        // The trial has as many source addresses as the self-test, but they have a different IP
+        // version.
         let over_ipv4 = TrialPlan { source_addresses: "127.1.0.0/24".parse().ok(), ..plan.clone() };
         let over_ipv6 =
             TrialPlan { source_addresses: "2001:2:0:ff::/64".parse().ok(), ..plan.clone() };

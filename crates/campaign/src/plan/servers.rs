@@ -192,8 +192,8 @@ impl Plan {
             let cores = at.cores.or(called.cores);
             return Cow::Owned(AuthPlan { cores, ..called.clone() });
         }
-        // The program, threads and extra lines in `[auth]` are for another server, so they are not
-        // used here.
+        // The program, threads and extra lines in `[auth]` apply to a different server, so they are
+        // not used here.
         Cow::Owned(AuthPlan {
             driver: at.server,
             cores: at.cores,
@@ -221,7 +221,7 @@ impl Plan {
     }
 
     /// Checks that AuthDNS has an address of the requested IP version. `address` is `None` for
-    /// topologies other than ssh, in which AuthDNS has addresses of both versions.
+    /// topologies other than ssh, because AuthDNS then has addresses of both IP versions.
     fn check_family(
         &self,
         whose: &str,

@@ -42,10 +42,10 @@ pub struct ClosedLoopResult {
     /// Answered queries per second: 256 divided by the mean duration of an experiment in seconds.
     pub qps: Option<f64>,
     /// CPU use of the DUT's host in per cent of all its CPUs (100 % minus idle time): mean and
-    /// deviation of the values for each second.
+    /// standard deviation of the per-second values.
     pub host_cpu_pct: Option<MeanAndDeviation>,
-    /// CPU use of the DUT's processes in per cent of one CPU: mean and deviation of the values for
-    /// each second.
+    /// CPU use of the DUT's processes in per cent of one CPU: mean and standard deviation of the
+    /// per-second values.
     pub dut_cpu_pct: Option<MeanAndDeviation>,
 }
 

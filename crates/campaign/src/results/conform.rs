@@ -57,12 +57,12 @@ pub struct ConformResult {
     pub place: Cores,
     /// True if the checks are done.
     pub complete: bool,
-    /// Reason why checks have no verdict; absent if all checks have one.
+    /// Reason why checks have no verdict; absent if all checks have a verdict.
     pub missing: Option<NoResult>,
     /// The way in which the DUT failed during the checks; absent if it did not die or hang.
     pub ended: Option<DutEnd>,
-    /// The variant in which the DUT died or hung. Absent if the DUT did so in its usual
-    /// configuration, or did not die or hang.
+    /// The variant in which the DUT died or hung. Absent if this happened in the usual
+    /// configuration, or if the DUT did not die or hang.
     pub ended_in: Option<String>,
     /// CPU placement of the DUT; absent if it was not observed.
     #[serde(rename = "place")]

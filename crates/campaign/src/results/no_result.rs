@@ -16,7 +16,8 @@ use crate::sequence::Recorded;
 pub enum NoResult {
     /// No trial of the point has ended.
     NotBegun {
-        /// The last incident at this point or at another point of the same DUT, if any.
+        /// The last incident at this point or at a different point of the same DUT; absent if there
+        /// was no incident.
         because: Option<String>,
     },
     /// Trials have ended, but too few for a result.

@@ -24,8 +24,8 @@ use crate::sequence::{GoalFigures, Recorded, SearchSequence, void_deviation, wan
 pub struct PointResult {
     /// The conditions of the searches.
     pub conditions: Conditions,
-    /// Median, percentiles, relative range and interval, queries per second; empty for a void
-    /// point.
+    /// Median, percentiles and interval in queries per second, and relative range in per cent;
+    /// empty for a void point.
     pub figures: Figures,
     /// Reason why there is no result; absent if there is a result.
     pub missing: Option<NoResult>,
@@ -48,8 +48,8 @@ pub struct PointResult {
     /// is no such self-test.
     #[serde(default)]
     pub vouched: Option<Qps>,
-    /// Share of names with an AAAA record (α) and of cached names (β) that AuthDNS's counters show
-    /// for the trials that passed at full length. Absent if AuthDNS does not count queries.
+    /// Shares of names with an AAAA record (α) and of cached names (β), computed from AuthDNS's
+    /// counters in the trials that passed at full length. Absent if AuthDNS does not count queries.
     pub real: Option<Real>,
     /// CPU placement of the DUT, as observed in the trials of this point; absent if it was not
     /// observed.
@@ -74,9 +74,10 @@ impl PointResult {
         self.place.as_ref().is_some_and(|place| place.is_cores(self.conditions.place.cores))
     }
 
-    /// Includes a failure of the DUT at `rate` in a later trial under the same conditions. The
-    /// failure shows that passes at `rate` or above are not reproducible. The interval is therefore
-    /// extended down to the next lower rate that passed. A median at or above `rate` is refuted.
+    /// Takes into account that the DUT failed at `rate` in a later trial under the same conditions.
+    /// The failure shows that passes at `rate` or above are not reproducible. The interval is
+    /// therefore extended down to the next lower rate that passed. A median at or above `rate` is
+    /// refuted.
     pub(crate) fn include_failure(&mut self, recorded: &Recorded<'_>, rate: Qps) {
         let point = Point::Search(self.conditions.clone());
         let trials = recorded.replay(&point).map(|replay| replay.trials).unwrap_or_default();

@@ -30,8 +30,8 @@ pub struct SelfTestResult {
     /// Smallest result of the searches, queries per second; absent if a search found no passing
     /// rate.
     pub passed: Option<Qps>,
-    /// Rate up to which the tester is validated for trials without AAAA records and cached names,
-    /// queries per second.
+    /// Rate, in queries per second, up to which the tester is validated for trials without AAAA
+    /// records and cached names.
     pub allows: Option<Qps>,
     /// Statistics of all searches, queries per second.
     pub figures: Figures,

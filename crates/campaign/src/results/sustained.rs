@@ -168,8 +168,8 @@ impl<'a> ValidTrials<'a> {
 }
 
 /// Returns the result of the trials at one rate. `replay` is `None` if the rate depends on another
-/// point that has no result. `duration` is the sending time of each trial in seconds, and its first
-/// `transient` seconds are excluded from the CPU use.
+/// point that has no result. `duration` is the sending time of each trial in seconds. The first
+/// `transient` seconds of each trial are excluded from the CPU use.
 pub(super) fn result(
     recorded: &Recorded<'_>,
     point: &Point,

@@ -91,9 +91,9 @@ impl Drop for LabGuard {
     }
 }
 
-/// True if this run may create and remove the lab. `up` is the identity of the existing lab, if
-/// any. `noted` is the identity that this run recorded. `noted` is empty if the run was killed
-/// while it created the lab.
+/// True if this run may create and remove the lab. `up` is the identity of the existing lab, or
+/// `None` if there is no lab. `noted` is the identity that this run recorded, or `None` if this run
+/// recorded no lab. `noted` is empty if the run was killed while it created the lab.
 fn is_ours(up: Option<&str>, noted: Option<&str>) -> bool {
     match (up, noted) {
         (None, _) | (Some(_), Some("")) => true,
@@ -170,8 +170,8 @@ impl Deployment {
     }
 
     /// Returns the CPUs of the DUT at a placement. If the plan names no CPUs, one CPU of the DUT's
-    /// host is chosen for each core of the placement. Empty if the CPUs of that host are also
-    /// unknown.
+    /// host is chosen for each core of the placement. The list is empty if the plan names no CPUs
+    /// and the CPUs of that host are unknown.
     pub(crate) fn dut_cpus(&self, plan: &Plan, place: &Cores) -> Vec<usize> {
         let given = plan.cpus_at(place);
         if !given.is_empty() {
@@ -241,8 +241,9 @@ struct AuthAddresses {
     by_tester: Vec<SocketAddr>,
 }
 
-/// Returns the first address of the IP version `family`, or the first of all addresses. A plan is
-/// rejected if it requests an IP version for which there is no address.
+/// Returns the first address of the IP version `family`. If `family` is `None`, returns the first
+/// of all addresses. A plan that requests an IP version without an address has already been
+/// rejected.
 fn of_family(addresses: &[SocketAddr], family: Option<Family>) -> SocketAddr {
     let of = addresses
         .iter()

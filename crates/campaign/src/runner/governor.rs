@@ -81,7 +81,7 @@ impl Scaling {
     }
 }
 
-/// Returns the command that writes each of these contents to its file.
+/// Returns the command that writes the contents in `settings` to their files.
 fn restore(settings: &[SavedFile]) -> Vec<String> {
     let script = "while [ $# -gt 1 ]; do echo \"$2\" > \"$1\" || exit 1; shift 2; done";
     let head = ["sh", "-c", script, "sh"].map(str::to_owned);

@@ -41,8 +41,8 @@ const PROBE: usize = 16 << 10;
 /// Time limit for measuring the CPU time needed to send a query.
 const SEND_COST: Duration = Duration::from_secs(20);
 /// Maximum size of a trial's result in octets. A closed loop reports the times of all experiments.
-/// With several testers, each tester reports the queries sent in each 10 ms, which takes about 4
-/// MiB per hour.
+/// With several testers, each tester reports the number of queries sent in each 10 ms window, which
+/// takes about 4 MiB per hour.
 pub(super) const RESULT: u64 = 64 << 20;
 /// Exit status of a tester that rejects a plan.
 const USAGE: i32 = 2;
@@ -121,8 +121,8 @@ pub(super) trait Observers: Servers {
     /// governor.
     type GovernorGuard;
 
-    /// Returns a sentence for each program or CPU that the points `open` need but that is missing
-    /// on its host.
+    /// Returns a sentence for each missing program or CPU. Only programs and CPUs that the points
+    /// `open` need are checked, each on its host.
     fn missing(&self, open: &[Point]) -> Result<Vec<String>, HostError>;
     /// Returns the role of each host, and the facts about it. Empty for topology loopback, in which
     /// all servers run on this machine.
@@ -348,7 +348,7 @@ impl Testers for RealHosts<'_> {
             cost.ok_or_else(|| CampaignError::Tester(printed.trim().to_owned()))
         };
         let costs = self.deployment.testers.iter().map(of).collect::<Result<Vec<_>, _>>()?;
-        // All testers use the cost of the slowest tester.
+        // All testers use the send cost of the slowest tester.
         let most = |part: fn(&SendCost) -> Nanos| costs.iter().map(part).max().unwrap_or(Nanos(0));
         Ok(SendCost { wake_up: most(|cost| cost.wake_up), query: most(|cost| cost.query) })
     }
@@ -458,8 +458,9 @@ impl RealHosts<'_> {
     }
 
     /// Returns how `dns64bench conform` reads AuthDNS's log of received queries. If tester and
-    /// AuthDNS run on the same machine, `conform` uses the path of AuthDNS's status socket,
-    /// otherwise ssh. Returns `None` if the plan has no ssh name for AuthDNS's host.
+    /// AuthDNS run on the same machine, `conform` opens AuthDNS's status socket directly. Otherwise
+    /// it connects to the socket over ssh. Returns `None` if the plan has no ssh name for AuthDNS's
+    /// host.
     fn checks_view(&self, auth: &RunningAuth) -> Option<FarView> {
         let path = auth.checks_status()?.to_string_lossy().into_owned();
         let id = |machine: &Machine| machine.greeting().boot_id.clone();

@@ -13,7 +13,7 @@ use crate::runner::hosts::Hosts;
 /// Limit for the CPU time of other programs plus the stolen time, in per cent of the time of the
 /// CPUs on which the DUT may run.
 const LIMIT_PCT: f64 = 5.0;
-/// Maximum number of times that a trial is repeated because of other programs. The next trial
+/// Maximum number of times that a trial is repeated because of other programs. The last repetition
 /// counts, with a warning.
 const REPEATED: u32 = 2;
 
@@ -56,8 +56,9 @@ fn judge(trial: Circumstances) -> Consequence {
 }
 
 impl<H: Hosts> Campaign<'_, H> {
-    /// Makes a failed trial invalid, or adds a warning, if other programs used too much time on the
-    /// DUT's CPUs, or if the amount is unknown.
+    /// Checks whether other programs used too much time on the DUT's CPUs during a failed trial. If
+    /// they did, makes the trial invalid or adds a warning. If their time is unknown, adds a
+    /// warning.
     pub(super) fn weigh_others(&self, measured: &mut Measured) {
         let used = measured.cpu.others;
         let (earlier, retries) =

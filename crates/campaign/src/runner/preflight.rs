@@ -30,8 +30,8 @@ pub fn missing_here(plan: &Plan) -> Vec<String> {
     missing
 }
 
-/// Returns the points of a plan that need more cores or other CPUs than this machine has. Empty if
-/// the DUT runs on another host.
+/// Returns the points of a plan for which this machine has too few cores, or lacks CPUs that the
+/// plan names. Empty if the DUT runs on another host.
 pub fn points_beyond_cpus(plan: &Plan) -> Vec<Point> {
     if far(plan)[Role::Dut as usize].is_some() {
         return Vec::new();
@@ -96,8 +96,8 @@ pub fn unchecked_hosts(plan: &Plan) -> Vec<String> {
     all
 }
 
-/// Returns a sentence for each program or CPU that the points `open` need but that is missing on
-/// its host.
+/// Returns a sentence for each missing program or CPU. Only programs and CPUs that the points
+/// `open` need are checked, each on its host.
 ///
 /// # Errors
 /// If a host is unreachable.

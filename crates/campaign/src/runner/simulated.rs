@@ -50,9 +50,9 @@ pub enum Event {
 /// Simulated hosts, on which every DUT answers up to `capacity` queries/s per core.
 pub struct Simulated {
     capacity: u64,
-    /// Capacities of the DUT and of AuthDNS, queries per second, that successive trials use in
-    /// turn. If the list of the DUT is empty, its capacity is `capacity`. If the list of AuthDNS is
-    /// empty, AuthDNS has no limit.
+    /// Two lists of capacities, for the DUT and for AuthDNS, in queries per second. Successive
+    /// trials use the entries of a list in turn. If the list of the DUT is empty, its capacity is
+    /// `capacity`. If the list of AuthDNS is empty, AuthDNS has no limit.
     varying: [Vec<u64>; 2],
     /// Events, each with the index of its trial. Readiness checks do not count as trials.
     events: Vec<(usize, Event)>,
@@ -70,7 +70,7 @@ pub struct Simulated {
     pub broken: Option<(&'static str, usize)>,
     /// Role and facts of each host.
     pub facts: Vec<(String, Environment)>,
-    /// Index of the first trial in which the DUTs have another version.
+    /// Index of the first trial in which the DUTs have a different version.
     pub upgraded_at: usize,
     /// True if the DUTs answer readiness checks with NXDOMAIN from their start on.
     pub denies_at_start: bool,
@@ -547,8 +547,8 @@ pub fn journal_of(plan: &Plan, capacity: u64, events: &[(usize, Event)]) -> Vec<
     entries
 }
 
-/// Returns the journal of a campaign, which may be incomplete. `varying` contains the capacities of
-/// the DUTs and of AuthDNS that successive trials use in turn.
+/// Returns the journal of a campaign, which may be incomplete. `varying` contains two lists of
+/// capacities, for the DUTs and for AuthDNS. Successive trials use the entries of a list in turn.
 pub fn journal_of_varying(
     plan: &Plan,
     varying: [Vec<u64>; 2],

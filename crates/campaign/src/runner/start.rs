@@ -68,8 +68,8 @@ impl<H: Hosts> Campaign<'_, H> {
     }
 
     /// Records the version of a DUT, and starts the DUT. The running AuthDNS is used if it is
-    /// suitable for the point; otherwise another AuthDNS is started. If the DUT does not start, it
-    /// is started a second time.
+    /// suitable for the point; otherwise a different AuthDNS is started. If the DUT does not start,
+    /// it is started a second time.
     fn start_with_auth(
         &mut self,
         site: Option<Testbed<H>>,

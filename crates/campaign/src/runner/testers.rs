@@ -35,15 +35,16 @@ use crate::runner::meter::Meter;
 use crate::runner::running_servers::{RunningAuth, RunningDut};
 use crate::sequence::Task;
 
-/// Time from the request that starts the last tester to the first query, in addition to the time
-/// needed to fill the DUT's cache. Each tester must have started its process by then.
+/// Delay between the start request for the last tester and the first query of the trial, not
+/// counting the time needed to fill the DUT's cache. Each tester must start its process within this
+/// delay.
 const LEAD: Nanos = Nanos(2 * Nanos::SECOND.0);
 /// Time allowed for starting one tester, which takes three requests over ssh. The testers start one
 /// after the other.
 const TELLING: Nanos = Nanos::from_millis(500);
 /// Time allowed for a tester's process to exit after the last reply timeout.
 const PRINTS: Duration = Duration::from_secs(30);
-/// Number of readings of a clock. The reading with the shortest round trip counts.
+/// Number of times that each clock is read. The reading with the shortest round trip counts.
 const READINGS: u32 = 8;
 
 /// Offset of a remote host's clock from the clock of this host, by the method of F. Cristian
@@ -58,9 +59,9 @@ struct ClockReading {
 }
 
 impl ClockReading {
-    /// Computes the offset from a request to the remote host. The request was sent at `asked` by
-    /// the clock of this host, its reply contained the remote time `theirs`, and `way` is the
-    /// round-trip time.
+    /// Computes the offset from the times of one request to the remote host. `asked` is the time at
+    /// which this host sent the request, by its own clock. `theirs` is the remote time in the
+    /// reply, and `way` is the round-trip time.
     fn new(asked: Nanos, theirs: Nanos, way: Nanos) -> ClockReading {
         let error = way.0 / 2;
         ClockReading { ahead: theirs.0 as i64 - (asked.0 + error) as i64, error }
@@ -81,8 +82,8 @@ impl ClockReading {
         Ok(best.expect("READINGS is not 0"))
     }
 
-    /// Returns the range of the time, in nanoseconds, by which this clock was ahead of the clock in
-    /// the reading `other`.
+    /// Returns the possible offsets of this reading's clock from the clock of the reading `other`,
+    /// as a range in nanoseconds. Positive offsets mean that this reading's clock is ahead.
     fn ahead_of(self, other: ClockReading) -> RangeInclusive<i64> {
         let (ahead, error) = (self.ahead - other.ahead, (self.error + other.error) as i64);
         ahead - error..=ahead + error
@@ -152,8 +153,9 @@ impl RealHosts<'_> {
         self.deployment.testers.iter().map(ClockReading::take).collect()
     }
 
-    /// Returns the range of each clock's offset from the first tester's clock, from readings before
-    /// and after a trial. Empty if all testers are on one machine, because they use the same clock.
+    /// Returns the range of each clock's offset from the first tester's clock, computed from
+    /// readings before and after a trial. Empty if all testers are on one machine, because they use
+    /// the same clock.
     fn offsets(&self, before: &[ClockReading], after: &[ClockReading]) -> Offsets {
         let ids = self.deployment.testers.iter().map(|tester| &tester.greeting().boot_id);
         let first = &self.deployment.tester().greeting().boot_id;
@@ -227,7 +229,8 @@ impl RealHosts<'_> {
     }
 }
 
-/// Returns the time from the start of the first tester's process to the first query of a trial.
+/// Returns the delay between the start of the first tester's process and the first query of a
+/// trial.
 fn lead(plan: &TrialPlan, testers: u16) -> Nanos {
     // Before the trial, each tester resolves all names that must be cached, at a rate that
     // decreases with the number of testers. The seed and the start time have no influence on the
@@ -258,8 +261,8 @@ pub(super) fn with_hosts(reasons: Vec<Reason>, hosts: &[&str]) -> Vec<Reason> {
     reasons.into_iter().map(with_host).collect()
 }
 
-/// Returns a reason for each tester with a clock that is too far from the first tester's clock. A
-/// clock that is close enough to the first clock must also be close enough to the other clocks.
+/// Returns a reason for each tester whose clock is too far from the first tester's clock. Two
+/// clocks that are both close enough to the first clock must also be close enough to each other.
 /// `merge` reports the same faults after a trial.
 fn clock_faults(offsets: &Offsets, limit: Nanos) -> Vec<Reason> {
     let apart = |one: &RangeInclusive<i64>, other: &RangeInclusive<i64>| {

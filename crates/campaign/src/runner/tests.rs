@@ -164,7 +164,7 @@ fn a_dead_or_hung_dut_is_restarted_for_the_same_trial() {
     let entries = journal_of(&plan(), 250, &[(3, Event::Dies), (4, Event::Dies), (5, Event::Dies)]);
     let ended = finished(&entries).into_iter().find(|m| m.dut_end.is_some()).unwrap();
     assert_eq!(ended.dut_end, Some(DutEnd::Died("signal: 9".into())));
-    // One of two searches then has no rate. The fourth incident is that there is no median for the
+    // One of the two searches then has no rate. The fourth incident is the missing median for the
     // load trials.
     assert_eq!((ended.verdict(), mishaps(&entries).len()), (Verdict::Failed, 4));
     // The journal contains each repeated trial with its counts. The report shows the number of
@@ -496,8 +496,8 @@ fn checking() -> Plan {
 }
 
 /// Returns the steps of a campaign without events, and the number of the trial in which the checks
-/// begin. The first of these trials runs all checks, and each of the others runs the checks for a
-/// variant.
+/// begin. The first of these trials runs all checks, and each of the other trials runs the checks
+/// for one variant.
 fn checks_in(plan: &Plan) -> (Vec<Step>, usize) {
     let calm = steps(&journal_of(plan, 250, &[]));
     let at: Vec<usize> = (0..calm.len()).filter(|&at| calm[at].point.is_checked()).collect();

@@ -57,7 +57,7 @@ impl<'a> Recorded<'a> {
         self.finished().filter(move |measured| measured.step.point == *point)
     }
 
-    /// Returns the trials of a point in which the DUT died or hung and that were repeated.
+    /// Returns those trials of a point that were repeated because the DUT died or hung.
     pub(crate) fn repeated<'p>(
         &self,
         point: &'p Point,
@@ -179,8 +179,9 @@ pub(crate) fn void_deviation(
     of_search.unwrap_or_else(|| measured.deviation())
 }
 
-/// Returns the requested distance between passed and failed rates in `range`. In an MLRsearch, the
-/// distance is relative to the rate. The distance at the upper end of the range is then returned.
+/// Returns the requested distance between passed and failed rates in `range`. For an MLRsearch, in
+/// which the distance is proportional to the rate, returns the distance at the upper end of the
+/// range.
 pub(crate) fn wanted_resolution(plan: &Plan, range: &SearchRange) -> Qps {
     match plan.search.method {
         SearchMethod::Bisection => range.resolution,
