@@ -74,8 +74,8 @@ impl Environment {
 
     /// Same as [`Environment::observe`], with additional findings about AF_XDP on an interface.
     /// AF_XDP is tested with a filter that accepts no packets, but the driver may restart its
-    /// queues. If `looped` names another interface, datagrams are sent to that interface at full
-    /// speed for the given time. A cable must connect the two interfaces.
+    /// queues. If `looped` names a second interface, datagrams are sent from the first to the
+    /// second interface at full speed for the given time. A cable must connect the two interfaces.
     pub fn observe_with_xdp(interface: &str, looped: Option<(&str, Duration)>) -> Environment {
         let mut environment = Environment::observe();
         environment.findings.extend(xdp::findings(interface));
@@ -86,7 +86,7 @@ impl Environment {
 
     /// Returns facts about a host without dns64bench, from the output of [`Environment::script`].
     /// `usable` is the number of CPUs that a process may use on that host. Facts that cannot be
-    /// read from files are missing, and a finding reports that they are.
+    /// read from files are missing, and a finding reports this.
     pub(crate) fn printed(text: &str, usable: usize, is_root: bool) -> Environment {
         let tree = Tree::printed(text);
         let times = tree.read(LATER).and_then(|later| {

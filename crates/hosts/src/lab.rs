@@ -149,8 +149,8 @@ fn up_as_root() -> Result<(), LabError> {
 }
 
 fn up_as_user() -> Result<(), LabError> {
-    // The state file is written first. If that fails, no process is started, because it could not
-    // be ended later.
+    // The state file is written first. If writing fails, no process is started, because a process
+    // that is not in the file could not be ended later.
     State { holders: Vec::new() }.write()?;
     let mut holders: Vec<Holder> = Vec::new();
     for host in Host::ALL {
@@ -305,8 +305,8 @@ impl Holder {
         Ok(Holder { host, pid, started: started(pid).unwrap_or_default() })
     }
 
-    /// Ends the process, and with it the namespace, if the process id still belongs to the process
-    /// that was started.
+    /// Ends the process, and thereby its namespace. Does nothing if the process id no longer
+    /// belongs to the process that was started.
     fn end(&self) {
         if self.lives() {
             let _ = kill(Pid::from_raw(self.pid), Signal::SIGTERM);

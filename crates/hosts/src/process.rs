@@ -335,7 +335,7 @@ mod tests {
         let mut command = Command::new("sleep");
         command.arg("1000");
         let process = Process::start(command, None, &folder.path().join("log"), &registry).unwrap();
-        // An entry with another start time belongs to an earlier process with the same id.
+        // An entry with a different start time belongs to an earlier process with the same id.
         let mut other = Command::new("sleep").arg("1000").spawn().unwrap();
         fs::write(registry.join("x.pid"), format!("{} 1\n", other.id())).unwrap();
         end_leftover(&registry).unwrap();
@@ -428,7 +428,7 @@ mod tests {
         let line = |pid: u32, parent: u32, group: u32| {
             format!("{pid} (a b) c) S {parent} {group} 0 0 0 0 0 0 0 0 100 50 0 0 0 0 1 0 77 0")
         };
-        // Process 11 is a child of 10. Process 12 has another parent but is in the group of 10.
+        // Process 11 is a child of 10. Process 12 has a different parent but is in the group of 10.
         // Process 13 is unrelated.
         let lines = [line(10, 1, 10), line(11, 10, 11), line(12, 1, 10), line(13, 1, 13)];
         let of = |roots: &[u32]| family_seconds(lines.iter().map(String::as_str), roots);

@@ -20,8 +20,9 @@ pub fn plain(text: &str, most: usize) -> String {
                 skip_sequence(&mut chars);
                 continue;
             }
-            // The following control characters are short forms of escape sequences: U+009B of ESC
-            // [, and U+0090, U+0098 and U+009D to U+009F of ESC P, X, ], ^ and _.
+            // The following control characters are short forms of escape sequences: U+009B stands
+            // for ESC [. U+0090, U+0098 and U+009D to U+009F stand for ESC P, ESC X, ESC ], ESC ^
+            // and ESC _.
             '\u{9b}' => {
                 skip_control_sequence(&mut chars);
                 continue;

@@ -75,11 +75,15 @@ impl CpuTopology {
         self.cpus.is_empty()
     }
 
-    /// Returns `count` CPUs in ascending order, or `None` if the host has fewer CPUs. CPUs outside
-    /// `taken` are preferred. Among these, the first thread of each core is preferred to the other
-    /// threads. CPUs on a core that has a CPU in `taken` are chosen last. CPUs of equal rank are
-    /// chosen from one NUMA node after another, starting with the node that has the most CPUs of
-    /// the best rank.
+    /// Returns `count` CPUs in ascending order, or `None` if the host has fewer CPUs. The CPUs are
+    /// chosen in this order:
+    /// - first threads of cores that have no CPU in `taken`
+    /// - other threads of these cores
+    /// - CPUs outside `taken` whose core has a CPU in `taken`
+    /// - CPUs in `taken`
+    ///
+    /// CPUs of equal rank are chosen from one NUMA node after another, starting with the node that
+    /// has the most CPUs of the best rank.
     pub fn pick(&self, count: usize, taken: &BTreeSet<usize>) -> Option<Vec<usize>> {
         let rank = |(&cpu, place): (&usize, &Cpu)| {
             let same_core = |other: &Cpu| other.core == place.core;

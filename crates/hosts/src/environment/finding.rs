@@ -9,10 +9,11 @@ pub struct Finding {
     pub subject: String,
     /// Value as text, with units.
     pub value: String,
-    /// True if the host does not support this feature. No measurement needs the feature.
+    /// True if the finding is about an optional feature that the host does not support. No
+    /// measurement needs the feature.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unavailable: bool,
-    /// Effect on measurements, if the value can distort them.
+    /// Effect on measurements; absent if the value cannot distort them.
     pub concern: Option<Concern>,
 }
 

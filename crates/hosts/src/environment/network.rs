@@ -12,8 +12,8 @@ use units::{counted, grouped};
 use crate::environment::finding::{Finding, finding};
 use crate::environment::tree::Tree;
 
-/// Queueing disciplines that are harmless. They drop or delay packets only after a queue of at
-/// least a thousand packets is full, or they only pass packets to other disciplines.
+/// Queueing disciplines that are harmless. Some of them drop or delay packets only when a queue of
+/// at least a thousand packets is full. The others only pass packets to further disciplines.
 const PLAIN: [&str; 7] = ["noqueue", "mq", "mqprio", "pfifo_fast", "pfifo", "bfifo", "fq"];
 
 /// Returns all findings about the network.

@@ -68,8 +68,8 @@ fn described(tree: &Tree, nic: &Interface) -> Finding {
             facts.push(format!("{name}{at}{with}"));
         }
     }
-    // The node is looked up by bus address first. In another network namespace, /sys may show
-    // different interfaces with the same names.
+    // The node is looked up by bus address first. The lookup by name is less reliable, because in a
+    // different network namespace /sys may show other interfaces with the same names.
     let bus = nic.driver.as_ref().map_or("", |driver| driver.bus.as_str());
     let node = tree.read(format!("/sys/bus/pci/devices/{bus}/numa_node"));
     let node = node.or_else(|| tree.read(format!("{CLASS}/{}/device/numa_node", nic.name)));

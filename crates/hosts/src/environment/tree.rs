@@ -51,7 +51,7 @@ impl Tree {
         )
     }
 
-    /// Same as [`Tree::script`], for the shell patterns `files`.
+    /// Same as [`Tree::script`], but prints only the files that match the shell patterns `files`.
     pub(crate) fn script_for(files: &str) -> String {
         format!(
             "for f in {files}; do [ -r \"$f\" ] && echo \"{MARK}$f\" && cat \"$f\" 2>/dev/null; done; :"

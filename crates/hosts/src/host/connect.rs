@@ -62,8 +62,8 @@ pub fn local_agent(
 /// this machine.
 ///
 /// # Errors
-/// If the host is unreachable, if its dns64bench has another version, or if it provides neither an
-/// agent nor a shell.
+/// If the host is unreachable, if its dns64bench has a different version, or if it provides neither
+/// an agent nor a shell.
 pub fn over_ssh(
     at: &SshHost,
     config: Option<&Path>,

@@ -44,7 +44,7 @@ pub enum HostError {
         /// Error reported by ssh or the system.
         why: String,
     },
-    /// The host has another version of dns64bench.
+    /// The host has a different version of dns64bench.
     #[error(
         "host {host} has dns64bench {theirs}, this is {ours}: install the same build on all hosts"
     )]
@@ -224,7 +224,7 @@ impl Machine {
         }
     }
 
-    /// Starts a command. It is ended when the returned handle is dropped.
+    /// Starts a command. The command is ended when the returned handle is dropped.
     ///
     /// # Errors
     /// If the host is unreachable or the request fails.

@@ -430,8 +430,8 @@ mod tests {
         std::mem::forget(sleeping);
         assert!(runs(id));
         let link = Rc::clone(&machine.link);
-        // The forgotten handle holds a clone of the machine. The link is therefore replaced so that
-        // it is dropped.
+        // The forgotten handle keeps a clone of the machine, and thus the link, alive. The link is
+        // therefore replaced, and the previous link is dropped.
         struct Gone;
         impl Connection for Gone {
             fn ask(&mut self, _: &Request, _: Duration) -> Result<Reply, PipeError> {

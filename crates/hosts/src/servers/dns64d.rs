@@ -38,7 +38,7 @@ fn configuration(setting: &Setting<'_, Translate>) -> String {
         Some(mode) => {
             let listen = format!("listen = [{{ address = '{listen}', xdp = true }}]");
             let mode = mode.word();
-            // Results published as AF_XDP must not come from sockets.
+            // Results that are published as AF_XDP results must not be measured with sockets.
             let keys = format!("{listen}\nxdp-mode = '{mode}'\nxdp-fallback = false");
             (keys, "xdp = true\n")
         }

@@ -19,11 +19,11 @@ pub const CHECKED_ZONE: &str = "conform.example";
 /// Task of a DUT: synthesize AAAA records, with AuthDNS as the upstream.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Translate {
-    /// The AuthDNS servers to which all queries for names below `dns64perf.test` are forwarded, at
-    /// least one. If there are several, the DUT chooses one for each query.
+    /// The AuthDNS servers, at least one, to which all queries for names below `dns64perf.test` are
+    /// forwarded. With several servers, the DUT chooses a server for each query.
     pub upstreams: Vec<SocketAddr>,
-    /// The DNS64 prefixes (RFC 6052 §2.1), at least one. A server that supports only one prefix is
-    /// configured with the first prefix.
+    /// The DNS64 prefixes (RFC 6052 §2.1). There is at least one prefix. A server that supports
+    /// only one prefix is configured with the first prefix.
     pub prefixes: Vec<Prefix>,
     /// Additional configuration for conformance checks, or `None` for rate measurements.
     pub checked: Option<Checked>,
@@ -123,9 +123,10 @@ pub struct Setting<'a, T> {
 pub enum Program {
     /// A program with this name, found on the `PATH` or at the path given in the plan.
     Named(&'static str),
-    /// dns64bench with these arguments, unless the plan names a program.
+    /// The program at the path given in the plan. If the plan gives no path, dns64bench itself is
+    /// started with the arguments `words`.
     Own {
-        /// Name of the program, for which the plan may specify a path.
+        /// Name of the program.
         name: &'static str,
         /// Arguments with which dns64bench acts as this program.
         words: &'static [&'static str],
@@ -194,8 +195,8 @@ pub struct Driver<T: 'static> {
     pub supports_ipv6: bool,
     /// True if the server supports AF_XDP.
     pub supports_xdp: bool,
-    /// Drivers of later releases with another configuration format. Each driver is listed with its
-    /// first release, in ascending order.
+    /// Drivers of later releases with a different configuration format. Each driver is listed with
+    /// its first release, in ascending order.
     pub(crate) later: &'static [(Release, Driver<T>)],
 }
 

@@ -51,8 +51,8 @@ fn command(setting: &Setting<'_, Translate>, program: &[String]) -> Vec<String> 
 fn configuration(setting: &Setting<'_, Translate>) -> String {
     let Setting { listen, threads, task, .. } = setting;
     let prefix = task.prefix();
-    // mtd64-ng sends queries only to port 53. With several servers, it selects one at random for
-    // each query.
+    // mtd64-ng sends queries only to port 53. With several servers, mtd64-ng selects one at random
+    // for each query.
     let upstreams = task.each_upstream(|ip, _| format!("nameserver {ip}\n"));
     format!(
         "// {}: for {listen}\n{upstreams}selection-mode random\ndns64-prefix {prefix}\ndebugging no\ntimeout-time 1.0\n\

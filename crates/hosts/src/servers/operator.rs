@@ -27,8 +27,8 @@ pub struct Operator {
 }
 
 /// A configuration file written by the operator. A plan gives the path of the file. Once the plan
-/// has been read, it also contains the text, so the run folder documents the measurement even if
-/// the file changes later.
+/// has been read, the plan also contains the text of the file. The run folder therefore documents
+/// the measurement even if the file changes later.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(from = "OperatorFileForm")]
 pub struct OperatorFile {
@@ -98,15 +98,15 @@ pub fn unknown_placeholder(text: &str) -> Option<&str> {
 }
 
 /// Commands for the driver `custom`, run on the DUT's host. Placeholders such as `{listen}` are
-/// replaced, except in `version`, which runs before any server.
+/// replaced, except in `version`, which runs before a server is started.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Custom {
     /// Command that starts the server: program and arguments. Unless `stop` is set, the process
     /// must stay in the foreground and end on SIGTERM.
     pub start: Vec<String>,
-    /// Command that exits with status 0 if the server is ready. It is repeated until it does. The
-    /// tester also queries the server.
+    /// Command that exits with status 0 if the server is ready. The command is repeated until it
+    /// exits with this status. In addition, the tester queries the server.
     pub ready: Vec<String>,
     /// Command that ends the server. If it is set, `start` may return immediately, like
     /// `systemctl start`.

@@ -9,8 +9,8 @@ impl Release {
     /// releases.
     pub const UNKNOWN: Release = Release(u32::MAX, u32::MAX);
 
-    /// Parses the release from a line of output: the first word that starts with two numbers and a
-    /// dot between them. Development builds of PowerDNS print 0.0, which counts as unknown.
+    /// Parses the release from a line of output: the first word that starts with two numbers
+    /// separated by a dot. Development builds of PowerDNS print 0.0, which counts as unknown.
     pub fn parse(printed: &str) -> Release {
         let release = printed.split_whitespace().find_map(Release::parse_word);
         release.filter(|release| *release != Release(0, 0)).unwrap_or(Release::UNKNOWN)

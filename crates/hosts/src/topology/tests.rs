@@ -105,8 +105,8 @@ fn one_node_comes_before_two() {
     let tens =
         ["0,4,8,12,16,20,24,28,32,36", "1,5,9,13,17,21,25,29,33,37", "2,6,10,14,18,22,26,30,34,38"];
     assert_eq!(picked(&four(), 10, &[]).unwrap(), tens[0]);
-    // The tester is on nodes 0 and 2. All CPUs of one other node are chosen before those of the
-    // next node.
+    // The tester is on nodes 0 and 2. All CPUs of one of the other nodes are chosen before any CPU
+    // of the next node.
     assert_eq!(picked(&four(), 10, &[0, 2]).unwrap(), tens[1]);
     for count in 1..=10 {
         let cpus = four().pick(count, &BTreeSet::from([0, 1, 3])).unwrap();
