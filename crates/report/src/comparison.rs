@@ -77,9 +77,11 @@ pub enum Incomparable {
     NoResult(NoResult),
     /// The plans differ in these keys. Keys that describe the server are excluded.
     Plans(Vec<String>),
-    /// The CPU placement of the server differs: its placements in the baseline and in the run.
+    /// The CPU placement of the server differs. The fields contain its placement in the baseline
+    /// and in the run.
     Places(String, String),
-    /// A host has another CPU model or number of CPUs: its CPUs in the baseline and in the run.
+    /// A host has a different CPU model or number of CPUs. The fields contain its CPUs in the
+    /// baseline and in the run.
     Hosts(String, String),
 }
 

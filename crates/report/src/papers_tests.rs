@@ -268,14 +268,14 @@ struct Searched {
     median: f64,
     min: f64,
     max: f64,
-    /// The largest of the lowest rates that failed; absent if no rate failed in one of the
-    /// searches.
+    /// Largest of the searches' lowest failed rates; absent if one of the searches has no failed
+    /// rate.
     failed: Option<u64>,
 }
 
 /// Returns the statistics of a point's searches, from its full trials by repetition. A search is
-/// complete if a full trial passed and another one failed at a rate higher by at most the
-/// resolution.
+/// complete if a full trial passed at the highest rate of the range, or if a full trial failed at a
+/// rate that exceeds the highest passed rate by at most the resolution.
 fn searches(
     plan: &Plan,
     entries: &[Entry],

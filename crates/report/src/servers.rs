@@ -121,7 +121,7 @@ fn searches(n: usize, of: usize) -> String {
     if n == of { n.to_string() } else { format!("{n} of {of}") }
 }
 
-/// Returns the interval of the factor by which the fastest server is faster than this one.
+/// Returns the factor, as an interval, by which the fastest server is faster than this server.
 fn ratio(run: &Run, point: &PointResult, best: Option<&PointResult>) -> String {
     let Some(best) =
         best.filter(|_| point.missing.is_none() && !has_failed_self_test(&run.results))

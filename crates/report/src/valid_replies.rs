@@ -30,8 +30,9 @@ pub(crate) fn figures(runs: &[Run]) -> Vec<Figure> {
     all.chunks(COLOURS).enumerate().map(figure).collect()
 }
 
-/// Returns a dot for each rate, with the share over all trials at that rate and the range of single
-/// trials. Invalid trials are excluded, because their results do not depend on the DUT alone.
+/// Returns a dot for each rate. The dot contains the share of valid replies over all trials at that
+/// rate, and the range of this share in single trials. Invalid trials are excluded, because their
+/// results do not depend on the DUT alone.
 fn dots(run: &Run, dut: &DutResult) -> Vec<Dot> {
     let Some(place) = worst_point(dut).map(|point| &point.conditions.place) else {
         return Vec::new();

@@ -215,7 +215,8 @@ pub fn statistics(figures: &Figures) -> [String; STATISTICS.len()] {
     ]
 }
 
-/// Formats the number of searches. For a single search, the text adds that it is not a result.
+/// Formats the number of searches. For a single search, the text adds that a single search is not a
+/// result.
 pub fn searches(n: usize) -> String {
     match n {
         0 => "not measured".into(),

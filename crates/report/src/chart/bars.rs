@@ -1,6 +1,6 @@
-//! Horizontal bars in rows, with the value at the end of each bar. Any number of bars fits. Dots
-//! replace the bars of searches, and all bars on a logarithmic axis, where the length of a bar has
-//! no meaning.
+//! Horizontal bars in rows, with the value at the end of each bar. Any number of bars fits. Results
+//! of searches are drawn as dots instead of bars. On a logarithmic axis, all values are drawn as
+//! dots, because the length of a bar has no meaning there.
 
 use std::fmt::Write;
 

@@ -1,5 +1,5 @@
-//! Choice of the shape in which curves are drawn. It depends on the number of curves and of their
-//! points.
+//! Choice of the shape in which curves are drawn. The shape depends on the number of curves and the
+//! number of points.
 
 use crate::chart::figure::{COLOURS, Dot, Multiple, Series, Shape};
 use crate::format::number;

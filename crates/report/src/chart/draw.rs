@@ -87,8 +87,8 @@ impl Area {
 }
 
 /// Returns the marks that get a number, with their positions, in ascending order. If two numbers
-/// overlap, powers of ten take precedence. `place` returns the middle of a number and half its
-/// width.
+/// overlap, a power of ten takes precedence over other numbers. `place` returns the middle of a
+/// number and half its width.
 fn numbered(marks: &[f64], place: impl Fn(f64) -> (f64, f64)) -> Vec<(f64, f64)> {
     let is_power = |value: f64| value > 0.0 && (value.log10() - value.log10().round()).abs() < 1e-9;
     let (powers, others): (Vec<f64>, Vec<f64>) =

@@ -75,8 +75,8 @@ pub(super) fn each_place<T>(
     curves
 }
 
-/// Returns the diagram of a trial: CPU use second by second. A vertical line shows the end of the
-/// initial transient (in seconds), if there is one.
+/// Returns the diagram of a trial: CPU use second by second. If the trial has an initial transient
+/// (in seconds), a vertical line shows its end.
 pub(super) fn second_by_second(
     name: String,
     found: &Sustained,
@@ -88,7 +88,8 @@ pub(super) fn second_by_second(
     Multiple { name, series, mark: transient.map(|transient| transient + 0.5) }
 }
 
-/// Returns the diagrams of [`second_by_second`] side by side, if there are any.
+/// Returns a figure with the diagrams of [`second_by_second`] side by side, or `None` if there are
+/// no diagrams.
 pub(super) fn transients(file: &str, title: &str, panels: Vec<Multiple>) -> Option<Figure> {
     (!panels.is_empty()).then(|| Figure {
         file: file.into(),
