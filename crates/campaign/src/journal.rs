@@ -93,8 +93,8 @@ pub trait JournalLine: DeserializeOwned {
     fn fault(&self, earlier: &[Self]) -> Option<String>;
 }
 
-/// A file of JSON lines to which only one process at a time can append. Each line is synced to
-/// disk.
+/// A file of JSON lines. Only one process at a time can append lines to the file. Each line is
+/// synced to disk.
 pub struct Lines {
     path: PathBuf,
     file: File,

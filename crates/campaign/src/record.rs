@@ -57,10 +57,10 @@ pub enum Entry {
         /// The command and the configuration file.
         told: Configuration,
     },
-    /// Facts about a host, which is another machine or a network namespace of this machine.
+    /// Facts about a host that is a different machine or a network namespace of this machine.
     Host {
-        /// Role of the host: "tester", "dut" or "auth". If a role has several hosts, the further
-        /// hosts are "tester N" or "auth N", with N from 1.
+        /// Role of the host: "tester", "dut" or "auth". If a role has several hosts, the role of
+        /// each further host is "tester N" or "auth N". The number N starts at 1.
         role: String,
         /// The facts that `dns64bench check` reports on that host.
         environment: Environment,
@@ -73,15 +73,15 @@ pub enum Entry {
         /// The facts that `dns64bench check` now reports on that host.
         environment: Environment,
     },
-    /// CPU time needed for sending on the tester's host. It determines the burst size in all
+    /// CPU time needed for sending on the tester's host. This time determines the burst size in all
     /// trials.
     SendCost(SendCost),
     /// Start of a trial.
     Started(Step),
     /// End of a trial.
     Finished(Box<Measured>),
-    /// A trial in which the DUT died or hung. It was repeated with a restarted server and is not
-    /// included in any result.
+    /// A trial in which the DUT died or hung. The trial was repeated with a restarted server and is
+    /// not included in any result.
     Repeated(Box<Measured>),
     /// Request to measure certain points again. Their trials in earlier lines are ignored.
     Redone(Redo),
@@ -204,7 +204,7 @@ impl Measured {
         }
     }
 
-    /// Returns the deviation from the plan's conditions, if any.
+    /// Returns the deviation from the plan's conditions, or `None` if there is no deviation.
     pub fn deviation(&self) -> Option<Deviation> {
         match &self.found {
             TaskResult::Trial(trial) => trial.deviation,

@@ -24,7 +24,7 @@ use crate::sequence::{GoalFigures, SearchSequence};
 /// Result of a set of searches. Its JSON form is the output of `search --json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct SearchResult {
-    /// Median, percentiles, dispersion and interval, in queries per second.
+    /// Median, percentiles and interval in queries per second, and relative range in per cent.
     #[serde(flatten)]
     pub figures: Figures,
     /// Distance between the highest passed and the lowest failed rate. A median between two rates
@@ -148,7 +148,7 @@ pub enum SearchError {
         /// ended.
         expected: Option<Qps>,
     },
-    /// The block of names has too few unused names for another trial.
+    /// The block of names has too few unused names for one more trial.
     #[error("the names of {range} are used up; take {}--reuse-names", if range == "0.0.0.0/0" { "" } else { "a larger block such as --names 0.0.0.0/0, or " })]
     NamesUsedUp {
         /// The block of names, in the notation of `--names`.

@@ -64,7 +64,7 @@ impl Environment {
         environment
     }
 
-    /// Returns facts about this machine. They are observed only once and shared by all tests.
+    /// Returns facts about this machine. The facts are observed only once and shared by all tests.
     #[cfg(any(test, feature = "simulated"))]
     pub fn for_tests() -> &'static Environment {
         static OBSERVED: std::sync::LazyLock<Environment> =

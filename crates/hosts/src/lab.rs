@@ -1,6 +1,6 @@
-//! The lab: three hosts on one machine. They are network namespaces, connected as in figure 2 of G.
-//! Lencse and Y. Kadobayashi, "Benchmarking DNS64 Implementations: Theory and Practice" (2018, DOI
-//! 10.1016/j.comcom.2018.05.005).
+//! The lab: three hosts on one machine. The hosts are network namespaces, connected as in figure 2
+//! of G. Lencse and Y. Kadobayashi, "Benchmarking DNS64 Implementations: Theory and Practice"
+//! (2018, DOI 10.1016/j.comcom.2018.05.005).
 //!
 //! ```text
 //!              2001:2::/64              198.18.0.0/24, 2001:2:0:2::/64

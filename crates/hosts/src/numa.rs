@@ -28,15 +28,15 @@ pub struct NodePages {
     pub node: usize,
     /// Pages allocated on this node as intended.
     pub hit: u64,
-    /// Pages allocated on this node although another node was preferred.
+    /// Pages allocated on this node although a different node was preferred.
     pub miss: u64,
-    /// Pages intended for this node but allocated on another node.
+    /// Pages intended for this node but allocated on a different node.
     pub foreign: u64,
     /// Pages allocated on this node by the interleave policy, as intended.
     pub interleave_hit: u64,
     /// Pages allocated on this node by a process that ran on this node.
     pub local: u64,
-    /// Pages allocated on this node by a process that ran on another node.
+    /// Pages allocated on this node by a process that ran on a different node.
     pub other: u64,
 }
 

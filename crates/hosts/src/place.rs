@@ -182,8 +182,8 @@ impl CpuPlacement {
         all.cloned().reduce(|a, b| a.and(&b))
     }
 
-    /// Merges this placement with the placement in another trial. The result contains the allowed
-    /// CPU sets of both trials.
+    /// Merges this placement with the placement in a different trial. The result contains the
+    /// allowed CPU sets of both trials.
     pub fn and(mut self, other: &CpuPlacement) -> CpuPlacement {
         for more in &other.allowed {
             match self.allowed.iter_mut().find(|allowed| allowed.cpus == more.cpus) {
@@ -239,7 +239,8 @@ mod tests {
             ),
             (place(&[0, 1], Some(1), &[&[0, 1]]), "2 CPUs with 1 thread", None),
             (place(&[0, 1], None, &[&[0, 1]]), "2 CPUs, threads chosen by the server", None),
-            // The server is not confined if a single thread may run on another CPU.
+            // The server is not confined if even a single thread may run on a CPU outside the
+            // assigned CPUs.
             (place(&[0, 1], Some(2), &[&[0, 1], &[0, 1, 2]]), "2 threads, not confined", None),
             (place(&[], Some(16), &[&[0, 1]]), "16 threads, not confined", None),
             (place(&[], None, &[&[0, 1]]), "threads chosen by the server, not confined", None),

@@ -211,9 +211,9 @@ pub(crate) fn family_seconds<'a>(lines: impl Iterator<Item = &'a str>, roots: &[
 }
 
 /// Returns the CPU time that other programs have used so far, in seconds. The sum excludes kernel
-/// threads, this program, and the processes `ours` with their descendants and groups. It includes
-/// the time of children that have ended. Returns `None` if this host does not show all of its
-/// processes.
+/// threads, this program, and the processes `ours` with their descendants and groups. The sum
+/// includes the time of children that have ended. Returns `None` if this host does not show all of
+/// its processes.
 pub(crate) fn other_seconds(ours: &[u32]) -> Option<f64> {
     let namespace = fs::read_link("/proc/self/ns/pid").ok()?;
     let sees_all = namespace.to_str() == Some(FIRST_NAMESPACE) && stat(1).is_some();

@@ -112,7 +112,7 @@ impl Dut {
 }
 
 impl Auth {
-    /// Returns the names of files in the server's folder that are large, as [`Dut::bulk`] does.
+    /// Same as [`Dut::bulk`], for the files of an AuthDNS server.
     pub fn bulk(self) -> &'static [&'static str] {
         if self.is_ours() { &[] } else { &[ZONE_FILE] }
     }

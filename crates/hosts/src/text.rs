@@ -68,8 +68,8 @@ pub fn is_hidden(c: char) -> bool {
     c.is_control() || is_direction(c)
 }
 
-/// True for characters that change the direction of writing. They can make a text look like a
-/// different text.
+/// True for characters that change the direction of writing. Such characters can make a text look
+/// like a different text.
 fn is_direction(c: char) -> bool {
     matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }

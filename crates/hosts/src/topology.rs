@@ -7,8 +7,8 @@ use units::counted;
 
 use crate::cpu_list::{cpu_list, cpu_ranges};
 
-/// Command that prints the input of [`CpuTopology::parse`] as lines `FILE:CONTENT`. It needs only a
-/// shell and grep.
+/// Command that prints the input of [`CpuTopology::parse`] as lines `FILE:CONTENT`. The command
+/// needs only a shell and grep.
 pub const LIST_CPUS: [&str; 3] = [
     "sh",
     "-c",

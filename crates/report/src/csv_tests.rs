@@ -162,7 +162,7 @@ fn lacking(run: &Run, text: &str) -> Vec<String> {
     lacking
 }
 
-/// Returns a run. It is created only once, because creating it takes longer than the tests.
+/// Returns a run. The run is created only once, because its creation takes longer than the tests.
 fn run() -> &'static Run {
     static RUN: LazyLock<Run> = LazyLock::new(make_run);
     &RUN
@@ -234,7 +234,7 @@ fn a_line_that_is_missing_is_noticed() {
     }
 }
 
-/// The test above also detects a number at another point.
+/// The test above also detects a number that appears at the wrong point.
 #[test]
 fn numbers_at_the_wrong_point_are_noticed() {
     let run = run();

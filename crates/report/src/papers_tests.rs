@@ -197,8 +197,8 @@ fn plan() -> Plan {
 /// even for two cores with 1 % more.
 const CAPACITY: u64 = 15_000;
 
-/// Returns a journal in which all trials differ. It is created only once, because creating it takes
-/// longer than the tests.
+/// Returns a journal in which all trials differ. The journal is created only once, because its
+/// creation takes longer than the tests.
 fn entries() -> Vec<Entry> {
     static ENTRIES: LazyLock<Vec<Entry>> = LazyLock::new(make_entries);
     ENTRIES.clone()

@@ -77,9 +77,9 @@ pub(crate) fn column(
     if deviations.is_empty() { name } else { format!("{name} ({})", deviations.join(", ")) }
 }
 
-/// Returns the placement of a DUT for legends and captions. It contains the cores that the DUT was
-/// confined to, which may differ from the requested cores. It also contains the names of the
-/// placement and of AuthDNS, if any.
+/// Returns the placement of a DUT for legends and captions. The text contains the cores that the
+/// DUT was confined to, which may differ from the requested cores. If the placement or AuthDNS has
+/// a name, the text also contains that name.
 pub(crate) fn on_cores(asked: &Cores, seen: Option<&CpuPlacement>) -> String {
     let not_seen = || format!("{} requested, not observed", cores_in_words(asked.cores));
     let cores = seen.map_or_else(not_seen, CpuPlacement::cores_in_words);

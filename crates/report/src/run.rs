@@ -71,7 +71,8 @@ pub(crate) fn each_dut(runs: &[Run]) -> impl Iterator<Item = (&Run, &DutResult)>
     runs.iter().flat_map(|run| ranked(&run.results).into_iter().map(move |dut| (run, dut)))
 }
 
-/// Returns the name of a DUT in a legend, with its run if there are several.
+/// Returns the name of a DUT for a legend. If there are several runs, the text includes the name of
+/// the run.
 pub(crate) fn legend(run: &Run, dut: &str, many: bool) -> String {
     if many { format!("{dut} ({})", run.name) } else { dut.into() }
 }

@@ -149,7 +149,8 @@ fn deaths(dut: &DutResult) -> Option<String> {
     ))
 }
 
-/// True if two points can be compared: observed on the same CPUs, with the same AuthDNS.
+/// True if two points can be compared, because both DUTs ran on the same CPUs and used the same
+/// AuthDNS.
 pub(crate) fn are_comparable(r: &Results, a: &PointResult, b: &PointResult) -> bool {
     let [of_a, of_b] = [a, b].map(|point| {
         let authdns = point.conditions.place.authdns.as_deref();

@@ -95,8 +95,8 @@ fn point_names(dut: &DutResult, p: &PointResult) -> Vec<String> {
     vec![dut.name.clone(), p.column(), format!("{} %", number(c.accept * 100.0)), aaaa, cached]
 }
 
-/// Adds a row for each search point. It contains the cells that name the point, followed by the
-/// result of `cells`.
+/// Adds a row for each search point. The row contains the cells that name the point, followed by
+/// the result of `cells`.
 fn of_points(run: &Run, table: &mut Table, cells: impl Fn(&PointResult) -> Vec<String>) {
     table.keys = POINT.len();
     for dut in ranked(&run.results) {

@@ -12,7 +12,7 @@ use crate::run::{Run, each_dut, legend, worst_point};
 const FILE: &str = "valid-replies";
 
 /// Returns a curve for each server at its first placement: valid replies in per cent over the
-/// offered rate. If there are more servers than colours, another figure follows.
+/// offered rate. If there are more servers than colours, further figures follow.
 pub(crate) fn figures(runs: &[Run]) -> Vec<Figure> {
     let curve = |(run, dut): (&Run, &DutResult)| {
         let dots = dots(run, dut);

@@ -1,5 +1,5 @@
-//! The plan in the first line of a journal. It applies to all results in the journal, even if
-//! `plan.toml` is changed later.
+//! The plan in the first line of a journal. This plan applies to all results in the journal, even
+//! if `plan.toml` is changed later.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -12,7 +12,7 @@ use crate::record::{Entry, VERSION};
 /// Returns the path of a run folder's journal.
 ///
 /// # Errors
-/// If the folder contains no journal, or a journal of another format version.
+/// If the folder contains no journal, or a journal with a different format version.
 pub(super) fn journal_of(folder: &Path) -> Result<PathBuf, ArchiveError> {
     let path = folder.join("journal.jsonl");
     if !path.is_file() {

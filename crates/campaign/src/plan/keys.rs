@@ -47,10 +47,10 @@ pub struct Keys {
     /// first core count.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shares_at: Option<Vec<PlacementRef>>,
-    /// Trials at shares of the worst-case median. They measure the DUT's CPU use and latency.
+    /// Trials at shares of the worst-case median. The results are the DUT's CPU use and latency.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub loads: Option<Loads>,
-    /// Trials at constant rates. They measure the DUT's CPU use, latency and memory.
+    /// Trials at constant rates. The results are the DUT's CPU use, latency and memory.
     pub constant_rates: Vec<ConstantRates>,
     /// Closed-loop trials, in which each thread waits for an answer before it sends its next query.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -375,8 +375,8 @@ impl Default for SearchSettings {
     }
 }
 
-/// `[self-test]`: searches in which the Measurer queries AuthDNS directly. They find the rate up to
-/// which the tester is reliable.
+/// `[self-test]`: searches in which the Measurer queries AuthDNS directly. The searches find the
+/// rate up to which the tester is reliable.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct SelfTest {

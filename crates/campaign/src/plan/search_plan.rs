@@ -137,7 +137,7 @@ pub struct SelfTestSending {
 }
 
 impl SearchPlan {
-    /// Returns the range and the number of searches. These searches have no probes.
+    /// Returns the range and the number of searches. The searches have no probes.
     pub fn set(&self) -> SetPlan {
         SetPlan { range: self.range, repeat: self.repeat, probes: false }
     }

@@ -76,8 +76,8 @@ pub struct ConformResult {
 }
 
 impl ConformResult {
-    /// Merges the result of another variant into this result. There is a merged report only if the
-    /// usual configuration has a report, because only a few checks run in the other variants.
+    /// Merges the result of a different variant into this result. There is a merged report only if
+    /// the usual configuration has a report, because only a few checks run in the other variants.
     fn with(self, variant: &Variant, found: ConformResult) -> ConformResult {
         let mut report = self.report;
         if let (Some(report), Some(further)) = (&mut report, found.report) {

@@ -50,7 +50,7 @@ pub enum NoResult {
 
 impl NoResult {
     /// Returns the reason for a point without trials, with the last incident recorded at this point
-    /// or at another point of the same DUT.
+    /// or at a different point of the same DUT.
     pub(crate) fn not_begun(recorded: &Recorded<'_>, point: &Point) -> NoResult {
         let because = recorded.entries.iter().rev().find_map(|entry| match entry {
             Entry::Incident { point: of, what, .. }

@@ -40,8 +40,8 @@ pub struct Sustained {
     /// Valid replies per second and core in use (CPRDP), to four significant digits, summarized
     /// over the trials.
     pub cprdp: Option<Summary>,
-    /// CPU use of the DUT in each second of the first trial, in cores. It shows the initial
-    /// transient.
+    /// CPU use of the DUT in each second of the first trial, in cores. These values show the
+    /// initial transient.
     pub cpu_by_second: Vec<f64>,
     /// Percentiles of the round-trip time of valid replies, in µs. Each percentile is the median
     /// over the trials.
@@ -75,7 +75,7 @@ pub struct NodeResult {
     pub node: Option<usize>,
     /// Number of pages allocated on this node as intended.
     pub hit: Summary,
-    /// Number of pages allocated on this node although another node was preferred.
+    /// Number of pages allocated on this node although a different node was preferred.
     pub miss: Summary,
 }
 
@@ -137,7 +137,7 @@ pub(super) struct ValidTrials<'a> {
 }
 
 impl<'a> ValidTrials<'a> {
-    /// Collects the valid trials of a point. `replay` is `None` if the rate depends on another
+    /// Collects the valid trials of a point. `replay` is `None` if the rate depends on a different
     /// point that has no result.
     pub(super) fn new(
         recorded: &Recorded<'_>,
@@ -167,9 +167,9 @@ impl<'a> ValidTrials<'a> {
     }
 }
 
-/// Returns the result of the trials at one rate. `replay` is `None` if the rate depends on another
-/// point that has no result. `duration` is the sending time of each trial in seconds. The first
-/// `transient` seconds of each trial are excluded from the CPU use.
+/// Returns the result of the trials at one rate. `replay` is `None` if the rate depends on a
+/// different point that has no result. `duration` is the sending time of each trial in seconds. The
+/// first `transient` seconds of each trial are excluded from the CPU use.
 pub(super) fn result(
     recorded: &Recorded<'_>,
     point: &Point,

@@ -165,8 +165,8 @@ fn the_smallest_result_of_a_self_test_counts() {
     assert_eq!(allowed, Some(Qps(227)));
 }
 
-/// A server may lose a query occasionally. A run whose searches happen to see no such loss must not
-/// contradict another run.
+/// A server may lose a query occasionally. A run in which no search observed such a loss must not
+/// contradict a run in which a search observed one.
 #[test]
 fn the_interval_includes_a_refuted_median() {
     let interval = |more: Option<Measured>| {

@@ -14,7 +14,7 @@ use crate::runner::hosts::Hosts;
 /// CPUs on which the DUT may run.
 const LIMIT_PCT: f64 = 5.0;
 /// Maximum number of times that a trial is repeated because of other programs. The last repetition
-/// counts, with a warning.
+/// is used for the result, with a warning.
 const REPEATED: u32 = 2;
 
 /// Facts that determine the effect of other programs on a trial.
@@ -35,7 +35,7 @@ struct Circumstances {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Consequence {
     None,
-    /// The trial counts, with a warning.
+    /// The trial is used for the result, with a warning.
     Note(OtherUse),
     Invalid(OtherUse),
 }

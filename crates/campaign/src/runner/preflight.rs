@@ -31,7 +31,7 @@ pub fn missing_here(plan: &Plan) -> Vec<String> {
 }
 
 /// Returns the points of a plan for which this machine has too few cores, or lacks CPUs that the
-/// plan names. Empty if the DUT runs on another host.
+/// plan names. Empty if the DUT does not run on this machine.
 pub fn points_beyond_cpus(plan: &Plan) -> Vec<Point> {
     if far(plan)[Role::Dut as usize].is_some() {
         return Vec::new();

@@ -34,7 +34,7 @@ use crate::plan::{AuthPlan, DutPlan, Plan};
 use crate::record::Configuration;
 use crate::runner::deployment::Deployment;
 
-/// Time limit for a server to answer after its start. It is long because loading a zone with
+/// Time limit for a server to answer after its start. The limit is long because loading a zone with
 /// millions of names takes a long time.
 const START: Duration = Duration::from_secs(60);
 /// Time limit for writing a zone file with all names of a plan.
@@ -465,8 +465,8 @@ impl RunningDut {
         let custom = operator.custom.clone().unwrap_or_default();
         let stop = setting.fill_all(&custom.stop);
         if !stop.is_empty() {
-            // A server that a killed run left behind is stopped first. Otherwise it would answer in
-            // place of the new server, with a full cache.
+            // A server that a killed run left behind is stopped first. Otherwise that server, with
+            // a full cache, would answer in place of the new server.
             machine.run(&stop, START).map_err(&refused)?;
         }
         let words = driver.command(&setting, &program);

@@ -57,8 +57,8 @@ impl<H: Hosts> Campaign<'_, H> {
         plan
     }
 
-    /// Returns the block of names for a point's trials, and the position of the first name that
-    /// they query.
+    /// Returns the block of names for a point's trials, and the position of the first name that the
+    /// trials query.
     pub(super) fn names(&self, point: &Point) -> (NameRange, u64) {
         let auth = self.plan.auth_at(point);
         if auth.driver.is_ours() {
@@ -68,8 +68,8 @@ impl<H: Hosts> Campaign<'_, H> {
         }
     }
 
-    /// Stops the servers if the zone file has too few unused names for another trial. The restarted
-    /// DUT has an empty cache, so the names can be used again.
+    /// Stops the servers if the zone file has too few unused names for one more trial. The
+    /// restarted DUT has an empty cache, so the names can be used again.
     pub(super) fn ensure_names(
         &self,
         site: &mut Option<Testbed<H>>,
@@ -98,8 +98,8 @@ impl<H: Hosts> Campaign<'_, H> {
         Step { point: point.clone(), repeat: 0, rate: Qps(50), length: Length::Probe }
     }
 
-    /// Returns the trial of a readiness check. It queries a few names that no other trial uses,
-    /// with the AAAA share of the point.
+    /// Returns the trial of a readiness check. The trial has the AAAA share of the point, and
+    /// queries a few names that no other trial uses.
     pub(super) fn readiness_task(&self, point: &Point) -> Task {
         let mut plan = self.base(&self.readiness_step(point), 0);
         if self.plan.auth_at(point).driver.is_ours() {

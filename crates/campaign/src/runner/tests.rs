@@ -353,7 +353,7 @@ fn a_dut_is_measured_with_several_authdns_servers() {
     );
 }
 
-/// A self-test with one AuthDNS does not validate trials with another AuthDNS.
+/// A self-test with one AuthDNS does not validate trials with a different AuthDNS.
 #[test]
 fn trials_are_validated_by_the_matching_self_test() {
     let text = PLAN.replace(

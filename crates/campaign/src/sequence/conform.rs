@@ -27,7 +27,8 @@ use crate::sequence::steps::{ConformPlan, Task, TrialSequence};
 
 /// Placeholder for the rate, because a check has no rate.
 const NO_RATE: Qps = Qps(1);
-/// Assumed duration of all checks of a DUT. It is long because many checks wait for a timeout.
+/// Assumed duration of all checks of a DUT. This duration is long because many checks wait for a
+/// timeout.
 const ASSUMED: Duration = Duration::from_secs(90);
 /// Assumed duration of the checks of a variant other than the usual one. Most of this time is spent
 /// starting the server.

@@ -30,11 +30,11 @@ pub trait Measure: Sync {
     fn effort(&self, plan: &Plan, point: &Point) -> (u32, Duration);
 
     /// Returns the sequence of trials of a point, positioned at the first trial. Returns `None` if
-    /// the rate depends on another point that has no result yet.
+    /// the rate depends on a different point that has no result yet.
     fn sequence(&self, recorded: &Recorded<'_>, point: &Point) -> Option<TrialSequence>;
 
-    /// True if the point can never be measured: it depends on another point, which is complete but
-    /// yields no rate.
+    /// True if the point can never be measured: it depends on a different point, which is complete
+    /// but yields no rate.
     fn can_never_run(&self, _recorded: &Recorded<'_>, _point: &Point) -> bool {
         false
     }

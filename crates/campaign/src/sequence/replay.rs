@@ -84,8 +84,8 @@ impl<'a> Recorded<'a> {
         })
     }
 
-    /// Replays the trials of a point. Returns `None` if the rate depends on another point that has
-    /// no result yet.
+    /// Replays the trials of a point. Returns `None` if the rate depends on a different point that
+    /// has no result yet.
     pub fn replay(&self, point: &Point) -> Option<Replay<'a>> {
         let mut sequence = point.measure().sequence(self, point)?;
         let mut left: Vec<&Measured> =

@@ -1,5 +1,6 @@
-//! Self-test: the Measurer queries AuthDNS without a DUT (RFC 8219 §9.2.1). It shows the rate up to
-//! which the tester is reliable, and compares authoritative servers that act as AuthDNS.
+//! Self-test: the Measurer queries AuthDNS without a DUT (RFC 8219 §9.2.1). A self-test shows the
+//! rate up to which the tester is reliable. Several self-tests compare the authoritative servers
+//! that act as AuthDNS.
 
 use std::time::Duration;
 

@@ -70,7 +70,7 @@ fn say(output: &mut impl Write, what: &impl serde::Serialize) -> io::Result<()> 
 struct Agent {
     folder: PathBuf,
     registry: PathBuf,
-    /// Processes by id. They are ended when this value is dropped.
+    /// Processes by id. The processes are ended when this value is dropped.
     processes: HashMap<u32, Process>,
 }
 

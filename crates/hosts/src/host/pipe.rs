@@ -51,8 +51,9 @@ impl From<String> for PipeError {
     }
 }
 
-/// A process with piped standard input and output. It receives no signals from this terminal, such
-/// as Ctrl-C. It ends when this process ends, because its standard input is then closed.
+/// A process whose standard input and output are piped. The process receives no signals from this
+/// terminal, such as the signal of Ctrl-C. When dns64bench ends, the standard input of the process
+/// is closed, and the process therefore ends too.
 pub(super) struct Pipe {
     child: Child,
     input: Option<File>,
@@ -70,7 +71,7 @@ pub(super) struct Pipe {
     /// Error that closed the connection. All further requests fail with this error.
     failed: Option<PipeError>,
     /// Folder in which an agent on this host registers its children, so that they can be ended if
-    /// the agent is killed. `None` for another host.
+    /// the agent is killed. `None` for an agent on a different host.
     registry: Option<PathBuf>,
 }
 

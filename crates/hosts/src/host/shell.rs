@@ -426,7 +426,8 @@ mod tests {
         let machine = shell(folder.path());
         let sleeping = machine.start(&words("sleep 1000"), &[], Path::new("log"), None).unwrap();
         let id = sleeping.id();
-        // No request stops the process, as after a lost connection.
+        // The handle is forgotten, so no request stops the process. The same happens if a
+        // connection is lost.
         std::mem::forget(sleeping);
         assert!(runs(id));
         let link = Rc::clone(&machine.link);

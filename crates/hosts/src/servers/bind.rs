@@ -55,7 +55,8 @@ fn head<T>(setting: &Setting<'_, T>) -> String {
     )
 }
 
-/// Part of the configuration that follows `options`. It disables the control channel and the log.
+/// Part of the configuration that follows `options`. This part disables the control channel and the
+/// log.
 const TAIL: &str = "controls { };\nlogging { category default { null; }; };\n";
 
 fn dns64(setting: &Setting<'_, Translate>) -> String {

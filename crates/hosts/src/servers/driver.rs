@@ -108,7 +108,7 @@ pub struct Setting<'a, T> {
     pub folder: &'a Path,
     /// Listen address and port, UDP and TCP.
     pub listen: SocketAddr,
-    /// Number of CPUs of the server. It is used only for the placeholder `{cores}`.
+    /// Number of CPUs of the server. This number is used only for the placeholder `{cores}`.
     pub cores: usize,
     /// Configured number of answering threads or processes.
     pub threads: usize,
@@ -195,8 +195,8 @@ pub struct Driver<T: 'static> {
     pub supports_ipv6: bool,
     /// True if the server supports AF_XDP.
     pub supports_xdp: bool,
-    /// Drivers of later releases with a different configuration format. Each driver is listed with
-    /// its first release, in ascending order.
+    /// Drivers of later releases with a different configuration format. The drivers are in
+    /// ascending order of releases, each with the first release to which it applies.
     pub(crate) later: &'static [(Release, Driver<T>)],
 }
 

@@ -1,6 +1,6 @@
 //! Settings that the operator of the campaign provides for a server: additional configuration
-//! lines, a whole configuration file, or commands. They may contain placeholders for addresses and
-//! other settings.
+//! lines, a whole configuration file, or commands. All of these may contain placeholders for
+//! addresses and other settings.
 
 use std::path::{Path, PathBuf};
 

@@ -5,8 +5,8 @@
 pub struct Release(pub u32, pub u32);
 
 impl Release {
-    /// Release of a program that does not print a release number. It counts as later than all other
-    /// releases.
+    /// Release of a program that does not print a release number. This value counts as later than
+    /// all other releases.
     pub const UNKNOWN: Release = Release(u32::MAX, u32::MAX);
 
     /// Parses the release from a line of output: the first word that starts with two numbers

@@ -91,7 +91,7 @@ pub enum Shape {
     Heat {
         /// The maps.
         maps: Vec<HeatMap>,
-        /// The value of the darkest cell. It is the same in all maps that are compared.
+        /// The value of the darkest cell. This value is the same in all maps that are compared.
         highest: f64,
     },
     /// Panels one below the other, one for each series. A panel shows the ranges of the dots as a

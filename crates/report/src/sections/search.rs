@@ -163,8 +163,8 @@ fn cores_of<'a>(place: &Cores, points: impl Iterator<Item = &'a PointResult>) ->
     crate::places::on_cores(place, seen.as_ref())
 }
 
-/// Returns the placement of a DUT for a row, with the names of the placement and of AuthDNS, if
-/// any.
+/// Returns the placement of a DUT for a row. If the placement or AuthDNS has a name, the text
+/// includes that name.
 fn ran_on(p: &PointResult) -> String {
     let place = &p.conditions.place;
     let placement =

@@ -86,8 +86,8 @@ fn a_dut_with_wrong_replies_after_a_trial_has_failed_it() {
     assert!(!entries.iter().any(|entry| matches!(entry, Entry::Repeated(_))));
 }
 
-/// If the DUT runs on the tester's host, the failed trial is repeated twice. The third trial
-/// counts, with a warning.
+/// If the DUT runs on the tester's host, the failed trial is repeated twice. The third trial is
+/// used for the result, with a warning.
 #[test]
 fn failed_trials_are_repeated_while_other_programs_run() {
     let text = PLAN.replace("invalid-retries = 1", "invalid-retries = 3");
