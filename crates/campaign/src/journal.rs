@@ -26,7 +26,7 @@ use crate::plan::SearchPlan;
 pub enum SearchEntry {
     /// The search plan; the first line of every journal.
     Plan(Box<SearchPlan>),
-    /// Start of a trial. Its names count as used, even if the trial is killed.
+    /// Start of a trial. The names of the trial count as used, even if the trial is killed.
     Started(Started),
     /// End of a trial.
     Finished(Box<Finished>),

@@ -52,7 +52,7 @@ use crate::sequence::{Recorded, Task};
 pub use error::CampaignError;
 
 /// Maximum number of repetitions of a trial in which the DUT died or hung. The result of the last
-/// repetition counts.
+/// repetition is used.
 const DEATHS: u32 = 2;
 /// Time after an overload within which a DUT must reply again. Otherwise the DUT counts as hung.
 const COMES_BACK: Duration = Duration::from_secs(5);
@@ -114,8 +114,8 @@ struct Campaign<'a, H: Hosts> {
     entries: Vec<Entry>,
     interruption: Interruption,
     watcher: &'a mut dyn Watcher,
-    /// Names of DUTs that do not start. The flag is true if a DUT does not start for conformance
-    /// checks, and false if it does not start for other trials.
+    /// Names of DUTs that do not start. The flag is true if the DUT's start for conformance checks
+    /// failed, and false if the start for other trials failed.
     given_up: Vec<(String, bool)>,
     replies_again: Duration,
     /// Pause between trials.

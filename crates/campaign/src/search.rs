@@ -597,9 +597,9 @@ mod tests {
         assert!(is_over_ipv4(vec![of(0, false)]));
     }
 
-    /// A trial with one lost query fails the first goal, even without a deviation. It would pass
-    /// the second goal. If the DUT sent too few upstream queries, it may have answered from its
-    /// cache, so the trial is invalid.
+    /// A trial with one lost query fails the first goal, even without a deviation, and would pass
+    /// the second goal. If the DUT sent too few upstream queries, the DUT may have answered from
+    /// its cache, and the trial is invalid.
     #[test]
     fn deviating_trials_count_for_no_goal() {
         let (plan, sequence) = with_two_goals();

@@ -106,8 +106,8 @@ impl CpuPlacement {
         self.allowed.iter().flat_map(|allowed| allowed.cpus.iter().copied()).collect()
     }
 
-    /// True if the DUT was confined to `cores` CPUs and configured with `cores` threads, without a
-    /// lower CPU quota.
+    /// True if the DUT was confined to `cores` CPUs, was configured with `cores` threads, and had
+    /// no lower CPU quota.
     pub fn is_cores(&self, cores: usize) -> bool {
         self.cores() == Ok(cores)
     }
@@ -131,8 +131,9 @@ impl CpuPlacement {
         Err(words + &quota)
     }
 
-    /// Returns the CPU quota as text, if it is lower than the number of CPUs to which the DUT was
-    /// confined, or if the DUT was not confined.
+    /// Returns the CPU quota as text if the quota limits the DUT: the DUT was not confined, or the
+    /// quota is lower than the number of CPUs to which the DUT was confined. Otherwise returns
+    /// `None`.
     fn limit(&self) -> Option<String> {
         let quota = self.quota_millicpu?;
         let is_less = |cpus: usize| quota < cpus as u64 * 1_000;

@@ -32,9 +32,9 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts `command` with its output in `log`. If `stdout` is given, standard output goes there
-    /// instead. A file in the folder `registry` identifies the process, so that a later run can end
-    /// the process if this run is killed.
+    /// Starts `command` with its output in `log`. If `stdout` is given, standard output goes to
+    /// that file instead. A file in the folder `registry` identifies the process, so that a later
+    /// run can end the process if this run is killed.
     ///
     /// # Errors
     /// If the program cannot be started or the files cannot be written.

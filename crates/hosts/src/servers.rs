@@ -80,8 +80,8 @@ impl Dut {
     /// server rewrites these files at every start.
     pub fn bulk(self) -> &'static [&'static str] {
         match self {
-            // The cache files come first; they have their full size from the start. The other files
-            // are those of version 6.
+            // The first files are cache files, which have their full size from the start. The other
+            // files are those of version 6.
             Dut::KnotResolver => {
                 &["data.mdb", "lock.mdb", "ruledb/data.mdb", "ruledb/lock.mdb", "top", "defer"]
             }

@@ -50,11 +50,11 @@ pub struct Row {
     /// The goal of an MLRsearch (RFC 9971); absent for the goal of RFC 8219.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub goal: Option<Goal>,
-    /// Median of the rates that passed in the baseline, as shown in the baseline's report, queries
-    /// per second. Absent if there is no median.
+    /// Median of the rates that passed in the baseline, in queries per second, rounded as in the
+    /// baseline's report. Absent if there is no median.
     pub baseline_median: Option<f64>,
-    /// Median of the rates that passed in the run, as shown in the run's report, queries per
-    /// second. Absent if there is no median.
+    /// Median of the rates that passed in the run, in queries per second, rounded as in the run's
+    /// report. Absent if there is no median.
     pub median: Option<f64>,
     /// Result of the comparison; absent if the points cannot be compared.
     pub change: Option<Change>,

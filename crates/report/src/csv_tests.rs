@@ -110,8 +110,8 @@ fn key_of(value: &Value, measure: &str, dut: &str, auth: &str) -> Key {
     (measure.into(), dut.into(), APART.iter().map(|(key, _)| text(key)).chain(rate).collect())
 }
 
-/// Returns the numbers of `results.json` that are missing in the file or appear at other points
-/// there.
+/// Returns those numbers of `results.json` that are missing in the file, or that appear in the file
+/// at a wrong point.
 fn lacking(run: &Run, text: &str) -> Vec<String> {
     let (json, file) = (serde_json::to_value(&run.results).unwrap(), by_point(text));
     let mut lacking = Vec::new();

@@ -58,7 +58,8 @@ pub fn page(title: &str, figures: &[Figure], printed: &str) -> String {
     out
 }
 
-/// Returns a figure with its caption. `id` is the link target of the figure; empty for none.
+/// Returns a figure with its caption. `id` is the link target of the figure; empty if the figure
+/// has no link target.
 fn drawn(figure: &Figure, id: &str) -> String {
     let id = if id.is_empty() { String::new() } else { format!(" id=\"{id}\"") };
     format!(

@@ -114,7 +114,8 @@ pub fn lower_bounds(reasons: &[LowerBound]) -> Vec<String> {
 }
 
 /// Describes a goal of an MLRsearch: `at most 0.5 % lost in all but 50 % of 21 s, in trials of 1
-/// s`. The length of the deciding trials is omitted if a single trial covers the whole sum.
+/// s`. The length of the deciding trials is omitted if a single trial covers the whole duration
+/// sum.
 pub fn goal(goal: &Goal) -> String {
     let percent = |share: f64| number(share * 100.0);
     let seconds = number(goal.duration_sum.as_secs_f64());

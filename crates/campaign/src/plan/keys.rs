@@ -318,7 +318,8 @@ pub struct SearchSettings {
     pub probe: Option<Duration>,
 }
 
-/// Default for the distance between the two bounds of an MLRsearch, relative to the upper bound.
+/// Default for the maximum distance between the two bounds of an MLRsearch, as a fraction of the
+/// upper bound.
 pub(crate) const WIDTH: f64 = 0.005;
 
 /// Method that chooses the rates of searches.

@@ -118,7 +118,7 @@ impl ServerError {
         self
     }
 
-    /// Adds the output of a command to the log in the error, if the server did not start.
+    /// If the server did not start, adds the output of a command to the log in the error.
     fn said_by(self, said: &str) -> ServerError {
         match self {
             ServerError::NotStarted { name, why, log, log_path } => ServerError::NotStarted {
@@ -659,8 +659,8 @@ fn write_zone(
     }
 }
 
-/// Returns the first words of a server's command, which name its program on a host. Empty if the
-/// commands in the plan already name the program.
+/// Returns the first words of a server's command, which name its program on a host. The list is
+/// empty if the commands in the plan already name the program.
 fn program<T>(
     machine: &Machine,
     name: &str,

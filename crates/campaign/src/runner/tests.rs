@@ -159,8 +159,8 @@ fn a_dead_or_hung_dut_is_restarted_for_the_same_trial() {
             if event == Event::Dies { "the DUT ended with signal: 9" } else { "the DUT hangs" };
         assert!(mishaps(&entries)[0].contains(words), "{:?}", mishaps(&entries));
     }
-    // The DUT dies in the trial and in both repetitions. The result of the second repetition
-    // counts.
+    // The DUT dies in the trial and in both repetitions. The result of the second repetition is
+    // used.
     let entries = journal_of(&plan(), 250, &[(3, Event::Dies), (4, Event::Dies), (5, Event::Dies)]);
     let ended = finished(&entries).into_iter().find(|m| m.dut_end.is_some()).unwrap();
     assert_eq!(ended.dut_end, Some(DutEnd::Died("signal: 9".into())));

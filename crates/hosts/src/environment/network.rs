@@ -34,8 +34,8 @@ struct Rules {
     nftables: Option<u64>,
     /// True if a rule of nftables refers to connection tracking.
     track: bool,
-    /// Names of the tables of iptables and ip6tables that are in use. Only legacy iptables is
-    /// covered here, because newer iptables stores its rules in nftables.
+    /// Names of the tables that iptables and ip6tables use. Only legacy iptables is covered here,
+    /// because newer iptables stores its rules in nftables.
     iptables: Option<Vec<String>>,
 }
 

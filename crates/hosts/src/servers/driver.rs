@@ -245,8 +245,8 @@ impl<T> Driver<T> {
         self.check.map(|check| check(file))
     }
 
-    /// Returns the command that prints the version of the server. The command is empty if it comes
-    /// from the plan and the plan has none.
+    /// Returns the command that prints the version of the server. The command is empty if the
+    /// version command comes from the plan but the plan does not contain one.
     pub fn version_command(&self, operator: &Operator, program: &[String]) -> Vec<String> {
         match self.version {
             Version::Argument(argument) => with(program, &[argument]),
