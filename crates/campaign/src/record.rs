@@ -393,7 +393,7 @@ pub struct LoopTrial {
 
 impl LoopTrial {
     /// Determines the verdict on the tester's result. A trial is invalid if the tester's host
-    /// dropped a packet or refused to send one. A trial fails if a name has no valid answer.
+    /// dropped a packet or refused to send a packet. A trial fails if a name has no valid answer.
     pub(crate) fn judge(experiments: Experiments) -> LoopTrial {
         let (drops, c) = (experiments.client_drops, &experiments.counts);
         let too_few = Reason::TooFewValid {

@@ -536,7 +536,8 @@ fn fewest_searches(recorded: &Recorded<'_>) -> Option<u32> {
     recorded.plan.points().iter().filter_map(of).min()
 }
 
-/// Returns the expected facts of this plan's trials, which are used until there is a trial.
+/// Returns the facts to be expected for the trials of this plan. These facts are used until there
+/// is a trial.
 fn planned_facts(plan: &Plan) -> Facts {
     let mut trial = TrialPlan::new(std::net::SocketAddr::from(([0u16; 8], 53)), plan.search.min);
     trial.duration = plan.trial.duration.into();

@@ -79,8 +79,8 @@ pub trait Watcher {
 ///
 /// # Errors
 /// If the run folder, the hosts or AuthDNS cannot be used, if no DUT starts, if the self-test
-/// fails, or if the user interrupts the campaign. If only some of the DUTs do not start, this is
-/// recorded as a result and is not an error.
+/// fails, or if the user interrupts the campaign. If some DUTs start and others do not, the failed
+/// starts are recorded as results and are not an error.
 pub fn run(
     plan: &Plan,
     archive: Archive,

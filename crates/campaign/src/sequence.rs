@@ -1,6 +1,6 @@
 //! The kinds of measurement, one file for each kind. Each file defines the points, the checks of
 //! plan keys, and the sequence of trials of a point. The file of the same name in `results`
-//! computes the results, and the one in crate `report` creates tables and figures.
+//! computes the results, and the file of this name in crate `report` creates tables and figures.
 //!
 //! ```text
 //! plan ─► Measure::points ─► Measure::sequence ─► task ─► (a trial runs elsewhere) ─► journal

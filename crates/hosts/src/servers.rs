@@ -10,8 +10,9 @@
 //! ```
 //!
 //! A driver is data: names, and functions that turn a [`Setting`] into a configuration text or a
-//! command. It starts no process, because starting, observing and stopping are the same for all
-//! servers. Only [`find`] and [`OperatorFile::read`] access files.
+//! command. A driver starts no process: starting, observing and stopping processes are the same for
+//! all servers, and are implemented elsewhere. Only [`find`] and [`OperatorFile::read`] access
+//! files.
 
 mod bind;
 mod coredns;

@@ -22,7 +22,7 @@ pub fn state_folder() -> io::Result<PathBuf> {
 }
 
 /// Returns the folder for data that is valid until the next reboot, and creates it if necessary.
-/// The folder is the first usable one among `$XDG_RUNTIME_DIR/dns64bench` (default:
+/// The folder is the first usable folder among `$XDG_RUNTIME_DIR/dns64bench` (default:
 /// `/run/user/UID/dns64bench`), [`state_folder`] and `/tmp/dns64bench-UID`.
 ///
 /// # Errors

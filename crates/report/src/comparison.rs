@@ -381,8 +381,9 @@ fn machines(results: &Results) -> Vec<String> {
     all.map(|e| format!("{} × {}", e.cpus, e.cpu)).collect()
 }
 
-/// Returns the part of a plan that affects the searches of a point, without the description of the
-/// server itself (program, configuration and commands), which is the subject of the comparison.
+/// Returns the part of a plan that affects the searches of a point. The description of the server
+/// (program, configuration and commands) is excluded, because the server is the subject of the
+/// comparison.
 fn measured_by(plan: &Plan, conditions: &Conditions) -> Plan {
     let mut plan = plan.clone();
     let place = plan

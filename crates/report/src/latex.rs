@@ -18,7 +18,7 @@ pub(crate) const DOCUMENT: &str = "\\documentclass{article}\n\\usepackage[margin
     \\clearpage\n\\input{figures.tex}\n\\end{document}\n";
 const TABLES: &str = "% Packages: array, booktabs. Widths suit a text width of 6.2 in or more.\n";
 const FIGURES: &str = "% Package: graphicx. The files are in the folder figures.\n";
-/// Width of a line in characters of `\footnotesize`, for a text width of 6.2 in.
+/// Width of a line in characters of `\footnotesize`, for a text width of 6.2 inches.
 const LINE: usize = 98;
 /// Space between two columns in characters.
 const GAP: usize = 2;
@@ -204,7 +204,7 @@ fn widths(table: &Table, columns: &[usize]) -> Vec<Width> {
     let spare = room.saturating_sub(least.iter().sum());
     let wanted: Vec<usize> =
         natural.iter().zip(&least).map(|(natural, least)| natural.saturating_sub(*least)).collect();
-    // The square root keeps one very long column from taking all the space.
+    // The square root prevents a single very long column from taking all the space.
     let weight = |wanted: usize| (wanted as f64).sqrt();
     let sum: f64 = wanted.iter().map(|&wanted| weight(wanted)).sum::<f64>().max(1.0);
     let share = |wanted: usize| (spare as f64 * weight(wanted) / sum) as usize;

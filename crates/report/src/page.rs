@@ -236,7 +236,7 @@ fn sections(runs: &[Run]) -> Vec<Section> {
         ..Section::default()
     };
     let mut all: Vec<Section> = sections::ALL.iter().map(of_measure).collect();
-    // The self-test is measured first and shown last, because it validates the rest.
+    // The self-test is measured first and shown last, because it validates the other results.
     all.rotate_left(1);
     all[0].note = note;
     all.push(Section {

@@ -32,7 +32,8 @@ pub(crate) fn markdown_text(text: &str) -> String {
             '&' => out += "&amp;",
             '<' => out += "&lt;",
             '|' => out += "\\|",
-            // The backslash would escape the next character, or the first one after this text.
+            // An unescaped backslash would escape the next character, or the first character after
+            // this text.
             '\\' if chars.peek().is_none_or(char::is_ascii_punctuation) => out += "\\\\",
             // Start of a link target or link definition. Brackets of intervals are not escaped.
             ']' if matches!(chars.peek(), Some('(' | '[' | ':')) => out += "\\]",

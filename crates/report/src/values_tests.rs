@@ -234,8 +234,8 @@ impl Found<'_> {
     }
 }
 
-/// Checks that every passed or failed rate was offered in a trial with that verdict, and that
-/// derived values follow from such rates.
+/// Checks that each passed rate was offered in a passed trial, each failed rate in a failed trial,
+/// and that derived values follow from these rates.
 fn check_rates(outputs: &Outputs, found: &Found<'_>, campaign: &Campaign) {
     let [passed, failed] =
         [Verdict::Passed, Verdict::Failed].map(|verdict| outputs.sent(&found.point, verdict));

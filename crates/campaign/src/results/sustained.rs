@@ -1,5 +1,5 @@
-//! Results of load trials and of trials at constant rates, which last for minutes: CPU use (without
-//! the initial transient), efficiency, latency and memory.
+//! Results of load trials and of trials at constant rates. All these trials last for minutes. The
+//! results are CPU use (without the initial transient), efficiency, latency and memory.
 
 use hosts::numa::{NodePages, Numa};
 use hosts::place::CpuPlacement;
@@ -85,8 +85,8 @@ impl Sustained {
         self.passed == Some(true) && self.ended.is_empty() && self.void.is_none()
     }
 
-    /// True if there are valid trials, but one of them failed, the DUT died or hung, or the point
-    /// is void. In figures, a mark replaces the value.
+    /// True if there are valid trials and the DUT did not pass: a valid trial failed, the DUT died
+    /// or hung, or the point is void. In figures, a mark replaces the value.
     pub fn has_failed(&self) -> bool {
         self.passed.is_some() && !self.is_sound()
     }

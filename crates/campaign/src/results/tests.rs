@@ -166,7 +166,7 @@ fn the_smallest_result_of_a_self_test_counts() {
 }
 
 /// A server may lose a query occasionally. A run in which no search observed such a loss must not
-/// contradict a run in which a search observed one.
+/// contradict a run in which a search observed such a loss.
 #[test]
 fn the_interval_includes_a_refuted_median() {
     let interval = |more: Option<Measured>| {

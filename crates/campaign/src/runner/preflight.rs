@@ -60,8 +60,8 @@ fn is_beyond(plan: &Plan, point: &Point, has: &CpuTopology) -> bool {
     place.cores > cpus.len() || plan.cpus_at(place).iter().any(|cpu| !cpus.contains(cpu))
 }
 
-/// Returns a sentence for each host and address of a plan that cannot be checked from this machine,
-/// and for each address that this machine lacks.
+/// Returns a sentence for each host and address of a plan that cannot be checked from this machine.
+/// Also returns a sentence for each address that this machine lacks.
 pub fn unchecked_hosts(plan: &Plan) -> Vec<String> {
     let Some(ssh) = &plan.ssh else { return Vec::new() };
     let far = far(plan);

@@ -154,8 +154,8 @@ impl RealHosts<'_> {
     }
 
     /// Returns the range of each clock's offset from the first tester's clock, computed from
-    /// readings before and after a trial. Empty if all testers are on one machine, because they use
-    /// the same clock.
+    /// readings before and after a trial. The list is empty if all testers are on one machine,
+    /// because the testers then use the same clock.
     fn offsets(&self, before: &[ClockReading], after: &[ClockReading]) -> Offsets {
         let ids = self.deployment.testers.iter().map(|tester| &tester.greeting().boot_id);
         let first = &self.deployment.tester().greeting().boot_id;
@@ -320,8 +320,8 @@ mod tests {
         assert_eq!(of(995_300), reading(-5_000, 300));
     }
 
-    /// The start time depends on the number of testers, because they are started one after the
-    /// other.
+    /// The start time depends on the number of testers, because the testers are started one after
+    /// the other.
     #[test]
     fn start_time_grows_with_the_number_of_testers() {
         let plan = TrialPlan::new("[::1]:53".parse().unwrap(), Qps(100_000));

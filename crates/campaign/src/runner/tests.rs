@@ -150,7 +150,7 @@ fn a_campaign_goes_on_from_any_line_of_its_journal() {
 #[test]
 fn a_dead_or_hung_dut_is_restarted_for_the_same_trial() {
     let calm = steps(&journal_of(&plan(), 250, &[]));
-    // The self-test has two trials, so trial 3 is one of the DUT.
+    // The self-test has two trials, so trial 3 is a trial of the DUT.
     for event in [Event::Dies, Event::Hangs] {
         let entries = journal_of(&plan(), 250, &[(3, event)]);
         assert_eq!(steps(&entries), calm, "{event:?}");

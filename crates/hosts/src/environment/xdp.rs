@@ -34,8 +34,8 @@ pub(super) fn findings(interface: &str) -> Vec<Finding> {
     all
 }
 
-/// Returns the finding about an attach mode. For zero-copy mode with virtio, which needs a device
-/// feature, the finding contains a hint.
+/// Returns the finding about an attach mode. With virtio, zero-copy mode needs a feature of the
+/// device, so the finding contains a hint.
 fn attached(subject: &str, mode: AttachMode, tried: &io::Result<()>) -> Finding {
     let Err(error) = tried else { return finding(subject, "works") };
     let is_refused = mode == AttachMode::ZeroCopy && error.kind() == io::ErrorKind::InvalidInput;

@@ -273,7 +273,8 @@ fn forward(errors: ChildStderr) {
                 let text = plain_line(&String::from_utf8_lossy(&line), STDERR_LINE as usize);
                 let _ = writeln!(io::stderr(), "{text}");
             }
-            // Further lines are read but not printed, because a full pipe would block the process.
+            // Further lines are read and discarded. If they were not read, the pipe would become
+            // full and block the process.
             Ok(_) => {}
         }
     }

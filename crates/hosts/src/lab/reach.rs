@@ -54,7 +54,7 @@ pub(super) fn all_links() -> Result<(), LabError> {
     let asking = ends
         .map(|(near, far)| Ok((near, far, ask(near, far)?)))
         .collect::<Result<Vec<_>, LabError>>()?;
-    // All processes are waited for, even if one of them reports an error.
+    // This code waits for all processes, even if one of them reports an error.
     let answers: Vec<_> =
         asking.into_iter().map(|(near, far, child)| answer(near, far, child)).collect();
     answers.into_iter().collect()

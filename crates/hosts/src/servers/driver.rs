@@ -143,7 +143,7 @@ pub enum Version {
     Argument(&'static str),
     /// A script for `sh`, with the program as `$1`.
     Script(&'static str),
-    /// The plan's command, if there is one.
+    /// The command `version` of the plan is run, if there is one.
     OfThePlan,
 }
 
@@ -246,7 +246,7 @@ impl<T> Driver<T> {
     }
 
     /// Returns the command that prints the version of the server. The command is empty if the
-    /// version command comes from the plan but the plan does not contain one.
+    /// version command comes from the plan but the plan contains no such command.
     pub fn version_command(&self, operator: &Operator, program: &[String]) -> Vec<String> {
         match self.version {
             Version::Argument(argument) => with(program, &[argument]),

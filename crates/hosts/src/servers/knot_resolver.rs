@@ -1,8 +1,8 @@
 //! Knot Resolver 5 and 6 (`kresd`), configured in Lua. A process answers with a single thread, so
-//! one process is started per thread. The processes are independent instances on the same address
-//! and in the same folder, with a shared cache ("Multiple instances" in the manual). The manager of
-//! version 6, which starts such processes from a `config.yaml`, is not used. The operator's
-//! configuration lines are added to the end of the configuration file.
+//! one process is started for each configured thread. The processes are independent instances on
+//! the same address and in the same folder, with a shared cache ("Multiple instances" in the
+//! manual). The manager of version 6, which starts such processes from a `config.yaml`, is not
+//! used. The operator's configuration lines are added to the end of the configuration file.
 
 use std::net::IpAddr;
 

@@ -2,9 +2,10 @@
 //! with two CPUs. The recordings with two and four nodes are from the test data of hwloc
 //! (<https://github.com/open-mpi/hwloc>, commit 3b37b024aa3fe368dd82008eea7e1ad9dca97d2c,
 //! `tests/hwloc/linux`). The recordings from hwloc contain only the files that dns64bench reads.
-//! `32intel64-2p8co2t+8ve` has two sockets of eight cores with two threads each, whose second
-//! threads are numbered after all cores. `40intel64-4n10c+pci-conflicts` has four sockets of ten
-//! cores without second threads. Its cores are numbered alternately across the sockets.
+//! `32intel64-2p8co2t+8ve` has two sockets of eight cores with two threads each. The second threads
+//! of the cores are numbered after all first threads. `40intel64-4n10c+pci-conflicts` has four
+//! sockets of ten cores without second threads. Its cores are numbered alternately across the
+//! sockets.
 
 use super::*;
 

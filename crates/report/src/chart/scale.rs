@@ -71,7 +71,7 @@ impl Scale {
     }
 
     /// Creates a scale from the smallest to the largest of many rates, with some space at both
-    /// ends, marked at round numbers.
+    /// ends. The marks are at round numbers.
     pub(super) fn for_rates(rates: &[f64]) -> Scale {
         let (low, high) = rates
             .iter()

@@ -52,7 +52,7 @@ pub(crate) struct Row {
     pub of: MetricSubject,
     /// CPU placement of the DUT; absent if it was not observed.
     pub ran_on: Option<CpuPlacement>,
-    /// The offered rate; absent if the quantity is a rate itself.
+    /// The offered rate; absent if the quantity itself is a rate.
     pub rate: Option<Qps>,
     /// The quantity's name.
     pub quantity: String,
