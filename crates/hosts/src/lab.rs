@@ -305,8 +305,8 @@ impl Holder {
         Ok(Holder { host, pid, started: started(pid).unwrap_or_default() })
     }
 
-    /// Ends the process, and thereby its namespace. Does nothing if the process id no longer
-    /// belongs to the process that was started.
+    /// Ends the process and thus its namespace. Does nothing if the process id no longer belongs to
+    /// the process that was started.
     fn end(&self) {
         if self.lives() {
             let _ = kill(Pid::from_raw(self.pid), Signal::SIGTERM);

@@ -500,8 +500,8 @@ fn compare(
     if found == columns { Ok(()) } else { Err(at(&format!("{found:?} is not {columns:?}"))) }
 }
 
-/// Returns the expected tables of a DUT. The calibration is measured with each AuthDNS, and
-/// consists of the worst case only.
+/// Returns the expected tables of a DUT. The DUT `calibration` is measured with each AuthDNS, but
+/// only in the worst case.
 fn wanted_of(dut: &DutPlan) -> &'static [Wanted] {
     if dut.measure.is_some() { &WANTED[..1] } else { &WANTED }
 }

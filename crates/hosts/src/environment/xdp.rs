@@ -34,8 +34,8 @@ pub(super) fn findings(interface: &str) -> Vec<Finding> {
     all
 }
 
-/// Returns the finding about an attach mode. With virtio, zero-copy mode needs a feature of the
-/// device, so the finding contains a hint.
+/// Returns the finding about an attach mode. If zero-copy mode is refused, the finding contains a
+/// hint for virtio devices, which need a feature for this mode.
 fn attached(subject: &str, mode: AttachMode, tried: &io::Result<()>) -> Finding {
     let Err(error) = tried else { return finding(subject, "works") };
     let is_refused = mode == AttachMode::ZeroCopy && error.kind() == io::ErrorKind::InvalidInput;

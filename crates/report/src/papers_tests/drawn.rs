@@ -166,12 +166,12 @@ impl Expected<'_> {
     fn of_searches(&mut self, dut: &str) -> Result<(), String> {
         for point in self.points(dut, |p| matches!(p, Point::Search(_))) {
             let Some(c) = conditions(&point).cloned() else { continue };
-            // The calibration has only the worst case.
+            // The DUT `calibration` has only the worst case.
             let is_swept = self.plan.dut(dut).is_some_and(|dut| dut.measure.is_none());
             let (aaaa, cached) = (percent(c.aaaa), percent(c.cached));
             let (cores, is_first) = (on(&c.place), c.place == Cores::first(1));
-            // The calibration has one point for each AuthDNS, so it has no curve. Its first point is
-            // its bar.
+            // The DUT `calibration` has one point for each AuthDNS and therefore no curve. The
+            // first point of this DUT is shown as a bar.
             let is_bar =
                 is_first || c.place == Cores { authdns: Some("AuthDNS".into()), ..Cores::first(1) };
             let with_place = format!("{dut}, {cores}");
@@ -183,8 +183,8 @@ impl Expected<'_> {
                 Ok(())
             };
             if is_plain && is_strict && is_bar {
-                // The placement of the calibration differs from that of the others, so each bar
-                // names its placement.
+                // The placement of the DUT `calibration` differs from that of the other DUTs, so
+                // each bar is labelled with its placement.
                 add("worst-case", "here", &with_place)?;
             }
             if !is_swept {
