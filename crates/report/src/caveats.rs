@@ -97,7 +97,7 @@ mod tests {
         use campaign::results::Results;
         use campaign::runner::simulated::journal_of;
         use hosts::environment::Environment;
-        // The self-test tests rates up to 1 000 queries/s. The servers pass at higher rates, which
+        // The self-test covers rates up to 1 000 queries/s. The servers pass at higher rates, which
         // are above the validated range.
         let text = "name = 'x'\n[trial]\nduration = '2s'\npause = '0s'\n[search]\nmin = 100\nmax = 3000\nresolution = 100\n\
                     repeat = 2\n[self-test]\nmin = 500\nmax = 1000\nresolution = 500\nrepeat = 1\n\

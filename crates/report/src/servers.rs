@@ -45,7 +45,7 @@ enum Cores {
     Differ,
 }
 
-/// Returns the cores of all servers, if they are the same.
+/// Returns the cores of all servers, or `None` if the servers have different cores.
 fn common_cores(runs: &[Run]) -> Option<String> {
     let points = runs.iter().flat_map(|run| &run.results.duts).filter_map(worst_point);
     let cores: Vec<String> = points.map(PointResult::on_cores).collect();

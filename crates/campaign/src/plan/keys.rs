@@ -250,8 +250,8 @@ pub struct ConstantRates {
     #[serde(with = "crate::plan::quantity::plan_time")]
     #[schemars(with = "crate::plan::quantity::Time")]
     pub duration: Duration,
-    /// Initial part of each trial. It is excluded from the CPU figures, because the CPU use is not
-    /// yet steady.
+    /// Initial part of each trial, which is excluded from the CPU figures because the CPU use is
+    /// not yet steady.
     #[serde(default, with = "crate::plan::quantity::plan_time")]
     #[schemars(with = "crate::plan::quantity::Time")]
     pub transient: Duration,
@@ -272,8 +272,8 @@ pub struct Loads {
     #[serde(with = "crate::plan::quantity::plan_time")]
     #[schemars(with = "crate::plan::quantity::Time")]
     pub duration: Duration,
-    /// Initial part of each trial. It is excluded from the CPU figures, because the CPU use is not
-    /// yet steady.
+    /// Initial part of each trial, which is excluded from the CPU figures because the CPU use is
+    /// not yet steady.
     #[serde(with = "crate::plan::quantity::plan_time")]
     #[schemars(with = "crate::plan::quantity::Time")]
     pub transient: Duration,

@@ -50,7 +50,8 @@ pub(crate) fn changed_facts(before: &Environment, after: &Environment) -> Vec<Fa
     changed.map(|(what, before, after)| FactChange { what: what.into(), before, after }).collect()
 }
 
-/// Returns the last recorded facts about the host with this role, if there are any.
+/// Returns the last recorded facts about the host with this role, or `None` if no facts were
+/// recorded.
 pub(crate) fn last_recorded<'a>(entries: &'a [Entry], role: &str) -> Option<&'a Environment> {
     entries.iter().rev().find_map(|entry| match entry {
         Entry::Host { role: of, environment } | Entry::HostChanged { role: of, environment }

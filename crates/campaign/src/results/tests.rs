@@ -165,8 +165,8 @@ fn the_smallest_result_of_a_self_test_counts() {
     assert_eq!(allowed, Some(Qps(227)));
 }
 
-/// A server may lose a query occasionally. A run in which no search observed such a loss must not
-/// contradict a run in which a search observed such a loss.
+/// A server may lose a query occasionally. Two runs must not contradict each other if only one of
+/// them observed such a loss.
 #[test]
 fn the_interval_includes_a_refuted_median() {
     let interval = |more: Option<Measured>| {

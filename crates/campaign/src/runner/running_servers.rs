@@ -102,7 +102,7 @@ impl ServerError {
         if log.is_empty() { text } else { format!("{text}, and ends:\n{log}") }
     }
 
-    /// Returns the last lines of the server's log, if the server has one.
+    /// Returns the last lines of the server's log; empty if the error contains no log.
     pub(crate) fn log(&self) -> &str {
         match self {
             ServerError::NotStarted { log, .. } => log,

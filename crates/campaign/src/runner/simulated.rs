@@ -51,8 +51,8 @@ pub enum Event {
 pub struct Simulated {
     capacity: u64,
     /// Two lists of capacities, for the DUT and for AuthDNS, in queries per second. Successive
-    /// trials use the entries of a list in turn. If the list of the DUT is empty, its capacity is
-    /// `capacity`. If the list of AuthDNS is empty, AuthDNS has no limit.
+    /// trials use the entries of a list in turn. If the list of the DUT is empty, the DUT's
+    /// capacity is `capacity`. If the list of AuthDNS is empty, AuthDNS has no limit.
     varying: [Vec<u64>; 2],
     /// Events, each with the index of its trial. Readiness checks do not count as trials.
     events: Vec<(usize, Event)>,

@@ -165,7 +165,8 @@ impl<'a> Recorded<'a> {
 }
 
 /// Returns the deviation that makes the point of a trial void: the DUT was not queried under the
-/// conditions of that point. `searches` is the sequence of the point, if it consists of searches.
+/// conditions of that point. `searches` is the sequence of the point, or `None` if the point does
+/// not consist of searches.
 pub(crate) fn void_deviation(
     measured: &Measured,
     searches: Option<&SearchSequence>,

@@ -118,8 +118,8 @@ impl SearchSequence {
         }
     }
 
-    /// Returns the trial's deviation from the requested conditions if the trial passes for any
-    /// goal.
+    /// If the trial passes for any goal, returns the trial's deviation from the requested
+    /// conditions.
     pub(crate) fn deviation_of(&self, trial: &TrialResult) -> Option<Deviation> {
         let mut judged = self.goal_acceptances().map(|accept| trial.deviation_by(accept));
         trial.deviation.or_else(|| judged.find_map(|deviation| deviation))
@@ -231,7 +231,7 @@ impl TrialSequence {
         }
     }
 
-    /// Returns the searches, if the point consists of searches.
+    /// Returns the searches, or `None` if the point does not consist of searches.
     pub(crate) fn searches(&self) -> Option<&SearchSequence> {
         match self {
             TrialSequence::Searches(searches) => Some(searches),

@@ -22,7 +22,7 @@ pub struct Finding {
 pub struct Concern {
     /// The effect on a measurement.
     pub why: String,
-    /// Command that corrects the setting, if there is one.
+    /// Command that corrects the setting; absent if there is no such command.
     #[serde(rename = "mend")]
     pub fix: Option<String>,
 }

@@ -124,7 +124,7 @@ pub(crate) enum Reply {
     Done,
     /// The text read from a file.
     Text(String),
-    /// The path of a program, if it was found.
+    /// The path of a program, or `None` if the program was not found.
     Found(Option<PathBuf>),
     /// Result of a short command.
     Ran {

@@ -28,7 +28,7 @@ impl Host {
         }
     }
 
-    /// Returns the name of the host's network namespace, if root created the lab.
+    /// Returns the name that the host's network namespace has if root created the lab.
     pub(crate) fn namespace(self) -> String {
         format!("dns64bench-{}", self.as_str())
     }

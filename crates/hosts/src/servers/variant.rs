@@ -53,7 +53,8 @@ impl Variant {
         }
     }
 
-    /// Returns the additional range of excluded addresses, if the variant configures one.
+    /// Returns the additional range of excluded addresses, or `None` if the variant configures no
+    /// such range.
     pub fn excluded(&self) -> Option<&'static str> {
         (*self == Variant::Excluding).then_some(EXCLUDED)
     }

@@ -69,7 +69,7 @@ pub struct Multiple {
     pub name: String,
     /// Curves. Curves with the same name have the same colour in all diagrams.
     pub series: Vec<Series>,
-    /// Horizontal position of a vertical line, if there is one.
+    /// Horizontal position of a vertical line; absent if the diagram has no such line.
     pub mark: Option<f64>,
 }
 

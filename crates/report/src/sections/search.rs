@@ -342,7 +342,7 @@ fn axes(run: &Run, dut: &DutResult) -> (Vec<Share>, Vec<Share>) {
     }
 }
 
-/// Returns the point at an AAAA share and a cached share, if it was measured.
+/// Returns the point at an AAAA share and a cached share, or `None` if this point was not measured.
 fn cell<'a>(
     dut: &'a DutResult,
     place: &Cores,
