@@ -25,7 +25,7 @@ use units::{CpuId, Nanos};
 
 /// Maximum share of a CPU that a sender and its receiver use if they share it.
 const MOST: f64 = 1.0 / 3.0;
-/// Maximum burst window: no query deviates more from its schedule because of batching.
+/// Maximum burst window. Batching moves a query from its schedule by at most this time.
 pub const LONGEST: Nanos = Nanos::from_millis(1);
 /// Burst window of a sender on an exclusive CPU.
 pub const SHORTEST: Nanos = Nanos::from_micros(50);
@@ -39,16 +39,16 @@ const LOOKS: usize = 5;
 /// Payload for the measurement, as long as a query.
 const DATAGRAM: [u8; 51] = [0; 51];
 
-/// Maximum deviation from schedule for batching queries.
+/// Maximum deviation of a query from its schedule because of batching.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
 )]
 #[serde(try_from = "String", into = "String")]
 pub enum Burst {
-    /// The shortest time with which the sender uses at most a third of a shared CPU, but no more than [`LONGEST`].
+    /// Shortest burst window with which the sender uses at most a third of a shared CPU, limited to [`LONGEST`].
     #[default]
     Auto,
-    /// At most the given time.
+    /// The given maximum deviation.
     Fixed(Nanos),
 }
 
@@ -98,7 +98,8 @@ pub struct SendCost {
 }
 
 impl SendCost {
-    /// Measures the costs in about 100 ms, with datagrams from this host to itself, on `cpu` if given.
+    /// Measures the costs on `cpu`, or on any CPU if it is `None`. The measurement takes about 100 ms and sends
+    /// datagrams from this host to itself.
     ///
     /// # Errors
     /// Returns an error if no loopback interface is up, or if there is no such CPU.
@@ -147,10 +148,10 @@ fn sample(source: &Endpoint, sink: &Endpoint, batch: &mut ReceiveBatch, together
     for n in 1..=WAKE_UPS {
         clock::sleep_until(Nanos(start.0 + APART.0 * u64::from(n)));
         for _ in 0..together {
-            // A send error here would also appear in the trial.
+            // A send error is ignored here, because it would also appear in the trial.
             let _ = source.send(&DATAGRAM);
         }
-        // A receiver reads several replies at a time.
+        // Several datagrams are read at a time, because a receiver also reads several replies at a time.
         if n.is_multiple_of(BATCH as u32 / TOGETHER) {
             let _ = batch.receive(sink, Wait::NonBlocking);
         }

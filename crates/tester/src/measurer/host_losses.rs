@@ -81,7 +81,7 @@ pub(super) struct Losses {
     pub(super) drops: TesterDrops,
     /// One entry for each point of loss.
     pub(super) places: Vec<HostLoss>,
-    /// Interface, if the drops in its queueing discipline are unknown.
+    /// Name of the interface if the drops in its queueing discipline are unknown; otherwise `None`.
     unknown_queueing: Option<String>,
 }
 
@@ -169,8 +169,8 @@ impl HostLosses {
         self.looked = now;
     }
 
-    /// Sums the losses after the pairs have ended. The pairs read `datagrams` from their sockets; this function reads
-    /// the remaining datagrams. The pairs' rings dropped `rings` packets.
+    /// Sums the losses after the pairs have ended. `datagrams` is the number of datagrams that the pairs read from
+    /// their sockets; this function reads the rest. `rings` is the number of packets that the pairs' rings dropped.
     pub(super) fn conclude(
         mut self,
         ports: &[Arc<Ports>],
@@ -214,8 +214,8 @@ impl HostLosses {
             _ => 0,
         };
         let udp = after.udp.no_room_to_send.saturating_sub(self.before.udp.no_room_to_send);
-        // Loopback has no queue, so the error means a full receive buffer of a program on this host, perhaps the
-        // server.
+        // Loopback has no queue. On loopback, UDP therefore counts sends that found the receive buffer of a program on
+        // this host full, perhaps that of the server.
         let own = u64::from(own);
         own + if self.hop.loopback { 0 } else { beyond_disciplines(udp, own) }
     }

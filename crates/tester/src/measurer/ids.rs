@@ -33,7 +33,7 @@ pub(super) struct Blocks {
 }
 
 impl Blocks {
-    /// Creates blocks of `len` queries, at least 1.
+    /// Creates blocks of `len` queries each; `len` is at least 1.
     pub(super) fn new(len: u16) -> Blocks {
         let len = u64::from(len);
         Blocks { len, per_round: IDS.div_ceil(len) }
@@ -46,7 +46,7 @@ impl Blocks {
         n - position + ((position / self.len + 1) * self.len).min(IDS)
     }
 
-    /// Returns the index, counted from the trial's start, of the block that contains the pair's query `n`.
+    /// Returns the block index, counted from the trial's start, for the pair's query `n`.
     #[inline]
     pub(super) fn number(self, n: u64) -> u64 {
         n / IDS * self.per_round + n % IDS / self.len
@@ -130,7 +130,7 @@ impl IdPlan {
         ((n % IDS / self.blocks.len + n / IDS) % self.ports) as usize
     }
 
-    /// Returns the end of the block of query `n`.
+    /// Returns the index of the first query after the block of query `n`.
     #[inline]
     pub(super) fn block_end(&self, n: u64) -> u64 {
         self.blocks.end(n)

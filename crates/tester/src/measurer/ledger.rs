@@ -95,7 +95,7 @@ impl Ledger {
         }
     }
 
-    /// Receiver: frees the room of queries below `end`.
+    /// Receiver: frees the slots of all queries below `end`.
     pub(crate) fn sweep_to(&self, end: u64) {
         self.swept.store(end, Ordering::Release);
     }

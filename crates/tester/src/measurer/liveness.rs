@@ -39,8 +39,8 @@ const CHOICE: u64 = 256;
 /// Checks before the first trial that the server answers, and that not all replies are wrong in the same way.
 ///
 /// The probes query names of the plan's block after the `used` names of the trials. If the block has no other names,
-/// any reply counts as correct. The same holds if AuthDNS serves a zone other than the plan requires, because the trial
-/// is then invalid anyway.
+/// any reply counts as correct. The same holds if AuthDNS serves a zone that differs from the plan's zone, because the
+/// trial is then invalid anyway.
 ///
 /// If queries are sent from many addresses, the probes use the first address. A server without a route back to this
 /// address does not answer. The check takes up to 6 s.
@@ -55,7 +55,7 @@ pub fn require_right(plan: &TrialPlan, used: u64) -> Result<(), TrialError> {
     require_for(plan, &Probes { domain: &plan.domain, names, expectation })
 }
 
-/// Returns true if AuthDNS's status shows a zone other than the plan requires.
+/// Returns true if AuthDNS's status shows a zone that differs from the plan's zone.
 fn auth_serves_another_zone(plan: &TrialPlan) -> bool {
     let counters = plan.auth_status.as_deref().and_then(|path| status::read(path).ok());
     counters.is_some_and(|counters| counters.zones.iter().any(|zone| *zone != plan.zone()))

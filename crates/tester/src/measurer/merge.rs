@@ -121,22 +121,22 @@ pub struct Merged {
 pub struct ShardSummary {
     /// Index of the tester.
     pub index: u16,
-    /// File of its result.
+    /// File with the tester's result.
     pub file: String,
     /// Boot identifier of the kernel, which is the same for testers on one host.
     pub boot_id: String,
-    /// Error of its host's clock, if the kernel reported it.
+    /// Error of the clock of the tester's host; absent if the kernel did not report this error.
     pub clock: Option<ClockError>,
-    /// Forward step of its clock after the tester read the start time from the clock, in microseconds.
+    /// Forward step of the tester's clock in microseconds, after the tester read the start time from this clock.
     pub clock_step_us: f64,
-    /// Maximum measured lead of its clock over the other testers' clocks, in microseconds; absent if it was not
-    /// measured.
+    /// Maximum measured lead, in microseconds, of the tester's clock over the other testers' clocks; absent if this
+    /// lead was not measured.
     pub offset_us: Option<f64>,
     /// Verdict on the queries of this tester alone. It is "invalid" if the tester invalidated its part of the trial.
     pub verdict: Verdict,
     /// Reasons for the verdict as text.
     pub reasons: Vec<String>,
-    /// Outcomes of its queries.
+    /// Outcomes of the tester's queries.
     pub counts: Counts,
     /// Pacing audit.
     pub pacing: method::pacing::Pacing,
@@ -270,8 +270,8 @@ fn same(file: &str, has: &TrialPlan, other: &str, wanted: &TrialPlan) -> Result<
     Err(MergeError::Differs { file: file.into(), field, has, other: other.into(), wants })
 }
 
-/// Expected number of replies at or above which at least one reply is practically certain. The probability of no reply
-/// is then below 1 in 10⁸.
+/// Minimum number of expected replies at which at least one reply is practically certain: the probability of no reply
+/// is below 1 in 10⁸.
 const CERTAIN_REPLIES: u64 = 20;
 
 /// Minimum and maximum lead of a clock in ns.
@@ -308,8 +308,9 @@ impl Shard {
 
     /// Returns the maximum error of the tester's clock; `None` if unknown.
     ///
-    /// The error is relative to the reference. If it is at most `limit`, the maximum also covers the differences from
-    /// the clocks of all other testers whose error is at most `limit`.
+    /// The error is the difference from the reference. If this difference is at most `limit`, the clock is also
+    /// compared with the clocks of all other testers whose error is at most `limit`. The result is then the largest
+    /// difference.
     fn clock_error(&self, all: &[Shard], offsets: &Offsets, limit: Nanos) -> Option<Nanos> {
         let own = self.ahead(all, offsets)?;
         let off = |ahead: &ClockLead| apart(ahead, &(0..=0));
@@ -412,7 +413,7 @@ impl Totals {
     }
 }
 
-/// Returns the worst fact over the hosts. A true fact is worse than an unknown one, and false is best.
+/// Returns the worst fact of all hosts. A true fact is worse than an unknown one, and false is best.
 fn worst(facts: impl Iterator<Item = Fact>) -> Fact {
     facts
         .max_by_key(|fact| match fact {
@@ -435,7 +436,7 @@ fn warnings(shards: &[Shard]) -> Vec<Warning> {
     all
 }
 
-/// Returns the stolen CPU time of the host with the highest share.
+/// Returns the stolen CPU time of the host that lost the highest share of its CPU time.
 fn stolen(shards: &[Shard]) -> Option<Stolen> {
     let all = shards.iter().filter_map(|shard| shard.trial.stolen);
     all.max_by(|a, b| a.worst_cpu_pct.total_cmp(&b.worst_cpu_pct))

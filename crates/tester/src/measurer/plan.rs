@@ -73,7 +73,7 @@ pub struct SenderSettings {
     pub cpus: Vec<CpuId>,
     /// Determines whether senders sleep or busy-wait until the next query is due.
     pub spin: Spin,
-    /// Maximum deviation from schedule for batching queries.
+    /// Maximum deviation of a query from its schedule because of batching.
     pub max_burst: Burst,
     /// True if batched queries are sent in one system call.
     pub offload: bool,
@@ -106,9 +106,9 @@ pub struct TrialPlan {
     pub cached_share: Share,
     /// DNS64 prefixes for synthesized addresses. If there are none, any address is accepted as synthesized.
     pub prefixes: Vec<Prefix>,
-    /// True if a native AAAA record must have the address that AuthDNS gives it.
+    /// True if a native AAAA record must have the address that AuthDNS assigns to its name.
     pub check_own_aaaa: bool,
-    /// Share of valid replies at which the trial passes.
+    /// Minimum share of valid replies for the trial to pass.
     pub accept: Acceptance,
     /// Number of sender/receiver pairs, each of two threads; at least 1.
     pub threads: u16,
@@ -125,18 +125,18 @@ pub struct TrialPlan {
     pub cpus: Vec<CpuId>,
     /// Determines whether senders sleep or busy-wait until the next query is due.
     pub spin: Spin,
-    /// Maximum deviation from schedule for batching queries.
+    /// Maximum deviation of a query from its schedule because of batching.
     pub max_burst: Burst,
     /// Cost of sending on this host, for [`Burst::Auto`]; if absent, the cost is measured before the trial.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub send_cost: Option<SendCost>,
-    /// True if sleeping senders may use real-time priority on CPUs that none of our threads shares.
+    /// True if sleeping senders may use real-time priority on CPUs that none of our other threads use.
     pub real_time: bool,
     /// True if queries sent together may be sent in one system call from one port (`UDP_SEGMENT`).
     pub offload: bool,
     /// Limits of the pacing audit.
     pub limits: PacingLimits,
-    /// AuthDNS's status socket, if it is read before and after the trial.
+    /// AuthDNS's status socket, which is read before and after the trial; absent if the status is not read.
     pub auth_status: Option<PathBuf>,
     /// Limit for the 99.9th percentile of AuthDNS's processing time.
     pub auth_limit: Nanos,
@@ -278,7 +278,7 @@ impl TrialPlan {
         }
     }
 
-    /// Returns the total number of ports if every pair of threads had as many ports as the pair with the fewest.
+    /// Returns the number of pairs of threads, multiplied by the number of ports of the pair with the fewest ports.
     fn ports_alike(&self) -> u64 {
         let threads = self.threads.max(1);
         u64::from(self.source_ports / threads * threads)

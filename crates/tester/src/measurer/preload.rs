@@ -33,8 +33,8 @@ fn rate_of(pass: u32, trial: Qps, testers: u64) -> Qps {
 }
 
 impl TrialPlan {
-    /// Returns the time for resolving the names of a cached share before the trial, in up to two passes; zero without a
-    /// cached share.
+    /// Returns the time needed before the trial to resolve the names of a cached share in up to two passes. The time is
+    /// zero without a cached share.
     ///
     /// The common start of several testers must be at least this far in the future. Each tester resolves all names at
     /// its part of the rate, so the method must be called on a shard's plan.

@@ -143,7 +143,8 @@ impl Receiver {
         let mut read = ReadUpTo(self.start);
         loop {
             let finished = self.ledger.is_finished();
-            // Queries are given up as of this time only after all packets that arrived before it have been read.
+            // The receiver decides which queries have timed out by this time, but only after it has read all packets
+            // that arrived before this time.
             let before = clock::now();
             let mut all_read = true;
             for token in poller.wait(Duration::from_millis(1))? {

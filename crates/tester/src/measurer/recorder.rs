@@ -223,7 +223,7 @@ fn write_csv(
     writeln!(out, "number of requests: {}", context.count)?;
     writeln!(out, "burst size: 1")?;
     writeln!(out, "number of threads: {}", context.threads)?;
-    // The delay is that of each thread, as on dns64perf++'s command line.
+    // The delay is the interval between two queries of one thread, as on dns64perf++'s command line.
     let delay = Nanos::SECOND.0 * u64::from(context.threads) / context.rate.0;
     writeln!(out, "delay between bursts: {delay} ns\n")?;
     writeln!(out, "query;thread id;tsent [ns];treceived [ns];received;answered;rtt [ns]")?;

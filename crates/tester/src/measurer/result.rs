@@ -73,8 +73,8 @@ pub struct TrialResult {
     /// AuthDNS's part, if its counters were read.
     #[serde(default)]
     pub auth: Option<AuthDelta>,
-    /// Deviation from the planned load: of the AAAA share or, if the trial would otherwise have passed, of the cached
-    /// share.
+    /// Deviation of the load from the plan. The AAAA share is always checked; the cached share is checked only if the
+    /// trial would otherwise have passed.
     #[serde(default)]
     pub deviation: Option<Deviation>,
     /// Passed, failed, or invalidated by the tester.
@@ -141,9 +141,9 @@ pub struct TesterDrops {
     /// Drops in the queue of a next hop with an unknown link-layer address, if reported by the kernel.
     #[serde(default)]
     pub neighbour: u64,
-    /// Datagrams for the Measurer's ports that the interface received and its sockets neither received nor dropped;
-    /// `None` if they were not counted. They are not part of [`TesterDrops::total`], because their effect depends on
-    /// the number of lost queries (`method::verdict::evaluate_missed`).
+    /// Datagrams for the Measurer's ports that the interface received, but that the Measurer's sockets neither received
+    /// nor dropped; `None` if they were not counted. They are not part of [`TesterDrops::total`], because their effect
+    /// depends on the number of lost queries (`method::verdict::evaluate_missed`).
     #[serde(default)]
     pub missed: Option<u64>,
 }
@@ -250,7 +250,7 @@ pub struct Sending {
     pub priority: Priority,
     /// True if none of our other threads used a sender's CPU.
     pub owns_cpu: bool,
-    /// Maximum deviation from schedule for batching queries, in microseconds.
+    /// Maximum deviation of a query from its schedule because of batching, in microseconds.
     pub max_burst_us: f64,
     /// True if this maximum was computed from the cost of sending on this host.
     pub auto_burst: bool,
@@ -489,24 +489,25 @@ impl TrialResult {
         }
     }
 
-    /// True if the trial would pass by `accept` if losses and delays of the tester had been valid replies. These are
-    /// the datagrams that the Measurer `missed`, and the queries that AuthDNS missed or answered too late (`at_auth`).
+    /// Returns true if the trial would pass under the criterion `accept` if every loss and delay of the tester had been
+    /// a valid reply. Losses and delays are the datagrams that the Measurer `missed`, and the queries that AuthDNS
+    /// missed or answered too late (`at_auth`).
     fn would_pass_with(&self, missed: u64, at_auth: u64, accept: Acceptance) -> bool {
         let mut counts = self.counts.clone();
         counts.valid += (missed.min(counts.lost) + at_auth).min(unanswered(&counts));
         missed + at_auth > 0 && accept.is_met(&counts)
     }
 
-    /// True if possible losses of the tester or AuthDNS determine whether the trial passes by `accept`, which may
-    /// differ from the trial's own criterion.
+    /// Returns true if possible losses of the tester or AuthDNS determine whether the trial passes under the criterion
+    /// `accept`. This criterion may differ from the trial's own criterion.
     pub fn is_in_doubt(&self, accept: Acceptance) -> bool {
         let at_auth = self.auth.as_ref().map_or(0, AuthDelta::doubtful);
         let missed = self.tester_drops_at.missed.unwrap_or(0);
         !accept.is_met(&self.counts) && self.would_pass_with(missed, at_auth, accept)
     }
 
-    /// Returns the deviation from the planned load if the trial passed, or if it passes by `accept`, which may differ
-    /// from the trial's own criterion.
+    /// Returns the deviation from the planned load if the trial passed, or if it passes under the criterion `accept`,
+    /// which may differ from the trial's own criterion.
     pub fn deviation_by(&self, accept: Acceptance) -> Option<Deviation> {
         let judged_now = || {
             let auth = self.auth.as_ref().filter(|_| accept.is_met(&self.counts))?;

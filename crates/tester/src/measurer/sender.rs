@@ -32,7 +32,7 @@ const DRAIN_TIMEOUT: Nanos = Nanos::from_millis(50);
 pub(super) struct SendTiming {
     /// True to busy-wait from query to query, false to sleep.
     pub(super) spinning: bool,
-    /// Number of queries sent together, when the last of them is due.
+    /// Number of queries that are sent together at the time at which the last of them is due.
     pub(super) run: u16,
     /// Number of queries sent from one port in one system call.
     pub(super) block: u16,
@@ -42,7 +42,7 @@ impl SendTiming {
     /// Selects the timing of a pair with `interval` between its queries.
     ///
     /// A busy-waiting sender sends queries one by one if the interval is long enough. Otherwise queries are sent
-    /// together, none more than `max_burst` from its schedule. A sleeping sender always sends them together, because
+    /// together, each at most `max_burst` from its schedule. A sleeping sender always sends them together, because
     /// waking up for each query would cost more than sending it.
     pub(super) fn choose(
         spinning: bool,
@@ -161,7 +161,7 @@ impl Sender {
         }
     }
 
-    /// Returns the time before a deadline at which the sender stops sleeping and busy-waits.
+    /// Returns how long before a deadline the sender stops sleeping and starts to busy-wait.
     ///
     /// This time is the measured overrun of sleeps on this host. A sleeping sender busy-waits for at most an eighth of
     /// a run's time. On a shared CPU it does not busy-wait, so it is late by the overrun.

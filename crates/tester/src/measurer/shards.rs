@@ -154,10 +154,11 @@ pub struct ShardPart {
     /// Boot identifier of the kernel. Two testers with the same identifier share a clock. Empty if the kernel does not
     /// report it.
     pub boot_id: String,
-    /// Error of this host's clock, if the kernel reports it. This is the worse of two readings: when the start time is
-    /// read from the clock, and after the trial.
+    /// Error of this host's clock, if the kernel reports it. The error is read when the start time is read from the
+    /// clock, and again after the trial. The worse reading is used.
     pub clock: Option<ClockError>,
-    /// Forward step of the clock between these two readings, in nanoseconds; negative for a step back.
+    /// Forward step of the clock, in nanoseconds, between reading the start time and the end of the trial; negative for
+    /// a step back.
     pub clock_step_ns: i64,
     /// Queries sent in each 10 ms since the trial's start.
     pub sent_per_10ms: Vec<u32>,

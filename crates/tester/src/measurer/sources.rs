@@ -115,7 +115,7 @@ fn gcd(a: u64, b: u64) -> u64 {
 pub struct SourcesUsed {
     /// The prefix, such as `2001:2:0:ff::/64`.
     pub prefix: String,
-    /// Number of its addresses from which a query was sent, or for which there was a send error.
+    /// Number of the prefix's addresses from which a query was sent, or for which there was a send error.
     pub count: u32,
 }
 

@@ -22,7 +22,8 @@ pub(super) const LAST_WAITS: u32 = 4;
 pub enum Liveness {
     /// The server answers: a reply was correct, or the replies are not all wrong in the same way.
     Answers,
-    /// Every probe got a reply, and all replies have this fault. The address is an example from a reply, if any.
+    /// Every probe got a reply, and all replies have this fault. The address is an example from one of the replies;
+    /// `None` if no reply contains an address.
     Wrong(Wrong, Option<Ipv6Addr>),
     /// No reply to any probe.
     Silent,

@@ -317,7 +317,7 @@ fn misses_of_one_tester_do_not_excuse_another() {
     };
     assert_eq!(missed_by(0).verdict, Verdict::Failed);
     assert_eq!(missed_by(1).verdict, Verdict::Invalid);
-    // The same holds if another acceptance criterion is applied to the sum.
+    // The same holds if a different acceptance criterion is applied to the sum.
     assert_eq!(missed_by(0).tester_drops_at.missed, Some(0));
     assert!(!missed_by(0).is_in_doubt(Acceptance::ALL));
 }

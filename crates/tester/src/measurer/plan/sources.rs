@@ -16,8 +16,8 @@ pub(crate) const MAX_ADDRESSES: u32 = 65_536;
 /// 2¹²⁸ divided by the golden ratio.
 const GOLDEN: u128 = 0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C834;
 
-/// Source addresses of the queries: a number of addresses of a prefix. The format is `PREFIX`, for 256 addresses, or
-/// all if the prefix has fewer, or `PREFIX,NUMBER`, for up to 65 536.
+/// Source addresses of the queries: a number of addresses of one prefix. The format is `PREFIX,NUMBER` with a number up
+/// to 65 536, or `PREFIX`. `PREFIX` alone selects 256 addresses, or all addresses if the prefix has fewer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 pub struct SourceAddresses {
@@ -76,7 +76,7 @@ fn address(prefix: IpNet, n: u32) -> IpAddr {
     let mask = u128::MAX.checked_shr(128 - host_bits).unwrap_or(0);
     let offset = (u128::from(n) + 1).wrapping_mul(step) & mask;
     match prefix.network() {
-        // The offset has no more bits than the prefix leaves.
+        // The offset has at most as many bits as the host part of the prefix.
         IpAddr::V4(network) => Ipv4Addr::from(u32::from(network) | offset as u32).into(),
         IpAddr::V6(network) => Ipv6Addr::from(u128::from(network) | offset).into(),
     }
@@ -193,7 +193,7 @@ pub struct SourceAddressesError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SourceError {
-    /// The server is queried over the other IP version.
+    /// The source addresses and the server's address have different IP versions.
     #[error(
         "--source-addresses {given}: {server} is queried over {}; give a prefix of that version, made local to this \
          host for example by: {}",

@@ -51,7 +51,7 @@ pub(super) struct Finished<'a> {
 struct Records {
     /// Number of records lost because the disk was too slow.
     lost: u64,
-    /// Error that prevented writing the file, if any.
+    /// Error that prevented writing the file; `None` if there was no error.
     error: Option<String>,
 }
 

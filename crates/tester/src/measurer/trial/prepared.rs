@@ -30,7 +30,7 @@ use crate::measurer::thread_pair::{Ports, Progress};
 use crate::measurer::tx_rx_path::{TxPath, XdpRings};
 use crate::xdp::XdpInterface;
 
-/// Lowest first port of a contiguous range, and maximum number of attempts to find one.
+/// Lowest first port of a contiguous range, and maximum number of attempts to find such a range.
 const LOWEST_PORT: u16 = 32_768;
 const ROW_TRIES: u32 = 100;
 
