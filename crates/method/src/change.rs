@@ -7,18 +7,18 @@
 //! searches of the candidate ─► medians of all resamples ─┘                            improved, undecided
 //! ```
 //!
-//! The interval is that of the bootstrap over searches (B. Efron, "Bootstrap Methods: Another Look at the Jackknife",
+//! The interval is computed by a bootstrap over searches (B. Efron, "Bootstrap Methods: Another Look at the Jackknife",
 //! Annals of Statistics 7, 1979, DOI 10.1214/aos/1176344552). No resamples are drawn: the probability of each possible
-//! median is computed ([`resamples`]), so that the same searches always give the same interval.
-//! Percentile intervals of few values are too short. The percentiles are therefore moved outwards as in T. Hesterberg,
-//! "What Teachers Should Know About the Bootstrap", The American Statistician 69, 2015, DOI
-//! 10.1080/00031305.2015.1089789, section 5.1: by Student's t with the degrees of freedom of the smaller set, and by
+//! median is computed ([`resamples`]), so that the same searches always give the same interval. Percentile intervals
+//! computed from few values are too short. The percentiles are therefore moved outwards as in T. Hesterberg, "What
+//! Teachers Should Know About the Bootstrap", The American Statistician 69, 2015, DOI 10.1080/00031305.2015.1089789,
+//! section 5.1. The shift uses Student's t distribution with the degrees of freedom of the smaller set, and the factor
 //! √(n ÷ (n − 1)).
 //!
-//! A search proves only that the limit lies between a rate that passed and a rate that failed. The lower end of the
-//! interval is therefore a rate that the candidate passed divided by a rate that the baseline failed. The upper end is
-//! a rate that the candidate failed divided by a rate that the baseline passed. A coarse resolution widens the interval
-//! but cannot make the outcome wrong.
+//! A search proves only that the server's maximum rate lies between a rate that passed and a rate that failed. The
+//! lower end of the interval is therefore a rate that the candidate passed divided by a rate that the baseline failed.
+//! The upper end is a rate that the candidate failed divided by a rate that the baseline passed. A coarse resolution
+//! widens the interval but cannot make the outcome wrong.
 
 mod resamples;
 
@@ -170,8 +170,8 @@ fn judge(interval: &Ratio, limit: f64) -> ChangeOutcome {
     }
 }
 
-/// Returns the interval for these numbers of searches, if their results scatter like those of the existing searches. A
-/// server for which at least [`LEAST_SEARCHES`] are requested must already have a search.
+/// Returns the interval expected for these numbers of searches, assuming that their results scatter like those of the
+/// existing searches. A server for which at least [`LEAST_SEARCHES`] are requested must already have a search.
 fn interval(baseline: &Searches, candidate: &Searches, searches: (usize, usize)) -> Ratio {
     let fewest = searches.0.min(searches.1);
     if fewest < LEAST_SEARCHES {
@@ -233,7 +233,7 @@ fn tail(n: usize) -> f64 {
 }
 
 /// Returns the 97.5th percentile of Student's t (M. Abramowitz, I. Stegun, "Handbook of Mathematical Functions",
-/// 26.7.5), accurate to 1 % from three degrees of freedom on.
+/// 26.7.5). The result is accurate to 1 % for three or more degrees of freedom.
 fn student(freedom: f64) -> f64 {
     let z: f64 = 1.959_963_985;
     let terms = [

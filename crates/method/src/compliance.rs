@@ -81,7 +81,7 @@ pub struct Facts {
     pub duration: Nanos,
     /// Time after which a reply is late.
     pub timeout: Nanos,
-    /// Share of valid replies at which a trial passes.
+    /// Minimum share of valid replies for a trial to pass.
     pub accept: Acceptance,
     /// True if the prefix of synthesized addresses is checked.
     pub checks_prefix: bool,

@@ -193,7 +193,8 @@ impl UpstreamQueries {
         Some(Deviation::AaaaShare { wanted, real })
     }
 
-    /// Returns the share of AAAA queries for names with an AAAA record, including retries; `None` without queries.
+    /// Returns the share of the AAAA queries, including retries, that are for names with an AAAA record; `None` without
+    /// queries.
     fn aaaa_share(&self) -> Option<f64> {
         (self.aaaa > 0).then(|| self.aaaa_present as f64 / self.aaaa as f64)
     }

@@ -250,7 +250,7 @@ mod tests {
     use Length::{Full, Probe};
     use Verdict::{Failed, Invalid, Passed};
 
-    /// Reports these trials to a search over `range`. Each must be the trial that is due. Returns the result if the
+    /// Reports these trials to a search over `range`. Each trial must be the one that is due. Returns the result if the
     /// search is over.
     fn after(range: SearchRange, trials: &[(u64, Length, Verdict)]) -> Option<Found> {
         let mut search = NarrowedSearch::new(range, true);

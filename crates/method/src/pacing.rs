@@ -42,7 +42,7 @@ fn no_lateness() -> Histogram<u64> {
 pub struct PacingLimits {
     /// Maximum deviation of the queries in a 100 ms window from the schedule, in per cent.
     pub window_100ms_pct: f64,
-    /// Maximum 99.9th percentile of lateness.
+    /// Maximum permitted value of the 99.9th percentile of lateness.
     pub lateness_p999: Nanos,
     /// Maximum deviation of the total from the plan, in per cent.
     pub total_pct: f64,
@@ -167,19 +167,21 @@ fn worst_window(part: &Part, sent: &[u64], window: Nanos) -> f64 {
 
 /// Deviations of a trial's windows from the schedule, in queries (negative if fewer were sent than due).
 ///
-/// The trial is divided into at most 120 stretches of equal length, each of one or more 100 ms windows. The minimum and
-/// maximum window of each stretch are stored, so that stalls and bursts are not averaged away even in a long trial.
+/// The trial is divided into at most 120 stretches of equal length, each of one or more 100 ms windows. For each
+/// stretch, the lowest and the highest deviation of its windows are stored, so that stalls and bursts are not averaged
+/// away even in a long trial.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Windows {
     /// Length of a stretch in milliseconds, a multiple of 100.
     pub stretch_ms: u64,
-    /// Minimum of the 100 ms windows of each stretch.
+    /// For each stretch, the lowest deviation of any of its 100 ms windows.
     pub least_100ms: Vec<i32>,
-    /// Maximum of the 100 ms windows of each stretch; equal to the minimum if a stretch is one window.
+    /// For each stretch, the highest deviation of any of its 100 ms windows. It equals the lowest deviation if a
+    /// stretch is one window.
     pub most_100ms: Vec<i32>,
-    /// Minimum of the 10 ms windows of each stretch.
+    /// For each stretch, the lowest deviation of any of its 10 ms windows.
     pub least_10ms: Vec<i32>,
-    /// Maximum of the 10 ms windows of each stretch.
+    /// For each stretch, the highest deviation of any of its 10 ms windows.
     pub most_10ms: Vec<i32>,
 }
 
@@ -219,7 +221,7 @@ pub struct Pacing {
     /// Worst deviation of a 100 ms window from the schedule, in per cent of the queries due in it. A deviation of one
     /// query is ignored.
     pub window_100ms_worst_pct: f64,
-    /// The same for windows of 10 ms.
+    /// Worst deviation of a 10 ms window from the schedule, computed like that of the 100 ms windows.
     pub window_10ms_worst_pct: f64,
 }
 

@@ -108,7 +108,7 @@ impl Ratio {
     }
 }
 
-/// Statistics of a point in queries per second. Each is present only if there are enough searches for it.
+/// Statistics of a point in queries per second. Each value is present only if there are enough searches to compute it.
 ///
 /// A search in which the tester could not measure any rate is omitted. A search that found no passing rate is sorted
 /// below all other searches. Its rate is absent, which differs from a rate of 0.
@@ -140,7 +140,8 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// Computes the statistics of searches with this resolution; `overstated` as in [`Interval::of`].
+    /// Computes the statistics of searches with this resolution. `overstated` is the factor described at
+    /// [`Interval::of`].
     pub fn of(found: &[Found], overstated: f64, resolution: Qps) -> Figures {
         let telling: Vec<Found> = found.iter().filter(|f| !f.is_unmeasurable()).copied().collect();
         let mut rates: Vec<Option<Qps>> = telling.iter().map(|f| f.highest).collect();
@@ -167,7 +168,7 @@ impl Figures {
     }
 
     /// Limits these figures to a self-test that validates the tester only up to `allowed`. A failure above that rate
-    /// may be caused by the tester and is no bound for the DUT's rate.
+    /// may be caused by the tester, so it is not used as a bound for the DUT's rate.
     #[must_use]
     pub fn validated_to(mut self, allowed: Option<Qps>) -> Figures {
         let is_valid = |failed: &f64| allowed.is_none_or(|allowed| *failed <= allowed.0 as f64);

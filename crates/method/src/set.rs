@@ -161,10 +161,10 @@ impl Set {
     }
 }
 
-/// Returns the reasons why the DUT may be faster than the median of `figures`. `figures` must be computed from
-/// `found`. One reason is a search that ended at `max`, the end of the range, or at an unmeasurable rate. Another is a
-/// median or a failed rate above `allowed`, the rate up to which a self-test validates the tester. Without a result
-/// (n = 0) there is no reason.
+/// Returns the reasons why the DUT may be faster than the median of `figures`. `figures` must be computed from `found`.
+/// One possible reason is a search that ended at `max`, the end of the range, or at an unmeasurable rate. A different
+/// reason is a median or a failed rate above `allowed`, the rate up to which a self-test validates the tester. Without
+/// a result (n = 0) there is no reason.
 pub fn lower_bounds(
     found: &[Found],
     max: Qps,

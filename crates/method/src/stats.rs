@@ -48,7 +48,7 @@ impl Summary {
         })
     }
 
-    /// Returns the summary with each value rounded by `round`, and the dispersion of the rounded values.
+    /// Returns the summary with each value rounded by `round`. The dispersion is computed from the rounded values.
     #[must_use]
     pub fn rounded(self, round: fn(f64) -> f64) -> Summary {
         let [median, p1, p99, min, max] =
@@ -88,9 +88,9 @@ impl MeanAndDeviation {
 }
 
 /// Returns an interval that contains the median of the distribution of `values` with a probability of at least 95 %,
-/// for any distribution. It reaches from the k-th smallest to the k-th largest value; k follows from the binomial
-/// distribution (Le Boudec, "Performance Evaluation of Computer and Communication Systems", EPFL Press 2010, theorem
-/// 2.1). Returns `None` for fewer than 6 values, which are not sufficient.
+/// for any distribution. The interval reaches from the k-th smallest to the k-th largest value; k follows from the
+/// binomial distribution (Le Boudec, "Performance Evaluation of Computer and Communication Systems", EPFL Press 2010,
+/// theorem 2.1). Returns `None` for fewer than 6 values, which are not sufficient.
 ///
 /// # Panics
 /// Panics if a value is NaN.

@@ -18,8 +18,8 @@ pub enum Verdict {
     Invalid,
 }
 
-/// Share of valid replies at which a trial passes, from 0 to 1. RFC 8219 §9.2 requires 1.0; a lower value is labelled
-/// as an exception.
+/// Minimum share of valid replies for a trial to pass, from 0 to 1. RFC 8219 §9.2 requires 1.0; a lower value is
+/// labelled as an exception.
 #[derive(
     Clone, Copy, Debug, PartialEq, PartialOrd, Serialize, Deserialize, schemars::JsonSchema,
 )]
@@ -82,7 +82,8 @@ pub fn evaluate_missed(counts: &Counts, missed: u64, acceptance: Acceptance) -> 
     }
 }
 
-/// Returns the verdict and its reasons. A trial that the tester invalidated is invalid and never failed.
+/// Returns the verdict and its reasons. A trial invalidated by the tester gets the verdict "invalid", even if the DUT
+/// also lost queries.
 pub fn decide(
     evidence: &Evidence<'_>,
     acceptance: Acceptance,

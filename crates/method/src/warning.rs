@@ -50,7 +50,8 @@ pub enum Warning {
     ShortMemory {
         /// Number of UDP source ports of the Measurer.
         source_ports: u16,
-        /// Replies later than this count as lost queries and unmatched responses.
+        /// Time after sending for which a query is remembered. If a reply arrives later, the query counts as lost and
+        /// the reply as an unmatched response.
         retention: Nanos,
     },
     /// A hypervisor took CPU time of the tester's host.
@@ -60,12 +61,12 @@ pub enum Warning {
     },
     /// AuthDNS may have limited the DUT.
     AuthBusy {
-        /// CPU use of AuthDNS, 1 being one CPU.
+        /// CPU use of AuthDNS, in CPUs: 1 is one fully used CPU.
         used: f64,
         /// Number of AuthDNS's CPUs.
         cores: usize,
     },
-    /// The trial failed while other programs used the DUT's CPUs, or may have done so.
+    /// The trial failed while other programs used, or may have used, the DUT's CPUs.
     OtherPrograms {
         /// Use of the DUT's CPUs.
         used: OtherUse,

@@ -90,7 +90,7 @@ impl Ratios<'_> {
         loop {
             let middle = low + (high - low) / 2.0;
             if middle <= low || middle >= high {
-                // There is no representable number between the two.
+                // There is no representable number between `low` and `high`.
                 return Some(high);
             }
             if self.up_to(middle) > share { high = middle } else { low = middle }

@@ -336,7 +336,7 @@ fn the_maximum_number_of_searches_can_be_suggested() {
     assert!((513..=most).contains(&more), "{more}");
 }
 
-/// From tables of the normal distribution and of Student's t: Φ(−√(n ÷ (n − 1)) · t₀.₉₇₅(n − 1)).
+/// Values from tables of the normal distribution and of Student's t distribution: Φ(−√(n ÷ (n − 1)) · t₀.₉₇₅(n − 1)).
 #[test]
 fn the_tails_of_few_values_are_thinner_than_a_fortieth() {
     for (n, wanted) in [(10, 0.008_55), (20, 0.015_9), (1_000, 0.024_8)] {

@@ -12,7 +12,7 @@ use units::{Nanos, Qps};
 pub struct Goal {
     /// Maximum share of queries without a valid reply in a trial with low loss; 0 to below 1.
     pub loss_ratio: f64,
-    /// Maximum share of the duration sum for trials with high loss at a lower bound; 0 to below 1.
+    /// Maximum share of the duration sum that trials with high loss may take at a lower bound; 0 to below 1.
     pub exceed_ratio: f64,
     /// Required distance between the bounds, relative to the upper bound; between 0 and 1, exclusive.
     pub width: f64,

@@ -89,8 +89,8 @@ pub fn classify(goal: &Goal, trials: &[Trial]) -> LoadClass {
 }
 
 /// Returns the rate of valid replies at a lower bound, in replies per second. The full-length trials are sorted by
-/// loss. The result is the rate of the trial at the quantile 1 − exceed ratio of their total time. Time missing from
-/// the goal's duration sum counts as lost.
+/// loss. The result is the rate of the trial that contains the quantile (1 − exceed ratio) of their total time. Time
+/// missing from the goal's duration sum counts as lost.
 pub fn conditional_throughput(goal: &Goal, load: Qps, trials: &[Trial]) -> f64 {
     let full = || trials.iter().filter(|trial| trial.duration >= goal.final_duration);
     let mut by_loss: Vec<(f64, f64)> =
