@@ -1,7 +1,7 @@
 //! Addresses with a zone (RFC 4007 §11), as `fe80::1%eth0` and `[fe80::1%eth0]:53`.
 //!
-//! A zone is the name or the index of an interface. It is looked up when a socket is opened, because
-//! an interface may appear later, or come back with another index.
+//! A zone is the name or the index of an interface. The interface is looked up when a socket is opened, because it may
+//! appear later, or come back with a different index.
 
 use std::fmt;
 use std::io;

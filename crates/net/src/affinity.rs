@@ -12,7 +12,7 @@ pub fn allowed_cpus() -> Vec<CpuId> {
     (0..CpuSet::count()).filter(|&cpu| set.is_set(cpu).unwrap_or(false)).map(CpuId).collect()
 }
 
-/// Moves the calling thread off the `busy` CPUs if this process may use others, and gives the thread the lowest
+/// Moves the calling thread off the `busy` CPUs if this process may use other CPUs, and gives the thread the lowest
 /// priority. This function is for background work during a measurement. Failures are ignored.
 pub fn run_in_background(busy: &[CpuId]) {
     let mut set = CpuSet::new();

@@ -135,7 +135,8 @@ impl Ticks {
         })
     }
 
-    /// Returns the difference. Counters may decrease slightly when a CPU goes off and on again.
+    /// Returns the ticks since `before`, at least 0. Counters may decrease slightly when a CPU goes offline and online
+    /// again.
     fn since(&self, before: &Ticks) -> Ticks {
         Ticks {
             idle: self.idle.saturating_sub(before.idle),

@@ -120,7 +120,7 @@ pub struct Steering {
     pub over_ipv4: Option<HashedFields>,
     /// Hashed fields of datagrams over IPv6.
     pub over_ipv6: Option<HashedFields>,
-    /// True if user-defined rules can select the queue (ntuple filters).
+    /// True if user-defined rules (ntuple filters) can select the queue.
     pub by_rules: Option<bool>,
 }
 
@@ -135,7 +135,7 @@ pub enum HashedFields {
     AddressesAndPorts,
 }
 
-/// Returns the queue selection of an interface.
+/// Returns how an interface selects the receive queue for a UDP datagram.
 pub fn steering(interface: &str) -> Steering {
     let device = Device::open(interface);
     let hashed = |flow| {

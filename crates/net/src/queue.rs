@@ -1,5 +1,5 @@
-//! Sending of multiple datagrams. One `sendmmsg` sends all of them, and datagrams of equal length to the
-//! same peer pass the network stack once (`UDP_SEGMENT`).
+//! Sending of multiple datagrams. One `sendmmsg` sends all of them, and datagrams of equal length to the same peer pass
+//! the network stack as one packet (`UDP_SEGMENT`).
 
 use std::io;
 use std::mem::zeroed;

@@ -73,7 +73,7 @@ pub fn listen_udp_and_tcp(
 /// Maximum number of UDP ports that are tried until the same port is also free for TCP.
 const PORT_TRIES: usize = 64;
 
-/// Opens a listening TCP socket; as with UDP, `[::]` is IPv6 only.
+/// Opens a listening TCP socket. As with UDP, the address `[::]` accepts only IPv6.
 ///
 /// # Errors
 /// Returns an error if the address does not belong to this host, or is in use.
@@ -105,7 +105,7 @@ pub fn bound_to(local: SocketAddr) -> io::Result<UdpSocket> {
 
 /// Binds a socket to an address of this host: an interface's address, or one in a prefix that a route makes local. For
 /// IPv6 addresses in such a prefix the kernel requires `IPV6_FREEBIND`. With that option the kernel accepts any
-/// address, so this function checks the routes first.
+/// address. This function therefore checks the routes first.
 fn bind_local(socket: &Socket, local: SocketAddr) -> io::Result<()> {
     match socket.bind(&SockAddr::from(local)) {
         Err(error)
@@ -144,7 +144,8 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// Opens a server's `count` sockets on `address`, over which the kernel distributes the clients (`SO_REUSEPORT`).
+    /// Opens `count` sockets for a server on `address`. The kernel distributes the clients over these sockets
+    /// (`SO_REUSEPORT`).
     ///
     /// # Errors
     /// Returns an error if the address does not belong to this host, or if another server uses the address. This
@@ -231,7 +232,7 @@ impl Endpoint {
         Ok(endpoint)
     }
 
-    /// Opens a socket connected to `server`, bound to `local` if given. Port 0 means any port.
+    /// Opens a socket connected to `server`. If `local` is given, the socket is bound to it; port 0 means any port.
     ///
     /// # Errors
     /// Returns an error if there is no route to the server, or `local` does not belong to this host or is in use.
@@ -364,14 +365,14 @@ impl Endpoint {
         }
     }
 
-    /// Returns the number of packets that the kernel dropped because this socket's buffer was full. It is the counter
-    /// that `SO_RXQ_OVFL` attaches to received packets, read directly so that drops after the last packet are included.
-    /// Returns 0 if the kernel does not report the counter.
+    /// Returns the number of packets that the kernel dropped because this socket's buffer was full. This is the counter
+    /// that `SO_RXQ_OVFL` attaches to received packets. It is read directly, so that drops after the last packet are
+    /// included. Returns 0 if the kernel does not report the counter.
     pub fn drops(&self) -> u64 {
         self.drop_counter().map_or(0, u64::from)
     }
 
-    /// Returns the counter that [`drops`](Endpoint::drops) reads. It wraps to 0 after its maximum.
+    /// Returns the counter that [`drops`](Endpoint::drops) reads. The counter wraps to 0 after its maximum.
     ///
     /// # Errors
     /// Returns any error from getsockopt(2). The number of drops is then unknown.
@@ -397,7 +398,7 @@ impl Endpoint {
     /// Sends one datagram to the connected peer.
     ///
     /// # Errors
-    /// Returns any error from send(2). The datagram was not sent.
+    /// Returns any error from send(2). In that case the datagram was not sent.
     #[inline]
     pub fn send(&self, datagram: &[u8]) -> io::Result<()> {
         self.socket.send(datagram).map(drop)
@@ -406,7 +407,7 @@ impl Endpoint {
     /// Sends one datagram to `peer`.
     ///
     /// # Errors
-    /// Returns any error from sendto(2). The datagram was not sent.
+    /// Returns any error from sendto(2). In that case the datagram was not sent.
     pub fn send_to(&self, datagram: &[u8], peer: SocketAddr) -> io::Result<()> {
         self.socket.send_to(datagram, &SockAddr::from(peer)).map(drop)
     }

@@ -144,7 +144,7 @@ impl Program {
     /// # Errors
     /// Returns any error from bpf(2). If the verifier rejects the program, the error includes the verifier's log.
     pub(super) fn load(program: &[Insn]) -> io::Result<Program> {
-        // Try without a log first: a log costs time, and the call fails if the log does not fit.
+        // The first attempt is without a log, because a log costs time, and the call fails if the log does not fit.
         load(program, &mut []).or_else(|error| {
             let mut log = vec![0_u8; LOG];
             match load(program, &mut log) {

@@ -43,7 +43,7 @@ pub struct Claim {
 pub enum Ports {
     /// All ports of the range while the interface is open.
     Range(RangeInclusive<u16>),
-    /// The ports in the set when the packet arrives.
+    /// The ports that are in the set when the packet arrives.
     Set(Arc<PortSet>),
 }
 

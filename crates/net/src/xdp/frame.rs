@@ -44,8 +44,8 @@ pub(super) struct Datagram {
     pub(super) has_partial_checksum: bool,
 }
 
-/// Facts about an interface. They include the addresses that this host had when the interface was opened; no other host
-/// on the link has these addresses.
+/// Facts about an interface. These include the addresses that this host had when the interface was opened. No other
+/// host on the link has these addresses.
 #[derive(Clone, Debug)]
 pub(super) struct HostAddresses {
     addresses: Arc<[IpAddr]>,
@@ -63,7 +63,7 @@ impl FromIterator<IpAddr> for HostAddresses {
 }
 
 impl Default for HostAddresses {
-    /// Returns a value without addresses. Datagrams may arrive with an incomplete checksum.
+    /// Returns a value without addresses that allows incomplete checksums.
     fn default() -> HostAddresses {
         [].into_iter().collect()
     }
@@ -179,9 +179,9 @@ fn checksum(from: IpAddr, to: IpAddr, udp: &[u8], length: usize, may_be_left: bo
         return if from.is_ipv4() { Checksum::Right } else { Checksum::Wrong };
     }
     let pseudo = pseudo_header(from, to, length);
-    // An incomplete checksum is checked first, so that a joined datagram is not mistaken for a single datagram by
-    // chance. For one in 65 535 datagrams received over a cable, the sum of the pseudo-header equals the correct
-    // checksum.
+    // The case of an incomplete checksum is checked first, so that a joined datagram is not mistaken for a single
+    // datagram by chance. For one in 65 535 datagrams received over a cable, the sum of the pseudo-header equals the
+    // correct checksum.
     if may_be_left && fold(pseudo) == given {
         Checksum::Left
     } else if fold(pseudo + sum(&udp[..length])) == 0xffff {
@@ -277,7 +277,7 @@ pub(super) fn write(
 fn complete_ipv4(header: &mut [u8], length: usize) {
     header[1] = 0;
     header[2..4].copy_from_slice(&(length as u16).to_be_bytes());
-    // Not to be fragmented, so there is no identification (RFC 6864 §4.1).
+    // The packet must not be fragmented, so it needs no identification (RFC 6864 §4.1).
     header[4..8].copy_from_slice(&[0, 0, 0x40, 0]);
     header[8] = HOPS;
     header[10..12].fill(0);

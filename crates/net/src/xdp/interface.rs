@@ -178,7 +178,7 @@ const CARD_BUSES: [&str; 6] = ["pci", "usb", "platform", "auxiliary", "sdio", "m
 fn is_on_card_bus(driver: &ethtool::Driver, is_device: impl Fn(&str) -> bool) -> bool {
     let place = driver.bus.as_str();
     let is_on = |bus: &str| place == bus || is_device(&format!("/sys/bus/{bus}/devices/{place}"));
-    // A virtio device belongs to a device on another bus, and its driver reports that bus.
+    // A virtio device belongs to a device on a different bus, and its driver reports that bus.
     let tells_its_own = !place.is_empty() && driver.name != "virtio_net";
     tells_its_own && (place.starts_with("usb-") || CARD_BUSES.into_iter().any(is_on))
 }

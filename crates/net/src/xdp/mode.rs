@@ -15,11 +15,12 @@ pub enum Mode {
     /// The fastest mode that interface and driver support.
     #[default]
     Auto,
-    /// The device writes into our memory; needs driver support.
+    /// The device writes packets directly into this process's memory. This mode needs driver support.
     ZeroCopy,
-    /// The filter runs in the driver, and the kernel copies the packets that it takes.
+    /// The filter runs in the driver, and the kernel copies the packets that the filter takes.
     Copy,
-    /// The filter runs after the driver, and the kernel copies; works with every driver.
+    /// The filter runs after the driver, and the kernel copies the packets that the filter takes. Works with every
+    /// driver.
     Generic,
 }
 

@@ -48,7 +48,7 @@ impl Capacity {
     /// Total of unread packets that the queues of a client can hold: 16 ms of traffic at one million packets per
     /// second.
     const CLIENT_KEEPS: u32 = 16_384;
-    /// Minimum number of frames of a queue. With zero-copy, the ring of many network cards takes 2048 frames. Another
+    /// Minimum number of frames of a queue. With zero-copy, the ring of many network cards takes 2048 frames. A further
     /// 2048 frames must be left for packets that wait to be read.
     const FRAMES: u32 = 4096;
 
