@@ -12,7 +12,7 @@ pub struct InterfaceDrops {
     pub receive: u64,
     /// Packets that were dropped before they were sent.
     pub send: u64,
-    /// Packets that its queueing discipline dropped, if reported by the kernel.
+    /// Packets that the interface's queueing discipline dropped; 0 if not reported by the kernel.
     pub queueing_discipline: u64,
     /// Kind of the discipline as shown by tc(8); `None` if unknown.
     pub discipline: Option<String>,
@@ -41,7 +41,7 @@ impl InterfaceDrops {
     }
 }
 
-/// Returns the UDP send losses beyond the `queued` packets that queueing disciplines dropped.
+/// Returns the number of UDP send losses in excess of the `queued` packets that queueing disciplines dropped.
 ///
 /// If a discipline rejects a packet at once, the sender is informed, so both the discipline and UDP count the packet. A
 /// packet that was dropped later, or sent by another program, is in only one of the two counters.

@@ -39,8 +39,8 @@ impl Port {
         interface: &XdpInterface,
     ) -> impl Iterator<Item = Port> {
         let may_join = interface.may_join();
-        // With zero-copy, drops before the rings are counted only by the interface. The first queue's port reads this
-        // counter for all queues.
+        // With zero-copy, only the interface counts the packets dropped before the rings. The first queue's port reads
+        // this counter for all queues.
         let mut device = (interface.attach_mode == AttachMode::ZeroCopy)
             .then(|| Device::of(&interface.interface));
         servers.into_iter().map(move |server| Port::Rings {
@@ -84,7 +84,8 @@ impl Port {
                     }
                     answer(query, source, out)
                 });
-                // If its interface is gone, the server does not wait. The sleep prevents a busy loop in the worker.
+                // If the interface is gone, the server's `turn` returns at once. The sleep prevents a busy loop in the
+                // worker.
                 turn.inspect_err(|_| std::thread::sleep(limit))
             }
         }
@@ -101,7 +102,7 @@ impl Port {
     }
 }
 
-/// Losses before the rings of a queue were read.
+/// Losses of packets before they could be read from a queue's rings.
 #[derive(Default)]
 pub(crate) struct Losses {
     /// Last value from the kernel.

@@ -156,7 +156,8 @@ impl TokenBucket {
         };
         self.last = Some(self.last.unwrap_or(now).max(now));
         self.level += (passed.0 << Self::SCALE) as i64;
-        // The part of the credit to be paid back by now. The first query is free; the rest of the credit is paid back.
+        // Part of the credit that must be paid back by now. The first query is free; the rest of the credit is paid
+        // back.
         let lent = self.burst - self.cost as i64;
         let share = now.since(self.began).0.min(Self::REPAYMENT.0);
         let due = (i128::from(lent) * i128::from(share) / i128::from(Self::REPAYMENT.0)) as i64;

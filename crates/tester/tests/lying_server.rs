@@ -113,7 +113,7 @@ fn unhurried() -> PacingLimits {
     }
 }
 
-/// Returns the first of two trials that is valid; without one the test is not run.
+/// Runs up to two trials and returns the first valid result. If there is none, the test is skipped.
 fn sound(mut trial: impl FnMut() -> TrialResult) -> Option<TrialResult> {
     valid_trial(|| {
         let result = trial();
@@ -124,8 +124,8 @@ fn sound(mut trial: impl FnMut() -> TrialResult) -> Option<TrialResult> {
     })
 }
 
-/// Runs a trial with a server at `at`; also returns the source of each query by its index. If permitted, it has a
-/// separate network namespace, so that late datagrams of other tests are not among its unmatched responses.
+/// Runs a trial with a server at `at`; also returns the source of each query by its index. If permitted, the trial runs
+/// in a separate network namespace, so that late datagrams of other tests are not among its unmatched responses.
 fn one_trial(
     lie: Lie,
     at: &str,
@@ -518,7 +518,7 @@ fn a_trial_does_not_begin_without_its_cached_names() {
 #[test]
 fn replies_to_other_own_addresses_are_wrong() {
     let lie: Lie = lie!(|server, query, to| {
-        // One that was the source of another query, and one that never is.
+        // One address is the source of a different query; the other address is never a source.
         let elsewhere = if to.port() % 2 == 0 { "127.1.0.159" } else { "127.9.9.9" };
         let mut elsewhere = SocketAddr::new(elsewhere.parse().unwrap(), to.port());
         if elsewhere == to {

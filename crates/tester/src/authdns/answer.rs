@@ -89,7 +89,8 @@ pub struct Zone {
     aaaa_share: Share,
     ttl: u32,
     ns_address: Ipv4Addr,
-    /// Prefix for synthesized AAAA records of names without a native AAAA record. If it is `None`, the reply is NODATA.
+    /// Prefix with which AAAA records are synthesized for names without a native AAAA record. Without a prefix, the
+    /// reply to an AAAA query for these names is NODATA.
     synthesis: Option<u128>,
 }
 

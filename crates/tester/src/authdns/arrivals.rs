@@ -22,8 +22,8 @@ use serde::{Deserialize, Serialize};
 const MOST_TAPS: usize = 32;
 /// Interval between comparisons of the counters while datagrams wait in the sockets.
 const AGAIN: Duration = Duration::from_millis(1);
-/// Maximum number of comparisons, after which the difference counts as missed. By then each worker has published its
-/// counters.
+/// Maximum number of comparisons, after which the datagrams that make up the difference count as missed. By then each
+/// worker has published its counters.
 const COMPARISONS: u32 = 200;
 
 /// Numbers of datagrams for AuthDNS since its status was first read, not counting those received by AF_XDP.
@@ -85,8 +85,8 @@ impl Taps {
         Some(Taps { taps, last: Arrived::default() })
     }
 
-    /// Returns both counts; `at_sockets` reads the count at the sockets. Waits until workers have read the datagrams in
-    /// the sockets' buffers.
+    /// Returns the counts at the interfaces and at the sockets; `at_sockets` reads the count at the sockets. Waits
+    /// until workers have read the datagrams in the sockets' buffers.
     pub(super) fn compare(&mut self, at_sockets: impl Fn() -> u64) -> Option<Arrived> {
         let taps = &self.taps;
         let interfaces = || taps.iter().map(|tap| tap.count().ok()).sum::<Option<u64>>();
@@ -95,7 +95,7 @@ impl Taps {
     }
 }
 
-/// Compares the counts repeatedly and returns those that differ least.
+/// Compares the counts at interfaces and sockets repeatedly, and returns the pair with the smallest difference.
 ///
 /// The number of missed datagrams never decreases, so the search ends as soon as that number is no higher than in
 /// `last`.

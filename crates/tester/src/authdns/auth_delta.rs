@@ -1,5 +1,5 @@
-//! Change of AuthDNS's counters over a trial. AuthDNS is part of the tester, so its drops and delays are no fault of
-//! the DUT.
+//! Change of AuthDNS's counters over a trial. AuthDNS is part of the tester, so AuthDNS's drops and delays must not
+//! count against the DUT.
 
 use method::evidence::{PATTERN, TOLERANCE, UpstreamQueries};
 use method::reason::{Reason, ZoneFacts};
@@ -145,8 +145,9 @@ impl AuthDelta {
         faults
     }
 
-    /// Returns the reasons why AuthDNS did not serve the planned trial alone. AuthDNS served a zone other than
-    /// `wanted`, or other clients sent queries at the same time. `names` is the planned number of names.
+    /// Returns the reasons why AuthDNS did not serve the planned trial alone. Such a reason is that AuthDNS served a
+    /// zone other than `wanted`, or that other clients sent queries at the same time. `names` is the planned number of
+    /// names.
     pub(crate) fn disagreements(&self, wanted: Option<&ZoneFacts>, names: u64) -> Vec<Reason> {
         let mut found = Vec::new();
         if let Some(wanted) = wanted {

@@ -92,7 +92,7 @@ impl WorkerCounters {
         if batch.received.is_empty() && batch.repeats.is_empty() {
             return;
         }
-        // The lock is also taken by readers of the counters, but only for microseconds.
+        // Readers of the counters also take this lock, but only for microseconds.
         let mut times = self.times.lock().unwrap_or_else(PoisonError::into_inner);
         for received in batch.received.drain(..) {
             times.own.add(sent.since(received));

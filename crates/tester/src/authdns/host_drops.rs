@@ -183,7 +183,7 @@ fn longer(one: &UnresolvedNeighbour, before: &HostDrops) -> Option<UnresolvedNei
     (unresolved > Nanos(0)).then(|| UnresolvedNeighbour { unresolved, ..one.clone() })
 }
 
-/// Sum of the host's losses over all samples.
+/// Losses of AuthDNS's host, summed over all samples.
 pub(super) struct HostWatch {
     /// Losses so far; the keys are the watched interfaces.
     drops: HostDrops,
@@ -220,7 +220,8 @@ struct CounterReading {
 }
 
 impl CounterReading {
-    /// Reads the counters in this thread's network namespace. `xdp` is the interface used by AF_XDP, if any.
+    /// Reads the counters in this thread's network namespace. `xdp` is the interface used by AF_XDP; `None` if AF_XDP
+    /// is not used.
     fn now<'a>(names: impl Iterator<Item = &'a String>, xdp: Option<&str>) -> CounterReading {
         let counted = names.filter_map(|name| {
             let is_past = xdp == Some(name.as_str());
@@ -319,7 +320,7 @@ impl HostWatch {
                     }
                     drops.send += now.send_drops.saturating_sub(last.send_drops);
                 }
-                // Unreadable counters count as one loss, so that the trial does not pass.
+                // If the counters cannot be read, one loss is counted, so that the trial does not pass.
                 _ => drops.receive += u64::from(!by_rings && !self.scope.everywhere),
             }
             if let Some(now) = now.queueing.get(name) {
@@ -329,7 +330,8 @@ impl HostWatch {
                 drops.discipline = Some(now.kind.clone());
             }
         }
-        // Loopback has no queue, so the error means a full receive buffer of a program on this host, perhaps the DUT.
+        // Loopback has no queue. On loopback, UDP therefore counts sends that found the receive buffer of a program on
+        // this host full, perhaps that of the DUT.
         if let Some((now, last)) = now.udp.zip(self.last.udp) {
             self.wrong_checksum += now.wrong_checksum.saturating_sub(last.wrong_checksum);
             if self.scope.beyond_loopback {

@@ -163,7 +163,7 @@ pub(super) struct ClientThread<'a> {
     next_port: usize,
     cursor: Cursor,
     start: Nanos,
-    /// False if slots may still be free because responses had to be read first.
+    /// True if all free slots were filled; false if responses had to be read before slots were filled.
     is_filled: bool,
     pub(super) tally: Tally,
 }
@@ -237,7 +237,8 @@ impl<'a> ClientThread<'a> {
                 LoadModel::Closed { most: Some(_), .. } if more => UNTIL_DUE,
                 _ => IDLE,
             };
-            // Read before `take`, so that a query is given up only after all packets that arrived in time were read.
+            // The clock is read before `take`, so that a query is given up only after all packets that arrived in time
+            // were read.
             let now = clock::now();
             self.take(idle, &mut batch)?;
             self.give_up(now);

@@ -58,7 +58,7 @@ impl Experiments {
         }
     }
 
-    /// Adds an experiment. Its duration ends when all threads have finished, as in dns64perf2.
+    /// Adds an experiment. The experiment's duration ends when all threads have finished, as in dns64perf2.
     pub fn add(&mut self, experiment: &ClosedLoopResult) {
         self.experiments_ms.push(experiment.elapsed * 1e3);
         self.failed += NAMES - experiment.counts.valid.min(NAMES);

@@ -40,9 +40,9 @@ pub(super) struct Flights {
 
 impl Flights {
     fn new(most: usize, is_signed: bool, repeats: bool) -> Flights {
-        // Ids are random. A few times more ids than queries in flight suffice, and a small table stays in the CPU's
-        // cache. All ids are used if the same query may soon be repeated, because a late response must not be matched
-        // to a repeated query with the same id.
+        // Ids are random. It suffices to use a few times more ids than there are queries in flight, and a small table
+        // stays in the CPU's cache. All ids are used if the same query may soon be repeated, because a late response
+        // must not be matched to a repeated query with the same id.
         let mut ids: Vec<u16> = (0..=u16::MAX).collect();
         ids.shuffle(&mut rand::rng());
         if !repeats {

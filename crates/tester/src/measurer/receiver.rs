@@ -178,8 +178,8 @@ impl Receiver {
         }
     }
 
-    /// Gives up the queries that no unread reply can answer, after a turn that began at `began`. `all_read` is true if
-    /// the turn read all datagrams. Returns the number of queries sent so far.
+    /// Gives up the queries that no unread reply can answer, after a pass over the ports that began at `began`.
+    /// `all_read` is true if the pass read all datagrams. Returns the number of queries sent so far.
     fn give_up(&self, state: &mut State, read: &mut ReadUpTo, began: Nanos, all_read: bool) -> u64 {
         let head = self.ledger.head();
         state.sweep(self, head, read.after(began, all_read).since(self.start));
@@ -323,16 +323,17 @@ impl Receiver {
     }
 }
 
-/// Time before which all arrived packets have been read. Queries are given up as of this time, because a turn of
-/// limited length may leave replies unread.
+/// Time before which all arrived packets have been read. Queries are given up as of this time, because a pass over the
+/// ports has limited length and may leave replies unread.
 struct ReadUpTo(Nanos);
 
-/// Maximum delay for giving up queries while turns leave packets unread. The ledger has room for a longer delay.
+/// Maximum delay for giving up queries while passes over the ports leave packets unread. The ledger has room for a
+/// longer delay.
 const MOST_UNREAD: Nanos = Nanos::from_millis(100);
 
 impl ReadUpTo {
-    /// Updates and returns the time after a turn that began at `began`. `all_read` is true if the turn read all
-    /// packets.
+    /// Updates and returns the time after a pass over the ports that began at `began`. `all_read` is true if the pass
+    /// read all packets.
     fn after(&mut self, began: Nanos, all_read: bool) -> Nanos {
         if all_read {
             self.0 = began;
@@ -515,8 +516,8 @@ mod tests {
 
         #[test]
         fn a_reply_in_time_that_waits_unread_counts(queries in 1u64..60, read_upto in 0u64..150) {
-            // The previous turn read everything up to this time. The next turn lasts until now and leaves replies
-            // unread.
+            // The previous pass over the ports read everything up to this time. The next pass lasts until now and
+            // leaves replies unread.
             let receiver = receiver(queries);
             let mut state = State::new(&receiver.ledger, None, None);
             let began = receiver.start + Nanos::from_millis(read_upto);
@@ -538,7 +539,7 @@ mod tests {
         let ms = Nanos::from_millis;
         let mut read = ReadUpTo(ms(1_000));
         assert_eq!(read.after(ms(1_001), true), ms(1_001));
-        // Each of these turns leaves thousands of replies unread, and one turn began late.
+        // Each of these passes leaves thousands of replies unread, and one pass began late.
         assert_eq!(read.after(ms(1_050), false), ms(1_001));
         assert_eq!(read.after(ms(1_180), false), ms(1_080));
         assert_eq!(read.after(ms(1_181), true), ms(1_181));

@@ -79,11 +79,11 @@ pub struct TrialResult {
     pub deviation: Option<Deviation>,
     /// Passed, failed, or invalidated by the tester.
     pub verdict: Verdict,
-    /// Reasons for the verdict; empty for a passed trial. In JSON `reasons` are the text and `causes` the data.
+    /// Reasons for the verdict; empty for a passed trial. In JSON, `reasons` contains the text and `causes` the data.
     #[serde(flatten, with = "method::reason::in_words")]
     #[schemars(with = "method::reason::in_words::Written<'static>")]
     pub reasons: Vec<Reason>,
-    /// Observations that did not affect the verdict but should be reported. In JSON `warnings` are the text and
+    /// Observations that did not affect the verdict but should be reported. In JSON, `warnings` contains the text and
     /// `warning_causes` the data.
     #[serde(flatten, with = "method::warning::in_words")]
     #[schemars(with = "method::warning::in_words::Written<'static>")]
@@ -92,8 +92,8 @@ pub struct TrialResult {
     pub facts: Facts,
     /// True if the trial complies with RFC 8219 §9.2.
     pub compliant: bool,
-    /// Points in which the trial is not compliant, or may not be compliant. In JSON `noncompliance` are the text and
-    /// `noncompliance_causes` the data.
+    /// Points in which the trial is not compliant, or may not be compliant. In JSON, `noncompliance` contains the text
+    /// and `noncompliance_causes` the data.
     #[serde(flatten, with = "method::noncompliance::in_words")]
     #[schemars(with = "method::noncompliance::in_words::Written<'static>")]
     pub noncompliance: Vec<Noncompliance>,
