@@ -113,7 +113,7 @@ impl Facts {
         points
     }
 
-    /// Returns the facts that are known only from the user's statements. They are shown with a compliant result.
+    /// Returns the facts that are known only from the user's statements. These facts are shown with a compliant result.
     pub fn statements(&self) -> Vec<String> {
         let stated = [
             (self.shares_host, "the roles have separate hosts"),

@@ -255,8 +255,8 @@ pub enum Reason {
         /// Queries of the trial without a reply in time, or with SERVFAIL.
         unanswered: u64,
     },
-    /// The interfaces of AuthDNS's host received more datagrams for AuthDNS than its sockets. The difference is over
-    /// one in a thousand, or could have caused a failed trial.
+    /// The interfaces of AuthDNS's host received more datagrams for AuthDNS than its sockets. More than one datagram in
+    /// a thousand is missing, or the missing datagrams could have caused a failed trial.
     AuthMissed {
         /// Datagrams that did not reach a socket of AuthDNS.
         datagrams: u64,

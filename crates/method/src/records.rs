@@ -116,8 +116,9 @@ pub struct WrongCounts {
     /// Replies without a valid signature to signed queries.
     #[serde(default)]
     pub signature: u64,
-    /// Replies that arrived at an address of the tester that is not the query's source address. They are counted only
-    /// in trials from many source addresses, because the sockets of other trials receive for one address only.
+    /// Replies that arrived at an address of the tester that is not the query's source address. Such replies are
+    /// counted only in trials from many source addresses, because the sockets of other trials receive for one address
+    /// only.
     #[serde(default)]
     pub destination: u64,
 }
@@ -245,8 +246,8 @@ impl Counts {
         self.valid + self.late + self.wrong.total()
     }
 
-    /// Returns the fault of at least 99 % of the replies, if there is one and no reply was valid. Such a result shows
-    /// that the server is misconfigured, and gives no information about its speed.
+    /// If no reply was valid and at least 99 % of the replies have the same fault, returns this fault. Such a result
+    /// shows that the server is misconfigured, and gives no information about its speed.
     pub fn wrong_in_one_way(&self) -> Option<Wrong> {
         let (way, n) = self.wrong.each().max_by_key(|(_, n)| *n)?;
         (self.valid == 0 && n > 0 && n * 100 >= self.replies() * 99).then_some(way)

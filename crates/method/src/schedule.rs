@@ -52,8 +52,8 @@ impl Schedule {
         u64::try_from(due).unwrap_or(u64::MAX).min(self.count)
     }
 
-    /// Returns the interval T between two queries in nanoseconds, rounded down. It serves to choose a send strategy,
-    /// and is too inexact for deadlines.
+    /// Returns the interval T between two queries in nanoseconds, rounded down. The interval is for choosing a send
+    /// strategy; it is too inexact for deadlines.
     pub fn interval(&self) -> Nanos {
         Nanos(Nanos::SECOND.0 / self.rate.0)
     }
@@ -96,8 +96,8 @@ impl Part {
         self.schedule.rate.0 as f64 / self.of as f64
     }
 
-    /// Returns the interval between two queries of the part, rounded down. It serves to choose a send strategy, and is
-    /// too inexact for deadlines.
+    /// Returns the interval between two queries of the part, rounded down. The interval is for choosing a send
+    /// strategy; it is too inexact for deadlines.
     pub fn interval(&self) -> Nanos {
         Nanos(self.schedule.interval().0 * self.of)
     }

@@ -42,7 +42,7 @@ pub struct Found {
     pub failed: Option<Qps>,
     /// True if the DUT may be faster: the range's end passed, or the tester could not measure higher rates.
     pub lower_bound: bool,
-    /// Lowest rate that the tester could not measure, if any.
+    /// Lowest rate that the tester could not measure, if such a rate ended the search; otherwise `None`.
     pub unmeasurable: Option<Qps>,
 }
 
@@ -171,8 +171,8 @@ impl Search {
     /// Returns the result, or `None` while the search is running.
     pub fn result(&self) -> Option<Found> {
         let State::Done { highest, open_end } = self.state else { return None };
-        // The result is a lower bound only if the unmeasurable rate is just above the highest passed rate. If it is
-        // further up, a failed rate below it ended the search.
+        // The result is a lower bound only if the unmeasurable rate is just above the highest passed rate. Otherwise a
+        // failed rate below the unmeasurable rate ended the search.
         let blocked = self
             .unmeasurable
             .filter(|u| highest.is_none_or(|h| u.0 - h.0 <= self.range.resolution.0.max(1)));

@@ -549,7 +549,7 @@ mod tests {
         {
             let (len, peer) = server.recv_from(&mut received).unwrap();
             assert_eq!((&received[..len], peer), (text, SocketAddr::new(from(source), port)));
-            // The reply is sent to another address of this host.
+            // The reply is sent to a different address of this host.
             let elsewhere = from("127.9.9.9");
             server.send_to(b"reply", (elsewhere, port)).unwrap();
             assert_eq!(batch.receive(&client, Wait::ForFirst).unwrap(), 1, "timeout");

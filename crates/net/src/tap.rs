@@ -260,9 +260,9 @@ const GSO_SEGS: i16 = 164;
 
 const UDP: i32 = 17;
 
-/// Returns the filter program. It counts in `counter` the datagrams to an address in `ours` and a port with the entry 1
-/// in `wanted`. It accepts no packet. Register 6 holds the packet (as packet instructions require), register 7 the
-/// number of the packet's datagrams, and register 8 a header's length.
+/// Returns the filter program. In `counter`, the program counts the datagrams to an address in `ours` and a port whose
+/// entry in `wanted` is 1. The program accepts no packet. Register 6 holds the packet (as packet instructions require),
+/// register 7 the number of the packet's datagrams, and register 8 a header's length.
 fn filter(ours: IpNet, wanted: &OwnedFd, counter: &OwnedFd) -> Vec<Instruction> {
     let mut program = vec![
         copy(6, 1),

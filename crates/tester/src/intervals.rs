@@ -1,4 +1,5 @@
-//! Totals and histograms for each interval of time, by the queries' send times. They show changes during a long load.
+//! Totals and histograms for each interval of time, by the queries' send times. The intervals show how results change
+//! during a long load.
 
 use hdrhistogram::Histogram;
 use units::Nanos;

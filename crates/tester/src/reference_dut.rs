@@ -229,7 +229,7 @@ pub struct RunningReference {
 }
 
 impl RunningReference {
-    /// Returns the interface that is also served by AF_XDP, if any.
+    /// Returns the interface that is also served by AF_XDP; `None` without AF_XDP.
     pub fn xdp(&self) -> Option<&XdpInterface> {
         self.xdp.as_ref()
     }

@@ -106,7 +106,7 @@ pub struct Opt<'a> {
 }
 
 impl<'a> Opt<'a> {
-    /// Parses an OPT record. Returns `None` if the record has another type.
+    /// Parses an OPT record. Returns `None` if the record has a different type.
     #[inline]
     pub fn from_record(record: &Record<'a>) -> Option<Opt<'a>> {
         let [rcode_bits, version, ..] = record.ttl.to_be_bytes();

@@ -181,7 +181,7 @@ mod tests {
         assert_eq!(names(16, b""), Err(Malformed), "no string");
     }
 
-    /// Addresses belong to class IN: in other classes these types have another meaning.
+    /// Addresses belong to class IN: in other classes these types have different meanings.
     #[test]
     fn addresses_of_other_classes_are_opaque() {
         for (rtype, data) in [(rtype::A, &b"\x01a\0\0\x07"[..]), (rtype::AAAA, b"anything")] {

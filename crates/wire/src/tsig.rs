@@ -159,7 +159,7 @@ pub enum BadSignature {
     /// BADTIME, 22 BADTRUNC.
     #[error("the server refused the signature with TSIG error {0}")]
     Refused(u16),
-    /// The reply was signed with another key or algorithm.
+    /// The reply was signed with a different key or algorithm.
     #[error("signed with another key")]
     Key,
     /// The authentication code is invalid.

@@ -298,7 +298,7 @@ pub struct Record<'a> {
 }
 
 impl Record<'_> {
-    /// Returns the octet range of the owner name, including its compression pointer, if any.
+    /// Returns the octet range of the owner name, including a compression pointer at its end.
     #[inline]
     pub fn owner_octets(&self) -> Range<usize> {
         self.owner..self.data_at - FIXED_LEN

@@ -345,7 +345,8 @@ enum Step {
     Open,
 }
 
-/// Returns `source` if it concerns only this mode, so that another mode may work. `release` is the kernel's release.
+/// Returns `source` if it concerns only this mode, so that a different mode may work. `release` is the kernel's
+/// release.
 ///
 /// # Errors
 /// Returns an error if the cause affects all modes: a missing capability, the limit of locked memory, or a kernel

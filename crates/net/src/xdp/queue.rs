@@ -375,7 +375,7 @@ impl Outgoing {
         self.transmit.is_pending() && self.transmit.wants_wakeup()
     }
 
-    /// Returns the address of the next sent frame, if any.
+    /// Returns the address of the next frame that has been sent; `None` if there is none.
     #[inline]
     pub(super) fn left(&mut self) -> Option<u64> {
         let address = self.completion.pop();

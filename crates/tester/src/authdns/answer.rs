@@ -403,7 +403,7 @@ fn parse_question<'a>(message: &Message<'_>, query: &'a [u8]) -> Option<Question
     Some(Question { name, qtype, qclass, end: at + 4 })
 }
 
-/// Parses the OPT record, if there is one. The outer `None` means a format error.
+/// Parses the OPT record. The outer `None` means a format error; the inner `None` means that there is no OPT record.
 ///
 /// A query has at most one OPT record, in the additional section and owned by the root (RFC 6891 §6.1.1).
 #[inline]

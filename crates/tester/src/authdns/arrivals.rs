@@ -44,7 +44,8 @@ impl Arrived {
         came.saturating_sub(self.sockets.saturating_sub(before.sockets))
     }
 
-    /// Returns the difference between the two counts. It is negative if the sockets received more than the interfaces.
+    /// Returns the count at the interfaces minus the count at the sockets. The result is negative if the sockets
+    /// received more.
     fn missed(&self) -> i128 {
         i128::from(self.interfaces) - i128::from(self.sockets)
     }

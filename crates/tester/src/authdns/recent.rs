@@ -5,7 +5,7 @@
 //! word:  name number ÷ SLOTS │ time of the last query in units of 1 024 ns
 //! ```
 //!
-//! The table is shared by all workers, because a DUT may send a retry from another port. Two names in one slot
+//! The table is shared by all workers, because a DUT may send a retry from a different port. Two names in one slot
 //! overwrite each other. A retry may then count as a new query, but a new query never counts as a retry.
 
 use std::net::Ipv4Addr;

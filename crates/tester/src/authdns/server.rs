@@ -106,7 +106,7 @@ impl RunningAuth {
         &self.addresses
     }
 
-    /// Returns the interface that is also served by AF_XDP, if any.
+    /// Returns the interface that is also served by AF_XDP; `None` without AF_XDP.
     pub fn xdp(&self) -> Option<&XdpInterface> {
         self.xdp.as_ref()
     }

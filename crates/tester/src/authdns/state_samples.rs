@@ -176,7 +176,7 @@ mod tests {
         let waits = state_samples.waits("to-dut");
         assert_eq!((waits.waiting, waits.oldest), (4, at(20)));
         assert!(state_samples.waits("eth9").is_empty());
-        // The discipline is removed, with its packets, and another one is installed.
+        // The discipline is removed, with its packets, and a different discipline is installed.
         state_samples.add_queues(at(80), &[queue("noqueue", 0)]);
         assert!(state_samples.waits("to-dut").is_empty());
         state_samples.add_queues(at(100), &[queue("tbf", 2)]);

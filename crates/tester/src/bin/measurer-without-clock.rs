@@ -47,8 +47,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Sends one more query from another port and waits for the reply. By then the server has answered
-/// all earlier queries.
+/// Sends one more query from a different port and waits for the reply. By then the server has
+/// answered all earlier queries.
 fn ask_once(plan: &TrialPlan) -> io::Result<()> {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
     socket.connect(plan.server)?;

@@ -100,7 +100,7 @@ impl Additional {
         Additional { opt, key, skew }
     }
 
-    /// Returns the key with which replies must be signed, if any.
+    /// Returns the key with which replies must be signed; `None` if queries are not signed.
     pub(super) fn key(&self) -> Option<&Key> {
         self.key.as_ref()
     }

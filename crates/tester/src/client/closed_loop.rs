@@ -80,8 +80,9 @@ pub struct ClosedLoopResult {
     pub server: String,
     /// Total number of queries that all threads kept in flight.
     pub outstanding: usize,
-    /// Length in seconds, from the first query to the last response or query, but at least the planned duration. After
-    /// an interruption, the length is the time from the first query to the interruption.
+    /// Length of the closed loop in seconds: from the first query to the last response, or to the last query if that
+    /// was later. The length is at least the planned duration. After an interruption, the length is the time from the
+    /// first query to the interruption.
     #[serde(rename = "duration_s", alias = "seconds")]
     pub seconds: f64,
     /// Seconds until all queries were answered or given up.

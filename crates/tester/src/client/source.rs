@@ -245,8 +245,8 @@ impl Source {
         }
     }
 
-    /// Returns the position of the answer section in a reply with a matching id, or `None` if the reply is for another
-    /// question.
+    /// Returns the position of the answer section in a reply whose id matches, or `None` if the reply is for a
+    /// different question.
     #[inline]
     pub(super) fn answers_at(
         &self,

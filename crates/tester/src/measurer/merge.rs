@@ -177,7 +177,7 @@ pub fn merge(given: Vec<TesterResult>, offsets: &Offsets) -> Result<Merged, Merg
         pacing: &pacing,
         // A shard whose host lost packets is already invalid.
         host_losses: &[],
-        // A packet missed by one tester cannot be a reply to another tester.
+        // A packet missed by one tester cannot be a reply to a query of a different tester.
         missed: shards.iter().map(Shard::missed).sum(),
         faults: &faults,
     };
@@ -402,7 +402,7 @@ impl Totals {
         };
         for shard in shards {
             all.counts.merge(&shard.trial.counts);
-            // A packet missed by one tester cannot explain a lost query of another tester.
+            // A packet missed by one tester cannot explain a lost query of a different tester.
             let found = &shard.trial.tester_drops_at;
             let missed = found.missed.map(|_| shard.missed());
             all.drops = all.drops.plus(&TesterDrops { missed, ..*found });

@@ -48,7 +48,7 @@ pub enum Subject {
     Dut,
     /// The tester itself, in a self-test: a slow AuthDNS makes the self-test fail.
     Tester {
-        /// Ratio of the self-test's rate to the rate of DUT trials that it validates.
+        /// Ratio of the self-test's rate to the rate of the DUT trials that the self-test validates.
         factor: f64,
         /// The reserve δ of RFC 8219 §9.2.1 on top of the required rate, as a share: 0.1 is 10 %.
         delta: f64,
@@ -416,7 +416,7 @@ pub enum PlanError {
         /// UDP source ports (`--source-ports`).
         ports: u16,
     },
-    /// The route to the server uses another interface.
+    /// The route to the server uses a different interface.
     #[error("--xdp {interface}: the route to {server} uses {is}; write --xdp {is}")]
     XdpInterface {
         /// The server of the trial.

@@ -209,8 +209,8 @@ impl Drop for PairRecorder {
     }
 }
 
-/// Writes the format of dns64perf++ (docs/src/formats.md): a header, then `;`-separated columns, times since 1970 in
-/// nanoseconds.
+/// Writes the format of dns64perf++ (docs/src/formats.md): a header, then columns separated by `;`. Times are in
+/// nanoseconds since 1970.
 fn write_csv(
     file: &File,
     context: &RecordContext,

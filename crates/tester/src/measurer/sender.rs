@@ -311,7 +311,7 @@ fn send_with_retries(mut send: impl FnMut() -> SendOutcome) -> Result<bool, Opti
     for attempt in 0..SEND_TRIES {
         match send() {
             SendOutcome::First(_) => return Ok(refusal.is_some()),
-            // An ICMP error caused by an earlier query is reported once. This query has not been sent yet.
+            // An ICMP error caused by an earlier query is reported once. The current query has not been sent yet.
             SendOutcome::None(None) => {}
             SendOutcome::None(Some(error)) => {
                 refusal = Some(error);

@@ -25,9 +25,10 @@ use super::plan::TrialPlan;
 use super::plan::shard::{Moment, ShardPlan};
 use super::thread_pair::Progress;
 
-/// Time from the start of the threads to the first query, in which the threads pin themselves and measure their timers.
+/// Time between the start of the threads and the first query. In this time the threads pin themselves and measure their
+/// timers.
 pub(super) const LEAD: Nanos = Nanos::from_millis(30);
-/// Time before the first query at which the host's counters are read.
+/// Time between the read of the host's counters and the first query.
 const EARLY: Nanos = Nanos::from_millis(300);
 /// Interval at which a waiting tester checks for an interruption.
 const SAMPLE_INTERVAL: Nanos = Nanos::from_millis(50);

@@ -234,8 +234,8 @@ impl TrialPlan {
     /// Checks that the route to the server uses the interface selected for AF_XDP. No packet is sent.
     ///
     /// # Errors
-    /// Returns [`PlanError::XdpInterface`] if the route uses another interface, [`PlanError::XdpLoopback`] if it uses
-    /// loopback, and [`TrialError::Interface`] if there is no route.
+    /// Returns [`PlanError::XdpInterface`] if the route uses a different interface, [`PlanError::XdpLoopback`] if it
+    /// uses loopback, and [`TrialError::Interface`] if there is no route.
     pub fn check_xdp(&self) -> Result<(), TrialError> {
         let Some(wanted) = self.xdp.as_ref().and_then(|xdp| xdp.interface.as_ref()) else {
             return Ok(());

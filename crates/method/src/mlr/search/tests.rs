@@ -409,8 +409,8 @@ fn a_proven_upper_bound_is_not_tried_again() {
     }
 }
 
-/// If a queue takes a second to overflow, a load passes short trials (perhaps many, run for another goal) and fails in
-/// long trials. A search that tried this load again would not end.
+/// If a queue takes a second to overflow, a load passes short trials (perhaps many, run for a different goal) and fails
+/// in long trials. A search that tried this load again would not end.
 #[test]
 fn a_load_that_fails_in_long_trials_only_is_not_tried_again() {
     let goal = Goal {
