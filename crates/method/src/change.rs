@@ -136,7 +136,8 @@ pub struct Change {
     pub searches: usize,
     /// Median of the candidate's passed rates divided by that of the baseline; absent if either median is absent.
     pub ratio: Option<f64>,
-    /// The 95 % interval of the ratio of the medians; open if either server has fewer than [`LEAST_SEARCHES`] searches.
+    /// The 95 % interval of the ratio of the medians. The interval has no bounds if either server has fewer than
+    /// [`LEAST_SEARCHES`] searches.
     pub interval: Ratio,
     /// Result of comparing the interval with the limit.
     pub outcome: ChangeOutcome,

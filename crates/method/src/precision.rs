@@ -279,8 +279,8 @@ mod tests {
         // A ratio of nothing to nothing is undefined.
         let nothing = interval(10, 20).ratio_to(&interval(0, 0));
         assert_eq!((nothing.from, nothing.to), (None, None));
-        // The smoke run of November 2026: at least 66 000 against [1 000, 3 500) is "at least 18
-        // times", not 66.
+        // The smoke run of November 2026: the ratio of "at least 66 000" to [1 000, 3 500) is "at
+        // least 18", not 66.
         let open = Interval { from: Some(66_000.0), to: None };
         let ratio = open.ratio_to(&interval(1_000, 3_500));
         assert_eq!((ratio.from.unwrap().floor(), ratio.to), (18.0, None));

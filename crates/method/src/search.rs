@@ -252,8 +252,8 @@ mod tests {
 
     #[test]
     fn one_random_failure_shows_as_in_the_paper() {
-        // G. Lencse and Y. Kadobayashi, DOI 10.1016/j.comcom.2018.05.005: failing once at 65 536 of
-        // [0, 131 072] ends at 65 535.
+        // G. Lencse and Y. Kadobayashi, DOI 10.1016/j.comcom.2018.05.005: a search over [0, 131
+        // 072] that fails once, at 65 536, ends at 65 535.
         let (found, _) = run(range(1, 131_071, 1), |rate| {
             if rate.0 < 70_000 && rate.0 != 65_536 { Verdict::Passed } else { Verdict::Failed }
         });

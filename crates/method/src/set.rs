@@ -306,7 +306,7 @@ mod tests {
         }
         for (done, (repeat, said)) in left.iter().enumerate() {
             let truth = (left.len() - done) as u64;
-            // In the first search, the estimate may be off by one for each search.
+            // During the first search, the estimate for each of the three searches may be off by one trial.
             let allowed = if *repeat == 0 { 3 } else { 0 };
             assert!(
                 said.abs_diff(truth) <= allowed,

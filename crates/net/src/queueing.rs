@@ -184,8 +184,8 @@ impl Waiting {
         }
     }
 
-    /// Returns the minimum time that the first packet in the queue had waited by the last sample; zero if the queue was
-    /// empty.
+    /// Returns the minimum time that the first packet in the queue had waited when the last sample was taken; zero if
+    /// the queue was then empty.
     pub fn oldest(&self) -> Nanos {
         let first = self.samples.front().zip(self.last);
         first.map_or(Nanos(0), |(&(_, at), (looked, ..))| looked.since(at))

@@ -16,9 +16,9 @@ pub struct StatusSocket {
 }
 
 impl StatusSocket {
-    /// Creates the socket, and replaces a socket that a killed server has left behind. From now on, clients can connect
-    /// and wait until the socket is served. A server should create this socket before its network sockets, so that its
-    /// state is available as soon as the server is reachable over the network.
+    /// Creates the socket, and replaces a socket that a killed server has left behind. After this call, clients can
+    /// connect, and then wait until the socket is served. A server should create this socket before its network
+    /// sockets, so that its state is available as soon as the server is reachable over the network.
     ///
     /// # Errors
     /// Returns an error if another server listens on `path`, if `path` is a file but not a socket, or if the system

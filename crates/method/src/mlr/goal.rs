@@ -126,7 +126,7 @@ impl Goal {
         (0..=steps).rev().map(target).collect()
     }
 
-    /// True if the bounds are close enough for this goal. Bounds that differ by 1 query/s always are.
+    /// True if the bounds are close enough for this goal. Bounds that differ by 1 query/s are always close enough.
     pub(super) fn is_met_by(&self, lower: Qps, upper: Qps) -> bool {
         let distance = upper.0.saturating_sub(lower.0);
         distance <= 1 || distance as f64 <= self.width * upper.0 as f64

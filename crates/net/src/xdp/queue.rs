@@ -131,8 +131,8 @@ impl Packet {
 }
 
 impl Queue {
-    /// Binds a socket to the queue given by the numbers of interface and queue; the filter does not redirect packets to
-    /// it yet.
+    /// Binds a socket to a queue, given the numbers of the interface and of the queue. The filter does not redirect
+    /// packets to this socket yet.
     ///
     /// # Errors
     /// Returns any error from setsockopt(2), mmap(2) or bind(2): `EOPNOTSUPP` if the driver does not support zero-copy,

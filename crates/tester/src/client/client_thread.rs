@@ -113,7 +113,7 @@ impl RampShare<'_> {
         if passed >= self.ramp.length() && left == 0 {
             return Some(Ending::Time);
         }
-        // A thread with queries left a second after the end of the ramp was too slow.
+        // A thread that still has queries to send one second after the end of the ramp was too slow.
         let is_over = passed >= self.ramp.length() + Nanos::SECOND;
         is_over.then_some(Ending::Behind { queries: left * self.of, rate })
     }

@@ -126,7 +126,7 @@ impl SendCost {
         std::thread::spawn(work).join().map_err(|_| io::Error::other("the measurement panicked"))?
     }
 
-    /// Returns the burst window for a sender of `rate` queries per second, which must be above 0.
+    /// Returns the burst window for a sender of `rate` queries per second; `rate` must be above 0.
     ///
     /// With this window the sender uses at most a third of its CPU, unless the window is limited by [`LONGEST`]. A
     /// sender on an exclusive CPU uses [`SHORTEST`] instead.

@@ -31,7 +31,7 @@ impl Prefix {
         self.len
     }
 
-    /// Returns the address that represents `address` under this prefix (RFC 6052 §2.2), with a zero suffix.
+    /// Returns the address that represents `address` under this prefix (RFC 6052 §2.2). The suffix is zero.
     pub fn embed(&self, address: Ipv4Addr) -> Ipv6Addr {
         let behind = u128::from(u32::from(address)) << (96 - self.len);
         // Octet 8 (bits 64 to 71) stays zero, so all bits from bit 64 on move down by eight.

@@ -326,7 +326,7 @@ impl Shard {
         let others = others.filter_map(|other| Some((other, other.ahead(all, offsets)?)));
         let stepped = |shard: &Shard| shard.or_before_the_step(&(0..=0));
         let distances = others.filter(|(_, ahead)| off(ahead) <= limit).map(|(other, ahead)| {
-            // A clock differs from itself only by its steps.
+            // Both testers use the same clock, so their times differ only by this clock's steps.
             if has_this_clock(other) {
                 apart(&stepped(self), &stepped(other))
             } else {

@@ -602,7 +602,7 @@ mod tests {
         }
     }
 
-    /// Any plan; new fields must be added here.
+    /// Strategy for arbitrary plans; each new field of a plan must be added here.
     fn any_plan() -> impl Strategy<Value = TrialPlan> {
         let time = || any::<u64>().prop_map(Nanos);
         let share = || (0u8..=100).prop_map(Share::percent);

@@ -181,7 +181,7 @@ impl Sender {
         Nanos(over[over.len() / 2].min(if self.pace.spinning { u64::MAX } else { run_time / 8 }))
     }
 
-    /// Waits for `due` (since the trial's start).
+    /// Waits until `due`, a time since the trial's start.
     #[inline]
     fn wait_until(&self, due: Nanos, stretch: Nanos) {
         let moment = self.start + due;

@@ -185,7 +185,7 @@ fn a_pointer_to_a_plain_name_costs_nothing() {
     for _ in 0..10 * bytes.len() {
         assert_eq!(names.same_name(15, HEADER_LEN), Ok(true));
     }
-    // In the reverse order of arguments the pointer is followed.
+    // If the arguments are swapped, the pointer is followed.
     let all = (0..10 * bytes.len()).take_while(|_| names.same_name(HEADER_LEN, 15).is_ok());
     assert_eq!(all.count(), bytes.len());
 }

@@ -23,7 +23,7 @@ fn plan(rate: u64, shard: Option<(u16, u16)>) -> TrialPlan {
     }
 }
 
-/// Returns the result of a tester that sent its part of these queries, as read from a file.
+/// Returns the result, as read from a file, of a tester that sent its part of these queries.
 fn result_of(plan: &TrialPlan, fates: &[QueryFate]) -> TrialResult {
     let (part, schedule) = (plan.own_part(), plan.schedule());
     let (mut counts, mut rtt) = (Counts::default(), rtt_histogram());

@@ -93,7 +93,7 @@ impl From<Moment> for String {
 /// One tester's part of a trial, and the common start time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct ShardPlan {
-    /// Index of the tester: it sends every query with an index congruent to this modulo `of`.
+    /// Index of the tester. The tester sends every query whose index modulo `of` equals this value.
     pub index: u16,
     /// Number of testers, at least 1.
     pub of: u16,

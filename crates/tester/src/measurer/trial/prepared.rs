@@ -66,7 +66,7 @@ pub(super) struct Prepared<'a> {
     template: QueryTemplate,
     receive_buffer: usize,
     pub(super) ports: Vec<Arc<Ports>>,
-    /// AF_XDP rings, if used, until sending begins.
+    /// AF_XDP rings until sending begins; `None` without AF_XDP.
     pub(super) rings: Option<XdpRings>,
     xdp: Option<XdpInterface>,
 }
