@@ -92,7 +92,7 @@ pub struct Ratio {
 }
 
 impl Ratio {
-    /// True if the ratio shows which server is faster: it does not contain 1.
+    /// True if the ratio shows which server is faster, because 1 is not between the ratio's bounds.
     pub fn is_decided(&self) -> bool {
         self.from.is_some_and(|from| from > 1.0) || self.to.is_some_and(|to| to < 1.0)
     }

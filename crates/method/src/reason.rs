@@ -206,8 +206,8 @@ pub enum Reason {
         /// Queries sent.
         sent: u64,
     },
-    /// The tester's interface received more datagrams than its sockets. With the missing datagrams, the trial could
-    /// have passed.
+    /// The tester's interface received more datagrams than the tester's sockets. With the missing datagrams, the trial
+    /// could have passed.
     Missed {
         /// Datagrams that did not reach a socket of the tester.
         datagrams: u64,
@@ -255,8 +255,8 @@ pub enum Reason {
         /// Queries of the trial without a reply in time, or with SERVFAIL.
         unanswered: u64,
     },
-    /// The interfaces of AuthDNS's host received more datagrams for AuthDNS than its sockets. More than one datagram in
-    /// a thousand is missing, or the missing datagrams could have caused a failed trial.
+    /// The interfaces of AuthDNS's host received more datagrams for AuthDNS than AuthDNS's sockets. More than one
+    /// datagram in a thousand is missing, or the missing datagrams could have caused a failed trial.
     AuthMissed {
         /// Datagrams that did not reach a socket of AuthDNS.
         datagrams: u64,
@@ -317,7 +317,7 @@ pub enum Reason {
     },
     /// One of several testers was not ready when the trial began, and sent none of its queries.
     NotReady {
-        /// Delay of its start, measured by its own clock.
+        /// Delay of the tester's start, measured by the tester's clock.
         late: Nanos,
     },
     /// One of several testers had not finished long after the trial, so its observations are missing.

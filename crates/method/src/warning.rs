@@ -18,16 +18,16 @@ pub enum Warning {
         /// Interface of the discipline.
         interface: String,
     },
-    /// The tester's interface received more datagrams than its sockets. The difference is too small to affect the
-    /// verdict.
+    /// The tester's interface received more datagrams than the tester's sockets. The difference is too small to affect
+    /// the verdict.
     Missed {
         /// Datagrams that did not reach a socket of the tester.
         datagrams: u64,
         /// Queries counted as lost.
         lost: u64,
     },
-    /// The interface of AuthDNS's host received more datagrams for AuthDNS than its sockets. The difference is too
-    /// small to affect the verdict.
+    /// The interface of AuthDNS's host received more datagrams for AuthDNS than AuthDNS's sockets. The difference is
+    /// too small to affect the verdict.
     AuthMissed {
         /// Datagrams that did not reach a socket of AuthDNS.
         datagrams: u64,

@@ -42,7 +42,7 @@ pub enum GoalError {
     /// The width is not between 0 and 1.
     #[error("the width of a goal is {0}; it must be above 0 and below 1")]
     Width(f64),
-    /// A duration is 0 or less than the previous one.
+    /// A duration is 0, or it is shorter than the previous duration.
     #[error(
         "the durations of a goal are {initial} s at first, {last} s in the end and {sum} s in sum; each must be above 0 and at \
          least as long as the one before"

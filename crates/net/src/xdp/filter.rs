@@ -93,7 +93,7 @@ enum Label {
 /// Action for a packet that matches a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MatchAction {
-    /// Redirects the packet to its queue's socket in this map (a descriptor).
+    /// Redirects the packet to the socket of its queue, in the map with this descriptor.
     Redirected(i32),
     /// Returns this number from the program; for tests without a socket.
     #[cfg(test)]

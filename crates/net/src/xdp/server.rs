@@ -12,7 +12,7 @@ use super::queue::Queue;
 use crate::batch::{BATCH, Datagram, Source, Turn};
 use crate::clock::ClockPair;
 
-/// Maximum delay before replies for which the device had no room are submitted again.
+/// Replies for which the device had no room are submitted again after at most this time.
 const RESEND_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Receives queries and sends replies by AF_XDP; the counterpart of [`crate::batch::ServerBatch`] on a socket.

@@ -69,13 +69,13 @@ pub(super) struct RampShare<'a> {
     pub(super) wait: Nanos,
     pub(super) client_thread: u64,
     pub(super) of: u64,
-    /// Queries in flight at which the ramp ends.
+    /// Number of queries in flight at which the ramp ends.
     pub(super) outstanding: usize,
     /// Maximum backlog of queries; 0 means unlimited.
     pub(super) behind: u64,
     /// Set by the first thread that ends.
     pub(super) over: &'a AtomicBool,
-    /// Set on the user's request to stop.
+    /// Set when the user requests a stop.
     pub(super) until: &'a AtomicBool,
     pub(super) asked: u64,
     pub(super) ending: Option<Ending>,

@@ -19,7 +19,7 @@ use wire::name::NameRange;
 
 /// Minimum working set in names, used at low rates.
 const MIN_HALF: u64 = 500;
-/// Minimum share of fresh names for computing the working set.
+/// Minimum share of fresh names that is assumed when the working set is computed.
 const LEAST_FRESH: f64 = 0.2;
 
 /// Returns the number of names that cached queries repeat in a trial at `rate` with `timeout`; 0 without a cached

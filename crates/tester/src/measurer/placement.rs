@@ -60,7 +60,7 @@ mod tests {
     use crate::measurer::burst::SendCost;
     use units::{Nanos, Qps};
 
-    /// Returns a plan whose CPUs no host has, so that they are not shared.
+    /// Returns a plan with CPU numbers that no host has, so that no other program uses these CPUs.
     fn plan(cpus: &[usize]) -> TrialPlan {
         let mut plan = TrialPlan::new("[::1]:53".parse().unwrap(), Qps(1000));
         plan.spin = Spin::Never;

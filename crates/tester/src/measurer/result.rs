@@ -54,7 +54,7 @@ pub struct TrialResult {
     pub throughput: f64,
     /// Packets that the tester's host dropped.
     pub tester_drops: u64,
-    /// Dropped packets by point of loss on that host.
+    /// Dropped packets by point of loss on the tester's host.
     pub tester_drops_at: TesterDrops,
     /// Round-trip times of valid replies in microseconds; absent if no reply was valid.
     pub rtt_us: Option<Rtt>,
@@ -252,7 +252,7 @@ pub struct Sending {
     pub owns_cpu: bool,
     /// Maximum deviation of a query from its schedule because of batching, in microseconds.
     pub max_burst_us: f64,
-    /// True if this maximum was computed from the cost of sending on this host.
+    /// True if `max_burst_us` was computed from the cost of sending on this host.
     pub auto_burst: bool,
     /// Number of queries sent together.
     pub run: u16,
@@ -405,7 +405,7 @@ impl TrialResult {
         )
     }
 
-    /// Returns the names resolved before the trial for its cached queries.
+    /// Returns the number of names resolved before the trial for the trial's cached queries.
     pub fn preloaded(&self) -> u64 {
         let fresh = self.counts.sent - self.cached_share.count_below(self.counts.sent);
         self.names.count.saturating_sub(fresh)

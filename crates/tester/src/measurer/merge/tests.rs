@@ -305,7 +305,7 @@ fn a_tester_without_valid_replies_invalidates() {
     }
 }
 
-/// A datagram missed by one tester's sockets is not a reply to another tester.
+/// A datagram missed by one tester's sockets is not a reply to a query of a different tester.
 #[test]
 fn misses_of_one_tester_do_not_excuse_another() {
     let mut fates = fair(900);

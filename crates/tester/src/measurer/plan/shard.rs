@@ -31,7 +31,7 @@ impl fmt::Display for Moment {
 impl FromStr for Moment {
     type Err = String;
 
-    /// Parses RFC 3339, the output of `date --iso-8601=ns` (with a comma), or seconds since 1970.
+    /// Parses a time: RFC 3339, the output of `date --iso-8601=ns` (with a comma), or seconds since 1970.
     fn from_str(text: &str) -> Result<Moment, String> {
         unix_seconds(text).or_else(|| rfc3339(text)).map(Moment).ok_or_else(|| {
             format!(

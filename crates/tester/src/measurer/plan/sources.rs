@@ -22,7 +22,7 @@ const GOLDEN: u128 = 0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C834;
 #[serde(try_from = "String", into = "String")]
 pub struct SourceAddresses {
     prefix: IpNet,
-    /// From 1 to [`MAX_ADDRESSES`], at most the size of the prefix.
+    /// Number of addresses: 1 to [`MAX_ADDRESSES`], and at most the size of the prefix.
     count: u32,
 }
 
