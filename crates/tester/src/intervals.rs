@@ -9,9 +9,9 @@ use units::Nanos;
 pub struct Interval {
     /// Queries sent in this interval.
     pub sent: u64,
-    /// Responses to these queries by RCODE.
+    /// Responses to the interval's queries, by RCODE.
     pub rcodes: [u64; 16],
-    /// Round-trip times of the responses in ns.
+    /// Round-trip times of the responses in nanoseconds.
     pub rtt: Histogram<u64>,
     /// Established connections.
     pub connections: u64,

@@ -10,7 +10,8 @@ use crate::authdns::times::Times;
 /// Waits of packets in one queueing discipline, including those of other programs. The times are lower bounds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Waits {
-    /// Packets that have left, by their waiting time: pairs of upper bound in nanoseconds and count.
+    /// Packets that have left the discipline, counted by waiting time: pairs of an upper bound in nanoseconds and a
+    /// count.
     pub left: Times,
     /// Packets that are waiting now.
     pub waiting: u64,

@@ -37,7 +37,7 @@ pub struct LoopTest {
     pub back: AttachMode,
     /// Datagrams that the sending interface accepted.
     pub sent: u64,
-    /// Datagrams received on the other interface.
+    /// Datagrams received on the receiving interface.
     pub received: u64,
     /// Missing datagrams that found no room in the receiver's rings.
     pub dropped: u64,

@@ -26,7 +26,7 @@ const AGAIN: Duration = Duration::from_millis(1);
 /// worker has published its counters.
 const COMPARISONS: u32 = 200;
 
-/// Numbers of datagrams for AuthDNS since its status was first read, not counting those received by AF_XDP.
+/// Numbers of datagrams for AuthDNS since AuthDNS's status was first read, not counting datagrams received by AF_XDP.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
 )]

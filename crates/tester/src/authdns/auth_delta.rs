@@ -37,7 +37,7 @@ pub struct AuthDelta {
     /// Served zones; empty for versions that do not report them.
     #[serde(default)]
     pub zones: Vec<ZoneFacts>,
-    /// Trials of other testers at the same time.
+    /// Number of trials that other testers ran at the same time.
     #[serde(default)]
     pub other_trials: u64,
     /// True if AuthDNS was restarted. All other counts then begin at the restart.
@@ -46,7 +46,7 @@ pub struct AuthDelta {
     /// AuthDNS's processing time, from the kernel's receive timestamp of a query to its reply, in microseconds; absent
     /// if AuthDNS sent no reply over UDP.
     pub own_time_us: Option<OwnTime>,
-    /// Interface served by AF_XDP, with its attach mode; absent if there is none.
+    /// Interface served by AF_XDP, with its attach mode; absent without AF_XDP.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[serde(rename = "past_stack")]
     pub xdp: Option<XdpInterface>,

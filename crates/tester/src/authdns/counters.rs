@@ -144,7 +144,7 @@ pub struct AuthCounters {
     pub own_time: Times,
     /// Repeated queries by the time since the previous query.
     pub repeats: Repeats,
-    /// Interface served by AF_XDP, with its attach mode; absent if there is none.
+    /// Interface served by AF_XDP, with its attach mode; absent without AF_XDP.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[serde(rename = "past_stack")]
     pub xdp: Option<XdpInterface>,

@@ -296,7 +296,8 @@ impl Worker {
         {
             tracing::warn!("cannot pin an AuthDNS worker to CPU {}: {error}", cpu.0);
         }
-        // If AuthDNS shares a CPU with the Measurer or the DUT, its replies must not wait for their threads.
+        // If AuthDNS shares a CPU with the Measurer or the DUT, AuthDNS's replies must not wait for the threads of
+        // these programs.
         set_high_priority();
         let is_socket = self.port.endpoint().is_some();
         let line = self.port.endpoint().filter(|_| !self.delay.is_none()).map(DelayLine::new);

@@ -23,7 +23,7 @@ pub struct UnresolvedNeighbour {
     pub interface: String,
     /// Address of the neighbour.
     pub address: IpAddr,
-    /// Time for which its link-layer address was unknown, in nanoseconds.
+    /// Time for which the neighbour's link-layer address was unknown, in nanoseconds.
     pub unresolved: Nanos,
 }
 

@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const GRACE: Duration = Duration::from_secs(1);
 /// Maximum request length in octets.
 const LONGEST: u64 = 64;
-/// Attempts to begin a trial. An attempt fails if its request arrives after [`GRACE`].
+/// Maximum number of attempts to begin a trial. An attempt fails if its request arrives after [`GRACE`].
 const ATTEMPTS: u32 = 3;
 
 const BEGIN: &str = "begin";

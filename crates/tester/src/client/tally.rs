@@ -18,7 +18,7 @@ pub struct Connections {
     pub failed: u64,
     /// Connections that the server closed, or that broke.
     pub closed: u64,
-    /// Queries that were in flight on these connections.
+    /// Queries that were in flight on closed or broken connections.
     pub lost_with: u64,
 }
 
@@ -142,8 +142,8 @@ impl Tally {
         self.interrupted = Some(self.interrupted.unwrap_or(0) + in_flight);
     }
 
-    /// Removes send errors from the counts. These queries were counted as lost after the timeout, although the server
-    /// did not lose them.
+    /// Removes queries with send errors from the counts. These queries were counted as lost after the timeout, although
+    /// the server did not lose them.
     pub(super) fn settle_refused(&mut self) {
         let counts = &mut self.counts;
         let lost = counts.refused.min(counts.lost);

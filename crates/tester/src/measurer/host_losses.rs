@@ -62,7 +62,8 @@ pub(super) struct HostLosses {
     hop: NextHop,
     path: PacketPath,
     before: PathCounters,
-    /// Watch on the next hop; `None` if it needs no link-layer address, or the kernel does not report its state.
+    /// Watch on the next hop. It is `None` if the next hop needs no link-layer address, or if the kernel does not
+    /// report the state of the next hop.
     watch: Option<Watch>,
     /// Reader of the queueing disciplines; `None` if no packet can wait in the discipline.
     queue: Option<Disciplines>,

@@ -155,7 +155,7 @@ fn farthest(range: &RangeInclusive<i64>) -> i64 {
     if least.unsigned_abs() > most.unsigned_abs() { least } else { most }
 }
 
-/// Combines the results of all testers of a trial and decides its verdict.
+/// Combines the results of all testers of a trial and decides the trial's verdict.
 ///
 /// # Errors
 /// Returns [`MergeError`] if the results do not come from all testers of one trial.

@@ -70,7 +70,7 @@ pub struct TrialResult {
     /// CPU time of this host stolen by a hypervisor during the trial, if the host reports it.
     #[serde(default)]
     pub stolen: Option<Stolen>,
-    /// AuthDNS's part, if its counters were read.
+    /// AuthDNS's queries, losses and delays in the trial; absent if AuthDNS's counters were not read.
     #[serde(default)]
     pub auth: Option<AuthDelta>,
     /// Deviation of the load from the plan. The AAAA share is always checked; the cached share is checked only if the

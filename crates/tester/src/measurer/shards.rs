@@ -147,7 +147,7 @@ impl ShardPlan {
     }
 }
 
-/// Data of one of several testers for [`merge`](super::merge::merge), in addition to its result.
+/// Data of one of several testers for [`merge`](super::merge::merge), in addition to the tester's result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct ShardPart {
     /// Plan of the whole trial, including this tester's part.

@@ -321,7 +321,7 @@ fn opening_waits_for_a_released_interface() {
 #[test]
 fn a_loop_test_counts_datagrams_between_two_ports() {
     on_a_pair("a loop test", |_far| {
-        // Both ends of this cable are here.
+        // Both ends of this cable are in this namespace.
         ip("link add one type veth peer name other");
         ip("link set one up");
         ip("link set other up");
@@ -333,7 +333,7 @@ fn a_loop_test_counts_datagrams_between_two_ports() {
             assert!(found.sent > 1_000 && found.received > 1_000, "{found:?}");
             assert!(found.received <= found.sent, "{found:?}");
         }
-        // The other end of this cable is elsewhere.
+        // The far end of this cable is in a different namespace.
         let found = loop_test("one", "near", Mode::Auto, Duration::from_millis(50)).unwrap();
         assert!(found.sent > 0 && found.received == 0, "{found:?}");
         let error = loop_test("one", "none", Mode::Auto, Duration::ZERO).unwrap_err().to_string();

@@ -299,7 +299,7 @@ fn a_tester_without_valid_replies_invalidates() {
     let reason = Reason::NothingCameBack { sent: 1_000, expected: 1_000 };
     let of_one = Reason::OfShard { shard: 1, reason: Box::new(reason) };
     assert_eq!((trial.verdict, trial.reasons), (Verdict::Invalid, vec![of_one]));
-    // If the server answers no tester, or hardly any of their queries, the server has failed.
+    // If the server answers none, or hardly any, of the testers' queries, the server has failed.
     for few in [cut_off(|index| index % 300 == 0), cut_off(|_| false)] {
         assert_eq!(few.verdict, Verdict::Failed, "{:?}", few.reasons);
     }

@@ -75,7 +75,7 @@ impl Records {
 }
 
 impl<'a> Finished<'a> {
-    /// Watches the host until the pairs have ended, and reads its counters.
+    /// Watches the host until the pairs have ended, and reads the host's counters.
     pub(super) fn await_end(started: Started<'a>) -> Result<Finished<'a>, TrialError> {
         let Started { prepared, began, mut losses, recorder, cpu_times, pairs } = started;
         losses.watch_while(|| {
