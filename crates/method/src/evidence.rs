@@ -186,7 +186,8 @@ impl UpstreamQueries {
         self.beyond(wanted, TOLERANCE + TOLERANCE_SIGMAS * variance.sqrt())
     }
 
-    /// Returns the AAAA share as a deviation, if it differs from `wanted` by more than `tolerance` and [`PATTERN`].
+    /// Returns the AAAA share as a deviation if it differs from `wanted` by more than `tolerance` and [`PATTERN`];
+    /// otherwise `None`.
     fn beyond(&self, wanted: f64, tolerance: f64) -> Option<Deviation> {
         let tolerance = tolerance + PATTERN / self.aaaa.max(1) as f64;
         let real = self.aaaa_share().filter(|real| (real - wanted).abs() > tolerance)?;

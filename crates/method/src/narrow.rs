@@ -200,7 +200,7 @@ mod tests {
     proptest! {
         #[test]
         fn equals_the_plain_search(capacity in 0u64..70_000, resolution in 1u64..50, slack in 0u64..3_000) {
-            // A probe passes up to a little above the capacity.
+            // A probe passes at rates up to a little above the capacity.
             let range = range(100, 65_536, resolution);
             let expected = plain(range, |rate| verdict(rate.0 <= capacity));
             let (found, ..) = narrowed(range, |rate, length| {

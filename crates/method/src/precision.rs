@@ -273,7 +273,7 @@ mod tests {
         assert_eq!((ratio.from, ratio.to, ratio.is_decided()), (Some(3.0), Some(8.0), true));
         assert!(!interval(60, 80).ratio_to(&interval(70, 90)).is_decided());
         assert!(interval(10, 20).ratio_to(&interval(60, 80)).is_decided());
-        // Both limits may be 20.
+        // The maximum rate of both servers may be 20.
         assert!(!interval(10, 20).ratio_to(&interval(20, 30)).is_decided());
         assert!(!interval(20, 30).ratio_to(&interval(10, 20)).is_decided());
         // A ratio of nothing to nothing is undefined.

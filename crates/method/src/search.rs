@@ -40,7 +40,8 @@ pub struct Found {
     /// has not failed.
     #[serde(default)]
     pub failed: Option<Qps>,
-    /// True if the DUT may be faster: the range's end passed, or the tester could not measure higher rates.
+    /// True if the DUT may be faster, because the highest rate of the range passed or the tester could not measure
+    /// higher rates.
     pub lower_bound: bool,
     /// Lowest rate that the tester could not measure, if such a rate ended the search; otherwise `None`.
     pub unmeasurable: Option<Qps>,

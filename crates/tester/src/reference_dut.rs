@@ -92,7 +92,7 @@ pub struct ReferenceCounters {
     pub lost: u64,
     /// Packets that were not queries.
     pub ignored: u64,
-    /// Queries dropped by the kernel because this program was too slow. The capacity was then not exact.
+    /// Queries dropped by the kernel because this program was too slow. If there are any, the capacity was not exact.
     pub socket_drops: u64,
     /// Replies among `answered` that the kernel, or the ring of `--xdp`, did not accept at once. The tester misses
     /// these replies because of this program.

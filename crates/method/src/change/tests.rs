@@ -1,7 +1,8 @@
 use super::*;
 use units::Qps;
 
-/// Returns one search for each rate in `passed`. The rate passed, and the rate that is higher by `resolution` failed.
+/// Returns one search for each rate in `passed`. In each search, that rate passed, and the rate that is higher by
+/// `resolution` failed.
 fn searches(passed: &[u64], resolution: u64) -> Searches {
     let found = |&rate: &u64| Found {
         highest: (rate > 0).then_some(Qps(rate)),

@@ -567,7 +567,7 @@ impl<'a> ClientThread<'a> {
         self.give_up_sent_before(Nanos(moment), |port| !port.has_more);
     }
 
-    /// Gives up the queries of these ports that were sent before a given time.
+    /// On the ports selected by `of`, gives up the queries that were sent at `moment` or earlier.
     fn give_up_sent_before(&mut self, moment: Nanos, of: impl Fn(&Port) -> bool) {
         for port in self.ports.iter_mut().filter(|port| of(port)) {
             while port.flights.give_up(moment).is_some() {

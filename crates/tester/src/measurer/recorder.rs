@@ -158,7 +158,7 @@ impl Recorder {
     /// Discards all records and writes no file. Each `PairRecorder` must have been dropped before.
     pub fn discard(self) {
         drop(self.queue);
-        // The temporary file is removed with the writer's return value.
+        // Dropping the writer's return value removes the temporary file.
         drop(self.writer.join());
     }
 }

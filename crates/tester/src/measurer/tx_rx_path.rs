@@ -166,8 +166,8 @@ impl TxPath {
         }
     }
 
-    /// Returns the number of queries that still wait in a zero-copy device after `limit`. It is 0 in copy mode and with
-    /// sockets.
+    /// Returns the number of queries that still wait in a zero-copy device after `limit`. The number is 0 in copy mode
+    /// and with sockets.
     pub(super) fn unsent(&mut self, limit: Duration) -> usize {
         match self {
             TxPath::XdpRings(rings) if rings.sender.is_read_by_device() => {
