@@ -210,13 +210,13 @@ impl Windows {
 /// Result of a trial's pacing audit. Lateness is actual − scheduled send time, in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Pacing {
-    /// Median lateness, µs.
+    /// Median lateness, in µs.
     pub p50_us: f64,
     /// 99th percentile of lateness.
     pub p99_us: f64,
     /// 99.9th percentile of lateness.
     pub p999_us: f64,
-    /// Maximum lateness, µs.
+    /// Maximum lateness, in µs.
     pub max_us: f64,
     /// Worst deviation of a 100 ms window from the schedule, in per cent of the queries due in it. A deviation of one
     /// query is ignored.

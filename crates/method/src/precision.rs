@@ -148,7 +148,7 @@ impl Figures {
         rates.sort_unstable();
         let n = rates.len();
         let rate = |at: usize| rates.get(at).copied().flatten().map(|rate| rate.0 as f64);
-        // Nearest rank; RFC 8219 uses minimum and maximum for fewer than 100 results.
+        // Percentiles are computed by nearest rank. RFC 8219 uses minimum and maximum for fewer than 100 results.
         let (cut, last) = (n / 100, n.saturating_sub(1));
         let has_percentiles = n >= PERCENTILES_FROM;
         let (median, min, max) = (median(&rates, resolution), rate(0), rate(last));

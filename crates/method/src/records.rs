@@ -247,7 +247,7 @@ impl Counts {
     }
 
     /// If no reply was valid and at least 99 % of the replies have the same fault, returns this fault. Such a result
-    /// shows that the server is misconfigured, and gives no information about its speed.
+    /// shows that the server is misconfigured, and gives no information about the server's speed.
     pub fn wrong_in_one_way(&self) -> Option<Wrong> {
         let (way, n) = self.wrong.each().max_by_key(|(_, n)| *n)?;
         (self.valid == 0 && n > 0 && n * 100 >= self.replies() * 99).then_some(way)

@@ -52,7 +52,7 @@ pub enum LowerBound {
         searches: usize,
         /// Number of all searches.
         of: usize,
-        /// The highest rate of the range, queries per second.
+        /// The highest rate of the range, in queries per second.
         max: Qps,
     },
     /// Searches ended because the tester could not measure the rate above the passed rate.

@@ -3,7 +3,7 @@
 use method::reason::HostLoss;
 use serde::{Deserialize, Serialize};
 
-/// Packets that one interface of a host lost, including those of other programs.
+/// Packets that one interface of a host lost, including packets of other programs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct InterfaceDrops {
     /// Received packets that were dropped, for instance in the backlog or in the card's ring. Each read that the kernel

@@ -7,7 +7,7 @@ use units::Nanos;
 
 use crate::authdns::times::Times;
 
-/// Waits of packets in one queueing discipline, including those of other programs. The times are lower bounds.
+/// Waits of packets in one queueing discipline, including packets of other programs. The times are lower bounds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Waits {
     /// Packets that have left the discipline, counted by waiting time: pairs of an upper bound in nanoseconds and a

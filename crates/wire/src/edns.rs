@@ -6,9 +6,9 @@ use crate::view::{Malformed, Record, rtype};
 /// UDP payload size in octets that is announced in OPT records, and maximum size of sent messages.
 /// Almost no path fragments datagrams of this size (RFC 9715 §3.1, DNS flag day 2020).
 pub const UDP_PAYLOAD: usize = 1232;
-/// UDP payload size that every receiver supports, octets (RFC 1035 §2.3.4).
+/// UDP payload size in octets that every receiver supports (RFC 1035 §2.3.4).
 pub const LEAST_PAYLOAD: usize = 512;
-/// Length of an OPT record without options, octets.
+/// Length of an OPT record without options, in octets.
 pub const OPT_LEN: usize = 11;
 
 /// The DO bit among the flags in the TTL field (RFC 3225 §3).

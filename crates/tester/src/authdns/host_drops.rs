@@ -42,7 +42,7 @@ pub use super::state_samples::UnresolvedNeighbour;
 pub use crate::interface_drops::InterfaceDrops;
 pub use crate::waits::Waits;
 
-/// Packets that AuthDNS's host lost below AuthDNS's sockets, including those of other programs.
+/// Packets that AuthDNS's host lost below AuthDNS's sockets, including packets of other programs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct HostDrops {
     /// Drops of each watched interface by name; for several AuthDNS instances, the sum for each name.
