@@ -440,7 +440,7 @@ fn promised(from: &str) -> Vec<IpAddr> {
 #[test]
 fn queries_use_the_source_addresses_in_order() {
     let honest: Lie = |server, _, query, to| server.send(&right(query), to);
-    // With fewer addresses than ports, with as many, and with more addresses than queries.
+    // Cases: fewer addresses than ports, as many addresses as ports, and more addresses than queries.
     for from in ["127.1.0.0/24,16", "127.1.0.0/26", "127.0.0.0/8"] {
         let Some((result, came)) = trial_from(honest, from, |_| ()) else { return };
         let counts = &result.counts;

@@ -330,8 +330,8 @@ impl HostWatch {
                 drops.discipline = Some(now.kind.clone());
             }
         }
-        // Loopback has no queue. On loopback, UDP therefore counts sends that found the receive buffer of a program on
-        // this host full, perhaps that of the DUT.
+        // Loopback has no queue. On loopback, a failed send therefore means that a program's receive buffer was full,
+        // perhaps that of the DUT.
         if let Some((now, last)) = now.udp.zip(self.last.udp) {
             self.wrong_checksum += now.wrong_checksum.saturating_sub(last.wrong_checksum);
             if self.scope.beyond_loopback {

@@ -215,8 +215,8 @@ impl HostLosses {
             _ => 0,
         };
         let udp = after.udp.no_room_to_send.saturating_sub(self.before.udp.no_room_to_send);
-        // Loopback has no queue. On loopback, UDP therefore counts sends that found the receive buffer of a program on
-        // this host full, perhaps that of the server.
+        // Loopback has no queue. On loopback, a failed send therefore means that a program's receive buffer was full,
+        // perhaps that of the server.
         let own = u64::from(own);
         own + if self.hop.loopback { 0 } else { beyond_disciplines(udp, own) }
     }

@@ -323,8 +323,8 @@ impl Receiver {
     }
 }
 
-/// Time before which all arrived packets have been read. Queries are given up as of this time, because a pass over the
-/// ports has limited length and may leave replies unread.
+/// Time before which all arrived packets have been read. Queries that have timed out by this time are given up. A later
+/// time cannot be used, because a pass over the ports has limited length and may leave replies unread.
 struct ReadUpTo(Nanos);
 
 /// Maximum delay for giving up queries while passes over the ports leave packets unread. The ledger has room for a

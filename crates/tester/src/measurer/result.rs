@@ -104,8 +104,8 @@ pub struct TrialResult {
     /// Results by send time, if requested by the plan; not part of the JSON object.
     #[serde(skip)]
     pub intervals: Option<Intervals>,
-    /// Error that prevented writing the requested records. No file of records exists then, but the trial is otherwise
-    /// unaffected. Not part of the JSON object.
+    /// Error that prevented writing the requested records. In case of an error, there is no file of records, but the
+    /// trial is otherwise unaffected. Not part of the JSON object.
     #[serde(skip)]
     pub records_error: Option<String>,
 }
@@ -237,8 +237,8 @@ pub struct Sending {
     /// Prefix and number of the source addresses; absent if the kernel selected the address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source_addresses: Option<SourcesUsed>,
-    /// Interface used by AF_XDP; absent if sockets were used. The send time of a query is then the time at which it was
-    /// put into the ring.
+    /// Interface used by AF_XDP; absent if sockets were used. With AF_XDP, the send time of a query is the time at
+    /// which the query was put into the ring.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[serde(rename = "past_stack")]
     pub xdp: Option<XdpInterface>,
@@ -524,8 +524,8 @@ impl TrialResult {
     }
 }
 
-/// Returns the number of queries that may have failed because AuthDNS was slow or lossy. The DUT sent no reply in time,
-/// or replied with SERVFAIL.
+/// Returns the number of queries that may have failed because AuthDNS was slow or lossy. The DUT did not reply to these
+/// queries in time, or replied with SERVFAIL.
 pub fn unanswered(counts: &Counts) -> u64 {
     counts.late + counts.lost + counts.wrong.rcode.get(&SERVFAIL).unwrap_or(&0)
 }
