@@ -27,8 +27,8 @@ pub(super) struct Key {
 }
 
 impl Key {
-    /// Returns the key of a name error, which applies to all types (RFC 2308 §5). The key uses type 0, which occurs in
-    /// no query (RFC 6895 §3.1).
+    /// Returns the key for a name error (NXDOMAIN) of this name. A name error applies to all types (RFC 2308 §5), so
+    /// the key uses type 0, which occurs in no query (RFC 6895 §3.1).
     fn of_all_types(&self) -> Key {
         Key { qtype: Rtype::from_int(0), ..self.clone() }
     }

@@ -1,4 +1,5 @@
-//! Type of a mutant: the reference with one defect, and the id of the check that must fail because of that defect.
+//! Mutants: servers that are the reference with one defect. Each mutant names the check that must fail because of its
+//! defect.
 
 use conform::message::Message;
 
@@ -13,7 +14,7 @@ pub struct Mutant {
     pub caught_by: &'static str,
     /// Function that changes the rules of the reference.
     pub rules: fn(&mut Rules),
-    /// Functions that change messages as the reference processes them.
+    /// Functions that change messages while the reference processes them.
     pub hooks: Hooks,
 }
 
@@ -100,8 +101,7 @@ pub(crate) const fn leaves_tcp(
     hook(name, caught_by, Hooks { leaves_tcp: Some(change), ..NO_HOOKS })
 }
 
-/// Hooks that change nothing. All other hooks are based on them:
-/// `Hooks { reply: Some(…), ..NO_HOOKS }`.
+/// Hooks that change nothing. A mutant sets only the hooks that it needs: `Hooks { reply: Some(…), ..NO_HOOKS }`.
 pub const NO_HOOKS: Hooks = Hooks {
     arrives: None,
     query: None,

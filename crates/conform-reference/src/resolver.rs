@@ -204,7 +204,7 @@ impl Resolver {
         Some(whole(found))
     }
 
-    /// Answers queries for a name in ip6.arpa that is a parent of names of addresses below a prefix. The answer is
+    /// Answers a query for a name in ip6.arpa that is an ancestor of the reverse names below a prefix. The answer is
     /// NODATA, because names exist below the queried name (RFC 8020 §2).
     fn reverse_node(&self, question: &Question) -> Option<Outcome> {
         let holds = |prefix: &&Pref64| prefix.has_node(&question.name);

@@ -151,7 +151,7 @@ impl Default for Rules {
     }
 }
 
-/// Functions of a mutant that change messages as the reference processes them.
+/// Functions of a mutant that change messages while the reference processes them.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Hooks {
     /// Changes the octets of a client query before they are parsed. If the octets are empty

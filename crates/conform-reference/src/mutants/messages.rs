@@ -171,7 +171,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         }
     }),
     arrives("long-names-read", "rfc1035-3.1-name-length", |octets| {
-        // The message has room for a header, a name of 256 octets, type and class.
+        // A message of this length has room for a header, a name of 256 octets, a type and a class.
         if octets.len() >= 12 + 256 + 4 {
             make_fine(octets);
         }

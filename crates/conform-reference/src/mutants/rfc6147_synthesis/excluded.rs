@@ -11,7 +11,7 @@ use crate::mutants::common::SYNTHETIC;
 
 pub(super) const MUTANTS: &[Mutant] = &[
     rule("nothing-excluded", "rfc6147-5.1.4-mapped-by-default", |rules| rules.excluded.clear()),
-    // The default range comes first.
+    // Only the first range remains, which is the default range.
     rule("own-range-ignored", "rfc6147-5.1.4-own-range", |rules| rules.excluded.truncate(1)),
     hears("excluded-taken-for-nxdomain", "rfc6147-5.1.4-only-excluded", deny_excluded),
     hears("excluded-without-a-is-nxdomain", "rfc6147-5.1.4-only-excluded-no-a", deny_excluded),
