@@ -23,7 +23,7 @@ pub enum Level {
     Must,
     /// SHOULD, SHOULD NOT, RECOMMENDED.
     Should,
-    /// A sentence of an RFC without a BCP 14 keyword; counted with SHOULD.
+    /// A sentence of an RFC without a BCP 14 keyword. Reports count such sentences together with SHOULD.
     Says,
     /// MAY, OPTIONAL. A missing feature is shown, but is not a fault.
     May,

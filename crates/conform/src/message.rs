@@ -101,7 +101,7 @@ pub struct Message {
     pub authority: Vec<Record>,
     /// The additional section, without OPT.
     pub additional: Vec<Record>,
-    /// OPT record, or the last of several.
+    /// The OPT record; if there are several, the last one.
     pub edns: Option<Edns>,
     /// Number of OPT records.
     pub opt_records: usize,

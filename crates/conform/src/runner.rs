@@ -42,7 +42,7 @@ pub use error::RunError;
 /// Default number of checks that run in parallel.
 pub const PARALLEL: usize = 16;
 
-/// Id of the outcome that reports that the server uses prefixes other than the expected ones.
+/// Id of the outcome for a server that uses prefixes other than the expected ones.
 pub const EXPECTED_PREFIX: &str = "rfc7050-3-expected-prefix";
 
 /// Maximum number of exchanges in an outcome. Only the last exchanges are shown.
@@ -81,7 +81,7 @@ pub struct Settings {
     pub validation: Option<bool>,
     /// True if the server forwards all queries to the test authoritative server, including those for reverse names.
     pub everything: bool,
-    /// Flag that is set if no further checks must be started, for example after an interruption.
+    /// Flag that ends the run early, for example after an interruption. While the flag is set, no check is started.
     pub until: Arc<AtomicBool>,
 }
 
@@ -236,7 +236,8 @@ fn run_these(
     })
 }
 
-/// True if prefixes were found that are not the same as those that the checks use. The order does not matter.
+/// True if the prefixes that were found differ from those that the checks use, apart from their order. False if no
+/// prefixes were found.
 fn differ(found: &[Prefix], believed: &[Prefix]) -> bool {
     let lacks = |of: &[Prefix], all: &[Prefix]| all.iter().any(|prefix| !of.contains(prefix));
     !found.is_empty() && (lacks(found, believed) || lacks(believed, found))

@@ -70,7 +70,7 @@ pub enum Sent {
     Octets(Vec<u8>),
 }
 
-/// Number of exchanges that a trial keeps. Older exchanges are dropped, because a load check consists of a thousand.
+/// Number of exchanges that a trial keeps. Older exchanges are dropped, because a load check has a thousand exchanges.
 const KEPT: usize = 8;
 
 /// One transmission and its result.

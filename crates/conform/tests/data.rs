@@ -29,8 +29,9 @@ fn outcome(id: &str, source: &str, level: Level, verdict: Verdict, reason: &str)
     }
 }
 
-/// Two servers: every level and verdict, a pair that contradicts, a check that was run on one only, and text that would
-/// be markup or control the terminal if it were not escaped.
+/// Returns the reports of two servers. The reports contain every level and verdict, a pair of checks that contradict
+/// each other, and a check that was run on one server only. They also contain text that must be escaped in markup and
+/// on a terminal.
 fn reports() -> [Report; 2] {
     use Level::{Hardening, May, Must, Says, Should};
     use Verdict::{Failed, NotOffered, NotTried, Passed};
@@ -85,7 +86,7 @@ fn reports() -> [Report; 2] {
     [first, second]
 }
 
-/// Compares with the file, or writes it.
+/// Compares the text with the file. With `BLESS=1`, writes the file instead.
 fn golden(file: &str, text: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(file);
     if std::env::var_os("BLESS").is_some() {
@@ -117,8 +118,8 @@ fn json_matches_its_schema() {
 fn junit_is_read_by_pipelines() {
     let xml = junit::junit(&reports());
     golden("report.xml", &xml);
-    // One failure of the first server, two of the second. An unimplemented MAY is no failure. Nor is advice that is not
-    // followed, or a sentence whose opposite, our advice, is followed.
+    // The first server has one failure, and the second has two. These outcomes are not failures: a MAY that is not
+    // implemented, advice that is not followed, and a sentence whose opposite is our advice and is followed.
     for count in
         ["tests=\"17\"", "failures=\"3\"", "skipped=\"8\"", "failures=\"1\"", "failures=\"2\""]
     {

@@ -1,5 +1,5 @@
-//! A tester without free sockets reports its own shortage, not a fault of the server. This test is the only one of its
-//! program, because the limit applies to the process.
+//! If the tester has no free sockets, it reports this shortage, and no fault of the server. This program contains no
+//! other test, because the limit applies to the whole process.
 
 mod common;
 
@@ -10,7 +10,7 @@ use conform_reference::mutant::NO_HOOKS;
 
 #[test]
 fn a_crowd_without_sockets_is_no_fault_of_the_server() {
-    // Enough for the server, the test authoritative server and some clients, but not for 250 of them.
+    // The limit is sufficient for the server, the test authoritative server and some clients, but not for 250 clients.
     testbed::limit_descriptors(120);
     let wanted = ["hardening-overload-answered", "hardening-overload-asked-once"];
     let only: Vec<_> = checks::all().filter(|check| wanted.contains(&check.id)).collect();

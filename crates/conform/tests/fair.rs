@@ -43,7 +43,7 @@ fn strip_hints(_: &Message, reply: &mut Message) {
     }
 }
 
-/// Drops the tenth reply, as a network may. Servers run in parallel, so each has a counter.
+/// Drops the tenth reply, as a network may. Servers run in parallel, so each server has a separate counter.
 fn lose_tenth<const SERVER: usize>(octets: &mut Vec<u8>) {
     static COUNTS: [AtomicUsize; 3] = [const { AtomicUsize::new(0) }; 3];
     if COUNTS[SERVER].fetch_add(1, Ordering::Relaxed) == 9 {

@@ -22,11 +22,11 @@ use conform_reference::mutant::{Mutant, NO_HOOKS};
 use conform_reference::mutants;
 use conform_reference::rules::Rules;
 
-/// Mutants that run in parallel. They need little CPU time: most of them wait for a timeout.
+/// Number of mutants that run in parallel. They need little CPU time, because most of them wait for a timeout.
 const AT_ONCE: usize = 64;
 
-/// Prefixes with which a mutant runs, one after the other until it is caught. Most defects show with
-/// the first; a defect in the position of an octet shows with one length only.
+/// Sets of prefixes. Each mutant runs with one set after the other until its check fails. The first set reveals most
+/// defects, but an octet at a wrong position may appear with a single prefix length only.
 const PREFIXES: [&str; 8] = [
     "64:ff9b::/96",
     "3fff:64::/96",
@@ -48,10 +48,10 @@ fn checks_that_run_alone_catch_their_mutants() {
     catch(|phase| phase == Phase::Alone);
 }
 
-/// Runs the mutants of some phases. Checks of [`Phase::Alone`] disturb others on the same server;
-/// here each mutant has a server, so that they can run in parallel too.
+/// Runs the mutants whose checks are in the wanted phases. Checks of [`Phase::Alone`] would disturb other checks on the
+/// same server. Here each mutant is a separate server, so these checks can run in parallel too.
 fn catch(is_wanted: fn(Phase) -> bool) {
-    // Each client of a crowd has a socket, and so has each upstream query.
+    // Each simulated client needs a socket, and so does each upstream query.
     let limit = net::descriptors::raise_limit();
     if limit < 8_000 {
         let why = format!("64 servers and their clients need more than {limit} descriptors");
@@ -106,13 +106,14 @@ fn hunt(mutant: &Mutant, far: &Authority) -> Result<(), String> {
     let mut verdicts = Vec::new();
     for prefixes in PREFIXES.into_iter().filter(|prefixes| applies(check, prefixes)) {
         let server = Server { prefixes, validates: check.needs.contains(&Need::Validation) };
-        // The reference fails one of two checks that contradict each other, so a mutant proves nothing there.
+        // If two checks contradict each other, the reference fails one of them. A mutant proves nothing about a check
+        // that the reference fails.
         if check.contradicts.is_some() && try_one(server, far, check, None)?.0 == Verdict::Failed {
             return Err("the reference fails it too".into());
         }
         match try_one(server, far, check, Some(mutant))? {
             (Verdict::Failed, _) => return Ok(()),
-            // An unimplemented MAY is no failure.
+            // If the mutant lacks an optional feature (MAY), the verdict is "not supported" instead of "failed".
             (Verdict::NotOffered, _) if check.level == Level::May => return Ok(()),
             (verdict, why) => verdicts.push(format!("{prefixes}: {verdict:?} {why}")),
         }
@@ -144,7 +145,7 @@ fn applies(check: &Check, prefixes: &str) -> bool {
 fn each_check_has_a_mutant_and_each_mutant_a_check() {
     let checks: BTreeSet<&str> = checks::all().map(|check| check.id).collect();
     let caught: BTreeSet<&str> = mutants::all().map(|mutant| mutant.caught_by).collect();
-    // The reference fails these, so no mutant can prove them: see `advice_against_an_rfc_can_be_followed`.
+    // The reference fails these checks, so no mutant can prove them (see `advice_against_an_rfc_can_be_followed`).
     let against_an_rfc =
         |check: &&Check| check.level == Level::Hardening && check.contradicts.is_some();
     let exempt: BTreeSet<&str> =
@@ -159,7 +160,7 @@ fn each_check_has_a_mutant_and_each_mutant_a_check() {
     );
 }
 
-/// RFC 7050 finds no prefix of these mutants, and none is given.
+/// Discovery by RFC 7050 finds no prefix of these mutants, and the test gives none to the runner.
 #[test]
 fn wrong_places_are_caught_without_expected_prefix() {
     let is_of_addresses =
@@ -195,8 +196,8 @@ fn repeated(names: impl Iterator<Item = &'static str>) -> BTreeSet<&'static str>
     names.filter(|name| !seen.insert(*name)).collect()
 }
 
-/// The reference follows the RFCs and fails advice against them; such advice passes on a mutant that
-/// the contradicted check catches.
+/// The reference follows the RFCs, so it fails the checks of advice that contradicts an RFC. Each of these checks must
+/// pass on a mutant that fails the contradicted check.
 #[test]
 fn advice_against_an_rfc_can_be_followed() {
     let far = common::authority();
@@ -249,7 +250,8 @@ fn a_contradiction_is_seen_from_both_sides() {
         let Some(opposite) = check.contradicts else { continue };
         match all.get(opposite).map(|other| other.contradicts) {
             None => faults.push(format!("{} contradicts {opposite}, which is no check", check.id)),
-            // It is enough if one names the other; if both do, they must name each other.
+            // It is sufficient if one of the two checks names the other. If both name a check, they must name each
+            // other.
             Some(Some(back)) if back != check.id => {
                 faults
                     .push(format!("{} contradicts {opposite}, which contradicts {back}", check.id));

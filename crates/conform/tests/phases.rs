@@ -1,5 +1,6 @@
-//! Checks that trouble a server are listed by id, because the queries of a script are not known before it runs. This
-//! test runs each script against the reference and compares the list with the query log.
+//! Test of the list of troubling checks, which contains their ids. The list is written by hand, because the queries of
+//! a script are not known before the script runs. This test runs each script against the reference, and compares the
+//! list with the query log.
 
 mod common;
 
@@ -23,7 +24,7 @@ use conform_reference::rules::Rules;
 /// Number of scripts that run in parallel: most of the time they wait.
 const AT_ONCE: usize = 8;
 
-/// True if such a fate may make a server mark its upstream down.
+/// True if a query with this fate may make a server mark its upstream down.
 fn troubles(fate: Fate) -> bool {
     match fate {
         Fate::Silent | Fate::TcpOnly | Fate::NoEdns => true,
@@ -32,7 +33,7 @@ fn troubles(fate: Fate) -> bool {
     }
 }
 
-/// True if the test authoritative server received a query for a name with such a fate while the script ran.
+/// True if, while the script ran, the test authoritative server received a query for a name with a troubling fate.
 fn troubles_its_server(check: &Check) -> bool {
     let (far, zone) = (common::authority(), common::zone());
     let prefixes = common::prefixes("64:ff9b::/96");
@@ -57,7 +58,7 @@ fn troubles_its_server(check: &Check) -> bool {
         excluded: Some(common::EXCLUDED),
         view: Some(view),
     };
-    // A check that does not apply to this server may return that, or panic.
+    // If a check does not apply to this server, its script may return a fault or panic.
     let _ = catch_unwind(AssertUnwindSafe(|| (check.script)(&mut Trial::new(subject))));
     let fates = log.names().into_iter().filter_map(|name| label::read(&name, &zone));
     fates.flat_map(|place| place.behaviour.fates).any(|(_, fate)| troubles(fate))

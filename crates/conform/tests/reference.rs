@@ -1,6 +1,6 @@
-//! The reference passes every check that applies to it. If it fails a check, the check or the reference is wrong; a
-//! check that applies to none of its settings is never tested. The reference passes one of two checks that contradict
-//! each other.
+//! The reference passes every check that applies to it. If it fails a check, the check or the reference is wrong. Each
+//! check must apply to at least one configuration of the reference, because it would otherwise never be tested. If two
+//! checks contradict each other, the reference passes one of them.
 //!
 //! `CONFORM_RUNS=20 cargo test -p conform --test reference` runs everything 20 times.
 
@@ -17,7 +17,8 @@ use conform::checks;
 use conform::outcome::{Outcome, Report, Verdict};
 use conform_reference::mutant::NO_HOOKS;
 
-/// All settings under which the reference runs: each kind of prefix validating and not, then the remaining lengths.
+/// Configurations of the reference: four sets of prefixes with and without validation, then the remaining prefix
+/// lengths.
 const SERVERS: [Server; 11] = [
     Server { prefixes: "64:ff9b::/96", validates: false },
     Server { prefixes: "64:ff9b::/96", validates: true },
@@ -102,8 +103,8 @@ fn examine(server: Server, found: &Mutex<Found>) {
     judge(&report, &name, &mut found);
 }
 
-/// Runs failed checks a second time and replaces their outcomes: with ten other servers running, a reply may be later
-/// than the tolerance of a check.
+/// Runs failed checks a second time and replaces their outcomes. Ten other servers run at the same time, so a reply may
+/// arrive later than a check tolerates.
 fn repeat_failed(server: Server, far: &Authority, report: &mut Report) {
     let has_failed = |outcome: &&Outcome| {
         matches!(outcome.verdict, Verdict::Failed | Verdict::NotTried)

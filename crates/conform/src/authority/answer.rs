@@ -227,8 +227,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Returns the records, and after each RRset its signature if the zone is signed and DO is set (RFC 4035 §3.1.1).
-    /// The records of an RRset must be adjacent.
+    /// Returns the records. If the zone is signed and DO is set, each RRset is followed by its signature (RFC 4035
+    /// §3.1.1). The records of an RRset must be adjacent.
     fn with_signatures(
         &self,
         records: Vec<Record>,
@@ -279,9 +279,9 @@ fn forged(zones: &Zones, query: &Message, question: &Question, forgery: Forgery)
     reply
 }
 
-/// Returns the owner of the SOA record that denies `name`. In an unsigned zone this is the part of the name from its
-/// `soa-` label on, if there is one; otherwise it is the apex. A server that caches one SOA record per owner can thus
-/// cache all of these records.
+/// Returns the owner of the SOA record that denies `name`. If the zone is unsigned and `name` contains a `soa-` label,
+/// the owner is the part of `name` that begins with this label. Otherwise the owner is the apex. A server that caches
+/// one SOA record per owner can thus cache the SOA records of all `soa-` labels.
 fn owner_of_soa(name: &Name, node: &Node) -> Name {
     let is_label = |label: &Label| label.as_slice().to_ascii_lowercase().starts_with(b"soa-");
     let begins = |suffix: &Name| suffix.iter_labels().next().is_some_and(is_label);

@@ -33,7 +33,7 @@ pub(super) fn node(name: &Name, qtype: Rtype, zone: &Name, ns: &Name) -> Node {
     if name.ends_with(&v4) {
         return reverse(name, v4, zone);
     }
-    // The names above the zones exist, because a resolver that starts at the root queries them (RFC 8020).
+    // The ancestors of the zones exist (RFC 8020), and a resolver that starts at the root queries them.
     if [zone, &v4].iter().any(|below| below.ends_with(name)) {
         return Node::empty(root);
     }

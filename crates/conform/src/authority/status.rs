@@ -18,7 +18,7 @@ use super::log::Log;
 use super::view::{Asked, View};
 use crate::message::Name;
 
-/// Timeout for reading a response from, or writing it to, the status socket.
+/// Timeout for reading or writing a response on the status socket.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Request that a client sends over the status socket.

@@ -421,7 +421,7 @@ fn one_prefix(t: &mut Trial<'_>) -> Judged {
         .try_for_each(|v4| embeds(t, &[v4]))
 }
 
-/// Returns the prefixes of the server that have this length, and the positions of the octets.
+/// Returns the server's prefixes of this length, each with the positions of the IPv4 octets.
 fn of_length(t: &Trial<'_>, len: u8) -> Vec<(Prefix, [usize; 4])> {
     let places = PLACES.into_iter().find(|(of, _)| *of == len);
     let prefixes = t.subject().prefixes.iter().filter(|prefix| prefix.length() == len);
@@ -514,8 +514,8 @@ pub(super) fn apart(t: &Trial<'_>) -> Judged<Vec<Prefix>> {
     Ok(apart)
 }
 
-/// Sends PTR queries for the IPv4 address `text` below each prefix, with `suffix` added to the address, and requires
-/// the correct target. The test authoritative server returns `ptr-1-2-3-4.ZONE` for 1.2.3.4.
+/// For each prefix, sends a PTR query for the IPv6 address that embeds `text` and has the suffix `suffix`. Requires the
+/// correct target: for 1.2.3.4, the test authoritative server returns `ptr-1-2-3-4.ZONE`.
 fn points(t: &mut Trial<'_>, text: &str, suffix: u128) -> Judged {
     let Some(zone) = t.subject().zone.cloned() else {
         return Err(Fault::NotTried("needs a zone".into()));
@@ -549,8 +549,8 @@ pub(super) fn pointer(t: &mut Trial<'_>, address: Ipv6Addr) -> Judged<Option<Nam
     Ok(reply.answers(Rtype::PTR).find_map(Record::target))
 }
 
-/// Requires the bits of the IPv4 address and of the suffix that the table specifies. The bits of the prefix are
-/// ignored.
+/// Requires that the bits after the prefix (the IPv4 address and the suffix) are those in the table of the RFC. The
+/// bits of the prefix are ignored.
 fn vectors(t: &mut Trial<'_>) -> Judged {
     let (_, reply) = t.aaaa("v4-192-0-2-33")?;
     let found = addresses(&reply);

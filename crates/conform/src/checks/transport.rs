@@ -553,7 +553,8 @@ fn several_connections_are_served(t: &mut Trial<'_>) -> Judged {
     for _ in 0..4 {
         connections.push(t.connect()?);
     }
-    // The connections are used in reverse order, so that those opened earlier are open and idle.
+    // The connections are used in reverse order. The earlier connections are thus open and idle while a later one is
+    // used.
     for (connection, query) in connections.iter_mut().rev().zip(&simple_queries::<4>()) {
         let begin = Instant::now();
         send_raw(connection, &framed(std::slice::from_ref(query)))?;

@@ -48,7 +48,7 @@ pub enum RunError {
         /// The answers for names in the zone, as text.
         came: String,
     },
-    /// The query log is not that of the test authoritative server that the server queries.
+    /// The query log belongs to a different test authoritative server than the one that the server queries.
     #[error(
         "the test authoritative server of --auth-status received no query for {name}, which the \
          server has answered: the server forwards to another one"

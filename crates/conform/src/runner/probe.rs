@@ -227,8 +227,8 @@ pub(super) fn zone(subject: Subject<'_>, zone: &Name) -> Result<(), RunError> {
     Err(RunError::NoZone { server: subject.server, zone: zone.clone(), came: reply_text })
 }
 
-/// Checks that the query log is that of the test authoritative server that the server queries. The log must contain the
-/// name for which the server has just sent an answer. With a different log, many faults would go unnoticed.
+/// Checks that the query log belongs to the test authoritative server that the server under test queries. The log must
+/// contain the name for which the server has just sent an answer. With a different log, many faults would go unnoticed.
 ///
 /// # Errors
 /// Returns [`RunError::OtherView`] if the log lacks the name.
@@ -245,7 +245,8 @@ fn check_view(subject: Subject<'_>, question: Option<&Question>) -> Result<(), R
 /// Returns true if the server validates with the keys of the test authoritative server as trust anchors.
 ///
 /// A validating server replies with SERVFAIL if signatures do not verify and the query lacks CD. It sets AD if
-/// signatures are correct (RFC 4035 §3.2). Returns `None` if only some of this holds, or if there is no reply.
+/// signatures are correct (RFC 4035 §3.2). Returns `None` if the replies are neither those of a validating server nor
+/// those of a server that does not validate, or if there is no reply.
 pub(super) fn validation(subject: Subject<'_>) -> Option<bool> {
     let mut trial = Trial::new(subject);
     let bogus = "v6-20010db8000000000000000000000001.bogus";

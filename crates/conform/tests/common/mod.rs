@@ -42,14 +42,14 @@ pub(crate) fn prefixes(text: &str) -> Vec<Prefix> {
 pub(crate) struct Server {
     /// Prefixes, separated by spaces.
     pub(crate) prefixes: &'static str,
-    /// True if it validates.
+    /// True if the server validates.
     pub(crate) validates: bool,
 }
 
 #[allow(dead_code, reason = "one of the tests starts its servers differently")]
 impl Server {
-    /// Runs checks against a reference with these rules and hooks. `expects` means that the prefixes are given and need
-    /// not be discovered: a mutant may hide them.
+    /// Runs checks against a reference with these rules and hooks. If `expects` is true, the runner gets the prefixes
+    /// and does not need to discover them, because a mutant may prevent discovery.
     pub(crate) fn run(
         self,
         far: &Authority,

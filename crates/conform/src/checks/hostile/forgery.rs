@@ -139,8 +139,8 @@ fn of_names(questions: &[Asked], what: impl Fn(&Asked) -> u16) -> Vec<u16> {
     questions.iter().filter(is_new).map(&what).collect()
 }
 
-/// Requires that the source ports of consecutive queries cannot be guessed. Few of them need to be distinct, because a
-/// server may choose from ports that are already open.
+/// Requires that the source ports of consecutive queries cannot be guessed. Only a few ports need to be distinct,
+/// because a server may choose from ports that are already open.
 fn cannot_be_guessed(ports: &[u16]) -> Judged {
     has_no_pattern("port", ports, 25)?;
     let (low, high) = (ports.iter().min().copied(), ports.iter().max().copied());

@@ -76,7 +76,7 @@ pub(super) fn crowds_are_answered(t: &mut Trial<'_>) -> Judged {
         clients += replies.len();
         answered +=
             replies.iter().flatten().filter(|reply| reply.has_aaaa(&wanted).is_ok()).count();
-        // If many replies to a block are missing, the block has taken the full timeout, so no further block is sent.
+        // If many queries of a block got no reply, the block has taken the full timeout, so no further block is sent.
         if answered * 100 < clients * 95 {
             break;
         }
@@ -96,7 +96,7 @@ pub(super) fn crowds_are_asked_for_once(t: &mut Trial<'_>) -> Judged {
     let questions = t.was_asked(&asked)?;
     let of = |qtype: Rtype| questions.iter().filter(|q| q.qtype == qtype.to_int()).count();
     let most = of(Rtype::AAAA).max(of(Rtype::A));
-    // If threads or processes share no state, each of them may send one query, and another query after the delay.
+    // If threads or processes share no state, each of them may send one query, and a second query after the delay.
     expect(most <= CLIENTS / 10, || {
         format!("{CLIENTS} clients caused {most} equal upstream queries")
     })

@@ -16,7 +16,7 @@ const DENIALS: [(&str, u16); 2] = [("", rcode::NOERROR), ("all-rcode-3.", rcode:
 const OVER: Duration = Duration::from_millis(7200);
 /// Waiting time after which a TTL has decreased.
 const A_WHILE: Duration = Duration::from_millis(2200);
-/// Waiting time until the second in which a reply was cached has ended, because many servers count whole seconds.
+/// Waiting time after a reply. Many servers count TTLs in whole seconds, so the time is longer than one second.
 const A_SECOND: Duration = Duration::from_millis(1100);
 /// Time within which queries that the server sends on its own initiative reach the test authoritative server.
 const A_MOMENT: Duration = Duration::from_millis(50);
@@ -36,8 +36,8 @@ fn only_child(t: &mut Trial<'_>, labels: &str) -> Name {
     t.name(&format!("{labels}.{unique}"))
 }
 
-/// Returns the number of upstream queries for a name and its parent. A server that adds one label at a time may have
-/// received NXDOMAIN for the parent, and have sent no query for the name.
+/// Returns the number of upstream queries for a name and its parent. A server that minimizes names (RFC 9156) sends no
+/// query for the name if its query for the parent got NXDOMAIN.
 fn times_asked(t: &Trial<'_>, name: &Name) -> Judged<usize> {
     let parent = name.parent().map_or_else(Name::root_vec, |parent| parent.to_name());
     Ok(t.asked(name)?.len() + t.asked(&parent)?.len())
@@ -83,7 +83,7 @@ fn keeps_answers(t: &mut Trial<'_>) -> Judged<bool> {
         .all(|query_twice| !query_twice.asked_again))
 }
 
-/// Reports denials that are not cached as a fault, if the server caches answers.
+/// Reports that denials are not cached. This is a fault only if the server caches answers.
 fn denials_not_kept(t: &mut Trial<'_>, name: &Name) -> Judged {
     if keeps_answers(t)? {
         let what = format!("{name} was queried upstream again, although answers are cached");

@@ -54,7 +54,7 @@ pub(super) fn lowest_ttl_counts(t: &mut Trial<'_>) -> Judged {
     Ok(())
 }
 
-/// A server that treats such a reply as an error is also correct (BIND).
+/// A server is also correct if it treats a reply with unrelated records as an error, as BIND does.
 pub(super) fn unrelated_records_are_omitted(t: &mut Trial<'_>) -> Judged {
     let made = t.embedded("1.2.3.4");
     for qtype in [Rtype::AAAA, Rtype::A] {
@@ -212,8 +212,8 @@ pub(super) fn hints_are_left_alone(t: &mut Trial<'_>) -> Judged {
     Ok(())
 }
 
-/// Requires that a record has no `ipv6hint`, because the test authoritative server sent it without one. A server that
-/// strips `ipv4hint` passes, because it synthesizes nothing. Other checks report altered records.
+/// Requires that a record has no `ipv6hint`, because the test authoritative server sends no such parameter. A server
+/// that strips `ipv4hint` passes, because it synthesizes nothing. Other checks report altered records.
 fn has_no_ipv6_hint(qtype: Rtype, parameters: &[(u16, &[u8])]) -> Judged {
     // RFC 9460 §14.3.2.
     const IPV6HINT: u16 = 6;

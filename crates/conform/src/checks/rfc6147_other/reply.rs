@@ -20,7 +20,8 @@ fn host(record: &Record) -> Option<Name> {
     Name::from_octets(record.data.get(before..)?.to_vec()).ok()
 }
 
-/// Returns the first label of `name`, the label `second`, and the part of `name` that begins with `rest`, as one name.
+/// Returns a name that consists of the first label of `name`, the label `second`, and the part of `name` that begins
+/// with `rest`.
 fn with_second(name: &Name, second: &str, rest: &str) -> String {
     let text = name.to_string();
     let nonce = text.split('.').next().unwrap_or_default();
@@ -85,7 +86,7 @@ pub(super) fn host_is_made(t: &mut Trial<'_>) -> Judged {
     reply.has_aaaa(&t.embedded(SYNTHESIS_SOURCE))
 }
 
-/// Requires NOERROR and a single record that has this type and the queried name as its owner. Returns the record.
+/// Requires NOERROR, and a single record of this type that is owned by the queried name. Returns the record.
 fn only(t: &mut Trial<'_>, labels: &str, qtype: Rtype) -> Judged<Record> {
     let (name, reply) = t.look_up(labels, qtype)?;
     reply.has_rcode(rcode::NOERROR)?;
@@ -155,7 +156,8 @@ pub(super) fn any(t: &mut Trial<'_>) -> Judged {
     Ok(())
 }
 
-/// The first AAAA query of each name synthesizes records; the second may be answered from a cache.
+/// Queries each name twice for AAAA, and after each AAAA query for ANY. The first AAAA query makes the server
+/// synthesize records. The answer to the second may come from a cache.
 pub(super) fn any_after_aaaa(t: &mut Trial<'_>) -> Judged {
     for labels in ["v4-1-2-3-4", "txt.v4-1-2-3-4", "cname.v4-1-2-3-4"] {
         let name = t.name(labels);

@@ -100,8 +100,8 @@ fn points_to(t: &Trial<'_>, asked: &Name, reply: &Message, v4: &str) -> Judged<R
     Ok(way)
 }
 
-/// Requires that the server answers PTR queries below its prefix. Only `rfc6147-5.3.1-ptr` reports a server that does
-/// not; the verdict of the other checks is then "not supported".
+/// Requires that the server answers PTR queries below its prefix. If the server does not, only `rfc6147-5.3.1-ptr`
+/// reports a fault, and the verdict of the other checks is "not supported".
 fn is_there(t: &mut Trial<'_>) -> Judged {
     let (asked, reply) = ask(t, &below(t.prefix(), "1.2.3.4"))?;
     if ReverseAnswer::of(&reply, &asked) == ReverseAnswer::None {
