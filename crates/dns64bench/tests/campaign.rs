@@ -69,7 +69,7 @@ fn a_campaign_is_killed_resumed_and_reported() {
     );
     assert!(!folder.join("plan-run").exists(), "`plan` does nothing");
 
-    // Killed at several moments, then run to the end.
+    // The campaign is killed at several moments, and then run to the end.
     let mut first =
         dns64bench(folder, &["campaign", "run", "plan.toml", "--quiet"]).spawn().unwrap();
     testbed::wait_until("the first trials", || {
@@ -107,7 +107,7 @@ fn a_campaign_is_killed_resumed_and_reported() {
     }
     let there = fs::read_dir(folder.join("plan-run/records")).unwrap().count();
     assert_eq!(there, files.len(), "nothing else is left in the folder");
-    // A server that was left over by a kill is gone: no running process is recorded.
+    // No process is recorded as running, so servers that a kill left running have been ended.
     assert_eq!(fs::read_dir(folder.join("plan-run/running")).unwrap().count(), 0);
     let results: Value =
         serde_json::from_slice(&fs::read(folder.join("plan-run/results.json")).unwrap()).unwrap();
@@ -215,8 +215,8 @@ fn hanging_dut_is_restarted_and_trial_repeated() {
     assert!(what.contains("the DUT hangs"), "{results:#}");
 }
 
-/// Returns the results of a server that forks into the background, as under an init system. The plan contains all its
-/// commands.
+/// Returns the results of a server that forks into the background, as under an init system. The plan contains all
+/// commands for this server.
 fn custom(folder: &Path, starter: &str, cpu_pids: &str) -> Value {
     let program = env!("CARGO_BIN_EXE_dns64bench");
     let script = format!(

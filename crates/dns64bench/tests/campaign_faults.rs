@@ -12,7 +12,7 @@ use testbed::wait_until;
 
 use common::{LENIENT_TRIAL, PROGRAM, dns64bench, journal, run_in, signal_in_a_trial, told};
 
-/// Builds a plan: its first lines, those of all plans here, and the rest.
+/// Returns a plan with this topology, the lines that all plans in this file have, and `rest`.
 fn plan_of(topology: &str, rest: &str) -> String {
     format!(
         "topology = '{topology}'\nname = 'test'\n[trial]\nduration = '200ms'\n{LENIENT_TRIAL}\
@@ -41,7 +41,8 @@ fn script(path: &Path, text: &str) -> PathBuf {
     path.into()
 }
 
-/// Starts dns64d from a script that runs `what` on the starts number `from` to `to`.
+/// Returns a plan whose DUT is dns64d, started by a script. The script counts its starts, and first runs `what` on
+/// starts `from` to `to`.
 fn server(folder: &Path, from: u32, to: u32, what: &str) -> String {
     let count = folder.join("count");
     let text = format!(
@@ -157,7 +158,7 @@ fn a_run_folder_may_begin_with_a_minus_sign() {
     ends(folder, &["campaign", "run", "plan.toml", "--dir=-x", "--quiet"], 0, &["-x/report.html"]);
     ends(folder, &["campaign", "resume", "--quiet", "--", "-x"], 0, &[]);
     ends(folder, &["report", "--", "-x"], 0, &[]);
-    // Killed before its first line.
+    // This journal is that of a campaign that was killed before it wrote the first line.
     fs::write(folder.join("-x/journal.jsonl"), "").unwrap();
     ends(folder, &["report", "--", "-x"], 2, &["-x is empty"]);
 }
@@ -278,7 +279,7 @@ fn points_without_result_are_listed_with_status() {
     assert_eq!(mishaps, 2, "one second chance, and no more");
 }
 
-/// Runs a campaign with its DUT on a host that is reached through `ssh`, a script.
+/// Returns the command that runs a campaign whose DUT is on a host reached through the script `ssh`.
 fn with_ssh(folder: &Path, ssh: &str, args: &[&str]) -> Command {
     let bin = folder.join("bin");
     fs::create_dir_all(&bin).unwrap();
@@ -341,7 +342,8 @@ fn a_silent_host_does_not_keep_the_user_from_stopping() {
     }
 }
 
-/// A server that never answers; on a request to end, it only creates the file `asked`.
+/// Writes a plan whose server never answers, and only creates the file `asked` when it is asked to end. Returns the
+/// path of the file with the server's process id.
 fn stubborn(folder: &Path) -> PathBuf {
     let pid = folder.join("pid");
     let text = format!(
@@ -378,7 +380,7 @@ fn first_signal_ends_cleanly_second_immediately() {
         assert_eq!(output.status.code(), Some(130), "{signals:?}: {}", told(&output));
         assert!(told(&output).contains("dns64bench campaign resume plan-run"), "{}", told(&output));
         let stat = Path::new("/proc").join(text().trim()).join("stat");
-        // Its new parent may not have collected its status yet.
+        // The server may have ended although its new parent has not collected its exit status yet.
         let is_gone = || fs::read_to_string(&stat).map_or(true, |stat| stat.contains(") Z "));
         wait_until("the server is still there", is_gone);
     }
@@ -415,8 +417,8 @@ fn resume_removes_own_lab_but_no_foreign_lab() {
     }
 }
 
-/// Runs the load of a campaign in which dns64d gets `signal` at that load. Returns the reasons if the trial is invalid;
-/// the campaign then repeats it with a new server.
+/// Runs a campaign with a load, and sends `signal` to dns64d during the load. Returns the result of the load. Returns
+/// the reasons as an error if the trial is invalid, in which case the campaign repeats the trial with a new server.
 fn loaded(signal: &str) -> Result<Value, String> {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();

@@ -1,5 +1,5 @@
-//! A campaign's rows claim "N cores" only if that is true. This test reads the CPU affinity of each DUT's threads from
-//! /proc while the campaign runs, and compares the affinity with the results.
+//! A row of a campaign may claim "N cores" only if that is true. This test reads the CPU affinity of each DUT's threads
+//! from /proc while the campaign runs, and compares the affinity with the results.
 
 mod common;
 
@@ -31,10 +31,10 @@ fn short() -> String {
 /// An observed process of a DUT.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Seen {
-    /// Start of the server, named after its folder.
+    /// Name of the folder that belongs to this start of the server.
     start: String,
     process: u32,
-    /// CPUs on which one of its threads may run.
+    /// CPUs on which one of the process's threads may run.
     cpus: Vec<usize>,
 }
 
@@ -93,8 +93,8 @@ fn watched(folder: &Path, plan: &str) -> (BTreeSet<Seen>, Value) {
     (seen, serde_json::from_slice(&fs::read(run.join("results.json")).unwrap()).unwrap())
 }
 
-/// Returns the installed programs that this test starts as DUTs. mtd64-ng needs the lab, and the plan defines the
-/// others' commands.
+/// Returns the installed programs that this test starts as DUTs. mtd64-ng is omitted, because it needs the lab. DUTs
+/// whose commands are defined by the plan are also omitted.
 fn installed() -> Vec<(Dut, &'static str)> {
     let is_there = |dut: &Dut| {
         *dut == Dut::Dns64d || dut.driver().program_name().is_some_and(|name| find(name).is_some())
@@ -134,7 +134,7 @@ fn every_dut_runs_on_the_cpus_that_its_row_claims() {
                 "{name}: {cores} cores were asked for, and it ran on: {}",
                 place.in_words()
             );
-            // The test's observation agrees.
+            // The affinity that the test observed must be the same.
             let prefix = format!("{}-", name.to_lowercase().replace(' ', "-"));
             let own = || seen.iter().filter(|seen| seen.start.starts_with(&prefix));
             let starts: BTreeSet<&str> = own().map(|seen| seen.start.as_str()).collect();
@@ -144,7 +144,7 @@ fn every_dut_runs_on_the_cpus_that_its_row_claims() {
                     .flat_map(|seen| seen.cpus.iter().copied())
                     .collect()
             };
-            // Starts for the points with other numbers of cores have other sets.
+            // For the points with other numbers of cores, the server was started on other CPUs.
             let same: Vec<&str> =
                 starts.into_iter().filter(|start| of(start) == place.cpus).collect();
             assert!(

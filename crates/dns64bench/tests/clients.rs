@@ -91,14 +91,14 @@ fn resperf_link_prints_the_original_lines() {
         .skip(1)
         .map(|line| line.split_whitespace().map(|word| word.parse().unwrap()).collect())
         .collect();
-    // 1.5 s, if this machine did not stall at the end. 0.3 s does not divide that evenly in floating point; it does
-    // here.
+    // The load takes 1.5 s, or longer if this machine stalled at the end. In floating point, 0.3 s divides 1.5 s only
+    // after rounding, so the number of intervals is computed from the printed time.
     let ended = text
         .lines()
         .find_map(|line| line.trim().strip_prefix("Sending ended after:")?.strip_suffix(" s"));
     let ended: f64 = ended.unwrap().trim().parse().unwrap();
     assert!(ended >= 1.49, "{ended}");
-    // Less than a tenth of an interval belongs to the previous one.
+    // A last interval that is shorter than a tenth of the width belongs to the interval before it.
     let count = (ended / 0.3 + 0.9).floor() as usize;
     assert_eq!((rows.len(), rows[0].len()), (count, 8), "{plot}");
     let last_width = ended - 0.3 * (count - 1) as f64;

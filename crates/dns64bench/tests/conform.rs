@@ -1,5 +1,5 @@
-//! `conform` and `auth --conform` as programs. dns64d between them passes every MUST and SHOULD. Checks that cannot be
-//! judged are reported.
+//! Tests of `conform` and `auth --conform` as programs. dns64d forwards to `auth --conform`, and must pass every MUST
+//! and SHOULD. Checks that cannot be run are reported.
 
 mod common;
 
@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use common::{PROGRAM, holds, run, run_in, show};
 
-/// A program of ours that serves; ends when dropped.
+/// A running server. Dropping this value ends the server.
 struct Running(Child);
 
 impl Drop for Running {
@@ -23,7 +23,7 @@ impl Drop for Running {
     }
 }
 
-/// Starts the test authoritative server; returns it with its address.
+/// Starts the test authoritative server. Returns the server and its address.
 fn authority(folder: &Path) -> (Running, String) {
     let mut child = Command::new(PROGRAM)
         .args(["auth", "--conform", "--listen", "127.0.0.1:0", "--status", "far.socket"])
@@ -45,7 +45,8 @@ fn free_port() -> u16 {
     hosts::ports::free(Ipv4Addr::LOCALHOST.into()).unwrap().port()
 }
 
-/// Starts dns64d in front of the test authoritative server; returns it with its address once it serves.
+/// Starts dns64d in front of the test authoritative server. Returns dns64d and its address as soon as it answers
+/// queries.
 fn dns64d(folder: &Path, far: &str) -> (Running, String) {
     let server = format!("127.0.0.1:{}", free_port());
     let upstream_port = far.rsplit(':').next().unwrap();
@@ -99,7 +100,7 @@ fn dns64d_passes_every_must_and_should() {
         outcomes.iter().filter(|outcome| outcome["verdict"] == verdict).collect()
     };
     let passes = |id: &Value| of("passed").iter().any(|outcome| outcome["id"] == *id);
-    // A sentence and our advice against it: one of them is followed.
+    // If our advice contradicts a sentence of an RFC, dns64d passes only one of the two checks.
     let counts = |outcome: &&&Value| {
         outcome["level"] != "may"
             && outcome["level"] != "hardening"
@@ -112,7 +113,7 @@ fn dns64d_passes_every_must_and_should() {
     assert_eq!(output.status.code(), Some(0), "{failed:?}");
     assert!(fs::read_to_string(folder.path().join("junit.xml")).unwrap().contains("<testsuite"));
 
-    // Two servers side by side.
+    // A scoreboard of two servers.
     fs::write(folder.path().join("other.json"), &output.stdout).unwrap();
     let beside = ["conform", "--beside", "other.json", "--html", "two.html"];
     assert!(run_in(folder.path(), &beside).status.success());
@@ -124,7 +125,7 @@ fn checks_that_cannot_run_are_reported() {
     let nobody = format!("127.0.0.1:{}", free_port());
     let output = run(&["conform", "--server", &nobody, "--quiet"]);
     assert_eq!(output.status.code(), Some(4), "{}", show(&[], &output));
-    // For a calling program, a fault of the server is a result.
+    // With `--json`, a server that cannot be checked is also reported as a JSON object.
     let output = run(&["conform", "--server", &nobody, "--quiet", "--json"]);
     assert_eq!(output.status.code(), Some(4), "{}", show(&[], &output));
     let found: Value = serde_json::from_slice(&output.stdout).unwrap();

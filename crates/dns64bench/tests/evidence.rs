@@ -16,7 +16,7 @@ use testbed::wait_until;
 
 use common::{Server, count, measure, measure_once};
 
-/// AuthDNS, and a reference DUT that queries it as `asking` configures.
+/// AuthDNS, and a reference DUT that queries this AuthDNS.
 struct Site {
     auth: Server,
     dut: Server,
@@ -37,7 +37,7 @@ const LOAD: [&str; 4] = ["--rate", "500", "--duration", "2s"];
 
 impl Site {
     fn arguments<'a>(&'a self, more: &[&'a str]) -> Vec<&'a str> {
-        // Stalls of this host are not the subject, unless a test sets a limit.
+        // Stalls of this host must not make the trial invalid, unless a test sets a limit.
         let limit: &[&str] =
             if more.contains(&"--auth-limit") { &[] } else { &["--auth-limit", "30s"] };
         [&LOAD[..], limit, &["--auth-status", self.status.to_str().unwrap()], more].concat()
@@ -116,7 +116,8 @@ fn stalled_authdns_makes_the_trial_invalid() {
             };
             while !over.load(Ordering::Relaxed) {
                 kill("-STOP").unwrap();
-                // At least the limit of 100 ms, so that more than one query in a thousand waits longer.
+                // The stall is longer than the limit of 100 ms, so that more than one query in a thousand exceeds the
+                // limit.
                 thread::sleep(Duration::from_millis(300));
                 kill("-CONT").unwrap();
                 thread::sleep(Duration::from_millis(100));

@@ -55,7 +55,7 @@ fn unwritable_files_are_reported_before_any_query() {
         &["closed-loop", "--outstanding", "1", "--hdr-log", "/nonexistent/log"],
         &["closed-loop", "--outstanding", "1", "--json-lines", "."],
     ] {
-        // The absent server would be the next error.
+        // If the file could be opened, the command would report that there is no server at this address.
         let args = [args, &["--server", "127.0.0.1:9"]].concat();
         let output = after("true", folder.path(), &args);
         let text = show(&args, &output);
@@ -137,7 +137,7 @@ fn default_journal_is_in_the_state_folder() {
     let there = names(&state.path().join("dns64bench"));
     let [journal] = &there[..] else { panic!("{there:?}: {text}") };
     assert!(journal.starts_with("dns64bench-search-") && text.contains(journal.as_str()), "{text}");
-    // Another search, which begins in the same second, has another journal.
+    // A second search that begins in the same second has a different journal.
     let (_, text) = search(&[]);
     assert_eq!(names(&state.path().join("dns64bench")).len(), 2, "{text}");
     let (status, text) = search(&["--journal", "j"]);

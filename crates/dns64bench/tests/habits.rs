@@ -75,15 +75,15 @@ fn trial_continues_with_closed_standard_error() {
     assert_eq!(trial["sent"], 400);
 }
 
-/// Starts the program in `folder`, sends `signal` after a line of its standard error that contains `until`, and waits
-/// for its end. Progress lines of trials that have sent nothing do not count.
+/// Starts the program in `folder`. Sends `signal` after the program has written a line that contains `until` to
+/// standard error, and waits until the program ends. Progress lines of trials that have sent nothing do not count.
 fn interrupted(folder: &Path, signal: &str, until: &str, args: &[&str]) -> Output {
     let mut command = Command::new(PROGRAM);
     command.args(args);
     interrupted_command(command, folder, signal, until)
 }
 
-/// Same for a command.
+/// Same as [`interrupted`], but for a given command.
 fn interrupted_command(mut command: Command, folder: &Path, signal: &str, until: &str) -> Output {
     command.current_dir(folder).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
@@ -140,7 +140,7 @@ fn interrupted_trial_shows_result_leaves_no_file() {
             (&"invalid".into(), &"interrupted".into()),
             "{text}"
         );
-        // 500 per second for its duration.
+        // The trial sends 500 queries per second.
         assert_eq!((trial["duration_s"].as_f64().unwrap() * 500.0).round(), sent as f64, "{text}");
         assert_eq!(files(folder.path()), [""; 0], "{text}");
     }
@@ -155,7 +155,7 @@ fn interrupted_search_reports_rates_and_resume() {
     let trials =
         ["--duration", "1s", "--timeout", "5s", "--pause", "60s", "--invalid-retries", "0"];
     let args = [&range[..], &trials, &LENIENT, &["--json"]].concat();
-    // After the first trial's verdict it pauses for a minute, and prints that.
+    // After the verdict of the first trial, the search prints that it pauses for a minute.
     let output = interrupted(folder.path(), "-INT", "Pause of 1m, then trial 2 of about ", &args);
     let text = show(&args, &output);
     assert!(text.contains("trial 1 of about ") && text.contains(" to go, until "), "{text}");
@@ -427,7 +427,7 @@ fn unrecordable_lab_does_not_start() {
     let down = as_a_user(&runtime, &["lab", "down"]);
     let text = show(&["lab", "down"], &down);
     assert!(down.status.success() && text.contains("The lab was not up"), "{text}");
-    // There is a file of another user in the place of its folder.
+    // Each possible path of the lab's folder is taken by a file of a different user.
     let taken = folder.path().join("taken");
     fs::create_dir(&taken).unwrap();
     for name in ["dns64bench", "dns64bench-65534", ".local"] {

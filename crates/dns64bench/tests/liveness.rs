@@ -44,7 +44,7 @@ fn every_command_reports_an_absent_server() {
     ] {
         ends(args, 4, &[&said]);
     }
-    // Errors of the command itself come first.
+    // Errors in the arguments are reported before the server is probed.
     ends(
         &["measure", "--server", &address, "--rate", "100", "--records", "x.txt"],
         2,
@@ -108,7 +108,7 @@ fn without_the_check_wrong_replies_fail_the_trial() {
     ends(&[&["measure", "--rate", "100"][..], &asks, &load].concat(), 1, &["0 valid", "no AAAA"]);
     ends(&[&["self-test", "--for-rate", "100"][..], &asks, &load].concat(), 1, &["--aaaa-share 1"]);
     ends(&[&["search"][..], &asks, &search_options(&journal)].concat(), 1, &["Trials"]);
-    // The same journal with the check: its first trial has wrong replies only.
+    // The same search is resumed with the liveness check. The first trial in the journal has only wrong replies.
     let resume = ["search", "--resume", journal.to_str().unwrap()];
     ends(&resume, 4, &["is wrong: no AAAA record", "start a new search", "--liveness false"]);
 }
@@ -119,7 +119,7 @@ fn a_block_without_spare_names_takes_any_reply() {
     let load = [&SHORT[..], &LENIENT].concat();
     let rate = ["measure", "--rate", "100", "--names", "10.0.0.0/27", "--server", &auth.address];
     ends(&[&rate[..], &load].concat(), 1, &["0 valid", "does not synthesize"]);
-    // The first trial of a search detects it.
+    // A search detects in its first trial that the server does not synthesize.
     let folder = tempfile::tempdir().unwrap();
     let journal = folder.path().join("journal.jsonl");
     let few = ["search", "--names", "10.0.0.0/26", "--reuse-names", "--server", &auth.address];
@@ -168,7 +168,7 @@ fn search_resumes_after_a_server_crash() {
         assert!(text.contains(word), "{word} missing in {text}");
     }
     assert!(!text.contains("Median"), "{text}");
-    // Back on the same port. The journal still has all finished trials.
+    // The server is started again on the same port. The journal still contains all finished trials.
     let before = finished();
     let listen = ["reference-dut", "--capacity", "100000", "--listen", &address];
     let mut back = Command::new(PROGRAM)

@@ -136,7 +136,7 @@ fn a_gate_that_cannot_decide_is_not_green() {
     }
 }
 
-/// A measurement that serves its metrics, and their address; ends when dropped.
+/// A measurement that serves its metrics, and the address of the metrics. Dropping this value ends the measurement.
 struct Shown {
     child: Child,
     address: String,
@@ -154,7 +154,7 @@ impl Shown {
         let line = lines
             .find_map(|line| line.ok().filter(|line| line.starts_with("Metrics: ")))
             .expect("an address");
-        // The rest of its output must be read.
+        // The rest of the output must be read, because otherwise a full pipe would block the measurement.
         thread::spawn(move || lines.for_each(drop));
         let address =
             line.trim_start_matches("Metrics: http://").trim_end_matches("/metrics").to_owned();
@@ -170,12 +170,12 @@ impl Shown {
         text
     }
 
-    /// Returns the value of a sample.
+    /// Returns the value of the sample `name` in the metrics `text`.
     fn value(text: &str, name: &str) -> Option<f64> {
         text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok())
     }
 
-    /// Scrapes until a sample is above 0.
+    /// Scrapes the metrics until the sample `name` is above 0. Returns the metrics.
     fn wait_for(&self, name: &str) -> String {
         let mut text = String::new();
         testbed::wait_until(name, || {
@@ -185,7 +185,7 @@ impl Shown {
         text
     }
 
-    /// Returns the text that it prints at its end.
+    /// Returns the JSON object that the measurement prints at its end.
     fn end(mut self) -> Value {
         let mut text = String::new();
         self.child.stdout.take().unwrap().read_to_string(&mut text).unwrap();
@@ -246,7 +246,7 @@ fn a_closed_loop_is_seen_while_it_runs() {
     assert!(seen <= result["sent"].as_f64().unwrap(), "{seen}: {result}");
 }
 
-/// A search has several trials; finished ones are counted, and the rate is the current one.
+/// The metrics of a running search contain the number of finished trials and the rate of the current trial.
 #[test]
 fn a_search_is_seen_while_it_runs() {
     let folder = tempfile::tempdir().unwrap();

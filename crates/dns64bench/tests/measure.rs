@@ -94,7 +94,8 @@ fn reference_dut_reports_time_stalled() {
     UdpSocket::bind("127.0.0.1:0").unwrap().send_to(&[0; 12], &dut.address).unwrap();
     thread::sleep(Duration::from_millis(300));
     signal("CONT");
-    // It reads the queries in order: after this answer it has read the first datagram.
+    // The server reads datagrams in the order of arrival, so once it has answered this query it has read the first
+    // datagram.
     let one = ["--rate", "1", "--duration", "1s"];
     let Some((_, status)) = measure(&dut.address, &one) else { return };
     assert_eq!(status, 0);
@@ -239,7 +240,7 @@ fn a_plan_as_json_is_the_trial_that_is_carried_out() {
     (plan.duration, plan.aaaa_share) = (Nanos::SECOND, Share::ONE);
     // A stall of this host must not make replies late.
     plan.timeout = Nanos(5 * Nanos::SECOND.0);
-    // These have no option of their own, or were once lost in the conversion to options.
+    // These fields have no option, or were once lost in the conversion to options.
     (plan.check_own_aaaa, plan.spin, plan.first_name) = (false, Spin::Never, 77);
     plan.send_cost = Some(SendCost { wake_up: Nanos(20_000), query: Nanos(1_000) });
     plan.subject = Subject::Tester { factor: 2.2, delta: 0.1 };

@@ -51,7 +51,7 @@ fn file_of(shard: &str) -> String {
     format!("{}.json", shard.replace('/', "-"))
 }
 
-/// Returns the name of the file with its records: `1-3.parquet`.
+/// Returns the name of the file with the records of shard `1/3`: `1-3.parquet`.
 fn records_of(shard: &str) -> String {
     format!("{}.parquet", shard.replace('/', "-"))
 }
@@ -86,7 +86,7 @@ fn three(folder: &Path, server: &str, more: &[&str]) -> [Child; 3] {
 fn merged(folder: &Path, more: &[&str]) -> (Value, Output) {
     let files = THREE.map(file_of);
     let files = files.each_ref().map(String::as_str);
-    // In a different order.
+    // The order of the files differs from that of the shards.
     let args = [&["merge", files[2], files[0], files[1], "--json"], more].concat();
     let output = run_in(folder, &args);
     let result = serde_json::from_slice(&output.stdout);
@@ -100,7 +100,8 @@ fn signal(child: &Child, name: &str) {
     assert!(done.unwrap().success());
 }
 
-/// Returns ID and name of each query of a valid trial. The testers of `shards` share it; its server does not answer.
+/// Returns the ID and the name of each query of a valid trial. The testers of `shards` share the trial. The server does
+/// not answer.
 fn queries_of(folder: &Path, shards: &[&str], more: &[&str]) -> Option<BTreeSet<(u16, String)>> {
     testbed::valid_trial(|| {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -187,7 +188,7 @@ fn three_testers_have_one_verdict() {
     assert!((least..=most).contains(&us(&result, "p50")), "{result:#}");
     assert_eq!(us(&result, "max"), of_all("max").into_iter().reduce(f64::max).unwrap());
 
-    // A wrong clock.
+    // The clock of one tester is wrong.
     let (off, output) = merged(folder.path(), &["--offset", "1=40s", "--offset", "2=-3us"]);
     assert_eq!(output.status.code(), Some(3), "{off:#}");
     let causes = off["causes"].as_array().unwrap();
@@ -201,7 +202,7 @@ fn three_testers_have_one_verdict() {
     for expected in ["Verdict     passed", "Shard 0", "Shard 2     passed", "2-3.json"] {
         assert!(text.contains(expected), "no {expected} in {text}");
     }
-    // Without one of them.
+    // The file of one tester is missing.
     let lacking = run_in(folder.path(), &["merge", &files[0], &files[2]]);
     assert_eq!(lacking.status.code(), Some(2));
     assert!(told(&lacking).contains("shard 1 of 3 is missing"), "{}", told(&lacking));

@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use common::{PROGRAM, Server, holds, run, show};
 use serde_json::Value;
 
-/// Any free port for AuthDNS: tests run in parallel.
+/// Option that selects a free port for AuthDNS, because tests run in parallel.
 const AUTH: [&str; 2] = ["--auth-listen", "127.0.0.1:0"];
 
 /// A server of this program that is killed when dropped.

@@ -21,7 +21,7 @@ pub const LENIENT: [&str; 4] = ["--window-limit", "100", "--lateness-limit", "30
 pub const LENIENT_TRIAL: &str = "timeout = '3s'\npause = '0s'\nmax-burst = '500us'\n\
                                  window-limit = 100\nlateness-limit = '30s'\nauth-limit = '30s'\n";
 
-/// A server of the program under test; ends when dropped.
+/// A server that the program under test runs. Dropping this value ends the server.
 pub struct Server {
     child: Child,
     pub address: String,
@@ -44,12 +44,12 @@ impl Server {
         Server { child, address }
     }
 
-    /// Returns its process id.
+    /// Returns the process id of the server.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Ends it like a user would, and returns its counters.
+    /// Ends the server as a user would, and returns its counters.
     pub fn end(mut self) -> Value {
         let _ = Command::new("kill").arg(self.child.id().to_string()).status();
         let mut text = String::new();
