@@ -170,8 +170,9 @@ pub(crate) struct Traffic {
     /// most 65536 [default of N: 256, or the size of the prefix if that is smaller]
     #[arg(long, value_name = "PREFIX[,N]", help_heading = THREADS)]
     pub(crate) source_addresses: Option<SourceAddresses>,
-    /// Send and receive with AF_XDP (kernel bypass) on this interface, which must be on the route to the server; auto
-    /// selects it. One thread pair handles all queues of the interface, so --threads must be 1
+    /// Send and receive with AF_XDP (kernel bypass) on this interface. The route to the server must use the interface;
+    /// the value auto selects the interface of the route. One thread pair handles all queues of the interface, so
+    /// --threads must be 1
     #[arg(long, value_name = "IFACE", help_heading = THREADS)]
     pub(crate) xdp: Option<String>,
     /// AF_XDP mode: zero-copy (needs driver support), copy (in the driver), generic (works with every driver), or auto
@@ -205,12 +206,12 @@ pub(crate) struct Traffic {
     /// Use one system call (UDP_SEGMENT) to send all queries in a batch that share a source port
     #[arg(long, value_name = "YES", default_value_t = true, action = clap::ArgAction::Set, help_heading = THREADS)]
     pub(crate) offload: bool,
-    /// Status socket of AuthDNS (the path in `auth --status`). With this option, a trial in which AuthDNS drops packets
-    /// or responds slowly is invalid, rather than failed
+    /// Status socket of AuthDNS (the path in `auth --status`). With this option, a trial is invalid if AuthDNS drops
+    /// packets or responds slowly. Without it, such a trial may count as a failure of the server
     #[arg(long, value_name = "PATH", help_heading = AUTH)]
     pub(crate) auth_status: Option<PathBuf>,
-    /// With --auth-status: a trial is invalid if AuthDNS takes longer than this time to answer more than one query in a
-    /// thousand
+    /// With --auth-status: response time of AuthDNS that at most one query in a thousand may exceed; otherwise the
+    /// trial is invalid
     #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = parse_some_time, help_heading = AUTH)]
     pub(crate) auth_limit: Duration,
     /// Declare that the DUT, AuthDNS and the Measurer run on separate hosts; the program cannot detect this
@@ -355,13 +356,13 @@ pub(crate) struct NewSearch {
     /// the highest rate that passed
     #[arg(long, value_name = "QPS", allow_negative_numbers = true, default_value_t = Qps(1), help_heading = SEARCH)]
     pub(crate) resolution: Qps,
-    /// Search method. bisection (alias rfc8219): a binary search with full-length trials (RFC 8219 §9.2). mlrsearch: a
-    /// search that begins with short trials and supports several goals (MLRsearch, RFC 9971)
+    /// Search method. bisection (alias rfc8219): binary search with full-length trials (RFC 8219 §9.2). mlrsearch:
+    /// MLRsearch (RFC 9971), which begins with short trials and can search for several goals at once
     #[arg(long, value_enum, default_value_t = SearchMethod::Bisection, help_heading = SEARCH)]
     pub(crate) method: SearchMethod,
     /// Additional goal for --method mlrsearch; the goal of RFC 8219 always applies. LOSS: maximum loss ratio of a
-    /// trial. exceed: maximum share of the trial time at a rate in which more queries are lost. final: duration of a
-    /// full-length trial. sum: total duration of the full-length trials at a rate
+    /// trial. exceed: share of the trial time at one rate that may be spent in trials with a higher loss ratio. final:
+    /// duration of a full-length trial. sum: total duration of the full-length trials at a rate
     #[arg(long, value_name = "LOSS[,exceed=SHARE][,final=TIME][,sum=TIME]", help_heading = SEARCH)]
     pub(crate) goal: Vec<TypedGoal>,
     /// For --method mlrsearch: maximum distance between the lower and upper bounds of the result, relative to the upper
@@ -574,7 +575,7 @@ pub(crate) struct Auth {
           conflicts_with_all = ["domain", "aaaa_share", "ttl", "threads", "cpus", "delay", "loss", "seed", "json"],
           help_heading = CHECKS)]
     pub(crate) conform: Option<::conform::message::Name>,
-    /// Write the trust anchors for the DNSSEC-signed zones below the --conform ZONE to this file, as DNSKEY records
+    /// File for the trust anchors (DNSKEY and DS records) of the DNSSEC-signed zones below the --conform ZONE
     #[arg(long, value_name = "FILE", requires = "conform", help_heading = CHECKS)]
     pub(crate) anchors: Option<PathBuf>,
     #[command(flatten)]
@@ -730,7 +731,7 @@ pub(crate) struct ReferenceDut {
 pub(crate) struct Zone {
     #[command(flatten)]
     pub(crate) zone: ZoneContent,
-    /// Block of IPv4 addresses from which the names in the zone file are generated, one name per address
+    /// Block of IPv4 addresses; the zone file contains one name for each address
     #[arg(long, value_name = "A.B.C.D/LEN", default_value = "10.0.0.0/16", help_heading = NAMES)]
     pub(crate) names: NameRange,
     /// File to write instead of standard output

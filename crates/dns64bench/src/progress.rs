@@ -170,7 +170,7 @@ impl ProgressText {
         *self.text.lock().unwrap_or_else(PoisonError::into_inner) = plain_spaces(words);
     }
 
-    /// Hides the progress bar while `write` runs, which writes to the terminal.
+    /// Runs `write`, which writes to the terminal, and hides the progress bar meanwhile.
     pub(crate) fn aside<T>(&self, write: impl FnOnce() -> T) -> T {
         self.bar.suspend(write)
     }

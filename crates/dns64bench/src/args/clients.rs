@@ -56,7 +56,7 @@ pub(crate) struct Questions {
     /// algorithm is hmac-md5
     #[arg(long, value_name = "[ALGORITHM:]NAME:SECRET", help_heading = QUESTIONS)]
     pub(crate) tsig: Option<Key>,
-    /// Seconds to add to the signing time, to test how a server reacts
+    /// Seconds to add to the signing time of TSIG, to test the server's reaction to a wrong time
     #[arg(
         long,
         value_name = "SECONDS",

@@ -47,8 +47,8 @@ fn measured_send_cost(plan: &TrialPlan) -> Result<Option<SendCost>, TrialError> 
 /// Exit status after a panic, as in other Rust programs.
 const PANICKED: i32 = 101;
 
-/// Makes a panic in any thread end the program. Without this, a server would continue without one of its threads, and
-/// the replies lost by that thread would look like losses of the DUT.
+/// Makes a panic in any thread end the program. Otherwise a server would continue without one of its threads, and the
+/// replies lost by that thread would look like losses of the DUT.
 fn end_with_any_thread() {
     let tell = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
