@@ -67,8 +67,8 @@ pub struct Settings {
     /// Prefixes that the user expects. If the list is empty, the prefixes are discovered as specified by RFC 7050, or
     /// derived from answers.
     pub expect: Vec<Prefix>,
-    /// Additional range of IPv6 addresses that the server is configured to exclude (RFC 6147 §5.1.4), if any. The
-    /// length is /1 to /127.
+    /// Range of IPv6 addresses that the server is configured to exclude in addition to its default ranges (RFC 6147
+    /// §5.1.4). `None` if there is no such range. The length is /1 to /127.
     pub excluded: Option<Ipv6Net>,
     /// Ids, or beginnings of ids, of the checks to run. If the list is empty, all checks are run.
     pub only: Vec<String>,

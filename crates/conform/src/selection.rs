@@ -13,7 +13,7 @@ pub struct NoCheck {
 }
 
 /// Returns the checks selected by the names in `only`, in the order of `all`. If `only` is empty, all checks are
-/// returned. A complete id selects only this check, even if other ids begin with the same text.
+/// returned. A complete id selects only the check with this id, even if other ids begin with the same text.
 pub(crate) fn chosen<'c>(all: &[&'c Check], only: &[String]) -> Result<Vec<&'c Check>, NoCheck> {
     let is_whole = |wanted: &String| all.iter().any(|check| check.id == wanted);
     let fits = |check: &Check, wanted: &String| {

@@ -30,7 +30,7 @@ pub struct Subject<'a> {
     pub zone: Option<&'a Name>,
     /// Prefixes of the server; at least one. They are discovered as specified by RFC 7050, or given by the user.
     pub prefixes: &'a [Prefix],
-    /// Range of IPv6 addresses that the server is configured to exclude, if any.
+    /// Range of IPv6 addresses that the server is configured to exclude; `None` if there is no such range.
     pub excluded: Option<Ipv6Net>,
     /// Query log of the test authoritative server.
     pub view: Option<&'a dyn View>,

@@ -81,8 +81,8 @@ enum Counters {
 }
 
 impl Counters {
-    /// Returns the numbers of sent queries, valid replies, and queries with a known outcome; `None` for another
-    /// process.
+    /// Returns the numbers of sent queries, valid replies, and queries whose outcome is known; `None` if a different
+    /// process sends the queries.
     fn read(&self) -> Option<[u64; 3]> {
         match self {
             Counters::Trial(p) => Some([p.sent(), p.valid(), p.decided()]),

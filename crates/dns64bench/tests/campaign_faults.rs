@@ -95,7 +95,7 @@ fn resume_requires_the_original_plan() {
     let first = &journal(folder)[0];
     assert_eq!(first["begun"]["plan"]["trial"]["duration"], "200ms", "{first}");
 
-    // Another spelling of the same value is no change.
+    // A different spelling of the same value is not a change.
     fs::write(
         folder.join("plan.toml"),
         begun.replace("'200ms'\ntimeout", "'0.2s' # short\ntimeout").replace("0.2s", "200000us"),

@@ -1,4 +1,5 @@
-//! AuthDNS is part of the tester. Its faults never count against the DUT, and its counters are compared with the trial.
+//! AuthDNS is part of the tester. Faults of AuthDNS never count against the DUT, and its counters are compared with the
+//! trial.
 
 mod common;
 

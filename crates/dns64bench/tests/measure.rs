@@ -161,7 +161,8 @@ fn records_say_the_same_as_the_result() {
         rows.iter().filter(|r| r[3] == "0" && r[6] == "-1").count() as u64,
         count(&trial, "/lost")
     );
-    // The send times give the same maximum lateness as the audit, to the histogram's three digits.
+    // The maximum lateness computed from the send times equals that of the result, to the three digits of the
+    // histogram.
     let sent: Vec<i64> = rows.iter().map(|r| r[2].parse().unwrap()).collect();
     let spread =
         sent.iter().enumerate().map(|(i, t)| t - sent[0] - i as i64 * 1_000_000).max().unwrap()

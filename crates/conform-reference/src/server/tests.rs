@@ -327,7 +327,7 @@ fn rfc_7766_truncation_and_tcp() {
     assert_eq!((reply(huge.id).answer.len(), reply(huge.id).flags.tc), (0, true));
 }
 
-/// Each of 1000 clients gets an answer, both if all clients query the same name and if they query different names.
+/// Each of 1000 clients gets an answer, whether all clients query the same name or different names.
 #[test]
 fn a_burst_is_answered() {
     // Each client needs a socket, and so do the tests that run in parallel.

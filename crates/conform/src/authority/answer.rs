@@ -163,7 +163,7 @@ impl<'a> Walk<'a> {
 
     fn add_alias(&mut self, alias: &Alias, node: &Node, name: &Name) {
         let (own, follows) = alias_records(name, alias, node.behaviour.ttl);
-        // The DNAME record has another owner, so it does not come from the wildcard of this name.
+        // The DNAME record has a different owner, so it does not come from the wildcard of this name.
         let wildcard = follows.is_empty().then_some(node.behaviour.wildcard.as_ref()).flatten();
         let own = self.with_signatures(own, node, wildcard);
         self.reply.answer.extend(own.into_iter().chain(follows));

@@ -162,7 +162,7 @@ fn serve_udp(socket: &Arc<UdpSocket>, shared: &Shared) {
     }
 }
 
-/// Returns a socket on another port of the same address.
+/// Returns a socket on a different port of the same address.
 fn other_port_socket(socket: &UdpSocket) -> io::Result<UdpSocket> {
     UdpSocket::bind((socket.local_addr()?.ip(), 0))
 }

@@ -2,9 +2,9 @@
 //! data are RRsets and their TTLs (RFC 2181), names (RFC 1034, 1035), aliases (RFC 6604, 6672), and records that are
 //! not translated (RFC 9460, 8482).
 //!
-//! Caching is detected on the upstream side, by whether the test authoritative server received another query. A TTL
-//! that must expire during a check is six seconds, because some servers (Knot Resolver, CoreDNS) cache every answer for
-//! at least five seconds by default.
+//! The checks detect caching on the upstream side: for a cached name, the test authoritative server receives no further
+//! query. A TTL that must expire during a check is six seconds, because some servers (Knot Resolver, CoreDNS) cache
+//! every answer for at least five seconds by default.
 
 mod caching;
 mod common;

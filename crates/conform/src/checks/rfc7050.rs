@@ -23,7 +23,7 @@ const NAME: &str = "ipv4only.arpa";
 const WELL_KNOWN: [Ipv4Addr; 2] = [Ipv4Addr::new(192, 0, 0, 170), Ipv4Addr::new(192, 0, 0, 171)];
 /// Reverse names of these addresses.
 const REVERSE: [&str; 2] = ["170.0.0.192.in-addr.arpa", "171.0.0.192.in-addr.arpa"];
-/// Types for which ipv4only.arpa has no records, and which no server synthesizes.
+/// Types for which ipv4only.arpa has no records. No server synthesizes records of these types.
 const OTHER_TYPES: [Rtype; 4] = [Rtype::MX, Rtype::TXT, Rtype::SRV, Rtype::HTTPS];
 
 const GENERATES: &str = "DNS64 recursive resolvers MUST generate the 192.0.0.170 and 192.0.0.171 \

@@ -67,7 +67,7 @@ impl Fit {
         Some(Fit { prefix, strange: usize::from(rest.iter().any(|octet| *octet != 0)), wrong })
     }
 
-    /// Adds the mistakes of another address below the same prefix.
+    /// Adds the mistakes in a second address below the same prefix.
     fn with(self, other: Fit) -> Fit {
         let (strange, wrong) = (self.strange + other.strange, self.wrong + other.wrong);
         Fit { strange, wrong, ..self }

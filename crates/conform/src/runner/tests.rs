@@ -432,7 +432,7 @@ fn checks_run_together_up_to_the_bound_and_some_alone() {
     fn sleeps(_: &mut Trial<'_>) -> Judged {
         let now = RUNNING[0].fetch_add(1, Ordering::SeqCst) + 1;
         RUNNING[1].fetch_max(now, Ordering::SeqCst);
-        // Waits until another script runs, or has run, at the same time.
+        // Waits until two scripts run, or have run, at the same time.
         for _ in 0..3_000 {
             if RUNNING[1].load(Ordering::SeqCst) > 1 {
                 break;

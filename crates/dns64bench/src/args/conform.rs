@@ -37,8 +37,8 @@ pub(crate) struct Conform {
     /// are skipped
     #[arg(long, value_name = "ZONE", help_heading = NAMES)]
     pub(crate) zone: Option<Name>,
-    /// Status socket of the `auth --conform` that serves --zone, on this host or, through ssh, on another host; without
-    /// this option, checks that need the log of upstream queries are skipped
+    /// Status socket of the `auth --conform` that serves --zone. The socket is on this host, or on a different host
+    /// that is reached by ssh. Without this option, checks that need the log of upstream queries are skipped
     #[arg(long, value_name = "PATH|ssh:HOST:PATH", requires = "zone", help_heading = AUTH)]
     pub(crate) auth_status: Option<StatusSocketLocation>,
     /// ssh configuration file to use instead of the user's

@@ -82,7 +82,7 @@ fn notes(subcommand: &str) -> &'static [(&'static str, &'static str)] {
             ("-b", "Without this option, socket buffers are as large as the system allows."),
             (
                 "-C",
-                "Every client uses its own set of message IDs, and -q limits the total over all clients.",
+                "Each client has its own message IDs, and -q limits the queries in flight of all clients together.",
             ),
             (
                 "-d",
@@ -309,7 +309,7 @@ fn examples(subcommand: &str) -> &'static [(&'static str, &'static str)] {
             ),
             (
                 "dns64bench conform --server ::1 --name ours --html board.html --beside other.json",
-                "Write a scoreboard of this server and another one.",
+                "Write a scoreboard of this server and the server in other.json.",
             ),
         ],
         "auth" => &[

@@ -224,7 +224,7 @@ mod tests {
         let all: Vec<&str> = checks::all().map(|check| check.id).collect();
         assert_eq!(ids(&[]).unwrap(), all);
         let one = "rfc6147-5.1.7-ttl-of-a";
-        // The identifier of another check begins with this identifier.
+        // The identifier of a different check begins with this identifier.
         assert!(all.iter().any(|id| id.starts_with(one) && *id != one));
         assert_eq!(ids(&[one]).unwrap(), [one]);
         let some = ids(&["rfc6052-3", "rfc6147-5.1.7"]).unwrap();

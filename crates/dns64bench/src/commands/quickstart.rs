@@ -363,7 +363,7 @@ fn summary(result: &QuickstartResult, stream: &impl io::IsTerminal) -> String {
     text + NEXT
 }
 
-/// Last line of the text: the command that measures another server.
+/// Last line of the text: the command that measures the user's own server.
 const NEXT: &str = "Next, your own server: dns64bench try --server ADDRESS\n";
 
 /// Returns the reason for a missing rate or for invalid trials of a test case; empty if there is none.

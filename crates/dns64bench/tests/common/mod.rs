@@ -131,7 +131,7 @@ pub fn run_valid(args: &[&str]) -> Option<Output> {
 /// Checks an output against the schema that `dns64bench schema NAME` prints.
 pub fn holds(name: &'static str, value: &Value) {
     static SCHEMAS: Mutex<BTreeMap<&str, Validator>> = Mutex::new(BTreeMap::new());
-    // A failed check of another test leaves the map unchanged.
+    // A test that panics leaves the map unchanged, so a poisoned lock is harmless.
     let mut schemas = SCHEMAS.lock().unwrap_or_else(PoisonError::into_inner);
     let schema = schemas.entry(name).or_insert_with(|| {
         let printed = Command::new(PROGRAM).args(["schema", name]).output().unwrap();

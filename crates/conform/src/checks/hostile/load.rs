@@ -47,7 +47,7 @@ pub(super) fn questions_are_asked_three_times_at_most(t: &mut Trial<'_>) -> Judg
     t.send_octets(&query.octets(), t.subject().patience)?;
     let mut questions: HashMap<_, usize> = HashMap::new();
     for question in t.was_asked(&asked)? {
-        // The same question without OPT is another query (RFC 6891 §6.2.2).
+        // The same question without OPT is a different query (RFC 6891 §6.2.2).
         let query = (question.qtype, question.tcp, question.payload.is_some());
         *questions.entry(query).or_default() += 1;
     }

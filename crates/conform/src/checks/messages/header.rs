@@ -66,7 +66,7 @@ fn with_opcode(t: &mut Trial<'_>, opcode: u8) -> Message {
     Message { opcode, edns: None, opt_records: 0, ..query(t) }
 }
 
-/// Requires that a reply has the opcode of the query. Another check reports missing replies.
+/// Requires that a reply has the opcode of the query. A different check reports missing replies.
 pub(super) fn opcode_is_copied(t: &mut Trial<'_>) -> Judged {
     let mut replied = false;
     for opcode in UNKNOWN_OPCODES {

@@ -26,7 +26,7 @@ struct RepeatedQuery {
     name: Name,
     first: Message,
     second: Message,
-    /// True if the second client query caused another upstream query.
+    /// True if the second client query caused a further upstream query.
     asked_again: bool,
 }
 
@@ -92,7 +92,7 @@ fn denials_not_kept(t: &mut Trial<'_>, name: &Name) -> Judged {
     Err(Fault::NotOffered("nothing is cached, neither answers nor denials".into()))
 }
 
-/// Returns the first SOA record of a denial. Another check counts the SOA records.
+/// Returns the first SOA record of a denial. A different check counts the SOA records.
 fn first_soa(reply: &Message) -> Judged<&Record> {
     let soa = reply.authority.iter().find(|record| record.rtype == Rtype::SOA);
     soa.ok_or_else(|| Fault::Wrong("the denial has no SOA record".into()))

@@ -171,7 +171,7 @@ pub(super) fn nodes_are_empty(t: &mut Trial<'_>) -> Judged {
     for prefix in t.subject().prefixes.iter().take(6) {
         let (asked, reply) = ask(t, &below(*prefix, "1.2.3.4"))?;
         if ReverseAnswer::of(&reply, &asked) == ReverseAnswer::None {
-            // Another check reports this fault.
+            // A different check reports this fault.
             continue;
         }
         let labels = asked.to_string();

@@ -1,5 +1,5 @@
 //! RFC 6147 §5.1.4: AAAA records that are treated as missing. The checks use the range ::ffff:0:0/96, which is excluded
-//! by default, and another range if the user specifies one.
+//! by default, and an additional range if the user specifies one.
 
 use std::net::Ipv6Addr;
 
