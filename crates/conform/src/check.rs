@@ -94,7 +94,7 @@ pub struct Check {
     pub level: Level,
     /// Requirements for running the check.
     pub needs: &'static [Need],
-    /// Id of the check that requires the opposite, if there is one. There are such pairs where our advice contradicts a
+    /// Id of the check that requires the opposite, if there is one. Such pairs exist where our advice contradicts a
     /// sentence of an RFC.
     pub contradicts: Option<&'static str>,
     /// Script that sends the queries and judges the replies.

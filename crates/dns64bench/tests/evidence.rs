@@ -92,7 +92,8 @@ fn a_dut_that_caches_nothing_has_no_cached_share() {
         (3, Some(0.6)),
         "{trial}"
     );
-    // Its capacity is only slightly above the rate of the trial: cached answers must not come faster.
+    // This DUT drops queries above its capacity of 5000 queries/s. The queries that fill the DUT's cache before the trial
+    // must therefore be sent more slowly.
     let remembering = site("5000", &["--remember"]);
     let Some((trial, status)) = remembering.measure(&cached) else { return };
     assert_eq!((status, &trial["deviation"]), (0, &Value::Null), "{trial}");

@@ -61,7 +61,7 @@ fn clear_if(reply: &mut Message, rtype: Rtype) {
     }
 }
 
-/// Returns true if the owner contains the label `b`. This is the label of the other zone, to which `hop` aliases lead.
+/// Returns true if the owner contains the label `b`, which marks the zone `b.ZONE`. Aliases of type `hop` lead there.
 fn is_other(record: &Record) -> bool {
     record.owner.iter().any(|label| label.as_slice().eq_ignore_ascii_case(b"b"))
 }
