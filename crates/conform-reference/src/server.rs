@@ -68,7 +68,7 @@ impl Drop for Reference {
     fn drop(&mut self) {
         self.ends.store(true, Ordering::Relaxed);
         // One thread waits for a datagram, and the other for a connection. A datagram and a connection therefore wake
-        // them. If the datagram is lost, the read times out.
+        // both threads. If the datagram is lost, the read times out.
         let address = reachable(self.address);
         let any = SocketAddr::new(unspecified(address), 0);
         let _ = UdpSocket::bind(any).and_then(|socket| socket.send_to(&[], address));
@@ -227,7 +227,7 @@ impl Server {
     }
 }
 
-/// Reads a message with a single read, which fails if the message arrives in several segments. Only a mutant does this.
+/// Reads a message in a single read. Fails if the message arrives in several segments. Only a mutant does this.
 fn read_segment(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
     let mut segment = vec![0; usize::from(u16::MAX)];
     let len = stream.read(&mut segment)?;

@@ -177,8 +177,8 @@ fn add_made(query: &Message, reply: &mut Message, qtype: Rtype) {
     }
 }
 
-/// Stores the AAAA records of all replies. To the reply to an ANY query, adds the stored records of the queried name,
-/// as if the server cached synthesized records.
+/// Stores the AAAA records of all replies. If the query is for ANY, adds the stored records of the queried name to the
+/// reply, as if the server cached synthesized records.
 fn add_synthesized_before(query: &Message, reply: &mut Message) {
     static KEPT: Mutex<Vec<Record>> = Mutex::new(Vec::new());
     let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);

@@ -134,8 +134,8 @@ impl Shared {
     }
 }
 
-/// Returns the result of `answer` for the query, or SERVFAIL if `answer` panics. Otherwise a panic for one name would
-/// end the thread that answers all queries.
+/// Returns the result of `answer` for the query. If `answer` panics, returns SERVFAIL, because the panic would end the
+/// thread that answers all queries.
 fn or_servfail(query: &Message, answer: impl FnOnce() -> Vec<Sending>) -> Vec<Sending> {
     // The zones do not change, so a panic leaves no inconsistent state.
     catch_unwind(AssertUnwindSafe(answer)).unwrap_or_else(|_| {

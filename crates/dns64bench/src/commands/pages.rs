@@ -15,8 +15,8 @@ pub(crate) fn completions(shell: Shell) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns a completion script. The script also completes values that this program checks without clap. Such values are
-/// checked here because the error messages of this program are more helpful.
+/// Returns a completion script. The script also completes values that clap does not check. This program checks such
+/// values itself, because its error messages are more helpful.
 fn script(shell: Shell) -> Vec<u8> {
     let command = Arguments::command()
         .mut_subcommand("schema", |command| with_names(command, schema::names()))

@@ -156,8 +156,8 @@ pub(super) fn any(t: &mut Trial<'_>) -> Judged {
     Ok(())
 }
 
-/// Queries each name twice for AAAA, and after each AAAA query for ANY. The first AAAA query makes the server
-/// synthesize records. The answer to the second may come from a cache.
+/// Sends an AAAA query and then ANY queries for each name, twice. The first AAAA query makes the server synthesize
+/// records. The answer to the second AAAA query may come from a cache.
 pub(super) fn any_after_aaaa(t: &mut Trial<'_>) -> Judged {
     for labels in ["v4-1-2-3-4", "txt.v4-1-2-3-4", "cname.v4-1-2-3-4"] {
         let name = t.name(labels);
