@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use hosts::ports;
 pub(crate) use hosts::servers::find;
 use net::clock;
+use net::ports;
 
 /// Time limit of git.
 const GIT_LIMIT: Duration = Duration::from_secs(60);

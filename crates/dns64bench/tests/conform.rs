@@ -42,7 +42,7 @@ fn authority(folder: &Path) -> (Running, String) {
 
 /// Returns a free port for UDP and TCP that no client is assigned meanwhile.
 fn free_port() -> u16 {
-    hosts::ports::free(Ipv4Addr::LOCALHOST.into()).unwrap().port()
+    net::ports::free(Ipv4Addr::LOCALHOST.into()).unwrap().port()
 }
 
 /// Starts dns64d in front of the test authoritative server. Returns dns64d and its address as soon as it answers

@@ -3,7 +3,7 @@
 mod common;
 
 use std::fs;
-use std::net::UdpSocket;
+use std::net::{Ipv4Addr, UdpSocket};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -24,7 +24,7 @@ fn ends(args: &[&str], status: i32, words: &[&str]) {
 fn every_command_reports_an_absent_server() {
     let folder = tempfile::tempdir().unwrap();
     let journal = folder.path().join("journal.jsonl");
-    let address = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let address = net::ports::free(Ipv4Addr::LOCALHOST.into()).unwrap().to_string();
     let said = format!("no answer from {address}: connection refused");
     for args in [
         &["measure", "--server", &address, "--rate", "100", "--duration", "60s"][..],

@@ -4,7 +4,7 @@ mod common;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
-use std::net::UdpSocket;
+use std::net::{Ipv4Addr, UdpSocket};
 use std::process::{Child, Command, Stdio};
 
 use common::{PROGRAM, Server, holds, run, show};
@@ -28,7 +28,7 @@ fn unconfigured_servers_get_advice_and_status_4() {
     let auth = Server::start(&["auth", "--threads", "1"]);
     let dut =
         Server::start(&["reference-dut", "--capacity", "100000", "--prefix", "2001:db8:64::"]);
-    let closed = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let closed = net::ports::free(Ipv4Addr::LOCALHOST.into()).unwrap().to_string();
     for (server, more, words) in [
         (&auth.address, &[][..], &["no synthesized AAAA record", "enable DNS64"][..]),
         (&auth.address, &["--domain", "other.test"], &["REFUSED", "access list"]),
@@ -62,7 +62,7 @@ fn a_port_that_is_taken_names_the_option() {
 #[test]
 fn dns64d_with_the_printed_lines_is_measured() {
     let folder = tempfile::tempdir().unwrap();
-    let address = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let address = net::ports::free(Ipv4Addr::LOCALHOST.into()).unwrap().to_string();
     let args = ["try", "--server", &address, "--json", AUTH[0], AUTH[1]];
     let mut command = Command::new(PROGRAM);
     command.args(args).stdout(Stdio::piped()).stderr(Stdio::piped());

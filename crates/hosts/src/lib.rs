@@ -18,7 +18,6 @@ pub mod lab;
 pub mod new_file;
 pub mod numa;
 pub mod place;
-pub mod ports;
 pub mod process;
 pub mod servers;
 pub mod state;

@@ -33,6 +33,7 @@ mod netlink;
 pub mod path_counters;
 mod peer;
 pub mod poller;
+pub mod ports;
 pub mod queue;
 pub mod queueing;
 pub mod router;

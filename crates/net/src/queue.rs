@@ -307,7 +307,7 @@ mod tests {
 
     #[test]
     fn send_errors_are_counted() {
-        let closed = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let closed = crate::ports::free(std::net::Ipv4Addr::LOCALHOST.into()).unwrap();
         let client = Endpoint::connect(closed).unwrap();
         client.send(b"provoke an ICMP error").unwrap();
         let mut queue = SendQueue::new();

@@ -403,7 +403,7 @@ fn a_flood_of_unmatched_packets_stops_nothing() {
 
 #[test]
 fn a_dead_server_is_a_failed_trial() {
-    let free = UdpSocket::bind("[::1]:0").unwrap().local_addr().unwrap();
+    let free = net::ports::free(std::net::Ipv6Addr::LOCALHOST.into()).unwrap();
     let mut plan = TrialPlan::new(free, Qps(400));
     plan.duration = Nanos::from_millis(300);
     plan.timeout = Nanos::from_millis(100);

@@ -7,7 +7,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
-use hosts::ports;
+use net::ports;
 
 use super::dns64d::NAME;
 use super::harness::{A, AAAA, Bench, LIMIT, Lab, two_cpus, wait_for};

@@ -10,8 +10,8 @@ use hosts::interruption::Interruption;
 use hosts::lab::{self, Host, LabError};
 use hosts::new_file::write_whole;
 use hosts::place::{Neighbour, Sharing};
-use hosts::ports;
 use hosts::topology::CpuTopology;
+use net::ports;
 
 use crate::archive::{Archive, ArchiveError};
 use crate::plan::{self, Cores, Family, Plan};

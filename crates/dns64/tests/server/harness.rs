@@ -30,6 +30,12 @@ pub(crate) fn name(text: &str) -> Name<Vec<u8>> {
     Name::from_str(text).unwrap()
 }
 
+/// Returns an address with a port that is free for UDP and TCP, and that no client of another test
+/// gets as its ephemeral port.
+pub(crate) fn free_address() -> SocketAddr {
+    net::ports::free(Ipv4Addr::LOCALHOST.into()).unwrap()
+}
+
 pub(crate) fn v4(text: &str) -> Ipv4Addr {
     text.parse().unwrap()
 }

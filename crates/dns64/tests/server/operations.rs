@@ -60,7 +60,7 @@ fn item_42_drops_of_the_kernel_are_counted() {
     let upstream = Upstream::new(plain);
     let folder = tempfile::tempdir().unwrap();
     let config = file(folder.path(), upstream.address, "2001:db8:1::/96");
-    let metrics = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let metrics = free_address();
     let text = std::fs::read_to_string(&config).unwrap();
     std::fs::write(&config, format!("{text}[metrics]\nlisten = '{metrics}'\n")).unwrap();
     let daemon = Daemon::start(&config);
@@ -91,7 +91,7 @@ fn item_42_queries_older_than_a_second_are_dropped() {
     let upstream = Upstream::new(plain);
     let folder = tempfile::tempdir().unwrap();
     let config = file(folder.path(), upstream.address, "2001:db8:1::/96");
-    let metrics = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let metrics = free_address();
     let text = std::fs::read_to_string(&config).unwrap();
     std::fs::write(&config, format!("{text}[metrics]\nlisten = '{metrics}'\n")).unwrap();
     let daemon = Daemon::start(&config);
@@ -293,7 +293,7 @@ fn file(folder: &Path, upstream: SocketAddr, prefix: &str) -> PathBuf {
 fn with_stderr(path: &Path, stderr: impl Fn() -> Stdio) -> Daemon {
     let text = std::fs::read_to_string(path).unwrap();
     for _ in 0..20 {
-        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let address = free_address();
         std::fs::write(path, text.replace("127.0.0.1:0", &address.to_string())).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_dns64d"));
         command.args(["--config".as_ref(), path.as_os_str()]).stderr(stderr());
@@ -446,7 +446,8 @@ fn check_compares_the_configuration_with_this_machine() {
     std::fs::write(&other, "").unwrap();
     let (here, file) = (folder.path().display(), other.display());
     let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
+    // The UDP port with this number must be free, because `check` tries UDP first.
+    let tcp = TcpListener::bind(free_address()).unwrap();
     let (udp, tcp) = ((udp.local_addr().unwrap(), udp), (tcp.local_addr().unwrap(), tcp));
     let taken = |transport: &str, port: u16| {
         format!(":2: {transport} port {port} of 127.0.0.1 is in use by another program")
@@ -697,7 +698,7 @@ fn r4_few_descriptors_still_serve_tcp_and_metrics() {
     let upstream = Upstream::new(plain);
     let folder = tempfile::tempdir().unwrap();
     let config = file(folder.path(), upstream.address, "2001:db8:1::/96");
-    let metrics = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let metrics = free_address();
     let text = std::fs::read_to_string(&config).unwrap();
     std::fs::write(&config, format!("{text}[metrics]\nlisten = '{metrics}'\n")).unwrap();
     let mut command = Command::new("sh");

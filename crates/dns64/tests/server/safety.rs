@@ -1,7 +1,7 @@
 //! Items 37 to 43, and faults: dead upstreams, many clients, floods, malformed packets.
 
 use std::io::Read;
-use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::net::{TcpStream, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -284,7 +284,7 @@ fn item_42_a_flood_of_names_is_bounded() {
 fn item_43_a_dead_upstream_is_replaced_by_another() {
     let dead = UdpSocket::bind("127.0.0.1:0").unwrap();
     let silent = dead.local_addr().unwrap();
-    let closed: SocketAddr = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let closed = free_address();
     let alive = Upstream::new(plain);
     let server = server(&[silent, closed, alive.address], PREFIX);
     for i in 0..30 {

@@ -491,7 +491,7 @@ impl Drop for ServerProcess {
 }
 
 fn free_port() -> Result<SocketAddr, Failure> {
-    hosts::ports::free(Ipv6Addr::LOCALHOST.into())
+    net::ports::free(Ipv6Addr::LOCALHOST.into())
         .context("cannot listen on [::1]")
         .map_err(Failure::environment)
 }
