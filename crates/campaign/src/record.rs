@@ -479,8 +479,8 @@ impl ConformTrial {
         ConformTrial { started_unix_s, duration_s, report: Some(report), why: String::new() }
     }
 
-    /// Returns the result of checks that began at `begun` and end now without a report. `why` is
-    /// the reason for the missing report.
+    /// Returns the result of checks that began at `begun` and have just ended without a report.
+    /// `why` is the reason for the missing report.
     pub(crate) fn without_report(begun: SystemTime, why: String) -> ConformTrial {
         let duration_s = begun.elapsed().unwrap_or_default().as_secs_f64();
         ConformTrial { started_unix_s: unix_s(begun), duration_s, report: None, why }

@@ -188,7 +188,7 @@ pub(crate) struct Traffic {
     #[arg(long, value_enum, default_value_t = SpinChoice::Auto, help_heading = PACING)]
     pub(crate) spin: SpinChoice,
     /// Maximum time by which a query is moved from its scheduled send time in order to send several queries as a batch.
-    /// Longer times save CPU time. auto: 50us with busy-waiting or on dedicated CPUs; otherwise the shortest time with
+    /// A larger value saves CPU time. auto: 50us with busy-waiting or on dedicated CPUs; otherwise the shortest time with
     /// which sending uses at most a third of a CPU, but no more than 1ms
     #[arg(long, value_name = "TIME", default_value_t = Burst::Auto, help_heading = PACING)]
     pub(crate) max_burst: Burst,
@@ -361,8 +361,8 @@ pub(crate) struct NewSearch {
     #[arg(long, value_enum, default_value_t = SearchMethod::Bisection, help_heading = SEARCH)]
     pub(crate) method: SearchMethod,
     /// Additional goal for --method mlrsearch; the goal of RFC 8219 always applies. LOSS: maximum loss ratio of a
-    /// trial. exceed: share of the trial time at one rate that may be spent in trials with a higher loss ratio. final:
-    /// duration of a full-length trial. sum: total duration of the full-length trials at a rate
+    /// trial. exceed: maximum share of the trial time at a rate that is spent in trials with a loss ratio above LOSS.
+    /// final: duration of a full-length trial. sum: total duration of the full-length trials at a rate
     #[arg(long, value_name = "LOSS[,exceed=SHARE][,final=TIME][,sum=TIME]", help_heading = SEARCH)]
     pub(crate) goal: Vec<TypedGoal>,
     /// For --method mlrsearch: maximum distance between the lower and upper bounds of the result, relative to the upper
@@ -390,7 +390,7 @@ pub(crate) struct NewSearch {
     /// available. Results above the rate that the self-test validates are reported as lower bounds
     #[arg(long, value_name = "QPS", allow_negative_numbers = true, help_heading = SELF_TEST)]
     pub(crate) self_test_passed: Option<Qps>,
-    /// Reserve δ with which the self-test of --self-test-passed was run (`self-test --delta`)
+    /// Value of the reserve δ in the self-test of --self-test-passed (`self-test --delta`)
     #[arg(long, value_name = "SHARE", default_value_t = method::selftest::MIN_DELTA, allow_negative_numbers = true, value_parser = parse_reserve, help_heading = SELF_TEST)]
     pub(crate) delta: f64,
     /// Journal file [default: ~/.local/state/dns64bench/dns64bench-search-TIME-PID.jsonl]

@@ -18,7 +18,7 @@ const SLACK: Nanos = Nanos::from_millis(200);
 /// Sampling interval.
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Meter of the CPU use of tester, AuthDNS and DUT during one trial.
+/// Measurement of the CPU use of the tester, AuthDNS and the DUT during one trial.
 pub(super) struct Meter<'a> {
     start: Instant,
     /// End of the current second.

@@ -51,8 +51,8 @@ impl<'a> Recorded<'a> {
         Recorded { plan, entries }
     }
 
-    /// Returns all finished trials of a point, including trials that do not match its sequence of
-    /// trials.
+    /// Returns all finished trials of a point, including those that the point's expected sequence
+    /// of trials does not contain.
     pub fn measured(&self, point: &'a Point) -> impl Iterator<Item = &'a Measured> + use<'a> {
         self.finished().filter(move |measured| measured.step.point == *point)
     }

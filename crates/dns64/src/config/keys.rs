@@ -461,8 +461,8 @@ impl PrefixKeys {
         }
     }
 
-    /// Returns a mapping (prefix, IPv4 ranges and state) for each prefix for which the entry
-    /// currently stands. `list` is the list that contains the entry.
+    /// Returns one mapping (prefix, IPv4 ranges and state) for each prefix that the entry currently
+    /// represents. `list` is the list that contains the entry.
     pub(super) fn mappings(
         &self,
         list: &[PrefixKeys],

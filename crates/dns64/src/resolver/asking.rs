@@ -352,8 +352,8 @@ impl<O: ResolverIo> Resolver<O> {
         Some((key, state))
     }
 
-    /// Sends the result to all waiters of the fetch that is being completed. The result goes to
-    /// other workers first, which releases the claim.
+    /// Sends the result to all waiters of the fetch that is being completed. Other workers get it
+    /// first; this releases the claim.
     pub(super) fn conclude(&mut self, outcome: Outcome) {
         if let Some(key) =
             self.completion.as_mut().and_then(|completion| completion.claimed_key.take())

@@ -442,7 +442,7 @@ impl<O: ResolverIo> Resolver<O> {
         self.timers.next()
     }
 
-    /// Returns a fetch with a due timer, for [`on_timer`](Resolver::on_timer).
+    /// Returns a fetch with a timer that is due, as input for [`on_timer`](Resolver::on_timer).
     pub(crate) fn next_timer(&mut self) -> Option<FetchId> {
         self.timers.pop(self.now)
     }

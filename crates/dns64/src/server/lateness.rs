@@ -21,7 +21,7 @@
 
 use units::{Nanos, Share};
 
-/// Age at which a worker drops a datagram. Clients retry after one second or later.
+/// Age at which a worker drops a datagram. Clients wait at least one second before they retry.
 const OLDEST: Nanos = Nanos::SECOND;
 /// Age below which a worker stops dropping. Without this hysteresis every reply would be as old as
 /// [`OLDEST`].

@@ -152,7 +152,7 @@ pub(crate) struct ClosedLoop {
     pub(crate) cpu_of: Option<u32>,
 }
 
-/// Options of resperf 2.14 for UDP and TCP. Sizes that resperf gives in kilobytes are in KiB.
+/// Options of resperf 2.14 for UDP and TCP. The unit KiB replaces resperf's kilobytes.
 #[derive(Debug, Parser)]
 #[command(
     name = "resperf",
@@ -233,8 +233,8 @@ pub(crate) struct Resperf {
     /// Maximum number of queries in flight; sending ends when this number is reached [default: 65536 for each client]
     #[arg(short = 'q', value_name = "N", help_heading = LOAD)]
     pub(crate) outstanding: Option<usize>,
-    /// Maximum backlog, which is the number of queries that are due but not yet sent. Sending ends when the backlog
-    /// exceeds this limit. 0: no limit
+    /// Maximum backlog (queries that are due but not yet sent). Sending ends when the backlog exceeds this limit. 0: no
+    /// limit
     #[arg(short = 'F', value_name = "N", default_value_t = 1_000, help_heading = LOAD)]
     pub(crate) behind: u64,
     /// Start again with the first query when all queries have been sent

@@ -391,7 +391,7 @@ fn rate(search: &SearchResult) -> (String, String) {
     }
 }
 
-/// Describes the results so far, for an error in a later test case.
+/// Describes the results so far. The error message of a later test case contains this text.
 fn so_far(
     self_test: &SelfTestResult,
     closed_loop: &ClosedLoopResult,

@@ -57,8 +57,8 @@ impl<'a> Block<'a> {
 pub(super) enum SendOutcome {
     /// This number of queries was sent; there was no room for the remaining queries.
     First(u64),
-    /// No query was sent, and all may be retried one by one. Contains the send error. The inner `None` means that the
-    /// error belongs to an earlier query, or that only sending together is impossible.
+    /// No query was sent, and all may be retried one by one. Contains the send error. The inner `None` means that an
+    /// earlier query caused the error, or that the queries can be sent one by one but not as a batch.
     None(Option<io::Error>),
     /// An unknown part of the queries was sent, so none may be retried.
     Unknown(io::Error),
