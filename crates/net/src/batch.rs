@@ -430,8 +430,11 @@ impl Source<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::ClockPair;
+    use std::net::UdpSocket;
+
     use units::Share;
+
+    use crate::clock::ClockPair;
 
     fn server(address: &str) -> (Endpoint, SocketAddr) {
         let endpoint = Endpoint::listen(address.parse().unwrap(), 1).unwrap().remove(0);
@@ -582,6 +585,18 @@ mod tests {
             assert!((least..=most).contains(&received), "{percent} %: {received}");
         }
         assert!(server.drops() > 2_000);
+    }
+
+    #[test]
+    fn an_adopted_socket_drops_no_arrivals() {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let address = socket.local_addr().unwrap();
+        let adopt = || Endpoint::adopt(socket.try_clone().unwrap(), 1).unwrap().remove(0);
+        adopt().drop_arrivals(Share::ONE).unwrap();
+        let next = adopt();
+        let (client, _strays) = Endpoint::client_pair(address, 0).unwrap();
+        client.send(b"query").unwrap();
+        assert_eq!(ReceiveBatch::new(512).receive(&next, Wait::NonBlocking).unwrap(), 1);
     }
 
     #[test]

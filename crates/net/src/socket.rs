@@ -286,6 +286,8 @@ impl Endpoint {
         sockets.push(socket);
         let adopt = |socket: UdpSocket| {
             let mut endpoint = Endpoint { socket: socket.into(), reports_destination: false };
+            // A previous process may have ended during an overload. The call fails if there is no filter.
+            let _ = endpoint.drop_arrivals(Share::ZERO);
             if address.ip().is_unspecified() {
                 endpoint.report_destination(address)?;
             }
