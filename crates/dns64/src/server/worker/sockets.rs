@@ -60,14 +60,15 @@ impl Worker {
             self.quota.record_batch(queries, joined);
             is_empty = received < most;
         }
-        let endpoint = &self.frontend.replies().endpoints()[number];
-        // If a change fails, the only effect is that the worker spends more instructions on each
-        // datagram.
-        let _ = match self.lateness[number].end_turn(is_empty, self.now) {
-            None => Ok(()),
-            Some(Change::Drop(share)) => endpoint.drop_arrivals(share),
-            Some(Change::StopTimestamps) => endpoint.stop_kernel_timestamps(),
-        };
+        if let Some(change) = self.lateness[number].end_turn(is_empty, self.now) {
+            let endpoint = &self.frontend.replies().endpoints()[number];
+            // If a change fails, the only effect is that the worker spends more instructions on
+            // each datagram.
+            let _ = match change {
+                Change::Drop(share) => endpoint.drop_arrivals(share),
+                Change::StopTimestamps => endpoint.stop_kernel_timestamps(),
+            };
+        }
     }
 
     /// Drops the datagrams at the beginning of a batch if they are too old to be answered. Returns
