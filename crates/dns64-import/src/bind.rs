@@ -82,7 +82,7 @@ const IDLE_OPTIONS: &[&str] = &[
     "version",
 ];
 
-/// Converts `file` into `draft`.
+/// Converts a configuration of BIND. The result is added to `draft`.
 pub(super) fn import(file: &Path, draft: &mut Draft) -> Result<(), ImportError> {
     let statements = parse(file, Style::Semicolons)?;
     let named = statements.iter().filter(|statement| statement.name() == "acl");
@@ -152,9 +152,9 @@ struct Access {
 
 struct Reader<'a> {
     draft: &'a mut Draft,
-    /// Contents of `acl` statements by name.
+    /// Contents of each `acl` statement, by the name of the list.
     acls: HashMap<String, Vec<Statement>>,
-    /// Addresses that the name of an `acl` statement stands for. `None` while the statement is being
+    /// Addresses of each `acl` statement, by the name of the list. The value is `None` while the statement is being
     /// evaluated.
     meant: HashMap<String, Option<Addresses>>,
     port: u16,
@@ -249,12 +249,12 @@ impl Reader<'_> {
         }
     }
 
-    /// Sets a number in `[cache]`.
+    /// Sets a numeric key in the table `[cache]` of the draft.
     fn limit(&mut self, key: &'static str, option: &Statement, value: Option<u64>) {
         self.draft.set_number("cache", key, value, Origin::new(&option.place, option.written()));
     }
 
-    /// Sets a name in `[local]`.
+    /// Sets a domain name in the table `[local]` of the draft.
     fn name(&mut self, key: &'static str, option: &Statement) {
         let is_name = |name: &&str| !name.contains('@') && Name::<Vec<u8>>::from_str(name).is_ok();
         match option.argument().filter(is_name) {

@@ -102,7 +102,7 @@ pub(super) struct Forward {
     pub origin: Origin,
 }
 
-/// A key with a single value.
+/// A key of dns64d, with its value and the source of this value.
 #[derive(Clone, Debug)]
 struct Setting {
     table: &'static str,
@@ -123,16 +123,16 @@ const BOUNDS: [(&str, &str, u64, u64); 5] = [
     ("local", "reverse-ttl", 0, 86_400),
 ];
 
-/// The draft, and the notes on settings that are not carried over.
+/// Draft of a dns64d configuration, with notes on the settings that are not carried over.
 #[derive(Debug, Default)]
 pub(super) struct Draft {
     pub listen: Vec<Located<ServiceAddr>>,
     pub threads: Option<Located<usize>>,
     pub translation: Translation,
     pub groups: Vec<Group>,
-    /// Domains of `[[domain]]` entries with `ignore-aaaa`.
+    /// Domains for which a `[[domain]]` entry sets `ignore-aaaa`.
     pub ignore_aaaa: Vec<Located<String>>,
-    /// Domains of `[[domain]]` entries with `off`.
+    /// Domains for which a `[[domain]]` entry sets `off`.
     off: Vec<Located<String>>,
     /// Allowed clients; `None` for dns64d's default.
     pub access: Option<Located<Addresses>>,
@@ -197,7 +197,7 @@ impl Draft {
         }
     }
 
-    /// Adds a `[[domain]]` entry with `ignore-aaaa`.
+    /// Adds a `[[domain]]` entry that sets `ignore-aaaa`.
     pub(super) fn add_ignore_aaaa(&mut self, domain: &str, origin: Origin) {
         if let Some(domain) = self.domain(domain, &origin)
             && self.ignore_aaaa.iter().all(|known| known.value != domain)

@@ -24,7 +24,7 @@ pub enum ImportError {
     Include {
         /// File and line in which the name of the file or folder occurs.
         place: Place,
-        /// Path of the named file or folder.
+        /// Path of the file or folder that could not be read.
         file: PathBuf,
         /// Error returned by the system call.
         source: std::io::Error,

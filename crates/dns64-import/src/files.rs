@@ -23,12 +23,11 @@ pub(super) fn too_many(place: &Place) -> ImportError {
     ImportError::Syntax { place: place.clone(), reason }
 }
 
-/// Reads a regular file of at most [`LONGEST_FILE`] octets. The file is opened in non-blocking
-/// mode. Otherwise opening a pipe would wait for a writer, and a running dns64d that reloads its
-/// configuration could not handle signals.
+/// Reads a regular file of at most [`LONGEST_FILE`] octets. The file is opened in non-blocking mode. Otherwise opening
+/// a pipe would wait for a writer, and a running dns64d that reloads its configuration could not handle signals.
 ///
 /// # Errors
-/// If the file cannot be read, is not a regular file, is too long, or is not UTF-8.
+/// Returns an error if the file cannot be read, is not a regular file, is too long, or is not UTF-8.
 pub fn read_file(file: &Path) -> io::Result<String> {
     let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(file)?;
     if !file.metadata()?.is_file() {

@@ -71,13 +71,12 @@ pub struct Imported {
     pub notes: Vec<Note>,
 }
 
-/// Imports `file`, a configuration of the server software `source`. If `source` is `None`, the
-/// software is detected from the name or content of the file. `is_own` detects upstreams that are
-/// dns64d itself.
+/// Imports `file`, a configuration of the server software `source`. If `source` is `None`, the software is detected
+/// from the name or content of the file. `is_own` detects upstreams that are dns64d itself.
 ///
 /// # Errors
-/// If a file cannot be read or is malformed, if the server software is not detected, or if the
-/// result is too long. Syntax errors include the file and line.
+/// Returns an error if a file cannot be read or is malformed, if the server software is not detected, or if the result
+/// is too long. Syntax errors include the file and line.
 pub fn import(file: &Path, source: Option<Source>, is_own: IsOwn) -> Result<Imported, ImportError> {
     let text = read(file)?;
     let Some(source) = source.or_else(|| Source::of(file, &text)) else {

@@ -45,7 +45,7 @@ const SETTINGS: &[&str] = &["modules"];
 /// Returns the statements of a file, in order.
 ///
 /// # Errors
-/// If the file, or a file in a `dofile` call, cannot be read.
+/// Returns an error if the file, or a file in a `dofile` call, cannot be read.
 pub(super) fn parse(file: &Path) -> Result<Vec<Statement>, ImportError> {
     let mut reader = Reader { folder: folder_of(file), files: 0, statements: Vec::new() };
     reader.file(file, 0, &mut Variables::default())?;
@@ -107,8 +107,8 @@ fn included(statement: &Statement) -> Option<(&Place, &str)> {
     }
 }
 
-/// Values of variables. The value is `None` after a second assignment, because each assignment may
-/// depend on a condition. A variable is shared by all files.
+/// Values of Lua variables, shared by all files. The value is `None` after a second assignment, because each assignment
+/// may depend on a condition.
 type Variables = HashMap<String, Option<Node>>;
 
 struct Cursor<'a> {
@@ -123,7 +123,7 @@ impl<'a> Cursor<'a> {
         Place::new(&self.name, self.line)
     }
 
-    /// Consumes `len` octets.
+    /// Returns the next `len` octets, and moves the cursor past them.
     fn take(&mut self, len: usize) -> &'a str {
         let (taken, rest) = self.rest.split_at(len);
         self.line += taken.matches('\n').count();
@@ -309,9 +309,9 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// Returns the length of a statement that cannot be parsed, in octets. The statement ends with its
-/// line, unless a bracket is open at the end of the line, or the operator `..` continues the
-/// statement. If a bracket or a string is never closed, the statement is only the first line.
+/// Returns the length, in octets, of a statement that cannot be parsed. The statement ends with its line, unless a
+/// bracket is open at the end of the line, or the operator `..` continues the statement. If a bracket or a string is
+/// never closed, the statement is only the first line.
 fn statement_len(text: &str) -> usize {
     let line = text.find('\n').unwrap_or(text.len());
     let (mut at, mut depth) = (0, 0_usize);

@@ -110,7 +110,7 @@ const IDLE: &[&str] = &[
     "write-pid",
 ];
 
-/// A setting with its values.
+/// A setting of PowerDNS Recursor with its values.
 struct Setting {
     place: Place,
     key: String,
@@ -135,7 +135,7 @@ impl Setting {
     }
 }
 
-/// Converts `file` into `draft`.
+/// Converts a configuration of PowerDNS Recursor. The result is added to `draft`.
 pub(super) fn import(file: &Path, draft: &mut Draft) -> Result<(), ImportError> {
     let mut settings = Vec::new();
     if is_yaml(file) {
@@ -230,7 +230,7 @@ fn is_yaml(file: &Path) -> bool {
         || tree::yaml(file).is_ok_and(has_sections)
 }
 
-/// Reads the lines of a file, and of the files in its `include-dir`.
+/// Reads the lines of a file, and of the files in the folder that its `include-dir` names.
 fn lines(file: &Path, settings: &mut Vec<Setting>, depth: usize) -> Result<(), ImportError> {
     let name = called(file);
     let mut folder = None;

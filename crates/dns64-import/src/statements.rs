@@ -35,7 +35,7 @@ impl Statement {
         self.words.get(at + 1).map(String::as_str)
     }
 
-    /// Returns the statements of the block; none if there is no block.
+    /// Returns the statements in the block of this statement, or an empty slice if it has no block.
     pub(super) fn body(&self) -> &[Statement] {
         self.block.as_deref().unwrap_or_default()
     }
@@ -62,7 +62,7 @@ pub(super) enum Style {
 }
 
 impl Style {
-    /// True if a brace delimits a block. `after` is the text after the brace.
+    /// True if a brace that is followed by the text `after` delimits a block.
     fn is_brace(self, after: &str) -> bool {
         self == Style::Semicolons || after.is_empty() || after.starts_with(char::is_whitespace)
     }
@@ -84,11 +84,10 @@ enum Token {
     End,
 }
 
-/// Returns the statements of a file. An `include` statement is replaced by the statements of the
-/// included files.
+/// Returns the statements of a file. An `include` statement is replaced by the statements of the included files.
 ///
 /// # Errors
-/// If a file cannot be read, or braces or quotes do not match.
+/// Returns an error if a file cannot be read, or if braces or quotes do not match.
 pub(super) fn parse(file: &Path, style: Style) -> Result<Vec<Statement>, ImportError> {
     let directory = folder_of(file).to_owned();
     Parser { style, files: 0, directory, snippets: HashSet::new() }.file(file, 0)

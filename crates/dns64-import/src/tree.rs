@@ -24,7 +24,7 @@ pub(super) struct Node {
     pub value: Value,
 }
 
-/// A value.
+/// A value in a YAML file or a Lua table.
 #[derive(Clone, Debug)]
 pub(super) enum Value {
     /// Text, a number, a Boolean value, or an empty text for null.
@@ -108,7 +108,7 @@ impl Node {
 /// Reads the first document of a YAML file.
 ///
 /// # Errors
-/// If the file cannot be read, is not YAML, is nested deeper than [`DEEPEST`], or if its anchors
+/// Returns an error if the file cannot be read, is not YAML, or is nested deeper than [`DEEPEST`], or if its anchors
 /// and aliases expand to more than [`LONGEST_FILE`] octets.
 pub(super) fn yaml(file: &Path) -> Result<Node, ImportError> {
     let text = read(file)?;

@@ -100,7 +100,7 @@ const RESOLVED: &[&str] =
 /// Local zones that are built into Unbound, and that dns64d answers locally in every configuration.
 const FIXED: [&str; 3] = ["localhost", "invalid", "onion"];
 
-/// A key with its values.
+/// A key of unbound.conf with its values.
 struct Entry {
     place: Place,
     key: String,

@@ -163,7 +163,7 @@ impl ServiceAddr {
         ServiceAddr { host: host.into(), port }
     }
 
-    /// Returns the host.
+    /// Returns the host without the port.
     pub fn host(&self) -> HostAddr {
         self.host
     }

@@ -26,9 +26,10 @@ struct Control([u8; CONTROL_LEN]);
 /// Blocking behaviour of a receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// Blocks until the first datagram or the socket's timeout, then takes all datagrams that have arrived.
+    /// Blocks until the first datagram arrives or the socket's timeout expires, then reads all datagrams that have
+    /// arrived.
     ForFirst,
-    /// Takes the datagrams that have arrived, without blocking.
+    /// Reads the datagrams that have arrived, without blocking.
     NonBlocking,
 }
 
@@ -59,8 +60,8 @@ pub struct Datagram<'a> {
     pub segment: Option<usize>,
     /// Receive time in the kernel (wall clock), if enabled on the socket.
     pub received: Option<Nanos>,
-    /// True if the datagram was received by AF_XDP and the sender left the checksum to a network card. The kernel
-    /// leaves the checksum to the card in every datagram that joins several datagrams (`UDP_SEGMENT`).
+    /// True if the datagram was received by AF_XDP, and the sender left the computation of the checksum to a network
+    /// card. The kernel always does so if several datagrams are sent as one large packet (`UDP_SEGMENT`).
     pub has_partial_checksum: bool,
 }
 
@@ -318,7 +319,8 @@ pub struct ServerBatch {
 unsafe impl Send for ServerBatch {}
 
 impl ServerBatch {
-    /// Allocates memory for [`BATCH`] queries of up to `query_len` octets, and replies of up to `reply_len`.
+    /// Allocates memory for [`BATCH`] queries and their replies. A query has up to `query_len` octets, and a reply up
+    /// to `reply_len` octets.
     pub fn new(query_len: usize, reply_len: usize) -> ServerBatch {
         // SAFETY: plain data, for which all zeros is a valid value.
         let (iov, header) = unsafe { (zeroed::<iovec>(), zeroed::<mmsghdr>()) };

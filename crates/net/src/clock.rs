@@ -156,8 +156,9 @@ struct Reading {
 }
 
 impl Reading {
-    /// Reads both clocks, the monotonic clock last. If the thread was interrupted in between, the reading is repeated,
-    /// up to five readings in total. Returns the pair with the shortest time in between.
+    /// Reads `clock`, and directly afterwards the monotonic clock. If the thread was interrupted between the two, the
+    /// reading is repeated, up to five readings in total. Returns the pair with the shortest time between its two
+    /// readings.
     #[inline]
     fn of(clock: libc::clockid_t) -> Reading {
         let once = || {
@@ -188,7 +189,7 @@ pub struct ClockRate {
 }
 
 impl ClockRate {
-    /// Reads both clocks.
+    /// Reads the monotonic clock and the hardware clock, `CLOCK_MONOTONIC_RAW`.
     pub fn sample() -> ClockRate {
         let Reading { monotonic, other, between } = Reading::of(libc::CLOCK_MONOTONIC_RAW);
         ClockRate { monotonic, raw: other, error: between }

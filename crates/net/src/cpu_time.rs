@@ -21,7 +21,7 @@ pub struct CpuTimes {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Ticks {
     idle: u64,
-    /// Programs: user, nice and system.
+    /// CPU time of programs: user, nice and system.
     programs: u64,
     /// Interrupts, including soft interrupts.
     interrupts: u64,
@@ -36,7 +36,7 @@ pub struct CpuUse {
     pub programs: f64,
     /// Interrupts, including soft interrupts.
     pub interrupts: f64,
-    /// Time taken by a hypervisor.
+    /// Time during which a hypervisor withheld the CPU.
     pub stolen: f64,
     /// All time, including idle time.
     pub total: f64,
@@ -135,8 +135,8 @@ impl Ticks {
         })
     }
 
-    /// Returns the ticks since `before`, at least 0. Counters may decrease slightly when a CPU goes offline and online
-    /// again.
+    /// Returns the ticks counted since `before`. A counter that has decreased yields 0. Counters may decrease slightly
+    /// when a CPU goes offline and online again.
     fn since(&self, before: &Ticks) -> Ticks {
         Ticks {
             idle: self.idle.saturating_sub(before.idle),

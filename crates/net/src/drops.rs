@@ -75,8 +75,8 @@ fn parse_proc_net_dev(text: &str) -> BTreeMap<String, InterfaceCounters> {
 /// UDP counters of all sockets of a network namespace since its creation, sums of IPv4 and IPv6.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UdpErrors {
-    /// Datagrams for which there was no room while sending (Linux: SndbufErrors; no counterpart in RFC 4113). The count
-    /// includes packets dropped by a queueing discipline. The caller is not informed of the loss.
+    /// Datagrams lost while sending because there was no room (Linux: SndbufErrors; no counterpart in RFC 4113). The
+    /// count includes packets dropped by a queueing discipline. The sending program is not informed of the loss.
     pub no_room_to_send: u64,
     /// Datagrams received with a wrong checksum (InCsumErrors).
     pub wrong_checksum: u64,

@@ -62,7 +62,7 @@ pub struct Queues {
     pub transmit: u32,
 }
 
-/// Joining and splitting of packets.
+/// Joining and splitting of packets by the kernel and the device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Offloads {
     /// Generic receive offload: received packets are joined.
@@ -76,11 +76,11 @@ pub struct Offloads {
 /// Conditions for an interrupt after received packets (ETHTOOL_GCOALESCE).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Coalescing {
-    /// Delay in µs; 0 means immediately.
+    /// Maximum delay in µs between a received packet and the interrupt; 0 means immediately.
     pub receive_us: u32,
-    /// Number of packets; 0 means not specified.
+    /// Number of received packets after which an interrupt is raised; 0 means that no number is set.
     pub receive_packets: u32,
-    /// Delay after sent packets in µs.
+    /// Maximum delay in µs between a sent packet and the interrupt.
     pub transmit_us: u32,
     /// True if the driver adapts the receive delay to the packet rate.
     pub adaptive_receive: bool,
@@ -116,9 +116,9 @@ pub fn interfaces() -> io::Result<Vec<Interface>> {
 /// Selection of the receive queue for a UDP datagram. Settings that the driver does not report are `None`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Steering {
-    /// Hashed fields of datagrams over IPv4.
+    /// Fields of IPv4 datagrams that the hash covers.
     pub over_ipv4: Option<HashedFields>,
-    /// Hashed fields of datagrams over IPv6.
+    /// Fields of IPv6 datagrams that the hash covers.
     pub over_ipv6: Option<HashedFields>,
     /// True if user-defined rules (ntuple filters) can select the queue.
     pub by_rules: Option<bool>,
@@ -131,7 +131,7 @@ pub enum HashedFields {
     Nothing,
     /// Addresses: all datagrams from a client to a server use one queue.
     Addresses,
-    /// Addresses and ports.
+    /// Addresses and ports: the datagrams from a client to a server are spread over the queues by source port.
     AddressesAndPorts,
 }
 
@@ -263,7 +263,7 @@ unsafe impl Answer for DriverInfo {
     const REQUESTS: &'static [u32] = &[ETHTOOL_GDRVINFO];
 }
 
-/// `struct ethtool_value`.
+/// The kernel's `struct ethtool_value`: a command and a number.
 #[repr(C)]
 struct Value {
     command: u32,

@@ -38,7 +38,7 @@ const SAMPLE_INTERVAL: Duration = Duration::from_millis(5);
 pub struct NextHop {
     /// Name of the interface through which packets leave, for example `eth0`.
     pub interface: String,
-    /// Address of the gateway, or of the server if the server is on the link.
+    /// Address of the gateway, or of the server itself if the server is on the same link.
     pub address: IpAddr,
     /// True if packets need the neighbour's link-layer address. False on loopback, point-to-point and NOARP interfaces,
     /// and for addresses of this host.
@@ -63,7 +63,7 @@ pub enum Reachability {
 #[derive(Clone, Debug)]
 pub struct ResolvedHop(NextHop);
 
-/// Reasons why there is no [`ResolvedHop`].
+/// Reasons why the link-layer address of a next hop could not be determined, so that there is no [`ResolvedHop`].
 #[derive(Debug)]
 pub enum Unresolved {
     /// There is no route, or the interface is gone.

@@ -6,7 +6,7 @@ use crate::drops::{InterfaceCounters, PacketPath, UdpErrors, interface_counters,
 use crate::neighbour::NextHop;
 use crate::queueing::{Queueing, discipline};
 
-/// All counters at one moment.
+/// All counters of the path through this host, read at one moment.
 pub struct PathCounters {
     /// Counters of the interface.
     pub interface: InterfaceCounters,

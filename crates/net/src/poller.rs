@@ -85,7 +85,7 @@ impl Alarm {
         Ok(Alarm { event })
     }
 
-    /// Wakes the thread that watches the alarm.
+    /// Wakes the thread that waits for this alarm in its [`Poller`].
     pub fn ring(&self) {
         // Writing fails only if the counter is full, after 2⁶⁴ − 1 rings; the alarm is then already ringing.
         let _ = self.event.write(1);

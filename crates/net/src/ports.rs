@@ -10,12 +10,11 @@ const LOWEST: u16 = 10_240;
 /// readable.
 const USUAL: u16 = 32_768;
 
-/// Returns an address on `ip` with a port that is free for UDP and TCP. The kernel does not pick
-/// this port as an ephemeral port (`ip_local_port_range`), so no client can occupy it between two
-/// starts of a server.
+/// Returns an address on `ip` with a port that is free for UDP and TCP. The kernel does not pick this port as an
+/// ephemeral port (`ip_local_port_range`), so no client can occupy it between two starts of a server.
 ///
 /// # Errors
-/// If there is no free port, or the host does not have the address `ip`.
+/// Returns an error if there is no free port, or the host does not have the address `ip`.
 pub fn free(ip: IpAddr) -> io::Result<SocketAddr> {
     let text = fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
     let end = first_of_clients(&text);

@@ -29,9 +29,9 @@ struct Queued {
 /// Result of a flush.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flushed {
-    /// Datagrams accepted by the kernel.
+    /// Number of datagrams accepted by the kernel.
     pub sent: usize,
-    /// Datagrams rejected by the kernel.
+    /// Number of datagrams rejected by the kernel.
     pub refused: usize,
     /// The last rejection caused by an ICMP message or the routing table, or `None` if there was no such rejection.
     pub unreachable: Option<io::ErrorKind>,
@@ -85,7 +85,7 @@ impl SendQueue {
         SendQueue { segments: false, ..SendQueue::new() }
     }
 
-    /// True if no datagram waits for a flush.
+    /// True if no datagrams are waiting to be sent.
     pub fn is_empty(&self) -> bool {
         self.queued.is_empty()
     }

@@ -18,16 +18,17 @@ pub struct Queueing {
     pub interface: String,
     /// Kind as shown by tc(8): `noqueue`, `fq_codel`, `tbf` …
     pub kind: String,
-    /// Packets dropped by the discipline and its child disciplines since installation. The kernel's counter has 32
+    /// Packets dropped by the discipline and its child disciplines since it was installed. The kernel's counter has 32
     /// bits. A datagram with segments (`UDP_SEGMENT`) is one packet here.
     pub drops: u32,
-    /// Octets sent since installation.
+    /// Octets sent since the discipline was installed.
     pub left: u64,
-    /// Packets sent since installation. Each segment counts as a packet. The kernel's counter has 32 bits.
+    /// Packets sent since the discipline was installed. Each segment counts as a packet. The kernel's counter has 32
+    /// bits.
     pub packets: u32,
-    /// Octets waiting.
+    /// Number of octets that wait in the discipline.
     pub backlog: u32,
-    /// Packets waiting. A datagram with segments is one packet here.
+    /// Number of packets that wait in the discipline. A datagram with segments counts as one packet here.
     pub waiting: u32,
 }
 
@@ -192,8 +193,8 @@ impl Waiting {
     }
 }
 
-/// Estimates how many packets are contained in `part` octets, if `packets` packets contain `octets` octets. The
-/// estimate assumes packets of equal size and is rounded up.
+/// Estimates the number of packets in the first `part` octets of a sequence. The sequence has `octets` octets and
+/// `packets` packets, which are assumed to be of equal size. The result is rounded up.
 fn share_of(packets: u64, part: u64, octets: u64) -> u64 {
     (u128::from(packets) * u128::from(part)).div_ceil(octets.max(1).into()) as u64
 }

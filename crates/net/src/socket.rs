@@ -414,8 +414,8 @@ impl Endpoint {
         self.socket.send_to(datagram, &SockAddr::from(peer)).map(drop)
     }
 
-    /// Sends `datagrams`, laid end to end and each `segment` octets long, to the connected peer with one call
-    /// (`UDP_SEGMENT`).
+    /// Sends several datagrams to the connected peer with one system call (`UDP_SEGMENT`). They are contiguous in
+    /// `datagrams`, and each is `segment` octets long.
     ///
     /// # Errors
     /// Returns any error from sendmsg(2), which then applies to all datagrams. The error is EIO or EINVAL if the kernel

@@ -24,9 +24,9 @@ pub struct Tap {
 }
 
 impl Tap {
-    /// Starts counting the datagrams that `interface` receives for `ports` of the addresses in `ours`, which may be a
-    /// single address. Only the first fragment of a fragmented datagram counts, and IPv6 datagrams count only without
-    /// extension headers.
+    /// Starts counting the datagrams that `interface` receives for the addresses in `ours` and the ports in `ports`.
+    /// `ours` may be a single address. Only the first fragment of a fragmented datagram counts, and IPv6 datagrams
+    /// count only without extension headers.
     ///
     /// # Errors
     /// Returns an error if the process lacks `CAP_NET_RAW` or `CAP_BPF` (root has both), or there is no such interface.
@@ -132,7 +132,8 @@ struct NewProgram {
 /// Calls bpf(2).
 ///
 /// # Safety
-/// The pointers in `request` must be valid for `command`, with the sizes given by their map or count.
+/// The pointers in `request` must be valid for `command`. The map or the count in `request` determines how many octets
+/// each pointer must refer to.
 unsafe fn bpf<T>(command: c_int, request: &mut T) -> io::Result<c_int> {
     // SAFETY: `request` is the beginning of a bpf_attr, of the stated size; the caller guarantees the pointers in it.
     let status = unsafe {
@@ -178,7 +179,7 @@ fn load(instructions: &[Instruction]) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// linux/bpf.h: struct bpf_insn.
+/// A BPF instruction (`struct bpf_insn` of linux/bpf.h).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Instruction {
@@ -254,7 +255,8 @@ const EXIT: Instruction = instruction(0x95, 0, 0, 0, 0);
 /// Placeholder for the offset of a jump to the end, which [`filter`] fills in.
 const LEAVE: i16 = i16::MAX;
 
-/// linux/bpf.h: offsets of the packet's EtherType (in network order) and number of segments in struct __sk_buff.
+/// Offsets of two fields in `struct __sk_buff` (linux/bpf.h): the packet's EtherType in network order, and the number
+/// of segments.
 const PROTOCOL: i16 = 16;
 const GSO_SEGS: i16 = 164;
 
@@ -330,7 +332,8 @@ fn leave_outside(at: i32, part: [u8; 4], mask: [u8; 4]) -> Vec<Instruction> {
     }
 }
 
-/// r0 = the entry of `map` with the index in the stack's topmost word. Ends the program if there is no such entry.
+/// Sets r0 to the address of an entry of `map`. The stack's topmost word contains the index of the entry. Ends the
+/// program if there is no such entry.
 fn look_up(map: &OwnedFd) -> [Instruction; 6] {
     // linux/bpf.h: BPF_PSEUDO_MAP_FD, a 64-bit load. The kernel replaces the loaded value, a map's
     // descriptor, by the map's address.

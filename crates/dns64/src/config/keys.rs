@@ -447,7 +447,7 @@ impl PrefixKeys {
         self.draining || self.is_discovered() && list.iter().any(drains)
     }
 
-    /// Returns the health check keys.
+    /// Returns the keys of the health check of these prefixes, if it is configured.
     pub(crate) fn probe(&self) -> Option<&ProbeKeys> {
         self.probe.as_ref()
     }
@@ -611,7 +611,8 @@ pub(crate) struct AccessKeys {
     /// Clients that get answers. Other clients get REFUSED.
     #[schemars(with = "Vec<String>")]
     pub(crate) allow: NetworkList<IpNet>,
-    /// Must be `true` if `allow` contains a very large network, such as `::/0`.
+    /// Confirms that very large networks, such as `::/0`, are intended. Must be `true` if `allow` contains such a
+    /// network.
     pub(crate) open_resolver: bool,
 }
 
@@ -717,8 +718,8 @@ pub(crate) struct LimitKeys {
     /// applies to clients without a valid DNS cookie, per network (IPv4 /24 or IPv6 /56). Replies
     /// beyond the limit are truncated. 0 disables the limit.
     pub(crate) amplification_rate: u32,
-    /// Number of octets subject to `amplification-rate` that may be sent at once after a pause. A
-    /// reply that needs more is truncated.
+    /// Maximum burst, in octets, of the traffic that `amplification-rate` limits. A reply that needs more octets is
+    /// truncated.
     pub(crate) amplification_burst: u32,
     /// Maximum number of TCP connections; 1 to 1 048 576.
     #[schemars(range(min = 1, max = 1_048_576))]

@@ -61,7 +61,7 @@ pub(crate) struct NetworkList<N>(Vec<ListEntry<N>>);
 /// An entry of a list of networks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct ListEntry<N> {
-    /// True if the entry begins with `!`. The addresses that the entry covers are then not in the list.
+    /// True if the entry begins with `!`. The list then excludes the addresses that the entry covers.
     is_exception: bool,
     item: NetworkItem<N>,
 }

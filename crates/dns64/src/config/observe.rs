@@ -27,10 +27,10 @@ pub(crate) struct ControlKeys {
 )]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum LogFormat {
-    /// One line of text.
+    /// Each log entry is one line of text.
     #[default]
     Text,
-    /// One JSON object per line.
+    /// Each log entry is one JSON object on a line of its own.
     Json,
 }
 
@@ -105,9 +105,9 @@ pub(crate) struct DnstapKeys {
     /// Identity of the server in dnstap messages. The default is the host name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) identity: Option<String>,
-    /// Copy client queries and the replies to them.
+    /// Log client queries, and the replies to them, over dnstap.
     pub(crate) clients: bool,
-    /// Copy upstream queries and the responses to them.
+    /// Log upstream queries, and the responses to them, over dnstap.
     pub(crate) upstreams: bool,
 }
 

@@ -70,11 +70,11 @@ struct GroupPolicies {
 /// Source of a policy: indices of the entries that apply to a client and a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PolicySource {
-    /// Index of the client's `[[group]]`; `None` without a group.
+    /// Index of the client's `[[group]]`; `None` if the client belongs to no group.
     pub group: Option<usize>,
-    /// Index of the `[[group.domain]]` that applies; `None` if there is none.
+    /// Index of the `[[group.domain]]` that applies to the name; `None` if there is none.
     pub group_domain: Option<usize>,
-    /// Index of the `[[domain]]` that applies; `None` if there is none.
+    /// Index of the `[[domain]]` that applies to the name; `None` if there is none.
     pub domain: Option<usize>,
 }
 
@@ -86,7 +86,8 @@ struct GroupDomain {
     /// Policy for names outside of the domains in `below`. It includes the keys of the longest
     /// `[[domain]]` that contains this domain, if there is one.
     policy: Policy,
-    /// Policies for names in a `[[domain]]` below this domain, by index of the `[[domain]]` entry.
+    /// Policies for names below this domain that are also within a `[[domain]]` below it. The key of the map is the
+    /// index of that `[[domain]]` entry.
     below: FxHashMap<usize, Policy>,
 }
 
@@ -160,7 +161,7 @@ impl Policies {
         self.members.all().iter().zip(synthesizes)
     }
 
-    /// Returns all policies. The first one applies to clients without a group, outside of all
+    /// Returns all policies. The first policy applies to clients without a group, for names outside of all configured
     /// domains.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Policy> {
         std::iter::once(&self.others).chain(&self.groups).flat_map(|group| {
@@ -283,7 +284,7 @@ fn at<T>(place: &Spanned<T>, reason: String) -> BadPolicy {
 /// Reads the name of a domain.
 ///
 /// # Errors
-/// If `text` is not a domain name, or has a wildcard label. The error message shows the correct form.
+/// Returns an error if `text` is not a domain name, or has a wildcard label. The error message shows the correct form.
 pub(super) fn domain_name(text: &str) -> Result<LowerName, String> {
     let name: LowerName = text.parse().map_err(|error| format!("domain: {error}"))?;
     if !labels(name.wire()).any(|label| label == b"*") {
@@ -353,7 +354,7 @@ fn check_domains(domains: &[DomainKeys]) -> Result<(), BadPolicy> {
     }
 }
 
-/// Rejects a `[[forward]]` with a mode if a `[[domain]]` for the same domain also has a mode.
+/// Returns an error if a `[[forward]]` and a `[[domain]]` for the same domain both have a mode.
 fn check_forwards(config: &Config, domains: &Domains) -> Result<(), BadPolicy> {
     for forward in config.forwards.iter().filter(|forward| forward.mode.is_some()) {
         let written = forward.domain.get_ref();

@@ -10,8 +10,8 @@ use super::keys::Config;
 /// Reads the keys from the text of a file.
 ///
 /// # Errors
-/// If the text is not TOML, or has an unknown key or an invalid value. The error contains the line
-/// and the correct form.
+/// Returns an error if the text is not TOML, or has an unknown key or an invalid value. The error contains the line and
+/// the correct form.
 pub(super) fn read(text: &str, file: &Path) -> Result<Config, ConfigError> {
     toml::from_str(text).map_err(|error| {
         let schema = serde_json::to_value(schema_for!(Config)).unwrap_or_default();

@@ -119,13 +119,12 @@ pub(crate) const UPSTREAM_LINES: &str = "[[upstream]]\naddress = \"2001:db8::53\
 const UPSTREAM_CONNECTIONS: usize = 100;
 
 impl Settings {
-    /// Reads and checks a configuration file. `None` selects the default configuration. `served`
-    /// contains the addresses of sockets that are already open. These addresses replace `listen` in
-    /// the file. `served` is empty if the server opens its sockets later. If the argument `listen`
-    /// contains addresses, they replace those in the file.
+    /// Reads and checks a configuration file. If `file` is `None`, the default configuration is used. `served` contains
+    /// the addresses of sockets that are already open, and is empty if the server opens its sockets later. These
+    /// addresses replace `listen` in the file. Addresses in the argument `listen` also replace those in the file.
     ///
     /// # Errors
-    /// If the file cannot be read or is not valid.
+    /// Returns an error if the file cannot be read or is not valid.
     pub(crate) fn load(
         file: Option<&Path>,
         served: &[SocketAddr],
@@ -153,7 +152,7 @@ impl Settings {
     /// Checks the text of a configuration. The path `file` appears only in error messages.
     ///
     /// # Errors
-    /// If the configuration is not valid.
+    /// Returns an error if the configuration is not valid.
     pub fn from_text(text: &str, file: &Path) -> Result<Settings, ConfigError> {
         Settings::from_origin(
             file,
@@ -166,11 +165,10 @@ impl Settings {
         )
     }
 
-    /// Derives settings from the same text and addresses as these settings, but with different
-    /// contents of resolv.conf.
+    /// Returns settings that differ from these settings only in the contents of resolv.conf.
     ///
     /// # Errors
-    /// If the configuration is not valid with this resolv.conf.
+    /// Returns an error if the configuration is not valid with this resolv.conf.
     pub(crate) fn with_resolv_conf(
         &self,
         resolv_conf: ResolvConf,
@@ -644,11 +642,11 @@ fn ttl_limits(cache: &CacheKeys) -> TtlLimits {
     }
 }
 
-/// Returns the control socket of a configuration. Other keys of the configuration need not be valid
-/// for this machine or this user.
+/// Returns the control socket of a configuration. Other keys of the configuration need not be valid for this machine or
+/// this user.
 ///
 /// # Errors
-/// If the file cannot be read, or is not a configuration.
+/// Returns an error if the file cannot be read, or is not a configuration.
 pub(crate) fn control_socket(file: &Path) -> Result<Option<PathBuf>, ConfigError> {
     let text = read_file(file).map_err(|source| ConfigError::Read { file: file.into(), source })?;
     Ok(read(&text, file)?.control.socket)

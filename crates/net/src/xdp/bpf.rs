@@ -37,9 +37,9 @@ const LOG: usize = 64 << 10;
 /// Attach point of a program: `XDP_FLAGS_SKB_MODE` and `XDP_FLAGS_DRV_MODE` of linux/if_link.h.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Hook {
-    /// In the network stack, after the driver; works with every driver.
+    /// The program runs in the network stack, after the driver. This attach point works with every driver.
     Generic = 1 << 1,
-    /// In the driver.
+    /// The program runs in the driver.
     Driver = 1 << 2,
 }
 

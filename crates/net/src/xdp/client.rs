@@ -63,7 +63,7 @@ impl Client {
         self.attach_mode
     }
 
-    /// Returns the number of queues that are read.
+    /// Returns the number of receive queues of this client.
     pub fn queues(&self) -> usize {
         self.receiver.queues.len()
     }

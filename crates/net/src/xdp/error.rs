@@ -23,15 +23,15 @@ pub enum XdpError {
     /// Packets to the address do not arrive on the interface.
     #[error("{interface} does not have the address {address}")]
     ForeignAddress {
-        /// The interface's name.
+        /// Name of the interface that lacks the address.
         interface: String,
-        /// The address.
+        /// The missing address.
         address: IpAddr,
     },
     /// The interface is not an Ethernet interface.
     #[error("{interface} has no Ethernet address: AF_XDP reads and writes Ethernet frames")]
     NoMac {
-        /// The interface's name.
+        /// Name of the interface without an Ethernet address.
         interface: String,
     },
     /// The interface reaches the next hop over a link layer other than Ethernet.
@@ -39,7 +39,7 @@ pub enum XdpError {
         "{interface} has no Ethernet neighbour towards {address}: AF_XDP writes Ethernet frames"
     )]
     NoEthernet {
-        /// The interface's name.
+        /// Name of the interface that leads to the next hop.
         interface: String,
         /// The next hop's address.
         address: IpAddr,
@@ -119,7 +119,7 @@ pub enum XdpError {
     /// None of the tried modes works on this interface.
     #[error("{interface} does not support AF_XDP here: {}", .tried.join("; "))]
     NoAttachMode {
-        /// The interface's name.
+        /// Name of the interface on which no attach mode works.
         interface: String,
         /// Each mode that was tried, with its error.
         tried: Vec<String>,
@@ -157,8 +157,8 @@ pub(super) fn refused(source: io::Error) -> XdpError {
     }
 }
 
-/// True if a capability is missing. `EACCES` does not count, because the verifier returns it for a program that it
-/// rejects.
+/// True if the error means that a capability is missing. `EACCES` has a different cause: the verifier returns it for a
+/// program that it rejects.
 fn is_not_allowed(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::EPERM)
 }

@@ -13,14 +13,14 @@ use super::mode::AttachMode;
 use super::outbox::Outbox;
 use super::queue::{Incoming, Outgoing, Queue};
 
-/// Maximum time that a sender retries while the kernel has no room.
+/// Maximum time for which a sender retries while the kernel has no room for its datagrams.
 const SEND_TIMEOUT: Duration = Duration::from_millis(5);
 
 /// Sender and receiver of one queue, for a thread that sends both queries and replies on this queue.
 pub struct Exchange {
-    /// Sending half.
+    /// The half that sends datagrams.
     pub sender: Sender,
-    /// Receiving half.
+    /// The half that receives datagrams.
     pub receiver: Receiver,
 }
 
@@ -187,9 +187,9 @@ impl Sender {
 /// A datagram received by AF_XDP.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrived<'a> {
-    /// Payload.
+    /// Payload of the received datagram.
     pub bytes: &'a [u8],
-    /// Source address and port.
+    /// Source address and port of the datagram.
     pub source: SocketAddr,
     /// Destination address and port on this host.
     pub destination: SocketAddr,
@@ -197,8 +197,8 @@ pub struct Arrived<'a> {
     pub link: Link,
     /// Receive time at the filter, on the monotonic clock.
     pub received: Nanos,
-    /// True if the sender left the checksum to a network card. The kernel leaves the checksum to the card in every
-    /// datagram that joins several datagrams (`UDP_SEGMENT`).
+    /// True if the sender left the computation of the checksum to a network card. The kernel always does so if several
+    /// datagrams are sent as one large packet (`UDP_SEGMENT`).
     pub has_partial_checksum: bool,
 }
 

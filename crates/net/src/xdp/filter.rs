@@ -34,7 +34,7 @@ pub(super) const STAMP: usize = 8;
 pub struct Claim {
     /// Destination addresses; a single address is a prefix of full length.
     pub addresses: IpNet,
-    /// Destination ports.
+    /// Destination ports that the filter claims.
     pub ports: Ports,
 }
 
@@ -238,14 +238,14 @@ impl Writer {
         self.push(0xb7, to, Register::R0, 0, number);
     }
 
-    /// Loads the address of a map; takes two instructions.
+    /// Appends the two instructions that load the address of a map into a register.
     fn set_map(&mut self, to: Register, map: i32) {
         // Source register 1 marks the number as a map's descriptor.
         self.push(0x18, to, Register::R1, 0, map);
         self.program.push(Insn::default());
     }
 
-    /// Loads the address of a map's first value; takes two instructions.
+    /// Appends the two instructions that load the address of the first value of a map into a register.
     fn set_value(&mut self, to: Register, map: i32) {
         // Source register 2 refers to the values of the map with this descriptor.
         self.push(0x18, to, Register::R2, 0, map);
@@ -281,7 +281,7 @@ impl Writer {
         self.push(0x7b, at, from, offset, 0);
     }
 
-    /// Computes the bitwise AND of the lower 32 bits. The upper 32 bits become zero.
+    /// Appends the bitwise AND of a number with the lower 32 bits of a register. The upper 32 bits become zero.
     fn and(&mut self, to: Register, number: i32) {
         self.push(0x54, to, Register::R0, 0, number);
     }
@@ -320,8 +320,8 @@ impl Writer {
         self.jumping(0x2d, scratch, end, 0, Label::Pass);
     }
 
-    /// Takes the packet if the octets at `at` match the claim's network under the mask, and the port in R7 is one of
-    /// the claim's ports.
+    /// Appends the test for one [`Claim`]. The packet matches if the octets at `at`, combined with `mask`, equal the
+    /// claimed network, and if the claim includes the port in R7.
     fn claimed(&mut self, n: usize, at: i16, network: &[u8], mask: &[u8], ports: &Ports) {
         let words = |octets: &[u8]| -> Vec<i32> {
             let four = octets.chunks_exact(4).map(|four| [four[0], four[1], four[2], four[3]]);
@@ -361,7 +361,7 @@ impl Writer {
         self.label(Label::Next(n));
     }
 
-    /// Jumps unless the port in R7 is in the set.
+    /// Appends a jump that is taken if the port in R7 is not in `set`.
     fn unless_in(&mut self, set: &PortSet, label: Label) {
         use Register::{R1, R5, R7, R8};
         self.copy(R8, R7);

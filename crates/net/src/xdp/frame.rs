@@ -163,12 +163,12 @@ fn read_ipv6(frame: &[u8]) -> Option<Addressed> {
 
 /// State of a datagram's checksum (RFC 768; RFC 8200 §8.1).
 enum Checksum {
-    /// Correct, or omitted where IPv4 allows it.
+    /// The checksum is correct, or omitted where IPv4 allows it.
     Right,
-    /// Incomplete but allowed: the field contains only the sum of the pseudo-header, because a sender on the same
-    /// machine left the rest to a network card.
+    /// The checksum is incomplete but allowed: the field contains only the sum of the pseudo-header, because a sender
+    /// on the same machine left the rest to a network card.
     Left,
-    /// Wrong.
+    /// The checksum is wrong.
     Wrong,
 }
 
@@ -293,7 +293,7 @@ fn complete_ipv6(header: &mut [u8], length: usize) {
     header[7] = HOPS;
 }
 
-/// Writes the length and checksum of the datagram `message`, which includes the UDP header.
+/// Writes the UDP length and checksum into `message`, which consists of the UDP header and the payload.
 fn complete_udp(message: &mut [u8], from: IpAddr, to: IpAddr) {
     let length = message.len();
     message[4..6].copy_from_slice(&(length as u16).to_be_bytes());
@@ -322,7 +322,7 @@ fn pseudo_header(from: IpAddr, to: IpAddr, length: usize) -> u64 {
     addresses + length as u64 + u64::from(PROTOCOL_UDP)
 }
 
-/// Returns an address in the form of an IPv6 header.
+/// Returns an address as 16 octets. An IPv4 address is mapped into IPv6.
 fn octets(ip: IpAddr) -> [u8; 16] {
     match ip {
         IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),

@@ -247,7 +247,7 @@ pub fn check(name: &str) -> Result<(), XdpError> {
 pub(super) struct Found {
     pub(super) index: u32,
     pub(super) facts: ethtool::Interface,
-    /// Ethernet address.
+    /// Ethernet address of the interface.
     pub(super) mac: [u8; 6],
 }
 
@@ -271,8 +271,8 @@ fn count_queues(facts: &ethtool::Interface) -> Result<u32, XdpError> {
     Ok(receive.max(1))
 }
 
-/// Attaches the filter in one mode and opens a socket for each queue. The inner error means that the interface or its
-/// driver does not support that mode, or that another program uses the interface.
+/// Attaches the filter in one mode and opens a socket for each queue. Waits if the interface is busy. The inner error
+/// means that the interface or its driver does not support the mode, or that the interface is still busy.
 fn open_in_mode(
     found: &Found,
     count: u32,
@@ -336,17 +336,17 @@ fn try_in_mode(
     Ok(Ok(queues))
 }
 
-/// Step that failed.
+/// The step that failed while an interface was opened in one attach mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     /// Attaching the filter to the interface.
     Attach,
-    /// Opening the socket of a queue.
+    /// Opening the AF_XDP socket of a queue.
     Open,
 }
 
-/// Returns `source` if it concerns only this mode, so that a different mode may work. `release` is the kernel's
-/// release.
+/// Returns `source` if the error concerns only the current attach mode, so that a different mode may work. `release` is
+/// the version of the running kernel.
 ///
 /// # Errors
 /// Returns an error if the cause affects all modes: a missing capability, the limit of locked memory, or a kernel

@@ -31,9 +31,9 @@ const IN_FLIGHT_TIME: Duration = Duration::from_millis(200);
 /// Result of a loop test.
 #[derive(Clone, Copy, Debug)]
 pub struct LoopTest {
-    /// Attach mode of the sending interface.
+    /// Attach mode of the interface that sends the test datagrams.
     pub out: AttachMode,
-    /// Attach mode of the receiving interface.
+    /// Attach mode of the interface that receives the test datagrams.
     pub back: AttachMode,
     /// Datagrams that the sending interface accepted.
     pub sent: u64,

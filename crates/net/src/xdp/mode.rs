@@ -12,15 +12,15 @@ use super::bpf::Hook;
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum Mode {
-    /// The fastest mode that interface and driver support.
+    /// The fastest mode that both the interface and its driver support.
     #[default]
     Auto,
     /// The device writes packets directly into this process's memory. This mode needs driver support.
     ZeroCopy,
-    /// The filter runs in the driver, and the kernel copies the packets that the filter takes.
+    /// The filter runs in the driver, and the kernel copies the packets that the filter selects.
     Copy,
-    /// The filter runs after the driver, and the kernel copies the packets that the filter takes. Works with every
-    /// driver.
+    /// The filter runs after the driver, and the kernel copies the packets that the filter selects. This mode works
+    /// with every driver.
     Generic,
 }
 
@@ -28,11 +28,11 @@ pub enum Mode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum AttachMode {
-    /// See [`Mode::ZeroCopy`].
+    /// [`Mode::ZeroCopy`]: the device writes packets directly into this process's memory.
     ZeroCopy,
-    /// See [`Mode::Copy`].
+    /// [`Mode::Copy`]: the filter runs in the driver, and the kernel copies the selected packets.
     Copy,
-    /// See [`Mode::Generic`].
+    /// [`Mode::Generic`]: the filter runs after the driver, and the kernel copies the selected packets.
     Generic,
 }
 

@@ -20,7 +20,7 @@ struct Waiting {
     payload: Range<usize>,
 }
 
-/// Maximum payload: an Ethernet MTU of 1500 without the longest headers.
+/// Maximum payload: the Ethernet MTU of 1500 octets minus the longest headers.
 pub(super) const LONGEST: usize = 1500 - 40 - 8;
 
 impl Outbox {

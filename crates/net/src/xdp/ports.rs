@@ -46,7 +46,7 @@ impl PortSet {
         octet.fetch_and(!bit, Ordering::Relaxed);
     }
 
-    /// Returns the map's descriptor, by which a program refers to it.
+    /// Returns the file descriptor of the map. A BPF program refers to the map by this number.
     pub(super) fn number(&self) -> RawFd {
         self.map.number()
     }

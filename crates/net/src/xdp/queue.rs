@@ -40,7 +40,8 @@ pub(super) struct Capacity {
 }
 
 impl Capacity {
-    /// Capacity for a server. The queue holds as many packets of a burst as a socket buffer of 4 MiB.
+    /// Capacity for a server that sends only replies. The queue holds as many packets of a burst as a socket buffer of
+    /// 4 MiB.
     pub(super) const SERVER: Capacity = Capacity { frames: Capacity::FRAMES, kept: 2048, own: 0 };
     /// Capacity for a server that also sends queries.
     pub(super) const BOTH: Capacity = Capacity { frames: Capacity::FRAMES, kept: 2048, own: 4096 };
@@ -99,7 +100,7 @@ pub(super) struct Incoming {
     fill: Producer<u64>,
     received: Consumer<libc::xdp_desc>,
     socket: Arc<Socket>,
-    /// True if the device writes into the frames itself.
+    /// True if the device writes received packets directly into the frames.
     zero_copy: bool,
 }
 
@@ -277,7 +278,7 @@ impl Incoming {
         debug_assert!(is_taken, "the fill ring has more places than there are frames");
     }
 
-    /// Publishes consumed packets and released frames to the kernel.
+    /// Makes two changes visible to the kernel: received packets have been read, and frames are free for new packets.
     #[inline]
     pub(super) fn publish(&mut self) {
         self.received.release();
@@ -416,8 +417,8 @@ impl Outgoing {
     }
 }
 
-/// Returns the range from `address` to the end of its frame. The memory consists of whole frames, `length` octets in
-/// total. Returns `None` if the address is outside the memory.
+/// Returns the range of octets from `address` to the end of the frame that contains it. The shared memory of `length`
+/// octets consists of whole frames. Returns `None` if the address is outside the memory.
 #[inline]
 fn place(length: usize, address: u64) -> Option<Range<usize>> {
     let address = usize::try_from(address).ok().filter(|at| *at < length)?;

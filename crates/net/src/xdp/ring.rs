@@ -68,7 +68,7 @@ impl Mapping {
         self.start.as_ptr()
     }
 
-    /// Returns the length of the mapping in octets.
+    /// Returns the length of the memory mapping in octets.
     pub(super) fn len(&self) -> usize {
         self.len
     }
@@ -82,7 +82,7 @@ impl Drop for Mapping {
     }
 }
 
-/// Kind of a socket's ring.
+/// The four rings of an AF_XDP socket.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum RingKind {
     Fill,
@@ -157,7 +157,7 @@ impl<T: Copy> Ring<T> {
         unsafe { &*self.memory.start().add(at).cast::<AtomicU32>() }
     }
 
-    /// Returns entry `n` modulo the ring's size, because indices increase continuously and wrap.
+    /// Returns the entry with the index `n` modulo the ring's size. Indices increase continuously and wrap.
     fn entry(&self, n: u32) -> *mut T {
         // SAFETY: the mask keeps the index within the entries.
         unsafe { self.entries.as_ptr().add((n & self.mask) as usize) }
@@ -174,7 +174,7 @@ pub(super) struct Producer<T> {
 }
 
 impl<T: Copy> Producer<T> {
-    /// Creates a ring that we fill.
+    /// Creates a ring to which this process adds entries.
     ///
     /// # Errors
     /// Returns any error from setsockopt(2) or mmap(2).

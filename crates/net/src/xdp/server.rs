@@ -104,9 +104,9 @@ fn refuse(turn: &mut Turn, dropped: usize) {
 enum Response {
     /// The frame of the packet now holds a reply frame of this length.
     Reply(usize),
-    /// No reply.
+    /// The server does not reply to this packet.
     None,
-    /// Not a datagram.
+    /// The packet is not a datagram.
     Unreadable,
 }
 
