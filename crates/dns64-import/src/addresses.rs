@@ -211,7 +211,7 @@ pub(super) struct FirstMatch {
 }
 
 impl FirstMatch {
-    /// Adds the next entry.
+    /// Adds the next entry of the access list. The entry decides only for addresses that no earlier entry covers.
     pub(super) fn then(&mut self, addresses: &Addresses, is_allowed: bool) {
         if is_allowed {
             self.allowed = self.allowed.or(&addresses.without(&self.decided));
@@ -219,7 +219,7 @@ impl FirstMatch {
         self.decided = self.decided.or(addresses);
     }
 
-    /// Returns the allowed addresses.
+    /// Returns the addresses that the access list allows.
     pub(super) fn allowed(self) -> Addresses {
         self.allowed
     }

@@ -55,7 +55,7 @@ const IDLE_FORWARD: &[&str] = &[
     "prefer_udp",
 ];
 
-/// Converts `file` into `draft`.
+/// Converts a Corefile. The result is added to `draft`.
 pub(super) fn import(file: &Path, draft: &mut Draft) -> Result<(), ImportError> {
     let blocks = parse(file, Style::Lines)?;
     // A block whose name is in parentheses is a snippet, which `import` refers to by name.

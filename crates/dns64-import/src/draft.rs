@@ -68,7 +68,7 @@ pub(super) struct Translation {
     pub exclude: Option<Addresses>,
     /// Value of the key `mode`: the condition under which A records are queried.
     pub mode: Option<&'static str>,
-    /// Other keys and their boolean values.
+    /// Other keys of the table that have a Boolean value, with this value.
     pub flags: Vec<(&'static str, bool)>,
 }
 
@@ -296,7 +296,7 @@ impl Draft {
         }
     }
 
-    /// Adds a `[[forward]]` entry for each domain added by [`Draft::add_root_domain`].
+    /// Adds a `[[forward]]` entry to the root domain's upstreams for each domain added by [`Draft::add_root_domain`].
     fn add_root_forwards(&mut self) {
         let upstreams: Vec<ServiceAddr> =
             self.upstreams.iter().map(|located| located.value).collect();
@@ -439,7 +439,8 @@ impl Draft {
         text.push('\n');
     }
 
-    /// Writes a table with its settings and the output of `more`. Writes nothing if both are empty.
+    /// Writes the heading of a table, its settings, and the output of `more`. Writes nothing if there are no settings
+    /// and `more` writes nothing.
     fn write_table(&self, text: &mut String, table: &str, more: impl Fn(&mut String)) {
         let mut body = String::new();
         more(&mut body);

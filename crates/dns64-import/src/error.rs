@@ -32,7 +32,7 @@ pub enum ImportError {
     /// A syntax error.
     #[error("{place}: {reason}")]
     Syntax {
-        /// File and line.
+        /// File and line of the syntax error.
         place: Place,
         /// Description of the error.
         reason: String,
@@ -40,7 +40,7 @@ pub enum ImportError {
     /// A YAML file with a syntax error, too many nesting levels, or too many aliases.
     #[error("{file}: {reason}")]
     Yaml {
-        /// Path of the file.
+        /// Path of the YAML file.
         file: PathBuf,
         /// Description of the error, with its line.
         reason: String,
@@ -48,7 +48,7 @@ pub enum ImportError {
     /// The result would exceed the maximum length of a configuration file.
     #[error("{file} is too long: the result would be longer than {LONGEST_FILE} octets")]
     TooLong {
-        /// Path of the source file.
+        /// Path of the imported file.
         file: PathBuf,
     },
     /// The server software cannot be detected from the file.
@@ -56,7 +56,7 @@ pub enum ImportError {
         "{file}: cannot detect the server; name it with --from (bind, unbound, powerdns, knot-resolver, coredns, mtd64-ng)"
     )]
     UnknownServer {
-        /// Path of the file.
+        /// Path of the file that was not recognized.
         file: PathBuf,
     },
 }

@@ -45,8 +45,8 @@ const IDLE_MODULES: &[&str] = &[
 const IDLE_CALLS: &[&str] =
     &["log_", "user", "verbose", "cache.", "event.", "nsid.", "stats.", "predict.", "worker."];
 
-/// Converts `file` into `draft`. The file is read as YAML if its name ends with `.yaml` or `.yml`,
-/// otherwise as Lua.
+/// Converts a configuration of Knot Resolver. The result is added to `draft`. The file is read as YAML if its name ends
+/// with `.yaml` or `.yml`, otherwise as Lua.
 pub(super) fn import(file: &Path, draft: &mut Draft) -> Result<(), ImportError> {
     let place = Place::new(&called(file), 1);
     if file.extension().is_some_and(|extension| extension == "yaml" || extension == "yml") {
@@ -85,7 +85,7 @@ fn lost(draft: &mut Draft, node: &Node, what: &str, why: &str) {
     draft.notes.answers(&node.place, what, why);
 }
 
-/// Returns the name and the arguments of a call; an empty name for any other value.
+/// Returns the name and the arguments of a call. For any other value, returns an empty name and no arguments.
 fn parts(node: &Node) -> (&str, &[Node]) {
     match &node.value {
         Value::Call(name, arguments) => (name, arguments),

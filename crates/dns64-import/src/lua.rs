@@ -19,10 +19,10 @@ use super::files::{self, MOST, called, folder_of, read, too_many};
 use super::notes::Place;
 use super::tree::{Node, Value};
 
-/// A statement.
+/// A statement of a kresd.conf.
 #[derive(Clone, Debug)]
 pub(super) enum Statement {
-    /// A call.
+    /// A function call.
     Call(Node),
     /// An assignment to a setting of kresd.
     Set(String, Node),
@@ -96,7 +96,7 @@ impl Reader<'_> {
     }
 }
 
-/// Returns the location and the file name of a statement `dofile('FILE')`.
+/// Returns the location and the file name of a `dofile('FILE')` statement.
 fn included(statement: &Statement) -> Option<(&Place, &str)> {
     let Statement::Call(Node { place, value: Value::Call(name, arguments) }) = statement else {
         return None;
@@ -343,8 +343,8 @@ fn statement_len(text: &str) -> usize {
     if depth == 0 { at } else { line }
 }
 
-/// Returns the length of the string, comment or character at the start of a text, in octets.
-/// Returns `None` if a string or comment is not closed.
+/// Returns the length, in octets, of the string, comment or character at the start of a text. Returns `None` if a
+/// string or comment is not closed.
 fn token_len(text: &str) -> Option<usize> {
     let long = || Some(text.find("]]")? + 2);
     let first = text.chars().next()?;

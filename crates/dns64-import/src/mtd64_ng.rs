@@ -21,7 +21,7 @@ use super::values::socket;
 const IDLE: &[&str] =
     &["debugging", "resend-attempts", "response-maxlength", "selection-mode", "timeout-time"];
 
-/// Converts `file` into `draft`.
+/// Converts an mtd64-ng.conf. The result is added to `draft`.
 pub(super) fn import(file: &Path, draft: &mut Draft) -> Result<(), ImportError> {
     let name = called(file);
     let mut port = 53;

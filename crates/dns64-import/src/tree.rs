@@ -53,7 +53,7 @@ impl Node {
         }
     }
 
-    /// Returns the entries of a table; none for any other value.
+    /// Returns the entries of a table. Any other value has no entries.
     pub(super) fn entries(&self) -> &[(String, Node)] {
         if let Value::Table(entries) = &self.value { entries } else { &[] }
     }
@@ -132,7 +132,7 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Reads the first document. The rest of the text must also be valid YAML.
+    /// Reads the first document of the YAML text. The rest of the text must also be valid YAML.
     fn document(&mut self) -> Result<Node, String> {
         let mut document = None;
         while let Some((event, line)) = self.event()? {

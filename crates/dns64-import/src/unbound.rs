@@ -139,7 +139,7 @@ impl Clause {
     }
 }
 
-/// Converts `file` into `draft`.
+/// Converts an unbound.conf. The result is added to `draft`.
 pub(super) fn import(file: &Path, draft: &mut Draft) -> Result<(), ImportError> {
     let mut clauses = Clauses { all: Vec::new(), files: 0, directory: folder_of(file).to_owned() };
     clauses.read(file, 0)?;
@@ -484,7 +484,7 @@ fn listen(server: &Clause, draft: &mut Draft) {
     }
 }
 
-/// Returns the ports for DNS over TLS and HTTPS; empty if no TLS key is configured.
+/// Returns the ports for DNS over TLS and DNS over HTTPS. The list is empty if no TLS key is configured.
 fn tls_ports(server: &Clause) -> Vec<u16> {
     if server.find("tls-service-key").or_else(|| server.find("ssl-service-key")).is_none() {
         return Vec::new();

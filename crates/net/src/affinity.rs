@@ -70,7 +70,7 @@ pub fn use_short_time_slices() {
 
 /// Uses sched_setattr(2) to set SCHED_OTHER, a nice value and the shortest time slice.
 fn set_time_slice(nice: i32) -> bool {
-    /// linux/sched/types.h: struct sched_attr, first version.
+    /// First version of `struct sched_attr` (linux/sched/types.h).
     #[repr(C)]
     struct Attributes {
         size: u32,

@@ -56,7 +56,7 @@ unsafe impl Send for ReceiveBatch {}
 pub struct Datagram<'a> {
     /// Payload. With receive offload, the concatenated payloads of several datagrams.
     pub bytes: &'a [u8],
-    /// Length of each datagram except the last, if there are several.
+    /// If `bytes` contains several datagrams: length of each datagram except the last, which may be shorter.
     pub segment: Option<usize>,
     /// Receive time in the kernel (wall clock), if enabled on the socket.
     pub received: Option<Nanos>,
@@ -298,11 +298,11 @@ impl ReceiveBatch {
 /// Result of receiving one batch of queries and sending the replies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Turn {
-    /// Datagrams received.
+    /// Number of datagrams received.
     pub received: usize,
-    /// Replies accepted by the kernel.
+    /// Number of replies accepted by the kernel.
     pub sent: usize,
-    /// Replies rejected by the kernel.
+    /// Number of replies rejected by the kernel.
     pub refused: usize,
 }
 

@@ -92,7 +92,7 @@ pub struct ClockError {
     /// Estimated error in microseconds, including the correction still pending in the kernel; `None` if the program
     /// that sets the clock does not estimate the error (systemd-timesyncd, phc2sys).
     pub estimated_us: Option<u64>,
-    /// Maximum error in microseconds.
+    /// Maximum error of the clock in microseconds.
     pub largest_us: u64,
 }
 
@@ -205,8 +205,9 @@ impl ClockRate {
     }
 }
 
-/// Readings of wall clock and monotonic clock at one moment, for converting kernel timestamps (wall clock) to monotonic
-/// time. A new pair is read for every batch, so that a step of the wall clock affects at most one batch.
+/// Readings of the wall clock and of the monotonic clock at one moment. They are used to convert kernel timestamps,
+/// which are wall-clock times, to monotonic time. A new pair is read for every batch, so that a step of the wall clock
+/// affects at most one batch.
 #[derive(Clone, Copy, Debug)]
 pub struct ClockPair {
     monotonic: Nanos,
@@ -214,8 +215,8 @@ pub struct ClockPair {
 }
 
 impl ClockPair {
-    /// Reads both clocks. A delay between the readings can make converted timestamps too late, but never too early. A
-    /// reply can therefore seem slower than it was, but never faster.
+    /// Reads the wall clock and the monotonic clock. A delay between the readings can make converted timestamps too
+    /// late, but never too early. A reply can therefore seem slower than it was, but never faster.
     #[inline]
     pub fn sample() -> ClockPair {
         let Reading { monotonic, other, .. } = Reading::of(libc::CLOCK_REALTIME);

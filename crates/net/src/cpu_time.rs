@@ -13,17 +13,17 @@ pub const FILE: &str = "/proc/stat";
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CpuTimes {
     all: Ticks,
-    /// Time of each CPU, by CPU number.
+    /// CPU time of each CPU, by CPU number.
     each: BTreeMap<usize, Ticks>,
 }
 
-/// Time of one CPU, or of all together, in ticks.
+/// CPU time in ticks, of one CPU or of all CPUs together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Ticks {
     idle: u64,
     /// CPU time of programs: user, nice and system.
     programs: u64,
-    /// Interrupts, including soft interrupts.
+    /// CPU time of interrupt handlers, including soft interrupts.
     interrupts: u64,
     stolen: u64,
     total: u64,
@@ -34,7 +34,7 @@ struct Ticks {
 pub struct CpuUse {
     /// Time used by programs, including kernel threads.
     pub programs: f64,
-    /// Interrupts, including soft interrupts.
+    /// Time used by interrupt handlers, including soft interrupts.
     pub interrupts: f64,
     /// Time during which a hypervisor withheld the CPU.
     pub stolen: f64,
@@ -45,14 +45,14 @@ pub struct CpuUse {
 /// Ticks per second in [`FILE`]: USER_HZ, which is 100 on all architectures that Rust supports.
 const TICKS: f64 = 100.0;
 
-/// Share of CPU time that a hypervisor gave to other guests while this host had work ("steal"), in per cent.
+/// Steal time: percentage of CPU time that a hypervisor gave to other guests while this host had work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Stolen {
-    /// Share of the time of all CPUs.
+    /// Percentage of steal time, averaged over all CPUs.
     pub all_pct: f64,
-    /// Share of the time of the most affected CPU.
+    /// Percentage of steal time on the most affected CPU.
     pub worst_cpu_pct: f64,
-    /// Number of that CPU.
+    /// Number of the most affected CPU.
     pub worst_cpu: usize,
 }
 
@@ -78,7 +78,7 @@ impl CpuTimes {
         Some(CpuTimes { all, each: lines.map_while(one).collect() })
     }
 
-    /// Returns the time stolen since `before`. CPUs that did not exist at that time are omitted.
+    /// Returns the steal time since `before`. CPUs that did not exist at that time are omitted.
     pub fn stolen_since(&self, before: &CpuTimes) -> Stolen {
         let of = |(cpu, now): (&usize, &Ticks)| {
             Some((*cpu, now.since(before.each.get(cpu)?).stolen_pct()))
@@ -89,7 +89,8 @@ impl CpuTimes {
         Stolen { all_pct, worst_cpu_pct, worst_cpu }
     }
 
-    /// Returns the use of `cpus` since `before`, or `None` if one of the CPUs is missing in either reading.
+    /// Returns how the CPU time of `cpus` has been used since the reading `before`. Returns `None` if one of the CPUs
+    /// is missing in either reading.
     pub fn used_since(&self, before: &CpuTimes, cpus: &BTreeSet<usize>) -> Option<CpuUse> {
         let mut used = CpuUse::default();
         for cpu in cpus {
@@ -102,7 +103,7 @@ impl CpuTimes {
         Some(used)
     }
 
-    /// Returns the time stolen since the host started.
+    /// Returns the steal time since the host started.
     pub fn stolen_ever(&self) -> Stolen {
         let none = CpuTimes {
             each: self.each.keys().map(|cpu| (*cpu, Ticks::default())).collect(),

@@ -20,9 +20,9 @@ pub struct InterfaceCounters {
 /// Path of packets from this host to an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PacketPath {
-    /// From sockets, through the network stack.
+    /// Packets from sockets pass through the network stack.
     Sockets,
-    /// By AF_XDP.
+    /// Packets are sent by AF_XDP.
     Xdp,
 }
 

@@ -28,13 +28,13 @@ const SPEED_UNKNOWN: u32 = u32::MAX;
 pub struct Interface {
     /// Name of the interface, for example `eth0`.
     pub name: String,
-    /// IP addresses, except link-local addresses.
+    /// IP addresses of the interface, except link-local addresses.
     pub addresses: Vec<IpAddr>,
     /// Driver, with firmware version and bus address.
     pub driver: Option<Driver>,
     /// Link speed in Mbit/s.
     pub speed: Option<u32>,
-    /// Queues in use.
+    /// Numbers of receive and transmit queues in use.
     pub queues: Option<Queues>,
     /// Joining and splitting of packets by the device or the kernel.
     pub offloads: Offloads,
@@ -53,12 +53,12 @@ pub struct Driver {
     pub bus: String,
 }
 
-/// Queues in use (ETHTOOL_GCHANNELS).
+/// Numbers of queues in use (ETHTOOL_GCHANNELS).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Queues {
-    /// Receive queues.
+    /// Number of receive queues.
     pub receive: u32,
-    /// Transmit queues.
+    /// Number of transmit queues.
     pub transmit: u32,
 }
 
@@ -202,7 +202,7 @@ struct Device {
 ///
 /// # Safety
 /// The type must be `repr(C)` plain data for which all bit patterns are valid. It must begin with the request's number
-/// as a `u32`, and be as long as the kernel's answer to each of [`Answer::REQUESTS`].
+/// as a `u32`, and have the length of the kernel's answers to the requests in [`Answer::REQUESTS`].
 unsafe trait Answer {
     /// Numbers of the requests that are answered with this structure.
     const REQUESTS: &'static [u32];
@@ -223,14 +223,15 @@ impl Device {
         Some(Device { socket, name })
     }
 
-    /// Sends a request to the kernel and returns `None` if the interface does not exist or its driver does not
-    /// answer.
+    /// Sends a request to the kernel and returns the answer. Returns `None` if the interface does not exist or its
+    /// driver does not answer.
     fn ask<T: Answer>(&self, request: u32) -> Option<T> {
         // SAFETY: an `Answer` is plain data for which all zeros is a valid value.
         self.ask_with(request, unsafe { std::mem::zeroed() })
     }
 
-    /// Sends a request with parameters in the answer structure.
+    /// Sends a request whose parameters are already set in `answer`, and returns the structure as filled in by the
+    /// kernel.
     fn ask_with<T: Answer>(&self, request: u32, mut answer: T) -> Option<T> {
         assert!(T::REQUESTS.contains(&request), "each caller names a request of its answer's type");
         // SAFETY: an `Answer` begins with a u32, and is aligned for it.
@@ -247,7 +248,7 @@ impl Device {
     }
 }
 
-/// `struct ethtool_drvinfo`.
+/// The kernel's `struct ethtool_drvinfo`: information about a driver.
 #[repr(C)]
 struct DriverInfo {
     command: u32,
@@ -276,7 +277,7 @@ unsafe impl Answer for Value {
         &[ETHTOOL_GTSO, ETHTOOL_GGSO, ETHTOOL_GGRO, ETHTOOL_GFLAGS, ETHTOOL_GLINK];
 }
 
-/// `struct ethtool_rxnfc`.
+/// The kernel's `struct ethtool_rxnfc`: fields of a flow that select a queue.
 #[repr(C)]
 struct FlowHash {
     command: u32,
@@ -290,7 +291,7 @@ unsafe impl Answer for FlowHash {
     const REQUESTS: &'static [u32] = &[ETHTOOL_GRXFH];
 }
 
-/// `struct ethtool_cmd`.
+/// The kernel's `struct ethtool_cmd`: settings of a link.
 #[repr(C)]
 struct Settings {
     command: u32,
@@ -307,7 +308,7 @@ unsafe impl Answer for Settings {
     const REQUESTS: &'static [u32] = &[ETHTOOL_GSET];
 }
 
-/// `struct ethtool_coalesce`.
+/// The kernel's `struct ethtool_coalesce`: interrupt coalescing.
 #[repr(C)]
 struct Coalesce {
     command: u32,
@@ -329,7 +330,7 @@ unsafe impl Answer for Coalesce {
     const REQUESTS: &'static [u32] = &[ETHTOOL_GCOALESCE];
 }
 
-/// `struct ethtool_channels`.
+/// The kernel's `struct ethtool_channels`: numbers of queues.
 #[repr(C)]
 struct Channels {
     command: u32,

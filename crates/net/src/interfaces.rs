@@ -11,7 +11,7 @@ use nix::net::if_::InterfaceFlags;
 pub struct LocalAddress {
     /// Name of the interface, for example `eth0`.
     pub interface: String,
-    /// Address; the port is 0. The scope of a link-local IPv6 address is the interface's index.
+    /// IP address, with port 0. The scope of a link-local IPv6 address is the interface's index.
     pub address: SocketAddr,
     /// True if the interface is a loopback interface.
     pub loopback: bool,
@@ -31,7 +31,7 @@ pub fn held() -> io::Result<Vec<LocalAddress>> {
     Ok(held.collect())
 }
 
-/// Returns the IP address of an entry, if it has one; the port is 0.
+/// Returns the IP address in an entry of getifaddrs(3), if the entry has one. The port is 0.
 pub(crate) fn address_of(entry: &InterfaceAddress) -> Option<SocketAddr> {
     let address = entry.address.as_ref()?;
     let v4 = address.as_sockaddr_in().map(|a| SocketAddr::V4((*a).into()));

@@ -203,7 +203,8 @@ impl NextHop {
     }
 }
 
-/// Returns the sum of [`NextHop::discards`] over both address families.
+/// Returns the number of packets dropped because a neighbour could not be resolved, as [`NextHop::discards`] does, but
+/// summed over both address families.
 pub fn all_discards() -> Option<u64> {
     Some(discards_in(ARP_CACHE)? + discards_in(NDISC_CACHE).unwrap_or(0))
 }
@@ -242,7 +243,8 @@ impl Watch {
         Ok(Watch { next_hop, routing: Routing::open()? })
     }
 
-    /// Returns the current state. The request to the kernel takes some microseconds.
+    /// Returns the current state of the neighbour's link-layer address. The request to the kernel takes some
+    /// microseconds.
     ///
     /// # Errors
     /// Returns an error if the kernel does not answer (before Linux 5.0), or the interface is gone.

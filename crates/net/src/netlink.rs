@@ -39,7 +39,8 @@ impl Routing {
         found.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
     }
 
-    /// Returns all objects of the kind of `question`. Objects that `netlink-packet-route` cannot parse are omitted.
+    /// Returns all objects of the kind that `question` requests, for example all links or all routes. Objects that
+    /// `netlink-packet-route` cannot parse are omitted.
     ///
     /// # Errors
     /// Returns any error from the kernel.

@@ -46,8 +46,7 @@ fn first_of_clients(text: &str) -> u16 {
 /// Checks that this port is free for UDP and TCP.
 ///
 /// # Errors
-/// The error returned by the system if the port is in use, or if the host does not have the
-/// address.
+/// Returns the system's error if the port is in use, or if the host does not have the address.
 pub fn is_free(address: SocketAddr) -> io::Result<()> {
     let _udp = UdpSocket::bind(address)?;
     TcpListener::bind(address).map(|_| ())

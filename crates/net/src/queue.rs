@@ -45,7 +45,7 @@ pub struct SendQueue {
     headers: Box<[mmsghdr]>,
     addresses: Box<[sockaddr_storage]>,
     controls: Box<[Control]>,
-    /// Number of datagrams that header i carries.
+    /// For each header, the number of datagrams that it describes.
     carried: [usize; ROOM],
     /// True if datagrams are sent with segmentation. It becomes false when a send attempt shows that the kernel or the
     /// interface does not support segmentation.
@@ -175,7 +175,7 @@ impl SendQueue {
         flushed
     }
 
-    /// Writes the headers for the queued datagrams and returns their number.
+    /// Writes headers that describe the queued datagrams, and returns the number of headers.
     fn prepare(&mut self) -> usize {
         let (mut messages, mut at) = (0, 0);
         while at < self.queued.len() {

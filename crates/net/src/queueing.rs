@@ -148,7 +148,8 @@ fn read(interface: &str, attributes: &[TcAttribute]) -> Option<Queueing> {
 pub struct Waiting {
     /// Last sample: its time, and the octets and packets that had left by then.
     last: Option<(Nanos, u64, u32)>,
-    /// Samples with octets that have not left: `arrived`, and the sample's time.
+    /// Samples with octets that still wait in the discipline. Each sample contains the total number of octets that had
+    /// arrived, and the time.
     samples: VecDeque<(u64, Nanos)>,
 }
 

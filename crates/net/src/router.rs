@@ -30,7 +30,7 @@ pub struct RouterSocket {
 /// An advertisement; its octets are in the caller's buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Advertisement {
-    /// Length in octets.
+    /// Length of the advertisement in octets.
     pub len: usize,
     /// Address of the router.
     pub source: Ipv6Addr,

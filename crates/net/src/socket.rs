@@ -245,7 +245,7 @@ impl Endpoint {
         Ok(endpoint)
     }
 
-    /// Sets the socket buffers to this many octets instead of the maximum.
+    /// Sets the size of both socket buffers to `octets` instead of the maximum.
     ///
     /// # Errors
     /// Returns an error if the kernel refuses.
@@ -254,7 +254,7 @@ impl Endpoint {
         self.set_buffer(libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, octets)
     }
 
-    /// Makes the kernel drop this share of the arriving datagrams, chosen at random, before they enter the receive
+    /// Makes the kernel drop arriving datagrams at random, with the probability `share`, before they enter the receive
     /// buffer. The drops are counted with those of a full receive buffer. [`Share::ZERO`] restores normal reception.
     ///
     /// # Errors
@@ -454,8 +454,9 @@ impl Endpoint {
         if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
-    /// Sends `datagrams` to `peer` with one call, from the local address in `peer`. `datagrams` is a single datagram,
-    /// or several that are laid end to end and each `segment` octets long (`UDP_SEGMENT`).
+    /// Sends `datagrams` to `peer` with one call, from the local address in `peer`. `datagrams` contains a single
+    /// datagram if `segment` is `None`. Otherwise it contains contiguous datagrams of `segment` octets each
+    /// (`UDP_SEGMENT`).
     ///
     /// # Errors
     /// Returns any error from sendmsg(2), which then applies to all datagrams. The error is EIO or EINVAL if the kernel

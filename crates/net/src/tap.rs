@@ -1,4 +1,4 @@
-//! Counts the UDP datagrams that an interface received for some of our ports, before this host can drop them.
+//! Counts the UDP datagrams that an interface received for some ports of this host, before the host can drop them.
 //!
 //! ```text
 //! interface ─► packet socket ─► eBPF filter: UDP, to an address of ours, to one of our ports? counter += datagrams; take nothing
@@ -6,7 +6,8 @@
 //! ```
 //!
 //! The filter rejects every packet, so that the kernel copies and queues no packet for this socket. Only the filter's
-//! counter is used. A packet that joins several datagrams (`UDP_SEGMENT`, generic receive offload) counts as several.
+//! counter is used. If a packet contains several datagrams (`UDP_SEGMENT`, generic receive offload), each of them is
+//! counted.
 
 use std::ffi::{CStr, c_int, c_uint};
 use std::io;
@@ -48,7 +49,7 @@ impl Tap {
         Ok(Tap { _socket: socket, counter })
     }
 
-    /// Returns the number of datagrams so far.
+    /// Returns the number of datagrams counted so far.
     ///
     /// # Errors
     /// Returns any error from bpf(2). None is expected while the tap is running.
@@ -66,7 +67,7 @@ impl Tap {
     }
 }
 
-/// linux/if_packet.h, since Linux 4.20.
+/// Socket option that ignores outgoing packets (linux/if_packet.h, since Linux 4.20).
 const PACKET_IGNORE_OUTGOING: c_int = 23;
 
 fn set_option(socket: &OwnedFd, level: c_int, name: c_int, value: c_int) -> io::Result<()> {
@@ -153,7 +154,7 @@ fn new_array(value_size: u32, entries: u32) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Sets entry `key` of an array with values as long as `value`.
+/// Sets the entry `key` of an array to `value`. The values of the array must be one octet long.
 fn update(map: &OwnedFd, key: u32, value: &[u8; 1]) -> io::Result<()> {
     let mut request = Element {
         map: map.as_raw_fd() as u32,
@@ -198,8 +199,8 @@ const fn instruction(code: u8, to: u8, from: u8, offset: i16, immediate: i32) ->
 // Instructions of the kernel's documentation (Documentation/bpf/standardization/instruction-set.rst), named by their
 // effect.
 
-/// r0 = the octet, 16 or 32 bits at `at` of the packet, in the machine's order. A packet that is too short ends the
-/// program with 0.
+/// Loads 8, 16 or 32 bits of the packet, beginning at the octet `at`, into r0. The value has the machine's octet order.
+/// If the packet is too short, the program ends with 0.
 const fn octet(at: i32) -> Instruction {
     instruction(0x30, 0, 0, 0, at)
 }
@@ -209,7 +210,7 @@ const fn half(at: i32) -> Instruction {
 const fn word(at: i32) -> Instruction {
     instruction(0x20, 0, 0, 0, at)
 }
-/// r0 = 16 bits of the packet at register + `at`.
+/// Loads 16 bits of the packet into r0, beginning at the octet with the number `register` + `at`.
 const fn half_beyond(register: u8, at: i32) -> Instruction {
     instruction(0x48, 0, register, 0, at)
 }
@@ -249,7 +250,7 @@ const fn skip_if(register: u8, value: i32, by: i16) -> Instruction {
 const fn add_atomically(from: u8) -> Instruction {
     instruction(0xdb, 0, from, 0, 0)
 }
-/// r0 = bpf_map_lookup_elem(r1, r2): a pointer to the entry, or 0.
+/// Looks up an entry of a map: r0 = bpf_map_lookup_elem(r1, r2). The result is a pointer to the entry, or 0.
 const LOOK_UP: Instruction = instruction(0x85, 0, 0, 0, 1);
 const EXIT: Instruction = instruction(0x95, 0, 0, 0, 0);
 /// Placeholder for the offset of a jump to the end, which [`filter`] fills in.
@@ -321,7 +322,8 @@ const fn leave_unless(register: u8, value: i32) -> Instruction {
     skip_unless(register, value, LEAVE)
 }
 
-/// Ends the program unless the four octets at `at` of the packet match `part` under `mask`.
+/// Returns instructions that end the program unless four octets of the packet match `part`. The octets begin at `at`,
+/// and only the bits in `mask` are compared.
 fn leave_outside(at: i32, part: [u8; 4], mask: [u8; 4]) -> Vec<Instruction> {
     let (part, mask) = (i32::from_be_bytes(part), i32::from_be_bytes(mask));
     let compared = leave_unless(0, part & mask);

@@ -30,7 +30,7 @@ pub(crate) const READ_AT_START: [&str; 12] = [
 pub(crate) struct KeyValues(BTreeMap<String, toml::Value>);
 
 impl KeyValues {
-    /// Returns the values of `config`.
+    /// Returns the value of each key in `config`.
     pub(crate) fn of(config: &Config) -> KeyValues {
         let mut values = BTreeMap::new();
         if let Ok(toml::Value::Table(table)) = toml::Value::try_from(config) {
@@ -39,7 +39,7 @@ impl KeyValues {
         KeyValues(values)
     }
 
-    /// Removes `key`.
+    /// Returns the values without the entry for `key`.
     pub(crate) fn without(mut self, key: &str) -> KeyValues {
         self.0.remove(key);
         self

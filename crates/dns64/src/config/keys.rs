@@ -27,7 +27,7 @@ use crate::translation::zones::LocalZones;
 pub struct Config {
     /// Listen addresses, for UDP and TCP.
     pub(crate) listen: Vec<ListenKeys>,
-    /// AF_XDP mode of listen addresses and upstreams with `xdp = true`.
+    /// AF_XDP mode of all listen addresses and upstreams that set `xdp = true`.
     #[serde(skip_serializing_if = "is_auto")]
     pub(crate) xdp_mode: net::xdp::Mode,
     /// With `xdp-mode = "auto"`, use ordinary sockets if AF_XDP is not available because of the
@@ -706,7 +706,7 @@ pub(crate) struct LimitKeys {
     /// query needs about 1 KiB of memory.
     #[schemars(range(min = 1, max = 16_777_216))]
     pub(crate) in_flight: usize,
-    /// Treatment of queries beyond `in-flight`.
+    /// Treatment of further queries while the number of waiting queries is at the limit `in-flight`.
     pub(crate) overload: Overload,
     /// Maximum rate of UDP queries per client (IPv4 address, IPv6 /64, link-local address), in
     /// queries per second. 0 disables the limit.
@@ -835,7 +835,7 @@ pub(crate) enum LogLevel {
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub(crate) struct LogKeys {
-    /// Format of each line.
+    /// Format of each line of the log.
     pub(crate) format: LogFormat,
     /// Lowest severity that is logged.
     pub(crate) level: LogLevel,

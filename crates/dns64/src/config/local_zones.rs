@@ -9,13 +9,13 @@ use serde::ser::{Serialize, Serializer};
 use crate::name::{LowerName, text};
 use crate::translation::special;
 
-/// Value of `local-zones`.
+/// Value of the key `local-zones`.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
 #[serde(untagged)]
 pub(crate) enum LocalZoneKeys {
-    /// `true` for the standard zones, `false` for none.
+    /// `true` selects the standard zones, and `false` selects no zones.
     Standard(bool),
-    /// The zones in the list.
+    /// Exactly the listed zones.
     Listed(Vec<ZoneName>),
 }
 

@@ -17,9 +17,9 @@ use crate::networks::{Element, ElementKind, Network, Networks};
 pub(super) trait IpNetwork:
     Copy + fmt::Display + FromStr + Network<Address: FromStr> + From<Self::Address>
 {
-    /// Name of the type in error messages.
+    /// Name of this type of network in error messages.
     const KIND: &str;
-    /// Returns `network` if it is of this type.
+    /// Returns `network` if it is of this type of network, otherwise `None`.
     fn of(network: IpNet) -> Option<Self>;
     /// Returns the network with all address bits after the prefix length set to zero.
     fn without_host_bits(self) -> Self;

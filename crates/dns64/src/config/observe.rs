@@ -42,7 +42,7 @@ pub(crate) struct QueryLogKeys {
     /// is no query log.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) to: Option<LogTarget>,
-    /// Format of each line.
+    /// Format of each line of the log.
     pub(crate) format: LogFormat,
     /// Sampling interval N: one in N queries is logged; 1 to 1 000 000.
     #[schemars(range(min = 1, max = 1_000_000))]
@@ -59,9 +59,9 @@ impl Default for QueryLogKeys {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(from = "PathBuf", into = "PathBuf")]
 pub(crate) enum LogTarget {
-    /// Standard error.
+    /// The log is written to standard error.
     Stderr,
-    /// A file.
+    /// The log is appended to this file.
     File(PathBuf),
 }
 
@@ -117,9 +117,9 @@ impl Default for DnstapKeys {
     }
 }
 
-/// Longest path of a socket, in octets (unix(7)).
+/// Maximum length of a socket path, in octets (unix(7)).
 const LONGEST_SOCKET: usize = 107;
-/// Longest identity, in octets. Host names cannot be longer.
+/// Maximum length of an identity, in octets. Host names cannot be longer.
 const LONGEST_IDENTITY: usize = 255;
 
 /// Returns the first error in these tables: the path of the key, and a message that shows the

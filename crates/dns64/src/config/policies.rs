@@ -49,7 +49,7 @@ impl From<BadList> for BadPolicy {
 pub(crate) struct Policies {
     /// Indices of the `[[domain]]` entries, which are the same for all groups.
     domains: DomainTable<usize>,
-    /// Clients of the groups, in file order.
+    /// Clients of each group, in the order of the configuration file.
     members: Lists,
     groups: Vec<GroupPolicies>,
     /// Policies of clients without a group.
@@ -339,7 +339,7 @@ impl Domains {
     }
 }
 
-/// Rejects `off = false` in a `[[domain]]`. The value has a meaning only in a `[[group.domain]]`,
+/// Returns an error if a `[[domain]]` contains `off = false`. The value has a meaning only in a `[[group.domain]]`,
 /// where it overrides a `[[domain]]`.
 fn check_domains(domains: &[DomainKeys]) -> Result<(), BadPolicy> {
     match domains.iter().find(|keys| keys.off == Some(false)) {
@@ -485,7 +485,7 @@ struct TableStack<'a> {
 }
 
 impl TableStack<'_> {
-    /// Builds the policy. For a key that no table sets, `default` supplies the value.
+    /// Builds the policy from these tables. For a key that no table sets, `default` supplies the value.
     fn policy(&self, default: &Policy) -> Policy {
         let domains = || self.own.into_iter().chain(self.common);
         let all = || domains().chain([self.group, self.base]);
@@ -544,7 +544,7 @@ fn outside_is_off(group: &TableKeys) -> bool {
     group.prefixes.as_ref().is_some_and(Prefixes::is_off)
 }
 
-/// Returns the prefixes of all tables. If there is at least one prefix, the well-known prefix is
+/// Returns the prefixes of all tables of the configuration. If there is at least one prefix, the well-known prefix is
 /// added. PTR queries for addresses in these prefixes are answered locally for every client.
 fn all_prefixes<'a>(layers: impl Iterator<Item = &'a TableKeys>) -> Arc<[Mapping]> {
     let mut all: Vec<Mapping> =

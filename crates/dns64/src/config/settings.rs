@@ -61,7 +61,7 @@ pub(crate) struct Upstream {
 pub(crate) struct Route {
     /// The domain, in wire format and lower case.
     pub domain: LowerName,
-    /// Indices of the upstreams. Empty only if the settings have no upstream.
+    /// Indices of the upstreams for this domain. The list is empty only if the settings contain no upstream.
     pub upstreams: Vec<usize>,
     /// Condition under which A records are queried. This mode overrides the mode of the client's
     /// group. It does not apply to a domain if its `[[domain]]` or `[[group.domain]]` sets a mode.
@@ -87,9 +87,9 @@ pub struct Settings {
     pub(crate) left_out: Vec<ServiceAddr>,
     /// Link-local addresses without a zone in resolv.conf, which cannot be used.
     without_zone: Vec<HostAddr>,
-    /// Routes, longest domain first. The last route is for the root.
+    /// Routes, beginning with the longest domain. The last route is for the root.
     pub(crate) routes: Vec<Route>,
-    /// Indices into `routes` by domain. The last route is not included.
+    /// Index into `routes` for each domain. The last route is not included.
     routes_by_domain: DomainTable<usize>,
     /// Sets of names with the same upstreams.
     pub(crate) upstream_sets: UpstreamSets,

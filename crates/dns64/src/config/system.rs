@@ -15,12 +15,12 @@ use super::error::RESOLV_CONF;
 /// DNS port (RFC 1035 §4.2). resolv.conf supports no other port.
 const DNS_PORT: u16 = 53;
 
-/// Contents of resolv.conf, or the error that occurred while the file was read.
+/// Result of reading resolv.conf.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ResolvConf {
-    /// Contents of the file.
+    /// Contents of resolv.conf.
     Text(String),
-    /// Error message.
+    /// The file could not be read, for the reason in this error message.
     Unreadable(String),
 }
 

@@ -25,7 +25,7 @@ const ARRAY: u32 = 2;
 const XSKMAP: u32 = 17;
 /// `BPF_F_MMAPABLE`: processes can map the values of an array (since Linux 5.5).
 const MMAPABLE: u32 = 1 << 10;
-/// `BPF_PROG_TYPE_XDP`.
+/// `BPF_PROG_TYPE_XDP`: type of XDP programs.
 const PROGRAM_OF_XDP: u32 = 6;
 /// `BPF_XDP`: attach type of XDP programs.
 const ATTACHED_AS_XDP: u32 = 37;
@@ -96,7 +96,7 @@ impl SocketMap {
     }
 }
 
-/// Octets shared between a program and processes.
+/// Memory shared between a BPF program and processes.
 pub(super) struct BitMap(OwnedFd);
 
 impl BitMap {
@@ -183,8 +183,8 @@ impl Program {
 pub(super) struct Link(OwnedFd);
 
 impl Drop for Link {
-    /// Detaches explicitly. Closing the descriptor may not be enough, because another thread may be starting a child
-    /// process that also has the descriptor for a moment.
+    /// Detaches the program explicitly. Closing the descriptor may not be enough, because another thread may be
+    /// starting a child process that also has the descriptor for a moment.
     fn drop(&mut self) {
         #[repr(C)]
         struct Attributes {
@@ -241,7 +241,7 @@ fn with_log(error: &io::Error, log: &[u8]) -> String {
     }
 }
 
-/// Returns a value's address in the form that bpf(2) takes.
+/// Returns the address of a value as the 64-bit number that bpf(2) expects.
 fn address<T>(value: &T) -> u64 {
     std::ptr::from_ref(value) as u64
 }
@@ -249,7 +249,7 @@ fn address<T>(value: &T) -> u64 {
 /// Calls bpf(2) with a command that opens a descriptor.
 ///
 /// # Safety
-/// Same as [`call`]; the command must return a descriptor.
+/// The conditions of [`call`] apply. The command must also return a descriptor.
 unsafe fn descriptor<T>(command: Command, attributes: &mut T) -> io::Result<OwnedFd> {
     // SAFETY: guaranteed by the caller.
     let number = unsafe { call(command, attributes)? };
@@ -260,8 +260,8 @@ unsafe fn descriptor<T>(command: Command, attributes: &mut T) -> io::Result<Owne
 /// Calls bpf(2).
 ///
 /// # Safety
-/// `attributes` must be those of the command in the kernel's layout (the beginning of `union bpf_attr`). Everything
-/// that they point to must be valid for the length that the command reads or writes.
+/// `attributes` must have the layout that the kernel defines for `command` (the beginning of `union bpf_attr`). Each
+/// pointer in it must be valid for the length that the command reads or writes.
 unsafe fn call<T>(command: Command, attributes: &mut T) -> io::Result<i32> {
     // SAFETY: pointer and size are those of `attributes`; the caller guarantees the rest.
     let result = unsafe {
@@ -275,7 +275,8 @@ unsafe fn call<T>(command: Command, attributes: &mut T) -> io::Result<i32> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result as i32) }
 }
 
-/// State that is undone when the last queue is closed.
+/// A filter attached to an interface, with the map of its sockets. The filter is detached when the last queue is
+/// closed.
 pub(super) struct Attached {
     pub(super) _link: Link,
     pub(super) sockets: SocketMap,

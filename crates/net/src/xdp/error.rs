@@ -11,13 +11,13 @@ pub enum XdpError {
     /// The interface does not exist, or is down.
     #[error("there is no interface {interface} that is up")]
     NoInterface {
-        /// The interface's name.
+        /// Name of the missing interface.
         interface: String,
     },
     /// No interface has the address.
     #[error("no interface that is up has the address {address}")]
     UnknownAddress {
-        /// The address.
+        /// The address that no interface has.
         address: IpAddr,
     },
     /// Packets to the address do not arrive on the interface.
@@ -41,7 +41,7 @@ pub enum XdpError {
     NoEthernet {
         /// Name of the interface that leads to the next hop.
         interface: String,
-        /// The next hop's address.
+        /// IP address of the next hop.
         address: IpAddr,
     },
     /// The process lacks the required capabilities.
@@ -72,7 +72,7 @@ pub enum XdpError {
     /// The kernel does not support links of XDP programs.
     #[error("AF_XDP needs Linux 5.9 or newer, and this is {release}: {source}")]
     TooOld {
-        /// The kernel's release.
+        /// Version of the running kernel.
         release: String,
         /// Error returned by the system.
         source: io::Error,
@@ -90,11 +90,11 @@ pub enum XdpError {
          -L)"
     )]
     Queues {
-        /// The interface's name.
+        /// Name of the interface with too few transmit queues.
         interface: String,
-        /// Receive queues.
+        /// Number of receive queues.
         receive: u32,
-        /// Transmit queues.
+        /// Number of transmit queues.
         transmit: u32,
     },
     /// The interface's link did not come up after the filter was attached.
@@ -103,15 +103,15 @@ pub enum XdpError {
         waited.as_secs_f64()
     )]
     NoLink {
-        /// The interface's name.
+        /// Name of the interface without a link.
         interface: String,
-        /// Time waited for the link.
+        /// Time spent waiting for the link.
         waited: Duration,
     },
     /// The interface disappeared while in use.
     #[error("{interface} no longer accepts or delivers packets: {source}")]
     Lost {
-        /// The interface's name.
+        /// Name of the interface that disappeared.
         interface: String,
         /// Error returned by the system.
         source: io::Error,

@@ -36,7 +36,7 @@ pub struct Sender {
     outgoing: Outgoing,
     /// Addresses of the free frames.
     free: Vec<u64>,
-    /// Total number of frames.
+    /// Total number of frames for sending.
     frames: usize,
     /// True if the kernel has copied the data when a send call returns.
     copies: bool,
@@ -50,10 +50,10 @@ impl Sender {
         (Sender { outgoing, free, frames, copies }, incoming)
     }
 
-    /// Sends the datagrams that are concatenated in `payloads`, each `length` octets long, over `link`. Both addresses
-    /// must be of the same family. Returns the number of datagrams at the beginning of `payloads` for which there was
-    /// room. If the kernel copies, each of these datagrams has reached the device, or was dropped and counted by the
-    /// interface. With zero-copy, the datagrams are queued for the device.
+    /// Sends one or more datagrams over `link`. Their payloads are contiguous in `payloads`, and each is `length`
+    /// octets long. Both addresses must be of the same family. Returns the number of datagrams at the beginning of
+    /// `payloads` for which there was room. If the kernel copies, each of these datagrams has reached the device, or
+    /// was dropped and counted by the interface. With zero-copy, the datagrams are queued for the device.
     ///
     /// # Errors
     /// Returns an error if the interface is gone, or `TimedOut` if the device accepts no packet for 5 ms. The state of
@@ -191,7 +191,7 @@ pub struct Arrived<'a> {
     pub bytes: &'a [u8],
     /// Source address and port of the datagram.
     pub source: SocketAddr,
-    /// Destination address and port on this host.
+    /// Destination address and port of the datagram. The address is one of this host.
     pub destination: SocketAddr,
     /// Ethernet addresses for a frame back to the sender.
     pub link: Link,
@@ -215,8 +215,8 @@ impl Receiver {
         self.queues.iter().map(AsFd::as_fd)
     }
 
-    /// Takes up to `most` packets from one queue and passes the readable datagrams to `each`. Returns the number of
-    /// packets taken, including unreadable packets.
+    /// Reads up to `most` packets from one queue, and passes the datagrams that it can parse to `each`. Returns the
+    /// total number of packets read.
     ///
     /// # Errors
     /// Returns an error if the interface is gone.
@@ -251,7 +251,7 @@ impl Receiver {
         Ok(packets)
     }
 
-    /// Returns the number of packets since opening that matched a claim but were dropped because there was no room.
+    /// Returns the number of packets since opening that matched the filter but were dropped because there was no room.
     ///
     /// # Errors
     /// Returns any error from getsockopt(2). The number of drops is then unknown.

@@ -59,7 +59,7 @@ impl Claim {
         Claim { addresses: address.into(), ports: ports.into() }
     }
 
-    /// Returns the address if there is only one.
+    /// Returns the address if the claim covers a single address.
     pub(super) fn only_address(&self) -> Option<IpAddr> {
         let is_one = self.addresses.prefix_len() == self.addresses.max_prefix_len();
         is_one.then(|| self.addresses.addr())
@@ -84,7 +84,7 @@ enum Register {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Label {
     Ipv6,
-    /// Code after the test for the claim with this index.
+    /// Start of the code that follows the test for the claim with this index.
     Next(usize),
     Take,
     Pass,
@@ -93,9 +93,10 @@ enum Label {
 /// Action for a packet that matches a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MatchAction {
-    /// Redirects the packet to the socket of its queue, in the map with this descriptor.
+    /// Redirects the packet to the AF_XDP socket of its receive queue. The number is the descriptor of the map that
+    /// contains the sockets.
     Redirected(i32),
-    /// Returns this number from the program; for tests without a socket.
+    /// The program returns this number, in tests without a socket.
     #[cfg(test)]
     Returned(i32),
 }
@@ -106,12 +107,12 @@ pub(super) const XDP_PASS: i32 = 2;
 const KTIME_GET_NS: i32 = 5;
 const REDIRECT_MAP: i32 = 51;
 const XDP_ADJUST_META: i32 = 54;
-/// Offsets in `struct xdp_md`.
+/// Offsets of fields in `struct xdp_md`.
 const DATA: i16 = 0;
 const DATA_END: i16 = 4;
 const DATA_META: i16 = 8;
 const QUEUE: i16 = 16;
-/// Lengths of the required headers: Ethernet, IP and UDP.
+/// Total lengths of the required headers: Ethernet, IP and UDP.
 const IPV4_HEADERS: i32 = 14 + 20 + 8;
 const IPV6_HEADERS: i32 = 14 + 40 + 8;
 
@@ -123,7 +124,8 @@ struct Writer {
     labels: BTreeMap<Label, usize>,
 }
 
-/// Returns the program for these claims on the interface with this Ethernet address.
+/// Returns the filter program for `claims`, on an interface with the Ethernet address `mac`. `taken` is the action for
+/// a matching packet.
 pub(super) fn program(claims: &[Claim], mac: [u8; 6], taken: MatchAction) -> Vec<Insn> {
     use Register::{R0, R1, R2, R3, R4, R5, R6, R7, R8};
     let mut w = Writer::default();
@@ -303,7 +305,8 @@ impl Writer {
         self.jumping(0x05, Register::R0, Register::R0, 0, label);
     }
 
-    /// Compares the lower 32 bits, so that the number's sign does not matter.
+    /// Appends a jump that is taken if a register equals `number`. Only the lower 32 bits are compared, so that the
+    /// sign of `number` does not matter.
     fn jump_if_equal(&mut self, register: Register, number: i32, label: Label) {
         self.jumping(0x16, register, Register::R0, number, label);
     }
@@ -312,8 +315,8 @@ impl Writer {
         self.jumping(0x56, register, Register::R0, number, label);
     }
 
-    /// Continues only if `length` octets starting at `from` lie before `end`, as the verifier requires. Overwrites
-    /// `scratch`.
+    /// Appends a check that `length` octets from the address in `from` lie before the address in `end`. The verifier
+    /// requires this check. If it fails, the packet goes to the kernel. Overwrites `scratch`.
     fn need(&mut self, scratch: Register, from: Register, length: i32, end: Register) {
         self.copy(scratch, from);
         self.push(0x07, scratch, Register::R0, 0, length);

@@ -11,8 +11,8 @@
 //! └─────────┴───────────────┴─────────────┴─────────┘
 //! ```
 //!
-//! Frames of other forms go to the kernel, for example with VLAN tags, IPv4 options, IPv6 extension headers or
-//! fragments (see [`super::filter`]).
+//! Other frames go to the kernel, for example those with VLAN tags, IPv4 options, IPv6 extension headers or fragments
+//! (see [`super::filter`]).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ops::Range;
@@ -31,12 +31,12 @@ const PROTOCOL_UDP: u8 = 17;
 /// Hop limit of sent packets, the same as the kernel's.
 const HOPS: u8 = 64;
 
-/// A datagram in a frame.
+/// A UDP datagram in an Ethernet frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Datagram {
-    /// Source address and port.
+    /// Source address and port of the datagram.
     pub(super) source: SocketAddr,
-    /// Destination address and port.
+    /// Destination address and port of the datagram.
     pub(super) destination: SocketAddr,
     /// Position of the payload in the frame.
     pub(super) payload: Range<usize>,
@@ -63,7 +63,7 @@ impl FromIterator<IpAddr> for HostAddresses {
 }
 
 impl Default for HostAddresses {
-    /// Returns a value without addresses that allows incomplete checksums.
+    /// Returns an empty set of host addresses. Incomplete checksums are allowed.
     fn default() -> HostAddresses {
         [].into_iter().collect()
     }

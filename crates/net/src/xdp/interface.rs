@@ -108,7 +108,7 @@ impl Interface {
         queues.into_iter().map(|queue| Exchange::new(queue, attach_mode, own.clone())).collect()
     }
 
-    /// Returns a server for each queue.
+    /// Returns one server for each queue of the interface.
     pub fn into_servers(self) -> Vec<Server> {
         let Interface { queues, own, .. } = self;
         queues.into_iter().map(|queue| Server::new(queue, own.clone())).collect()
@@ -212,7 +212,7 @@ fn is_link_scoped(address: IpAddr) -> bool {
 /// AF_XDP support of an interface.
 #[derive(Debug)]
 pub struct Probed {
-    /// Receive queues in use.
+    /// Number of receive queues in use.
     pub queues: u32,
     /// Each attach mode, with the error returned by the system if the mode does not work.
     pub attach_modes: Vec<(AttachMode, io::Result<()>)>,
@@ -366,7 +366,8 @@ fn of_this_mode(step: Step, source: io::Error, release: &str) -> Result<io::Erro
     }
 }
 
-/// True if a release, such as `5.4.0-42-generic`, is older than Linux 5.9. False if it cannot be parsed.
+/// True if a kernel version, such as `5.4.0-42-generic`, is older than Linux 5.9. False if the version cannot be
+/// parsed.
 fn is_before_links(release: &str) -> bool {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
     match (numbers.next(), numbers.next()) {
@@ -375,7 +376,7 @@ fn is_before_links(release: &str) -> bool {
     }
 }
 
-/// Returns the kernel's release.
+/// Returns the version of the running kernel.
 fn release() -> String {
     fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned()
 }

@@ -86,8 +86,8 @@ fn link(from: &str, to: &str) -> Result<Link, XdpError> {
     Ok(link)
 }
 
-/// Sends until `time` is over, and returns the number of datagrams that the interface accepted. While the interface
-/// accepts none, sending is retried.
+/// Sends datagrams for the duration `time`, and returns the number of datagrams that the interface accepted. Sending is
+/// retried while the interface accepts no datagrams.
 fn send(sender: &mut Sender, link: &Link, time: Duration) -> io::Result<u64> {
     let (from, to) = (SocketAddr::new(FROM.into(), PORT), SocketAddr::new(TO.into(), PORT));
     let payloads = [0; DATAGRAMS_PER_CALL * LENGTH];

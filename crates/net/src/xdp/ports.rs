@@ -51,7 +51,7 @@ impl PortSet {
         self.map.number()
     }
 
-    /// Returns the octet and mask of a port's bit.
+    /// Returns the octet that contains the bit of a port, and a mask that selects this bit.
     fn place(&self, port: u16) -> (&AtomicU8, u8) {
         // SAFETY: the mapping has a bit for every port and lives as long as `self`. All readers, including the kernel's
         // program, access it octet by octet, and we change it with atomic operations only.

@@ -53,7 +53,7 @@ impl Capacity {
     /// 2048 frames must be left for packets that wait to be read.
     const FRAMES: u32 = 4096;
 
-    /// Returns the capacity of one of the `queues` of a client.
+    /// Returns the capacity of one queue of a client that has `queues` queues.
     pub(super) fn client(queues: u32) -> Capacity {
         let kept = (Capacity::CLIENT_KEEPS / queues.max(1).next_power_of_two()).max(2048);
         Capacity { frames: kept.max(Capacity::FRAMES), kept, own: 2048 }
@@ -109,13 +109,13 @@ pub(super) struct Outgoing {
     completion: Consumer<u64>,
     transmit: Producer<libc::xdp_desc>,
     socket: Arc<Socket>,
-    /// True if the device reads the frames itself.
+    /// True if the device reads the data of sent packets directly from the frames.
     zero_copy: bool,
-    /// Packets that the interface dropped while the kernel copied and sent them.
+    /// Number of packets that the interface dropped while the kernel copied and sent them.
     dropped: u64,
 }
 
-/// State shared by both halves.
+/// State shared by the receiving half and the sending half of a queue.
 struct Socket {
     descriptor: OwnedFd,
     memory: Mapping,
@@ -175,7 +175,7 @@ impl Queue {
         })
     }
 
-    /// Returns the socket's descriptor, which the filter's map needs.
+    /// Returns the descriptor of the queue's socket. The descriptor is inserted into the filter's map.
     pub(super) fn number(&self) -> RawFd {
         self.incoming.socket.descriptor.as_raw_fd()
     }
@@ -185,14 +185,14 @@ impl Queue {
         (self.outgoing, self.incoming, self.room.own_frames())
     }
 
-    /// Returns the receiving half.
+    /// Returns the receiving half of this queue.
     #[inline]
     pub(super) fn incoming(&mut self) -> &mut Incoming {
         &mut self.incoming
     }
 
-    /// Queues the frame of a packet with its current contents and this length, to be sent by [`Queue::flush`]. Returns
-    /// false if there is no room; the frame is then free again.
+    /// Queues a packet that consists of the first `length` octets in the frame of `packet`. [`Queue::flush`] sends it.
+    /// Returns false if there is no room; the frame is then free again.
     #[inline]
     pub(super) fn send(&mut self, packet: Packet, length: usize) -> bool {
         let is_taken = self.outgoing.send(packet.address, length);
@@ -216,7 +216,7 @@ impl Queue {
         result
     }
 
-    /// See [`Outgoing::is_held`].
+    /// True if the kernel has not sent all queued packets yet (see [`Outgoing::is_held`]).
     pub(super) fn is_held(&self) -> bool {
         self.outgoing.is_held()
     }
@@ -227,7 +227,7 @@ impl Queue {
         self.outgoing.dropped
     }
 
-    /// See [`Incoming::drops`].
+    /// Returns the number of packets dropped because the queue had no room (see [`Incoming::drops`]).
     ///
     /// # Errors
     /// Returns any error from getsockopt(2). The number of drops is then unknown.
@@ -333,7 +333,7 @@ impl AsFd for Incoming {
 }
 
 impl Outgoing {
-    /// Returns the sending frame at `address`.
+    /// Returns the contents of the frame for sending at `address`.
     ///
     /// # Panics
     /// Panics if there is no frame at `address`.
@@ -349,8 +349,8 @@ impl Outgoing {
         }
     }
 
-    /// Queues the frame at `address` with its current contents and this length, to be sent by [`Outgoing::flush`].
-    /// Returns false if there is no room.
+    /// Queues a packet that consists of the first `length` octets from `address`. [`Outgoing::flush`] sends it. Returns
+    /// false if there is no room.
     #[inline]
     pub(super) fn send(&mut self, address: u64, length: usize) -> bool {
         self.transmit.push(libc::xdp_desc { addr: address, len: length as u32, options: 0 })
@@ -371,7 +371,7 @@ impl Outgoing {
         Ok(())
     }
 
-    /// True if the kernel has not taken all queued packets and needs another call to continue.
+    /// True if the kernel has not taken all queued packets, and needs another send call to continue.
     pub(super) fn is_held(&self) -> bool {
         self.transmit.is_pending() && self.transmit.wants_wakeup()
     }

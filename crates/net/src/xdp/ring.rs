@@ -63,7 +63,7 @@ impl Mapping {
         Ok(Mapping { start, len })
     }
 
-    /// Returns the start of the mapping.
+    /// Returns a pointer to the start of the memory mapping.
     pub(super) fn start(&self) -> *mut u8 {
         self.start.as_ptr()
     }
@@ -169,7 +169,7 @@ pub(super) struct Producer<T> {
     ring: Ring<T>,
     /// Index of the next entry to write.
     next: u32,
-    /// The consumer's index when last read.
+    /// The consumer's index, as it was last read.
     taken: u32,
 }
 
@@ -224,7 +224,7 @@ pub(super) struct Consumer<T> {
     ring: Ring<T>,
     /// Index of the next entry to read.
     next: u32,
-    /// The producer's index when last read.
+    /// The producer's index, as it was last read.
     filled: u32,
 }
 
@@ -246,7 +246,7 @@ impl<T: Copy> Consumer<T> {
         self.filled.wrapping_sub(self.next)
     }
 
-    /// Takes an entry. The kernel may overwrite the entry after [`Consumer::release`].
+    /// Removes and returns the next entry. The kernel may overwrite the entry after [`Consumer::release`].
     #[inline]
     pub(super) fn pop(&mut self) -> Option<T> {
         (self.available() > 0).then(|| {

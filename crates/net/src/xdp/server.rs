@@ -93,8 +93,8 @@ impl Server {
     }
 }
 
-/// Counts as refused the replies that the interface dropped while sending. Some of these replies may belong to an
-/// earlier turn, which counted them as sent.
+/// Moves `dropped` replies from the number of sent replies to the number of refused replies. The interface dropped them
+/// while sending. Some of them may have been counted as sent in an earlier call of [`Server::turn`].
 fn refuse(turn: &mut Turn, dropped: usize) {
     turn.refused += dropped;
     turn.sent = turn.sent.saturating_sub(dropped);
@@ -102,7 +102,7 @@ fn refuse(turn: &mut Turn, dropped: usize) {
 
 /// Result of handling a packet.
 enum Response {
-    /// The frame of the packet now holds a reply frame of this length.
+    /// A reply is to be sent. It consists of the first octets in the frame of the packet, and this is its length.
     Reply(usize),
     /// The server does not reply to this packet.
     None,
