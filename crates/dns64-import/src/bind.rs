@@ -132,7 +132,7 @@ pub(super) fn import(file: &Path, draft: &mut Draft) -> Result<(), ImportError> 
     reader.translation(file)
 }
 
-/// A `dns64` statement.
+/// Settings of a `dns64` statement in named.conf.
 struct Rule {
     prefix: PrefixDraft,
     clients: Addresses,

@@ -113,8 +113,8 @@ struct Setting {
 
 /// Default of dns64d's key `max-ttl`, in seconds.
 const LONGEST_TTL: i64 = 86_400;
-/// Table, key, and minimum and maximum value of some keys of dns64d. All other numeric keys accept
-/// 32-bit numbers.
+/// Bounds of some numeric keys of dns64d: table, key, minimum and maximum. All other numeric keys accept 32-bit
+/// numbers.
 const BOUNDS: [(&str, &str, u64, u64); 5] = [
     ("cache", "mebibytes", 0, 1 << 20),
     ("limits", "tcp-connections", 1, 1 << 20),

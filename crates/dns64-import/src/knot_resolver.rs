@@ -1,10 +1,8 @@
-//! Conversion of Knot Resolver configurations: kresd.conf (version 5, Lua) and config.yaml (version
-//! 6).
+//! Conversion of Knot Resolver configurations: kresd.conf (version 5, Lua) and config.yaml (version 6).
 //!
-//! The dns64 module of Knot Resolver ignores DO. By default, the module excludes AAAA records in
-//! `::ffff/96`. This text means `::/96`, although the IPv4-mapped addresses were intended. If one
-//! record of an RRset is excluded, the whole RRset is ignored. A records are queried only after an
-//! answer without AAAA records.
+//! The dns64 module of Knot Resolver ignores DO. By default, the module excludes AAAA records in `::ffff/96`. This
+//! prefix is `::/96`, although its authors intended the IPv4-mapped addresses. If one record of an RRset is excluded,
+//! the whole RRset is ignored. A records are queried only after an answer without AAAA records.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;

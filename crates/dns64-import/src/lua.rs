@@ -160,8 +160,8 @@ impl<'a> Cursor<'a> {
         is_next
     }
 
-    /// Returns true if another element of a list follows. Returns false if `close` ends the list;
-    /// `close` is not consumed.
+    /// Returns true if one more element of a list follows. Returns false if `close` ends the list; `close` is not
+    /// consumed.
     fn has_next_element(&mut self, close: char) -> bool {
         if self.consume(",") {
             return true;

@@ -200,7 +200,7 @@ impl<'a> Reader<'a> {
         Ok(value)
     }
 
-    /// Subtracts the size of a value from the octets that may still be copied.
+    /// Subtracts the size of a value from the number of octets that may still be copied.
     fn charge_copy(&mut self, node: &Node, line: usize) -> Result<(), String> {
         let left = self.left.checked_sub(node.octets() as u64);
         self.left = left.ok_or_else(|| {

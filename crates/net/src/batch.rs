@@ -61,7 +61,7 @@ pub struct Datagram<'a> {
     /// Receive time in the kernel (wall clock), if enabled on the socket.
     pub received: Option<Nanos>,
     /// True if the datagram was received by AF_XDP, and the sender left the computation of the checksum to a network
-    /// card. The kernel always does so if several datagrams are sent as one large packet (`UDP_SEGMENT`).
+    /// card. This is always the case if several datagrams are sent as one large packet (`UDP_SEGMENT`).
     pub has_partial_checksum: bool,
 }
 

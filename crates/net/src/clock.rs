@@ -10,7 +10,8 @@ use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 use units::Nanos;
 
-/// Calls libc directly: without LTO nix's function is not inlined, and the clock is read for each query.
+/// Reads a clock with a direct call of libc. The clock is read for each query, and nix's function is not inlined
+/// without LTO.
 #[inline]
 fn read(clock: libc::clockid_t) -> Nanos {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };

@@ -27,7 +27,7 @@ pub(crate) fn write_address(storage: &mut sockaddr_storage, address: SocketAddr)
     address.len()
 }
 
-/// Writes the ancillary data and returns its length.
+/// Writes the ancillary data of a message, and returns its length.
 pub(crate) fn write_control(
     control: &mut Control,
     segment: Option<u16>,

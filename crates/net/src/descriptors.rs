@@ -2,7 +2,7 @@
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
-/// The usual limit of a shell, assumed if the limit cannot be read.
+/// Limit that is assumed if the actual limit cannot be read. Most shells set this limit.
 const USUAL: u64 = 1_024;
 
 /// Raises this process's limit as far as permitted and returns the resulting limit. One socket per client, or per

@@ -43,9 +43,10 @@ pub fn interface_counters(interface: &str, path: PacketPath) -> io::Result<Inter
 }
 
 impl InterfaceCounters {
-    /// Removes from these counters the losses that [`UdpErrors::no_room_to_send`] also counts. A veth interface counts
-    /// a "send drop" if its peer has no room for a packet. If the packet is from a socket, the driver also reports the
-    /// loss to the stack, which counts it again. If the packet is from AF_XDP, only the interface counts the loss.
+    /// Subtracts the losses that [`UdpErrors::no_room_to_send`] also counts. A veth interface counts a "send drop" if
+    /// its peer has no room for a packet. If the packet is from a socket, the driver also reports the loss to the
+    /// stack, which counts it again. If the packet is from AF_XDP, only the interface counts the loss, and nothing is
+    /// subtracted.
     fn as_lost(self, is_veth: bool, path: PacketPath) -> InterfaceCounters {
         if is_veth && path == PacketPath::Sockets {
             InterfaceCounters { send_drops: 0, ..self }

@@ -70,9 +70,9 @@ pub enum Unresolved {
     NoRoute(io::Error),
     /// The neighbour does not answer.
     Silent {
-        /// The next hop.
+        /// The next hop that does not answer.
         hop: NextHop,
-        /// `TimedOut`, or the error returned by the kernel.
+        /// Error returned by the kernel, or `TimedOut` if there was none.
         source: io::Error,
     },
 }
@@ -203,8 +203,8 @@ impl NextHop {
     }
 }
 
-/// Returns the number of packets dropped because a neighbour could not be resolved, as [`NextHop::discards`] does, but
-/// summed over both address families.
+/// Returns the number of packets dropped because a neighbour could not be resolved. Unlike [`NextHop::discards`], the
+/// number covers both address families.
 pub fn all_discards() -> Option<u64> {
     Some(discards_in(ARP_CACHE)? + discards_in(NDISC_CACHE).unwrap_or(0))
 }
@@ -228,7 +228,7 @@ pub(crate) fn link_address(interface: &str) -> io::Result<Option<[u8; 6]>> {
     Ok(of_it.filter_map(|entry| entry.address?.as_link_addr()?.addr()).next())
 }
 
-/// Repeatedly reads the state of one neighbour.
+/// Repeated readings of the state of one neighbour.
 pub struct Watch {
     next_hop: NextHop,
     routing: Routing,
@@ -292,7 +292,7 @@ impl Watch {
     }
 }
 
-/// Repeatedly reads all neighbours of one network namespace.
+/// Repeated readings of all neighbours of one network namespace.
 pub struct Neighbours(Routing);
 
 impl Neighbours {

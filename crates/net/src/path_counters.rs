@@ -12,9 +12,10 @@ pub struct PathCounters {
     pub interface: InterfaceCounters,
     /// UDP error counters of this host.
     pub udp: UdpErrors,
-    /// The queueing discipline, or `None` if it cannot be read.
+    /// Counters of the interface's queueing discipline; `None` if they cannot be read.
     pub queueing: Option<Queueing>,
-    /// Packets that the queues of unresolved neighbours have dropped; `None` if unknown.
+    /// Number of packets dropped because the link-layer address of a neighbour was unknown; `None` if this number
+    /// cannot be read.
     pub discards: Option<u64>,
 }
 

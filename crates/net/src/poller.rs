@@ -7,7 +7,7 @@ use std::time::Duration;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
-/// Waits until at least one of the watched sockets is readable.
+/// Waits for any of several sockets to become readable.
 pub struct Poller {
     epoll: Epoll,
     events: Vec<EpollEvent>,

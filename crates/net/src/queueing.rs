@@ -39,7 +39,7 @@ impl Queueing {
     }
 }
 
-/// Repeatedly reads the queueing disciplines of one network namespace over one netlink socket.
+/// Repeated readings of the queueing disciplines of one network namespace, over one netlink socket.
 pub struct Disciplines(Routing);
 
 impl Disciplines {

@@ -69,7 +69,7 @@ pub struct Config {
     pub(crate) metrics: MetricsKeys,
     /// `[log]`: severity and format of the log.
     pub(crate) log: LogKeys,
-    /// `[control]`: the socket of `dns64d status`, `explain`, `reload` and `flush`.
+    /// `[control]`: the Unix socket for `dns64d status`, `explain`, `reload` and `flush`.
     pub(crate) control: ControlKeys,
     /// `[query-log]`: log with one line for each answered query.
     pub(crate) query_log: QueryLogKeys,
@@ -190,12 +190,12 @@ impl Config {
         self.listen.iter().map(|keys| keys.address)
     }
 
-    /// Returns the configured prefixes of all tables.
+    /// Returns the prefixes in all lists of the configuration.
     pub(crate) fn written_prefixes(&self) -> impl Iterator<Item = &PrefixKeys> {
         self.prefix_lists().flatten()
     }
 
-    /// Returns all configured prefixes, list by list.
+    /// Returns all lists of prefixes in the configuration.
     pub(crate) fn prefix_lists(&self) -> impl Iterator<Item = &[PrefixKeys]> {
         let of_groups = self.groups.iter().flat_map(|group| {
             group.dns64.prefixes.iter().chain(group.domains.iter().flat_map(|keys| &keys.prefixes))
@@ -314,7 +314,7 @@ enum WrittenPrefix {
     Discover,
 }
 
-/// Keyword for all discovered prefixes.
+/// Keyword that stands for all discovered prefixes in a list of prefixes.
 const DISCOVER: &str = "discover";
 
 impl TryFrom<String> for WrittenPrefix {
@@ -345,7 +345,7 @@ pub(crate) struct ProbeKeys {
     /// TCP port of this host.
     #[schemars(range(min = 1, max = 65_535))]
     pub(crate) port: u16,
-    /// Interval between probes; 1 s to 1 day.
+    /// Interval between health checks; 1 s to 1 day.
     #[serde(
         default = "ten_seconds",
         serialize_with = "humantime_serde::serialize",
@@ -353,7 +353,7 @@ pub(crate) struct ProbeKeys {
     )]
     #[schemars(with = "String")]
     pub(crate) interval: Duration,
-    /// Time limit for an answer; 100 ms to `interval`.
+    /// Time limit for one health check; 100 ms to `interval`.
     #[serde(
         default = "two_seconds",
         serialize_with = "humantime_serde::serialize",
@@ -361,8 +361,7 @@ pub(crate) struct ProbeKeys {
     )]
     #[schemars(with = "String")]
     pub(crate) timeout: Duration,
-    /// Number of consecutive probe results that must contradict the current health before it
-    /// changes; 1 to 100.
+    /// Number of consecutive health checks that must contradict the current state before the state changes; 1 to 100.
     #[serde(default = "three")]
     #[schemars(range(min = 1, max = 100))]
     pub(crate) threshold: u32,
@@ -544,10 +543,10 @@ pub(crate) struct GroupKeys {
     /// Treatment of address hints in HTTPS and SVCB records (RFC 9460 §7.3).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) https_hints: Option<Hints>,
-    /// `[group.dns64]`: rules that replace those of `[dns64]` for these clients.
+    /// `[group.dns64]`: rules that replace those of `[dns64]` for the clients of the group.
     #[serde(default)]
     pub(crate) dns64: TranslationKeys,
-    /// `[[group.domain]]`: domains with separate translation rules for these clients.
+    /// `[[group.domain]]`: domains with separate translation rules for the clients of the group.
     #[serde(default, rename = "domain", skip_serializing_if = "Vec::is_empty")]
     pub(crate) domains: Vec<DomainKeys>,
 }

@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-/// Control socket of the systemd unit.
+/// Path of the control socket of the systemd unit dns64d.service.
 pub(crate) const CONTROL_SOCKET: &str = "/run/dns64d/control.sock";
 
-/// `[control]`: the socket of `dns64d status`, `explain`, `reload` and `flush`.
+/// `[control]`: the Unix socket for `dns64d status`, `explain`, `reload` and `flush`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub(crate) struct ControlKeys {

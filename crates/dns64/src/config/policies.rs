@@ -86,8 +86,8 @@ struct GroupDomain {
     /// Policy for names outside of the domains in `below`. It includes the keys of the longest
     /// `[[domain]]` that contains this domain, if there is one.
     policy: Policy,
-    /// Policies for names below this domain that are also within a `[[domain]]` below it. The key of the map is the
-    /// index of that `[[domain]]` entry.
+    /// Policies for names within a `[[domain]]` that lies below this domain. The key of the map is the index of the
+    /// `[[domain]]` entry.
     below: FxHashMap<usize, Policy>,
 }
 
@@ -180,7 +180,7 @@ impl PolicyByName for Policies {
     }
 }
 
-/// Inputs for reading tables: named lists of networks, and the state of the prefixes.
+/// Inputs for reading the tables of the configuration: named lists of networks, and the current state of the prefixes.
 struct TableInputs<'a> {
     named: &'a NamedNetworks<'a>,
     live: &'a LivePrefixes,
@@ -413,7 +413,7 @@ pub(super) fn prefix_places(config: &Config) -> Vec<(String, &PrefixKeys)> {
     places
 }
 
-/// Rejects keys in a `[group.dns64]` that belong directly in the `[[group]]`.
+/// Returns an error if a `[group.dns64]` contains a key that belongs directly in the `[[group]]`.
 fn check_misplaced(number: usize, keys: &GroupKeys) -> Result<(), BadPolicy> {
     let misplaced = [
         ("filter-a", keys.dns64.filter_a.is_some()),

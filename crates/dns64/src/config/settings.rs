@@ -211,7 +211,7 @@ impl Settings {
         self.config.forwarding.order.unwrap_or(default)
     }
 
-    /// Describes the upstreams and their source.
+    /// Returns a description of the upstreams and of the place where they are configured.
     pub(crate) fn upstreams_in_words(&self) -> String {
         let list = |addresses: &mut dyn Iterator<Item = ServiceAddr>| {
             addresses.map(|address| address.to_string()).collect::<Vec<_>>().join(", ")
@@ -297,7 +297,7 @@ impl Settings {
         self.policies.whose(client, name.wire())
     }
 
-    /// True if a client is allowed.
+    /// True if the configuration allows queries from the address `client`.
     #[inline]
     pub(crate) fn allows(&self, client: IpAddr) -> bool {
         self.clients.contains(&client)

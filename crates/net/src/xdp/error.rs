@@ -128,7 +128,7 @@ pub enum XdpError {
 
 impl XdpError {
     /// True if the kernel, the driver or this process does not meet a requirement of AF_XDP, so that only sockets can
-    /// be used. Otherwise the request itself is invalid.
+    /// be used. False if the request itself is invalid.
     pub fn is_missing_requirement(&self) -> bool {
         match self {
             XdpError::NotAllowed { .. }

@@ -197,7 +197,7 @@ pub struct Arrived<'a> {
     pub link: Link,
     /// Receive time at the filter, on the monotonic clock.
     pub received: Nanos,
-    /// True if the sender left the computation of the checksum to a network card. The kernel always does so if several
+    /// True if the sender left the computation of the checksum to a network card. This is always the case if several
     /// datagrams are sent as one large packet (`UDP_SEGMENT`).
     pub has_partial_checksum: bool,
 }

@@ -173,8 +173,8 @@ fn is_card(driver: Option<&ethtool::Driver>) -> bool {
 /// virtual machines use other buses.
 const CARD_BUSES: [&str; 6] = ["pci", "usb", "platform", "auxiliary", "sdio", "mdio_bus"];
 
-/// True if a driver's device is on a bus of network cards; `is_device` checks if sysfs has a device at a path. Drivers
-/// report the device's name, only the bus, or, for USB, the path to the port.
+/// True if a driver's device is on a bus of network cards. `is_device` returns true if sysfs has a device at a path.
+/// Drivers report the device's name, only the bus, or, for USB, the path to the port.
 fn is_on_card_bus(driver: &ethtool::Driver, is_device: impl Fn(&str) -> bool) -> bool {
     let place = driver.bus.as_str();
     let is_on = |bus: &str| place == bus || is_device(&format!("/sys/bus/{bus}/devices/{place}"));

@@ -202,7 +202,7 @@ impl Queue {
         is_taken
     }
 
-    /// Publishes queued and released frames to the kernel, and makes the kernel send.
+    /// Makes queued and released frames visible to the kernel, and makes the kernel send the queued frames.
     ///
     /// # Errors
     /// Returns an error if the interface is gone.
@@ -356,7 +356,7 @@ impl Outgoing {
         self.transmit.push(libc::xdp_desc { addr: address, len: length as u32, options: 0 })
     }
 
-    /// Publishes queued frames to the kernel, and makes the kernel send them.
+    /// Makes queued frames visible to the kernel, and makes the kernel send them.
     ///
     /// # Errors
     /// Returns an error if the interface is gone.

@@ -305,7 +305,7 @@ pub(super) fn set_option<T: Numbers>(
 /// Reads an option of an AF_XDP socket.
 ///
 /// # Errors
-/// Returns any error from getsockopt(2); `InvalidData` if the kernel's value is shorter than ours.
+/// Returns any error from getsockopt(2), or `InvalidData` if the kernel's value is shorter than `value`.
 pub(super) fn get_option<T: Numbers>(
     socket: &impl AsFd,
     option: libc::c_int,

@@ -93,8 +93,9 @@ impl Server {
     }
 }
 
-/// Moves `dropped` replies from the number of sent replies to the number of refused replies. The interface dropped them
-/// while sending. Some of them may have been counted as sent in an earlier call of [`Server::turn`].
+/// Subtracts `dropped` from the number of sent replies, and adds it to the number of refused replies. `dropped` counts
+/// the replies that the interface dropped while sending. Some of them may have been counted as sent in an earlier call
+/// of [`Server::turn`].
 fn refuse(turn: &mut Turn, dropped: usize) {
     turn.refused += dropped;
     turn.sent = turn.sent.saturating_sub(dropped);
@@ -102,7 +103,7 @@ fn refuse(turn: &mut Turn, dropped: usize) {
 
 /// Result of handling a packet.
 enum Response {
-    /// A reply is to be sent. It consists of the first octets in the frame of the packet, and this is its length.
+    /// A reply of this length has replaced the packet in the frame, and is to be sent.
     Reply(usize),
     /// The server does not reply to this packet.
     None,
