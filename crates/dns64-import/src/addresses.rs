@@ -58,7 +58,7 @@ impl Addresses {
         Addresses::from(IpNet::from(ipv4)).or(&IpAddr::from(Ipv6Addr::LOCALHOST).into())
     }
 
-    /// True for the empty set.
+    /// True if the set is empty.
     pub(super) fn is_empty(&self) -> bool {
         self.ipv4.is_empty() && self.ipv6.is_empty()
     }

@@ -264,9 +264,9 @@ fn prefix_argument(statement: &Statement, draft: &mut Draft) -> Option<Ipv6Net> 
     prefix
 }
 
-/// Converts `forward FROM TO...`, where TO may be a file such as /etc/resolv.conf. CoreDNS resolves
-/// a relative path against its working directory, which is not stated in the Corefile. Therefore
-/// `folder`, the folder of the Corefile, is used instead.
+/// Converts the plugin `forward FROM TO...`. TO may be a file such as /etc/resolv.conf. CoreDNS resolves a relative
+/// path against its working directory, which is not stated in the Corefile. Therefore `folder`, the folder of the
+/// Corefile, is used instead.
 fn forward(
     plugin: &Statement,
     zones: &[&str],
@@ -323,8 +323,7 @@ fn forward(
     Ok(())
 }
 
-/// Converts `cache [TTL] [ZONES...] { success CAPACITY [TTL] denial CAPACITY [TTL] serve_stale
-/// [TIME] … }`.
+/// Converts the plugin `cache [TTL] [ZONES...] { success CAPACITY [TTL] denial CAPACITY [TTL] serve_stale [TIME] … }`.
 fn cache(plugin: &Statement, draft: &mut Draft) {
     let words = plugin.words.get(1..).unwrap_or_default();
     // If the first word is not a number, it is not a TTL but a zone.
@@ -373,8 +372,8 @@ fn cache(plugin: &Statement, draft: &mut Draft) {
     }
 }
 
-/// Converts `allow net NETWORK…` and `block net NETWORK…`. The first matching line decides. Clients
-/// that match no line are allowed.
+/// Converts the plugin `acl`, with its lines `allow net NETWORK…` and `block net NETWORK…`. The first matching line
+/// decides. Clients that match no line are allowed.
 fn acl(plugin: &Statement, draft: &mut Draft) {
     let mut list = FirstMatch::default();
     let mut lost = |of: &Statement, why: &str| draft.notes.answers(&of.place, &of.written(), why);

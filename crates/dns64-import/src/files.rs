@@ -67,9 +67,9 @@ pub(super) fn changed_directory(current: &Path, named: &str) -> PathBuf {
     if next.is_dir() { next } else { current.to_owned() }
 }
 
-/// Returns the files that an include directive refers to. If `named` is a pattern with `*`, `?` or
-/// `[…]`, these are the matching files. Otherwise, the result is the named file, which may not
-/// exist. A relative path is resolved against `folder`.
+/// Returns the files that an include directive refers to. If `named` is a pattern with `*`, `?` or `[…]`, the result
+/// consists of the matching files. Otherwise, the result is the named file, which may not exist. A relative path is
+/// resolved against `folder`.
 pub(super) fn included(folder: &Path, named: &str) -> Vec<PathBuf> {
     if !named.contains(['*', '?', '[']) {
         return vec![folder.join(named)];

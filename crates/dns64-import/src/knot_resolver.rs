@@ -187,8 +187,8 @@ fn listen(node: &Node, arguments: &[Node], draft: &mut Draft) {
     }
 }
 
-/// Converts the loading of a module. The name may be followed by the position relative to another module, as in
-/// `hints > iterate`.
+/// Converts an entry that loads a module. The name of the module may be followed by its position relative to a
+/// different module, as in `hints > iterate`.
 fn load(module: &Node, draft: &mut Draft) {
     let text = module.text().unwrap_or_default();
     let name = text.split([' ', '<', '>']).next().unwrap_or_default();

@@ -1,5 +1,4 @@
-//! Conversion of another DNS64 server's configuration to a configuration of dns64d
-//! (`dns64d import`).
+//! Conversion of another DNS64 server's configuration to a configuration of dns64d (`dns64d import`).
 //!
 //! ```text
 //! file, and the files it includes ─► bind, unbound, powerdns, knot_resolver, coredns, mtd64_ng
@@ -8,13 +7,13 @@
 //!                                     └─► Notes: settings that are not carried over, with their effect on answers
 //! ```
 //!
-//! The draft reproduces the behaviour of the other server, and not only the text of its file. If a
-//! default of the other server differs from that of dns64d, the other server's default is written
-//! to the result. Examples are the AAAA records to ignore, A queries after errors, and private
-//! addresses below the well-known prefix. Unknown options are treated as affecting answers.
+//! The result reproduces the behaviour of the other server, and not only the text of its file. If a default of the
+//! other server differs from that of dns64d, the other server's default is written to the result. Examples are the AAAA
+//! records to ignore, A queries after errors, and private addresses below the well-known prefix. Unknown options are
+//! treated as affecting answers.
 //!
-//! The crate `dns64` depends on this crate, and checks each result with its configuration code.
-//! Limits that both crates need are therefore defined here.
+//! The crate `dns64` depends on this crate, and checks each result with its configuration code. Limits that both crates
+//! need are therefore defined here.
 #![forbid(unsafe_code)]
 
 mod addresses;

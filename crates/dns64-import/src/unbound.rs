@@ -340,7 +340,7 @@ fn forward_zone(clause: &Clause, server: &Clause, draft: &mut Draft) {
     draft.forward(&name, &upstreams, &origin);
 }
 
-/// Converts the dns64 module, if it is enabled.
+/// Converts the settings of the dns64 module, if the module is enabled.
 fn translation(server: &Clause, draft: &mut Draft) {
     let modules = server.find("module-config");
     let Some(modules) =
@@ -495,8 +495,8 @@ fn tls_ports(server: &Clause) -> Vec<u16> {
     vec![port("tls-port", 853), port("https-port", 443)]
 }
 
-/// Converts `access-control`. The most specific matching network decides; if a network occurs
-/// several times, its last entry decides. Loopback is allowed by default.
+/// Converts the `access-control` entries. The most specific matching network decides. If a network occurs several
+/// times, its last entry decides. Loopback is allowed by default.
 fn access(server: &Clause, draft: &mut Draft) {
     let mut networks: Vec<(IpNet, bool)> =
         Addresses::loopback().networks().into_iter().map(|network| (network, true)).collect();

@@ -32,7 +32,7 @@ const LONGEST_ZONE: usize = 15;
 /// Name or index of an interface.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Zone {
-    /// UTF-8, padded with zeros.
+    /// Name or index in UTF-8, padded with zeros.
     octets: [u8; LONGEST_ZONE],
     len: u8,
 }

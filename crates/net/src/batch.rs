@@ -11,12 +11,14 @@ use units::Nanos;
 pub use crate::peer::Peer;
 use crate::socket::Endpoint;
 
-/// Datagrams per system call.
+/// Maximum number of datagrams per system call.
 pub const BATCH: usize = 64;
-/// Slot size for receives with offload, in octets; holds the largest datagram. The size is an odd number of cache
-/// lines. The beginnings of the slots, which replies use, therefore do not compete for the same lines.
+/// Size, in octets, of the memory for one received message if receive offload is enabled. It holds the largest
+/// datagram. The size is an odd number of cache lines. The beginnings of the messages in a batch, which replies use,
+/// therefore do not compete for the same lines.
 pub const OFFLOAD_LEN: usize = 1027 * 64;
-/// Octets for ancillary data: a timestamp, a segment size and a destination address need 104.
+/// Size, in octets, of the buffer for ancillary data. A timestamp, a segment size and a destination address need 104
+/// octets.
 const CONTROL_LEN: usize = 128;
 
 #[repr(C, align(8))]

@@ -120,7 +120,7 @@ impl ClockError {
         Ok(ClockError::of(status, &state))
     }
 
-    /// Converts the return value and structure of adjtimex(2).
+    /// Returns the error bounds that adjtimex(2) reports in its return value and its structure.
     fn of(status: libc::c_int, state: &libc::timex) -> ClockError {
         let has = |bit| state.status & bit != 0;
         // Programs without an estimate write 0 for both errors, and the kernel then increases the maximum error in
@@ -138,7 +138,7 @@ impl ClockError {
         }
     }
 
-    /// Combines two readings of one clock. Each field of the result is the worse of the two.
+    /// Combines two readings of the error bounds of one clock. Each field of the result is the worse of the two values.
     pub fn or_worse(self, other: ClockError) -> ClockError {
         ClockError {
             synchronized: self.synchronized && other.synchronized,
@@ -196,8 +196,9 @@ impl ClockRate {
         ClockRate { monotonic, raw: other, error: between }
     }
 
-    /// Returns how much faster the monotonic clock ran than the hardware clock until `later`, in parts per million;
-    /// negative if slower. The magnitude is a lower bound, because the time between readings is deducted.
+    /// Returns how much faster than the hardware clock the monotonic clock ran between this reading and `later`, in
+    /// parts per million. The result is negative if it ran slower. The magnitude is a lower bound, because the time
+    /// between readings is deducted.
     pub fn ppm_until(self, later: ClockRate) -> f64 {
         let took = later.raw.since(self.raw).0 as f64;
         let faster = later.monotonic.since(self.monotonic).0 as f64 - took;

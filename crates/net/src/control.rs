@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use libc::{sockaddr_storage, socklen_t};
 use socket2::SockAddr;
 
-/// Octets for a segment size (24) and a source address (40).
+/// Size, in octets, of the buffer for ancillary data: a segment size (24 octets) and a source address (40 octets).
 pub(crate) const CONTROL_LEN: usize = 64;
 
 #[repr(C, align(8))]

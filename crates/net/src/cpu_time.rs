@@ -29,7 +29,7 @@ struct Ticks {
     total: u64,
 }
 
-/// Use of a set of CPUs between two moments, in seconds, summed over the CPUs.
+/// CPU time of a set of CPUs between two moments, by kind of use. The values are in seconds and summed over the CPUs.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CpuUse {
     /// Time used by programs, including kernel threads.
@@ -112,8 +112,8 @@ impl CpuTimes {
         self.stolen_since(&none)
     }
 
-    /// Returns the share of the time of all CPUs since `before` that was neither idle nor waiting for a disk, in per
-    /// cent.
+    /// Returns the percentage of CPU time since `before` that was neither idle nor spent waiting for a disk, over all
+    /// CPUs.
     pub fn busy_since(&self, before: &CpuTimes) -> f64 {
         let ticks = self.all.since(&before.all);
         share(ticks.total - ticks.idle.min(ticks.total), ticks.total)

@@ -11,7 +11,7 @@ use crate::ethtool::driver;
 pub struct InterfaceCounters {
     /// Packets that the interface has received.
     pub received: u64,
-    /// Packets that arrived and were lost in this host: backlog full, ring full, or no memory.
+    /// Packets that arrived and were lost in this host, because a backlog or a ring was full, or for lack of memory.
     pub receive_drops: u64,
     /// Packets lost in this host before they were sent.
     pub send_drops: u64,
@@ -73,7 +73,7 @@ fn parse_proc_net_dev(text: &str) -> BTreeMap<String, InterfaceCounters> {
         .collect()
 }
 
-/// UDP counters of all sockets of a network namespace since its creation, sums of IPv4 and IPv6.
+/// UDP counters of a network namespace since its creation, over all sockets. Each counter is the sum for IPv4 and IPv6.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UdpErrors {
     /// Datagrams lost while sending because there was no room (Linux: SndbufErrors; no counterpart in RFC 4113). The

@@ -155,7 +155,7 @@ pub fn steering(interface: &str) -> Steering {
     }
 }
 
-/// Kinds of flows and fields of datagrams (linux/ethtool.h).
+/// Constants for kinds of flows and for fields of datagrams (linux/ethtool.h).
 const UDP_V4_FLOW: u32 = 0x02;
 const UDP_V6_FLOW: u32 = 0x06;
 const RXH_ADDRESSES: u64 = 1 << 4 | 1 << 5;

@@ -26,7 +26,7 @@ struct Queued {
     len: usize,
 }
 
-/// Result of a flush.
+/// Result of sending the queued datagrams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flushed {
     /// Number of datagrams accepted by the kernel.

@@ -454,9 +454,9 @@ impl Endpoint {
         if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
-    /// Sends `datagrams` to `peer` with one call, from the local address in `peer`. `datagrams` contains a single
-    /// datagram if `segment` is `None`. Otherwise it contains contiguous datagrams of `segment` octets each
-    /// (`UDP_SEGMENT`).
+    /// Sends one or more datagrams to `peer` with one system call, from the local address in `peer`. If `segment` is
+    /// given, `datagrams` contains contiguous datagrams of that length (`UDP_SEGMENT`). Otherwise it is a single
+    /// datagram.
     ///
     /// # Errors
     /// Returns any error from sendmsg(2), which then applies to all datagrams. The error is EIO or EINVAL if the kernel

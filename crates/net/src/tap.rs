@@ -210,7 +210,7 @@ const fn half(at: i32) -> Instruction {
 const fn word(at: i32) -> Instruction {
     instruction(0x20, 0, 0, 0, at)
 }
-/// Loads 16 bits of the packet into r0, beginning at the octet with the number `register` + `at`.
+/// Loads 16 bits of the packet into r0. Their position in the packet is the sum of `at` and the value of `register`.
 const fn half_beyond(register: u8, at: i32) -> Instruction {
     instruction(0x48, 0, register, 0, at)
 }

@@ -408,7 +408,7 @@ impl TryFrom<RawPrefixKeys> for PrefixKeys {
 }
 
 impl PrefixKeys {
-    /// Creates an entry with `prefix` for all IPv4 addresses.
+    /// Creates an entry for `prefix` in which all IPv4 addresses may be embedded.
     pub(crate) fn new(prefix: Prefix, allow_non_global: bool) -> PrefixKeys {
         PrefixKeys {
             written: WrittenPrefix::Fixed(prefix),
@@ -582,8 +582,8 @@ impl Default for LocalKeys {
 }
 
 impl LocalKeys {
-    /// Converts the keys. TTLs are limited to `max_ttl` seconds. An error contains the invalid key
-    /// and the reason.
+    /// Returns the names and TTLs for the records of locally answered zones. TTLs are limited to `max_ttl` seconds. An
+    /// error contains the invalid key and the reason.
     pub(super) fn zones(&self, max_ttl: u32) -> Result<LocalZones, (&'static str, String)> {
         let name = |key, text: &str| {
             text.parse::<LowerName>().map_err(|e| (key, format!("{key} '{text}': {e}")))

@@ -26,7 +26,7 @@ impl Default for LocalZoneKeys {
 }
 
 impl LocalZoneKeys {
-    /// Returns the apexes of the zones, each once.
+    /// Returns the apexes of the zones, without duplicates.
     pub(super) fn apexes(&self) -> Vec<LowerName> {
         let mut apexes: Vec<LowerName> = Vec::new();
         match self {

@@ -426,7 +426,7 @@ fn check_misplaced(number: usize, keys: &GroupKeys) -> Result<(), BadPolicy> {
     Err(BadPolicy::Path(format!("group.{number}.dns64.{key}"), reason))
 }
 
-/// Keys of a `[[group]]`; empty for clients without a group.
+/// Keys of a `[[group]]`. The default value, without any keys, is for clients without a group.
 #[derive(Default)]
 struct Group {
     layer: TableKeys,

@@ -71,7 +71,7 @@ pub(crate) struct Route {
 /// The settings derived from a configuration. A reload replaces them as a whole.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The keys, with defaults filled in.
+    /// Keys of the configuration, with defaults filled in.
     pub config: Config,
     /// Path of the configuration file, or a description if there is no file.
     pub(crate) source: PathBuf,
@@ -91,7 +91,7 @@ pub struct Settings {
     pub(crate) routes: Vec<Route>,
     /// Index into `routes` for each domain. The last route is not included.
     routes_by_domain: DomainTable<usize>,
-    /// Sets of names with the same upstreams.
+    /// Sets of domain names. The names in a set have the same upstreams.
     pub(crate) upstream_sets: UpstreamSets,
     /// Limits on the times for which answers and failures are cached and served.
     pub(crate) ttl: TtlLimits,
@@ -323,7 +323,7 @@ impl Settings {
         Rules { policy, others: &self.policies, client, mode, forward, trust_ad, now }
     }
 
-    /// Returns a copy of the settings in which the policies use this state of the prefixes.
+    /// Returns a copy of these settings whose policies are built from `live`, a new state of the prefixes.
     pub(crate) fn with_prefixes(&self, live: &LivePrefixes) -> Settings {
         // Errors do not occur here, because the same configuration was checked when the file was
         // read.
@@ -336,8 +336,7 @@ impl Settings {
         }
     }
 
-    /// Returns the prefixes of all policies, each once. The prefixes of the default policy come
-    /// first.
+    /// Returns the prefixes of all policies, without duplicates. The prefixes of the default policy come first.
     pub(crate) fn prefixes(&self) -> impl Iterator<Item = &Prefix> {
         let mut once: Vec<&Prefix> = Vec::new();
         for prefix in self.policies.all().flat_map(|policy| &policy.mappings).map(Mapping::prefix) {

@@ -45,7 +45,7 @@ impl ResolvConf {
 /// Name servers in resolv.conf.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct NameServers {
-    /// Servers to query, each once, in order.
+    /// Servers to query, in the order of the file and without duplicates.
     pub(super) others: Vec<ServiceAddr>,
     /// Addresses of this server itself, which are not queried.
     pub(super) own: Vec<ServiceAddr>,

@@ -19,11 +19,11 @@ enum Command {
     LinkDetach = 34,
 }
 
-/// `BPF_MAP_TYPE_ARRAY`: values by index.
+/// `BPF_MAP_TYPE_ARRAY`: map from indices to values.
 const ARRAY: u32 = 2;
-/// `BPF_MAP_TYPE_XSKMAP`: AF_XDP sockets by index.
+/// `BPF_MAP_TYPE_XSKMAP`: map from indices to AF_XDP sockets.
 const XSKMAP: u32 = 17;
-/// `BPF_F_MMAPABLE`: processes can map the values of an array (since Linux 5.5).
+/// `BPF_F_MMAPABLE`: flag of an array whose values processes can map into their memory (since Linux 5.5).
 const MMAPABLE: u32 = 1 << 10;
 /// `BPF_PROG_TYPE_XDP`: type of XDP programs.
 const PROGRAM_OF_XDP: u32 = 6;
@@ -31,7 +31,7 @@ const PROGRAM_OF_XDP: u32 = 6;
 const ATTACHED_AS_XDP: u32 = 37;
 /// License string, which the kernel checks for GPL compatibility. The program calls no helper that requires the GPL.
 const LICENSE: &CStr = c"MIT or Apache-2.0";
-/// Octets reserved for the verifier's log about a rejected program.
+/// Size, in octets, of the buffer for the verifier's log about a rejected program.
 const LOG: usize = 64 << 10;
 
 /// Attach point of a program: `XDP_FLAGS_SKB_MODE` and `XDP_FLAGS_DRV_MODE` of linux/if_link.h.
@@ -53,7 +53,7 @@ impl Hook {
     }
 }
 
-/// AF_XDP sockets by queue number.
+/// Map from queue numbers to AF_XDP sockets.
 pub(super) struct SocketMap(OwnedFd);
 
 impl SocketMap {
@@ -65,7 +65,7 @@ impl SocketMap {
         make_map(XSKMAP, 4, queues, 0).map(SocketMap)
     }
 
-    /// Returns the map's descriptor, by which a program refers to it.
+    /// Returns the file descriptor of the map. A BPF program refers to the map by this number.
     pub(super) fn number(&self) -> RawFd {
         self.0.as_raw_fd()
     }
@@ -108,7 +108,7 @@ impl BitMap {
         make_map(ARRAY, octets, 1, MMAPABLE).map(BitMap)
     }
 
-    /// Returns the map's descriptor, by which a program refers to it.
+    /// Returns the file descriptor of the map. A BPF program refers to the map by this number.
     pub(super) fn number(&self) -> RawFd {
         self.0.as_raw_fd()
     }

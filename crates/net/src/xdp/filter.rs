@@ -25,7 +25,7 @@ use ipnet::IpNet;
 use super::insn::Insn;
 use super::ports::{OCTETS, PortSet};
 
-/// Octets in front of a packet that hold its receive time.
+/// Number of octets in front of a packet that contain its receive time.
 pub(super) const STAMP: usize = 8;
 
 /// Destination addresses and ports that a filter claims. Matching datagrams go to the AF_XDP sockets and bypass the
@@ -101,7 +101,7 @@ pub(super) enum MatchAction {
     Returned(i32),
 }
 
-/// `XDP_PASS` of linux/bpf.h: pass on to the kernel's stack.
+/// `XDP_PASS` of linux/bpf.h: the packet is passed on to the kernel's network stack.
 pub(super) const XDP_PASS: i32 = 2;
 /// Numbers of helper functions in linux/bpf.h.
 const KTIME_GET_NS: i32 = 5;

@@ -18,17 +18,17 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Octets of an Ethernet header.
+/// Length of an Ethernet header in octets.
 const ETHERNET: usize = 14;
-/// Octets of an IPv4 header without options.
+/// Length of an IPv4 header without options, in octets.
 const IPV4: usize = 20;
-/// Octets of an IPv6 header.
+/// Length of an IPv6 header in octets.
 const IPV6: usize = 40;
-/// Octets of a UDP header.
+/// Length of a UDP header in octets.
 const UDP: usize = 8;
 /// The protocol number of UDP.
 const PROTOCOL_UDP: u8 = 17;
-/// Hop limit of sent packets, the same as the kernel's.
+/// Hop limit of sent packets: the default value of the kernel.
 const HOPS: u8 = 64;
 
 /// A UDP datagram in an Ethernet frame.

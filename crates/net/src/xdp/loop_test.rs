@@ -21,11 +21,11 @@ const FROM: Ipv4Addr = Ipv4Addr::new(198, 18, 255, 1);
 const TO: Ipv4Addr = Ipv4Addr::new(198, 18, 255, 2);
 /// The discard port (RFC 863), in case another host receives the datagrams.
 const PORT: u16 = 9;
-/// Payload octets, about the size of a query.
+/// Length of the payload in octets, about that of a query.
 const LENGTH: usize = 50;
-/// Datagrams handed to the interface per call.
+/// Number of datagrams handed to the interface per call.
 const DATAGRAMS_PER_CALL: usize = 64;
-/// Time limit for datagrams still in flight after the last was sent.
+/// Time limit for the arrival of datagrams that are still in flight after the last one was sent.
 const IN_FLIGHT_TIME: Duration = Duration::from_millis(200);
 
 /// Result of a loop test.
@@ -35,11 +35,11 @@ pub struct LoopTest {
     pub out: AttachMode,
     /// Attach mode of the interface that receives the test datagrams.
     pub back: AttachMode,
-    /// Datagrams that the sending interface accepted.
+    /// Number of datagrams that the sending interface accepted.
     pub sent: u64,
-    /// Datagrams received on the receiving interface.
+    /// Number of datagrams received on the receiving interface.
     pub received: u64,
-    /// Missing datagrams that found no room in the receiver's rings.
+    /// Number of missing datagrams for which there was no room in the receiver's rings.
     pub dropped: u64,
     /// Duration of sending.
     pub time: Duration,

@@ -9,7 +9,7 @@ use super::bpf::BitMap;
 use super::error::{XdpError, refused};
 use super::ring::Mapping;
 
-/// Octets of a bitmap with a bit per port.
+/// Size, in octets, of a bitmap with one bit per port.
 pub(super) const OCTETS: usize = (1 << 16) / 8;
 
 /// Ports for which a filter hands the datagrams to AF_XDP sockets; initially empty. A change applies to packets that

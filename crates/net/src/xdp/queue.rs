@@ -17,7 +17,8 @@ use super::bpf::Attached;
 use super::filter::STAMP;
 use super::ring::{Consumer, Mapping, Producer, RingKind, get_option, set_option};
 
-/// Octets of a frame. A frame holds the kernel's headroom of 256 octets and an Ethernet packet of the usual MTU.
+/// Size of a frame in octets. A frame holds the kernel's headroom of 256 octets and an Ethernet packet of the usual
+/// MTU.
 const FRAME: usize = 2048;
 /// Maximum number of packets that the kernel sends per call (`XDP_MAX_TX_SKB_BUDGET`, since Linux 6.17; 32 before).
 const SEND_BUDGET: (libc::c_int, u32) = (9, 256);
@@ -31,11 +32,11 @@ const AF_XDP: libc::c_int = 44;
 /// Capacity of a queue. Each number is a power of two, or zero.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Capacity {
-    /// Frames for received packets and their replies.
+    /// Number of frames for received packets and their replies.
     frames: u32,
     /// Maximum number of received packets that wait to be read.
     kept: u32,
-    /// Frames for sent packets other than replies.
+    /// Number of frames for sent packets other than replies.
     own: u32,
 }
 
@@ -191,8 +192,8 @@ impl Queue {
         &mut self.incoming
     }
 
-    /// Queues a packet that consists of the first `length` octets in the frame of `packet`. [`Queue::flush`] sends it.
-    /// Returns false if there is no room; the frame is then free again.
+    /// Queues the first `length` octets in the frame of `packet` for sending by [`Queue::flush`]. Returns false if
+    /// there is no room; the frame is then free again.
     #[inline]
     pub(super) fn send(&mut self, packet: Packet, length: usize) -> bool {
         let is_taken = self.outgoing.send(packet.address, length);
@@ -317,10 +318,10 @@ impl Incoming {
     }
 }
 
-/// Returns the number of lost packets according to these counters. If the kernel copies, it counts a packet without a
-/// frame as dropped. Adding the count of empty fill rings would then count that packet twice. A zero-copy device drops
-/// packets before the kernel can count them, so empty fill rings are counted instead. The device requests frames ahead
-/// of time, so an empty fill ring does not always mean a lost packet.
+/// Returns the number of lost packets, computed from the statistics of a socket. If the kernel copies, it counts a
+/// packet without a frame as dropped. Adding the count of empty fill rings would then count that packet twice. A
+/// zero-copy device drops packets before the kernel can count them, so empty fill rings are counted instead. The device
+/// requests frames ahead of time, so an empty fill ring does not always mean a lost packet.
 fn lost(counted: &libc::xdp_statistics, zero_copy: bool) -> u64 {
     let without_frame = if zero_copy { counted.rx_fill_ring_empty_descs } else { 0 };
     counted.rx_dropped + counted.rx_ring_full + without_frame
@@ -349,8 +350,8 @@ impl Outgoing {
         }
     }
 
-    /// Queues a packet that consists of the first `length` octets from `address`. [`Outgoing::flush`] sends it. Returns
-    /// false if there is no room.
+    /// Queues `length` octets of a frame, beginning at `address`, for sending by [`Outgoing::flush`]. Returns false if
+    /// there is no room.
     #[inline]
     pub(super) fn send(&mut self, address: u64, length: usize) -> bool {
         self.transmit.push(libc::xdp_desc { addr: address, len: length as u32, options: 0 })
