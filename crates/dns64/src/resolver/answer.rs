@@ -62,8 +62,8 @@ pub(crate) enum AnswerKind {
     /// The name does not exist: NXDOMAIN, or YXDOMAIN because a DNAME substitution exceeds the
     /// maximum name length.
     NxDomain,
-    /// Aliases without an answer for the name at their end. Either the upstream did not resolve this
-    /// name, or the answer was cut there.
+    /// Aliases only: for the name at their end, the answer has neither records nor a negative result. Either the
+    /// upstream did not resolve this name, or the answer was cut there.
     Unfinished,
     /// An error response from the upstream.
     Failed,
@@ -75,7 +75,7 @@ pub(crate) struct Answer {
     /// The message, then the name at the end of its aliases in lower case, then the offset of each
     /// TTL (two octets each). Without aliases, the name is omitted.
     octets: Box<[u8]>,
-    /// Seconds for which the answer may be cached, and its negative TTL.
+    /// Time for which the answer may be cached, followed by its negative TTL, both in seconds.
     ttl: u32,
     negative_ttl: Option<u32>,
     message_len: u16,
@@ -121,14 +121,13 @@ impl Answer {
         Answer::parse_in(message, question, limits, None)
     }
 
-    /// Parses `message` as the answer to `question` (name in lower case, type, class). The answer
-    /// is cut at the first alias that leaves `scope`, and contains no other records of names
-    /// outside `scope`.
+    /// Parses `message` as the answer to `question` (name in lower case, type, class). The answer is cut at the first
+    /// alias to a name outside `scope`, and contains no other records of names outside `scope`.
     ///
     /// # Errors
     ///
-    /// Returns an error if the message is malformed, contradicts itself or answers a different
-    /// question, or if its aliases form a loop or are too numerous.
+    /// Returns an error if the message is malformed, contradicts itself or answers a different question. Also returns
+    /// an error if its aliases form a loop or are too numerous.
     pub(crate) fn parse_in(
         message: &[u8],
         question: &[u8],
@@ -163,8 +162,8 @@ impl Answer {
         Ok(Answer::keep(&clean, &again, Some(&aliases), limits))
     }
 
-    /// Copies the message and stores the results of the survey. `aliases` is `None` if all answer
-    /// records are owned by the question's name.
+    /// Stores a copy of the message, and the results of the pass over it. `aliases` is `None` if all answer records are
+    /// owned by the question's name.
     fn keep(
         message: &[u8],
         survey: &Survey<'_>,
@@ -260,7 +259,7 @@ impl Answer {
     pub(crate) fn has_aliases(&self) -> bool {
         self.target_len > 0
     }
-    /// Returns the caching time in seconds.
+    /// Returns the number of seconds for which the answer may be cached.
     pub(crate) fn ttl(&self) -> u32 {
         self.ttl
     }
@@ -277,7 +276,7 @@ impl Answer {
     pub(crate) fn records_at(&self) -> usize {
         usize::from(self.records_at)
     }
-    /// Returns the number of octets on the heap.
+    /// Returns the number of octets that the answer occupies on the heap.
     pub(crate) fn octets_len(&self) -> usize {
         self.octets.len()
     }
@@ -375,7 +374,8 @@ impl Answer {
     }
 }
 
-/// Returns the RCODE of an answer, given the RCODE in the message's header.
+/// Returns the RCODE of an answer. It differs from `header`, the RCODE in the message header, for example if the answer
+/// is a referral.
 fn effective_rcode(header: u8, survey: &Survey<'_>, is_empty: bool, is_cut: bool) -> Rcode {
     let is_rejected = survey.extended_error.is_some_and(ede::is_validation_failure);
     match Rcode::new(header.into()) {
@@ -408,10 +408,9 @@ fn kept_for(kind: AnswerKind, facts: Facts, negative_ttl: Option<u32>, limits: &
     }
 }
 
-/// Limits the TTL of a negative answer's SOA, and of its signatures, to the negative TTL (RFC 2308
-/// §3). Clients cache the negative answer for the SOA's TTL or its MINIMUM, whichever is less. Only
-/// the TTL shows how long the answer has been cached here (§6). Validators accept a TTL below the
-/// signed one (RFC 4034 §3.1.4).
+/// Limits the TTL of a negative answer's SOA, and of its signatures, to the negative TTL (RFC 2308 §3). Clients cache
+/// the negative answer for the SOA's TTL or its MINIMUM, whichever is less. Only the TTL shows how long the answer has
+/// been cached here (§6). Validators accept a TTL below the original TTL in the signature (RFC 4034 §3.1.4).
 fn limit_negative_ttl(
     octets: &mut [u8],
     survey: &Survey<'_>,
@@ -443,7 +442,7 @@ fn level_ttls(octets: &mut [u8], places: &[[u8; 2]], survey: &Survey<'_>) {
     }
 }
 
-/// Clamps the TTLs that clients receive to the limits.
+/// Raises or lowers the TTLs that clients receive to the configured limits.
 fn limit_ttls(octets: &mut [u8], places: &[[u8; 2]], kind: AnswerKind, limits: &TtlLimits) {
     let least = if kind == AnswerKind::Data { limits.min } else { 0 };
     for &at in places {

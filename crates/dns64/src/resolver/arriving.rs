@@ -56,10 +56,9 @@ impl<O: ResolverIo> Resolver<O> {
         true
     }
 
-    /// Handles a response that repeats the question in a different letter case. The response is
-    /// dropped: it is forged, or the server does not preserve the case. The server is queried over
-    /// TCP to find out which is the case, because an attacker that cannot observe the connection
-    /// cannot forge an answer over TCP.
+    /// Handles a response that repeats the question in a different letter case. The response is dropped: it is forged,
+    /// or the server does not preserve the case. The server is then queried over TCP. An attacker that cannot observe
+    /// the TCP connection cannot forge the answer, so the answer shows whether the server preserves the case.
     fn on_other_case(&mut self, id: FetchId, server: ServerId) {
         self.metrics().count(Count::UpstreamOtherCase);
         let udp = self.fetches.get(id).and_then(|fetch| fetch.state.udp());
@@ -68,8 +67,8 @@ impl<O: ResolverIo> Resolver<O> {
         }
     }
 
-    /// Processes the response to a UDP query that was expected at `at`. `bytes` is `None` if the
-    /// server could not parse the question.
+    /// Processes an expected response to a UDP query. `at` contains the port and id of the query. `bytes` is `None` if
+    /// the server could not parse the question.
     fn on_expected(
         &mut self,
         id: FetchId,
@@ -228,8 +227,8 @@ impl<O: ResolverIo> Resolver<O> {
         false
     }
 
-    /// Handles an error response from an upstream. Returns true if another upstream is now queried,
-    /// or is already being queried over TCP. The error is stored until that upstream answers.
+    /// Handles an error response from an upstream. Returns true if a different upstream is now queried, or if a query
+    /// over TCP is in progress. In these cases the error is stored until that query ends.
     fn tries_another_server(&mut self, id: FetchId, error: &Arc<Answer>) -> bool {
         let Some(fetch) = self.fetches.get(id) else { return false };
         let over_tcp = matches!(fetch.state, State::Tcp(_));

@@ -34,8 +34,8 @@ impl<O: ResolverIo> Resolver<O> {
     /// worker has just cached the answer, and the answer is at most `max_age` seconds old, the
     /// answer is returned as the error value. `hash` is the hash of the question.
     ///
-    /// The fetch is inserted here before it is claimed. If an error occurs after that,
-    /// [`abandon`](Resolver::abandon) finds the claim and releases it.
+    /// The fetch is inserted before this worker claims its question from the other workers. If an error occurs after
+    /// that, [`abandon`](Resolver::abandon) finds the claim and releases it.
     pub(super) fn begin(
         &mut self,
         question: &KeyBuf,
@@ -175,9 +175,9 @@ impl<O: ResolverIo> Resolver<O> {
         }
     }
 
-    /// Schedules the end of a fetch if no upstream of its route is reachable and no attempt awaits
-    /// an answer. The fetch ends when timers are next processed, after its waiters have been
-    /// registered. Returns false if the fetch continues.
+    /// Schedules the end of a fetch if no upstream for its name is reachable and no query still awaits an answer. The
+    /// fetch ends when timers are next processed, after its waiters have been registered. Returns false if the fetch
+    /// continues.
     fn end_if_unreachable(&mut self, id: FetchId) -> bool {
         let Some(fetch) = self.fetches.get(id) else { return false };
         let State::Udp(udp) = &mut fetch.state else { return false };
@@ -247,8 +247,8 @@ impl<O: ResolverIo> Resolver<O> {
         self.wait_until_deadline(id);
     }
 
-    /// Handles a network error on a port, which means that the server does not listen or that there
-    /// is no route. Other servers are queried at once. If no server can be reached, the fetch ends.
+    /// Handles a network error on a port. Such an error means that the server does not listen, or that there is no
+    /// route. Each affected fetch queries a different server at once, or ends if no server can be reached.
     pub(crate) fn on_unreachable(&mut self, port: PortId, error: &std::io::Error) {
         self.metrics().count(Count::UpstreamUnreachable);
         self.upstreams.server(port.server).unreachable(self.now, error, false);
@@ -334,8 +334,8 @@ impl<O: ResolverIo> Resolver<O> {
         self.conclude(outcome);
     }
 
-    /// Removes a fetch that will then be [`concluded`](Resolver::conclude). If an error occurs
-    /// before that, the waiters can be found in `completion`.
+    /// Removes a fetch from the fetches in flight. The caller must then call [`conclude`](Resolver::conclude). If an
+    /// error occurs before that, the waiters can be found in `completion`.
     pub(super) fn take_out(&mut self, id: FetchId) -> Option<(Key, State)> {
         let had_older = self.fetches.has_older();
         let Fetch { query, ticket, waiters, state, .. } = self.fetches.remove(id)?;
@@ -352,8 +352,8 @@ impl<O: ResolverIo> Resolver<O> {
         Some((key, state))
     }
 
-    /// Sends the result to all waiters of the fetch that is being completed. Other workers get it
-    /// first; this releases the claim.
+    /// Sends the result to all waiters of the fetch that is being completed. Other workers get the result first, which
+    /// ends this worker's claim to the question.
     pub(super) fn conclude(&mut self, outcome: Outcome) {
         if let Some(key) =
             self.completion.as_mut().and_then(|completion| completion.claimed_key.take())
@@ -380,7 +380,8 @@ impl<O: ResolverIo> Resolver<O> {
         }
     }
 
-    /// Derives the outcome from an answer or its absence, and uses a stale cache entry if necessary.
+    /// Returns the outcome of a fetch. If there is no answer, or the answer is an error, a stale cache entry is used if
+    /// one is available.
     fn outcome(
         &self,
         key: Key,
@@ -410,7 +411,7 @@ impl<O: ResolverIo> Resolver<O> {
     }
 }
 
-/// Returns the form of the next query to a server.
+/// Returns whether the next query to a server uses EDNS and random letter case.
 fn form(udp: &Udp, number: ServerId, server: &Server, now: Nanos) -> QueryForm {
     QueryForm {
         edns: udp.plain != Some(number) && server.uses_edns(now),

@@ -1,8 +1,8 @@
 //! The cache: raw answers by question, shared by all workers.
 //!
-//! Failures are cached as well (RFC 9520): for `failure-ttl`, doubled each time the same question
-//! fails again, up to `failure-max-ttl` (§3.2). Timeouts cached while an upstream was down are
-//! discarded when that upstream is up again.
+//! Failures are cached as well (RFC 9520). The first failure for a question is cached for `failure-ttl`. This time is
+//! doubled each time the same question fails again, up to `failure-max-ttl` (§3.2). Timeouts cached while an upstream
+//! was down are discarded when that upstream is up again.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -23,8 +23,8 @@ use crate::resolver::ttl::TtlLimits;
 const SLOT: u64 = 64 + 12;
 /// Memory of a typical entry, in octets. The size of the tables is derived from this value.
 const TYPICAL: u64 = 300;
-/// Number of evicted keys to remember, as a fraction of the typical number of entries. If a
-/// remembered key is cached again, its answer is kept longer. Each remembered key occupies a slot.
+/// Number of evicted keys that the cache remembers, as a fraction of the typical number of entries. If a remembered key
+/// is cached again, its answer is evicted later than others. A remembered key takes as much table memory as an entry.
 const EVICTED: f64 = 0.5;
 
 /// Maximum number of entries for which the tables reserve memory at startup. This corresponds to a cache of 5 GB.
@@ -43,7 +43,7 @@ struct Entry {
     answer: Result<Arc<Answer>, Failure>,
     /// Second in which the entry was stored, on the same clock as `now`.
     stored: u32,
-    /// Second up to which the answer is served although it has expired.
+    /// Second up to which the expired answer is served without a new upstream query.
     revived_until: u32,
     /// Second in which an upstream responded to a refresh with SERVFAIL without an extended error;
     /// [`NEVER`] if none did (see [`CachedAnswer::doubted`]).
@@ -124,7 +124,7 @@ impl Entry {
         (over < stale).then_some(answer)
     }
 
-    /// Allows an expired answer to be served for a while (see [`Cache::revive`]).
+    /// Allows an expired answer to be served for 30 seconds (see [`Cache::revive`]).
     fn revive(
         &mut self,
         second: u32,
@@ -146,7 +146,8 @@ impl Entry {
         Some(CachedAnswer { answer, age, stale: true, doubted: self.doubted_for(second) })
     }
 
-    /// Returns the number of seconds since the answer became doubtful, or `None` if it is not doubtful.
+    /// Returns the number of seconds since a refresh failed with SERVFAIL without an extended error, or `None` if none
+    /// did.
     fn doubted_for(&self, second: u32) -> Option<u32> {
         (self.doubted != NEVER).then(|| second.saturating_sub(self.doubted))
     }
@@ -324,8 +325,8 @@ impl Cache {
         self.timeouts_discarded_before.fetch_max(second(now) + 1, Ordering::Relaxed);
     }
 
-    /// True if a failure of this age, stored in this second, is discarded. Each failure is cached
-    /// for at least one second (RFC 9520 §3.2).
+    /// True if a failure is no longer used, because it is a timeout that was stored while an upstream was down.
+    /// `stored` is the second in which it was stored. Each failure is cached for at least one second (RFC 9520 §3.2).
     fn is_discarded(&self, failure: Failure, stored: u32, age: u32) -> bool {
         failure == Failure::Timeout
             && age >= 1

@@ -39,7 +39,7 @@ use crate::name::{Key, is_question};
 pub(super) struct KeyHash(u64);
 
 impl KeyHash {
-    /// Returns a hash with this value.
+    /// Wraps the value of a hash.
     pub(super) fn new(value: u64) -> KeyHash {
         KeyHash(value)
     }
@@ -50,24 +50,24 @@ impl KeyHash {
         self.0
     }
 
-    /// Maps the hash to an index below `places`, which must be at least one.
+    /// Returns an index below `places`, derived from the hash. `places` must be at least one.
     pub(super) fn place(self, places: usize) -> usize {
         (self.0 % places as u64) as usize
     }
 }
 
-/// A question in flight.
+/// A question that is being resolved, with its state and its waiters.
 pub(super) struct Fetch {
     pub(super) query: UpstreamQuery,
     pub(super) route: RouteId,
-    /// Places that the fetch holds in the budget.
+    /// Client and failing subtree for which the fetch is counted in the budget.
     pub(super) ticket: AdmissionTicket,
     /// Time at which the fetch ends, with or without an answer.
     pub(super) deadline: Nanos,
     /// Time of the next timer. Timers that fire earlier are outdated.
     pub(super) due: Nanos,
     pub(super) waiters: Waiters,
-    /// Earliest time at which a waiter gets a stale answer instead.
+    /// Earliest time at which one of the waiters gets a stale answer while the fetch continues.
     pub(super) release_due: Nanos,
     pub(super) state: State,
     /// Hash of the question's key.
@@ -95,7 +95,7 @@ pub(super) struct Udp {
     pub(super) tried: SmallVec<[ServerId; 1]>,
     /// Server that rejected the query with EDNS. The server is queried without EDNS from then on.
     pub(super) plain: Option<ServerId>,
-    /// Server that answered in a different letter case. The server is queried in lower case from then on.
+    /// Server that repeated the question in a different letter case. The server is queried in lower case from then on.
     pub(super) lower_case: Option<ServerId>,
     /// Error response to use if no other server gives a better answer.
     pub(super) fallback: Option<Arc<Answer>>,
@@ -176,7 +176,7 @@ impl Fetch {
 }
 
 impl State {
-    /// Returns the state over UDP, including the state before a query over TCP.
+    /// Returns the state of the fetch over UDP, even while a server is queried over TCP.
     pub(super) fn udp(&mut self) -> Option<&mut Udp> {
         match self {
             State::OtherWorker => None,
@@ -194,8 +194,8 @@ impl State {
         }
     }
 
-    /// Changes from UDP to TCP, in order to query `server`. Returns false in any state other than
-    /// UDP. `begun` is set when a connection slot is free.
+    /// Changes the fetch from UDP to TCP, in order to query `server`. Has no effect and returns false if the fetch is
+    /// not in the UDP state. `begun` becomes true once a connection slot is free and the query is sent.
     pub(super) fn switch_to_tcp(
         &mut self,
         server: ServerId,
@@ -207,8 +207,8 @@ impl State {
         true
     }
 
-    /// Returns the reason for a missing answer at the deadline. If the server answered over UDP,
-    /// and the local connection limit prevented the query over TCP, the reason is not a timeout.
+    /// Returns the reason why the fetch has no answer at its deadline. The reason is not a timeout if the server
+    /// answered over UDP, and the local connection limit prevented the query over TCP.
     pub(super) fn unanswered_failure(&self) -> Failure {
         match self {
             State::Tcp(tcp) if !tcp.begun.load(Ordering::Relaxed) => Failure::Overload,
@@ -216,8 +216,8 @@ impl State {
         }
     }
 
-    /// Returns the server that is being queried over TCP, or `None` if the query still waits for a
-    /// connection slot.
+    /// Returns the server that is being queried over TCP. Returns `None` if there is no such query, or if the query
+    /// still waits for a connection slot.
     pub(super) fn asked_over_tcp(&self) -> Option<ServerId> {
         match self {
             State::Tcp(tcp) if tcp.begun.load(Ordering::Relaxed) => Some(tcp.server),
@@ -225,8 +225,8 @@ impl State {
         }
     }
 
-    /// Changes from TCP back to UDP. Returns the server that was queried and the cause, or `None`
-    /// in any state other than TCP.
+    /// Changes the fetch from TCP back to UDP. Returns the server that was queried over TCP, and the reason for that
+    /// query. Returns `None` if the fetch is not in the TCP state.
     pub(super) fn return_to_udp(&mut self) -> Option<(ServerId, TcpCause)> {
         let State::Tcp(tcp) = self else { return None };
         let asked = (tcp.server, tcp.cause);
@@ -234,7 +234,7 @@ impl State {
         Some(asked)
     }
 
-    /// Returns the cause of `failure`. A timeout is attributed to a malformed response if there was one.
+    /// Returns the failure to report. A timeout is reported as a malformed response if there was one.
     pub(super) fn cause_of(&mut self, failure: Failure) -> Failure {
         let was_malformed = self.udp().is_some_and(|udp| udp.was_malformed);
         if was_malformed && failure == Failure::Timeout { Failure::Malformed } else { failure }
@@ -254,7 +254,7 @@ impl State {
         over_udp.chain(over_tcp)
     }
 
-    /// Returns the stored error response, if any.
+    /// Returns the stored error response, if there is one.
     pub(super) fn into_fallback(self) -> Option<Arc<Answer>> {
         match self {
             State::OtherWorker => None,
@@ -265,24 +265,24 @@ impl State {
 }
 
 impl Udp {
-    /// True if a server was queried, with or without an answer. False again after a change to
-    /// queries without EDNS or in lower case, until the server has been selected for such a query.
+    /// True if the server was queried, whether or not it answered. After a switch to queries without EDNS or in lower
+    /// case, false until the server is selected again.
     pub(super) fn has_asked(&self, server: ServerId) -> bool {
         self.tried.contains(&server)
             && self.attempts.iter().any(|attempt| attempt.at.port.server == server)
     }
 
-    /// Returns the number of queries sent to a server.
+    /// Returns the number of UDP queries that this fetch sent to a server.
     pub(super) fn times(&self, server: ServerId) -> usize {
         self.attempts.iter().filter(|attempt| attempt.at.port.server == server).count()
     }
 
-    /// Returns the server with the fewest queries, among those queried.
+    /// Returns the queried server to which this fetch sent the fewest queries.
     pub(super) fn least_asked(&self) -> Option<ServerId> {
         self.tried.iter().copied().min_by_key(|&server| self.times(server))
     }
 
-    /// Returns the query to which a response at `at` belongs.
+    /// Returns the query that expects its response with the port and id in `at`.
     pub(super) fn sent(&self, at: Expected) -> Option<Attempt> {
         self.attempts.iter().find(|attempt| attempt.at == at).copied()
     }

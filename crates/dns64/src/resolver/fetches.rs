@@ -20,7 +20,7 @@ pub(super) struct Fetches {
     /// Keyed hasher: clients choose the keys and must not be able to predict the hashes.
     hasher: RandomState,
     generation: u32,
-    /// Generation at the last reload, and the number of older fetches that are still in flight.
+    /// Generation number at the last reload, followed by the number of fetches in flight that began before the reload.
     rerouted_at: u32,
     older: usize,
 }
@@ -79,7 +79,8 @@ impl Fetches {
         Some(self.slab.remove(id.index as usize))
     }
 
-    /// True if the fetch began before the last reload. Generations may have wrapped around.
+    /// True if the fetch began before the last reload. The comparison allows for generation numbers that have wrapped
+    /// around.
     fn is_older(&self, id: FetchId) -> bool {
         self.rerouted_at.wrapping_sub(id.generation) < 1 << 31
     }
@@ -95,7 +96,7 @@ impl Fetches {
         self.slab.iter().flat_map(|(_, fetch)| fetch.state.servers()).collect()
     }
 
-    /// Updates the routes after a reload.
+    /// Assigns each fetch the upstreams that apply to its name after a reload.
     pub(super) fn reroute(&mut self, settings: &Settings) {
         (self.rerouted_at, self.older) = (self.generation, self.slab.len());
         for (_, fetch) in &mut self.slab {

@@ -64,9 +64,8 @@ use crate::name::{KeyBuf, text};
 use crate::shares::Places;
 use crate::shares::client::ClientId;
 
-/// Maximum age of a client query for which a fetch begins. At this age, the client is about to
-/// retry, and two more rounds of `forwarding.timeout` would make it wait for more than four
-/// seconds.
+/// Maximum age of a client query for which a fetch begins. At this age, the client is about to retry. Two more fetches,
+/// each of up to `forwarding.timeout`, would make the client wait for more than four seconds.
 const PATIENCE: Nanos = Nanos::from_millis(2_100);
 /// Ratio of the maximum number of fetches in flight to the maximum number of waiting client
 /// queries. The ratio is above 1, because alias chains cause several fetches per client query.
@@ -96,9 +95,9 @@ pub(crate) struct Resolver<O> {
     budget: Budget,
     prefetcher: Prefetcher,
     completed: VecDeque<Completed>,
-    /// Fetch that is being processed.
+    /// Fetch that is being processed. It is abandoned if an error occurs.
     current: Option<FetchId>,
-    /// Fetch that is being completed.
+    /// Fetch that is being completed. Its waiters are notified even if an error occurs.
     completion: Option<Completion>,
     rng: StdRng,
     now: Nanos,
@@ -212,9 +211,9 @@ impl<O: ResolverIo> Resolver<O> {
         }
     }
 
-    /// Returns a stale answer if the client query has waited for the maximum time since its arrival
-    /// (RFC 8767 §5), has already waited unsuccessfully, or need not wait. In the last case a fetch
-    /// is begun in the background.
+    /// Returns a stale answer if the client query has waited for the maximum time since its arrival (RFC 8767 §5), or
+    /// has already waited unsuccessfully. If the configuration allows stale answers at once, returns one without any
+    /// wait, and begins a fetch in the background.
     fn stale_without_waiting(
         &mut self,
         question: &KeyBuf,
@@ -240,7 +239,8 @@ impl<O: ResolverIo> Resolver<O> {
             .map(Outcome::Answered)
     }
 
-    /// Returns the time at which a query waiting for this question gets a stale answer instead.
+    /// Returns the time at which a client query that waits for this question gets a stale answer. Returns `NEVER` if
+    /// there is no stale answer.
     fn answer_by(&self, question: &KeyBuf, request: ResolveRequest) -> Nanos {
         let Some(stale) = self.settings.ttl.stale else { return NEVER };
         let will_do = match question.is_probe() {
@@ -303,9 +303,8 @@ impl<O: ResolverIo> Resolver<O> {
         Ok(id)
     }
 
-    /// Begins a fetch if the limits for this client, and for a failing subtree that contains the
-    /// name, permit one more. These limits apply only to the first upstream query of a client
-    /// query.
+    /// Begins a fetch if the limits for this client permit one more. If the name is in a failing subtree, the limit of
+    /// the subtree must permit the fetch too. The limits apply only to the first upstream query of a client query.
     fn begin_for(
         &mut self,
         question: &KeyBuf,
@@ -381,8 +380,8 @@ impl<O: ResolverIo> Resolver<O> {
         }
     }
 
-    /// True if, for a client query that arrived at `since`, a fetch of maximum duration would leave
-    /// no time for another fetch.
+    /// True if a fetch of maximum duration would leave no time for a further fetch. `since` is the arrival time of the
+    /// client query.
     pub(crate) fn leaves_no_time(&self, since: Nanos) -> bool {
         self.now.since(since) + Nanos::from(self.settings.timeout()) > PATIENCE
     }
@@ -400,8 +399,8 @@ impl<O: ResolverIo> Resolver<O> {
         }
     }
 
-    /// Begins a fetch without a waiter. Returns false if there is no upstream, if the budget is used
-    /// up, or if another worker has just cached an answer at most `max_age` seconds old.
+    /// Begins a fetch without a waiter. Returns false if there is no upstream, if the budget is used up, or if another
+    /// worker has cached an answer that is at most `max_age` seconds old.
     fn begin_without_waiter(
         &mut self,
         question: &KeyBuf,
@@ -421,7 +420,7 @@ impl<O: ResolverIo> Resolver<O> {
         self.fetches.len() == 0
     }
 
-    /// Returns the number of fetches in flight and their maximum number.
+    /// Returns the number of fetches in flight, and their maximum number.
     fn places(&self) -> Places {
         let forwarding = self.settings.config.forwarding;
         // Half of the ids are reserved for retransmissions.
@@ -437,7 +436,7 @@ impl<O: ResolverIo> Resolver<O> {
         self.completed.pop_front()
     }
 
-    /// Returns the time of the next timer.
+    /// Returns the time at which the next timer fires.
     pub(crate) fn next_due(&self) -> Option<Nanos> {
         self.timers.next()
     }
@@ -447,13 +446,13 @@ impl<O: ResolverIo> Resolver<O> {
         self.timers.pop(self.now)
     }
 
-    /// Marks the start of a new work item: no fetch is being processed.
+    /// Records, at the start of a new work item, that no fetch is being processed.
     #[inline]
     pub(crate) fn begin_work(&mut self) {
         self.current = None;
     }
 
-    /// Describes the fetch that was being processed when an error occurred.
+    /// Returns the name and type of the question that was being processed when an error occurred.
     pub(crate) fn current(&mut self) -> Option<String> {
         if let Some(completion) = &self.completion {
             return completion.question();

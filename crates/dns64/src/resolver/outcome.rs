@@ -13,7 +13,7 @@ pub(crate) enum Failure {
     Malformed,
     /// An answer had an alias loop, or too many aliases.
     AliasLoop,
-    /// A local limit was reached: client queries in flight, or upstream queries over TCP.
+    /// A local limit on client queries in flight, or on upstream queries over TCP, was reached.
     Overload,
     /// No upstream is reachable: each refused the query, or there is no route.
     Unreachable,
@@ -61,18 +61,18 @@ pub(crate) struct CachedAnswer {
 pub(crate) const STALE_TTL: u32 = 30;
 
 impl CachedAnswer {
-    /// Wraps an answer that has just arrived.
+    /// Creates an entry with age 0 for an answer that has just arrived.
     pub(crate) fn fresh(answer: Arc<Answer>) -> CachedAnswer {
         CachedAnswer { answer, age: 0, stale: false, doubted: None }
     }
 
-    /// Returns the number of seconds since the upstream failed, for an error response or a doubtful
-    /// stale answer.
+    /// For an error response, returns its age in seconds. For a stale answer, returns the number of seconds since a
+    /// refresh failed with SERVFAIL, or 0 if none did.
     pub(crate) fn since_failure(&self) -> u32 {
         if self.stale { self.doubted.unwrap_or(0) } else { self.age }
     }
 
-    /// Returns the remaining part of a TTL.
+    /// Returns the TTL minus the answer's age, in seconds. For a stale answer, returns `STALE_TTL`.
     #[inline]
     pub(crate) fn left(&self, ttl: u32) -> u32 {
         if self.stale { STALE_TTL } else { ttl.saturating_sub(self.age) }

@@ -29,7 +29,7 @@ pub(crate) struct TcpQuery {
     pub(crate) query: Vec<u8>,
     /// Maximum duration, including the connection setup.
     pub(crate) timeout: Duration,
-    /// Set when a connection slot is free and the query is sent.
+    /// Becomes true when a connection slot is free and the query is sent.
     pub(crate) begun: Arc<AtomicBool>,
 }
 
@@ -78,7 +78,7 @@ pub(crate) trait ResolverIo {
     /// Returns the fetch that expects a response on this port with this id.
     fn expects(&self, at: Expected) -> Option<FetchId>;
 
-    /// Removes an expected response.
+    /// Stops expecting the response with this port and id.
     fn forget(&mut self, at: Expected);
 
     /// Returns the fetches that expect responses on a port.

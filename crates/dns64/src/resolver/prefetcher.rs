@@ -17,20 +17,20 @@ use super::outcome::CachedAnswer;
 /// Minimum TTL of refreshed answers, in seconds. A tenth of a shorter TTL is too short for two
 /// requests.
 const LEAST_TTL: u32 = 10;
-/// Number of slots for questions requested once. Another question may overwrite a slot. If there
-/// are very many different questions, a frequent one may therefore need a third request.
+/// Number of slots that store questions requested once in the last tenth of their TTL. A different question may
+/// overwrite a slot. If there are very many different questions, a frequent one may therefore need a third request.
 const PLACES: usize = 4_096;
 /// Number of client queries that permit one refresh.
 const QUESTIONS: u32 = 10;
-/// Maximum number of refreshes that can be saved up.
+/// Maximum number of refreshes in a row, after enough client queries without a refresh.
 const SAVED: u32 = 100;
 
 /// Selects the answers to refresh.
 #[derive(Debug)]
 pub(super) struct Prefetcher {
-    /// Hashes of questions requested once in the last tenth.
+    /// Hashes of the questions that were requested once in the last tenth of their TTL.
     once: Box<[Option<KeyHash>]>,
-    /// Number of client queries that have not been used up by refreshes yet.
+    /// Number of client queries that have not yet been used to permit a refresh.
     saved: u32,
 }
 
@@ -41,7 +41,7 @@ impl Default for Prefetcher {
 }
 
 impl Prefetcher {
-    /// Counts a client query.
+    /// Counts a client query. Ten client queries permit one refresh.
     #[inline]
     pub(super) fn count(&mut self) {
         self.saved = (self.saved + 1).min(SAVED * QUESTIONS);

@@ -15,8 +15,8 @@ pub(crate) struct UpstreamSets {
 }
 
 impl UpstreamSets {
-    /// Builds the sets from the domains of all routes, each with the indices of its upstreams. If
-    /// there are two routes for one domain, the first one applies.
+    /// Builds the sets from the configured domains, each with the indices of its upstreams. If a domain is configured
+    /// twice, the first entry applies.
     pub(crate) fn new<'r>(
         routes: impl DoubleEndedIterator<Item = (&'r LowerName, &'r [usize])>,
     ) -> UpstreamSets {

@@ -23,16 +23,15 @@ const DELAYS: [Nanos; 8] = [
     Nanos::from_millis(1_600),
 ];
 
-/// Fetches and their due times.
+/// Timers of fetches, one queue per available delay.
 #[derive(Default)]
 pub(super) struct Timers {
     queues: [VecDeque<(Nanos, FetchId)>; DELAYS.len()],
 }
 
 impl Timers {
-    /// Sets a timer for `fetch` and returns its time. The delay is `delay`, rounded up to an
-    /// available delay. If the result exceeds `most`, `most` is rounded down instead, to at least
-    /// 25 ms.
+    /// Sets a timer for `fetch`, and returns the time at which it fires. `delay` is rounded up to an available delay.
+    /// If the result exceeds `most`, the largest available delay up to `most` is used instead, and at least 25 ms.
     pub(super) fn set(&mut self, fetch: FetchId, now: Nanos, delay: Nanos, most: Nanos) -> Nanos {
         let wanted = DELAYS.iter().position(|&d| d >= delay).unwrap_or(DELAYS.len() - 1);
         let last = DELAYS.iter().rposition(|&d| d <= most).unwrap_or(0).max(1);
@@ -42,14 +41,14 @@ impl Timers {
         due
     }
 
-    /// Returns a fetch with a due timer.
+    /// Returns a fetch whose timer is due.
     pub(super) fn pop(&mut self, now: Nanos) -> Option<FetchId> {
         let due =
             |queue: &VecDeque<(Nanos, FetchId)>| queue.front().is_some_and(|(at, _)| *at <= now);
         self.queues.iter_mut().find(|queue| due(queue))?.pop_front().map(|(_, fetch)| fetch)
     }
 
-    /// Returns the time of the next timer.
+    /// Returns the time at which the next timer fires.
     pub(super) fn next(&self) -> Option<Nanos> {
         self.queues.iter().filter_map(|queue| queue.front()).map(|(at, _)| *at).min()
     }

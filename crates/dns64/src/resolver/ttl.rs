@@ -21,8 +21,8 @@ pub(crate) struct TtlLimits {
     pub failure_max: u32,
     /// Time for which expired answers are kept, to be served if all upstreams fail (RFC 8767).
     pub stale: Option<Duration>,
-    /// True to serve expired answers at once and refresh them in the background, instead of after
-    /// [`STALE_AFTER`] (RFC 8767 §5 leaves that to the operator).
+    /// True to serve expired answers at once and refresh them in the background. If false, clients first wait for up to
+    /// [`STALE_AFTER`]. RFC 8767 §5 leaves this choice to the operator.
     pub stale_at_once: bool,
     /// True to refresh frequently requested answers before they expire.
     pub prefetch: bool,

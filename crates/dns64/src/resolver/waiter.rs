@@ -17,12 +17,12 @@ pub(crate) enum Waiter {
     Job(JobId),
 }
 
-/// A waiter of a fetch.
+/// A caller that waits for a fetch, with its budget slot and the time at which it gets a stale answer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct QueuedWaiter {
     /// The caller that gets the result.
     pub(crate) waiter: Waiter,
-    /// The place that the client query holds in the budget.
+    /// Budget slot of the client query.
     pub(super) place: Place,
     /// Time at which the waiter gets a stale answer if there is no other answer yet, or [`NEVER`]
     /// if the waiter waits until the fetch completes.
@@ -40,13 +40,12 @@ pub(crate) type Waiters = SmallVec<[QueuedWaiter; 1]>;
 pub(crate) struct ResolveRequest {
     /// The caller that gets the result.
     pub(crate) waiter: Waiter,
-    /// Client of the query.
+    /// Client that sent the query.
     pub(crate) client: ClientId,
     /// Arrival time of the client query.
     pub(crate) since: Nanos,
-    /// True for the first upstream query of a client query. The shares of clients do not apply to
-    /// later upstream queries of the same client query, because the work done so far would
-    /// otherwise be wasted.
+    /// True for the first upstream query of a client query. The limits per client apply only to this first upstream
+    /// query, because the rejection of a later one would waste the work done so far.
     pub(crate) first: bool,
     /// True if the client query has already waited unsuccessfully for upstreams. Another wait would
     /// be too long for its client (RFC 8767 §5), so a stale answer is used at once.
@@ -58,7 +57,7 @@ pub(crate) struct ResolveRequest {
     pub(crate) optional: bool,
 }
 
-/// Immediate result of a request.
+/// Immediate result of a request to resolve a question.
 #[derive(Debug)]
 pub(crate) enum Resolve {
     /// The outcome is available at once; it may be a cached failure. The caller is not queued.
@@ -69,17 +68,17 @@ pub(crate) enum Resolve {
     Rejected(Rejection),
 }
 
-/// Reason for a rejection.
+/// Reason why a request to resolve a question was rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rejection {
     /// The client query is so old that its client is about to retry.
     TooLate,
     /// The maximum number of fetches in flight, or of waiting client queries, has been reached.
     NoRoom,
-    /// The client, or a network that contains it, has used up its share of the places.
+    /// The client, or a network that contains it, has reached its limit.
     ClientShare,
-    /// The name is in a failing subtree, and the share of the subtree, or of the client in it, is
-    /// used up.
+    /// The name is in a failing subtree, and the limit of the subtree, or the client's limit within it, has been
+    /// reached.
     FailingSubtree,
 }
 
@@ -100,7 +99,7 @@ pub(super) struct Completion {
 }
 
 impl Completion {
-    /// Describes the question, if available.
+    /// Returns the name and type of the question, or `None` if they are not stored.
     pub(super) fn question(&self) -> Option<String> {
         self.claimed_key.as_ref().map(|key| format!("{} of type {}", text(key.name()), key.qtype()))
     }

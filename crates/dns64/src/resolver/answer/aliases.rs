@@ -15,7 +15,7 @@ use crate::resolver::scope::Scope;
 /// Maximum length of a name with its root label, in octets (RFC 1035 §2.3.4).
 const LONGEST: usize = 255;
 
-/// A record of the cleaned answer section.
+/// A record of the answer section, after unrelated records have been removed.
 pub(super) enum Item {
     /// The record with this index in the original answer section.
     Record(usize),
@@ -36,15 +36,16 @@ pub(super) struct Aliases<'a> {
     records: Vec<Listed<'a>>,
     /// Concatenated owner names. `Listed::owner` is a range in this buffer.
     arena: Vec<u8>,
-    /// Cleaned answer section in order: each alias once with its related records, then the data at
-    /// the end.
+    /// Answer section without unrelated records: each alias once with its related records, then the data at the end of
+    /// the chain.
     pub(super) items: Vec<Item>,
     pub(super) facts: Facts,
     /// The names that are aliases, beginning with the question's name.
     aliases: Vec<Vec<u8>>,
-    /// The name at the end of the chain.
+    /// The name at the end of the alias chain.
     end: Vec<u8>,
-    /// True if the name at the end belongs to other upstreams. The rest of the message is then removed.
+    /// True if the name at the end of the alias chain belongs to other upstreams. The rest of the message is then
+    /// removed.
     pub(super) is_cut: bool,
     /// For each authority record, true if the record is kept. Empty if all records are kept.
     authority: Vec<bool>,
@@ -67,19 +68,18 @@ struct Listed<'a> {
 /// if the name has data.
 struct NextAlias {
     alias: Option<Vec<u8>>,
-    /// TTL of the DNAME if the alias is implied only by a DNAME.
+    /// TTL of the DNAME record, if the alias follows from a DNAME record without a CNAME record.
     dname_ttl: Option<u32>,
     has_data: bool,
 }
 
 impl<'a> Aliases<'a> {
-    /// Follows the aliases of a message to their end in the message, or to the first name that
-    /// `scope` does not cover.
+    /// Follows the aliases of a message to the last one that the message contains, or to the first name outside
+    /// `scope`.
     ///
     /// # Errors
     ///
-    /// Returns an error if the aliases form a loop, are too numerous, or contradict each other or
-    /// the data.
+    /// Returns an error if the aliases form a loop or are too numerous, or if they contradict each other or the data.
     pub(super) fn follow(
         view: &Message<'a>,
         survey: &Survey<'a>,
@@ -139,7 +139,8 @@ impl<'a> Aliases<'a> {
         self.items.len() == self.records.len() && self.items.iter().enumerate().all(in_order)
     }
 
-    /// Returns a chain in which all answer records are listed, and none has been selected yet.
+    /// Returns an alias chain that contains only the question's name. All answer records of the message are listed as
+    /// candidates.
     fn list(
         view: &Message<'a>,
         survey: &Survey<'a>,
@@ -168,8 +169,7 @@ impl<'a> Aliases<'a> {
         Ok(aliases)
     }
 
-    /// Selects the records owned by the name at the end of the chain, and the DNAMEs above that
-    /// name.
+    /// Selects the records owned by the name at the end of the chain, and the DNAME records of the names above it.
     fn look_at_end(
         &mut self,
         names: &NameReader<'_>,
@@ -242,9 +242,8 @@ impl<'a> Aliases<'a> {
         }
     }
 
-    /// Removes authority records of names that `scope` does not cover. Records that prove the
-    /// absence of data at the end of the chain are kept, although they are owned by other names in
-    /// the same zone.
+    /// Removes authority records of names outside `scope`. Records that prove the absence of data at the end of the
+    /// chain are kept, although they are owned by other names in the same zone.
     fn look_at_authority(
         &mut self,
         view: &Message<'a>,
@@ -267,9 +266,8 @@ impl<'a> Aliases<'a> {
         Ok(())
     }
 
-    /// Keeps additional records (RFC 6147 §5.3.2) if their names occur in the other sections and
-    /// `scope` covers them. Other additional records do not belong to the question (RFC 2181
-    /// §5.4.1).
+    /// Selects the additional records to keep (RFC 6147 §5.3.2). Their names occur in the other sections, and `scope`
+    /// contains them. Other additional records do not belong to the question (RFC 2181 §5.4.1).
     fn look_at_additional(
         &mut self,
         view: &Message<'a>,

@@ -47,7 +47,7 @@ impl<'a> UpstreamQuestion<'a> {
     }
 }
 
-/// RFC 2181 §8: a TTL with the top bit set is treated as zero.
+/// Returns the TTL, or zero if its top bit is set (RFC 2181 §8).
 pub(super) fn sane(ttl: u32) -> u32 {
     if ttl > i32::MAX as u32 { 0 } else { ttl }
 }

@@ -1,4 +1,4 @@
-//! Answers from upstreams that may answer only for some names.
+//! Tests of answers from upstreams that may answer only for some names.
 
 use std::path::Path;
 use std::sync::LazyLock;
@@ -54,7 +54,7 @@ impl TestAnswer {
     }
 }
 
-/// Asserts that an answer to a question for `name` is cut after an alias to `end`.
+/// Asserts that the answer to a question for `name` is cut after the alias to `end`.
 fn assert_cut(name: &str, said: &TestAnswer, end: &str, expected: &[u16], case: &str) {
     let answer = answer_for(name, said);
     let found = (answer.kind(), answer.rcode(), answer.extended_error(), answer.negative_ttl());
@@ -126,7 +126,7 @@ fn item_08_aliases_within_the_scope_are_followed() {
     assert_eq!((denied.kind(), denied.negative_ttl()), (AnswerKind::NxDomain, Some(60)));
 }
 
-/// The aliases may be part of the data that validation rejected.
+/// If validation rejected an answer, its aliases are not followed, because they may be part of the rejected data.
 #[test]
 fn item_25_rejected_aliases_are_not_followed() {
     let rejected = said("a.test", rtype::AAAA).cname("a.test", 60, "x.corp.test").rcode(2).ede(6);

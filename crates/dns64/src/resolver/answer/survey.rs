@@ -16,9 +16,9 @@ use crate::name::{LowerName, is_at_or_below};
 pub(super) struct Facts {
     /// True if there are records of the queried type.
     pub(super) has_data: bool,
-    /// True if there are RRSIG records.
+    /// True if there are RRSIG records among the answer records.
     pub(super) signed: bool,
-    /// Lowest TTL, in seconds.
+    /// Lowest TTL of the answer records, in seconds.
     pub(super) min_ttl: u32,
 }
 
@@ -41,7 +41,7 @@ pub(super) struct NegativeSoa {
     pub(super) ttl: u32,
 }
 
-/// Results of a pass over a message.
+/// Results of a pass over an upstream message.
 pub(super) struct Survey<'a> {
     pub(super) names: NameReader<'a>,
     message: &'a [u8],
@@ -49,9 +49,10 @@ pub(super) struct Survey<'a> {
     /// True if all answer records have the name, class and type of the question, or are signatures
     /// of such records.
     pub(super) plain: bool,
-    /// True if all names are parsed from octets that belong to names.
+    /// True if every compression pointer leads to octets that are part of a name.
     steady: bool,
-    /// True if there are records that must not be forwarded, or that follow OPT and would move.
+    /// True if there are records that must not be forwarded, or records after OPT. Records after OPT would move when
+    /// OPT is removed.
     must_rebuild: bool,
     /// Summary of the answer section. For a plain message, this summary is used unchanged.
     pub(super) facts: Facts,
@@ -60,18 +61,18 @@ pub(super) struct Survey<'a> {
     has_ns: bool,
     /// The SOAs in the authority section.
     negative_soas: SmallVec<[NegativeSoa; 1]>,
-    /// Signatures of SOAs in the authority section: owner and TTL offset.
+    /// Signatures of SOAs in the authority section, each with the offsets of its owner and its TTL.
     soa_signatures: SmallVec<[(usize, usize); 1]>,
-    /// TTL offsets of the kept records, in the format of [`Answer`](super::Answer).
+    /// Offsets of the TTLs of all records except OPT, as stored in [`Answer`](super::Answer).
     pub(super) ttls: SmallVec<[[u8; 2]; 16]>,
-    /// Offset at which the last kept record ends, and the number of additional records except OPT.
+    /// Offset of the end of the last record except OPT, followed by the number of additional records except OPT.
     pub(super) end: usize,
     pub(super) arcount: u16,
-    /// Upper bits of the RCODE.
+    /// Upper eight bits of the RCODE, from the OPT record.
     pub(super) rcode_bits: u8,
     pub(super) extended_error: Option<u16>,
-    /// Octet ranges of the names, in order; names that consist only of a pointer to the question
-    /// are omitted.
+    /// Octet ranges of the names in the message, in ascending order. Names that consist only of a pointer to the
+    /// question's name are omitted.
     places: SmallVec<[Range<usize>; 8]>,
 }
 
@@ -114,7 +115,8 @@ impl<'a> Survey<'a> {
         Ok(survey)
     }
 
-    /// True if the message can be cached unchanged, provided that its answer records are in order.
+    /// True if the message can be cached unchanged, provided that its answer records are in the order of the alias
+    /// chain.
     pub(super) fn is_clean(&self) -> bool {
         self.steady && !self.must_rebuild
     }
@@ -145,8 +147,8 @@ impl<'a> Survey<'a> {
         self.negative_soas.iter().find(|soa| is_above(soa.owner))
     }
 
-    /// For a message without records of the queried name: true if the message is a referral, which
-    /// has NS records and no SOA (RFC 2308 §2.2).
+    /// True if the message, which has no records of the queried name, is a referral. A referral has NS records and no
+    /// SOA (RFC 2308 §2.2).
     pub(super) fn is_referral(&self) -> bool {
         self.has_ns && self.negative_soas.is_empty()
     }
@@ -257,8 +259,8 @@ impl<'a> Survey<'a> {
         self.ttls.push((record.ttl_at() as u16).to_be_bytes());
     }
 
-    /// Checks the format of a record's data. Also checks whether the names in the data are parsed
-    /// only from octets that belong to names.
+    /// Checks the format of a record's data. Also checks whether the compression pointers in the data lead only to
+    /// octets of names.
     #[inline]
     fn check(&mut self, view: &Message<'a>, record: &Record<'a>) -> Result<(), Malformed> {
         self.visit(record.owner_octets())?;
@@ -267,8 +269,7 @@ impl<'a> Survey<'a> {
         names
     }
 
-    /// Records the octet range of a name. Also checks whether the name is parsed only from octets
-    /// that belong to names.
+    /// Records the octet range of a name. Also checks whether its compression pointers lead only to octets of names.
     #[inline]
     fn visit(&mut self, name: Range<usize>) -> Result<(), Malformed> {
         let octets = self.message.get(name.clone()).ok_or(Malformed)?;
@@ -288,7 +289,7 @@ impl<'a> Survey<'a> {
         self.message.get(name.clone()) == Some(&TO_QUESTION)
     }
 
-    /// Follows the compression pointers of a name that has just been visited.
+    /// Follows the compression pointers of a name, and records whether they lead only to octets of names.
     fn follow(&mut self, name: usize) -> Result<(), Malformed> {
         let places = &self.places;
         // Names are visited in order, so only the last range that begins at or before these octets
@@ -302,8 +303,8 @@ impl<'a> Survey<'a> {
     }
 }
 
-/// True only for a name without a compression pointer. The result is also false for a name without
-/// a pointer whose last label ends in an octet above 0xbf.
+/// True only for names without a compression pointer. The result is false if the last label ends in an octet above
+/// 0xbf, because that octet could begin a pointer.
 #[inline]
 fn is_written_out(octets: &[u8]) -> bool {
     matches!(octets, [0] | [.., 0..=0xbf, 0])

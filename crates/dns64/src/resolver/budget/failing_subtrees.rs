@@ -1,10 +1,9 @@
-//! Failing subtrees of the name space. Fetches for names in these subtrees are limited to a share
-//! of the budget.
+//! Failing subtrees of the name space. Fetches for names in these subtrees may use only a part of the budget.
 //!
-//! A failed fetch (no answer in time, SERVFAIL and similar) marks each ancestor of its name with a
-//! failure, for half a minute. An answer marks its name and each ancestor as answered, for the same
-//! time. A subtree is *failing* if it has a failure and no answer, so an ancestor of an answered
-//! name is never failing. A fetch belongs to the nearest failing subtree above its name:
+//! A failed fetch (no answer in time, SERVFAIL and similar) records a failure for each ancestor of its name. An answer
+//! is recorded for its name and for each ancestor. Both records last half a minute. A subtree is *failing* if a failure
+//! and no answer is recorded for its top name. An ancestor of an answered name is therefore never failing. A fetch is
+//! counted for the nearest failing subtree above its name:
 //!
 //! ```text
 //!            test           failure and answer: not failing
@@ -12,7 +11,7 @@
 //!     www.test   dead.test  failures only: failing; n1.dead.test, n2.dead.test, … belong to it
 //! ```
 //!
-//! Without failures no subtrees are recorded, and the check costs nothing.
+//! Without failures, no subtrees are recorded, and the check whether a name is in a failing subtree costs nothing.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -22,12 +21,13 @@ use units::Nanos;
 
 use crate::name::ancestors;
 
-/// Time for which a failure or an answer is taken into account.
+/// Time for which a recorded failure or answer is taken into account.
 const MEMORY: Nanos = Nanos(30 * Nanos::SECOND.0);
 /// Maximum number of recorded subtrees. Above this number, expired subtrees are removed first, then
 /// all subtrees without fetches in flight.
 const MOST: usize = 16_384;
-/// Maximum depth, in labels from the root. Longer names count against their ancestor at this depth.
+/// Maximum depth of a recorded subtree, in labels from the root. A longer name is recorded only for its ancestors up to
+/// this depth.
 const DEEPEST: usize = 8;
 
 /// Identifier of a subtree: a keyed hash of its name, which clients cannot predict.
@@ -41,23 +41,23 @@ impl SubtreeId {
     }
 }
 
-/// State of a subtree.
+/// Recorded failures and answers of a subtree, and the number of its fetches in flight.
 #[derive(Clone, Copy, Debug, Default)]
 struct FailingSubtree {
-    /// Time from which the last failure in the subtree no longer counts.
+    /// Time at which the last failure in the subtree expires.
     failed_until: Nanos,
-    /// Time from which the last answer in the subtree no longer counts.
+    /// Time at which the last answer in the subtree expires.
     answered_until: Nanos,
-    /// Number of fetches in flight that belong to the subtree.
+    /// Number of fetches in flight that are counted for the subtree.
     questions: u32,
 }
 
-/// All recorded subtrees.
+/// All subtrees for which a failure is recorded.
 #[derive(Default)]
 pub(super) struct FailingSubtrees {
     known: FxHashMap<SubtreeId, FailingSubtree>,
     hasher: RandomState,
-    /// Time from which the last failure in any subtree no longer counts.
+    /// Time at which the last failure in any subtree expires.
     failed_until: Nanos,
 }
 
@@ -73,25 +73,25 @@ impl FailingSubtrees {
         self.failing_subtrees(parent(name)).into_iter().find(is_failing)
     }
 
-    /// True if there was no recent failure.
+    /// True if no fetch failed within the last half minute.
     #[inline]
     pub(super) fn no_recent_failure(&self, now: Nanos) -> bool {
         now >= self.failed_until
     }
 
-    /// Returns the number of fetches in flight that belong to a subtree.
+    /// Returns the number of fetches in flight that are counted for a subtree.
     pub(super) fn questions(&self, id: SubtreeId) -> usize {
         self.known.get(&id).map_or(0, |subtree| subtree.questions as usize)
     }
 
-    /// Counts a fetch that begins in this subtree.
+    /// Counts a fetch that begins for a name in this failing subtree.
     pub(super) fn enter(&mut self, id: SubtreeId) {
         if let Some(subtree) = self.known.get_mut(&id) {
             subtree.questions += 1;
         }
     }
 
-    /// Removes a fetch that has [entered](FailingSubtrees::enter) a subtree.
+    /// Removes a fetch that ends from the count of the subtree for which it was [counted](FailingSubtrees::enter).
     pub(super) fn leave(&mut self, id: SubtreeId) {
         if let Some(subtree) = self.known.get_mut(&id) {
             subtree.questions -= 1;
@@ -131,7 +131,7 @@ impl FailingSubtrees {
         all[nearest..].iter().map(|name| SubtreeId(self.hasher.hash_one(name))).collect()
     }
 
-    /// Removes expired subtrees. If too many remain, all subtrees without fetches in flight are removed.
+    /// Removes subtrees with expired failures. If too many remain, all subtrees without fetches in flight are removed.
     fn forget(&mut self, now: Nanos) {
         self.known.retain(|_, subtree| subtree.questions > 0 || subtree.failed_until > now);
         if self.known.len() >= MOST {

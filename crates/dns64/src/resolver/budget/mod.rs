@@ -1,19 +1,19 @@
-//! Limits on fetches in flight and on client queries that wait for them, and the division of these
-//! limits among clients. A *place* is the capacity for one fetch, or for one waiting query.
+//! Limits on the number of fetches in flight, and on the number of client queries that wait for them. Each limit is
+//! divided among the clients. A *slot* is the capacity for one fetch, or for one waiting query.
 //!
-//! The number of fetches in flight is limited to the number that upstreams can answer in time (`rate`). This number is
+//! The number of fetches in flight is limited to the number that upstreams can answer in time (`rate`). This limit is
 //! divided among the networks of clients at every prefix length ([`crate::shares`]), so that heavy load from some
-//! networks does not exclude the others. A failing subtree (`failing_subtrees`) gets one more fetch while it holds
-//! fewer than an eighth of the free places. This share is divided among the networks of clients in the same way. The
-//! first fetch of a client in a subtree that fails because of an attack is therefore admitted.
+//! networks does not exclude the others. One more fetch in a failing subtree (`failing_subtrees`) is admitted while the
+//! subtree has fewer fetches in flight than an eighth of the free slots. This eighth is divided among the networks of
+//! clients in the same way. A client's first fetch in a subtree that fails because of an attack is therefore admitted.
 //!
-//! Places for waiting queries are divided in the same way, because a query that waits for a fetch
-//! of another client holds a place too. Queries that wait for a fetch in a failing subtree may hold
-//! at most an eighth of the free places.
+//! The limit on waiting queries is divided in the same way, because a query that waits for a fetch of a different
+//! client occupies a slot too. The number of queries that wait for one fetch in a failing subtree is limited to an
+//! eighth of the free slots.
 //!
-//! Shares matter only when places are scarce. While less than an eighth of the places is taken, every client is
-//! admitted. This first eighth is not counted for any network, even when more places are taken later, so that usual
-//! load causes no overhead. Only the remaining places are divided.
+//! The division takes effect only when slots are scarce. While less than an eighth of the slots is in use, every client
+//! is admitted. This first eighth is not counted for any network, even when more slots are in use later, so that usual
+//! load causes no overhead. Only the remaining slots are divided.
 
 mod failing_subtrees;
 mod rate;
@@ -29,24 +29,24 @@ use crate::shares::client::ClientId;
 use crate::shares::counts::Counts;
 use crate::shares::{Place, Places};
 
-/// Divisor of the number of free places. The result is the number of places that a failing subtree may hold.
+/// The number of free slots, divided by this number, is the maximum number of fetches in flight in a failing subtree.
 const SUBTREE_DIVISOR: usize = 8;
-/// Identifier for the places that do not belong to a failing subtree.
+/// Identifier under which the fetches and waiting queries for all names are counted.
 const ALL: u64 = 0;
 
 /// The budget of one worker.
 pub(super) struct Budget {
     rate: Rate,
-    /// Fetches in flight. A fetch in a failing subtree is also counted for that subtree.
+    /// Fetches in flight, counted per client network. A fetch in a failing subtree is also counted for that subtree.
     questions: Counts,
-    /// Places of waiting queries.
+    /// Waiting queries, counted per client network.
     places: Counts,
-    /// Number of places taken by waiting queries.
+    /// Number of waiting queries.
     waiting: usize,
     failing_subtrees: FailingSubtrees,
 }
 
-/// The places held by a fetch.
+/// Client and failing subtree for which a fetch is counted in the budget.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AdmissionTicket {
     place: Place,
@@ -72,10 +72,9 @@ impl Budget {
         }
     }
 
-    /// Returns the place for a waiting query from `client`. `most` is the total number of places.
-    /// `first` is true for the first upstream query of a client query. Later upstream queries are
-    /// limited only by the number of places, because upstreams have already done work for the
-    /// client query.
+    /// Returns a budget slot for one more waiting query from `client`. `most` is the total number of slots. `first` is
+    /// true for the first upstream query of a client query. Later upstream queries are limited only by the total number
+    /// of slots, because upstreams have already done work for the client query.
     ///
     /// # Errors
     ///
@@ -98,12 +97,12 @@ impl Budget {
         Ok(place)
     }
 
-    /// Checks whether one more query may wait for a fetch for `name` (wire format, lower case) that
-    /// has `others` waiters. `most` is the total number of places.
+    /// Checks whether one more client query may wait for the fetch of `name` (wire format, lower case), for which
+    /// `others` queries already wait. `most` is the maximum number of waiting queries in total.
     ///
     /// # Errors
     ///
-    /// Returns an error if the fetch belongs to a failing subtree with too many waiting queries.
+    /// Returns an error if the name is in a failing subtree and too many queries already wait for the fetch.
     pub(super) fn admit_beside(
         &self,
         others: usize,
@@ -119,7 +118,7 @@ impl Budget {
         }
     }
 
-    /// Takes a place for a waiting query.
+    /// Increments the number of waiting queries, in total and for the client's networks.
     #[inline]
     pub(super) fn enter_waiter(&mut self, place: Place) {
         self.waiting += 1;
@@ -128,7 +127,7 @@ impl Budget {
         }
     }
 
-    /// Releases the place of a waiting query.
+    /// Decrements the number of waiting queries, in total and for the client's networks.
     #[inline]
     pub(super) fn leave_waiter(&mut self, place: Place) {
         self.waiting -= 1;
@@ -137,13 +136,14 @@ impl Budget {
         }
     }
 
-    /// Returns the number of fetches that may be in flight if each may take `timeout`.
+    /// Returns the maximum number of fetches in flight if each may take up to `timeout`.
     #[inline]
     pub(super) fn questions(&self, timeout: Nanos) -> usize {
         self.rate.questions(timeout)
     }
 
-    /// Returns the places that `client` needs for a fetch of `name` (wire format, lower case).
+    /// Returns the client and the failing subtree for which a fetch of `name` (wire format, lower case) is to be
+    /// counted.
     #[inline]
     pub(super) fn ticket(
         &self,
@@ -187,7 +187,7 @@ impl Budget {
         places.free() > 0 && self.questions.admit(subtree.number(), client, places)
     }
 
-    /// Takes the places of a fetch that begins.
+    /// Counts a fetch that begins.
     #[inline]
     pub(super) fn enter(&mut self, AdmissionTicket { place, subtree }: AdmissionTicket) {
         if place.counted {
@@ -199,7 +199,7 @@ impl Budget {
         }
     }
 
-    /// Releases the places of a fetch that ends.
+    /// Removes a fetch that ends from the counts.
     #[inline]
     pub(super) fn leave(&mut self, AdmissionTicket { place, subtree }: AdmissionTicket) {
         if place.counted {
@@ -222,7 +222,7 @@ impl Budget {
         self.failing_subtrees.failed(name, now);
     }
 
-    /// True if there were recent failures. Answers must then be recorded too.
+    /// True if a fetch failed recently. In that case, answers must be recorded too.
     #[inline]
     pub(super) fn has_failures(&self, now: Nanos) -> bool {
         !self.failing_subtrees.no_recent_failure(now)

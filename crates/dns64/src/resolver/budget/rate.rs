@@ -1,16 +1,16 @@
 //! Limit on fetches in flight: the number that the upstreams can answer in time.
 //!
-//! Further queries would wait in an upstream's queue until they time out. The upstream would then
-//! spend its time on queries whose clients have given up.
+//! More queries than that would wait in an upstream's queue until they time out. The upstream would then spend its time
+//! on queries whose clients have given up.
 
 use units::Nanos;
 
 /// Lowest value of the limit, even for slow upstreams. This value permits 5 000 fetches per second
 /// if each of them takes 1.6 s.
 const LEAST: u64 = 8_192;
-/// Part of the time limit of a fetch that the fetch may spend in queues, as numerator and
-/// denominator. A third is less than the time before a retransmission. A client query causes two
-/// fetches, so an upstream may pause for longer than this before fetches are rejected.
+/// Fraction of a fetch's time limit that the fetch may wait in queues, as numerator and denominator. A third is less
+/// than the time before a retransmission. A client query causes two fetches, so an upstream may pause for longer than
+/// this before fetches are rejected.
 const SHARE: (u64, u64) = (1, 3);
 
 /// Recent answer rate of the upstreams. It does not decrease during a pause, because a pause is no
@@ -25,7 +25,7 @@ pub(super) struct Rate {
 }
 
 impl Rate {
-    /// Counts an answer.
+    /// Counts an answer from an upstream.
     #[inline]
     pub(super) fn answered(&mut self, now: Nanos) {
         self.answers += 1;
@@ -38,7 +38,7 @@ impl Rate {
         }
     }
 
-    /// Returns the number of fetches that may be in flight if each may take `timeout`.
+    /// Returns the maximum number of fetches in flight if each may take up to `timeout`.
     #[inline]
     pub(super) fn questions(&self, timeout: Nanos) -> usize {
         let millis = timeout.0 / 1_000_000;

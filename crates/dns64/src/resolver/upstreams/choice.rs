@@ -1,7 +1,7 @@
 //! Selection of the next upstream.
 //!
-//! [`UpstreamOrder::Listed`] selects the first upstream of the route that is up and has not been
-//! queried for this question.
+//! A *route* is the list of the upstreams for a domain. [`UpstreamOrder::Listed`] selects the first upstream of the
+//! route that is up and has not been queried for this question.
 //!
 //! With [`UpstreamOrder::Fastest`], candidates are the upstreams of a route that are up and have
 //! not been queried for this question. The load is distributed by weight among the candidates that
@@ -9,10 +9,9 @@
 //! selected by weight alone, so that an upstream that has become fast again is noticed. An upstream
 //! that has never been queried counts as the fastest.
 //!
-//! If every upstream that is up has been queried for this question, an upstream that is marked down
-//! is queried next. The upstream with the probe that is due earliest is preferred. If these
-//! upstreams have been queried too, an upstream is queried again, preferably one that is up and has
-//! retries left.
+//! If every upstream that is up has been queried for this question, an upstream that is marked down is queried next.
+//! The upstream whose probe is due earliest is preferred. If these upstreams have been queried too, an upstream is
+//! queried again, preferably one that is up and has retries left.
 
 use rand::rngs::StdRng;
 use rand::{Rng, RngExt};
@@ -24,10 +23,10 @@ use crate::ids::ServerId;
 
 /// Maximum amount by which an upstream may be slower than the fastest upstream and still receive part of the load.
 const LIKE_SPEED: Nanos = Nanos::from_millis(20);
-/// One query in `EXPLORE` goes to any upstream that is up.
+/// One query in `EXPLORE` goes to any upstream that is up, regardless of its speed.
 const EXPLORE: u32 = 64;
 
-/// State of an upstream for the selection.
+/// Properties of an upstream that determine its selection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Candidate {
     pub(super) server: ServerId,
@@ -41,7 +40,8 @@ pub(super) struct Candidate {
     pub(super) may_ask_again: bool,
 }
 
-/// Selects the next upstream of a route. `tried` lists the upstreams that have already been queried.
+/// Selects the upstream for the next query. `route` lists the upstreams for the domain, and `tried` the upstreams that
+/// have already been queried.
 ///
 /// # Panics
 ///

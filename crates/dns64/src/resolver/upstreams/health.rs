@@ -24,7 +24,8 @@ pub(crate) const LEAST_RTO: Nanos = Nanos::from_millis(200);
 const MOST_RTO: Nanos = Nanos::from_millis(800);
 /// Number of consecutive failures that mark an upstream down.
 pub(super) const FAILURES: u32 = 3;
-/// First and maximum time for which an upstream stays marked down.
+/// Time for which an upstream stays marked down after the first failures, followed by the maximum time after failed
+/// probes.
 const FIRST_BACKOFF: Nanos = Nanos::SECOND;
 const MOST_BACKOFF: Nanos = Nanos::from_millis(30_000);
 /// Maximum time for which a pending probe prevents other queries to an upstream that is marked down.
@@ -47,7 +48,7 @@ pub(super) struct UpstreamHealth {
     probed: bool,
     /// Time at which "marked down" was last logged.
     logged_down_at: Option<Nanos>,
-    /// True if "marked up again" was logged after `logged_down_at`.
+    /// True if a log line has reported the upstream as up again since `logged_down_at`.
     logged_up: bool,
 }
 
@@ -94,8 +95,8 @@ impl UpstreamHealth {
         Nanos((2 * srtt.0 + 4 * var.0).clamp(LEAST_RTO.0, MOST_RTO.0))
     }
 
-    /// Records that the upstream is about to be queried. If the upstream is down, this query is the
-    /// probe. No other query is sent until the probe has an outcome or a second has passed.
+    /// Records that the upstream is about to be queried. If the upstream is down, this query is the probe. No other
+    /// query is sent until the probe is answered or fails, or a second has passed.
     pub(super) fn chosen(&mut self, now: Nanos) {
         if self.is_down() {
             self.down_until = now + PROBE;
@@ -103,8 +104,8 @@ impl UpstreamHealth {
         }
     }
 
-    /// Records an answer after `rtt`. An error response (`is_error`) counts as taking at least
-    /// 400 ms, so that an upstream that fails quickly is not preferred.
+    /// Records an answer that arrived after `rtt`. An error response (`is_error`) is recorded with a round-trip time of
+    /// at least 400 ms, so that an upstream that fails quickly is not preferred.
     pub(super) fn answered(&mut self, rtt: Nanos, is_error: bool) -> Option<HealthChange> {
         let rtt = if is_error { rtt.max(FIRST_RTO) } else { rtt };
         let (srtt, var) = match self.smoothed {

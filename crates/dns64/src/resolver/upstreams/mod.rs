@@ -7,7 +7,7 @@
 //! ports: the sockets towards the servers, with the ids that are in use
 //! ```
 //!
-//! All modules except `ports` work without sockets, on the caller's clock.
+//! All modules except `ports` use neither sockets nor a clock; the caller passes the time.
 
 mod choice;
 mod health;
@@ -34,21 +34,20 @@ use choice::Candidate;
 pub(super) use health::LEAST_RTO;
 pub(super) use server::Server;
 
-/// A server of a route.
+/// An upstream for the names of one domain, with its weight.
 #[derive(Clone, Copy, Debug)]
 struct Member {
     server: ServerId,
     weight: u32,
 }
 
-/// All upstreams of a worker. A reload keeps their identifiers. A server that a reload removed from
-/// the configuration gets no further queries. The server is removed here once no fetch in flight
-/// uses it.
+/// All upstreams of a worker. A reload does not change their identifiers. A server that a reload removed from the
+/// configuration gets no further queries. Its state is deleted once no fetch in flight uses it.
 #[derive(Default)]
 pub(super) struct Upstreams {
     /// Servers by identifier.
     servers: Slab<Server>,
-    /// The servers of each route in the settings.
+    /// Upstreams for each configured domain.
     routes: Vec<Vec<Member>>,
     order: UpstreamOrder,
 }
@@ -100,7 +99,7 @@ impl Upstreams {
         self.servers.iter().map(|(place, server)| (ServerId::from_place(place), server))
     }
 
-    /// Selects the next server among those of `route`.
+    /// Selects the server for the next query among the upstreams of `route`.
     pub(super) fn choose(
         &mut self,
         route: RouteId,
@@ -132,19 +131,19 @@ impl Upstreams {
         chosen
     }
 
-    /// True if the route has a server that has not been tried and is not marked down.
+    /// True if the route has an upstream that is not in `tried` and is not marked down.
     pub(super) fn has_another(&self, route: RouteId, tried: &[ServerId], now: Nanos) -> bool {
         let is_up = |member: &Member| !self.servers[member.server.place()].is_marked_down(now);
         self.routes[route.0].iter().any(|member| !tried.contains(&member.server) && is_up(member))
     }
 
-    /// True if queries to every server of the route would fail at once.
+    /// True if a query to any upstream of the route would fail at once.
     pub(super) fn are_unreachable(&self, route: RouteId, now: Nanos) -> bool {
         self.all_of(route, |server| server.network().is_unreachable(now))
     }
 
-    /// True if no server of the route is reachable, and one of these servers has just been queried.
-    /// The result of that query shows whether the next query is worth sending.
+    /// True if no upstream of the route is reachable, and one of them was queried within the last 0.2 s. The result of
+    /// that query shows whether a further query is worth sending.
     pub(super) fn are_being_probed(&self, route: RouteId, now: Nanos) -> bool {
         self.are_unreachable(route, now)
             && !self.all_of(route, |server| !server.network().is_just_asked(now))

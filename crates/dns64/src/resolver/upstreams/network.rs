@@ -1,16 +1,16 @@
 //! Network errors of one upstream, for example a missing route or a host that refuses queries.
 //!
-//! After an error, queries fail at once. However, the upstream may be restarting, or the ICMP
-//! message may be forged. If the upstream answered in the second before the error, queries
-//! therefore fail only after errors have lasted for a second. A missing route that this host
-//! reports when a socket is opened takes effect at once. Errors expire after five seconds without a
-//! further error.
+//! After an error, queries usually fail at once. However, the upstream may be restarting, or the ICMP message may be
+//! forged. If the upstream answered in the second before the error, queries are therefore sent until errors have lasted
+//! for a second. A missing route that this host reports when a socket is opened takes effect at once. An error expires
+//! after five seconds without a further error.
 
 use std::io;
 
 use units::Nanos;
 
-/// Time for which errors must last before queries to an upstream that has just answered fail at once.
+/// Time after the first error during which queries to an upstream are still sent, if its last answer arrived less than
+/// this time before the error.
 const GRACE: Nanos = Nanos::SECOND;
 /// Time after which an error expires.
 const LIFETIME: Nanos = Nanos::from_millis(5_000);
@@ -57,7 +57,7 @@ impl NetworkErrors {
         self.asked = now;
     }
 
-    /// Records a timeout.
+    /// Records that a query timed out. Expired errors are discarded.
     pub(super) fn timed_out(&mut self, now: Nanos) {
         self.seen = self.seen.filter(|seen| seen.is_recent(now));
     }
@@ -68,7 +68,7 @@ impl NetworkErrors {
         self.seen.take().is_some()
     }
 
-    /// True if queries to the upstream fail at once.
+    /// True if a query to the upstream would fail at once.
     pub(super) fn is_unreachable(&self, now: Nanos) -> bool {
         let has_grace = |seen: Seen| {
             !seen.no_route
@@ -78,8 +78,8 @@ impl NetworkErrors {
         self.seen.is_some_and(|seen| seen.is_recent(now) && !has_grace(seen))
     }
 
-    /// True if the last query to the upstream is so recent that a further query gives no new
-    /// information.
+    /// True if the upstream was queried within the last 0.2 s. The result of that query shows whether a further query
+    /// is worth sending.
     pub(super) fn is_just_asked(&self, now: Nanos) -> bool {
         now.since(self.asked) < PROBE_EACH
     }

@@ -31,12 +31,11 @@ use crate::resolver::outside::Access;
 
 /// Number of queries after which a source port is replaced.
 const USES: u32 = 10_000;
-/// Time after which a source port is replaced, so that a quiet server does not keep it for days.
+/// Time after which a source port is replaced, so that a rarely queried server does not use the same port for days.
 const AGE: Nanos = Nanos(600 * Nanos::SECOND.0);
-/// Maximum number of queries that are sent from one source port in one pass of the event loop. It
-/// is half of the maximum per system call. Each further port needs one system call for its queries
-/// and one for their answers. With eight queries per port, a server under load answered a sixth
-/// fewer queries.
+/// Maximum number of queries that are sent from one source port in one pass of the event loop. It is half of the
+/// maximum number of queries per system call. Each further port needs one system call for its queries and one for their
+/// answers. With eight queries per port, a server under load answered a sixth fewer queries.
 const SHARE_A_PORT: u32 = 32;
 /// Maximum number of ids in use on a source port: half of all ids, so that random draws find a free
 /// id.
@@ -80,17 +79,17 @@ impl Port {
         self.ids.is_empty()
     }
 
-    /// True if the port is to be replaced.
+    /// True if the port has reached its maximum age or its maximum number of queries.
     fn is_worn(&self, now: Nanos) -> bool {
         self.used >= USES || now.since(self.opened) >= AGE
     }
 }
 
-/// The ports towards one server.
+/// The source ports from which one server is queried.
 struct ServerPorts {
     server: ServiceAddr,
-    /// The address for which the last port was opened. The interface to which the zone of a
-    /// link-local address refers may change.
+    /// The server's address when the last port was opened. It can change if the address is link-local, because its zone
+    /// may come to refer to a different interface.
     address: SocketAddr,
     /// The source ports. Ports beyond `allowed` are from an older configuration and remain until no
     /// response is expected on them.
@@ -102,29 +101,30 @@ struct ServerPorts {
     queue: Option<SendQueue>,
     /// AF_XDP route to the server.
     route: XdpRoute,
-    /// Source port for the next queries, and the number of queries queued on this port since it was drawn.
+    /// Source port for the next queries, and the number of queries queued on this port since it was selected.
     turn: Option<(usize, u32)>,
-    /// Ports that have had send errors since the last flush, each with the error.
+    /// Ports with send errors since the queries were last sent, each with its error.
     refused: Vec<(usize, io::ErrorKind)>,
 }
 
-/// The ports towards all servers.
+/// The source ports of a worker, for all servers.
 #[derive(Default)]
 pub(crate) struct Ports {
-    /// Ports by server identifier, or `None` if the identifier is free.
+    /// For each server identifier, the server's ports, or `None` if the identifier is free.
     servers: Vec<Option<ServerPorts>>,
     ways: Egress,
 }
 
 impl Ports {
-    /// Creates an empty list of servers. Ports that are opened later use these AF_XDP interfaces.
+    /// Creates the ports of a worker, without any server. Ports that are opened later use the AF_XDP interfaces in
+    /// `ways`.
     pub(crate) fn new(ways: Egress) -> Ports {
         Ports { servers: Vec::new(), ways }
     }
 
-    /// Replaces the list of servers, each with its identifier and parameters. Excess ports are
-    /// closed when no response is expected on them. The ports of servers that are not in the list
-    /// are closed at once.
+    /// Replaces the list of servers, each with its identifier and parameters. Source ports above a server's configured
+    /// number are closed when no response is expected on them. The ports of servers that are not in the list are closed
+    /// at once.
     pub(crate) fn configure(&mut self, servers: impl Iterator<Item = (ServerId, Access)>) {
         let mut before = std::mem::take(&mut self.servers);
         for (id, access) in servers {
@@ -159,8 +159,8 @@ impl Ports {
             && self.port(id).and_then(|port| port.source.as_ref()).is_some_and(|own| own.is(to))
     }
 
-    /// Queues a query for a server. `write` writes the query with the given id. The query is sent by
-    /// the next [`flush`](Ports::flush), or earlier.
+    /// Queues a query for a server. `write` writes the query with the given id. The query is sent by the next
+    /// [`flush`](Ports::flush) at the latest.
     ///
     /// # Errors
     ///
@@ -181,7 +181,7 @@ impl Ports {
         ports.ok_or(io::ErrorKind::NotConnected)?.ask(server, fetch, context, write)
     }
 
-    /// Returns the socket of a port while it is open.
+    /// Returns the socket of a port, or `None` if the port is closed.
     #[inline]
     pub(crate) fn endpoint(&self, port: PortId) -> Option<&Endpoint> {
         self.port(port).map(|port| &port.endpoint)
@@ -198,7 +198,7 @@ impl Ports {
         self.port(port).map(|port| port.ids.values().copied().collect()).unwrap_or_default()
     }
 
-    /// Removes an expected response.
+    /// Stops expecting the response with this port and id.
     #[inline]
     pub(crate) fn forget(&mut self, at: Expected) {
         let number = usize::from(at.port.number);
@@ -234,7 +234,7 @@ impl Ports {
     }
 }
 
-/// Environment for sending a query.
+/// Values that are needed to send a query.
 struct SendContext<'a> {
     /// Poller of all the worker's sockets.
     poller: &'a Poller,
@@ -243,8 +243,8 @@ struct SendContext<'a> {
     rng: &'a mut StdRng,
 }
 
-/// True if a local shortage prevented the sending of a query. False for errors caused by the server
-/// or the path to it.
+/// True if a query was not sent because this host lacks a resource, for example a file descriptor. False for errors
+/// caused by the server or the path to it.
 pub(crate) fn is_ours(error: &io::Error) -> bool {
     let out_of_room = [libc::EMFILE, libc::ENFILE, libc::ENOBUFS, libc::ENOMEM];
     error.kind() == io::ErrorKind::QuotaExceeded
@@ -310,8 +310,8 @@ impl ServerPorts {
         Ok(Expected { port: PortId { server, number: number as u16 }, id })
     }
 
-    /// Draws a random source port. A port that is due for replacement is replaced as soon as no
-    /// response is expected on it.
+    /// Selects a source port at random. A port that is due for replacement is replaced as soon as no response is
+    /// expected on it.
     fn draw(&mut self, server: ServerId, context: &mut SendContext<'_>) -> io::Result<usize> {
         let now = context.now;
         let allowed = self.allowed.max(1);
@@ -377,7 +377,7 @@ impl ServerPorts {
         }
     }
 
-    /// Sends the queued queries. The next query draws a new port.
+    /// Sends the queued queries. For the next query, a port is selected again.
     fn end_turn(&mut self) {
         let Some((number, _)) = self.turn.take() else { return };
         let Some(port) = &self.ports[number] else { return };

@@ -9,9 +9,9 @@ use units::Nanos;
 
 /// Maximum burst of retries.
 pub(super) const AT_ONCE: u64 = 1_000;
-/// Time per additional retry.
+/// Time after which the budget grows by one retry.
 const EACH: Nanos = Nanos::from_millis(10);
-/// Number of answers per additional retry.
+/// Number of answers after which the budget grows by one retry.
 const ANSWERS_FOR_ONE: u64 = 8;
 
 /// Retry budget of one upstream. The generic cell rate algorithm (ITU-T I.371) needs only one time

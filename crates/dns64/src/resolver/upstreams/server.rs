@@ -1,5 +1,5 @@
-//! State of one upstream in one worker: health, retry budget, properties of its queries, and the
-//! related counters.
+//! State of one upstream in one worker: health, retry budget, network errors, support for EDNS and random letter case,
+//! and the related counters.
 
 use std::io;
 use std::sync::Arc;
@@ -47,7 +47,7 @@ impl Server {
         self.address
     }
 
-    /// True if the server is in the configuration.
+    /// True if the server is in the current configuration.
     pub(crate) fn is_configured(&self) -> bool {
         self.configured
     }
@@ -96,8 +96,8 @@ impl Server {
         self.edns.is_over(now)
     }
 
-    /// Records that the server rejected a query with EDNS and then answered it without EDNS. Queries
-    /// to the server omit EDNS for a while.
+    /// Records that the server rejected a query with EDNS and then answered it without EDNS. Queries to the server omit
+    /// EDNS for the next ten minutes.
     pub(crate) fn mark_without_edns(&mut self, now: Nanos) {
         self.edns.begin(now);
     }
@@ -107,8 +107,8 @@ impl Server {
         self.random_case.is_over(now)
     }
 
-    /// Records that the server answered in a different letter case. Queries to the server are in
-    /// lower case for a while. This is logged once.
+    /// Records that the server repeated the question in a different letter case. Queries to the server are in lower
+    /// case for the next ten minutes. This is logged once.
     pub(crate) fn mark_without_case(&mut self, now: Nanos, metrics: &Metrics) {
         self.random_case.begin(now);
         if metrics.is_first_other_case(self.address) {
@@ -126,7 +126,7 @@ impl Server {
         self.metrics.asked();
     }
 
-    /// Records an answer after `rtt`. `is_error` marks an error response, which does not count as
+    /// Records an answer that arrived after `rtt`. `is_error` is true for an error response, which does not count as
     /// fast. Returns true if the server was marked down or had network errors before.
     pub(crate) fn answered(&mut self, now: Nanos, rtt: Nanos, is_error: bool) -> bool {
         let was_down = self.health.is_down() | self.network.answered(now);

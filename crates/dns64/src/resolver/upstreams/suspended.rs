@@ -7,7 +7,7 @@ use units::Nanos;
 /// Time for which the property is omitted.
 const LEFT_OUT: Nanos = Nanos::from_millis(600_000);
 
-/// Suspension state of the property for one upstream.
+/// Time until which the property is omitted for one upstream.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Suspended {
     until: Nanos,
@@ -19,7 +19,7 @@ impl Suspended {
         now >= self.until
     }
 
-    /// Omits the property for ten minutes from `now`.
+    /// Begins to omit the property, for ten minutes from `now`.
     pub(super) fn begin(&mut self, now: Nanos) {
         self.until = now + LEFT_OUT;
     }

@@ -8,8 +8,8 @@
 //!                                                 └─ no ──► socket
 //! ```
 //!
-//! The values that an attacker must guess (RFC 5452 §4) are therefore the same as without AF_XDP.
-//! The kernel draws each port at random, reserves it, and reports ICMP errors to its socket.
+//! The port and id of a query, which an attacker must guess (RFC 5452 §4), are chosen as without AF_XDP. The kernel
+//! draws each port at random, reserves it, and reports ICMP errors to its socket.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, SocketAddr};
@@ -25,22 +25,23 @@ use crate::ids::{PortId, ServerId, WorkerId};
 /// Interval between lookups of the next hop towards a server.
 const LOOKUP_INTERVAL: Nanos = Nanos::SECOND;
 
-/// The source ports of a local address that receive answers over AF_XDP, with their owners.
+/// The source ports of a local address that receive answers over AF_XDP. For each port, the table contains the worker
+/// and the server.
 pub(crate) struct IngressPorts {
     address: IpAddr,
     ports: Arc<PortSet>,
-    /// By port: worker index plus 1 (16 bits), server (32 bits) and index of the port (16 bits). 0
-    /// means that the port is not open.
+    /// For each port number, one value: worker index plus 1 (16 bits), server (32 bits) and index of the port (16
+    /// bits). The value 0 means that the port is not open.
     owners: Box<[AtomicU64]>,
-    /// By port: the hash of the address and port of the server that is queried from this port. The
-    /// hash filters out forged answers before they reach the owner of the port. The owner compares
-    /// the address itself.
+    /// For each port number, the hash of the address and port of the server that is queried from this port. The hash
+    /// filters out forged answers before they reach the worker that opened the port. That worker compares the address
+    /// itself.
     servers: Box<[AtomicU64]>,
     hashes: RandomState,
 }
 
 impl IngressPorts {
-    /// Returns the table for a local address, without open ports.
+    /// Returns an empty table of source ports for a local address.
     ///
     /// # Errors
     ///
@@ -52,7 +53,7 @@ impl IngressPorts {
         Ok(IngressPorts { address, ports, owners, servers, hashes })
     }
 
-    /// Returns the address.
+    /// Returns the local address of these source ports.
     pub(crate) fn address(&self) -> IpAddr {
         self.address
     }
@@ -62,7 +63,7 @@ impl IngressPorts {
         &self.ports
     }
 
-    /// Returns the owner of a port.
+    /// Returns the worker that opened a source port, and its identifier for the port.
     #[inline]
     pub(crate) fn owner(&self, port: u16) -> Option<(WorkerId, PortId)> {
         let owner = self.owners[usize::from(port)].load(Ordering::Relaxed);
@@ -110,7 +111,7 @@ impl Drop for OpenIngressPort {
     }
 }
 
-/// AF_XDP state of a port.
+/// Interface and address with which a source port uses AF_XDP.
 pub(super) struct XdpSource {
     /// Index of the port's interface among the worker's interfaces.
     way: usize,
@@ -119,15 +120,15 @@ pub(super) struct XdpSource {
 }
 
 impl XdpSource {
-    /// True if the source has this address and port.
+    /// True if `other` is the local address and port of this source port.
     #[inline]
     pub(super) fn is(&self, other: SocketAddr) -> bool {
         is_same(self.address, other)
     }
 }
 
-/// Compares address and port, but not the interface of a link-local address, which frames do not
-/// show.
+/// True if both have the same IP address and port. The interface of a link-local address is not compared, because
+/// frames do not show it.
 #[inline]
 pub(super) fn is_same(one: SocketAddr, other: SocketAddr) -> bool {
     (one.ip(), one.port()) == (other.ip(), other.port())
@@ -140,7 +141,7 @@ pub(crate) struct Egress {
     ways: Vec<EgressInterface>,
 }
 
-/// An AF_XDP interface.
+/// An interface over which upstream queries are sent with AF_XDP.
 struct EgressInterface {
     name: String,
     ingress_ports: Vec<Arc<IngressPorts>>,
@@ -176,8 +177,8 @@ impl Egress {
         !std::mem::replace(&mut self.ways[number].is_gone, true)
     }
 
-    /// Opens the port of `source` for a server's answers. Returns `None` if the address of `source`
-    /// has no [`IngressPorts`].
+    /// Prepares a source port to receive the answers of a server over AF_XDP. `source` is the local address and port.
+    /// Returns `None` if this address has no [`IngressPorts`].
     pub(super) fn open(
         &self,
         source: SocketAddr,
@@ -197,10 +198,10 @@ impl Egress {
     }
 }
 
-/// AF_XDP route to a server.
+/// The next hop towards a server, for queries over AF_XDP.
 #[derive(Default)]
 pub(super) struct XdpRoute {
-    /// True if AF_XDP is to be used if possible.
+    /// True if queries to the server use AF_XDP where possible.
     pub(super) is_enabled: bool,
     lookup_at: Nanos,
     /// Index of the interface, and the next hop.
@@ -208,9 +209,9 @@ pub(super) struct XdpRoute {
 }
 
 impl XdpRoute {
-    /// Returns the path from this source to the server if the query is to be sent over AF_XDP.
-    /// Otherwise the query is sent through the kernel's network stack. This happens while the next
-    /// hop is unknown, and once a second so that the kernel keeps verifying the next hop.
+    /// Returns the AF_XDP path from this source port to the server. Returns `None` if the query is to be sent through
+    /// the kernel's network stack. This is the case while the next hop is unknown, and once a second so that the kernel
+    /// keeps verifying the next hop.
     #[inline]
     pub(super) fn take<'a>(
         &mut self,
@@ -231,7 +232,7 @@ impl XdpRoute {
     }
 }
 
-/// AF_XDP path of a query.
+/// Interface and addresses for a query over AF_XDP.
 pub(super) struct XdpPath<'a> {
     outbox: &'a mut Outbox,
     link: EthernetLink,
@@ -240,14 +241,14 @@ pub(super) struct XdpPath<'a> {
 }
 
 impl XdpPath<'_> {
-    /// Queues the query written by `write`. A query is far shorter than a frame.
+    /// Queues the query that `write` produces. It always fits, because a query is far shorter than a frame.
     #[inline]
     pub(super) fn push(self, write: impl FnOnce(&mut Vec<u8>)) {
         self.outbox.push(&self.link, self.from, self.to, write);
     }
 }
 
-/// Returns the interface and the link to the next hop towards a server.
+/// Returns the index of the interface towards a server, and the Ethernet addresses for its next hop.
 #[cold]
 fn find(server: SocketAddr, ways: &[EgressInterface]) -> Option<(usize, EthernetLink)> {
     let hop = NextHop::towards(server).ok()?;
