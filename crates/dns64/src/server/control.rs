@@ -32,8 +32,8 @@ use crate::transport::requests::{self, Service};
 /// Error message for requests that arrive while the server is stopping.
 const ENDS: &str = "the server is stopping";
 
-/// Properties of the control protocol. A request is a line. The time limit is long, because an
-/// answer may have to wait for upstreams.
+/// Properties of the control protocol. A request is one line. The time limit is long, because an answer may have to
+/// wait for upstreams.
 const SERVICE: Service =
     Service { request: "a request at the control socket", end: b"\n", answering: PATIENCE };
 
@@ -52,7 +52,7 @@ impl ReloadRequest {
 /// Handler of reload requests.
 pub(super) type OnReload = Box<dyn Fn(ReloadRequest) + Send>;
 
-/// Data needed to answer requests.
+/// Data needed to answer requests at the control socket.
 pub(super) struct Context {
     pub(super) shared: Arc<Shared>,
     /// Listen addresses for DNS clients.
@@ -64,7 +64,7 @@ pub(super) struct Context {
     pub(super) on_reload: Option<OnReload>,
 }
 
-/// Answers requests, one per connection. Does not return.
+/// Answers the requests at the control socket, one per connection. Does not return.
 pub(super) async fn serve(tasks: Tasks, listener: Rc<UnixListener>, context: Rc<Context>) {
     let answer = async move |request: Vec<u8>| {
         let answer = match Request::read(&request) {
@@ -214,7 +214,7 @@ fn status_of(used: &PrefixReport, now: Nanos) -> PrefixStatus {
     }
 }
 
-/// Builds the query that a client would send.
+/// Builds the query to be explained, in the form in which a client would send it.
 fn query(subject: &Subject) -> Result<Vec<u8>, String> {
     let name: LowerName =
         subject.name.parse().map_err(|error| format!("the name {}: {error}", subject.name))?;

@@ -58,7 +58,7 @@ impl Trace {
         self.record(key, Source::Cache, Nanos(0), outcome);
     }
 
-    /// Records a question that was answered locally.
+    /// Records a question that was answered locally, without an upstream query.
     pub(super) fn local(&mut self, key: &KeyBuf, outcome: &Outcome) {
         self.record(key, Source::Local, Nanos(0), outcome);
     }
@@ -184,7 +184,7 @@ fn type_name(qtype: u16) -> String {
     Rtype::from_int(qtype).to_string()
 }
 
-/// Returns one word for the outcome of a question.
+/// Returns one word for the outcome of a question, for example `data` or `timeout`.
 fn found(outcome: &Outcome) -> &'static str {
     match outcome {
         Outcome::Answered(kept) => match kept.answer.kind() {

@@ -60,7 +60,7 @@ pub(super) enum Progress {
     Ended,
 }
 
-/// The client side of a worker.
+/// The part of a worker that answers client queries.
 pub(super) struct Frontend {
     worker: WorkerId,
     shared: Arc<Shared>,
@@ -72,7 +72,7 @@ pub(super) struct Frontend {
 }
 
 impl Frontend {
-    /// Creates the client side.
+    /// Creates the part of a worker that answers client queries.
     pub(super) fn new(
         worker: WorkerId,
         shared: Arc<Shared>,
@@ -211,8 +211,8 @@ impl Frontend {
         }
     }
 
-    /// Counts and reports an immediate reply to a query that is not processed further. Returns the
-    /// parts that all replies to the query have in common.
+    /// Counts and reports an immediate reply to a query that is not processed further. Returns the parts that are the
+    /// same in all replies to the query.
     fn reply_at_once(
         &mut self,
         client: &Client,
@@ -391,7 +391,7 @@ impl Frontend {
         true
     }
 
-    /// Sends a reply to its client.
+    /// Sends a reply to the client of a query, and counts it.
     #[inline]
     fn conclude(&mut self, job: &Job, reply: &Reply<'_>, settings: &Settings, rules: &Rules<'_>) {
         let (shared, now) = (&*self.shared, self.now);
@@ -450,8 +450,8 @@ impl Frontend {
         self.advance(resolver, job, &settings, &rules)
     }
 
-    /// Answers SERVFAIL to a query after a panic in its processing. For `explain`, dropping the
-    /// trace reports the failure.
+    /// Answers SERVFAIL to a query after a panic in its processing. Sends no reply to an `explain` query. Its failure
+    /// is reported when its trace is dropped.
     pub(super) fn fail(&mut self, mut job: Job) {
         if job.trace.is_some() {
             return;
@@ -480,7 +480,7 @@ impl Frontend {
     }
 }
 
-/// Counts a reply, except its RCODE.
+/// Increments the counters that apply to a reply. The RCODE is counted elsewhere.
 fn count_reply(metrics: &WorkerMetrics, inquiry: &Inquiry, reply: &Reply<'_>) {
     match *reply {
         Reply::Pass { strip: Strip::Excluded | Strip::Mapped, .. } => {
@@ -506,8 +506,8 @@ fn count_reply(metrics: &WorkerMetrics, inquiry: &Inquiry, reply: &Reply<'_>) {
     }
 }
 
-/// Returns the RCODE of the written message. It differs from `wanted` if the reply could not be
-/// written and SERVFAIL was written instead. Extended RCODEs are not replaced.
+/// Returns the RCODE of the written message. This is `wanted`, including the upper bits of an extended RCODE, or
+/// SERVFAIL if the reply could not be written.
 fn rcode_of(message: &[u8], wanted: Rcode) -> Rcode {
     match message.get(3).map(|octet| octet & 0x0f) {
         Some(low) if low != wanted.in_header() => Rcode::new(low.into()),
@@ -515,10 +515,9 @@ fn rcode_of(message: &[u8], wanted: Rcode) -> Rcode {
     }
 }
 
-/// Returns true if a client may get a reply of `octets` octets, which is more than [`UNLIMITED`]
-/// times the size of its query. Either the client's address is verified, or the allowance of its
-/// network covers the octets beyond that limit. The limit is per network, because an attacker can
-/// forge addresses in a network to flood its hosts.
+/// True if a client may get a reply of `octets` octets, which is more than [`UNLIMITED`] times the size of its query.
+/// This requires that the client's address is verified, or that the limit of its network permits the additional octets.
+/// The limit is per network, because an attacker can forge addresses in a network to flood its hosts.
 fn may_exceed(shared: &Shared, job: &Job, octets: u32, limits: &LimitKeys, now: Nanos) -> bool {
     let ip = job.client.ip();
     job.client.transport().is_proven()

@@ -43,7 +43,7 @@ pub(super) struct Inbox {
 }
 
 impl Inbox {
-    /// Returns the sending side of an inbox. Its messages are sent to this channel.
+    /// Returns the sending side of an inbox, which passes its messages to `sender`.
     ///
     /// # Errors
     /// If the process has no file descriptor left.

@@ -39,33 +39,32 @@ impl Job {
 #[derive(Default)]
 pub(super) struct Jobs {
     slab: Slab<Job>,
-    /// Serial number of the last job.
+    /// Serial number of the last client query.
     serial: u32,
 }
 
 impl Jobs {
-    /// Returns the identifier for the job that is inserted next. It differs from all earlier
-    /// identifiers.
+    /// Returns the identifier for the client query that is stored next. It differs from all earlier identifiers.
     #[inline]
     pub(super) fn next_id(&mut self) -> JobId {
         self.serial = self.serial.wrapping_add(1);
         JobId { place: self.slab.vacant_key(), serial: self.serial }
     }
 
-    /// Stores a job. Its identifier must be the last result of [`next_id`](Jobs::next_id).
+    /// Stores a waiting client query. Its identifier must be the last result of [`next_id`](Jobs::next_id).
     #[inline]
     pub(super) fn insert(&mut self, job: Job) {
         debug_assert_eq!(job.id.place, self.slab.vacant_key(), "its number is the next one");
         self.slab.insert(job);
     }
 
-    /// Returns the job with this identifier, or `None` if there is no such job.
+    /// Returns the waiting client query with this identifier, or `None` if there is none.
     #[inline]
     pub(super) fn get_mut(&mut self, id: JobId) -> Option<&mut Job> {
         self.slab.get_mut(id.place).filter(|job| job.id == id)
     }
 
-    /// Removes the job with this identifier, and returns it.
+    /// Removes the waiting client query with this identifier, and returns it.
     #[inline]
     pub(super) fn remove(&mut self, id: JobId) -> Option<Job> {
         self.get_mut(id)?;

@@ -4,9 +4,9 @@
 //! client's retry is useless, and delays datagrams that could be answered in time. During overload,
 //! datagrams are therefore dropped in two places:
 //!
-//! - The kernel drops a share of the arriving datagrams, so that the oldest one in the queue has an
-//!   age of about [`TARGET`]. The share is controlled as in PIE (RFC 8033 §4.2). This saves the CPU
-//!   time of reading a datagram that is dropped.
+//! - The kernel drops arriving datagrams at random, so that the oldest one in the queue has an age of about [`TARGET`].
+//!   The drop probability is controlled as in PIE (RFC 8033 §4.2). This saves the CPU time of reading a datagram that
+//!   is dropped.
 //! - The worker drops datagrams older than [`OLDEST`].
 //!
 //! ```text
@@ -28,62 +28,60 @@ const OLDEST: Nanos = Nanos::SECOND;
 const YOUNG: Nanos = Nanos::from_millis(500);
 /// Time for which datagrams must remain in the queue before a worker starts to watch their age.
 const BEHIND: Nanos = Nanos::from_millis(100);
-/// Time since the last loop iteration that left datagrams in the queue, after which a worker stops
-/// watching their age.
+/// Time from the last loop iteration that left datagrams in the queue, until a worker stops watching their age.
 const CALM: Nanos = Nanos(10 * Nanos::SECOND.0);
 
-/// Intended age of the oldest datagram in the queue. The share of datagrams that the kernel drops
-/// is adjusted to reach this age.
+/// Intended age of the oldest datagram in the queue. The drop probability is adjusted to reach this age.
 const TARGET: Nanos = Nanos::from_millis(50);
-/// Minimum time between two changes of the share (`T_UPDATE` of RFC 8033).
+/// Minimum time between two changes of the drop probability (`T_UPDATE` of RFC 8033).
 const INTERVAL: Nanos = Nanos::from_millis(20);
-/// Change of the share per second of difference from [`TARGET`] (`alpha` of RFC 8033).
+/// Change of the drop probability for each second by which the age differs from [`TARGET`] (`alpha` of RFC 8033).
 const OFFSET_GAIN: f64 = 0.5;
-/// Change of the share per second of growth of the age (`beta` of RFC 8033).
+/// Change of the drop probability for each second by which the age has grown (`beta` of RFC 8033).
 const GROWTH_GAIN: f64 = 2.5;
-/// Largest single change of the share.
+/// Largest single change of the drop probability.
 const MOST_CHANGE: f64 = 0.1;
-/// Highest share of datagrams that the kernel drops.
+/// Highest drop probability.
 const MOST_DROPPED: f64 = 0.9;
 
-/// Change of a socket's options.
+/// Change to the options of a client socket.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Change {
-    /// Share of the arriving datagrams that the kernel drops.
+    /// New probability with which the kernel drops an arriving datagram.
     Drop(Share),
     /// Timestamps are no longer needed.
     StopTimestamps,
 }
 
-/// State of one socket.
+/// Age of the datagrams in the queue of one socket, and the drop probability.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Lateness {
-    /// End of the first of the consecutive loop iterations that have left datagrams in the queue.
-    /// `None` if the last iteration emptied the queue.
+    /// Time since which every loop iteration has left datagrams in the queue. `None` if the last iteration emptied the
+    /// queue.
     behind_since: Option<Nanos>,
     /// Time at which the worker stops watching the age of datagrams. `None` if it does not watch.
     watches_until: Option<Nanos>,
     /// True while the worker drops datagrams older than [`YOUNG`].
     drops: bool,
-    /// Age of the oldest datagram in the last batch that the worker did not drop.
+    /// Age of the oldest datagram in the last batch, apart from the datagrams that the worker dropped.
     age: Nanos,
-    /// Value of `age` at the last change of the share.
+    /// Value of `age` at the last change of the drop probability.
     age_before: Nanos,
-    /// Time of the next change of the share.
+    /// Earliest time of the next change of the drop probability.
     next_change: Nanos,
-    /// Share of the arriving datagrams that the kernel drops, from 0 to [`MOST_DROPPED`].
+    /// Probability with which the kernel drops an arriving datagram, from 0 to [`MOST_DROPPED`].
     share: f64,
 }
 
 impl Lateness {
-    /// True while the ages of datagrams are needed.
+    /// True while the worker watches the ages of datagrams.
     #[inline]
     pub(super) fn is_watching(&self) -> bool {
         self.watches_until.is_some()
     }
 
-    /// Records the end of a loop iteration. `is_empty` is true if the iteration emptied the queue.
-    /// Returns the necessary change of the socket's options.
+    /// Records the end of a loop iteration. `is_empty` is true if the iteration emptied the queue. Returns a change to
+    /// the socket's options if one is necessary.
     #[inline]
     pub(super) fn end_turn(&mut self, is_empty: bool, now: Nanos) -> Option<Change> {
         if is_empty {
@@ -99,7 +97,7 @@ impl Lateness {
         self.watches_until.take_if(|until| now >= *until).map(|_| Change::StopTimestamps)
     }
 
-    /// Adjusts the share of datagrams that the kernel drops, if an adjustment is due.
+    /// Adjusts the drop probability, if an adjustment is due.
     #[cold]
     fn control(&mut self, now: Nanos) -> Option<Change> {
         if now < self.next_change {
@@ -115,8 +113,8 @@ impl Lateness {
         Some(Change::Drop(Share::percent((100.0 * self.share) as u8)))
     }
 
-    /// Returns the number of datagrams to drop at the start of a batch. The `ages` decrease from
-    /// first to last, so only as many ages are read as necessary.
+    /// Returns the number of datagrams to drop at the start of a batch. The oldest datagram comes first in `ages`, so
+    /// the function stops at the first datagram that is not too old.
     pub(super) fn too_old(&mut self, ages: impl Iterator<Item = Nanos>) -> usize {
         let mut dropped = 0;
         for age in ages {

@@ -129,7 +129,7 @@ pub enum ServerError {
     /// A thread, or a resource that it needs, could not be created.
     #[error("cannot start {what}: {source}")]
     Start {
-        /// Name of the part that could not be started, for the message.
+        /// Name of the thread or resource that could not be created, for the error message.
         what: &'static str,
         /// Error returned by the system call.
         source: io::Error,
@@ -154,7 +154,7 @@ pub struct BoundServer {
     control: Option<ControlSocket>,
     /// Handler of reload requests from the control socket.
     on_reload: Option<control::OnReload>,
-    /// Open outputs: query log and dnstap.
+    /// Opened outputs for the query log and dnstap.
     opened: OpenOutputs,
     /// One socket for router advertisements per configured interface.
     routers: Vec<RouterSocket>,
@@ -304,13 +304,13 @@ impl BoundServer {
         }
     }
 
-    /// Returns the deviations from the configuration, one sentence each.
+    /// Returns a sentence for each deviation of the server from its configuration.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
 
-    /// Sets the handler of reload requests from the control socket. It runs on the TCP thread and
-    /// must not block. Without a handler, reload requests are rejected.
+    /// Sets the handler of reload requests from the control socket. The handler runs on the TCP thread and must not
+    /// block. Without a handler, reload requests are rejected.
     pub(crate) fn on_reload(&mut self, handler: impl Fn(ReloadRequest) + Send + 'static) {
         self.on_reload = Some(Box::new(handler));
     }
@@ -428,8 +428,8 @@ fn begin_worker(worker: Worker, number: usize, cpu: Option<usize>) -> io::Result
     })
 }
 
-/// Creates one inbox per worker. Returns the sending sides, and the receiving ends in the same
-/// order.
+/// Creates one inbox per worker. Returns two lists in the same order: the inboxes, and the channels from which the
+/// workers receive the messages.
 fn worker_inboxes(workers: usize) -> io::Result<(Vec<Inbox>, Vec<Receiver<WorkerMessage>>)> {
     let pairs: io::Result<Vec<_>> = std::iter::repeat_with(|| {
         let (sender, inbox) = channel();
@@ -503,8 +503,8 @@ impl RunningServer {
         self.xdp_sources.as_ref().is_some_and(|sources| xdp::lacks(sources, settings))
     }
 
-    /// True if all threads are running. A thread exits after too many panics, which the process's
-    /// panic hook has reported.
+    /// True if all threads are running. A thread exits after too many panics. The panic hook of the process has
+    /// reported each panic.
     pub fn is_whole(&self) -> bool {
         !self.workers.iter().chain(&self.tcp).any(JoinHandle::is_finished)
     }

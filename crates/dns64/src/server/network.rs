@@ -36,12 +36,12 @@ pub(super) struct Network {
 pub(super) const FIRST_RINGS: usize = FIRST_TOKEN / 2;
 /// Poller token of the worker's inbox. Larger tokens belong to upstream ports.
 pub(super) const INBOX: usize = FIRST_TOKEN - 1;
-/// Maximum number of sockets reported by one wait.
+/// Maximum number of ready sockets that one wait of the poller reports.
 const READY: usize = 256;
 
 impl Network {
-    /// Creates the network access of a worker, without upstreams. It polls the client endpoints,
-    /// the AF_XDP rings and the worker's inbox.
+    /// Creates the network access of a worker, without upstreams. Its poller waits on the client endpoints, the AF_XDP
+    /// rings and the worker's inbox.
     ///
     /// # Errors
     /// If the process has no file descriptor left.

@@ -10,7 +10,7 @@ use crate::metrics::{Count, WorkerMetrics};
 /// contains a question.
 const LONGEST: usize = 300;
 
-/// Record of the panics of one thread.
+/// Limit on the panics of one thread.
 #[derive(Default)]
 pub(super) struct PanicBudget {
     allowance: Allowance,
@@ -59,7 +59,7 @@ pub(super) fn cost_of(question: &str) -> String {
     format!("the answer to a query for {question}")
 }
 
-/// The last panic of a thread that exceeded its allowance.
+/// Error after too many panics of a thread. It contains the last panic.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("too many internal errors; the last one: {0}")]
 pub(super) struct TooMany(Panic);

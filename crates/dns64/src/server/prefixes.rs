@@ -39,7 +39,8 @@ use crate::translation::prefix::Prefix;
 /// Maximum size of an advertisement, in octets (the MTU of Ethernet).
 const LONGEST_ADVERTISEMENT: usize = 1_500;
 
-/// Starts the tasks. `routers` contains one socket for router advertisements per configured interface.
+/// Starts the tasks that discover prefixes and probe NAT64s. `routers` contains one socket for router advertisements
+/// per configured interface.
 ///
 /// # Errors
 /// If a socket cannot be polled.

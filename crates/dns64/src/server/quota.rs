@@ -1,11 +1,10 @@
 //! Limit on the client queries that a worker reads per iteration of its event loop.
 //!
-//! The kernel joins up to 64 queries that a client sends together into one datagram. An overloaded
-//! worker would therefore find thousands of queries in a few batches of datagrams. The answers to
-//! the first queries would wait until the last query has been sent upstream. Each query would wait
-//! for two such loop iterations, and its data would no longer be in any CPU cache. The worker would
-//! become slower, and would stay overloaded at a load that it could handle before. Therefore, a
-//! worker reads only as many datagrams as are likely to contain the rest of its quota.
+//! The kernel joins up to 64 queries that a client sends together into one datagram. Under overload, a few batches of
+//! datagrams can therefore contain thousands of queries. The answers to the first queries would then wait until the
+//! last query has been sent upstream. Each query would wait for two such long loop iterations, and its data would no
+//! longer be in any CPU cache. The worker would become slower, and would stay overloaded at a load that it could handle
+//! before. Therefore, a worker reads only as many datagrams as are likely to contain the rest of its quota.
 
 use net::batch::BATCH;
 
@@ -31,7 +30,7 @@ impl Default for QueryQuota {
 }
 
 impl QueryQuota {
-    /// Starts a new loop iteration.
+    /// Resets the quota at the start of a loop iteration.
     pub(super) fn begin(&mut self) {
         self.left = QUERIES;
     }

@@ -190,8 +190,8 @@ fn counters(endpoints: &[Endpoint]) -> impl Iterator<Item = Option<u32>> {
     endpoints.iter().map(|endpoint| endpoint.drop_counter().ok())
 }
 
-/// Growth of 32-bit counters, one per socket. They may start above 0, because sockets passed by
-/// systemd are older than this process.
+/// Growth of the kernel's 32-bit drop counters, one per socket. The counters may start above 0, because sockets passed
+/// by systemd are older than this process.
 struct Drops {
     /// Last value of each counter.
     last: Vec<Option<u32>>,
@@ -199,13 +199,13 @@ struct Drops {
 }
 
 impl Drops {
-    /// Starts counting at these values; `None` if a value is unknown.
+    /// Begins with these counter values. `None` means that a counter could not be read.
     fn since(counters: impl Iterator<Item = Option<u32>>) -> Drops {
         Drops { last: counters.collect(), total: 0 }
     }
 
-    /// Returns the total growth up to these values. An unknown counter adds nothing now. Its growth
-    /// is added once its value is known again.
+    /// Returns the total growth of the counters up to these values. A counter that cannot be read adds nothing now. Its
+    /// growth is added once it can be read again.
     fn count(&mut self, counters: impl Iterator<Item = Option<u32>>) -> u64 {
         for (last, counter) in self.last.iter_mut().zip(counters) {
             let Some(counter) = counter else { continue };

@@ -28,8 +28,8 @@ pub(super) struct Shared {
     /// State shared by the resolvers of all workers.
     pub(super) common: Common,
     pub(super) limiter: Limiter,
-    /// Limiter, per network, for large replies to unverified addresses. It limits the octets by
-    /// which the replies exceed a multiple of the size of their queries.
+    /// Limit per client network on large replies to unverified addresses. It applies to the octets by which the replies
+    /// exceed a multiple of the size of their queries.
     pub(super) amplification: Limiter,
     pub(super) cookies: Cookies,
     /// Inboxes of the workers, by worker index.
@@ -37,9 +37,9 @@ pub(super) struct Shared {
     pub(super) tcp_questions: UnboundedSender<TcpQuery>,
     /// True if the workers must stop accepting queries and then end.
     pub(super) stopping: AtomicBool,
-    /// Flags for the first phase of a stop. `is_closing` asks the TCP thread to stop accepting
-    /// queries, and `is_closed` is the confirmation. The workers still run during this phase,
-    /// because they must answer the queries that were already accepted.
+    /// Flags for the first phase of stopping the server. `is_closing` asks the TCP thread to stop accepting queries,
+    /// and the TCP thread confirms this with `is_closed`. The workers still run during this phase, because they must
+    /// answer the queries that were already accepted.
     pub(super) is_closing: AtomicBool,
     pub(super) is_closed: AtomicBool,
     /// True after the workers have ended.
@@ -48,26 +48,26 @@ pub(super) struct Shared {
     pub(super) interfaces: Vec<String>,
     /// Start time of the server, in nanoseconds since 1970.
     pub(super) started: Nanos,
-    /// Time of the last load of the settings, and number of reloads.
+    /// Time at which the settings were last loaded, and number of reloads.
     pub(super) loaded: Loaded,
 }
 
-/// Time of the last load of the settings, and number of reloads.
+/// Time at which the settings were last loaded, and number of reloads.
 #[derive(Debug, Default)]
 pub(super) struct Loaded {
-    /// Time of the last load, in nanoseconds since 1970.
+    /// Time at which the settings were last loaded, in nanoseconds since 1970.
     pub(super) at: AtomicU64,
     /// Number of reloads.
     pub(super) reloads: AtomicU64,
 }
 
 impl Loaded {
-    /// Records the first load.
+    /// Records the first load of the settings.
     pub(super) fn first(at: Nanos) -> Loaded {
         Loaded { at: AtomicU64::new(at.0), reloads: AtomicU64::new(0) }
     }
 
-    /// Records a reload at the current time.
+    /// Records a reload of the settings at the current time.
     fn renew(&self) {
         self.at.store(clock::wall().0, Ordering::Relaxed);
         self.reloads.fetch_add(1, Ordering::Relaxed);
@@ -97,7 +97,7 @@ impl Shared {
         self.ring();
     }
 
-    /// Wakes all workers, so that they pick up the change.
+    /// Wakes all workers, so that they use the new settings.
     fn ring(&self) {
         for mailbox in &self.worker_inboxes {
             mailbox.alarm.ring();

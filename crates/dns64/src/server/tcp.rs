@@ -136,8 +136,8 @@ pub(super) fn run(
     })
 }
 
-/// Returns a task starter. Panics in tasks are counted and logged. `too_many` is set after too many
-/// panics.
+/// Returns the object that starts the tasks of this thread. Panics in tasks are counted and logged. `too_many` is set
+/// after too many panics.
 fn tasks(shared: &Arc<Shared>, too_many: &Rc<RefCell<Option<TooMany>>>) -> Tasks {
     let (shared, too_many) = (Arc::clone(shared), Rc::clone(too_many));
     let panics = RefCell::new(PanicBudget::default());
@@ -150,7 +150,7 @@ fn tasks(shared: &Arc<Shared>, too_many: &Rc<RefCell<Option<TooMany>>>) -> Tasks
     })
 }
 
-/// Serves the metrics.
+/// Serves the metrics over HTTP.
 fn serve_metrics(tasks: &Tasks, shared: &Arc<Shared>, listener: TcpListener) {
     let (shared, tasks, listener) = (Arc::clone(shared), tasks.clone(), Rc::new(listener));
     tasks.clone().keep("a request for the metrics", move || {
@@ -211,7 +211,7 @@ fn ask_upstreams(
     tasks.keep("an upstream query over TCP", begin);
 }
 
-/// State for serving clients over TCP.
+/// State that the connections of all TCP clients share.
 #[derive(Clone)]
 struct TcpService {
     shared: Arc<Shared>,

@@ -45,7 +45,7 @@ use crate::transport::client::Client;
 const IDLE: Duration = Duration::from_millis(100);
 /// Longest time from the filter's redirection of a packet to its appearance in a ring.
 const SHOWN: Nanos = Nanos::from_millis(10);
-/// Longest time for which rings are read after a stop. Draining full rings takes less.
+/// Longest time for which rings are read after a stop. Reading full rings until they are empty takes less.
 const READ_OUT: Nanos = Nanos::from_millis(500);
 
 pub(super) struct Worker {
@@ -69,7 +69,7 @@ pub(super) struct Worker {
     now: Nanos,
 }
 
-/// Sockets and rings of a worker.
+/// Client sockets and AF_XDP rings of a worker.
 pub(super) struct Served {
     /// Sockets, one per address.
     pub(super) endpoints: Vec<Endpoint>,
@@ -183,10 +183,9 @@ impl Worker {
         }
     }
 
-    /// Reads the packets that a stop leaves in the rings. Returns true if all queries redirected
-    /// before the stop have been read. This is certain once the rings have been found empty at
-    /// least [`SHOWN`] after the stop. A flood of packets to the upstream ports must not delay the
-    /// stop, so the time is limited to [`READ_OUT`].
+    /// After a stop, reads the packets that remain in the AF_XDP rings. Returns true if all queries redirected before
+    /// the stop have been read. This is certain if the rings are empty at least [`SHOWN`] after the stop. A flood of
+    /// packets to the upstream ports must not delay the stop, so the result is always true after [`READ_OUT`].
     fn read_rings_out(&mut self, stopped_at: Nanos) -> bool {
         // Read the clock before the rings, because packets may arrive while this thread is
         // preempted.
@@ -237,7 +236,7 @@ impl Worker {
         self.resume();
     }
 
-    /// Runs a step of the resolver. If it panics, the fetch fails for all its waiters.
+    /// Runs a step of the resolver. If the step panics, its fetch fails for all waiters.
     #[inline]
     fn resolve(&mut self, work: impl FnOnce(&mut Resolver<Network>)) {
         self.resolver.begin_work();

@@ -1,5 +1,5 @@
-//! Interfaces with AF_XDP, which bypasses the kernel's network stack. AF_XDP transports datagrams
-//! between clients and `listen` addresses with `xdp`, and to and from upstreams with `xdp`.
+//! Interfaces with AF_XDP, which bypasses the kernel's network stack. AF_XDP transports datagrams between clients and
+//! `listen` addresses with `xdp` enabled, and to and from upstreams with `xdp` enabled.
 //!
 //! ```text
 //! interface ─► filter ─┬─ to our ports ─► rings of the queue ─► its worker ─┬─ client query ─► Frontend
@@ -62,9 +62,8 @@ pub enum XdpSetupError {
 }
 
 impl XdpSetupError {
-    /// True if the server can use sockets after this error: the machine lacks a requirement of
-    /// AF_XDP ([`XdpError::is_missing_requirement`]), `xdp-mode` is `auto`, and `xdp-fallback` is
-    /// true.
+    /// True if the server can use sockets in spite of this error. This requires that the machine lacks a requirement of
+    /// AF_XDP ([`XdpError::is_missing_requirement`]), that `xdp-mode` is `auto`, and that `xdp-fallback` is true.
     pub(super) fn leaves_sockets(&self, config: &Config) -> bool {
         config.xdp_mode == xdp::Mode::Auto
             && config.xdp_fallback
@@ -81,13 +80,13 @@ pub(super) struct OpenInterface {
     exchanges: Vec<Exchange>,
 }
 
-/// A `listen` address with `xdp`.
+/// A `listen` address at which client queries arrive over AF_XDP.
 struct ClientAddress {
     address: SocketAddr,
     /// Index of the worker's socket with this address.
     endpoint: usize,
-    /// Set that contains the port of the address while the filter redirects queries to this port.
-    /// The set is emptied when the sockets must receive new queries.
+    /// Set of ports whose queries the filter redirects. It contains the port of this address, and is emptied when the
+    /// sockets must receive new queries.
     port: Arc<PortSet>,
 }
 
@@ -99,7 +98,7 @@ impl ClientAddress {
     }
 }
 
-/// Planned use of an interface.
+/// Client addresses and upstream ports for which an interface is to be opened.
 struct PlannedInterface {
     name: String,
     clients: Vec<ClientAddress>,
@@ -144,8 +143,8 @@ pub(super) fn open(
     all.into_iter().map(|wanted| wanted.open(settings.config.xdp_mode)).collect()
 }
 
-/// Returns the errors in addresses and upstreams with `xdp` that can be detected without
-/// privileges, each with the path of its key.
+/// Returns the errors in listen addresses and upstreams with `xdp` enabled, as far as they can be detected without
+/// privileges. Each error has the path of its configuration key.
 pub(crate) fn xdp_faults(settings: &Settings) -> Vec<(String, XdpSetupError)> {
     let listen = settings.config.listen.iter().enumerate().filter(|(_, keys)| keys.xdp);
     let listen = listen.map(|(number, keys)| {
@@ -163,7 +162,7 @@ pub(crate) fn xdp_faults(settings: &Settings) -> Vec<(String, XdpSetupError)> {
     listen.chain(upstreams).filter_map(|(path, fault)| Some((path, fault?))).collect()
 }
 
-/// Returns the planned use of the interface with this name. Creates an entry if there is none.
+/// Returns the entry of the interface with this name. Creates the entry if there is none.
 fn wanted(all: &mut Vec<PlannedInterface>, name: String) -> &mut PlannedInterface {
     let known = all.iter().position(|one| one.name == name);
     let place = known.unwrap_or_else(|| {
@@ -197,7 +196,7 @@ pub(super) fn sources(all: &[OpenInterface]) -> Vec<IpAddr> {
     all.iter().flat_map(|opened| opened.ingress_ports.iter().map(|door| door.address())).collect()
 }
 
-/// True if an upstream with `xdp` is queried from an address that is not among `sources`.
+/// True if an upstream with `xdp` enabled is queried from an address that is not among `sources`.
 pub(super) fn lacks(sources: &[IpAddr], settings: &Settings) -> bool {
     let is_open = |upstream| source_of(upstream).is_ok_and(|source| sources.contains(&source));
     settings.upstreams.iter().any(|upstream| upstream.xdp && !is_open(upstream.address))
@@ -262,9 +261,9 @@ pub(super) struct Rings {
     pub(super) exchange: Exchange,
 }
 
-/// Possible destinations of datagrams from a queue.
+/// Client addresses and upstream ports to which the datagrams of an interface queue may be sent.
 pub(super) struct Destinations {
-    /// True if the kernel may join datagrams before the filter receives them ([`xdp::may_join`]).
+    /// True if the kernel may join several datagrams into one before the filter receives them ([`xdp::may_join`]).
     may_join: bool,
     clients: Arc<[ClientAddress]>,
     ingress_ports: Vec<Arc<IngressPorts>>,
@@ -274,14 +273,14 @@ pub(super) struct Destinations {
 pub(super) enum DatagramOwner {
     /// The client endpoint with this index.
     Clients(usize),
-    /// An upstream port, and the worker that owns it.
+    /// An upstream port, and the worker that opened it.
     Port(WorkerId, PortId),
     /// An upstream port that has been closed.
     ClosedPort,
 }
 
 impl Rings {
-    /// Returns the AF_XDP paths for a worker's upstream queries.
+    /// Returns the AF_XDP interfaces for a worker's upstream queries.
     pub(super) fn ways(all: &[Rings], worker: WorkerId) -> Egress {
         let of = |rings: &Rings| (rings.name.clone(), rings.destinations.ingress_ports.clone());
         Egress::new(worker, all.iter().map(of))
@@ -325,7 +324,7 @@ impl Destinations {
         self.clients.iter().for_each(|of| of.port.remove(of.address.port()));
     }
 
-    /// Returns the destination of a datagram to this address and port.
+    /// Returns the receiver of a datagram with this destination address and port.
     #[inline]
     pub(super) fn owner_of(&self, to: SocketAddr) -> DatagramOwner {
         if let Some(of) = self.clients.iter().find(|of| of.address == to) {
@@ -345,7 +344,7 @@ impl Destinations {
         door.is_some_and(|door| door.is_asked(to.port(), from))
     }
 
-    /// Returns the messages of a datagram: one, or several if its sender joined them.
+    /// Returns the messages of a datagram. There are several if its sender joined them.
     #[inline]
     pub(super) fn messages<'a>(
         &self,

@@ -34,8 +34,8 @@ pub(crate) struct IngressPorts {
     /// bits). The value 0 means that the port is not open.
     owners: Box<[AtomicU64]>,
     /// For each port number, the hash of the address and port of the server that is queried from this port. The hash
-    /// filters out forged answers before they reach the worker that opened the port. That worker compares the address
-    /// itself.
+    /// filters out forged answers before they reach the worker that opened the port. The worker then compares the
+    /// address itself.
     servers: Box<[AtomicU64]>,
     hashes: RandomState,
 }

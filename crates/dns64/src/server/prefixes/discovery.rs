@@ -66,8 +66,8 @@ fn upstreams(settings: &Settings) -> Vec<ServiceAddr> {
     numbers.iter().map(|&number| settings.upstreams[number].address).collect()
 }
 
-/// Returns the result of [`ask`], or `None` as soon as `wanted` returns false. In this case,
-/// pending answers are not awaited.
+/// Returns the result of [`ask`]. If `wanted` returns false in the meantime, returns `None` at once, without waiting
+/// for further answers.
 async fn query_while(
     upstreams: &[ServiceAddr],
     wanted: impl Fn() -> bool,

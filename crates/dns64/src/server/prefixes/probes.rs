@@ -15,14 +15,14 @@ pub(super) struct Probes(HashMap<Prefix, Probed>);
 #[derive(Debug)]
 struct Probed {
     record: Record,
-    /// Time of the last change of health.
+    /// Time of the last change of the prefix's health.
     since: Nanos,
     /// Time of the next probe.
     next: Nanos,
 }
 
 impl Probes {
-    /// Returns the health of a prefix, and the time of its last change.
+    /// Returns the health of a prefix, and the time at which it last changed.
     pub(super) fn health(&self, prefix: &Prefix, now: Nanos) -> (PrefixHealth, Nanos) {
         let known = self.0.get(prefix).map(|probed| (probed.record.health(), probed.since));
         known.unwrap_or((PrefixHealth::Unknown, now))
@@ -41,8 +41,8 @@ impl Probes {
         unhealthy
     }
 
-    /// Removes prefixes that are not in `wanted`, and reduces `wanted` to the prefixes that are due
-    /// for a probe now.
+    /// Deletes the results of prefixes that are not in `wanted`. Then removes from `wanted` all prefixes whose next
+    /// probe is not due yet.
     pub(super) fn retain_due(&mut self, wanted: &mut Vec<(Prefix, ProbeKeys)>, now: Nanos) {
         self.0.retain(|prefix, _| wanted.iter().any(|(other, _)| other == prefix));
         wanted.retain(|(prefix, probe)| {

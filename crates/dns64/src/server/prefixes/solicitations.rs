@@ -12,20 +12,20 @@ use units::Nanos;
 
 /// Number of initial solicitations (`MAX_RTR_SOLICITATIONS`, RFC 4861 §10).
 const AT_FIRST: u32 = 3;
-/// Interval of the initial solicitations (`RTR_SOLICITATION_INTERVAL`, RFC 4861 §10).
+/// Interval between the initial solicitations (`RTR_SOLICITATION_INTERVAL`, RFC 4861 §10).
 const INTERVAL: Nanos = Nanos::from_millis(4_000);
-/// Interval of later solicitations.
+/// Interval between later solicitations.
 const LATER: Nanos = Nanos::from_millis(60_000);
 
 /// State of the solicitations on one link.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Solicitations {
-    /// Time of the last attempt, successful or not.
+    /// Time of the last attempt to send a solicitation, successful or not.
     last: Option<Nanos>,
     /// Number of solicitations sent since the routers' prefixes expired, or since the last send
     /// error.
     sent: u32,
-    /// True if the last attempt failed.
+    /// True if the last attempt to send a solicitation failed.
     fails: bool,
 }
 

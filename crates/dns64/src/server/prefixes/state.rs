@@ -14,23 +14,23 @@ use crate::prefixes::known::KnownPrefixes;
 use crate::prefixes::{LivePrefixes, PrefixReport};
 use crate::translation::prefix::Prefix;
 
-/// Interval between checks for due work, expiry and changes.
+/// Interval between checks for due queries and probes, expired prefixes and other changes.
 pub(super) const TICK: Duration = Duration::from_millis(200);
-/// Minimum time between the next query to the upstreams and the expiry of the TTL, so that the
-/// upstreams have time to answer. The pause after an answer is at most nine tenths of the TTL.
+/// Minimum time between the next discovery query to the upstreams and the expiry of the TTL, so that the upstreams have
+/// time to answer. The next query is sent after at most nine tenths of the TTL.
 const MARGIN: Nanos = Nanos::from_millis(2_500);
-/// Minimum pause before the next query to the upstreams. After a failure, the pause has this length,
-/// and doubles with each further failure.
+/// Minimum pause before the next discovery query to the upstreams. After a failure, the pause has this length, and
+/// doubles with each further failure.
 const MIN_PAUSE: Nanos = Nanos::SECOND;
-/// Maximum pause after an answer that announces a prefix.
+/// Maximum pause before the next discovery query after an answer that announces a prefix.
 const MAX_PAUSE: Nanos = Nanos::from_millis(3_600_000);
-/// Maximum pause after a failure, or after an answer without prefixes.
+/// Maximum pause before the next discovery query after a failure, or after an answer without prefixes.
 const MAX_FAILURE_PAUSE: Nanos = Nanos::from_millis(60_000);
 /// Minimum lifetime of a discovered prefix. A prefix with a short TTL thus remains in use until the
 /// next answer.
 const LEAST_LIFETIME: Nanos = Nanos::from_millis(4_000);
 
-/// Prefix state shared by the tasks.
+/// State that the tasks for prefixes share.
 #[derive(Default)]
 pub(super) struct State {
     pub(super) known: KnownPrefixes,
@@ -38,26 +38,26 @@ pub(super) struct State {
     asking: QueryState,
 }
 
-/// Reference to the state. No task holds a borrow across an await point.
+/// Reference to the state that the tasks for prefixes share. No task holds a borrow across an await point.
 pub(super) type SharedState = Rc<RefCell<State>>;
 
-/// State of the queries to the upstreams.
+/// State of the discovery queries to the upstreams.
 #[derive(Debug, Default)]
 pub(super) struct QueryState {
-    /// Upstreams that are queried.
+    /// Upstreams that are queried for their prefixes.
     upstreams: Vec<ServiceAddr>,
     /// Upstream that announced the prefixes in effect.
     announcer: Option<ServiceAddr>,
-    /// Time of the next query.
+    /// Time of the next discovery query.
     at: Nanos,
-    /// Last pause after a failure, if the last query failed.
+    /// Length of the last pause after a failed query. `None` if the last query succeeded.
     failure_pause: Option<Nanos>,
 }
 
 /// Prefixes and their lifetime.
 pub(super) type PrefixesWithTtl = (Vec<Prefix>, Nanos);
 
-/// Result of a query to all upstreams.
+/// Result of a discovery query to all upstreams.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Announcement {
     /// Upstream that announces the prefixes. `None` if all upstreams have answered and none
@@ -105,8 +105,8 @@ impl State {
         all
     }
 
-    /// True if a query to these upstreams is due. If the list of upstreams has changed, prefixes of
-    /// a removed upstream are discarded, and a query is due immediately.
+    /// True if a discovery query to these upstreams is due. If the list of upstreams has changed, prefixes of a removed
+    /// upstream are discarded, and a query is due immediately.
     pub(super) fn is_due(&mut self, upstreams: &[ServiceAddr], now: Nanos) -> bool {
         if self.asking.upstreams != upstreams {
             let announcer = self.asking.announcer.filter(|by| upstreams.contains(by));

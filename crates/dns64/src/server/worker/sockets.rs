@@ -1,4 +1,5 @@
-//! Reading at the start of a worker's turn, and sending at its end.
+//! Reading from the sockets and rings of a worker at the start of an iteration of its event loop, and sending at the
+//! end.
 
 use std::io;
 use std::net::SocketAddr;
@@ -17,11 +18,11 @@ use crate::server::lateness::Change;
 use crate::server::xdp::{self, DatagramOwner, Destinations, Rings};
 use crate::transport::client::{Client, Xdp};
 
-/// Maximum number of batches read per turn from an upstream socket or from rings.
+/// Maximum number of batches read from an upstream socket, or from rings, per iteration of the event loop.
 const BATCHES: usize = 4;
-/// Maximum number of messages read from the inbox per turn.
+/// Maximum number of messages read from the inbox per iteration of the event loop.
 const MESSAGES: usize = BATCHES * BATCH;
-/// Maximum number of servers that may refuse a query in one turn.
+/// Maximum number of servers to which a refused query is sent per iteration of the event loop.
 const ROUNDS: usize = 8;
 /// Interval between reads of the rings' drop counters.
 const LOSSES_EACH: Nanos = Nanos::from_millis(100);
@@ -153,7 +154,7 @@ impl Worker {
         is_empty
     }
 
-    /// Returns the number of client queries in the datagram.
+    /// Processes a datagram that arrived over AF_XDP. Returns the number of client queries in it.
     #[inline]
     fn on_arrived(
         &mut self,
@@ -241,12 +242,12 @@ impl Worker {
                 }
             }
         }
-        // The rest is read in the next turn.
+        // The remaining messages are read in the next iteration of the event loop.
         self.shared.worker_inboxes[self.id.0].alarm.ring();
         false
     }
 
-    /// Sends the output of this turn, and updates the gauges of waiting queries.
+    /// Sends the queries and replies of this iteration of the event loop, and updates the gauge of waiting queries.
     pub(super) fn flush(&mut self) {
         // If servers refused queries in one round, these queries are sent to other servers in the
         // next round. Timers retry the remaining ones.
@@ -268,7 +269,7 @@ impl Worker {
             .store(self.jobs.len() as u64, Ordering::Relaxed);
     }
 
-    /// Sends the AF_XDP output, and counts lost datagrams.
+    /// Sends the queued AF_XDP packets, and counts lost datagrams.
     fn flush_rings(&mut self) {
         let metrics = self.shared.metrics().worker(self.id);
         for (number, rings) in self.rings.iter_mut().enumerate() {
