@@ -26,7 +26,7 @@ pub struct Section {
     pub items: &'static [(&'static str, &'static str)],
 }
 
-/// Maximum length, in characters, of a term with its explanation on the same line.
+/// Maximum length, in characters, of a term that is followed by its explanation on the same line.
 const SHORT_TERM: usize = 4;
 
 /// Formats sections for the end of `--help`.
@@ -116,7 +116,7 @@ struct Manual<'a> {
 }
 
 impl Manual<'_> {
-    /// Writes the pages of a command and its subcommands.
+    /// Writes the manual pages of a command and its subcommands.
     fn write(&self, command: &Command, parent: Option<&str>) -> io::Result<()> {
         let name = command.get_display_name().unwrap_or_else(|| command.get_name()).to_owned();
         for subcommand in visible(command) {

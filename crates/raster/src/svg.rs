@@ -9,7 +9,7 @@ const FAMILY: &str = "DejaVu Sans";
 
 pub(crate) static OPTIONS: LazyLock<Options<'static>> = LazyLock::new(options);
 
-/// Errors of [`png`] and [`pdf()`].
+/// Errors that [`png`] and [`pdf()`] return.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PaintError {

@@ -19,7 +19,7 @@ use toml::de::{DeTable, DeValue};
 /// A fault in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// Line, from 1.
+    /// Line number; the first line has the number 1.
     pub line: usize,
     /// Description of the fault and of the correct form.
     pub reason: String,
@@ -36,14 +36,13 @@ pub fn fault(text: &str, schema: &Value) -> Option<Fault> {
     Some(Fault { line: line_at(text, offset), reason })
 }
 
-/// Returns the line, from 1, of the value at a path such as `group.0.clients.1`. If the value is
-/// missing, returns the line of the innermost existing table or list on the path, or 1 if there is
-/// none.
+/// Returns the number of the line, from 1, with the value at a path such as `group.0.clients.1`. If the value is
+/// missing, returns the line of the innermost existing table or list on the path, or 1 if there is none.
 pub fn line_of(text: &str, path: &str) -> usize {
     line_at(text, offset_of(text, path).unwrap_or(0))
 }
 
-/// Returns the line of an offset, from 1.
+/// Returns the number of the line, from 1, that contains an offset.
 pub fn line_at(text: &str, offset: usize) -> usize {
     let before = &text.as_bytes()[..offset.min(text.len())];
     before.iter().filter(|octet| **octet == b'\n').count() + 1
@@ -89,25 +88,25 @@ fn offset_of(text: &str, path: &str) -> Option<usize> {
     Some(offset)
 }
 
-/// Returns the offset of a key, and its value.
+/// Returns the offset of a key in the file, and the value of the key.
 fn entry<'a, 'i>(table: &'a DeTable<'i>, key: &str) -> Option<(usize, &'a Spanned<DeValue<'i>>)> {
     let (key, value) = table.iter().find(|(name, _)| name.get_ref() == key)?;
     Some((key.span().start, value))
 }
 
-/// A table in the file.
+/// A table in the file, with its path and syntax.
 struct Place {
     /// Path of the table from the root, joined by dots; empty for the root.
     path: String,
     form: Form,
 }
 
-/// Syntax of a table.
+/// Syntax in which a table is written in the file.
 #[derive(Clone, Copy)]
 enum Form {
-    /// `[table]`, or the root.
+    /// `[table]`, or the root table.
     Table,
-    /// `[[table]]`.
+    /// `[[table]]`: an element of an array of tables.
     Item,
     /// `key = [{ … }]`: an inline table in a list.
     Braces,
@@ -119,7 +118,7 @@ impl Place {
         if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
     }
 
-    /// Returns the name of the table in the syntax of the file.
+    /// Returns the name of the table as written in the file.
     fn name(&self) -> String {
         match (self.path.as_str(), self.form) {
             ("", _) => "the top level".to_owned(),
@@ -139,7 +138,7 @@ struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
-    /// Checks a table. Its header or brace is at `offset`.
+    /// Checks a table. `offset` is the position of its header or opening brace.
     fn table(&mut self, table: &DeTable<'_>, offset: usize, schema: &'a Value, place: &Place) {
         let Some(schema) = self.only(schema) else { return };
         let known = &schema["properties"];
@@ -175,7 +174,7 @@ impl<'a> Search<'a> {
         format!("{reason}; it has: {}", known.join(", "))
     }
 
-    /// Checks the value of a key. The key is at `offset`.
+    /// Checks the value of a key. `offset` is the position of the key.
     fn value(
         &mut self,
         key: &str,
@@ -261,8 +260,8 @@ impl<'a> Search<'a> {
         self.text.as_bytes().get(offset) == Some(&b'{')
     }
 
-    /// Returns `schema` with its references resolved. Returns `None` if the schema allows several
-    /// kinds of values. Null does not count as a kind.
+    /// Returns `schema` with its references resolved. Returns `None` if the schema allows values of several types other
+    /// than null.
     fn only(&self, schema: &'a Value) -> Option<&'a Value> {
         let schema = schema_of(self.schema, schema);
         let alternatives = schema.get("anyOf").or_else(|| schema.get("oneOf"));
@@ -289,7 +288,7 @@ fn schema_of<'a>(root: &'a Value, schema: &'a Value) -> &'a Value {
     }
 }
 
-/// Returns the type of a schema's values, ignoring null.
+/// Returns the type of a schema's values, ignoring null. Returns `None` if there is no single type.
 fn kind(schema: &Value) -> Option<&str> {
     match &schema["type"] {
         Value::String(kind) => Some(kind),
@@ -314,7 +313,7 @@ fn constants(schema: &Value) -> Option<Vec<&str>> {
     words.collect::<Option<Vec<_>>>().map(|words| words.concat())
 }
 
-/// Returns the correct form if a value is not among the allowed words.
+/// Returns the allowed words, for an error message, if a value is not among them.
 fn choice(value: &DeValue<'_>, schema: &Value) -> Option<String> {
     let words = constants(schema)?;
     let quoted: Vec<String> = words.iter().map(|word| format!("\"{word}\"")).collect();
@@ -325,7 +324,7 @@ fn choice(value: &DeValue<'_>, schema: &Value) -> Option<String> {
     }
 }
 
-/// Returns the correct form if the file has a list or a table instead of a string.
+/// Returns the correct form, for an error message, if the file has a list or a table instead of a string.
 fn single(value: &DeValue<'_>, schema: &Value) -> Option<String> {
     match value {
         _ if kind(schema) != Some("string") => None,
@@ -344,7 +343,7 @@ fn in_words(all: &[String]) -> String {
     }
 }
 
-/// Returns the correct form if a value is not a whole number within the bounds.
+/// Returns the correct form, for an error message, if a value is not a whole number within the bounds.
 fn number(value: &DeValue<'_>, schema: &Value) -> Option<String> {
     let bound = |key: &str| schema[key].as_i64().map(i128::from);
     let (least, most) = (bound("minimum"), bound("maximum"));
@@ -362,7 +361,7 @@ fn number(value: &DeValue<'_>, schema: &Value) -> Option<String> {
     })
 }
 
-/// Returns the correct form if a value is not a number.
+/// Returns the correct form, for an error message, if a value is not a number.
 fn real(value: &DeValue<'_>, schema: &Value) -> Option<String> {
     let bounds = (schema["minimum"].as_f64(), schema["maximum"].as_f64());
     (!value.is_integer() && !value.is_float()).then(|| match bounds {

@@ -113,7 +113,7 @@ pub fn grouped(n: u64) -> String {
     in_groups(&n.to_string())
 }
 
-/// Groups digits as [`grouped`] does.
+/// Groups the digits of a number in the same way as [`grouped`].
 pub fn in_groups(digits: &str) -> String {
     let mut text = String::new();
     for (i, digit) in digits.chars().enumerate() {
@@ -130,7 +130,7 @@ pub fn counted(n: u64, one: &str, many: &str) -> String {
     format!("{} {}", grouped(n), if n == 1 { one } else { many })
 }
 
-/// Nanoseconds: a duration, or a time of the monotonic clock.
+/// Nanoseconds: a duration, or a time of the monotonic or real-time clock.
 #[derive(
     Clone,
     Copy,
@@ -232,7 +232,7 @@ pub struct QueryIndex(pub u64);
 #[serde(transparent)]
 pub struct CpuId(pub usize);
 
-/// A share in whole per cent, from 0 to 100.
+/// A share of a sequence, for example of the names in a trial, in whole per cent from 0 to 100.
 ///
 /// The unit is one per cent, because the shares in a trial must be exact in every window of 100
 /// consecutive names. RFC 8219 §9.2 requires only 0, 20, 40, 60, 80 and 100 %.
@@ -345,7 +345,7 @@ pub enum UnitError {
         /// The invalid text.
         given: String,
     },
-    /// The text is not a share.
+    /// The text is neither a fraction from 0 to 1 nor a percentage.
     #[error(
         "'{given}' is not a share: give a fraction from 0 to 1 in steps of 0.01, such as 0.2 or 20%"
     )]

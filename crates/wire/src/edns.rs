@@ -54,9 +54,8 @@ pub mod ede {
     }
 }
 
-/// Returns the fixed part of an OPT record, which the caller must follow with `options_len` octets of
-/// options. `payload` is the sender's UDP payload size in octets. The upper bits of `rcode` are
-/// included.
+/// Returns the fixed part of an OPT record, including the upper eight bits of `rcode`. `payload` is the sender's UDP
+/// payload size in octets. The caller must append `options_len` octets of options.
 #[inline]
 pub const fn opt_header(
     payload: u16,
@@ -77,8 +76,7 @@ pub fn put_opt(out: &mut Vec<u8>, payload: u16, rcode: Rcode, dnssec_ok: bool, o
     out.extend(options);
 }
 
-/// Returns the code and length fields of an option, which the caller must follow with `len` octets of
-/// data.
+/// Returns the code and length fields of an option. The caller must append `len` octets of data.
 #[inline]
 pub const fn option_header(code: u16, len: u16) -> [u8; 4] {
     let ([c0, c1], [l0, l1]) = (code.to_be_bytes(), len.to_be_bytes());

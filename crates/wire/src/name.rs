@@ -29,14 +29,13 @@ pub fn native_aaaa(address: Ipv4Addr) -> Ipv6Addr {
     Ipv6Addr::from(u128::from(AAAA_PREFIX) | u128::from(u32::from(address)))
 }
 
-/// True if the name of `address` has an AAAA record, given the share `aaaa` of names with an AAAA
-/// record. The share is exact in every window of 100 consecutive names (except a window that spans
-/// 255.255.255.255).
+/// True if the name of `address` has an AAAA record. `aaaa` is the share of names with an AAAA record. This share is
+/// exact in every window of 100 consecutive names (except a window that spans 255.255.255.255).
 pub fn has_aaaa(address: Ipv4Addr, aaaa: Share) -> bool {
     aaaa.selects(u64::from(u32::from(address)))
 }
 
-/// Writes the label of `address`.
+/// Writes the label that encodes `address`, for example `192-000-002-001`.
 #[inline]
 pub fn write_label(address: Ipv4Addr, label: &mut [u8; LABEL_LEN]) {
     for (i, octet) in address.octets().into_iter().enumerate() {
@@ -69,7 +68,7 @@ pub fn parse_label(label: &[u8]) -> Option<Ipv4Addr> {
     Some(Ipv4Addr::from(octets))
 }
 
-/// Each octet in three decimal digits, "000" to "255".
+/// Each value of an octet as three decimal digits, "000" to "255".
 const DIGITS: [[u8; 3]; 256] = {
     let mut table = [[0; 3]; 256];
     let mut n = 0;
@@ -170,7 +169,8 @@ impl NameRange {
         1 << (32 - self.len)
     }
 
-    /// Returns the address of name `n` of the range. `n` wraps around after the last name.
+    /// Returns the address of the name with index `n` in the range. After the last name, the index continues with the
+    /// first name.
     #[inline]
     pub fn address(&self, n: u64) -> Ipv4Addr {
         // Both operands are below 2³², and the network's host bits are zero, so the sum stays

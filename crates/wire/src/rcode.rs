@@ -38,7 +38,8 @@ impl Rcode {
         self.0
     }
 
-    /// Returns the RCODE with its upper eight bits replaced by those of the OPT record (RFC 6891 §6.1.3).
+    /// Returns an extended RCODE: the lower four bits of this RCODE, and the upper eight bits from the OPT record (RFC
+    /// 6891 §6.1.3).
     #[inline]
     pub const fn extended(self, in_opt: u8) -> Rcode {
         Rcode((in_opt as u16) << 4 | self.0 & 0xf)
@@ -51,13 +52,13 @@ impl Rcode {
         if self.0 > 0xff { 0xff } else { self.0 as u8 }
     }
 
-    /// Returns the lower four bits, which are sent in the message header.
+    /// Returns the lower four bits of the RCODE, which are sent in the message header.
     #[inline]
     pub const fn in_header(self) -> u8 {
         (self.0 & 0xf) as u8
     }
 
-    /// Returns the upper eight bits, which are sent in the OPT record (RFC 6891 §6.1.3). They are zero for
+    /// Returns the upper eight bits of the RCODE, which are sent in the OPT record (RFC 6891 §6.1.3). They are zero for
     /// RCODEs that fit into the header.
     #[inline]
     pub(crate) const fn in_opt(self) -> u8 {

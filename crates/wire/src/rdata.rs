@@ -11,15 +11,15 @@ use crate::view::{CLASS_IN, Malformed, Message, Record, rtype};
 /// Structure of the record data of one type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct DataForm {
-    /// Number of octets before the first name.
+    /// Number of octets before the first domain name in the data.
     before: usize,
-    /// Number of character strings before the first name (RFC 1035 §3.3).
+    /// Number of character strings before the first domain name in the data (RFC 1035 §3.3).
     strings: usize,
     names: usize,
     after: Trailing,
 }
 
-/// Data after the names.
+/// Structure of the data after the domain names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Trailing {
     /// Exactly this number of octets.
@@ -66,8 +66,8 @@ fn form(record: &Record<'_>) -> DataForm {
 }
 
 impl Message<'_> {
-    /// Checks the structure of a record's data. Passes the octet range of each name in it to
-    /// `on_name`; a range includes compression pointers.
+    /// Checks the structure of a record's data. Passes the octet range of each name in it to `on_name`. The range of a
+    /// name includes its compression pointer.
     ///
     /// # Errors
     /// Returns an error if the length of the data is invalid for its type, or if a name extends beyond
@@ -181,7 +181,7 @@ mod tests {
         assert_eq!(names(16, b""), Err(Malformed), "no string");
     }
 
-    /// Addresses belong to class IN: in other classes these types have different meanings.
+    /// A and AAAA data is checked only in class IN, because these types have different meanings in other classes.
     #[test]
     fn addresses_of_other_classes_are_opaque() {
         for (rtype, data) in [(rtype::A, &b"\x01a\0\0\x07"[..]), (rtype::AAAA, b"anything")] {

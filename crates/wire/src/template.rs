@@ -1,4 +1,4 @@
-//! AAAA queries, built once and patched in place.
+//! Template for AAAA queries, which is built once and changed in place for each query.
 
 use std::net::Ipv4Addr;
 
@@ -12,8 +12,8 @@ const LABEL_AT: usize = 13;
 /// Length of a header in octets.
 pub const HEADER_LEN: usize = 12;
 
-/// A query in the format of dns64perf++: RD=1, no EDNS, one question of type AAAA. All queries of a
-/// template have equal length, as required by UDP segmentation offload.
+/// A query in the format of dns64perf++: RD=1, no EDNS, one question of type AAAA. All queries made from a template
+/// have equal length, as required by UDP segmentation offload.
 #[derive(Clone, Debug)]
 pub struct QueryTemplate {
     bytes: Vec<u8>,
@@ -38,12 +38,12 @@ impl QueryTemplate {
         self.bytes.len()
     }
 
-    /// Returns false: a query has at least a header.
+    /// Returns false, because a query has at least a header.
     pub fn is_empty(&self) -> bool {
         false
     }
 
-    /// Returns the unpatched template: the query with id 0 for the name of 0.0.0.0.
+    /// Returns the unchanged template: the query with id 0 for the name of 0.0.0.0.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }

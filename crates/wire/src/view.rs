@@ -43,7 +43,7 @@ pub struct Message<'a> {
 }
 
 impl<'a> Message<'a> {
-    /// Interprets `bytes` as a message; `None` if the header is incomplete.
+    /// Interprets `bytes` as a message. Returns `None` if the header is incomplete.
     #[inline]
     pub fn new(bytes: &'a [u8]) -> Option<Message<'a>> {
         (bytes.len() >= HEADER_LEN).then_some(Message { bytes })
@@ -142,15 +142,15 @@ impl<'a> Message<'a> {
         Some(offset + 1 + len).filter(|after| *after <= end).ok_or(Malformed)
     }
 
-    /// True if the name at `offset` certainly ends without compression. Returns false if the last
-    /// label ends in an octet above 0xbf, because that octet could begin a pointer.
+    /// True if the name at `offset` certainly has no compression pointer. Returns false if the last label ends in an
+    /// octet above 0xbf, because that octet could begin a pointer.
     fn is_plain_name(&self, offset: usize) -> bool {
         let Ok(end) = skip_name(self.bytes, offset) else { return false };
         self.bytes[end - 1] == 0 && (end - offset == 1 || self.bytes[end - 2] < 0xc0)
     }
 
-    /// True if there is a compression pointer to `target` at `at`. A pointer has 14 bits, so it can
-    /// only lead to the first 16 384 octets.
+    /// True if there is a compression pointer to `target` at offset `at`. A pointer contains a 14-bit offset, so it can
+    /// lead only to the first 16 384 octets.
     #[inline]
     fn is_pointer_to(&self, at: usize, target: usize) -> bool {
         target <= MAX_TARGET
@@ -228,7 +228,7 @@ pub struct NameReader<'a> {
 }
 
 impl<'a> NameReader<'a> {
-    /// Like [`Message::copy_name`].
+    /// Copies a name like [`Message::copy_name`], within the pointer limit of the message.
     ///
     /// # Errors
     /// Returns an error if the name is malformed, or the pointer limit of the message is exceeded.
@@ -236,7 +236,7 @@ impl<'a> NameReader<'a> {
         copy_name(self.labels(offset), out)
     }
 
-    /// Like [`Message::same_name`].
+    /// Compares two names like [`Message::same_name`], within the pointer limit of the message.
     ///
     /// # Errors
     /// Returns an error if either name is malformed, or the pointer limit of the message is
@@ -246,9 +246,9 @@ impl<'a> NameReader<'a> {
         self.message.same_name_within(a, b, &self.hops)
     }
 
-    /// True if all octets of the name at `name`, including those reached by compression pointers,
-    /// lie in `places`. `places` is called once per contiguous part of the name. A part begins at
-    /// the start of the name or at a pointer's target. It ends after the next pointer or root label.
+    /// True if `places` accepts all octets of the name at `name`, including those reached by compression pointers.
+    /// `places` is called once per contiguous octet range of the name. A range begins at the start of the name or at a
+    /// pointer's target. It ends after the next pointer or root label.
     ///
     /// # Errors
     /// Returns an error if the name is malformed, or the pointer limit of the message is exceeded.
@@ -381,9 +381,9 @@ fn skip_name(bytes: &[u8], mut offset: usize) -> Result<usize, Malformed> {
     }
 }
 
-/// Iterator that returns the labels of a name and follows compression pointers. Every pointer must
-/// lead to an offset before the current part of the name, so that chains end. The offset must also be
-/// past the header, which contains no names (RFC 1035 §4.1.4). Each pointer decrements `hops`.
+/// Iterator that returns the labels of a name and follows compression pointers. Every pointer must lead to an offset
+/// before the current part of the name, so that every chain of pointers ends. The offset must also be past the header,
+/// which contains no names (RFC 1035 §4.1.4). Each pointer decrements `hops`.
 struct Labels<'a, 'h> {
     bytes: &'a [u8],
     at: usize,
