@@ -45,8 +45,7 @@ impl Rcode {
         Rcode((in_opt as u16) << 4 | self.0 & 0xf)
     }
 
-    /// Returns the number in one octet. The highest assigned RCODE is 23; numbers above 255 become
-    /// 255.
+    /// Returns the RCODE number in one octet. The highest assigned RCODE is 23; numbers above 255 become 255.
     #[inline]
     pub const fn in_octet(self) -> u8 {
         if self.0 > 0xff { 0xff } else { self.0 as u8 }

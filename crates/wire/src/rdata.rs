@@ -66,8 +66,8 @@ fn form(record: &Record<'_>) -> DataForm {
 }
 
 impl Message<'_> {
-    /// Checks the structure of a record's data. Passes the octet range of each name in it to `on_name`. The range of a
-    /// name includes its compression pointer.
+    /// Checks the structure of a record's data. Passes the octet range of each name in the data to `on_name`. The range
+    /// of a name includes its compression pointer.
     ///
     /// # Errors
     /// Returns an error if the length of the data is invalid for its type, or if a name extends beyond

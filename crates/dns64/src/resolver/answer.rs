@@ -17,11 +17,11 @@
 //! TTLs. The SOA of a negative answer gets the negative TTL when it is stored, so that clients
 //! cache the negative answer no longer than its zone allows.
 //!
-//! The header and the TTLs of a cached message are overwritten, and a compression pointer could
-//! point into these octets. The name that contains the pointer would then change or become
-//! malformed. A message is therefore cached unchanged only if it is *steady*: all its names are
-//! parsed from octets that belong to names. Later accesses to an [`Answer`] (records, TTL offsets,
-//! the name at the end of the aliases) use the results of that parse; names are not parsed again.
+//! The header and the TTLs of a cached message are overwritten, and a compression pointer could point into these
+//! octets. The name that contains the pointer would then change or become malformed. A message is therefore cached
+//! unchanged only if it is *steady*: every compression pointer leads to octets that are part of a name. Later accesses
+//! to an [`Answer`] (records, TTL offsets, the name at the end of the aliases) use the results of this pass; names are
+//! not parsed again.
 //!
 //! With `[[forward]]`, an answer is cut at the first alias to a name with other upstreams
 //! ([`Scope`]). The aliases up to that point form an [`AnswerKind::Unfinished`] answer. The same
@@ -75,8 +75,9 @@ pub(crate) struct Answer {
     /// The message, then the name at the end of its aliases in lower case, then the offset of each
     /// TTL (two octets each). Without aliases, the name is omitted.
     octets: Box<[u8]>,
-    /// Time for which the answer may be cached, followed by its negative TTL, both in seconds.
+    /// Time for which the answer may be cached, in seconds.
     ttl: u32,
+    /// Negative TTL in seconds: the SOA's TTL or its MINIMUM, whichever is less (RFC 2308 §5).
     negative_ttl: Option<u32>,
     message_len: u16,
     records_at: u16,

@@ -82,7 +82,7 @@ impl<O: ResolverIo> Resolver<O> {
         Ok(id)
     }
 
-    /// Sends the result to the workers that wait for this worker's fetch.
+    /// Sends the result of a fetch to the other workers that wait for it.
     fn notify_workers(&mut self, key: &Key, outcome: &Outcome) {
         for worker in self.common.question_claims.complete(key) {
             self.outside.tell(worker, key.clone(), outcome.clone());
@@ -200,8 +200,8 @@ impl<O: ResolverIo> Resolver<O> {
         }
     }
 
-    /// Queries another upstream that is up and has not been queried yet. Returns false if there is
-    /// no such upstream, or if no time is left.
+    /// Queries an upstream that is up and has not been queried yet. Returns false if there is no such upstream, or if
+    /// no time is left.
     pub(super) fn attempt_another(&mut self, id: FetchId) -> bool {
         let Some(fetch) = self.fetches.get(id) else { return false };
         let State::Udp(udp) = &fetch.state else { return false };

@@ -30,7 +30,7 @@ const EVICTED: f64 = 0.5;
 /// Maximum number of entries for which the tables reserve memory at startup. This corresponds to a cache of 5 GB.
 const MOST_RESERVED: usize = 1 << 24;
 
-/// A second that never occurs.
+/// Placeholder for a time in seconds that is not set.
 const NEVER: u32 = u32::MAX;
 
 /// Time for which an expired answer is served before the upstreams are queried again, in seconds
@@ -41,12 +41,12 @@ const STALE_RECHECK: u32 = 30;
 struct Entry {
     /// The answer, or the reason why there is none, for example a timeout (RFC 9520 §2).
     answer: Result<Arc<Answer>, Failure>,
-    /// Second in which the entry was stored, on the same clock as `now`.
+    /// Time in seconds at which the entry was stored, on the same clock as `now`.
     stored: u32,
-    /// Second up to which the expired answer is served without a new upstream query.
+    /// Time in seconds up to which the expired answer is served without a new upstream query.
     revived_until: u32,
-    /// Second in which an upstream responded to a refresh with SERVFAIL without an extended error;
-    /// [`NEVER`] if none did (see [`CachedAnswer::doubted`]).
+    /// Time in seconds at which an upstream responded to a refresh with SERVFAIL without an extended error; [`NEVER`]
+    /// if none did (see [`CachedAnswer::doubted`]).
     doubted: u32,
     /// Number of consecutive earlier failures; zero for answers.
     repeats: u8,
@@ -180,7 +180,7 @@ pub struct Cache {
     keeps: bool,
     /// True once a nonexistent name has been cached. Until then, lookups skip the check for nonexistent names.
     has_nonexistent_names: AtomicBool,
-    /// Timeouts stored before this second are discarded.
+    /// Time in seconds. Timeouts that were cached before this time are discarded.
     timeouts_discarded_before: AtomicU32,
 }
 
@@ -326,17 +326,16 @@ impl Cache {
     }
 
     /// True if a failure is no longer used, because it is a timeout that was stored while an upstream was down.
-    /// `stored` is the second in which it was stored. Each failure is cached for at least one second (RFC 9520 §3.2).
+    /// `stored` is the time of its storage in seconds. Each failure is cached for at least one second (RFC 9520 §3.2).
     fn is_discarded(&self, failure: Failure, stored: u32, age: u32) -> bool {
         failure == Failure::Timeout
             && age >= 1
             && stored < self.timeouts_discarded_before.load(Ordering::Relaxed)
     }
 
-    /// Returns an expired answer after the upstreams failed to refresh it, if the answer expired at
-    /// most `limits.stale` ago (RFC 8767). The answer is then served for the next 30 seconds.
-    /// `failed` is the upstream's error response, if any. An answer that failed validation (RFC
-    /// 8914) is not replaced by a stale one.
+    /// Returns an expired answer after the upstreams failed to refresh it, if the answer expired at most `limits.stale`
+    /// ago (RFC 8767). The answer is then served for the next 30 seconds. `failed` is the upstream's error response, or
+    /// `None` if there was no response. An answer that failed validation (RFC 8914) is not replaced by a stale one.
     pub(crate) fn revive(
         &self,
         key: &Key,
@@ -368,9 +367,9 @@ impl Cache {
             .is_some_and(|entry| entry.revivable(second(now), stale).is_some())
     }
 
-    /// Removes the answers and failures of all types for `name` and for the names below it. Also
-    /// removes answers to other questions if their aliases lead to one of these names. Returns the
-    /// number of removed entries. Visits the whole cache, and locks one part at a time.
+    /// Removes the answers and failures of all types for `name` and for the names below it. Also removes answers to
+    /// other questions if their aliases lead to one of these names. Returns the number of removed entries. Visits the
+    /// whole cache, and locks only a part of it at a time.
     pub(crate) fn flush(&self, name: &LowerName) -> u64 {
         let removed = Cell::new(0);
         self.entries.retain(|key, entry| {

@@ -109,7 +109,7 @@ pub(super) struct Udp {
 pub(super) struct Tcp {
     pub(super) server: ServerId,
     pub(super) cause: TcpCause,
-    /// Set once a connection slot is free and the server is queried.
+    /// Becomes true once a connection slot is free and the server is queried.
     pub(super) begun: Arc<AtomicBool>,
     /// State over UDP, which is resumed if the server does not answer.
     pub(super) before: Udp,
@@ -331,7 +331,7 @@ impl UpstreamQuery {
         &self.key
     }
 
-    /// Returns the key of the question without a copy.
+    /// Consumes the query, and returns the key of its question.
     pub(super) fn into_key(self) -> Key {
         self.key
     }

@@ -15,13 +15,14 @@ use crate::ids::{FetchId, ServerId};
 #[derive(Default)]
 pub(super) struct Fetches {
     slab: Slab<Fetch>,
-    /// Indices into `slab`, by key.
+    /// Index of each fetch in `slab`, found by the key of its question.
     by_key: HashTable<u32>,
     /// Keyed hasher: clients choose the keys and must not be able to predict the hashes.
     hasher: RandomState,
     generation: u32,
-    /// Generation number at the last reload, followed by the number of fetches in flight that began before the reload.
+    /// Generation number at the last reload.
     rerouted_at: u32,
+    /// Number of fetches in flight that began before the last reload.
     older: usize,
 }
 

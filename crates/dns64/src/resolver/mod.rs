@@ -12,8 +12,8 @@
 //! next_completed ◄── waiters, outcome ◄── cache ◄── answer ◄─┘
 //! ```
 //!
-//! A [`Resolver`] belongs to one worker. It uses sockets only through [`ResolverIo`], and no clock.
-//! The caller sets the time. Callers are represented by an opaque [`Waiter`].
+//! A [`Resolver`] belongs to one worker. It uses sockets only through [`ResolverIo`]. It reads no clock; the caller
+//! sets the time. Callers are represented by an opaque [`Waiter`].
 
 pub(crate) mod answer;
 mod arriving;

@@ -6,9 +6,9 @@
 //!         served from the cache      │ first request: noted │ second request: refreshed
 //! ```
 //!
-//! Two requests in the last tenth of the TTL count as frequent. Refreshes are at most a tenth of
-//! the client queries, and at most a hundred in a row, so that upstreams receive only slightly more
-//! queries than without prefetching.
+//! Two requests in the last tenth of the TTL count as frequent. There is at most one refresh per ten client queries,
+//! and there are at most a hundred refreshes in a row. Upstreams therefore receive only slightly more queries than
+//! without prefetching.
 
 use super::answer::AnswerKind;
 use super::fetch::KeyHash;
@@ -25,7 +25,7 @@ const QUESTIONS: u32 = 10;
 /// Maximum number of refreshes in a row, after enough client queries without a refresh.
 const SAVED: u32 = 100;
 
-/// Selects the answers to refresh.
+/// Selection of the answers to refresh.
 #[derive(Debug)]
 pub(super) struct Prefetcher {
     /// Hashes of the questions that were requested once in the last tenth of their TTL.

@@ -14,7 +14,7 @@ const SHARDS: usize = 64;
 pub(crate) struct QuestionClaims {
     shards: Vec<Mutex<HashMap<Key, u64>>>,
     hasher: RandomState,
-    /// False with a single worker.
+    /// True if there are several workers.
     shared: bool,
 }
 

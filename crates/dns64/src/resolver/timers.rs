@@ -31,7 +31,7 @@ pub(super) struct Timers {
 
 impl Timers {
     /// Sets a timer for `fetch`, and returns the time at which it fires. `delay` is rounded up to an available delay.
-    /// If the result exceeds `most`, the largest available delay up to `most` is used instead, and at least 25 ms.
+    /// If the result exceeds `most`, the largest available delay up to `most` is used instead, with a minimum of 25 ms.
     pub(super) fn set(&mut self, fetch: FetchId, now: Nanos, delay: Nanos, most: Nanos) -> Nanos {
         let wanted = DELAYS.iter().position(|&d| d >= delay).unwrap_or(DELAYS.len() - 1);
         let last = DELAYS.iter().rposition(|&d| d <= most).unwrap_or(0).max(1);

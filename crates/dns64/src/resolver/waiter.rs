@@ -9,8 +9,8 @@ use crate::name::{Key, text};
 use crate::shares::Place;
 use crate::shares::client::ClientId;
 
-/// A caller waiting for a fetch. Further kinds of callers, for example a validator, would each be a
-/// variant here. The resolver returns waiters unchanged.
+/// A caller waiting for a fetch. Further kinds of callers, for example a validator, would each become a variant of this
+/// type. The resolver returns waiters unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Waiter {
     /// A client query without a reply yet (`server::jobs`).

@@ -59,7 +59,7 @@ pub(super) struct Lateness {
     /// Time since which every loop iteration has left datagrams in the queue. `None` if the last iteration emptied the
     /// queue.
     behind_since: Option<Nanos>,
-    /// Time at which the worker stops watching the age of datagrams. `None` if it does not watch.
+    /// Time at which the worker stops watching the age of datagrams. `None` while the worker does not watch the age.
     watches_until: Option<Nanos>,
     /// True while the worker drops datagrams older than [`YOUNG`].
     drops: bool,

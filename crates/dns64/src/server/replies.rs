@@ -71,7 +71,7 @@ impl Replies {
         }
     }
 
-    /// Sends the reply that `write` produces for a query that was received `took` ago. If `write`
+    /// Sends the reply that `write` produces for a query. `took` is the time since the query arrived. If `write`
     /// produces no octets, no reply is sent. A TCP connection is notified that it gets no reply.
     #[inline]
     pub(super) fn send(
@@ -199,7 +199,7 @@ struct Drops {
 }
 
 impl Drops {
-    /// Begins with these counter values. `None` means that a counter could not be read.
+    /// Begins to measure the growth at these counter values. `None` means that a counter could not be read.
     fn since(counters: impl Iterator<Item = Option<u32>>) -> Drops {
         Drops { last: counters.collect(), total: 0 }
     }

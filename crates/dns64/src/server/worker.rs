@@ -43,7 +43,7 @@ use crate::transport::client::Client;
 
 /// Maximum time for which an idle worker waits before it checks whether to stop.
 const IDLE: Duration = Duration::from_millis(100);
-/// Longest time from the filter's redirection of a packet to its appearance in a ring.
+/// Maximum time between the redirection of a packet by the filter and its arrival in a ring.
 const SHOWN: Nanos = Nanos::from_millis(10);
 /// Longest time for which rings are read after a stop. Reading full rings until they are empty takes less.
 const READ_OUT: Nanos = Nanos::from_millis(500);
@@ -184,8 +184,8 @@ impl Worker {
     }
 
     /// After a stop, reads the packets that remain in the AF_XDP rings. Returns true if all queries redirected before
-    /// the stop have been read. This is certain if the rings are empty at least [`SHOWN`] after the stop. A flood of
-    /// packets to the upstream ports must not delay the stop, so the result is always true after [`READ_OUT`].
+    /// the stop have been read. This is certain if the rings are empty once [`SHOWN`] has passed since the stop. A
+    /// flood of packets to the upstream ports must not delay the stop, so the result is always true after [`READ_OUT`].
     fn read_rings_out(&mut self, stopped_at: Nanos) -> bool {
         // Read the clock before the rings, because packets may arrive while this thread is
         // preempted.
@@ -247,8 +247,7 @@ impl Worker {
         self.resume();
     }
 
-    /// Continues the client queries with completed fetches. If processing panics, their clients get
-    /// SERVFAIL.
+    /// Continues the client queries whose fetches have completed. If processing panics, their clients get SERVFAIL.
     #[inline]
     fn resume(&mut self) {
         while let Some(landed) = self.resolver.next_completed() {

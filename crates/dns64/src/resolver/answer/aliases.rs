@@ -266,8 +266,8 @@ impl<'a> Aliases<'a> {
         Ok(())
     }
 
-    /// Selects the additional records to keep (RFC 6147 §5.3.2). Their names occur in the other sections, and `scope`
-    /// contains them. Other additional records do not belong to the question (RFC 2181 §5.4.1).
+    /// Selects the additional records to keep (RFC 6147 §5.3.2): the records whose names occur in the other sections
+    /// and lie in `scope`. Other additional records do not belong to the question (RFC 2181 §5.4.1).
     fn look_at_additional(
         &mut self,
         view: &Message<'a>,
@@ -331,8 +331,8 @@ fn is_first<T>(
     }
 }
 
-/// Returns `name` with its last `owner_len` octets replaced by `target` (RFC 6672 §2.2), or `None`
-/// if the result is too long for a name.
+/// Returns a name after the substitution by a DNAME (RFC 6672 §2.2): its last `owner_len` octets are replaced by
+/// `target`. Returns `None` if the result is too long for a name.
 fn substitute(name: &[u8], owner_len: usize, target: &[u8]) -> Option<Vec<u8>> {
     let above = name.len() - owner_len;
     (above + target.len() <= LONGEST).then(|| [&name[..above], target].concat())

@@ -54,7 +54,7 @@ pub(super) struct Survey<'a> {
     /// True if there are records that must not be forwarded, or records after OPT. Records after OPT would move when
     /// OPT is removed.
     must_rebuild: bool,
-    /// Summary of the answer section. For a plain message, this summary is used unchanged.
+    /// Summary of the answer section. It is not used if the alias chain of the message is followed.
     pub(super) facts: Facts,
     pub(super) signed_authority: bool,
     /// True if the authority section has NS records.
@@ -65,8 +65,9 @@ pub(super) struct Survey<'a> {
     soa_signatures: SmallVec<[(usize, usize); 1]>,
     /// Offsets of the TTLs of all records except OPT, as stored in [`Answer`](super::Answer).
     pub(super) ttls: SmallVec<[[u8; 2]; 16]>,
-    /// Offset of the end of the last record except OPT, followed by the number of additional records except OPT.
+    /// Offset of the end of the last record except OPT.
     pub(super) end: usize,
+    /// Number of additional records except OPT.
     pub(super) arcount: u16,
     /// Upper eight bits of the RCODE, from the OPT record.
     pub(super) rcode_bits: u8,
@@ -132,7 +133,7 @@ impl<'a> Survey<'a> {
         }
     }
 
-    /// Returns the question's name as the message spells it.
+    /// Returns the question's name with the letter case of the message.
     pub(super) fn question_name(&self) -> &'a [u8] {
         &self.message[HEADER_LEN..self.records_at - 4]
     }

@@ -91,14 +91,15 @@ impl FailingSubtrees {
         }
     }
 
-    /// Removes a fetch that ends from the count of the subtree for which it was [counted](FailingSubtrees::enter).
+    /// Removes a fetch from the count of its subtree when the fetch ends. The fetch was
+    /// [counted](FailingSubtrees::enter) when it began.
     pub(super) fn leave(&mut self, id: SubtreeId) {
         if let Some(subtree) = self.known.get_mut(&id) {
             subtree.questions -= 1;
         }
     }
 
-    /// Records a fetch for `name` that failed, or that takes longer than an answer usually does.
+    /// Records a fetch for `name` that failed, or that takes longer than usual.
     pub(super) fn failed(&mut self, name: &[u8], now: Nanos) {
         if self.known.len() >= MOST {
             self.forget(now);

@@ -17,16 +17,16 @@ use units::Nanos;
 
 /// Assumed response time of an upstream before its first answer.
 const FIRST_RTO: Nanos = Nanos::from_millis(400);
-/// Minimum wait for an answer, even from a fast upstream. A shorter wait would send every query
-/// twice to an upstream that is briefly busy.
+/// Minimum wait for an answer, even from a fast upstream. With a shorter wait, every query to a briefly busy upstream
+/// would be sent twice.
 pub(crate) const LEAST_RTO: Nanos = Nanos::from_millis(200);
 /// Maximum wait for an answer before a retransmission.
 const MOST_RTO: Nanos = Nanos::from_millis(800);
 /// Number of consecutive failures that mark an upstream down.
 pub(super) const FAILURES: u32 = 3;
-/// Time for which an upstream stays marked down after the first failures, followed by the maximum time after failed
-/// probes.
+/// Time for which an upstream stays marked down before the first probe.
 const FIRST_BACKOFF: Nanos = Nanos::SECOND;
+/// Maximum time for which an upstream stays marked down before the next probe.
 const MOST_BACKOFF: Nanos = Nanos::from_millis(30_000);
 /// Maximum time for which a pending probe prevents other queries to an upstream that is marked down.
 const PROBE: Nanos = Nanos::SECOND;

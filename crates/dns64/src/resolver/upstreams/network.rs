@@ -9,8 +9,8 @@ use std::io;
 
 use units::Nanos;
 
-/// Time after the first error during which queries to an upstream are still sent, if its last answer arrived less than
-/// this time before the error.
+/// Grace period in which queries to an upstream are still sent after the first network error. It applies only if the
+/// upstream answered within the same time before that error.
 const GRACE: Nanos = Nanos::SECOND;
 /// Time after which an error expires.
 const LIFETIME: Nanos = Nanos::from_millis(5_000);

@@ -369,7 +369,7 @@ impl ServerPorts {
         Ok(())
     }
 
-    /// Closes a source port beyond the configured number if no response is expected on it.
+    /// Closes a source port if its index is above the configured number of ports and no response is expected on it.
     fn close_if_done(&mut self, number: usize) {
         let is_extra = number >= self.allowed && self.turn.is_none_or(|(turn, _)| turn != number);
         if is_extra && self.ports[number].as_ref().is_some_and(Port::is_done) {

@@ -7,7 +7,7 @@
 
 use units::Nanos;
 
-/// Maximum burst of retries.
+/// Maximum number of retries in a burst.
 pub(super) const AT_ONCE: u64 = 1_000;
 /// Time after which the budget grows by one retry.
 const EACH: Nanos = Nanos::from_millis(10);

@@ -35,7 +35,7 @@ pub(crate) struct IngressPorts {
     owners: Box<[AtomicU64]>,
     /// For each port number, the hash of the address and port of the server that is queried from this port. The hash
     /// filters out forged answers before they reach the worker that opened the port. The worker then compares the
-    /// address itself.
+    /// complete address.
     servers: Box<[AtomicU64]>,
     hashes: RandomState,
 }
@@ -63,7 +63,7 @@ impl IngressPorts {
         &self.ports
     }
 
-    /// Returns the worker that opened a source port, and its identifier for the port.
+    /// Returns the worker that opened a source port, and the worker's identifier for this port.
     #[inline]
     pub(crate) fn owner(&self, port: u16) -> Option<(WorkerId, PortId)> {
         let owner = self.owners[usize::from(port)].load(Ordering::Relaxed);
@@ -151,7 +151,7 @@ struct EgressInterface {
 }
 
 impl Egress {
-    /// Returns the interfaces of a worker. Each is given by its name and the [`IngressPorts`] of its
+    /// Returns the interfaces of a worker. Each interface is given by its name and the [`IngressPorts`] of its
     /// addresses.
     pub(crate) fn new(
         worker: WorkerId,

@@ -28,8 +28,8 @@ impl Probes {
         known.unwrap_or((PrefixHealth::Unknown, now))
     }
 
-    /// Returns the unhealthy prefixes, each with the time since which it has been unhealthy, in
-    /// order of this time.
+    /// Returns the unhealthy prefixes, each with the time at which it became unhealthy. The list is ordered by this
+    /// time.
     pub(super) fn unhealthy(&self) -> Vec<(Prefix, Nanos)> {
         let mut unhealthy: Vec<(Prefix, Nanos)> = self
             .0
