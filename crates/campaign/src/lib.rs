@@ -6,7 +6,7 @@
 //!                                                          └─► runner (on crate hosts)
 //! ```
 //!
-//! Each module uses only modules to its left.
+//! In this diagram, each module uses only modules to its left.
 #![forbid(unsafe_code)]
 
 pub mod archive;

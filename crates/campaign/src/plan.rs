@@ -40,7 +40,7 @@ pub use keys::{FIXED, Keys, SearchMethod};
 pub use point::{AtPlace, AtRate, AtShare, Conditions, Cores, Point, SelfTestTarget, WithThreads};
 pub use search_plan::{Method, PassedSelfTest, SearchPlan, SelfTestSending};
 
-/// Names and texts of the ready plans.
+/// Names and texts of the plans that are built into dns64bench.
 pub const READY: [(&str, &str); 4] = [
     ("smoke", include_str!("../plans/smoke.toml")),
     ("compulsory", include_str!("../plans/compulsory.toml")),
@@ -206,7 +206,7 @@ pub enum OneOrSeveral {
 }
 
 impl OneOrSeveral {
-    /// Returns all addresses.
+    /// Returns the addresses as a slice.
     pub(crate) fn as_slice(&self) -> &[SocketAddr] {
         match self {
             OneOrSeveral::One(address) => std::slice::from_ref(address),
@@ -391,15 +391,15 @@ pub struct DutPlan {
     /// Path of the program. By default, the program is looked up by its name in the `PATH`.
     #[serde(default)]
     pub program: Option<PathBuf>,
-    /// Highest rate of a search; default: `max` of `[search]`.
+    /// Highest rate of a search for this DUT. The default is the key `max` in `[search]`.
     #[serde(default)]
     pub max: Option<Qps>,
     /// Maximum distance between the highest passed and the lowest failed rate; default:
     /// `resolution` of `[search]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resolution: Option<Qps>,
-    /// Number of threads or processes that answer queries; default: the number of cores of the
-    /// point.
+    /// Number of threads or processes that answer queries. The default is the core count at which
+    /// the DUT is measured.
     #[serde(default)]
     pub threads: Option<usize>,
     /// IP version over which the DUT queries AuthDNS. Default: the IP version of AuthDNS's address

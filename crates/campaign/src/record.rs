@@ -68,7 +68,8 @@ pub enum Entry {
     /// A host on which the kernel, the CPUs or the dns64bench build has changed since the previous
     /// record. The campaign continues on the changed host.
     HostChanged {
-        /// Role as in `Host`, or "all" for the single machine of a campaign on loopback.
+        /// Role of the host, in the form of the field in `Host`. On loopback, "all" stands for the
+        /// single machine of the campaign.
         role: String,
         /// The facts that `dns64bench check` now reports on that host.
         environment: Environment,
@@ -149,17 +150,17 @@ pub struct Step {
     pub repeat: u32,
     /// Offered rate, queries per second.
     pub rate: Qps,
-    /// Length of the trial: that of a probe, or full length.
+    /// Length of the trial: short for a probe, otherwise full length.
     pub length: Length,
 }
 
 /// A finished trial: the tester's result, and observations of the servers and hosts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Measured {
-    /// Identity of the trial.
+    /// Point, search, rate and length of the trial.
     #[serde(flatten)]
     pub step: Step,
-    /// The tester's result.
+    /// The result that the tester reported.
     #[serde(flatten)]
     pub found: TaskResult,
     /// Present if the DUT died or hung during the trial. CPU use and latency are then meaningless.
@@ -303,8 +304,8 @@ pub struct Cpu {
     /// CPU placement of the DUT, observed in the middle of the trial; absent in self-tests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub place: Option<CpuPlacement>,
-    /// Use of the DUT's CPUs by processes other than the DUT and the tester; absent in self-tests
-    /// and if the host does not report it.
+    /// Use of the DUT's CPUs by processes other than the DUT and the tester. Absent in self-tests,
+    /// and if the host does not report this use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub others: Option<OtherUse>,
 }
@@ -340,7 +341,7 @@ pub enum CannotBeMade {
     },
     /// The host refused to set the governor. A different user may have permission to set it.
     Refused {
-        /// Output of the command that sets the governor.
+        /// Output of the command that should set the frequency governor.
         why: String,
     },
 }

@@ -219,7 +219,7 @@ pub struct WarningCount {
 /// A point without a result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct WithoutResult {
-    /// Text of the point.
+    /// Description of the measurement point.
     pub point: String,
     /// Reason why the point has no result.
     pub missing: NoResult,
@@ -436,7 +436,8 @@ fn stolen(all: &[&Measured]) -> Vec<StolenTime> {
         .collect()
 }
 
-/// Counts the trials for each kind of reason, in the order in which the kinds first occur.
+/// Counts the trials that have a reason of a given kind, for each kind. The kinds are in the order
+/// in which they first occur.
 fn by_kind<'a>(trials: impl Iterator<Item = &'a [Reason]>) -> Vec<InvalidReason> {
     let mut kinds: Vec<(ReasonKind, usize)> = Vec::new();
     for reasons in trials {
@@ -536,8 +537,8 @@ fn fewest_searches(recorded: &Recorded<'_>) -> Option<u32> {
     recorded.plan.points().iter().filter_map(of).min()
 }
 
-/// Returns the facts to be expected for the trials of this plan. These facts are used until there
-/// is a trial.
+/// Returns the facts about a trial that follow from the plan alone. These facts are used until the
+/// first trial has ended.
 fn planned_facts(plan: &Plan) -> Facts {
     let mut trial = TrialPlan::new(std::net::SocketAddr::from(([0u16; 8], 53)), plan.search.min);
     trial.duration = plan.trial.duration.into();

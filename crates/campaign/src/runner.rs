@@ -351,7 +351,7 @@ impl<'a, H: Hosts> Campaign<'a, H> {
         Ok(Box::new(measured))
     }
 
-    /// Checks a trial against the change in AuthDNS's counters.
+    /// Adjusts the verdict of a trial to the change in AuthDNS's counters during the trial.
     fn weigh(
         &self,
         found: &mut TaskResult,

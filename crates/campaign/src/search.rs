@@ -38,8 +38,8 @@ pub struct SearchResult {
     pub facts: Facts,
     /// True if the searches comply with RFC 8219 §9.2.
     pub compliant: bool,
-    /// Deviations from RFC 8219, including unknown facts. In JSON, `noncompliance` contains
-    /// sentences, and `noncompliance_causes` contains their data.
+    /// Deviations from RFC 8219, including unknown facts. The JSON form has two lists: sentences in
+    /// `noncompliance`, and the data of the sentences in `noncompliance_causes`.
     #[serde(flatten, with = "method::noncompliance::in_words")]
     #[schemars(with = "method::noncompliance::in_words::Written<'static>")]
     pub noncompliance: Vec<Noncompliance>,
@@ -64,7 +64,7 @@ pub struct SearchResult {
     pub failed_by: Vec<Option<Shortfall>>,
     /// Number of invalid trials.
     pub invalid_trials: usize,
-    /// All trials in order.
+    /// All trials, in the order in which they ended.
     pub trials: Vec<TrialResult>,
     /// True if the user ended the searches early; absent if false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -180,8 +180,8 @@ pub struct SearchProgress {
 /// Forecast of a set of searches.
 #[derive(Clone, Copy, Debug)]
 pub struct Forecast {
-    /// Estimated total number of trials, including the next trial and all earlier trials
-    /// ([`method::set::Set::trials_left`]).
+    /// Estimated total number of trials: the earlier trials and the remaining trials. The number of
+    /// remaining trials is estimated by [`method::set::Set::trials_left`].
     pub trials: u64,
     /// Estimated time from the start of the next trial to the end of the set, including pauses.
     pub left: Duration,

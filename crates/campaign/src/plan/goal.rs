@@ -16,8 +16,9 @@ pub(crate) fn distance(width: f64, rate: Qps) -> Qps {
     Qps((width * rate.0 as f64).ceil() as u64)
 }
 
-/// A goal in the format `LOSS[,exceed=SHARE][,final=TIME][,sum=TIME]`, for `--goal` and for `goals`
-/// in a plan. Omitted parts default to the values of the RFC 8219 goal.
+/// A goal of an MLRsearch, for the option `--goal` and the plan key `goals`. The format is
+/// `LOSS[,exceed=SHARE][,final=TIME][,sum=TIME]`. Omitted fields have the values of the RFC 8219
+/// goal.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct TypedGoal {

@@ -37,11 +37,13 @@ pub struct Keys {
     /// Core counts and placements at which the criteria in `acceptance` are measured; default: all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub acceptance_at: Option<Vec<PlacementRef>>,
-    /// Shares of names with an AAAA record (α), measured without cached names.
+    /// Shares of names with an AAAA record (α). Trials at these shares query no cached names.
     pub aaaa_shares: Vec<Share>,
-    /// Shares of queries for cached names (β), measured without AAAA records.
+    /// Shares of queries for cached names (β). In trials at these shares, no name has an AAAA
+    /// record.
     pub cached_shares: Vec<Share>,
-    /// True if every combination of `aaaa-shares` and `cached-shares` is also measured.
+    /// True if every combination of a share in `aaaa-shares` and a share in `cached-shares` is also
+    /// measured.
     pub table: bool,
     /// Core counts and placements at which AAAA shares and cached shares are measured; default: the
     /// first core count.
@@ -88,8 +90,9 @@ impl fmt::Display for PlacementRef {
     }
 }
 
-/// `[dut.measure]`: keys that replace keys of `[measure]` for one DUT. A key that is missing here
-/// keeps its value from `[measure]`. An empty list removes the measurement.
+/// `[dut.measure]`: measurements of one DUT. A key in this table replaces the key of the same name
+/// in `[measure]`. A key that is missing here has its value from `[measure]`. An empty list removes
+/// the measurement.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct DutKeys {
@@ -180,7 +183,7 @@ impl Keys {
         }
     }
 
-    /// Returns the placements at which AAAA shares and cached shares are measured.
+    /// Returns the CPU placements at which trials with AAAA shares and cached shares run.
     pub fn share_places(&self) -> Vec<Cores> {
         self.places_or_first(self.shares_at.as_deref())
     }

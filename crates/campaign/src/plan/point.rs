@@ -14,8 +14,8 @@ use units::{Qps, Share, counted};
 
 use crate::plan::family::Family;
 
-/// A measurement point. The journal repeats the point in every trial. The `Display` text of a point
-/// is for messages only.
+/// A measurement point. In the journal, each trial repeats its point in full. The `Display` text of
+/// a point is for messages only.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Point {

@@ -46,8 +46,8 @@ pub fn share(text: &str) -> Result<f64, String> {
 /// Description of the correct form of a duration, for error messages.
 const FORM: &str = "a time; write for example \"10s\", \"250ms\" or a number of seconds";
 
-/// Conversion from an optional duration. The type [`Duration`] rejects `None`, and
-/// `Option<Duration>` accepts it.
+/// Conversion of an optional duration from the plan to the type of its field. A field of type
+/// [`Duration`] must have a value; a field of type `Option<Duration>` may be without one.
 pub(crate) trait FromTime: Sized {
     fn from_time(time: Option<Duration>) -> Option<Self>;
 }

@@ -28,7 +28,8 @@ pub struct SearchPlan {
     pub repeat: u32,
     /// Pause between two trials.
     pub pause: Duration,
-    /// True if names may be queried again after all names of the block have been used.
+    /// True if names may be queried a second time after all names in the block of names have been
+    /// used.
     pub reuse_names: bool,
     /// The self-test that the tester passed.
     pub self_test: Option<PassedSelfTest>,

@@ -98,7 +98,8 @@ impl ClosedLoopResult {
         (&self.place, self.governor.as_deref())
     }
 
-    /// Returns a label if there is no result, or if the DUT did not answer every name.
+    /// Returns a text for the report if there is no result, or if the DUT did not answer every
+    /// name. Otherwise returns `None`.
     pub fn state(&self) -> Option<String> {
         match (&self.missing, self.passed) {
             (Some(why), _) => Some(why.to_string()),

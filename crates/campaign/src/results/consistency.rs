@@ -33,7 +33,8 @@ pub enum Contradiction {
         /// Share of valid replies in the trials at that rate, from 0 to 1.
         valid: f64,
     },
-    /// Searches passed at rates above the limit up to which the self-test validates the tester.
+    /// Searches found passing rates that are too high for the tester: the self-test does not
+    /// validate the tester at these rates.
     BeyondSelfTest {
         /// The DUT and the conditions.
         point: String,

@@ -47,7 +47,7 @@ pub struct DutResult {
     pub paced: Option<PacedTrial>,
 }
 
-/// Pacing of the tester in a trial.
+/// Accuracy with which the tester kept the query schedule in a trial.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct PacedTrial {
     /// Offered rate of the trial, queries per second.

@@ -23,7 +23,7 @@ pub struct HostChange {
     pub facts: Vec<FactChange>,
     /// Number of trials that had ended before the change.
     pub trials_before: usize,
-    /// Texts of the points that have trials from both before and after the change.
+    /// Descriptions of the points that have trials from both before and after the change.
     pub points: Vec<String>,
 }
 

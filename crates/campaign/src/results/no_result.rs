@@ -43,7 +43,7 @@ pub enum NoResult {
     NotCounted,
     /// No check could be executed.
     NotChecked {
-        /// The error reported by `conform`.
+        /// The error that `dns64bench conform` reported.
         why: String,
     },
 }

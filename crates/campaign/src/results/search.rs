@@ -22,7 +22,7 @@ use crate::sequence::{GoalFigures, Recorded, SearchSequence, void_deviation, wan
 /// Result of the searches of a point.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct PointResult {
-    /// The conditions of the searches.
+    /// The conditions under which the searches ran.
     pub conditions: Conditions,
     /// Median, percentiles and interval in queries per second, and relative range in per cent;
     /// empty for a void point.

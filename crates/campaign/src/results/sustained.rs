@@ -37,8 +37,8 @@ pub struct Sustained {
     pub void: Option<Deviation>,
     /// CPU use of the DUT without the transient, in cores, summarized over the trials.
     pub cpu: Option<Summary>,
-    /// Valid replies per second and core in use (CPRDP), to four significant digits, summarized
-    /// over the trials.
+    /// CPRDP: valid replies per second, divided by the number of cores in use. The values are
+    /// summarized over the trials, and have four significant digits.
     pub cprdp: Option<Summary>,
     /// CPU use of the DUT in each second of the first trial, in cores. These values show the
     /// initial transient.
@@ -226,8 +226,8 @@ fn steady_cpu(m: &Measured, transient: f64, duration: f64) -> Option<f64> {
     (!steady.is_empty()).then(|| steady.iter().sum::<f64>() / steady.len() as f64)
 }
 
-/// Returns the page allocations of each node, and then their sum. Empty if a trial has no counters,
-/// or if the nodes of the trials differ.
+/// Returns the page allocations on each NUMA node, and then their sum over all nodes. The list is
+/// empty if a trial has no counters, or if not all trials list the same nodes.
 fn nodes(trials: &[&Measured]) -> Vec<NodeResult> {
     let Some(all) = trials.iter().map(|m| m.numa.as_ref()).collect::<Option<Vec<&Numa>>>() else {
         return Vec::new();

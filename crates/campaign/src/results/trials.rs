@@ -15,7 +15,7 @@ use crate::record::{DutEnd, Entry, Measured, TaskResult};
 pub struct Trial {
     /// The point of the trial.
     pub point: Point,
-    /// Number of the search or repetition within the point, from 1.
+    /// Number of the search or repetition at this point. The first is number 1.
     pub repeat: u32,
     /// Length of the trial: that of a probe, or full length.
     pub length: Length,

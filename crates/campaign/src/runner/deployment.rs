@@ -20,7 +20,7 @@ use crate::plan::{self, Cores, Family, Plan};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DeploymentError {
-    /// The lab could not be created or entered.
+    /// The lab (network namespaces on this machine) could not be created or entered.
     #[error(transparent)]
     Lab(#[from] LabError),
     /// A host cannot be used.
@@ -51,8 +51,8 @@ pub(super) struct Deployment {
     pub topology: CpuTopology,
     /// True for topology loopback, in which the ports of DUT and AuthDNS are chosen freely.
     loopback: bool,
-    /// Guard that removes the lab if this run created it. The field comes last, so that the hosts
-    /// are dropped before the guard.
+    /// Guard that removes the lab if this run created it. This is the last field, because Rust
+    /// drops fields in order: the hosts must be dropped before the guard.
     _lab: Option<LabGuard>,
 }
 
@@ -91,9 +91,10 @@ impl Drop for LabGuard {
     }
 }
 
-/// True if this run may create and remove the lab. `up` is the identity of the existing lab, or
-/// `None` if there is no lab. `noted` is the identity that this run recorded, or `None` if this run
-/// recorded no lab. `noted` is empty if the run was killed while it created the lab.
+/// True if this run may create and remove the lab. The argument `up` is the identity of the
+/// existing lab, or `None` if there is no lab. The argument `noted` is the identity of the lab that
+/// this run recorded, or `None` if it recorded none. The recorded identity is empty if the run was
+/// killed while it created the lab.
 fn is_ours(up: Option<&str>, noted: Option<&str>) -> bool {
     match (up, noted) {
         (None, _) | (Some(_), Some("")) => true,
@@ -221,7 +222,7 @@ impl Deployment {
         self.auth_addresses.iter().map(|at| of_family(&at.by_tester, family)).collect()
     }
 
-    /// Chooses other ports for the servers if the topology is loopback. All servers must have
+    /// For topology loopback, chooses different ports for the servers. All servers must have
     /// stopped before the call.
     ///
     /// # Errors

@@ -19,7 +19,7 @@ use crate::archive::ArchiveError;
 use crate::plan::FIXED;
 use crate::record::{CPUS, CannotBeMade};
 
-/// Name of the file in a run folder that contains the previous governors.
+/// Name of the file in a run folder that records the CPU frequency governors before the campaign.
 const NOTE: &str = "governors";
 /// Time limit for reading or setting the governors.
 const LIMIT: Duration = Duration::from_secs(20);

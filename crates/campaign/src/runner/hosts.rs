@@ -46,7 +46,8 @@ const SEND_COST: Duration = Duration::from_secs(20);
 pub(super) const RESULT: u64 = 64 << 20;
 /// Exit status of a tester that rejects a plan.
 const USAGE: i32 = 2;
-/// Exit status of a tester if its host lacks a resource, such as room for the records.
+/// Exit status of a tester if its host lacks a resource, such as memory for the records of the
+/// queries.
 const ENVIRONMENT: i32 = 4;
 
 /// Boot ids of the machines. An id is empty if it is unknown.

@@ -17,7 +17,7 @@ const LIMIT_PCT: f64 = 5.0;
 /// is used for the result, with a warning.
 const REPEATED: u32 = 2;
 
-/// Facts that determine the effect of other programs on a trial.
+/// Facts that decide whether a trial is invalid because other programs used the DUT's CPUs.
 #[derive(Clone, Copy, Debug)]
 struct Circumstances {
     verdict: Verdict,

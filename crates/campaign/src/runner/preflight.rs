@@ -60,8 +60,8 @@ fn is_beyond(plan: &Plan, point: &Point, has: &CpuTopology) -> bool {
     place.cores > cpus.len() || plan.cpus_at(place).iter().any(|cpu| !cpus.contains(cpu))
 }
 
-/// Returns a sentence for each host and address of a plan that cannot be checked from this machine.
-/// Also returns a sentence for each address that this machine lacks.
+/// Returns two kinds of sentences about a plan: one for each host or address that cannot be checked
+/// from this machine, and one for each address that this machine lacks.
 pub fn unchecked_hosts(plan: &Plan) -> Vec<String> {
     let Some(ssh) = &plan.ssh else { return Vec::new() };
     let far = far(plan);
@@ -96,8 +96,8 @@ pub fn unchecked_hosts(plan: &Plan) -> Vec<String> {
     all
 }
 
-/// Returns a sentence for each missing program or CPU. Only programs and CPUs that the points
-/// `open` need are checked, each on its host.
+/// Checks that each host has the programs and CPUs for the points in `open`. Returns a sentence for
+/// each missing program or CPU.
 ///
 /// # Errors
 /// If a host is unreachable.
@@ -155,8 +155,8 @@ fn not_found(host: &str, whose: &str, program: &Path) -> String {
     )
 }
 
-/// Returns the programs that the host of a role needs for these points, each with the name of its
-/// server.
+/// Returns the programs that these points need on the host of a role. Each program comes with the
+/// name of its server.
 fn programs(plan: &Plan, role: Role, points: &[Point]) -> Vec<(String, PathBuf)> {
     match role {
         Role::Tester => Vec::new(),

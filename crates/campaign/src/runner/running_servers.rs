@@ -269,7 +269,7 @@ struct AuthServer {
     /// Status socket from which counters are read. `None` for servers without counters, and for
     /// servers that answer for the names of the conformance checks.
     status: Option<PathBuf>,
-    /// Present if the server answers for the names of the conformance checks.
+    /// Access for the conformance checks; absent if the server answers for the names of trials.
     checks: Option<CheckAccess>,
     listen: SocketAddr,
     configuration: Configuration,
@@ -712,8 +712,8 @@ pub(super) fn auth_version(machine: &Machine, auth: &AuthPlan) -> Result<String,
 /// Version text of a server that does not report its version.
 pub(super) const UNKNOWN: &str = "unknown";
 
-/// Returns the release of a server. The version is queried only if the driver depends on the
-/// release.
+/// Returns the release of a server's program. The server is queried for its version only if its
+/// driver depends on the release.
 fn release<T: Task>(
     machine: &Machine,
     driver: &Driver<T>,

@@ -72,7 +72,7 @@ pub struct Simulated {
     pub facts: Vec<(String, Environment)>,
     /// Index of the first trial in which the DUTs have a different version.
     pub upgraded_at: usize,
-    /// True if the DUTs answer readiness checks with NXDOMAIN from their start on.
+    /// True if a DUT that has just started answers readiness checks with NXDOMAIN.
     pub denies_at_start: bool,
     denies: Cell<bool>,
     /// Use of the DUT's CPUs by other programs in all trials; `None` if unknown.

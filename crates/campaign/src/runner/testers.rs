@@ -7,8 +7,8 @@
 //! ```
 //!
 //! There is no communication with the testers during the trial. A tester that misses the start time
-//! sends no query, and its result reports the missed start. In each of these cases the trial is
-//! invalid and is repeated, and the reason names the tester:
+//! sends no query, and its result reports the missed start. The trial is invalid and is repeated,
+//! with a reason that names the tester, in these cases:
 //! - A tester misses the start time.
 //! - A tester does not exit.
 //! - The clock offset of a tester is above the limit. If the offset is above the limit before the
@@ -181,7 +181,8 @@ impl RealHosts<'_> {
         each.collect()
     }
 
-    /// Waits until the time `until`, and calls `meanwhile` periodically.
+    /// Waits until the time `until`. During the wait, the function `meanwhile` is called at regular
+    /// intervals.
     fn wait(
         &self,
         until: Instant,
@@ -261,9 +262,9 @@ pub(super) fn with_hosts(reasons: Vec<Reason>, hosts: &[&str]) -> Vec<Reason> {
     reasons.into_iter().map(with_host).collect()
 }
 
-/// Returns a reason for each tester whose clock is too far from the first tester's clock. Two
-/// clocks that are both close enough to the first clock must also be close enough to each other.
-/// `merge` reports the same faults after a trial.
+/// Returns a reason for an invalid trial for each tester whose clock is too far from the first
+/// tester's clock. Two clocks that are both close enough to the first clock must also be close
+/// enough to each other. After a trial, `merge` checks the clocks in the same way.
 fn clock_faults(offsets: &Offsets, limit: Nanos) -> Vec<Reason> {
     let apart = |one: &RangeInclusive<i64>, other: &RangeInclusive<i64>| {
         Nanos(one.end().abs_diff(*other.start()).max(other.end().abs_diff(*one.start())))

@@ -133,7 +133,8 @@ impl Measure for ClosedLoopMeasure {
         })
     }
 
-    /// The paper has separate tables for CPUs with and without dynamic frequency scaling.
+    /// The paper on Benchmarking DNS64 has separate tables for CPUs with and without dynamic
+    /// frequency scaling.
     fn paper_items(&self, _: &Plan, point: &Point) -> Vec<PaperItem> {
         let what: &[&str] = match point.governor() {
             None | Some(FIXED) => &["Tables I-II", "Fig. 2"],

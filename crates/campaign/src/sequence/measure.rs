@@ -80,7 +80,7 @@ impl Paper {
     /// All papers.
     pub const ALL: [Paper; 2] = [Paper::Benchmarking, Paper::Mtd64];
 
-    /// Returns a short name for column headings.
+    /// Returns a short name of the paper for column headings.
     pub fn short(self) -> &'static str {
         match self {
             Paper::Benchmarking => "Benchmarking",
@@ -88,7 +88,7 @@ impl Paper {
         }
     }
 
-    /// Returns the authors and the title.
+    /// Returns the authors and the title of the paper.
     pub fn title(self) -> &'static str {
         match self {
             Paper::Benchmarking => {

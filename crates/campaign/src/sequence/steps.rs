@@ -32,9 +32,9 @@ pub struct GoalFigures {
     pub goal: Goal,
     /// Statistics of the searches' lower bounds, in queries per second.
     pub figures: Figures,
-    /// Factor by which the lower bounds may be overstated, because replies after the end of a trial
-    /// count too. The lower end of the interval is divided by this factor. A factor of 1 means that
-    /// the bounds are not overstated.
+    /// Largest factor by which the lower bounds may be too high, because replies that arrive after
+    /// the end of a trial count too. The lower end of the interval is divided by this factor. A
+    /// factor of 1 means that the bounds are not too high.
     pub overstatement: f64,
     /// Maximum distance between the two bounds of a search.
     pub resolution: Qps,
@@ -125,8 +125,8 @@ impl SearchSequence {
         trial.deviation.or_else(|| judged.find_map(|deviation| deviation))
     }
 
-    /// Returns the acceptance criteria of the goals of an MLRsearch. Empty for a bisection, which
-    /// uses only the criterion of the trial.
+    /// Returns the acceptance criteria of the goals of an MLRsearch. The list is empty for a
+    /// bisection, because a bisection uses only the criterion of its trials.
     fn goal_acceptances(&self) -> impl Iterator<Item = Acceptance> {
         let goals = match self {
             SearchSequence::Bisection(_) => &[],
@@ -240,7 +240,7 @@ impl TrialSequence {
     }
 }
 
-/// Number of experiments in a block.
+/// Number of experiments in a block of a closed-loop trial.
 pub(super) const BLOCK: u32 = 256;
 
 /// Settings of a trial in a closed loop.
@@ -254,7 +254,7 @@ pub struct LoopPlan {
     pub blocks: u8,
     /// Timeout of a query.
     pub timeout: Duration,
-    /// First octet of all names.
+    /// First octet of the addresses that all queried names encode.
     pub space: u8,
     /// DNS64 prefix that the synthesized addresses must have.
     pub prefix: Prefix,
@@ -268,7 +268,7 @@ impl LoopPlan {
         u64::from(BLOCK) * u64::from(self.blocks) * NAMES
     }
 
-    /// Returns the arguments of `dns64bench closed-loop`.
+    /// Returns the command-line arguments of `dns64bench closed-loop` for this trial.
     pub(crate) fn arguments(&self) -> Vec<String> {
         let mut words: Vec<String> =
             ["closed-loop", "--json", "--quiet", "--liveness", "false", "--expect-prefix"]
