@@ -34,8 +34,8 @@ use crate::record::{Entry, VERSION};
 
 pub use error::ArchiveError;
 
-/// Returns `path`, with `./` in front if the path begins with `-`. Otherwise programs would parse
-/// such a path as an option.
+/// Returns `path` in a form that no program parses as an option: if the path begins with `-`, the
+/// result begins with `./-`.
 fn as_operand(path: &Path) -> PathBuf {
     let is_like_option = path.as_os_str().as_encoded_bytes().starts_with(b"-");
     if is_like_option { Path::new(".").join(path) } else { path.into() }
@@ -167,7 +167,7 @@ impl Archive {
         Ok(below.join(file))
     }
 
-    /// True if the run folder contains `file`, a relative path.
+    /// True if the run folder contains a file with the relative path `file`.
     pub fn has(&self, file: &Path) -> bool {
         self.folder.join(file).exists()
     }
@@ -205,8 +205,8 @@ pub fn read(folder: &Path) -> Result<(Plan, Environment, Vec<Entry>), ArchiveErr
     Ok((plan, machine_of(folder)?, entries))
 }
 
-/// Content of `environment.json`. In older run folders the file has no `schema_version`, and
-/// readers do not need it.
+/// Contents of `environment.json`: facts and format version. Files in older run folders have no
+/// format version, and no reader depends on it.
 #[derive(Serialize)]
 struct VersionedEnvironment<'a> {
     schema_version: u32,

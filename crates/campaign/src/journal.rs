@@ -35,7 +35,7 @@ pub enum SearchEntry {
 /// A trial about to start.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Started {
-    /// Index of the search, from 0.
+    /// Index of the search. The first search has index 0.
     pub repeat: u32,
     /// Offered rate of the trial, queries per second.
     pub rate: Qps,
@@ -48,7 +48,7 @@ pub struct Started {
 /// A finished trial.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Finished {
-    /// Index of the search, from 0.
+    /// Index of the search. The first search has index 0.
     pub repeat: u32,
     /// Result of the trial.
     pub trial: TrialResult,
@@ -73,7 +73,7 @@ pub enum JournalError {
     Line {
         /// The journal's path.
         path: PathBuf,
-        /// Number of the invalid line, from 1.
+        /// Number of the invalid line. The first line has number 1.
         line: usize,
         /// Description of the error.
         why: String,

@@ -152,8 +152,7 @@ pub struct Ssh {
 }
 
 impl Ssh {
-    /// Returns the hosts of the Measurer, in the order of the shards; `None` stands for this
-    /// machine.
+    /// Returns the hosts of the Measurer in plan order; `None` stands for this machine.
     pub(crate) fn tester_hosts(&self) -> Vec<Option<&SshHost>> {
         match &self.testers[..] {
             [] => vec![self.tester.as_ref()],
@@ -221,7 +220,8 @@ impl OneOrSeveral {
 pub struct AuthPlan {
     /// The server program that acts as AuthDNS.
     pub driver: Auth,
-    /// Name of the server in the report and in `[measure] authdns`; default: the driver's name.
+    /// Name of the server in the report and in the list `authdns` of `[measure]`. The default is
+    /// the name of the driver.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// Number of CPUs in `[cpus] auth` that the server may use; default: all of these CPUs.
@@ -394,8 +394,8 @@ pub struct DutPlan {
     /// Highest rate of a search for this DUT. The default is the key `max` in `[search]`.
     #[serde(default)]
     pub max: Option<Qps>,
-    /// Maximum distance between the highest passed and the lowest failed rate; default:
-    /// `resolution` of `[search]`.
+    /// Maximum distance between the highest passed and the lowest failed rate. The default is the
+    /// key `resolution` in `[search]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resolution: Option<Qps>,
     /// Number of threads or processes that answer queries. The default is the core count at which
@@ -418,13 +418,14 @@ pub struct DutPlan {
     /// AuthDNS. Supported by dns64d only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub xdp: Option<net::xdp::Mode>,
-    /// Core counts to measure; default: `cores` of `[measure]`.
+    /// Core counts to measure. The default is the key `cores` in `[measure]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cores: Option<Vec<usize>>,
     /// Names of the placements to measure, from `[[measure.placements]]`; default: all placements.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub placements: Option<Vec<String>>,
-    /// Keys that replace keys of `[measure]` for this DUT.
+    /// Measurements of this DUT. A key in this table replaces the key of the same name in
+    /// `[measure]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measure: Option<DutKeys>,
     /// Commands for the driver `custom`.
@@ -495,7 +496,7 @@ pub enum PlanError {
     Value {
         /// Path of the plan.
         path: PathBuf,
-        /// Line number, from 1.
+        /// Line number of the error. The first line has number 1.
         line: usize,
         /// The error, and the correct form.
         reason: String,

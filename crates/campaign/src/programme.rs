@@ -11,7 +11,7 @@ use crate::plan::{Plan, PlanError, Point, READY, Ssh, check_dut};
 use crate::sequence;
 
 impl Plan {
-    /// Reads a plan from the file `path`, or returns the ready plan with this name.
+    /// Reads a plan from the file `path`, or returns the built-in plan with this name.
     ///
     /// # Errors
     /// If there is no such plan, or if it is invalid or contradicts itself.

@@ -146,7 +146,7 @@ impl Entry {
 pub struct Step {
     /// The point of the trial.
     pub point: Point,
-    /// Index of the search or repetition, from 0.
+    /// Index of the search or repetition. The first one has index 0.
     pub repeat: u32,
     /// Offered rate, queries per second.
     pub rate: Qps,
@@ -174,8 +174,8 @@ pub struct Measured {
     /// CPU time stolen by a hypervisor.
     #[serde(default)]
     pub stolen: StolenFrom,
-    /// Warnings about the tester that did not make the trial invalid. In JSON, `warnings` contains
-    /// sentences, and `warning_causes` contains their data.
+    /// Warnings about the tester that did not make the trial invalid. The JSON form has two lists:
+    /// sentences in `warnings`, and the data of the sentences in `warning_causes`.
     #[serde(flatten, with = "method::warning::in_words")]
     #[schemars(with = "method::warning::in_words::Written<'static>")]
     pub warnings: Vec<Warning>,
@@ -205,7 +205,8 @@ impl Measured {
         }
     }
 
-    /// Returns the deviation from the plan's conditions, or `None` if there is no deviation.
+    /// Returns the trial's deviation from the conditions in the plan, or `None` if there is no
+    /// deviation.
     pub fn deviation(&self) -> Option<Deviation> {
         match &self.found {
             TaskResult::Trial(trial) => trial.deviation,
@@ -347,7 +348,7 @@ pub enum CannotBeMade {
 }
 
 impl CannotBeMade {
-    /// True if another attempt would fail for the same reason.
+    /// True if a second attempt would fail for the same reason.
     pub(crate) fn is_final(&self) -> bool {
         !matches!(self, CannotBeMade::Refused { .. })
     }
@@ -376,7 +377,7 @@ impl fmt::Display for CannotBeMade {
 /// A closed-loop trial with its verdict.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct LoopTrial {
-    /// The tester's result.
+    /// The result that the tester reported.
     #[serde(flatten)]
     pub experiments: Experiments,
     /// Change in AuthDNS's counters during the trial; absent if AuthDNS does not count queries.
@@ -473,7 +474,7 @@ pub struct ConformTrial {
 }
 
 impl ConformTrial {
-    /// Returns the result of checks that began at `begun` and completed.
+    /// Returns the result of checks that began at the time `begun` and ended with a report.
     pub(crate) fn new(begun: SystemTime, report: Report) -> ConformTrial {
         let started_unix_s = unix_s(begun);
         let duration_s = report.duration_s;

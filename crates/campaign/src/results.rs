@@ -61,8 +61,7 @@ pub struct Results {
     pub plan: Plan,
     /// The machine on which the campaign was started.
     pub environment: Environment,
-    /// Facts about the campaign's hosts, if they are other machines or network namespaces of this
-    /// machine.
+    /// Facts about each host that is a different machine or a network namespace of this machine.
     pub hosts: Vec<HostFacts>,
     /// Hosts that changed while the campaign was interrupted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -86,8 +85,9 @@ pub struct Results {
     pub duts: Vec<DutResult>,
     /// Pacing errors and other errors of the tester, over all trials.
     pub health: Health,
-    /// Deviations of the campaign from RFC 8219 §9.2, determined from its trials. In JSON,
-    /// `noncompliance` contains sentences, and `noncompliance_causes` contains their data.
+    /// Deviations of the campaign from RFC 8219 §9.2, determined from its trials. The JSON form has
+    /// two lists: sentences in `noncompliance`, and the data of the sentences in
+    /// `noncompliance_causes`.
     #[serde(flatten, with = "method::noncompliance::in_words")]
     #[schemars(with = "method::noncompliance::in_words::Written<'static>")]
     pub noncompliance: Vec<Noncompliance>,
@@ -146,7 +146,7 @@ pub struct HostFacts {
     pub environment: Environment,
 }
 
-/// Summary of the tester's pacing, invalid trials and warnings over all trials of a run.
+/// Accuracy of the tester over all trials of a run: pacing errors, invalid trials and warnings.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Health {
     /// Numbers of probes, full trials and invalid trials.
@@ -177,19 +177,19 @@ pub struct StolenTime {
     pub worst_cpu_pct: f64,
 }
 
-/// Median and worst value over all trials.
+/// Median and largest value of a figure over all trials.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Spread {
-    /// The median over the trials.
+    /// Median of the figure over the trials.
     pub median: f64,
-    /// The largest value of any trial.
+    /// Largest value of the figure in any trial.
     pub worst: f64,
 }
 
 /// A kind of reason for invalid trials, and the number of these trials.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct InvalidReason {
-    /// The kind of reason.
+    /// Kind of reason for which the trials were invalid.
     pub kind: ReasonKind,
     /// Text of this kind of reason.
     pub reason: String,
@@ -198,7 +198,7 @@ pub struct InvalidReason {
 }
 
 impl InvalidReason {
-    /// Creates an entry for a kind of reason.
+    /// Creates an entry for a kind of reason, with the number of trials.
     fn new(kind: ReasonKind, trials: usize) -> InvalidReason {
         InvalidReason { kind, reason: kind.to_string(), trials }
     }
@@ -297,7 +297,8 @@ impl Results {
         self.self_tests.iter().find(|test| test.vouches)
     }
 
-    /// Returns the versions of the AuthDNS servers that DUTs query but that do not count queries.
+    /// Returns the versions of those AuthDNS servers that do not count queries. Only AuthDNS
+    /// servers that a DUT queries are considered.
     pub fn without_counters(&self) -> Vec<&str> {
         self.authdns.iter().filter(|auth| !auth.counts).map(|auth| auth.version.as_str()).collect()
     }
@@ -368,8 +369,8 @@ fn dut_result(recorded: &Recorded<'_>, name: &str, points: &[Point]) -> DutResul
     }
 }
 
-/// Returns the pacing of the trial at the highest rate that a DUT passed at full length. If several
-/// trials passed at that rate, returns the pacing of the first one.
+/// Returns the accuracy of the query schedule in the trial at the highest rate that a DUT passed at
+/// full length. If several trials passed at that rate, the first one is used.
 fn paced(recorded: &Recorded<'_>, dut: &str) -> Option<PacedTrial> {
     let mut best: Option<PacedTrial> = None;
     for m in recorded.finished() {
@@ -524,8 +525,8 @@ fn noncompliance(recorded: &Recorded<'_>) -> Vec<Noncompliance> {
     noncompliance_of(&all)
 }
 
-/// Returns the smallest number of usable searches among the points that affect compliance. Returns
-/// `None` if none of these points has a trial.
+/// Counts the usable searches of each point that affects the compliance with RFC 8219, and returns
+/// the smallest count. Returns `None` if none of these points has a trial.
 fn fewest_searches(recorded: &Recorded<'_>) -> Option<u32> {
     let of = |point: &Point| {
         let Point::Search(conditions) = point else { return None };

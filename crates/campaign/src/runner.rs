@@ -309,8 +309,8 @@ impl<'a, H: Hosts> Campaign<'a, H> {
         unreachable!("the last try counts as it is")
     }
 
-    /// Executes one trial with the servers of `site`. If the DUT died or hung, `site` is empty
-    /// afterwards.
+    /// Executes one trial on the running servers in `site`. If the DUT died or hung, `site` is
+    /// empty afterwards.
     fn try_once(
         &mut self,
         site: &mut Option<Testbed<H>>,
@@ -572,7 +572,7 @@ fn stolen(before: [Vec<Option<CpuTimes>>; 3], after: [Vec<Option<CpuTimes>>; 3])
 }
 
 /// True if the replies counted in `counts` show that the DUT is ready. For conformance checks any
-/// reply is accepted, because their AuthDNS has no answers for the queried names.
+/// reply is accepted, because the AuthDNS of these checks has no answers for the queried names.
 fn is_right(counts: &Counts, point: &Point) -> bool {
     counts.valid > 0 || point.is_checked() && counts.wrong.total() > 0
 }

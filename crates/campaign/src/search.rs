@@ -24,15 +24,16 @@ use crate::sequence::{GoalFigures, SearchSequence};
 /// Result of a set of searches. Its JSON form is the output of `search --json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct SearchResult {
-    /// Median, percentiles and interval in queries per second, and relative range in per cent.
+    /// Median, percentiles and interval of the results of all searches in queries per second, and
+    /// their relative range in per cent.
     #[serde(flatten)]
     pub figures: Figures,
     /// Distance between the highest passed and the lowest failed rate. A median between two rates
     /// is rounded to this distance.
     pub resolution: Qps,
-    /// Factor by which short trials may overstate the rates, because replies after the end of
-    /// sending count too. The lower end of the interval is divided by this factor. A factor of 1
-    /// means that the rates are not overstated.
+    /// Largest factor by which short trials may overstate the rates. The cause is that replies
+    /// count even if they arrive after the end of sending. The lower end of the interval is divided
+    /// by this factor. A factor of 1 means that the rates are not overstated.
     pub overstatement: f64,
     /// The facts that determine the compliance with RFC 8219.
     pub facts: Facts,
@@ -57,7 +58,7 @@ pub struct SearchResult {
     /// Result of each search.
     pub repeats: Vec<Found>,
     /// Results of an MLRsearch for each goal, starting with the goal of RFC 8219. The other fields
-    /// apply to this first goal. Empty for a bisection.
+    /// contain the result for the goal of RFC 8219. The list is empty for a bisection.
     pub goals: Vec<GoalFigures>,
     /// For each search, the number of queries without a valid reply at the lowest failed rate. An
     /// entry is absent if no rate failed.
@@ -140,7 +141,7 @@ pub enum SearchError {
         "the journal has a trial at {found} queries/s in search {repeat}, but {expected:?} was due"
     )]
     Replay {
-        /// Index of the search to which the trial belongs, from 0.
+        /// Index of the search to which the trial belongs. The first search has index 0.
         repeat: u32,
         /// Rate of the trial in the journal, queries per second.
         found: Qps,
@@ -161,7 +162,7 @@ pub enum SearchError {
 /// Progress of a set of searches, for display.
 #[derive(Clone, Copy, Debug)]
 pub struct SearchProgress {
-    /// Index of the search, from 0.
+    /// Index of the search. The first search has index 0.
     pub repeat: u32,
     /// Total number of searches.
     pub of: u32,
@@ -170,7 +171,8 @@ pub struct SearchProgress {
     /// Highest passed and lowest failed rate of this search so far; `None` if there is no such rate
     /// yet.
     pub bracket: (Option<Qps>, Option<Qps>),
-    /// Number of the next trial in the set, from 1. Invalid trials are included in the count.
+    /// Number of the next trial in the set of searches. The first trial has number 1. Invalid
+    /// trials are included in the count.
     pub number: u64,
     /// Forecast of the remaining trials. `None` for an MLRsearch, because the number of its trials
     /// depends on their results.
@@ -326,7 +328,7 @@ pub fn interrupted(
     Ok(found.map(|found| SearchResult { interrupted: true, ..found }))
 }
 
-/// True if a finished trial is the one that is due: its search, rate and duration are the same.
+/// True if a finished trial is the trial `due`: search, rate and duration are the same.
 fn is_of(finished: &Finished, due: (u32, Qps, Nanos)) -> bool {
     let trial = &finished.trial;
     (finished.repeat, trial.rate, trial.facts.duration) == due

@@ -1,6 +1,7 @@
 //! The kinds of measurement, one file for each kind. Each file defines the points, the checks of
-//! plan keys, and the sequence of trials of a point. The file of the same name in `results`
-//! computes the results, and the file of this name in crate `report` creates tables and figures.
+//! plan keys, and the sequence of trials of a point. In `results`, the file of the same name
+//! computes the results. In the crate `report`, the file of the same name creates tables and
+//! figures.
 //!
 //! ```text
 //! plan ─► Measure::points ─► Measure::sequence ─► task ─► (a trial runs elsewhere) ─► journal
@@ -59,7 +60,7 @@ pub fn of(point: &Point) -> &'static dyn Measure {
 /// Checks the plan keys of all kinds of measurement.
 ///
 /// # Errors
-/// The first error, with the name of the offending key.
+/// If a key has an invalid value. The message names the first such key.
 pub(crate) fn check(plan: &Plan) -> Result<(), String> {
     duts::check(plan)?;
     ALL.iter().try_for_each(|measure| measure.check(plan))

@@ -61,7 +61,7 @@ pub enum ArchiveError {
          (dns64bench campaign run PLAN --dir DIR)"
     )]
     OtherPlan {
-        /// File of the given plan.
+        /// Path of the plan that the user gave.
         path: PathBuf,
         /// The run folder that was to be read or resumed.
         folder: PathBuf,

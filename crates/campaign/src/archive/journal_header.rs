@@ -47,7 +47,8 @@ pub(super) fn plan_of(entries: &[Entry], folder: &Path) -> Result<Plan, ArchiveE
     }
 }
 
-/// Checks that the plan file `path` equals `begun`, the plan in the journal of `folder`.
+/// Checks that the plan in the file `path` equals the plan `begun`, which was read from the journal
+/// in `folder`.
 ///
 /// # Errors
 /// If the plan differs, or cannot be read.

@@ -11,7 +11,7 @@ use crate::plan::point::{Cores, Point, SelfTestTarget};
 use crate::plan::{AuthPlan, DutPlan, Plan};
 
 impl Plan {
-    /// Returns the keys of `[measure]` for a DUT. Keys in the DUT's own tables replace those of
+    /// Returns the keys of `[measure]` for a DUT. A key in the DUT's own tables replaces the key in
     /// `[measure]`.
     pub fn keys_of(&self, dut: &DutPlan) -> Keys {
         let all = &self.measure;
@@ -138,8 +138,8 @@ impl Plan {
         SearchRange { min, max, resolution, invalid_retries }
     }
 
-    /// Returns the total duration of a trial that sends for `length`, including the timeout and the
-    /// pause after the trial.
+    /// Returns the total duration of a trial that sends queries for the time `length`. The timeout
+    /// and the pause after the trial are included.
     pub(crate) fn takes(&self, length: Duration) -> Duration {
         length + self.trial.timeout(length) + self.trial.pause
     }

@@ -89,8 +89,8 @@ impl TryFrom<String> for TypedGoal {
     }
 }
 
-/// Smallest loss for which a goal on the command line needs a percent sign. An operator may type
-/// 0.5 for 0.5 %, although 0.5 means half of the queries.
+/// Smallest loss that needs a percent sign on the command line. The value 0.5 means half of the
+/// queries, although an operator may type 0.5 for 0.5 %.
 const HIGH_LOSS: f64 = 0.1;
 
 impl FromStr for TypedGoal {

@@ -410,7 +410,7 @@ pub struct SelfTest {
 pub struct FurtherSelfTest {
     /// The server that acts as AuthDNS and receives the queries.
     pub server: Auth,
-    /// IP version of the queries; default: `family` of `[self-test]`.
+    /// IP version of the queries. The default is the key `family` in `[self-test]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub family: Option<Family>,
     /// Number of CPUs in `[cpus] auth` that the server may use; default: all of these CPUs.

@@ -32,7 +32,8 @@ fn value(plan: &impl Serialize) -> Value {
     serde_json::from_str(&text).unwrap_or_default()
 }
 
-/// Compares two values of the key `at`, and adds to `keys` the keys below `at` that differ.
+/// Compares the values `a` and `b` of the key `at` in two plans. Each key below `at` with different
+/// values is added to `keys`.
 fn compare(a: &Value, b: &Value, at: &str, keys: &mut Vec<String>) {
     match (a, b) {
         (Value::Object(a), Value::Object(b)) => {

@@ -109,8 +109,8 @@ impl PassedSelfTest {
         }
     }
 
-    /// Same as [`PassedSelfTest::proof`], but also checks that the rate of the trial is within the
-    /// range that the self-test validates.
+    /// Returns the same proof as [`PassedSelfTest::proof`], with an additional check: the rate of
+    /// the trial must be within the range that the self-test validates.
     pub fn proof_at_its_rate(&self, plan: &TrialPlan, trial: &TrialResult) -> TesterProof {
         match (self.proof(plan, trial), self.allowed(plan)) {
             (TesterProof::SelfTest { delta } | TesterProof::NotCompliant { delta }, allowed)
@@ -126,7 +126,7 @@ impl PassedSelfTest {
 /// Send settings of a self-test. A self-test validates only trials with the same settings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct SelfTestSending {
-    /// The requested settings.
+    /// The settings that were requested for the self-test.
     pub settings: SenderSettings,
     /// Scheduling priority that the kernel granted to the sending threads.
     pub priority: Priority,
@@ -155,7 +155,8 @@ impl SearchPlan {
         }
     }
 
-    /// Returns the trial at `rate` with names that begin at `first_name`.
+    /// Returns the settings of a trial at the rate `rate`. The first name that the trial queries is
+    /// at position `first_name`.
     pub fn trial_at(&self, rate: Qps, first_name: u64) -> TrialPlan {
         TrialPlan { rate, first_name, ..self.trial.clone() }
     }
@@ -213,8 +214,8 @@ impl SearchPlan {
         Duration::from(self.trial.duration + self.trial.timeout).saturating_add(self.pause)
     }
 
-    /// Returns the factor by which short trials may overstate rates, because replies that arrive
-    /// after the end of sending count too.
+    /// Returns the largest factor by which short trials may overstate a rate. The cause is that
+    /// replies count even if they arrive after the end of sending.
     pub fn overstatement(&self) -> f64 {
         overstatement(self.trial.duration, self.trial.timeout)
     }

@@ -9,7 +9,7 @@ use units::{Nanos, Qps, counted, grouped};
 use crate::plan::Plan;
 use crate::plan::search_plan::Method;
 
-/// The trial with the fewest queries that a group of plan keys permits.
+/// The smallest trial that a group of plan keys permits: the trial with the fewest queries.
 struct Smallest {
     /// Names of the plan keys.
     keys: &'static str,

@@ -37,8 +37,8 @@ impl Counts {
         }
     }
 
-    /// Returns, for each level, its name in `results.csv`, its name in texts, and the numbers of
-    /// checks.
+    /// Returns three values for each level of requirement: its name in `results.csv`, its name in
+    /// texts, and its numbers of checks.
     pub fn by_level(&self) -> [(&'static str, &'static str, Count); 4] {
         [
             ("must", "MUST", self.must),

@@ -19,9 +19,9 @@ pub enum Contradiction {
         dut: String,
         /// The acceptance ratio below 1, a fraction.
         accept: f64,
-        /// Interval of the highest passing rate with the lower acceptance ratio.
+        /// Interval for the highest passing rate with the lower acceptance ratio.
         less: Interval,
-        /// Interval of the highest passing rate if every reply is required.
+        /// Interval for the highest passing rate if every reply is required.
         all: Interval,
     },
     /// Load trials of the DUT failed at a rate no higher than the median of its searches.
@@ -45,8 +45,8 @@ pub enum Contradiction {
     },
 }
 
-/// Returns all contradictions of a campaign; `allowed` is the rate up to which the self-test
-/// validates the tester at a point.
+/// Returns all contradictions in the results of a campaign. The function `allowed` returns the rate
+/// up to which the self-test validates the tester at a point.
 pub(super) fn contradictions(
     duts: &[DutResult],
     allowed: impl Fn(&Point) -> Option<Qps>,

@@ -41,8 +41,8 @@ pub struct DutResult {
     /// Results of the conformance checks; absent if the plan has no checks for this DUT.
     #[serde(default)]
     pub conform: Option<ConformResult>,
-    /// Pacing of the trial at the highest rate that passed at full length; absent if no trial
-    /// passed.
+    /// Accuracy of the query schedule in the trial at the highest rate that passed at full length;
+    /// absent if no trial passed.
     #[serde(default)]
     pub paced: Option<PacedTrial>,
 }
@@ -52,6 +52,6 @@ pub struct DutResult {
 pub struct PacedTrial {
     /// Offered rate of the trial, queries per second.
     pub rate: Qps,
-    /// Deviation of the trial's time windows from the schedule.
+    /// Deviations of the queries from the schedule in the time windows of the trial.
     pub windows: Windows,
 }

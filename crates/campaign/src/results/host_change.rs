@@ -27,7 +27,7 @@ pub struct HostChange {
     pub points: Vec<String>,
 }
 
-/// A changed fact of a host.
+/// A fact about a host that changed while the campaign was interrupted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct FactChange {
     /// Name of the fact: kernel, CPU or dns64bench.
@@ -109,7 +109,7 @@ fn mixed(before: &[Entry], after: &[Entry]) -> Vec<String> {
 }
 
 impl HostChange {
-    /// Returns the subject of the sentence about this change.
+    /// Returns the subject of the sentence about this change, such as "The host of dut".
     fn whose(&self) -> String {
         match &self.roles[..] {
             [role] if role == ALL_ROLES => "The machine".into(),

@@ -24,13 +24,13 @@ use crate::sequence::{GoalFigures, Recorded, SearchSequence, void_deviation, wan
 pub struct PointResult {
     /// The conditions under which the searches ran.
     pub conditions: Conditions,
-    /// Median, percentiles and interval in queries per second, and relative range in per cent;
-    /// empty for a void point.
+    /// Median, percentiles and interval of the results of all searches in queries per second, and
+    /// their relative range in per cent. Empty for a void point.
     pub figures: Figures,
     /// Reason why there is no result; absent if there is a result.
     pub missing: Option<NoResult>,
-    /// Factor by which short trials may overstate the rates. The lower end of the interval is
-    /// divided by this factor.
+    /// Largest factor by which short trials may overstate the rates. The lower end of the interval
+    /// is divided by this factor.
     pub overstatement: f64,
     /// Result of each search, in order; rates in queries per second.
     pub found: Vec<Found>,
@@ -63,7 +63,7 @@ pub struct PointResult {
     /// the distance that was reached. A median between two rates is rounded to this distance.
     pub resolution: Qps,
     /// Results of an MLRsearch for each goal, starting with the goal of RFC 8219. The other fields
-    /// apply to this first goal. Empty for a bisection.
+    /// contain the result for the goal of RFC 8219. The list is empty for a bisection.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub goals: Vec<GoalFigures>,
 }
@@ -242,8 +242,9 @@ fn misconfigured(trials: &[&Measured], searches: &SearchSequence) -> Option<Wron
     searches.found().iter().all(|found| found.highest.is_none()).then_some(wrong)
 }
 
-/// Returns the share of names with an AAAA record (α) and of cached names (β) that AuthDNS counted.
-/// The trials used are those that passed at full length or deviated from the requested conditions.
+/// Returns two shares that AuthDNS counted: names with an AAAA record (α) and cached names (β). Two
+/// kinds of trials are used: trials that passed at full length, and trials that deviated from the
+/// requested conditions.
 fn real(trials: &[&Measured], searches: &SearchSequence) -> Option<Real> {
     let judged = |m: &&&Measured| {
         let passed = m.verdict() == Verdict::Passed && m.step.length == Length::Full;

@@ -33,7 +33,7 @@ pub struct SelfTestResult {
     /// Rate, in queries per second, up to which the tester is validated for trials without AAAA
     /// records and cached names.
     pub allows: Option<Qps>,
-    /// Statistics of all searches, queries per second.
+    /// Statistics of the results of all searches, in queries per second.
     pub figures: Figures,
     /// Result of each search, in order; rates in queries per second.
     pub found: Vec<Found>,

@@ -46,8 +46,8 @@ pub struct Sustained {
     /// Percentiles of the round-trip time of valid replies, in µs. Each percentile is the median
     /// over the trials.
     pub rtt_us: Option<Latency>,
-    /// 99.9th percentile of AuthDNS's response time in µs: the median over the trials. This is the
-    /// part of the round-trip time that the tester causes.
+    /// 99.9th percentile of AuthDNS's response time in µs: the median over the trials. The DUT does
+    /// not cause this part of the round-trip time.
     pub auth_p999_us: Option<f64>,
     /// Share of valid replies in all valid trials, from 0 to 1; absent if no query was sent.
     pub valid: Option<f64>,
@@ -60,11 +60,11 @@ pub struct Sustained {
 /// Percentiles of round-trip times in µs.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Latency {
-    /// Median, µs.
+    /// Median of the round-trip times, µs.
     pub p50: f64,
-    /// 99th percentile, µs.
+    /// 99th percentile of the round-trip times, µs.
     pub p99: f64,
-    /// 99.9th percentile, µs.
+    /// 99.9th percentile of the round-trip times, µs.
     pub p999: f64,
 }
 

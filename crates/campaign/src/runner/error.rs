@@ -42,7 +42,7 @@ pub enum CampaignError {
     Trial {
         /// Rate of the trial, queries per second; `None` if the trial has no rate.
         rate: Option<Qps>,
-        /// The tester's error.
+        /// The error that the tester reported.
         why: String,
         /// True if the error is in the plan.
         is_usage: bool,

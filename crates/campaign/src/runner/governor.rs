@@ -36,15 +36,16 @@ pub(crate) struct Scaling {
 }
 
 impl Scaling {
-    /// Returns the command that prints the input of [`Scaling::parse`]. `cpus` is the folder of the
-    /// CPUs.
+    /// Returns the command that prints the current and the available governors of each CPU, for
+    /// [`Scaling::parse`]. `cpus` is the folder in which Linux describes the CPUs.
     fn query_command(cpus: &str) -> Vec<String> {
         let files = ["scaling_governor", "scaling_available_governors"]
             .map(|file| format!("{cpus}/cpu*/cpufreq/{file}"));
         ["sh".into(), "-c".into(), format!("grep -sH '' {}; :", files.join(" "))].into()
     }
 
-    /// Parses the output of [`Scaling::query_command`].
+    /// Parses the output of the command that reads the frequency governors,
+    /// [`Scaling::query_command`].
     fn parse(printed: &str) -> Scaling {
         let mut scaling = Scaling::default();
         for (file, content) in printed.lines().filter_map(|line| line.split_once(':')) {
@@ -81,7 +82,7 @@ impl Scaling {
     }
 }
 
-/// Returns the command that writes the contents in `settings` to their files.
+/// Returns the command that writes each saved governor in `settings` to its file.
 fn restore(settings: &[SavedFile]) -> Vec<String> {
     let script = "while [ $# -gt 1 ]; do echo \"$2\" > \"$1\" || exit 1; shift 2; done";
     let head = ["sh", "-c", script, "sh"].map(str::to_owned);
@@ -99,7 +100,7 @@ pub(super) struct GovernorGuard {
 
 impl GovernorGuard {
     /// Sets a governor for all CPUs of a host. `folder` is the run folder. On CPUs without
-    /// frequency scaling, [`FIXED`] needs no change.
+    /// frequency scaling, the governor [`FIXED`] needs no change.
     ///
     /// # Errors
     /// If the host is unreachable, or the file with the previous governors cannot be written. The

@@ -71,7 +71,7 @@ pub(super) trait Servers {
     fn dut_version(&self, dut: &DutPlan) -> Result<String, ServerError>;
     /// Returns the version of an AuthDNS.
     fn auth_version(&self, auth: &AuthPlan) -> Result<String, ServerError>;
-    /// Chooses other ports for the servers if the topology is loopback. All servers must have
+    /// For topology loopback, chooses different ports for the servers. All servers must have
     /// stopped before the call.
     fn change_ports(&mut self) -> Result<(), CampaignError>;
     /// Starts the AuthDNS of `plan.auth`, and waits until it answers. `aaaa` is the share of names
@@ -92,7 +92,7 @@ pub(super) trait Servers {
         point: &Point,
         auth: &Self::Auth,
     ) -> Result<Self::Dut, ServerError>;
-    /// True if `auth` listens on the addresses that are queried at a point.
+    /// True if the servers of `auth` listen on the addresses that are queried at a point.
     fn serves(&self, auth: &Self::Auth, point: &Point) -> bool;
     /// Returns the configuration of AuthDNS.
     fn auth_configuration(&self, auth: &Self::Auth) -> Configuration;
@@ -122,8 +122,8 @@ pub(super) trait Observers: Servers {
     /// governor.
     type GovernorGuard;
 
-    /// Returns a sentence for each missing program or CPU. Only programs and CPUs that the points
-    /// `open` need are checked, each on its host.
+    /// Checks that each host has the programs and CPUs for the points in `open`. Returns a sentence
+    /// for each missing program or CPU.
     fn missing(&self, open: &[Point]) -> Result<Vec<String>, HostError>;
     /// Returns the role of each host, and the facts about it. Empty for topology loopback, in which
     /// all servers run on this machine.
@@ -558,7 +558,7 @@ pub(super) fn auth_lives(auth: &RunningAuth) -> Result<(), CampaignError> {
     Ok(())
 }
 
-/// Parses the output of a tester that was started at `begun`.
+/// Parses the output of a tester that was started at the time `begun`.
 fn parse(task: &Task, text: &str, begun: SystemTime) -> serde_json::Result<TaskResult> {
     Ok(match task {
         Task::Conform(_) => TaskResult::Conform(Box::new(match serde_json::from_str(text)? {

@@ -30,8 +30,8 @@ pub fn missing_here(plan: &Plan) -> Vec<String> {
     missing
 }
 
-/// Returns the points of a plan for which this machine has too few cores, or lacks CPUs that the
-/// plan names. Empty if the DUT does not run on this machine.
+/// Returns the points of a plan that need more cores than this machine has, or CPUs that this
+/// machine lacks. Empty if the DUT does not run on this machine.
 pub fn points_beyond_cpus(plan: &Plan) -> Vec<Point> {
     if far(plan)[Role::Dut as usize].is_some() {
         return Vec::new();
@@ -179,8 +179,8 @@ fn programs(plan: &Plan, role: Role, points: &[Point]) -> Vec<(String, PathBuf)>
     }
 }
 
-/// Returns the program that a host needs for a server. `None` if the server is part of dns64bench,
-/// or if the commands in the plan name its program.
+/// Returns the program that must be installed on a host for a server. Returns `None` if the server
+/// is part of dns64bench, or if the commands in the plan name its program.
 fn program_of<T>(driver: &Driver<T>, given: Option<&Path>) -> Option<PathBuf> {
     match (driver.program, given) {
         (Program::OfThePlan, _) | (Program::Own { .. }, None) => None,
@@ -204,8 +204,8 @@ fn programs_of(dut: &DutPlan) -> Vec<(String, PathBuf)> {
     all.into_iter().map(|program| (dut.name().to_owned(), program)).collect()
 }
 
-/// Returns a sentence for each plan key that requires CPUs that the host does not have. Empty if
-/// the host's CPUs are unknown.
+/// Returns a sentence for each plan key that requires CPUs missing on the host. Returns no sentence
+/// if the CPUs of the host are unknown.
 fn too_many(
     plan: &Plan,
     role: Role,

@@ -149,7 +149,8 @@ struct LargeFilesGuard {
 }
 
 impl LargeFilesGuard {
-    /// Creates the guard for a server in the folder `place` on `machine`.
+    /// Creates the guard for the files of a server that runs in the folder `place` on the host
+    /// `machine`.
     fn of(machine: &Machine, place: &Path, files: &[&str]) -> LargeFilesGuard {
         let files = files.iter().map(|file| place.join(file).to_string_lossy().into_owned());
         LargeFilesGuard { machine: machine.clone(), files: files.collect() }
@@ -193,9 +194,9 @@ pub(super) struct RunningAuth {
 }
 
 impl RunningAuth {
-    /// Starts a server for the names `names` on each address in `listen`, and waits until all
-    /// servers answer. Each address belongs to the host with the same index. If there are fewer
-    /// addresses than hosts, the last hosts are not used.
+    /// Starts a server on each address in `listen`, and waits until all servers answer. The servers
+    /// answer for the names in `names`. Each address belongs to the host with the same index. If
+    /// there are fewer addresses than hosts, the last hosts are not used.
     ///
     /// # Errors
     /// If one of the servers does not start.
@@ -263,8 +264,8 @@ impl RunningAuth {
 /// A server on one of the AuthDNS hosts.
 struct AuthServer {
     process: Running,
-    /// This field comes after `process`, so that the files are removed only once the process that
-    /// writes them has ended.
+    /// Guard that removes the large files of the server. This field comes after `process`, so that
+    /// the process has ended before its files are removed.
     _bulk: LargeFilesGuard,
     /// Status socket from which counters are read. `None` for servers without counters, and for
     /// servers that answer for the names of the conformance checks.
@@ -362,7 +363,7 @@ impl AuthServer {
         Ok(())
     }
 
-    /// Waits until `is_ready` returns true.
+    /// Waits until the function `is_ready` returns true.
     fn wait(
         &self,
         name: &str,
@@ -393,8 +394,8 @@ impl AuthServer {
 /// A running DUT.
 pub(super) struct RunningDut {
     process: Running,
-    /// This field comes after `process`, so that the files are removed only once the process that
-    /// writes them has ended.
+    /// Guard that removes the large files of the server. This field comes after `process`, so that
+    /// the process has ended before its files are removed.
     _bulk: LargeFilesGuard,
     /// Command that stops the server. If it is not empty, the started process may exit while the
     /// server keeps running.
@@ -404,7 +405,7 @@ pub(super) struct RunningDut {
     /// Command that prints the ids of the server's processes. Empty if the started process is the
     /// server.
     cpu_pids: Vec<String>,
-    /// The configured part of the CPU placement, without observations.
+    /// The CPU placement of the DUT as configured, without observations from trials.
     place: CpuPlacement,
     /// The CPUs that the host has; empty if unknown.
     existing: BTreeSet<usize>,
@@ -517,8 +518,8 @@ impl RunningDut {
         Ok(())
     }
 
-    /// Waits until `is_ready` returns true. `is_ready` queries the server or runs the plan's
-    /// `ready` command.
+    /// Waits until the function `is_ready` returns true. This function queries the server or runs
+    /// the command `ready` of the plan.
     ///
     /// # Errors
     /// If the server exits first, or takes too long.
@@ -659,8 +660,8 @@ fn write_zone(
     }
 }
 
-/// Returns the first words of a server's command, which name its program on a host. The list is
-/// empty if the commands in the plan already name the program.
+/// Returns the start of a server's command line: the program on the given host, and its subcommand
+/// if it has one. The list is empty if the commands in the plan already name the program.
 fn program<T>(
     machine: &Machine,
     name: &str,

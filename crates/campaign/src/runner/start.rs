@@ -51,8 +51,8 @@ impl<H: Hosts> Campaign<'_, H> {
         if firsts.is_empty() || has_started { Ok(()) } else { Err(CampaignError::NotReady(failed)) }
     }
 
-    /// Returns, for each DUT, the first incomplete point with trials and the first incomplete point
-    /// with conformance checks. The first point with each AuthDNS is also included.
+    /// Returns up to two incomplete points for each DUT: the first point with trials, and the first
+    /// point with conformance checks. The first point with each AuthDNS is also included.
     fn first_points(&self, open: &[Point]) -> Vec<Point> {
         let auth_of = |point: &Point| self.plan.auth_at(point).name().to_owned();
         let start = |point: &Point| (point.dut().map(str::to_owned), point.is_checked());
@@ -101,8 +101,8 @@ impl<H: Hosts> Campaign<'_, H> {
     }
 
     /// Starts the servers again after a DUT did not start. Another program may have used the DUT's
-    /// port, so other ports are chosen if the topology is loopback. All servers must have stopped
-    /// before the call.
+    /// port, so different ports are chosen if the topology is loopback. All servers must have
+    /// stopped before the call.
     fn start_again(
         &mut self,
         point: &Point,

@@ -165,8 +165,8 @@ impl RealHosts<'_> {
         between(before, after)
     }
 
-    /// Starts `dns64bench measure` on each tester, for the tester's shard of a trial. The trial
-    /// begins at `start`.
+    /// Starts `dns64bench measure` on each tester. Each tester sends its share of the queries of a
+    /// trial. The trial begins at the time `start`.
     fn start_all(&self, plan: &TrialPlan, start: Moment) -> Result<Vec<Running>, CampaignError> {
         let testers = &self.deployment.testers;
         let (of, seed) = (testers.len() as u16, plan.seed_from(start));
@@ -198,8 +198,8 @@ impl RealHosts<'_> {
         Ok(())
     }
 
-    /// Waits until the tester of shard `index` has exited, and returns the tester's result. Returns
-    /// `None` if the tester does not exit in time.
+    /// Waits until the tester with number `index` has exited, and returns the tester's result.
+    /// Returns `None` if the tester does not exit in time.
     fn given(
         &self,
         measurer: &Running,
@@ -245,7 +245,7 @@ fn ended(trial: TrialResult, cpu: Cpu) -> (TaskResult, Cpu) {
     (TaskResult::Trial(Box::new(trial)), cpu)
 }
 
-/// Returns a reason that names the tester of this shard.
+/// Adds the number of a tester to a reason that concerns only this tester.
 pub(super) fn of_shard(shard: u16, reason: Reason) -> Reason {
     Reason::OfShard { shard, reason: Box::new(reason) }
 }

@@ -15,14 +15,14 @@ pub trait Measure: Sync {
     /// Returns the name of this kind of measurement in `campaign plan` and `results.csv`.
     fn name(&self) -> &'static str;
 
-    /// Returns the points of this kind for a DUT, in order. If `dut` is `None`, returns the points
-    /// that belong to no DUT.
+    /// Returns the points of this kind of measurement for a DUT, in order. If `dut` is `None`,
+    /// returns the points that belong to no DUT.
     fn points(&self, plan: &Plan, dut: Option<&DutPlan>) -> Vec<Point>;
 
     /// Checks the plan keys of this kind of measurement.
     ///
     /// # Errors
-    /// The first error, with the name of the offending key.
+    /// If a key has an invalid value. The message names the first such key.
     fn check(&self, plan: &Plan) -> Result<(), String>;
 
     /// Returns the maximum number of trials of a point, and their total duration. Repetitions of

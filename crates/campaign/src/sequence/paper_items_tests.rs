@@ -66,8 +66,8 @@ fn points_of_one_rate_at_a_place_make_no_curve() {
     );
 }
 
-/// The ready plan `paper` contains a point for every table and figure of the papers that contains
-/// measurements of a server.
+/// The built-in plan `paper` covers every table and figure of the papers that contains measurements
+/// of a server: it has a point for each of them.
 #[test]
 fn all_measurements_of_the_papers_are_covered() {
     let plan = Plan::load(Path::new("paper")).unwrap();

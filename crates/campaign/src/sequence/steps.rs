@@ -32,9 +32,9 @@ pub struct GoalFigures {
     pub goal: Goal,
     /// Statistics of the searches' lower bounds, in queries per second.
     pub figures: Figures,
-    /// Largest factor by which the lower bounds may be too high, because replies that arrive after
-    /// the end of a trial count too. The lower end of the interval is divided by this factor. A
-    /// factor of 1 means that the bounds are not too high.
+    /// Largest factor by which short trials may overstate the lower bounds. The cause is that
+    /// replies count even if they arrive after the end of sending. The lower end of the interval is
+    /// divided by this factor. A factor of 1 means that the bounds are not overstated.
     pub overstatement: f64,
     /// Maximum distance between the two bounds of a search.
     pub resolution: Qps,
@@ -328,8 +328,8 @@ pub struct FarView {
 }
 
 impl ConformPlan {
-    /// Returns the arguments of `dns64bench conform`. If `view` is `None`, checks that depend on
-    /// the DUT's upstream queries are skipped.
+    /// Returns the command-line arguments of `dns64bench conform` for these checks. If `view` is
+    /// `None`, checks that depend on the DUT's upstream queries are skipped.
     pub fn arguments(&self, view: Option<FarView>) -> Vec<String> {
         // Each option and its value form a single argument, because a name may begin with a hyphen.
         let mut words = vec!["conform".to_owned()];
