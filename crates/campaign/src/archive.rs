@@ -140,8 +140,8 @@ impl Archive {
         unreachable!("the loop has no end")
     }
 
-    /// Returns the path of the record file of trial `number`, relative to the run folder. Removes
-    /// files that a killed trial left in the folder `records`.
+    /// Returns the path of the record file of the trial with number `number`, relative to the run
+    /// folder. Removes files that a killed trial left in the folder `records`.
     ///
     /// # Errors
     /// If the folder cannot be created.
@@ -206,7 +206,7 @@ pub fn read(folder: &Path) -> Result<(Plan, Environment, Vec<Entry>), ArchiveErr
 }
 
 /// Contents of `environment.json`: facts and format version. Files in older run folders have no
-/// format version, and no reader depends on it.
+/// format version, and no program needs it.
 #[derive(Serialize)]
 struct VersionedEnvironment<'a> {
     schema_version: u32,

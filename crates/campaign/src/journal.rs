@@ -61,7 +61,7 @@ pub enum JournalError {
     /// The journal file could not be read or written.
     #[error("cannot {doing} the journal {path}: {source}")]
     Io {
-        /// The failed operation: `read`, `write`, `create`.
+        /// Verb for the failed operation: `read`, `write` or `create`.
         doing: &'static str,
         /// The journal's path.
         path: PathBuf,

@@ -6,7 +6,7 @@
 //!                                                          └─► runner (on crate hosts)
 //! ```
 //!
-//! In this diagram, each module uses only modules to its left.
+//! In the diagram above, each module uses only modules to its left.
 #![forbid(unsafe_code)]
 
 pub mod archive;

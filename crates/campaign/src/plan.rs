@@ -356,8 +356,8 @@ impl Trial {
         working_set(cached, rate, self.timeout(self.duration).into())
     }
 
-    /// Returns the timeout of trials that send for `duration`: the configured timeout, or the
-    /// default.
+    /// Returns the timeout of trials that send queries for the time `duration`: the configured
+    /// timeout, or the default.
     pub fn timeout(&self, duration: Duration) -> Duration {
         self.timeout.unwrap_or_else(|| default_timeout(duration.into()).into())
     }
@@ -368,7 +368,7 @@ impl Trial {
         self.source_addresses.iter().copied().find(|sources| sources.check(server).is_ok())
     }
 
-    /// Returns the limits of the pacing audit.
+    /// Returns the limits for the deviation of queries from the schedule.
     pub(crate) fn pacing_limits(&self) -> PacingLimits {
         let lateness_p999 = self.lateness_limit.into();
         PacingLimits {

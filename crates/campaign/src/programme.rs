@@ -27,11 +27,11 @@ impl Plan {
         }
     }
 
-    /// Parses a plan. `path` is the file that contains the plan. This path appears in error
-    /// messages, and relative paths in the plan are resolved against the folder of the file.
+    /// Parses a plan. The file `path` contains the plan. Error messages name this file, and
+    /// relative paths in the plan are resolved against the folder of the file.
     ///
     /// # Errors
-    /// Same as [`Plan::load`].
+    /// The same errors as those of [`Plan::load`].
     pub fn parse(text: &str, path: &Path) -> Result<Plan, PlanError> {
         let mut plan: Plan = toml::from_str(text).map_err(|error| {
             let schema = serde_json::to_value(schemars::schema_for!(Plan)).unwrap_or_default();

@@ -54,7 +54,7 @@ pub enum Entry {
         /// conformance checks. For AuthDNS: "AuthDNS", or "AuthDNS NAME" if the server has a
         /// different name.
         server: String,
-        /// The command and the configuration file.
+        /// The command and the configuration file of the server.
         told: Configuration,
     },
     /// Facts about a host that is a different machine or a network namespace of this machine.
@@ -89,7 +89,7 @@ pub enum Entry {
     /// A point that cannot be measured, because the DUT's host does not support the CPU frequency
     /// governor of that point. The point is not tried again after a resume.
     CannotBeMade {
-        /// The point, which therefore has no trials.
+        /// The point that cannot be measured. It has no trials.
         point: Point,
         /// The missing feature, or the error message of the host.
         why: CannotBeMade,
@@ -335,9 +335,9 @@ pub enum CannotBeMade {
     NoScaling,
     /// The CPUs have frequency scaling, but not the requested governor.
     NoSuchGovernor {
-        /// The requested governor.
+        /// The frequency governor that the plan requests.
         wanted: String,
-        /// The available governors.
+        /// The frequency governors that the host supports.
         known: Vec<String>,
     },
     /// The host refused to set the governor. A different user may have permission to set it.
@@ -383,7 +383,8 @@ pub struct LoopTrial {
     /// Change in AuthDNS's counters during the trial; absent if AuthDNS does not count queries.
     #[serde(default)]
     pub auth: Option<AuthDelta>,
-    /// Deviation from the plan's conditions. Present only if the trial would otherwise have passed.
+    /// Deviation of the trial from the conditions in the plan. Present only if the trial would
+    /// otherwise have passed.
     #[serde(default)]
     pub deviation: Option<Deviation>,
     /// Verdict: passed if every name got a valid answer, invalid if the tester's host lost a query
@@ -420,8 +421,8 @@ impl LoopTrial {
         LoopTrial { experiments, auth: None, deviation: None, verdict, reasons }
     }
 
-    /// Checks the trial against the change in AuthDNS's counters, as for trials at a constant rate.
-    /// The trial becomes invalid in any of these cases:
+    /// Adjusts the verdict of the trial to the change in AuthDNS's counters, as for trials at a
+    /// constant rate. The trial becomes invalid in any of these cases:
     /// - AuthDNS had a fault.
     /// - The trial failed, but AuthDNS alone may be the cause. The number of upstream queries that
     ///   AuthDNS missed or answered too late is at least the number of names without an answer.
@@ -481,8 +482,8 @@ impl ConformTrial {
         ConformTrial { started_unix_s, duration_s, report: Some(report), why: String::new() }
     }
 
-    /// Returns the result of checks that began at `begun` and have just ended without a report.
-    /// `why` is the reason for the missing report.
+    /// Returns the result of checks that began at the time `begun` and have just ended without a
+    /// report. `why` is the reason for the missing report.
     pub(crate) fn without_report(begun: SystemTime, why: String) -> ConformTrial {
         let duration_s = begun.elapsed().unwrap_or_default().as_secs_f64();
         ConformTrial { started_unix_s: unix_s(begun), duration_s, report: None, why }

@@ -437,8 +437,8 @@ fn stolen(all: &[&Measured]) -> Vec<StolenTime> {
         .collect()
 }
 
-/// Counts the trials that have a reason of a given kind, for each kind. The kinds are in the order
-/// in which they first occur.
+/// For each kind of reason, counts the trials that have a reason of this kind. The kinds are in the
+/// order in which they first occur.
 fn by_kind<'a>(trials: impl Iterator<Item = &'a [Reason]>) -> Vec<InvalidReason> {
     let mut kinds: Vec<(ReasonKind, usize)> = Vec::new();
     for reasons in trials {
@@ -458,9 +458,9 @@ fn by_kind<'a>(trials: impl Iterator<Item = &'a [Reason]>) -> Vec<InvalidReason>
     kinds.into_iter().map(|(kind, trials)| InvalidReason::new(kind, trials)).collect()
 }
 
-/// Counts the trials for each kind of warning, in the order in which the kinds first occur. The
-/// numbers in the warnings differ from trial to trial, and only the first warning of each kind is
-/// returned.
+/// For each kind of warning, counts the trials that have a warning of this kind. The kinds are in
+/// the order in which they first occur. The numbers in the warnings differ from trial to trial, and
+/// only the first warning of each kind is returned.
 fn warned(trials: &[&Measured]) -> Vec<WarningCount> {
     let mut kinds: Vec<WarningCount> = Vec::new();
     for m in trials {

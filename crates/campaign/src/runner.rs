@@ -206,7 +206,7 @@ impl<'a, H: Hosts> Campaign<'a, H> {
         if self.keep_going { Ok(()) } else { Err(CampaignError::SelfTest(failed.into())) }
     }
 
-    /// Runs the trials of a point until none is due.
+    /// Runs the remaining trials of a point.
     fn point(&mut self, point: &Point) -> Result<(), CampaignError> {
         if self.recorded().replay(point).is_none() {
             // The incident is recorded only once, even if the campaign is resumed several times.

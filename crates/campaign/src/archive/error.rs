@@ -35,7 +35,7 @@ pub enum ArchiveError {
     /// The folder contains no journal.
     #[error("{folder} is not a run folder: it has no journal.jsonl")]
     NoRun {
-        /// The given folder.
+        /// Path of the folder that the user gave.
         folder: PathBuf,
     },
     /// The campaign was killed before it wrote the first line of its journal.

@@ -10,8 +10,8 @@ use units::{Nanos, Qps};
 
 use crate::plan::quantity::{nonzero_time, share};
 
-/// Returns the maximum distance between the two bounds of an MLRsearch at `rate`. `width` is the
-/// distance relative to the rate.
+/// Returns the maximum distance between the two bounds of an MLRsearch at a given rate. `width` is
+/// the distance relative to the rate.
 pub(crate) fn distance(width: f64, rate: Qps) -> Qps {
     Qps((width * rate.0 as f64).ceil() as u64)
 }

@@ -394,7 +394,7 @@ pub struct SelfTest {
     /// Number of searches; the smallest result counts.
     pub repeat: u32,
     /// The reserve δ of RFC 8219 §9.2, a fraction: the self-test must pass at a rate that exceeds
-    /// the required rate by this share. Values of 0.1 and more comply with RFC 8219.
+    /// the required rate by this fraction. Values of 0.1 and more comply with RFC 8219.
     pub delta: f64,
     /// IP version over which AuthDNS is queried. Default: the IP version of AuthDNS's address in
     /// the topology, or IPv4 if AuthDNS has addresses of both versions.

@@ -51,8 +51,8 @@ pub enum Method {
 }
 
 impl Method {
-    /// Returns an MLRsearch. Its goals are the goal of RFC 8219 with this duration and acceptance
-    /// criterion, then `others`.
+    /// Returns an MLRsearch with several goals. The first goal is the goal of RFC 8219 with the
+    /// given duration and acceptance criterion. The goals in `others` follow.
     pub fn mlrsearch(
         duration: Duration,
         accept: Acceptance,

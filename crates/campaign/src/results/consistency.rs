@@ -12,14 +12,14 @@ use crate::results::search::PointResult;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Contradiction {
-    /// The DUT failed with a lower acceptance ratio at rates at which it passed when every reply
-    /// was required.
+    /// At some rates, the DUT passed when every reply was required, but failed with a lower
+    /// acceptance ratio.
     LessForLess {
         /// The DUT and its CPU placement.
         dut: String,
-        /// The acceptance ratio below 1, a fraction.
+        /// The acceptance ratio, a fraction below 1.
         accept: f64,
-        /// Interval for the highest passing rate with the lower acceptance ratio.
+        /// Interval for the highest passing rate if some replies may be missing.
         less: Interval,
         /// Interval for the highest passing rate if every reply is required.
         all: Interval,
@@ -30,13 +30,13 @@ pub enum Contradiction {
         dut: String,
         /// The lowest rate of the failed trials, queries per second.
         rate: Qps,
-        /// Share of valid replies in the trials at that rate, from 0 to 1.
+        /// Share of valid replies in the trials at the lowest failed rate, from 0 to 1.
         valid: f64,
     },
     /// Searches found passing rates that are too high for the tester: the self-test does not
     /// validate the tester at these rates.
     BeyondSelfTest {
-        /// The DUT and the conditions.
+        /// The DUT and the conditions of the searches.
         point: String,
         /// The highest rate that passed in a search, queries per second.
         passed: f64,

@@ -19,7 +19,7 @@ pub struct HostChange {
     /// Roles of the hosts: "tester", "dut" or "auth". "tester N" and "auth N" are further hosts of
     /// a role. "all" is the single machine of a campaign on loopback.
     pub roles: Vec<String>,
-    /// The changed facts.
+    /// The facts about the hosts that changed.
     pub facts: Vec<FactChange>,
     /// Number of trials that had ended before the change.
     pub trials_before: usize,

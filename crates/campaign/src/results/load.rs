@@ -18,7 +18,7 @@ pub struct LoadResult {
     pub share: Share,
     /// Offered rate, queries per second; absent if no trial was run.
     pub rate: Option<Qps>,
-    /// Result at that rate.
+    /// Result of the trials at the offered rate.
     #[serde(flatten)]
     pub found: Sustained,
 }

@@ -32,7 +32,7 @@ impl Recorded<'_> {
     }
 }
 
-/// True if a complete point has a result.
+/// True if the point has a result. The point must be complete.
 fn has_result(recorded: &Recorded<'_>, point: &Point) -> bool {
     match point {
         Point::SelfTest(_) => self_test::has_result(recorded, point),

@@ -75,7 +75,7 @@ impl PointResult {
     }
 
     /// Takes into account that the DUT failed at `rate` in a later trial under the same conditions.
-    /// The failure shows that passes at `rate` or above are not reproducible. The interval is
+    /// The failure shows that the DUT does not always pass at `rate` or above. The interval is
     /// therefore extended down to the next lower rate that passed. A median at or above `rate` is
     /// refuted.
     pub(crate) fn include_failure(&mut self, recorded: &Recorded<'_>, rate: Qps) {
@@ -113,7 +113,7 @@ pub(super) fn place_of<'a>(trials: impl Iterator<Item = &'a Measured>) -> Option
     CpuPlacement::merge_all(trials.filter_map(|m| m.cpu.place.as_ref()))
 }
 
-/// Numbers of trials.
+/// Numbers of trials, by length and verdict.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
 )]
@@ -166,7 +166,8 @@ impl DutEndCounts {
         }
     }
 
-    /// Returns a text such as `died in 2 of 5 trials`, or `None` if the DUT never died or hung.
+    /// Returns a text about the trials in which the DUT died or hung, such as `died in 2 of 5
+    /// trials`. Returns `None` if the DUT never died or hung.
     pub fn in_words(&self) -> Option<String> {
         let how = match (self.died, self.hung) {
             (0, 0) => return None,
@@ -178,7 +179,7 @@ impl DutEndCounts {
     }
 }
 
-/// True if a complete point has a result.
+/// True if the point has a result. The point must be complete.
 pub(crate) fn has_result(recorded: &Recorded<'_>, point: &Point) -> bool {
     result(recorded, point).is_some_and(|point| point.missing.is_none())
 }

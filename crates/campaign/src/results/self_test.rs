@@ -45,7 +45,7 @@ pub struct SelfTestResult {
     pub trials: Trials,
 }
 
-/// True if a complete self-test has a result.
+/// True if the self-test has a result. The self-test must be complete.
 pub(crate) fn has_result(recorded: &Recorded<'_>, point: &Point) -> bool {
     let replay = recorded.replay(point);
     replay.is_some_and(|replay| {
@@ -95,7 +95,7 @@ pub(super) fn result(recorded: &Recorded<'_>, point: &Point) -> Option<SelfTestR
 /// A self-test in which a search found no passing rate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FailedSelfTest {
-    /// The self-test.
+    /// The point of the failed self-test.
     pub point: Point,
     /// Rate of the last trial, queries per second.
     pub rate: Qps,

@@ -17,7 +17,7 @@ pub struct Trial {
     pub point: Point,
     /// Number of the search or repetition at this point. The first is number 1.
     pub repeat: u32,
-    /// Length of the trial: that of a probe, or full length.
+    /// Length of the trial: short for a probe, otherwise full length.
     pub length: Length,
     /// Offered rate, queries per second; absent in a closed loop.
     pub rate: Option<Qps>,

@@ -276,7 +276,8 @@ fn addresses(plan: &Plan) -> Result<(SocketAddr, Vec<AuthAddresses>), Deployment
     })
 }
 
-/// Same as [`addresses`], for a DUT and an AuthDNS on loopback with free ports.
+/// Returns the address of a DUT and the addresses of an AuthDNS, on loopback with free ports. The
+/// result has the same form as that of [`addresses`].
 fn on_loopback() -> Result<(SocketAddr, AuthAddresses), DeploymentError> {
     let free = |ip: IpAddr| ports::free(ip).map_err(DeploymentError::Port);
     let (ipv4, ipv6) = (free(Ipv4Addr::LOCALHOST.into())?, free(Ipv6Addr::LOCALHOST.into())?);

@@ -26,12 +26,12 @@ const LIMIT: Duration = Duration::from_secs(20);
 /// Path and contents of a file.
 type SavedFile = (String, String);
 
-/// The frequency scaling of a host.
+/// State of the CPU frequency scaling of a host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Scaling {
     /// File and current governor of each CPU.
     set: Vec<SavedFile>,
-    /// Available governors.
+    /// The frequency governors that the host supports.
     known: BTreeSet<String>,
 }
 

@@ -477,8 +477,8 @@ impl RealHosts<'_> {
         Some(FarView { status, ssh_config })
     }
 
-    /// Parses the output `text` of a tester that was started at `begun`. Returns an error if the
-    /// output is not a valid result.
+    /// Parses the output `text` of a tester that was started at the time `begun`. Returns an error
+    /// if the output is not a valid result.
     pub(super) fn found(
         &self,
         task: &Task,

@@ -25,9 +25,10 @@ struct Circumstances {
     used: Option<OtherUse>,
     /// True if the DUT runs on the tester's host. The user of the tester can keep that host idle.
     is_testers_host: bool,
-    /// Number of earlier trials of the same step that were invalid because of other programs.
+    /// Number of earlier trials of the same search or repetition, rate and length that other
+    /// programs made invalid.
     earlier: u32,
-    /// Maximum number of invalid trials of a step.
+    /// Maximum number of invalid trials of the same search or repetition, rate and length.
     retries: u32,
 }
 

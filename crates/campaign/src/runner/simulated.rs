@@ -110,8 +110,8 @@ pub(crate) struct SimulatedDut {
 }
 
 impl Simulated {
-    /// Creates hosts with this capacity, in queries per second per core, and these events in their
-    /// trials.
+    /// Creates simulated hosts. `capacity` is in queries per second per core. The trials have the
+    /// events `events`.
     pub fn new(capacity: u64, events: &[(usize, Event)]) -> Simulated {
         Simulated {
             capacity,
@@ -141,7 +141,8 @@ impl Simulated {
         self.events.iter().find(|(at, _)| *at == trial).map(|(_, event)| *event)
     }
 
-    /// If there are several testers, asserts that each tester can run its shard of a trial.
+    /// If there are several testers, asserts that each tester can send its share of the queries of
+    /// a trial.
     fn assert_can_be_shared(&self, plan: &TrialPlan) {
         let (of, start) = (self.testers, Moment(Nanos(0)));
         for index in (0..of).filter(|_| of > 1) {

@@ -88,8 +88,8 @@ impl<H: Hosts> Campaign<'_, H> {
         started.or_else(|error| self.start_again(point, error))
     }
 
-    /// Starts AuthDNS and, for points of a DUT, the DUT with an empty cache. If the DUT does not
-    /// start, both are started a second time.
+    /// Starts AuthDNS. For the points of a DUT, also starts the DUT with an empty cache. If the DUT
+    /// does not start, both are started a second time.
     ///
     /// # Errors
     /// If AuthDNS does not start, or the DUT does not start the second time.

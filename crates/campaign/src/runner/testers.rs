@@ -153,9 +153,9 @@ impl RealHosts<'_> {
         self.deployment.testers.iter().map(ClockReading::take).collect()
     }
 
-    /// Returns the range of each clock's offset from the first tester's clock, computed from
-    /// readings before and after a trial. The list is empty if all testers are on one machine,
-    /// because the testers then use the same clock.
+    /// For each tester's clock, returns the range of its offset from the first tester's clock. The
+    /// range is computed from readings before and after a trial. The list is empty if all testers
+    /// are on one machine, because the testers then use the same clock.
     fn offsets(&self, before: &[ClockReading], after: &[ClockReading]) -> Offsets {
         let ids = self.deployment.testers.iter().map(|tester| &tester.greeting().boot_id);
         let first = &self.deployment.tester().greeting().boot_id;
@@ -262,8 +262,8 @@ pub(super) fn with_hosts(reasons: Vec<Reason>, hosts: &[&str]) -> Vec<Reason> {
     reasons.into_iter().map(with_host).collect()
 }
 
-/// Returns a reason for an invalid trial for each tester whose clock is too far from the first
-/// tester's clock. Two clocks that are both close enough to the first clock must also be close
+/// For each tester whose clock is too far from the first tester's clock, returns a reason why the
+/// trial is invalid. Two clocks that are both close enough to the first clock must also be close
 /// enough to each other. After a trial, `merge` checks the clocks in the same way.
 fn clock_faults(offsets: &Offsets, limit: Nanos) -> Vec<Reason> {
     let apart = |one: &RangeInclusive<i64>, other: &RangeInclusive<i64>| {
@@ -287,8 +287,8 @@ fn file(index: u16, what: &str) -> PathBuf {
     format!("trial-{index}.{what}").into()
 }
 
-/// Returns the range of each clock's offset from the first clock during a trial. The readings were
-/// taken before and after the trial.
+/// For each clock, returns the range of its offset from the first clock during a trial. The
+/// readings were taken before and after the trial.
 fn between(before: &[ClockReading], after: &[ClockReading]) -> Offsets {
     let of = |all: &[ClockReading]| -> Vec<RangeInclusive<i64>> {
         all.iter().map(|reading| reading.ahead_of(all[0])).collect()

@@ -34,7 +34,7 @@ const ASSUMED: Duration = Duration::from_secs(90);
 /// starting the server.
 const ASSUMED_OF_VARIANT: Duration = Duration::from_secs(5);
 
-/// The measurement of `[measure] conform`.
+/// The conformance checks, which a plan requests with the key `conform` in `[measure]`.
 pub struct ConformMeasure;
 
 impl Measure for ConformMeasure {

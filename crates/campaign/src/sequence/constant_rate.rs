@@ -106,9 +106,9 @@ impl Measure for ConstantRateMeasure {
         Task::Trial(Box::new(base))
     }
 
-    /// Returns the tables and figures to which a point contributes. Tables with the minimum and
-    /// maximum number of pages need several trials. A curve over time needs a trial of at least two
-    /// seconds, and a curve over rates needs two rates at the same placement.
+    /// Returns the tables and figures of the paper to which a point contributes. Tables with the
+    /// minimum and maximum number of memory pages need several trials. A curve over time needs a
+    /// trial of at least two seconds, and a curve over rates needs two rates at the same placement.
     fn paper_items(&self, plan: &Plan, point: &Point) -> Vec<PaperItem> {
         let (Some(block), Point::ConstantRate(at)) = (block_of(plan, point), point) else {
             return Vec::new();

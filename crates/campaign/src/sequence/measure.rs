@@ -12,7 +12,8 @@ use crate::sequence::steps::{Task, TrialSequence};
 
 /// A kind of measurement.
 pub trait Measure: Sync {
-    /// Returns the name of this kind of measurement in `campaign plan` and `results.csv`.
+    /// Returns the name that this kind of measurement has in the output of `campaign plan` and in
+    /// `results.csv`.
     fn name(&self) -> &'static str;
 
     /// Returns the points of this kind of measurement for a DUT, in order. If `dut` is `None`,

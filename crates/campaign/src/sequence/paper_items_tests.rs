@@ -66,8 +66,8 @@ fn points_of_one_rate_at_a_place_make_no_curve() {
     );
 }
 
-/// The built-in plan `paper` covers every table and figure of the papers that contains measurements
-/// of a server: it has a point for each of them.
+/// Each table or figure with measurements of a server in the papers has a point in the built-in
+/// plan `paper`.
 #[test]
 fn all_measurements_of_the_papers_are_covered() {
     let plan = Plan::load(Path::new("paper")).unwrap();

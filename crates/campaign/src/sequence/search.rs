@@ -234,8 +234,8 @@ pub(super) fn check_range(
     }
 }
 
-/// Returns the maximum number of trials of a set of searches, and their total duration. A full
-/// trial takes `full`, and a probe takes `probe`.
+/// Returns the maximum number of trials of a set of searches, and their total duration. The
+/// durations of a full trial and of a probe are `full` and `probe`.
 pub(super) fn effort(set: &SetPlan, full: Duration, probe: Option<Duration>) -> (u32, Duration) {
     let SearchRange { min, max, resolution, .. } = set.range;
     let steps = ((max.0 - min.0) / resolution.0.max(1)).max(1).ilog2() + 3;

@@ -66,7 +66,7 @@ pub enum SearchSequence {
 }
 
 impl SearchSequence {
-    /// Creates searches that have no trials yet. Full trials send for `full`.
+    /// Creates searches that have no trials yet. Full trials send queries for the time `full`.
     ///
     /// # Errors
     /// If a goal of an MLRsearch is invalid.
