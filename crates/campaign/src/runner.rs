@@ -195,8 +195,8 @@ impl<'a, H: Hosts> Campaign<'a, H> {
         Ok(())
     }
 
-    /// Records a failed self-test as an incident, at most once. Returns an error, which ends the
-    /// campaign, unless `keep_going` is set.
+    /// Records a failed self-test as an incident, at most once. The self-test then ends the
+    /// campaign with an error if `keep_going` is false.
     fn judge_self_test(&mut self, point: &Point, was_complete: bool) -> Result<(), CampaignError> {
         let failed = self.recorded().failed_self_test().filter(|failed| failed.point == *point);
         let Some(failed) = failed else { return Ok(()) };

@@ -49,8 +49,8 @@ pub enum NoResult {
 }
 
 impl NoResult {
-    /// Returns the reason for a point without trials, with the last incident recorded at this point
-    /// or at a different point of the same DUT.
+    /// Returns the reason why a point without trials has no result. The reason contains the last
+    /// incident recorded at this point or at a different point of the same DUT.
     pub(crate) fn not_begun(recorded: &Recorded<'_>, point: &Point) -> NoResult {
         let because = recorded.entries.iter().rev().find_map(|entry| match entry {
             Entry::Incident { point: of, what, .. }

@@ -48,8 +48,9 @@ pub struct PointResult {
     /// is no such self-test.
     #[serde(default)]
     pub vouched: Option<Qps>,
-    /// Shares of names with an AAAA record (α) and of cached names (β), computed from AuthDNS's
-    /// counters in the trials that passed at full length. Absent if AuthDNS does not count queries.
+    /// Shares of names with an AAAA record (α) and of cached names (β). They are computed from
+    /// AuthDNS's counters in the trials that passed at full length. Absent if AuthDNS does not
+    /// count queries.
     pub real: Option<Real>,
     /// CPU placement of the DUT, as observed in the trials of this point; absent if it was not
     /// observed.
@@ -236,8 +237,8 @@ pub(super) fn result(recorded: &Recorded<'_>, point: &Point) -> Option<PointResu
     })
 }
 
-/// Returns the common fault of the replies in the first trial, if nearly all of them were wrong in
-/// the same way and no rate passed.
+/// Returns the fault of the replies in the first trial if nearly all of them were wrong in the same
+/// way. Returns `None` if they were not, or if a rate passed.
 fn misconfigured(trials: &[&Measured], searches: &SearchSequence) -> Option<Wrong> {
     let wrong = trials.first()?.counts().wrong_in_one_way()?;
     searches.found().iter().all(|found| found.highest.is_none()).then_some(wrong)

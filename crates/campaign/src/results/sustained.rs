@@ -85,8 +85,8 @@ impl Sustained {
         self.passed == Some(true) && self.ended.is_empty() && self.void.is_none()
     }
 
-    /// True if there are valid trials, and one of these conditions holds: a valid trial failed, the
-    /// DUT died or hung, or the point is void. In figures, a mark replaces the value.
+    /// True if at least one trial is valid, and one of these conditions holds: a valid trial
+    /// failed, the DUT died or hung, or the point is void. In figures, a mark replaces the value.
     pub fn has_failed(&self) -> bool {
         self.passed.is_some() && !self.is_sound()
     }

@@ -60,7 +60,7 @@ fn is_beyond(plan: &Plan, point: &Point, has: &CpuTopology) -> bool {
     place.cores > cpus.len() || plan.cpus_at(place).iter().any(|cpu| !cpus.contains(cpu))
 }
 
-/// Returns two kinds of sentences about a plan: one for each host or address that cannot be checked
+/// Returns sentences about a plan. There is one for each host or address that cannot be checked
 /// from this machine, and one for each address that this machine lacks.
 pub fn unchecked_hosts(plan: &Plan) -> Vec<String> {
     let Some(ssh) = &plan.ssh else { return Vec::new() };

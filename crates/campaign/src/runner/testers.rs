@@ -35,8 +35,8 @@ use crate::runner::meter::Meter;
 use crate::runner::running_servers::{RunningAuth, RunningDut};
 use crate::sequence::Task;
 
-/// Delay between the start request for the last tester and the first query of the trial, not
-/// counting the time needed to fill the DUT's cache. Each tester must start its process within this
+/// Delay between the start request for the last tester and the first query of the trial. The time
+/// needed to fill the DUT's cache is not included. Each tester must start its process within this
 /// delay.
 const LEAD: Nanos = Nanos(2 * Nanos::SECOND.0);
 /// Time allowed for starting one tester, which takes three requests over ssh. The testers start one

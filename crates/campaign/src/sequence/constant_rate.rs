@@ -1,6 +1,6 @@
-//! Measurements of a DUT at rates from the plan. The results are the DUT's efficiency at each rate,
-//! the initial transient of its CPU use, and its page allocations by NUMA node (Lencse and
-//! Kadobayashi 2018, §VI and §VII).
+//! Measurements of a DUT at rates from the plan (Lencse and Kadobayashi 2018, §VI and §VII). The
+//! results are the DUT's efficiency at each rate, the initial transient of its CPU use, and its
+//! page allocations by NUMA node.
 
 use std::time::Duration;
 

@@ -106,9 +106,9 @@ impl SearchSequence {
         }
     }
 
-    /// Returns the verdict of a trial for all goals. The recorded verdict applies only to the first
-    /// goal. The trial is invalid if the tester's losses or a slow AuthDNS determine the verdict
-    /// for any goal, or if the trial deviates from the requested conditions.
+    /// Returns the verdict of a trial for all goals. The verdict recorded with the trial applies
+    /// only to the first goal. The trial is invalid in two cases: losses of the tester or a slow
+    /// AuthDNS decide the verdict for a goal, or the trial deviates from the requested conditions.
     pub(crate) fn verdict_of(&self, trial: &TrialResult) -> Verdict {
         let in_doubt = self.goal_acceptances().any(|accept| trial.is_in_doubt(accept));
         if in_doubt || self.deviation_of(trial).is_some() {
@@ -118,8 +118,8 @@ impl SearchSequence {
         }
     }
 
-    /// If the trial passes for any goal, returns the trial's deviation from the requested
-    /// conditions.
+    /// Returns the trial's deviation from the requested conditions if the trial passes for at least
+    /// one goal.
     pub(crate) fn deviation_of(&self, trial: &TrialResult) -> Option<Deviation> {
         let mut judged = self.goal_acceptances().map(|accept| trial.deviation_by(accept));
         trial.deviation.or_else(|| judged.find_map(|deviation| deviation))
