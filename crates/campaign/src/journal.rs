@@ -189,7 +189,7 @@ impl Lines {
     }
 }
 
-/// Parses the complete lines, and returns their entries and their total length in octets.
+/// Parses the complete lines of a file, and returns their entries and their total length in octets.
 fn parse<T: JournalLine>(bytes: &[u8], path: &Path) -> Result<(Vec<T>, usize), JournalError> {
     let whole = bytes.iter().rposition(|&b| b == b'\n').map_or(0, |end| end + 1);
     let mut entries = Vec::new();

@@ -498,7 +498,7 @@ pub enum PlanError {
         path: PathBuf,
         /// Line number of the error. The first line has number 1.
         line: usize,
-        /// The error, and the correct form.
+        /// Description of the error, and the correct form of the value.
         reason: String,
     },
     /// The keys are valid, but contradict each other.

@@ -223,7 +223,7 @@ impl Measured {
         }
     }
 
-    /// Returns the trial if it was a closed loop.
+    /// Returns the trial if it was a closed-loop trial.
     pub fn in_loop(&self) -> Option<&LoopTrial> {
         match &self.found {
             TaskResult::ClosedLoop(trial) => Some(trial),
@@ -275,7 +275,7 @@ pub enum TaskResult {
 pub enum DutEnd {
     /// The DUT's process ended with this exit status or signal.
     Died(String),
-    /// The DUT's process is running, but still does not answer some seconds after the trial.
+    /// The DUT's process is running, but does not answer even a few seconds after the trial.
     Hung,
 }
 

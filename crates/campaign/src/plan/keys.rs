@@ -16,8 +16,8 @@ use crate::plan::point::Cores;
 use crate::plan::search_plan::Method;
 
 /// `[measure]`: measurements of each DUT. The worst case is always measured, with every core count
-/// and at every placement of a DUT. In the worst case, no name is cached or has an AAAA record, and
-/// a trial passes only if every query gets a valid reply.
+/// and at every placement of a DUT. In the worst case, no name is cached, no name has an AAAA
+/// record, and a trial passes only if every query gets a valid reply.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Keys {

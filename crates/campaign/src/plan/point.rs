@@ -41,7 +41,7 @@ pub struct SelfTestTarget {
     /// IP version of the queries; absent for the IP version of `[self-test]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub family: Option<Family>,
-    /// Number of AuthDNS's CPUs that the server may use; absent if it is the number in the plan.
+    /// Number of AuthDNS's CPUs that the server may use; absent if the number in the plan applies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cores: Option<usize>,
     /// Name of the server in `[[authdns]]`; absent if the server is not listed there.

@@ -96,7 +96,8 @@ fn points_of(entries: &[Entry]) -> Vec<&Point> {
     of_trials.collect()
 }
 
-/// Returns the points that have trials in both `before` and `after`, without duplicates.
+/// Returns the points that have trials both before and after a change of the host, without
+/// duplicates.
 fn mixed(before: &[Entry], after: &[Entry]) -> Vec<String> {
     let after = points_of(after);
     let mut both: Vec<&Point> = Vec::new();

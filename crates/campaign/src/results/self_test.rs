@@ -31,7 +31,7 @@ pub struct SelfTestResult {
     /// rate.
     pub passed: Option<Qps>,
     /// Rate, in queries per second, up to which the tester is validated for trials without AAAA
-    /// records and cached names.
+    /// records and without cached names.
     pub allows: Option<Qps>,
     /// Statistics of the results of all searches, in queries per second.
     pub figures: Figures,

@@ -25,10 +25,10 @@ struct Circumstances {
     used: Option<OtherUse>,
     /// True if the DUT runs on the tester's host. The user of the tester can keep that host idle.
     is_testers_host: bool,
-    /// Number of earlier trials of the same search or repetition, rate and length that other
-    /// programs made invalid.
+    /// Number of earlier trials that other programs made invalid. Only trials of the same point,
+    /// search, rate and length are counted.
     earlier: u32,
-    /// Maximum number of invalid trials of the same search or repetition, rate and length.
+    /// Maximum number of repetitions of an invalid trial.
     retries: u32,
 }
 

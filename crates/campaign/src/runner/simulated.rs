@@ -50,10 +50,10 @@ pub enum Event {
 /// Simulated hosts, on which every DUT answers up to `capacity` queries/s per core.
 pub struct Simulated {
     capacity: u64,
-    /// Two lists of capacities, for the DUT and for AuthDNS, in queries per second. Each trial uses
-    /// the next entry of a list, and after the last entry the list begins again. If the list of the
-    /// DUT is empty, the DUT's capacity is `capacity`. If the list of AuthDNS is empty, AuthDNS has
-    /// no limit.
+    /// Two lists of capacities, for the DUT and for AuthDNS, in queries per second. Trial n uses
+    /// entry n of a list, and after the last entry the list begins again. If the list of the DUT is
+    /// empty, the DUT's capacity is `capacity`. If the list of AuthDNS is empty, AuthDNS has no
+    /// limit.
     varying: [Vec<u64>; 2],
     /// Events, each with the index of its trial. Readiness checks do not count as trials.
     events: Vec<(usize, Event)>,
@@ -550,8 +550,8 @@ pub fn journal_of(plan: &Plan, capacity: u64, events: &[(usize, Event)]) -> Vec<
 }
 
 /// Returns the journal of a campaign, which may be incomplete. `varying` contains two lists of
-/// capacities, for the DUTs and for AuthDNS. Each trial uses the next entry of a list, and after
-/// the last entry the list begins again.
+/// capacities, for the DUTs and for AuthDNS. Trial n uses entry n of a list, and after the last
+/// entry the list begins again.
 pub fn journal_of_varying(
     plan: &Plan,
     varying: [Vec<u64>; 2],

@@ -351,8 +351,8 @@ mod tests {
         assert_eq!(found, Offsets::from(expected));
     }
 
-    /// Returns the shard number and the clock error, in nanoseconds, of each tester with a clock
-    /// fault. The limit is 100 ns.
+    /// Returns the number of each tester with a clock fault, and the error of its clock in
+    /// nanoseconds. The limit is 100 ns.
     fn off(offsets: &[(u16, RangeInclusive<i64>)]) -> Vec<(u16, u64)> {
         let faults = clock_faults(&offsets.iter().cloned().collect(), Nanos(100));
         let data = |fault: &Reason| match fault {
