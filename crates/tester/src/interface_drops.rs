@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 /// Packets that one interface of a host lost, including packets of other programs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct InterfaceDrops {
-    /// Received packets that were dropped, for instance in the backlog or in the card's ring. Each read that the kernel
-    /// does not answer adds 1. If AF_XDP with zero-copy serves the interface, the count is 0, and drops count as
-    /// `socket_drops`.
+    /// Received packets that were dropped, for instance in the backlog or in the network card's ring. Each failed read
+    /// of the kernel's counter adds 1. If AF_XDP with zero-copy serves the interface, this count is 0, and the drops
+    /// are counted in `socket_drops`.
     pub receive: u64,
     /// Packets that were dropped before they were sent.
     pub send: u64,

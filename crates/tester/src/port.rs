@@ -113,7 +113,8 @@ pub(crate) struct Losses {
 }
 
 impl Losses {
-    /// Returns all losses, given the drops of the rings.
+    /// Returns the number of packets lost so far. `rings` is the number of packets dropped at the rings, as read from
+    /// the kernel.
     fn of(&mut self, rings: &io::Result<u64>) -> u64 {
         match rings {
             Ok(drops) => self.known = *drops,

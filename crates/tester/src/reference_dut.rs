@@ -1,9 +1,10 @@
-//! The reference DUT: a DNS64 server with a known capacity, loss, lateness and error rate, used to validate the whole
-//! tester.
+//! The reference DUT: a DNS64 server with a known capacity, loss rate, lateness and error rate, used to validate the
+//! whole tester.
 //!
-//! The reference DUT needs no AuthDNS, because the name contains the address. Upstream queries to an AuthDNS can be
-//! enabled ([`crate::upstream_queries`]). Each query consumes a token of a token bucket, or is dropped if no token is
-//! left. The tokens are counted by the receive time in the *kernel*, so this program's scheduling has no effect.
+//! The reference DUT needs no AuthDNS, because each queried name contains the IPv4 address of its reply. Upstream
+//! queries to an AuthDNS can be enabled ([`crate::upstream_queries`]). Each query takes one token from a token bucket;
+//! if no token is left, the query is dropped. The bucket is refilled according to the *kernel's* receive times of the
+//! queries, so the scheduling of this program has no effect.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -38,7 +39,8 @@ const STOP_CHECK: Duration = Duration::from_millis(100);
 pub struct ReferenceConfig {
     /// Address to serve over UDP.
     pub listen: SocketAddr,
-    /// Queries answered per second; the rest is dropped at once. If it is `None`, all queries are answered.
+    /// Capacity in queries per second. Queries beyond the capacity are dropped at once. If the capacity is `None`, all
+    /// queries are answered.
     pub capacity: Option<Qps>,
     /// Maximum unused capacity that is saved up, expressed as time at full capacity. Each trial begins with this
     /// credit.
@@ -59,9 +61,9 @@ pub struct ReferenceConfig {
     pub wrong_share: Share,
     /// Delay of all other replies.
     pub delay: Delay,
-    /// Probability, from 0 to 1, that a trial at any rate loses one query. The lost query is the first query that
-    /// arrives at least half a second after the trial began. A trial begins after a pause of
-    /// [`TokenBucket::NEW_TRIAL`].
+    /// Probability, from 0 to 1, that a trial loses one query. The probability does not depend on the query rate. The
+    /// lost query is the first query that arrives at least half a second after the trial began. A trial begins after a
+    /// pause of [`TokenBucket::NEW_TRIAL`].
     pub failing_trials: f64,
     /// Seed of all random decisions (delays and failing trials).
     pub seed: u64,
@@ -125,12 +127,12 @@ pub(crate) struct TokenBucket {
 impl TokenBucket {
     /// Pause after which the next query begins a new trial.
     pub(crate) const NEW_TRIAL: Nanos = Nanos::from_millis(100);
-    /// Time over which the initial credit is paid back.
+    /// Time from the beginning of a trial until the bucket's initial credit is paid back.
     pub(crate) const REPAYMENT: Nanos = Nanos::from_millis(500);
 
     const SCALE: u32 = 20;
 
-    /// Creates a bucket that gives `capacity` tokens a second.
+    /// Creates a bucket that receives `capacity` tokens per second.
     pub(crate) fn new(capacity: Qps, burst: Nanos) -> TokenBucket {
         let cost = ((u128::from(Nanos::SECOND.0) << Self::SCALE) / u128::from(capacity.0)) as u64;
         TokenBucket {
@@ -172,10 +174,10 @@ impl TokenBucket {
     }
 }
 
-/// Random failures of trials.
+/// Random choice of the trials that lose a query.
 #[derive(Clone, Debug)]
 struct RandomFailures {
-    /// Probability per trial.
+    /// Probability that a trial loses a query.
     chance: f64,
     last: Option<Nanos>,
     /// Time from which the next query of the current trial is lost; `None` if no query is to be lost.

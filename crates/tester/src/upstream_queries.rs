@@ -1,5 +1,6 @@
-//! Upstream queries of a reference DUT. Their number is known, so AuthDNS's counters and the conclusions from them can
-//! be checked. The reference DUT does not wait for answers, because it computes its replies from the names.
+//! Upstream queries that a reference DUT sends to AuthDNS. The number of these queries is known, so AuthDNS's counters
+//! and the conclusions from them can be checked. The reference DUT does not wait for answers, because it computes its
+//! replies from the names.
 
 use std::collections::HashSet;
 use std::io;

@@ -7,11 +7,12 @@ use units::Nanos;
 
 use crate::authdns::times::Times;
 
-/// Waits of packets in one queueing discipline, including packets of other programs. The times are lower bounds.
+/// Waiting times of packets in one queueing discipline, including packets of other programs. The times are lower
+/// bounds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Waits {
-    /// Packets that have left the discipline, counted by waiting time: pairs of an upper bound in nanoseconds and a
-    /// count.
+    /// Packets that have left the queueing discipline, counted by waiting time. Each pair consists of an upper bound in
+    /// nanoseconds and a count.
     pub left: Times,
     /// Packets that are waiting now.
     pub waiting: u64,

@@ -86,8 +86,8 @@ impl Taps {
         Some(Taps { taps, last: Arrived::default() })
     }
 
-    /// Returns the counts at the interfaces and at the sockets; `at_sockets` reads the count at the sockets. Waits
-    /// until workers have read the datagrams in the sockets' buffers.
+    /// Returns the counts at the interfaces and at the sockets; `at_sockets` reads the count at the sockets. Waits for
+    /// a limited time until the workers have read the datagrams in the sockets' buffers.
     pub(super) fn compare(&mut self, at_sockets: impl Fn() -> u64) -> Option<Arrived> {
         let taps = &self.taps;
         let interfaces = || taps.iter().map(|tap| tap.count().ok()).sum::<Option<u64>>();
@@ -96,10 +96,11 @@ impl Taps {
     }
 }
 
-/// Compares the counts at interfaces and sockets repeatedly, and returns the pair with the smallest difference.
+/// Reads the counts at the interfaces and at the sockets repeatedly, and returns the pair of counts with the smallest
+/// difference.
 ///
-/// The number of missed datagrams never decreases, so the search ends as soon as that number is no higher than in
-/// `last`.
+/// The difference is the number of missed datagrams, which never decreases. The search therefore ends as soon as this
+/// number is no higher than in `last`.
 fn settled(
     last: &Arrived,
     interfaces: impl Fn() -> Option<u64>,

@@ -1,4 +1,4 @@
-//! Change of AuthDNS's counters over a trial. AuthDNS is part of the tester, so AuthDNS's drops and delays must not
+//! Changes of AuthDNS's counters during a trial. AuthDNS is part of the tester, so AuthDNS's drops and delays must not
 //! count against the DUT.
 
 use method::evidence::{PATTERN, TOLERANCE, UpstreamQueries};

@@ -43,7 +43,7 @@ struct WorkerTimes {
     repeats: Repeats,
 }
 
-/// Times of one batch, before they are published.
+/// Times of one batch of queries, before they are published.
 #[derive(Default)]
 pub(crate) struct BatchTimes {
     /// Kernel receive times of the answered queries (wall clock).
@@ -116,7 +116,7 @@ pub struct AuthCounters {
     /// Number of AuthDNS servers in these counters.
     #[serde(default = "one")]
     pub servers: u32,
-    /// Served zones, each once.
+    /// Zones that AuthDNS serves; each zone is listed once.
     #[serde(default)]
     pub zones: Vec<ZoneFacts>,
     /// Trials of other testers, according to the connections to the status socket.
@@ -130,11 +130,11 @@ pub struct AuthCounters {
     pub ignored: u64,
     /// Replies withheld because of `--loss`.
     pub lost_on_purpose: u64,
-    /// Send errors of replies.
+    /// Replies that could not be sent because of an error.
     pub send_refused: u64,
     /// Queries that the kernel dropped because AuthDNS was too slow.
     pub socket_drops: u64,
-    /// Losses of the host below the sockets, including those of other programs.
+    /// Packets that the host lost below the sockets, including packets of other programs.
     #[serde(default)]
     pub host_drops: HostDrops,
     /// AAAA queries for names that have an AAAA record.
@@ -166,12 +166,12 @@ pub struct OtherTrials {
     pub begun: u64,
 }
 
-/// Time between a repeated query and the previous one.
+/// Time between a repeated query and the previous query for the same name and type.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Repeats {
-    /// A queries, in nanoseconds.
+    /// Times of repeated A queries, in nanoseconds.
     pub a: Times,
-    /// AAAA queries, in nanoseconds.
+    /// Times of repeated AAAA queries, in nanoseconds.
     pub aaaa: Times,
 }
 

@@ -47,8 +47,9 @@ pub use crate::waits::Waits;
 pub struct HostDrops {
     /// Drops of each watched interface by name; for several AuthDNS instances, the sum for each name.
     pub interfaces: BTreeMap<String, InterfaceDrops>,
-    /// UDP sends that found no room (SndbufErrors), including packets rejected by a queueing discipline. The counter
-    /// covers the whole host. It is 0 if only loopback is watched, because loopback has no queue.
+    /// UDP packets that could not be sent because a buffer or queue was full (SndbufErrors). They include packets
+    /// rejected by a queueing discipline. The counter covers the whole host. It is 0 if only loopback is watched,
+    /// because loopback has no queue.
     pub no_room_to_send: u64,
     /// Waits in the queueing disciplines of the watched interfaces, by interface; absent if no packet waited.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -123,7 +124,8 @@ impl HostDrops {
         }
     }
 
-    /// Returns the number of datagrams that the interfaces received but the sockets did not; `None` if not counted.
+    /// Returns the number of datagrams that arrived at the interfaces but not at the sockets; `None` if they were not
+    /// counted.
     pub(super) fn missed(&self) -> Option<u64> {
         self.arrived.map(|arrived| arrived.missed_since(&Arrived::default()))
     }
@@ -183,16 +185,16 @@ fn longer(one: &UnresolvedNeighbour, before: &HostDrops) -> Option<UnresolvedNei
     (unresolved > Nanos(0)).then(|| UnresolvedNeighbour { unresolved, ..one.clone() })
 }
 
-/// Losses of AuthDNS's host, summed over all samples.
+/// Counter of the packets that AuthDNS's host lost, summed over all samples.
 pub(super) struct HostWatch {
-    /// Losses so far; the keys are the watched interfaces.
+    /// Losses so far, with an entry for each watched interface.
     drops: HostDrops,
     last: CounterReading,
     scope: WatchedInterfaces,
     state_samples: StateSamples,
     listen: Vec<SocketAddr>,
-    /// Taps (packet sockets that count arriving datagrams), set up with the first sample. The inner `None` means that
-    /// taps are unavailable.
+    /// Packet sockets that count arriving datagrams: `None` before the first sample, and `Some(None)` if they cannot be
+    /// opened.
     taps: Option<Option<Taps>>,
     /// Datagrams with a wrong checksum, from UDP's counter, since AuthDNS started.
     wrong_checksum: u64,

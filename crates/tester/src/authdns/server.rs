@@ -93,7 +93,7 @@ pub struct RunningAuth {
     /// One TCP server per address.
     tcp: Vec<TcpServer>,
     xdp: Option<XdpInterface>,
-    /// Losses of this host. Only readers of the counters take the lock, never a worker.
+    /// Losses on this host. The lock is taken only to read the counters, never by a thread that answers queries.
     host: Arc<Mutex<HostWatch>>,
     /// Random number of this start ([`AuthCounters::start`]).
     start: u32,

@@ -92,7 +92,7 @@ impl ConnectionTrials {
         self.trials.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the trials of other connections.
+    /// Returns the number of trials on all other connections to the status socket.
     fn others(&self) -> OtherTrials {
         let all = self.all();
         OtherTrials { running: all.running - u64::from(self.runs), begun: all.begun - self.begun }

@@ -17,13 +17,13 @@ use units::{Nanos, Qps};
 use wire::template::QueryTemplate;
 
 const USAGE: &str = "usage: measurer-without-clock SERVER QUERIES";
-/// Rate of the plan. Every query is due at the start, so the rate sets only the interval between
+/// Query rate of the plan. All queries are due at the start, so the rate determines only the interval between their
 /// deadlines and the size of the ledger.
 const RATE: Qps = Qps(1_000);
 /// Timeout that is longer than the whole run under callgrind, so that no reply is late.
 const TIMEOUT: Nanos = Nanos(60 * Nanos::SECOND.0);
-/// Number of source ports. The receive buffers of this many sockets can hold all replies, and each buffer contains
-/// enough replies for several full reads.
+/// Number of source ports. Together, the receive buffers of their sockets can store all replies. Each buffer contains
+/// enough replies for several full batches.
 const SOURCE_PORTS: u16 = 16;
 
 fn main() -> Result<(), Box<dyn Error>> {

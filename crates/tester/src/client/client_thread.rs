@@ -99,7 +99,7 @@ impl RampShare<'_> {
         (self.ramp.due(moment) + self.of - 1 - self.client_thread) / self.of
     }
 
-    /// Returns the reason why the thread ends at this time after the start; `None` while it continues.
+    /// Returns the reason why the thread must stop at this time after the start, or `None` if the thread continues.
     fn ending_after(&self, passed: Nanos) -> Option<Ending> {
         let rate = self.ramp.rate(passed);
         let behind = self.count(passed).saturating_sub(self.asked);
@@ -396,7 +396,7 @@ impl<'a> ClientThread<'a> {
         Ok(true)
     }
 
-    /// Sends one query from the next port that has room.
+    /// Sends one query from the next port on which one more query may be in flight.
     fn send_one(&mut self, due: &RampShare<'_>, now: Nanos, unix: u64) -> Step {
         for _ in 0..self.ports.len() {
             let at = self.next_port;

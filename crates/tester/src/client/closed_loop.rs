@@ -2,7 +2,8 @@
 //! of dnsperf and, with one query per thread, of dns64perf2 (G. Lencse, "Performance Analysis of MTD64, our Tiny
 //! Multi-Threaded DNS64 Server Implementation: Proof of Concept").
 //!
-//! The closed loop finds the rate of a server that is never idle, and whose queue never overflows.
+//! The closed loop measures the rate of a server that is never idle and never receives more queries than its queue can
+//! store.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -90,7 +91,7 @@ pub struct ClosedLoopResult {
     pub elapsed: f64,
     /// True if the user interrupted the closed loop.
     pub interrupted: bool,
-    /// Queries in flight at the interruption. They have no outcome and are not part of `sent`.
+    /// Queries in flight when the user interrupted the closed loop. They have no outcome and are not part of `sent`.
     #[serde(default)]
     pub interrupted_queries: u64,
     /// Responses dropped on this host because its socket buffers were full. They count as lost, although the server did

@@ -159,7 +159,8 @@ pub(super) fn port_of(token: usize) -> (usize, bool) {
 }
 
 impl Port {
-    /// Creates the port with index `number` among the ports of all threads, and index `at` in this thread.
+    /// Creates a port. `number` is its index among the ports of all threads, and `at` is its index among the ports of
+    /// this thread.
     pub(super) fn new(
         settings: &ClientSettings,
         number: usize,

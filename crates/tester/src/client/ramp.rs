@@ -51,13 +51,13 @@ pub struct Bucket {
     pub time: f64,
     /// Width of the interval. The last interval may be narrower than the others, or up to a tenth wider.
     pub width: f64,
-    /// Rate of the queries that were due.
+    /// Rate at which queries were due.
     pub target_qps: f64,
-    /// Rate of the queries that were sent.
+    /// Rate at which queries were sent.
     pub actual_qps: f64,
-    /// Responses to the queries of this interval, whenever they arrived.
+    /// Rate of the responses to the queries that were sent in this interval. The time of their arrival does not matter.
     pub responses_per_sec: f64,
-    /// Responses with an RCODE other than NOERROR and NXDOMAIN.
+    /// Rate of the responses with an RCODE other than NOERROR and NXDOMAIN.
     pub failures_per_sec: f64,
     /// Mean round-trip time of the responses.
     pub avg_latency: f64,
@@ -107,8 +107,8 @@ impl RampResult {
         before.max_by(|a, b| a.responses_per_sec.total_cmp(&b.responses_per_sec)).copied()
     }
 
-    /// Returns the largest relative deviation, in per cent, of the number of sent queries from the number of due
-    /// queries in a bucket.
+    /// For each bucket, the number of sent queries may deviate from the number of due queries. Returns the largest
+    /// relative deviation in per cent.
     ///
     /// The last bucket, in which sending ended, is ignored. A deviation of one query per bucket is tolerated.
     pub fn worst_pacing_pct(&self) -> f64 {

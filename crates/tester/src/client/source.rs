@@ -74,7 +74,7 @@ pub enum FileError {
     /// The file does not exist, or cannot be read.
     #[error("cannot read the query file {path}: {source}")]
     Io {
-        /// The query file; `-` is standard input.
+        /// Path of the query file; `-` means standard input.
         path: PathBuf,
         /// Error returned by the system.
         source: io::Error,
@@ -84,7 +84,7 @@ pub enum FileError {
         "{path}, line {line}: {why}; a line is a name and a type, for example: www.example.com A"
     )]
     Line {
-        /// The query file; `-` is standard input.
+        /// Path of the query file; `-` means standard input.
         path: PathBuf,
         /// Line number, starting with 1.
         line: u64,
@@ -94,7 +94,7 @@ pub enum FileError {
     /// The file contains neither a question nor a malformed line.
     #[error("{path} contains no question")]
     Empty {
-        /// The query file; `-` is standard input.
+        /// Path of the query file; `-` means standard input.
         path: PathBuf,
     },
 }
@@ -304,10 +304,11 @@ impl Source {
     }
 }
 
-/// A thread's position in the questions. A thread sends a contiguous range of names, or every n-th line of a file.
+/// A thread's position in the sequence of questions. The thread sends either a contiguous range of names, or every n-th
+/// line of a file.
 #[derive(Clone, Debug)]
 pub(super) struct Cursor {
-    /// Position relative to `first` in the names, or offset in the file's questions.
+    /// Index of the next name relative to `first`, or offset of the next question of a file.
     at: u64,
     end: u64,
     first: u64,

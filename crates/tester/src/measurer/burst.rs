@@ -27,12 +27,12 @@ use units::{CpuId, Nanos};
 const MOST: f64 = 1.0 / 3.0;
 /// Maximum burst window. Batching moves a query from its schedule by at most this time.
 pub const LONGEST: Nanos = Nanos::from_millis(1);
-/// Burst window of a sender on an exclusive CPU.
+/// Burst window (maximum time between queries that are sent together) of a sender on an exclusive CPU.
 pub const SHORTEST: Nanos = Nanos::from_micros(50);
-/// Number of wake-ups per measurement, and the time between them.
+/// Number of wake-ups in each measurement of their cost, and the time between two wake-ups.
 const WAKE_UPS: u32 = 100;
 const APART: Nanos = Nanos::from_micros(100);
-/// Queries sent together while the cost of a query is measured.
+/// Number of queries sent together while the cost of a query is measured.
 const TOGETHER: u32 = 8;
 /// Number of measurements. The result is their median.
 const LOOKS: usize = 5;

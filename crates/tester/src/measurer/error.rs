@@ -78,19 +78,19 @@ pub enum TrialError {
         return_route(.from)
     )]
     NoAnswerToSource {
-        /// The server of the trial.
+        /// Address and port of the queried server.
         server: SocketAddr,
         /// Result of the liveness check.
         found: Liveness,
-        /// All source addresses of the trial.
+        /// All source addresses from which the trial sends queries.
         from: SourceAddresses,
     },
     /// Every reply is wrong in the same way, so a measurement is meaningless.
     #[error("every reply from {server} is wrong: {replies}")]
     WrongReplies {
-        /// The server of the trial.
+        /// Address and port of the queried server.
         server: SocketAddr,
-        /// The fault, and advice.
+        /// The fault of the replies, and advice for the user.
         replies: Box<WrongReplies>,
     },
     /// The common start time of all testers has passed, or is too soon.

@@ -105,8 +105,9 @@ impl Losses {
 }
 
 impl HostLosses {
-    /// Starts watching the path to and from `ports`, on the source addresses of `plan` or, by default, on the address
-    /// that the kernel selects.
+    /// Starts counting the packets that this host loses between `ports` and the next hop. Arriving packets are counted
+    /// if their destination is one of the source addresses of `plan` or, by default, the address that the kernel
+    /// selects.
     pub(super) fn begin(
         hop: ResolvedHop,
         ports: &[Arc<Ports>],
@@ -221,8 +222,8 @@ impl HostLosses {
         own + if self.hop.loopback { 0 } else { beyond_disciplines(udp, own) }
     }
 
-    /// Returns the number of packets that the next hop's queue dropped. The counter covers all neighbours, so it is
-    /// used only if the next hop was unresolved in a sample.
+    /// Returns the number of packets dropped from the queues of unresolved neighbours. The kernel's counter covers all
+    /// neighbours, so the result is `None` if the next hop was resolved in every sample.
     fn discarded(&self, after: &PathCounters) -> Option<u64> {
         self.unresolved?;
         Some(after.discards?.saturating_sub(self.before.discards?))

@@ -107,11 +107,11 @@ pub(crate) struct IdPlan {
 }
 
 impl IdPlan {
-    /// Creates the plan for the pair that sends `part` of a trial from `ports` source ports.
+    /// Creates the plan of ids and ports for the pair that sends `part` of a trial from `ports` source ports.
     ///
     /// # Panics
-    /// Panics if there is no port, or if `part` contains every N-th query and N is a multiple of M. `TrialPlan::check`
-    /// rejects such plans.
+    /// Panics if `ports` is 0, or if the indices of the queries in `part` are a multiple of M (65 521) apart.
+    /// `TrialPlan::check` rejects such plans.
     pub(super) fn new(ids: std::sync::Arc<Ids>, part: Part, ports: u16, blocks: Blocks) -> IdPlan {
         assert!(ports > 0, "TrialPlan::check rejects a thread without ports");
         let (first, step) = (part.index(0).0 % IDS, (part.index(1).0 - part.index(0).0) % IDS);

@@ -1,4 +1,4 @@
-//! The ledger shared by a pair's sender and receiver: the send time of each query.
+//! The ledger shared by the sender and receiver of a pair: the send time of each query.
 //!
 //! ```text
 //!     swept                               head
@@ -8,8 +8,9 @@
 //!       receiver moves it                   sender moves it
 //! ```
 //!
-//! The send times are in a ring with one slot for each query between the two marks. The sender writes the time, then
-//! moves `head`, then sends the packet. The receiver therefore finds the query of every reply in the ledger.
+//! The send times are in a ring buffer, with one slot for each query from `swept` to `head`. For each query, the sender
+//! writes the send time, then advances `head`, then sends the packet. The receiver therefore finds the send time of
+//! every query that has a reply.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -17,7 +18,7 @@ use units::Nanos;
 
 const NOT_SENT: u64 = u64::MAX;
 
-/// The ledger of a pair.
+/// The ledger of a pair of threads.
 pub(crate) struct Ledger {
     sent: Box<[AtomicU64]>,
     head: AtomicU64,
@@ -26,7 +27,7 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    /// Creates a ledger for at least `capacity` queries between the marks.
+    /// Creates a ledger that has slots for at least `capacity` queries.
     pub(crate) fn new(capacity: u64) -> Ledger {
         let len = capacity.next_power_of_two().max(1024) as usize;
         Ledger {
@@ -37,7 +38,7 @@ impl Ledger {
         }
     }
 
-    /// Returns the maximum number of queries between the marks.
+    /// Returns the maximum number of queries that the ledger can contain at the same time.
     pub(crate) fn capacity(&self) -> u64 {
         self.sent.len() as u64
     }
@@ -46,7 +47,7 @@ impl Ledger {
         &self.sent[(k & (self.capacity() - 1)) as usize]
     }
 
-    /// Sender: returns true if there is room for queries below `end`.
+    /// Sender: returns true if the ledger has a slot for each query below `end`.
     #[inline]
     pub(crate) fn has_room(&self, end: u64) -> bool {
         end - self.swept.load(Ordering::Acquire) <= self.capacity()
@@ -58,8 +59,8 @@ impl Ledger {
         self.slot(k).store(sent.0, Ordering::Relaxed);
     }
 
-    /// Sender: makes the send times of all queries below `end` visible. Must be called before any of these queries is
-    /// sent.
+    /// Sender: makes the send times of all queries below `end` visible to the receiver. Must be called before any of
+    /// these queries is sent.
     #[inline]
     pub(crate) fn publish(&self, end: u64) {
         self.head.store(end, Ordering::Release);
@@ -70,23 +71,25 @@ impl Ledger {
         self.slot(k).store(NOT_SENT, Ordering::Release);
     }
 
-    /// Sender: marks the end of sending.
+    /// Sender: records that sending has ended.
     pub(crate) fn finish(&self) {
         self.finished.store(true, Ordering::Release);
     }
 
-    /// Receiver: returns true if sending has ended. A later call of [`Ledger::head`] then returns the final value.
+    /// Receiver: returns true if sending has ended. If it has, a later call of [`Ledger::head`] returns the final
+    /// value.
     pub(crate) fn is_finished(&self) -> bool {
         self.finished.load(Ordering::Acquire)
     }
 
-    /// Receiver: returns the index below which queries have been sent, or are about to be.
+    /// Receiver: returns the index below which all queries have been sent, or are about to be sent.
     #[inline]
     pub(crate) fn head(&self) -> u64 {
         self.head.load(Ordering::Acquire)
     }
 
-    /// Receiver: returns the send time of query `k`, which must be between the marks; `None` after a send error.
+    /// Receiver: returns the send time of query `k`, or `None` if query `k` could not be sent. The slot of query `k`
+    /// must be in use.
     #[inline]
     pub(crate) fn sent(&self, k: u64) -> Option<Nanos> {
         match self.slot(k).load(Ordering::Acquire) {

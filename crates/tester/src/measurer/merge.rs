@@ -31,12 +31,12 @@ use super::result::{Findings, Rtt, Sending, TesterDrops, TrialResult};
 use super::shards::ShardPart;
 use crate::xdp::XdpInterface;
 
-/// Result of one tester, and its file.
+/// Result of one tester, and the name of the file that contains it.
 #[derive(Clone, Debug)]
 pub struct TesterResult {
-    /// File name.
+    /// Name of the file that contains the result.
     pub file: String,
-    /// Contents of the file.
+    /// Result that the file contains.
     pub trial: TrialResult,
 }
 
@@ -44,7 +44,7 @@ pub struct TesterResult {
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MergeError {
-    /// A given result is that of a trial with a single tester.
+    /// A given result comes from a trial with a single tester.
     #[error("{file}: not the result of a shard; `dns64bench measure --shard … --json` prints one")]
     NoShard {
         /// File of this result.
@@ -138,7 +138,7 @@ pub struct ShardSummary {
     pub reasons: Vec<String>,
     /// Outcomes of the tester's queries.
     pub counts: Counts,
-    /// Pacing audit.
+    /// Result of the pacing audit, which compares the actual with the scheduled send times.
     pub pacing: method::pacing::Pacing,
     /// Interface used by AF_XDP; absent if sockets were used.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -146,7 +146,8 @@ pub struct ShardSummary {
     pub xdp: Option<XdpInterface>,
 }
 
-/// Measured clock offsets by shard: minimum and maximum lead of the clock over a common reference, in nanoseconds.
+/// For each tester, the measured offset of its clock: the minimum and maximum time, in nanoseconds, by which the clock
+/// is ahead of a common reference. The key is the tester's index.
 pub type Offsets = BTreeMap<u16, RangeInclusive<i64>>;
 
 /// Returns the bound of a range that is farther from 0.
@@ -298,8 +299,8 @@ impl Shard {
         Some(self.or_before_the_step(&(-error..=error)))
     }
 
-    /// Extends an offset by the step of the clock since the start of the trial, because the offset may have been
-    /// measured before or after the step.
+    /// Widens the range of a clock offset by the step that the clock made during the trial. The offset may have been
+    /// measured before or after that step.
     fn or_before_the_step(&self, found: &ClockLead) -> ClockLead {
         let step = self.part.clock_step_ns;
         let (least, most) = (found.start(), found.end());

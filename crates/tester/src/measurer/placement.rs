@@ -31,7 +31,7 @@ pub(super) fn owns_cpu(plan: &TrialPlan, pair: u16) -> bool {
         && cpu_of(plan, pair, 0).is_some_and(|cpu| cpu_sharing::sharing_threads(cpu).is_empty())
 }
 
-/// Returns true if the senders busy-wait from query to query on this host.
+/// Returns true if the senders on this host busy-wait until the next query is due.
 pub(super) fn spins(plan: &TrialPlan) -> bool {
     match plan.spin {
         Spin::Always => true,

@@ -30,16 +30,16 @@ use crate::xdp::XdpConfig;
 )]
 #[serde(rename_all = "lowercase")]
 pub enum Spin {
-    /// Busy-wait if every sender and receiver can have its own CPU and two CPUs are left for other threads.
+    /// Senders busy-wait if this host has enough CPUs: one for each sender and receiver, and two for other threads.
     #[default]
     Auto,
-    /// Busy-wait from query to query.
+    /// Senders busy-wait until the next query is due.
     Always,
-    /// Sleep from query to query.
+    /// Senders sleep until the next query is due.
     Never,
 }
 
-/// Subject of a trial.
+/// Tested system of a trial: the DUT, or the tester itself in a self-test.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Subject {
@@ -140,7 +140,7 @@ pub struct TrialPlan {
     pub auth_status: Option<PathBuf>,
     /// Limit for the 99.9th percentile of AuthDNS's processing time.
     pub auth_limit: Nanos,
-    /// Subject of the trial.
+    /// Tested system: the DUT, or the tester itself in a self-test.
     pub subject: Subject,
     /// True if the user states that the roles have separate hosts, and therefore separate CPUs.
     pub separate_hosts: bool,
@@ -362,7 +362,7 @@ impl TrialPlan {
     }
 }
 
-/// Returns advice for a trial that needs more names than its block contains.
+/// Returns advice for a trial that needs more names than the user's block of names contains.
 fn name_advice(needed: u64) -> &'static str {
     if needed <= NameRange::ALL.count() {
         "a larger block such as 0.0.0.0/0"
@@ -453,7 +453,7 @@ pub enum PlanError {
     Time {
         /// The option that sets the time.
         option: &'static str,
-        /// Requested time in nanoseconds.
+        /// Rejected value of the option, in nanoseconds.
         given: Nanos,
     },
     /// Sending ends before a query is due.
@@ -485,9 +485,9 @@ pub enum PlanError {
         "--window-limit {window_100ms_pct}, and {total_pct} for the total: percentages up to {MAX_WINDOW_LIMIT_PCT} and 100 are needed, the first above 0"
     )]
     Limits {
-        /// Given value in per cent.
+        /// Requested limit for a window of 100 ms, in per cent.
         window_100ms_pct: f64,
-        /// Given value in per cent.
+        /// Requested limit for the whole trial, in per cent.
         total_pct: f64,
     },
     /// Too few 16-bit ids for the outstanding queries.

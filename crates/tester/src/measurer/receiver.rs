@@ -47,7 +47,7 @@ pub(super) struct Received {
     pub(super) faults: Vec<Reason>,
 }
 
-/// State of a query between sending and sweeping.
+/// State of a sent query until its slot is freed.
 #[derive(Clone, Copy)]
 struct Slot {
     received: Nanos,
@@ -73,7 +73,7 @@ pub(super) struct Receiver {
     pub(super) ports: Arc<Ports>,
     /// Receive path by AF_XDP, if used.
     pub(super) rx_path: Option<XdpRxPath>,
-    /// Source address of each query, if there are several.
+    /// Source address of each query, if the trial has several source addresses.
     pub(super) sources: Option<Arc<SourcePlan>>,
     pub(super) cpu: Option<CpuId>,
     pub(super) start: Nanos,
@@ -323,12 +323,13 @@ impl Receiver {
     }
 }
 
-/// Time before which all arrived packets have been read. Queries that have timed out by this time are given up. A later
-/// time cannot be used, because a pass over the ports has limited length and may leave replies unread.
+/// Time before which all packets that have arrived have been read. Queries whose timeout has ended by this time are
+/// given up. The current time cannot be used, because a pass over the ports has limited length and may leave replies
+/// unread.
 struct ReadUpTo(Nanos);
 
-/// Maximum delay for giving up queries while passes over the ports leave packets unread. The ledger has room for a
-/// longer delay.
+/// Maximum delay before queries are given up while unread packets remain. The ledger is large enough for a longer
+/// delay.
 const MOST_UNREAD: Nanos = Nanos::from_millis(100);
 
 impl ReadUpTo {

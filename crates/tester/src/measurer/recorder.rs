@@ -27,7 +27,8 @@ use super::plan::TrialPlan;
 
 /// Records per batch.
 const BATCH: usize = 8192;
-/// Batches that may wait for the disk: about 34 MB, a few seconds at any rate.
+/// Maximum number of batches that wait to be written to disk. They contain 524,288 records (about 34 MB), which is
+/// about five seconds of queries at 100,000 queries per second.
 const QUEUE: usize = 64;
 
 /// Reasons why records could not be written.
@@ -50,7 +51,7 @@ pub enum RecordError {
     },
 }
 
-/// Data of a record file's header, and the mapping from index to name.
+/// Data of a trial for the header of its record file, and for computing the name of a query from its index.
 #[derive(Clone)]
 pub struct RecordContext {
     server: SocketAddr,
@@ -59,7 +60,7 @@ pub struct RecordContext {
     rate: Qps,
     domain: Domain,
     names: NameSequence,
-    /// Wall clock at the trial's start, for formats with dates.
+    /// Wall-clock time at the start of the trial, for file formats that contain dates.
     wall_start: Nanos,
 }
 
@@ -184,7 +185,7 @@ pub(crate) struct PairRecorder {
 }
 
 impl PairRecorder {
-    /// Adds a record without waiting.
+    /// Adds a record without waiting for the disk.
     #[inline]
     pub(crate) fn push(&mut self, record: Record) {
         self.batch.push(record);

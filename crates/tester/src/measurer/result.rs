@@ -41,9 +41,9 @@ pub struct TrialResult {
     pub domain: Option<Domain>,
     /// Names used by the trial.
     pub names: NamesUsed,
-    /// Requested AAAA share (α).
+    /// Requested share of names with a native AAAA record (α).
     pub aaaa_share: Share,
-    /// Requested cached share (β).
+    /// Requested share of queries for cached names (β).
     pub cached_share: Share,
     /// Start time: seconds since 1970-01-01 UTC.
     pub started_unix_s: f64,
@@ -58,7 +58,7 @@ pub struct TrialResult {
     pub tester_drops_at: TesterDrops,
     /// Round-trip times of valid replies in microseconds; absent if no reply was valid.
     pub rtt_us: Option<Rtt>,
-    /// Pacing audit.
+    /// Result of the pacing audit, which compares the actual with the scheduled send times.
     pub pacing: Pacing,
     /// Deviations of the 100 ms and 10 ms windows from the schedule; absent for a trial that could not begin.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -177,14 +177,14 @@ impl TesterDrops {
 /// Percentiles of round-trip times in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Rtt {
-    /// Minimum.
+    /// Minimum round-trip time.
     pub min: f64,
-    /// Arithmetic mean.
+    /// Arithmetic mean of the round-trip times.
     pub mean: f64,
-    /// Standard deviation.
+    /// Standard deviation of the round-trip times.
     #[serde(default)]
     pub stdev: f64,
-    /// Median.
+    /// Median of the round-trip times.
     pub p50: f64,
     /// 90th percentile.
     pub p90: f64,
@@ -192,7 +192,7 @@ pub struct Rtt {
     pub p99: f64,
     /// 99.9th percentile.
     pub p999: f64,
-    /// Maximum.
+    /// Maximum round-trip time.
     pub max: f64,
 }
 
@@ -290,11 +290,11 @@ pub struct Findings {
     pub began: Nanos,
     /// Outcomes of the queries.
     pub counts: Counts,
-    /// Drops on the tester's host.
+    /// Packets dropped on the tester's host.
     pub drops: TesterDrops,
     /// Round-trip times of valid replies; absent if no reply was valid.
     pub rtt: Option<Rtt>,
-    /// Pacing audit.
+    /// Result of the pacing audit, which compares the actual with the scheduled send times.
     pub pacing: Pacing,
     /// Deviations of the 100 ms and 10 ms windows from the schedule; absent if nothing was sent.
     pub windows: Option<Windows>,
@@ -302,7 +302,7 @@ pub struct Findings {
     pub sending: Sending,
     /// Passed, failed, or invalidated by the tester.
     pub verdict: Verdict,
-    /// Reasons for the verdict; empty if it passed.
+    /// Reasons for the verdict; empty if the trial passed.
     pub reasons: Vec<Reason>,
     /// Observations that did not affect the verdict.
     pub warnings: Vec<Warning>,
@@ -489,17 +489,17 @@ impl TrialResult {
         }
     }
 
-    /// Returns true if the trial would pass under the criterion `accept` if every loss and delay of the tester had been
-    /// a valid reply. Losses and delays are the datagrams that the Measurer `missed`, and the queries that AuthDNS
-    /// missed or answered too late (`at_auth`).
+    /// Returns true if the trial would pass under the criterion `accept` if each loss and delay in the tester had been
+    /// a valid reply. The losses and delays are the number of datagrams that the Measurer `missed`, and the number of
+    /// queries that AuthDNS missed or answered too late (`at_auth`).
     fn would_pass_with(&self, missed: u64, at_auth: u64, accept: Acceptance) -> bool {
         let mut counts = self.counts.clone();
         counts.valid += (missed.min(counts.lost) + at_auth).min(unanswered(&counts));
         missed + at_auth > 0 && accept.is_met(&counts)
     }
 
-    /// Returns true if possible losses of the tester or AuthDNS determine whether the trial passes under the criterion
-    /// `accept`. This criterion may differ from the trial's own criterion.
+    /// Returns true if the trial fails under the criterion `accept`, but would pass without the possible losses of the
+    /// tester or AuthDNS. This criterion may differ from the trial's own criterion.
     pub fn is_in_doubt(&self, accept: Acceptance) -> bool {
         let at_auth = self.auth.as_ref().map_or(0, AuthDelta::doubtful);
         let missed = self.tester_drops_at.missed.unwrap_or(0);

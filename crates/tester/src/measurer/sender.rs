@@ -18,7 +18,8 @@ use super::result::Priority;
 use super::thread_pair::Progress;
 use super::tx_rx_path::{Block, SendOutcome, TxPath};
 
-/// Minimum interval for sending queries one by one. A `send` takes about a microsecond; the rest is a reserve.
+/// Minimum interval at which queries are sent one by one instead of in batches. A `send` takes about a microsecond; the
+/// rest is a reserve.
 const SEND_COST: Nanos = Nanos(2_000);
 /// Maximum number of segments that Linux accepts in one call (`UDP_MAX_SEGMENTS` before 6.9).
 pub(super) const MAX_RUN: u64 = 64;

@@ -71,13 +71,13 @@ impl TrialPlan {
         u64::from_be_bytes(first) >> (u64::BITS - SEED_BITS)
     }
 
-    /// Returns this tester's part of the trial.
+    /// Returns the part of the trial's schedule that this tester sends.
     pub fn own_part(&self) -> Part {
         let (index, of) = self.place();
         self.schedule().part(index, of)
     }
 
-    /// Returns the part of one pair of threads.
+    /// Returns the part of the trial's schedule that one pair of threads of this tester sends.
     pub(super) fn part_of(&self, thread: u16) -> Part {
         let (index, of) = self.place();
         let threads = u64::from(self.threads);
@@ -170,7 +170,8 @@ pub struct ShardPart {
 }
 
 impl ShardPart {
-    /// Creates the data of a tester's part in the finished trial of `plan`. `asked` is the clock at the start.
+    /// Creates the data that one tester contributes to the finished trial of `plan`. `asked` is the state of the clock
+    /// at the start.
     pub(super) fn new(
         plan: &TrialPlan,
         asked: &AskedClock,
@@ -189,13 +190,13 @@ impl ShardPart {
         }
     }
 
-    /// Creates the data of a tester that sent nothing.
+    /// Creates the data of a tester that sent no queries.
     pub(super) fn of_nothing(plan: &TrialPlan) -> ShardPart {
         let pacing = PacingRecorder::new(Nanos(0));
         ShardPart::new(plan, &AskedClock::now(), &pacing, rtt_histogram())
     }
 
-    /// Returns the data of the pacing audit.
+    /// Returns this tester's data for the pacing audit.
     pub(super) fn pacing(&self) -> PacingRecorder {
         PacingRecorder::of(self.sent_per_10ms.clone(), &self.lateness_ns.0)
     }

@@ -81,7 +81,7 @@ fn carry_out<'a>(
     Ok(Finished::await_end(started)?)
 }
 
-/// The trial's session at AuthDNS, and its counters before the first query.
+/// The trial's connection to AuthDNS's status socket, and AuthDNS's counters before the first query.
 struct AuthWatch<'a> {
     plan: &'a TrialPlan,
     session: Session,

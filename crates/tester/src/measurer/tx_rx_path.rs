@@ -60,13 +60,13 @@ pub(super) enum SendOutcome {
     /// No query was sent, and all may be retried one by one. Contains the send error. The inner `None` means that an
     /// earlier query caused the error, or that the queries can be sent one by one but not as a batch.
     None(Option<io::Error>),
-    /// An unknown part of the queries was sent, so none may be retried.
+    /// An unknown number of the queries was sent, so none may be retried.
     Unknown(io::Error),
 }
 
 impl SendOutcome {
-    /// Interprets a socket's result for this number of queries. A pending ICMP error belongs to an earlier query; any
-    /// other error is a send error (for example EPERM from a packet filter).
+    /// Interprets the result of sending this number of queries through a socket. A pending ICMP error was caused by an
+    /// earlier query. Any other error is a send error, for example EPERM from a packet filter.
     fn of_socket(queries: u64, sent: io::Result<()>) -> SendOutcome {
         match sent {
             Ok(()) => SendOutcome::First(queries),
@@ -78,22 +78,22 @@ impl SendOutcome {
     }
 }
 
-/// Transmit path.
+/// Transmit path for queries: sockets or AF_XDP.
 pub(super) enum TxPath {
-    /// Through the network stack.
+    /// Sockets of the kernel's network stack.
     Sockets {
-        /// The sending sockets.
+        /// The sockets through which queries are sent.
         ports: Arc<Ports>,
-        /// Source address of each query, if there are several.
+        /// Source address of each query, if the trial has several source addresses.
         sources: Option<Arc<SourcePlan>>,
         /// True if a block may be sent in one system call; set to false when the kernel rejects `UDP_SEGMENT`.
         offload: bool,
     },
-    /// By AF_XDP.
+    /// AF_XDP rings.
     XdpRings(Box<XdpTxPath>),
 }
 
-/// Transmit path by AF_XDP.
+/// Transmit path through AF_XDP rings.
 pub(super) struct XdpTxPath {
     sender: xdp::Sender,
     link: xdp::EthernetLink,
@@ -101,7 +101,8 @@ pub(super) struct XdpTxPath {
 }
 
 impl TxPath {
-    /// Creates a path through sockets. If `offload` is true, a block may be sent in one system call.
+    /// Creates a transmit path through sockets. If `offload` is true, a block of queries may be sent in one system
+    /// call.
     pub(super) fn sockets(
         ports: Arc<Ports>,
         sources: Option<Arc<SourcePlan>>,
@@ -119,7 +120,7 @@ impl TxPath {
         }
     }
 
-    /// Sends a block in one call.
+    /// Sends a block of queries in one call.
     #[inline]
     pub(super) fn send_together(&mut self, block: Block<'_>) -> SendOutcome {
         match self {
@@ -191,7 +192,7 @@ impl XdpTxPath {
     }
 }
 
-/// Receive path by AF_XDP.
+/// Receive path through AF_XDP rings.
 pub(super) struct XdpRxPath {
     pub(super) receiver: xdp::Receiver,
     pub(super) ends: AddressPair,

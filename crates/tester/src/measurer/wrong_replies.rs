@@ -49,7 +49,7 @@ impl WrongReplies {
         }
     }
 
-    /// Returns the changes that make such replies correct.
+    /// Returns advice for the user: the changes that make the server's replies correct.
     pub fn advice(&self) -> String {
         let (domain, names, cache) = (&self.domain, self.names, self.of_cache());
         match (self.wrong, self.subject) {

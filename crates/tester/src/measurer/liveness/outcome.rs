@@ -13,11 +13,11 @@ pub(crate) const PROBES: u8 = 3;
 /// Interval between probes. It also applies after a refusal, because the server may just be starting.
 pub const WAIT: Duration = Duration::from_secs(1);
 
-/// Time after the last probe in which a reply to any probe counts, in units of [`WAIT`]. A resolver with a silent
-/// upstream answers SERVFAIL only after seconds.
+/// Time after the last probe during which a reply to any probe is still accepted, as a multiple of [`WAIT`]. A resolver
+/// whose upstream does not answer sends SERVFAIL only after seconds.
 pub(super) const LAST_WAITS: u32 = 4;
 
-/// Result of the probes.
+/// Result of the probes that test whether the server answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Liveness {
     /// The server answers: a reply was correct, or the replies are not all wrong in the same way.
@@ -25,11 +25,11 @@ pub enum Liveness {
     /// Every probe got a reply, and all replies have this fault. The address is an example from one of the replies;
     /// `None` if no reply contains an address.
     Wrong(Wrong, Option<Ipv6Addr>),
-    /// No reply to any probe.
+    /// No probe got a reply.
     Silent,
     /// The host reported that the port is closed (ICMP or ICMPv6 port unreachable).
     Refused,
-    /// No route, as reported by the system or a router.
+    /// The server cannot be reached, as reported by the system or a router.
     Unreachable(io::ErrorKind),
 }
 

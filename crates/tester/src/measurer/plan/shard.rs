@@ -90,7 +90,7 @@ impl From<Moment> for String {
     }
 }
 
-/// One tester's part of a trial, and the common start time.
+/// Index and settings of one tester in a trial of several testers, and the common start time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct ShardPlan {
     /// Index of the tester. The tester sends every query whose index modulo `of` equals this value.

@@ -1,4 +1,4 @@
-//! Last state of a trial: the threads have ended, and their findings are combined into the result.
+//! Last state of a trial: all threads have ended, and their results are combined into the result of the trial.
 
 use hdrhistogram::Histogram;
 use method::pacing::PacingRecorder;
@@ -23,9 +23,9 @@ use crate::measurer::sender::Sent;
 use crate::measurer::shards::ShardPart;
 use crate::measurer::sources::SourcesUsed;
 
-/// Duration of the traffic that the receive buffers should hold while the receiver does not run.
+/// Time for which the receive buffers should be able to store arriving replies while the receiver does not run.
 const BUFFERED: Nanos = Nanos::from_millis(50);
-/// Octets of a receive buffer that the kernel counts for one small packet.
+/// Octets that the kernel counts in a receive buffer for one small packet.
 const PACKET_CHARGE: u64 = 768;
 
 /// Maximum frequency offset of the clock from the hardware clock, in parts per million. The rate has the same error.

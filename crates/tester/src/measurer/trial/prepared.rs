@@ -38,7 +38,7 @@ const ROW_TRIES: u32 = 100;
 pub(super) enum NotStarted {
     /// The trial is invalid.
     Invalid(Reason),
-    /// The trial is impossible.
+    /// The trial cannot be carried out.
     Error(TrialError),
 }
 
@@ -150,7 +150,7 @@ impl<'a> Prepared<'a> {
         })
     }
 
-    /// Returns the actual send settings for senders with this priority.
+    /// Returns the settings that are actually used for sending if the sender threads have this priority.
     pub(super) fn sending(&self, priority: Priority) -> Sending {
         Sending {
             threads: self.plan.threads,

@@ -14,7 +14,7 @@ use crate::measurer::shards::{AskedClock, LEAD, await_start};
 pub(super) struct TrialStart {
     /// Start time by the wall clock.
     pub(super) wall: Nanos,
-    /// State of the wall clock when the start time was converted.
+    /// State of the wall clock when the start time was read from it.
     pub(super) clock: AskedClock,
     /// Rate of the clock by which the queries are sent.
     pub(super) rate: ClockRate,
