@@ -10,7 +10,7 @@ use net::clock;
 use net::socket::Endpoint;
 use units::Nanos;
 
-/// Maximum number of waiting replies; further replies are dropped, as on a real line.
+/// Maximum number of waiting replies; further replies are dropped, as on a real network link.
 const CAPACITY: usize = 1 << 20;
 
 /// Range of delays.
@@ -64,15 +64,15 @@ struct Shared {
     changed: Condvar,
 }
 
-/// Sends replies at their due times from the socket that received the queries. Dropping the line discards the waiting
-/// replies.
+/// Sends replies at their due times from the socket that received the queries. Dropping this value discards the replies
+/// that have not been sent.
 pub(crate) struct DelayLine {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl DelayLine {
-    /// Creates a line that sends from `endpoint`.
+    /// Creates a delay line that sends its replies from the socket `endpoint`.
     pub(crate) fn new(endpoint: Arc<Endpoint>) -> DelayLine {
         let shared = Arc::new(Shared::default());
         let line = Arc::clone(&shared);
@@ -80,7 +80,7 @@ impl DelayLine {
         DelayLine { shared, thread: Some(thread) }
     }
 
-    /// Sends `bytes` to `to` at `due` (monotonic clock).
+    /// Sends the reply `bytes` to the address `to` at the time `due` (monotonic clock).
     pub(crate) fn send_at(&self, due: Nanos, to: SocketAddr, bytes: &[u8]) {
         // The other thread cannot panic, so the lock is never poisoned.
         let mut queue = self.shared.queue.lock().unwrap_or_else(PoisonError::into_inner);

@@ -49,8 +49,8 @@ pub(crate) fn beyond_disciplines(no_room_to_send: u64, queued: u64) -> u64 {
     no_room_to_send.saturating_sub(queued)
 }
 
-/// Test cases. Each contains: true if only loopback is watched, drops of the queueing discipline, UDP sends that found
-/// no room, and the expected total losses.
+/// Test cases of four values each: true if only loopback is watched, drops of the queueing discipline, failed UDP
+/// sends, and expected total losses.
 #[cfg(test)]
 pub(crate) const IN_TWO_COUNTERS: [(bool, u32, u64, u64); 6] = [
     (false, 0, 0, 0),

@@ -60,7 +60,7 @@ impl Interval {
 pub struct Intervals {
     /// Width of each interval.
     pub width: Nanos,
-    /// Intervals since the start.
+    /// The intervals, beginning at the start.
     pub list: Vec<Interval>,
 }
 

@@ -18,12 +18,12 @@ const QUERY_LEN: usize = 1500;
 /// Interval between reads of an interface's counters.
 const EACH: Duration = Duration::from_millis(100);
 
-/// A receive and send path.
+/// Path on which a server receives queries and sends replies.
 pub(crate) enum Port {
-    /// Through the network stack.
+    /// A socket of the kernel's network stack.
     Socket(Arc<Endpoint>, Box<ServerBatch>),
-    /// By AF_XDP. If `may_join` is true, the kernel may have joined several queries into one datagram. Only the first
-    /// query of a datagram is read, and `joined` counts the remaining queries.
+    /// The AF_XDP rings of one queue. If `may_join` is true, the kernel may have joined several queries into one
+    /// datagram. Only the first query of a datagram is read, and `joined` counts the remaining queries.
     Rings { server: Box<xdp::Server>, may_join: bool, joined: u64, losses: Losses },
 }
 
@@ -102,7 +102,7 @@ impl Port {
     }
 }
 
-/// Losses of packets before they could be read from a queue's rings.
+/// Counter of packets that were lost before they could be read from a queue's rings.
 #[derive(Default)]
 pub(crate) struct Losses {
     /// Last value from the kernel.

@@ -59,7 +59,7 @@ pub struct ReferenceConfig {
     pub late_by: Nanos,
     /// Share of queries that get a wrong address.
     pub wrong_share: Share,
-    /// Delay of all other replies.
+    /// Delay of all replies that are not late on purpose.
     pub delay: Delay,
     /// Probability, from 0 to 1, that a trial loses one query. The probability does not depend on the query rate. The
     /// lost query is the first query that arrives at least half a second after the trial began. A trial begins after a
@@ -90,7 +90,7 @@ pub struct ReferenceCounters {
     pub answered: u64,
     /// Queries dropped because there was no token.
     pub over_capacity: u64,
-    /// Replies withheld by `--loss` and `--failing-trials`.
+    /// Replies withheld to simulate packet loss (`--loss`) and failing trials (`--failing-trials`).
     pub lost: u64,
     /// Packets that were not queries.
     pub ignored: u64,
@@ -336,7 +336,7 @@ struct Worker {
     zone: Zone,
     /// Socket for delayed replies.
     endpoint: Arc<Endpoint>,
-    /// Ports on which queries arrive.
+    /// Ports on which queries arrive at the reference DUT.
     ports: Vec<Port>,
     counters: Arc<[AtomicU64; COUNTERS]>,
     stop: Arc<AtomicBool>,
@@ -400,7 +400,7 @@ impl Worker {
         }
     }
 
-    /// Answers the queries of a port.
+    /// Answers the queries that arrive at a port.
     fn turn(&mut self, port: &mut Port, limit: Duration, line: &DelayLine) -> ReferenceCounters {
         let mut clocks = None;
         let mut counts = ReferenceCounters::default();

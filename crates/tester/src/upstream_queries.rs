@@ -25,7 +25,7 @@ pub struct UpstreamQueryConfig {
     /// Share of new names that are queried. A share below 100 % simulates a DUT that answers new names without an
     /// upstream query.
     pub new_names: Share,
-    /// True if each name is queried only once, as with a cache.
+    /// True if the reference DUT queries each name only once, like a DUT with a cache.
     pub remembers: bool,
 }
 
@@ -42,7 +42,8 @@ pub(crate) struct UpstreamQuerier {
 }
 
 impl UpstreamQuerier {
-    /// Creates a sender of queries for names of `domain`. The share `aaaa_share` of the names has an AAAA record.
+    /// Creates a sender of queries for names of `domain`. `aaaa_share` is the share of these names that have an AAAA
+    /// record.
     ///
     /// # Errors
     /// Returns an error if there is no route to AuthDNS.
@@ -65,7 +66,8 @@ impl UpstreamQuerier {
         })
     }
 
-    /// Queries the AAAA record of `name` and, if the name has no AAAA record, its A record.
+    /// Sends a query for the AAAA record of `name`. If the name has no AAAA record, also sends a query for its A
+    /// record.
     pub(crate) fn ask_for(&mut self, name: Ipv4Addr) {
         if self.asking.remembers && !self.seen.insert(name) {
             return;

@@ -60,7 +60,7 @@ impl Waits {
     }
 }
 
-/// Measures the waits in one queueing discipline by repeated samples.
+/// Measures the waiting times of packets in one queueing discipline by repeated samples.
 #[derive(Debug, Default)]
 pub(crate) struct WaitWatch {
     waiting: Waiting,
@@ -82,7 +82,7 @@ impl WaitWatch {
         (self.waits.waiting, self.waits.oldest) = (0, Nanos(0));
     }
 
-    /// Returns all waits so far.
+    /// Returns the waiting times of all packets so far.
     pub(crate) fn waits(&self) -> &Waits {
         &self.waits
     }

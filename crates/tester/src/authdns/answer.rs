@@ -1,4 +1,4 @@
-//! Answers of AuthDNS: a pure function of query and zone (RFC 1034 §4.3.2, RFC 2308, RFC 6891).
+//! AuthDNS's answers, which depend only on the query and the zone (RFC 1034 §4.3.2, RFC 2308, RFC 6891).
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -38,7 +38,7 @@ pub enum Kind {
     Answer,
     /// NOERROR without a record, because the name exists but has no record of this type.
     NoData,
-    /// NXDOMAIN: our zone has no such name.
+    /// NXDOMAIN: the served zone has no such name.
     NxDomain,
     /// REFUSED: the name is outside the zone.
     Refused,

@@ -38,7 +38,7 @@ pub struct Arrived {
 }
 
 impl Arrived {
-    /// Returns the number of datagrams since `before` that no socket received.
+    /// Returns the number of datagrams that arrived at the interfaces after `before` was read, but not at a socket.
     pub(super) fn missed_since(&self, before: &Arrived) -> u64 {
         let came = self.interfaces.saturating_sub(before.interfaces);
         came.saturating_sub(self.sockets.saturating_sub(before.sockets))

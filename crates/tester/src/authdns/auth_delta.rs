@@ -18,13 +18,13 @@ pub struct AuthDelta {
     pub asked: UpstreamQueries,
     /// Queries that the kernel dropped because AuthDNS was too slow.
     pub socket_drops: u64,
-    /// Send errors of replies.
+    /// Replies that could not be sent because of an error.
     pub send_refused: u64,
     /// Packets lost on AuthDNS's host below the sockets, including packets of other programs; absent if losses were not
     /// watched.
     #[serde(default, skip_serializing_if = "HostDrops::is_unwatched")]
     pub host_drops: HostDrops,
-    /// Queries that took longer than the limit.
+    /// Queries whose processing took longer than the limit.
     #[serde(default)]
     pub slow: u64,
     /// Replies with REFUSED or NXDOMAIN.
@@ -34,7 +34,7 @@ pub struct AuthDelta {
     /// queries for the same names.
     #[serde(default)]
     pub names: Option<u64>,
-    /// Served zones; empty for versions that do not report them.
+    /// Zones that AuthDNS served; empty for versions that do not report them.
     #[serde(default)]
     pub zones: Vec<ZoneFacts>,
     /// Number of trials that other testers ran at the same time.
@@ -55,13 +55,13 @@ pub struct AuthDelta {
 /// Percentiles of AuthDNS's processing time in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct OwnTime {
-    /// Median.
+    /// Median of the processing times.
     pub p50: f64,
-    /// 99th percentile.
+    /// 99th percentile of the processing times.
     pub p99: f64,
-    /// 99.9th percentile, which is compared with the limit.
+    /// 99.9th percentile of the processing times, which is compared with the limit.
     pub p999: f64,
-    /// Maximum.
+    /// Maximum processing time.
     pub max: f64,
 }
 
@@ -121,7 +121,7 @@ impl AuthDelta {
     ///
     /// - a restart of AuthDNS
     /// - drops of AuthDNS or of its host
-    /// - waits above `waiting` in a queueing discipline of the host
+    /// - a packet that waited longer than `waiting` in a queueing discipline of the host
     /// - more than one missed datagram in [`MISSED_IN`]
     /// - a 99.9th percentile of AuthDNS's processing time above `limit`
     pub fn faults(&self, limit: Nanos, waiting: Nanos) -> Vec<Reason> {
@@ -145,9 +145,8 @@ impl AuthDelta {
         faults
     }
 
-    /// Returns the reasons why AuthDNS did not serve the planned trial alone. Such a reason is that AuthDNS served a
-    /// zone other than `wanted`, or that other clients sent queries at the same time. `names` is the planned number of
-    /// names.
+    /// Returns the reasons why AuthDNS did not serve only the planned trial: AuthDNS served a zone other than `wanted`,
+    /// or other clients sent queries at the same time. `names` is the planned number of names.
     pub(crate) fn disagreements(&self, wanted: Option<&ZoneFacts>, names: u64) -> Vec<Reason> {
         let mut found = Vec::new();
         if let Some(wanted) = wanted {
@@ -192,8 +191,8 @@ impl AuthDelta {
         (datagrams > 0).then_some(Reason::AuthMissed { datagrams, came })
     }
 
-    /// Returns the reasons why a trial with `unanswered` queries is invalid if its verdict depends on the
-    /// [`AuthDelta::doubtful`] queries.
+    /// Some trials depend on the [`AuthDelta::doubtful`] queries for their verdict. Returns the reasons why such a
+    /// trial with `unanswered` queries is invalid.
     pub fn doubts(&self, limit: Nanos, unanswered: u64) -> Vec<Reason> {
         let slow = Reason::AuthDecides { questions: self.slow, limit, unanswered };
         let slow = (self.slow > 0).then_some(slow);
@@ -205,7 +204,7 @@ impl AuthDelta {
 /// a server that does not answer. One missed query may then cost many others.
 const MISSED_IN: u64 = 1_000;
 
-/// Returns the tolerated number of excess names (or queries) if `count` are expected.
+/// Returns the number of excess names or queries that is tolerated if `count` are expected.
 fn spare(count: u64) -> u64 {
     (TOLERANCE * count as f64 + PATTERN) as u64
 }

@@ -36,7 +36,7 @@ impl BatchCounts {
     }
 }
 
-/// Times of one worker, written only by that worker.
+/// Times recorded by one worker thread, and written only by that thread.
 #[derive(Default)]
 struct WorkerTimes {
     own: Times,
@@ -109,11 +109,11 @@ impl WorkerCounters {
 /// Totals over all workers since the start.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct AuthCounters {
-    /// Random number drawn when AuthDNS started; for several servers the sum modulo 2³². Counters with a different
-    /// number do not continue earlier counters.
+    /// Random number drawn when AuthDNS started; for several servers, the sum of their numbers modulo 2³². If the
+    /// number has changed, a server was restarted and its counters began at 0 again.
     #[serde(default)]
     pub start: u32,
-    /// Number of AuthDNS servers in these counters.
+    /// Number of AuthDNS servers whose counters are added up here.
     #[serde(default = "one")]
     pub servers: u32,
     /// Zones that AuthDNS serves; each zone is listed once.
@@ -128,7 +128,7 @@ pub struct AuthCounters {
     pub replies: ReplyCounters,
     /// Packets without a reply because they were not queries.
     pub ignored: u64,
-    /// Replies withheld because of `--loss`.
+    /// Replies that AuthDNS withheld to simulate packet loss (`--loss`).
     pub lost_on_purpose: u64,
     /// Replies that could not be sent because of an error.
     pub send_refused: u64,

@@ -51,7 +51,7 @@ pub struct HostDrops {
     /// rejected by a queueing discipline. The counter covers the whole host. It is 0 if only loopback is watched,
     /// because loopback has no queue.
     pub no_room_to_send: u64,
-    /// Waits in the queueing disciplines of the watched interfaces, by interface; absent if no packet waited.
+    /// Waiting times of packets in the queueing discipline of each watched interface; absent if no packet waited.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub waits: BTreeMap<String, Waits>,
     /// Neighbours on the watched interfaces that were unresolved while packets waited for them.
@@ -146,8 +146,8 @@ impl HostDrops {
 
     /// Returns one entry for each point of loss.
     ///
-    /// UDP losses in excess of the drops in queueing disciplines are attributed to the watched interface. If there are
-    /// several interfaces, one entry contains all their names.
+    /// UDP packets that could not be sent, beyond those that queueing disciplines dropped, are attributed to the
+    /// watched interface. If there are several interfaces, one entry contains all their names.
     pub fn losses(&self) -> Vec<HostLoss> {
         let queued = self.interfaces.values().map(|drops| drops.queueing_discipline).sum();
         let beyond = beyond_disciplines(self.no_room_to_send, queued);
@@ -204,7 +204,7 @@ pub(super) struct HostWatch {
     counted_by_rings: Option<String>,
 }
 
-/// Interfaces selected by the served addresses.
+/// Interfaces that the served addresses belong to, or all interfaces for a wildcard address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct WatchedInterfaces {
     /// True if queries may arrive on any interface. An interface that disappears is then perhaps unrelated to AuthDNS.

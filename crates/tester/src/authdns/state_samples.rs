@@ -49,7 +49,8 @@ pub(super) struct StateSamples {
 }
 
 impl StateSamples {
-    /// Samples the neighbours on `interfaces`, and the queueing disciplines if packets can wait in one of `queueing`.
+    /// Samples the neighbours on `interfaces`. Also samples the queueing disciplines if packets can wait in at least
+    /// one discipline of `queueing`.
     pub(super) fn sample<'a>(
         &mut self,
         queueing: impl Iterator<Item = &'a Queueing>,
@@ -113,7 +114,7 @@ impl StateSamples {
         self.last_sample = now;
     }
 
-    /// Returns the waits in the queueing discipline of an interface so far.
+    /// Returns the waiting times of packets in the queueing discipline of an interface, since sampling began.
     pub(super) fn waits(&self, interface: &str) -> Waits {
         self.queues.get(interface).map(|watch| watch.waits().clone()).unwrap_or_default()
     }

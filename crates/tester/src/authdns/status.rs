@@ -34,7 +34,7 @@ const END: &str = "end";
 
 /// Serves the counters on a status socket until the process ends.
 ///
-/// `read` is called with the trials of other connections, and returns an object with at least the keys of
+/// `read` is called with the numbers of trials on other connections. It returns an object with at least the keys of
 /// [`AuthCounters`].
 ///
 /// # Errors
@@ -77,7 +77,7 @@ fn attend<T: Serialize>(
     }
 }
 
-/// Trials of one connection, with access to the trials of all connections.
+/// Trials that one connection to the status socket has begun, with access to the trials of all connections.
 struct ConnectionTrials {
     /// Trials of all connections.
     trials: Arc<Mutex<OtherTrials>>,
@@ -125,7 +125,7 @@ impl Drop for ConnectionTrials {
     }
 }
 
-/// Reads the counters of the AuthDNS with the status socket `path`.
+/// Reads AuthDNS's counters from the status socket at `path`.
 ///
 /// # Errors
 /// Returns an error if no AuthDNS serves the socket.
@@ -141,7 +141,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// Begins a trial at the AuthDNS with the status socket `path`. Also returns the counters of AuthDNS.
+    /// Begins a trial at the AuthDNS that serves the status socket `path`. Also returns AuthDNS's counters.
     ///
     /// # Errors
     /// Returns any error from [`read`].

@@ -7,7 +7,7 @@ use units::Nanos;
 /// Maximum recorded time; longer times are clamped.
 const LONGEST: u64 = 600 * Nanos::SECOND.0;
 
-/// A histogram of times, exact to 1 %. In JSON it is a list of `[nanoseconds, count]`.
+/// A histogram of times with a precision of 1 %. In JSON it is a list of `[nanoseconds, count]`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Times(Histogram<u64>);
 
@@ -21,13 +21,13 @@ impl Default for Times {
 }
 
 impl Times {
-    /// Counts a time in its bin.
+    /// Adds one time to the histogram.
     #[inline]
     pub fn add(&mut self, time: Nanos) {
         self.0.saturating_record(time.0.max(1));
     }
 
-    /// Adds `count` to the bin of `time`.
+    /// Adds the same time to the histogram `count` times.
     pub(crate) fn add_all(&mut self, time: Nanos, count: u64) {
         self.0.saturating_record_n(time.0.max(1), count);
     }

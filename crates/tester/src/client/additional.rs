@@ -59,7 +59,7 @@ impl EdnsOption {
 impl FromStr for EdnsOption {
     type Err = OptionError;
 
-    /// Parses `code:value`, the format of dnsperf.
+    /// Parses an EDNS option in dnsperf's format `code:value`.
     fn from_str(s: &str) -> Result<EdnsOption, OptionError> {
         let bad = || OptionError(s.into());
         let (code, value) = s.split_once(':').unwrap_or((s, ""));

@@ -39,19 +39,21 @@ use crate::measurer::expect::{judge_form, wrong_rcode};
 const IDLE: Duration = Duration::from_millis(10);
 /// Maximum sleep of a rate-limited thread while there are more queries to send.
 const UNTIL_DUE: Duration = Duration::from_millis(1);
-/// Minimum sleep of a ramp's thread if there are few CPUs.
+/// Minimum sleep of the threads of a ramp on a host with fewer CPUs than [`BUSY_WAIT_CPUS`].
 const PAUSE: Nanos = Nanos::from_micros(50);
-/// Minimum number of CPUs for which a ramp's threads busy-wait instead of sleeping less than [`PAUSE`].
+/// Minimum number of CPUs with which the threads of a ramp busy-wait. With fewer CPUs, they sleep for at least
+/// [`PAUSE`].
 const BUSY_WAIT_CPUS: usize = 4;
 /// Queries sent per clock read.
 const GROUP: u64 = 64;
 /// Number of queries after which responses are read again.
 const BURST: u64 = 256;
 
-/// Load model: determines when queries may be sent.
+/// Load model: rule that determines when queries may be sent.
 pub(super) enum LoadModel<'a> {
-    /// Sends whenever a slot is free, up to `most` queries per second, until `end` or until the source has no more
-    /// queries. If `stop` is set, the thread ends at once.
+    /// Sends a query whenever fewer queries than allowed are in flight, at a rate of up to `most` queries per second.
+    /// The thread sends until `end`, or until the source has no more queries. If `stop` is set, the thread ends at
+    /// once.
     Closed {
         end: Option<Nanos>,
         most: Option<Qps>,
@@ -65,13 +67,13 @@ pub(super) enum LoadModel<'a> {
 /// A thread's share of a ramp.
 pub(super) struct RampShare<'a> {
     pub(super) ramp: Ramp,
-    /// Time for responses after the end of the ramp.
+    /// Time to wait for responses after the end of the ramp.
     pub(super) wait: Nanos,
     pub(super) client_thread: u64,
     pub(super) of: u64,
     /// Number of queries in flight at which the ramp ends.
     pub(super) outstanding: usize,
-    /// Maximum backlog of queries; 0 means unlimited.
+    /// Maximum number of queries that are due but have not been sent; 0 means unlimited.
     pub(super) behind: u64,
     /// Set by the first thread that ends.
     pub(super) over: &'a AtomicBool,

@@ -32,7 +32,7 @@ pub struct ClosedLoopPlan {
     pub settings: ClientSettings,
     /// Total number of queries in flight across all threads.
     pub outstanding: usize,
-    /// Number of threads, each of which uses its share of the ports and queries.
+    /// Number of threads. The ports and queries are divided among them.
     pub threads: usize,
     /// Total number of source ports across all threads; over TCP, the number of connections.
     pub source_ports: usize,
@@ -56,7 +56,7 @@ pub enum ClosedLoopError {
     Shares {
         /// Total number of queries in flight across all threads (`--outstanding`).
         outstanding: usize,
-        /// Threads (`--threads`).
+        /// Number of threads (`--threads`).
         threads: usize,
         /// Total number of source ports across all threads (`--source-ports`).
         ports: usize,
@@ -66,7 +66,7 @@ pub enum ClosedLoopError {
     Questions {
         /// Number of queries.
         count: u64,
-        /// Threads (`--threads`).
+        /// Number of threads (`--threads`).
         threads: usize,
     },
     /// No socket towards the server could be opened, or it failed.

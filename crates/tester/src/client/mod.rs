@@ -64,7 +64,7 @@ pub struct ClientSettings {
     pub check: Check,
     /// Time after which a query without a response is given up.
     pub timeout: Nanos,
-    /// True if datagrams are sent and received several at a time (`UDP_SEGMENT`, `UDP_GRO`), as network cards do.
+    /// True if one system call may send or receive several datagrams (`UDP_SEGMENT`, `UDP_GRO`).
     pub offload: bool,
     /// Size of the socket buffers in octets; if `None`, the system's maximum.
     pub buffer: Option<usize>,

@@ -57,13 +57,13 @@ impl Flights {
         }
     }
 
-    /// Takes an id for a new query; `None` if all ids are in flight.
+    /// Reserves an id for a new query; `None` if all ids are in flight.
     #[inline]
     pub(super) fn take_id(&mut self) -> Option<u16> {
         self.free.pop_front()
     }
 
-    /// Puts back an id that was taken but not used.
+    /// Makes a reserved id available again, because it was not used for a query.
     pub(super) fn return_id(&mut self, id: u16) {
         self.free.push_front(id);
     }

@@ -32,16 +32,16 @@ pub struct RampPlan {
     pub cpus: Vec<CpuId>,
     /// Number of queries in flight at which the ramp ends.
     pub outstanding: usize,
-    /// Maximum backlog of queries; 0 means unlimited.
+    /// Maximum number of queries that are due but have not been sent; 0 means unlimited.
     pub behind: u64,
-    /// True to restart with the first query after the last one.
+    /// True if the queries are repeated from the first one after the last one has been sent.
     pub repeat: bool,
-    /// Time for responses after the planned end of the ramp, even if sending ended earlier. Queries that are still in
-    /// flight at the end of this time are lost.
+    /// Time to wait for responses after the planned end of the ramp, even if sending ended earlier. Queries that are
+    /// still in flight at the end of this time are lost.
     pub wait: Nanos,
 }
 
-/// Time for responses after the end of the ramp in resperf.
+/// Time for which resperf waits for responses after the end of the ramp.
 pub const WAIT: Nanos = Nanos(40 * Nanos::SECOND.0);
 
 /// A bucket: the queries of one interval and their outcomes. Rates are per second, times in seconds.
@@ -81,7 +81,7 @@ impl Bucket {
 /// Result of a ramp.
 #[derive(Debug)]
 pub struct RampResult {
-    /// All totals and histograms.
+    /// All totals and histograms of the ramp.
     pub tally: Tally,
     /// Reason for the end of sending.
     pub ending: Ending,

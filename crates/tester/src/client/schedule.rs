@@ -14,9 +14,9 @@ use units::{Nanos, Qps};
 /// A rate that grows linearly from 0, and then stays constant.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ramp {
-    /// Maximum rate, at the end of the growth.
+    /// Maximum rate, which is reached when the growth ends.
     pub max: Qps,
-    /// Duration of the growth.
+    /// Time during which the rate grows.
     pub growing: Nanos,
     /// Duration of the constant rate after the growth.
     pub constant: Nanos,
@@ -35,7 +35,8 @@ impl Ramp {
         self.max.0 as f64 * share
     }
 
-    /// Returns the integral of the rate up to a time after the start. This is the fractional number of queries due.
+    /// Returns the integral of the rate up to a time after the start. This integral is the number of queries due,
+    /// including a fraction of the next query.
     pub fn area(&self, moment: Nanos) -> f64 {
         let (t, r, m) = (
             moment.min(self.length()).as_secs_f64(),
@@ -50,7 +51,7 @@ impl Ramp {
         self.area(moment) as u64
     }
 
-    /// Returns the send time of query `i` after the start.
+    /// Returns the send time of query `i`, measured from the start.
     pub fn deadline(&self, i: u64) -> Nanos {
         // The first query is due when the area has reached 1.
         let (n, r, m) = ((i + 1) as f64, self.growing.as_secs_f64(), self.max.0 as f64);
@@ -73,7 +74,7 @@ pub enum Ending {
     },
     /// The tester was too slow.
     Behind {
-        /// Backlog of queries.
+        /// Number of queries that are due but have not been sent.
         queries: u64,
         /// Current rate in queries per second.
         rate: f64,

@@ -192,7 +192,7 @@ impl QueryFile {
         self.records.capacity()
     }
 
-    /// Returns the question at `at`, and the position of the next one.
+    /// Returns the question at `at`, and the position of the next question.
     #[inline]
     fn question(&self, at: usize) -> (&[u8], usize) {
         let end = at + 1 + usize::from(self.records[at]) + FIXED;
@@ -319,7 +319,7 @@ pub(super) struct Cursor {
 }
 
 impl Cursor {
-    /// Returns the next question; `None` at the end.
+    /// Returns the next question; `None` if there are no more questions.
     #[inline]
     pub(super) fn next(&mut self, source: &Source) -> Option<SentQuestion> {
         loop {

@@ -45,7 +45,8 @@ const DATAGRAM: [u8; 51] = [0; 51];
 )]
 #[serde(try_from = "String", into = "String")]
 pub enum Burst {
-    /// Shortest burst window with which the sender uses at most a third of a shared CPU, limited to [`LONGEST`].
+    /// Shortest burst window with which the sender uses at most a third of a shared CPU. The window is limited to
+    /// [`LONGEST`].
     #[default]
     Auto,
     /// The given maximum deviation.

@@ -1,18 +1,18 @@
-//! Threads of our programs that share the sender's CPU. A sender has real-time priority only if there are no such
-//! threads. Otherwise it would delay AuthDNS, the receiver or a DUT on the same CPU, and the delay would count against
-//! the DUT.
+//! Threads of dns64bench and dns64d that share the sender's CPU. A sender has real-time priority only if there are no
+//! such threads. Otherwise it would delay AuthDNS, the receiver or a DUT on the same CPU, and the delay would count
+//! against the DUT.
 
 use std::fs;
 
 use units::CpuId;
 
-/// Names of our programs as reported by the kernel.
+/// Process names of the programs whose threads must not share a sender's CPU.
 const PROGRAMS: [&str; 2] = ["dns64bench", "dns64d"];
-/// Name prefixes of our threads that work during a trial.
+/// Name prefixes of the threads that work during a trial.
 const WORKERS: [&str; 5] = ["auth-", "worker-", "send-", "receive-", "reference"];
 
-/// Returns the names of our working threads that may run on `cpu`, without duplicates. Threads of this process are
-/// included.
+/// Returns the names of the threads of dns64bench and dns64d that work during a trial and may run on `cpu`, without
+/// duplicates. Threads of this process are included.
 pub(super) fn sharing_threads(cpu: CpuId) -> Vec<String> {
     let mut names = Vec::new();
     for process in numbered("/proc") {

@@ -25,7 +25,7 @@ pub enum TrialError {
     /// No socket towards the server could be opened.
     #[error("cannot open a socket towards {server}: {source}")]
     Socket {
-        /// The server of the trial.
+        /// Address and port of the queried server.
         server: SocketAddr,
         /// Error returned by the system.
         source: io::Error,
@@ -35,7 +35,7 @@ pub enum TrialError {
         "cannot find or read the interface towards {server}, which is needed to count its drops: {source}"
     )]
     Interface {
-        /// The server of the trial.
+        /// Address and port of the queried server.
         server: SocketAddr,
         /// Error returned by the system.
         source: io::Error,
@@ -66,7 +66,7 @@ pub enum TrialError {
     /// The server does not answer.
     #[error("{} {server}: {found}", if .found.is_path_error() { "there is no route to" } else { "no answer from" })]
     NoAnswer {
-        /// The server of the trial.
+        /// Address and port of the queried server.
         server: SocketAddr,
         /// Result of the liveness check.
         found: Liveness,

@@ -41,7 +41,7 @@ use crate::waits::WaitWatch;
 const RESOLVE: Duration = Duration::from_secs(10);
 /// Interval between reads of the next hop's state.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(20);
-/// Time for packets at the interface to reach their sockets.
+/// Time after which packets that arrived at the interface have reached their sockets.
 const IN_FLIGHT: Duration = Duration::from_millis(2);
 /// Maximum number of receives from one socket at the end of a trial, so that the trial ends even during a flood.
 const LAST_RECEIVES: usize = 1_000;
@@ -62,13 +62,13 @@ pub(super) struct HostLosses {
     hop: NextHop,
     path: PacketPath,
     before: PathCounters,
-    /// Watch on the next hop. It is `None` if the next hop needs no link-layer address, or if the kernel does not
-    /// report the state of the next hop.
+    /// Reader of the next hop's state. It is `None` if the next hop needs no link-layer address, or if the kernel does
+    /// not report the state.
     watch: Option<Watch>,
     /// Reader of the queueing disciplines; `None` if no packet can wait in the discipline.
     queue: Option<Disciplines>,
     waits: WaitWatch,
-    /// Maximum wait in the queueing discipline that does not count as a loss.
+    /// Maximum time that a packet may wait in the queueing discipline without being reported as a loss.
     longest_wait: Nanos,
     looked: Nanos,
     unresolved: Option<Nanos>,
@@ -76,7 +76,7 @@ pub(super) struct HostLosses {
     tap: Option<Tap>,
 }
 
-/// Losses of the host during a trial.
+/// Packets that the host lost during a trial.
 pub(super) struct Losses {
     /// Lost packets by point of loss.
     pub(super) drops: TesterDrops,
@@ -260,7 +260,7 @@ impl HostLosses {
     }
 }
 
-/// Takes the remaining datagrams from the sockets and returns their number.
+/// Reads the remaining datagrams from the sockets and returns their number.
 fn take_the_rest(endpoints: &[&Endpoint]) -> u64 {
     let mut batch = ReceiveBatch::new(OFFLOAD_LEN);
     let mut datagrams = 0;

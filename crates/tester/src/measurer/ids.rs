@@ -28,7 +28,7 @@ pub(super) const IDS: u64 = 65_521;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Blocks {
     len: u64,
-    /// Blocks per round; the last one may be shorter.
+    /// Number of blocks in a round of M (65 521) queries. The last block of a round may be shorter than the others.
     per_round: u64,
 }
 
@@ -60,9 +60,9 @@ impl Blocks {
 
 /// The ids of a trial's queries.
 pub(super) struct Ids {
-    /// Ids by k mod M.
+    /// Message ids, by the query's index in the trial modulo M (65 521).
     forth: Box<[u16]>,
-    /// k mod M by id; [`NONE`] for unused ids.
+    /// Index in the trial modulo M (65 521) of the queries with an id, by id; [`NONE`] for unused ids.
     back: Box<[u16]>,
 }
 
@@ -70,7 +70,7 @@ pub(super) struct Ids {
 const NONE: u16 = u16::MAX;
 
 impl Ids {
-    /// Creates a random mapping.
+    /// Creates a random mapping from queries to message ids.
     pub(super) fn new(rng: &mut impl Rng) -> Ids {
         let mut forth: Vec<u16> = (0..=u16::MAX).collect();
         forth.shuffle(rng);
@@ -88,20 +88,21 @@ impl Ids {
         self.forth[(k % IDS) as usize]
     }
 
-    /// Returns k mod M for the queries with this id; `None` if the id is not used.
+    /// Returns the index in the trial modulo M (65 521) of the queries with this id; `None` if the id is not used.
     #[inline]
     fn position(&self, id: u16) -> Option<u64> {
         Some(self.back[usize::from(id)]).filter(|&position| position != NONE).map(u64::from)
     }
 }
 
-/// Ids and ports of a pair's queries.
+/// Message ids and source ports of the queries that a pair of threads sends.
 pub(crate) struct IdPlan {
     ids: std::sync::Arc<Ids>,
     part: Part,
     ports: u64,
     blocks: Blocks,
-    /// Parameters of the mapping from k mod M to n mod M: n ≡ (k − first)·inverse.
+    /// Numbers for computing a query's number n within the pair from its index k in the trial, both modulo M: n ≡ (k −
+    /// first)·inverse.
     first: u64,
     inverse: u64,
 }
@@ -136,7 +137,8 @@ impl IdPlan {
         self.blocks.end(n)
     }
 
-    /// Returns the latest query from `port` with `id` among the pair's first `head` queries, if there is one.
+    /// Returns the latest query that has the source port `port` and the message id `id`, among the first `head` queries
+    /// of the pair. Returns `None` if there is none.
     #[inline]
     pub(crate) fn find(&self, port: usize, id: u16, head: u64) -> Option<u64> {
         let k = self.ids.position(id)?;

@@ -38,9 +38,9 @@ const CHOICE: u64 = 256;
 
 /// Checks before the first trial that the server answers, and that not all replies are wrong in the same way.
 ///
-/// The probes query names of the plan's block after the `used` names of the trials. If the block has no other names,
-/// any reply counts as correct. The same holds if AuthDNS serves a zone that differs from the plan's zone, because the
-/// trial is then invalid anyway.
+/// The probes query names from the plan's block that none of the trials uses. The trials use the first `used` names. If
+/// the block has no other names, any reply counts as correct. The same holds if AuthDNS serves a zone that differs from
+/// the plan's zone, because the trial is then invalid anyway.
 ///
 /// If queries are sent from many addresses, the probes use the first address. A server without a route back to this
 /// address does not answer. The check takes up to 6 s.
@@ -139,12 +139,13 @@ fn unused_names() -> [Ipv4Addr; PROBES as usize] {
     std::array::from_fn(|n| block.address(u64::from(any) + n as u64))
 }
 
-/// Names to probe.
+/// Names and expected replies of the probes, which are queries that test whether the server answers.
 struct Probes<'a> {
     domain: &'a Domain,
-    /// Names of the probes. They differ, because a resolver may hold back a query for a name that it is resolving.
+    /// Names in the probes. All names are different, because a resolver may delay a query for a name that it is already
+    /// resolving.
     names: [Ipv4Addr; PROBES as usize],
-    /// Content of a correct reply; if `None`, any reply is correct.
+    /// Requirements for a correct reply; if `None`, any reply is correct.
     expectation: Option<Expectation>,
 }
 

@@ -57,19 +57,19 @@ pub enum MergeError {
     Differs {
         /// File of the second shard.
         file: String,
-        /// Name of the field in the plan that differs.
+        /// Name of the differing field of the plan.
         field: String,
-        /// Value of the field in `file`.
+        /// Value of this field in the file of the second shard.
         has: String,
         /// File of the first shard.
         other: String,
-        /// Value of the field in `other`.
+        /// Value of this field in the file of the first shard.
         wants: String,
     },
     /// The plan is invalid. Testers reject such a plan, so no trial can have used it.
     #[error("{file}: {source}")]
     Plan {
-        /// File of the plan.
+        /// File that contains the plan.
         file: String,
         /// Error in the plan.
         source: PlanError,
@@ -110,13 +110,13 @@ pub struct Merged {
     /// Result of the whole trial.
     #[serde(flatten)]
     pub trial: TrialResult,
-    /// Seed of the ids.
+    /// Seed from which the message ids of the queries are generated.
     pub seed: u64,
-    /// Summary of each tester's part, in the order of the testers' indices.
+    /// Summary of each tester's results, in the order of the testers' indices.
     pub shards: Vec<ShardSummary>,
 }
 
-/// One tester's part in a trial.
+/// Summary of one tester's results in a trial of several testers.
 #[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct ShardSummary {
     /// Index of the tester.
@@ -211,7 +211,7 @@ pub fn merge(given: Vec<TesterResult>, offsets: &Offsets) -> Result<Merged, Merg
     Ok(Merged { trial, seed, shards })
 }
 
-/// A tester's result, with the data that only shards have.
+/// Result of one tester, with the data that only a trial of several testers has.
 struct Shard {
     file: String,
     index: u16,
@@ -275,16 +275,17 @@ fn same(file: &str, has: &TrialPlan, other: &str, wanted: &TrialPlan) -> Result<
 /// is below 1 in 10⁸.
 const CERTAIN_REPLIES: u64 = 20;
 
-/// Minimum and maximum lead of a clock in ns.
+/// Minimum and maximum time, in nanoseconds, by which a clock is ahead of a reference clock.
 type ClockLead = RangeInclusive<i64>;
 
-/// Returns the maximum difference of two clocks in ns.
+/// Returns the maximum possible difference between two clocks in ns.
 fn apart(one: &ClockLead, other: &ClockLead) -> Nanos {
     Nanos(one.end().abs_diff(*other.start()).max(other.end().abs_diff(*one.start())))
 }
 
 impl Shard {
-    /// Returns the lead of the tester's clock over the common reference at the start of the trial; `None` if unknown.
+    /// Returns the time by which the tester's clock is ahead of the common reference at the start of the trial; `None`
+    /// if unknown.
     fn ahead(&self, all: &[Shard], offsets: &Offsets) -> Option<ClockLead> {
         if let Some(offset) = offsets.get(&self.index) {
             return Some(self.or_before_the_step(offset));
@@ -353,8 +354,8 @@ impl Shard {
 
     /// Returns a reason if this tester received no valid reply although many were expected.
     ///
-    /// The expectation follows from `counts`, the totals of all testers. A server that answers other testers also
-    /// answers this one, so the replies were lost on the way.
+    /// The expected number is computed from `counts`, the totals of all testers. A server that answers other testers
+    /// also answers this one, so the replies were lost on the way.
     fn nothing_came_back(&self, counts: &Counts) -> Option<Reason> {
         let own = &self.trial.counts;
         let others = (counts.sent - own.sent).max(1);

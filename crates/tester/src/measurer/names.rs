@@ -32,19 +32,21 @@ pub fn working_set(cached: Share, rate: Qps, timeout: Nanos) -> u64 {
     ((fresh_rate * timeout.as_secs_f64() * 1.5).ceil() as u64).max(MIN_HALF)
 }
 
-/// The names of a trial as a function of the query's index.
+/// Mapping from the index of a query to the name that it asks for.
 #[derive(Clone, Debug)]
 pub(crate) struct NameSequence {
     range: NameRange,
     first: u64,
     cached: Share,
     half: u64,
-    /// Number of cached queries before each position in a pattern of 100 queries.
+    /// For each position in a repeating pattern of 100 queries, the number of preceding queries in the pattern that ask
+    /// for cached names.
     cached_before: [u8; 100],
 }
 
 impl NameSequence {
-    /// Creates the sequence that begins at name `first` of `range`, for a trial at `rate` with `timeout`.
+    /// Creates the sequence that begins at name number `first` of the block `range`. `rate` and `timeout` are those of
+    /// the trial.
     pub(crate) fn new(
         range: NameRange,
         first: u64,

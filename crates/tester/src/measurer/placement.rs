@@ -24,8 +24,8 @@ fn is_alone(plan: &TrialPlan, pair: u16) -> bool {
     plan.real_time && own.is_some() && all().filter(|its| *its == own).count() == 1
 }
 
-/// Returns true if the CPU of a pair's sender is used by no other thread of this trial, and by none of our other
-/// programs on this host. Real-time priority must also be allowed.
+/// Returns true if the CPU of a pair's sender is used by no other thread of this trial, and by no other thread of
+/// dns64bench or dns64d on this host. Real-time priority must also be allowed.
 pub(super) fn owns_cpu(plan: &TrialPlan, pair: u16) -> bool {
     is_alone(plan, pair)
         && cpu_of(plan, pair, 0).is_some_and(|cpu| cpu_sharing::sharing_threads(cpu).is_empty())
@@ -41,7 +41,7 @@ pub(super) fn spins(plan: &TrialPlan) -> bool {
 }
 
 /// Returns true if the cost of sending on this host must be measured before a trial of `plan`. The cost is not needed
-/// if the burst is given, if senders busy-wait, or if each sender has an exclusive CPU.
+/// if the user gives the burst size, if senders busy-wait, or if each sender has an exclusive CPU.
 pub fn needs_send_cost(plan: &TrialPlan) -> bool {
     let is_open = plan.max_burst == Burst::Auto && plan.send_cost.is_none();
     is_open && !spins(plan) && !(0..plan.threads).all(|pair| owns_cpu(plan, pair))

@@ -94,11 +94,11 @@ pub struct TrialPlan {
     pub duration: Nanos,
     /// A reply at or after this time is late. RFC 8219 §9.2 requires at most 1 s.
     pub timeout: Nanos,
-    /// Zone of the names.
+    /// Zone that contains the names of the queries.
     pub domain: Domain,
-    /// Block from which names are taken.
+    /// Block of names from which the trial takes its names.
     pub names: NameRange,
-    /// Position of the trial's first name in the block.
+    /// Position in the block of the first name that the trial uses.
     pub first_name: u64,
     /// Share of names with a native AAAA record (α).
     pub aaaa_share: Share,
@@ -130,11 +130,12 @@ pub struct TrialPlan {
     /// Cost of sending on this host, for [`Burst::Auto`]; if absent, the cost is measured before the trial.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub send_cost: Option<SendCost>,
-    /// True if sleeping senders may use real-time priority on CPUs that none of our other threads use.
+    /// True if sleeping senders may use real-time priority. This also requires a CPU that no other thread of dns64bench
+    /// or dns64d uses.
     pub real_time: bool,
-    /// True if queries sent together may be sent in one system call from one port (`UDP_SEGMENT`).
+    /// True if queries that are sent together may be sent from one port in one system call (`UDP_SEGMENT`).
     pub offload: bool,
-    /// Limits of the pacing audit.
+    /// Limits of the pacing audit, which compares the actual with the scheduled send times.
     pub limits: PacingLimits,
     /// AuthDNS's status socket, which is read before and after the trial; absent if the status is not read.
     pub auth_status: Option<PathBuf>,
@@ -149,7 +150,8 @@ pub struct TrialPlan {
     /// Width of the intervals for totals and histograms; absent if there are no intervals.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval: Option<Nanos>,
-    /// This tester's part of the trial, if several testers share the trial; absent for a single tester.
+    /// This tester's index and the settings common to all testers, if several testers share the trial; absent for a
+    /// single tester.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shard: Option<ShardPlan>,
 }
@@ -215,8 +217,8 @@ impl TrialPlan {
         ZoneFacts { domain: self.domain.to_string(), aaaa_share: self.aaaa_share }
     }
 
-    /// Returns the number of names that the trial takes from its block, including those resolved beforehand for the
-    /// cached share.
+    /// Returns the number of names that the trial takes from its block of names. It includes the names that are
+    /// resolved before the trial so that they are cached.
     pub fn names_needed(&self) -> u64 {
         self.name_sequence().names_used(self.schedule().count())
     }
@@ -241,8 +243,8 @@ impl TrialPlan {
         self.own_part().rate()
     }
 
-    /// Returns the rate that determines the burst, in queries per second. A self-test uses the rate of the trials that
-    /// it validates.
+    /// Returns the query rate from which the burst size is computed, in queries per second. For a self-test, this is
+    /// the rate of the trials that the self-test validates.
     pub(crate) fn paced_rate(&self) -> f64 {
         match self.subject {
             Subject::Dut => self.own_rate(),
@@ -371,7 +373,7 @@ fn name_advice(needed: u64) -> &'static str {
     }
 }
 
-/// Maximum rate, the same as for parsing `Qps`.
+/// Maximum query rate, which is also the maximum that `Qps` accepts as text.
 const HIGHEST_RATE: u64 = 100_000_000;
 
 /// Maximum limit for the deviation of a 100 ms window, in per cent. With this limit a window may contain the queries of
@@ -419,7 +421,7 @@ pub enum PlanError {
     /// The route to the server uses a different interface.
     #[error("--xdp {interface}: the route to {server} uses {is}; write --xdp {is}")]
     XdpInterface {
-        /// The server of the trial.
+        /// Address and port of the queried server.
         server: SocketAddr,
         /// Requested interface.
         interface: String,
@@ -431,7 +433,7 @@ pub enum PlanError {
         "--xdp {interface}: the route to {server} uses loopback, where AF_XDP does not work; leave --xdp out"
     )]
     XdpLoopback {
-        /// The server of the trial.
+        /// Address and port of the queried server.
         server: SocketAddr,
         /// Requested interface.
         interface: String,
@@ -439,7 +441,7 @@ pub enum PlanError {
     /// The acceptance criterion is out of range.
     #[error("--accept {given}: a share above 0 and up to 1 is needed")]
     Accept {
-        /// Requested share; `1.0` is all.
+        /// Requested share of valid replies; `1.0` means all replies.
         given: f64,
     },
     /// A rate of 0, or above the maximum.
@@ -519,7 +521,7 @@ pub enum PlanError {
     /// The server's address or port is not a valid destination.
     #[error("--server {server}: an address and a port of the server are needed")]
     Server {
-        /// The given address and port, one of which is unspecified.
+        /// The given address and port. The address is unspecified, or the port is 0.
         server: SocketAddr,
     },
     /// The source addresses cannot be used.

@@ -24,20 +24,20 @@ const SLOWEST: Qps = Qps(500);
 /// have expired by the next pass.
 const PATIENCE: Nanos = Nanos(2 * Nanos::SECOND.0);
 
-/// Returns the rate of pass number `pass` (from 0) for a trial shared by `testers`.
+/// Returns the query rate of pass number `pass` (from 0) over the names, for one of the `testers` that share the trial.
 ///
-/// The first pass has the tester's part of the trial's rate, because a DUT may drop faster queries. Each later pass has
-/// half the rate of the previous pass. No rate is below [`SLOWEST`].
+/// The first pass has the rate at which the tester sends its part of the trial, because a DUT may drop queries at a
+/// higher rate. Each later pass has half the rate of the previous pass. No rate is below [`SLOWEST`].
 fn rate_of(pass: u32, trial: Qps, testers: u64) -> Qps {
     Qps((trial.0 / testers) >> pass).max(SLOWEST)
 }
 
 impl TrialPlan {
-    /// Returns the time needed before the trial to resolve the names of a cached share in up to two passes. The time is
-    /// zero without a cached share.
+    /// Returns the time needed before a trial with a cached share to resolve its cached names in up to two passes.
+    /// Without a cached share, the time is zero.
     ///
     /// The common start of several testers must be at least this far in the future. Each tester resolves all names at
-    /// its part of the rate, so the method must be called on a shard's plan.
+    /// its own query rate, so the plan must be that of one tester.
     pub fn preload_time(&self) -> Nanos {
         let count = self.name_sequence().preloaded_count();
         if count == 0 {
@@ -51,8 +51,8 @@ impl TrialPlan {
     }
 }
 
-/// Resolves the names that the trial's first cached queries repeat, and returns the number of unresolved names. Ends
-/// early when `stop` is set.
+/// Resolves the names that the first cached queries of the trial ask for, and returns the number of unresolved names.
+/// Ends early when `stop` is set.
 pub(super) fn preload(plan: &TrialPlan, stop: &AtomicBool) -> Result<u64, TrialError> {
     if plan.cached_share.per_hundred() == 0 {
         return Ok(0);

@@ -60,7 +60,7 @@ const OUTSTANDING: Slot = Slot { received: Nanos(0), decided: None };
 pub(super) struct Receiver {
     /// Index of the pair in this process.
     pub(super) number: u16,
-    /// The pair's part of the schedule.
+    /// The part of the schedule that this pair of threads handles.
     pub(super) part: Part,
     pub(super) timeout: Nanos,
     pub(super) retention: Nanos,
@@ -333,8 +333,8 @@ struct ReadUpTo(Nanos);
 const MOST_UNREAD: Nanos = Nanos::from_millis(100);
 
 impl ReadUpTo {
-    /// Updates and returns the time after a pass over the ports that began at `began`. `all_read` is true if the pass
-    /// read all packets.
+    /// Updates and returns the time up to which all packets have been read. The last pass over the ports began at
+    /// `began`. `all_read` is true if this pass read all packets.
     fn after(&mut self, began: Nanos, all_read: bool) -> Nanos {
         if all_read {
             self.0 = began;

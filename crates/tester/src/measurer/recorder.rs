@@ -131,13 +131,14 @@ impl Recorder {
         Ok(Recorder { path: path.into(), queue, overflow: Arc::default(), writer })
     }
 
-    /// Returns the sending end for a pair's receiver.
+    /// Returns the object through which the receiver of a pair of threads adds its records.
     pub(crate) fn for_pair(&self) -> PairRecorder {
         let batch = Vec::with_capacity(BATCH);
         PairRecorder { batch, queue: self.queue.clone(), overflow: Arc::clone(&self.overflow) }
     }
 
-    /// Writes the remaining records and renames the file into place. Each `PairRecorder` must have been dropped before.
+    /// Writes the remaining records and renames the temporary file to its final name. Each `PairRecorder` must be
+    /// dropped before this call.
     ///
     /// Returns the number of records lost because the disk was too slow. If records were lost, no file is kept.
     ///
@@ -156,7 +157,7 @@ impl Recorder {
         Ok(0)
     }
 
-    /// Discards all records and writes no file. Each `PairRecorder` must have been dropped before.
+    /// Discards all records and writes no file. Each `PairRecorder` must be dropped before this call.
     pub fn discard(self) {
         drop(self.queue);
         // Dropping the writer's return value removes the temporary file.
@@ -177,7 +178,7 @@ fn begun(path: &Path) -> Result<NamedTempFile, RecordError> {
     file.map_err(|source| RecordError::Io { path: path.into(), source })
 }
 
-/// A thread pair's sending end of the queue of records.
+/// Object through which one pair of threads adds its records.
 pub(crate) struct PairRecorder {
     batch: Vec<Record>,
     queue: SyncSender<Vec<Record>>,

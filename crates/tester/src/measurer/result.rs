@@ -115,41 +115,42 @@ pub struct TrialResult {
 pub struct NamesUsed {
     /// Block of the names, such as `10.0.0.0/8`.
     pub range: String,
-    /// Position of the first name in the block.
+    /// Position in the block of the first name that the trial used.
     pub first: u64,
     /// Number of names used. Each name occurs in at least one query.
     pub count: u64,
 }
 
-/// Drops on the tester's host during the trial.
+/// Packets dropped on the tester's host during the trial, by point of loss.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
 )]
 pub struct TesterDrops {
-    /// Drops at the Measurer's sockets (the counter of `SO_RXQ_OVFL`).
+    /// Packets dropped at the Measurer's sockets (the counter of `SO_RXQ_OVFL`).
     pub sockets: u64,
-    /// Drops at the AF_XDP rings (`XDP_STATISTICS`).
+    /// Packets dropped at the AF_XDP rings (`XDP_STATISTICS`).
     #[serde(default)]
     pub rings: u64,
     /// Received packets dropped on the interface towards the server.
     pub interface_receive: u64,
     /// Packets to be sent that were dropped on the interface towards the server.
     pub interface_send: u64,
-    /// Drops in the queueing discipline of the interface towards the server.
+    /// Packets dropped in the queueing discipline of the interface towards the server.
     #[serde(default)]
     pub queueing_discipline: u64,
-    /// Drops in the queue of a next hop with an unknown link-layer address, if reported by the kernel.
+    /// Packets dropped from the queue of a next hop with an unknown link-layer address, if reported by the kernel.
     #[serde(default)]
     pub neighbour: u64,
     /// Datagrams for the Measurer's ports that the interface received, but that the Measurer's sockets neither received
-    /// nor dropped; `None` if they were not counted. They are not part of [`TesterDrops::total`], because their effect
+    /// nor dropped; `None` if they were not counted. [`TesterDrops::total`] does not include them, because their effect
     /// depends on the number of lost queries (`method::verdict::evaluate_missed`).
     #[serde(default)]
     pub missed: Option<u64>,
 }
 
 impl TesterDrops {
-    /// Returns the total of all certain drops, that is, without `missed`.
+    /// Returns the total number of dropped packets. `missed` datagrams are not included, because it is uncertain where
+    /// they were lost.
     pub fn total(&self) -> u64 {
         self.sockets
             + self.rings
@@ -159,7 +160,7 @@ impl TesterDrops {
             + self.neighbour
     }
 
-    /// Returns the drops of two testers added together.
+    /// Returns the sum of the drops of two testers.
     pub(super) fn plus(&self, other: &TesterDrops) -> TesterDrops {
         let missed = [self.missed, other.missed].into_iter().flatten().reduce(|a, b| a + b);
         TesterDrops {
@@ -186,11 +187,11 @@ pub struct Rtt {
     pub stdev: f64,
     /// Median of the round-trip times.
     pub p50: f64,
-    /// 90th percentile.
+    /// 90th percentile of the round-trip times.
     pub p90: f64,
-    /// 99th percentile.
+    /// 99th percentile of the round-trip times.
     pub p99: f64,
-    /// 99.9th percentile.
+    /// 99.9th percentile of the round-trip times.
     pub p999: f64,
     /// Maximum round-trip time.
     pub max: f64,
@@ -242,13 +243,13 @@ pub struct Sending {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[serde(rename = "past_stack")]
     pub xdp: Option<XdpInterface>,
-    /// True if the senders busy-waited from query to query.
+    /// True if the senders busy-waited until the next query was due.
     pub spinning: bool,
     /// True if all senders had real-time priority.
     pub real_time: bool,
     /// Priority of the senders; the lowest if they differ.
     pub priority: Priority,
-    /// True if none of our other threads used a sender's CPU.
+    /// True if each sender had a CPU that no other thread of dns64bench or dns64d used.
     pub owns_cpu: bool,
     /// Maximum deviation of a query from its schedule because of batching, in microseconds.
     pub max_burst_us: f64,
@@ -424,10 +425,10 @@ impl TrialResult {
         }
     }
 
-    /// Adjusts the verdict according to AuthDNS's part in the trial, in this order:
+    /// Adjusts the verdict according to AuthDNS's counters for the trial, in this order:
     ///
-    /// 1. The trial is invalid if AuthDNS served a zone other than planned, or if other clients sent queries. A failed
-    ///    trial is invalid if AuthDNS refused queries.
+    /// 1. The trial is invalid if AuthDNS served a zone that differs from the planned zone, or if other clients sent
+    ///   queries. A failed trial is invalid if AuthDNS refused queries.
     /// 2. Losses and delays of AuthDNS or its host make a trial of the DUT invalid, and a self-test fail. A delay is a
     ///    processing time above `limit` for one query in a thousand, or for enough queries to explain a failed trial.
     /// 3. A trial is invalid if the DUT's load differed from the plan. In a failed trial, only the AAAA share is
@@ -454,7 +455,7 @@ impl TrialResult {
         self.set_facts(self.facts);
     }
 
-    /// Returns the zone that the trial needs, if known.
+    /// Returns the zone that AuthDNS must serve for the trial; `None` for results of versions that do not report it.
     fn zone(&self) -> Option<ZoneFacts> {
         let domain = self.domain.as_ref()?.to_string();
         Some(ZoneFacts { domain, aaaa_share: self.aaaa_share })
@@ -506,8 +507,8 @@ impl TrialResult {
         !accept.is_met(&self.counts) && self.would_pass_with(missed, at_auth, accept)
     }
 
-    /// Returns the deviation from the planned load if the trial passed, or if it passes under the criterion `accept`,
-    /// which may differ from the trial's own criterion.
+    /// Returns the deviation from the planned load if the trial passed. Also returns the deviation if the trial passes
+    /// under the criterion `accept`, which may differ from the trial's own criterion.
     pub fn deviation_by(&self, accept: Acceptance) -> Option<Deviation> {
         let judged_now = || {
             let auth = self.auth.as_ref().filter(|_| accept.is_met(&self.counts))?;

@@ -23,7 +23,7 @@ use super::tx_rx_path::{Block, SendOutcome, TxPath};
 const SEND_COST: Nanos = Nanos(2_000);
 /// Maximum number of segments that Linux accepts in one call (`UDP_MAX_SEGMENTS` before 6.9).
 pub(super) const MAX_RUN: u64 = 64;
-/// Maximum number of attempts for a send that fails because the kernel has no memory.
+/// Maximum number of attempts to send a query while the kernel has no memory for it.
 const SEND_TRIES: u32 = 5;
 /// Maximum wait until a zero-copy device has sent the last queries.
 const DRAIN_TIMEOUT: Nanos = Nanos::from_millis(50);
@@ -31,7 +31,7 @@ const DRAIN_TIMEOUT: Nanos = Nanos::from_millis(50);
 /// Timing of a pair's sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SendTiming {
-    /// True to busy-wait from query to query, false to sleep.
+    /// True if the sender busy-waits until the next query is due; false if it sleeps.
     pub(super) spinning: bool,
     /// Number of queries that are sent together at the time at which the last of them is due.
     pub(super) run: u16,
@@ -70,7 +70,7 @@ pub(super) struct Sent {
 
 /// The sender of one pair.
 pub(super) struct Sender {
-    /// The pair's part of the schedule.
+    /// The part of the schedule that this pair of threads handles.
     pub(super) part: Part,
     pub(super) pace: SendTiming,
     pub(super) names: NameSequence,
@@ -79,7 +79,7 @@ pub(super) struct Sender {
     pub(super) ledger: Arc<Ledger>,
     pub(super) tx_path: TxPath,
     pub(super) cpu: Option<CpuId>,
-    /// True if the sender may use real-time priority, because none of our other threads uses this CPU.
+    /// True if the sender may use real-time priority, because no other thread of dns64bench or dns64d uses this CPU.
     pub(super) owns_cpu: bool,
     pub(super) start: Nanos,
     pub(super) progress: Arc<Progress>,
@@ -165,7 +165,7 @@ impl Sender {
     /// Returns how long before a deadline the sender stops sleeping and starts to busy-wait.
     ///
     /// This time is the measured overrun of sleeps on this host. A sleeping sender busy-waits for at most an eighth of
-    /// a run's time. On a shared CPU it does not busy-wait, so it is late by the overrun.
+    /// the time between two groups of queries. On a shared CPU it does not busy-wait, so it is late by the overrun.
     fn spin_stretch(&self) -> Nanos {
         if !self.pace.spinning && !self.owns_cpu {
             return Nanos(0);
@@ -182,7 +182,7 @@ impl Sender {
         Nanos(over[over.len() / 2].min(if self.pace.spinning { u64::MAX } else { run_time / 8 }))
     }
 
-    /// Waits until `due`, a time since the trial's start.
+    /// Waits until `due`, a time since the start of the trial.
     #[inline]
     fn wait_until(&self, due: Nanos, stretch: Nanos) {
         let moment = self.start + due;
@@ -258,7 +258,7 @@ impl Sender {
         }
     }
 
-    /// Sends query `k`. `refused` is true if sending it together with other queries has failed before.
+    /// Sends query `k`. `refused` is true if an earlier attempt to send it, together with other queries, has failed.
     fn send_one(&mut self, k: u64, query: Block<'_>, refused: bool, sent: &mut Sent) {
         let tried = send_with_retries(|| {
             self.stamp(k, k + 1);
@@ -306,7 +306,8 @@ impl Sender {
 
 /// Sends a query. Retries with increasing pauses while it is certain that the query has not been sent.
 ///
-/// Returns true if an attempt failed before. If all attempts failed, returns the last send error, if known.
+/// Returns true if an earlier attempt failed. If all attempts failed, returns the last send error, or `None` if earlier
+/// queries caused all errors.
 fn send_with_retries(mut send: impl FnMut() -> SendOutcome) -> Result<bool, Option<io::Error>> {
     let mut refusal = None;
     for attempt in 0..SEND_TRIES {

@@ -36,7 +36,7 @@ const SAMPLE_INTERVAL: Nanos = Nanos::from_millis(50);
 const SEED_BITS: u32 = 53;
 
 impl TrialPlan {
-    /// Returns the common part of the plans of all testers that share this trial, as shard 0.
+    /// Returns the plan with only those settings that are the same for all testers of this trial. The shard index is 0.
     ///
     /// Settings that may differ between testers (threads, sockets or AF_XDP, CPUs, batching, files) are set to their
     /// defaults.
@@ -127,7 +127,7 @@ pub(super) struct AskedClock {
 }
 
 impl AskedClock {
-    /// Reads the clock.
+    /// Reads the state of the wall clock.
     pub(super) fn now() -> AskedClock {
         AskedClock { pair: ClockPair::sample(), error: ClockError::now().ok() }
     }
@@ -158,8 +158,8 @@ pub struct ShardPart {
     /// Error of this host's clock, if the kernel reports it. The error is read when the start time is read from the
     /// clock, and again after the trial. The worse reading is used.
     pub clock: Option<ClockError>,
-    /// Forward step of the clock, in nanoseconds, between reading the start time and the end of the trial; negative for
-    /// a step back.
+    /// Step of the clock, in nanoseconds, between reading the start time and the end of the trial. A forward step is
+    /// positive.
     pub clock_step_ns: i64,
     /// Queries sent in each 10 ms since the trial's start.
     pub sent_per_10ms: Vec<u32>,

@@ -6,12 +6,12 @@
 //! query n of a pair ─► block b, counted from the start ─► address (b + b/L) mod N     L = lcm(P, N)
 //! ```
 //!
-//! Queries sent together share port and address (see `ids`), because the kernel sends them as one packet. N consecutive
-//! blocks have N different addresses. Blocks take turns with the P ports, except at the end of a round of ids, and P·N
-//! consecutive blocks of a round use each port with each address once. Address n of the N is at (n + 1)·s modulo the
-//! size of the prefix. Here s is that size divided by the golden ratio, rounded down and made odd. This distributes any
-//! number of different addresses evenly over the prefix, and their last bits vary too. Port and address of a query
-//! follow from its index.
+//! Queries that are sent together form a block. They share the port and the address (see `ids`), because the kernel
+//! sends them as one packet. With N addresses, N consecutive blocks have N different addresses. The blocks use the P
+//! ports in turn, except at the end of a round of ids. P·N consecutive blocks of a round use each port with each
+//! address once. Address number n (from 0) is at (n + 1)·s modulo the size of the prefix. Here s is that size divided
+//! by the golden ratio, rounded down and made odd. This distributes any number of different addresses evenly over the
+//! prefix, and their last bits vary too. The port and the address of a query follow from its index.
 //!
 //! The addresses need no interface: a route of type local makes a whole prefix local to this host. Each port has one
 //! socket, bound to all addresses of this host. The source address is selected for each block (`IP_PKTINFO`,
@@ -32,8 +32,8 @@ impl TrialPlan {
     /// Checks that the source addresses are local to this host according to the kernel's routes. No packet is sent.
     ///
     /// # Errors
-    /// Returns [`SourceError`] as part of the plan's errors, or [`TrialError::Interface`] if the kernel does not report
-    /// its routes.
+    /// Returns a [`SourceError`] within a plan error if an address is not local. Returns [`TrialError::Interface`] if
+    /// the kernel does not report its routes.
     pub fn check_sources(&self) -> Result<(), TrialError> {
         let Some(given) = self.source_addresses else { return Ok(()) };
         given.check(self.server).map_err(PlanError::from)?;
@@ -63,7 +63,8 @@ pub(super) struct SourcePlan {
 }
 
 impl SourcePlan {
-    /// Creates the plan for a pair with `ports` source ports (at least 1) and these `blocks`.
+    /// Creates the source address plan for a pair of threads with `ports` source ports (at least 1). The pair sends its
+    /// queries in `blocks`.
     pub(super) fn new(
         plan: &TrialPlan,
         sources: SourceAddresses,
@@ -79,7 +80,7 @@ impl SourcePlan {
         }
     }
 
-    /// Returns the address of the pair's query `k`.
+    /// Returns the source address of query `k` of the pair of threads.
     #[inline]
     fn address(&self, k: u64) -> IpAddr {
         let block = self.blocks.number(k);

@@ -1,4 +1,4 @@
-//! State shared by the sender and the receiver of a pair: their ports and their progress.
+//! State shared by the sender and the receiver of a pair of threads: their ports and their progress.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -71,11 +71,11 @@ impl Progress {
     }
 }
 
-/// The source ports of a pair.
+/// The source ports of a pair of threads.
 pub(super) struct Ports {
     /// Sending sockets, one for each port. They are connected to the server. If queries are sent from several source
     /// addresses, the sockets are instead bound to all addresses of this host ([`super::sources`]).
     pub(super) asking: Vec<Endpoint>,
-    /// Sockets that receive unmatched datagrams to the ports of connected sending sockets.
+    /// Sockets for datagrams that arrive at the source ports, but that the connected sending sockets do not accept.
     pub(super) unmatched: Vec<Endpoint>,
 }

@@ -6,11 +6,11 @@ use method::compliance::Fact;
 use net::ethtool::driver;
 use net::neighbour::NextHop;
 
-/// Determines if the server is on this host.
+/// Determines whether the server is on this host.
 ///
 /// A server at a loopback address, or at another address of this host, is on this host. A virtual Ethernet pair leads
-/// to a namespace of this host, unless the user states that hosts are separate. In all other cases the result is the
-/// user's statement, or unknown if there is none.
+/// to a namespace of this host, unless the user states that server and tester have separate hosts. In all other cases
+/// the result is the user's statement, or unknown without a statement.
 pub(super) fn shares_host(server: SocketAddr, stated_separate: bool) -> Fact {
     let Ok(next_hop) = NextHop::towards(server) else { return Fact::NotKnown };
     if next_hop.loopback {

@@ -30,7 +30,7 @@ use crate::authdns::auth_delta::AuthDelta;
 use crate::authdns::counters::AuthCounters;
 use crate::authdns::status::Session;
 
-/// Carries out one trial. `progress` must be created from the same plan.
+/// Carries out one trial. `progress` must have been created for the same plan.
 ///
 /// # Errors
 /// Returns an error only if the trial cannot be carried out. The server's behaviour is part of the result. A trial of
@@ -89,14 +89,14 @@ struct AuthWatch<'a> {
 }
 
 impl<'a> AuthWatch<'a> {
-    /// Begins the trial at AuthDNS, if the plan names AuthDNS's status socket.
+    /// Reports the beginning of the trial to AuthDNS, if the plan contains the path of AuthDNS's status socket.
     fn begin(plan: &'a TrialPlan) -> Result<Option<AuthWatch<'a>>, TrialError> {
         let Some(path) = plan.auth_status.as_deref() else { return Ok(None) };
         let (session, before) = Session::begin(path).map_err(auth_status(plan))?;
         Ok(Some(AuthWatch { plan, session, before }))
     }
 
-    /// Ends the trial at AuthDNS and returns the change of the counters.
+    /// Reports the end of the trial to AuthDNS, and returns the change of AuthDNS's counters.
     fn end(self) -> io::Result<AuthDelta> {
         let after = self.session.end()?;
         Ok(AuthDelta::between(&self.before, &after, self.plan.timeout, self.plan.auth_limit))

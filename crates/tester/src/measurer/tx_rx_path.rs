@@ -29,23 +29,24 @@ use crate::xdp::{XdpConfig, XdpInterface};
 /// Queries sent together from one address and port.
 #[derive(Clone, Copy)]
 pub(super) struct Block<'a> {
-    /// The messages, laid end to end.
+    /// The messages of the queries, one directly after the other.
     pub(super) packets: &'a [u8],
     /// Length of each message.
     pub(super) len: usize,
-    /// Index of the block's port among the pair's ports.
+    /// Index of the source port of these queries among the ports of the pair of threads.
     pub(super) port: usize,
-    /// Index of the block's first query among the pair's queries.
+    /// Index of the first query of the block among the queries of the pair of threads.
     pub(super) first: u64,
 }
 
 impl<'a> Block<'a> {
-    /// Returns the queries from index `k` on.
+    /// Returns the part of the block that begins with query `k`.
     fn from(self, k: u64) -> Block<'a> {
         Block { packets: &self.packets[(k - self.first) as usize * self.len..], ..self }
     }
 
-    /// Iterates over the queries from index `k` on. Each item is the index and a block with only this query.
+    /// Iterates over the queries of the block, beginning with query `k`. Each item consists of a query's index and a
+    /// block that contains only this query.
     pub(super) fn singly(self, k: u64) -> impl Iterator<Item = (u64, Block<'a>)> {
         let packets = self.from(k).packets.chunks(self.len);
         (k..).zip(packets).map(move |(k, packets)| (k, Block { packets, ..self }))
@@ -55,10 +56,10 @@ impl<'a> Block<'a> {
 /// Result of sending queries.
 #[derive(Debug)]
 pub(super) enum SendOutcome {
-    /// This number of queries was sent; there was no room for the remaining queries.
+    /// This number of queries was sent. There was no buffer space for the remaining queries.
     First(u64),
-    /// No query was sent, and all may be retried one by one. Contains the send error. The inner `None` means that an
-    /// earlier query caused the error, or that the queries can be sent one by one but not as a batch.
+    /// No query was sent, and all queries may be retried one by one. The value is the send error. The inner `None`
+    /// means that an earlier query caused the error, or that the queries can only be sent one by one.
     None(Option<io::Error>),
     /// An unknown number of the queries was sent, so none may be retried.
     Unknown(io::Error),
@@ -167,7 +168,7 @@ impl TxPath {
         }
     }
 
-    /// Returns the number of queries that still wait in a zero-copy device after `limit`. The number is 0 in copy mode
+    /// Returns the number of queries that a zero-copy device has not sent after `limit`. The number is 0 in copy mode
     /// and with sockets.
     pub(super) fn unsent(&mut self, limit: Duration) -> usize {
         match self {
@@ -216,14 +217,14 @@ impl AddressPair {
 #[derive(Clone)]
 pub(super) struct AddressPair {
     server: SocketAddr,
-    /// Source address that the kernel would select.
+    /// Source address that the kernel would select for queries to the server.
     address: IpAddr,
     first_port: u16,
     sources: Option<Arc<SourcePlan>>,
 }
 
 impl AddressPair {
-    /// Returns the source address and port of a block.
+    /// Returns the source address and source port of the queries in a block.
     #[inline]
     fn ours(&self, block: Block<'_>) -> SocketAddr {
         let source = self.sources.as_deref().and_then(|sources| sources.ends(block.first).local);

@@ -106,7 +106,7 @@ impl WrongReplies {
     }
 }
 
-/// Returns true for the RCODEs of a server that does not forward the zone's queries to AuthDNS.
+/// Returns true for the RCODEs that a server returns if it does not forward the zone's queries to AuthDNS.
 fn is_denial(code: u8) -> bool {
     [Rcode::NXDOMAIN, Rcode::REFUSED].contains(&Rcode::new(code.into()))
 }

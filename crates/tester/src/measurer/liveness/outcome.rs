@@ -10,7 +10,7 @@ use method::records::Wrong;
 /// Number of probes before a server counts as silent.
 pub(crate) const PROBES: u8 = 3;
 
-/// Interval between probes. It also applies after a refusal, because the server may just be starting.
+/// Interval between probes. It also applies if the host refuses a probe, because the server may just be starting.
 pub const WAIT: Duration = Duration::from_secs(1);
 
 /// Time after the last probe during which a reply to any probe is still accepted, as a multiple of [`WAIT`]. A resolver

@@ -115,7 +115,7 @@ fn example(ipv6: bool) -> IpNet {
     if ipv6 { "2001:2:0:ff::/64" } else { "198.19.0.0/24" }.parse().expect("a constant")
 }
 
-/// Returns the command for a prefix that can be used with `server`.
+/// Returns an example of the `ip route` command that makes a prefix of source addresses local, for queries to `server`.
 fn example_route(server: &SocketAddr) -> String {
     route(&example(is_over_ipv6(server)))
 }
@@ -203,7 +203,7 @@ pub enum SourceError {
     Family {
         /// The requested addresses.
         given: SourceAddresses,
-        /// The server of the trial.
+        /// Address and port of the queried server.
         server: SocketAddr,
     },
     /// A source address is not local to this host.

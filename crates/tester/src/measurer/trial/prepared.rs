@@ -1,4 +1,4 @@
-//! First state of a trial: everything that the pairs need, opened and checked before the clock starts.
+//! First state of a trial: all resources that its pairs of threads need are opened and checked before the trial starts.
 
 use std::io;
 use std::sync::Arc;
@@ -53,7 +53,7 @@ impl From<TrialError> for NotStarted {
     }
 }
 
-/// Everything that the pairs need, opened and checked before the clock starts.
+/// All resources that the pairs of threads need, opened and checked before the trial starts.
 pub(super) struct Prepared<'a> {
     pub(super) plan: &'a TrialPlan,
     pub(super) progress: &'a Arc<Progress>,
@@ -66,7 +66,7 @@ pub(super) struct Prepared<'a> {
     template: QueryTemplate,
     receive_buffer: usize,
     pub(super) ports: Vec<Arc<Ports>>,
-    /// AF_XDP rings until sending begins; `None` without AF_XDP.
+    /// AF_XDP rings until the sender and receiver take them over at the start; `None` without AF_XDP.
     pub(super) rings: Option<XdpRings>,
     xdp: Option<XdpInterface>,
 }

@@ -14,9 +14,9 @@ use crate::measurer::shards::{AskedClock, LEAD, await_start};
 pub(super) struct TrialStart {
     /// Start time by the wall clock.
     pub(super) wall: Nanos,
-    /// State of the wall clock when the start time was read from it.
+    /// State of the wall clock when the start time was converted to the monotonic clock.
     pub(super) clock: AskedClock,
-    /// Rate of the clock by which the queries are sent.
+    /// Rate of the clock that determines the send times of the queries.
     pub(super) rate: ClockRate,
 }
 
