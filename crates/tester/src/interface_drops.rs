@@ -14,7 +14,7 @@ pub struct InterfaceDrops {
     pub send: u64,
     /// Packets that the interface's queueing discipline dropped; 0 if not reported by the kernel.
     pub queueing_discipline: u64,
-    /// Kind of the discipline as shown by tc(8); `None` if unknown.
+    /// Kind of the queueing discipline as shown by tc(8); `None` if unknown.
     pub discipline: Option<String>,
 }
 

@@ -55,7 +55,7 @@ impl Interval {
     }
 }
 
-/// All intervals of a load.
+/// All intervals of a measurement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Intervals {
     /// Width of each interval.
@@ -65,7 +65,7 @@ pub struct Intervals {
 }
 
 impl Intervals {
-    /// Creates an empty list; `width` must be above 0.
+    /// Creates an empty list of intervals with this width, which must be above 0.
     pub fn new(width: Nanos) -> Intervals {
         Intervals { width, list: Vec::new() }
     }

@@ -91,9 +91,9 @@ impl Port {
         }
     }
 
-    /// Returns the number of queries that arrived but were not delivered to the worker, because the worker was too slow
-    /// or the queries were joined to others. Each call that cannot read a counter adds 1, so that a trial does not
-    /// pass.
+    /// Returns the number of queries that arrived but were not delivered to the worker. Either the worker was too slow,
+    /// or the queries were joined to other queries in one datagram. Each call that cannot read a counter adds 1, so
+    /// that a trial does not pass.
     pub(crate) fn drops(&mut self) -> u64 {
         match self {
             Port::Socket(endpoint, _) => endpoint.drops(),
@@ -105,7 +105,7 @@ impl Port {
 /// Counter of packets that were lost before they could be read from a queue's rings.
 #[derive(Default)]
 pub(crate) struct Losses {
-    /// Last value from the kernel.
+    /// Number of dropped packets in the last successful read from the kernel.
     known: u64,
     /// Number of failed reads. Each counts as a loss, so that the trial does not pass.
     unknown: u64,

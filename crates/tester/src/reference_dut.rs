@@ -34,7 +34,8 @@ const STOP_CHECK: Duration = Duration::from_millis(100);
 
 /// Behaviour of the reference DUT.
 ///
-/// In any 100 consecutive names, exactly the given shares are lost, late and wrong. No name is in two of these shares.
+/// For any 100 consecutive names, exactly the configured shares of the replies are lost, late and wrong. No reply has
+/// two of these faults.
 #[derive(Clone, Debug)]
 pub struct ReferenceConfig {
     /// Address to serve over UDP.
@@ -115,7 +116,7 @@ pub struct ReferenceCounters {
 pub(crate) struct TokenBucket {
     /// Time per query in 2⁻²⁰ ns. The rounding error is at most one query in several hours.
     cost: u64,
-    /// Maximum saved-up time, and the credit at the beginning of a trial.
+    /// Maximum time that is saved up. It is also the credit at the beginning of a trial.
     burst: i64,
     last: Option<Nanos>,
     began: Nanos,
@@ -322,7 +323,7 @@ pub fn start(config: ReferenceConfig) -> Result<RunningReference, ReferenceError
     Ok(RunningReference { address, counters, stop, thread: Some(thread), xdp })
 }
 
-/// Handling of the query for a name.
+/// Treatment of a query, which depends on the queried name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Disposition {
     Right,

@@ -22,7 +22,7 @@ const NO_DESCRIPTOR: Duration = Duration::from_millis(50);
 /// Longest wait for a connection; the loop then waits again.
 const WAIT: Duration = Duration::from_secs(60);
 
-/// Tokens of the poller.
+/// Tokens by which the poller identifies the listener and the stop signal.
 const LISTENER: usize = 0;
 const STOP: usize = 1;
 

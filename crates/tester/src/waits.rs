@@ -21,14 +21,14 @@ pub struct Waits {
 }
 
 impl Waits {
-    /// Adds the waits of another queueing discipline.
+    /// Adds the waiting times of a different queueing discipline.
     pub(crate) fn merge(&mut self, other: &Waits) {
         self.left.merge(&other.left);
         self.waiting += other.waiting;
         self.oldest = self.oldest.max(other.oldest);
     }
 
-    /// Returns the waits after `before` was read.
+    /// Returns the waiting times that were recorded after `before` was read.
     pub(crate) fn since(&self, before: &Waits) -> Waits {
         Waits { left: self.left.since(&before.left), ..*self }
     }
@@ -68,7 +68,7 @@ pub(crate) struct WaitWatch {
 }
 
 impl WaitWatch {
-    /// Adds a sample of the discipline's counters at `now`.
+    /// Adds a sample of the queueing discipline's counters, taken at the time `now`.
     pub(crate) fn sample(&mut self, now: Nanos, queue: &Queueing) {
         let left = &mut self.waits.left;
         self.waiting.sample(now, queue, |time, packets| left.add_all(time, packets));
@@ -76,7 +76,7 @@ impl WaitWatch {
         self.waits.oldest = self.waiting.oldest();
     }
 
-    /// Records that the discipline, including its waiting packets, no longer exists.
+    /// Records that the queueing discipline, including its waiting packets, no longer exists.
     pub(crate) fn clear(&mut self) {
         self.waiting = Waiting::default();
         (self.waits.waiting, self.waits.oldest) = (0, Nanos(0));

@@ -50,7 +50,7 @@ impl Arrived {
         i128::from(self.interfaces) - i128::from(self.sockets)
     }
 
-    /// Returns the counts of two servers added together.
+    /// Returns the sums of the counts of two servers.
     pub(super) fn plus(&self, other: &Arrived) -> Arrived {
         Arrived {
             interfaces: self.interfaces + other.interfaces,
@@ -59,7 +59,7 @@ impl Arrived {
     }
 }
 
-/// Taps on the interfaces of a server's addresses.
+/// Taps (packet sockets that count datagrams) on the interfaces that have a server's addresses.
 pub(super) struct Taps {
     taps: Vec<Tap>,
     last: Arrived,

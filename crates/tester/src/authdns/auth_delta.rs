@@ -200,8 +200,8 @@ impl AuthDelta {
     }
 }
 
-/// Number of received datagrams per tolerated missed datagram. A higher loss is not tolerated, because a DUT marks down
-/// a server that does not answer. One missed query may then cost many others.
+/// Minimum number of received datagrams for each missed datagram that is tolerated. A higher loss is not tolerated,
+/// because a DUT marks down a server that does not answer. One missed query may then cost many others.
 const MISSED_IN: u64 = 1_000;
 
 /// Returns the number of excess names or queries that is tolerated if `count` are expected.

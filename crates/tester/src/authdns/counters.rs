@@ -140,9 +140,9 @@ pub struct AuthCounters {
     /// AAAA queries for names that have an AAAA record.
     pub aaaa_present: u64,
     /// AuthDNS's processing time over UDP: from the kernel's receive timestamp of a query until its reply was handed to
-    /// the kernel, or to the delay line.
+    /// the kernel or queued for delayed sending.
     pub own_time: Times,
-    /// Repeated queries by the time since the previous query.
+    /// Times between repeated queries and the previous query for the same name and type.
     pub repeats: Repeats,
     /// Interface served by AF_XDP, with its attach mode; absent without AF_XDP.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -9,7 +9,7 @@
 //!
 //! The rule is the same as for the Measurer's host (`measurer::host_losses`). The counters cover all traffic of the
 //! interface, and any increase makes a trial invalid. The counters are read whenever the status is read. The state of
-//! queues and neighbours is sampled every 20 ms. Threads that answer queries do neither.
+//! queues and neighbours is sampled every 20 ms. Threads that answer queries neither read counters nor take samples.
 //!
 //! The watched interfaces are those with an address that AuthDNS listens on. Queries to the wildcard address, or to an
 //! address that no interface has, may arrive on any interface. In this case all interfaces that are up and have an IP
@@ -177,7 +177,8 @@ impl HostDrops {
     }
 }
 
-/// Returns the neighbour with its unresolved time since `before` was read; `None` if that time is 0.
+/// Returns the neighbour with the time for which its link-layer address was unknown since `before` was read. Returns
+/// `None` if this time is 0.
 fn longer(one: &UnresolvedNeighbour, before: &HostDrops) -> Option<UnresolvedNeighbour> {
     let known = before.neighbours.iter().find(|other| other.is(one));
     let before = known.map_or(Nanos(0), |other| other.unresolved);
@@ -279,7 +280,7 @@ impl HostWatch {
         }
     }
 
-    /// Queries the kernel and returns the losses until now.
+    /// Reads the kernel's counters and returns the losses until now.
     ///
     /// `received` returns the number of datagrams that the sockets received or dropped. The call takes up to a few
     /// milliseconds, or longer if datagrams are missing.

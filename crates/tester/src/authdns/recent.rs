@@ -1,12 +1,12 @@
-//! Time of the last query for each name. The time since then distinguishes a DUT's retries from cache misses.
+//! Time of the last query for each name. The time since that query distinguishes a DUT's retries from cache misses.
 //!
 //! ```text
 //! slot:  name number mod SLOTS, type      names of a trial are consecutive, so they have different slots
 //! word:  name number ÷ SLOTS │ time of the last query in units of 1 024 ns
 //! ```
 //!
-//! The table is shared by all workers, because a DUT may send a retry from a different port. Two names in one slot
-//! overwrite each other. A retry may then count as a new query, but a new query never counts as a retry.
+//! The table is shared by all workers, because a DUT may send a retry from a different port. Two names with the same
+//! table entry overwrite each other. A retry may then count as a new query, but a new query never counts as a retry.
 
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -119,8 +119,8 @@ impl RunningAuth {
         self.reader()()
     }
 
-    /// Returns a reader of the counters for another thread. This host is sampled every 20 ms until both the reader and
-    /// AuthDNS are dropped.
+    /// Returns a reader of the counters for another thread. The state of this host's queues and neighbours is sampled
+    /// every 20 ms until both the reader and AuthDNS are dropped.
     ///
     /// # Errors
     /// Returns an error if the system does not start a thread.

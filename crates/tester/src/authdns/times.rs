@@ -53,7 +53,7 @@ impl Times {
         self.0.len()
     }
 
-    /// Returns the number of times shorter than `limit`, exact to 1 %.
+    /// Returns the number of times that are shorter than `limit`, with a precision of 1 %.
     pub fn count_below(&self, limit: Nanos) -> u64 {
         self.0
             .iter_recorded()

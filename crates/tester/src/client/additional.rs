@@ -85,8 +85,8 @@ pub struct Additional {
 }
 
 impl Additional {
-    /// Creates the section with an OPT record if `edns` is given, and a signature if `key` is given. `skew` is a number
-    /// of seconds that is added to the time in the signature, for tests.
+    /// Creates the additional section with an OPT record if `edns` is given, and a signature if `key` is given. `skew`
+    /// is a number of seconds that is added to the time in the signature, for tests.
     pub fn new(edns: Option<&Edns>, key: Option<Key>, skew: i64) -> Additional {
         let mut opt = Vec::new();
         if let Some(edns) = edns {

@@ -44,7 +44,7 @@ const PAUSE: Nanos = Nanos::from_micros(50);
 /// Minimum number of CPUs with which the threads of a ramp busy-wait. With fewer CPUs, they sleep for at least
 /// [`PAUSE`].
 const BUSY_WAIT_CPUS: usize = 4;
-/// Queries sent per clock read.
+/// Number of queries that are sent after each reading of the clock.
 const GROUP: u64 = 64;
 /// Number of queries after which responses are read again.
 const BURST: u64 = 256;
@@ -64,7 +64,7 @@ pub(super) enum LoadModel<'a> {
     Ramp(Box<RampShare<'a>>),
 }
 
-/// A thread's share of a ramp.
+/// State of one thread of a ramp, which sends a part of the ramp's queries.
 pub(super) struct RampShare<'a> {
     pub(super) ramp: Ramp,
     /// Time to wait for responses after the end of the ramp.
@@ -75,9 +75,9 @@ pub(super) struct RampShare<'a> {
     pub(super) outstanding: usize,
     /// Maximum number of queries that are due but have not been sent; 0 means unlimited.
     pub(super) behind: u64,
-    /// Set by the first thread that ends.
+    /// Stop flag, which the first thread that ends sets for all threads.
     pub(super) over: &'a AtomicBool,
-    /// Set when the user requests a stop.
+    /// Stop flag, which is set when the user requests a stop.
     pub(super) until: &'a AtomicBool,
     pub(super) asked: u64,
     pub(super) ending: Option<Ending>,
@@ -146,11 +146,11 @@ enum Step {
     Ends(Ending),
 }
 
-/// Kind of a received packet.
+/// Classification of a received packet.
 enum Reply {
     /// The response to a query in flight.
     Matched,
-    /// An unmatched response.
+    /// A response that matches no query in flight.
     Unmatched,
     /// A truncated response. The query with this id must be retried over TCP.
     Truncated(u16),
@@ -165,7 +165,8 @@ pub(super) struct ClientThread<'a> {
     next_port: usize,
     cursor: Cursor,
     start: Nanos,
-    /// True if all free slots were filled; false if responses had to be read before slots were filled.
+    /// True if as many queries as allowed were in flight after the last sending; false if sending stopped earlier to
+    /// read responses.
     is_filled: bool,
     pub(super) tally: Tally,
 }
@@ -199,7 +200,8 @@ impl<'a> ClientThread<'a> {
         })
     }
 
-    /// Sends queries from `start` on, as `load_model` allows. Returns when all queries are answered or given up.
+    /// Sends queries from the time `start` on, whenever `load_model` allows a query. Returns when all queries are
+    /// answered or given up.
     pub(super) fn run(
         mut self,
         start: Nanos,
@@ -294,7 +296,8 @@ impl<'a> ClientThread<'a> {
         clock::sleep_until(next.clamp(now + PAUSE, now + Nanos::from_millis(1)));
     }
 
-    /// Sends queries while slots are free, at most `most` per second. Returns false when there are no more queries.
+    /// Sends queries until the allowed number is in flight, at a rate of at most `most` queries per second. Returns
+    /// false when there are no more queries.
     fn send_all(&mut self, end: Option<Nanos>, most: Option<Qps>) -> bool {
         let mut now = clock::now();
         if end.is_some_and(|end| now >= end) {
@@ -569,7 +572,7 @@ impl<'a> ClientThread<'a> {
         self.give_up_sent_before(Nanos(moment), |port| !port.has_more);
     }
 
-    /// On the ports selected by `of`, gives up the queries that were sent at `moment` or earlier.
+    /// On each port for which `of` returns true, gives up the queries that were sent at `moment` or earlier.
     fn give_up_sent_before(&mut self, moment: Nanos, of: impl Fn(&Port) -> bool) {
         for port in self.ports.iter_mut().filter(|port| of(port)) {
             while port.flights.give_up(moment).is_some() {
@@ -674,7 +677,7 @@ fn unix_seconds() -> u64 {
     clock::wall().0 / Nanos::SECOND.0
 }
 
-/// Divides `total` into `of` shares that differ by at most 1, and returns share `i`.
+/// Divides `total` into `of` nearly equal numbers, which differ by at most 1. Returns number `i` of them.
 pub(super) fn share(total: usize, i: usize, of: usize) -> usize {
     total / of + usize::from(i < total % of)
 }

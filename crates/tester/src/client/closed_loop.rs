@@ -28,7 +28,7 @@ const MOST_PER_PORT: usize = 32_768;
 /// Plan of a closed loop.
 #[derive(Clone, Debug)]
 pub struct ClosedLoopPlan {
-    /// Queries and settings.
+    /// Source of the queries, and settings of the client.
     pub settings: ClientSettings,
     /// Total number of queries in flight across all threads.
     pub outstanding: usize,
@@ -115,7 +115,7 @@ pub struct ClosedLoopResult {
     pub rtt_us: Option<Rtt>,
     /// TCP connections; all 0 over UDP.
     pub connections: Connections,
-    /// Connection setup times in microseconds; absent without connections.
+    /// Connection setup times in microseconds; absent if no connection was established.
     pub connecting_us: Option<Rtt>,
     /// Underlying totals and histograms.
     #[serde(skip)]

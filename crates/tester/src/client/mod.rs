@@ -41,9 +41,9 @@ use crate::measurer::expect::Expectation;
 /// Condition for a valid response.
 #[derive(Clone, Debug)]
 pub enum Check {
-    /// Correct address for a name of the tester.
+    /// The response must contain the correct address for the queried name.
     Address(Expectation),
-    /// NOERROR or NXDOMAIN, as in resperf.
+    /// The RCODE must be NOERROR or NXDOMAIN, as in resperf.
     Rcode,
 }
 

@@ -26,7 +26,7 @@ pub(super) struct Flight {
     pub(super) over_tcp: bool,
 }
 
-/// The queries in flight of a port, by id.
+/// The queries in flight on a port, by message id.
 pub(super) struct Flights {
     by_id: Box<[Option<Flight>]>,
     /// MACs of signed requests, by id; empty if nothing is signed.
@@ -208,7 +208,8 @@ impl Port {
         })
     }
 
-    /// Returns the connection, and starts one if there is none. Returns `None` until the next attempt is allowed.
+    /// Returns the connection, and starts one if there is none. After a failed attempt, returns `None` until the next
+    /// attempt is allowed.
     pub(super) fn stream(
         &mut self,
         settings: &ClientSettings,

@@ -1,6 +1,6 @@
-//! Ramp: the rate grows linearly from 0, and may then stay constant for a while. The server's rate is the rate at which
-//! responses stop keeping up (resperf's manual page, DNS-OARC). Every outcome is attributed to the send time of the
-//! query.
+//! Ramp: the rate grows linearly from 0, and may then stay constant for a while. The rate of the server is the highest
+//! rate at which its responses keep up with the queries (resperf's manual page, DNS-OARC). Every outcome is attributed
+//! to the send time of the query.
 
 use std::io;
 use std::sync::atomic::AtomicBool;
@@ -20,9 +20,9 @@ use crate::intervals::{Interval, Intervals, histogram};
 /// A ramp and its limits.
 #[derive(Clone, Debug)]
 pub struct RampPlan {
-    /// Queries and settings. The interval is the width of the buckets and must be given.
+    /// Source of the queries, and settings of the client. The interval is the width of the buckets and must be given.
     pub settings: ClientSettings,
-    /// Growth and duration of the rate.
+    /// Maximum rate, and durations of the growth and of the constant rate.
     pub ramp: Ramp,
     /// Number of source ports, or of TCP connections.
     pub clients: usize,

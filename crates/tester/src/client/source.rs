@@ -117,7 +117,7 @@ impl QueryFile {
         QueryFile::parse(BufReader::with_capacity(1 << 20, file), path, len as usize)
     }
 
-    /// Parses the text of a file; `path` is used in errors.
+    /// Parses the text of a query file. `path` is used only in error messages.
     ///
     /// # Errors
     /// Returns the same errors as [`QueryFile::read`].
@@ -149,7 +149,7 @@ impl QueryFile {
         Ok(queries)
     }
 
-    /// Adds a line.
+    /// Adds the question of one line of the query file.
     fn push(&mut self, line: &str) -> Result<(), String> {
         if line.starts_with([';', '#']) {
             return Ok(());

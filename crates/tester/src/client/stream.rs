@@ -42,7 +42,7 @@ pub(super) struct StreamEvent {
 }
 
 impl Stream {
-    /// Starts a connection, which `poller` reports as `token`.
+    /// Starts a TCP connection. `poller` reports its events with `token`.
     pub(super) fn begin(
         server: SocketAddr,
         local: Option<SocketAddr>,

@@ -89,7 +89,7 @@ impl From<Burst> for String {
     }
 }
 
-/// Cost of sending on this machine, in CPU time of the sender.
+/// Cost of sending on this host, as CPU time of the sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct SendCost {
     /// Cost of sleeping and waking up once.
@@ -99,8 +99,8 @@ pub struct SendCost {
 }
 
 impl SendCost {
-    /// Measures the costs on `cpu`, or on any CPU if it is `None`. The measurement takes about 100 ms and sends
-    /// datagrams from this host to itself.
+    /// Measures the CPU cost of sending on `cpu`, or on any CPU if `cpu` is `None`. The measurement takes about 100 ms
+    /// and sends datagrams from this host to itself.
     ///
     /// # Errors
     /// Returns an error if no loopback interface is up, or if there is no such CPU.

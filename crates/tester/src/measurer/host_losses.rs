@@ -57,7 +57,7 @@ pub(super) fn reach(server: SocketAddr) -> Result<ResolvedHop, TrialError> {
     })
 }
 
-/// The host's counters and watchers during a trial.
+/// Readers of the host's packet counters and queues during a trial.
 pub(super) struct HostLosses {
     hop: NextHop,
     path: PacketPath,
@@ -78,7 +78,7 @@ pub(super) struct HostLosses {
 
 /// Packets that the host lost during a trial.
 pub(super) struct Losses {
-    /// Lost packets by point of loss.
+    /// Number of lost packets for each point of loss.
     pub(super) drops: TesterDrops,
     /// One entry for each point of loss.
     pub(super) places: Vec<HostLoss>,

@@ -1,4 +1,5 @@
-//! Mapping between queries and pairs of source port and message id, without a table of outstanding queries.
+//! Mapping between queries and their combinations of source port and message id, without a table of outstanding
+//! queries.
 //!
 //! ```text
 //! query k of the trial ─► id = π(k mod M)                                       M = 65 521
@@ -66,7 +67,7 @@ pub(super) struct Ids {
     back: Box<[u16]>,
 }
 
-/// Mark of unused ids in [`Ids::back`]. The value is above all valid values, which are below M.
+/// Value in [`Ids::back`] for unused ids. It is above all valid values, which are below M (65 521).
 const NONE: u16 = u16::MAX;
 
 impl Ids {
@@ -131,7 +132,7 @@ impl IdPlan {
         ((n % IDS / self.blocks.len + n / IDS) % self.ports) as usize
     }
 
-    /// Returns the index of the first query after the block of query `n`.
+    /// Returns the index of the first query after the block that contains query `n`.
     #[inline]
     pub(super) fn block_end(&self, n: u64) -> u64 {
         self.blocks.end(n)
@@ -177,7 +178,7 @@ pub(super) mod tests {
     use std::sync::Arc;
     use units::Qps;
 
-    /// Returns the plan of pair `number` of `of`.
+    /// Returns the plan of ids and ports for pair number `number` of a trial with `of` pairs.
     pub(in super::super) fn plan_of(
         (number, of): (u64, u64),
         ports: u16,

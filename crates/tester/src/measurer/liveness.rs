@@ -1,5 +1,5 @@
-//! Liveness check: up to three probe queries before the first trial and after a trial without a valid reply. An absent
-//! or misconfigured server is thus not mistaken for a slow server.
+//! Liveness check: up to three probe queries, which are sent before the first trial and after a trial without a valid
+//! reply. An absent or misconfigured server is thus not mistaken for a slow server.
 //!
 //! ```text
 //! probe 1 ─► a correct reply: answers
@@ -32,8 +32,8 @@ use super::recorder::Recorder;
 use super::wrong_replies::WrongReplies;
 use crate::authdns::status;
 
-/// Number of names, just before a trial's first name, from which the names of the probes are chosen at random. A random
-/// choice avoids answers that the server cached in an earlier check.
+/// Number of names from which the names of the probes are chosen at random. These names are just before the trial's
+/// first name. A random choice avoids answers that the server cached in an earlier check.
 const CHOICE: u64 = 256;
 
 /// Checks before the first trial that the server answers, and that not all replies are wrong in the same way.
@@ -101,7 +101,8 @@ pub fn require(server: SocketAddr, domain: &Domain) -> Result<(), TrialError> {
     judge(server, None, ask(None, server, &Probes::of_no_trial(domain), WAIT))
 }
 
-/// Converts the result of probing a server from these addresses. Returns an error if the server does not answer.
+/// Returns an error if the probes show that the server does not answer. `from` contains the source addresses of the
+/// trial.
 fn judge(
     server: SocketAddr,
     from: Option<SourceAddresses>,
@@ -155,7 +156,7 @@ impl Probes<'_> {
     }
 }
 
-/// Probes from `local`, or from the address selected by the kernel.
+/// Sends the probes from `local`, or from the address that the kernel selects.
 fn ask(
     local: Option<IpAddr>,
     server: SocketAddr,
@@ -204,7 +205,7 @@ fn ask(
     })
 }
 
-/// Sent probes, and the wrong replies so far.
+/// Probes that have been sent, and the wrong replies so far.
 struct ProbeState<'a> {
     socket: UdpSocket,
     template: QueryTemplate,

@@ -47,7 +47,7 @@ pub enum MergeError {
     /// A given result comes from a trial with a single tester.
     #[error("{file}: not the result of a shard; `dns64bench measure --shard … --json` prints one")]
     NoShard {
-        /// File of this result.
+        /// File that contains this result.
         file: String,
     },
     /// Two shards belong to different trials.
@@ -127,7 +127,8 @@ pub struct ShardSummary {
     pub boot_id: String,
     /// Error of the clock of the tester's host; absent if the kernel did not report this error.
     pub clock: Option<ClockError>,
-    /// Forward step of the tester's clock in microseconds, after the tester read the start time from this clock.
+    /// Time, in microseconds, by which the tester's clock was stepped forward after the tester had read the start time
+    /// from this clock.
     pub clock_step_us: f64,
     /// Maximum measured lead, in microseconds, of the tester's clock over the other testers' clocks; absent if this
     /// lead was not measured.
@@ -246,7 +247,8 @@ fn in_order(given: Vec<TesterResult>) -> Result<Vec<Shard>, MergeError> {
     Ok(by_index.into_values().collect())
 }
 
-/// Checks that the common parts of two shards' plans are equal; the error names the difference.
+/// Checks that the plans of two shards have the same settings, except for those that may differ. The error contains the
+/// difference.
 fn same(file: &str, has: &TrialPlan, other: &str, wanted: &TrialPlan) -> Result<(), MergeError> {
     if has == wanted {
         return Ok(());
@@ -310,9 +312,9 @@ impl Shard {
 
     /// Returns the maximum error of the tester's clock; `None` if unknown.
     ///
-    /// The error is the difference from the reference. If this difference is at most `limit`, the clock is also
-    /// compared with the clocks of all other testers whose error is at most `limit`. The result is then the largest
-    /// difference.
+    /// The error is the clock's difference from the common reference. If this difference is at most `limit`, the clock
+    /// is also compared with the clocks of all other testers whose error is at most `limit`. The result is then the
+    /// largest difference.
     fn clock_error(&self, all: &[Shard], offsets: &Offsets, limit: Nanos) -> Option<Nanos> {
         let own = self.ahead(all, offsets)?;
         let off = |ahead: &ClockLead| apart(ahead, &(0..=0));
@@ -415,7 +417,8 @@ impl Totals {
     }
 }
 
-/// Returns the worst fact of all hosts. A true fact is worse than an unknown one, and false is best.
+/// Returns the worst value of a fact among all hosts. The order from worst to best is: true, unknown, false as stated
+/// by the user, false.
 fn worst(facts: impl Iterator<Item = Fact>) -> Fact {
     facts
         .max_by_key(|fact| match fact {
@@ -462,8 +465,9 @@ fn settings(shards: &[Shard]) -> SenderSettings {
 
 /// Returns the actual send settings.
 ///
-/// Threads and ports are sums over all testers; each other setting is the weakest of all testers. AF_XDP is included
-/// only if interface, mode and queues are the same for all. Each [`ShardSummary`] contains its tester's interface.
+/// Threads and ports are sums over all testers; each other setting is the worst value among all testers. AF_XDP is
+/// included only if interface, mode and queues are the same for all. Each [`ShardSummary`] contains its tester's
+/// interface.
 fn sending(shards: &[Shard]) -> Sending {
     let mut all = shards[0].trial.sending.clone();
     for other in shards[1..].iter().map(|shard| &shard.trial.sending) {

@@ -1,4 +1,4 @@
-//! Name of each query. Fresh names are used in order. With a cached share, recently used names are repeated.
+//! Name of each query. New names are used in order. With a cached share, the other queries repeat recently used names.
 //!
 //! ```text
 //! name number:   0 … half … 2·half … 2·half+F(i)
@@ -6,20 +6,21 @@
 //! query i, cached:  F(i) + (C(i) mod half)      F, C: fresh and cached queries before i
 //! ```
 //!
-//! A cached query repeats a name from the working set, which is the older half of a window that slides with the fresh
-//! names. Up to a cached share of 80 %, such a name was first queried 1.5 to 3 timeouts ago. The name is therefore
-//! resolved, and any cache that holds a few seconds of traffic still has it. Larger shares use the same working set as
-//! 80 %. Otherwise the working set would shrink to nothing at 100 %, and results at 80 % and 100 % would not be
-//! comparable. The first window is resolved before the trial ([`NameSequence::preloaded_count`]).
+//! A query for a cached name repeats a name from the working set. The working set is the older half of a window of
+//! names that moves along with the new names. Up to a cached share of 80 %, such a name was first queried 1.5 to 3
+//! timeouts ago. The name is therefore resolved, and any cache that holds a few seconds of traffic still has it. Larger
+//! cached shares use the same working set as 80 %. Otherwise the working set would shrink to nothing at 100 %, and
+//! results at 80 % and 100 % would not be comparable. The names of the first window are resolved before the trial
+//! ([`NameSequence::preloaded_count`]).
 
 use std::net::Ipv4Addr;
 
 use units::{Nanos, Qps, QueryIndex, Share};
 use wire::name::NameRange;
 
-/// Minimum working set in names, used at low rates.
+/// Minimum number of names that cached queries repeat, used at low rates.
 const MIN_HALF: u64 = 500;
-/// Minimum share of fresh names that is assumed when the working set is computed.
+/// Minimum share of queries for new names that is assumed when the working set is computed.
 const LEAST_FRESH: f64 = 0.2;
 
 /// Returns the number of names that are queried repeatedly in a trial at `rate` with `timeout`, so that their replies

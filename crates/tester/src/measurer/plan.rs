@@ -143,7 +143,7 @@ pub struct TrialPlan {
     pub auth_limit: Nanos,
     /// Tested system: the DUT, or the tester itself in a self-test.
     pub subject: Subject,
-    /// True if the user states that the roles have separate hosts, and therefore separate CPUs.
+    /// True if the user states that the DUT, AuthDNS and the Measurer have separate hosts, and therefore separate CPUs.
     pub separate_hosts: bool,
     /// File for per-query records.
     pub records: Option<PathBuf>,
@@ -389,7 +389,7 @@ pub(super) const MAX_XDP_PORTS: u16 = 16_384;
 /// needs several ports.
 pub const DEFAULT_SOURCE_PORTS: u16 = 64;
 
-/// Ids per port that may be outstanding. The other ids are reserved for queries sent together.
+/// Number of ids per port that outstanding queries may use. The other ids are reserved for queries sent together.
 pub(crate) const USABLE_IDS: u64 = 65_536 - 1024;
 
 /// Errors of a plan.
@@ -505,7 +505,7 @@ pub enum PlanError {
         /// Sufficient number of ports.
         needed: u64,
     },
-    /// Names would repeat.
+    /// The block has fewer names than the trial needs, so names would repeat.
     #[error(
         "--names {range} has {has} names, and the trial needs {needed}; names must not repeat, so use {}",
          name_advice(*needed)

@@ -17,7 +17,7 @@ const AT_ONCE: usize = 64;
 /// Maximum number of passes over the names. Each pass has half the rate of the previous pass. Queries for names that
 /// are already cached cost little.
 const PASSES: u32 = 5;
-/// Minimum rate, at which the smallest window takes two seconds.
+/// Minimum query rate. At this rate, resolving the smallest set of names (1,000 names) takes two seconds.
 const SLOWEST: Qps = Qps(500);
 /// Timeout per name. It is longer than a trial's timeout, because a DUT may retry a lost query to AuthDNS only after
 /// most of a second. It is also longer than the time for which a DUT caches failures (one second in BIND), so that they

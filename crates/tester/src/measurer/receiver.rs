@@ -1,4 +1,4 @@
-//! Receiving half of a pair: matches replies to queries, and determines the outcome of every query.
+//! Receiving thread of a pair: matches replies to queries, and determines the outcome of every query.
 
 use std::io;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ const NAP: Duration = Duration::from_micros(500);
 /// Time after the last outcome during which the receiver still listens for duplicates and unmatched responses.
 const QUIET: Nanos = Nanos::from_millis(100);
 
-/// Result of the receiver.
+/// Totals, times and faults of one receiver.
 pub(super) struct Received {
     pub(super) counts: Counts,
     /// Round-trip times of valid replies, in nanoseconds.
@@ -178,8 +178,9 @@ impl Receiver {
         }
     }
 
-    /// Gives up the queries that no unread reply can answer, after a pass over the ports that began at `began`.
-    /// `all_read` is true if the pass read all datagrams. Returns the number of queries sent so far.
+    /// Gives up the queries whose replies cannot be among the unread datagrams. This function is called after a pass
+    /// over the ports that began at `began`. `all_read` is true if the pass read all datagrams. Returns the number of
+    /// queries sent so far.
     fn give_up(&self, state: &mut State, read: &mut ReadUpTo, began: Nanos, all_read: bool) -> u64 {
         let head = self.ledger.head();
         state.sweep(self, head, read.after(began, all_read).since(self.start));
@@ -383,7 +384,8 @@ impl State {
         std::mem::take(&mut self.seen) > 0
     }
 
-    /// Settles the queries below `head` if their retention time is over at `now` (since the trial's start).
+    /// Records the final outcomes of the queries below `head` whose retention time is over at `now`, a time since the
+    /// trial's start.
     fn sweep(&mut self, receiver: &Receiver, head: u64, now: Nanos) {
         let first = self.swept;
         while self.swept < head {
@@ -407,7 +409,7 @@ impl State {
         receiver.ledger.sweep_to(self.swept);
     }
 
-    /// Records the final outcome of query `k` in the totals and the records.
+    /// Records the final outcome of query `k` in the totals and in the per-query records.
     #[inline]
     fn settle(&mut self, receiver: &Receiver, k: u64, sent: Option<Nanos>) {
         let slot = &mut self.slots[(k & (receiver.ledger.capacity() - 1)) as usize];

@@ -65,7 +65,8 @@ pub struct RecordContext {
 }
 
 impl RecordContext {
-    /// Creates the context of a trial of `plan` that starts at `wall_start`.
+    /// Creates the record data of a trial that is carried out according to `plan` and starts at the wall-clock time
+    /// `wall_start`.
     pub fn new(plan: &TrialPlan, wall_start: Nanos) -> RecordContext {
         RecordContext {
             server: plan.server,

@@ -22,7 +22,7 @@ use crate::authdns::auth_delta::AuthDelta;
 use crate::intervals::Intervals;
 use crate::xdp::XdpInterface;
 
-/// The RCODE of a DUT that got no answer (RFC 1035 §4.1.1).
+/// The RCODE with which a DUT replies if it got no answer from AuthDNS (RFC 1035 §4.1.1).
 const SERVFAIL: u8 = 2;
 
 /// A finished trial. Its JSON form is the trial object of `measure --json`.
@@ -98,7 +98,7 @@ pub struct TrialResult {
     #[schemars(with = "method::noncompliance::in_words::Written<'static>")]
     pub noncompliance: Vec<Noncompliance>,
     /// Data for the verdict on the whole trial, if several testers shared the trial. The rest of the object is then the
-    /// part of one tester.
+    /// result of one tester.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shard: Option<Box<ShardPart>>,
     /// Results by send time, if requested by the plan; not part of the JSON object.
@@ -214,7 +214,7 @@ impl Rtt {
     }
 }
 
-/// Scheduling of a sender.
+/// Scheduling priority of a sender thread.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema,
 )]
@@ -312,7 +312,7 @@ pub struct Findings {
 }
 
 impl TrialResult {
-    /// Creates the result of a trial of `plan` with these findings. AuthDNS's part is added by
+    /// Creates the result of a trial of `plan` with these findings. AuthDNS's counters are added by
     /// [`TrialResult::apply_auth`].
     pub fn new(plan: &TrialPlan, found: Findings) -> TrialResult {
         let facts = plan.facts(topology::shares_host(plan.server, plan.separate_hosts));

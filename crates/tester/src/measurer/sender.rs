@@ -1,4 +1,4 @@
-//! Sending half of a pair: sends every query on schedule and records its send time.
+//! Sending thread of a pair: sends every query on schedule and records its send time.
 
 use std::io;
 use std::sync::Arc;
@@ -57,7 +57,7 @@ impl SendTiming {
     }
 }
 
-/// Result of the sender.
+/// Totals and faults of one sender.
 pub(super) struct Sent {
     pub(super) queries: u64,
     pub(super) refused: u64,
@@ -143,7 +143,8 @@ impl Sender {
         self.part.schedule().deadline(self.part.index(k))
     }
 
-    /// Returns the end of the run that begins with query `next`. If queries are sent in one call, a run is a block.
+    /// Returns the end of the run (group of queries sent together) that begins with query `next`. If queries are sent
+    /// in one system call, a run is a block.
     fn run_end(&self, next: u64) -> u64 {
         match self.pace.block {
             1 => next + u64::from(self.pace.run),

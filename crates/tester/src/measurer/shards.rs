@@ -147,10 +147,10 @@ impl ShardPlan {
     }
 }
 
-/// Data of one of several testers for [`merge`](super::merge::merge), in addition to the tester's result.
+/// Data of one tester that [`merge`](super::merge::merge) needs in addition to the tester's result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct ShardPart {
-    /// Plan of the whole trial, including this tester's part.
+    /// Plan of the whole trial, with the index of this tester.
     pub plan: TrialPlan,
     /// Boot identifier of the kernel. Two testers with the same identifier share a clock. Empty if the kernel does not
     /// report it.

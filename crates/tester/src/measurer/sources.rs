@@ -53,7 +53,7 @@ impl TrialPlan {
     }
 }
 
-/// Source address of each query of a pair.
+/// Source address of each query that a pair of threads sends.
 pub(super) struct SourcePlan {
     server: SocketAddr,
     addresses: Box<[IpAddr]>,
@@ -87,7 +87,7 @@ impl SourcePlan {
         self.addresses[((block + block / self.cycle) % self.addresses.len() as u64) as usize]
     }
 
-    /// Returns the server and the source address of the pair's query `k`.
+    /// Returns the server's address, and the source address of query `k` of the pair of threads.
     #[inline]
     pub(super) fn ends(&self, k: u64) -> Peer {
         Peer { address: self.server, local: Some(self.address(k)) }
@@ -116,13 +116,13 @@ fn gcd(a: u64, b: u64) -> u64 {
 pub struct SourcesUsed {
     /// The prefix, such as `2001:2:0:ff::/64`.
     pub prefix: String,
-    /// Number of the prefix's addresses from which a query was sent, or for which there was a send error.
+    /// Number of addresses of the prefix from which queries were sent. It includes addresses for which sending failed.
     pub count: u32,
 }
 
 impl SourcesUsed {
-    /// Computes the addresses used in a trial with blocks of `block` queries; `None` if the kernel selected the
-    /// address.
+    /// Computes the prefix and number of the source addresses that a trial used, if its blocks consist of `block`
+    /// queries. Returns `None` if the kernel selected the address.
     ///
     /// `sent` is the number of queries that each pair sent or tried to send.
     pub(super) fn of(

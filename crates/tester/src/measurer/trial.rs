@@ -59,7 +59,7 @@ pub fn run(plan: &TrialPlan, progress: &Arc<Progress>) -> Result<TrialResult, Tr
     Ok(result)
 }
 
-/// Sends the queries and checks the replies, without AuthDNS's part.
+/// Sends the queries and checks the replies. Does not read AuthDNS's counters.
 fn carry_out<'a>(
     plan: &'a TrialPlan,
     progress: &'a Arc<Progress>,

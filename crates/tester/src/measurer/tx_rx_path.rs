@@ -1,4 +1,4 @@
-//! Transmit and receive paths of a pair: the sockets of its ports, or AF_XDP.
+//! Transmit and receive paths of a pair of threads: the sockets of its ports, or AF_XDP.
 //!
 //! ```text
 //! Sender ─► TxPath ─┬─ sockets of the ports, one system call for a block (UDP_SEGMENT)
@@ -253,7 +253,7 @@ impl TrialPlan {
     }
 }
 
-/// Open AF_XDP rings for the ports of a trial's only pair, before sending begins.
+/// AF_XDP rings that are open for the ports of a trial's only pair of threads, before sending begins.
 pub(super) struct XdpRings {
     client: Client,
     ends: AddressPair,
@@ -261,7 +261,8 @@ pub(super) struct XdpRings {
 }
 
 impl XdpRings {
-    /// Claims datagrams to these ports, which must be consecutive, on the next hop's interface.
+    /// Opens AF_XDP rings on the next hop's interface. Datagrams to these ports, which must be consecutive, are
+    /// redirected to the rings.
     pub(super) fn open(
         plan: &TrialPlan,
         wanted: &XdpConfig,

@@ -13,7 +13,7 @@ use super::plan::{Subject, TrialPlan};
 /// Replies with the same fault, and the requirements that they violate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WrongReplies {
-    /// The fault.
+    /// The fault that the replies have in common.
     pub wrong: Wrong,
     /// Address of the AAAA record in one of the replies, if there was one.
     pub example: Option<Ipv6Addr>,

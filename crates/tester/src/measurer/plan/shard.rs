@@ -1,4 +1,4 @@
-//! One tester's share of a trial: its part of the schedule, and the common start.
+//! Index of one tester in a trial of several testers, and the common start time.
 
 use std::fmt;
 use std::str::FromStr;
@@ -42,7 +42,7 @@ impl FromStr for Moment {
     }
 }
 
-/// Parses `1764075600` or `1764075600.25`.
+/// Parses a number of seconds since 1970, with or without a fraction: `1764075600` or `1764075600.25`.
 fn unix_seconds(text: &str) -> Option<Nanos> {
     let (seconds, fraction) = text.split_once(['.', ',']).unwrap_or((text, "0"));
     let is_number = |digits: &str| !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
@@ -54,7 +54,7 @@ fn unix_seconds(text: &str) -> Option<Nanos> {
     seconds.parse::<u64>().ok()?.checked_mul(Nanos::SECOND.0)?.checked_add(nanos).map(Nanos)
 }
 
-/// Parses a date, a time, and `Z` or an offset from UTC.
+/// Parses a time in the format of RFC 3339: a date, a time of day, and `Z` or an offset from UTC.
 fn rfc3339(text: &str) -> Option<Nanos> {
     let (local, east) = match text.strip_suffix(['Z', 'z']) {
         Some(local) => (local, 0),
@@ -97,7 +97,7 @@ pub struct ShardPlan {
     pub index: u16,
     /// Number of testers, at least 1.
     pub of: u16,
-    /// Seed of the queries' ids; the same for all testers.
+    /// Seed from which the message ids of the queries are generated; the same for all testers.
     pub seed: u64,
     /// Scheduled time of query 0.
     pub start: Moment,

@@ -201,7 +201,7 @@ pub enum SourceError {
         example_route(.server)
     )]
     Family {
-        /// The requested addresses.
+        /// The requested source addresses.
         given: SourceAddresses,
         /// Address and port of the queried server.
         server: SocketAddr,
@@ -213,7 +213,7 @@ pub enum SourceError {
         .given.route()
     )]
     NotLocal {
-        /// The requested addresses.
+        /// The requested source addresses.
         given: SourceAddresses,
         /// The first address that is not local.
         address: IpAddr,

@@ -32,7 +32,7 @@ const PACKET_CHARGE: u64 = 768;
 /// relative error. Clock synchronization needs at most 500 (`MAXFREQ` of kernel/time/ntp.c).
 const SLEW_LIMIT_PPM: f64 = 1_000.0;
 
-/// Share of any CPU's time taken by a hypervisor above which there is a warning, in per cent.
+/// Maximum share of a CPU's time, in per cent, that a hypervisor may take without a warning.
 const STOLEN_LIMIT: f64 = 1.0;
 
 /// A trial after its threads have ended.
@@ -75,7 +75,7 @@ impl Records {
 }
 
 impl<'a> Finished<'a> {
-    /// Watches the host until the pairs have ended, and reads the host's counters.
+    /// Monitors the host for packet losses until all threads have ended, then reads the host's counters.
     pub(super) fn await_end(started: Started<'a>) -> Result<Finished<'a>, TrialError> {
         let Started { prepared, began, mut losses, recorder, cpu_times, pairs } = started;
         losses.watch_while(|| {
@@ -104,7 +104,7 @@ impl<'a> Finished<'a> {
         Ok(Finished { prepared, began, pairs, losses, stolen, records, is_interrupted })
     }
 
-    /// Combines the pairs and decides the verdict.
+    /// Combines the results of all pairs of threads, and decides the verdict on the trial.
     pub(super) fn into_result(self) -> TrialResult {
         let plan = self.prepared.plan;
         if !self.is_interrupted {

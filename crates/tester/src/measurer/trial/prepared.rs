@@ -71,7 +71,7 @@ pub(super) struct Prepared<'a> {
     xdp: Option<XdpInterface>,
 }
 
-/// Sending and receiving thread of a pair.
+/// The sender thread and the receiver thread of a pair.
 pub(super) type PairThreads = (JoinHandle<Sent>, JoinHandle<Received>);
 
 /// State shared by all pairs of a trial while it runs.
@@ -263,8 +263,8 @@ fn ports_of(pair: u16, plan: &TrialPlan) -> u16 {
     (plan.source_ports - pair).div_ceil(plan.threads)
 }
 
-/// A source port. The second socket receives datagrams from other sources. If the first socket is bound to all
-/// addresses, it receives from any source, and there is no second socket.
+/// Sockets of one source port. The second socket receives datagrams from other sources. If the first socket is bound to
+/// all addresses, it receives from any source, and there is no second socket.
 type SourcePort = (Endpoint, Option<Endpoint>);
 
 /// Opens `count` consecutive source ports, because AF_XDP claims a range of ports.

@@ -1,4 +1,4 @@
-//! Second state of a trial: the pairs send and receive, and the host is watched.
+//! Second state of a trial: the pairs of threads send and receive, and the host is monitored for packet losses.
 
 use net::clock::{ClockPair, ClockRate};
 use net::cpu_time::CpuTimes;
@@ -10,7 +10,7 @@ use crate::measurer::host_losses::{self, HostLosses};
 use crate::measurer::recorder::{RecordContext, Recorder};
 use crate::measurer::shards::{AskedClock, LEAD, await_start};
 
-/// Start of a trial.
+/// Start time of a trial, and state of the clocks at that time.
 pub(super) struct TrialStart {
     /// Start time by the wall clock.
     pub(super) wall: Nanos,
