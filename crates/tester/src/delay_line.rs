@@ -1,4 +1,4 @@
-//! Delayed replies: a heap of due times, and a thread that waits for the next due time.
+//! Delayed replies: a queue in the order of due times, and a thread that sends each reply when it is due.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

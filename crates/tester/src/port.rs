@@ -127,7 +127,7 @@ impl Losses {
 /// Received packets that an interface counted as dropped. The kernel is queried at most ten times a second.
 pub(crate) struct Device {
     interface: String,
-    /// Value at the start, or `None` if it was not reported.
+    /// Value of the interface's counter at the start; `None` if it was not reported.
     before: Option<u64>,
     drops: u64,
     due: Instant,
@@ -140,7 +140,7 @@ impl Device {
         Device { interface: interface.to_owned(), before, drops: 0, due: Instant::now() }
     }
 
-    /// Returns the drops since the counters were opened. Each failed read adds 1.
+    /// Returns the number of packets dropped since the counters were opened. Each failed read adds 1.
     fn drops(&mut self) -> u64 {
         let now = Instant::now();
         if now >= self.due {

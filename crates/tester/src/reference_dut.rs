@@ -89,7 +89,7 @@ pub struct ReferenceCounters {
     pub received: u64,
     /// Replies, including late and wrong ones.
     pub answered: u64,
-    /// Queries dropped because there was no token.
+    /// Queries dropped because the token bucket was empty.
     pub over_capacity: u64,
     /// Replies withheld to simulate packet loss (`--loss`) and failing trials (`--failing-trials`).
     pub lost: u64,

@@ -29,7 +29,7 @@ pub struct UpstreamQueryConfig {
     pub remembers: bool,
 }
 
-/// Sends the queries that a DNS64 server would have to send.
+/// Sender of the upstream queries that a DNS64 server would have to send.
 pub(crate) struct UpstreamQuerier {
     asking: UpstreamQueryConfig,
     aaaa_share: Share,

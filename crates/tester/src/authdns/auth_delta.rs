@@ -191,8 +191,8 @@ impl AuthDelta {
         (datagrams > 0).then_some(Reason::AuthMissed { datagrams, came })
     }
 
-    /// Some trials depend on the [`AuthDelta::doubtful`] queries for their verdict. Returns the reasons why such a
-    /// trial with `unanswered` queries is invalid.
+    /// Returns the reasons why a trial with `unanswered` queries is invalid. Its verdict must depend on the queries
+    /// that AuthDNS missed or answered too late ([`AuthDelta::doubtful`]).
     pub fn doubts(&self, limit: Nanos, unanswered: u64) -> Vec<Reason> {
         let slow = Reason::AuthDecides { questions: self.slow, limit, unanswered };
         let slow = (self.slow > 0).then_some(slow);

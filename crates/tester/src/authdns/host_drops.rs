@@ -45,7 +45,8 @@ pub use crate::waits::Waits;
 /// Packets that AuthDNS's host lost below AuthDNS's sockets, including packets of other programs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct HostDrops {
-    /// Drops of each watched interface by name; for several AuthDNS instances, the sum for each name.
+    /// Dropped packets of each watched interface, by interface name; for several AuthDNS instances, the sum for each
+    /// name.
     pub interfaces: BTreeMap<String, InterfaceDrops>,
     /// UDP packets that could not be sent because a buffer or queue was full (SndbufErrors). They include packets
     /// rejected by a queueing discipline. The counter covers the whole host. It is 0 if only loopback is watched,

@@ -17,7 +17,7 @@ use super::answer::QueryType;
 
 /// Number of remembered names: more than five seconds at 200 000 names per second.
 const SLOTS: usize = 1 << 20;
-/// Bits of a word for the time: 2⁵² · 1 024 ns are 146 years.
+/// Number of bits of a table entry that contain the time: 2⁵² · 1 024 ns are 146 years.
 const TIME_BITS: u32 = 52;
 
 /// The table of 16 MiB. The kernel allocates only the pages that are used.

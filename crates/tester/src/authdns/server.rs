@@ -63,8 +63,8 @@ pub enum AuthError {
         /// Transport, and the error returned by the system.
         source: ListenError,
     },
-    /// A delay is configured for a wildcard address. A delayed reply is sent after its batch, so the query's
-    /// destination address is no longer available as the reply's source.
+    /// A delay is configured for a wildcard address. A delayed reply is sent after its batch of queries has been
+    /// processed. The query's destination address is then no longer available as the reply's source.
     #[error("--delay needs addresses of this host to listen on, not the wildcard {address}")]
     WildcardDelay {
         /// The wildcard address.
@@ -95,7 +95,7 @@ pub struct RunningAuth {
     xdp: Option<XdpInterface>,
     /// Losses on this host. The lock is taken only to read the counters, never by a thread that answers queries.
     host: Arc<Mutex<HostWatch>>,
-    /// Random number of this start ([`AuthCounters::start`]).
+    /// Random number drawn when AuthDNS started ([`AuthCounters::start`]).
     start: u32,
     zone: ZoneFacts,
 }
@@ -235,7 +235,7 @@ pub fn start(config: &AuthConfig) -> Result<RunningAuth, AuthError> {
     Ok(running)
 }
 
-/// The sockets of an address.
+/// The sockets that serve one address over UDP and TCP.
 struct Bound {
     endpoints: Vec<Endpoint>,
     listener: TcpListener,

@@ -43,7 +43,7 @@ pub(super) struct StateSamples {
     unresolved: Vec<UnresolvedNeighbour>,
     /// Packets dropped from the queues of unresolved neighbours.
     neighbour_drops: u64,
-    /// Last value of the kernel's counter for `neighbour_drops`.
+    /// Last value of the kernel's counter of packets that were dropped for unresolved neighbours.
     discards: Option<u64>,
     last_sample: Nanos,
 }

@@ -34,7 +34,7 @@ const END: &str = "end";
 
 /// Serves the counters on a status socket until the process ends.
 ///
-/// `read` is called with the numbers of trials on other connections. It returns an object with at least the keys of
+/// `read` is called with the numbers of trials on other connections. `read` returns an object with at least the keys of
 /// [`AuthCounters`].
 ///
 /// # Errors

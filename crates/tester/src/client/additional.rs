@@ -105,8 +105,8 @@ impl Additional {
         self.key.as_ref()
     }
 
-    /// Adds the id, EDNS and the signature to the query that begins at `start` of `out`. Returns the MAC of the
-    /// signature.
+    /// Completes the query that begins at offset `start` of `out`: sets its id, and adds the OPT record and the
+    /// signature. Returns the MAC of the signature.
     #[inline]
     pub(super) fn complete(
         &self,

@@ -86,7 +86,7 @@ pub(super) struct RampShare<'a> {
     pub(super) lateness: Histogram<u64>,
     pub(super) burns: bool,
     pub(super) watch: &'a (dyn Fn(Status) + Sync),
-    /// True if it has been reported that the rate has reached its plateau, or if no such report is needed.
+    /// True if it has been reported that the rate has reached its maximum, or if no such report is needed.
     pub(super) on_plateau: bool,
 }
 

@@ -21,15 +21,15 @@ pub struct Experiments {
     pub threads: usize,
     /// Start time of the first experiment, in seconds since 1970-01-01 UTC.
     pub started_unix_s: f64,
-    /// Milliseconds of each experiment of 256 names.
+    /// Duration of each experiment of 256 names, in milliseconds.
     pub experiments_ms: Vec<f64>,
-    /// Mean of the experiments in milliseconds.
+    /// Mean duration of the experiments in milliseconds.
     pub average_ms: f64,
-    /// Standard deviation of the experiments in milliseconds.
+    /// Standard deviation of the experiments' durations in milliseconds.
     pub standard_deviation_ms: f64,
-    /// 256 ÷ the mean: answered queries per second.
+    /// Answered queries per second: 256 divided by the mean duration in seconds.
     pub qps: f64,
-    /// Names without a valid response over all experiments.
+    /// Number of names without a valid response, summed over all experiments.
     pub failed: u64,
     /// CPU use of the watched process in each second, in per cent of a core; absent if no process is watched.
     pub cpu_pct: Option<MeanAndDeviation>,
@@ -41,7 +41,7 @@ pub struct Experiments {
 }
 
 impl Experiments {
-    /// Creates an empty series against `server` that began at `started_unix_s`.
+    /// Creates an empty series of experiments with the server `server`. The series began at `started_unix_s`.
     pub fn begin(server: String, threads: usize, started_unix_s: f64) -> Experiments {
         Experiments {
             server,

@@ -100,10 +100,10 @@ pub enum FileError {
 }
 
 impl QueryFile {
-    /// Reads a file; `-` is standard input.
+    /// Reads the query file `path`; `-` means standard input.
     ///
-    /// Lines are `name type [class]`. Empty lines and lines that begin with `;` or `#` are skipped. Malformed lines are
-    /// skipped with [warnings](QueryFile::warnings).
+    /// Each line has the format `name type [class]`. Empty lines and lines that begin with `;` or `#` are skipped.
+    /// Malformed lines are skipped with [warnings](QueryFile::warnings).
     ///
     /// # Errors
     /// Returns an error if the file cannot be read, or contains no question.
@@ -229,7 +229,7 @@ impl Source {
         }
     }
 
-    /// Appends a query for `asked` to `out`. The header has id 0 and the RD flag.
+    /// Appends the query for the question `asked` to the buffer `out`. The header has id 0 and the RD flag.
     #[inline]
     pub(super) fn write(&self, asked: SentQuestion, out: &mut Vec<u8>) {
         let start = out.len();

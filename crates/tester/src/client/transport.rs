@@ -3,10 +3,10 @@
 /// Transport of the queries, and handling of truncated responses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
-    /// Datagrams; truncated responses count as responses.
+    /// UDP. A truncated response counts as a response.
     Udp,
-    /// Datagrams; after a truncated response the query is retried over TCP, and the response over TCP counts.
+    /// UDP. After a truncated response, the query is repeated over TCP, and the response over TCP counts.
     UdpThenTcp,
-    /// Connections that are kept open, with many queries in flight on each (RFC 7766 §6.2).
+    /// TCP connections that are kept open, with many queries in flight on each (RFC 7766 §6.2).
     Tcp,
 }

@@ -49,7 +49,7 @@ pub enum Burst {
     /// [`LONGEST`].
     #[default]
     Auto,
-    /// The given maximum deviation.
+    /// The maximum deviation that the user gave.
     Fixed(Nanos),
 }
 

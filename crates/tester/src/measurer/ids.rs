@@ -61,9 +61,9 @@ impl Blocks {
 
 /// The ids of a trial's queries.
 pub(super) struct Ids {
-    /// Message ids, by the query's index in the trial modulo M (65 521).
+    /// For each index of a query in the trial, taken modulo M (65 521), the message id of the query.
     forth: Box<[u16]>,
-    /// Index in the trial modulo M (65 521) of the queries with an id, by id; [`NONE`] for unused ids.
+    /// For each message id, the index modulo M (65 521) of the queries that have this id; [`NONE`] for unused ids.
     back: Box<[u16]>,
 }
 
@@ -89,7 +89,7 @@ impl Ids {
         self.forth[(k % IDS) as usize]
     }
 
-    /// Returns the index in the trial modulo M (65 521) of the queries with this id; `None` if the id is not used.
+    /// Returns the index, modulo M (65 521), of the trial's queries that have this id; `None` if the id is not used.
     #[inline]
     fn position(&self, id: u16) -> Option<u64> {
         Some(self.back[usize::from(id)]).filter(|&position| position != NONE).map(u64::from)
@@ -102,8 +102,8 @@ pub(crate) struct IdPlan {
     part: Part,
     ports: u64,
     blocks: Blocks,
-    /// Numbers for computing a query's number n within the pair from its index k in the trial, both modulo M: n ≡ (k −
-    /// first)·inverse.
+    /// Constants that convert the index k of a query in the trial to its number n within the pair, both modulo M: n ≡
+    /// (k − first)·inverse.
     first: u64,
     inverse: u64,
 }

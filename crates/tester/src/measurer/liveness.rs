@@ -261,7 +261,7 @@ impl ProbeState<'_> {
         Ok(false)
     }
 
-    /// Checks a message; `None` if it is not a response to an open probe.
+    /// Checks a message; `None` if it is not a response to a probe that still waits for its response.
     fn judge(&mut self, bytes: &[u8]) -> Option<Result<(), (Wrong, Option<Ipv6Addr>)>> {
         let message = Message::new(bytes).filter(Message::is_response)?;
         let at = self.open.iter().position(|(id, _)| *id == message.id())?;

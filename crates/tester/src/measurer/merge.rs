@@ -366,7 +366,7 @@ impl Shard {
         is_cut_off.then_some(Reason::NothingCameBack { sent: own.sent, expected })
     }
 
-    /// Returns the number of datagrams missed by the tester's sockets that may have been replies.
+    /// Returns the number of datagrams that the tester's sockets missed and that may have been replies.
     fn missed(&self) -> u64 {
         self.trial.tester_drops_at.missed.unwrap_or(0).min(self.trial.counts.lost)
     }

@@ -23,8 +23,8 @@ const MIN_HALF: u64 = 500;
 /// Minimum share of queries for new names that is assumed when the working set is computed.
 const LEAST_FRESH: f64 = 0.2;
 
-/// Returns the number of names that are queried repeatedly in a trial at `rate` with `timeout`, so that their replies
-/// come from the cache. The number is 0 if no query is to be answered from the cache.
+/// Returns the number of names that are queried repeatedly, so that their replies come from the cache. `rate` and
+/// `timeout` are those of the trial. The number is 0 if no query of the trial is to be answered from the cache.
 pub fn working_set(cached: Share, rate: Qps, timeout: Nanos) -> u64 {
     if cached == Share::ZERO {
         return 0;

@@ -92,7 +92,7 @@ pub struct TrialPlan {
     pub rate: Qps,
     /// Sending time. RFC 8219 §9.2 requires at least 60 s.
     pub duration: Nanos,
-    /// A reply at or after this time is late. RFC 8219 §9.2 requires at most 1 s.
+    /// Time from a query until its reply counts as late. RFC 8219 §9.2 requires at most 1 s.
     pub timeout: Nanos,
     /// Zone that contains the names of the queries.
     pub domain: Domain,
@@ -127,7 +127,8 @@ pub struct TrialPlan {
     pub spin: Spin,
     /// Maximum deviation of a query from its schedule because of batching.
     pub max_burst: Burst,
-    /// Cost of sending on this host, for [`Burst::Auto`]; if absent, the cost is measured before the trial.
+    /// Cost of sending on this host, from which [`Burst::Auto`] computes the burst size; if absent, the cost is
+    /// measured before the trial.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub send_cost: Option<SendCost>,
     /// True if sleeping senders may use real-time priority. This also requires a CPU that no other thread of dns64bench
@@ -157,7 +158,7 @@ pub struct TrialPlan {
 }
 
 impl TrialPlan {
-    /// Creates a plan with the defaults of `measure` for `server` and `rate`.
+    /// Creates a plan for trials of `server` at `rate`, with the defaults of the command `measure`.
     pub fn new(server: SocketAddr, rate: Qps) -> TrialPlan {
         TrialPlan {
             server,
@@ -297,7 +298,7 @@ impl TrialPlan {
     /// Checks for settings that would make the trial impossible or meaningless.
     ///
     /// # Errors
-    /// Returns the first such setting, named by its command line option.
+    /// Returns an error that contains the first such setting and its command line option.
     pub fn check(&self) -> Result<(), PlanError> {
         if self.threads == 0 || self.source_ports < self.threads {
             return Err(PlanError::Ports { ports: self.source_ports, threads: self.threads });
@@ -482,7 +483,7 @@ pub enum PlanError {
         "--auth-status: AuthDNS's counters include all testers' queries, so --shard cannot use them"
     )]
     AuthOfShard,
-    /// Pacing limits that are not percentages.
+    /// Pacing limits that are not valid percentages.
     #[error(
         "--window-limit {window_100ms_pct}, and {total_pct} for the total: percentages up to {MAX_WINDOW_LIMIT_PCT} and 100 are needed, the first above 0"
     )]

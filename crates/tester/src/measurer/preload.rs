@@ -24,7 +24,8 @@ const SLOWEST: Qps = Qps(500);
 /// have expired by the next pass.
 const PATIENCE: Nanos = Nanos(2 * Nanos::SECOND.0);
 
-/// Returns the query rate of pass number `pass` (from 0) over the names, for one of the `testers` that share the trial.
+/// Returns the query rate of pass number `pass` (from 0) over the names, for one of several testers. The trial is
+/// shared by `testers` testers.
 ///
 /// The first pass has the rate at which the tester sends its part of the trial, because a DUT may drop queries at a
 /// higher rate. Each later pass has half the rate of the previous pass. No rate is below [`SLOWEST`].

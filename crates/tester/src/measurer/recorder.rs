@@ -25,7 +25,7 @@ use wire::name::Domain;
 use super::names::NameSequence;
 use super::plan::TrialPlan;
 
-/// Records per batch.
+/// Number of records per batch.
 const BATCH: usize = 8192;
 /// Maximum number of batches that wait to be written to disk. They contain 524,288 records (about 34 MB), which is
 /// about five seconds of queries at 100,000 queries per second.
@@ -38,7 +38,7 @@ pub enum RecordError {
     /// The file name's extension is neither .csv nor .parquet.
     #[error("--records {path}: the name must end in .csv or .parquet")]
     Extension {
-        /// The given name (`--records`).
+        /// File name that the user gave (`--records`).
         path: PathBuf,
     },
     /// The disk is full, or the folder is missing or not writable.
@@ -259,7 +259,7 @@ const PARQUET_SCHEMA: &str = "message dns64bench_record {
     OPTIONAL INT32 rcode;
 }";
 
-/// Rows per row group.
+/// Number of rows in each row group of the Parquet file.
 const ROW_GROUP: usize = 16 * BATCH;
 
 fn write_parquet(
@@ -282,7 +282,7 @@ fn write_parquet(
     writer.close()
 }
 
-/// Returns a column of [`PARQUET_SCHEMA`]. Indices and times are below 2⁶³.
+/// Returns the column of the Parquet file ([`PARQUET_SCHEMA`]) at index `position`. Indices and times are below 2⁶³.
 fn column(position: usize, rows: &[Record], context: &RecordContext) -> Column {
     let int64 = |value: fn(&Record) -> u64| {
         Column::Int64(rows.iter().map(|row| value(row) as i64).collect())

@@ -60,7 +60,8 @@ pub struct TrialResult {
     pub rtt_us: Option<Rtt>,
     /// Result of the pacing audit, which compares the actual with the scheduled send times.
     pub pacing: Pacing,
-    /// Deviations of the 100 ms and 10 ms windows from the schedule; absent for a trial that could not begin.
+    /// For windows of 100 ms and 10 ms, the deviation of the number of sent queries from the schedule; absent for a
+    /// trial that could not begin.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub windows: Option<Windows>,
     /// Requested send settings.
@@ -73,8 +74,8 @@ pub struct TrialResult {
     /// AuthDNS's queries, losses and delays in the trial; absent if AuthDNS's counters were not read.
     #[serde(default)]
     pub auth: Option<AuthDelta>,
-    /// Deviation of the load from the plan. The AAAA share is always checked; the cached share is checked only if the
-    /// trial would otherwise have passed.
+    /// Deviation of the load from the plan. The share of names with an AAAA record is always checked. The share of
+    /// queries for cached names is checked only if the trial would otherwise have passed.
     #[serde(default)]
     pub deviation: Option<Deviation>,
     /// Passed, failed, or invalidated by the tester.
@@ -133,7 +134,7 @@ pub struct TesterDrops {
     pub rings: u64,
     /// Received packets dropped on the interface towards the server.
     pub interface_receive: u64,
-    /// Packets to be sent that were dropped on the interface towards the server.
+    /// Packets that were dropped on the interface towards the server before they were sent.
     pub interface_send: u64,
     /// Packets dropped in the queueing discipline of the interface towards the server.
     #[serde(default)]
@@ -253,7 +254,7 @@ pub struct Sending {
     pub owns_cpu: bool,
     /// Maximum deviation of a query from its schedule because of batching, in microseconds.
     pub max_burst_us: f64,
-    /// True if `max_burst_us` was computed from the cost of sending on this host.
+    /// True if the burst size was computed from the cost of sending on this host.
     pub auto_burst: bool,
     /// Number of queries sent together.
     pub run: u16,
@@ -297,7 +298,8 @@ pub struct Findings {
     pub rtt: Option<Rtt>,
     /// Result of the pacing audit, which compares the actual with the scheduled send times.
     pub pacing: Pacing,
-    /// Deviations of the 100 ms and 10 ms windows from the schedule; absent if nothing was sent.
+    /// For windows of 100 ms and 10 ms, the deviation of the number of sent queries from the schedule; absent if
+    /// nothing was sent.
     pub windows: Option<Windows>,
     /// Actual send settings.
     pub sending: Sending,
@@ -406,7 +408,7 @@ impl TrialResult {
         )
     }
 
-    /// Returns the number of names resolved before the trial for the trial's cached queries.
+    /// Returns the number of names that were resolved before the trial so that they are cached.
     pub fn preloaded(&self) -> u64 {
         let fresh = self.counts.sent - self.cached_share.count_below(self.counts.sent);
         self.names.count.saturating_sub(fresh)
@@ -431,8 +433,8 @@ impl TrialResult {
     ///   queries. A failed trial is invalid if AuthDNS refused queries.
     /// 2. Losses and delays of AuthDNS or its host make a trial of the DUT invalid, and a self-test fail. A delay is a
     ///    processing time above `limit` for one query in a thousand, or for enough queries to explain a failed trial.
-    /// 3. A trial is invalid if the DUT's load differed from the plan. In a failed trial, only the AAAA share is
-    ///    compared.
+    /// 3. A trial is invalid if the DUT's load differed from the plan. In a failed trial, only the share of names with
+    ///   an AAAA record is compared.
     pub fn apply_auth(&mut self, part: AuthDelta, limit: Nanos, subject: Subject) {
         let mut disagreements = part.disagreements(self.zone().as_ref(), self.names.count);
         if self.verdict == Verdict::Failed {
@@ -490,9 +492,9 @@ impl TrialResult {
         }
     }
 
-    /// Returns true if the trial would pass under the criterion `accept` if each loss and delay in the tester had been
-    /// a valid reply. The losses and delays are the number of datagrams that the Measurer `missed`, and the number of
-    /// queries that AuthDNS missed or answered too late (`at_auth`).
+    /// Returns true if the trial would pass under the criterion `accept` if the tester had lost and delayed nothing.
+    /// The lost queries are then counted as valid: the datagrams that the Measurer `missed`, and the queries that
+    /// AuthDNS missed or answered too late (`at_auth`).
     fn would_pass_with(&self, missed: u64, at_auth: u64, accept: Acceptance) -> bool {
         let mut counts = self.counts.clone();
         counts.valid += (missed.min(counts.lost) + at_auth).min(unanswered(&counts));

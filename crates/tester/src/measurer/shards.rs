@@ -62,7 +62,7 @@ impl TrialPlan {
         }
     }
 
-    /// Returns the default seed, which follows from the testers' common plan and start time.
+    /// Returns the default seed, which is computed from the start time and the plan that all testers have in common.
     pub fn seed_from(&self, start: Moment) -> u64 {
         let common = TrialPlan { shard: None, ..self.common() };
         // A plan contains strings and numbers only.
@@ -161,7 +161,7 @@ pub struct ShardPart {
     /// Step of the clock, in nanoseconds, between reading the start time and the end of the trial. A forward step is
     /// positive.
     pub clock_step_ns: i64,
-    /// Queries sent in each 10 ms since the trial's start.
+    /// Number of queries sent in each interval of 10 ms since the trial's start.
     pub sent_per_10ms: Vec<u32>,
     /// Lateness of the queries in nanoseconds.
     pub lateness_ns: Hdr,

@@ -66,7 +66,7 @@ pub(super) struct Prepared<'a> {
     template: QueryTemplate,
     receive_buffer: usize,
     pub(super) ports: Vec<Arc<Ports>>,
-    /// AF_XDP rings until the sender and receiver take them over at the start; `None` without AF_XDP.
+    /// AF_XDP rings, which the sender and receiver take over at the start of the trial; `None` without AF_XDP.
     pub(super) rings: Option<XdpRings>,
     xdp: Option<XdpInterface>,
 }
