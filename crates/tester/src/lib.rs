@@ -7,7 +7,7 @@
 //!                            it right?    outcome    counts                              delay_line
 //! ```
 //!
-//! The Measurer works with pairs of threads. The sender and the receiver of a pair share only a ledger
+//! The Measurer works with pairs of threads. The sender and the receiver of a pair share only a ledger of send times
 //! (`measurer::ledger`). No memory is allocated and no lock is taken while a trial runs.
 #![forbid(unsafe_code)]
 

@@ -97,8 +97,8 @@ pub struct ReferenceCounters {
     pub ignored: u64,
     /// Queries dropped by the kernel because this program was too slow. If there are any, the capacity was not exact.
     pub socket_drops: u64,
-    /// Replies among `answered` that the kernel, or the ring of `--xdp`, did not accept at once. The tester misses
-    /// these replies because of this program.
+    /// Replies that the kernel or the AF_XDP ring (`--xdp`) did not accept at once. They are also counted in
+    /// `answered`. The tester misses these replies because of this program.
     pub refused: u64,
     /// Maximum time between the kernel's receipt of a query and its reading by this program, in µs; 0 for queries
     /// received by AF_XDP. A tester with a timeout below this time misses replies because of this program.

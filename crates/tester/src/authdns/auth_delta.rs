@@ -11,7 +11,7 @@ use super::host_drops::HostDrops;
 use super::times::Times;
 use crate::xdp::XdpInterface;
 
-/// AuthDNS in one trial: its queries, losses and processing time.
+/// AuthDNS's queries, losses and processing time in one trial.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct AuthDelta {
     /// Queries received, including those for names resolved before the trial.

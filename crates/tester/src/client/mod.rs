@@ -76,7 +76,7 @@ pub struct ClientSettings {
 #[derive(Debug, thiserror::Error)]
 #[error("cannot query {server}: {source}")]
 pub struct SocketError {
-    /// The server.
+    /// Address and port of the queried server.
     pub server: SocketAddr,
     /// Error returned by the system.
     pub source: io::Error,

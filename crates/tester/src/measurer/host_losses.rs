@@ -80,7 +80,7 @@ pub(super) struct HostLosses {
 pub(super) struct Losses {
     /// Number of lost packets for each point of loss.
     pub(super) drops: TesterDrops,
-    /// One entry for each point of loss.
+    /// Losses during the trial, with one entry for each point of loss.
     pub(super) places: Vec<HostLoss>,
     /// Name of the interface if the drops in its queueing discipline are unknown; otherwise `None`.
     unknown_queueing: Option<String>,

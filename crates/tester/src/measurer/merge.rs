@@ -466,8 +466,8 @@ fn settings(shards: &[Shard]) -> SenderSettings {
 /// Returns the actual send settings.
 ///
 /// Threads and ports are sums over all testers; each other setting is the worst value among all testers. AF_XDP is
-/// included only if interface, mode and queues are the same for all. Each [`ShardSummary`] contains its tester's
-/// interface.
+/// included only if all testers use the same interface name, mode and number of queues. Each [`ShardSummary`] contains
+/// its tester's interface.
 fn sending(shards: &[Shard]) -> Sending {
     let mut all = shards[0].trial.sending.clone();
     for other in shards[1..].iter().map(|shard| &shard.trial.sending) {

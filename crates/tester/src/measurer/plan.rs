@@ -493,7 +493,7 @@ pub enum PlanError {
         /// Requested limit for the whole trial, in per cent.
         total_pct: f64,
     },
-    /// Too few 16-bit ids for the outstanding queries.
+    /// The source ports have too few 16-bit ids for the outstanding queries.
     #[error(
         "{rate} queries/s with this --timeout keep more queries outstanding than the 16-bit ids of {ports} source \
          ports can distinguish; --source-ports {needed} or more is needed"

@@ -36,7 +36,7 @@ pub struct TrialResult {
     pub timeout_s: f64,
     /// The queried server.
     pub server: String,
-    /// Zone of the names; absent for versions that do not report it.
+    /// Zone that contains the names of the queries; absent in results of versions that do not report it.
     #[serde(default)]
     pub domain: Option<Domain>,
     /// Names used by the trial.

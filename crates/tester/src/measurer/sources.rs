@@ -114,7 +114,7 @@ fn gcd(a: u64, b: u64) -> u64 {
 /// Prefix and number of the source addresses of a trial.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct SourcesUsed {
-    /// The prefix, such as `2001:2:0:ff::/64`.
+    /// Prefix of the source addresses, such as `2001:2:0:ff::/64`.
     pub prefix: String,
     /// Number of addresses of the prefix from which queries were sent. It includes addresses for which sending failed.
     pub count: u32,

@@ -16,8 +16,8 @@ pub(crate) const MAX_ADDRESSES: u32 = 65_536;
 /// 2¹²⁸ divided by the golden ratio.
 const GOLDEN: u128 = 0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C834;
 
-/// Source addresses of the queries: a number of addresses of one prefix. The format is `PREFIX,NUMBER` with a number up
-/// to 65 536, or `PREFIX`. `PREFIX` alone selects 256 addresses, or all addresses if the prefix has fewer.
+/// Source addresses of the queries, all from one prefix. In the format `PREFIX,NUMBER`, the number of addresses is at
+/// most 65 536. Without a number (`PREFIX`), there are 256 addresses, or fewer if the prefix is smaller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 pub struct SourceAddresses {
