@@ -206,7 +206,7 @@ pub(super) struct HostWatch {
     counted_by_rings: Option<String>,
 }
 
-/// Interfaces that the served addresses belong to, or all interfaces for a wildcard address.
+/// Properties of the set of watched interfaces, which depends on the served addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct WatchedInterfaces {
     /// True if queries may arrive on any interface. An interface that disappears is then perhaps unrelated to AuthDNS.
