@@ -1,5 +1,5 @@
 //! Type of a check. A check consists of data about a sentence of an RFC, and of a script that tests whether the server
-//! complies with it.
+//! complies with this sentence.
 
 use crate::trial::{Fault, Judged, Trial};
 
@@ -65,8 +65,8 @@ pub enum Need {
     ExcludedRange,
 }
 
-/// Settings that must be tested with more than one configuration of the server, because a single configuration cannot
-/// show all supported features.
+/// Settings of the server that must be tested with more than one value, because a single configuration cannot show all
+/// supported features.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Aspect {
     /// The prefixes and their lengths.
@@ -94,10 +94,10 @@ pub struct Check {
     pub level: Level,
     /// Requirements for running the check.
     pub needs: &'static [Need],
-    /// Id of the check that requires the opposite, if there is one. Such pairs exist where our advice contradicts a
-    /// sentence of an RFC.
+    /// Id of the check that requires the opposite, if there is one. Two checks contradict each other if our advice
+    /// contradicts a sentence of an RFC.
     pub contradicts: Option<&'static str>,
-    /// Script that sends the queries and judges the replies.
+    /// Script that sends the queries and evaluates the replies.
     pub script: fn(&mut Trial<'_>) -> Judged,
 }
 
@@ -122,8 +122,9 @@ impl std::fmt::Debug for Check {
     }
 }
 
-/// Beginnings of the ids of checks with queries or expected answers that depend on the prefix. These checks concern the
-/// positions of the address octets, the advertised prefixes, and the names below the prefixes in ip6.arpa.
+/// Beginnings of check ids. The queries or the expected answers of these checks depend on the DNS64 prefix. These
+/// checks concern the positions of the address octets, the advertised prefixes, and the names below the prefixes in
+/// ip6.arpa.
 const OF_PREFIXES: &[&str] = &[
     "rfc6052-2",
     "hardening-reverse-suffix",
@@ -145,7 +146,7 @@ impl Check {
         }
     }
 
-    /// True if the outcome of the check may change with a different configuration of this aspect.
+    /// True if the outcome of the check may depend on this setting of the server.
     pub fn depends_on(&self, aspect: Aspect) -> bool {
         let needs = |need: Need| self.needs.contains(&need);
         match aspect {

@@ -61,12 +61,12 @@ impl Prefix {
         (self.with(v4) == v6).then_some(v4)
     }
 
-    /// Length in bits.
+    /// Returns the length of the prefix in bits.
     pub fn length(self) -> u8 {
         self.len
     }
 
-    /// True for 64:ff9b::/96.
+    /// True if the prefix is 64:ff9b::/96.
     pub fn is_well_known(self) -> bool {
         self == WELL_KNOWN
     }

@@ -10,34 +10,35 @@
 //! | `v6-20010db8000000000000000000000001` | an AAAA record (32 hexadecimal digits); may occur several times |
 //! | `many-60` | 60 A records, from 1.1.0.1 upwards; a name has at most 4000 A records, regardless of its labels |
 //! | `ttl-600` | TTL of all records in seconds; the default is 300 |
-//! | `unequal` | the first record of an RRset has the TTL, each further record half of it (forbidden by RFC 2181 §5.2) |
-//! | `soa-300-60` | TTL and MINIMUM of the SOA record in a negative answer; the default is 300 and 300. In an unsigned zone the owner of the record is the name from this label on, so that a server that caches one SOA record per zone caches each of them |
+//! | `unequal` | the first record of an RRset has the full TTL, and each further record has half of it (forbidden by RFC 2181 §5.2) |
+//! | `soa-300-60` | TTL and MINIMUM of the SOA record in a negative answer; the default is 300 and 300. In an unsigned zone, the owner of the SOA record is the name that begins with this label. A cache therefore stores SOA records with different values separately |
 //! | `nosoa` | negative answers have no SOA record |
-//! | `mx`, `ns`, `srv` | a record of this type that refers to `NONCE.host.REST`, with the A records of that host as additional data; REST is the part after the label |
+//! | `mx`, `ns`, `srv` | a record of this type that refers to `NONCE.host.REST`, with the A records of that host as additional data; REST is the part of the name after this label |
 //! | `txt` | a TXT record: `conform` |
 //! | `https-1-2-3-4`, `svcb-1-2-3-4` | a record of this type: priority 1, target `.`, `alpn=h2`, `ipv4hint=1.2.3.4` |
 //! | `case` | owner names in replies have alternating letter case; the question is copied from the query |
-//! | `ad` | replies have AD set, like those of an upstream that has validated |
+//! | `ad` | replies have AD set, like the replies of a validating server |
 //! | `ede-15` | replies with an OPT record contain this extended error (RFC 8914) |
-//! | `oob` | replies to A and AAAA have one more answer: the address [`EVIL4`] or [`EVIL6`] for `NONCE.REST`, which was not queried |
-//! | `alien` | like `oob`, but the address is for `NONCE.REST` in ZONE itself, regardless of the zone of the name |
-//! | `mixed` | the answer to AAAA also contains the A records, and the answer to A the AAAA records |
-//! | `a-FATE`, `aaaa-FATE`, `all-FATE` | treatment of queries for A, for AAAA, and for any type (see below); the first label that matches applies |
-//! | `cname`, `cname-60` | the name is an alias, with this TTL, for `NONCE.REST`; the labels to its left apply to the reply for the alias |
-//! | `hop` | like `cname`, but into the other zone: the target is `NONCE.REST` with `b.ZONE` in place of `ZONE` |
+//! | `oob` | replies to queries for A and AAAA contain one more answer record: the address [`EVIL4`] or [`EVIL6`] for `NONCE.REST`, which was not queried |
+//! | `alien` | like `oob`, but the address is for `NONCE.REST` in ZONE itself, even if the name is in a subzone |
+//! | `mixed` | answers to AAAA queries also contain the A records, and answers to A queries also contain the AAAA records |
+//! | `a-FATE`, `aaaa-FATE`, `all-FATE` | treatment of queries for A, for AAAA, and for any type (see below); only the first label that matches the queried type applies |
+//! | `cname`, `cname-60` | the name is an alias for `NONCE.REST`, with this TTL; labels to the left of this label apply to the alias itself |
+//! | `hop` | like `cname`, but the target is in the zone `b.ZONE`: it is `NONCE.REST` with `b.ZONE` in place of `ZONE` |
 //! | `dname` | `dname.REST` has a DNAME record for `REST`, so `NONCE.dname.REST` becomes `NONCE.REST` (RFC 6672) |
 //! | `loop` | the name is an alias of itself |
 //! | `half` | the reply contains only the alias, without the records of its target |
-//! | `wild` | the part left of this label comes from a wildcard `*.wild.REST`; visible in signed zones only |
+//! | `wild` | the name comes from the wildcard `*.wild.REST`; this label has no effect in unsigned zones |
 //!
-//! FATE is one of: `nodata`; `rcode-3`; `silent`; `delay-1500` (milliseconds, then a normal reply); `tc` (truncated and
-//! empty over UDP, complete over TCP); `tcponly` (silent over UDP); `noedns` (FORMERR for queries with an OPT record,
-//! RFC 6891 §7); `badid`, `badport`, `badquestion` (a forged reply, and 100 ms later the correct one). The forged reply
-//! contains [`EVIL4`] or [`EVIL6`]; it has a wrong ID, comes from another port, or contains a different question.
+//! FATE is one of: `nodata`; `rcode-3`; `silent` (no reply); `delay-1500` (a normal reply after 1500 ms); `tc`
+//! (truncated and empty over UDP, complete over TCP); `tcponly` (no reply over UDP); `noedns` (FORMERR for queries with
+//! an OPT record, RFC 6891 §7); `badid`, `badport`, `badquestion` (a forged reply, and 100 ms later the correct one).
+//! The forged reply contains [`EVIL4`] or [`EVIL6`]. It has a wrong ID (`badid`), comes from a wrong port (`badport`),
+//! or contains a different question (`badquestion`).
 //!
-//! The last label before the zone may select another zone: `b` (unsigned), `secure` (signed, NSEC), `nsec3` (signed,
-//! NSEC3), `bogus` (signatures that do not verify), `expired` (signatures of last year). A name without directives
-//! exists but has no records.
+//! The last label before the zone may select a subzone: `b` (unsigned), `secure` (signed, NSEC), `nsec3` (signed,
+//! NSEC3), `bogus` (signatures that do not verify), `expired` (signatures that expired last year). A name without
+//! directives exists but has no records.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
@@ -51,8 +52,8 @@ use crate::message::Name;
 pub const EVIL4: Ipv4Addr = Ipv4Addr::new(6, 6, 6, 6);
 /// Address of forged AAAA records.
 pub const EVIL6: Ipv6Addr = Ipv6Addr::new(0x2001, 0x666, 0, 0, 0, 0, 0, 0x666);
-/// Maximum number of A records of a name. With this limit an answer, compressed and without signatures, fits into a
-/// message, and the 16-bit record counts do not overflow.
+/// Maximum number of A records of a name. With this limit, a compressed answer without signatures fits into a message,
+/// and the 16-bit record counts do not overflow.
 const MOST_ADDRESSES: usize = 4000;
 /// Default TTL in seconds.
 pub const TTL: u32 = 300;
@@ -60,17 +61,17 @@ pub const TTL: u32 = 300;
 /// Zones of the test authoritative server: the zone given by the user, and those below it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Tree {
-    /// ZONE itself, unsigned.
+    /// The zone ZONE itself, which is unsigned.
     Plain,
-    /// `b.ZONE`, unsigned.
+    /// The zone `b.ZONE`, which is unsigned.
     Other,
-    /// `secure.ZONE`, signed, denials by NSEC.
+    /// The zone `secure.ZONE`, which is signed and proves denials by NSEC.
     Secure,
-    /// `nsec3.ZONE`, signed, denials by NSEC3.
+    /// The zone `nsec3.ZONE`, which is signed and proves denials by NSEC3.
     Nsec3,
-    /// `bogus.ZONE`, with signatures that do not verify.
+    /// The zone `bogus.ZONE`, whose signatures do not verify.
     Bogus,
-    /// `expired.ZONE`, with expired signatures.
+    /// The zone `expired.ZONE`, whose signatures have expired.
     Expired,
 }
 
@@ -79,7 +80,7 @@ impl Tree {
     pub const ALL: [Tree; 6] =
         [Tree::Plain, Tree::Other, Tree::Secure, Tree::Nsec3, Tree::Bogus, Tree::Expired];
 
-    /// Returns the label before ZONE, or `None` for ZONE itself.
+    /// Returns the label that precedes ZONE in the name of this zone, or `None` for ZONE itself.
     pub fn label(self) -> Option<&'static str> {
         match self {
             Tree::Plain => None,
@@ -108,36 +109,36 @@ impl Tree {
 /// Special treatment of a query by the test authoritative server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Fate {
-    /// NODATA.
+    /// A NODATA reply.
     NoData,
     /// A reply with this RCODE and without records, except for the SOA record of a denial.
     Rcode(u16),
-    /// No answer.
+    /// No reply.
     Silent,
-    /// An answer after this time.
+    /// A normal reply after this delay.
     Delay(Duration),
     /// An empty truncated reply over UDP, and the complete reply over TCP.
     Truncated,
-    /// No answer over UDP.
+    /// No reply over UDP, and a normal reply over TCP.
     TcpOnly,
     /// FORMERR if the query has an OPT record.
     NoEdns,
-    /// A forged reply before the correct one.
+    /// A forged reply, followed by the correct reply.
     Forged(Forgery),
 }
 
 /// Part of a forged reply that differs from the correct reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Forgery {
-    /// The message ID.
+    /// The message ID of the reply.
     Id,
-    /// The source port.
+    /// The UDP port from which the reply is sent.
     Port,
-    /// The question.
+    /// The question section of the reply.
     Question,
 }
 
-/// Queries to which a fate applies.
+/// Types of the queries to which a [`Fate`] applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Scope {
     /// Queries for A.
@@ -153,16 +154,16 @@ pub enum Scope {
 pub enum Alias {
     /// A CNAME record with this target and TTL.
     Cname {
-        /// Target of the record.
+        /// Target of the CNAME record.
         target: Name,
-        /// TTL in seconds.
+        /// TTL of the CNAME record, in seconds.
         ttl: u32,
     },
     /// A DNAME record of `owner`, and the CNAME record synthesized from the DNAME record.
     Dname {
         /// Owner of the DNAME record.
         owner: Name,
-        /// Replacement of the owner.
+        /// Target of the DNAME record, which replaces the owner in a queried name.
         replacement: Name,
         /// Target of the synthesized CNAME record.
         target: Name,
@@ -188,17 +189,17 @@ pub struct Behaviour {
     pub v6: Vec<Ipv6Addr>,
     /// TTL of the records, in seconds.
     pub ttl: u32,
-    /// True if the TTLs of an RRset differ.
+    /// True if the records of an RRset have different TTLs.
     pub unequal: bool,
-    /// TTL and MINIMUM of the SOA record in denials, in seconds; `None` for no SOA record.
+    /// TTL and MINIMUM of the SOA record in denials, in seconds. If `None`, denials have no SOA record.
     pub soa: Option<(u32, u32)>,
     /// Type (MX, NS or SRV) and host name of a record that refers to a host.
     pub host: Option<(Rtype, Name)>,
-    /// True if there is a TXT record.
+    /// True if the name has a TXT record.
     pub txt: bool,
-    /// Type (HTTPS or SVCB) and address of `ipv4hint`.
+    /// Type of a service binding record (HTTPS or SVCB), and the IPv4 address in its `ipv4hint`.
     pub hint: Option<(Rtype, Ipv4Addr)>,
-    /// True if owner names have alternating letter case.
+    /// True if owner names in replies have alternating letter case.
     pub odd_case: bool,
     /// True if replies have AD set.
     pub ad: bool,
@@ -208,9 +209,9 @@ pub struct Behaviour {
     pub victim: Option<Name>,
     /// True if an answer to A also contains the AAAA records, and an answer to AAAA the A records.
     pub mixed: bool,
-    /// Fates by scope, in the order of the labels.
+    /// Special treatment of queries by queried type, in the order of the labels.
     pub fates: Vec<(Scope, Fate)>,
-    /// Target of the name, if it is an alias.
+    /// Alias record of the name, if the name is an alias.
     pub alias: Option<Alias>,
     /// True if a reply contains only the alias, without the records of its target.
     pub half: bool,
@@ -243,7 +244,7 @@ impl Default for Behaviour {
 }
 
 impl Behaviour {
-    /// Returns the fate of a query for `qtype`, if a label defines it.
+    /// Returns the special treatment of queries for `qtype`, if a label defines one.
     pub fn fate(&self, qtype: Rtype) -> Option<Fate> {
         let fits = |scope| match scope {
             Scope::A => qtype == Rtype::A,
@@ -253,8 +254,8 @@ impl Behaviour {
         self.fates.iter().find(|(scope, _)| fits(*scope)).map(|(_, fate)| *fate)
     }
 
-    /// Adds A records up to the maximum. Other records need no maximum, because each takes one label and the length of
-    /// a name is limited.
+    /// Adds A records up to the maximum. Other records need no maximum, because each of them needs a label, and the
+    /// length of a name is limited.
     fn add_v4(&mut self, addresses: impl Iterator<Item = Ipv4Addr>) {
         let room = MOST_ADDRESSES.saturating_sub(self.v4.len());
         self.v4.extend(addresses.take(room));
@@ -264,14 +265,14 @@ impl Behaviour {
 /// A parsed name of the test authoritative server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParsedName {
-    /// Zone of the name.
+    /// Zone that contains the name.
     pub tree: Tree,
-    /// Behaviour that the labels of the name define.
+    /// Behaviour of the test authoritative server for this name, defined by the labels.
     pub behaviour: Behaviour,
 }
 
-/// Parses `name`, and returns `None` if it does not lie in `zone`. A label that is not a directive is part of the
-/// nonce, at any position.
+/// Parses `name`, and returns `None` if it does not lie in `zone`. The nonce consists of the labels before the first
+/// directive. Any later label that is not a directive has no effect.
 pub fn read(name: &Name, zone: &Name) -> Option<ParsedName> {
     if !name.ends_with(zone) {
         return None;
@@ -293,14 +294,15 @@ pub fn read(name: &Name, zone: &Name) -> Option<ParsedName> {
     Some(ParsedName { tree, behaviour })
 }
 
-/// Result of parsing a label: whether the labels after it belong to the same name.
+/// Result of parsing a label. After `On`, the next label applies to the same name. After `Ends`, the remaining labels
+/// apply to the target of an alias.
 #[derive(PartialEq, Eq)]
 enum Continuation {
     On,
     Ends,
 }
 
-/// Parts from which the target names of a label are composed.
+/// Parts of a queried name from which the names in its records are composed.
 struct TargetParts<'a> {
     nonce: &'a [&'a Label],
     rest: &'a [&'a Label],
@@ -309,12 +311,12 @@ struct TargetParts<'a> {
 }
 
 impl TargetParts<'_> {
-    /// Returns `NONCE.REST`.
+    /// Returns the name `NONCE.REST`, which is the target of an alias or the owner of a forged record.
     fn target(&self, apex: &Name) -> Name {
         chain(self.nonce, &chain(self.rest, apex))
     }
 
-    /// Returns `NONCE.host.REST`, or `None` if it exceeds the maximum length of a name.
+    /// Returns the host name `NONCE.host.REST`, or `None` if this name would exceed the maximum length of a name.
     fn host(&self) -> Option<Name> {
         let host = Label::from_slice(b"host").ok()?;
         let rest = try_push(host, &chain(self.rest, self.apex))?;
@@ -337,7 +339,7 @@ fn try_push(label: &Label, name: &Name) -> Option<Name> {
     Name::from_octets(octets).ok()
 }
 
-/// Prepends `label` to `name`.
+/// Prepends a label to a domain name.
 ///
 /// # Panics
 /// Panics if the result exceeds the maximum length of a name.
@@ -355,8 +357,8 @@ fn tree_of(label: &Label) -> Option<Tree> {
     Tree::ALL.into_iter().find(|tree| tree.label() == Some(text.as_str()))
 }
 
-/// True if the table contains this label. A name that begins with such a label has no nonce. No check queries such a
-/// name, but a resolver that minimizes query names does (RFC 9156).
+/// True if the label is a directive, which means that the table at the top of this file contains it. A name that begins
+/// with a directive has no nonce. Only resolvers that minimize query names send queries for such names (RFC 9156).
 pub(crate) fn is_directive(label: &Label) -> bool {
     let text = text(label);
     let (verb, _) = text.split_once('-').unwrap_or((&text, ""));
@@ -435,7 +437,7 @@ fn apply_label(
     Continuation::On
 }
 
-/// Parses `1-2-3-4`.
+/// Parses an IPv4 address with hyphens in place of dots, such as `1-2-3-4`.
 fn dashed(value: &str) -> Option<Ipv4Addr> {
     value.replace('-', ".").parse().ok()
 }

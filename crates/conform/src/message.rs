@@ -52,7 +52,7 @@ pub struct Edns {
     pub version: u8,
     /// The DO bit (RFC 3225).
     pub dnssec_ok: bool,
-    /// Codes and contents of the options.
+    /// Codes and contents of the EDNS options.
     pub options: Vec<(u16, Vec<u8>)>,
 }
 
@@ -93,7 +93,7 @@ pub struct Message {
     pub flags: Flags,
     /// Response code, including the upper eight bits from the OPT record, if there is one.
     pub rcode: u16,
-    /// Question section; one entry in any valid query.
+    /// The question section. A valid query has one entry.
     pub questions: Vec<Question>,
     /// The answer section.
     pub answer: Vec<Record>,
@@ -128,7 +128,7 @@ pub mod rcode {
 /// Creates a name from text.
 ///
 /// # Panics
-/// Panics if `text` is not a domain name. The names in checks are literals, so this would be a defect of a check.
+/// Panics if `text` is not a domain name. The names in checks are literals, so an invalid name is a defect of a check.
 pub fn name(text: &str) -> Name {
     text.parse().unwrap_or_else(|error| panic!("{text}: {error}"))
 }

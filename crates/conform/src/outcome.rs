@@ -13,13 +13,13 @@ use crate::check::Level;
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// The server violates the sentence.
+    /// The server does not do what the check requires.
     Failed,
     /// The check could not be run.
     NotTried,
     /// The server does not support the feature that the check tests.
     NotOffered,
-    /// The server complies with the sentence.
+    /// The server does what the check requires.
     Passed,
 }
 
@@ -39,7 +39,7 @@ impl Verdict {
 /// A query and its reply, as text.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Shown {
-    /// Command that repeats the query: a line of `dig`, or of `nc` for octets that `dig` cannot send.
+    /// Shell command that repeats the query: `dig`, or `nc` for octets that `dig` cannot send.
     pub dig: String,
     /// Reply as lines of text, or "no reply".
     pub reply: String,
@@ -53,7 +53,7 @@ pub struct Shown {
 pub struct Outcome {
     /// Id of the check.
     pub id: String,
-    /// Requirement on the server.
+    /// Requirement on the server, in one sentence.
     pub title: String,
     /// Source of the requirement: "RFC 6147 §5.1.2", or "hardening".
     pub source: String,
@@ -75,8 +75,8 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Returns the reason of the outcome. If the server had a special configuration, the text begins with that
-    /// configuration.
+    /// Returns the reason for the verdict. If the server had a special configuration, the text begins with a
+    /// description of that configuration.
     pub fn explanation(&self) -> Cow<'_, str> {
         match &self.setting {
             None => Cow::Borrowed(&self.reason),
@@ -93,7 +93,7 @@ pub struct Report {
     pub server: String,
     /// Version that the server reports; empty if it was not queried.
     pub version: String,
-    /// Prefixes that the checks use.
+    /// Prefixes of the server that the checks use.
     pub prefixes: Vec<String>,
     /// Outcome of each check, in the order of the list of checks.
     pub outcomes: Vec<Outcome>,
@@ -106,7 +106,7 @@ pub struct Report {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Checked {
-    /// The outcomes.
+    /// The server was checked. The report contains the outcomes.
     Report(Report),
     /// The server could not be checked.
     Unchecked {

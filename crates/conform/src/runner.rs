@@ -6,8 +6,9 @@
 //!   ─► troubling checks, in parallel ─► checks that run alone ─► second attempts ─► report
 //! ```
 //!
-//! Most checks run in parallel, so that timeouts do not add up. Troubling checks, in which the test authoritative
-//! server is silent or very slow, follow the others ([`Phase`]). Checks that load the server run alone at the end.
+//! Most checks run in parallel, so that timeouts do not add up. The troubling checks follow ([`Phase::Troubling`]); in
+//! these checks, the test authoritative server is silent or very slow. Checks that load the server run alone at the
+//! end.
 //!
 //! A check that failed because of a missing reply or SERVFAIL is repeated alone, because the reply may have been lost
 //! on the tester's side. Only the second attempt counts. A check that cannot be run gets an outcome with the reason.
@@ -45,7 +46,7 @@ pub const PARALLEL: usize = 16;
 /// Id of the outcome for a server that uses prefixes other than the expected ones.
 pub const EXPECTED_PREFIX: &str = "rfc7050-3-expected-prefix";
 
-/// Maximum number of exchanges in an outcome. Only the last exchanges are shown.
+/// Maximum number of exchanges (a query and its reply) in an outcome. Earlier exchanges are omitted.
 const SHOWN: usize = 4;
 
 /// Maximum number of checks that get a second attempt. If a server is silent in more checks, the cause is not packet
@@ -127,9 +128,9 @@ pub fn run(
 
 /// Beginnings of the ids of checks that run alone after all others, in this order.
 ///
-/// - Some load the server so heavily that other checks would fail (overload, guesses of IDs and ports).
+/// - Some load the server so heavily that other checks would fail (tests of overload, and of random IDs and ports).
 /// - Some may crash the server (malformed messages).
-/// - Some are disturbed by other connections.
+/// - Some would be disturbed by the TCP connections of other checks.
 /// - After the last check, a server may assume that its upstream does not support EDNS.
 const ALONE: [&str; 7] = [
     "hardening-overload",
@@ -144,17 +145,17 @@ const ALONE: [&str; 7] = [
 /// Phase in which a check runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// First, in parallel with other checks.
+    /// First phase, in which checks run in parallel.
     Quiet,
-    /// In parallel, after the quiet checks. These checks query names to which the test authoritative server replies
-    /// very late or not at all. Because of such replies, a server may mark its upstream down for a while.
+    /// Second phase, in which checks run in parallel. These checks query names for which the test authoritative server
+    /// replies very late or not at all. A server may therefore stop querying its upstream for a while.
     Troubling,
-    /// Alone, at the end.
+    /// Last phase, in which checks run one at a time.
     Alone,
 }
 
 impl Phase {
-    /// Returns the phase of the check with this id.
+    /// Returns the phase in which the check with this id runs.
     pub fn from_id(id: &str) -> Phase {
         match alone_order(id) {
             Some(_) => Phase::Alone,
@@ -236,8 +237,8 @@ fn run_these(
     })
 }
 
-/// True if the prefixes that were found differ from those that the checks use, apart from their order. False if no
-/// prefixes were found.
+/// True if the prefixes that were found differ from those that the checks use. The order of the prefixes is ignored.
+/// The result is false if no prefixes were found.
 fn differ(found: &[Prefix], believed: &[Prefix]) -> bool {
     let lacks = |of: &[Prefix], all: &[Prefix]| all.iter().any(|prefix| !of.contains(prefix));
     !found.is_empty() && (lacks(found, believed) || lacks(believed, found))
@@ -337,7 +338,7 @@ impl Facts<'_> {
     }
 }
 
-/// One attempt at a check.
+/// Result of running a check once.
 struct Attempt {
     judged: Judged,
     exchanges: Vec<Exchange>,
@@ -409,7 +410,7 @@ struct Session<'a> {
     facts: Facts<'a>,
     progress: &'a dyn Fn(&Outcome),
     outcomes: Vec<Option<Outcome>>,
-    /// Failed checks to repeat, with the reason of the first failure.
+    /// Failed checks that must be repeated, each with the reason for the first failure.
     again: Vec<(usize, String)>,
 }
 

@@ -29,7 +29,7 @@ pub(crate) fn chosen<'c>(all: &[&'c Check], only: &[String]) -> Result<Vec<&'c C
     Ok(all.iter().filter(is_chosen).copied().collect())
 }
 
-/// Returns the id with the shortest distance to `wanted`. All characters beyond the length of `wanted` count as a
+/// Returns the id with the smallest edit distance to `wanted`. All characters beyond the length of `wanted` count as a
 /// single insertion, because the user may give only the beginning of an id.
 fn nearest<'i>(wanted: &str, ids: impl Iterator<Item = &'i str>) -> &'i str {
     let far = |id: &str| {

@@ -50,13 +50,13 @@ pub enum Fault {
     NotOffered(String),
 }
 
-/// Result of a script: a value if the check passes so far, otherwise a fault.
+/// Result of a check's script, or of a step of the script. It is a fault if the check does not pass.
 pub(crate) type Judged<T = ()> = Result<T, Fault>;
 
-/// Returns [`Fault::Wrong`] unless `condition` holds.
+/// Requires that `condition` is true.
 ///
 /// # Errors
-/// Returns the fault with the text of `what` if `condition` is false.
+/// Returns [`Fault::Wrong`] with the text of `what` if `condition` is false.
 pub fn expect(condition: bool, what: impl FnOnce() -> String) -> Judged {
     if condition { Ok(()) } else { Err(Fault::Wrong(what())) }
 }
@@ -66,21 +66,22 @@ pub fn expect(condition: bool, what: impl FnOnce() -> String) -> Judged {
 pub enum Sent {
     /// A query to which a reply is expected.
     Query(Message),
-    /// Octets that need not form a DNS message; no reply may be correct.
+    /// Octets that need not form a DNS message. A missing reply may be correct.
     Octets(Vec<u8>),
 }
 
-/// Number of exchanges that a trial keeps. Older exchanges are dropped, because a load check has a thousand exchanges.
+/// Maximum number of exchanges (a query and its reply) that are recorded in one run of a script. Older exchanges are
+/// dropped, because a load check has a thousand exchanges.
 const KEPT: usize = 8;
 
-/// One transmission and its result.
+/// Data that was sent to the server, and the reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exchange {
     /// Data that was sent.
     pub sent: Sent,
-    /// True for TCP.
+    /// True if the data was sent over TCP.
     pub tcp: bool,
-    /// The reply; `None` if there was no reply or it was unreadable.
+    /// The reply. `None` if no reply arrived, or if the received data is not a DNS message.
     pub reply: Option<Message>,
     /// Error text if the received data is not a DNS message.
     pub unreadable: Option<String>,
@@ -101,19 +102,19 @@ pub struct Trial<'a> {
 static RUNS: AtomicU64 = AtomicU64::new(0);
 
 impl<'a> Trial<'a> {
-    /// Creates the environment for one run of a script.
+    /// Creates the environment for one run of a check's script.
     pub fn new(subject: Subject<'a>) -> Trial<'a> {
         let nonce = u64::from(rand::random::<u32>()) << 20 | RUNS.fetch_add(1, Ordering::Relaxed);
         Trial { subject, exchanges: VecDeque::new(), doubts: false, names: 0, nonce }
     }
 
-    /// Returns the last few exchanges.
+    /// Returns the most recent queries and their replies.
     pub fn into_exchanges(self) -> Vec<Exchange> {
         self.exchanges.into()
     }
 
-    /// True if a query got no reply or got SERVFAIL. The cause may be a lost datagram, or an upstream that the server
-    /// has marked down for a while.
+    /// True if any query got SERVFAIL or no reply. The cause may be a lost datagram, or the server may have stopped
+    /// querying its upstream for a while.
     pub(crate) fn has_doubts(&self) -> bool {
         self.doubts
     }
@@ -127,7 +128,7 @@ impl<'a> Trial<'a> {
     /// `x….v4-1-2-3-4.ZONE`.
     ///
     /// # Panics
-    /// Panics if there is no zone. A check that uses names must declare [`crate::check::Need::Zone`].
+    /// Panics if there is no test zone. A check that uses names must declare [`crate::check::Need::Zone`].
     pub fn name(&mut self, labels: &str) -> Name {
         let zone = self.subject.zone.expect(
             "a check that uses names needs a zone, which its needs \
@@ -140,10 +141,11 @@ impl<'a> Trial<'a> {
         label::prepend(&nonce, &name)
     }
 
-    /// Returns the range that the server is configured to exclude.
+    /// Returns the range of IPv6 addresses that the server is configured to exclude.
     ///
     /// # Panics
-    /// Panics if there is no such range. A check that uses it must declare [`crate::check::Need::ExcludedRange`].
+    /// Panics if there is no such range. A check that uses this range must declare
+    /// [`crate::check::Need::ExcludedRange`].
     pub fn excluded(&self) -> Ipv6Net {
         self.subject.excluded.expect(
             "a check that uses the excluded range needs one, which its \
@@ -173,8 +175,8 @@ impl<'a> Trial<'a> {
         reply.ok_or_else(|| Fault::Silent(format!("no reply within {patience} s")))
     }
 
-    /// Sends a query over UDP and returns the reply, or `None` if there is no reply. For use where a missing reply is
-    /// not a fault.
+    /// Sends a query over UDP and returns the reply, or `None` if there is no reply. This function is for checks in
+    /// which a missing reply is not a fault.
     ///
     /// # Errors
     /// Returns [`Fault::Wrong`] if the received data is not a message or does not answer this query.
@@ -210,7 +212,7 @@ impl<'a> Trial<'a> {
         })
     }
 
-    /// Returns the next message of a connection, as the reply to `query`.
+    /// Reads the next message from a TCP connection, and returns it as the reply to `query`.
     ///
     /// # Errors
     /// Returns the errors of [`Trial::ask`].
@@ -227,18 +229,18 @@ impl<'a> Trial<'a> {
             .ok_or_else(|| Fault::Silent("no reply over TCP, or the connection was closed".into()))
     }
 
-    /// Sends octets in one datagram, and returns the reply, which is required. The octets need not form a valid DNS
-    /// message.
+    /// Sends octets in one datagram, requires a reply, and returns it. The octets need not form a valid DNS message.
     ///
     /// # Errors
-    /// Returns [`Fault::Silent`] if there is no reply. `what` describes the octets.
+    /// Returns [`Fault::Silent`] if there is no reply. The text of the fault contains `what`, a description of the
+    /// octets.
     pub(crate) fn reply_to_octets(&mut self, octets: &[u8], what: &str) -> Judged<Vec<u8>> {
         let reply = self.send_octets(octets, self.subject.patience)?;
         reply.ok_or_else(|| Fault::Silent(format!("no reply to {what}")))
     }
 
-    /// Sends octets in one datagram, and returns the reply as octets, if there is one. The octets need not form a valid
-    /// DNS message.
+    /// Sends octets in one datagram. Returns the octets of the reply, or `None` if there is no reply. The octets need
+    /// not form a valid DNS message.
     ///
     /// # Errors
     /// Returns [`Fault::NotTried`] if no socket can be opened.
@@ -393,7 +395,8 @@ impl<'a> Trial<'a> {
     }
 }
 
-/// Returns the command that repeats an exchange by hand: `dig`, or `nc` for octets that `dig` cannot send.
+/// Returns a shell command that sends the same query or octets again. The command is `dig`, or `nc` for octets that
+/// `dig` cannot send.
 pub(crate) fn by_hand(server: SocketAddr, exchange: &Exchange) -> String {
     match &exchange.sent {
         Sent::Query(query) => dig(server, query, exchange.tcp),
@@ -454,7 +457,7 @@ fn for_dig(name: &str) -> Cow<'_, str> {
     format!("-q '{}'", name.replace('\'', r"'\''")).into()
 }
 
-/// Tests of a reply that many checks share.
+/// Requirements for a reply that occur in many checks.
 pub(crate) trait Judge {
     /// Requires this RCODE.
     ///

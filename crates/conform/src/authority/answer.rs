@@ -1,8 +1,9 @@
 //! Conversion of a query into the messages that are sent in reply, with their send times. The module uses neither
 //! sockets nor a clock, so that table-driven tests can cover it.
 //!
-//! A walk follows the aliases of the name and builds the reply. It also collects the labels that apply to the reply as
-//! a whole. The first [`Fate`] other than an RCODE or NODATA determines how the reply is sent.
+//! The aliases of the queried name are followed to the last name. The reply is built from the records of all these
+//! names, and from the labels that apply to the reply as a whole. The first [`Fate`] other than an RCODE or NODATA
+//! determines how the reply is sent.
 
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ use crate::message::{Message, Name, PAYLOAD, Question, Record, rcode};
 
 /// Time between a forged reply and the correct reply that follows it.
 const AFTER_FORGERY: Duration = Duration::from_millis(100);
-/// Maximum delay. Longer delays are reduced to this value.
+/// Maximum delay of a reply. Longer delays are reduced to this value.
 const LONGEST_DELAY: Duration = Duration::from_secs(60);
 /// Maximum length of a UDP message, in octets, for a client that sends no OPT record (RFC 1035 §2.3.4).
 const PLAIN_PAYLOAD: u16 = 512;
@@ -28,7 +29,7 @@ const EDE: u16 = 15;
 /// One message that is sent in reply to a query.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Sending {
-    /// Delay after the query.
+    /// Delay between the query and this message.
     pub(super) after: Duration,
     /// The message, no longer than the transport allows.
     pub(super) octets: Vec<u8>,
@@ -72,7 +73,7 @@ pub(super) fn answer(zones: &Zones, query: &Message, tcp: bool) -> Vec<Sending> 
     }
 }
 
-/// Returns the question of a query, or the RCODE for a query without an answerable question.
+/// Returns the question of a query, or an error RCODE if the query cannot be answered.
 fn question(query: &Message) -> Result<&Question, u16> {
     match query.question() {
         _ if query.opcode != 0 => Err(rcode::NOTIMP),
@@ -115,7 +116,7 @@ impl<'a> Walk<'a> {
         walk
     }
 
-    /// Follows the aliases to the last name, or until they form a loop.
+    /// Follows the aliases from name to name. Stops at the last name, or if the aliases form a loop.
     fn follow(&mut self, mut name: Name) {
         let mut seen = Vec::new();
         loop {
@@ -141,7 +142,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Applies the labels that concern the reply as a whole.
+    /// Applies the labels of a name that concern the reply as a whole, such as AD and letter case.
     fn add_behaviour(&mut self, behaviour: &Behaviour) {
         self.reply.flags.ad |= behaviour.ad;
         self.odd_case |= behaviour.odd_case;
@@ -245,7 +246,7 @@ impl<'a> Walk<'a> {
         signed.collect()
     }
 
-    /// Adds addresses of names that were not queried.
+    /// Adds forged address records, which are owned by names that were not queried.
     fn add_unqueried_addresses(&mut self) {
         if self.reply.rcode == rcode::NOERROR {
             let evil = self.victims.iter().filter_map(|victim| evil(victim, self.qtype));
@@ -263,8 +264,8 @@ fn evil(name: &Name, qtype: Rtype) -> Option<Record> {
     }
 }
 
-/// Returns a forged reply. The owner of its records is always the queried name, so that a forged question can be
-/// recognized only by the question itself.
+/// Returns a forged reply. Its records are always owned by the queried name. If the question is forged, the question is
+/// therefore the only sign of the forgery.
 fn forged(zones: &Zones, query: &Message, question: &Question, forgery: Forgery) -> Message {
     let mut reply = query.response();
     (reply.flags.aa, reply.flags.ra) = (true, true);
@@ -279,9 +280,9 @@ fn forged(zones: &Zones, query: &Message, question: &Question, forgery: Forgery)
     reply
 }
 
-/// Returns the owner of the SOA record that denies `name`. If the zone is unsigned and `name` contains a `soa-` label,
-/// the owner is the part of `name` that begins with this label. Otherwise the owner is the apex. A server that caches
-/// one SOA record per owner can thus cache the SOA records of all `soa-` labels.
+/// Returns the owner of the SOA record in a denial of `name`. If the zone is unsigned and `name` contains a `soa-`
+/// label, the owner is the part of `name` that begins with this label. Otherwise the owner is the apex. A server that
+/// caches one SOA record per owner therefore caches the SOA records of different `soa-` labels separately.
 fn owner_of_soa(name: &Name, node: &Node) -> Name {
     let is_label = |label: &Label| label.as_slice().to_ascii_lowercase().starts_with(b"soa-");
     let begins = |suffix: &Name| suffix.iter_labels().next().is_some_and(is_label);
@@ -290,7 +291,7 @@ fn owner_of_soa(name: &Name, node: &Node) -> Name {
     own.unwrap_or_else(|| node.apex.clone())
 }
 
-/// Returns the reply without its records (RFC 2181 §9).
+/// Returns the reply with TC set and without records (RFC 2181 §9).
 fn truncated(reply: &Message) -> Message {
     let mut truncated = bare(reply);
     truncated.flags.tc = true;
@@ -302,8 +303,9 @@ fn bare(reply: &Message) -> Message {
     Message { answer, authority, additional, ..reply.clone() }
 }
 
-/// Returns the reply in wire format if it fits into `limit` octets, and a truncated reply otherwise. Additional data
-/// that does not fit is omitted without setting TC (RFC 2181 §9).
+/// Returns the reply in wire format, in at most `limit` octets. If the reply is too long, its additional section is
+/// omitted without setting TC (RFC 2181 §9). If the reply is still too long, a reply with TC set and without records is
+/// returned.
 fn fit(reply: &Message, odd_case: bool, limit: u16) -> Vec<u8> {
     let wire = |reply: &Message| if odd_case { uncompressed(reply) } else { reply.octets() };
     let fits = |octets: &Vec<u8>| octets.len() <= usize::from(limit);

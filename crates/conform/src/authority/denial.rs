@@ -1,7 +1,7 @@
 //! Proofs of non-existence, by NSEC (RFC 4035 §3.1.3) or NSEC3 (RFC 5155 §7.2).
 //!
-//! A signed zone has no fixed list of names, because any nonce is a name. Each proof is therefore generated for one
-//! query and denies only the queried name (RFC 4470, RFC 7129 appendix B).
+//! A signed zone has no fixed list of names, because every nonce creates a new name. Each proof is therefore generated
+//! for one query and denies only the queried name (RFC 4470, RFC 7129 appendix B).
 
 use domain::base::ToName;
 use domain::base::iana::Rtype;
@@ -12,7 +12,7 @@ use domain::utils::base32;
 use crate::label::{self, Tree};
 use crate::message::{Name, Record};
 
-/// Statement about a name that the server proves.
+/// Statement that a proof of non-existence makes about a name.
 pub(super) enum Denial<'a> {
     /// The name has records of only these types.
     NoData(&'a [Rtype]),
@@ -22,18 +22,18 @@ pub(super) enum Denial<'a> {
     Expanded,
 }
 
-/// Zone that contains the records of a proof.
+/// Zone for which a proof is generated.
 pub(super) struct Chain<'a> {
-    /// Signing of the zone.
+    /// Kind of the zone, which selects NSEC or NSEC3.
     pub(super) tree: Tree,
     /// The apex of the zone.
     pub(super) apex: &'a Name,
-    /// TTL of the records: the negative TTL (RFC 9077 §3).
+    /// TTL of the NSEC and NSEC3 records, which is the negative TTL of the zone (RFC 9077 §3).
     pub(super) ttl: u32,
 }
 
 impl Chain<'_> {
-    /// Returns the records that prove the statement about `name`, which is in lower case. If the name comes from a
+    /// Returns the records that prove the statement about `name`, which must be in lower case. If the name comes from a
     /// wildcard, `wildcard` is the parent of the wildcard. Returns no records if their names would be too long.
     pub(super) fn prove(
         &self,
@@ -75,7 +75,8 @@ impl Chain<'_> {
         Some(self.nsec(name.clone(), &before(b"\0", name)?, types))
     }
 
-    /// Returns a record with an interval that contains only the name, and for NSEC also all names below it.
+    /// Returns a record that denies the existence of a name. The interval of an NSEC3 record contains only the hash of
+    /// this name. The interval of an NSEC record contains this name and all names below it.
     fn covers(&self, name: &Name) -> Option<Record> {
         if self.tree == Tree::Nsec3 {
             let hash = hash(name)?;
@@ -121,7 +122,7 @@ fn hash(name: &Name) -> Option<Vec<u8>> {
     nsec3_default_hash::<_, Vec<u8>>(name).ok().map(|hash| hash.into_octets())
 }
 
-/// Returns the hash plus one, treated as a number.
+/// Adds one to the hash, which is treated as a number, and returns the sum.
 fn next(mut hash: Vec<u8>) -> Vec<u8> {
     for octet in hash.iter_mut().rev() {
         *octet = octet.wrapping_add(1);
@@ -132,7 +133,7 @@ fn next(mut hash: Vec<u8>) -> Vec<u8> {
     hash
 }
 
-/// Returns the hash minus one, treated as a number.
+/// Subtracts one from the hash, which is treated as a number, and returns the difference.
 fn previous(mut hash: Vec<u8>) -> Vec<u8> {
     for octet in hash.iter_mut().rev() {
         *octet = octet.wrapping_sub(1);

@@ -9,23 +9,24 @@ use std::time::Instant;
 use super::view::{Asked, View};
 use crate::message::{Message, Name};
 
-/// Number of queries in a full generation (see [`Generations`]).
+/// Maximum number of queries in each half of the log (see [`Generations`]).
 const GENERATION: usize = 500_000;
 
-/// Received queries, in bounded memory: at least the last 500 000 and at most the last 1 000 000.
+/// Queries that the test authoritative server has received, in bounded memory. The log contains at least the last 500
+/// 000 queries, and at most the last 1 000 000.
 #[derive(Debug)]
 pub struct Log {
     began: Instant,
     generations: Mutex<Generations>,
 }
 
-/// Two generations of the log. When the new generation is full, it replaces the old one. Names are compared without
-/// regard to letter case.
+/// The log in two halves: recent queries, and the queries before them. If the half with the recent queries is full, it
+/// replaces the older half, and a new, empty half begins. Names are compared without regard to letter case.
 #[derive(Debug, Default)]
 struct Generations {
     old: HashMap<Name, Vec<Asked>>,
     new: HashMap<Name, Vec<Asked>>,
-    /// Number of queries in the new generation.
+    /// Number of queries in the half with the recent queries.
     count: usize,
 }
 

@@ -7,13 +7,13 @@ use crate::message::{Name, Record};
 
 /// One name of the test authoritative server.
 pub(super) struct Node {
-    /// Kind of the zone. Zones outside the user's zone also have [`Tree::Plain`].
+    /// Kind of the zone that contains the name. For zones outside the user's zone, it is [`Tree::Plain`].
     pub(super) tree: Tree,
-    /// Apex of the zone.
+    /// Apex of the zone that contains the name.
     pub(super) apex: Name,
-    /// Behaviour for queries of the name.
+    /// Behaviour of the test authoritative server for queries of this name.
     pub(super) behaviour: Behaviour,
-    /// Records of the name, without those of an alias.
+    /// Records of the name, except its CNAME or DNAME record.
     pub(super) records: Vec<Record>,
 }
 

@@ -46,7 +46,7 @@ struct Shared {
 /// Starts the test authoritative server. The server answers queries by the time this function returns.
 ///
 /// # Errors
-/// Returns an error if an address cannot be served, the zone name is too long, or no keys can be generated.
+/// Returns an error if the server cannot listen on an address, the zone name is too long, or no keys can be generated.
 pub fn start(config: &AuthorityConfig) -> Result<Authority, AuthorityError> {
     let shared = Shared {
         zones: Zones::new(&config.zone, config.ns)?,
@@ -217,7 +217,7 @@ fn serve_connection(stream: TcpStream, source: SocketAddr, shared: &Shared) -> i
     }
 }
 
-/// Runs delayed jobs in a separate thread. The thread ends when all senders are dropped.
+/// Queue of delayed jobs, which run in a separate thread. The thread ends after the queue is dropped.
 struct DelayQueue {
     queue: Sender<Job>,
 }

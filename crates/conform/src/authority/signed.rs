@@ -51,9 +51,9 @@ impl Keys {
         Some(Record::new(key.owner().clone(), Rtype::DNSKEY, TTL, rdata(&key.dnskey())))
     }
 
-    /// Returns the signature of an RRset, or `None` in an unsigned zone. An RRset from a wildcard is signed under the
-    /// name of the wildcard (RFC 4035 §5.3.2), and `wildcard` is the parent of that name. If the TTLs of an RRset
-    /// differ, the signature uses the first TTL.
+    /// Returns the signature of an RRset, or `None` in an unsigned zone. An RRset that comes from a wildcard is signed
+    /// under the name of the wildcard (RFC 4035 §5.3.2). In this case, `wildcard` is the parent of the wildcard. If the
+    /// TTLs of an RRset differ, the signature uses the TTL of the first record.
     pub(super) fn sign(
         &self,
         tree: Tree,

@@ -19,25 +19,25 @@ pub struct Asked {
     pub qtype: u16,
     /// Queried class, as a number.
     pub class: u16,
-    /// True for TCP.
+    /// True if the query arrived over TCP.
     pub tcp: bool,
     /// Address and source port of the sender.
     pub source: SocketAddr,
-    /// Message ID.
+    /// Message ID of the query.
     pub id: u16,
     /// Queried name in its original letter case.
     pub name: String,
-    /// RD bit.
+    /// RD bit of the query.
     pub rd: bool,
-    /// CD bit.
+    /// CD bit of the query.
     pub cd: bool,
-    /// AD bit.
+    /// AD bit of the query.
     pub ad: bool,
-    /// UDP payload size in the OPT record; `None` without OPT.
+    /// UDP payload size in the OPT record. `None` if the query has no OPT record.
     pub payload: Option<u16>,
-    /// DO bit.
+    /// DO bit of the query.
     pub dnssec_ok: bool,
-    /// Codes of the EDNS options.
+    /// Codes of the EDNS options in the query.
     pub options: Vec<u16>,
     /// Time of arrival, relative to the start of the test authoritative server.
     pub at: Duration,

@@ -1,4 +1,4 @@
-//! Zones of the test authoritative server, and the node for a queried name.
+//! Zones of the test authoritative server, and the lookup of queried names in these zones.
 
 use std::net::Ipv4Addr;
 
@@ -11,7 +11,8 @@ use super::signed::Keys;
 use crate::label::{self, Alias, Behaviour, TTL, Tree};
 use crate::message::{Name, Record};
 
-/// Maximum length in octets of a name that is parsed. A host name to which a label refers may be two octets longer.
+/// Maximum length, in octets, of a queried name whose labels are evaluated. The host name in an MX, NS or SRV record of
+/// this name may be two octets longer.
 const LONGEST_NAME: usize = 253;
 
 /// Zones of the test authoritative server.
@@ -24,7 +25,7 @@ pub(super) struct Zones {
 }
 
 impl Zones {
-    /// Creates the zones below `zone`, with new keys; `ns` is the address of their name server.
+    /// Creates `zone` and the zones below it, with new keys. `ns` is the address of their name server.
     pub(super) fn new(zone: &Name, ns: Ipv4Addr) -> Result<Zones, AuthorityError> {
         if zone.len() > LONGEST_ZONE {
             return Err(AuthorityError::LongZone { zone: zone.clone() });
@@ -35,8 +36,8 @@ impl Zones {
         Ok(Zones { keys: Keys::make(&zone)?, zone, ns })
     }
 
-    /// Returns the node for a query of `name`, which is in lower case, and `qtype`. A query for DS gets NODATA from the
-    /// parent zone (RFC 4035 §3.1.4.1), because there are no DS records.
+    /// Returns the records and the behaviour of `name`, which must be in lower case, for queries of type `qtype`. A
+    /// query for DS gets NODATA from the parent zone (RFC 4035 §3.1.4.1), because there are no DS records.
     pub(super) fn node(&self, name: &Name, qtype: Rtype) -> Node {
         if !name.ends_with(&self.zone) {
             return reverse::node(name, qtype, &self.zone, &self.ns.0);

@@ -14,9 +14,9 @@ const LENGTHS: [u8; 6] = [32, 40, 48, 56, 64, 96];
 /// An IPv4 address, and all IPv6 addresses that a server returned for it, synthesized or not.
 pub(super) type Sample<'a> = (Ipv4Addr, &'a [Ipv6Addr]);
 
-/// Returns the prefixes that explain all samples. A prefix explains a sample if an IPv6 address of the sample lies
-/// below the prefix and contains the octets of the IPv4 address. If several lengths explain an address, the one with
-/// the fewest wrong octets is returned.
+/// Returns the prefixes that explain all samples. A prefix explains a sample if an IPv6 address of the sample consists
+/// of this prefix, followed by the octets of the IPv4 address in any order. If prefixes of several lengths explain the
+/// same IPv6 address, only the prefix with the fewest wrong octets is returned.
 pub(super) fn nearest(samples: &[Sample<'_>]) -> Vec<Prefix> {
     let [(v4, addresses), others @ ..] = samples else { return Vec::new() };
     let mut found = Vec::new();
@@ -37,19 +37,19 @@ pub(super) fn nearest(samples: &[Sample<'_>]) -> Vec<Prefix> {
     found
 }
 
-/// A prefix that explains addresses, and the number of mistakes in these addresses.
+/// A prefix that explains the addresses of a server, with the number of errors in these addresses.
 #[derive(Clone, Copy)]
 struct Fit {
     prefix: Prefix,
-    /// Number of addresses in which non-zero octets other than those of the IPv4 address follow the prefix.
+    /// Number of addresses with a fifth, non-zero octet among the four octets of the IPv4 address.
     strange: usize,
-    /// Number of octets at wrong positions.
+    /// Number of octets that differ from those of correctly synthesized addresses.
     wrong: usize,
 }
 
 impl Fit {
-    /// Returns the prefix of this length if `v6` contains the octets of `v4` after the prefix. Octet "u" (bits 64 to
-    /// 71) may contain one of the octets of `v4`.
+    /// Returns the prefix of this length if the octets of `v4` follow it in `v6`, in any order. One of these octets may
+    /// be at the position of octet "u" (bits 64 to 71).
     fn of(v6: Ipv6Addr, v4: Ipv4Addr, len: u8) -> Option<Fit> {
         let octets = v6.octets();
         let begin = usize::from(len / 8);
@@ -67,14 +67,14 @@ impl Fit {
         Some(Fit { prefix, strange: usize::from(rest.iter().any(|octet| *octet != 0)), wrong })
     }
 
-    /// Adds the mistakes in a second address below the same prefix.
+    /// Adds the errors in a second address with the same prefix.
     fn with(self, other: Fit) -> Fit {
         let (strange, wrong) = (self.strange + other.strange, self.wrong + other.wrong);
         Fit { strange, wrong, ..self }
     }
 
-    /// Returns the sort key. Fits with fewer mistakes come first. If the mistakes are equal, the longer prefix comes
-    /// first.
+    /// Returns the sort key. A prefix with fewer errors in the addresses comes first. If two prefixes have equally many
+    /// errors, the longer prefix comes first.
     fn key(&self) -> (usize, usize, Reverse<u8>) {
         (self.strange, self.wrong, Reverse(self.prefix.length()))
     }
@@ -98,7 +98,7 @@ mod tests {
     const ASYMMETRIC: [Ipv4Addr; 2] =
         [Ipv4Addr::new(9, 38, 71, 150), Ipv4Addr::new(203, 14, 5, 90)];
 
-    /// Returns the prefixes derived from two addresses below `prefix`, each changed by `mistake`.
+    /// Returns the prefixes derived from two addresses with this prefix, each changed by `mistake`.
     fn derived(prefix: &str, v4: [Ipv4Addr; 2], mistake: fn(&mut [u8; 16])) -> Vec<String> {
         let prefix: Prefix = prefix.parse().unwrap();
         let made = v4.map(|v4| {

@@ -8,7 +8,7 @@ use crate::selection::NoCheck;
 /// Reasons why no check was run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RunError {
-    /// The server replies to no query of any kind.
+    /// The server does not reply to any query.
     #[error("{server} does not reply to any query over UDP or TCP ({queries}): check the address")]
     Silent {
         /// Address of the server.
@@ -16,7 +16,7 @@ pub enum RunError {
         /// The queries that were sent, as text.
         queries: String,
     },
-    /// Nothing can be sent to the address.
+    /// No query can be sent to the address of the server.
     #[error("cannot send to {server}: {reason}")]
     Unreachable {
         /// Address of the server.
@@ -24,7 +24,7 @@ pub enum RunError {
         /// Error returned by the system call, as text.
         reason: String,
     },
-    /// RFC 7050 finds no prefix, and the user gave none.
+    /// Prefix discovery (RFC 7050) found no prefix, and the user specified none.
     #[error(
         "{server} does not show its prefix in AAAA records of ipv4only.arpa (RFC 7050 §3): {came}; \
          if it is a DNS64 server, set its prefix with --expect-prefix"
@@ -32,10 +32,10 @@ pub enum RunError {
     NoPrefix {
         /// Address of the server.
         server: SocketAddr,
-        /// The answers for ipv4only.arpa, as text.
+        /// The server's replies for ipv4only.arpa, as text.
         came: String,
     },
-    /// The server does not query the test authoritative server for the zone.
+    /// The server does not query the test authoritative server for the test zone.
     #[error(
         "{server} does not query the test authoritative server for {zone}: {came}; forward or \
          delegate the zone to it, or omit --zone"
@@ -45,16 +45,16 @@ pub enum RunError {
         server: SocketAddr,
         /// The test zone.
         zone: Name,
-        /// The answers for names in the zone, as text.
+        /// The server's replies for names in the test zone, as text.
         came: String,
     },
-    /// The query log belongs to a different test authoritative server than the one that the server queries.
+    /// The query log belongs to a test authoritative server other than the one that the server under test queries.
     #[error(
         "the test authoritative server of --auth-status received no query for {name}, which the \
          server has answered: the server forwards to another one"
     )]
     OtherView {
-        /// Name that the server has answered.
+        /// Queried name for which the server sent an answer.
         name: Name,
     },
     /// The query log is not available.
@@ -69,8 +69,8 @@ pub enum RunError {
 }
 
 impl RunError {
-    /// True if nothing can be checked because of the server, which is silent or not a DNS64 server for the zone. Other
-    /// errors are on the tester's side.
+    /// True if the server under test is the reason that nothing can be checked: it is silent, shows no DNS64 prefix, or
+    /// does not resolve the test zone. Other errors are on the tester's side.
     pub fn is_of_the_server(&self) -> bool {
         match self {
             RunError::Silent { .. } | RunError::NoPrefix { .. } | RunError::NoZone { .. } => true,

@@ -16,20 +16,20 @@ const WELL_KNOWN: [Ipv4Addr; 2] = [Ipv4Addr::new(192, 0, 0, 170), Ipv4Addr::new(
 
 /// Result of prefix discovery as specified by RFC 7050.
 pub(super) struct Discovery {
-    /// Prefixes of the server in the order of the records.
+    /// Prefixes of the server, in the order of the AAAA records of ipv4only.arpa.
     pub(super) prefixes: Vec<Prefix>,
-    /// AAAA records of ipv4only.arpa.
+    /// Addresses in the AAAA records of ipv4only.arpa.
     addresses: Vec<Ipv6Addr>,
-    /// Replies as text.
+    /// Replies to the discovery queries, as text.
     pub(super) reply_text: String,
-    /// Exchanges with the server.
+    /// Discovery queries and their replies.
     pub(super) exchanges: Vec<Exchange>,
 }
 
 /// Result of a query.
 enum QueryResult {
     Silence,
-    /// A message that does not answer the query, with the reason.
+    /// The received message does not answer the query. The text is the reason.
     Nonsense(String),
     Reply(Message),
 }
@@ -64,8 +64,8 @@ impl QueryResult {
     }
 }
 
-/// Queries the AAAA records of ipv4only.arpa (RFC 7050 §3). The query is sent over UDP, repeated if there is no reply,
-/// and then sent over TCP.
+/// Queries the AAAA records of ipv4only.arpa over UDP (RFC 7050 §3). If there is no reply, the query is repeated over
+/// UDP and then sent over TCP. If the reply is truncated, the query is also sent over TCP.
 ///
 /// # Errors
 /// Returns [`RunError::Silent`] if neither this query nor queries of other kinds get a reply.
@@ -151,7 +151,7 @@ fn other_replies(
     Ok(reply_text.join(", "))
 }
 
-/// Describes a query by name, type, and whether an OPT record is missing.
+/// Returns a query as text: its name and type, and "without EDNS" if it has no OPT record.
 fn described(query: &Message) -> String {
     let question = query.question().map(|question| format!("{} {}", question.name, question.qtype));
     let without = if query.edns.is_none() { " without EDNS" } else { "" };
@@ -163,8 +163,8 @@ fn addresses(reply: &Message) -> Vec<Ipv6Addr> {
 }
 
 /// Returns the prefixes of addresses that contain 192.0.0.170 or 192.0.0.171 at one of the six positions of RFC 6052
-/// §2.2. If an address contains one of the two at several positions, only the prefix below which both addresses exist
-/// is used (RFC 7050 §3).
+/// §2.2. If an address contains one of these IPv4 addresses at several positions, several prefixes are possible. Only a
+/// prefix with which both IPv4 addresses were synthesized is then returned (RFC 7050 §3).
 fn prefixes_in(addresses: &[Ipv6Addr]) -> Vec<Prefix> {
     let has_both =
         |prefix: &Prefix| WELL_KNOWN.iter().all(|v4| addresses.contains(&prefix.with(*v4)));
@@ -185,7 +185,7 @@ fn prefixes_in(addresses: &[Ipv6Addr]) -> Vec<Prefix> {
     found
 }
 
-/// Returns all prefixes that are possible for this address alone.
+/// Returns all prefixes with which this address may have been synthesized from an address of ipv4only.arpa.
 fn candidate_prefixes(address: Ipv6Addr) -> Vec<Prefix> {
     let below = |len: u8| {
         WELL_KNOWN.into_iter().find_map(|v4| {
@@ -199,8 +199,8 @@ fn candidate_prefixes(address: Ipv6Addr) -> Vec<Prefix> {
     [32, 40, 48, 56, 64, 96].into_iter().filter_map(below).collect()
 }
 
-/// Queries a name of the test zone, with and without EDNS. Only a missing reply and a denial of the zone count as
-/// failures here. Other errors are left to the checks.
+/// Requires that the server resolves the test zone, with or without EDNS. A missing reply is a failure, and so is a
+/// reply without records that has NOERROR, SERVFAIL, NXDOMAIN or REFUSED. All other errors are left to the checks.
 ///
 /// # Errors
 /// Returns [`RunError::NoZone`] if the server does not resolve the zone.
@@ -267,7 +267,7 @@ pub(super) fn validation(subject: Subject<'_>) -> Option<bool> {
     }
 }
 
-/// Queries a new name and, if there is no reply, a second new name.
+/// Sends a query for a new name. If there is no reply, sends a query for a second new name.
 fn query_with_retry(
     trial: &mut Trial<'_>,
     labels: &str,

@@ -9,17 +9,17 @@ use crate::outcome::{Outcome, Report, Verdict};
 pub(crate) struct Row<'a> {
     /// Fields that are the same for all servers: id, title, source, sentence, level.
     pub(crate) check: &'a Outcome,
-    /// A cell for each server; `None` where the check was not run.
+    /// Outcome of the check for each server; `None` if the check was not run.
     pub(crate) cells: Vec<Option<&'a Outcome>>,
 }
 
 impl Row<'_> {
-    /// Returns the worst verdict of the row.
+    /// Returns the worst verdict that any server has for this check.
     pub(crate) fn worst(&self) -> Verdict {
         self.verdicts().min().unwrap_or(Verdict::NotTried)
     }
 
-    /// True if every server of the board passes.
+    /// True if every server passes this check.
     pub(crate) fn is_passed_by_all(&self) -> bool {
         self.verdicts().count() == self.cells.len() && self.worst() == Verdict::Passed
     }
@@ -33,7 +33,7 @@ impl Row<'_> {
     }
 }
 
-/// All rows.
+/// Rows of the scoreboard, one for each check.
 pub(crate) struct Board<'a> {
     rows: Vec<Row<'a>>,
 }
@@ -56,8 +56,9 @@ impl<'a> Board<'a> {
         Board { rows }
     }
 
-    /// Returns the rows of these levels. Failed checks come first, sorted by decreasing number of failing servers. They
-    /// are followed by checks that were not run or are not supported, and then by the checks that all servers pass.
+    /// Returns the rows of these requirement levels. Failed checks come first, sorted by decreasing number of failing
+    /// servers. They are followed by checks that were not run or are not supported, and then by the checks that all
+    /// servers pass.
     pub(crate) fn group(&self, levels: &[Level]) -> Vec<&Row<'a>> {
         let is_in = |row: &&Row<'a>| levels.contains(&row.check.level);
         let mut rows: Vec<&Row<'a>> = self.rows.iter().filter(is_in).collect();

@@ -1,5 +1,5 @@
-//! The scoreboard as a self-contained HTML page. Servers are columns, failing checks come first, and MUST is separate
-//! from SHOULD. Verdicts are written as words, and colours only repeat the words.
+//! The scoreboard as a self-contained HTML page. Servers are columns, and failing checks come first. MUST and SHOULD
+//! have separate tables. Verdicts are written as words, and colours only repeat the words.
 
 use std::fmt::Write;
 
@@ -7,7 +7,7 @@ use super::board::{Board, Row};
 use super::{COLUMNS, GROUPS, is_hidden, numbers, origin, quoted, verdict_word};
 use crate::outcome::{Outcome, Report, Verdict};
 
-/// Style of [`scoreboard`]; all rules are below the class `conform`.
+/// CSS rules for [`scoreboard`]. All rules apply only inside elements of the class `conform`.
 pub const STYLE: &str = "\
 .conform{--line:#d8d8d8;--soft:#f4f4f2;--bad:#a3180e;--dim:#5f5f5a;--good:#1c6b35}\
 @media(prefers-color-scheme:dark){.conform{--line:#3a3c40;--soft:#222427;\
@@ -67,7 +67,7 @@ pub fn scoreboard(reports: &[Report]) -> String {
     out + "</div>\n"
 }
 
-/// Writes the counts of each server, by level.
+/// Writes a table with the number of checks per verdict, for each server and requirement level.
 fn counts(out: &mut String, reports: &[Report]) {
     open(out, &format!("Number of checks: {}", COLUMNS.join(" / ")));
     head(out, "Level", reports);
@@ -84,7 +84,7 @@ fn counts(out: &mut String, reports: &[Report]) {
     close(out);
 }
 
-/// Writes the checks of a level. Checks that all servers pass are in a collapsed section.
+/// Writes the checks of a requirement level. Checks that all servers pass are in a collapsed section.
 fn group(out: &mut String, title: &str, rows: &[&Row<'_>], reports: &[Report]) {
     let _ = writeln!(out, "<h2>{}</h2>", escape(title));
     let passed = rows.partition_point(|row| !row.is_passed_by_all());

@@ -7,7 +7,7 @@ use super::board::{Board, Row};
 use super::{GROUPS, is_hidden, numbers, origin, verdict_word};
 use crate::outcome::{Report, Verdict};
 
-/// Writes the tables, with servers as columns. MUST is separate from SHOULD, and failing checks come first.
+/// Writes the tables, with servers as columns. MUST and SHOULD have separate tables, and failing checks come first.
 pub fn scoreboard(reports: &[Report]) -> String {
     let board = Board::from_reports(reports);
     let mut out = counts(reports);
@@ -88,7 +88,7 @@ fn line(out: &mut String, first: &str, cells: impl Iterator<Item = String>) {
     out.push('\n');
 }
 
-/// Writes the reasons of failures.
+/// Writes the reason for each failure.
 fn reasons(out: &mut String, board: &Board<'_>, reports: &[Report]) {
     let mut explanation = String::new();
     for (_, levels) in GROUPS {
@@ -107,12 +107,13 @@ fn reasons(out: &mut String, board: &Board<'_>, reports: &[Report]) {
     }
 }
 
-/// Formats text between backticks, where no other character is special.
+/// Prepares text for a code span in a table. Backticks, vertical bars and hidden characters are removed, and no other
+/// character is special.
 fn code(text: &str) -> String {
     text.chars().filter(|c| !is_hidden(*c) && !matches!(c, '`' | '|')).collect()
 }
 
-/// Escapes text for Markdown, on one line.
+/// Escapes text for Markdown. Line breaks become spaces, so that the text stays on one line.
 fn escape(text: &str) -> String {
     let mut out = String::new();
     for c in text.chars() {

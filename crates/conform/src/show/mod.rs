@@ -19,7 +19,8 @@ use crate::selection::{NoCheck, chosen};
 
 pub(crate) use reply::exchange;
 
-/// Levels that are counted together, each with its heading. MUST and SHOULD are separate.
+/// Groups of requirement levels that are counted together, each with its heading. MUST and SHOULD are in separate
+/// groups.
 pub(crate) const GROUPS: [(&str, &[Level]); 4] = [
     ("MUST", &[Level::Must]),
     ("SHOULD, RFC says", &[Level::Should, Level::Says]),
@@ -61,7 +62,7 @@ fn list_of(checks: &[&Check]) -> String {
     out
 }
 
-/// Returns a level as the RFCs write it.
+/// Returns a requirement level as text, such as "MUST".
 pub(crate) fn level_word(level: Level) -> &'static str {
     match level {
         Level::Must => "MUST",
@@ -83,10 +84,10 @@ pub(crate) fn verdict_word(verdict: Verdict, level: Level) -> &'static str {
     }
 }
 
-/// Columns of every table of counts.
+/// Column headings of every table of counts.
 pub(crate) const COLUMNS: [&str; 4] = ["passed", "failed", "not offered", "not tried"];
 
-/// Returns the numbers of these columns.
+/// Returns the numbers of checks in the order of [`COLUMNS`].
 pub(crate) fn numbers(count: Count) -> [usize; 4] {
     [count.passed, count.failed, count.not_offered, count.not_tried]
 }
@@ -97,7 +98,7 @@ pub(crate) fn origin(outcome: &Outcome) -> String {
     if outcome.source == level { level.into() } else { format!("{level}, {}", outcome.source) }
 }
 
-/// Returns the source and the sentence. Only sentences of RFCs have quotation marks.
+/// Returns the source and the sentence of a check as text. Only sentences of RFCs have quotation marks.
 pub(crate) fn quoted(source: &str, sentence: &str) -> String {
     match (source, sentence) {
         (source, "") => source.into(),

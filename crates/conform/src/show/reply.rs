@@ -20,7 +20,7 @@ const RECORDS: usize = 12;
 /// EDNS option code of an extended error (RFC 8914 §2).
 const EXTENDED_ERROR: u16 = 15;
 
-/// Formats an exchange.
+/// Formats a query and its reply as text.
 pub(crate) fn exchange(server: SocketAddr, exchange: &Exchange) -> Shown {
     let micros = exchange.took.as_micros() as f64;
     Shown {

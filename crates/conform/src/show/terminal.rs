@@ -38,7 +38,7 @@ pub fn text(report: &Report) -> String {
     out
 }
 
-/// Writes the failing checks of a level, by section.
+/// Writes the failing checks of a requirement level, by section.
 fn failures(out: &mut String, report: &Report, title: &str, levels: &[Level]) {
     let fails =
         |outcome: &&Outcome| outcome.verdict == Verdict::Failed && levels.contains(&outcome.level);
@@ -79,7 +79,8 @@ fn failure(out: &mut String, report: &Report, outcome: &Outcome) {
     }
 }
 
-/// Writes counts by RFC and section, in the order of their first appearance.
+/// Writes the number of checks per verdict for each section of an RFC. The sections are in the order in which they
+/// first occur in the outcomes.
 fn sections(out: &mut String, outcomes: &[Outcome]) {
     let mut rows: Vec<(String, Count)> = Vec::new();
     for outcome in outcomes {
@@ -116,7 +117,7 @@ fn counts(out: &mut String, title: &str, rows: &[(String, Count)]) {
     }
 }
 
-/// Writes the checks with this verdict that have a reason, grouped by reason.
+/// Writes the checks with this verdict, grouped by reason. Passed checks without a reason are omitted.
 fn reasons(out: &mut String, report: &Report, title: &str, verdict: Verdict) {
     let mut by_reason: BTreeMap<Cow<'_, str>, Vec<&str>> = BTreeMap::new();
     let explanation = report.outcomes.iter().filter(|outcome| outcome.verdict == verdict);
