@@ -17,7 +17,7 @@ const FAILURE: Duration = Duration::from_secs(3);
 /// Number of entries that triggers the removal of expired entries.
 const FULL: usize = 50_000;
 
-/// Key of an upstream query.
+/// Cache key: the properties of an upstream query on which the reply depends.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Key {
     pub(super) name: Name,
@@ -43,7 +43,7 @@ pub(super) struct Cache {
 type Entry = OnceLock<CachedReply>;
 
 struct CachedReply {
-    /// `None` if the upstream did not reply.
+    /// The cached reply, or `None` if the upstream did not reply.
     reply: Option<Message>,
     since: Instant,
     lives: Duration,
@@ -89,7 +89,7 @@ impl Cache {
         self.lock().insert(key, Arc::new(OnceLock::from(self.kept(Some(reply)))));
     }
 
-    /// Returns the entry for the key if it is usable, otherwise a new entry.
+    /// Returns the cached entry for the key. If there is none, or it has expired, returns a new entry.
     fn entry(&self, key: &Key) -> Arc<Entry> {
         let mut entries = self.lock();
         if entries.len() >= FULL {
@@ -119,7 +119,7 @@ impl Cache {
     }
 }
 
-/// Returns the lifetime of a reply. A denial without a SOA record is not cached (RFC 2308 §5).
+/// Returns the time for which a reply is cached. A denial without a SOA record is not cached (RFC 2308 §5).
 fn lifetime(reply: Option<&Message>) -> Duration {
     let Some(reply) = reply.filter(|reply| matches!(reply.rcode, rcode::NOERROR | rcode::NXDOMAIN))
     else {
@@ -133,7 +133,7 @@ fn lifetime(reply: Option<&Message>) -> Duration {
     Duration::from_secs(u64::from(records.map(|record| record.ttl).min().unwrap_or(0)))
 }
 
-/// Returns the records of all sections.
+/// Returns the records in all sections of a message.
 pub(super) fn all_records(message: &mut Message) -> impl Iterator<Item = &mut Record> {
     let Message { answer, authority, additional, .. } = message;
     answer.iter_mut().chain(authority).chain(additional)

@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use conform::message::Message;
 
-/// Option code (RFC 7873 §4).
+/// EDNS option code of the COOKIE option (RFC 7873 §4).
 pub(super) const COOKIE: u16 = 10;
 /// RCODE of an invalid cookie (RFC 7873 §8).
 pub(super) const BADCOOKIE: u16 = 23;

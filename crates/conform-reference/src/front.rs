@@ -16,7 +16,7 @@ use crate::rules::Hooks;
 const TOTAL: Duration = Duration::from_millis(4300);
 /// Maximum length of a message in octets (RFC 1035 §4.2.2).
 const LARGEST: usize = 65_535;
-/// Length of a header in octets.
+/// Length of a DNS header, in octets.
 const HEADER: usize = 12;
 
 /// Parser of queries and composer of replies.

@@ -1,5 +1,5 @@
-//! Mutants: servers that are the reference with one defect. Each mutant names the check that must fail because of its
-//! defect.
+//! Mutants: variants of the reference server, each with one defect. Each mutant names the check that must fail because
+//! of its defect.
 
 use conform::message::Message;
 
@@ -33,7 +33,7 @@ pub(crate) const fn rule(
     Mutant { name, caught_by, rules, hooks: NO_HOOKS }
 }
 
-/// Returns a mutant with the given hooks.
+/// Returns a mutant that changes messages with the given functions.
 pub(crate) const fn hook(name: &'static str, caught_by: &'static str, hooks: Hooks) -> Mutant {
     Mutant { name, caught_by, rules: |_| {}, hooks }
 }

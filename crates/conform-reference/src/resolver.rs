@@ -28,7 +28,7 @@ pub(super) struct Resolver {
     pub(super) upstream: Upstream,
 }
 
-/// Bits of the client query, and the time limit.
+/// DNSSEC bits of the client query, and the time limit for the answer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct QueryBits {
     pub(super) dnssec_ok: bool,
@@ -297,7 +297,7 @@ impl Resolver {
     }
 }
 
-/// Converts the records to an answer. After an error, the answer is empty.
+/// Converts the result of the upstream queries to the answer for the client. After an error, the answer has no records.
 fn whole(found: Found) -> Outcome {
     let code = match found.trouble {
         None => {

@@ -18,7 +18,7 @@ pub struct Rules {
     pub nxdomain_ends: bool,
     /// An RCODE other than NOERROR and NXDOMAIN counts as an empty answer (§5.1.2).
     pub errors_are_empty: bool,
-    /// An unanswered AAAA query counts as SERVFAIL, and therefore as an empty answer (§5.1.3).
+    /// An upstream AAAA query without a reply counts as SERVFAIL, and therefore as an empty answer (§5.1.3).
     pub silence_is_servfail: bool,
     /// Timeout of an upstream query. The default is 1.5 s.
     pub upstream_patience: Duration,
@@ -37,15 +37,16 @@ pub struct Rules {
     pub notices_loops: bool,
     /// The TTL of a synthesized record is at most the TTL of the A record (§5.1.7).
     pub ttl_of_a: bool,
-    /// The TTL of a synthesized record is at most the TTL of the SOA record (§5.1.7).
+    /// The TTL of a synthesized record is at most the TTL of the SOA record in the denial of AAAA records (§5.1.7).
     pub ttl_of_soa: bool,
-    /// The TTL of a synthesized record is at most the MINIMUM of the SOA record (RFC 2308 §5).
+    /// The TTL of a synthesized record is at most the MINIMUM of the SOA record in the denial of AAAA records (RFC 2308
+    /// §5).
     pub minimum_of_soa: bool,
     /// Maximum TTL in seconds of a synthesized record if the denial of AAAA records contains no SOA record. The default
     /// is 600 (§5.1.7).
     pub ttl_without_soa: u32,
-    /// Maximum TTL in seconds of a synthesized record if the AAAA query failed, which counts as a denial without a SOA
-    /// record (§5.1.2). The default is 600 (§5.1.7).
+    /// Maximum TTL in seconds of a synthesized record if the AAAA query failed. Such a failure counts as a denial
+    /// without a SOA record (§5.1.2). The default is 600 (§5.1.7).
     pub ttl_after_error: u32,
     /// With the Well-Known Prefix, only global IPv4 addresses are embedded (RFC 6052 §3.1).
     pub leaves_non_global: bool,
@@ -61,7 +62,7 @@ pub struct Rules {
     pub passes_do: bool,
     /// The CD bit of the client query is copied to upstream queries.
     pub passes_cd: bool,
-    /// Without validation, the AD bit of upstream replies is not copied to replies (§5.5).
+    /// Without validation, the AD bit of upstream replies is not copied to the replies to clients (§5.5).
     pub drops_ad: bool,
     /// The reference simulates validation, based on the labels of zones. If a query does not have CD set, the reply for
     /// names in `bogus` and `expired` is SERVFAIL. If a query has AD or DO set, the reply for names in `secure` and
@@ -74,20 +75,19 @@ pub struct Rules {
     /// If the upstream replies FORMERR to a query with OPT, the query is retried without OPT (RFC
     /// 6891 §6.2.2).
     pub retries_without_edns: bool,
-    /// Replies of the upstream with a wrong ID are dropped (RFC 5452 §9.1).
+    /// Upstream replies are dropped if they have a wrong ID (RFC 5452 §9.1).
     pub checks_id: bool,
-    /// Replies from an address other than that of the upstream are dropped.
+    /// Upstream replies are dropped if they come from a wrong address.
     pub checks_source: bool,
-    /// Replies with a question that differs from that of the query are dropped.
+    /// Upstream replies are dropped if their question differs from that of the query.
     pub checks_question: bool,
-    /// Answer records that belong neither to the question nor to its aliases are dropped (RFC 2181
-    /// §5.4.1).
+    /// Answer records that belong neither to the queried name nor to its alias chain are dropped (RFC 2181 §5.4.1).
     pub drops_unrelated_records: bool,
     /// Answers and denials are cached for their TTL (RFC 2308 §5).
     pub caches: bool,
     /// TTLs of cached records decrease with time (RFC 1035 §3.2.1).
     pub ages: bool,
-    /// Several equal client queries that arrive at the same time cause only one upstream query.
+    /// Several identical client queries that arrive at the same time cause only one upstream query.
     pub asks_once: bool,
     /// Each upstream query has an unpredictable ID and source port (RFC 5452 §9.2).
     pub random_source: bool,
@@ -96,11 +96,10 @@ pub struct Rules {
     /// A message over TCP may arrive in several segments (RFC 7766 §8). If false, the connection is closed
     /// unless the first read returns a complete message.
     pub joins_segments: bool,
-    /// Maximum number of TCP connections that are served at the same time. Further connections
-    /// wait. The default is 256.
+    /// Maximum number of simultaneous TCP connections. Further connections wait. The default is 256.
     pub connections: usize,
-    /// Number of UDP transmissions of an upstream query within `upstream_patience`. RFC 9520 §3.1 allows at most 3. The
-    /// default is 2.
+    /// Number of times that an upstream query is sent over UDP within `upstream_patience`. RFC 9520 §3.1 allows at most
+    /// 3. The default is 2.
     pub tries: usize,
 }
 
@@ -161,9 +160,9 @@ pub struct Hooks {
     pub query: Option<fn(&mut Message)>,
     /// Changes an upstream query.
     pub asks: Option<fn(&mut Message)>,
-    /// Changes a reply of the upstream.
+    /// Changes an upstream reply.
     pub hears: Option<fn(&mut Message)>,
-    /// Changes the reply to a query before it is truncated.
+    /// Changes the reply to a client query, before the reply is truncated.
     pub reply: Option<fn(&Message, &mut Message)>,
     /// Changes the octets of a reply. If the octets are empty afterwards, the reply is dropped.
     pub leaves: Option<fn(&mut Vec<u8>)>,

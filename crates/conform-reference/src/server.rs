@@ -162,7 +162,8 @@ struct Server {
 }
 
 impl Server {
-    /// Starts a thread for each datagram. Returns once [`receive`] has returned.
+    /// Answers each received datagram on a new thread. Returns after [`receive`], which runs in a different thread, has
+    /// ended.
     fn hand_out(self: &Arc<Self>, udp: &Arc<UdpSocket>, waiting: &Receiver<Arrival>) {
         while let Ok((query, client)) = waiting.recv() {
             let udp = udp.clone();
@@ -205,7 +206,7 @@ impl Server {
         }
     }
 
-    /// Answers the queries of a connection, in the order in which the answers become available (RFC 7766 §6.2.1.1).
+    /// Answers the queries of a TCP connection, in the order in which the answers become available (RFC 7766 §6.2.1.1).
     fn serve(self: &Arc<Self>, mut stream: TcpStream) -> io::Result<()> {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(IDLE))?;
@@ -244,7 +245,7 @@ struct Slots {
     freed: Condvar,
 }
 
-/// Permission to start a thread. Dropping this value frees the slot.
+/// Permission to start a thread. After this value is dropped, a different thread may be started.
 struct Slot(Arc<Slots>);
 
 impl Slots {
@@ -252,7 +253,7 @@ impl Slots {
         Arc::new(Slots { free: Mutex::new(count), freed: Condvar::new() })
     }
 
-    /// Waits until a slot is free.
+    /// Waits until a thread may be started, and returns the permission.
     fn take(self: &Arc<Self>) -> Slot {
         let free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
         let mut free =

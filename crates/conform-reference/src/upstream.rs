@@ -26,7 +26,7 @@ pub(super) struct Upstream {
     address: SocketAddr,
     rules: Rules,
     hooks: Hooks,
-    /// Socket of the mutant with a single source port.
+    /// Socket for all upstream queries of the mutant that always uses the same source port.
     only_socket: Mutex<Option<UdpSocket>>,
     next_id: AtomicU16,
 }
@@ -37,8 +37,8 @@ impl Upstream {
         Upstream { address, rules, hooks, only_socket, next_id }
     }
 
-    /// Sends an upstream query and returns the reply, or `None` if no reply arrives within `upstream_patience` and
-    /// before `give_up`.
+    /// Sends an upstream query and returns the reply. Returns `None` if no reply arrives within `upstream_patience`, or
+    /// if no reply arrives before the time `give_up`.
     pub(super) fn ask(&self, key: &Key, give_up: Instant) -> Option<Message> {
         let end = give_up.min(Instant::now() + self.rules.upstream_patience);
         let mut query = Message::query(&key.name, key.qtype);

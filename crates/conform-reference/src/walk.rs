@@ -19,7 +19,7 @@ const YXDOMAIN: u16 = 6;
 
 /// Extended errors (RFC 8914 §4) that the reference sends.
 pub(super) mod ede {
-    /// Code of the EDNS option.
+    /// EDNS option code of an extended error.
     pub(crate) const OPTION: u16 = 15;
     pub(crate) const BOGUS: u16 = 6;
     pub(crate) const EXPIRED: u16 = 7;
@@ -75,7 +75,7 @@ impl Found {
         }
     }
 
-    /// Returns the name at the end of the aliases.
+    /// Returns the last name of the alias chain.
     pub(super) fn end(&self) -> &Name {
         &self.names[self.names.len() - 1]
     }
@@ -125,7 +125,7 @@ impl Found {
             || self.soa().is_some()
     }
 
-    /// Moves the alias of the last name out of the reply and returns its target.
+    /// Moves the alias of the last name from the reply to the alias chain, and returns the target of this alias.
     fn take_alias(&mut self, answer: &mut Vec<Record>, qtype: Rtype) -> Option<Name> {
         if [Rtype::CNAME, Rtype::ANY].contains(&qtype) {
             return None;
@@ -149,7 +149,8 @@ impl Found {
         Some(leads)
     }
 
-    /// Simulates validation, based on the labels of zones. Returns true if all zones are signed.
+    /// Simulates validation, based on the labels of zones. Returns true if all names of the alias chain are in signed
+    /// zones.
     pub(super) fn trust(&self, zone: &Name) -> Result<bool, Failure> {
         let mut secure = true;
         for name in &self.names {
@@ -189,8 +190,8 @@ fn extract(records: &mut Vec<Record>, wanted: impl Fn(&Record) -> bool) -> Vec<R
 }
 
 /// Returns an upstream reply with the TTLs that are used in the cache. An RRset and its signatures get the same TTL
-/// (RFC 2181 §5.2). TTLs are limited to a maximum, and the TTL of a SOA record also to the MINIMUM of that record (RFC
-/// 2308 §5).
+/// (RFC 2181 §5.2). All TTLs are limited to a maximum. The TTL of a SOA record is also limited to the MINIMUM of that
+/// record (RFC 2308 §5).
 pub(super) fn tidied(mut reply: Message, rules: &Rules) -> Message {
     let mut shortest: HashMap<(Name, Rtype), u32> = HashMap::new();
     for record in all_records(&mut reply) {

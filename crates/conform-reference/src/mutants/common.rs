@@ -5,7 +5,7 @@ use std::net::Ipv6Addr;
 use conform::message::Message;
 use domain::base::iana::Rtype;
 
-/// Synthesized address that mutants add to answers: 1.2.3.4 below the Well-Known Prefix.
+/// Address that mutants add to answers. It is synthesized from 1.2.3.4 with the Well-Known Prefix.
 pub(super) const SYNTHETIC: Ipv6Addr = Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0x102, 0x304);
 
 /// Duplicates the SOA record of a denial.

@@ -103,7 +103,7 @@ fn fail_by_name(query: &Message, reply: &mut Message) {
     }
 }
 
-/// Keeps ten replies per tenth of a second, and drops the others.
+/// Sends at most ten replies per tenth of a second, and drops all further replies.
 fn lose_all_but_ten_a_moment(octets: &mut Vec<u8>) {
     static MOMENT: Mutex<Option<(Instant, usize)>> = Mutex::new(None);
     let mut moment = MOMENT.lock().unwrap_or_else(PoisonError::into_inner);

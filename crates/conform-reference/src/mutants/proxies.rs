@@ -54,7 +54,7 @@ fn each_ttl(reply: &mut Message, change: fn(u32) -> u32) {
     reply.answer.iter_mut().for_each(change);
 }
 
-/// Returns true at every `NTH`-th call. Mutants run in parallel, so each mutant uses a different counter, `COUNTER`.
+/// Returns true on every `NTH`-th call. Mutants run in parallel, so each mutant uses a different counter, `COUNTER`.
 fn is_nth<const NTH: usize, const COUNTER: usize>() -> bool {
     static COUNTS: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
     COUNTS[COUNTER].fetch_add(1, Ordering::Relaxed) % NTH == NTH - 1

@@ -113,7 +113,7 @@ fn each_a(reply: &mut Message, change: fn(&mut [u8])) {
     records.for_each(|record| change(&mut record.data));
 }
 
-/// Moves the octets after octet "u" to the left by one, as if octet "u" did not exist.
+/// Moves the octets after octet "u" one octet to the left, as if octet "u" did not exist.
 fn close_gap(_: &Message, reply: &mut Message) {
     each_aaaa(reply, |octets| {
         octets[8..].rotate_left(1);

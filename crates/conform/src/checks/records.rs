@@ -16,7 +16,8 @@ use self::common::UNEQUAL;
 use crate::check::{Check, Level, Need};
 use crate::trial::Judge;
 
-/// Needs of checks that use the query log.
+/// Requirements for running checks that use the query log: a test zone, and the query log of the test authoritative
+/// server.
 const SEEN: &[Need] = &[Need::Zone, Need::View];
 
 const NEVER_UNEQUAL: &str = "In no case may a server send an RRSet with TTLs not all equal.";

@@ -24,7 +24,7 @@ const PLACES: [(u8, [usize; 4]); 6] = [
     (96, [12, 13, 14, 15]),
 ];
 
-/// RFC 6052 §2.4, table 1: 192.0.2.33 below each prefix.
+/// Prefixes, each with the address in which 192.0.2.33 is embedded (RFC 6052 §2.4, table 1).
 const VECTORS: [(&str, &str); 6] = [
     ("2001:db8::/32", "2001:db8:c000:221::"),
     ("2001:db8:100::/40", "2001:db8:1c0:2:21::"),
@@ -34,7 +34,7 @@ const VECTORS: [(&str, &str); 6] = [
     ("2001:db8:122:344::/96", "2001:db8:122:344::192.0.2.33"),
 ];
 
-/// Addresses without symmetry: no octet occurs twice, none is zero.
+/// IPv4 addresses without symmetry: no octet occurs twice, and no octet is zero.
 const ASYMMETRIC: [&str; 2] = ["9.38.71.150", "203.14.5.90"];
 
 const NON_GLOBAL: &str = "The Well-Known Prefix MUST NOT be used to represent non-global IPv4 \
@@ -367,12 +367,12 @@ pub(super) const CHECKS: &[Check] = &[
     },
 ];
 
-/// Returns the addresses of the AAAA records of an answer.
+/// Returns the addresses of the AAAA records in the answer section.
 pub(super) fn addresses(reply: &Message) -> Vec<Ipv6Addr> {
     reply.answer.iter().filter_map(Record::ipv6).collect()
 }
 
-/// Formats addresses for messages.
+/// Formats addresses as text for reports: a list, or "none".
 pub(super) fn list(addresses: &[Ipv6Addr]) -> String {
     match addresses {
         [] => "none".into(),
@@ -387,7 +387,8 @@ pub(super) fn reverse(address: Ipv6Addr) -> Name {
     name(&format!("{digits}ip6.arpa"))
 }
 
-/// True if the octets of `v4` are at the positions that RFC 6052 specifies for one of the prefix lengths.
+/// True if an IPv6 address contains the octets of `v4` at the positions that RFC 6052 specifies for one of the prefix
+/// lengths.
 pub(super) fn holds(address: Ipv6Addr, v4: Ipv4Addr) -> bool {
     let octets = address.octets();
     let at = |places: [usize; 4]| places.map(|place| octets[place]) == v4.octets();
@@ -398,12 +399,13 @@ fn v4(text: &str) -> Ipv4Addr {
     text.parse().expect("addresses of checks are literals")
 }
 
-/// Returns the labels that give a name these A records.
+/// Returns the labels that define A records with these addresses.
 fn with_a(v4: &[&str]) -> String {
     v4.iter().map(|v4| format!("v4-{}", v4.replace('.', "-"))).collect::<Vec<_>>().join(".")
 }
 
-/// Requires that the answer contains an address for each combination of IPv4 address and prefix, and nothing else.
+/// Queries the AAAA records of a name with these IPv4 addresses. Requires exactly one synthesized address for each
+/// combination of IPv4 address and prefix.
 fn embeds(t: &mut Trial<'_>, v4: &[&str]) -> Judged {
     let (_, reply) = t.aaaa(&with_a(v4))?;
     let wanted: Vec<Ipv6Addr> = v4.iter().flat_map(|v4| t.embedded(v4)).collect();
@@ -428,7 +430,7 @@ fn of_length(t: &Trial<'_>, len: u8) -> Vec<(Prefix, [usize; 4])> {
     prefixes.filter_map(|prefix| Some((*prefix, places?.1))).collect()
 }
 
-/// Returns the prefix with the octets of `v4` at these positions.
+/// Returns an IPv6 address with this prefix, and with the octets of `v4` at these positions.
 fn placed(prefix: Prefix, places: [usize; 4], v4: Ipv4Addr) -> Ipv6Addr {
     let mut octets = prefix.with(Ipv4Addr::UNSPECIFIED).octets();
     for (place, octet) in places.into_iter().zip(v4.octets()) {
@@ -497,8 +499,8 @@ fn suffix(t: &mut Trial<'_>) -> Judged {
     Ok(())
 }
 
-/// Returns the prefixes of the server that do not overlap. For overlapping prefixes, RFC 6052 does not specify to which
-/// prefix a reverse name belongs.
+/// Returns the prefixes of the server that overlap with no other prefix. If prefixes overlap, RFC 6052 does not specify
+/// to which of them a reverse name belongs.
 pub(super) fn apart(t: &Trial<'_>) -> Judged<Vec<Prefix>> {
     let all = t.subject().prefixes;
     let bits = |prefix: &Prefix| u128::from(prefix.with(Ipv4Addr::UNSPECIFIED));
@@ -549,8 +551,8 @@ pub(super) fn pointer(t: &mut Trial<'_>, address: Ipv6Addr) -> Judged<Option<Nam
     Ok(reply.answers(Rtype::PTR).find_map(Record::target))
 }
 
-/// Requires that the bits after the prefix (the IPv4 address and the suffix) are those in the table of the RFC. The
-/// bits of the prefix are ignored.
+/// Requires the correct bits after the prefix (the IPv4 address and the suffix) in the address synthesized from
+/// 192.0.2.33. The correct bits are those in table 1 of RFC 6052 §2.4.
 fn vectors(t: &mut Trial<'_>) -> Judged {
     let (_, reply) = t.aaaa("v4-192-0-2-33")?;
     let found = addresses(&reply);

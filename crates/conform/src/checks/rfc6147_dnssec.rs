@@ -1,11 +1,11 @@
 //! RFC 6147 §3 and §5.5: treatment of DO, CD and AD by a DNS64, and requirements of RFC 4035 and RFC 6840 on these bits
 //! that concern DNS64. The scripts are in `scripts`.
 //!
-//! | zone | without CD | with CD |
+//! | zone | query without CD | query with CD |
 //! |---|---|---|
-//! | unsigned | synthesized; never AD | CD+DO: unchanged |
-//! | `secure`, `nsec3` | synthesized; optional with DO, then with AD | CD+DO: unchanged, with its proof |
-//! | `bogus`, `expired` | SERVFAIL | unchanged |
+//! | unsigned | synthesis; the reply never has AD | with DO: no synthesis |
+//! | `secure`, `nsec3` | synthesis; with DO, synthesis is optional, and the answer has AD | with DO: a denial with proof |
+//! | `bogus`, `expired` | SERVFAIL | the unchanged data |
 //!
 //! A server without validation treats all zones alike, as described in §3. RFC 6147 §5.5, item 1, forbids AD in the
 //! reply to a query without DO, but RFC 6840 §5.7 lets a client request AD by setting AD in the query. The checks
@@ -34,7 +34,7 @@ const TRUSTING: Check = Check {
     ..VALIDATING
 };
 
-/// Common fields of the checks for both kinds of servers.
+/// Common fields of the checks for all servers, with and without validation.
 const BOTH: Check = Check { needs: &[Need::Zone], ..VALIDATING };
 
 const CD_AND_DO: &str = "If the CD bit is set and DO is set, then vDNS64 MAY perform validation, \

@@ -21,7 +21,7 @@ use crate::trial::{Fault, Judge, Judged, Trial, expect};
 const NAME: &str = "ipv4only.arpa";
 /// Addresses of ipv4only.arpa (RFC 7050 §2.2).
 const WELL_KNOWN: [Ipv4Addr; 2] = [Ipv4Addr::new(192, 0, 0, 170), Ipv4Addr::new(192, 0, 0, 171)];
-/// Reverse names of these addresses.
+/// Names of the addresses of ipv4only.arpa in in-addr.arpa.
 const REVERSE: [&str; 2] = ["170.0.0.192.in-addr.arpa", "171.0.0.192.in-addr.arpa"];
 /// Types for which ipv4only.arpa has no records. No server synthesizes records of these types.
 const OTHER_TYPES: [Rtype; 4] = [Rtype::MX, Rtype::TXT, Rtype::SRV, Rtype::HTTPS];
@@ -376,7 +376,7 @@ fn dnssec_ok(query: &mut Message) {
     query.edns.iter_mut().for_each(|edns| edns.dnssec_ok = true);
 }
 
-/// Returns the two addresses of ipv4only.arpa, embedded below each prefix of the server.
+/// Returns the IPv6 addresses synthesized from the two addresses of ipv4only.arpa with each prefix of the server.
 fn synthesized(t: &Trial<'_>) -> Vec<Ipv6Addr> {
     let prefixes = t.subject().prefixes.iter();
     prefixes.flat_map(|prefix| WELL_KNOWN.map(|v4| prefix.with(v4))).collect()
@@ -412,7 +412,8 @@ fn several(t: &mut Trial<'_>) -> Judged {
     Ok(())
 }
 
-/// Requires that any host that discovers the prefix by ipv4only.arpa synthesizes the same addresses as the server.
+/// Requires that the prefixes in the AAAA records of ipv4only.arpa are the prefixes with which the server synthesizes
+/// addresses.
 fn same_prefix(t: &mut Trial<'_>) -> Judged {
     let shown = addresses(&ask(t, NAME, Rtype::AAAA)?);
     let (_, reply) = t.aaaa("v4-1-2-3-4")?;
@@ -469,8 +470,8 @@ fn every_query(t: &mut Trial<'_>) -> Judged {
     reply.has_aaaa(&synthesized(t))
 }
 
-/// Accepts all or none of the AAAA records for clients that set CD and DO. RFC 8880 §7.1 requires these records, and
-/// RFC 6147 §5.5 forbids synthesis for such clients. The A records are always required.
+/// For clients that set CD and DO, requires the A records of ipv4only.arpa, and either all of its AAAA records or none.
+/// RFC 8880 §7.1 requires the AAAA records, but RFC 6147 §5.5 forbids synthesis for such clients.
 fn client_validates(t: &mut Trial<'_>) -> Judged {
     let validates = |query: &mut Message| {
         query.flags.cd = true;
@@ -575,7 +576,8 @@ fn lookalike(t: &mut Trial<'_>) -> Judged {
     reply.has_aaaa(&t.embedded("1.2.3.4"))
 }
 
-/// Returns the target of the PTR record of an address at the test authoritative server: `ptr-1-2-3-4.ZONE`.
+/// Returns the target of the PTR record that the test authoritative server has for an IPv4 address. For 1.2.3.4, the
+/// target is `ptr-1-2-3-4.ZONE`.
 fn ptr_target(t: &Trial<'_>, v4: Ipv4Addr) -> Judged<Name> {
     let zone = t.subject().zone.ok_or_else(|| Fault::NotTried("needs a zone".into()))?;
     Ok(label::prepend(&format!("ptr-{}", v4.to_string().replace('.', "-")), zone))
@@ -592,7 +594,8 @@ fn reverse_is(t: &mut Trial<'_>, wanted: &Name) -> Judged {
     })
 }
 
-/// The test authoritative server gives the address a name that exists nowhere else.
+/// Requires that the PTR record of 192.0.0.170 is that of the test authoritative server. Its target exists nowhere
+/// else.
 fn reverse_is_not_special(t: &mut Trial<'_>) -> Judged {
     let wanted = ptr_target(t, WELL_KNOWN[0])?;
     reverse_is(t, &wanted)
@@ -620,7 +623,8 @@ fn reverse_has_nothing_below(t: &mut Trial<'_>) -> Judged {
     Ok(())
 }
 
-/// Returns the prefixes below which the server answers PTR queries with the names from in-addr.arpa.
+/// Returns the prefixes of the server, if it answers PTR queries for synthesized addresses with the PTR records in
+/// in-addr.arpa.
 fn mapped_reverse(t: &mut Trial<'_>) -> Judged<Vec<Prefix>> {
     let prefixes = apart(t)?;
     let zone = t.subject().zone.cloned();

@@ -354,7 +354,8 @@ fn all_replies(
     Ok(replies)
 }
 
-/// Returns the query with the UDP payload size `payload`, or without an OPT record.
+/// Returns the query with an OPT record that offers the UDP payload size `payload`. If `payload` is `None`, the query
+/// has no OPT record.
 fn offering(payload: Option<u16>, query: Message) -> Message {
     let edns = payload.map(|payload| Edns { payload, ..Edns::default() });
     Message { opt_records: usize::from(edns.is_some()), edns, ..query }
@@ -370,7 +371,7 @@ fn fits(t: &mut Trial<'_>, query: &Message, limit: usize) -> Judged {
     expect(size <= limit, || format!("the datagram has {size} octets; {limit} are allowed"))
 }
 
-/// Returns the addresses synthesized from the label `many-COUNT`.
+/// Returns the addresses synthesized from the A records that the label `many-COUNT` defines.
 fn many(t: &Trial<'_>, count: u32) -> Vec<Ipv6Addr> {
     let first = u32::from(Ipv4Addr::new(1, 1, 0, 1));
     (first..first + count).flat_map(|v4| t.embedded(&Ipv4Addr::from(v4).to_string())).collect()

@@ -14,7 +14,7 @@ use crate::label::{self, EVIL4, EVIL6};
 use crate::message::{Message, Name, Record, name};
 use crate::trial::{Fault, Judge, Judged, Subject, Trial, expect, no_socket};
 
-/// Label of [`NATIVE`].
+/// Label that defines an AAAA record with the address [`NATIVE`].
 const NATIVE_LABEL: &str = "v6-20010db8000000000000000000000001";
 const NATIVE: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
 
@@ -29,16 +29,16 @@ fn is_poisoned(t: &Trial<'_>, reply: &Message) -> bool {
     answer.iter().chain(authority).chain(additional).any(is_evil)
 }
 
-/// Requires that the reply contains no forged address. The reply may be an error or lack the correct addresses, because
-/// that is a different fault: the server did not wait for the correct upstream reply.
+/// Requires that the reply contains no forged address. Replies without any address are accepted here. They mean that
+/// the server did not wait for the correct upstream reply, and a different check reports this fault.
 fn is_clean(t: &Trial<'_>, reply: &Message) -> Judged {
     expect(!is_poisoned(t, reply), || "a forged address was accepted".into())
 }
 
 // Forged replies.
 
-/// Queries names with forged A or AAAA records twice. If the server accepts a forgery, it may return it from the cache
-/// the second time.
+/// Sends two AAAA queries for each of two names with forged upstream replies. A server that accepts a forged record may
+/// return it from its cache, only in the second reply.
 fn is_not_believed(t: &mut Trial<'_>, forgery: &str) -> Judged {
     for labels in [format!("v4-1-2-3-4.a-{forgery}"), format!("{NATIVE_LABEL}.aaaa-{forgery}")] {
         let query = Message::query(&t.name(&labels), Rtype::AAAA);
@@ -110,7 +110,7 @@ fn distinct(values: &[u16]) -> usize {
     values.iter().collect::<HashSet<_>>().len()
 }
 
-/// Returns the most frequent difference between consecutive values, and the number of its occurrences.
+/// Returns the most frequent difference between consecutive values, and how often this difference occurs.
 fn commonest_step(values: &[u16]) -> (u16, usize) {
     let mut steps: HashMap<u16, usize> = HashMap::new();
     for pair in values.windows(2) {
@@ -199,7 +199,8 @@ fn ports_of_a_queue(t: &mut Trial<'_>) -> Judged<Vec<u16>> {
     Ok(first.iter().map(|asked| asked.source.port()).collect())
 }
 
-/// Waits until the test authoritative server has received a query for `name`, or until the query must have been lost.
+/// Waits until the test authoritative server has received a query for `name`, but at most one second. After one second,
+/// the query is considered lost.
 fn wait_for_question(t: &Trial<'_>, name: &Name) -> Judged {
     const LOST: Duration = Duration::from_secs(1);
     let begin = Instant::now();
@@ -234,8 +235,8 @@ pub(super) fn ids_are_not_the_clients(t: &mut Trial<'_>) -> Judged {
 
 // Records that were not queried.
 
-/// Returns a new name, and its victim. Replies to queries for the new name contain an address for the victim, which was
-/// not queried.
+/// Returns a new name, and a second name that is not queried. Replies to queries for the new name also contain a forged
+/// address for the second name.
 fn with_victim(t: &mut Trial<'_>, labels: &str) -> Judged<(Name, Name)> {
     let name = t.name(labels);
     let zone = t.subject().zone.ok_or_else(|| Fault::NotTried("there is no zone".into()))?;

@@ -1,4 +1,5 @@
-//! Work that the server must limit: alias chains, failures, load and malformed messages.
+//! Scripts for situations in which the server must limit its work: alias chains, upstream failures, heavy load, and
+//! malformed messages.
 
 use std::collections::HashMap;
 use std::thread;
@@ -145,7 +146,7 @@ fn is_alive(t: &mut Trial<'_>) -> Judged {
     t.ask(&Message::query(&name("ipv4only.arpa"), Rtype::AAAA)).map(drop)
 }
 
-/// Builds a message from these counts and the octets after the header.
+/// Builds a message from the four record counts of the header, and the octets that follow the header.
 fn message(counts: [u16; 4], rest: &[u8]) -> Vec<u8> {
     let mut octets = vec![0x12, 0x34, 0x01, 0x00];
     octets.extend(counts.into_iter().flat_map(u16::to_be_bytes));

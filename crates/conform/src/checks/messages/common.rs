@@ -7,7 +7,7 @@ use domain::base::iana::Rtype;
 use crate::message::{Message, Name, name, rcode};
 use crate::trial::{Judge, Judged, Trial, expect};
 
-/// Time to wait for a reply where a missing reply is correct.
+/// Waiting time for a reply that the server need not send.
 pub(super) const SILENCE: Duration = Duration::from_millis(600);
 
 /// Opcodes (IANA, DNS OpCodes).
@@ -23,7 +23,7 @@ pub(super) fn known(t: &mut Trial<'_>) -> Name {
     }
 }
 
-/// Returns an AAAA query for the name that [`known`] returns.
+/// Returns an AAAA query for a name that has AAAA records (see [`known`]).
 pub(super) fn query(t: &mut Trial<'_>) -> Message {
     Message::query(&known(t), Rtype::AAAA)
 }

@@ -7,14 +7,14 @@ use super::common::{is_answered, query};
 use crate::message::{Message, rcode};
 use crate::trial::{Fault, Judge, Judged, Trial, expect, rcode_name};
 
-/// Option code (RFC 7873 §4).
+/// EDNS option code of the COOKIE option (RFC 7873 §4).
 const COOKIE: u16 = 10;
 /// RCODE for an invalid server cookie (RFC 7873 §8).
 const BADCOOKIE: u16 = 23;
-/// Lengths of a server cookie in octets (RFC 7873 §4).
+/// Allowed lengths of a server cookie, in octets (RFC 7873 §4).
 const SERVER: RangeInclusive<usize> = 8..=32;
 
-/// A client cookie, and the server cookie that the server returned for it.
+/// A client cookie, and the server cookie that the server returned for this client cookie.
 struct Pair {
     client: [u8; 8],
     server: Vec<u8>,

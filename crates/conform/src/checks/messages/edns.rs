@@ -7,14 +7,14 @@ use super::common::{NOTIFY, SILENCE, STATUS, UPDATE, is_answered, query};
 use crate::message::{Message, rcode};
 use crate::trial::{Fault, Judge, Judged, Trial, expect, rcode_name};
 
-/// Option code for local use (RFC 6891 §9).
+/// EDNS option code for local use (RFC 6891 §9).
 const UNKNOWN: u16 = 65_001;
 /// Payload size that no server offers by default.
 const ODD_PAYLOAD: u16 = 4321;
-/// Option code for extended DNS errors (RFC 8914 §2).
+/// EDNS option code for extended DNS errors (RFC 8914 §2).
 const EXTENDED_ERROR: u16 = 15;
-/// Flags of an OPT record without a meaning. The first three flags are not included: DO (RFC 3225), CO (RFC 9824), and
-/// the flag that is likely to be assigned next.
+/// Flags of an OPT record that have no meaning. The first three flags are not included: DO (RFC 3225), CO (RFC 9824),
+/// and the flag that is likely to be assigned next.
 const NO_MEANING: u16 = 0x1fff;
 
 /// Returns a query that gets an answer. If there is a test zone, also returns queries that get NXDOMAIN, SERVFAIL and a
@@ -66,7 +66,8 @@ fn erroneous(t: &mut Trial<'_>) -> Vec<(String, Message)> {
     all
 }
 
-/// The server need not reply, and this check ignores the RCODE.
+/// Requires that error replies have exactly one OPT record. The server need not reply, and this check ignores the
+/// RCODE.
 pub(super) fn errors_have_opt(t: &mut Trial<'_>) -> Judged {
     let query = query(t);
     if t.ask(&query)?.opt_records == 0 {
@@ -97,9 +98,9 @@ pub(super) fn replies_have_no_opt(t: &mut Trial<'_>) -> Judged {
     Ok(())
 }
 
-/// Requires that the upstream queries do not contain the client's option and payload size; the server may send others.
-/// A DNS64 server generates answers, so it is not a middlebox that simply forwards a message and leaves the OPT record
-/// unchanged (§6.2.6).
+/// Requires that upstream queries contain neither the client's option nor the client's payload size. Other options and
+/// other payload sizes are allowed. A DNS64 server generates answers, so it is not a middlebox that simply forwards a
+/// message and leaves the OPT record unchanged (§6.2.6).
 pub(super) fn opt_goes_no_further(t: &mut Trial<'_>) -> Judged {
     let mut query = query(t);
     if let Some(edns) = &mut query.edns {
@@ -120,7 +121,7 @@ pub(super) fn opt_goes_no_further(t: &mut Trial<'_>) -> Judged {
     Ok(())
 }
 
-/// Sends octets that [`Message`] cannot represent, and returns the reply, which is required.
+/// Sends octets that [`Message`] cannot represent. Requires a reply, and returns it.
 fn send(t: &mut Trial<'_>, octets: &[u8], what: &str) -> Judged<(Vec<u8>, Message)> {
     let reply = t.reply_to_octets(octets, what)?;
     let parsed = Message::parse(&reply);

@@ -17,7 +17,8 @@ fn with_question(question: &[u8]) -> Vec<u8> {
     [&[high, low, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0], question].concat()
 }
 
-/// Formats the octets so that a failure can be repeated by hand. Long messages are cut.
+/// Formats octets as hexadecimal digits, so that a query can be repeated by hand. If there are more than 40 octets,
+/// only the first 40 are shown.
 fn shown(octets: &[u8]) -> String {
     let begin = base16::encode_string(&octets[..octets.len().min(40)]);
     let more = if octets.len() > 40 { "…" } else { "" };

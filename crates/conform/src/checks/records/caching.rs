@@ -10,23 +10,24 @@ use super::common::unique;
 use crate::message::{Message, Name, Record, rcode};
 use crate::trial::{Fault, Judge, Judged, Trial, expect};
 
-/// The two kinds of denial of an AAAA query, each with the labels that cause it and its RCODE.
+/// For each kind of denial of an AAAA query, the labels that cause the denial, and its RCODE.
 const DENIALS: [(&str, u16); 2] = [("", rcode::NOERROR), ("all-rcode-3.", rcode::NXDOMAIN)];
-/// Waiting time after which a TTL of six seconds has expired. It includes one second for rounding.
+/// Waiting time after which a TTL of six seconds has expired. The time includes one second for rounding.
 const OVER: Duration = Duration::from_millis(7200);
-/// Waiting time after which a TTL has decreased.
+/// Waiting time after which the TTL of a cached record must have decreased.
 const A_WHILE: Duration = Duration::from_millis(2200);
-/// Waiting time after a reply. Many servers count TTLs in whole seconds, so the time is longer than one second.
+/// Waiting time between two identical queries whose replies must not be cached. Many servers count TTLs in whole
+/// seconds, so the time is longer than one second.
 const A_SECOND: Duration = Duration::from_millis(1100);
-/// Time within which queries that the server sends on its own initiative reach the test authoritative server.
+/// Waiting time for upstream queries that the server sends after its reply to the client.
 const A_MOMENT: Duration = Duration::from_millis(50);
 
-/// Result of two equal client queries.
+/// Result of two identical client queries.
 struct RepeatedQuery {
     name: Name,
     first: Message,
     second: Message,
-    /// True if the second client query caused a further upstream query.
+    /// True if the second client query caused an upstream query.
     asked_again: bool,
 }
 
@@ -83,7 +84,8 @@ fn keeps_answers(t: &mut Trial<'_>) -> Judged<bool> {
         .all(|query_twice| !query_twice.asked_again))
 }
 
-/// Reports that denials are not cached. This is a fault only if the server caches answers.
+/// Returns the fault for denials that are not cached. If the server does not cache answers either, the verdict is "not
+/// supported".
 fn denials_not_kept(t: &mut Trial<'_>, name: &Name) -> Judged {
     if keeps_answers(t)? {
         let what = format!("{name} was queried upstream again, although answers are cached");

@@ -7,8 +7,8 @@ use crate::trial::Trial;
 /// Labels for three A records with TTLs of 300, 150 and 150 seconds.
 pub(super) const UNEQUAL: &str = "unequal.v4-1-2-3-4.v4-8-8-4-4.v4-9-9-9-9";
 
-/// Returns a label that occurs in no other name, for names that also need new parents. Servers that minimize the name
-/// in queries (RFC 9156) also query the parents and cache the replies.
+/// Returns a label that occurs in no other name. A check adds it to a name whose parent must also be new to every
+/// cache. Servers that minimize query names (RFC 9156) also query the parent and cache the reply.
 pub(super) fn unique(t: &mut Trial<'_>) -> String {
     t.name("").iter_labels().next().map_or_else(String::new, ToString::to_string)
 }

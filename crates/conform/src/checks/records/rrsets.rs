@@ -6,7 +6,8 @@ use super::common::{UNEQUAL, unique};
 use crate::message::{Message, Name, Record, rcode};
 use crate::trial::{Fault, Judge, Judged, Trial, expect, rcode_name};
 
-/// Queries answers, aliases and both denials. The test authoritative server sends no record twice.
+/// Sends queries whose replies are answers, aliases, and both kinds of denial. Requires that no record occurs twice,
+/// because the test authoritative server sends no record twice.
 pub(super) fn no_duplicates(t: &mut Trial<'_>) -> Judged {
     for (labels, qtype) in [
         ("v4-1-2-3-4.v4-8-8-4-4", Rtype::AAAA),
@@ -27,7 +28,7 @@ pub(super) fn no_duplicates(t: &mut Trial<'_>) -> Judged {
     Ok(())
 }
 
-/// Requires that no two records of a section are equal, apart from their TTLs.
+/// Requires that no record occurs twice in a section. Two records that differ only in the TTL count as the same record.
 fn has_no_duplicate(section: &[Record]) -> Judged {
     let is_repeated = |(n, record): &(usize, &Record)| {
         section[..*n]
@@ -180,7 +181,8 @@ pub(super) fn letter_case_is_kept(t: &mut Trial<'_>) -> Judged {
     Ok(())
 }
 
-/// Returns the keys and values in the RDATA of HTTPS and SVCB, after priority and target (RFC 9460 §2.2).
+/// Returns the parameters (keys and values) of an HTTPS or SVCB record. In the RDATA, they follow the priority and the
+/// target (RFC 9460 §2.2).
 fn parameters(data: &[u8]) -> Option<Vec<(u16, &[u8])>> {
     let mut rest = data.get(2..)?;
     loop {
@@ -212,8 +214,8 @@ pub(super) fn hints_are_left_alone(t: &mut Trial<'_>) -> Judged {
     Ok(())
 }
 
-/// Requires that a record has no `ipv6hint`, because the test authoritative server sends no such parameter. A server
-/// that strips `ipv4hint` passes, because it synthesizes nothing. Other checks report altered records.
+/// Requires that an HTTPS or SVCB record has no `ipv6hint` parameter, because the test authoritative server sends none.
+/// A server that removes `ipv4hint` passes, because it synthesizes nothing. Other checks report altered records.
 fn has_no_ipv6_hint(qtype: Rtype, parameters: &[(u16, &[u8])]) -> Judged {
     // RFC 9460 §14.3.2.
     const IPV6HINT: u16 = 6;

@@ -7,13 +7,13 @@ use domain::base::iana::Rtype;
 use crate::message::{Message, Name, Record, rcode};
 use crate::trial::{Fault, Judge, Judged, Trial, expect};
 
-/// Native address of a host, and its label.
+/// Native IPv6 address of a host, and the label that defines an AAAA record with this address.
 const NATIVE: Ipv6Addr = Ipv6Addr::new(0x2600, 1, 0, 0, 0, 0, 0, 0x53);
 const NATIVE_LABEL: &str = "v6-26000001000000000000000000000053";
-/// IPv4 address from which the records of the label `v4-1-2-3-4` are synthesized.
+/// IPv4 address that the label `v4-1-2-3-4` defines. AAAA records are synthesized from this address.
 const SYNTHESIS_SOURCE: &str = "1.2.3.4";
 
-/// The bits of a query that concern DNSSEC.
+/// The DNSSEC bits of a query: DO, CD and AD.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Bits {
     dnssec_ok: bool,
@@ -31,7 +31,7 @@ const CD_DO: Bits = Bits { dnssec_ok: true, ..CD };
 const ALL: [Bits; 8] = [PLAIN, AD, CD, DO, AD_CD, AD_DO, CD_DO, Bits { dnssec_ok: true, ..AD_CD }];
 
 impl Bits {
-    /// Returns the bits as text for a verdict.
+    /// Returns the bits as text for a report, such as "with DO+CD".
     fn in_words(self) -> String {
         let set = [(self.dnssec_ok, "DO"), (self.cd, "CD"), (self.ad, "AD")];
         let set: Vec<&str> = set.iter().filter(|(on, _)| *on).map(|(_, bit)| *bit).collect();
@@ -60,7 +60,7 @@ fn ask(t: &mut Trial<'_>, labels: &str, qtype: Rtype, bits: Bits) -> Judged<Mess
     again(t, &name, qtype, bits)
 }
 
-/// Adds the labels and the bits to the text of a fault.
+/// Adds the labels of the queried name and the DNSSEC bits of the query to the text of a fault.
 fn about(judged: Judged, labels: &str, bits: Bits) -> Judged {
     judged.map_err(|fault| match fault {
         Fault::Wrong(why) => Fault::Wrong(format!("{labels} {}: {why}", bits.in_words())),
@@ -106,8 +106,8 @@ fn has_proof(reply: &Message) -> Judged {
     expect(is_signed(&reply.authority, proof), || format!("the {proof} record has no signature"))
 }
 
-/// Requires DNSSEC support for the checks that need it. A server without DNSSEC support is not at fault (RFC 6147 §3,
-/// item 2).
+/// Returns [`Fault::NotOffered`] if the server does not support DNSSEC. The lack of DNSSEC support is not a violation
+/// (RFC 6147 §3, item 2).
 fn supports_dnssec(t: &mut Trial<'_>) -> Judged {
     let reply = ask(t, &native("secure"), Rtype::AAAA, DO)?;
     if is_signed(&reply.answer, Rtype::AAAA) {
@@ -206,7 +206,8 @@ pub(super) fn made_not_signed(t: &mut Trial<'_>) -> Judged {
     if has_any { Ok(()) } else { leaves_signed() }
 }
 
-/// A server may return names unchanged to clients with DO (RFC 6147 §5.5, item 2).
+/// Returns the result for a server that synthesizes nothing for signed names if the query has DO. RFC 6147 §5.5, item
+/// 2, allows this.
 fn leaves_signed() -> Judged {
     Err(Fault::NotOffered("it synthesizes nothing for signed names and clients with DO".into()))
 }
@@ -255,8 +256,8 @@ pub(super) fn cd_do_bogus(t: &mut Trial<'_>) -> Judged {
     Ok(())
 }
 
-/// Requires that queries without CD for these names get SERVFAIL and an empty answer, with each combination of DO and
-/// AD.
+/// Requires SERVFAIL and an empty answer section in reply to queries without CD for these names. One query is sent for
+/// each combination of DO and AD.
 pub(super) fn fails(t: &mut Trial<'_>, all: &[&str], qtype: Rtype) -> Judged {
     for labels in all {
         for bits in [PLAIN, DO, AD, AD_DO] {
@@ -269,7 +270,8 @@ pub(super) fn fails(t: &mut Trial<'_>, all: &[&str], qtype: Rtype) -> Judged {
     Ok(())
 }
 
-/// Requires that a query without CD and DO for each of these names gets the address synthesized from 1.2.3.4.
+/// Requires that a query without CD and DO gets the address synthesized from 1.2.3.4. One query is sent for each of
+/// these names.
 pub(super) fn made(t: &mut Trial<'_>, all: &[&str]) -> Judged {
     for labels in all {
         let reply = ask(t, labels, Rtype::AAAA, PLAIN)?;

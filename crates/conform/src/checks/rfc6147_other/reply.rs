@@ -20,8 +20,8 @@ fn host(record: &Record) -> Option<Name> {
     Name::from_octets(record.data.get(before..)?.to_vec()).ok()
 }
 
-/// Returns a name that consists of the first label of `name`, the label `second`, and the part of `name` that begins
-/// with `rest`.
+/// Returns a name that consists of three parts: the first label of `name`, the label `second`, and the end of `name`
+/// from the text `rest` on.
 fn with_second(name: &Name, second: &str, rest: &str) -> String {
     let text = name.to_string();
     let nonce = text.split('.').next().unwrap_or_default();
@@ -156,8 +156,8 @@ pub(super) fn any(t: &mut Trial<'_>) -> Judged {
     Ok(())
 }
 
-/// Sends an AAAA query and then ANY queries for each name, twice. The first AAAA query makes the server synthesize
-/// records. The answer to the second AAAA query may come from a cache.
+/// Sends an AAAA query and then ANY queries for each name, and repeats these queries once. The first AAAA query makes
+/// the server synthesize records. The answer to the second AAAA query may come from a cache.
 pub(super) fn any_after_aaaa(t: &mut Trial<'_>) -> Judged {
     for labels in ["v4-1-2-3-4", "txt.v4-1-2-3-4", "cname.v4-1-2-3-4"] {
         let name = t.name(labels);
@@ -296,8 +296,8 @@ fn cnames_first(t: &mut Trial<'_>) -> Judged {
     Ok(())
 }
 
-/// Requires that a reply that does not fit is truncated. 60 A records take 960 octets, and 60 AAAA records take 1 680.
-/// 20 A records take 320 octets, and 20 AAAA records take 560.
+/// Requires that a reply is truncated if it is longer than the client accepts. 60 A records take 960 octets, and 60
+/// AAAA records take 1 680. 20 A records take 320 octets, and 20 AAAA records take 560.
 pub(super) fn truncation(t: &mut Trial<'_>) -> Judged {
     let prefixes = t.subject().prefixes.len();
     for (labels, records, edns, takes) in

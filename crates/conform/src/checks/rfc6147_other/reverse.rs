@@ -16,9 +16,9 @@ use crate::trial::{Fault, Judge, Judged, Trial, expect, rcode_name};
 /// Kind of an answer to a PTR query.
 #[derive(PartialEq, Eq)]
 enum ReverseAnswer {
-    /// A PTR record of the name itself.
+    /// A PTR record that is owned by the queried name.
     Own,
-    /// An alias that points to this name.
+    /// An alias of the queried name. The value is the target of the alias.
     Alias(Name),
     /// Neither a PTR record nor an alias.
     None,
@@ -100,8 +100,8 @@ fn points_to(t: &Trial<'_>, asked: &Name, reply: &Message, v4: &str) -> Judged<R
     Ok(way)
 }
 
-/// Requires that the server answers PTR queries below its prefix. If the server does not, only `rfc6147-5.3.1-ptr`
-/// reports a fault, and the verdict of the other checks is "not supported".
+/// Requires that the server answers PTR queries for names below its prefix. A server that does not answer them violates
+/// only the check `rfc6147-5.3.1-ptr`. For all other checks, the verdict is then "not supported".
 fn is_there(t: &mut Trial<'_>) -> Judged {
     let (asked, reply) = ask(t, &below(t.prefix(), "1.2.3.4"))?;
     if ReverseAnswer::of(&reply, &asked) == ReverseAnswer::None {
@@ -164,8 +164,8 @@ pub(super) fn below_all_prefixes(t: &mut Trial<'_>) -> Judged {
     Ok(())
 }
 
-/// Queries each node between the name of a prefix and a name that has a PTR record or an alias. NXDOMAIN for one of
-/// these nodes would also deny that record.
+/// Queries each name in ip6.arpa between the name of a prefix and a name that has a PTR record or an alias. Requires
+/// NOERROR, because NXDOMAIN would also deny the names below the queried name.
 pub(super) fn nodes_are_empty(t: &mut Trial<'_>) -> Judged {
     is_there(t)?;
     for prefix in t.subject().prefixes.iter().take(6) {
@@ -194,7 +194,8 @@ pub(super) fn in_capitals(t: &mut Trial<'_>) -> Judged {
     points_to(t, &asked, &reply, v4).map(drop)
 }
 
-/// There is no record to which an alias could point. The server must then return neither an alias nor a failure.
+/// Requires a denial if in-addr.arpa contains no record to which an alias could point. An alias and an error reply are
+/// faults.
 pub(super) fn target_has_no_record(t: &mut Trial<'_>, v4: &str) -> Judged {
     is_there(t)?;
     let (asked, reply) = ask(t, &below(t.prefix(), v4))?;

@@ -134,8 +134,8 @@ pub(super) const CHECKS: &[Check] = &[
     },
 ];
 
-/// Queries the AAAA records of a new name with labels that lead to 1.2.3.4. Requires the correct addresses, owned by
-/// the last name, and each alias of the chain.
+/// Queries the AAAA records of a new name, whose alias chain ends at a name with the address 1.2.3.4. Requires the
+/// correct addresses, owned by the last name, and each alias of the chain.
 fn followed(t: &mut Trial<'_>, labels: &str) -> Judged {
     let (name, reply) = synthesized(t, labels, &["1.2.3.4"])?;
     has_aliases(&reply, &way(t, &name))

@@ -1,4 +1,4 @@
-//! Fields, addresses and tests that several files of this folder use.
+//! Fields of checks, addresses and functions that several files of this folder use.
 
 use std::iter;
 use std::net::Ipv6Addr;
@@ -13,7 +13,7 @@ use crate::trial::{Judge, Judged, Trial, expect};
 /// Common fields of most checks in this folder. Each check sets the other fields.
 pub(super) const RFC6147: Check = Check { rfc: 6147, ..Check::BASE };
 
-/// Label of [`NATIVE`].
+/// Label that defines an AAAA record with the address [`NATIVE`].
 pub(super) const NATIVE_LABEL: &str = "v6-26000001000000000000000000000053";
 /// Native address of a host. The address is global, and lies neither in an exclusion range nor below a DNS64 prefix.
 pub(super) const NATIVE: Ipv6Addr = Ipv6Addr::new(0x2600, 1, 0, 0, 0, 0, 0, 0x53);
@@ -43,20 +43,20 @@ pub(super) fn is_near(ttl: u32, wanted: u32) -> Judged {
     })
 }
 
-/// Returns the behaviour that the labels of a name define.
+/// Returns the behaviour of the test authoritative server for a name, which the labels of the name define.
 pub(super) fn behaviour(t: &Trial<'_>, name: &Name) -> Behaviour {
     let zone = t.subject().zone.expect("all checks of this folder that use names need a zone");
     label::read(name, zone).map(|place| place.behaviour).unwrap_or_default()
 }
 
-/// Returns all names from `name` to the end of its aliases.
+/// Returns the names of an alias chain, from `name` to the last target.
 pub(super) fn way(t: &Trial<'_>, name: &Name) -> Vec<Name> {
     let target = |name: &Name| Some(behaviour(t, name).alias?.target().clone());
     // The limit ends a loop; no name of a check has this many aliases.
     iter::successors(Some(name.clone()), target).take(20).collect()
 }
 
-/// Returns the name at the end of the aliases of `name`.
+/// Returns the last target of the alias chain that begins at `name`, or `name` if it is not an alias.
 pub(super) fn end(t: &Trial<'_>, name: &Name) -> Name {
     way(t, name).pop().unwrap_or_else(|| name.clone())
 }

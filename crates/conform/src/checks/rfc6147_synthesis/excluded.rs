@@ -10,9 +10,9 @@ use crate::check::{Check, Level, Need};
 use crate::message::{Message, Name, Record, rcode};
 use crate::trial::{Fault, Judge, Judged, Trial, expect};
 
-/// Label of ::ffff:5.6.7.8.
+/// Label that defines an AAAA record with the address ::ffff:5.6.7.8.
 const MAPPED: &str = "v6-00000000000000000000ffff05060708";
-/// Label of ::ffff:9.9.9.9.
+/// Label that defines an AAAA record with the address ::ffff:9.9.9.9.
 const MAPPED_TOO: &str = "v6-00000000000000000000ffff09090909";
 
 const ONLY_EXCLUDED: &str = "… if it receives an answer with only AAAA records containing \
@@ -105,8 +105,8 @@ fn mapped(reply: &Message) -> usize {
 }
 
 /// Queries the AAAA records of a new name with these labels, which define only AAAA records that are excluded by
-/// default. If a server does not exclude these records, it returns them, and its rules for excluded records cannot be
-/// observed.
+/// default. If the server returns these records, it does not exclude them, so its treatment of excluded records cannot
+/// be tested.
 fn where_excluded(t: &mut Trial<'_>, labels: &str) -> Judged<(Name, Message)> {
     let (name, reply) = t.aaaa(labels)?;
     if ipv6(&reply).into_iter().any(is_mapped) {
@@ -121,7 +121,7 @@ fn mapped_addresses_are_excluded(t: &mut Trial<'_>) -> Judged {
     expect(mapped(&reply) == 0, || "an address of ::ffff:0:0/96 is returned".into())
 }
 
-/// Returns the label of an address.
+/// Returns the label that defines an AAAA record with this address.
 fn label_of(address: u128) -> String {
     format!("v6-{address:032x}")
 }

@@ -134,7 +134,8 @@ fn name_error_is_final(t: &mut Trial<'_>) -> Judged {
     expect(ipv6(&reply).is_empty(), || "there are AAAA records together with NXDOMAIN".into())
 }
 
-/// The RCODEs are NXRRSET (8), NOTAUTH (9) and 11, which only DNS Stateful Operations use (RFC 8490).
+/// Requires synthesis if the AAAA query gets one of the RCODEs NXRRSET (8), NOTAUTH (9) and 11. Only DNS Stateful
+/// Operations use RCODE 11 (RFC 8490).
 fn rare_errors_are_empty(t: &mut Trial<'_>) -> Judged {
     for code in [8, 9, 11] {
         synthesized(t, &format!("aaaa-rcode-{code}.v4-1-2-3-4"), &["1.2.3.4"])?;
@@ -152,7 +153,7 @@ fn silence_is_returned_as_an_error(t: &mut Trial<'_>) -> Judged {
 }
 
 /// Returns the reply to a query for the AAAA records of a new name with these labels. The RFC does not limit the
-/// timeout, so a late reply is no fault. In that case, the check counts as not run.
+/// timeout, so a late reply is no fault. If there is no reply in time, the check counts as not run.
 pub(super) fn before_patience_ends(t: &mut Trial<'_>, labels: &str) -> Judged<Message> {
     let name = t.name(labels);
     let patience = t.subject().patience.as_secs_f64();

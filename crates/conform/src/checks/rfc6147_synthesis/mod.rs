@@ -1,5 +1,5 @@
-//! RFC 6147 §5.1 to §5.2: conditions for synthesizing AAAA records from A records, their contents, and the rest of the
-//! answer.
+//! RFC 6147 §5.1 to §5.2: conditions for synthesizing AAAA records from A records, contents of the synthesized records,
+//! and the rest of the answer.
 //!
 //! Each file contains the checks for some sections, in the order of the RFC:
 //!

@@ -328,7 +328,8 @@ fn lives_without_soa(t: &mut Trial<'_>) -> Judged {
     is_near(ttl, 600).or_else(|fault| is_near(ttl, label::TTL).map_err(|_| fault))
 }
 
-/// SERVFAIL, NOTIMP and REFUSED count as empty answers (RFC 6147 §5.1.2).
+/// Requires a TTL of at most 600 s for records that are synthesized after an error reply to the AAAA query. SERVFAIL,
+/// NOTIMP and REFUSED count as empty answers (RFC 6147 §5.1.2).
 fn has_ttl_after_error(t: &mut Trial<'_>) -> Judged {
     for code in [rcode::SERVFAIL, rcode::NOTIMP, rcode::REFUSED] {
         let (_, reply) = t.aaaa(&format!("aaaa-rcode-{code}.v4-1-2-3-4.ttl-900"))?;
