@@ -62,7 +62,7 @@ impl Cache {
         Cache { entries: Mutex::default(), rules }
     }
 
-    /// Returns the cached reply. If no reply is cached, calls `ask`, and caches and returns the result. Returns `None`
+    /// Returns the cached reply. If no reply is cached, calls `ask`, caches the result, and returns it. Returns `None`
     /// if the upstream did not reply.
     pub(super) fn get(&self, key: &Key, ask: impl FnOnce() -> Option<Message>) -> Option<Message> {
         let entry = self.entry(key);

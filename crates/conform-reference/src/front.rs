@@ -19,7 +19,7 @@ const LARGEST: usize = 65_535;
 /// Length of a DNS header, in octets.
 const HEADER: usize = 12;
 
-/// Parser of queries and composer of replies.
+/// Component that parses client queries and composes the replies.
 pub(super) struct Front {
     pub(super) resolver: Resolver,
     pub(super) hooks: Hooks,
@@ -155,7 +155,7 @@ fn room(query: &Message) -> usize {
 }
 
 /// Composes the reply in at most `limit` octets. RRsets that do not fit are omitted completely. TC is set if any
-/// omitted RRset was required (RFC 2181 §9).
+/// omitted RRset was a required part of the reply (RFC 2181 §9).
 fn cut_to(mut reply: Message, limit: usize) -> Vec<u8> {
     let mut octets = reply.octets();
     if octets.len() > limit && !reply.additional.is_empty() {

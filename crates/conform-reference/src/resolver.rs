@@ -47,7 +47,7 @@ pub(super) struct Outcome {
     pub(super) answer: Vec<Record>,
     pub(super) authority: Vec<Record>,
     pub(super) additional: Vec<Record>,
-    /// Extended errors.
+    /// Extended errors (RFC 8914) of the answer.
     pub(super) errors: Vec<(u16, Vec<u8>)>,
 }
 
@@ -320,7 +320,7 @@ fn whole(found: Found) -> Outcome {
     Outcome { rcode: found.rcode, errors, ..Outcome::default() }
 }
 
-/// Returns the TTL of a synthesized record in seconds: the minimum of the TTL of the A record, the TTL of the SOA
+/// Returns the TTL of a synthesized record in seconds: the smallest of the TTL of the A record, the TTL of the SOA
 /// record, and the MINIMUM of the SOA record (RFC 6147 §5.1.7, RFC 2308 §5). If there is no SOA record, `without_soa`
 /// is used instead of the two values from the SOA record.
 fn ttl_of_made(a: u32, soa: Option<&Record>, without_soa: u32, rules: &Rules) -> u32 {

@@ -42,10 +42,10 @@ pub struct Rules {
     /// The TTL of a synthesized record is at most the MINIMUM of the SOA record in the denial of AAAA records (RFC 2308
     /// §5).
     pub minimum_of_soa: bool,
-    /// Maximum TTL in seconds of a synthesized record if the denial of AAAA records contains no SOA record. The default
-    /// is 600 (§5.1.7).
+    /// Maximum TTL, in seconds, of a synthesized record if the denial of AAAA records contains no SOA record. The
+    /// default is 600 (§5.1.7).
     pub ttl_without_soa: u32,
-    /// Maximum TTL in seconds of a synthesized record if the AAAA query failed. Such a failure counts as a denial
+    /// Maximum TTL, in seconds, of a synthesized record if the AAAA query failed. Such a failure counts as a denial
     /// without a SOA record (§5.1.2). The default is 600 (§5.1.7).
     pub ttl_after_error: u32,
     /// With the Well-Known Prefix, only global IPv4 addresses are embedded (RFC 6052 §3.1).

@@ -39,7 +39,7 @@ pub(super) const WELL_KNOWN_V4: [Ipv4Addr; 2] =
     [Ipv4Addr::new(192, 0, 0, 170), Ipv4Addr::new(192, 0, 0, 171)];
 
 impl Pref64 {
-    /// Parses the text form of the prefix, so that the reference shares no arithmetic with the checks.
+    /// Creates the prefix from its text form, so that the reference shares no arithmetic with the checks.
     pub(super) fn from_prefix(prefix: Prefix) -> Pref64 {
         let text = prefix.to_string();
         let address = text.split('/').next().and_then(|address| address.parse::<Ipv6Addr>().ok());
@@ -47,8 +47,8 @@ impl Pref64 {
         Pref64 { bits, len: u32::from(prefix.length()) }
     }
 
-    /// Embeds `v4`. The 32 bits of `v4` follow the prefix. Bits 64 to 71 stay zero, so the bits of `v4` that would
-    /// follow are shifted by one octet (RFC 6052 §2.2).
+    /// Embeds `v4`. The 32 bits of `v4` follow the prefix. Bits 64 to 71 stay zero. Bits of `v4` that would be at bit
+    /// 64 or later are therefore shifted by one octet (RFC 6052 §2.2).
     pub(super) fn embed(self, v4: Ipv4Addr) -> Ipv6Addr {
         let flat = u128::from(u32::from(v4)) << (96 - self.len);
         let placed = match self.len {
@@ -78,8 +78,8 @@ impl Pref64 {
         self.bits == 0x64_ff9b << 96 && self.len == 96
     }
 
-    /// Returns true if `node` is the name of the prefix in ip6.arpa, or lies between that name and the name of an
-    /// address below the prefix.
+    /// Returns true if `node` is the ip6.arpa name of the prefix, or lies between that name and the name of an address
+    /// below the prefix.
     pub(super) fn has_node(self, node: &Name) -> bool {
         // The name of an address has 35 labels: 32 nibbles, "ip6", "arpa" and the root.
         let missing = 35_usize.saturating_sub(node.label_count());
@@ -88,7 +88,7 @@ impl Pref64 {
             && below().is_some_and(|v6| self.extract(v6).is_some())
     }
 
-    /// Returns the name of the prefix in ip6.arpa.
+    /// Returns the ip6.arpa name of the prefix.
     pub(super) fn zone(self) -> Name {
         let nibbles = (0..self.len / 4).map(|n| self.bits >> (124 - 4 * n) & 0xf);
         name(&nibbles.fold("ip6.arpa".to_owned(), |text, nibble| format!("{nibble:x}.{text}")))
@@ -115,7 +115,7 @@ pub(super) fn is_in(v6: Ipv6Addr, ranges: &[(Ipv6Addr, u8)]) -> bool {
     })
 }
 
-/// Returns the address of a name in ip6.arpa (RFC 3596 §2.5).
+/// Returns the IPv6 address that a name in ip6.arpa represents (RFC 3596 §2.5).
 pub(super) fn address_of(name: &Name) -> Option<Ipv6Addr> {
     let labels: Vec<String> =
         name.iter_labels().map(|label| label.to_string().to_ascii_lowercase()).collect();
@@ -130,7 +130,7 @@ pub(super) fn address_of(name: &Name) -> Option<Ipv6Addr> {
     u128::from_str_radix(&text, 16).ok().map(Ipv6Addr::from)
 }
 
-/// Returns the name of `v4` in in-addr.arpa (RFC 1035 §3.5).
+/// Returns the in-addr.arpa name of `v4` (RFC 1035 §3.5).
 pub(super) fn reverse_of(v4: Ipv4Addr) -> Name {
     let [a, b, c, d] = v4.octets();
     name(&format!("{d}.{c}.{b}.{a}.in-addr.arpa"))

@@ -152,7 +152,7 @@ fn fits(query: &Message, reply: &Message, rules: &Rules) -> bool {
         && (same_question || !rules.checks_question)
 }
 
-/// Returns the unspecified address of the same address family.
+/// Returns the unspecified address (0.0.0.0 or ::) of the address family of `address`.
 pub(super) fn unspecified(address: SocketAddr) -> IpAddr {
     match address {
         SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),

@@ -1,4 +1,4 @@
-//! Evaluation of upstream replies: aliases, the records at the end of the aliases, and unrelated records.
+//! Evaluation of upstream replies: aliases, the records at the end of the alias chain, and unrelated records.
 
 use std::collections::HashMap;
 
@@ -14,7 +14,7 @@ use crate::rules::Rules;
 const LONGEST: u32 = 604_800;
 const LONGEST_DENIAL: u32 = 10_800;
 
-/// YXDOMAIN: the target of a DNAME record is too long (RFC 6672 §2.2).
+/// The RCODE YXDOMAIN: the name synthesized from a DNAME record is too long (RFC 6672 §2.2).
 const YXDOMAIN: u16 = 6;
 
 /// Extended errors (RFC 8914 §4) that the reference sends.
@@ -33,7 +33,7 @@ pub(super) enum Failure {
     Silence,
     /// The upstream answered with an error.
     Error,
-    /// The aliases form a loop or too long a chain.
+    /// The aliases form a loop, or the alias chain is too long.
     Endless,
     /// A signature is not valid. The number is the code of the extended error.
     Bogus(u16),
@@ -44,13 +44,13 @@ pub(super) enum Failure {
 pub(super) struct Found {
     /// Names of the chain of aliases, from the queried name to the last target.
     pub(super) names: Vec<Name>,
-    /// Aliases, with their signatures.
+    /// Alias records of the chain, with their signatures.
     pub(super) aliases: Vec<Record>,
     /// Records of the queried type, with their signatures.
     pub(super) records: Vec<Record>,
     pub(super) authority: Vec<Record>,
     pub(super) additional: Vec<Record>,
-    /// NOERROR, NXDOMAIN or YXDOMAIN; after an error, SERVFAIL.
+    /// RCODE of the answer: NOERROR, NXDOMAIN or YXDOMAIN. After an error, it is SERVFAIL.
     pub(super) rcode: u16,
     pub(super) trouble: Option<Failure>,
     /// AD bit of the upstream reply.
@@ -60,7 +60,7 @@ pub(super) struct Found {
 }
 
 impl Found {
-    /// Creates a chain that consists of the queried name only.
+    /// Creates an alias chain that consists of the queried name only.
     pub(super) fn new(name: Name) -> Found {
         Found {
             names: vec![name],
@@ -90,8 +90,8 @@ impl Found {
         self.rcode = rcode::SERVFAIL;
     }
 
-    /// Adds the reply to a query for the last name of the chain and the type `qtype`. Returns false if the reply
-    /// contains aliases, but not the records at the end of the aliases.
+    /// Adds the records of a reply to a query for the last name of the alias chain. Returns false if the reply contains
+    /// aliases, but lacks the records at the end of the aliases.
     pub(super) fn take_in(&mut self, reply: Message, qtype: Rtype, rules: &Rules) -> bool {
         let is_extended_error = |option: &(u16, Vec<u8>)| option.0 == ede::OPTION;
         self.errors = reply.edns.map_or_else(Vec::new, |edns| edns.options);
@@ -173,7 +173,7 @@ fn cname_of(name: &Name, dname: &Record) -> Option<Record> {
     Some(Record::pointing(name.clone(), Rtype::CNAME, dname.ttl, &target))
 }
 
-/// Returns the type of a record; for a signature, the type covered (RFC 4034 §3.1.1).
+/// Returns the type of a record. For a signature, returns the type that the signature covers (RFC 4034 §3.1.1).
 pub(super) fn covers(record: &Record) -> Rtype {
     match record.data.as_slice() {
         [high, low, ..] if record.rtype == Rtype::RRSIG => {

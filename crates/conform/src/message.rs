@@ -46,7 +46,7 @@ pub struct Question {
 /// The fields of an OPT record (RFC 6891).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Edns {
-    /// Maximum UDP payload of the sender, in octets.
+    /// Maximum UDP payload that the sender accepts, in octets.
     pub payload: u16,
     /// EDNS version; only 0 exists.
     pub version: u8,
@@ -66,19 +66,19 @@ impl Default for Edns {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "they are the bits of a header")]
 pub struct Flags {
-    /// A response.
+    /// QR: the message is a response.
     pub qr: bool,
-    /// Authoritative answer.
+    /// AA: authoritative answer.
     pub aa: bool,
-    /// Truncated.
+    /// TC: truncated.
     pub tc: bool,
-    /// Recursion desired.
+    /// RD: recursion desired.
     pub rd: bool,
-    /// Recursion available.
+    /// RA: recursion available.
     pub ra: bool,
-    /// Authentic data.
+    /// AD: authentic data.
     pub ad: bool,
-    /// Checking disabled.
+    /// CD: checking disabled.
     pub cd: bool,
 }
 

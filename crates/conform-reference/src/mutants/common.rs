@@ -14,7 +14,7 @@ pub(super) fn repeat_soa(reply: &mut Message) {
     reply.authority.extend(soa);
 }
 
-/// Returns true for a query of this type.
+/// Returns true if the query is for records of this type.
 pub(super) fn wants(query: &Message, qtype: Rtype) -> bool {
     query.question().is_some_and(|question| question.qtype == qtype)
 }

@@ -1,4 +1,4 @@
-//! Query log of the test authoritative server, by name.
+//! Query log of the test authoritative server, indexed by queried name.
 
 use std::collections::HashMap;
 use std::io;
@@ -31,7 +31,7 @@ struct Generations {
 }
 
 impl Log {
-    /// Creates an empty log that starts now.
+    /// Creates an empty log. Times in the log are relative to this moment.
     pub(super) fn new() -> Log {
         Log { began: Instant::now(), generations: Mutex::default() }
     }

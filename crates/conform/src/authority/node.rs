@@ -36,16 +36,16 @@ impl Node {
         node
     }
 
-    /// Returns the types for which the server returns records of this name.
+    /// Returns the types of the records that the test authoritative server returns for this name.
     pub(super) fn types(&self) -> Vec<Rtype> {
         let types = self.records.iter().map(|record| record.rtype);
         types.filter(|rtype| self.behaviour.fate(*rtype) != Some(Fate::NoData)).collect()
     }
 }
 
-/// Returns the records of an alias as two lists. The first list contains the records of the zone. The second list
-/// contains the CNAME record that is synthesized from a DNAME record and is never signed (RFC 6672 §5.3.1). `ttl` is
-/// the TTL of a DNAME record.
+/// Returns the records of an alias as two lists. The first list contains the CNAME or DNAME record that is in the zone.
+/// The second list contains the CNAME record that is synthesized from a DNAME record and is never signed (RFC 6672
+/// §5.3.1). `ttl` is the TTL of a DNAME record.
 pub(super) fn alias_records(name: &Name, alias: &Alias, ttl: u32) -> (Vec<Record>, Vec<Record>) {
     match alias {
         Alias::Cname { target, ttl } => {

@@ -1,4 +1,4 @@
-//! Queries received by the test authoritative server, which show the upstream side of the server under test.
+//! Queries received by the test authoritative server. They are the upstream queries of the server under test.
 
 use std::io;
 #[cfg(test)]

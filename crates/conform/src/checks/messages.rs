@@ -1,7 +1,7 @@
 //! Messages: EDNS (RFC 6891, 8914), cookies (RFC 7873), the header and the question (RFC 1035, 8906, 9619), and
 //! malformed messages.
 //!
-//! Checks that need no zone query a name of the test zone if there is a test zone. Otherwise they query
+//! Some checks do not need a test zone. If there is one, these checks query a name in it. Otherwise they query
 //! `ipv4only.arpa`, because every DNS64 server returns AAAA records for that name (RFC 7050).
 //!
 //! The RFCs allow a server not to reply to a malformed message. The checks therefore accept a missing reply, for which

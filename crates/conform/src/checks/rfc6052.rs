@@ -14,7 +14,7 @@ use crate::label;
 use crate::message::{Message, Name, Record, name, rcode};
 use crate::trial::{Fault, Judge, Judged, Trial, expect};
 
-/// Octets of an IPv6 address that hold the IPv4 address, for each prefix length (RFC 6052 §2.2).
+/// For each prefix length, the positions of the IPv4 octets in a synthesized IPv6 address (RFC 6052 §2.2).
 const PLACES: [(u8, [usize; 4]); 6] = [
     (32, [4, 5, 6, 7]),
     (40, [5, 6, 7, 9]),
@@ -380,7 +380,7 @@ pub(super) fn list(addresses: &[Ipv6Addr]) -> String {
     }
 }
 
-/// Returns the name of an address in ip6.arpa (RFC 3596 §2.5).
+/// Returns the ip6.arpa name of an address (RFC 3596 §2.5).
 pub(super) fn reverse(address: Ipv6Addr) -> Name {
     let bits = u128::from(address);
     let digits: String = (0..32).map(|n| format!("{:x}.", bits >> (4 * n) & 0xf)).collect();

@@ -1,5 +1,5 @@
-//! RFC 6147 §3 and §5.5: treatment of DO, CD and AD by a DNS64, and requirements of RFC 4035 and RFC 6840 on these bits
-//! that concern DNS64. The scripts are in `scripts`.
+//! RFC 6147 §3 and §5.5: treatment of DO, CD and AD by a DNS64, and the requirements for these bits in RFC 4035 and RFC
+//! 6840 that concern DNS64. The scripts are in `scripts`.
 //!
 //! | zone | query without CD | query with CD |
 //! |---|---|---|
@@ -8,8 +8,8 @@
 //! | `bogus`, `expired` | SERVFAIL | the unchanged data |
 //!
 //! A server without validation treats all zones alike, as described in §3. RFC 6147 §5.5, item 1, forbids AD in the
-//! reply to a query without DO, but RFC 6840 §5.7 lets a client request AD by setting AD in the query. The checks
-//! therefore accept both.
+//! reply to a query without DO, but RFC 6840 §5.7 lets a client request AD by setting AD in the query. In reply to a
+//! query with AD and without DO, the checks therefore accept both values of AD.
 
 mod scripts;
 

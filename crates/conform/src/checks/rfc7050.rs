@@ -21,7 +21,7 @@ use crate::trial::{Fault, Judge, Judged, Trial, expect};
 const NAME: &str = "ipv4only.arpa";
 /// Addresses of ipv4only.arpa (RFC 7050 §2.2).
 const WELL_KNOWN: [Ipv4Addr; 2] = [Ipv4Addr::new(192, 0, 0, 170), Ipv4Addr::new(192, 0, 0, 171)];
-/// Names of the addresses of ipv4only.arpa in in-addr.arpa.
+/// The in-addr.arpa names of the addresses of ipv4only.arpa.
 const REVERSE: [&str; 2] = ["170.0.0.192.in-addr.arpa", "171.0.0.192.in-addr.arpa"];
 /// Types for which ipv4only.arpa has no records. No server synthesizes records of these types.
 const OTHER_TYPES: [Rtype; 4] = [Rtype::MX, Rtype::TXT, Rtype::SRV, Rtype::HTTPS];
@@ -594,8 +594,8 @@ fn reverse_is(t: &mut Trial<'_>, wanted: &Name) -> Judged {
     })
 }
 
-/// Requires that the PTR record of 192.0.0.170 is that of the test authoritative server. Its target exists nowhere
-/// else.
+/// Requires that the PTR record of 192.0.0.170 is that of the test authoritative server. The target of this record
+/// exists nowhere else.
 fn reverse_is_not_special(t: &mut Trial<'_>) -> Judged {
     let wanted = ptr_target(t, WELL_KNOWN[0])?;
     reverse_is(t, &wanted)

@@ -1,7 +1,7 @@
 //! Transport: TCP as a full transport (RFC 7766), maximum length of a datagram (RFC 1035, 6891, 9715), truncated
 //! upstream replies (RFC 2181), and slow or silent upstreams, which must not delay the replies to other queries.
 //!
-//! Checks that need no zone query `ipv4only.arpa`, which every DNS64 server answers (RFC 7050).
+//! Checks that do not need a test zone send queries for `ipv4only.arpa`, which every DNS64 server answers (RFC 7050).
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::thread;

@@ -163,8 +163,8 @@ fn addresses(reply: &Message) -> Vec<Ipv6Addr> {
 }
 
 /// Returns the prefixes of addresses that contain 192.0.0.170 or 192.0.0.171 at one of the six positions of RFC 6052
-/// §2.2. If an address contains one of these IPv4 addresses at several positions, several prefixes are possible. Only a
-/// prefix with which both IPv4 addresses were synthesized is then returned (RFC 7050 §3).
+/// §2.2. If an address contains one of these IPv4 addresses at several positions, several prefixes are possible. In
+/// this case, a prefix is returned only if both IPv4 addresses were synthesized with it (RFC 7050 §3).
 fn prefixes_in(addresses: &[Ipv6Addr]) -> Vec<Prefix> {
     let has_both =
         |prefix: &Prefix| WELL_KNOWN.iter().all(|v4| addresses.contains(&prefix.with(*v4)));

@@ -61,8 +61,8 @@ fn clear_if(reply: &mut Message, rtype: Rtype) {
     }
 }
 
-/// Returns true if the owner contains the label `b`, which means that it is in the zone `b.ZONE`. The label `hop`
-/// defines aliases for names in this zone.
+/// Returns true if the owner contains the label `b`, which means that the owner is in the zone `b.ZONE`. The label
+/// `hop` defines aliases for names in this zone.
 fn is_other(record: &Record) -> bool {
     record.owner.iter().any(|label| label.as_slice().eq_ignore_ascii_case(b"b"))
 }

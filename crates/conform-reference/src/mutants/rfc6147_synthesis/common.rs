@@ -19,7 +19,7 @@ pub(super) fn add_aaaa(query: &Message, reply: &mut Message, address: Ipv6Addr) 
     }
 }
 
-/// Replaces the RCODE `from` with `to`.
+/// Changes the RCODE of a message to `to`, if the RCODE is `from`.
 pub(super) fn recode(message: &mut Message, from: u16, to: u16) {
     if message.rcode == from {
         message.rcode = to;

@@ -38,7 +38,7 @@ fn is_clean(t: &Trial<'_>, reply: &Message) -> Judged {
 // Forged replies.
 
 /// Sends two AAAA queries for each of two names with forged upstream replies. A server that accepts a forged record may
-/// return it from its cache, only in the second reply.
+/// return it only in the second reply, from its cache.
 fn is_not_believed(t: &mut Trial<'_>, forgery: &str) -> Judged {
     for labels in [format!("v4-1-2-3-4.a-{forgery}"), format!("{NATIVE_LABEL}.aaaa-{forgery}")] {
         let query = Message::query(&t.name(&labels), Rtype::AAAA);

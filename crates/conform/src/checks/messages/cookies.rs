@@ -70,8 +70,8 @@ pub(super) fn server_cookie_is_sent(t: &mut Trial<'_>) -> Judged {
     obtain(t).map(drop)
 }
 
-/// Calls [`obtain`], but returns [`Fault::NotOffered`] for a missing server cookie, because [`server_cookie_is_sent`]
-/// reports that fault.
+/// Requests a server cookie in the same way as [`obtain`]. If the reply has none, the result is [`Fault::NotOffered`],
+/// because [`server_cookie_is_sent`] reports that fault.
 fn obtained(t: &mut Trial<'_>) -> Judged<Pair> {
     obtain(t).map_err(|fault| match fault {
         Fault::Wrong(_) => Fault::NotOffered("the server sends no server cookies".into()),
@@ -104,7 +104,8 @@ fn invalid(pair: &Pair) -> Vec<(String, Pair)> {
     all
 }
 
-/// The server may send no reply, BADCOOKIE, or an answer. A reply must contain a new server cookie.
+/// Sends queries with an invalid server cookie. The server may send no reply, BADCOOKIE, or an answer. A reply must
+/// contain a new server cookie.
 pub(super) fn invalid_cookie_is_replaced(t: &mut Trial<'_>) -> Judged {
     let pair = obtained(t)?;
     for (what, wrong) in invalid(&pair) {

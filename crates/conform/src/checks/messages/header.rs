@@ -113,7 +113,8 @@ pub(super) fn responses_are_not_answered(t: &mut Trial<'_>) -> Judged {
     Ok(())
 }
 
-/// The types are unassigned or for private use (RFC 6895 §3.1), and are not meta-types.
+/// Requires NOERROR for queries of types for which the name has no records. The types are unassigned or for private use
+/// (RFC 6895 §3.1), and are not meta-types.
 pub(super) fn unknown_types_pass(t: &mut Trial<'_>) -> Judged {
     for number in [1000, 40_000, 65_399] {
         let qtype = Rtype::from_int(number);

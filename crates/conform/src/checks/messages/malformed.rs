@@ -8,7 +8,7 @@ use crate::trial::{Fault, Judged, Trial, expect, rcode_name};
 
 /// Length of a header, in octets.
 const HEADER: usize = 12;
-/// QTYPE AAAA and QCLASS IN.
+/// QTYPE AAAA and QCLASS IN in wire format.
 const AAAA_IN: [u8; 4] = [0, 28, 0, 1];
 
 /// Returns a query with this question and without an OPT record.

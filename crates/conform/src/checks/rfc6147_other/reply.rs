@@ -175,7 +175,7 @@ pub(super) fn any_after_aaaa(t: &mut Trial<'_>) -> Judged {
     Ok(())
 }
 
-/// Requires that the reply to a query for ANY contains no synthesized AAAA records. Otherwise any reply is correct: RFC
+/// Requires that the reply to a query for ANY contains no synthesized AAAA records. Any other content is correct: RFC
 /// 8482 §4 allows one RRset, several RRsets, or an HINFO record, and the server may refuse.
 fn has_no_aaaa(reply: &Message) -> Judged {
     let made = reply.answers(Rtype::AAAA).count();

@@ -44,15 +44,15 @@ fn not_offered<T>() -> Judged<T> {
     Err(Fault::NotOffered("it answers PTR queries with PTR records, not with aliases".into()))
 }
 
-/// Returns the name of an address in ip6.arpa (RFC 3596 §2.5), which consists of the nibbles from the last to the
-/// first.
+/// Returns the ip6.arpa name of an address (RFC 3596 §2.5). It consists of the nibbles of the address, from the last to
+/// the first.
 fn reverse(address: Ipv6Addr) -> String {
     let digits = format!("{:032x}", u128::from(address));
     let nibbles: Vec<String> = digits.chars().rev().map(String::from).collect();
     format!("{}.ip6.arpa", nibbles.join("."))
 }
 
-/// Returns the name in ip6.arpa of the address in which `v4` is embedded.
+/// Returns the ip6.arpa name of the address in which `v4` is embedded.
 fn below(prefix: Prefix, v4: &str) -> String {
     reverse(prefix.with(address(v4)))
 }
@@ -61,7 +61,7 @@ fn address(v4: &str) -> Ipv4Addr {
     v4.parse().expect("addresses of checks are literals")
 }
 
-/// Returns the name of `v4` in in-addr.arpa (RFC 1035 §3.5).
+/// Returns the in-addr.arpa name of `v4` (RFC 1035 §3.5).
 fn in_addr(v4: &str) -> Name {
     let [a, b, c, d] = address(v4).octets();
     name(&format!("{d}.{c}.{b}.{a}.in-addr.arpa"))
@@ -78,7 +78,7 @@ fn neither(reply: &Message) -> Fault {
     Fault::Wrong(format!("there is neither an alias nor a PTR record of the name: {what}"))
 }
 
-/// Requires a PTR record or an alias. An alias must point to the name of `v4` in in-addr.arpa, and the answer must then
+/// Requires a PTR record or an alias. An alias must point to the in-addr.arpa name of `v4`, and the answer must then
 /// also contain the PTR record of that name.
 fn points_to(t: &Trial<'_>, asked: &Name, reply: &Message, v4: &str) -> Judged<ReverseAnswer> {
     let way = ReverseAnswer::of(reply, asked);
