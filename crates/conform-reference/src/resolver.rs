@@ -320,9 +320,9 @@ fn whole(found: Found) -> Outcome {
     Outcome { rcode: found.rcode, errors, ..Outcome::default() }
 }
 
-/// Returns the TTL of a synthesized record in seconds: the smallest of the TTL of the A record, the TTL of the SOA
-/// record, and the MINIMUM of the SOA record (RFC 6147 §5.1.7, RFC 2308 §5). If there is no SOA record, `without_soa`
-/// is used instead of the two values from the SOA record.
+/// Returns the TTL, in seconds, of a synthesized record (RFC 6147 §5.1.7, RFC 2308 §5). It is the smallest of the TTL
+/// of the A record, the TTL of the SOA record, and the MINIMUM of the SOA record. If there is no SOA record,
+/// `without_soa` is used instead of the two values from the SOA record.
 fn ttl_of_made(a: u32, soa: Option<&Record>, without_soa: u32, rules: &Rules) -> u32 {
     let of_soa = soa.map(|soa| soa.ttl).filter(|_| rules.ttl_of_soa);
     let minimum = soa.and_then(Record::minimum).filter(|_| rules.minimum_of_soa);

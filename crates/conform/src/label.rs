@@ -30,15 +30,30 @@
 //! | `half` | the reply contains only the alias, without the records of its target |
 //! | `wild` | the name comes from the wildcard `*.wild.REST`; this label has no effect in unsigned zones |
 //!
-//! FATE is one of: `nodata`; `rcode-3`; `silent` (no reply); `delay-1500` (a normal reply after 1500 ms); `tc`
-//! (truncated and empty over UDP, complete over TCP); `tcponly` (no reply over UDP); `noedns` (FORMERR for queries with
-//! an OPT record, RFC 6891 §7); `badid`, `badport`, `badquestion` (a forged reply, and 100 ms later the correct one).
-//! The forged reply contains [`EVIL4`] or [`EVIL6`]. It has a wrong ID (`badid`), comes from a wrong port (`badport`),
-//! or contains a different question (`badquestion`).
+//! FATE, the treatment of a query, is one of these:
 //!
-//! The last label before the zone may select a subzone: `b` (unsigned), `secure` (signed, NSEC), `nsec3` (signed,
-//! NSEC3), `bogus` (signatures that do not verify), `expired` (signatures that expired last year). A name without
-//! directives exists but has no records.
+//! | FATE | reply |
+//! |---|---|
+//! | `nodata` | NODATA |
+//! | `rcode-3` | this RCODE |
+//! | `silent` | no reply |
+//! | `delay-1500` | a normal reply after 1500 ms |
+//! | `tc` | truncated and empty over UDP, complete over TCP |
+//! | `tcponly` | no reply over UDP |
+//! | `noedns` | FORMERR for queries with an OPT record (RFC 6891 §7) |
+//! | `badid`, `badport`, `badquestion` | a forged reply with [`EVIL4`] or [`EVIL6`], and 100 ms later the correct one. The forged reply has a wrong ID (`badid`), comes from a wrong port (`badport`), or contains a different question (`badquestion`) |
+//!
+//! The last label before the zone may select a subzone:
+//!
+//! | subzone | content |
+//! |---|---|
+//! | `b` | unsigned |
+//! | `secure` | signed, NSEC |
+//! | `nsec3` | signed, NSEC3 |
+//! | `bogus` | signatures that do not verify |
+//! | `expired` | signatures that expired last year |
+//!
+//! A name without directives exists but has no records.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Duration;

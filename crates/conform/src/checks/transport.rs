@@ -1,5 +1,5 @@
-//! Transport: TCP as a full transport (RFC 7766), maximum length of a datagram (RFC 1035, 6891, 9715), truncated
-//! upstream replies (RFC 2181), and slow or silent upstreams, which must not delay the replies to other queries.
+//! Transport: TCP as a full transport (RFC 7766), maximum length of a datagram (RFC 1035, 6891, 9715), and truncated
+//! upstream replies (RFC 2181). Slow or silent upstreams must not delay the replies to other queries.
 //!
 //! Checks that do not need a test zone send queries for `ipv4only.arpa`, which every DNS64 server answers (RFC 7050).
 

@@ -43,7 +43,7 @@ pub(super) fn replies_have_opt(t: &mut Trial<'_>) -> Judged {
     Ok(())
 }
 
-/// Returns queries with an OPT record to which a recursive server replies with an error: two questions or none, other
+/// Returns queries with an OPT record. A recursive server replies to them with an error: two questions or none, other
 /// opcodes, EDNS version 1, class CHAOS and a zone transfer.
 fn erroneous(t: &mut Trial<'_>) -> Vec<(String, Message)> {
     let mut twice = query(t);
