@@ -100,7 +100,7 @@ fn missed(mutants: &[&Mutant]) -> Vec<String> {
 /// Runs a mutant's check with one prefix after the other until the check fails.
 ///
 /// # Errors
-/// The verdicts, if the check passes with all prefixes.
+/// Returns the verdicts if the check passes with all prefixes.
 fn hunt(mutant: &Mutant, far: &Authority) -> Result<(), String> {
     let check = common::check(mutant.caught_by).ok_or("there is no such check")?;
     let mut verdicts = Vec::new();
@@ -121,7 +121,7 @@ fn hunt(mutant: &Mutant, far: &Authority) -> Result<(), String> {
     Err(verdicts.join("; "))
 }
 
-/// Runs one check against a mutant, or against the reference itself; returns verdict and reason.
+/// Runs one check against a mutant, or against the reference itself. Returns the verdict and the reason.
 fn try_one(
     server: Server,
     far: &Authority,

@@ -21,10 +21,10 @@ use conform_reference::ReferenceConfig;
 use conform_reference::mutant::NO_HOOKS;
 use conform_reference::rules::Rules;
 
-/// Number of scripts that run in parallel: most of the time they wait.
+/// Number of scripts that run in parallel. Most of the time, the scripts wait for replies.
 const AT_ONCE: usize = 8;
 
-/// True if a query with this fate may make a server mark its upstream down.
+/// True if a server may stop querying its upstream for a while because of this treatment of a query.
 fn troubles(fate: Fate) -> bool {
     match fate {
         Fate::Silent | Fate::TcpOnly | Fate::NoEdns => true,
@@ -33,7 +33,8 @@ fn troubles(fate: Fate) -> bool {
     }
 }
 
-/// True if, while the script ran, the test authoritative server received a query for a name with a troubling fate.
+/// True if the script of the check caused an upstream query after which a server may stop querying its upstream for a
+/// while.
 fn troubles_its_server(check: &Check) -> bool {
     let (far, zone) = (common::authority(), common::zone());
     let prefixes = common::prefixes("64:ff9b::/96");

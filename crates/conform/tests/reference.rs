@@ -33,7 +33,7 @@ const SERVERS: [Server; 11] = [
     Server { prefixes: "3fff:64:64:6400::/56", validates: false },
 ];
 
-/// Number of servers that are checked in parallel: most of the time they wait for a timeout.
+/// Number of servers that are checked in parallel. Most of the time, the checks wait for a timeout.
 const AT_ONCE: usize = SERVERS.len();
 
 /// Results of all runs.

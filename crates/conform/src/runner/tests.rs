@@ -13,10 +13,10 @@ use crate::authority::view::Asked;
 use crate::message::{Message, Record, name, rcode};
 use crate::trial::Judge;
 
-/// Timeout of the runner in these tests where silence is expected.
+/// Timeout of the runner for tests in which no reply is expected.
 const PATIENCE: Duration = Duration::from_millis(150);
 
-/// Generous timeout where a reply is expected.
+/// Generous timeout of the runner for tests in which a reply is expected.
 const LONG: Duration = Duration::from_secs(20);
 
 /// A UDP server in a thread. The given function returns the reply to a query, or `None` for no reply.
@@ -364,7 +364,7 @@ fn view_of_another_authority_is_an_error() {
     assert_eq!(run(&Seen(1)).unwrap().outcomes[0].verdict, Verdict::Passed);
 }
 
-/// The simulated server behaves as if it had marked its only upstream down for a while.
+/// The simulated server behaves as if it had stopped querying its only upstream for a while.
 #[test]
 fn servfail_is_retried_before_troubling_checks() {
     let mut asked = 0;

@@ -43,8 +43,8 @@ pub(super) fn replies_have_opt(t: &mut Trial<'_>) -> Judged {
     Ok(())
 }
 
-/// Returns queries with an OPT record. A recursive server replies to them with an error: two questions or none, other
-/// opcodes, EDNS version 1, class CHAOS and a zone transfer.
+/// Returns queries with an OPT record that a recursive server rejects. They have two questions or none, a different
+/// opcode, EDNS version 1, or class CHAOS, or they request a zone transfer.
 fn erroneous(t: &mut Trial<'_>) -> Vec<(String, Message)> {
     let mut twice = query(t);
     twice.questions.extend(query(t).questions);
