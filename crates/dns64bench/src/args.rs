@@ -152,11 +152,11 @@ pub(crate) struct Traffic {
     /// DNS zone of the generated names
     #[arg(long, default_value = "dns64perf.test", help_heading = NAMES)]
     pub(crate) domain: Domain,
-    /// AAAA record rate (α): share of names that have an AAAA record, from 0 to 1. It must equal the --aaaa-share set
-    /// for AuthDNS (`dns64bench auth`)
+    /// AAAA record rate (α): fraction of the names, from 0 to 1, that have an AAAA record. AuthDNS (`dns64bench auth`)
+    /// must run with the same --aaaa-share
     #[arg(long, value_name = "SHARE", allow_negative_numbers = true, default_value_t = Share::ZERO, help_heading = NAMES)]
     pub(crate) aaaa_share: Share,
-    /// Cache hit rate (β): share of queries for names that the DUT has already resolved and cached, from 0 to 1
+    /// Cache hit rate (β): fraction of the queries, from 0 to 1, whose name the DUT has already resolved and cached
     #[arg(long, value_name = "SHARE", allow_negative_numbers = true, default_value_t = Share::ZERO, help_heading = NAMES)]
     pub(crate) cached_share: Share,
     /// Number of thread pairs; each pair has one sending and one receiving thread
@@ -167,7 +167,7 @@ pub(crate) struct Traffic {
     pub(crate) source_ports: u16,
     /// Simulate many clients: send from N source addresses in this IPv4 or IPv6 prefix. The prefix must be local to
     /// this host, for example after `ip -6 route add local PREFIX dev lo`, and the server needs a route to it. N is at
-    /// most 65536 [default of N: 256, or the size of the prefix if that is smaller]
+    /// most 65536 [default of N: 256, or all addresses of the prefix if it has fewer]
     #[arg(long, value_name = "PREFIX[,N]", help_heading = THREADS)]
     pub(crate) source_addresses: Option<SourceAddresses>,
     /// Send and receive with AF_XDP (kernel bypass) on this interface. The route to the server must use the interface;
@@ -183,35 +183,36 @@ pub(crate) struct Traffic {
     /// selects the CPUs]
     #[arg(long, value_name = "LIST", value_parser = parse_cpus, help_heading = THREADS)]
     pub(crate) cpus: Option<CpuList>,
-    /// Busy-wait for the send time of each query instead of sleeping, which makes sending more accurate. auto:
+    /// Busy-wait for the send time of each query instead of sleeping; this makes the send times more accurate. auto:
     /// busy-wait if this host has at least two more CPUs than the tester has threads
     #[arg(long, value_enum, default_value_t = SpinChoice::Auto, help_heading = PACING)]
     pub(crate) spin: SpinChoice,
-    /// Maximum time by which a query is moved from its scheduled send time in order to send several queries as a batch.
-    /// A larger value saves CPU time. auto: 50us with busy-waiting or on dedicated CPUs; otherwise the shortest time with
-    /// which sending uses at most a third of a CPU, but no more than 1ms
+    /// Send queries in batches: maximum time between the scheduled send time of a query and the send time of its batch.
+    /// A larger value saves CPU time. auto: 50us with busy-waiting or on dedicated CPUs; otherwise the shortest time at
+    /// which sending uses at most a third of a CPU, up to 1ms
     #[arg(long, value_name = "TIME", default_value_t = Burst::Auto, help_heading = PACING)]
     pub(crate) max_burst: Burst,
-    /// Do not use real-time priority; by default, a sender on a dedicated CPU uses it
+    /// Run all threads without real-time priority. By default, a sending thread with a dedicated CPU has real-time
+    /// priority
     #[arg(long, help_heading = PACING)]
     pub(crate) no_real_time: bool,
-    /// A trial is invalid if the number of queries sent in any 100 ms window deviates from the schedule by more than
-    /// this percentage
+    /// Limit in per cent for deviations from the schedule. A trial is invalid if, in any window of 100 ms, the number
+    /// of queries sent deviates by more than this limit
     #[arg(long, value_name = "PCT", allow_negative_numbers = true, default_value_t = PacingLimits::default().window_100ms_pct, value_parser = parse_percentage, help_heading = PACING)]
     pub(crate) window_limit: f64,
-    /// A trial is invalid if more than one query in a thousand is sent more than this time after its scheduled send
-    /// time
+    /// Limit for the delay between the scheduled and the actual send time of a query. A trial is invalid if the delay
+    /// exceeds the limit for more than one query in a thousand
     #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = parse_some_time, help_heading = PACING)]
     pub(crate) lateness_limit: Duration,
-    /// Use one system call (UDP_SEGMENT) to send all queries in a batch that share a source port
+    /// In each batch, send all queries with the same source port in one system call (UDP_SEGMENT)
     #[arg(long, value_name = "YES", default_value_t = true, action = clap::ArgAction::Set, help_heading = THREADS)]
     pub(crate) offload: bool,
-    /// Status socket of AuthDNS (the path in `auth --status`). With this option, a trial is invalid if AuthDNS drops
-    /// packets or responds slowly. Without it, such a trial may count as a failure of the server
+    /// Path of AuthDNS's status socket (the path in `auth --status`). With this option, a trial is invalid if AuthDNS
+    /// drops packets or responds slowly. Without this option, such a trial may count as a failure of the server
     #[arg(long, value_name = "PATH", help_heading = AUTH)]
     pub(crate) auth_status: Option<PathBuf>,
-    /// With --auth-status: response time of AuthDNS that at most one query in a thousand may exceed; otherwise the
-    /// trial is invalid
+    /// Limit for the response time of AuthDNS, with --auth-status. A trial is invalid if AuthDNS exceeds the limit for
+    /// more than one query in a thousand
     #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = parse_some_time, help_heading = AUTH)]
     pub(crate) auth_limit: Duration,
     /// Declare that the DUT, AuthDNS and the Measurer run on separate hosts; the program cannot detect this
@@ -222,7 +223,7 @@ pub(crate) struct Traffic {
     pub(crate) records: Option<PathBuf>,
 }
 
-/// Criteria for valid replies, and the share of valid replies that a trial needs to pass.
+/// Criteria for valid replies, and the fraction of queries that must get a valid reply for a trial to pass.
 #[derive(Debug, Args)]
 pub(crate) struct Replies {
     /// Prefix that synthesized addresses must have; may be given several times [default: any address is valid]
@@ -232,8 +233,8 @@ pub(crate) struct Replies {
     /// `dns64bench zone`
     #[arg(long, help_heading = REPLIES)]
     pub(crate) any_aaaa: bool,
-    /// Acceptance criterion: share of queries that must get a valid reply for a trial to pass, from 0 to 1. Values
-    /// below 1 do not comply with RFC 8219
+    /// Acceptance criterion: a trial passes if at least this fraction of the queries, from 0 to 1, get a valid reply.
+    /// Values below 1 do not comply with RFC 8219
     #[arg(long, value_name = "SHARE", default_value = "1", allow_negative_numbers = true, value_parser = parse_fraction, help_heading = REPLIES)]
     pub(crate) accept: f64,
 }
@@ -274,16 +275,15 @@ pub(crate) struct Measure {
     pub(crate) environment: bool,
 }
 
-/// Options for a tester that sends one shard of a trial shared by several testers.
+/// Options for a distributed trial, in which each of several testers sends one shard of the queries.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Sharding {
-    /// Send only shard I of N of the trial, where I is from 0 to N-1: every N-th query, starting with query I. --rate
-    /// is the rate of the whole trial. Run the other shards on other testers, and combine all --json results with
-    /// `merge`
+    /// Send only shard I of the trial (0 to N-1), which consists of query I and every N-th query after it. --rate is
+    /// the rate of the whole trial. Run the other shards on other testers, and combine all --json results with `merge`
     #[arg(long, value_name = "I/N", requires = "start_at", conflicts_with = "auth_status", help_heading = SHARDS)]
     pub(crate) shard: Option<ShardNumber>,
-    /// Wall-clock time at which query 0 is sent, a few seconds in the future. Use the same time on all testers.
-    /// Formats: RFC 3339, the output of `date --iso-8601=ns`, or seconds since 1970
+    /// Wall-clock time at which the first query of the trial (query 0) is sent: a few seconds in the future, and the
+    /// same on all testers. Formats: RFC 3339, the output of `date --iso-8601=ns`, or seconds since 1970
     #[arg(long, value_name = "TIME", requires = "shard", help_heading = SHARDS)]
     pub(crate) start_at: Option<Moment>,
     /// Seed for the DNS message IDs; it must be the same on all testers [default: derived from the plan and --start-at]
@@ -361,12 +361,12 @@ pub(crate) struct NewSearch {
     #[arg(long, value_enum, default_value_t = SearchMethod::Bisection, help_heading = SEARCH)]
     pub(crate) method: SearchMethod,
     /// Additional goal for --method mlrsearch; the goal of RFC 8219 always applies. LOSS: maximum loss ratio of a
-    /// trial. exceed: maximum share of the trial time at a rate that is spent in trials with a loss ratio above LOSS.
+    /// trial. exceed: trials with a loss ratio above LOSS may take at most this fraction of the trial time at a rate.
     /// final: duration of a full-length trial. sum: total duration of the full-length trials at a rate
     #[arg(long, value_name = "LOSS[,exceed=SHARE][,final=TIME][,sum=TIME]", help_heading = SEARCH)]
     pub(crate) goal: Vec<TypedGoal>,
-    /// For --method mlrsearch: maximum distance between the lower and upper bounds of the result, relative to the upper
-    /// bound
+    /// For --method mlrsearch: maximum distance between the lower and upper bounds of the result, as a fraction of the
+    /// upper bound
     #[arg(long, value_name = "SHARE", allow_negative_numbers = true, default_value = "0.5%", value_parser = parse_share, help_heading = SEARCH)]
     pub(crate) width: f64,
     /// Number of searches; RFC 8219 requires at least 20
@@ -390,7 +390,7 @@ pub(crate) struct NewSearch {
     /// available. Results above the rate that the self-test validates are reported as lower bounds
     #[arg(long, value_name = "QPS", allow_negative_numbers = true, help_heading = SELF_TEST)]
     pub(crate) self_test_passed: Option<Qps>,
-    /// Value of the reserve δ in the self-test of --self-test-passed (`self-test --delta`)
+    /// Reserve δ with which the self-test of --self-test-passed was run (its option --delta)
     #[arg(long, value_name = "SHARE", default_value_t = method::selftest::MIN_DELTA, allow_negative_numbers = true, value_parser = parse_reserve, help_heading = SELF_TEST)]
     pub(crate) delta: f64,
     /// Journal file [default: ~/.local/state/dns64bench/dns64bench-search-TIME-PID.jsonl]
@@ -408,7 +408,8 @@ pub(crate) enum SearchMethod {
 
 #[derive(Debug, Args)]
 pub(crate) struct SelfTest {
-    /// Address of AuthDNS on a direct link from this host, such as 198.18.1.2; AuthDNS must run with --aaaa-share 1
+    /// Address at which this host reaches AuthDNS over a direct link, such as 198.18.1.2; AuthDNS must run with
+    /// --aaaa-share 1
     #[arg(long, value_name = "SERVER", help_heading = SERVER)]
     pub(crate) server: Server,
     #[command(flatten)]
@@ -421,14 +422,15 @@ pub(crate) struct SelfTest {
     /// to the values that those tests will use
     #[arg(long, value_name = "QPS", allow_negative_numbers = true, help_heading = LOAD)]
     pub(crate) for_rate: Qps,
-    /// Reserve δ: share by which the tester must be faster than tests of DUTs require; RFC 8219 requires at least 0.1
+    /// Reserve δ: fraction by which the rate of the self-test exceeds the rate that tests of DUTs need; RFC 8219
+    /// requires at least 0.1
     #[arg(long, value_name = "SHARE", default_value_t = method::selftest::MIN_DELTA, allow_negative_numbers = true, value_parser = parse_reserve, help_heading = SELF_TEST)]
     pub(crate) delta: f64,
     /// Number of trials, all of which must pass; with --search-to, the number of searches
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = SELF_TEST)]
     pub(crate) repeat: u32,
-    /// Search for the highest rate that passes, up to this rate in queries per second, instead of testing a single
-    /// rate. The lowest result of the --repeat searches counts
+    /// Instead of testing a single rate, search for the highest rate that passes, up to this rate in queries per
+    /// second. The result of the self-test is the lowest result of the --repeat searches
     #[arg(long, value_name = "QPS", allow_negative_numbers = true, help_heading = SELF_TEST)]
     pub(crate) search_to: Option<Qps>,
 }
@@ -518,21 +520,21 @@ pub(crate) enum CampaignAction {
 
 #[derive(Debug, Args)]
 pub(crate) struct Agent {
-    /// Working folder
+    /// Working folder of the agent
     #[arg(long, value_name = "DIR", help_heading = FILES)]
     pub(crate) folder: PathBuf,
-    /// Remove the working folder at the end
+    /// Remove the working folder when the agent ends
     #[arg(long, help_heading = FILES)]
     pub(crate) remove: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Report {
-    /// Run folders of campaigns; several runs are compared with each other
+    /// Run folders of campaigns; if several are given, the report compares the runs
     #[arg(required = true, value_name = "DIR")]
     pub(crate) runs: Vec<PathBuf>,
-    /// Folder for the report; required if there are several runs and no --baseline [default: the run folder; with
-    /// --baseline, no report is written]
+    /// Folder for the report; required for several runs without --baseline [default: the run folder; with --baseline,
+    /// no report is written]
     #[arg(long, value_name = "DIR", help_heading = FILES)]
     pub(crate) output: Option<PathBuf>,
     #[command(flatten)]
@@ -587,7 +589,8 @@ pub(crate) struct Auth {
     #[arg(long, value_name = "LIST", value_parser = parse_cpus, help_heading = THREADS)]
     pub(crate) cpus: Option<CpuList>,
     /// Also answer queries with AF_XDP (kernel bypass) on this interface, with one worker thread for each of its
-    /// queues. All --listen addresses must be assigned to the interface; auto selects the interface that has them
+    /// queues. All --listen addresses must be assigned to the interface; auto selects the interface that has these
+    /// addresses
     #[arg(long, value_name = "IFACE", conflicts_with_all = ["conform", "delay"], help_heading = THREADS)]
     pub(crate) xdp: Option<String>,
     /// AF_XDP mode: zero-copy (needs driver support), copy (in the driver), generic (works with every driver), or auto
@@ -598,7 +601,7 @@ pub(crate) struct Auth {
     /// at random (uniform distribution)
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = parse_delay, help_heading = FAULTS)]
     pub(crate) delay: DelayRange,
-    /// Share of UDP replies to drop instead of sending them, from 0 to 1
+    /// Fraction of the UDP replies, from 0 to 1, that are dropped instead of sent
     #[arg(long, value_name = "SHARE", allow_negative_numbers = true, default_value_t = 0.0, value_parser = parse_fraction, help_heading = FAULTS)]
     pub(crate) loss: f64,
     /// Seed for the random decisions of --loss and --delay
@@ -643,7 +646,7 @@ pub(crate) struct ZoneContent {
     /// DNS zone of the generated names
     #[arg(long, default_value = "dns64perf.test", help_heading = NAMES)]
     pub(crate) domain: Domain,
-    /// AAAA record rate: share of names that have an AAAA record, from 0 to 1
+    /// AAAA record rate: fraction of the names, from 0 to 1, that have an AAAA record
     #[arg(long, value_name = "SHARE", allow_negative_numbers = true, default_value_t = Share::ZERO, help_heading = NAMES)]
     pub(crate) aaaa_share: Share,
     /// TTL of all records in seconds
@@ -666,40 +669,40 @@ pub(crate) struct ReferenceDut {
     /// AF_XDP mode; takes the same values as `auth --xdp-mode`
     #[arg(long, value_name = "MODE", value_enum, default_value_t, requires = "xdp", help_heading = THREADS)]
     pub(crate) xdp_mode: XdpMode,
-    /// Maximum number of queries to answer per second; further queries are dropped at once
+    /// Maximum number of queries to answer per second; queries above this rate are dropped immediately
     #[arg(long, value_name = "QPS", allow_negative_numbers = true, help_heading = LOAD)]
     pub(crate) capacity: Qps,
-    /// Size of the token bucket, expressed as a time at full capacity: unused capacity accumulates up to this limit. A
+    /// Size of the token bucket, as a time: unused capacity accumulates for at most this time, and can be used later. A
     /// trial starts with a full bucket
     #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = parse_time, help_heading = LOAD)]
     pub(crate) burst: Duration,
     /// DNS zone of the generated names
     #[arg(long, default_value = "dns64perf.test", help_heading = NAMES)]
     pub(crate) domain: Domain,
-    /// AAAA record rate: share of names that have a native AAAA record, from 0 to 1
+    /// AAAA record rate: fraction of the names, from 0 to 1, that have a native AAAA record
     #[arg(long, value_name = "SHARE", allow_negative_numbers = true, default_value_t = Share::ZERO, help_heading = NAMES)]
     pub(crate) aaaa_share: Share,
     /// Prefix of the synthesized addresses, without the prefix length, which is 96
     #[arg(long, value_name = "P", default_value = "64:ff9b::", value_parser = like::<Ipv6Addr>("IPv6 address", "64:ff9b::, without its length"), help_heading = REPLIES)]
     pub(crate) prefix: Ipv6Addr,
-    /// Share of queries that get no reply, from 0 to 1
+    /// Fraction of the queries, from 0 to 1, that get no reply
     #[arg(long, value_name = "SHARE", allow_negative_numbers = true, default_value_t = Share::ZERO, help_heading = FAULTS)]
     pub(crate) loss: Share,
     /// Delay of each reply: one time, such as 20ms, or a range, such as 10ms-50ms, from which each delay is drawn at
     /// random (uniform distribution)
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = parse_delay, help_heading = FAULTS)]
     pub(crate) delay: DelayRange,
-    /// Share of queries that are answered late, from 0 to 1; their delay is --late-by instead of --delay
+    /// Fraction of the queries, from 0 to 1, that get a late reply: its delay is --late-by instead of --delay
     #[arg(long, value_name = "SHARE", allow_negative_numbers = true, default_value_t = Share::ZERO, help_heading = FAULTS)]
     pub(crate) late_share: Share,
-    /// Delay of the late replies (--late-share)
+    /// Delay of the late replies that --late-share requests
     #[arg(long, value_name = "TIME", default_value = "1200ms", value_parser = parse_time, help_heading = FAULTS)]
     pub(crate) late_by: Duration,
-    /// Share of queries that get a reply with a wrong address, from 0 to 1
+    /// Fraction of the queries, from 0 to 1, that get a reply with a wrong address
     #[arg(long, value_name = "SHARE", allow_negative_numbers = true, default_value_t = Share::ZERO, help_heading = FAULTS)]
     pub(crate) wrong_share: Share,
     /// Probability, from 0 to 1, that a trial loses one query half a second after its start, regardless of the query
-    /// rate. A pause of 100 ms between queries starts a new trial
+    /// rate. After a pause of 100 ms, the next query starts a new trial
     #[arg(long, value_name = "SHARE", allow_negative_numbers = true, default_value_t = 0.0, value_parser = parse_fraction, help_heading = FAULTS)]
     pub(crate) failing_trials: f64,
     /// Seed for the random decisions of --failing-trials and --delay
@@ -715,8 +718,8 @@ pub(crate) struct ReferenceDut {
     /// Number of times that each upstream query is sent
     #[arg(long, value_name = "N", default_value_t = 1, requires = "ask", help_heading = AUTH)]
     pub(crate) ask_times: u8,
-    /// Share of names for which upstream queries are sent, from 0 to 1. A value below 1 simulates a server that answers
-    /// some names without an upstream query
+    /// Fraction of the names, from 0 to 1, for which upstream queries are sent. A value below 1 simulates a server that
+    /// answers queries for some names without an upstream query
     #[arg(long, value_name = "SHARE", allow_negative_numbers = true, default_value_t = Share::ONE, requires = "ask", help_heading = AUTH)]
     pub(crate) ask_share: Share,
     /// Send upstream queries only once for each name, like a server with a cache
@@ -770,13 +773,13 @@ pub(crate) struct Lab {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum LabAction {
-    /// Create the namespaces and their links, unless they exist
+    /// Create the lab's network namespaces and links, if they do not exist yet
     #[command(after_help = help::below("lab up"))]
     Up,
-    /// Remove the namespaces
+    /// Remove the lab's network namespaces and links
     #[command(after_help = help::below("lab down"))]
     Down,
-    /// Run a command in a namespace
+    /// Run a command in one of the lab's network namespaces
     #[command(after_help = help::below("lab exec"))]
     Exec {
         /// Namespace in which to run the command: tester, dut or auth
@@ -788,7 +791,7 @@ pub(crate) enum LabAction {
     /// Keep a namespace of an unprivileged lab alive
     #[command(hide = true)]
     Hold,
-    /// Wait until the link-layer addresses of these neighbours are known
+    /// Wait until the kernel has resolved the link-layer addresses of the given neighbours
     #[command(hide = true)]
     Reach {
         /// Addresses of the neighbours
@@ -802,7 +805,7 @@ pub(crate) struct Manual {
     /// Folder for the manual pages; created if missing
     #[arg(value_name = "DIR")]
     pub(crate) folder: PathBuf,
-    /// Date in the footer of each page
+    /// Date in the footer of each manual page
     #[arg(long, default_value = "", hide_default_value = true, help_heading = FILES)]
     pub(crate) date: String,
 }
@@ -821,7 +824,7 @@ pub(crate) struct Check {
     /// Print one JSON object
     #[arg(long, help_heading = FILES)]
     pub(crate) json: bool,
-    /// End with status 4 if any setting may distort measurements, for use in scripts
+    /// For use in scripts: end with status 4 if any setting may distort measurements
     #[arg(long, help_heading = FILES)]
     pub(crate) strict: bool,
 }

@@ -148,7 +148,7 @@ enum Command {
         /// Folder for the manual pages; created if missing
         #[arg(value_name = "DIR")]
         folder: PathBuf,
-        /// Date in the footer of each page
+        /// Date in the footer of each manual page
         #[arg(long, default_value = "", hide_default_value = true)]
         date: String,
     },

@@ -30,8 +30,8 @@ pub(crate) enum Transport {
 /// Queries and their transport.
 #[derive(Debug, Args)]
 pub(crate) struct Questions {
-    /// File of queries to send instead of generated ones; - is standard input. Each line contains a name, a type and
-    /// optionally a class
+    /// File with queries to send instead of the generated queries (- is standard input). Each line contains a name, a
+    /// type and optionally a class
     #[arg(long, value_name = "FILE", conflicts_with_all = ["domain", "names", "first_name", "aaaa_share", "any_aaaa"], help_heading = QUESTIONS)]
     pub(crate) queries: Option<PathBuf>,
     /// Transport of the queries; udp-then-tcp retries truncated answers over TCP
@@ -124,8 +124,8 @@ pub(crate) struct ClosedLoop {
     /// Time to wait for the answer to a query
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse_time, help_heading = LOAD)]
     pub(crate) timeout: Duration,
-    /// AAAA record rate (α): share of names that have an AAAA record, from 0 to 1. It must equal the --aaaa-share set
-    /// for AuthDNS (`dns64bench auth`)
+    /// AAAA record rate (α): fraction of the names, from 0 to 1, that have an AAAA record. AuthDNS (`dns64bench auth`)
+    /// must run with the same --aaaa-share
     #[arg(long, value_name = "SHARE", default_value_t = Share::ZERO, help_heading = NAMES)]
     pub(crate) aaaa_share: Share,
     /// Prefix that synthesized addresses must have; may be given several times [default: any address is valid]
@@ -147,7 +147,7 @@ pub(crate) struct ClosedLoop {
           conflicts_with_all = ["server", "queries", "outstanding", "threads", "source_ports", "duration", "count", "names",
                                 "first_name", "timeout", "IntervalFiles"], help_heading = PERF2)]
     pub(crate) dns64perf2: Option<Vec<String>>,
-    /// With --dns64perf2: ID of a process on this machine, such as the server, whose CPU use is also shown
+    /// With --dns64perf2: also show the CPU use of the process with this ID on this machine, such as the server process
     #[arg(long, value_name = "PID", requires = "dns64perf2", help_heading = PERF2)]
     pub(crate) cpu_of: Option<u32>,
 }
@@ -207,8 +207,7 @@ pub(crate) struct Resperf {
     /// Sign the queries with this TSIG key; the default algorithm is hmac-md5
     #[arg(short = 'y', value_name = "[ALG:]NAME:SECRET", help_heading = QUESTIONS)]
     pub(crate) tsig: Option<Key>,
-    /// Length of the intervals for which results are plotted, and recorded by --hdr-log and --json-lines, in seconds;
-    /// at least 0.01
+    /// Length in seconds of the intervals in the plots and in the files of --hdr-log and --json-lines; at least 0.01
     #[arg(short = 'i', value_name = "SECONDS", default_value = "0.5", value_parser = plot_interval, help_heading = FILES)]
     pub(crate) interval: Duration,
     /// Rate at the end of the ramp, in queries per second
@@ -240,17 +239,17 @@ pub(crate) struct Resperf {
     /// Start again with the first query when all queries have been sent
     #[arg(short = 'R', help_heading = QUESTIONS)]
     pub(crate) repeat: bool,
-    /// Also show pacing, latency percentiles, wrong and unmatched replies
+    /// Also show the pacing, the latency percentiles, and the numbers of wrong replies and unmatched replies
     #[arg(short = 'v', help_heading = FILES)]
     pub(crate) verbose: bool,
     /// Print warnings on standard output instead of standard error
     #[arg(short = 'W', help_heading = FILES)]
     pub(crate) warnings_to_stdout: bool,
-    /// Number of threads; the clients set by -C are divided among them
+    /// Number of threads; the clients set by -C are divided among the threads
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = THREADS)]
     pub(crate) threads: usize,
-    /// Also write a report, as resperf-report does: an HTML page with the output and both plots, and separate files
-    /// with the plots (SVG), the output and the plot data. File names begin with the date and time
+    /// Also write a report, as resperf-report does: an HTML page with the output and both plots, and separate files for
+    /// the plots (SVG), the output and the plot data. File names begin with the date and time
     #[arg(long, help_heading = FILES)]
     pub(crate) report: bool,
     /// Write a latency histogram (in µs) for each interval to this file, as an HDR interval log
@@ -294,8 +293,8 @@ pub(crate) struct Dns64perf {
     pub(crate) burst: u64,
     /// Number of threads
     pub(crate) threads: u64,
-    /// DELAY: time between two bursts of a thread, in ns. TIMEOUT: time to wait for a reply, in seconds. An optional
-    /// argument PORTS before DELAY is the number of source ports of each thread
+    /// DELAY: time between two bursts of a thread, in ns. TIMEOUT: time to wait for a reply, in seconds. PORTS
+    /// (optional, before DELAY): number of source ports of each thread
     #[arg(value_names = ["DELAY", "TIMEOUT"], num_args = 2..=3, required = true)]
     pub(crate) timing: Vec<String>,
 }
@@ -303,8 +302,8 @@ pub(crate) struct Dns64perf {
 /// The last two or three arguments of dns64perf++: `[PORTS] DELAY TIMEOUT`.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Timing {
-    /// Number of source ports of each thread; `None` if the argument was omitted. The argument exists in versions since
-    /// October 2018.
+    /// Number of source ports of each thread; `None` if the argument was omitted. Versions of dns64perf++ since October
+    /// 2018 have this argument.
     pub(crate) ports: Option<NonZeroU16>,
     /// Time between the bursts of a thread, in ns.
     pub(crate) delay: u64,
@@ -312,7 +311,7 @@ pub(crate) struct Timing {
 }
 
 impl Dns64perf {
-    /// Parses the last two or three arguments; an error names the argument.
+    /// Parses the last two or three arguments of dns64perf++. An error names the faulty argument.
     pub(crate) fn timing(&self) -> Result<Timing, String> {
         let (ports, delay, timeout) = match &self.timing[..] {
             [delay, timeout] => (None, delay, timeout),
@@ -343,7 +342,7 @@ pub(crate) struct Experiments {
 }
 
 impl Experiments {
-    /// Parses five or six words; an error names the word.
+    /// Parses the five or six arguments of dns64perf2. An error names the faulty argument.
     pub(crate) fn parse(words: &[String]) -> Result<Experiments, String> {
         let word = |i: usize| words.get(i).map_or("", String::as_str);
         let bad = |i: usize, what: &str| format!("--dns64perf2: '{}' is no {what}", word(i));
@@ -367,8 +366,8 @@ impl Experiments {
 }
 
 impl Resperf {
-    /// Returns the local address and port of the queries if -a or -x was given. The unspecified address has the address
-    /// family of `server`.
+    /// Returns the local address and port from which to send queries; `None` if neither -a nor -x was given. Without
+    /// -a, the address is the unspecified address of the same family as `server`.
     pub(crate) fn local(&self, server: SocketAddr) -> Option<SocketAddr> {
         let any = if server.is_ipv6() {
             IpAddr::V6(Ipv6Addr::UNSPECIFIED)

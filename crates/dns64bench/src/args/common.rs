@@ -11,7 +11,7 @@ use super::values::parse_address;
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct LivenessOptions {
     /// Probe the server before the first trial, and after a trial with no valid reply. The command ends with status 4
-    /// if no reply arrives within 6 s, or if all replies are wrong in the same way
+    /// if no reply arrives within 6 s, or if all replies to the probes have the same fault
     #[arg(long, value_name = "YES", default_value_t = true, action = clap::ArgAction::Set, help_heading = SERVER)]
     pub(crate) liveness: bool,
 }

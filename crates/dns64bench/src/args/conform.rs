@@ -37,29 +37,29 @@ pub(crate) struct Conform {
     /// are skipped
     #[arg(long, value_name = "ZONE", help_heading = NAMES)]
     pub(crate) zone: Option<Name>,
-    /// Status socket of the `auth --conform` that serves --zone. The socket is on this host, or on a different host
-    /// that is reached by ssh. Without this option, checks that need the log of upstream queries are skipped
+    /// Status socket of the `auth --conform` process that serves --zone: a path on this host, or a path on a different
+    /// host that is reached by ssh. Without this option, checks that need the log of upstream queries are skipped
     #[arg(long, value_name = "PATH|ssh:HOST:PATH", requires = "zone", help_heading = AUTH)]
     pub(crate) auth_status: Option<StatusSocketLocation>,
     /// ssh configuration file to use instead of the user's
     #[arg(long, value_name = "FILE", requires = "auth_status", help_heading = AUTH)]
     pub(crate) ssh_config: Option<PathBuf>,
-    /// Run only these checks: identifiers, or beginnings of identifiers, such as rfc6147-5.1
+    /// Run only the checks whose identifiers begin with one of these texts, such as rfc6147-5.1
     #[arg(long, value_name = "ID", num_args = 1.., value_delimiter = ',', help_heading = CHECKS)]
     pub(crate) only: Vec<String>,
-    /// List all checks, or those of --only, one per line, without sending queries
+    /// List the checks (all, or those selected by --only), one per line, without sending queries
     #[arg(long, help_heading = CHECKS)]
     pub(crate) list: bool,
     /// Number of checks that run in parallel
     #[arg(long, value_name = "N", default_value_t = conform::runner::PARALLEL, help_heading = CHECKS)]
     pub(crate) parallel: usize,
-    /// Print the outcome as one JSON object
+    /// Print the results of the checks as one JSON object
     #[arg(long, requires = "server", help_heading = FILES)]
     pub(crate) json: bool,
-    /// Write the outcome as JUnit XML
+    /// Write the results of the checks to this file, as JUnit XML
     #[arg(long, value_name = "FILE", requires = "server", help_heading = FILES)]
     pub(crate) junit: Option<PathBuf>,
-    /// Write a scoreboard as one HTML page
+    /// Write a scoreboard, a table of the results of all checks, to this file as one HTML page
     #[arg(long, value_name = "FILE", help_heading = FILES)]
     pub(crate) html: Option<PathBuf>,
     /// File with the output of `conform --json` for another server, to add to the scoreboard; may be given several
@@ -85,13 +85,13 @@ fn excluded_range(text: &str) -> Result<Ipv6Net, String> {
 /// Location of AuthDNS's status socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum StatusSocketLocation {
-    /// On this host.
+    /// Path of the socket, if AuthDNS runs on this host.
     Local(PathBuf),
-    /// On another host, reached by ssh.
+    /// Socket on a different host, which is reached by ssh.
     OverSsh {
-        /// Name of the host for ssh.
+        /// Host name for ssh, optionally with a user name.
         host: String,
-        /// Path of the socket on that host.
+        /// Path of the socket on the different host.
         path: String,
     },
 }
@@ -114,8 +114,8 @@ impl FromStr for StatusSocketLocation {
     }
 }
 
-/// Converts `USER@HOST` or `HOST` to the form that ssh expects: an IPv6 address loses the brackets that separate it
-/// from the path. Returns `None` if there is no host.
+/// Removes the brackets around an IPv6 address in `USER@HOST` or `HOST`, because ssh expects the address without
+/// brackets. Returns `None` if the host is empty.
 fn ssh_host(text: &str) -> Option<String> {
     let (user, host) = text.split_at(text.rfind('@').map_or(0, |at| at + 1));
     let bare = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);

@@ -19,8 +19,8 @@ pub(crate) struct Try {
     /// Maximum time to wait until the server is configured and resolves the test names; 0s: check once
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = parse_time, help_heading = SERVER)]
     pub(crate) wait: Duration,
-    /// Address on this host for AuthDNS, to which the server must forward the test names [default: port 5300 at the
-    /// address from which this host sends to the server]
+    /// Address and port of AuthDNS on this host, to which the server must forward queries for the test names [default:
+    /// port 5300 at the local address from which this host sends to the server]
     #[arg(long, value_name = "ADDR:PORT", value_parser = parse_address, help_heading = AUTH)]
     pub(crate) auth_listen: Option<SocketAddr>,
     /// DNS zone of the test names
