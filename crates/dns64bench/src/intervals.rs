@@ -54,7 +54,7 @@ pub(crate) struct Files {
 }
 
 impl Files {
-    /// Opens the requested files.
+    /// Opens the files with the statistics of each interval, if the user requested them.
     ///
     /// # Errors
     /// Returns an error if a file cannot be written.
@@ -65,8 +65,7 @@ impl Files {
         Ok(Files { hdr_log: open(hdr_log)?, json_lines: open(json_lines)? })
     }
 
-    /// Writes the requested files. If one file cannot be written, for example on a full disk, the other is still
-    /// written.
+    /// Writes the requested files. If one of the two files cannot be written, the other file is still written.
     ///
     /// # Errors
     /// Returns an error if a file cannot be written.

@@ -65,8 +65,8 @@ fn wrapped(text: &str) -> String {
 }
 
 /// Formats a trial of a campaign: `BIND, 1 core, α 0 β 0 | trial at 9 000 | failed: 4.3 % valid`. `verdict` is the word
-/// for the verdict, which may be coloured. The name of the point (the first part) is shortened if the line does not
-/// fit. An invalid trial is shown with its reason instead of counts.
+/// for the verdict, which may be coloured. If the line is too long, the name of the point (the first part) is
+/// shortened. For an invalid trial, the line contains the reason instead of counts.
 pub(crate) fn trial(measured: &Measured, verdict: &str) -> String {
     let step = &measured.step;
     let length = match step.length {
@@ -92,7 +92,8 @@ fn cut_before(point: &str, rest: &str) -> String {
 /// Minimum width of a shortened point name, in columns.
 const NAME: usize = 20;
 
-/// Returns details of a trial, to print after the verdict: the reason, or the valid share and latency.
+/// Returns details of a trial, to print after the verdict. For an invalid trial: the reason. For other trials: the
+/// percentage of valid replies and the latency.
 fn details(measured: &Measured) -> String {
     if measured.verdict() == Verdict::Invalid {
         let reason = measured.reasons().first();
@@ -107,7 +108,8 @@ fn details(measured: &Measured) -> String {
     if both.is_empty() { String::new() } else { format!(": {}", both.join(", ")) }
 }
 
-/// Formats `part` ÷ `of` in per cent with two decimals, rounded down, so that 100 % means all.
+/// Formats `part` ÷ `of` in per cent with two decimals. The result is rounded down, so it is 100 % only if both numbers
+/// are equal.
 pub(crate) fn percent(part: u64, of: u64) -> String {
     let hundredths = u128::from(part) * 10_000 / u128::from(of.max(1));
     match (hundredths / 100, hundredths % 100) {

@@ -5,8 +5,7 @@
 //! command ──────────► test case ──────────┘
 //! ```
 //!
-//! A scrape reads the counters that the tester also maintains for the progress bar. No thread of the tester waits for a
-//! scrape.
+//! A scrape reads the same counters as the progress bar. No thread of the tester waits for a scrape.
 
 use std::fmt::{self, Debug};
 use std::net::{SocketAddr, TcpListener};
@@ -33,8 +32,8 @@ use crate::output::Failure;
 /// Published state of this process; empty if the metrics are not served.
 static BOARD: OnceLock<Arc<Board>> = OnceLock::new();
 
-/// Published state of the measurement. The state is locked by the command between trials, and by a scrape, but never by
-/// a sending thread.
+/// Published state of the measurement. The command locks the state between trials, and each scrape locks the state. A
+/// sending thread never locks it.
 #[derive(Default)]
 struct Board {
     shown: Mutex<State>,
@@ -62,7 +61,7 @@ struct Running {
 }
 
 impl Running {
-    /// Describes a trial. If several testers share the trial, describes only the part of this tester.
+    /// Describes a trial. If the trial is distributed over several testers, describes only the shard of this tester.
     fn trial(plan: &TrialPlan, progress: &Arc<Progress>) -> Running {
         Running {
             rate: Some(plan.own_rate()),
@@ -76,7 +75,7 @@ impl Running {
 enum Counters {
     Trial(Arc<Progress>),
     Client(Arc<ClientProgress>),
-    /// The load is sent by another process. Its counters are not read.
+    /// A different process sends the load. The counters of that process are not read.
     Elsewhere,
 }
 
@@ -149,7 +148,7 @@ pub(crate) fn trial_begins(plan: &TrialPlan, progress: &Arc<Progress>) {
     on_board(|shown| shown.running = Some(Running::trial(plan, progress)));
 }
 
-/// Publishes the start of a trial in another process.
+/// Publishes the start of a trial that a different process runs.
 pub(crate) fn trial_begins_elsewhere(rate: Qps) {
     let rate = Some(rate.0 as f64);
     on_board(|shown| {
@@ -170,8 +169,8 @@ pub(crate) fn trial_ended(trial: &TrialResult) {
     ended(Some(trial.verdict), [c.valid, c.late, c.lost, c.wrong.total()]);
 }
 
-/// Publishes the end of a load. Adds its queries (valid, late, lost, wrong) to the totals, and its verdict, if there is
-/// one.
+/// Publishes the end of a trial or closed loop. Adds the numbers of queries (valid, late, lost, wrong) to the totals.
+/// If there is a verdict, also counts the verdict.
 pub(crate) fn ended(verdict: Option<Verdict>, queries: [u64; 4]) {
     on_board(|shown| {
         shown.running = None;

@@ -43,7 +43,7 @@ pub(crate) fn rounded(time: Duration) -> FormattedDuration {
     format_duration(Duration::from_secs((time.as_secs_f64() / step as f64).round() as u64 * step))
 }
 
-/// Formats a remaining time like [`rounded`], but as at least 1 s.
+/// Formats a remaining time like [`rounded`]. Times below 1 s are shown as 1 s.
 pub(crate) fn remaining(time: Duration) -> FormattedDuration {
     rounded(time.max(Duration::from_secs(1)))
 }
@@ -142,7 +142,7 @@ impl From<TrialError> for Failure {
 }
 
 /// Returns the address and port that the user may have meant by an IPv6 address without brackets, such as `::1:9`.
-/// Returns `None` if a port was given, or if the last group of the address is no port number.
+/// Returns `None` if a port was given, or if the last group of the address is not a port number.
 fn with_last_group_as_port(server: SocketAddr) -> Option<SocketAddr> {
     let text = server.ip().to_string();
     let (address, port) = text.rsplit_once(':').filter(|_| server.port() == DNS_PORT)?;
@@ -200,7 +200,7 @@ impl HostDescription {
     }
 }
 
-/// A result with a description of its host, or without one if `--environment false` is given.
+/// A result, with a description of its host. The description is omitted with `--environment false`.
 pub(crate) type MaybeWithEnvironment<T> = WithEnvironment<T, Option<HostDescription>>;
 
 /// Prints exactly one JSON object on standard output, with a description of this host.
@@ -208,7 +208,7 @@ pub(crate) fn print_json<T: Serialize>(result: &T) -> Result<(), Failure> {
     print_versioned(&WithEnvironment { result, here: HostDescription::observe() })
 }
 
-/// Prints exactly one JSON object on standard output, with a description of this host if `wanted`.
+/// Prints exactly one JSON object on standard output. If `wanted`, the object includes a description of this host.
 pub(crate) fn print_json_if<T: Serialize>(wanted: bool, result: &T) -> Result<(), Failure> {
     let here = wanted.then(HostDescription::observe);
     print_versioned(&MaybeWithEnvironment { result, here })
@@ -422,8 +422,8 @@ pub(crate) fn print_points(title: &str, points: &[impl std::fmt::Display]) {
     }
 }
 
-/// Opens a file for the result, if `path` is given. Commands open it before the measurement, so that errors are
-/// reported early.
+/// Opens the result file if `path` is given. Commands open the file before the measurement, so that errors are reported
+/// early.
 pub(crate) fn open(path: Option<&Path>) -> Result<Option<NewFile>, Failure> {
     let Some(path) = path else { return Ok(None) };
     let file = NewFile::open(path).with_context(|| format!("cannot write {}", path.display()));
@@ -441,7 +441,7 @@ pub(crate) fn fill(
     written.context(shown).map_err(Failure::environment)
 }
 
-/// Writes a text to a file as [`fill`] does.
+/// Writes a text to a file that [`open`] returned, and renames the file to its final name.
 pub(crate) fn fill_text(
     file: Option<NewFile>,
     text: impl FnOnce() -> String,

@@ -58,7 +58,8 @@ pub(crate) fn run_trial(
     result
 }
 
-/// Returns standard error if progress can be redrawn there; otherwise, a hidden target.
+/// Returns standard error as the target of the progress bar. If progress cannot be redrawn there, returns a target that
+/// shows nothing.
 fn draw_target() -> ProgressDrawTarget {
     if has_control_sequences(&std::io::stderr()) {
         ProgressDrawTarget::stderr()
@@ -113,8 +114,8 @@ pub(crate) fn during_with<T>(
     shown.during(quiet, &lines, work)
 }
 
-/// Waits for `time`, or until the user interrupts. Meanwhile shows the length of the pause, and the text `next`, which
-/// describes the following step.
+/// Waits for `time`, or until the user interrupts. During the pause, shows its length and the text `next`, which
+/// describes the step after the pause.
 pub(crate) fn pause(time: Duration, quiet: bool, next: &str) {
     if time < FIRST_LINE {
         return interruption::sleep(time);
@@ -165,12 +166,12 @@ pub(crate) struct ProgressText {
 }
 
 impl ProgressText {
-    /// Replaces the text.
+    /// Replaces the displayed text.
     pub(crate) fn say(&self, words: &str) {
         *self.text.lock().unwrap_or_else(PoisonError::into_inner) = plain_spaces(words);
     }
 
-    /// Runs `write`, which writes to the terminal, and hides the progress bar meanwhile.
+    /// Hides the progress bar while the function `write` writes to the terminal.
     pub(crate) fn aside<T>(&self, write: impl FnOnce() -> T) -> T {
         self.bar.suspend(write)
     }

@@ -94,7 +94,7 @@ impl Traffic {
 }
 
 impl Replies {
-    /// Returns the trial with these criteria for valid replies.
+    /// Copies the trial, and replaces its criteria for valid replies with those of the options.
     fn of(&self, trial: TrialPlan) -> TrialPlan {
         TrialPlan {
             prefixes: self.expect_prefix.clone(),
@@ -153,9 +153,8 @@ fn may_use(cpus: &[CpuId]) -> Result<(), Failure> {
 impl Measure {
     /// Plans the trial.
     ///
-    /// # Errors
-    /// Returns an error if the given plan is invalid, if an interval is given without a file for it, or if the start
-    /// time of a shared trial has passed.
+    /// # Errors Returns an error if the given plan is invalid, if an interval is given without an output file, or if
+    /// the start time of a distributed trial has passed.
     pub(crate) fn resolve(&self) -> Result<TrialPlan, Failure> {
         let plan = self.plan_of_all()?;
         let Some((number, start)) = self.sharding.shard.zip(self.sharding.start_at) else {
@@ -221,8 +220,7 @@ fn parse_plan(text: &str) -> Result<TrialPlan, String> {
 impl NewSearch {
     /// Plans the search.
     ///
-    /// # Errors
-    /// Returns an error if the range is empty, or there are not enough names.
+    /// # Errors Returns an error if the rate range is empty, or if there are not enough names.
     pub(crate) fn resolve(
         &self,
         traffic: &Traffic,
@@ -266,11 +264,11 @@ impl NewSearch {
     }
 }
 
-/// Returns the search with a block of names that is sufficient for the longest possible search. If the user gave no
-/// block (`are_given` is false), the block is enlarged as necessary.
+/// Checks that the block of names is sufficient for the longest possible search, and returns the search. If the user
+/// gave no block (`are_given` is false), the block is enlarged if necessary.
 ///
-/// # Errors
-/// Returns an error if a trial of the search is impossible, or if the names would have to repeat.
+/// # Errors Returns an error if a trial of the search is impossible. Also returns an error if there are too few names
+/// and repeated names are not allowed.
 pub(crate) fn with_names(mut plan: SearchPlan, are_given: bool) -> Result<SearchPlan, Failure> {
     if !are_given && plan.most_names() + plan.trial.first_name > plan.trial.names.count() {
         widen(&mut plan);
@@ -392,7 +390,7 @@ pub(crate) fn as_self_test(asked: TrialPlan, delta: f64) -> TrialPlan {
 }
 
 impl Questions {
-    /// Returns the EDNS settings, if an option needs EDNS.
+    /// Returns the EDNS settings, or `None` if no option needs EDNS.
     fn edns(&self) -> Option<Edns> {
         let mut options = self.edns_option.clone();
         options.extend(self.nsid.then(EdnsOption::nsid));
@@ -419,7 +417,7 @@ impl IntervalFiles {
         Ok(is_wanted.then(|| self.interval.map_or(Nanos::SECOND, Nanos::from)))
     }
 
-    /// Opens the requested files.
+    /// Opens the files with the statistics of each interval, if the user requested them.
     ///
     /// # Errors
     /// Returns an error if a file cannot be written.
@@ -438,7 +436,7 @@ impl Transport {
     }
 }
 
-/// Reads the queries of a file; `warn` is called with warnings about malformed lines.
+/// Reads the queries of a file. For each malformed line, calls `warn` with a warning.
 ///
 /// # Errors
 /// Returns an error if the file cannot be read or has no valid queries.
@@ -464,8 +462,7 @@ fn query_file(path: &Path, warn: &dyn Fn(&str)) -> Result<Source, Failure> {
 impl ClosedLoop {
     /// Plans the closed loop.
     ///
-    /// # Errors
-    /// Returns an error if there are not enough names, or the query file cannot be used.
+    /// # Errors Returns an error if there are not enough names, or if the query file cannot be used.
     pub(crate) fn resolve(&self) -> Result<ClosedLoopPlan, Failure> {
         may_use(self.cpus.as_ref().map_or(&[], |list| &list.0))?;
         let q = &self.questions;
@@ -628,8 +625,8 @@ impl Resperf {
 }
 
 impl Dns64perf {
-    /// Plans a trial with the same rate and number of source ports as the arguments define for dns64perf++, but with
-    /// evenly spaced queries: n queries every d ns by each of t threads.
+    /// Plans a trial with the rate and the number of source ports that dns64perf++ would use for the arguments. The
+    /// queries are evenly spaced, whereas each of the t threads of dns64perf++ sends a burst of n queries every d ns.
     ///
     /// # Errors
     /// Returns an error if the arguments define no load.

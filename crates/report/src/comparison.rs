@@ -33,10 +33,10 @@ pub struct Comparison {
     pub schema_version: u32,
     /// Name of the baseline.
     pub baseline: String,
-    /// The largest tolerated decrease, per cent.
+    /// The largest tolerated decrease, in per cent.
     pub max_regression_pct: f64,
-    /// For each run, one row for each search point of the baseline or the run. The row of a point
-    /// is followed by a row for each further goal of its MLRsearches.
+    /// The rows of each run. Each search point of the baseline or the run has a row for the goal of RFC 8219, and a row
+    /// for each additional goal of its MLRsearches.
     pub rows: Vec<Row>,
 }
 
@@ -45,7 +45,7 @@ pub struct Comparison {
 pub struct Row {
     /// Name of the run.
     pub run: String,
-    /// The point: DUT, placement, shares and acceptance ratio.
+    /// The search point: DUT, placement, AAAA record rate, cache hit rate and acceptance ratio.
     pub conditions: Conditions,
     /// The goal of an MLRsearch (RFC 9971); absent for the goal of RFC 8219.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -70,18 +70,18 @@ pub enum Incomparable {
     NotInBaseline,
     /// The run's plan does not contain the point.
     NotInRun,
-    /// The baseline has no result.
+    /// The baseline has no result for the point.
     BaselineMissing(NoResult),
-    /// The run has no result.
+    /// The run has no result for the point.
     #[serde(rename = "missing")]
     NoResult(NoResult),
-    /// The plans differ in these keys. Keys that describe the server are excluded.
+    /// The plans of the baseline and the run differ in these keys. Keys that describe the server are excluded.
     Plans(Vec<String>),
-    /// The CPU placement of the server differs. The fields contain its placement in the baseline
-    /// and in the run.
+    /// The CPU placement of the server differs. The fields contain the placement in the baseline and the placement in
+    /// the run.
     Places(String, String),
-    /// A host has a different CPU model or number of CPUs. The fields contain its CPUs in the
-    /// baseline and in the run.
+    /// The CPU model or the number of CPUs of a host differs. The fields contain the CPUs in the baseline and the CPUs
+    /// in the run.
     Hosts(String, String),
 }
 
@@ -166,9 +166,9 @@ fn told(change: &Change) -> String {
 }
 
 impl Comparison {
-    /// Compares each of `runs` with the merged searches of `baselines`. All baselines must have the
-    /// same plan, and must have been measured in alternation with the runs. `limit` is the largest
-    /// tolerated decrease, a fraction from 0 to 1.
+    /// Compares each run with all searches of the baselines together. All baselines must have the same plan. Baselines
+    /// and runs must have been measured alternately. `limit` is the largest tolerated decrease, as a fraction from 0 to
+    /// 1.
     pub fn new(baselines: &[&Run], runs: &[&Run], limit: f64) -> Comparison {
         let names: Vec<&str> = baselines.iter().map(|run| run.name.as_str()).collect();
         Comparison {
@@ -179,7 +179,7 @@ impl Comparison {
         }
     }
 
-    /// Compares the merged `runs` with the merged `baselines`.
+    /// Compares all searches of the runs together with all searches of the baselines together.
     pub fn in_turn(baselines: &[&Run], runs: &[&Run], limit: f64) -> Comparison {
         let mut comparison = Comparison::new(baselines, &[], limit);
         let name = runs.iter().map(|run| run.name.as_str()).collect::<Vec<_>>().join(" and ");
@@ -187,7 +187,7 @@ impl Comparison {
         comparison
     }
 
-    /// True if a row regressed.
+    /// True if a row shows a regression.
     pub fn has_regressed(&self) -> bool {
         self.rows.iter().any(|row| row.outcome() == Some(ChangeOutcome::Regressed))
     }
@@ -204,8 +204,8 @@ fn rows(baselines: &[&Run], run: &Run, limit: f64) -> Vec<Row> {
     together(baselines, &[run], &run.name, limit)
 }
 
-/// Returns each point of the runs and the baselines once, in plan order. A point is followed by
-/// the further goals of its searches.
+/// Returns the rows for all search points of the runs and the baselines, in plan order. A point has a row for each goal
+/// of its searches.
 fn together(baselines: &[&Run], runs: &[&Run], name: &str, limit: f64) -> Vec<Row> {
     let mut all: Vec<(Conditions, Vec<Option<Goal>>)> = Vec::new();
     for point in baselines
@@ -243,8 +243,8 @@ struct GoalSearches<'a> {
 }
 
 impl<'a> GoalSearches<'a> {
-    /// Returns the searches for `goal`, or for the goal of RFC 8219 if `goal` is `None`. Returns
-    /// `None` if there was no search for that goal.
+    /// Selects the searches of a point for `goal`; if `goal` is `None`, for the goal of RFC 8219. Returns `None` if
+    /// there was no search for the goal.
     fn new(
         results: &'a Results,
         point: &'a PointResult,
@@ -269,8 +269,8 @@ impl<'a> GoalSearches<'a> {
         Some(GoalSearches { results, point, found, overstatement, resolution, is_refuted })
     }
 
-    /// Returns the searches. Short trials may overstate passed rates, so the rates are divided by
-    /// the largest possible factor.
+    /// Returns the searches in the form that the statistical comparison needs. Short trials may overstate passed rates,
+    /// so the rates are divided by the largest possible factor of overstatement.
     fn searches(&self) -> Searches {
         Searches::of(&self.found, self.overstatement, self.point.vouched.map(|rate| rate.0))
     }
@@ -314,7 +314,7 @@ fn row(
     }
 }
 
-/// Returns the merged searches of a side.
+/// Combines the searches of all runs on one side of a comparison.
 fn searches(side: &Side<'_>) -> Searches {
     side.iter()
         .map(GoalSearches::searches)
@@ -322,8 +322,8 @@ fn searches(side: &Side<'_>) -> Searches {
         .unwrap_or_else(|| Searches::of(&[], 1.0, None))
 }
 
-/// Returns the median of a side as it appears in a report. Several runs are merged. Returns `None`
-/// if a later trial refuted the median of a run.
+/// Returns the median of all searches on one side of a comparison, rounded as in a report. Returns `None` if a later
+/// trial refuted the median of one of the runs.
 fn median(side: &Side<'_>) -> Option<f64> {
     let resolution = side.iter().map(|numbers| numbers.resolution).max()?;
     if side.iter().any(|numbers| numbers.is_refuted) {
@@ -333,8 +333,8 @@ fn median(side: &Side<'_>) -> Option<f64> {
     Figures::of(&found, 1.0, resolution).median
 }
 
-/// Returns the reason why the points of both sides cannot be compared, or `None` if they can. All
-/// points are checked against the first one.
+/// Returns the reason why the points cannot be compared, or `None` if they can. Each point is checked against the first
+/// point of the baselines.
 fn incomparable(before: &Side<'_>, now: &Side<'_>) -> Option<Incomparable> {
     let (Some(&GoalSearches { results: then, point: first, .. }), false) =
         (before.first(), now.is_empty())
@@ -374,7 +374,7 @@ fn incomparable(before: &Side<'_>, now: &Side<'_>) -> Option<Incomparable> {
     None
 }
 
-/// Returns the CPUs of the machine that controlled a run, and of the run's hosts.
+/// Describes the CPUs of each machine in a run: the controlling machine first, then the hosts.
 fn machines(results: &Results) -> Vec<String> {
     let here = std::iter::once(&results.environment);
     let all = here.chain(results.hosts.iter().map(|host| &host.environment));

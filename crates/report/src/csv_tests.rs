@@ -96,8 +96,8 @@ fn by_point(text: &str) -> Vec<(Key, Vec<f64>)> {
     all
 }
 
-/// Returns the key of a part of `results.json`. `auth` is the AuthDNS to use if the part names
-/// none.
+/// Returns the key of an object in `results.json`. If the object does not name an AuthDNS, `auth`
+/// is used.
 fn key_of(value: &Value, measure: &str, dut: &str, auth: &str) -> Key {
     let point = value.get("conditions").unwrap_or(value);
     let text = |key: &str| match &point[key] {
@@ -219,7 +219,7 @@ fn every_number_of_the_results_is_in_the_csv() {
     assert!(lacking.is_empty(), "{} numbers are missing:\n{}", lacking.len(), lacking.join("\n"));
 }
 
-/// The test above detects a missing line.
+/// The test above fails if a line is missing in the CSV file.
 #[test]
 fn a_line_that_is_missing_is_noticed() {
     let run = run();
@@ -234,7 +234,7 @@ fn a_line_that_is_missing_is_noticed() {
     }
 }
 
-/// The test above also detects a number that appears at the wrong point.
+/// The test of all numbers in the CSV file also fails if a number appears at the wrong point.
 #[test]
 fn numbers_at_the_wrong_point_are_noticed() {
     let run = run();

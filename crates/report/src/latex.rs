@@ -119,7 +119,7 @@ fn float(
 enum Width {
     /// Width of the longest cell, in characters.
     Natural(usize),
-    /// Wrapped to this number of characters.
+    /// Maximum number of characters per line; longer cells are wrapped.
     Wrapped(usize),
 }
 

@@ -8,9 +8,9 @@ use crate::format::number;
 use crate::run::{Run, each_dut, legend};
 
 /// Returns figures of the tester's pacing in the 100 ms and 10 ms windows of one trial of each DUT.
-/// The figures follow those of G. Lencse and A. Pivoda, "Checking and Increasing the Accuracy of
-/// the Dns64perf++ Measurement Tool for Benchmarking DNS64 Servers" (2018, DOI
-/// 10.11601/ijates.v7i1.255), but show deviations in per cent of the schedule.
+/// The deviations are in per cent of the schedule. The figures are modelled on G. Lencse and A.
+/// Pivoda, "Checking and Increasing the Accuracy of the Dns64perf++ Measurement Tool for
+/// Benchmarking DNS64 Servers" (2018, DOI 10.11601/ijates.v7i1.255).
 pub(crate) fn pacing(runs: &[Run]) -> Vec<Figure> {
     let paced: Vec<(String, &PacedTrial)> = each_dut(runs)
         .filter_map(|(run, dut)| {

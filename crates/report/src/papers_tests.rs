@@ -30,13 +30,13 @@ const COMMAND: &str = "dns64bench report";
 /// Contents of a paper's table.
 #[derive(Clone, Copy, Debug)]
 enum Cells {
-    /// Statistics of searches: rows as in the paper, a column for each point.
+    /// Statistics of searches. The rows are those of the paper, and each point has a column.
     Searches(fn(&Point) -> bool, fn(&Point) -> String),
-    /// Searches by AAAA share and cached share.
+    /// Results of searches by AAAA record rate and cache hit rate.
     Shares,
-    /// Efficiency at shares of the full rate, and CPU use at full rate.
+    /// Efficiency at fractions of the full rate, and CPU use at the full rate.
     Efficiency,
-    /// Page allocations by node.
+    /// Page allocations by NUMA node.
     Memory,
     /// Duration of an experiment with 256 names, by number of threads.
     ClosedLoop,
@@ -193,8 +193,8 @@ fn plan() -> Plan {
     plan
 }
 
-/// Capacity of a DUT in queries per second and core. The rates stay within the range of the plan,
-/// even for two cores with 1 % more.
+/// Capacity of a simulated DUT in queries per second and core. It is small enough that the rates
+/// for two cores, plus 1 %, are within the range of the plan.
 const CAPACITY: u64 = 15_000;
 
 /// Returns a journal in which all trials differ. The journal is created only once, because its
@@ -528,7 +528,8 @@ impl Shown {
         Shown { tables: all, runs }
     }
 
-    /// Returns the figures by file: their horizontal axes and their SVG.
+    /// Returns the horizontal axis label and the SVG source of each figure. The key is the file
+    /// name.
     fn figures(&self) -> BTreeMap<String, (String, String)> {
         drawn::shown(&self.runs)
     }
@@ -600,8 +601,8 @@ fn every_paper_table_and_figure_matches_the_journal() {
     check(&plan, &entries, &Shown::of(&plan, run("here", &entries))).unwrap();
 }
 
-/// Tables III and IV of the MTD64 paper require hosts with dynamic frequency scaling; the simulated
-/// host has none.
+/// Tables III and IV of the MTD64 paper require hosts with dynamic frequency scaling. The simulated
+/// host does not have it.
 #[test]
 fn impossible_points_have_a_table_with_the_reason() {
     let run = run("here", &entries());
@@ -628,8 +629,8 @@ fn impossible_points_have_a_table_with_the_reason() {
     }
 }
 
-/// Each trial of the journal is part of a cell or a mark. If a trial is removed, the report differs
-/// from the expected contents.
+/// Each trial of the journal affects a table cell or a mark in a figure. If a trial is removed, the
+/// report differs from the expected contents.
 #[test]
 fn no_trial_can_be_taken_out_of_the_journal() {
     let (plan, environment, mut entries) = (plan(), Environment::for_tests(), entries());

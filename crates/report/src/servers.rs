@@ -37,11 +37,11 @@ pub(crate) fn table(runs: &[Run]) -> Option<Table> {
     (!table.rows.is_empty()).then_some(table)
 }
 
-/// Cores of all servers.
+/// Number of cores of the servers in the table.
 enum Cores {
-    /// All servers have the same cores, which are stated in the note.
+    /// All servers have the same cores. The note above the table states these cores.
     Same(String),
-    /// The servers have different cores, which are shown in a column.
+    /// The servers have different cores. A column of the table shows the cores.
     Differ,
 }
 

@@ -68,7 +68,7 @@ pub(crate) fn standing(r: &Results) -> String {
     format!("{validated}; {whole}; {compliant}.")
 }
 
-/// Returns caveats and limits.
+/// Returns the caveats about the results, and the limits of their validity.
 fn caveats(run: &Run, ranked: &[(&str, &PointResult)]) -> Vec<String> {
     let r = &run.results;
     let mut lines: Vec<String> = run.notes.iter().map(|note| format!("Note: {note}.")).collect();

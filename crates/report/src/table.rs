@@ -9,7 +9,7 @@ use crate::chart::escape;
 /// A table.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Table {
-    /// Heading.
+    /// Heading of the table.
     pub(crate) title: String,
     /// Note above the table.
     pub(crate) note: String,
@@ -17,7 +17,7 @@ pub(crate) struct Table {
     pub(crate) keys: usize,
     /// Column names.
     pub(crate) header: Vec<String>,
-    /// Cells.
+    /// Cells of each row.
     pub(crate) rows: Vec<Vec<String>>,
 }
 

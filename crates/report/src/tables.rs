@@ -56,7 +56,8 @@ fn facts_of_hosts(hosts: &[(&str, &Environment)]) -> Vec<Vec<String>> {
     facts.into_iter().map(row).collect()
 }
 
-/// Returns the facts about hosts after a change.
+/// Returns a row for each fact about the hosts that changed during the run, with its values after
+/// and before the change.
 fn changes_of(change: &HostChange) -> impl Iterator<Item = Vec<String>> {
     let (roles, when) = (change.roles.join(", "), change.when());
     change.facts.iter().map(move |fact| {
@@ -86,7 +87,7 @@ fn facts_of(e: &Environment) -> Vec<[String; 3]> {
     all
 }
 
-/// Columns that name a point of a search.
+/// Columns that identify a search point.
 const POINT: [&str; 5] = ["DUT", "Cores", "Criterion", "α requested", "β requested"];
 
 fn point_names(dut: &DutResult, p: &PointResult) -> Vec<String> {
@@ -105,7 +106,8 @@ fn of_points(run: &Run, table: &mut Table, cells: impl Fn(&PointResult) -> Vec<S
     }
 }
 
-/// Returns a table that compares AuthDNS's counters with the shares in the plan.
+/// Returns a table that compares the α and β computed from AuthDNS's counters with those in the
+/// plan.
 pub(crate) fn cross_check(run: &Run) -> Table {
     let note = "From AuthDNS's counters, over the passed trials of full length. Retries: upstream queries that the DUT repeated within the timeout; \
                 α and β exclude them. A point is invalid if its α or β differs by more than 2 percentage points from the requested one.";

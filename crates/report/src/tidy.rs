@@ -14,7 +14,8 @@ use crate::csv::row::{KEYS, MetricSubject, Row, key_cells, option, quote};
 use crate::run::Run;
 use crate::sections;
 
-/// Quantities of `results.csv` that are columns of `points.csv`, with the names of the columns.
+/// Quantities that are rows in `results.csv` and columns in `points.csv`, each with its column name
+/// in `points.csv`.
 const VALUES: [(&str, &str); 15] = [
     ("resolution", "resolution_qps"),
     ("vouched", "validated_qps"),

@@ -172,7 +172,7 @@ impl Cells<'_> {
         (!self.line[at].is_empty()).then(|| self.line[at].parse().unwrap())
     }
 
-    /// Returns the text in the last column, `mark`.
+    /// Returns the text in `mark`, the last column.
     fn mark(&self) -> &str {
         assert_eq!(self.header.last(), Some(&"mark"));
         self.line.last().unwrap()
@@ -190,7 +190,7 @@ fn duts() -> [&'static str; 2] {
     ["Unbound", "BIND"]
 }
 
-/// The figures of a point in JSON.
+/// A search point, and the statistics of its searches in the JSON output.
 struct Found<'a> {
     figures: &'a Value,
     point: Point,
@@ -210,7 +210,7 @@ impl Found<'_> {
         value.as_f64()
     }
 
-    /// Returns the numbers that a cell or sentence must contain for these figures.
+    /// Returns the numbers that a table cell or a sentence about the point must contain.
     fn expected(&self) -> Vec<f64> {
         let n = self.get("n").unwrap();
         let without = self.get("without_pass").filter(|&without| without > 0.0);
@@ -234,8 +234,8 @@ impl Found<'_> {
     }
 }
 
-/// Checks that each passed rate was offered in a passed trial, each failed rate in a failed trial,
-/// and that derived values follow from these rates.
+/// Checks that each passed rate was offered in a passed trial, and each failed rate in a failed
+/// trial. Also checks that derived values follow from these rates.
 fn check_rates(outputs: &Outputs, found: &Found<'_>, campaign: &Campaign) {
     let [passed, failed] =
         [Verdict::Passed, Verdict::Failed].map(|verdict| outputs.sent(&found.point, verdict));
@@ -386,7 +386,8 @@ fn check_completeness(outputs: &Outputs) {
     }
 }
 
-/// Compares all outputs of a campaign.
+/// Checks that all outputs for a campaign (JSON, CSV, tables, figures, sentences) contain the same
+/// values.
 fn check(campaign: &Campaign) -> Outputs {
     let outputs = Outputs::of(campaign);
     for (dut, result) in duts().iter().zip(outputs.json["duts"].as_array().unwrap()) {
@@ -477,7 +478,7 @@ fn every_number_is_measured_and_equal_everywhere() {
     assert_eq!(seen.into_inner(), BTreeSet::from(expected));
 }
 
-/// Numbers in texts are found.
+/// Numbers are recognized in the texts of a report.
 #[test]
 fn numbers_are_read_from_texts() {
     assert_eq!(numbers("≥ 1\u{202f}200 in [1\u{202f}200, ∞)"), [1_200.0, 1_200.0]);

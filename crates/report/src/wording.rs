@@ -11,15 +11,15 @@ use units::{Qps, counted, grouped};
 
 use crate::format::{AT_LEAST, number};
 
-/// Formats a shortfall: `66 000 queries/s: 3 of 3 960 000 queries had no valid reply`.
+/// Formats the number of queries without a valid reply in a failed trial: `66 000 queries/s: 3 of 3 960 000 queries had
+/// no valid reply`.
 pub fn shortfall(shortfall: &Shortfall) -> String {
     let Shortfall { rate, missing, of } = *shortfall;
     let of = counted(of, "query", "queries");
     format!("{} queries/s: {} of {of} had no valid reply", grouped(rate.0), grouped(missing))
 }
 
-/// Formats an interval: `[22 875, 25 312)`, `less than 1 000`, `at least 66 000`; queries per
-/// second.
+/// Formats an interval of rates, in queries per second: `[22 875, 25 312)`, `less than 1 000`, `at least 66 000`.
 pub fn interval(interval: &Interval) -> String {
     match (interval.from.map(number), interval.to.map(number)) {
         (Some(from), Some(to)) => format!("[{from}, {to})"),
@@ -29,8 +29,7 @@ pub fn interval(interval: &Interval) -> String {
     }
 }
 
-/// Formats the interval after a value: ` in [66 000, ∞)`, `, less than 1 000`, `, interval not
-/// known`.
+/// Formats an interval to be appended to a value: ` in [66 000, ∞)`, `, less than 1 000`, `, interval not known`.
 fn with_interval(interval: &Interval) -> String {
     match (interval.from.map(number), interval.to.map(number)) {
         (Some(from), to) => format!(" in [{from}, {})", to.as_deref().unwrap_or("∞")),
@@ -82,7 +81,7 @@ pub(crate) fn objection(figures: &Figures) -> String {
     }
 }
 
-/// Returns the text of a reason why the DUT's highest passing rate may be above the median.
+/// Describes a reason why the DUT's highest passing rate may be above the median.
 pub fn lower_bound(reason: &LowerBound) -> String {
     match *reason {
         LowerBound::RangeEnd { searches, of, max } => {
@@ -108,7 +107,7 @@ pub fn lower_bound(reason: &LowerBound) -> String {
     }
 }
 
-/// Same as [`lower_bound`], for all reasons.
+/// Describes all reasons, each as in [`lower_bound`].
 pub fn lower_bounds(reasons: &[LowerBound]) -> Vec<String> {
     reasons.iter().map(lower_bound).collect()
 }
@@ -162,9 +161,9 @@ pub(crate) fn conditional_throughput(found: &GoalFigures) -> Option<String> {
     of.reduce(f64::min).map(|rate| number(rate.floor()))
 }
 
-/// Formats the result of an MLRsearch for a goal other than that of RFC 8219, in a line: `at most
-/// 0.5 % lost in all but 50 % of 21 s; width 1 %, first trials of 1 s: 20 050 in [20 050, 20 110)
-/// queries/s, at least 19 950 replies/s`.
+/// Formats a line with the result of an MLRsearch for an additional goal, which RFC 8219 does not define: `at most 0.5
+/// % lost in all but 50 % of 21 s; width 1 %, first trials of 1 s: 20 050 in [20 050, 20 110) queries/s, at least 19
+/// 950 replies/s`.
 pub fn goal_line(found: &GoalFigures) -> String {
     let replies = conditional_throughput(found)
         .map_or(String::new(), |rate| format!(", at least {rate} replies/s"));

@@ -236,7 +236,7 @@ fn effort_line(trials: &str, time: Duration, point: &str) -> String {
     format!("{start}{}", cut(point, room))
 }
 
-/// Returns the tables and figures of a paper that a plan reproduces, each with its number of points. Example: `Tables
+/// Lists the tables and figures of a paper that a plan reproduces, and the number of points for each. Example: `Tables
 /// V-VII (4 points), Table XI (2 points)`.
 fn paper_items(plan: &Plan, paper: Paper) -> String {
     let points = plan.points();
@@ -347,8 +347,8 @@ impl CampaignTerminal<'_> {
         self.line_as_it_is(&plain(text, MESSAGE));
     }
 
-    /// Prints a line like [`CampaignTerminal::line`], but without removing control characters. The text must not
-    /// contain output of a host or a server.
+    /// Prints a line like [`CampaignTerminal::line`], but keeps control characters. The text must not contain output of
+    /// a host or a server.
     fn line_as_it_is(&self, text: &str) {
         match (self.quiet, self.plain) {
             (true, _) => {}

@@ -116,8 +116,8 @@ fn so_far(words: &str, done: usize, total: usize, last: &str) -> String {
     format!("{words}: {done} of {total} checks done, last {last}")
 }
 
-/// Connection to the status socket of the test authoritative server. ssh forwards the socket if the server is on
-/// another host.
+/// Connection to the status socket of the test authoritative server. If that server runs on a different host, ssh
+/// forwards the socket.
 struct AuthorityView {
     remote: Remote,
     /// The ssh process that forwards the socket, and the folder that contains the local end of the socket.
@@ -149,8 +149,8 @@ impl AuthorityView {
     }
 }
 
-/// An ssh process that forwards a Unix socket on another host to a Unix socket on this host. The process ends when this
-/// value is dropped.
+/// An ssh process that forwards a Unix socket on a different host to a Unix socket on this host. The process ends when
+/// this value is dropped.
 struct Forwarding(Child);
 
 impl Forwarding {

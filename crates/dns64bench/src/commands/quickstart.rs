@@ -34,7 +34,7 @@ use crate::output::{Failure, Outcome, grouped, print_json};
 use crate::resolve::{as_self_test, with_names};
 use crate::{colour, interruption, metrics};
 
-/// Rate range of the self-test: the lowest rate that the self-test must validate, and the upper end of its search.
+/// Rates of the self-test: the lowest rate that it must validate, and the highest rate that it tests.
 const FOR_RATE: Qps = Qps(2_000);
 const SELF_TEST_TO: Qps = Qps(600_000);
 /// Rate range and resolution of the searches.
@@ -467,7 +467,8 @@ impl ServerProcess {
         }
     }
 
-    /// Waits until `address` is in use. `address` was free before the server started, so the server then listens on it.
+    /// Waits until the server listens on `address`. No process used this address before the server started, so the
+    /// server is ready as soon as the address is in use.
     fn wait_until_ready(&mut self, address: SocketAddr) -> io::Result<()> {
         let give_up = Instant::now() + Duration::from_secs(10);
         while Instant::now() < give_up {

@@ -195,7 +195,7 @@ pub(crate) struct UsedNames {
 }
 
 /// Runner that runs trials in this process and shows their progress on standard error. If liveness checks are enabled,
-/// a search ends if the server does not respond, or if all its replies are wrong in the same way.
+/// a search ends if the server does not respond, or if all replies to the probes have the same fault.
 pub(crate) struct Terminal {
     quiet: bool,
     /// Names that the liveness check must not use; `None` if liveness checks are disabled.
@@ -267,7 +267,7 @@ impl Runner for Terminal {
     }
 }
 
-/// Returns the trial with its first name replaced by the first name of the search.
+/// Copies the trial, and replaces the index of its first name with that of the search.
 fn from_first(plan: &TrialPlan, used: UsedNames) -> TrialPlan {
     TrialPlan { first_name: used.first, ..plan.clone() }
 }

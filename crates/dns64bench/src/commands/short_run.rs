@@ -80,8 +80,7 @@ pub(super) fn closed_loop_words(found: &ClosedLoopResult) -> String {
 
 /// Runs a set of searches with its journal in `folder`. Returns `None` if the set ended without a trial.
 ///
-/// # Errors
-/// Returns an error if a trial cannot be run, or the user interrupts.
+/// # Errors Returns an error if a trial cannot be run, or if the user interrupts.
 pub(super) fn search(
     plan: &SearchPlan,
     folder: &Path,
@@ -92,7 +91,7 @@ pub(super) fn search(
 }
 
 /// Computes the result of the first `searches` searches of an interrupted set from its journal in `folder`. Returns
-/// `None` if `searches` is 0. `runner` is required by the interface, but runs no trial.
+/// `None` if `searches` is 0. No trial is run; the interface nevertheless requires a `runner`.
 ///
 /// # Errors
 /// Returns an error if the journal cannot be read, or if the journal of the completed searches cannot be written.

@@ -57,8 +57,8 @@ const AUTH_PORT: u16 = 5300;
 const TTL: Duration = Duration::from_secs(60);
 /// Interval between two probes while the command waits for the server to be configured.
 const PAUSE_OF_WAIT: Duration = Duration::from_secs(1);
-/// Duration of a full-length trial, pause between trials, and number of searches; the searches take two minutes in
-/// total.
+/// Duration of a full-length trial, pause between trials, and number of searches. All searches together take about two
+/// minutes.
 const TRIAL: Nanos = Nanos(5 * Nanos::SECOND.0);
 const PAUSE: Duration = Duration::from_millis(150);
 const SEARCHES: u32 = 3;
@@ -67,8 +67,8 @@ const SEARCHES: u32 = 3;
 const ENOUGH: Duration = Duration::from_secs(100);
 /// Maximum width of the interval that a search finds, relative to the upper end of the interval.
 const WIDTH: f64 = 0.05;
-/// Limit for the pacing deviation in a window of 100 ms, in per cent. It is equal to the width of the interval of a
-/// search.
+/// Limit for the pacing deviation in windows of 100 ms, in per cent. The limit is equal to the maximum width of a
+/// search's interval.
 const WINDOW_LIMIT: f64 = 5.0;
 /// Maximum number of retries of an invalid trial.
 const INVALID_RETRIES: u32 = 1;

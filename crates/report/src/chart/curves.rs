@@ -1,5 +1,5 @@
-//! Choice of the shape in which curves are drawn. The shape depends on the number of curves and the
-//! number of points.
+//! Choice between bars, curves in one diagram, and small diagrams. The choice depends on the number
+//! of curves and the number of points.
 
 use crate::chart::figure::{COLOURS, Dot, Multiple, Series, Shape};
 use crate::format::number;
@@ -10,9 +10,9 @@ const FEW: usize = 3;
 /// A curve, with the names that distinguish it from other curves.
 #[derive(Clone, Debug)]
 pub(crate) struct Curve {
-    /// Name of the subject.
+    /// Name of the subject of the curve, for example a DUT.
     pub of: String,
-    /// Name that distinguishes the curve from others of the same subject; may be empty.
+    /// Name that distinguishes the curve from other curves of the same subject; may be empty.
     pub what: String,
     /// Points of the curve, in order.
     pub dots: Vec<Dot>,
@@ -33,9 +33,9 @@ pub(crate) fn along(shape: &Shape, words: &str, unit: &str) -> String {
     }
 }
 
-/// Chooses the shape. Few points are drawn as bars with values, and more points as curves. If there
-/// are more curves than colours, each subject gets a small diagram. `unit` is appended to the
-/// positions of bars.
+/// Chooses the form in which curves are drawn. If they have few different positions, they are drawn
+/// as bars with values. If there are more curves than colours, each subject has a small diagram.
+/// `unit` is appended to the names of groups of bars.
 pub(crate) fn curves(all: Vec<Curve>, unit: &str) -> Shape {
     let mut places: Vec<f64> = all.iter().flat_map(|curve| &curve.dots).map(|dot| dot.x).collect();
     places.sort_by(f64::total_cmp);

@@ -86,9 +86,9 @@ impl Area {
     }
 }
 
-/// Returns the marks that get a number, with their positions, in ascending order. If two numbers
-/// overlap, a power of ten takes precedence over other numbers. `place` returns the middle of a
-/// number and half its width.
+/// Returns the axis marks that are labelled with a number, and their positions, in ascending order.
+/// If two numbers would overlap, one of them is omitted; powers of ten are kept. `place` returns
+/// the middle of a number and half its width.
 fn numbered(marks: &[f64], place: impl Fn(f64) -> (f64, f64)) -> Vec<(f64, f64)> {
     let is_power = |value: f64| value > 0.0 && (value.log10() - value.log10().round()).abs() < 1e-9;
     let (powers, others): (Vec<f64>, Vec<f64>) =
@@ -108,7 +108,8 @@ fn numbered(marks: &[f64], place: impl Fn(f64) -> (f64, f64)) -> Vec<(f64, f64)>
     taken.into_iter().map(|(value, at, _)| (value, at)).collect()
 }
 
-/// Draws a text with its start, end or middle (`anchor`) at a point.
+/// Draws a text at a point. `anchor` selects whether the start, the middle or the end of the text
+/// is at the point.
 pub(super) fn text(out: &mut String, class: &str, (x, y): (f64, f64), anchor: &str, words: &str) {
     let class = if class.is_empty() { String::new() } else { format!(" class=\"{class}\"") };
     let anchor =
@@ -139,13 +140,14 @@ pub(super) fn begin_panel(out: &mut String, name: &str, (x, y): (f64, f64), room
     text_lines(out, "small head", (x, first), "start", &lines);
 }
 
-/// Returns the height that the longest name needs for its lines after the first.
+/// Returns the additional height for names of more than one line: the height of all lines after the
+/// first in the longest name.
 pub(super) fn further_lines<'a>(names: impl Iterator<Item = &'a str>, room: f64) -> f64 {
     let lines = names.map(|name| wrapped(name, room, true).len()).max().unwrap_or(1);
     LINE * (lines.max(1) - 1) as f64
 }
 
-/// Estimates the width of a text, for wide fonts.
+/// Estimates the width of a text in a wide font.
 pub(super) fn text_width(words: &str, is_small: bool) -> f64 {
     words.chars().count() as f64 * if is_small { 7.0 } else { 8.2 }
 }
@@ -205,8 +207,9 @@ pub(super) fn cross((x, y): (f64, f64)) -> String {
     format!("M{left:.1} {top:.1}L{right:.1} {foot:.1}M{left:.1} {foot:.1}L{right:.1} {top:.1}")
 }
 
-/// Draws the legend between two edges, and returns the position at which it ends. The legend
-/// explains the colours of the curves, and the triangles and crosses if there are any.
+/// Draws the legend between a left and a right edge, and returns the position of its lower end. The
+/// legend explains the colours of the curves. It also explains triangles and crosses if the figure
+/// contains any.
 pub(super) fn legend(
     out: &mut String,
     from: f64,

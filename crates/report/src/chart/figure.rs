@@ -11,7 +11,7 @@ pub struct Dot {
     pub x: f64,
     /// Value along the vertical axis: the median.
     pub y: f64,
-    /// The smallest and the largest value; equal for a single value.
+    /// The smallest and the largest value. Both are equal if there is only one value.
     pub range: (f64, f64),
     /// The values of all repetitions, each shown as a small dot; may be empty.
     pub each: Vec<f64>,
@@ -33,7 +33,7 @@ impl Dot {
 /// A curve, or the bars of one colour.
 #[derive(Clone, Debug)]
 pub struct Series {
-    /// Name in the legend.
+    /// Name of the series in the legend.
     pub name: String,
     /// Points, in the order in which the curve connects them.
     pub dots: Vec<Dot>,
@@ -53,10 +53,10 @@ pub struct HeatMap {
     pub rows: Vec<HeatRow>,
 }
 
-/// A diagram stacked with others that have the same horizontal axis.
+/// A diagram that is stacked with other diagrams. All have the same horizontal axis.
 #[derive(Clone, Debug)]
 pub struct Panel {
-    /// The series, shown against the requested value.
+    /// The measured values.
     pub series: Series,
     /// The requested value, shown as a horizontal line.
     pub wanted: f64,
@@ -69,7 +69,8 @@ pub struct Multiple {
     pub name: String,
     /// Curves. Curves with the same name have the same colour in all diagrams.
     pub series: Vec<Series>,
-    /// Horizontal position of a vertical line; absent if the diagram has no such line.
+    /// Position of an additional vertical line on the horizontal axis; absent if the diagram has no
+    /// such line.
     pub mark: Option<f64>,
 }
 
@@ -78,26 +79,27 @@ pub struct Multiple {
 pub enum Shape {
     /// Curves over a numeric axis.
     Lines(Vec<Series>),
-    /// Curves of shares in per cent over offered rates, one for each server.
+    /// A curve for each server: percentages (vertical) by offered rate (horizontal).
     Shares(Vec<Series>),
-    /// Horizontal bars in groups, one below the other. `x` of a dot is the index of its group.
+    /// Horizontal bars in groups. The groups are one below the other. In each [`Dot`], `x` is the
+    /// index of the group.
     Bars {
-        /// Names of the groups.
+        /// Names of the groups of bars.
         groups: Vec<String>,
-        /// The bars. Each series has one colour.
+        /// The bars. All bars of a series have the same colour.
         series: Vec<Series>,
     },
-    /// Cells shaded by value, in one map or in several maps side by side.
+    /// Heat maps: the shade of a cell shows its value. Several maps are side by side.
     Heat {
-        /// The maps.
+        /// The heat maps.
         maps: Vec<HeatMap>,
         /// The value of the darkest cell. This value is the same in all maps that are compared.
         highest: f64,
     },
-    /// Panels one below the other, one for each series. A panel shows the ranges of the dots as a
-    /// band, and the values as a curve.
+    /// A diagram for each series. The diagrams are one below the other. The values are a curve, and
+    /// their ranges are a band around the curve.
     Panels {
-        /// The panels, from the top.
+        /// The diagrams, starting at the top.
         panels: Vec<Panel>,
         /// True if all panels have the same vertical scale. Otherwise each panel has a separate
         /// scale, which need not begin at 0.
@@ -120,12 +122,13 @@ pub struct Figure {
     pub file: String,
     /// Heading.
     pub title: String,
-    /// Label of the horizontal axis, with its unit. For bars: the meaning of the groups, empty if
-    /// obvious.
+    /// Label of the horizontal axis, with its unit. For bars: the meaning of the groups; empty if
+    /// it is obvious.
     pub x_label: String,
-    /// Label of the vertical axis, with its unit. For bars: the meaning of the length.
+    /// Label of the vertical axis, with its unit. For bars: the quantity that the length of a bar
+    /// shows.
     pub y_label: String,
-    /// The content.
+    /// Content of the figure.
     pub shape: Shape,
 }
 
@@ -134,7 +137,7 @@ pub(super) const UNEQUAL: f64 = 20.0;
 /// Number of colours for curves.
 pub(crate) const COLOURS: usize = 6;
 
-/// Returns the data of a mark as attributes.
+/// Returns the values of a mark as data attributes of an SVG element.
 pub(super) fn data(of: &str, at: &str, dot: &Dot) -> String {
     let state = match (dot.failed, dot.at_least) {
         (true, _) => "failed",

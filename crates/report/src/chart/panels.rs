@@ -1,5 +1,5 @@
-//! Panels one below the other, with a common horizontal axis. Each panel shows a series, the band
-//! of its ranges, and the requested value.
+//! Diagrams one below the other, with a common horizontal axis. Each diagram shows the values of a
+//! series as a curve, their ranges as a band, and the requested value as a line.
 
 use std::fmt::Write;
 
@@ -13,7 +13,7 @@ use crate::format::number;
 const PANEL: f64 = 92.0;
 const DIAGRAM: f64 = 66.0;
 const BOTTOM: f64 = 46.0;
-/// Width of a name.
+/// Maximum width of the name of a panel.
 const NAME: f64 = WIDTH - LEFT - RIGHT;
 
 impl Figure {

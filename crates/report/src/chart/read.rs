@@ -2,7 +2,7 @@
 
 use crate::chart::draw::text_width;
 
-/// Data attributes of a mark.
+/// Data attributes of a mark in a figure.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Mark {
     /// Name of the small diagram that contains the mark; empty in figures without small diagrams.

@@ -5,9 +5,9 @@ use crate::chart::figure::UNEQUAL;
 /// An axis.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Scale {
-    /// From `low` to `high`, with these marks.
+    /// Linear axis from `low` to `high`. `marks` are the values that are marked on the axis.
     Linear { low: f64, high: f64, marks: Vec<f64> },
-    /// From `bottom` to `top`, with these marks.
+    /// Logarithmic axis from `bottom` to `top`. `marks` are the values that are marked on the axis.
     Logarithmic { bottom: f64, top: f64, marks: Vec<f64> },
 }
 
@@ -48,8 +48,8 @@ impl Scale {
         Scale::Logarithmic { bottom, top, marks: all.filter(|mark| *mark <= top * 1.001).collect() }
     }
 
-    /// Creates a scale from the smallest to the largest of `places`. If there are only a few
-    /// places, each place is marked.
+    /// Creates a scale from the smallest to the largest of the positions `places`. If there are
+    /// only a few positions, each of them is marked.
     pub(super) fn for_places(places: &[f64]) -> Scale {
         let mut marks = places.to_vec();
         marks.sort_by(f64::total_cmp);

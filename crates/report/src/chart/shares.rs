@@ -1,4 +1,4 @@
-//! Curves of shares in per cent over offered rates.
+//! Curves of percentages by offered rate.
 
 use std::fmt::Write;
 

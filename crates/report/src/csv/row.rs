@@ -18,7 +18,7 @@ pub(crate) enum MetricSubject {
     Point(Box<Point>),
     /// Pacing of the tester in a trial of this DUT.
     Pacing(String),
-    /// The tester, over all trials.
+    /// The tester in all trials together.
     Tester,
 }
 
@@ -45,10 +45,10 @@ impl MetricSubject {
     }
 }
 
-/// A quantity with its statistics over trials or searches; missing statistics are absent.
+/// A quantity, with its statistics over trials or searches. Statistics without a value are absent.
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
-    /// Subject of the quantity.
+    /// Point, pacing or tester that the quantity describes.
     pub of: MetricSubject,
     /// CPU placement of the DUT; absent if it was not observed.
     pub ran_on: Option<CpuPlacement>,
@@ -56,15 +56,15 @@ pub(crate) struct Row {
     pub rate: Option<Qps>,
     /// The quantity's name.
     pub quantity: String,
-    /// The unit of the values; the relative range is in per cent.
+    /// Unit of all values except the relative range, which is in per cent.
     pub unit: &'static str,
     /// Number of trials or searches.
     pub n: usize,
     /// The median, or the single value.
     pub median: Option<f64>,
-    /// 1st percentile.
+    /// 1st percentile of the values.
     pub p1: Option<f64>,
-    /// 99th percentile.
+    /// 99th percentile of the values.
     pub p99: Option<f64>,
     /// The smallest value.
     pub min: Option<f64>,
@@ -80,7 +80,7 @@ pub(crate) struct Row {
     pub interval: Interval,
     /// True if the median is a proven lower bound without an upper bound.
     pub at_least: bool,
-    /// α and β of the trials, observed with AuthDNS's counters.
+    /// Actual α and β of the trials, computed from AuthDNS's counters.
     pub real: Option<Real>,
     /// Caveats about the number, or the reason for its absence.
     pub mark: String,
@@ -220,8 +220,8 @@ pub(crate) fn key_cells(run: &Run, of: &MetricSubject, seen: Option<&CpuPlacemen
     cells
 }
 
-/// Returns the other keys of a point: IP version of a self-test, shares, acceptance, load, threads,
-/// governor.
+/// Returns the cells of the remaining key columns of a point: IP version of a self-test, AAAA
+/// record rate, cache hit rate, acceptance ratio, load, threads, frequency governor.
 fn conditions(point: &Point) -> [String; 7] {
     let mut cells: [String; 7] = Default::default();
     match point {

@@ -43,7 +43,8 @@ const FIGURES: [(&str, &str, &str); 21] = [
     ("pacing", "pacing-10ms", "time in the trial, s; the trial at the highest rate that passed"),
 ];
 
-/// Returns the figures of a report.
+/// Returns the horizontal axis label and the SVG source of each figure of a report. The key is the
+/// file name.
 pub(super) fn shown(runs: &[Run]) -> BTreeMap<String, (String, String)> {
     figures(runs)
         .into_iter()
@@ -107,7 +108,7 @@ fn compare(expected: &[Mark], found: &[Mark]) -> Result<(), String> {
     }
 }
 
-/// Returns the mark for a value with its range, at a position of a series.
+/// Creates a mark of the series `of` at the position `at`, with a value and its range.
 fn mark(panel: &str, of: &str, at: &str, y: f64, (low, high): (f64, f64)) -> Mark {
     let text = |s: &str| s.to_owned();
     Mark {
@@ -335,7 +336,8 @@ impl Expected<'_> {
         Ok(())
     }
 
-    /// Adds valid replies by rate: all valid trials of the worst case at the first placement.
+    /// Adds the expected marks for the valid replies by rate. They are computed from all valid
+    /// worst-case trials at the first placement.
     fn of_replies(&mut self, dut: &str) -> Result<(), String> {
         let first = self.points(dut, |p| matches!(p, Point::Search(_))).into_iter().next();
         let place = first.as_ref().and_then(Point::place).ok_or("no search")?;
@@ -360,7 +362,8 @@ impl Expected<'_> {
         Ok(())
     }
 
-    /// Adds the time windows of the first full-length trial at the highest rate that passed.
+    /// Adds the expected pacing curves: the time windows of the first full-length trial at the
+    /// highest rate that passed.
     fn of_pacing(&mut self, dut: &str) -> Result<(), String> {
         let of_dut = self.points(dut, |_| true);
         let mut best: Option<(&Qps, &Windows)> = None;
@@ -413,8 +416,8 @@ fn only<'a>(entries: &'a [Entry], point: &'a Point) -> Result<&'a Measured, Stri
     }
 }
 
-/// Returns two values of a trial without its first seconds: CPU use, and valid replies per second
-/// and core in use.
+/// Returns the CPU use of a trial, and the valid replies per second and used core. The first `skip`
+/// seconds of the trial are ignored for the CPU use.
 fn use_of(m: &Measured, skip: usize) -> Result<(f64, f64), String> {
     let trial = m.at_rate().ok_or("a closed loop")?;
     let steady = &m.cpu.dut[skip..trial.duration_s as usize];

@@ -86,7 +86,8 @@ pub(crate) fn cell(found: &ClosedLoopResult, value: Option<f64>, digits: usize) 
     }
 }
 
-/// Returns a table with rows as in the paper, and a column for each number of threads.
+/// Returns a table with a column for each number of threads. Its rows are those of the table in the
+/// MTD64 paper.
 fn table(
     dut: &DutResult,
     (place, governor): Circumstances<'_>,

@@ -268,7 +268,8 @@ fn bars(
     })
 }
 
-/// Returns a figure of CPU use second by second, at the lowest load of each DUT at each placement.
+/// Returns a figure of the CPU use in each second of a trial. For each DUT and placement, it shows
+/// the trial at the lowest load.
 pub(super) fn transient(runs: &[Run]) -> Option<Figure> {
     let mut panels = Vec::new();
     for (run, dut) in each_dut(runs) {

@@ -52,13 +52,15 @@ fn points(dut: &DutResult, is_meant: impl Fn(&Conditions) -> bool) -> Vec<&Point
     dut.points.iter().filter(|p| is_meant(&p.conditions)).collect()
 }
 
-/// Returns the placements at which the shares of a DUT were measured.
+/// Returns the placements at which a DUT was measured with several AAAA record rates or cache hit
+/// rates.
 fn share_places(run: &Run, dut: &DutResult) -> Vec<Cores> {
     let plan = &run.results.plan;
     plan.dut(&dut.name).map(|dut| plan.keys_of(dut).share_places()).unwrap_or_default()
 }
 
-/// Returns the shortfall at the lowest failed rate, in the search with the lowest result.
+/// Returns the lowest rate that failed, and the number of queries without a valid reply at this
+/// rate. They are from the search with the lowest result.
 fn failed_by(point: &PointResult) -> String {
     Shortfall::lowest(&point.failed_by).map_or("–".into(), |s| {
         let [rate, missing, of] = [s.rate.0, s.missing, s.of].map(|n| number(n as f64));
@@ -204,8 +206,8 @@ fn cells(point: &PointResult) -> [String; wording::STATISTICS.len()] {
     }
 }
 
-/// Returns the acceptance criterion for a title; the papers mark criteria that RFC 8219 does not
-/// define.
+/// Returns the acceptance criterion as the end of a title; empty for the criterion of RFC 8219.
+/// Like the papers, the title marks other criteria as not compliant.
 fn criterion_suffix(accept: f64) -> String {
     if accept >= 1.0 {
         return String::new();
@@ -225,13 +227,14 @@ fn is_plain(c: &Conditions, accept: f64) -> bool {
     (c.aaaa, c.cached) == (Share::ZERO, Share::ZERO) && c.accept == accept
 }
 
-/// Returns the points of a DUT at its core counts, without named placements.
+/// Returns a DUT's worst-case points for an acceptance ratio. Points with a named placement are
+/// excluded.
 fn at_cores(dut: &DutResult, accept: f64) -> Vec<&PointResult> {
     points(dut, |c| is_plain(c, accept) && c.place.placement.is_none())
 }
 
-/// Returns the performance of servers that were measured with a single core count. There is a table
-/// for each acceptance ratio, with a column for each server.
+/// Returns tables of the performance by server, one for each acceptance ratio. The columns are the
+/// servers that were measured with only one number of cores.
 fn by_server(run: &Run) -> Vec<Table> {
     let duts = ranked(&run.results);
     let mut all: Vec<f64> = duts.iter().flat_map(|dut| ratios(dut)).collect();
@@ -251,8 +254,8 @@ fn by_server(run: &Run) -> Vec<Table> {
     all.into_iter().filter_map(table).collect()
 }
 
-/// Returns the performance as a function of the core count, with a table for each acceptance ratio.
-/// A server with a single core count is a column in [`by_server`] instead.
+/// Returns tables of the performance by number of cores, one for each acceptance ratio. Servers
+/// that were measured with only one number of cores are in the tables of [`by_server`] instead.
 fn by_cores(run: &Run, dut: &DutResult) -> Vec<Table> {
     let table = |accept: f64| {
         let all = at_cores(dut, accept);
@@ -270,7 +273,7 @@ fn by_cores(run: &Run, dut: &DutResult) -> Vec<Table> {
     ratios(dut).into_iter().filter_map(table).collect()
 }
 
-/// Returns the performance at named placements, with a table for each acceptance ratio.
+/// Returns tables of the performance at named placements, one for each acceptance ratio.
 fn by_placement(run: &Run, dut: &DutResult) -> Vec<Table> {
     let table = |accept: f64| {
         let all = points(dut, |c| is_plain(c, accept) && c.place.placement.is_some());
@@ -285,7 +288,7 @@ fn by_placement(run: &Run, dut: &DutResult) -> Vec<Table> {
     ratios(dut).into_iter().filter_map(table).collect()
 }
 
-/// Returns the performance as a function of the AAAA share or of the cached share.
+/// Returns a table of the performance by AAAA record rate or by cache hit rate.
 fn sweep(
     run: &Run,
     dut: &DutResult,
@@ -306,7 +309,8 @@ fn sweep(
     statistics(run, &title, note, what, &columns)
 }
 
-/// Returns a note with the number of cached names in use at the medians of these points.
+/// Returns a note for a table. For each point, the note gives the number of different cached names
+/// that are queried at the point's median rate.
 fn working_sets(run: &Run, all: &[&PointResult]) -> String {
     let trial = &run.results.plan.trial;
     let size = |point: &&PointResult| {
@@ -322,7 +326,8 @@ fn working_sets(run: &Run, all: &[&PointResult]) -> String {
     format!("Working set of cached names at the median rate: {}.", sizes.join(", "))
 }
 
-/// Returns the shares of the α×β table of a DUT, including 0.
+/// Returns the AAAA record rates (α) and the cache hit rates (β) in the α×β table of a DUT. Both
+/// lists include 0.
 fn axes(run: &Run, dut: &DutResult) -> (Vec<Share>, Vec<Share>) {
     let plan = &run.results.plan;
     let keys = plan.dut(&dut.name).map(|dut| plan.keys_of(dut)).unwrap_or_default();
@@ -342,7 +347,8 @@ fn axes(run: &Run, dut: &DutResult) -> (Vec<Share>, Vec<Share>) {
     }
 }
 
-/// Returns the point at an AAAA share and a cached share, or `None` if this point was not measured.
+/// Returns the point with an AAAA record rate and a cache hit rate, or `None` if this point was not
+/// measured.
 fn cell<'a>(
     dut: &'a DutResult,
     place: &Cores,
@@ -356,7 +362,7 @@ fn cell<'a>(
     dut.points.iter().find(is_it)
 }
 
-/// Returns a table of medians by AAAA share and cached share.
+/// Returns a table of medians by AAAA record rate and cache hit rate.
 fn both_shares(run: &Run, dut: &DutResult, place: &Cores) -> Option<Table> {
     let (aaaa, cached) = axes(run, dut);
     let note = "Queries/s: median in [passed, failed). Rows: share of names with an AAAA record (α); columns: share of queries for cached \
@@ -468,7 +474,8 @@ fn dot(x: f64, point: &PointResult) -> Option<Dot> {
     point.missing.is_none().then(|| dot_of(x, &point.figures, &point.found))
 }
 
-/// Returns the mark of searches in a diagram, with their interval as the range.
+/// Returns the mark for the searches of a point in a diagram. The error bar is the interval of the
+/// searches.
 pub(super) fn dot_of(x: f64, figures: &Figures, found: &[Found]) -> Dot {
     let y = figures.median.unwrap_or(0.0);
     let from = figures.interval.from.unwrap_or(0.0);
@@ -544,21 +551,22 @@ fn placement_bars(runs: &[Run]) -> Option<Figure> {
     })
 }
 
-/// Axis of a curve.
+/// Quantity on the horizontal axis of a curve.
 #[derive(Clone, Copy)]
 enum CurveAxis {
-    /// The placement changes along the curve.
+    /// Number of cores. The placement changes along the curve.
     Places,
-    /// The conditions change along the curve, at one placement.
+    /// AAAA record rate, cache hit rate or acceptance ratio. All points of the curve have the same
+    /// placement.
     Conditions,
 }
 
 /// The points of one curve.
 #[derive(Clone, Copy)]
 enum CurveGroup<'a> {
-    /// All placements with one AuthDNS.
+    /// The points of all placements that were measured with the same AuthDNS.
     With(Option<&'a str>),
-    /// One placement.
+    /// The points of one placement.
     PlacementRef(&'a Cores),
 }
 
@@ -594,9 +602,8 @@ fn auths(dut: &DutResult) -> Vec<Option<&str>> {
 }
 
 /// Returns a figure with a curve for each DUT, or `None` if no DUT has two points. `x` computes the
-/// horizontal position from the conditions and from the placements at which the DUT's shares were
-/// measured. The texts are the file, the title, the label of the horizontal axis and the unit of
-/// its positions.
+/// horizontal position from the conditions of a point and the result of [`share_places`]. The four
+/// texts are the file name, the title, and the label and unit of the horizontal axis.
 fn curve(
     runs: &[Run],
     over: CurveAxis,
@@ -639,8 +646,8 @@ fn curve(
     })
 }
 
-/// Returns heat maps of the medians by AAAA share and cached share, one for each DUT and placement.
-/// All maps are shaded relative to the largest of all values.
+/// Returns heat maps of the medians by AAAA record rate and cache hit rate, one for each DUT and
+/// placement. In all maps, the darkest shade is the largest value of all maps.
 fn heat(runs: &[Run]) -> Option<Figure> {
     let mut maps: Vec<HeatMap> = Vec::new();
     for (run, dut) in each_dut(runs) {

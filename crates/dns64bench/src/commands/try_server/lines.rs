@@ -10,7 +10,7 @@ use wire::name::Domain;
 /// Values that appear in the configuration lines of all servers.
 #[derive(Clone, Debug)]
 pub(super) struct Forward {
-    /// Domain to forward.
+    /// Domain that the server must forward to AuthDNS.
     pub(super) domain: Domain,
     /// Address and port of AuthDNS.
     pub(super) auth: SocketAddr,
@@ -53,14 +53,14 @@ pub(super) enum Form {
     Dns64d,
 }
 
-/// Lines for one file, or for one section of a file.
+/// Configuration lines for one file, or for one section of a file.
 pub(super) struct Part {
     /// Name of the file and, if necessary, of the section.
     place: &'static str,
     text: String,
 }
 
-/// All lines for one server software.
+/// All configuration lines for one server software.
 pub(super) struct Lines {
     title: &'static str,
     parts: Vec<Part>,

@@ -56,18 +56,18 @@ pub(super) enum State {
     /// SERVFAIL, although AuthDNS received a query.
     Rejected,
     OtherError(Rcode),
-    /// NODATA for AAAA and for A.
+    /// NODATA replies to the AAAA query and to the A query.
     NoAddress,
-    /// NODATA for AAAA, and the correct A record: the server does not synthesize.
+    /// NODATA reply to the AAAA query, and the correct A record: the server does not synthesize.
     NotSynthesized,
-    /// An AAAA record that embeds the address of the name below an unexpected prefix.
+    /// An AAAA record with an unexpected prefix, in which the IPv4 address of the name is embedded.
     OtherPrefix(Prefix),
-    /// An address that neither equals nor embeds the address of the name.
+    /// An address that is different from the IPv4 address of the name and does not embed it.
     OtherAddress(IpAddr),
     Ready,
 }
 
-/// Next step of the wait.
+/// Next step while the command waits for the server to resolve the test names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
     Begin,
@@ -186,7 +186,7 @@ impl fmt::Display for State {
     }
 }
 
-/// Returns the prefix with which `address` embeds `name` (RFC 6052 §2.2), if there is one.
+/// Returns the prefix of `address` if the IPv4 address `name` is embedded in `address` (RFC 6052 §2.2).
 fn prefix_of(address: IpAddr, name: Ipv4Addr) -> Option<Prefix> {
     let IpAddr::V6(address) = address else { return None };
     LENGTHS.into_iter().find_map(|len| {
