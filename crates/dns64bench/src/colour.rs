@@ -12,7 +12,7 @@ pub(crate) fn may_colour(stream: &impl IsTerminal) -> bool {
     allowed(has_control_sequences(stream), std::env::var_os("NO_COLOR").as_deref())
 }
 
-/// Returns true if a stream is a terminal that supports control sequences, which `TERM=dumb` excludes.
+/// Returns true if a stream is a terminal that supports control sequences. With `TERM=dumb`, no terminal supports them.
 pub(crate) fn has_control_sequences(stream: &impl IsTerminal) -> bool {
     stream.is_terminal() && std::env::var_os("TERM").is_none_or(|kind| kind != "dumb")
 }

@@ -110,7 +110,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Formats an error with its causes. A cause that the error text already ends with is not repeated.
+/// Formats an error with its causes. If the text already ends with a cause, that cause is not repeated.
 fn error_with_causes(error: &anyhow::Error) -> String {
     let mut text = error.to_string();
     for cause in error.chain().skip(1).map(ToString::to_string) {

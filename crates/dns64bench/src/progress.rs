@@ -34,8 +34,8 @@ pub(crate) fn run_trial(
     title: &str,
 ) -> Result<TrialResult, TrialError> {
     let progress = Progress::until(plan, interruption::flag());
-    // Number of queries that this tester sends. If several testers share the trial, this is less than the number of
-    // queries in the trial.
+    // Number of queries that this tester sends. If the trial is distributed over several testers, this is less than the
+    // number of queries in the trial.
     let planned = plan.own_part().count();
     metrics::trial_begins(plan, &progress);
     let bar = ProgressBar::with_draw_target(Some(planned), draw_target());
@@ -68,7 +68,7 @@ fn draw_target() -> ProgressDrawTarget {
     }
 }
 
-/// Formats the share and the rate of valid replies: `99.98 % valid, 9 998/s`.
+/// Formats the percentage and the rate of valid replies: `99.98 % valid, 9 998/s`.
 fn so_far(valid: u64, decided: u64, time: Duration) -> String {
     let rate = valid as f64 / time.as_secs_f64().max(1e-3);
     let share = if decided > 0 { lines::percent(valid, decided) } else { "–".into() };

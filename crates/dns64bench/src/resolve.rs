@@ -201,7 +201,7 @@ fn given_plan(path: &Path) -> Result<TrialPlan, Failure> {
     parse_plan(&read.map_err(|e| unusable(e.to_string()))?).map_err(unusable)
 }
 
-/// Parses a plan in JSON; an error names the invalid field.
+/// Parses a plan in JSON. An error names the invalid field.
 fn parse_plan(text: &str) -> Result<TrialPlan, String> {
     let mut json = serde_json::Deserializer::from_str(text);
     let plan = serde_path_to_error::deserialize(&mut json).map_err(|error| {
@@ -485,10 +485,10 @@ impl ClosedLoop {
         })
     }
 
-    /// Plans experiment `number` of dns64perf2: queries for 256 names that no other experiment uses.
+    /// Plans experiment `number` of dns64perf2, which queries 256 names. Each experiment has different names.
     ///
-    /// # Errors
-    /// Returns an error if the names of the experiment are outside the name space, which valid arguments exclude.
+    /// # Errors Returns an error if the names of the experiment are outside the name space. With valid arguments, this
+    /// error cannot occur.
     pub(crate) fn experiment(
         &self,
         e: &Experiments,
@@ -549,11 +549,9 @@ impl ClosedLoop {
 }
 
 impl Resperf {
-    /// Plans the ramp; `warn` is called with warnings about the query file.
+    /// Plans the ramp. For each malformed line of the query file, calls `warn` with a warning.
     ///
-    /// # Errors
-    /// Returns an error if the server has no address of the given family, or the queries cannot be
-    /// read.
+    /// # Errors Returns an error if the server has no address of the given family, or if the queries cannot be read.
     pub(crate) fn resolve(&self, warn: &dyn Fn(&str)) -> Result<RampPlan, Failure> {
         let server = self.address()?;
         let (source, check) = match self.names {

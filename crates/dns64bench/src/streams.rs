@@ -27,7 +27,7 @@ const BROKEN_PIPE: u8 = 128 + 13;
 /// The main thread, which is the only one that ends the program after a write error.
 static MAIN: OnceLock<ThreadId> = OnceLock::new();
 
-/// Write error on standard output. The error propagates to `main` as the payload of a panic without a message.
+/// Error of a write to standard output. The error propagates to `main` as the payload of a panic without a message.
 pub(crate) struct Unwritable(io::Error);
 
 impl Unwritable {
@@ -56,7 +56,7 @@ pub(crate) fn give_up(error: io::Error) {
     }
 }
 
-/// Writes to standard output, with narrow spaces replaced with plain spaces. Ends the program on an error.
+/// Writes to standard output, and replaces narrow spaces with plain spaces. Ends the program on an error.
 pub(crate) fn print(text: fmt::Arguments<'_>) {
     let text = plain_spaces(&text.to_string());
     let mut out = io::stdout().lock();
@@ -67,7 +67,7 @@ pub(crate) fn print(text: fmt::Arguments<'_>) {
     }
 }
 
-/// Writes to the file `path`, which appears only when it is complete, or to standard output if `path` is `None`.
+/// Writes to the file `path`, or to standard output if `path` is `None`. The file appears only when it is complete.
 ///
 /// # Errors
 /// Returns an error if the file cannot be written. The program ends if standard output cannot be
@@ -93,7 +93,7 @@ pub(crate) fn write_to(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes to standard error, with narrow spaces replaced with plain spaces. Ignores errors.
+/// Writes to standard error, and replaces narrow spaces with plain spaces. Ignores errors.
 pub(crate) fn print_error(text: fmt::Arguments<'_>) {
     let _ = io::stderr().lock().write_all(plain_spaces(&text.to_string()).as_bytes());
 }

@@ -2,7 +2,7 @@
 
 use units::in_groups;
 
-/// Formats a share in per cent. A share below 1 is never rounded up to 100 %.
+/// Formats a fraction in per cent. A fraction below 1 is never rounded up to 100 %.
 pub(crate) fn almost(share: f64) -> String {
     let percent = share * 100.0;
     if percent >= 100.0 {

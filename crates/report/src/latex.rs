@@ -174,8 +174,8 @@ fn gaps(columns: usize) -> usize {
     GAP * columns.saturating_sub(1)
 }
 
-/// Returns the columns of each part of a table. Each part begins with the key columns, followed by
-/// as many other columns as fit on a line.
+/// Splits a table that is too wide into several parts, and returns the columns of each part. A part begins with the key
+/// columns, followed by as many other columns as fit on a line.
 fn parts(table: &Table) -> Vec<Vec<usize>> {
     let keys: Vec<usize> = (0..table.keys.min(table.header.len())).collect();
     let mut parts = vec![keys.clone()];
@@ -191,8 +191,8 @@ fn parts(table: &Table) -> Vec<Vec<usize>> {
     parts
 }
 
-/// Returns the widths of the columns of a part. If the natural widths do not fit on a line, the
-/// longest columns are wrapped.
+/// Returns the widths of the given columns of a table. If the natural widths do not fit on a line, the longest columns
+/// are wrapped.
 fn widths(table: &Table, columns: &[usize]) -> Vec<Width> {
     let natural: Vec<usize> = columns.iter().map(|&c| natural(table, c)).collect();
     let room = LINE.saturating_sub(gaps(columns.len()));

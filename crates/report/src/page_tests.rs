@@ -23,7 +23,8 @@ use crate::table::COLUMNS;
 use crate::write::{markdown, write};
 use crate::{page, servers, valid_replies};
 
-/// Wide tables: many cores, many shares, long names.
+/// Plan that results in wide tables: many numbers of cores, many AAAA record rates and cache hit
+/// rates, long names.
 const WIDE: &str = "name = 'wide'\ntopology = 'lab'\n[cpus]\ndut = [0, 1, 2, 3, 4, 5, 6, 7]\n[trial]\nduration = '1s'\npause = '0s'\n\
     [search]\nmin = 1000\nmax = 9000\nresolution = 4000\nrepeat = 2\n[measure]\ncores = [1, 2, 4, 8]\n\
     aaaa-shares = [0.2, 0.4, 0.6, 0.8, 1]\ncached-shares = [0.2, 0.4, 0.6, 0.8, 1]\ntable = true\nshares-at = [1]\n\
@@ -40,7 +41,7 @@ fn wide() -> Run {
     Run { name: "wide".into(), results: results.clone(), notes: Vec::new() }
 }
 
-/// Returns a run of two servers with conformance checks.
+/// Returns a run in which two servers were measured and checked for conformance.
 fn checked() -> Run {
     let text = "name = 'checked'\n[trial]\nduration = '1s'\npause = '0s'\n[search]\nmin = 1000\nmax = 9000\n\
                 resolution = 4000\nrepeat = 2\n[measure]\nconform = true\n[[dut]]\ndriver = 'unbound'\n\
@@ -166,8 +167,8 @@ fn servers_are_compared_in_one_table() {
     assert_eq!(table.rows[0][5], format!("{:.1}", 1e6 / cprdp));
 }
 
-/// Servers that were measured with a single core count share a table, so that no DUT has a table
-/// with a single column.
+/// Servers that were measured with only one number of cores are in one common table. Otherwise the
+/// table of each such server would have a single column.
 #[test]
 fn no_server_has_a_table_of_one_column() {
     let text = "name = 'x'\n[trial]\nduration = '1s'\npause = '0s'\n[search]\nmin = 1000\nmax = 9000\nresolution = 4000\n\

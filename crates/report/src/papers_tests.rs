@@ -395,8 +395,8 @@ fn expected(
     Ok(columns)
 }
 
-/// Returns the expected efficiency, computed from the load trials. The simulated DUT uses half a
-/// core in the second of two seconds.
+/// Returns the expected efficiency, computed from the load trials. The CPU use is the mean over the
+/// third to sixth second of a trial.
 fn efficiency(
     plan: &Plan,
     entries: &[Entry],
@@ -554,8 +554,8 @@ fn check(plan: &Plan, entries: &[Entry], shown: &Shown) -> Result<(), String> {
     drawn::check(plan, entries, &shown.figures())
 }
 
-/// Tables I, II and IV: the title, the IP version if it differs from that in the plan, and the name
-/// in `[[authdns]]`.
+/// Tables I, II and IV. Each has a title, the IP version if it differs from that in the plan, and
+/// the name of the AuthDNS in `[[authdns]]`.
 const SELF_TESTS: [(&str, Option<Family>, Option<&str>); 3] = [
     ("Self-test: authoritative DNS performance of AuthDNS over IPv4, single CPU core", None, None),
     (

@@ -25,7 +25,7 @@ pub(crate) trait PointWords {
     /// placement.
     fn column(&self) -> String;
 
-    /// Returns the cores that the DUT was confined to, for legends and captions.
+    /// Returns a text for legends and captions with the cores to which the DUT was confined.
     fn on_cores(&self) -> String;
 }
 
@@ -55,8 +55,8 @@ impl PointWords for PointResult {
     }
 }
 
-/// Returns the observed placement of a DUT as text. If it was not observed, the text gives the
-/// number of cores in the request `asked`.
+/// Returns the observed placement of a DUT as text. If no placement was observed, the text contains
+/// the number of cores that `asked` requests.
 pub(crate) fn ran_on(asked: &Cores, seen: Option<&CpuPlacement>) -> String {
     seen.map_or_else(|| format!("{} requested, not observed", asked.cores), CpuPlacement::in_words)
 }
@@ -77,9 +77,9 @@ pub(crate) fn column(
     if deviations.is_empty() { name } else { format!("{name} ({})", deviations.join(", ")) }
 }
 
-/// Returns the placement of a DUT for legends and captions. The text contains the cores that the
-/// DUT was confined to, which may differ from the requested cores. If the placement or AuthDNS has
-/// a name, the text also contains that name.
+/// Returns a text for legends and captions with the placement of a DUT. The text contains the cores
+/// to which the DUT was confined. They may differ from the requested cores. If the placement or
+/// AuthDNS has a name, the text also contains that name.
 pub(crate) fn on_cores(asked: &Cores, seen: Option<&CpuPlacement>) -> String {
     let not_seen = || format!("{} requested, not observed", cores_in_words(asked.cores));
     let cores = seen.map_or_else(not_seen, CpuPlacement::cores_in_words);

@@ -19,7 +19,7 @@ pub(crate) struct RunSummary {
     pub(super) answer: Vec<String>,
     /// Time and duration of the measurement.
     pub(super) when: Option<String>,
-    /// Caveats and limits.
+    /// Caveats about the results, and limits of their validity.
     pub(super) caveats: Vec<String>,
 }
 
@@ -102,7 +102,8 @@ fn without_result(r: &Results) -> Vec<String> {
     by_key(&r.without_result, |open| &open.missing).into_iter().map(line).collect()
 }
 
-/// Returns the worst case of every DUT that has a result in the worst case, fastest first.
+/// Returns the worst-case results of all DUTs, fastest first. DUTs without such a result are
+/// omitted.
 fn ranked(r: &Results) -> Vec<(&str, &PointResult)> {
     let all = crate::run::ranked(r).into_iter();
     all.filter_map(|dut| {

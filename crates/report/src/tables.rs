@@ -37,8 +37,8 @@ pub(crate) fn environment(run: &Run) -> Table {
     table
 }
 
-/// Returns the facts about hosts by role. Facts that are the same on all hosts are listed once,
-/// without roles.
+/// Returns the facts about each host, labelled with the host's role. Facts that are the same on all
+/// hosts are listed once, without a role.
 fn facts_of_hosts(hosts: &[(&str, &Environment)]) -> Vec<Vec<String>> {
     let mut facts: Vec<([String; 3], Vec<&str>)> = Vec::new();
     for (role, environment) in hosts {
@@ -127,7 +127,7 @@ pub(crate) fn cross_check(run: &Run) -> Table {
     table
 }
 
-/// Formats a share in per cent with one decimal, and never as "-0.0 %".
+/// Formats a fraction in per cent with one decimal, and never as "-0.0 %".
 fn one_decimal(share: f64) -> String {
     // Adding 0 turns a negative zero into a positive one.
     format!("{:.1} %", (share * 1000.0).round() / 10.0 + 0.0)

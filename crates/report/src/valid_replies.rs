@@ -11,8 +11,8 @@ use crate::run::{Run, each_dut, legend, worst_point};
 /// File name of the first figure.
 const FILE: &str = "valid-replies";
 
-/// Returns a curve for each server at its first placement: valid replies in per cent over the
-/// offered rate. If there are more servers than colours, further figures follow.
+/// Returns figures with a curve for each server at its first placement: the percentage of valid
+/// replies by offered rate. If there are more servers than colours, further figures follow.
 pub(crate) fn figures(runs: &[Run]) -> Vec<Figure> {
     let curve = |(run, dut): (&Run, &DutResult)| {
         let dots = dots(run, dut);
@@ -30,9 +30,9 @@ pub(crate) fn figures(runs: &[Run]) -> Vec<Figure> {
     all.chunks(COLOURS).enumerate().map(figure).collect()
 }
 
-/// Returns a dot for each rate. The dot contains the share of valid replies over all trials at that
-/// rate, and the range of this share in single trials. Invalid trials are excluded, because their
-/// results do not depend on the DUT alone.
+/// Returns a dot for each rate. The dot contains the percentage of valid replies in all trials at
+/// that rate, and the range of the percentages in single trials. Invalid trials are excluded,
+/// because their results do not depend on the DUT alone.
 fn dots(run: &Run, dut: &DutResult) -> Vec<Dot> {
     let Some(place) = worst_point(dut).map(|point| &point.conditions.place) else {
         return Vec::new();

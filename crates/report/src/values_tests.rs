@@ -24,7 +24,7 @@ use crate::run::Run;
 use crate::sections::{figures, tables};
 use crate::table::Table;
 
-/// A campaign.
+/// A simulated campaign.
 #[derive(Clone, Debug)]
 struct Campaign {
     repeat: u32,
@@ -108,7 +108,7 @@ impl Outputs {
         }
     }
 
-    /// Returns the rates at which trials of a point had this verdict.
+    /// Returns the rates of the trials of a point that had the verdict `verdict`.
     fn sent(&self, point: &Point, verdict: Verdict) -> BTreeSet<u64> {
         let of = |entry: &Entry| match entry {
             Entry::Finished(m) if m.step.point == *point && m.verdict() == verdict => {

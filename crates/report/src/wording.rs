@@ -192,7 +192,7 @@ pub(crate) const STATISTICS: [&str; 6] = [
     "Searches",
 ];
 
-/// Returns the cells of a point for [`STATISTICS`].
+/// Returns a point's table cells, one for each row in [`STATISTICS`].
 pub fn statistics(figures: &Figures) -> [String; STATISTICS.len()] {
     let rate = |rate: Option<f64>| match rate {
         Some(rate) => number(rate),

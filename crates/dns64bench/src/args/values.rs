@@ -64,7 +64,7 @@ pub(crate) fn parse_address(text: &str) -> Result<SocketAddr, String> {
     })
 }
 
-/// Parses a value with the type's `FromStr`; an error shows an example.
+/// Parses a value with `FromStr` of its type. An error message contains an example of a correct value.
 pub(crate) fn like<T: FromStr>(
     what: &'static str,
     example: &'static str,
@@ -167,7 +167,7 @@ pub(crate) fn parse_reserve(text: &str) -> Result<f64, String> {
     fraction(text).filter(|reserve| (0.0..=10.0).contains(reserve)).ok_or_else(wrong)
 }
 
-/// Parses a share from 0 to 1, or a percentage.
+/// Parses a fraction from 0 to 1, or a percentage.
 pub(crate) fn parse_fraction(text: &str) -> Result<f64, String> {
     let wrong = || format!("'{text}' is no share from 0 to 1; write for example 0.05 or 5%");
     fraction(text).filter(|share| (0.0..=1.0).contains(share)).ok_or_else(wrong)

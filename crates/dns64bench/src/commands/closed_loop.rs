@@ -70,7 +70,7 @@ pub(crate) fn run(args: &ClosedLoop) -> Outcome {
     Ok(if result.counts.valid > 0 { ExitCode::SUCCESS } else { DUT_FAILED.into() })
 }
 
-/// Checks that the server responds. For TCP, only the plan is checked.
+/// Checks the plan. For UDP, also checks that the server responds.
 fn require_response(args: &ClosedLoop, plan: &ClosedLoopPlan) -> Result<(), Failure> {
     plan.check().map_err(Failure::usage)?;
     if args.asking.liveness && plan.settings.transport != Transport::Tcp {

@@ -68,7 +68,7 @@ fn read(path: &Path) -> Result<Report, Failure> {
         .map_err(Failure::usage)
 }
 
-/// Checks the server, if one is given.
+/// Checks the server. Returns `None` if no server is given.
 fn check(args: &Conform) -> Result<Option<Report>, Failure> {
     let Some(server) = &args.server else { return Ok(None) };
     let defaults = Settings::new(server.resolve()?);

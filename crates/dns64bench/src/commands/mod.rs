@@ -33,8 +33,8 @@ use tester::measurer::{TrialError, needs_send_cost};
 
 use crate::output::Failure;
 
-/// Returns the cost of sending on this host, which is the same for all trials with the same send settings. The cost is
-/// measured only if the burst window of `plan` depends on the cost.
+/// Returns the CPU time that sending costs on this host. It is the same for all trials with the same send settings. The
+/// cost is measured only if the burst window of `plan` depends on the cost.
 fn measured_send_cost(plan: &TrialPlan) -> Result<Option<SendCost>, TrialError> {
     if !needs_send_cost(plan) {
         return Ok(plan.send_cost);

@@ -43,8 +43,8 @@ const HIGHEST: Qps = Qps(400_000);
 const RESOLUTION: Qps = Qps(4_000);
 const TRIAL: Nanos = Nanos::SECOND;
 const PAUSE: Duration = Duration::from_millis(150);
-/// Limit for the pacing deviation, in per cent. It is higher than the default because all roles share one host, and
-/// lower than the steps of the search.
+/// Limit for the pacing deviation, in per cent. It is higher than the default, because AuthDNS, dns64d and the Measurer
+/// run on the same host. It is lower than the steps between the rates of a search.
 const WINDOW_LIMIT: f64 = 5.0;
 /// Maximum number of retries of an invalid trial. It is low, because a host that is too busy for a rate is probably too
 /// busy for the next attempt.
@@ -363,7 +363,7 @@ fn summary(result: &QuickstartResult, stream: &impl io::IsTerminal) -> String {
     text + NEXT
 }
 
-/// Last line of the text: the command that measures the user's own server.
+/// Last line of the result text: the command that measures the user's own server.
 const NEXT: &str = "Next, your own server: dns64bench try --server ADDRESS\n";
 
 /// Returns the reason for a missing rate or for invalid trials of a test case; empty if there is none.
@@ -409,7 +409,7 @@ fn so_far(
     )
 }
 
-/// Appends the states of the servers to an error of the environment.
+/// Appends the states of the server processes to an error of this machine.
 fn with_server_states<const N: usize>(
     failure: Failure,
     servers: [&mut ServerProcess; N],

@@ -33,7 +33,7 @@ pub(crate) struct SelfTestResult {
     pub(crate) aaaa_share: Share,
     /// Cache hit rate (β) used in the tests of DUTs.
     pub(crate) cached_share: Share,
-    /// Reserve δ of RFC 8219 §9.2.1 as a share: 0.1 is 10 %.
+    /// Reserve δ of RFC 8219 §9.2.1 as a fraction: 0.1 is 10 %.
     pub(crate) delta: f64,
     /// Rate at which the self-test must pass to validate tests of DUTs at `for_rate`.
     pub(crate) required_rate: Qps,
@@ -96,7 +96,7 @@ pub(crate) struct SelfTestPlan {
     pub(crate) aaaa_share: Share,
     /// Cache hit rate (β) used in the tests of DUTs.
     pub(crate) cached_share: Share,
-    /// Reserve δ of RFC 8219 §9.2.1 as a share: 0.1 is 10 %.
+    /// Reserve δ of RFC 8219 §9.2.1 as a fraction: 0.1 is 10 %.
     pub(crate) delta: f64,
     /// Number of trials (or searches) that must pass; at least 1.
     pub(crate) repeat: u32,

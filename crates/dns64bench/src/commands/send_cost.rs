@@ -1,5 +1,5 @@
-//! `send-cost`: measures the CPU cost of a wake-up and of a query of the sender. A campaign runs it once for all
-//! trials.
+//! `send-cost`: measures the CPU time that a sending thread needs for a wake-up and for a query. A campaign runs this
+//! command once for all trials.
 
 use std::process::ExitCode;
 

@@ -72,7 +72,8 @@ const WIDTH: f64 = 0.05;
 const WINDOW_LIMIT: f64 = 5.0;
 /// Maximum number of retries of an invalid trial.
 const INVALID_RETRIES: u32 = 1;
-/// Rate range of the searches, as factors of the closed loop's rate, which is usually close to the result.
+/// Limits of the searches' rate range, relative to the rate of the closed loop. The closed loop's rate is usually close
+/// to the result of the searches.
 const HIGHEST: f64 = 2.0;
 const LOWEST: f64 = 0.05;
 
@@ -309,8 +310,8 @@ impl Setup<'_> {
     }
 }
 
-/// Runner that runs trials like [`Terminal`], keeps their results in case of an interruption, and begins no search
-/// after [`ENOUGH`].
+/// Runner that runs trials like [`Terminal`]. It stores their results for the case of an interruption, and begins no
+/// search later than [`ENOUGH`].
 struct RecordingRunner {
     terminal: Terminal,
     trials: Vec<TrialResult>,

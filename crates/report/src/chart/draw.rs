@@ -20,7 +20,7 @@ const LEGEND_LINE: f64 = 18.0;
 /// The distance between lines of a text.
 const LINE: f64 = 14.0;
 
-/// The part of a figure that contains the values.
+/// Rectangle in which the values of a figure are drawn.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Area {
     pub(super) left: f64,

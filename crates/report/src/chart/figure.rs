@@ -1,4 +1,4 @@
-//! Figures and their shapes.
+//! Figures, and the kinds of their content.
 
 use hosts::text::visible;
 
@@ -47,9 +47,9 @@ pub(crate) type HeatRow = (String, Vec<Option<(f64, bool)>>);
 pub struct HeatMap {
     /// Name of the map.
     pub name: String,
-    /// Column names.
+    /// Names of the columns of the map.
     pub columns: Vec<String>,
-    /// Rows.
+    /// Rows of the map.
     pub rows: Vec<HeatRow>,
 }
 
@@ -77,7 +77,7 @@ pub struct Multiple {
 /// Content of a figure.
 #[derive(Clone, Debug)]
 pub enum Shape {
-    /// Curves over a numeric axis.
+    /// Curves with a numeric horizontal axis.
     Lines(Vec<Series>),
     /// A curve for each server: percentages (vertical) by offered rate (horizontal).
     Shares(Vec<Series>),
@@ -120,7 +120,7 @@ pub enum Shape {
 pub struct Figure {
     /// File name without extension.
     pub file: String,
-    /// Heading.
+    /// Heading of the figure.
     pub title: String,
     /// Label of the horizontal axis, with its unit. For bars: the meaning of the groups; empty if
     /// it is obvious.

@@ -1,4 +1,4 @@
-//! Cells shaded by value, in maps that share one scale.
+//! Heat maps: the shade of a cell shows its value. All maps of a figure have the same scale.
 
 use std::fmt::Write;
 

@@ -1,4 +1,4 @@
-//! Curves over a numeric axis.
+//! Curves with a numeric horizontal axis.
 
 use std::fmt::Write;
 

@@ -48,7 +48,7 @@ fn plain(text: &str) -> String {
     text.replace("&lt;", "<").replace("&gt;", ">").replace("&quot;", "\"").replace("&amp;", "&")
 }
 
-/// Returns all elements, in order.
+/// Returns all elements of an SVG, in the order of the text.
 pub(crate) fn elements(svg: &str) -> Vec<Element<'_>> {
     let (mut all, mut panel) = (Vec::new(), String::new());
     for piece in svg.split('<').skip(1) {

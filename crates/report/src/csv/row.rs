@@ -72,9 +72,9 @@ pub(crate) struct Row {
     pub max: Option<f64>,
     /// Relative range: (max − min) ÷ median · 100 %.
     pub dispersion_pct: Option<f64>,
-    /// Mean.
+    /// Mean of the values.
     pub mean: Option<f64>,
-    /// Sample standard deviation.
+    /// Sample standard deviation of the values.
     pub stdev: Option<f64>,
     /// Interval that contains the highest passing rate.
     pub interval: Interval,

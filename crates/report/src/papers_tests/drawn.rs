@@ -9,8 +9,8 @@ use crate::sections::figures;
 
 use super::*;
 
-/// Figures, each with the table or figure of the paper, the file, and the horizontal axis. For
-/// bars, the meaning of the groups replaces the horizontal axis.
+/// The figures. Each has the number of the table or figure in the paper, the file name, and the
+/// label of the horizontal axis. For bars, the label is the meaning of the groups.
 const FIGURES: [(&str, &str, &str); 21] = [
     ("the first screen", "valid-replies", "offered rate, queries/s"),
     ("the worst case", "worst-case", ""),
@@ -128,7 +128,7 @@ struct Expected<'a> {
     all: BTreeMap<&'static str, Vec<Mark>>,
 }
 
-/// Returns the name of a placement with trials that all ran on as many cores as requested.
+/// Returns the name of a placement. All its trials must have run on the requested number of cores.
 fn on(place: &Cores) -> String {
     let cores =
         if place.cores == 1 { "1 core".to_owned() } else { format!("{} cores", place.cores) };
@@ -425,7 +425,7 @@ fn use_of(m: &Measured, skip: usize) -> Result<(f64, f64), String> {
     Ok((cpu, trial.counts.valid as f64 / trial.duration_s / cpu))
 }
 
-/// Returns the median with the smallest and the largest value.
+/// Returns the median, and the smallest and largest values.
 fn middle(mut values: Vec<f64>) -> (f64, (f64, f64)) {
     values.sort_by(f64::total_cmp);
     let median = (values[(values.len() - 1) / 2] + values[values.len() / 2]) / 2.0;

@@ -139,13 +139,13 @@ fn memory(dut: &DutResult, rate: Qps) -> Option<Table> {
     Some(table)
 }
 
-/// Returns the cores that the DUT of a trial was confined to, for legends.
+/// Returns a text for legends with the cores to which the DUT was confined in a trial.
 fn cores(at: &ConstantRateResult) -> String {
     on_cores(&at.place, at.found.place.as_ref())
 }
 
-/// Returns a figure of CPU use second by second, with a small diagram for each DUT, placement and
-/// rate. If the plan sets a transient for some rates, only those rates are shown.
+/// Returns a figure of the CPU use in each second of a trial, with a small diagram for each DUT, placement and rate. If
+/// the plan defines an initial transient for some of the rates, only those rates are shown.
 fn transients(runs: &[Run]) -> Option<Figure> {
     let mut all: Vec<(f64, Multiple)> = Vec::new();
     for (run, dut) in each_dut(runs) {

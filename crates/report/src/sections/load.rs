@@ -74,8 +74,8 @@ impl Section for LoadMeasure {
 const EFFICIENCY: &str = "CPRDP: valid replies/s for each core in use, without the initial transient. Full rate: the worst-case median. \
                           A CPU use of 100 % is one core. Failed: the trials at that rate did not pass.";
 
-/// Returns a table of a DUT's efficiency, with rows as in the paper and a column for each
-/// placement.
+/// Returns a table of a DUT's efficiency, with a column for each placement. The rows are those of
+/// the paper.
 fn efficiency(dut: &DutResult) -> Table {
     let title = format!("Computing power relative performance (CPRDP): {}", dut.name);
     let columns: Vec<(String, &DutResult, &Cores)> = by_key(&dut.loads, |load| &load.place)
@@ -85,8 +85,8 @@ fn efficiency(dut: &DutResult) -> Table {
     efficiency_table(&title, "CPU cores", &columns)
 }
 
-/// Returns a table of the efficiency of DUTs with loads that were measured at a single placement,
-/// with a column for each DUT.
+/// Returns a table of the efficiency of DUTs, with a column for each DUT. The loads of these DUTs
+/// were measured at only one placement.
 fn efficiency_by_server(duts: &[&DutResult]) -> Table {
     let title = "Computing power relative performance (CPRDP) by server";
     let columns: Vec<(String, &DutResult, &Cores)> = duts
@@ -140,14 +140,14 @@ fn efficiency_table(title: &str, corner: &str, columns: &[(String, &DutResult, &
     table
 }
 
-/// Returns the cell for the worst case of a DUT at a placement.
+/// Returns the text of the table cell for a DUT's worst case at a placement.
 fn full_rate(dut: &DutResult, place: &Cores) -> String {
     let point =
         dut.points.iter().find(|p| p.conditions.is_worst_case() && p.conditions.place == *place);
     point.map_or("not measured".into(), crate::sections::search::found_in_words)
 }
 
-/// Returns the cell for a value at a load.
+/// Returns the text of the table cell for a quantity at a load.
 fn at_load(
     dut: &DutResult,
     place: &Cores,
@@ -229,7 +229,7 @@ fn latency_table(run: &Run) -> Table {
     table
 }
 
-/// Axis label for a share of the worst-case median.
+/// Axis label for loads, which are fractions of the worst-case median.
 const LOAD: &str = "load (share of the worst-case median)";
 
 /// Returns a curve for each DUT and placement; `dot` creates the mark for a load.

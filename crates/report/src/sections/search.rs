@@ -159,7 +159,8 @@ fn by_result(run: &Run) -> Vec<(&str, &PointResult)> {
     all
 }
 
-/// Returns the cores of points that were measured at one placement, for legends and captions.
+/// Returns a text for legends and captions with the cores of points that were measured at the same
+/// placement.
 fn cores_of<'a>(place: &Cores, points: impl Iterator<Item = &'a PointResult>) -> String {
     let seen = CpuPlacement::merge_all(points.filter_map(|p| p.place.as_ref()));
     crate::places::on_cores(place, seen.as_ref())
@@ -198,7 +199,7 @@ fn statistics(
     Some(table)
 }
 
-/// Returns the cells of a point in the order of [`wording::STATISTICS`].
+/// Returns a point's table cells, one for each row in [`wording::STATISTICS`].
 fn cells(point: &PointResult) -> [String; wording::STATISTICS.len()] {
     match &point.missing {
         Some(why) => std::array::from_fn(|_| why.to_string()),

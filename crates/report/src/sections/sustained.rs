@@ -52,8 +52,8 @@ pub(crate) fn rows(found: &Sustained, point: &Point) -> Vec<Row> {
     rows
 }
 
-/// Returns a curve for each DUT and placement, from left to right. `dot` creates the mark for the
-/// trials at a placement.
+/// Returns a curve for each DUT and placement. Its points are sorted from left to right. `dot`
+/// creates a point from its trials.
 pub(super) fn each_place<T>(
     runs: &[Run],
     all: fn(&DutResult) -> &[T],
@@ -75,8 +75,8 @@ pub(super) fn each_place<T>(
     curves
 }
 
-/// Returns the diagram of a trial: CPU use second by second. If the trial has an initial transient
-/// (in seconds), a vertical line shows its end.
+/// Returns a diagram of the CPU use in each second of a trial. If the trial has an initial
+/// transient (in seconds), a vertical line shows the end of the transient.
 pub(super) fn second_by_second(
     name: String,
     found: &Sustained,

@@ -1,4 +1,4 @@
-//! Evaluation of the replies while `try` waits until the server resolves the test names; functions without I/O.
+//! Evaluation of the replies while `try` waits until the server resolves the test names. The functions do no I/O.
 //!
 //! ```text
 //! AAAA reply ─┬─ NODATA ─► A reply ─┐
