@@ -60,7 +60,7 @@ pub(crate) enum Command {
     /// Run one trial: send queries at a constant rate, and count the valid replies
     #[command(after_help = help::below("measure"))]
     Measure(Measure),
-    /// Combine the results of several testers that shared one trial (measure --shard)
+    /// Combine the results of a trial that was distributed over several testers (measure --shard)
     #[command(after_help = help::below("merge"))]
     Merge(Merge),
     /// Search for the highest query rate at which the server passes a trial
@@ -116,7 +116,7 @@ pub(crate) enum Command {
     /// Print the JSON Schema of a result, a journal, a plan, or dns64d's configuration
     #[command(after_help = help::below("schema"))]
     Schema(Schema),
-    /// Measure the cost of sending on this host, and print it as JSON
+    /// Measure the CPU time that sending needs on this host, and print it as JSON
     #[command(hide = true)]
     SendCost(SendCostArguments),
     /// Execute the requests that a campaign sends on standard input, until standard input is closed
@@ -145,7 +145,7 @@ pub(crate) struct Traffic {
     /// `search` and `self-test` use 0.0.0.0/0 if they may need more names]
     #[arg(long, value_name = "A.B.C.D/LEN", help_heading = NAMES)]
     pub(crate) names: Option<NameRange>,
-    /// Index of the first name to use in the --names block, counted from 0; change it to avoid names that the server
+    /// First name to query, as an index (from 0) into the --names block. Change the index to avoid names that the server
     /// has cached
     #[arg(long, value_name = "N", default_value_t = 0, help_heading = NAMES)]
     pub(crate) first_name: u64,
@@ -262,12 +262,13 @@ pub(crate) struct Measure {
     pub(crate) intervals: IntervalFiles,
     #[command(flatten)]
     pub(crate) sharding: Sharding,
-    /// Run the trial defined in this file (- is standard input). The file contains the complete definition of a trial
-    /// as a JSON object, as written by a campaign
+    /// Run the trial defined in this file (- is standard input). The file contains all settings of the trial as a JSON
+    /// object, in the format that campaigns write
     #[arg(long, value_name = "FILE", conflicts_with_all = ["NewTrial", "Traffic", "Replies", "interval"], help_heading = FILES)]
     pub(crate) plan: Option<PathBuf>,
-    /// File with the output of `self-test --json`, which shows the rate up to which the tester is reliable. A self-test
-    /// is valid only for trials with the same send settings. Without this file, results do not comply with RFC 8219
+    /// File with the output of `self-test --json`, which shows the rate up to which the tester is reliable. The trials
+    /// and the self-test must have the same send settings, such as threads, source ports and CPUs. Without this file,
+    /// results do not comply with RFC 8219
     #[arg(long, value_name = "FILE", conflicts_with = "shard", help_heading = SELF_TEST)]
     pub(crate) self_test: Option<PathBuf>,
     /// Include a description of this host in the JSON result; this takes 0.2 s after the trial
@@ -278,8 +279,8 @@ pub(crate) struct Measure {
 /// Options for a distributed trial, in which each of several testers sends one shard of the queries.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Sharding {
-    /// Send only shard I of the trial (0 to N-1), which consists of query I and every N-th query after it. --rate is
-    /// the rate of the whole trial. Run the other shards on other testers, and combine all --json results with `merge`
+    /// Send only shard I of N (I from 0 to N-1): query I of the trial and every N-th query after it. --rate is the rate
+    /// of the whole trial. Run the other shards on other testers, and combine all --json results with `merge`
     #[arg(long, value_name = "I/N", requires = "start_at", conflicts_with = "auth_status", help_heading = SHARDS)]
     pub(crate) shard: Option<ShardNumber>,
     /// Wall-clock time at which the first query of the trial (query 0) is sent: a few seconds in the future, and the
@@ -298,7 +299,7 @@ pub(crate) struct Merge {
     pub(crate) results: Vec<PathBuf>,
     /// Measured clock offset of the tester that sent shard I, such as 1=250us for shard 1. The offset is positive if
     /// the tester's clock was ahead of true time, and negative if the clock was behind. Without this option, the
-    /// kernel's estimate of the clock error is used. Testers on the same host share a clock and need no offset
+    /// kernel's estimate of the clock error is used. Testers on the same host use the same clock and need no offset
     #[arg(long, value_name = "I=TIME", value_parser = parse_offset, allow_hyphen_values = true, help_heading = SHARDS)]
     pub(crate) offset: Vec<(u16, i64)>,
     /// Print one JSON object
@@ -319,7 +320,7 @@ pub(crate) struct NewTrial {
 
 #[derive(Debug, Args)]
 pub(crate) struct SendCostArguments {
-    /// CPU of the sender
+    /// CPU on which the sending thread runs
     #[arg(long, value_name = "N", help_heading = THREADS)]
     pub(crate) cpu: Option<usize>,
 }
@@ -361,8 +362,8 @@ pub(crate) struct NewSearch {
     #[arg(long, value_enum, default_value_t = SearchMethod::Bisection, help_heading = SEARCH)]
     pub(crate) method: SearchMethod,
     /// Additional goal for --method mlrsearch; the goal of RFC 8219 always applies. LOSS: maximum loss ratio of a
-    /// trial. exceed: trials with a loss ratio above LOSS may take at most this fraction of the trial time at a rate.
-    /// final: duration of a full-length trial. sum: total duration of the full-length trials at a rate
+    /// trial. exceed: trials with a loss ratio above LOSS may take at most this fraction of the trial time at each
+    /// rate. final: duration of a full-length trial. sum: total duration of the full-length trials at each rate
     #[arg(long, value_name = "LOSS[,exceed=SHARE][,final=TIME][,sum=TIME]", help_heading = SEARCH)]
     pub(crate) goal: Vec<TypedGoal>,
     /// For --method mlrsearch: maximum distance between the lower and upper bounds of the result, as a fraction of the
@@ -382,8 +383,9 @@ pub(crate) struct NewSearch {
     /// RFC 8219
     #[arg(long, help_heading = NAMES)]
     pub(crate) reuse_names: bool,
-    /// File with the output of `self-test --json`, which shows the rate up to which the tester is reliable. A self-test
-    /// is valid only for trials with the same send settings. Without this file, results do not comply with RFC 8219
+    /// File with the output of `self-test --json`, which shows the rate up to which the tester is reliable. The trials
+    /// and the self-test must have the same send settings, such as threads, source ports and CPUs. Without this file,
+    /// results do not comply with RFC 8219
     #[arg(long, value_name = "FILE", conflicts_with = "self_test_passed", help_heading = SELF_TEST)]
     pub(crate) self_test: Option<PathBuf>,
     /// Rate, in queries per second, at which a self-test passed; for use if the output file of the self-test is not
@@ -551,14 +553,14 @@ pub(crate) struct Gate {
     /// Largest decrease of the median rate that does not count as a regression, such as 5% or 0.05
     #[arg(long, value_name = "PCT", allow_negative_numbers = true, default_value = "5%", value_parser = parse_decrease, help_heading = COMPARISON)]
     pub(crate) max_regression: f64,
-    /// Combine the searches of all runs other than the baselines. Valid only if the baseline runs and the other runs
-    /// were measured alternately
+    /// Combine the searches of all runs other than the baselines. This is valid only if the baseline runs and the other
+    /// runs were measured alternately
     #[arg(long, requires = "baseline", help_heading = COMPARISON)]
     pub(crate) in_turn: bool,
     /// Write the result of the comparison for each point to this file, as JUnit XML
     #[arg(long, value_name = "FILE", requires = "baseline", help_heading = COMPARISON)]
     pub(crate) junit: Option<PathBuf>,
-    /// Append a summary in Markdown to this file, such as $GITHUB_STEP_SUMMARY
+    /// Append a summary of the comparison, in Markdown, to this file, such as $GITHUB_STEP_SUMMARY
     #[arg(long, value_name = "FILE", requires = "baseline", help_heading = COMPARISON)]
     pub(crate) summary: Option<PathBuf>,
     /// Print the comparison as one JSON object
@@ -577,7 +579,7 @@ pub(crate) struct Auth {
           conflicts_with_all = ["domain", "aaaa_share", "ttl", "threads", "cpus", "delay", "loss", "seed", "json"],
           help_heading = CHECKS)]
     pub(crate) conform: Option<::conform::message::Name>,
-    /// File for the trust anchors (DNSKEY and DS records) of the DNSSEC-signed zones below the --conform ZONE
+    /// Write the trust anchors (DNSKEY and DS records) of the DNSSEC-signed zones below the --conform ZONE to this file
     #[arg(long, value_name = "FILE", requires = "conform", help_heading = CHECKS)]
     pub(crate) anchors: Option<PathBuf>,
     #[command(flatten)]
@@ -585,7 +587,7 @@ pub(crate) struct Auth {
     /// Number of worker threads per address [default: one per CPU]
     #[arg(long, value_name = "N", help_heading = THREADS)]
     pub(crate) threads: Option<usize>,
-    /// CPUs of the worker threads, such as 2,3 or 0-7
+    /// CPUs on which the worker threads run, such as 2,3 or 0-7
     #[arg(long, value_name = "LIST", value_parser = parse_cpus, help_heading = THREADS)]
     pub(crate) cpus: Option<CpuList>,
     /// Also answer queries with AF_XDP (kernel bypass) on this interface, with one worker thread for each of its
@@ -610,10 +612,10 @@ pub(crate) struct Auth {
     /// Path of a Unix socket to create; each client that connects receives the counters as one line of JSON
     #[arg(long, value_name = "PATH", help_heading = FILES)]
     pub(crate) status: Option<PathBuf>,
-    /// Print the counters as JSON at the end
+    /// Print the counters as JSON when the server ends
     #[arg(long, help_heading = FILES)]
     pub(crate) json: bool,
-    /// Stop after this time, or earlier on SIGINT or SIGTERM [default: no time limit]
+    /// Time after which the server stops, unless SIGINT or SIGTERM stops it earlier [default: no time limit]
     #[arg(long, value_name = "TIME", value_parser = parse_time, help_heading = LOAD)]
     pub(crate) duration: Option<Duration>,
 }
@@ -695,7 +697,7 @@ pub(crate) struct ReferenceDut {
     /// Fraction of the queries, from 0 to 1, that get a late reply: its delay is --late-by instead of --delay
     #[arg(long, value_name = "SHARE", allow_negative_numbers = true, default_value_t = Share::ZERO, help_heading = FAULTS)]
     pub(crate) late_share: Share,
-    /// Delay of the late replies that --late-share requests
+    /// Delay of the late replies (see --late-share)
     #[arg(long, value_name = "TIME", default_value = "1200ms", value_parser = parse_time, help_heading = FAULTS)]
     pub(crate) late_by: Duration,
     /// Fraction of the queries, from 0 to 1, that get a reply with a wrong address
@@ -725,7 +727,7 @@ pub(crate) struct ReferenceDut {
     /// Send upstream queries only once for each name, like a server with a cache
     #[arg(long, requires = "ask", help_heading = AUTH)]
     pub(crate) remember: bool,
-    /// Print the counters as JSON at the end
+    /// Print the counters as JSON when the server ends
     #[arg(long, help_heading = FILES)]
     pub(crate) json: bool,
 }
@@ -737,7 +739,7 @@ pub(crate) struct Zone {
     /// Block of IPv4 addresses; the zone file contains one name for each address
     #[arg(long, value_name = "A.B.C.D/LEN", default_value = "10.0.0.0/16", help_heading = NAMES)]
     pub(crate) names: NameRange,
-    /// File to write instead of standard output
+    /// Output file [default: standard output]
     #[arg(long, value_name = "FILE", help_heading = FILES)]
     pub(crate) output: Option<PathBuf>,
 }
@@ -747,7 +749,7 @@ pub(crate) struct QueryFile {
     /// Block of IPv4 addresses from which the names are generated, one name per address
     #[arg(long, value_name = "A.B.C.D/LEN", default_value = "10.0.0.0/16", help_heading = NAMES)]
     pub(crate) names: NameRange,
-    /// Index of the first name to use in the --names block, counted from 0; change it to avoid names that the server
+    /// First name to query, as an index (from 0) into the --names block. Change the index to avoid names that the server
     /// has cached
     #[arg(long, value_name = "N", default_value_t = 0, help_heading = NAMES)]
     pub(crate) first_name: u64,
@@ -760,7 +762,7 @@ pub(crate) struct QueryFile {
     /// Type of the queries
     #[arg(long, value_name = "TYPE", default_value = "AAAA", value_parser = ["A", "AAAA"], help_heading = QUESTIONS)]
     pub(crate) qtype: String,
-    /// File to write instead of standard output
+    /// Output file [default: standard output]
     #[arg(long, value_name = "FILE", help_heading = FILES)]
     pub(crate) output: Option<PathBuf>,
 }

@@ -32,8 +32,8 @@ use crate::output::Failure;
 /// Published state of this process; empty if the metrics are not served.
 static BOARD: OnceLock<Arc<Board>> = OnceLock::new();
 
-/// Published state of the measurement. The command locks the state between trials, and each scrape locks the state. A
-/// sending thread never locks it.
+/// Published state of the measurement. The state is locked by the command between trials, and by each scrape. Sending
+/// threads never lock it.
 #[derive(Default)]
 struct Board {
     shown: Mutex<State>,

@@ -30,7 +30,8 @@ use crate::args::DNS_PORT;
 use crate::colour;
 use crate::lines::wrapped_for;
 
-/// Maximum number of characters of a printed error, because an error may quote the end of a log.
+/// Maximum length of a printed error, in characters. The length is limited, because an error may quote the end of a
+/// log.
 const ERROR: usize = 2 * MESSAGE;
 
 /// Formats a duration, rounded to seconds below ten minutes, to minutes below a day, and to hours above.
@@ -290,7 +291,7 @@ fn whole(us: f64) -> String {
     grouped(us.round() as u64)
 }
 
-/// Prints wrong replies by kind, if there were any.
+/// Prints the numbers of wrong replies by kind. Prints nothing if there were none.
 pub(crate) fn print_wrong(w: &WrongCounts) {
     if let Some(line) = wrong_line(w) {
         println!("Wrong       {line}");
@@ -316,7 +317,7 @@ pub(crate) fn wrong_line(w: &WrongCounts) -> Option<String> {
     (!all.is_empty()).then(|| all.join(", "))
 }
 
-/// Prints percentiles of the round-trip time, if there was a valid reply.
+/// Prints percentiles of the round-trip time. Prints nothing if there was no valid reply.
 pub(crate) fn print_rtt(rtt: Option<&Rtt>) {
     if let Some(rtt) = rtt {
         let [min, median, p99, p999, max] =

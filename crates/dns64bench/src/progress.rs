@@ -1,6 +1,6 @@
-//! Progress on standard error. On a terminal the progress is redrawn, unless `TERM` is `dumb`. Otherwise a line is
-//! printed after a second, then every ten seconds, and at the end. Nothing is printed with `--quiet`. All lines fit 80
-//! columns.
+//! Progress on standard error. On a terminal the progress is redrawn. Without a terminal, or if `TERM` is `dumb`, a
+//! line is printed after a second, then every ten seconds, and at the end. With `--quiet`, nothing is printed. All
+//! lines fit 80 columns.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -21,7 +21,7 @@ use crate::{interruption, lines, metrics};
 
 /// Interval between two updates of the progress on a terminal.
 const LOOK: Duration = Duration::from_millis(200);
-/// Time of the first progress line, and interval between further lines, if standard error is not a terminal.
+/// Progress without a terminal: time of the first line, and interval between further lines.
 const FIRST_LINE: Duration = Duration::from_secs(1);
 const LINES: Duration = Duration::from_secs(10);
 /// Template for the message and, below it, the progress bar of a trial.
@@ -176,7 +176,8 @@ impl ProgressText {
         self.bar.suspend(write)
     }
 
-    /// Runs `work` and shows its progress. `line` updates the bar, and returns the line to print without a terminal.
+    /// Runs `work` and shows its progress. `line` updates the bar, and returns the line that is printed if there is no
+    /// terminal.
     fn during<T>(
         &self,
         quiet: bool,

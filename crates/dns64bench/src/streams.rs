@@ -1,9 +1,9 @@
 //! Handling of write errors on standard output and standard error, such as a closed pipe or a full disk.
 //!
 //! On such an error the standard library's `println!` panics. The macros in `main.rs` end the program cleanly instead,
-//! so that the servers that it started are stopped, and temporary files are removed. If the pipe is closed, the program
-//! ends without a message. If the disk is full, it prints a message. If standard error cannot be written, the program
-//! continues, because only progress output is lost.
+//! so that servers started by the program are stopped, and temporary files are removed. If the pipe is closed, the
+//! program ends without a message. If the disk is full, the program prints a message. If standard error cannot be
+//! written, the program continues, because only progress output is lost.
 
 use std::fmt;
 use std::io::{self, BufWriter, Write};
@@ -31,7 +31,7 @@ static MAIN: OnceLock<ThreadId> = OnceLock::new();
 pub(crate) struct Unwritable(io::Error);
 
 impl Unwritable {
-    /// Prints a message, unless the pipe was closed, and returns the exit status.
+    /// Returns the exit status after a write error. Also prints a message, except if the pipe was closed.
     pub(crate) fn report(self) -> ExitCode {
         match self.0.kind() {
             io::ErrorKind::BrokenPipe => ExitCode::from(BROKEN_PIPE),

@@ -20,8 +20,8 @@ pub(crate) fn lower_bounds(ranked: &[(&str, &PointResult)]) -> Vec<String> {
     by_key(&each, |(why, _)| *why).into_iter().map(sentence).collect()
 }
 
-/// Returns the contradictions as text. One sentence covers all points that exceed the same
-/// self-test limit.
+/// Returns the contradictions in the results as sentences. One sentence covers all points that
+/// exceed the same self-test limit.
 pub(crate) fn contradictions(all: &[Contradiction]) -> Vec<String> {
     let beyond: Vec<(Qps, &Contradiction, &str)> = all
         .iter()
@@ -51,7 +51,7 @@ pub(crate) fn contradictions(all: &[Contradiction]) -> Vec<String> {
     others.map(in_words).chain(merged).collect()
 }
 
-/// Returns a contradiction as a sentence, with advice.
+/// Returns a contradiction in the results as a sentence, with advice.
 pub(crate) fn in_words(found: &Contradiction) -> String {
     match found {
         Contradiction::LessForLess { dut, accept, less, all } => format!(

@@ -40,7 +40,7 @@ pub struct Comparison {
     pub rows: Vec<Row>,
 }
 
-/// A search point of a run compared with the same point of the baseline.
+/// Comparison of a search point of a run with the same point of the baseline.
 #[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Row {
     /// Name of the run.
@@ -106,9 +106,8 @@ impl fmt::Display for Incomparable {
 }
 
 impl Row {
-    /// Returns the explanation that is shown beside the numbers. The explanation is the outcome and
-    /// the number of searches that would decide it, or the reason why the points cannot be
-    /// compared.
+    /// Returns the text that is shown beside the numbers. The text contains the outcome and, if it is undecided, the
+    /// number of searches that would decide it. If the points cannot be compared, the text contains the reason.
     pub fn in_words(&self) -> String {
         match (&self.change, &self.incomparable) {
             (Some(change), _) => told(change),
@@ -417,7 +416,7 @@ fn measured_by(plan: &Plan, conditions: &Conditions) -> Plan {
 }
 
 impl Row {
-    /// Returns the point as in `campaign status`, with the goal if it is not that of RFC 8219.
+    /// Formats the point as `campaign status` does. A goal other than that of RFC 8219 is appended.
     pub fn point(&self) -> String {
         let point = Point::Search(self.conditions.clone()).to_string();
         match &self.goal {

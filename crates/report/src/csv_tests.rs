@@ -66,8 +66,8 @@ const APART: [(&str, &str); 10] = [
     ("threads", "threads"),
     ("governor", "governor"),
 ];
-/// The measurement for which the plan gives the rates. Its rate is a key, whereas the rate is a
-/// result in all other measurements.
+/// Kind of measurement whose rates are set in the plan. For this kind, the rate is part of the key.
+/// For all other kinds, the rate is a result.
 const AT_RATES: &str = "constant rate";
 /// The measurement, the DUT and the keys of a point.
 type Key = (String, String, Vec<String>);

@@ -56,8 +56,8 @@ fn facts_of_hosts(hosts: &[(&str, &Environment)]) -> Vec<Vec<String>> {
     facts.into_iter().map(row).collect()
 }
 
-/// Returns a row for each fact about the hosts that changed during the run, with its values after
-/// and before the change.
+/// Returns a row for each fact about the hosts that changed during the run, with its values before
+/// and after the change.
 fn changes_of(change: &HostChange) -> impl Iterator<Item = Vec<String>> {
     let (roles, when) = (change.roles.join(", "), change.when());
     change.facts.iter().map(move |fact| {

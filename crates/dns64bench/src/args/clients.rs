@@ -99,7 +99,7 @@ pub(crate) struct ClosedLoop {
     /// Total number of source ports (UDP) or connections (TCP) across all threads [default: one per thread]
     #[arg(long, value_name = "N", help_heading = THREADS)]
     pub(crate) source_ports: Option<usize>,
-    /// CPUs of the threads, such as 2,3 or 0-7
+    /// CPUs on which the threads run, such as 2,3 or 0-7
     #[arg(long, value_name = "LIST", value_parser = parse_cpus, help_heading = THREADS)]
     pub(crate) cpus: Option<CpuList>,
     #[command(flatten)]
@@ -110,7 +110,7 @@ pub(crate) struct ClosedLoop {
     /// Block of IPv4 addresses from which the queried names are generated, one name per address
     #[arg(long, value_name = "A.B.C.D/LEN", default_value = "10.0.0.0/8", help_heading = NAMES)]
     pub(crate) names: NameRange,
-    /// Index of the first name to use in the --names block, counted from 0; change it to avoid names that the server
+    /// First name to query, as an index (from 0) into the --names block. Change the index to avoid names that the server
     /// has cached
     #[arg(long, value_name = "N", default_value_t = 0, help_heading = NAMES)]
     pub(crate) first_name: u64,
@@ -168,7 +168,7 @@ pub(crate) struct Resperf {
     /// Transport of the queries
     #[arg(short = 'M', value_enum, default_value_t = Transport::Udp, help_heading = QUESTIONS)]
     pub(crate) mode: Transport,
-    /// Server to query, a name or an address
+    /// Name or address of the server to query
     #[arg(short = 's', value_name = "SERVER", default_value = "127.0.0.1", help_heading = SERVER)]
     pub(crate) server: String,
     /// Port of the server
@@ -213,7 +213,7 @@ pub(crate) struct Resperf {
     /// Rate at the end of the ramp, in queries per second
     #[arg(short = 'm', value_name = "QPS", default_value = "100000", help_heading = LOAD)]
     pub(crate) max: Qps,
-    /// File for the plot data
+    /// File to which the plot data is written
     #[arg(short = 'P', value_name = "FILE", default_value = "resperf.gnuplot", help_heading = FILES)]
     pub(crate) plot: PathBuf,
     /// Length of the ramp in seconds; during the ramp the rate rises linearly from 0 to -m

@@ -41,7 +41,7 @@ pub(crate) struct Conform {
     /// host that is reached by ssh. Without this option, checks that need the log of upstream queries are skipped
     #[arg(long, value_name = "PATH|ssh:HOST:PATH", requires = "zone", help_heading = AUTH)]
     pub(crate) auth_status: Option<StatusSocketLocation>,
-    /// ssh configuration file to use instead of the user's
+    /// ssh configuration file to use instead of the user's own file
     #[arg(long, value_name = "FILE", requires = "auth_status", help_heading = AUTH)]
     pub(crate) ssh_config: Option<PathBuf>,
     /// Run only the checks whose identifiers begin with one of these texts, such as rfc6147-5.1
@@ -59,11 +59,11 @@ pub(crate) struct Conform {
     /// Write the results of the checks to this file, as JUnit XML
     #[arg(long, value_name = "FILE", requires = "server", help_heading = FILES)]
     pub(crate) junit: Option<PathBuf>,
-    /// Write a scoreboard, a table of the results of all checks, to this file as one HTML page
+    /// Write a scoreboard to this file: one HTML page with the results of all checks
     #[arg(long, value_name = "FILE", help_heading = FILES)]
     pub(crate) html: Option<PathBuf>,
-    /// File with the output of `conform --json` for another server, to add to the scoreboard; may be given several
-    /// times
+    /// Add another server to the scoreboard: file with the output of `conform --json` for that server; may be given
+    /// several times
     #[arg(long, value_name = "FILE", num_args = 1.., requires = "html", help_heading = FILES)]
     pub(crate) beside: Vec<PathBuf>,
     /// Show no progress on standard error

@@ -409,7 +409,7 @@ fn so_far(
     )
 }
 
-/// Appends the states of the server processes to an error of this machine.
+/// Appends the states of the server processes to the error message if this machine caused the error.
 fn with_server_states<const N: usize>(
     failure: Failure,
     servers: [&mut ServerProcess; N],

@@ -1,5 +1,5 @@
-//! `resperf`: a ramp that is sent by the client of this program. The status lines, statistics and plot file are those
-//! of the original resperf.
+//! `resperf`: increases the query rate linearly, as the original resperf does. The status lines, statistics and plot
+//! file are those of the original resperf.
 
 use std::fmt::Write as _;
 use std::path::Path;

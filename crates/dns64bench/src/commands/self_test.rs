@@ -44,8 +44,8 @@ pub(crate) struct SelfTestResult {
     pub(crate) allowed_rate: Option<Qps>,
     /// Verdict on the tester for tests at `for_rate`.
     pub(crate) verdict: Verdict,
-    /// Send settings of the self-test, which validates only trials with the same settings. Absent if the scheduling
-    /// priority changed during the self-test.
+    /// Send settings of the self-test. The self-test validates only trials with the same settings. Absent if the
+    /// scheduling priority changed during the self-test.
     pub(crate) sent: Option<SelfTestSending>,
     /// True if the self-test complies with RFC 8219 §9.2.1.
     pub(crate) compliant: bool,

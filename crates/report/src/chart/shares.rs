@@ -7,7 +7,7 @@ use crate::chart::figure::{COLOURS, Dot, Figure, Series, data, escape};
 use crate::chart::scale::Scale;
 use crate::format::number;
 
-/// Width of the figure, for half of a page.
+/// Width of the figure, which fills half of the page.
 pub(super) const WIDTH: f64 = 592.0;
 const HEIGHT: f64 = 250.0;
 const LEFT: f64 = 48.0;

@@ -212,8 +212,8 @@ fn each_goal_of_an_mlrsearch_has_its_row() {
     let then = &before.results.duts[0].points[0].goals[1];
     assert_eq!(further.baseline_median, then.figures.median);
 
-    // A server without a result has no result for any goal. A goal that only one side has does not
-    // affect the other goals.
+    // A server without a result has no result for any goal. A goal that exists only in the baseline
+    // or only in the run does not affect the other goals.
     let plan = Plan::parse(&tolerant, Path::new("p.toml")).unwrap();
     let nothing = Run {
         name: "nothing".into(),

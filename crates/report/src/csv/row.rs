@@ -14,7 +14,7 @@ use crate::run::Run;
 /// Subject of a row in `results.csv`.
 #[derive(Clone, Debug)]
 pub(crate) enum MetricSubject {
-    /// A point.
+    /// A point of the plan.
     Point(Box<Point>),
     /// Pacing of the tester in a trial of this DUT.
     Pacing(String),

@@ -149,8 +149,8 @@ fn worst_case(run: &Run) -> Table {
     table
 }
 
-/// Returns the worst case of every DUT and placement. The highest median is first, and points
-/// without a result are last.
+/// Returns the worst-case results of every DUT and placement. The highest median is first, and
+/// points without a result are last.
 fn by_result(run: &Run) -> Vec<(&str, &PointResult)> {
     let of =
         |dut| points(dut, Conditions::is_worst_case).into_iter().map(|p| (dut.name.as_str(), p));
@@ -339,7 +339,7 @@ fn axes(run: &Run, dut: &DutResult) -> (Vec<Share>, Vec<Share>) {
         all.dedup();
         all
     };
-    // If the plan sets no shares, there is only the worst case.
+    // If the plan sets no AAAA record rates and no cache hit rates, there is only the worst case.
     let has_shares = !(keys.aaaa_shares.is_empty() && keys.cached_shares.is_empty());
     if keys.table && has_shares {
         (with_zero(&keys.aaaa_shares), with_zero(&keys.cached_shares))
@@ -487,7 +487,8 @@ pub(super) fn dot_of(x: f64, figures: &Figures, found: &[Found]) -> Dot {
     Dot { x, y, range, at_least, failed, each }
 }
 
-/// Returns bars for the worst case of each DUT with its first core count, fastest first.
+/// Returns a figure with a bar for the worst case of each DUT at its first placement, fastest
+/// first.
 fn worst_case_bars(runs: &[Run]) -> Option<Figure> {
     let measured = |(run, dut)| Some((run, dut, worst_point(dut).filter(|p| p.missing.is_none())?));
     let all: Vec<(&Run, &DutResult, &PointResult)> = each_dut(runs).filter_map(measured).collect();

@@ -125,8 +125,8 @@ impl NameReplies {
 }
 
 impl State {
-    /// Returns the next step of a wait that has lasted `waited` and may last up to `limit`. A wrong prefix ends the
-    /// wait, because only the user can correct it with `--expect-prefix`.
+    /// Returns the next step. The command has already waited for the time `waited`, and may wait up to `limit`. A wrong
+    /// prefix ends the wait early, because only the user can correct it with `--expect-prefix`.
     pub(super) fn next(self, waited: Duration, limit: Duration) -> Next {
         match self {
             State::Ready => Next::Begin,
