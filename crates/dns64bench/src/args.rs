@@ -145,8 +145,8 @@ pub(crate) struct Traffic {
     /// `search` and `self-test` use 0.0.0.0/0 if they may need more names]
     #[arg(long, value_name = "A.B.C.D/LEN", help_heading = NAMES)]
     pub(crate) names: Option<NameRange>,
-    /// First name to query, as an index (from 0) into the --names block. Change the index to avoid names that the server
-    /// has cached
+    /// First name to query, as an index (from 0) into the --names block. Change the index to avoid names that the
+    /// server has cached
     #[arg(long, value_name = "N", default_value_t = 0, help_heading = NAMES)]
     pub(crate) first_name: u64,
     /// DNS zone of the generated names
@@ -392,7 +392,7 @@ pub(crate) struct NewSearch {
     /// available. Results above the rate that the self-test validates are reported as lower bounds
     #[arg(long, value_name = "QPS", allow_negative_numbers = true, help_heading = SELF_TEST)]
     pub(crate) self_test_passed: Option<Qps>,
-    /// Reserve δ with which the self-test of --self-test-passed was run (its option --delta)
+    /// Reserve δ of the self-test that --self-test-passed refers to (its option --delta)
     #[arg(long, value_name = "SHARE", default_value_t = method::selftest::MIN_DELTA, allow_negative_numbers = true, value_parser = parse_reserve, help_heading = SELF_TEST)]
     pub(crate) delta: f64,
     /// Journal file [default: ~/.local/state/dns64bench/dns64bench-search-TIME-PID.jsonl]
@@ -579,7 +579,8 @@ pub(crate) struct Auth {
           conflicts_with_all = ["domain", "aaaa_share", "ttl", "threads", "cpus", "delay", "loss", "seed", "json"],
           help_heading = CHECKS)]
     pub(crate) conform: Option<::conform::message::Name>,
-    /// Write the trust anchors (DNSKEY and DS records) of the DNSSEC-signed zones below the --conform ZONE to this file
+    /// Write the trust anchors (DNSKEY and DS records) to this file, for the DNSSEC-signed zones below the --conform
+    /// ZONE
     #[arg(long, value_name = "FILE", requires = "conform", help_heading = CHECKS)]
     pub(crate) anchors: Option<PathBuf>,
     #[command(flatten)]
@@ -749,8 +750,8 @@ pub(crate) struct QueryFile {
     /// Block of IPv4 addresses from which the names are generated, one name per address
     #[arg(long, value_name = "A.B.C.D/LEN", default_value = "10.0.0.0/16", help_heading = NAMES)]
     pub(crate) names: NameRange,
-    /// First name to query, as an index (from 0) into the --names block. Change the index to avoid names that the server
-    /// has cached
+    /// First name to query, as an index (from 0) into the --names block. Change the index to avoid names that the
+    /// server has cached
     #[arg(long, value_name = "N", default_value_t = 0, help_heading = NAMES)]
     pub(crate) first_name: u64,
     /// Number of names [default: all remaining names of the block]

@@ -71,7 +71,7 @@ impl Failure {
         Failure { status: USAGE, error: error.into() }
     }
 
-    /// Creates the failure for an error of this machine, or of a process on it.
+    /// Creates the failure for an error that this machine, or a process on it, caused.
     pub(crate) fn environment(error: impl Into<anyhow::Error>) -> Failure {
         Failure { status: ENVIRONMENT, error: error.into() }
     }

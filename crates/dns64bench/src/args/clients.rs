@@ -78,7 +78,8 @@ pub(crate) struct IntervalFiles {
     /// Write a round-trip time histogram (in µs) for each interval to this file, as an HDR interval log
     #[arg(long, value_name = "FILE", help_heading = FILES)]
     pub(crate) hdr_log: Option<PathBuf>,
-    /// Write the statistics of each interval and of the run to this file, as JSON lines in DNS-OARC's dns-metrics format
+    /// Write the statistics of each interval and of the run to this file, as JSON lines in DNS-OARC's dns-metrics
+    /// format
     #[arg(long, value_name = "FILE", help_heading = FILES)]
     pub(crate) json_lines: Option<PathBuf>,
 }
@@ -110,8 +111,8 @@ pub(crate) struct ClosedLoop {
     /// Block of IPv4 addresses from which the queried names are generated, one name per address
     #[arg(long, value_name = "A.B.C.D/LEN", default_value = "10.0.0.0/8", help_heading = NAMES)]
     pub(crate) names: NameRange,
-    /// First name to query, as an index (from 0) into the --names block. Change the index to avoid names that the server
-    /// has cached
+    /// First name to query, as an index (from 0) into the --names block. Change the index to avoid names that the
+    /// server has cached
     #[arg(long, value_name = "N", default_value_t = 0, help_heading = NAMES)]
     pub(crate) first_name: u64,
     /// Number of names to query
@@ -255,7 +256,8 @@ pub(crate) struct Resperf {
     /// Write a latency histogram (in µs) for each interval to this file, as an HDR interval log
     #[arg(long, value_name = "FILE", help_heading = FILES)]
     pub(crate) hdr_log: Option<PathBuf>,
-    /// Write the statistics of each interval and of the run to this file, as JSON lines in DNS-OARC's dns-metrics format
+    /// Write the statistics of each interval and of the run to this file, as JSON lines in DNS-OARC's dns-metrics
+    /// format
     #[arg(long, value_name = "FILE", help_heading = FILES)]
     pub(crate) json_lines: Option<PathBuf>,
 }

@@ -96,8 +96,8 @@ impl FromStr for ShardNumber {
     }
 }
 
-/// Parses the index of a shard, and the time by which the clock of its tester was ahead, such as `1=250us` or `2=-1ms`.
-/// Returns the time in nanoseconds.
+/// Parses the index of a shard and the clock offset of its tester, such as `1=250us` or `2=-1ms`. The offset is
+/// positive if the clock was ahead. Returns the offset in nanoseconds.
 pub(crate) fn parse_offset(text: &str) -> Result<(u16, i64), String> {
     let wrong = || format!("'{text}' is no offset of a shard; write for example 1=250us or 2=-1ms");
     let (index, time) = text.split_once('=').ok_or_else(wrong)?;

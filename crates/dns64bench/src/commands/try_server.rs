@@ -82,8 +82,8 @@ const LOWEST: f64 = 0.05;
 /// addresses from answers.
 const FIRST_NAMES: u64 = 11 << 24;
 const NAMES: u64 = 80 << 24;
-/// Number of names by which the first name advances per second of wall-clock time. A run uses fewer names per second,
-/// so a later run does not query names that the server has cached.
+/// Rate at which the index of a run's first name increases, in names per second of wall-clock time. A run uses fewer
+/// names per second, so a later run does not query names that the server has cached.
 const NAMES_PER_SECOND: u64 = 400_000;
 
 /// JSON output of `try`.

@@ -52,7 +52,7 @@ impl Probe {
         Ok(self.socket.local_addr()?.ip())
     }
 
-    /// Returns the version that the server reports, if it reports one.
+    /// Returns the version that the server reports, or `None` if it reports none.
     pub(super) fn version(&self) -> Option<String> {
         let reply = self.ask(VERSION.to_vec(), VERSION_PATIENCE).ok()??;
         let message = Message::new(&reply)?;
