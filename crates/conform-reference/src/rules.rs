@@ -91,6 +91,9 @@ pub struct Rules {
     pub asks_once: bool,
     /// Each upstream query has an unpredictable ID and source port (RFC 5452 §9.2).
     pub random_source: bool,
+    /// Length of a turn of a busy server, or `None` (the default) if queries do not wait. Upstream queries wait for the
+    /// end of the turn. All queries of a turn are then sent from one source port.
+    pub turn: Option<Duration>,
     /// All records of an RRset get the smallest TTL of the RRset (RFC 2181 §5.2).
     pub equal_ttls: bool,
     /// A message over TCP may arrive in several segments (RFC 7766 §8). If false, the connection is closed
@@ -142,6 +145,7 @@ impl Default for Rules {
             ages: true,
             asks_once: true,
             random_source: true,
+            turn: None,
             equal_ttls: true,
             joins_segments: true,
             connections: 256,

@@ -1,4 +1,4 @@
-//! Upstream queries of the reference, with a separate socket for each query.
+//! Upstream queries of the reference. By default, each query has a separate socket.
 //!
 //! ```text
 //! UDP ─► no reply after 2/3 of the time: retransmission ─► no reply: TCP, for 300 ms ─► no reply
@@ -9,7 +9,7 @@
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicU16, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -26,15 +26,16 @@ pub(super) struct Upstream {
     address: SocketAddr,
     rules: Rules,
     hooks: Hooks,
-    /// Socket for all upstream queries of the mutant that always uses the same source port.
-    only_socket: Mutex<Option<UdpSocket>>,
+    begin: Instant,
+    /// Latest socket that several queries use, and the number of the turn for which it was opened.
+    shared: Mutex<Option<(u128, Arc<Mutex<UdpSocket>>)>>,
     next_id: AtomicU16,
 }
 
 impl Upstream {
     pub(super) fn new(address: SocketAddr, rules: Rules, hooks: Hooks) -> Upstream {
-        let (only_socket, next_id) = (Mutex::default(), AtomicU16::new(1));
-        Upstream { address, rules, hooks, only_socket, next_id }
+        let (shared, next_id) = (Mutex::default(), AtomicU16::new(1));
+        Upstream { address, rules, hooks, begin: Instant::now(), shared, next_id }
     }
 
     /// Sends an upstream query and returns the reply. Returns `None` if no reply arrives within `upstream_patience`, or
@@ -77,15 +78,30 @@ impl Upstream {
     }
 
     fn over_udp(&self, query: &Message, end: Instant) -> Option<Message> {
-        if self.rules.random_source {
-            let socket = self.socket(end)?;
-            return self.wait_for_reply(&socket, query, end);
+        let turn = match self.rules.turn {
+            _ if !self.rules.random_source => 0,
+            Some(length) => self.wait_for_turn(length),
+            None => return self.wait_for_reply(&self.socket(end)?, query, end),
+        };
+        let socket = self.socket_of_turn(turn, end)?;
+        let socket = socket.lock().unwrap_or_else(PoisonError::into_inner);
+        self.wait_for_reply(&socket, query, end)
+    }
+
+    /// Waits until the current turn ends, and returns the number of the next turn.
+    fn wait_for_turn(&self, length: Duration) -> u128 {
+        let (elapsed, length) = (self.begin.elapsed().as_nanos(), length.as_nanos());
+        thread::sleep(Duration::from_nanos((length - elapsed % length) as u64));
+        elapsed / length + 1
+    }
+
+    /// Returns the socket that all queries of a turn use.
+    fn socket_of_turn(&self, turn: u128, end: Instant) -> Option<Arc<Mutex<UdpSocket>>> {
+        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        if shared.as_ref().is_none_or(|(of, _)| *of != turn) {
+            *shared = Some((turn, Arc::new(Mutex::new(self.socket(end)?))));
         }
-        let mut only = self.only_socket.lock().unwrap_or_else(PoisonError::into_inner);
-        if only.is_none() {
-            *only = self.socket(end);
-        }
-        self.wait_for_reply(only.as_ref()?, query, end)
+        shared.as_ref().map(|(_, socket)| Arc::clone(socket))
     }
 
     /// Opens a socket on a random port. If all file descriptors are in use, waits for a free one.
