@@ -86,8 +86,8 @@ pub enum XdpError {
     /// There are fewer transmit queues than receive queues. A reply is sent on the transmit queue that has the same
     /// number as the receive queue of its query.
     #[error(
-        "{interface} has {receive} receive queues and {transmit} transmit queues; AF_XDP needs equal numbers (ethtool \
-         -L)"
+        "{interface} has {receive} receive queues and {transmit} transmit queues; AF_XDP needs at least as many transmit \
+         queues as receive queues (ethtool -L)"
     )]
     Queues {
         /// Name of the interface with too few transmit queues.
