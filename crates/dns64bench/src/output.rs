@@ -111,11 +111,11 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Formats an error with its causes. If the text already ends with a cause, that cause is not repeated.
+/// Formats an error with its causes. A cause that the error text already contains is not repeated.
 fn error_with_causes(error: &anyhow::Error) -> String {
     let mut text = error.to_string();
     for cause in error.chain().skip(1).map(ToString::to_string) {
-        if !text.ends_with(&cause) {
+        if !text.contains(&cause) {
             text = format!("{text}: {cause}");
         }
     }
@@ -497,6 +497,17 @@ mod tests {
             let found = with_last_group_as_port(server.parse().unwrap());
             assert_eq!(found, meant.map(|meant| meant.parse::<SocketAddr>().unwrap()), "{server}");
         }
+    }
+
+    #[test]
+    fn a_cause_inside_an_error_is_not_repeated() {
+        let source = || std::io::Error::from(std::io::ErrorKind::NotFound);
+        let error = TrialError::AuthStatus { path: "auth.socket".into(), source: source() };
+        let text = Failure::environment(error).to_string();
+        assert_eq!(text.matches(&source().to_string()).count(), 1, "{text}");
+        let text =
+            Failure::environment(anyhow::Error::from(source()).context("no log")).to_string();
+        assert_eq!(text, format!("no log: {}", source()));
     }
 
     #[test]
