@@ -36,8 +36,9 @@ use help::{
 pub(crate) use try_server::Try;
 pub(crate) use values::{CpuList, DNS_PORT, DelayRange, Server, ShardNumber};
 use values::{
-    like, parse_address, parse_cpus, parse_decrease, parse_delay, parse_fraction, parse_offset,
-    parse_percentage, parse_reserve, parse_share, parse_some_time, parse_time,
+    like, parse_address, parse_cpus, parse_decrease, parse_delay, parse_fraction,
+    parse_metrics_address, parse_offset, parse_percentage, parse_reserve, parse_share,
+    parse_some_time, parse_time,
 };
 
 /// Measures how many queries per second a DNS64 server can answer, as specified by RFC 8219.
@@ -478,7 +479,7 @@ pub(crate) enum CampaignAction {
         #[arg(long, short, help_heading = FILES)]
         quiet: bool,
         /// Serve metrics of the running campaign for Prometheus at http://ADDR:PORT/metrics
-        #[arg(long, value_name = "ADDR:PORT", value_parser = parse_address, help_heading = FILES)]
+        #[arg(long, value_name = "ADDR:PORT", value_parser = parse_metrics_address, help_heading = FILES)]
         metrics: Option<SocketAddr>,
     },
     /// Resume a campaign that was killed or interrupted
@@ -496,7 +497,7 @@ pub(crate) enum CampaignAction {
         #[arg(long, short, help_heading = FILES)]
         quiet: bool,
         /// Serve metrics of the running campaign for Prometheus at http://ADDR:PORT/metrics
-        #[arg(long, value_name = "ADDR:PORT", value_parser = parse_address, help_heading = FILES)]
+        #[arg(long, value_name = "ADDR:PORT", value_parser = parse_metrics_address, help_heading = FILES)]
         metrics: Option<SocketAddr>,
     },
     /// Show which points (measurements of the plan) are finished, and the remaining time

@@ -507,7 +507,7 @@ fn usage_errors_show_the_correct_form() {
         (&["merge", "Cargo.toml"], "Cargo.toml: not a JSON object"),
         (
             &["measure", "--server", "[::1]:1", "--rate", "1", "--metrics", "9100"],
-            "'9100' is no address",
+            "write for example 127.0.0.1:9100",
         ),
         (
             &["measure", "--server", "[::1]:1", "--rate", "1", "--first-name", "99999999999"],

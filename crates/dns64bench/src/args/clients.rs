@@ -320,7 +320,7 @@ impl Dns64perf {
             [ports, delay, timeout] => (Some(ports), delay, timeout),
             _ => return Err("the time between bursts and the timeout come last".into()),
         };
-        let bad = |word: &str, what: &str| format!("'{word}' is no {what}");
+        let bad = |word: &str, what: &str| format!("'{word}' is not a {what}");
         let ports = ports.map(|word| {
             word.parse().map_err(|_| bad(word, "number of ports per thread from 1 to 65535"))
         });
@@ -347,7 +347,8 @@ impl Experiments {
     /// Parses the five or six arguments of dns64perf2. An error names the faulty argument.
     pub(crate) fn parse(words: &[String]) -> Result<Experiments, String> {
         let word = |i: usize| words.get(i).map_or("", String::as_str);
-        let bad = |i: usize, what: &str| format!("--dns64perf2: '{}' is no {what}", word(i));
+        let bad =
+            |i: usize, what: &str| format!("--dns64perf2: '{}' is not a valid {what}", word(i));
         let space = word(0).parse().map_err(|_| bad(0, "name space a from 0 to 255"))?;
         let b: u8 = word(1)
             .parse()
@@ -383,7 +384,7 @@ impl Resperf {
 
 /// Parses a number of seconds, which may have a fraction.
 fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds: f64 = text.parse().map_err(|_| format!("'{text}' is no number of seconds"))?;
+    let seconds: f64 = text.parse().map_err(|_| format!("'{text}' is not a number of seconds"))?;
     Duration::try_from_secs_f64(seconds).map_err(|e| e.to_string())
 }
 

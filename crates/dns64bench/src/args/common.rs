@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use clap::Args;
 
 use super::help::{FILES, SERVER};
-use super::values::parse_address;
+use super::values::parse_metrics_address;
 
 /// Options of the liveness check.
 #[derive(Clone, Copy, Debug, Args)]
@@ -26,6 +26,6 @@ pub(crate) struct Display {
     #[arg(long, short, help_heading = FILES)]
     pub(crate) quiet: bool,
     /// Serve metrics of the running measurement for Prometheus at http://ADDR:PORT/metrics
-    #[arg(long, value_name = "ADDR:PORT", value_parser = parse_address, help_heading = FILES)]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = parse_metrics_address, help_heading = FILES)]
     pub(crate) metrics: Option<SocketAddr>,
 }

@@ -44,7 +44,7 @@ impl FromStr for Server {
                 Ok(Server::Name(name.to_owned(), port))
             }
             _ => Err(format!(
-                "'{text}' is no server; write for example 2001:2::1, [2001:2::1]:5353, 198.18.0.1:53 or localhost"
+                "'{text}' is not a valid server address or name; write for example 2001:2::1, [2001:2::1]:5353, 198.18.0.1:53 or localhost"
             )),
         }
     }
@@ -60,7 +60,7 @@ fn address(text: &str) -> Option<SocketAddr> {
 /// Parses a listen address, or the address of a server for which names are not accepted.
 pub(crate) fn parse_address(text: &str) -> Result<SocketAddr, String> {
     address(text).ok_or_else(|| {
-        format!("'{text}' is no address; write for example 2001:2::1, [::1]:5353 or 198.18.0.1:53")
+        format!("'{text}' is not a valid address; write for example 2001:2::1, [::1]:5353 or 198.18.0.1:53")
     })
 }
 
@@ -70,8 +70,14 @@ pub(crate) fn like<T: FromStr>(
     example: &'static str,
 ) -> impl Fn(&str) -> Result<T, String> + Clone {
     move |text| {
-        text.parse().map_err(|_| format!("'{text}' is no {what}; write for example {example}"))
+        text.parse()
+            .map_err(|_| format!("'{text}' is not a valid {what}; write for example {example}"))
     }
+}
+
+/// Parses the listen address of a metrics server. The port is required, because no default is assigned to it.
+pub(crate) fn parse_metrics_address(text: &str) -> Result<SocketAddr, String> {
+    like("address with a port", "127.0.0.1:9100 or [::1]:9100")(text)
 }
 
 /// Index of this tester's shard, and the total number of shards, such as `1/3`.
@@ -91,7 +97,7 @@ impl FromStr for ShardNumber {
             (index < of).then_some(ShardNumber { index, of })
         });
         parsed.ok_or_else(|| {
-            format!("'{text}' is no shard of several testers; write for example 0/3, 1/3 and 2/3")
+            format!("'{text}' is not a valid shard number; write for example 0/3, 1/3 and 2/3")
         })
     }
 }
@@ -99,7 +105,8 @@ impl FromStr for ShardNumber {
 /// Parses the index of a shard and the clock offset of its tester, such as `1=250us` or `2=-1ms`. The offset is
 /// positive if the clock was ahead. Returns the offset in nanoseconds.
 pub(crate) fn parse_offset(text: &str) -> Result<(u16, i64), String> {
-    let wrong = || format!("'{text}' is no offset of a shard; write for example 1=250us or 2=-1ms");
+    let wrong =
+        || format!("'{text}' is not a valid shard offset; write for example 1=250us or 2=-1ms");
     let (index, time) = text.split_once('=').ok_or_else(wrong)?;
     let (sign, time) = time.strip_prefix('-').map_or((1, time), |time| (-1, time));
     let nanos = parse_time(time).map_err(|_| wrong())?.as_nanos();
@@ -113,14 +120,16 @@ pub(crate) struct CpuList(pub(crate) Vec<CpuId>);
 
 pub(crate) fn parse_cpus(text: &str) -> Result<CpuList, String> {
     let number = |s: &str| {
-        s.trim().parse::<usize>().map_err(|_| format!("'{s}' is no CPU number; write 0,1 or 0-3"))
+        s.trim()
+            .parse::<usize>()
+            .map_err(|_| format!("'{s}' is not a CPU number; write for example 0,1 or 0-3"))
     };
     let mut cpus = Vec::new();
     for part in text.split(',') {
         let (from, to) = part.split_once('-').unwrap_or((part, part));
         let (from, to) = (number(from)?, number(to)?);
         if from > to || to > 4095 {
-            return Err(format!("'{part}' is no range of CPUs"));
+            return Err(format!("'{part}' is not a valid range of CPUs; write for example 0-3"));
         }
         cpus.extend((from..=to).map(CpuId));
     }
@@ -150,26 +159,26 @@ pub(crate) fn parse_percentage(text: &str) -> Result<f64, String> {
     match text.strip_suffix('%').unwrap_or(text).trim_end().parse() {
         Ok(percentage) if percentage > 0.0 && percentage <= MAX_WINDOW_LIMIT_PCT => Ok(percentage),
         _ => Err(format!(
-            "'{text}' is no percentage above 0, at most {MAX_WINDOW_LIMIT_PCT}; write for example 1% or 0.5"
+            "'{text}' is not a percentage above 0 and at most {MAX_WINDOW_LIMIT_PCT}; write for example 1% or 0.5"
         )),
     }
 }
 
 /// Parses a decrease, such as `5%` or `0.05`, and returns it as a fraction.
 pub(crate) fn parse_decrease(text: &str) -> Result<f64, String> {
-    let wrong = || format!("'{text}' is no decrease; write for example 5% or 0.05");
+    let wrong = || format!("'{text}' is not a valid decrease; write for example 5% or 0.05");
     fraction(text).filter(|decrease| (0.0..1.0).contains(decrease)).ok_or_else(wrong)
 }
 
 /// Parses the reserve δ of a self-test: a number from 0 to 10, or a percentage.
 pub(crate) fn parse_reserve(text: &str) -> Result<f64, String> {
-    let wrong = || format!("'{text}' is no reserve; write for example 0.1 or 10%");
+    let wrong = || format!("'{text}' is not a valid reserve; write for example 0.1 or 10%");
     fraction(text).filter(|reserve| (0.0..=10.0).contains(reserve)).ok_or_else(wrong)
 }
 
 /// Parses a fraction from 0 to 1, or a percentage.
 pub(crate) fn parse_fraction(text: &str) -> Result<f64, String> {
-    let wrong = || format!("'{text}' is no share from 0 to 1; write for example 0.05 or 5%");
+    let wrong = || format!("'{text}' is not a share from 0 to 1; write for example 0.05 or 5%");
     fraction(text).filter(|share| (0.0..=1.0).contains(share)).ok_or_else(wrong)
 }
 
