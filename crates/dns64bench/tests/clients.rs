@@ -229,6 +229,9 @@ fn bad_input_is_named() {
     let bad = folder.path().join("bad");
     fs::write(&bad, "; without a question\nbad.example\n").unwrap();
     let bad = bad.to_string_lossy().into_owned();
+    let key = folder.path().join("key");
+    fs::write(&key, "hmac-none:a:YQ==\n").unwrap();
+    let in_file = format!("@{}", key.display());
     let closed = ["closed-loop", "--server", "127.0.0.1:53"];
     for (args, hint) in [
         (vec!["resperf", "-d", &bad], "line 2"),
@@ -237,6 +240,8 @@ fn bad_input_is_named() {
         (vec!["resperf", "-y", "key"], "[algorithm:]name:secret"),
         ([&closed[..], &["--queries", &bad]].concat(), "line 2"),
         ([&closed[..], &["--tsig", "hmac-none:a:YQ=="]].concat(), "hmac-sha256"),
+        ([&closed[..], &["--tsig", "@/nonexistent"]].concat(), "cannot read /nonexistent"),
+        (vec!["resperf", "-y", &in_file], "hmac-sha256"),
         ([&closed[..], &["--edns-option", "3:x"]].concat(), "hexadecimal"),
         ([&closed[..], &["--names", "10.0.0.0/24", "--count", "300"]].concat(), "fewer"),
         (vec!["closed-loop", "--dns64perf2", "0", "1", "3", "1", "::1"], "'3'"),

@@ -16,7 +16,7 @@ use wire::tsig::Key;
 
 use super::common::{Display, LivenessOptions};
 use super::help::{self, FILES, LOAD, NAMES, PERF2, QUESTIONS, REPLIES, SERVER, THREADS};
-use super::values::{CpuList, Server, like, parse_cpus, parse_time};
+use super::values::{CpuList, Server, like, parse_cpus, parse_time, parse_tsig_key};
 
 /// Transport of queries: UDP, persistent TCP connections, or UDP with a retry of truncated answers over TCP. The
 /// variants have no comments, because clap would switch the complete help to its long style.
@@ -53,8 +53,8 @@ pub(crate) struct Questions {
     #[arg(long, value_name = "CODE:VALUE", help_heading = QUESTIONS)]
     pub(crate) edns_option: Vec<EdnsOption>,
     /// Sign the queries with this TSIG key, and count answers without a correct signature as wrong; the default
-    /// algorithm is hmac-md5
-    #[arg(long, value_name = "[ALGORITHM:]NAME:SECRET", help_heading = QUESTIONS)]
+    /// algorithm is hmac-md5. @FILE reads the key from a file, so that the secret is not visible in process lists
+    #[arg(long, value_name = "[ALGORITHM:]NAME:SECRET|@FILE", value_parser = parse_tsig_key, help_heading = QUESTIONS)]
     pub(crate) tsig: Option<Key>,
     /// Seconds to add to the signing time of TSIG, to test the server's reaction to a wrong time
     #[arg(
@@ -205,8 +205,8 @@ pub(crate) struct Resperf {
     /// Set the DNSSEC OK bit (implies -e)
     #[arg(short = 'D', help_heading = QUESTIONS)]
     pub(crate) dnssec_ok: bool,
-    /// Sign the queries with this TSIG key; the default algorithm is hmac-md5
-    #[arg(short = 'y', value_name = "[ALG:]NAME:SECRET", help_heading = QUESTIONS)]
+    /// Sign the queries with this TSIG key; the default algorithm is hmac-md5. @FILE reads the key from a file
+    #[arg(short = 'y', value_name = "[ALG:]NAME:SECRET|@FILE", value_parser = parse_tsig_key, help_heading = QUESTIONS)]
     pub(crate) tsig: Option<Key>,
     /// Length in seconds of the intervals in the plots and in the files of --hdr-log and --json-lines; at least 0.01
     #[arg(short = 'i', value_name = "SECONDS", default_value = "0.5", value_parser = plot_interval, help_heading = FILES)]

@@ -9,6 +9,7 @@ pub(crate) use campaign::plan::quantity::{
 };
 use tester::measurer::plan::MAX_WINDOW_LIMIT_PCT;
 use units::{CpuId, fraction};
+use wire::tsig::{Key, KeyError};
 
 /// Default port (RFC 1035 §4.2).
 pub(crate) const DNS_PORT: u16 = 53;
@@ -78,6 +79,16 @@ pub(crate) fn like<T: FromStr>(
 /// Parses the listen address of a metrics server. The port is required, because no default is assigned to it.
 pub(crate) fn parse_metrics_address(text: &str) -> Result<SocketAddr, String> {
     like("address with a port", "127.0.0.1:9100 or [::1]:9100")(text)
+}
+
+/// Parses a TSIG key, or reads it from the file in `@FILE`. Other users of a host can read the arguments of a process.
+pub(crate) fn parse_tsig_key(text: &str) -> Result<Key, String> {
+    let Some(path) = text.strip_prefix('@') else {
+        return text.parse().map_err(|error: KeyError| error.to_string());
+    };
+    let key =
+        std::fs::read_to_string(path).map_err(|error| format!("cannot read {path}: {error}"))?;
+    key.trim().parse().map_err(|error: KeyError| format!("{path}: {error}"))
 }
 
 /// Index of this tester's shard, and the total number of shards, such as `1/3`.
@@ -185,6 +196,18 @@ pub(crate) fn parse_fraction(text: &str) -> Result<f64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn keys_may_be_in_a_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("key");
+        std::fs::write(&file, "hmac-sha256:key.example:c2VjcmV0\n").unwrap();
+        let from_file = parse_tsig_key(&format!("@{}", file.display())).unwrap();
+        let mut signed = [vec![0; 12], vec![0; 12]];
+        from_file.sign(&mut signed[0], 0, 1);
+        parse_tsig_key("hmac-sha256:key.example:c2VjcmV0").unwrap().sign(&mut signed[1], 0, 1);
+        assert_eq!(signed[0], signed[1]);
+    }
 
     #[test]
     fn decreases_are_per_cents_or_fractions() {
