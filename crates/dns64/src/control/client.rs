@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use super::protocol::{Answer, PATIENCE, Request};
 
-/// Longest answer that is read, in octets.
+/// Maximum length of an answer from the server, in octets.
 const LONGEST_ANSWER: u64 = 16 << 20;
 
-/// Errors that can occur during a request.
+/// Errors that can occur during a request to a running server.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ControlError {
-    /// No server listens, or this user is not permitted to connect.
+    /// No server listens at the socket, or this user is not permitted to connect.
     #[error("no dns64d listens at its [control] socket {}: {source}", .socket.display())]
     Unreachable {
         /// Path of the socket.
@@ -22,7 +22,7 @@ pub(crate) enum ControlError {
         /// Error returned by the system call.
         source: io::Error,
     },
-    /// The connection was closed, or the answer timed out.
+    /// The server closed the connection, or its answer timed out.
     #[error("no answer at {}: {source}", .socket.display())]
     NoAnswer {
         /// Path of the socket.
@@ -35,7 +35,7 @@ pub(crate) enum ControlError {
     Unreadable {
         /// Path of the socket.
         socket: PathBuf,
-        /// Error returned by the parser.
+        /// Error returned by the JSON parser.
         source: serde_json::Error,
     },
 }
@@ -43,7 +43,7 @@ pub(crate) enum ControlError {
 /// Sends a request to the server at a socket and returns the answer.
 ///
 /// # Errors
-/// If there is no valid answer.
+/// Returns an error if the server sends no valid answer.
 pub(crate) fn ask(socket: &Path, request: &Request) -> Result<Answer, ControlError> {
     let unreachable = |source| ControlError::Unreachable { socket: socket.into(), source };
     let no_answer = |source| ControlError::NoAnswer { socket: socket.into(), source };

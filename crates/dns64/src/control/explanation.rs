@@ -9,14 +9,14 @@ use serde::{Deserialize, Serialize};
 use crate::translation::decision::Decision;
 use crate::translation::policy::{Hints, Mode, Select};
 
-/// Version of [`Explanation`]. It increases when a key is removed or changes its meaning.
+/// Version of the JSON format of [`Explanation`]. It increases when a key is removed or changes its meaning.
 pub const EXPLANATION_VERSION: u32 = 1;
 
 /// Explanation of the reply to a query. The query was processed like a client query, and each step
 /// was recorded.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Explanation {
-    /// Version of this object.
+    /// Version of the format of this JSON object.
     pub schema_version: u32,
     /// Queried name.
     pub name: String,
@@ -39,7 +39,7 @@ pub struct Explanation {
     pub extended_errors: Vec<u16>,
     /// True if an expired answer was used (RFC 8767).
     pub stale: bool,
-    /// Answer section.
+    /// Records in the answer section of the reply.
     pub answer: Vec<AnswerRecord>,
     /// Bounds on the TTL of synthesized records. The lowest bound applies.
     pub ttl: Option<TtlBounds>,
@@ -50,20 +50,20 @@ pub struct Explanation {
 pub struct RulesApplied {
     /// True if `[access]` allows the client.
     pub allowed: bool,
-    /// Position of the client's `[[group]]` in the file, from 1.
+    /// Position of the client's `[[group]]` in the configuration file. The first group has position 1.
     pub group: Option<usize>,
-    /// Domain of the `[[group.domain]]` that applies to the name.
+    /// Domain of the `[[group.domain]]` entry that applies to the name.
     pub group_domain: Option<String>,
-    /// Domain of the `[[domain]]` that applies to the name.
+    /// Domain of the `[[domain]]` entry that applies to the name.
     pub domain: Option<String>,
-    /// Domain of the `[[forward]]` that applies to the name.
+    /// Domain of the `[[forward]]` entry that applies to the name.
     pub forward: Option<String>,
-    /// Upstreams for the name.
+    /// Upstreams that are queried for the name.
     #[schemars(with = "Vec<String>")]
     pub upstreams: Vec<ServiceAddr>,
-    /// Prefixes, in the order of their records in answers.
+    /// Prefixes for synthesis, in the order in which their AAAA records appear in an answer.
     pub prefixes: Vec<PrefixRule>,
-    /// Prefixes to use if several prefixes can embed an IPv4 address.
+    /// Selection of prefixes if several prefixes can embed an IPv4 address.
     pub select: Select,
     /// Condition under which A records are queried.
     pub mode: Mode,
@@ -84,35 +84,35 @@ pub struct RulesApplied {
 /// A prefix that applies to a client and a name.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct PrefixRule {
-    /// The prefix.
+    /// Prefix in text form.
     pub prefix: String,
-    /// Configured name, if there is one.
+    /// Name of the prefix in the configuration; `null` if it has no name.
     pub name: Option<String>,
     /// True if the prefix is not used for new answers.
     pub draining: bool,
     /// True if the NAT64 of the prefix does not answer probes.
     pub unhealthy: bool,
-    /// Remaining lifetime, in seconds; `null` for a configured prefix.
+    /// Remaining lifetime of the prefix, in seconds; `null` for a configured prefix.
     pub expires_in_s: Option<u64>,
     /// True if at least one address in the answer was synthesized with this prefix.
     pub used: bool,
 }
 
-/// Source of an answer.
+/// Source of the answer to a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Source {
     /// The cache of answers and failures.
     Cache,
-    /// An upstream query, new or already in flight.
+    /// An upstream query, either sent for this question or already in flight.
     Upstream,
-    /// The server itself. The target of an alias is a special-use name, or is in a local zone.
+    /// The server itself. The question is for the target of an alias, which is a special-use name or in a local zone.
     Local,
-    /// No source. The question was rejected because too many queries were in flight.
+    /// No source, because the question was rejected: too many queries were in flight.
     Nobody,
 }
 
-/// A question resolved for the reply, and its outcome.
+/// A question that was resolved to produce the reply, and its outcome.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct QuestionAsked {
     /// Queried name.
@@ -126,9 +126,9 @@ pub struct QuestionAsked {
     pub source: Source,
     /// Time taken to obtain the answer, in microseconds.
     pub took_us: u64,
-    /// Outcome: `data`, `no-data`, `no-name`, `alias` (without its target) or `error`. If there is
-    /// no usable answer, the failure: `timeout`, `malformed`, `alias-loop`, `overload`,
-    /// `unreachable` or `no-upstream`.
+    /// Outcome of the question: `data`, `no-data`, `no-name`, `alias` (without its target) or `error`. If there is no
+    /// usable answer, the reason for the failure: `timeout`, `malformed`, `alias-loop`, `overload`, `unreachable` or
+    /// `no-upstream`.
     pub found: String,
     /// RCODE of the answer; `null` if there is no answer.
     pub rcode: Option<String>,
@@ -136,7 +136,7 @@ pub struct QuestionAsked {
     pub extended_error: Option<u16>,
     /// Age of the answer, in seconds.
     pub age_s: Option<u32>,
-    /// Remaining TTL, in seconds.
+    /// Remaining TTL of the answer, in seconds.
     pub ttl_s: Option<u32>,
     /// True if the answer has expired.
     pub stale: bool,
@@ -150,14 +150,14 @@ pub struct QuestionAsked {
     pub addresses: Vec<IpAddr>,
 }
 
-/// A record of the answer.
+/// A record in the answer section of the reply.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AnswerRecord {
     /// Owner name.
     pub name: String,
     /// TTL, in seconds.
     pub ttl: u32,
-    /// Type.
+    /// Record type.
     #[serde(rename = "type")]
     pub rtype: String,
     /// Data in zone file format.

@@ -1,11 +1,11 @@
-//! Reports of `dns64d reload` and `dns64d flush`.
+//! Reports that the commands `dns64d reload` and `dns64d flush` receive from the server.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Version of [`ReloadReport`]. It increases when a key is removed or changes its meaning.
+/// Version of the JSON format of [`ReloadReport`]. It increases when a key is removed or changes its meaning.
 pub const RELOAD_VERSION: u32 = 1;
-/// Version of [`FlushReport`]. It increases when a key is removed or changes its meaning.
+/// Version of the JSON format of [`FlushReport`]. It increases when a key is removed or changes its meaning.
 pub const FLUSH_VERSION: u32 = 1;
 
 /// Result of a reload.
@@ -15,7 +15,7 @@ pub struct ReloadReport {
     pub schema_version: u32,
     /// Path of the configuration file.
     pub file: String,
-    /// Extent to which the file is in effect.
+    /// Result of the reload: the file is in effect, partly in effect, or rejected.
     pub outcome: ReloadOutcome,
     /// Keys with a new value that is in effect, such as `dns64.prefixes`.
     pub changed: Vec<String>,
@@ -27,19 +27,19 @@ pub struct ReloadReport {
     pub error: Option<String>,
 }
 
-/// Extent to which a configuration file is in effect after a reload.
+/// State of the configuration file after a reload: in effect, partly in effect, or rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ReloadOutcome {
-    /// All of the file is in effect.
+    /// The whole configuration file is in effect.
     InEffect,
-    /// Part of the file is in effect. The rest needs a restart.
+    /// Part of the configuration file is in effect. The rest takes effect after a restart.
     NeedsRestart,
     /// The file was rejected. The old configuration stays in effect.
     Refused,
 }
 
-/// Result of a flush.
+/// Result of the removal of answers from the cache.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FlushReport {
     /// Version of this object.

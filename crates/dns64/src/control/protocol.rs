@@ -24,7 +24,7 @@ pub(crate) enum Request {
     Reload,
     /// Removes a name and all names below it from the cache.
     Flush {
-        /// Name to remove.
+        /// Name to remove, together with all names below it.
         name: String,
     },
     /// Empties the cache.
@@ -43,10 +43,10 @@ pub(crate) struct Subject {
     /// Address of the client.
     #[serde(default = "loopback")]
     pub(crate) client: IpAddr,
-    /// DO: the client requests signatures.
+    /// DO bit: the client requests signatures.
     #[serde(default)]
     pub(crate) dnssec_ok: bool,
-    /// CD: the client itself validates answers.
+    /// CD bit: the client itself validates answers.
     #[serde(default)]
     pub(crate) checking_disabled: bool,
 }
@@ -63,20 +63,20 @@ fn loopback() -> IpAddr {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Answer {
-    /// Answer to [`Request::Status`].
+    /// Status of the server, in answer to [`Request::Status`].
     Status(Box<Status>),
-    /// Answer to [`Request::Explain`].
+    /// Explanation of a reply, in answer to [`Request::Explain`].
     Explanation(Box<Explanation>),
-    /// Answer to [`Request::Reload`].
+    /// Report of a reload, in answer to [`Request::Reload`].
     Reloaded(ReloadReport),
-    /// Answer to [`Request::Flush`] and [`Request::FlushAll`].
+    /// Number of removed answers, in answer to [`Request::Flush`] or [`Request::FlushAll`].
     Flushed(FlushReport),
     /// Error message.
     Error(String),
 }
 
 impl Request {
-    /// Parses a line.
+    /// Parses a request, which is one line of JSON.
     ///
     /// # Errors
     /// Returns a message that describes the error.

@@ -22,17 +22,17 @@ const OWNER: Mode = Mode::from_bits_truncate(0o600);
 /// File permissions that give access to the owner and to the members of a group.
 const OWNER_AND_GROUP: Mode = Mode::from_bits_truncate(0o660);
 
-/// A listening, non-blocking socket. Its file is removed on drop.
+/// The control socket, which is listening and non-blocking. Its file is removed when this value is dropped.
 pub(crate) struct ControlSocket {
     listener: UnixListener,
     file: SocketFile,
 }
 
-/// Guard of a socket's file. The file is removed when the guard is dropped, unless another file has
-/// replaced it.
+/// Guard of a socket's file. The file is removed when the guard is dropped. A different file that has replaced it is
+/// not removed.
 pub(crate) struct SocketFile {
     path: PathBuf,
-    /// Device and inode of the file.
+    /// Device and inode, which identify the file.
     identity: (u64, u64),
 }
 
@@ -41,8 +41,8 @@ impl ControlSocket {
     /// accessible to its owner and, if `group` is given, to the members of this group.
     ///
     /// # Errors
-    /// If a server listens at this path, if the path belongs to a file that is not a socket, if the
-    /// group does not exist, or if a system call fails.
+    /// Returns an error if a server listens at this path, or if the path belongs to a file that is not a socket. Also
+    /// returns an error if the group does not exist, or if a system call fails.
     pub(crate) fn bind(path: &Path, group: Option<&str>) -> io::Result<ControlSocket> {
         let group = group.map(group_id).transpose()?;
         let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
@@ -89,7 +89,7 @@ fn bind_with(socket: &OwnedFd, path: &Path, mode: Mode) -> io::Result<()> {
 /// file.
 ///
 /// # Errors
-/// If a file that is not a socket has replaced the socket, or if a system call fails.
+/// Returns an error if a file that is not a socket has replaced the socket, or if a system call fails.
 fn open_socket(path: &Path) -> io::Result<(OwnedFd, (u64, u64))> {
     let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     let file = open(path, flags, Mode::empty())?;

@@ -7,13 +7,13 @@ use net::address::ServiceAddr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Version of [`Status`]. It increases when a key is removed or changes its meaning.
+/// Version of the JSON format of [`Status`]. It increases when a key is removed or changes its meaning.
 pub const STATUS_VERSION: u32 = 1;
 
 /// Status of a running server.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Status {
-    /// Version of this object.
+    /// Version of the format of this JSON object.
     pub schema_version: u32,
     /// Version of the program.
     pub version: String,
@@ -21,7 +21,7 @@ pub struct Status {
     pub pid: u32,
     /// Start time of the server, in seconds since 1970.
     pub started_unix_s: u64,
-    /// Time since the start, in seconds.
+    /// Time since the start of the server, in seconds.
     pub uptime_s: u64,
     /// Configuration in effect.
     pub configuration: ConfigurationStatus,
@@ -45,32 +45,33 @@ pub struct Status {
     pub cache: CacheStatus,
     /// Number of client queries that wait for upstreams.
     pub in_flight: u64,
-    /// Counters since the start, by family and label, as in the metrics.
+    /// Counters since the start of the server, by metric family and label value. They are the same as in the
+    /// Prometheus metrics.
     pub counters: BTreeMap<String, BTreeMap<String, u64>>,
 }
 
 /// Configuration in effect.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct ConfigurationStatus {
-    /// Path of the file.
+    /// Path of the configuration file.
     pub file: String,
-    /// Time of the last load, in seconds since 1970.
+    /// Time at which the configuration was last loaded, in seconds since 1970.
     pub loaded_unix_s: u64,
-    /// Number of reloads since the start.
+    /// Number of reloads since the start of the server.
     pub reloads: u64,
 }
 
 /// State of a prefix.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PrefixStatus {
-    /// The prefix.
+    /// Prefix in text form.
     pub prefix: String,
-    /// Configured name, if there is one.
+    /// Name of the prefix in the configuration; `null` if it has no name.
     pub name: Option<String>,
-    /// Sources that announced the prefix: `upstreams`, or routers such as `fe80::1%eth0`. Empty for
-    /// a configured prefix.
+    /// Sources that announced the prefix: `upstreams`, or addresses of routers such as `fe80::1%eth0`. Empty for a
+    /// configured prefix.
     pub announced_by: Vec<String>,
-    /// Remaining lifetime, in seconds; `null` for a configured prefix.
+    /// Remaining lifetime of the prefix, in seconds; `null` for a configured prefix.
     pub expires_in_s: Option<u64>,
     /// True if the prefix is not used for new answers.
     pub draining: bool,
@@ -95,10 +96,10 @@ pub enum UpstreamState {
 /// State and counters of an upstream, summed over all workers.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct UpstreamStatus {
-    /// Address and port.
+    /// Address and port of the upstream.
     #[schemars(with = "String")]
     pub address: ServiceAddr,
-    /// Configured name, if there is one.
+    /// Name of the upstream in the configuration; `null` if it has no name.
     #[serde(default)]
     pub name: Option<String>,
     /// State of the upstream.
@@ -128,7 +129,7 @@ pub struct UpstreamStatus {
 /// Contents of the cache.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct CacheStatus {
-    /// Number of answers and failures.
+    /// Number of cached answers and failures.
     pub entries: u64,
     /// Estimated memory of the entries, in octets.
     pub bytes: u64,

@@ -1,4 +1,4 @@
-//! Formatting of the control socket's answers as text.
+//! Conversion of a server's answers on the control socket to readable text.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -8,26 +8,26 @@ use super::outcomes::{FlushReport, ReloadOutcome, ReloadReport};
 use super::status::{PrefixStatus, Status, UpstreamState, UpstreamStatus};
 use crate::translation::policy::{Hints, Mode, Select};
 
-/// Width of the label column.
+/// Width of the label column, in characters.
 const LABEL: usize = 11;
 
-/// Appends a line. Writing to a string does not fail.
+/// Appends a line with a label and a text. Writing to a string does not fail.
 fn line(out: &mut String, label: &str, text: &str) {
     let _ = writeln!(out, "  {label:LABEL$} {text}");
 }
 
-/// Formats a duration in whole seconds: `1h 2m 3s`.
+/// Formats a duration in whole seconds, for example `1h 2m 3s`.
 fn seconds(seconds: u64) -> String {
     humantime::format_duration(Duration::from_secs(seconds)).to_string()
 }
 
-/// Formats a time since 1970.
+/// Formats a point in time, given in seconds since 1970.
 fn moment(unix_s: u64) -> String {
     let at = std::time::UNIX_EPOCH + Duration::from_secs(unix_s);
     humantime::format_rfc3339_seconds(at).to_string()
 }
 
-/// Formats an explanation.
+/// Formats the explanation of a reply.
 pub(crate) fn explanation(explained: &Explanation) -> String {
     let Explanation { name, rtype, client, rcode, decision, decided_by, rules, .. } = explained;
     let mut out = format!("{name} {rtype} for {client}: {rcode}\n");
@@ -138,7 +138,7 @@ fn mode(mode: Mode) -> &'static str {
     }
 }
 
-/// Returns a text for each key whose value differs from its default.
+/// Returns a text for each configuration key whose value differs from its default.
 fn switches(rules: &RulesApplied) -> Vec<&'static str> {
     let all = [
         (rules.ignore_aaaa, "ignore-aaaa"),
@@ -165,7 +165,7 @@ fn prefix_rule(rule: &PrefixRule) -> String {
     format!("{}{name}{marks}", rule.prefix)
 }
 
-/// Formats the outcome of a question.
+/// Formats the outcome of a question that was resolved for a reply.
 fn outcome(question: &QuestionAsked) -> String {
     let addresses: Vec<String> = question.addresses.iter().map(ToString::to_string).collect();
     let found = match question.found.as_str() {
@@ -213,7 +213,7 @@ fn ttl(bounds: &TtlBounds) -> String {
     )
 }
 
-/// Formats the status.
+/// Formats the status of a server.
 pub(crate) fn status(status: &Status) -> String {
     let mut out = format!("dns64d {}, process {}\n", status.version, status.pid);
     let (started, uptime) = (moment(status.started_unix_s), seconds(status.uptime_s));
@@ -282,7 +282,7 @@ fn upstream_status(upstream: &UpstreamStatus) -> String {
     )
 }
 
-/// Appends the most important counters.
+/// Appends the most important counters of a status.
 fn describe_counters(out: &mut String, status: &Status) {
     let family = |name: &str| status.counters.get(name).into_iter().flatten();
     let sum = |name: &str| family(name).map(|(_, count)| count).sum::<u64>();
@@ -325,7 +325,7 @@ pub(crate) fn reload(report: &ReloadReport) -> String {
     out
 }
 
-/// Formats the result of a flush.
+/// Formats the result of a removal of answers from the cache.
 pub(crate) fn flush(report: &FlushReport) -> String {
     let what = report
         .name

@@ -2,11 +2,11 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-/// Number of nested networks that contain a client. The client itself counts as the last.
+/// Number of nested networks that contain a client. The client itself counts as the innermost network.
 pub(crate) const LEVELS: usize = 5;
 
-/// Upper half of an IPv4 client's identifier. An IPv6 address that begins with these bits is a
-/// multicast address, so it cannot belong to a client.
+/// Upper half of the identifier of an IPv4 client. No IPv6 client has these bits, because an IPv6 address that begins
+/// with them is a multicast address.
 const IPV4: u64 = 0xffff_ffff << 32;
 /// The first ten bits of a link-local client's identifier.
 const LINK_LOCAL: u64 = 0xfe80 << 48;
@@ -50,8 +50,7 @@ impl ClientId {
         }
     }
 
-    /// Returns the network of level 3, which is usually one site: an IPv6 /56, an IPv4 /24, or a
-    /// link-local address.
+    /// Returns the network that usually corresponds to one site: an IPv6 /56, an IPv4 /24, or a link-local address.
     #[inline]
     pub(crate) fn site(self) -> NetworkId {
         self.networks()[3]

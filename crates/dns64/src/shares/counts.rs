@@ -1,5 +1,5 @@
-//! Numbers of places held by clients and by the networks that contain them. Only networks that hold places are
-//! recorded, so that the number of places limits the memory.
+//! Numbers of slots that clients, and the networks that contain them, hold. Only networks that hold slots are
+//! recorded. The number of slots therefore limits the memory.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -7,7 +7,7 @@ use std::collections::hash_map::Entry;
 use super::client::{ClientId, LEVELS, NetworkId};
 use super::{Places, Weight};
 
-/// Numbers of held places.
+/// Number of slots that each network holds.
 #[derive(Default)]
 pub(crate) struct Counts {
     /// This map uses a keyed hasher, because clients can choose the keys and must not be able to
@@ -15,7 +15,7 @@ pub(crate) struct Counts {
     held: HashMap<Key, Held>,
 }
 
-/// A network, and the kind of its places. Level 0 is the network of all clients.
+/// Key of a count: a kind of slot, and a network. Level 0 is the network of all clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Key {
     kind: u64,
@@ -23,15 +23,15 @@ struct Key {
     network: NetworkId,
 }
 
-/// Places held by a network.
+/// Number of slots that a network holds, and number of networks inside it that hold slots.
 #[derive(Clone, Copy, Default)]
 struct Held {
     places: u32,
-    /// Number of networks of the next level that hold some of these places.
+    /// Number of networks, one level further in, that hold some of these slots.
     networks: u32,
 }
 
-/// Returns the keys of all networks around a client. The first key is for all clients.
+/// Returns the keys of all networks that contain a client. The first key is for the network of all clients.
 fn keys(kind: u64, client: ClientId) -> [Key; LEVELS + 1] {
     let mut keys = [Key { kind, level: 0, network: 0 }; LEVELS + 1];
     for (level, (key, network)) in (1..).zip(keys[1..].iter_mut().zip(client.networks())) {
@@ -41,7 +41,8 @@ fn keys(kind: u64, client: ClientId) -> [Key; LEVELS + 1] {
 }
 
 impl Counts {
-    /// True if a client may hold one more of `places`. Each `kind` of places is counted separately.
+    /// True if a client may take one more slot. `places` gives the number of slots in use and the maximum. Each
+    /// `kind` of slot is counted separately.
     pub(crate) fn admit(&self, kind: u64, client: ClientId, places: Places) -> bool {
         let [all, networks @ ..] =
             keys(kind, client).map(|key| self.held.get(&key).copied().unwrap_or_default());
@@ -61,7 +62,7 @@ impl Counts {
                 return false;
             }
             if held == 0 {
-                // Networks inside this one hold no places either.
+                // Networks inside this one hold no slots either.
                 break;
             }
             room = room.inside(held, weight);
@@ -69,7 +70,7 @@ impl Counts {
         true
     }
 
-    /// Counts one more place of a client.
+    /// Counts one more slot of a client.
     pub(crate) fn enter(&mut self, kind: u64, client: ClientId) {
         let mut around = None;
         for key in keys(kind, client) {
@@ -82,7 +83,7 @@ impl Counts {
         }
     }
 
-    /// Removes one place of a client from the counts.
+    /// Removes one slot of a client from the counts.
     pub(crate) fn leave(&mut self, kind: u64, client: ClientId) {
         let mut around = None;
         for key in keys(kind, client) {
@@ -96,7 +97,7 @@ impl Counts {
         }
     }
 
-    /// Changes the number of networks inside `around` that hold places.
+    /// Adds `by` to the number of networks that are inside `around` and hold slots.
     fn change_networks(&mut self, around: Option<Key>, by: i32) {
         if let Some(held) = around.and_then(|key| self.held.get_mut(&key)) {
             held.networks = held.networks.saturating_add_signed(by);
@@ -106,7 +107,7 @@ impl Counts {
 
 #[cfg(test)]
 impl Counts {
-    /// True if no place is held.
+    /// True if no slot is in use.
     pub(crate) fn is_empty(&self) -> bool {
         self.held.is_empty()
     }
@@ -124,7 +125,7 @@ mod tests {
         ClientId::from_address(address.parse().unwrap())
     }
 
-    /// Takes places for clients in turn. Returns the number of places taken.
+    /// Takes slots for one client after the other. Returns the number of slots taken.
     fn fill(counts: &mut Counts, tries: usize, client: impl Fn(usize) -> ClientId) -> usize {
         let mut taken = 0;
         for client in (0..tries).map(client) {

@@ -1,36 +1,35 @@
-//! Fair shares of limited places for the networks of clients. A place is, for example, a slot for a
-//! query in progress.
+//! Fair division of a limited resource among the networks of clients. A unit of the resource is called a slot, for
+//! example a slot for a query in progress.
 //!
-//! A client belongs to nested networks ([`client`]). Each network has a share, and the rule is the same at every level.
-//! Inside a network with room for `r` more places, a smaller network that holds `n` places gets one more if
+//! A client belongs to nested networks ([`client`]). The same rule applies at every level of nesting. Inside a
+//! network with room for `r` more slots, a smaller network that holds `n` slots gets one more under this condition:
 //!
 //! ```text
-//! n × s × w² < r²      s = max(1, all places of the surrounding network ÷ 4 096)
+//! n × s × w² < r²      s = max(1, all slots of the surrounding network ÷ 4 096)
 //!                      w = weight of the client, at most 1
 //! ```
 //!
-//! The less room there is, the fewer places a network may hold. This is a form of dynamic thresholds (Choudhury and
-//! Hahne, "Dynamic queue length thresholds for shared-memory packet switches", 1998, DOI 10.1109/90.664262), although
-//! the threshold in the paper is proportional to the room. A client gets a place if the rule admits the client and each
-//! network that contains it.
+//! A client gets a slot if the rule admits the client and each network that contains it. The less room there is, the
+//! fewer slots a network may hold. The rule is a form of dynamic thresholds (Choudhury and Hahne, "Dynamic queue
+//! length thresholds for shared-memory packet switches", 1998, DOI 10.1109/90.664262). In the paper, however, the
+//! threshold is proportional to the room.
 //!
 //! ```text
-//! all: 8 192 places, s = 2, r = 127
+//! all: 8 192 slots, s = 2, r = 127
 //!   2001:db8::/32    n = 8 065    8 065 × 2 < 127²: admitted, r = 0.5 inside
 //!     2001:db8::/40  n = 8 065    8 065 × 2 > 0.5²: denied
 //!   2001:db9::/32    n = 0        admitted, and all networks inside as well
 //! ```
 //!
-//! Networks with equal demand inside the same network get equal numbers of places, regardless of
-//! how many clients they contain (max-min fairness). If `k` networks inside one network with `c`
-//! places take as many places as they can, each holds about `c ÷ k` places. The remaining room is
-//! the square root of `s × c ÷ k`, which is at least one place while `k < c`.
+//! Networks with equal demand inside the same network get equal numbers of slots, regardless of how many clients they
+//! contain (max-min fairness). If `k` networks inside one network with `c` slots take as many slots as they can, each
+//! holds about `c ÷ k` slots. The remaining room is the square root of `s × c ÷ k`, which is at least one slot while
+//! `k < c`.
 //!
-//! The weight ([`Weight`]) reserves the remaining room for clients that hold fewer places than
-//! others. The weight is 1 if the client and each network around it hold at least the mean of their
-//! neighbours. A lower number of places reduces the weight: down to 1/4 for the client itself, and
-//! down to 1/64 for the widest network. A client is therefore admitted even if hostile neighbours
-//! have used up the shares of all networks around it.
+//! The weight ([`Weight`]) reserves the remaining room for clients that hold few slots. The weight is 1 if the client
+//! holds at least the mean number of slots of its neighbours, and the same is true for each network that contains it.
+//! A lower number of slots reduces the weight: down to 1/4 for the client itself, and down to 1/64 for the widest
+//! network. A client is therefore admitted even if hostile neighbours hold as many slots as the rule allows.
 
 pub(crate) mod client;
 pub(crate) mod counts;
@@ -38,11 +37,11 @@ pub(crate) mod turns;
 
 use self::client::{ClientId, LEVELS};
 
-/// Number of places above which `s` exceeds 1. If one network takes all places that it can get, `s`
-/// then keeps about 1/64 of the places free.
+/// Number of slots above which the factor `s` of the rule exceeds 1. Above this number, about 1/64 of the slots stay
+/// free even if one network takes all slots that it can get.
 const MANY: f64 = 4_096.0;
 
-/// A limited number of places: the number taken, and the maximum.
+/// Number of slots in use, and the maximum number.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Places {
     pub(crate) taken: usize,
@@ -50,19 +49,20 @@ pub(crate) struct Places {
 }
 
 impl Places {
-    /// Returns the number of free places.
+    /// Returns the number of free slots.
     #[inline]
     pub(crate) fn free(self) -> usize {
         self.most.saturating_sub(self.taken)
     }
 
-    /// True if at least an eighth of the places are taken. Otherwise shares do not apply.
+    /// True if at least an eighth of the slots are in use. With fewer slots in use, the rule does not limit clients
+    /// and networks.
     #[inline]
     pub(crate) fn are_scarce(self) -> bool {
         self.taken * 8 >= self.most
     }
 
-    /// Returns the place that a client takes next.
+    /// Returns a new slot for the client.
     #[inline]
     pub(crate) fn next(self, client: ClientId) -> Place {
         Place { client, counted: self.are_scarce() }
@@ -73,41 +73,41 @@ impl Places {
     }
 }
 
-/// A place held by a client.
+/// A slot that a client holds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
     pub(crate) client: ClientId,
-    /// True if the place is counted for the client's networks.
+    /// True if the slot is included in the counts of the networks that contain the client.
     pub(crate) counted: bool,
 }
 
-/// Number of places that a network may still take, and the total that results.
+/// Number of slots that a network may still take, and the total number that it would then hold.
 #[derive(Clone, Copy, Debug)]
 struct Room {
-    /// Places that the network may still take.
+    /// Number of slots that the network may still take.
     left: f64,
-    /// Places that the network holds after taking all of `left`.
+    /// Total number of slots that the network would hold if it took these `left` slots.
     most: f64,
 }
 
 impl Room {
-    /// Returns `s × w²` of the rule in the module documentation.
+    /// Returns the factor `s × w²` of the rule in the module documentation.
     fn scale(self, Weight(weight): Weight) -> f64 {
         (self.most / MANY).max(1.0) * weight * weight
     }
 
-    /// True if an inner network that holds `held` places gets one more.
+    /// True if an inner network that holds `held` slots may take one more.
     fn admits(self, held: usize, weight: Weight) -> bool {
         self.left > 0.0 && held as f64 * self.scale(weight) < self.left * self.left
     }
 
-    /// Returns the room of an inner network that holds `held` places.
+    /// Returns the number of slots that an inner network with `held` slots may still take, and its resulting total.
     fn inside(self, held: usize, weight: Weight) -> Room {
         if held == 0 {
             return self;
         }
-        // The rule keeps the part `kept` of the room free when the inner network has taken the rest.
-        // The equation for `kept` is (held + left − kept) × s × w² = kept².
+        // If the inner network takes all slots that the rule allows, `kept` slots stay free. The equation for `kept`
+        // is (held + left − kept) × s × w² = kept².
         let (held, scale) = (held as f64, self.scale(weight));
         let kept = ((scale * (scale + 4.0 * (held + self.left))).sqrt() - scale) / 2.0;
         let left = self.left - kept;
@@ -115,18 +115,18 @@ impl Room {
     }
 }
 
-/// Weight of a client. It is below 1 if the client or a network around it holds fewer places than its
-/// neighbours.
+/// Weight of a client in the rule. It is below 1 if the client, or a network that contains it, holds fewer slots than
+/// its neighbours.
 #[derive(Clone, Copy, Debug)]
 struct Weight(f64);
 
 impl Weight {
     const FULL: Weight = Weight(1.0);
-    /// Weights of networks that hold no place, the widest network first.
+    /// Weight of a network that holds no slot, for each level of nesting. The widest networks come first.
     const LEAST: [f64; LEVELS] = [1.0 / 64.0, 1.0 / 32.0, 1.0 / 16.0, 1.0 / 8.0, 1.0 / 4.0];
 
-    /// Returns the smaller of this weight and the weight of a network of `level` that holds `held` places. The
-    /// surrounding network contains `networks` networks, which together hold `all` places.
+    /// Returns the smaller of this weight and the weight of a network at `level` that holds `held` slots. The
+    /// surrounding network contains `networks` networks, which together hold `all` slots.
     fn and(self, level: usize, held: usize, all: usize, networks: usize) -> Weight {
         let least = Weight::LEAST[level];
         let of_mean = if held == 0 { 0.0 } else { (held * networks) as f64 / all as f64 };

@@ -1,5 +1,5 @@
-//! Queue of work that waits for a place, grouped by the networks of the clients. A free place goes
-//! to the network that holds the fewest places.
+//! Queue of work items that wait for a slot, grouped by the networks of the clients. A free slot goes to the network
+//! that holds the fewest slots.
 //!
 //! ```text
 //! all ── /32 ── /40 ── /48 ── /56 ── /64: work in the order of its arrival
@@ -7,32 +7,32 @@
 //!     └─ /32 ── …
 //! ```
 //!
-//! A node of this tree exists while its network has waiting work or holds places. When places are
-//! scarce, a network gets at most its share (see [`super`]). The remaining places are reserved for
-//! networks that need places later.
+//! A node of this tree exists while its network has waiting work or holds slots. While slots are scarce, a rule
+//! limits the slots of each network (see [`super`]). The remaining slots are reserved for networks that need slots
+//! later.
 
 use std::collections::{HashMap, VecDeque};
 
 use super::client::{ClientId, NetworkId};
 use super::{Places, Room, Weight};
 
-/// Places to assume if shares do not apply. The number is so large that it never limits a network.
+/// Number of slots that is assumed while slots are not scarce. The number is so large that it never limits a network.
 const PLENTY: Places = Places { taken: 0, most: 1 << 30 };
 
-/// Work of all clients.
+/// Waiting work and slots of all clients.
 pub(crate) struct Turns<T> {
     all: Node<T>,
 }
 
-/// Work of the clients of one network.
+/// Waiting work and slots of the clients in one network.
 struct Node<T> {
-    /// Places held.
+    /// Number of slots that the network holds.
     held: usize,
-    /// Waiting work of a client.
+    /// Waiting work, if the network is a single client.
     waiting: VecDeque<T>,
-    /// Networks inside this one.
+    /// Networks directly inside this one.
     inside: HashMap<NetworkId, Node<T>>,
-    /// Networks in `inside` with waiting work, in the order of its arrival.
+    /// Networks in `inside` that have waiting work. A network that has received a slot moves to the end.
     queue: VecDeque<NetworkId>,
 }
 
@@ -50,22 +50,22 @@ impl<T> Default for Node<T> {
 }
 
 impl<T> Turns<T> {
-    /// Number of places held.
+    /// Returns the number of slots in use.
     pub(crate) fn held(&self) -> usize {
         self.all.held
     }
 
-    /// True if no work waits and no place is held.
+    /// True if no work waits and no slot is in use.
     pub(crate) fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
 
-    /// Adds waiting work.
+    /// Adds work to the waiting work of a client.
     pub(crate) fn wait(&mut self, client: ClientId, work: T) {
         self.all.wait(&client.networks(), work);
     }
 
-    /// Removes and returns the work that gets the next place. Returns `None` if no work is admitted.
+    /// Removes and returns the work that gets the next slot. Returns `None` if no waiting work may get a slot.
     pub(crate) fn take(&mut self, places: Places) -> Option<T> {
         if places.free() == 0 {
             return None;
@@ -73,7 +73,7 @@ impl<T> Turns<T> {
         self.all.take(if places.are_scarce() { places } else { PLENTY }.room())
     }
 
-    /// Releases the place of a client.
+    /// Releases a slot of a client.
     pub(crate) fn give_back(&mut self, client: ClientId) {
         self.all.give_back(&client.networks());
     }
@@ -88,7 +88,7 @@ impl<T> Node<T> {
         !self.waiting.is_empty() || !self.queue.is_empty()
     }
 
-    /// Adds work of the client at the end of `path`.
+    /// Adds work of the client at the end of `path`, a list of nested networks.
     fn wait(&mut self, path: &[NetworkId], work: T) {
         let Some((first, rest)) = path.split_first() else { return self.waiting.push_back(work) };
         let node = self.inside.entry(*first).or_default();
@@ -98,16 +98,16 @@ impl<T> Node<T> {
         node.wait(rest, work);
     }
 
-    /// Removes and returns the work that gets the next place in this network. `room` is the room of
-    /// this network.
+    /// Removes and returns the work that gets the next slot in this network. `room` is the number of slots that the
+    /// network may still take.
     fn take(&mut self, room: Room) -> Option<T> {
         let work = self.waiting.pop_front().or_else(|| self.take_inside(room));
         self.held += usize::from(work.is_some());
         work
     }
 
-    /// Removes and returns work of the inner network that holds the fewest places. Networks with
-    /// equal numbers of places take turns.
+    /// Removes and returns work of the inner network that holds the fewest slots. Networks with equal numbers of
+    /// slots take turns.
     fn take_inside(&mut self, room: Room) -> Option<T> {
         let Node { inside, queue, .. } = self;
         queue.make_contiguous().sort_by_cached_key(|id| inside.get(id).map_or(0, |node| node.held));
@@ -128,7 +128,7 @@ impl<T> Node<T> {
         None
     }
 
-    /// Releases the place of the client at the end of `path`.
+    /// Releases a slot of the client at the end of `path`.
     fn give_back(&mut self, path: &[NetworkId]) {
         self.held -= 1;
         let Some((first, rest)) = path.split_first() else { return };
@@ -146,12 +146,12 @@ mod tests {
     use super::*;
 
     const MOST: usize = 100;
-    /// Time for which a query of the attacker holds a place, in milliseconds.
+    /// Time for which a query of the attacker holds a slot, in milliseconds.
     const SLOW: usize = 1_500;
-    /// Time for which a query of another client holds a place, in milliseconds.
+    /// Time for which a query of a different client holds a slot, in milliseconds.
     const FAST: usize = 1;
 
-    /// Work of a client, with the time for which it will hold a place and the start of its wait.
+    /// Work of a client, with the time for which it will hold a slot and the start of its wait.
     struct Work {
         client: ClientId,
         takes: usize,

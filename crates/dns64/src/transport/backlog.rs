@@ -1,14 +1,14 @@
-//! Replies waiting to be written to connections. The number of waiting octets is limited. Otherwise
-//! clients could exhaust memory by requesting long answers without reading them.
+//! Queues of replies that wait to be written to TCP connections. The number of waiting octets is limited, because
+//! clients could otherwise exhaust memory by requesting long answers without reading them.
 //!
 //! ```text
 //! workers ─► ToStream::send ─┬─► Backlog::replies ─► stream ─► client
 //!                            └─► Backlog::refused, if the limits are exceeded
 //! ```
 //!
-//! The length of a reply cannot be predicted from its query. A client that requests many long
-//! answers at once and reads them must get all of them. A connection may therefore exceed
-//! [`MOST_EACH`] while the total is below [`MOST`].
+//! The length of a reply cannot be predicted from its query. A client that requests many long answers at once and
+//! reads them must get all of them. One connection may therefore exceed its own limit ([`MOST_EACH`]) while the total
+//! of all connections is below [`MOST`].
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,9 +19,9 @@ use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 /// Number of octets that may wait on one connection, regardless of other connections. While more
 /// octets are waiting, no query is read from the connection.
 pub(crate) const MOST_EACH: usize = 256 << 10;
-/// Number of octets that may wait on all connections together. While more octets are waiting, a
-/// connection is closed if a reply takes it above [`MOST_EACH`]. The total is therefore at most
-/// this value plus [`MOST_EACH`] per connection.
+/// Number of octets that may wait on all connections together. While more octets are waiting, a connection is closed
+/// if a reply increases its waiting octets above [`MOST_EACH`]. The total is therefore at most this value plus
+/// [`MOST_EACH`] per connection.
 pub(crate) const MOST: usize = 64 << 20;
 
 /// Number of octets waiting on all connections together.
@@ -31,7 +31,7 @@ pub(crate) struct Backlogs {
 }
 
 impl Backlogs {
-    /// Creates the sender and the receiver of a new connection's replies.
+    /// Creates the queue of replies for a new connection. Returns its sender and its receiver.
     pub(crate) fn connection(&self) -> (ToStream, Backlog) {
         let (sender, replies) = mpsc::unbounded_channel();
         let counter = Arc::new(Counter { all: self.clone(), ..Counter::default() });
@@ -44,13 +44,14 @@ impl Backlogs {
 struct Counter {
     octets: AtomicUsize,
     all: Backlogs,
-    /// Notified when fewer octets are waiting.
+    /// Notified when the number of waiting octets has decreased.
     drained: Notify,
-    /// Notified when a reply was refused.
+    /// Notified when a reply was refused because too many octets were waiting.
     refused: Notify,
 }
 
-/// Sender to a connection's writer. One message is sent per query. The message is empty if there is no reply.
+/// Sender of replies to the task that writes them to a TCP connection. One message is sent per query. The message is
+/// empty if the query gets no reply.
 #[derive(Clone)]
 pub(crate) struct ToStream {
     sender: UnboundedSender<QueuedReply>,
@@ -62,7 +63,7 @@ pub(crate) struct ToStream {
 pub(crate) struct SendError;
 
 impl ToStream {
-    /// Returns a sender to a closed connection.
+    /// Returns a sender of replies for a connection that is already closed.
     pub(crate) fn closed() -> ToStream {
         Backlogs::default().connection().0
     }
@@ -87,7 +88,8 @@ impl ToStream {
         self.sender.send(waiting).map_err(|_| SendError)
     }
 
-    /// Returns as soon as at most [`MOST_EACH`] octets are waiting. Only one task may call this.
+    /// Waits until at most [`MOST_EACH`] octets are waiting on this connection. Only one task per connection may call
+    /// this function.
     pub(crate) async fn below_limit(&self) {
         while self.counter.octets.load(Ordering::Relaxed) > MOST_EACH {
             self.counter.drained.notified().await;
@@ -95,27 +97,27 @@ impl ToStream {
     }
 }
 
-/// Receiver of a connection's replies.
+/// Receiving end of the queue of replies for a connection.
 pub(crate) struct Backlog {
     replies: UnboundedReceiver<QueuedReply>,
     counter: Arc<Counter>,
 }
 
 impl Backlog {
-    /// Returns the waiting replies, and the notification of refused replies.
+    /// Returns the receiver of the waiting replies, and the notification that a reply was refused.
     pub(super) fn parts(&mut self) -> (&mut UnboundedReceiver<QueuedReply>, &Notify) {
         (&mut self.replies, &self.counter.refused)
     }
 }
 
-/// A waiting reply. Its octets are counted until it is dropped.
+/// A reply that waits to be written. Its octets are counted until this value is dropped.
 pub(crate) struct QueuedReply {
     message: Vec<u8>,
     counter: Arc<Counter>,
 }
 
 impl QueuedReply {
-    /// Returns the message, which is empty if the query gets no reply.
+    /// Returns the DNS message of the reply. It is empty if the query gets no reply.
     pub(crate) fn message(&self) -> &[u8] {
         &self.message
     }

@@ -11,11 +11,11 @@ use super::backlog::ToStream;
 /// Destination of a reply.
 #[derive(Clone)]
 pub(crate) enum Client {
-    /// Index of the endpoint that received the datagram, and source of the datagram.
+    /// Query over UDP: index of the endpoint that received the datagram, and source of the datagram.
     Udp(usize, Peer),
-    /// AF_XDP path of the datagram, and source of the datagram.
+    /// Query over AF_XDP: path on which the datagram arrived, and source of the datagram.
     Xdp(Xdp, Peer),
-    /// Transport, peer address and reply sender of a connection.
+    /// Query over a connection: transport, address of the peer, and sender for the reply.
     Stream(Transport, IpAddr, ToStream),
 }
 

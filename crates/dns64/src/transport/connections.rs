@@ -1,12 +1,11 @@
-//! Places for clients' TCP connections. The number of places is limited in total and for each
-//! client ([`ClientId`]). One thread counts the connections.
+//! Admission of TCP connections from clients. The number of open connections is limited in total and for each client
+//! ([`ClientId`]). One thread counts the connections.
 //!
-//! When all places are taken, a new connection displaces another one, as permitted by RFC 7766
-//! §6.2.2 and §6.2.3. Among the widest networks, the search selects the network with the most
-//! connections. Inside the selected network, the search repeats this selection one level down,
-//! until it reaches a client. The client's connection that has been idle longest is displaced. If
-//! all connections of the client have queries in progress, the connection with the oldest activity
-//! is displaced.
+//! At the total limit, a new connection displaces an open one, as permitted by RFC 7766 §6.2.2 and §6.2.3. Among the
+//! widest networks, the search selects the network with the most connections. Among the smaller networks inside it,
+//! the search again selects the one with the most connections, and so on down to a client. The client's connection
+//! that has been idle longest is displaced. If all connections of the client have queries in progress, the connection
+//! whose last query or reply is oldest is displaced.
 
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
@@ -21,11 +20,11 @@ use units::Nanos;
 
 use crate::shares::client::{ClientId, LEVELS, NetworkId};
 
-/// Maximum number of connections compared in a search for a connection to displace. If
-/// `tcp-connections` is larger, the search begins at a random connection.
+/// Maximum number of connections compared in a search for a connection to displace. If `tcp-connections` is larger
+/// than this number, the search begins at a random connection.
 const COMPARED: usize = 4_096;
 
-/// The open connections.
+/// The open TCP connections of clients.
 #[derive(Default)]
 pub(crate) struct Connections {
     open: RefCell<Open>,
@@ -34,7 +33,7 @@ pub(crate) struct Connections {
 #[derive(Default)]
 struct Open {
     connections: Slab<Connection>,
-    /// Number of connections of each network, by level.
+    /// Number of connections of each network. The key consists of the level and the identifier of the network.
     held: HashMap<(usize, NetworkId), Rc<Cell<usize>>>,
 }
 
@@ -46,9 +45,9 @@ struct Connection {
     activity: Rc<Activity>,
 }
 
-/// Activity of a connection.
+/// Activity of a connection: queries in progress, and time of the last query or reply.
 pub(crate) struct Activity {
-    /// Time of the last query or reply, or of the connection's start.
+    /// Time of the last query or reply. Before the first query, the time at which the connection was opened.
     last: Cell<Nanos>,
     /// Number of queries without a written reply.
     in_progress: Cell<usize>,
@@ -56,31 +55,32 @@ pub(crate) struct Activity {
     displaced: Notify,
 }
 
-/// The place of an open connection. Dropping this value releases the place.
+/// Slot of an open connection, which counts towards the limits. Dropping this value releases the slot.
 pub(crate) struct ConnectionSlot {
     connections: Rc<Connections>,
     number: usize,
     activity: Rc<Activity>,
 }
 
-/// Result of [`Connections::enter`].
+/// Result of a request for a connection slot ([`Connections::enter`]).
 pub(crate) enum Admission {
-    /// There was a free place.
+    /// A slot was free.
     Free(ConnectionSlot),
-    /// Another connection is being closed to make room for this one.
+    /// A different connection is being closed, so that the new connection can have its slot.
     Displacing(ConnectionSlot),
-    /// The client already has the maximum number of connections per client.
+    /// No slot is available. The client already has the maximum number of connections per client, or no connection
+    /// may be displaced for it.
     Refused,
 }
 
 impl Connections {
-    /// True if no connection has a place.
+    /// True if no connection is open.
     pub(crate) fn is_empty(&self) -> bool {
         self.open.borrow().connections.is_empty()
     }
 
-    /// Takes a place for one more connection. At most `most` connections in total and `most_each`
-    /// per client may be open.
+    /// Requests a slot for one more connection. At most `most` connections in total and `most_each` per client may be
+    /// open.
     pub(crate) fn enter(
         self: &Rc<Connections>,
         ip: IpAddr,
@@ -135,8 +135,8 @@ impl Open {
         connection
     }
 
-    /// Displaces a connection to make room for `client`. Returns false if no connection is open, or
-    /// if the selected connection belongs to `client` and has queries in progress.
+    /// Displaces a connection in favour of `client`. Returns false if no connection is open. Also returns false if
+    /// the selected connection belongs to `client` and has queries in progress.
     fn displace_for(&mut self, client: ClientId) -> bool {
         let slots = self.connections.capacity();
         let first = if slots > COMPARED { rand::random_range(0..slots) } else { 0 };
@@ -184,7 +184,7 @@ impl Activity {
         self.last.set(clock::now());
     }
 
-    /// Waits until another connection displaces this one.
+    /// Waits until a new connection displaces this one.
     pub(crate) async fn displaced(&self) {
         while !self.is_displaced.get() {
             self.displaced.notified().await;
@@ -196,7 +196,7 @@ impl Activity {
         self.in_progress.get() == 0
     }
 
-    /// Closes the connection to make room for another one.
+    /// Causes this connection to be closed, because a new connection needs its slot.
     pub(super) fn displace(&self) {
         self.is_displaced.set(true);
         self.displaced.notify_one();
@@ -229,7 +229,7 @@ impl Drop for ConnectionSlot {
 mod tests {
     use super::*;
 
-    /// Takes a free place, or that of another connection.
+    /// Takes a free slot, or the slot of a different connection.
     fn enter(connections: &Rc<Connections>, ip: IpAddr, most: usize) -> ConnectionSlot {
         match connections.enter(ip, most, 50) {
             Admission::Free(place) | Admission::Displacing(place) => place,
@@ -241,7 +241,7 @@ mod tests {
         text.parse().unwrap()
     }
 
-    /// Returns the places that were displaced.
+    /// Returns the slots that were displaced.
     fn displaced(places: &[ConnectionSlot]) -> Vec<usize> {
         let is_displaced = |at: &usize| places[*at].activity.is_displaced.get();
         (0..places.len()).filter(is_displaced).collect()
@@ -309,8 +309,8 @@ mod tests {
         assert!(matches!(connections.enter(ip("192.0.2.1"), 1, 50), Admission::Displacing(_)));
     }
 
-    /// Hostile clients hold all places, and reconnect when they are displaced. New clients must get
-    /// a place, and keep it while 20 hostile connections follow.
+    /// Hostile clients hold all slots, and reconnect after a displacement. New clients must get a slot, and keep it
+    /// while 20 hostile connections follow.
     fn newcomers_stay(hostile: &[IpAddr], busy: bool) {
         const MOST: usize = 1_000;
         let connections = Rc::new(Connections::default());

@@ -22,9 +22,9 @@ use wire::edns::{LEAST_PAYLOAD, UDP_PAYLOAD};
 /// Transport protocol of a client query and its reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
-    /// Datagrams. Long replies are truncated, and the source address may be forged.
+    /// UDP. Long replies are truncated, and the source address of a query may be forged.
     Udp,
-    /// A connection (RFC 7766).
+    /// TCP (RFC 7766).
     Tcp,
 }
 
@@ -60,7 +60,7 @@ impl Transport {
         }
     }
 
-    /// Returns the name used in messages.
+    /// Returns the name of the protocol for messages: "UDP" or "TCP".
     pub(crate) fn label(self) -> &'static str {
         match self {
             Transport::Udp => "UDP",

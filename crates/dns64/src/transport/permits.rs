@@ -1,5 +1,5 @@
-//! Permits for upstream queries over TCP. The number of permits is limited in total and for each
-//! upstream. The networks of clients get fair shares of the permits ([`crate::shares`]).
+//! Permits for upstream queries over TCP. The number of permits is limited in total and for each upstream. The
+//! permits are divided fairly among the networks of clients ([`crate::shares`]).
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -12,10 +12,10 @@ use crate::shares::Places;
 use crate::shares::client::ClientId;
 use crate::shares::turns::Turns;
 
-/// The permits of a thread.
+/// The permits that one thread grants.
 pub(super) struct Permits {
     most: usize,
-    /// Returns the maximum number of permits for one upstream. A reload may change this number.
+    /// Function that returns the maximum number of permits for one upstream. A reload may change this number.
     most_each: Box<dyn Fn() -> usize>,
     upstreams: RefCell<HashMap<ServiceAddr, Turns<PendingQuery>>>,
 }
@@ -23,7 +23,7 @@ pub(super) struct Permits {
 /// An upstream query waiting for a permit.
 struct PendingQuery {
     client: ClientId,
-    /// Closed if the query was abandoned.
+    /// Sender of the permit. It is closed if the query has been abandoned.
     sender: oneshot::Sender<Permit>,
 }
 
@@ -65,8 +65,8 @@ impl Permits {
         }
     }
 
-    /// Removes and returns the query that gets the next permit. Upstreams with fewer permits in use
-    /// have priority.
+    /// Removes and returns the waiting query that gets the next permit. Queries to upstreams with fewer permits in
+    /// use have priority.
     fn next(&self) -> Option<(ServiceAddr, PendingQuery)> {
         let mut upstreams = self.upstreams.borrow_mut();
         let free = self.most.saturating_sub(upstreams.values().map(Turns::held).sum());

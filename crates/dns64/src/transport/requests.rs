@@ -1,13 +1,12 @@
-//! Listeners with one request and one reply per connection. The metrics listener and the control
-//! socket work this way.
+//! Listeners with one request and one reply per connection: the metrics listener and the control socket.
 //!
 //! ```text
-//! accept ─► place ─► read the request ─► answer ─► write the reply ─► close
-//!             └─ no place left: a connection of the peer with the most connections is closed
+//! accept ─► slot ─► read the request ─► answer ─► write the reply ─► close
+//!             └─ no slot left: a connection of the peer with the most connections is closed
 //! ```
 //!
-//! A new connection always gets a place. A peer that opens connections and sends no request
-//! therefore cannot block other peers.
+//! A new connection is always admitted. A peer that opens connections and sends no request therefore cannot block
+//! other peers.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -22,7 +21,7 @@ use tokio::time::timeout;
 use crate::client::limiter::network;
 use crate::guard::Tasks;
 
-/// Maximum number of concurrent connections.
+/// Maximum number of concurrent connections to one listener.
 const CONNECTIONS: usize = 16;
 /// Maximum length of a request in octets.
 const LONGEST_REQUEST: usize = 4_096;
@@ -33,11 +32,11 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 /// A listener that identifies the peer of each connection.
 pub(crate) trait Listener {
-    /// A connection.
+    /// Type of an accepted connection.
     type Stream: AsyncRead + AsyncWrite + Unpin + 'static;
 
-    /// Accepts a connection, and returns the connection with the identifier of its peer: the
-    /// client's network for TCP, the user id for a Unix socket.
+    /// Accepts a connection. Returns it with an identifier of its peer: the client's network for TCP, the user id for
+    /// a Unix socket.
     ///
     /// # Errors
     /// Returns the error of accept(2), or of the system call that queries the user id.
@@ -63,10 +62,10 @@ impl Listener for UnixListener {
     }
 }
 
-/// Parameters of a service.
+/// Parameters of a service with one request per connection.
 #[derive(Clone, Copy)]
 pub(crate) struct Service {
-    /// Description of a request, for the report of a panic.
+    /// Description of a request. It is used in the report of a panic.
     pub(crate) request: &'static str,
     /// Terminator of a request. The end of the stream also ends a request.
     pub(crate) end: &'static [u8],
@@ -133,21 +132,21 @@ struct Open {
 struct Connection {
     number: u64,
     peer: u64,
-    /// False while the request is being read.
+    /// False while the request is being read from the connection, then true.
     is_busy: bool,
-    /// Closes the connection when dropped.
+    /// Sender that closes the connection when it is dropped.
     _close: oneshot::Sender<()>,
 }
 
-/// Place of a connection. Dropping this value releases the place.
+/// Slot of an open connection at a listener. Dropping this value releases the slot.
 struct ConnectionSlot {
     open: Rc<Open>,
     number: u64,
 }
 
 impl Open {
-    /// Adds a connection. If no place is left, another connection is closed. The returned receiver
-    /// completes when the added connection must be closed.
+    /// Adds a connection. If the listener already has its maximum number of connections, one of them is closed. The
+    /// returned receiver completes when the added connection must be closed.
     fn enter(open: &Rc<Open>, peer: u64) -> (ConnectionSlot, oneshot::Receiver<()>) {
         let (close, closed) = oneshot::channel();
         let number = open.next.replace(open.next.get() + 1);
@@ -161,9 +160,9 @@ impl Open {
     }
 }
 
-/// Returns the position of the connection to close. Only peers with the most connections are
-/// considered. Among their connections, the oldest without a complete request is closed. If all
-/// requests are complete, the oldest connection is closed.
+/// Returns the position of the connection to close. It belongs to the peer with the most connections, or to one of
+/// several such peers. The oldest of their connections without a complete request is selected. If all requests are
+/// complete, the oldest connection is selected.
 fn least_needed(connections: &[Connection]) -> usize {
     let held = |of: &Connection| connections.iter().filter(|one| one.peer == of.peer).count();
     let most = connections.iter().map(held).max().unwrap_or(0);
@@ -174,7 +173,7 @@ fn least_needed(connections: &[Connection]) -> usize {
 }
 
 impl ConnectionSlot {
-    /// Records that the request is complete.
+    /// Records that the request has been read completely.
     fn set_busy(&self) {
         let mut connections = self.open.connections.borrow_mut();
         if let Some(ours) = connections.iter_mut().find(|one| one.number == self.number) {

@@ -4,7 +4,7 @@
 //! ```text
 //! stream ─► read ─► hand on ─► … ─► reply ─► write ─► stream
 //!            ▲                                │
-//!            └───────── a free place ◄────────┘
+//!            └───────── a free slot ◄─────────┘
 //! ```
 //!
 //! No query is read while too many octets of replies are waiting ([`super::backlog`]).
@@ -23,7 +23,7 @@ use super::backlog::{Backlog, Backlogs, QueuedReply, ToStream};
 use super::connections::Activity;
 use super::framing::{read_message, write_message};
 
-/// Limits of a connection.
+/// Limits of a client's TCP connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ConnectionLimits {
     /// Maximum number of queries in progress.
@@ -39,13 +39,13 @@ pub(crate) enum ConnectionEnd {
     Usual,
     /// Too many octets of replies were waiting on this connection and on all connections together.
     Unread,
-    /// Another connection took its place.
+    /// The connection was closed in favour of a new one.
     Displaced,
 }
 
-/// Serves a connection until one of the reasons in [`ConnectionEnd`] applies or `stopping` becomes true. `hand_on`
-/// receives each query and the sender for the reply. For a query without a reply, an empty message must be sent.
-/// Waiting replies are counted in `backlogs`, and `activity` records queries and replies.
+/// Reads queries from a connection and writes the replies, until a reason in [`ConnectionEnd`] applies or `stopping`
+/// becomes true. The function `hand_on` receives each query with the sender for its reply. If a query gets no reply,
+/// an empty message must be sent. `backlogs` counts the waiting replies, and `activity` records queries and replies.
 ///
 /// # Panics
 /// Panics if reading, `hand_on` or writing panics.
@@ -106,7 +106,8 @@ pub(crate) async fn serve<S: AsyncRead + AsyncWrite + 'static>(
     }
 }
 
-/// State to update when a reply has been written: free places for queries, and activity.
+/// State to update when a reply has been written: the number of further queries that may be read, and the activity of
+/// the connection.
 struct ReplyWritten {
     free: Rc<Semaphore>,
     activity: Rc<Activity>,

@@ -26,17 +26,17 @@ use crate::resolver::outside::{TcpFailure, TcpQuery};
 /// Maximum number of idle connections per upstream.
 const IDLE_CONNECTIONS: usize = 4;
 
-/// Time for which idle connections are kept.
+/// Time after which an idle connection is closed.
 const IDLE_TIME: Duration = Duration::from_secs(10);
-/// Interval between checks for connections to close.
+/// Interval between checks for idle connections that must be closed.
 const CLEANUP_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Idle connections per upstream, each with the time at which it became idle.
 type Idle = Rc<RefCell<HashMap<ServiceAddr, Vec<(TcpStream, Instant)>>>>;
 
-/// Sends the queries received from `questions` until `questions` is closed. The outcome of each query
-/// is passed to `report_result`. At most `connections` queries are outstanding in total, and at most
-/// `share()` at one upstream. If processing of a query panics, only this query gets no answer.
+/// Receives upstream queries from the channel `questions`, and sends them over TCP, until the channel is closed. The
+/// outcome of each query is passed to `report_result`. At most `connections` queries are outstanding in total, and at
+/// most `share()` at one upstream. If processing of a query panics, only this query fails.
 pub(crate) async fn run(
     tasks: Tasks,
     connections: usize,
