@@ -74,7 +74,7 @@ impl Cookies {
     }
 }
 
-/// Returns the time stamp of a cookie: seconds since 1970, modulo 2³².
+/// Returns the current time in the format of cookie time stamps: seconds since 1970, modulo 2³².
 fn now() -> u32 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as u32)
 }

@@ -22,7 +22,7 @@ use crate::translation::decision::aaaa_addresses;
 use crate::translation::hints::{Native, Service};
 use crate::translation::policy::{MAX_SYNTHESIZED, Policy, Rules, TTL_WITHOUT_SOA};
 
-/// Maximum number of upstream queries per client query that look up targets.
+/// Maximum number of upstream queries for the targets of address hints, per client query.
 const MAX_QUESTIONS: usize = 4;
 
 /// An answer with HTTPS or SVCB records, and the answers for the targets of these records.
@@ -36,14 +36,14 @@ pub(super) struct HintedAnswer<'a> {
 
 /// Result of the search for the AAAA records of a target.
 enum TargetLookup<'a> {
-    /// This name must be queried next.
+    /// The AAAA records of this name must be queried next.
     Open(&'a [u8]),
     Known(Native),
 }
 
 impl<'a> HintedAnswer<'a> {
-    /// Returns the answer `services` together with the answers for its targets, which follow
-    /// `services` in `known`.
+    /// Combines the answer `services` with the answers for the targets of its records. The list `known` contains
+    /// `services`, followed by the answers for the targets.
     pub(super) fn new(
         services: &'a CachedAnswer,
         known: &'a [Outcome],
@@ -56,10 +56,9 @@ impl<'a> HintedAnswer<'a> {
         HintedAnswer { services, targets, rules }
     }
 
-    /// Returns the name of the AAAA query that must be answered before hints are synthesized.
-    /// Returns `None` after [`MAX_QUESTIONS`] queries. Also returns `None` after a failed query,
-    /// because HTTPS records are useful even if no addresses of the target are known (RFC 9460
-    /// §4.2).
+    /// Returns the name whose AAAA records must be queried before hints are synthesized. Returns `None` if
+    /// [`MAX_QUESTIONS`] queries have already been sent. Also returns `None` after a failed query, because HTTPS
+    /// records are useful even if no addresses of the target are known (RFC 9460 §4.2).
     pub(super) fn open_target(&self) -> Option<LowerName> {
         let has_failed = self.targets.iter().any(|outcome| outcome.kept().is_none());
         if has_failed || self.targets.len() >= MAX_QUESTIONS {
@@ -81,7 +80,7 @@ impl<'a> HintedAnswer<'a> {
         })
     }
 
-    /// Appends the whole answer section with the client's hints. Returns `None` if a record is
+    /// Appends the whole answer section with the address hints for the client. Returns `None` if a record is
     /// malformed.
     pub(super) fn push(&self, answer: &mut AnswerBuilder<Compressor>) -> Option<()> {
         let kept = self.services;
@@ -116,8 +115,8 @@ impl<'a> HintedAnswer<'a> {
         Some(())
     }
 
-    /// Returns the new data of each HTTPS or SVCB record, and the maximum TTL of the records in
-    /// seconds. The data is `None` if the record is unchanged.
+    /// Returns the new data of each HTTPS or SVCB record, and the maximum TTL of the records in seconds. If a record
+    /// is unchanged, its new data are `None`.
     fn rewritten(&self) -> (Vec<Option<Vec<u8>>>, u32) {
         let answer = &self.services.answer;
         let records = || answer.answers().filter(is_service);
@@ -174,7 +173,7 @@ impl<'a> HintedAnswer<'a> {
     }
 }
 
-/// Derives the state of native AAAA records from the answer to an AAAA query.
+/// Derives from the answer to an AAAA query whether a name has native AAAA records.
 fn native(kept: &CachedAnswer, policy: &Policy) -> Native {
     let denial = kept.answer.negative_ttl().map_or(TTL_WITHOUT_SOA, |ttl| kept.left(ttl));
     match kept.answer.kind() {

@@ -6,8 +6,8 @@
 //!           └────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! This module uses no sockets, no clock and no cache. The server resolves questions
-//! asynchronously, [`crate::walk`] synchronously.
+//! This module uses no sockets, no clock and no cache. The server resolves questions asynchronously, and
+//! [`crate::walk`] resolves them synchronously.
 
 use std::net::IpAddr;
 
@@ -26,7 +26,7 @@ use crate::translation::local::{self, Local, LocalAnswer};
 use crate::translation::policy::{Policy, Rules};
 use crate::transport::Transport;
 
-/// Number of upstream queries for most client queries: AAAA and A.
+/// Number of upstream queries that most client queries need: one for AAAA records and one for A records.
 const USUAL_QUESTIONS: usize = 2;
 
 /// A client query to which no reply has been sent yet.
@@ -37,12 +37,13 @@ pub(crate) struct Inquiry {
     /// The question to resolve. If the client's name is in the reverse tree of a prefix, this
     /// question is for the target of the CNAME.
     question: Question,
-    /// Set if the client's name is an alias of the name in `question`.
+    /// Set if the queried name is a local alias of the name in `question`.
     alias: Option<Box<NegativeReplies>>,
     local: Option<Box<LocalAnswer>>,
-    /// Outcomes so far, in the order of the upstream queries.
+    /// Outcomes of the upstream queries so far, in the order of the queries.
     known: SmallVec<[Outcome; USUAL_QUESTIONS]>,
-    /// Plan at the time when the current upstream query was sent. `None` before the first wait.
+    /// Sequence of upstream queries that was planned when the current upstream query was sent. `None` before the
+    /// first upstream query.
     waits_by: Option<Plan>,
     /// True if the state was reset because the rules changed and require other upstream queries.
     restarted: bool,
@@ -60,7 +61,7 @@ enum Repeat {
 }
 
 impl Repeat {
-    /// Returns the progress after an answer.
+    /// Returns the progress after an upstream answer has arrived.
     fn answered(self) -> Repeat {
         if self == Repeat::Asked { Repeat::Answered } else { self }
     }
@@ -78,9 +79,9 @@ struct NegativeReplies {
 pub(crate) enum Step<'a> {
     /// Resolve this question, and pass the outcome to [`Inquiry::add_outcome`].
     Ask(KeyBuf),
-    /// Resolve this question again, after [`Inquiry::forget_failure`].
+    /// Call [`Inquiry::forget_failure`], then resolve this question again.
     Repeat(KeyBuf),
-    /// Send this reply, written by [`Inquiry::write`].
+    /// Send this reply, which [`Inquiry::write`] encodes.
     Reply(Reply<'a>),
 }
 
@@ -130,7 +131,7 @@ impl Inquiry {
         &self.question.name
     }
 
-    /// True if the client's name is an alias of another name.
+    /// True if the queried name is a local alias of a different name.
     pub(crate) fn is_alias(&self) -> bool {
         self.alias.is_some()
     }
@@ -140,7 +141,7 @@ impl Inquiry {
         self.local.is_some()
     }
 
-    /// True if no upstream query for this client query has been answered.
+    /// True if no upstream query for this client query has been answered yet.
     pub(crate) fn is_new(&self) -> bool {
         self.known.is_empty() && !self.restarted && self.again == Repeat::NotYet
     }
@@ -220,7 +221,7 @@ impl Inquiry {
         Some(self.key(target.wire(), rtype::AAAA))
     }
 
-    /// Returns the reply to a PTR query for an alias if the target has no records (RFC 6147 §5.3.1).
+    /// Returns the reply to a PTR query for a local alias whose target has no records (RFC 6147 §5.3.1).
     fn denial(&self, reply: &Reply<'_>) -> Option<&LocalAnswer> {
         let denials = self.alias.as_deref().filter(|_| self.question.qtype == rtype::PTR)?;
         match reply {
@@ -238,10 +239,10 @@ impl Inquiry {
         }
     }
 
-    /// Returns the question to be resolved in parallel with `asked`. If the policy permits it, an A
-    /// question accompanies the first AAAA question (RFC 6147 §5.1.8). An A question also
-    /// accompanies the probe after an unexplained SERVFAIL, because two queries in sequence would
-    /// take longer than a client waits.
+    /// Returns the question to be resolved in parallel with the question `asked`. If the policy permits it, an A
+    /// query is sent in parallel with the first AAAA query (RFC 6147 §5.1.8). An A query is also sent in parallel
+    /// with the probe after an unexplained SERVFAIL. The probe and the A query in sequence would take longer than a
+    /// client waits.
     pub(crate) fn parallel_question(&self, asked: &KeyBuf, policy: &Policy) -> Option<KeyBuf> {
         if asked.is_probe() {
             return Some(self.key(asked.name(), rtype::A));
@@ -250,9 +251,9 @@ impl Inquiry {
         wanted.then(|| self.key(self.question.name.wire(), rtype::A))
     }
 
-    /// Returns the maximum age of an answer to the question of the last step, in seconds. The
-    /// result of a probe must not be older than the failure that the probe explains. If the zone
-    /// has become unreachable, an older answer would make the zone appear bogus.
+    /// Returns the maximum age, in seconds, of a cached answer to the question of the last step. The answer to a
+    /// probe must not be older than the failure that the probe explains. If the zone has become unreachable in the
+    /// meantime, an older answer would make the zone appear bogus.
     #[inline]
     pub(crate) fn max_age(&self, asked: &KeyBuf) -> u32 {
         if !asked.is_probe() {
@@ -274,9 +275,8 @@ impl Inquiry {
         self.known.push(outcome);
     }
 
-    /// True if [`Inquiry::local_target`] may have an answer to a question that [`Inquiry::step`]
-    /// returns. Such a question is for the target of a service record, or of an alias that
-    /// upstreams did not follow.
+    /// True if [`Inquiry::step`] may return a question to which [`Inquiry::local_target`] has an answer. Such a
+    /// question is for the target of a service record, or of an alias that upstreams did not follow.
     #[inline]
     pub(crate) fn may_have_targets(&self) -> bool {
         let is_open = |outcome: &Outcome| {
@@ -313,9 +313,9 @@ impl Inquiry {
         self.waits_by = Some(self.question.plan(rules.policy, rules.mode));
     }
 
-    /// Adds the outcome of the question that the query has waited for. `rules` apply from now on. If these rules
-    /// require different upstream queries from those of the previous rules, the state is reset, because the outcomes
-    /// belong to other questions. Reusable outcomes are in the cache.
+    /// Adds the outcome of the question for which the client query has waited. `rules` are the rules that apply from
+    /// now on. If the previous rules required different upstream queries, all outcomes are discarded, because they
+    /// belong to other questions. Reusable outcomes are still in the cache.
     pub(crate) fn resume(&mut self, outcome: Outcome, rules: &Rules<'_>) {
         let plan = self.question.plan(rules.policy, rules.mode);
         if self.waits_by.is_some_and(|before| before != plan) {

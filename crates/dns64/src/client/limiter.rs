@@ -15,7 +15,7 @@ const CLIENTS: usize = 65_536;
 
 /// Rate limiter, shared by all workers.
 pub(crate) struct Limiter {
-    /// Time at which each client's allowance will be full.
+    /// For each client or network, the time at which it may use its full burst again.
     whole_at: Cache<u64, Arc<AtomicU64>>,
 }
 
@@ -32,9 +32,9 @@ impl Limiter {
         self.grants(network(client), 1, now, rate, burst.max(1))
     }
 
-    /// Takes `amount` from the allowance of a network. The allowance grows by `rate` per second up
-    /// to `burst`. If less than `amount` is left, this function returns false and takes nothing. A
-    /// rate of 0 means no limit.
+    /// Deducts `amount` from the allowance of a client or network, and returns true. The allowance grows by `rate`
+    /// per second up to `burst`. If the allowance is smaller than `amount`, this function returns false and deducts
+    /// nothing. A rate of 0 means no limit.
     pub(crate) fn grants(&self, key: u64, amount: u32, now: Nanos, rate: u32, burst: u32) -> bool {
         if rate == 0 {
             return true;
@@ -59,8 +59,8 @@ pub(crate) fn network(client: IpAddr) -> u64 {
     ClientId::from_address(client).0
 }
 
-/// Returns the identifier of the client's site: an IPv4 /24, an IPv6 /56, or a link-local address.
-/// Replies to forged addresses may flood a whole site.
+/// Returns the identifier of the client's site: an IPv4 /24, an IPv6 /56, or a link-local address. Replies are
+/// limited per site, because replies to forged source addresses may flood a whole site.
 pub(crate) fn wide_network(client: IpAddr) -> u64 {
     ClientId::from_address(client).site()
 }

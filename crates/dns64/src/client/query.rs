@@ -1,4 +1,4 @@
-//! Parsing of client queries, and the errors for invalid queries (items 31, 34, 44).
+//! Parsing of client queries, and the errors for invalid queries (items 31, 34 and 44 of docs/src/dns64-items.md).
 
 use domain::base::opt::cookie::{ClientCookie, ServerCookie};
 use wire::edns::{LEAST_PAYLOAD, OPT_LEN, Opt, option};
@@ -9,7 +9,7 @@ use wire::view::{CLASS_IN, Malformed, Message, rtype};
 use crate::name::{LowerName, text};
 use crate::translation::decide::Question;
 
-/// EDNS part of a client query.
+/// Contents of the OPT record (EDNS) in a client query.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Edns {
     /// Maximum UDP payload size of the client in octets; at least 512.
@@ -44,7 +44,7 @@ pub(crate) struct Query<'a> {
     pub id: u16,
     /// Question section in the client's letter case.
     pub question: &'a [u8],
-    /// Name in lower case.
+    /// Queried name in lower case.
     pub name: LowerName,
     /// QTYPE: a record type other than 0, or ANY.
     pub qtype: u16,
@@ -56,11 +56,12 @@ pub(crate) struct Query<'a> {
     pub checking_disabled: bool,
     /// AD bit: the client requests the AD bit in the reply but no signatures (RFC 6840 §5.7).
     pub authentic_data: bool,
-    /// EDNS part, if any.
+    /// Contents of the OPT record, or `None` if the query has no OPT record.
     pub edns: Option<Edns>,
 }
 
-/// Describes the question of a client's message for logs. Empty unless the message is a valid query.
+/// Returns a description of the question in a client's message, for logs. The description is empty if the message is
+/// not a valid query.
 pub(crate) fn describe(bytes: &[u8]) -> String {
     match Received::read(bytes) {
         Received::Query(query) => format!("{} of type {}", text(query.name.wire()), query.qtype),
@@ -81,7 +82,8 @@ pub(crate) enum Received<'a> {
         question: &'a [u8],
         /// True if the message has an OPT record. The reply must then have one too (RFC 6891 §6.1.1).
         edns: bool,
-        /// Cookie for the reply's cookie option (RFC 7873 §5.3), or `None` if it is malformed.
+        /// Cookie option of the message, from which the cookie option of the reply is generated (RFC 7873 §5.3).
+        /// `None` if the option is missing or malformed.
         cookie: Option<Cookie>,
     },
     /// A message that gets no reply: a response, or a message shorter than a header.
@@ -145,7 +147,7 @@ impl<'a> Received<'a> {
 }
 
 impl Query<'_> {
-    /// Returns the parts of the query that the decisions of RFC 6147 depend on.
+    /// Returns the properties of the query on which the DNS64 decision (RFC 6147) depends.
     pub(crate) fn to_question(&self) -> Question {
         Question {
             name: self.name.clone(),
@@ -157,7 +159,7 @@ impl Query<'_> {
         }
     }
 
-    /// Returns the cookie, if any.
+    /// Returns the cookie option of the query, or `None` if the query has no cookie option.
     pub(crate) fn cookie(&self) -> Option<Cookie> {
         self.edns?.cookie
     }
@@ -180,8 +182,8 @@ fn refusal(qtype: u16) -> Option<Rcode> {
     }
 }
 
-/// Returns the offset at which the queried name ends, and the question section. Returns `None`
-/// unless the message has exactly one complete question.
+/// If the message has exactly one complete question, returns the offset at which the queried name ends, and the
+/// question section. Otherwise, returns `None`.
 fn read_question<'a>(message: &Message<'_>, bytes: &'a [u8]) -> Option<(usize, &'a [u8])> {
     if message.qdcount() != 1 {
         return None;
@@ -204,7 +206,7 @@ fn read_question<'a>(message: &Message<'_>, bytes: &'a [u8]) -> Option<(usize, &
     Some((at, bytes.get(HEADER_LEN..at + 4)?))
 }
 
-/// Returns the EDNS part of a message with any number of questions (see [`read_edns`]).
+/// Returns the contents of the OPT record in a message with any number of questions (see [`read_edns`]).
 fn edns_of_any(message: &Message<'_>) -> Result<Option<Edns>, BadEdns> {
     let mut at = HEADER_LEN;
     for _ in 0..message.qdcount() {
@@ -218,18 +220,17 @@ fn edns_of_any(message: &Message<'_>) -> Result<Option<Edns>, BadEdns> {
     read_edns(message, at)
 }
 
-/// Error in the part of a query that follows the question section.
+/// Error in the records that follow the question section of a query.
 struct BadEdns {
     rcode: Rcode,
     /// True if an OPT record was parsed before the error. An OPT record in the reply then shows
     /// that the server supports EDNS (RFC 6891 §7).
     edns: bool,
-    /// Cookie parsed before the error.
+    /// Cookie option that was parsed before the error.
     cookie: Option<Cookie>,
 }
 
-/// Parses the EDNS part (RFC 6891 §6.1). Other records of the query are skipped. A malformed record
-/// is an error.
+/// Parses the OPT record of a query (RFC 6891 §6.1), and skips all other records. A malformed record is an error.
 fn read_edns(message: &Message<'_>, at: usize) -> Result<Option<Edns>, BadEdns> {
     let bad = |edns, cookie| BadEdns { rcode: Rcode::FORMERR, edns, cookie };
     let mut others = message.records(at, message.ancount().saturating_add(message.nscount()));

@@ -1,5 +1,5 @@
-//! Encoding of replies to clients. A reply is copied from an answer, synthesized, or composed from
-//! several answers. It is truncated to the client's limit.
+//! Encoding of replies to clients. A reply is copied from an upstream answer, synthesized, or composed from several
+//! answers. It is truncated to the maximum length that the client accepts.
 
 use std::collections::HashSet;
 use std::net::Ipv6Addr;
@@ -39,7 +39,7 @@ const USUAL_OPTIONS: usize = 64;
 /// Length of the cookie option's data: client cookie (8 octets) and server cookie (16 octets).
 pub(crate) const COOKIE_LEN: usize = 24;
 
-/// The parts that all replies to a client query have in common.
+/// The properties that all possible replies to a client query have in common.
 #[derive(Clone, Debug)]
 pub(crate) struct ReplyFrame {
     /// Message id of the query.
@@ -50,23 +50,23 @@ pub(crate) struct ReplyFrame {
     pub recursion_desired: bool,
     /// CD bit, repeated in the reply (RFC 4035 §3.2.2).
     pub checking_disabled: bool,
-    /// DO bit, repeated in the reply's EDNS part (RFC 3225 §3).
+    /// DO bit, repeated in the OPT record of the reply (RFC 3225 §3).
     pub dnssec_ok: bool,
     /// True if the client requests AD by setting DO or AD (RFC 6840 §5.7, §5.8).
     pub requests_ad: bool,
     /// Transport of the query.
     pub transport: Transport,
-    /// True if the query has an EDNS part. Otherwise the reply must have no EDNS part.
+    /// True if the query has an OPT record. Otherwise, the reply must have no OPT record.
     pub edns: bool,
-    /// Maximum length of the reply in octets. Over UDP, this is the payload size in the query's EDNS part, clamped to
-    /// the range 512 to 1232.
+    /// Maximum length of the reply in octets. Over UDP, this is the payload size in the query's OPT record, clamped
+    /// to the range 512 to 1232.
     pub limit: usize,
     /// Cookie option of the reply.
     pub cookie: Option<[u8; COOKIE_LEN]>,
 }
 
 impl ReplyFrame {
-    /// Returns the frame of the reply to `query`, which was received over `transport`.
+    /// Returns the common properties of the replies to `query`, which was received over `transport`.
     pub(crate) fn new(
         query: &Query<'_>,
         transport: Transport,
@@ -87,9 +87,9 @@ impl ReplyFrame {
         }
     }
 
-    /// Writes the reply returned by [`crate::translation::decide::next`]. If the client's name is a
-    /// local alias ([`crate::translation::local::find_local`]), `alias` is the target of the CNAME.
-    /// `known` contains all answers for the query.
+    /// Encodes the reply returned by [`crate::translation::decide::next`]. If the queried name is a local alias
+    /// ([`crate::translation::local::find_local`]), `alias` is the target of the CNAME record. `known` contains all
+    /// upstream answers for the client query.
     pub(crate) fn write(
         &self,
         out: &mut Vec<u8>,
@@ -192,7 +192,8 @@ impl ReplyFrame {
         [QR | rd, RA | u8::from(ad) << 5 | u8::from(self.checking_disabled) << 4 | code.in_header()]
     }
 
-    /// Copies the upstream's message with a new header, the client's question and aged TTLs.
+    /// Copies the upstream's message with a new header and the client's question. The TTLs are reduced by the age of
+    /// the message.
     fn write_copy(&self, out: &mut Vec<u8>, kept: &CachedAnswer, ad: bool) {
         let start = out.len();
         let answer = &*kept.answer;
@@ -209,8 +210,8 @@ impl ReplyFrame {
         }
     }
 
-    /// Writes AAAA records for an answer that contains only A records (RFC 6147 §5.1.7). At most
-    /// [`MAX_SYNTHESIZED`] records are written, all with the same TTL (item 16).
+    /// Writes AAAA records for an answer that contains only A records (RFC 6147 §5.1.7). At most [`MAX_SYNTHESIZED`]
+    /// records are written, all with the same TTL (item 16 of docs/src/dns64-items.md).
     fn write_synthesized(
         &self,
         out: &mut Vec<u8>,
@@ -240,8 +241,8 @@ impl ReplyFrame {
         }
     }
 
-    /// Returns the target of an address hint if its AAAA query must be answered before this reply is
-    /// written. `known` contains all answers for the client query.
+    /// If the AAAA records of an address hint's target must be queried before this reply is written, returns the
+    /// target. `known` contains all upstream answers for the client query.
     pub(crate) fn open_target(
         &self,
         reply: &Reply<'_>,
@@ -358,7 +359,7 @@ impl ReplyFrame {
         Some(())
     }
 
-    /// Truncates a reply that is too long, and appends EDNS.
+    /// Truncates a reply that is too long, and appends the OPT record.
     fn finish(&self, out: &mut Vec<u8>, start: usize, errors: &[u16]) {
         let mut options: SmallVec<[u8; USUAL_OPTIONS]> = SmallVec::new();
         if self.edns {
@@ -413,7 +414,7 @@ impl ReplyFrame {
     }
 }
 
-/// True if an answer has expired (RFC 8767).
+/// True if at least one of the answers has expired (RFC 8767).
 pub(crate) fn is_stale(known: &[Outcome]) -> bool {
     known.iter().filter_map(Outcome::kept).any(|kept| kept.stale)
 }
@@ -442,8 +443,8 @@ pub(crate) fn write_servfail(
     true
 }
 
-/// Writes a reply with `code` to an invalid query. `question` is empty if it could not be parsed. If
-/// `edns` is true, the reply has an EDNS part, with `cookie` as its option.
+/// Writes an error reply to an invalid query, with the RCODE `code`. The question section `question` is empty if it
+/// could not be parsed. If `edns` is true, the reply has an OPT record with the option `cookie`.
 pub(crate) fn write_refusal(
     out: &mut Vec<u8>,
     received: &[u8],
@@ -486,7 +487,7 @@ fn put_cookie(options: &mut SmallVec<[u8; USUAL_OPTIONS]>, cookie: Option<[u8; C
 const QR: u8 = 0x80;
 const TC: u8 = 0x02;
 const RA: u8 = 0x80;
-/// Offsets of the counts in the header.
+/// Offsets of the record counts in the message header.
 const ANCOUNT: usize = 6;
 const NSCOUNT: usize = 8;
 const ARCOUNT: usize = 10;
@@ -542,7 +543,8 @@ pub(crate) fn local_outcome(question: &[u8], answer: &LocalAnswer, rules: &Rules
 /// Length of a synthesized record in octets: pointer, type, class, TTL, length, address.
 const AAAA_LEN: usize = 28;
 
-/// Maximum number of records for a linear search for duplicates. More records need a hash table.
+/// Maximum number of records among which duplicates are found by linear search. For more records, a hash table is
+/// used.
 const FEW: usize = 32;
 
 /// True if one of the synthesized records in `records` has this address.
@@ -550,7 +552,8 @@ fn has_record(records: &[u8], address: Ipv6Addr) -> bool {
     records.chunks_exact(AAAA_LEN).any(|record| record[12..] == address.octets())
 }
 
-/// Returns the smallest remaining TTL of the A records, but at most `limit` (RFC 6147 §5.1.7).
+/// Returns the TTL of synthesized records: the smallest remaining TTL of the A records, but at most `limit` (RFC 6147
+/// §5.1.7).
 pub(crate) fn synthetic_ttl(a: &CachedAnswer, limit: u32) -> u32 {
     let records = a.answer.answers().filter(|record| record.rtype == rtype::A);
     records.map(|record| a.left(record.ttl)).min().unwrap_or(0).min(limit)
@@ -583,9 +586,10 @@ fn push_all_aliases(answer: &mut AnswerBuilder<Compressor>, aliases: AliasChain<
     aliases.answers().try_for_each(|kept| push_aliases(answer, kept))
 }
 
-/// Finishes a NODATA message with an SOA of this server, because no upstream sent an SOA. The TTL
-/// of the SOA is limited by the TTLs of the withheld records (RFC 2308 §3). If `synthesized` is
-/// true, synthesized AAAA records are withheld, so the lifetime of the prefixes limits the TTL too.
+/// Finishes a NODATA message with an SOA record of this server, because the upstream answer has data or no SOA
+/// record. The TTLs of the withheld records limit the TTL of the SOA record (RFC 2308 §3). If `synthesized` is true,
+/// A records are withheld because AAAA records can be synthesized. The lifetime of the prefixes then limits the TTL
+/// too.
 fn with_generated_soa(
     answer: AnswerBuilder<Compressor>,
     aliases: AliasChain<'_>,
@@ -621,8 +625,8 @@ fn push_stripped(
     push_records(answer, kept, kept.answer.answers().filter(|record| !is_hidden(record)))
 }
 
-/// Appends at most [`MAX_SYNTHESIZED`] AAAA records for the A records. Their owner is the name at
-/// the end of the alias chain (RFC 6147 §5.1.7).
+/// Appends AAAA records that are synthesized from the A records, at most [`MAX_SYNTHESIZED`] of them. Their owner is
+/// the name at the end of the alias chain (RFC 6147 §5.1.7).
 fn push_synthesized(
     answer: &mut AnswerBuilder<Compressor>,
     a: &CachedAnswer,
@@ -651,9 +655,9 @@ fn push_synthesized(
     Some(())
 }
 
-/// An AAAA record. The name of its owner occurs earlier in the message.
+/// A synthesized AAAA record. Its owner name occurs earlier in the message.
 struct Synthesized {
-    /// Offset of the owner, the target of the compression pointer.
+    /// Offset of the owner name, to which the compression pointer refers.
     owner: u16,
     /// TTL in seconds.
     ttl: u32,

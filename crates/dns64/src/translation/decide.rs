@@ -1,5 +1,5 @@
-//! The decision of RFC 6147 §5.1. The answers so far determine the next upstream query or the reply.
-//! This module uses no I/O and no clock.
+//! The DNS64 decision for a client query (RFC 6147 §5.1). The upstream answers so far determine the next upstream
+//! query or the reply. This module uses no I/O and no clock.
 //!
 //! ```text
 //!                 ┌────────────── alias without its end: query AAAA of the end ─┐
@@ -21,7 +21,8 @@
 //!                              └─► none ─► query A, if not done before ─► pass
 //! ```
 //!
-//! [`next`] is called after each answer with all answers so far. It keeps no state between calls.
+//! The function [`next`] is called after each upstream answer, with all answers so far. It keeps no state between
+//! calls.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -36,7 +37,7 @@ use crate::translation::local::LocalAnswer;
 
 use crate::translation::policy::{Mode, Policy, TTL_WITHOUT_SOA};
 
-/// The parts of a client query that the decision depends on.
+/// The properties of a client query on which the DNS64 decision depends.
 #[derive(Clone, Debug)]
 pub(crate) struct Question {
     /// Name (QNAME).
@@ -63,14 +64,14 @@ pub(crate) enum Next<'a> {
     /// Query an upstream for the AAAA records of this name with CD set. The answer only shows
     /// whether DNSSEC validation has rejected the records.
     Probe(&'a [u8]),
-    /// Query an upstream again for the AAAA records of this name, bypassing the cache. The last
-    /// probe was answered some time after the failure, so the upstream may have recovered.
+    /// Query an upstream again for the AAAA records of this name, bypassing the cache. The last probe was answered
+    /// later than the failed query, so the upstream may have recovered in the meantime.
     Repeat(&'a [u8]),
     /// Send this reply; no further upstream query is needed.
     Reply(Reply<'a>),
 }
 
-/// Reason for an A query.
+/// Reason for an A query after the AAAA query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reason {
     /// The name has no AAAA records.
@@ -94,16 +95,16 @@ pub(crate) enum WithheldReason {
     Filtered,
 }
 
-/// The upstream queries that a client query needs under given rules. Only the order of the answers
-/// shows which answer belongs to which query, so answers must not be used under a different plan.
+/// The sequence of upstream queries that a client query needs under given rules. Only the position of an answer shows
+/// to which query it belongs. Answers must therefore not be used under a different plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Plan {
-    /// The question unchanged.
+    /// A query for the client's question, unchanged.
     Unchanged,
-    /// AAAA records and, depending on the mode, A records.
+    /// A query for AAAA records. Depending on the mode and on the answer, a query for A records follows.
     Translated(Mode),
-    /// AAAA records, and A records if there are no AAAA records (`filter-a`). If the mode is set, A
-    /// records are also queried for the synthesis of AAAA records.
+    /// Queries for a client that requests A records under `filter-a`: first AAAA records, then A records if there are
+    /// no AAAA records. If a mode is given, A records are also queried for the synthesis of AAAA records.
     Filtered(Option<Mode>),
 }
 
@@ -112,9 +113,9 @@ pub(crate) enum Plan {
 pub(crate) enum Strip {
     /// No records. The answer is forwarded unchanged.
     Nothing,
-    /// Records excluded by the policy.
+    /// AAAA records that the policy excludes.
     Excluded,
-    /// IPv4-mapped addresses.
+    /// AAAA records with IPv4-mapped addresses.
     Mapped,
 }
 
@@ -129,7 +130,7 @@ impl Strip {
     }
 }
 
-/// Answers before the last one. The reply repeats only the aliases in these answers, in order. Failed
+/// Upstream answers before the last one. The reply repeats only the aliases in these answers, in order. Failed
 /// queries contribute no aliases.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct AliasChain<'a> {
@@ -138,7 +139,7 @@ pub(crate) struct AliasChain<'a> {
 }
 
 impl<'a> AliasChain<'a> {
-    /// Returns the answers, beginning with those to the AAAA query.
+    /// Returns the answers before the last one. Answers to the AAAA query come first.
     pub(crate) fn answers(&self) -> impl Iterator<Item = &'a CachedAnswer> + use<'a> {
         self.aaaa.iter().chain(self.a).filter_map(Outcome::kept)
     }
@@ -154,46 +155,46 @@ impl<'a> AliasChain<'a> {
     }
 }
 
-/// A reply. It borrows the answers from which it is composed.
+/// A reply to a client. It borrows the upstream answers from which it is composed.
 #[derive(Clone, Debug)]
 pub(crate) enum Reply<'a> {
-    /// The aliases in `aliases`, and the complete last answer.
+    /// The last upstream answer, preceded by the aliases in earlier answers.
     Pass {
-        /// Answers with the aliases that lead to the last answer.
+        /// Earlier answers. Their aliases lead to the last answer.
         aliases: AliasChain<'a>,
         /// The answer to be forwarded.
         last: &'a CachedAnswer,
-        /// AAAA records to be removed.
+        /// AAAA records to be removed from the last answer.
         strip: Strip,
         /// Reason why existing A records were not used.
         withheld: Option<WithheldReason>,
     },
-    /// The aliases in `aliases` and in `a`, and synthesized AAAA records. Each A record in `a`
-    /// results in one AAAA record per prefix that can embed the address.
+    /// Aliases, and AAAA records synthesized from the A records in the answer `a`. Each A record results in one AAAA
+    /// record per selected prefix.
     Synthesize {
-        /// All answers before `a`: those to the AAAA query, and the earlier ones to the A query.
+        /// All earlier answers: those to the AAAA query, and those to the A query before `a`.
         aliases: AliasChain<'a>,
         /// The answer with the A records.
         a: &'a CachedAnswer,
         /// Maximum TTL of the synthesized records, in seconds (RFC 6147 §5.1.7).
         ttl_limit: u32,
-        /// Reason for the A query.
+        /// Reason for the A query after the AAAA query.
         reason: Reason,
     },
-    /// The aliases in `aliases` and in `last`, and no data.
+    /// NODATA: the aliases in all answers, and no data.
     Empty {
-        /// Answers with aliases that are repeated in the reply.
+        /// Earlier answers. The reply repeats their aliases.
         aliases: AliasChain<'a>,
-        /// The answer to the last query. The reply repeats its SOA. If there is no SOA, or if the
-        /// answer has data, an SOA with the lifetime of the answers is generated.
+        /// The answer to the last query. The reply repeats its SOA record. If the answer has no SOA record, or if it
+        /// has data, an SOA record with the lifetime of the answers is generated.
         last: &'a CachedAnswer,
-        /// True if the client gets no synthesized records although they exist. The lifetime of the
-        /// prefixes then limits the TTL of the SOA.
+        /// True if A records are withheld because AAAA records can be synthesized. The lifetime of the prefixes then
+        /// limits the TTL of the SOA record.
         synthesized: bool,
         /// Reason why existing A records were not used.
         withheld: Option<WithheldReason>,
     },
-    /// Only an RCODE.
+    /// An error: an RCODE without records.
     Error {
         /// RCODE of the reply.
         rcode: Rcode,
@@ -202,7 +203,7 @@ pub(crate) enum Reply<'a> {
         /// Extended error from the upstream or from this server.
         extended_error: Option<u16>,
     },
-    /// An answer that needed no upstream.
+    /// An answer that the server produced without an upstream.
     Local(&'a LocalAnswer),
 }
 
@@ -230,8 +231,8 @@ impl Reply<'_> {
         }
     }
 
-    /// True if a policy withholds records from the client: excluded AAAA records (items 9 and 28),
-    /// A records without a prefix, or A records removed by `filter-a`.
+    /// True if a policy withholds records from the client: excluded AAAA records (items 9 and 28 of
+    /// docs/src/dns64-items.md), A records that no prefix can embed, or A records removed by `filter-a`.
     pub(crate) fn is_filtered(&self) -> bool {
         match self {
             Reply::Pass { strip, withheld, .. } => {
@@ -252,8 +253,8 @@ impl Reply<'_> {
 }
 
 impl Question {
-    /// True if DNS64 may change the answer. This requires type AAAA, class IN, and a query without CD
-    /// (items 1, 21, 24).
+    /// True if DNS64 may change the answer. This requires type AAAA, class IN, and a query without CD (items 1, 21
+    /// and 24 of docs/src/dns64-items.md).
     pub(crate) fn may_synthesize(&self, policy: &Policy) -> bool {
         self.qtype == rtype::AAAA && self.may_synthesize_aaaa(policy)
     }
@@ -285,9 +286,9 @@ impl Question {
     }
 }
 
-/// Returns the next step after the answers in `known`. These answers are in the order of their
-/// queries and belong to the same plan ([`Question::plan`]). `mode` is the condition for A queries.
-/// If `may_ask_again` is true, no query has been repeated yet, so [`Next::Repeat`] may be returned.
+/// Returns the next step of a client query. `known` contains the upstream answers so far, in the order of their
+/// queries. They all belong to the same plan ([`Question::plan`]). `mode` is the condition for A queries. If
+/// `may_ask_again` is true, no query has been repeated yet, and [`Next::Repeat`] may be returned.
 pub(crate) fn next<'a>(
     question: &'a Question,
     policy: &Policy,
@@ -310,7 +311,7 @@ pub(crate) fn next<'a>(
     }
 }
 
-/// The answers so far, and the permission to repeat a query.
+/// The upstream answers so far, and whether a query may still be repeated.
 #[derive(Clone, Copy)]
 struct Known<'a> {
     answers: &'a [Outcome],
@@ -323,8 +324,8 @@ fn without_synthesis<'a>(question: &'a Question, qtype: u16, known: &'a [Outcome
     passed_on(question, qtype, known).map_or_else(|open| open, |(reply, _)| Next::Reply(reply))
 }
 
-/// Returns the reply without synthesis and the number of answers that it uses. If a further answer
-/// is needed, returns the next query as the error.
+/// Returns the reply without synthesis, and the number of answers from which it is composed. If a further answer is
+/// needed, returns the next query as the error.
 fn passed_on<'a>(
     question: &'a Question,
     qtype: u16,
@@ -343,8 +344,8 @@ fn passed_on<'a>(
 enum Aaaa<'a> {
     /// A further answer is needed.
     Open(Next<'a>),
-    /// The search ended without an A query. `reply` is the reply to an AAAA query and depends on
-    /// `answers` answers.
+    /// The search ended without an A query. `reply` is the reply to an AAAA query and depends on the first `answers`
+    /// answers.
     Alone { reply: Reply<'a>, answers: usize },
     /// Both the AAAA query and the A query have been answered. There are `answers` answers in total.
     WithA { reason: Reason, aaaa: Chain<'a>, a: Chain<'a>, answers: usize },
@@ -403,9 +404,9 @@ fn aaaa<'a>(question: &'a Question, policy: &Policy, mode: Mode, known: Known<'a
     }
 }
 
-/// Returns the next step of an A query under `filter-a`. The reply has A records only if an AAAA
-/// query with the same answers would result in no AAAA records. `synthesized` is the condition for A
-/// queries if AAAA records may be synthesized, otherwise `None`.
+/// Returns the next step of an A query under `filter-a`. The reply has A records only if an AAAA query with the same
+/// answers would result in no AAAA records. If AAAA records may be synthesized, `synthesized` is the condition for A
+/// queries. Otherwise, it is `None`.
 fn a_unless_aaaa<'a>(
     question: &'a Question,
     policy: &Policy,
@@ -487,8 +488,8 @@ fn is_there(probed: &Outcome) -> bool {
     probed.kept().is_some_and(|kept| !kept.stale && kept.answer.kind() != AnswerKind::Failed)
 }
 
-/// True if a probe was answered some time after the failure that it explains. The upstream may have
-/// recovered in this time.
+/// True if the answer to a probe is younger than the failed answer that the probe explains. The upstream may have
+/// recovered between the two answers.
 fn is_younger(probed: &Outcome, failed: &Outcome) -> bool {
     let since_failure = failed.kept().map_or(0, CachedAnswer::since_failure);
     probed.kept().is_some_and(|kept| kept.age < since_failure)
@@ -503,8 +504,8 @@ fn bogus() -> Reply<'static> {
     }
 }
 
-/// Returns the reason for an A query after this result of the AAAA query. If no A query is needed,
-/// returns the reply as the error (RFC 6147 §5.1.1 to §5.1.4).
+/// Returns the reason for an A query, based on the answer to the AAAA query (RFC 6147 §5.1.1 to §5.1.4). If no A
+/// query is needed, returns the reply as the error.
 fn reason<'a>(policy: &Policy, aaaa: &Chain<'a>) -> Result<Reason, Reply<'a>> {
     let kept = match aaaa.last {
         Outcome::Failed(Failure::Timeout | Failure::Malformed) => return Ok(Reason::Timeout),
@@ -584,7 +585,7 @@ fn conclude<'a>(
     }
 }
 
-/// Returns a reply with the excluded AAAA records if the policy has `fallback-native`. IPv4-mapped
+/// Returns a reply with the excluded AAAA records if the policy permits this (`fallback-native`). IPv4-mapped
 /// addresses are never returned.
 fn native<'a>(policy: &Policy, reason: Reason, aaaa: &Chain<'a>) -> Option<Reply<'a>> {
     let last = aaaa.last.kept().filter(|_| reason == Reason::Excluded && policy.fallback_native)?;
@@ -605,7 +606,7 @@ pub(crate) fn addresses(answer: &Answer) -> impl Iterator<Item = Ipv4Addr> + '_ 
         .map(Into::into)
 }
 
-/// Returns the reply without synthesis: the answers, or the error.
+/// Returns the reply without synthesis: the upstream answers, or an error.
 fn unchanged_reply<'a>(aliases: AliasChain<'a>, last: &'a Outcome) -> Reply<'a> {
     match last {
         Outcome::Answered(kept) if kept.answer.kind() == AnswerKind::Failed => {
@@ -624,7 +625,7 @@ fn error(failure: Failure) -> Reply<'static> {
     Reply::Error { rcode: Rcode::SERVFAIL, cause, extended_error: None }
 }
 
-/// Extent to which the AAAA records of an answer are removed.
+/// Number of AAAA records that are removed from an answer: none, some or all.
 enum Hidden {
     None,
     Some,
@@ -646,12 +647,12 @@ fn hidden(answer: &Answer, hides: impl Fn(Ipv6Addr) -> bool) -> Hidden {
     }
 }
 
-/// Answers that together resolve one question. Each answer after the first is for the target of an
-/// alias in the answer before.
+/// Upstream answers that together resolve one question. The second and each later answer is for the target of an
+/// alias in the previous answer.
 struct Chain<'a> {
     /// The answers before the last one. For an A query, this includes the answers to the AAAA query.
     earlier: AliasChain<'a>,
-    /// The answers to this question.
+    /// All answers to the question, including the last one.
     with_last: &'a [Outcome],
     last: &'a Outcome,
     /// The name at the end of the aliases, in wire format, lower case.
@@ -666,9 +667,8 @@ enum Followed<'a> {
     End(Chain<'a>),
 }
 
-/// Follows aliases that upstreams did not follow (RFC 6147 §5.1.5, RFC 1034 §5.3.3). This includes
-/// aliases that lead to names that other upstreams resolve, because answers are cut at such
-/// aliases.
+/// Follows aliases that upstreams did not follow (RFC 6147 §5.1.5, RFC 1034 §5.3.3). If different upstreams are
+/// responsible for the target of an alias, the answer is cut at this alias. Such aliases are followed too.
 fn follow<'a>(start: &'a [u8], known: &'a [Outcome]) -> Followed<'a> {
     let mut name = start;
     let mut asked = Vec::new();

@@ -1,4 +1,5 @@
-//! Decisions behind replies. Each has a keyword for logs and programs, and a sentence for users.
+//! Decisions behind replies, for example to synthesize AAAA records. Each decision has a keyword for logs and
+//! programs, and a sentence for users.
 
 use std::net::Ipv6Addr;
 
@@ -30,7 +31,7 @@ macro_rules! decisions {
             #[cfg(test)]
             const ALL: &[Decision] = &[$(Decision::$name,)+];
 
-            /// Returns the keyword, the sentence and the source.
+            /// Returns the keyword, the sentence and the source of the decision.
             const fn row(self) -> [&'static str; 3] {
                 match self {
                     $(Decision::$name => [$word, $sentence, $source],)+
@@ -134,12 +135,12 @@ decisions! {
 }
 
 impl Decision {
-    /// Returns the keyword used in logs and JSON.
+    /// Returns the keyword that represents the decision in logs and JSON.
     pub(crate) fn word(self) -> &'static str {
         self.row()[0]
     }
 
-    /// Returns a sentence for users.
+    /// Returns a sentence that describes the decision to users.
     pub(crate) fn sentence(self) -> &'static str {
         self.row()[1]
     }
@@ -186,7 +187,7 @@ impl Decision {
     }
 }
 
-/// Returns the decision behind an answer that is forwarded.
+/// Returns the decision behind a reply that forwards an upstream answer.
 fn passed(question: &Question, policy: &Policy, last: &CachedAnswer, strip: Strip) -> Decision {
     let is_aaaa = question.qtype == rtype::AAAA && question.qclass == CLASS_IN;
     match (last.answer.kind(), strip) {

@@ -1,10 +1,10 @@
 //! Empty zones that are answered locally (RFC 6303, RFC 6761 §6.2, RFC 6762 §22.1, RFC 8375, RFC
 //! 9665).
 //!
-//! A query for a name below the apex of an empty zone gets NXDOMAIN. A query for an ancestor of an
-//! existing name gets NODATA instead. After an NXDOMAIN for an ancestor, a resolver would not query
-//! the names below it (RFC 8020). Existing names are other local zones, domains of a `[[forward]]`,
-//! reverse zones of prefixes, `ipv4only.arpa`, and the reverse names of its addresses.
+//! A query for a name below the apex of an empty zone usually gets NXDOMAIN. However, some names in the zone exist:
+//! other local zones, domains of `[[forward]]` entries, reverse zones of prefixes, `ipv4only.arpa`, and the reverse
+//! names of its two addresses. A query for an ancestor of such a name gets NODATA. After an NXDOMAIN for the
+//! ancestor, a resolver would not query the names below it (RFC 8020).
 
 use wire::rcode::Rcode;
 use wire::view::rtype;
@@ -16,13 +16,12 @@ use crate::name::{DomainTable, LowerName, ancestors};
 /// Empty zones, and the names that exist in them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct EmptyZones {
-    /// Existing names, each with the apex of its zone.
+    /// Names that exist in the zones, each with the apex of its zone.
     names: DomainTable<LowerName>,
 }
 
 impl EmptyZones {
-    /// Returns the zones with these apexes. The names in `others` exist for other reasons, and so
-    /// do their ancestors.
+    /// Returns empty zones with the given apexes. The names in `others`, and their ancestors, exist in these zones.
     pub(super) fn new(apexes: &[LowerName], others: impl Iterator<Item = LowerName>) -> EmptyZones {
         let mut zones = DomainTable::default();
         for apex in apexes {
@@ -38,9 +37,9 @@ impl EmptyZones {
         EmptyZones { names }
     }
 
-    /// Returns the answer to a question of class IN if its name is in one of the zones, otherwise
-    /// `None`. `forward` is the domain of the `[[forward]]` to which the name belongs. Returns
-    /// `None` if `forward` is the zone or a domain in the zone.
+    /// Returns the answer to a question of class IN if its name is in one of the empty zones, otherwise `None`.
+    /// `forward` is the domain of the `[[forward]]` entry that applies to the name. If this domain is the apex of the
+    /// zone or below it, the function returns `None`.
     #[inline]
     pub(super) fn answer(
         &self,

@@ -17,15 +17,15 @@ const IPV6_HINT: u16 = 6;
 /// The data of an HTTPS or SVCB record with an uncompressed name.
 #[derive(Clone, Debug)]
 pub(crate) struct Service<'a> {
-    /// Priority and target in wire format.
+    /// Priority and target name, in wire format.
     head: &'a [u8],
-    /// Parameters in ascending order of their keys.
+    /// Service parameters in ascending order of their keys.
     params: Vec<(u16, &'a [u8])>,
 }
 
 impl<'a> Service<'a> {
-    /// Parses the data of a record. Returns `None` if the data are malformed, or if the record is an
-    /// alias, which has no parameters (RFC 9460 §2.4.2).
+    /// Parses the data of a record. Returns `None` if the data are malformed. Also returns `None` if the record is in
+    /// AliasMode, which allows no parameters (RFC 9460 §2.4.2).
     pub(crate) fn read(data: &'a [u8]) -> Option<Service<'a>> {
         if data.get(..2)? == [0, 0] {
             return None;
@@ -61,8 +61,8 @@ impl<'a> Service<'a> {
         Some(&self.head[2..]).filter(|name| name.len() > 1)
     }
 
-    /// Returns the data of the record with the client's hints. Returns `None` if the data stay
-    /// unchanged, for example because a hint is malformed. At most `most` hints are synthesized.
+    /// Returns the data of the record with the address hints for a client. Returns `None` if the data stay unchanged,
+    /// for example because a hint is malformed. At most `most` hints are synthesized.
     pub(crate) fn rewritten(
         &self,
         policy: &Policy,
@@ -92,7 +92,7 @@ impl<'a> Service<'a> {
         self.with_hints(ipv4, Some(ipv6).filter(|hints| !hints.is_empty()))
     }
 
-    /// True if an `ipv6hint` is synthesized for a target without AAAA records.
+    /// True if an `ipv6hint` is synthesized for this record, provided that the target has no AAAA records.
     pub(crate) fn is_synthesized(&self, policy: &Policy, client: IpAddr) -> bool {
         let hints = || Some((self.hint(IPV4_HINT)?, self.hint(IPV6_HINT)?));
         policy.hints == Hints::Translate
@@ -142,31 +142,31 @@ impl<'a> Service<'a> {
     }
 }
 
-/// State of the AAAA records of a hint's target.
+/// Information on the native AAAA records of a hint's target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Native {
-    /// The target has records that are not excluded.
+    /// The target has AAAA records that are not excluded.
     Some,
-    /// The target has no such records. This information is valid for the given number of seconds.
+    /// The target has no AAAA records, or only excluded ones. This information is valid for the given number of
+    /// seconds.
     None(u32),
-    /// The state is not known.
+    /// It is not known whether the target has AAAA records.
     Unknown,
 }
 
-/// Returns the addresses of an `ipv6hint` that are sent to a client.
+/// Returns the addresses of an `ipv6hint` without those that the policy excludes.
 fn given(native: &[Ipv6Addr], policy: &Policy) -> Vec<Ipv6Addr> {
     let is_given = |address: &Ipv6Addr| !policy.synthesizes() || !policy.excludes(*address);
     native.iter().copied().filter(is_given).collect()
 }
 
-/// Returns the addresses of an `ipv4hint`, embedded in the prefixes.
+/// Returns the IPv6 addresses that are synthesized from the addresses of an `ipv4hint`.
 fn embedded(ipv4: &[Ipv4Addr], policy: &Policy, client: IpAddr) -> impl Iterator<Item = Ipv6Addr> {
     ipv4.iter().flat_map(move |&address| policy.embed(address, client))
 }
 
-/// Returns the keys that a client must understand (RFC 9460 §8), without keys of removed hints. The
-/// key of a removed `ipv4hint` is replaced by the key of the `ipv6hint`. Returns `None` if no key is
-/// left.
+/// Returns the list of keys that a client must understand (RFC 9460 §8), without the keys of removed hints. If an
+/// `ipv4hint` was removed, its key is replaced by the key of the `ipv6hint`. Returns `None` if no key is left.
 fn mandatory(keys: &[u8], has_ipv4: bool, has_ipv6: bool) -> Option<Vec<u8>> {
     let (keys, _) = keys.as_chunks::<2>();
     let replaced = keys.iter().map(|&key| match u16::from_be_bytes(key) {

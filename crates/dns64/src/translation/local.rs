@@ -37,20 +37,20 @@ pub(crate) enum Local {
     Alias(Alias),
 }
 
-/// A name in the reverse tree of a prefix.
+/// A name in the reverse tree of a prefix. It is answered with a CNAME record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Alias {
     /// Target of the alias, a name in `in-addr.arpa`.
     pub target: LowerName,
     /// Reverse zone of the prefix, lower case.
     zone: Vec<u8>,
-    /// Expiry of the prefix, or `None` if it never expires.
+    /// Expiry time of the prefix, or `None` if it never expires.
     until: Option<Nanos>,
 }
 
 impl Alias {
-    /// Returns the negative answer with this RCODE. This answer replaces the alias if the target
-    /// has no data (RFC 6147 §5.3.1).
+    /// Returns a negative answer with the given RCODE. If the target has no data, this answer is sent instead of the
+    /// CNAME record (RFC 6147 §5.3.1).
     pub(crate) fn denial(&self, rcode: Rcode) -> LocalAnswer {
         LocalAnswer::negative(rcode, &self.zone).known_until(self.until)
     }
@@ -73,8 +73,8 @@ pub(crate) fn find_local(name: &LowerName, qtype: u16, rules: &Rules<'_>) -> Loc
     }
 }
 
-/// Returns the empty zones with these apexes. `forwards` are the domains of all `[[forward]]`
-/// entries, and `reverse` contains the prefixes with local reverse zones.
+/// Returns empty zones with the given apexes. `forwards` contains the domains of all `[[forward]]` entries. `reverse`
+/// contains the prefixes with local reverse zones.
 pub(crate) fn empty_zones(
     apexes: &[LowerName],
     forwards: impl Iterator<Item = LowerName>,
@@ -150,7 +150,7 @@ fn ipv4only(name: &LowerName, qtype: u16, rules: &Rules<'_>) -> Local {
     Local::Answer(LocalAnswer::positive_or_nodata(records, IPV4ONLY_ARPA))
 }
 
-/// Answers queries for the reverse name of an address of `ipv4only.arpa`. The PTR record refers to
+/// Answers queries for the reverse name of either address of `ipv4only.arpa`. The PTR record refers to
 /// `ipv4only.arpa` (RFC 8880 §7.2).
 fn ipv4only_pointer(qtype: u16, zone: &LowerName) -> LocalAnswer {
     let records = match qtype {
@@ -162,7 +162,7 @@ fn ipv4only_pointer(qtype: u16, zone: &LowerName) -> LocalAnswer {
     LocalAnswer::positive_or_nodata(records, zone.wire())
 }
 
-/// Searches the reverse zones of the prefixes for a name below `ip6.arpa` (item 22).
+/// Searches the reverse zones of the prefixes for a name below `ip6.arpa` (item 22 of docs/src/dns64-items.md).
 fn reverse(
     name: &LowerName,
     qtype: u16,
@@ -230,9 +230,9 @@ fn known_until(mappings: &[Mapping], prefix: &Prefix) -> Option<Nanos> {
 
 /// The address or network that corresponds to a name below `ip6.arpa`.
 struct Reversed {
-    /// The address formed by the nibbles in the name. Missing nibbles are zero.
+    /// IPv6 address formed by the nibbles in the reverse name. Nibbles that the name lacks are zero.
     address: Ipv6Addr,
-    /// Number of valid nibbles, counted from the top of the tree; 0 to 32.
+    /// Number of valid nibbles in the reverse name, 0 to 32. Counting begins at the label next to `ip6.arpa`.
     nibbles: u32,
     /// True if all labels below `ip6.arpa` are nibbles, and there are at most 32 of them.
     well_formed: bool,
@@ -437,7 +437,7 @@ mod tests {
         let configured = mapping("2001:db8:64::/96", None);
         let both = policy(&[announced.clone(), configured]);
         assert_eq!(lifetimes(&both), (vec![u32::MAX], 86_400));
-        // Another prefix does not extend the lifetime.
+        // A different prefix does not extend the lifetime.
         let other = [mapping("2001:db8::/32", None), announced, Mapping::well_known()];
         assert_eq!(lifetimes(&policy(&other)), (vec![30], 30));
         let over = mapping("2001:db8:64::/96", Some(1));

@@ -19,11 +19,11 @@ pub(crate) struct LocalRecord {
 pub(crate) struct LocalAnswer {
     /// RCODE of the reply: NOERROR, NXDOMAIN or SERVFAIL.
     pub rcode: Rcode,
-    /// Records owned by the question's name.
+    /// Records in the answer. Their owner is the name in the question.
     pub records: Vec<LocalRecord>,
-    /// Owner of the SOA of a negative answer, lower case.
+    /// Owner name of the SOA record in a negative answer, in lower case.
     pub zone: Option<Vec<u8>>,
-    /// Name server in the SOA of a negative answer.
+    /// Name server in the SOA record of a negative answer.
     pub name_server: NameServer,
     /// Extended error (RFC 8914) if the answer is a failure.
     pub extended_error: Option<u16>,
@@ -35,7 +35,7 @@ pub(crate) struct LocalAnswer {
 /// Name server of a local zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NameServer {
-    /// `name-server` of `[local]`.
+    /// The configured name server (key `name-server` in `[local]`).
     Configured,
     /// The apex of the zone, which has no addresses (RFC 6303 §3).
     Apex,
@@ -62,13 +62,15 @@ impl LocalAnswer {
         LocalAnswer { until, ..self }
     }
 
-    /// Returns the maximum TTL of all records, including the SOA, at the time `now`, in seconds.
+    /// Returns the limit on the TTL of all records, including the SOA record, in seconds. The limit is the remaining
+    /// lifetime of the prefix at the time `now`.
     pub(crate) fn lifetime(&self, now: Nanos) -> u32 {
         seconds_left(self.until, now)
     }
 }
 
-/// Returns the whole seconds from `now` to `until`, or `u32::MAX` if `until` is `None`.
+/// Returns the time from `now` to the expiry time `until`, in whole seconds. If there is no expiry time, returns
+/// `u32::MAX`.
 pub(super) fn seconds_left(until: Option<Nanos>, now: Nanos) -> u32 {
     until.map_or(u32::MAX, |until| {
         u32::try_from(until.since(now).0 / Nanos::SECOND.0).unwrap_or(u32::MAX)

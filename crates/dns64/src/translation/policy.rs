@@ -20,8 +20,8 @@ pub(crate) const IPV4ONLY: [Ipv4Addr; 2] =
 /// Maximum TTL of synthesized records in seconds if the AAAA answer had no SOA (RFC 6147 §5.1.7).
 pub(crate) const TTL_WITHOUT_SOA: u32 = 600;
 
-/// Maximum number of AAAA records, or of address hints, synthesized for an answer. A message has
-/// room for about 2 300 such records.
+/// Maximum number of AAAA records or address hints that are synthesized for an answer. A DNS message can contain
+/// about 2 300 such records.
 pub(crate) const MAX_SYNTHESIZED: usize = 2_000;
 
 /// Condition for querying A records.
@@ -72,7 +72,7 @@ pub enum Hints {
     Translate,
 }
 
-/// Prefixes to use if several prefixes can embed an IPv4 address.
+/// Selection of prefixes if several prefixes can embed an IPv4 address.
 #[derive(
     Clone,
     Copy,
@@ -103,7 +103,7 @@ pub(crate) struct PrefixState {
     /// Time since which the NAT64 of the prefix has not responded. `None` for a healthy prefix. If all
     /// prefixes are unhealthy, the prefix whose NAT64 responded last is used.
     pub unhealthy_since: Option<Nanos>,
-    /// Expiry time. `None` for a configured prefix.
+    /// Expiry time of the prefix. `None` for a configured prefix.
     pub until: Option<Nanos>,
 }
 
@@ -133,7 +133,7 @@ impl Mapping {
         Mapping { prefix, ranges, everything, global_only, state: PrefixState::default() }
     }
 
-    /// Returns the mapping with this state.
+    /// Returns this mapping with a new state of its prefix.
     pub(crate) fn with_state(self, state: PrefixState) -> Mapping {
         Mapping { state, ..self }
     }
@@ -169,8 +169,8 @@ impl Mapping {
 }
 
 impl Mapping {
-    /// Returns the first address of each part of the ranges, and the first address of each block of
-    /// global addresses.
+    /// Returns the first address of each range, the first address after each range, and the first address of each
+    /// block of global addresses.
     fn edges(&self) -> impl Iterator<Item = Ipv4Addr> {
         self.ranges.edges().into_iter().chain(GLOBAL_AGAIN)
     }
@@ -199,13 +199,13 @@ impl Mapping {
 /// DNS64 settings of a client group for the names of a domain.
 #[derive(Clone, Debug)]
 pub(crate) struct Policy {
-    /// Prefixes, in the order of their records in answers. If there are none, DNS64 is off or
-    /// [`Policy::awaits_prefix`] is true.
+    /// Prefixes for synthesis, in the order in which their AAAA records appear in an answer. If there are none, DNS64
+    /// is off or [`Policy::awaits_prefix`] is true.
     pub mappings: Vec<Mapping>,
     /// True if prefixes are to be discovered and none is available yet. Queries that need a prefix
     /// then get SERVFAIL.
     pub awaits_prefix: bool,
-    /// Prefixes to use if several prefixes can embed an IPv4 address.
+    /// Selection of prefixes if several prefixes can embed an IPv4 address.
     pub select: Select,
     /// The prefixes of all groups and the well-known prefix. Queries for names in their reverse trees
     /// are answered for every client (RFC 6147 §5.3.1). Empty if no group has a prefix.
@@ -298,7 +298,7 @@ impl Policy {
         !self.mappings.is_empty() || self.awaits_prefix
     }
 
-    /// True if an address is excluded.
+    /// True if AAAA records with this address are excluded.
     #[inline]
     pub(crate) fn excludes(&self, address: Ipv6Addr) -> bool {
         self.ignore_aaaa || self.exclude.contains(&address)
@@ -362,8 +362,8 @@ impl Policy {
     }
 }
 
-/// Returns a number for a client and a prefix. The same arguments always yield the same number. A
-/// client is an IPv4 address, an IPv6 /64, or a link-local address.
+/// Returns a hash value that depends only on the client and the prefix. A client is an IPv4 address, an IPv6 /64, or
+/// a link-local address.
 fn draw(client: IpAddr, prefix: &Prefix) -> u64 {
     let client = match client {
         IpAddr::V4(address) => u64::from(u32::from(address)),
@@ -377,8 +377,8 @@ fn draw(client: IpAddr, prefix: &Prefix) -> u64 {
 }
 
 impl Default for Policy {
-    /// Returns the default policy. It uses the well-known prefix for all global addresses (item 13),
-    /// and behaves as described in RFC 6147.
+    /// Returns the default policy. It uses the well-known prefix for all global addresses (item 13 of
+    /// docs/src/dns64-items.md), and behaves as described in RFC 6147.
     fn default() -> Policy {
         let well_known = Mapping::well_known();
         Policy {

@@ -90,8 +90,8 @@ impl Prefix {
         (self.network | self.place(u32::from(address)) | self.suffix).into()
     }
 
-    /// Returns the IPv4 address embedded in `address`. Returns `None` if [`Prefix::embed`] would
-    /// not produce exactly `address` from that IPv4 address.
+    /// Returns the IPv4 address embedded in `address`. Returns `None` if embedding that IPv4 address again
+    /// ([`Prefix::embed`]) would yield a different IPv6 address.
     pub fn extract(&self, address: Ipv6Addr) -> Option<Ipv4Addr> {
         let bits = u128::from(address);
         let low = match self.len {
@@ -107,8 +107,8 @@ impl Prefix {
         (self.embed(v4) == address).then_some(v4)
     }
 
-    /// Returns the IPv4 address embedded in `address` like [`Prefix::extract`], but accepts any suffix, as RFC 6052
-    /// §2.2 recommends.
+    /// Returns the IPv4 address embedded in `address`. Unlike [`Prefix::extract`], this function accepts any suffix,
+    /// as RFC 6052 §2.2 recommends.
     pub(crate) fn extract_ignoring_suffix(&self, address: Ipv6Addr) -> Option<Ipv4Addr> {
         let bits = u128::from(address) & !self.suffix_mask() | self.suffix;
         self.extract(bits.into())
@@ -126,7 +126,7 @@ impl Prefix {
         }
     }
 
-    /// Returns the mask of the bits after the IPv4 address.
+    /// Returns a mask that selects the bits after the IPv4 address, without octet 8.
     fn suffix_mask(&self) -> u128 {
         let last_v4_bit = self.place(1);
         (last_v4_bit - 1) & !U_OCTET
@@ -181,7 +181,7 @@ pub enum PrefixError {
     /// The length is not a prefix length of RFC 6052.
     #[error("prefix length {0} is not allowed; RFC 6052 §2.2 permits 32, 40, 48, 56, 64 and 96")]
     Length(u8),
-    /// Bits after the prefix are set.
+    /// Bits beyond the prefix length are set.
     #[error("the address has bits set beyond the prefix length {0}")]
     HostBits(u8),
     /// The prefix contains the well-known prefix, so that an IPv6 address could stand for two IPv4
@@ -195,7 +195,7 @@ pub enum PrefixError {
         "prefix {0} is not routed; write 64:ff9b::/96, or a prefix that is routed to the NAT64"
     )]
     Unroutable(Ipv6Addr),
-    /// Octet 8 is not zero.
+    /// Octet 8 of the prefix is not zero.
     #[error("bits 64 to 71 must be zero (RFC 6052 §2.2)")]
     ReservedOctet,
     /// A suffix was given for discovered prefixes.

@@ -31,13 +31,13 @@ const DOMAINS: [(&[u8], SpecialAnswer); 5] = [
     (b"\x08resolver\x04arpa\0", SpecialAnswer::NoData),
 ];
 
-/// Returns the domains in wire format.
+/// Returns the special-use domains in wire format.
 pub(crate) fn domains() -> impl Iterator<Item = &'static [u8]> {
     DOMAINS.iter().map(|(domain, _)| *domain)
 }
 
-/// Returns the answer to a question of class IN for a special-use name, otherwise `None`. Also returns
-/// `None` if a `[[forward]]` for the special-use domain, or for a domain below it, contains the name.
+/// Returns the answer to a question of class IN for a special-use name, otherwise `None`. Also returns `None` if a
+/// `[[forward]]` entry applies to the name, and the domain of the entry is the special-use domain or below it.
 #[inline]
 pub(super) fn find_local(name: &LowerName, qtype: u16, rules: &Rules<'_>) -> Option<LocalAnswer> {
     // This fast check rejects nearly all other names, because their last letters differ from those of

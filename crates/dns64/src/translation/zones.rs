@@ -33,8 +33,8 @@ impl Default for LocalZones {
 }
 
 impl LocalZones {
-    /// Returns the SOA and NS records of a zone with this name server (wire format). These records
-    /// mark the zone cut for clients that search for it (RFC 1034 §4.2.1).
+    /// Returns the queried SOA and NS records at the apex of a local zone. `name_server` is in wire format. These
+    /// records mark the zone cut for clients that search for it (RFC 1034 §4.2.1).
     pub(super) fn apex_records(&self, qtype: u16, name_server: &[u8]) -> Vec<LocalRecord> {
         let record = |rtype, data| LocalRecord { rtype, ttl: self.ttl, data };
         let soa = || record(rtype::SOA, self.soa(name_server));
@@ -47,8 +47,7 @@ impl LocalZones {
         }
     }
 
-    /// Returns the data of the SOA record of a zone with this name server, uncompressed (RFC 1035
-    /// §3.3.13).
+    /// Returns the data of a zone's SOA record with the given name server, uncompressed (RFC 1035 §3.3.13).
     pub(crate) fn soa(&self, name_server: &[u8]) -> Vec<u8> {
         let mut data = [name_server, self.contact.wire()].concat();
         for number in [1, 3_600, 1_200, 604_800, self.ttl] {

@@ -584,7 +584,7 @@ fn missing_discovered_prefix_is_servfail() {
         .known(&said("a.test", AAAA).nodata(120))
         .known(&address().rrsig("a.test", A))
         .becomes("pass 0 after 0, Signed");
-    // Another prefix embeds the address.
+    // A different prefix embeds the address.
     case("two prefixes")
         .policy(|policy| policy.awaits_prefix = true)
         .known(&nodata())
