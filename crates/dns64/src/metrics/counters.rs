@@ -14,8 +14,8 @@ use super::failure::UpstreamFailure;
 use crate::ids::WorkerId;
 use crate::transport::Transport;
 
-/// Representation of a counter in the metrics: `dns64d_FAMILY_total{LABEL="VALUE"}`, without braces
-/// if `label` is empty.
+/// Name and label of a counter in the metrics: `dns64d_FAMILY_total{LABEL="VALUE"}`. If `label` is empty, the braces
+/// are omitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Row {
     pub(super) family: &'static str,
@@ -41,7 +41,7 @@ macro_rules! counters {
             /// All counters, grouped by family.
             pub(super) const ALL: &[Count] = &[$($(Count::$name,)+)+];
 
-            /// Returns the representation of this counter in the metrics.
+            /// Returns the name and the label of this counter in the metrics.
             pub(super) const fn row(self) -> Row {
                 match self {
                     $($(Count::$name => Row { family: $family, help: $help, label: $label, value: $value },)+)+
@@ -151,7 +151,7 @@ counters! {
     }
 }
 
-/// Number of counters.
+/// Number of event counters per thread.
 const COUNTS: usize = Count::ALL.len();
 
 /// Upper bounds of the RTT histogram's buckets, in seconds.
@@ -220,7 +220,7 @@ impl WorkerMetrics {
         });
     }
 
-    /// Sets a counter to a total that is maintained elsewhere.
+    /// Sets a counter to a total that is counted outside of this module, for example in the kernel.
     pub(crate) fn set(&self, what: Count, total: u64) {
         self.counts[what as usize].store(total, Ordering::Relaxed);
     }
@@ -248,7 +248,7 @@ pub(crate) struct UpstreamMetrics {
     address: ServiceAddr,
     asked: AtomicU64,
     answered: AtomicU64,
-    /// Sum of the RTTs of all answers.
+    /// Sum of the response times of all UDP answers, in nanoseconds.
     rtt_nanos: AtomicU64,
     failures: AtomicU64,
     /// Number of failures that were timeouts.
@@ -263,7 +263,7 @@ pub(crate) struct UpstreamMetrics {
 }
 
 impl UpstreamMetrics {
-    /// Creates counters at zero.
+    /// Creates the counters of one upstream with the value zero.
     pub(crate) fn new(address: ServiceAddr) -> UpstreamMetrics {
         UpstreamMetrics {
             address,
@@ -278,7 +278,7 @@ impl UpstreamMetrics {
         }
     }
 
-    /// Counts a UDP query.
+    /// Counts a UDP query to the upstream.
     #[inline]
     pub(crate) fn asked(&self) {
         add(&self.asked, 1);
@@ -291,7 +291,7 @@ impl UpstreamMetrics {
         add(&self.rtt_nanos, rtt.0);
     }
 
-    /// Counts an unanswered query, with the reason.
+    /// Counts an unanswered query, and records the reason for the failure.
     pub(crate) fn failed(&self, trouble: UpstreamFailure) {
         add(&self.failures, 1);
         add(&self.timeouts, u64::from(trouble.is_timeout()));
@@ -386,7 +386,8 @@ impl Metrics {
         !of_it.any(|of_worker| of_worker.other_case.swap(true, Ordering::Relaxed))
     }
 
-    /// Returns the upstreams by address, summed over all workers.
+    /// Returns the counters and state of each upstream, summed over all workers. The key is the address of the
+    /// upstream.
     pub(crate) fn upstreams(&self) -> BTreeMap<ServiceAddr, UpstreamSum> {
         let mut sums = BTreeMap::<_, UpstreamSum>::new();
         for of_worker in &*self.upstreams.lock().unwrap_or_else(PoisonError::into_inner) {
@@ -416,7 +417,7 @@ impl Metrics {
         &self.workers[self.workers.len() - 3]
     }
 
-    /// Returns the family, the label value and the sum over all threads, for each counter.
+    /// Returns, for each counter, the family, the label value, and the sum over all threads.
     pub(crate) fn sums(&self) -> impl Iterator<Item = (&'static str, &'static str, u64)> + '_ {
         let sum = move |count: &Count| {
             let row = count.row();

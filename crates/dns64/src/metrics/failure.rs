@@ -6,13 +6,13 @@ use std::io;
 /// Reason why an upstream did not answer a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum UpstreamFailure {
-    /// No UDP answer in time.
+    /// The upstream sent no answer over UDP within the time limit.
     Timeout,
-    /// No TCP answer in time.
+    /// The upstream sent no answer over TCP within the time limit.
     TcpTimeout,
     /// The TCP connection was refused, or closed without an answer.
     TcpClosed,
-    /// A system error with this errno, such as ENETUNREACH. The number is 0 for any other error.
+    /// A system error with its errno, such as ENETUNREACH. For an error without an errno, the number is 0.
     System(i32),
 }
 
@@ -29,7 +29,7 @@ impl UpstreamFailure {
         UpstreamFailure::System(error.raw_os_error().unwrap_or_else(by_kind))
     }
 
-    /// True for a timeout.
+    /// True if the failure is a timeout.
     pub(crate) fn is_timeout(self) -> bool {
         matches!(self, UpstreamFailure::Timeout | UpstreamFailure::TcpTimeout)
     }

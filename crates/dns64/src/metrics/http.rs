@@ -11,15 +11,15 @@ use tokio::task::LocalSet;
 use crate::guard::Tasks;
 use crate::transport::requests::{self, Service};
 
-/// Requests end with an empty line.
+/// Parameters of the metrics listener. A request ends with an empty line.
 const SERVICE: Service = Service {
     request: "a request for the metrics",
     end: b"\r\n\r\n",
     answering: Duration::from_secs(5),
 };
 
-/// Answers requests with the result of `text`, on the calling thread. Returns only if the listener
-/// cannot be set up.
+/// Answers each HTTP request with the metrics that the function `text` returns. Runs on the calling thread, and
+/// returns only if the listener cannot be set up.
 ///
 /// # Errors
 /// If the process has no file descriptor left.
@@ -40,7 +40,8 @@ pub fn serve_alone(
     })
 }
 
-/// Answers requests with the result of `text`, one per connection. Does not return.
+/// Answers each HTTP request with the metrics that the function `text` returns, one request per connection. Does not
+/// return.
 pub(crate) async fn serve(
     tasks: Tasks,
     listener: Rc<TcpListener>,

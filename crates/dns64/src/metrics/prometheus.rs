@@ -17,13 +17,13 @@ use crate::resolver::cache::Cache;
 /// Metrics of a prefix.
 #[derive(Clone, Debug)]
 pub(crate) struct PrefixRow {
-    /// The prefix.
+    /// Prefix in text form.
     pub prefix: String,
     /// Name of the prefix. Empty if the prefix has no name.
     pub name: String,
-    /// Sources that announced a discovered prefix, or "configuration".
+    /// Sources that announced a discovered prefix. For a configured prefix, the text is "configuration".
     pub from: String,
-    /// Remaining lifetime in seconds, or `None` if unlimited.
+    /// Remaining lifetime of the prefix in seconds, or `None` if the lifetime is unlimited.
     pub seconds_left: Option<f64>,
     /// True if the prefix is not used for new answers.
     pub draining: bool,

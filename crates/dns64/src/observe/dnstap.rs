@@ -1,5 +1,5 @@
-//! dnstap (<https://dnstap.info>): copies of messages to and from clients and upstreams in wire
-//! format. The copies are sent to the reader, a program that listens on a Unix socket.
+//! Output of dnstap (<https://dnstap.info>): copies in wire format of the messages to and from clients, and of the
+//! messages to and from upstreams. The copies are sent to the reader, a program that listens on a Unix socket.
 //!
 //! ```text
 //! Tap ─► queue ─► Writer ─► protobuf: a message with its times and addresses
@@ -30,15 +30,16 @@ use crate::metrics::{Count, WorkerMetrics};
 const PLACES: usize = 16_384;
 /// Maximum total size of the messages in the queue, in octets.
 const OCTETS: usize = 16 << 20;
-/// Number of octets that are written at once.
+/// Number of buffered octets at which the buffer is written to the reader.
 const BUFFER: usize = 64 << 10;
-/// Time limit for the reader to accept data, and to complete its part of a handshake.
+/// Time limit for the reader to accept data, and to answer in a handshake.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// Maximum interval between checks whether a connection attempt is due.
+/// Maximum interval between checks that determine whether a connection attempt is due.
 const TICK: Duration = Duration::from_millis(200);
-/// Shortest pause after a failed or lost connection. The pause doubles after each failure.
+/// Shortest pause before a new connection attempt after a failed or lost connection. The pause doubles after each
+/// failure.
 const LEAST_PAUSE: Duration = Duration::from_millis(500);
-/// Longest pause after a failed or lost connection.
+/// Longest pause before a new connection attempt after a failed or lost connection.
 const MOST_PAUSE: Duration = Duration::from_secs(30);
 
 /// Handle that one thread uses to pass copies of messages to the writer.
@@ -79,9 +80,10 @@ pub(super) struct Writer {
 
 /// State of the connection to the reader.
 enum Reader {
-    /// Connected, with this number of messages in the buffer.
+    /// Connected. The number counts the messages in the buffer.
     There(FrameWriter<UnixStream>, u64),
-    /// Not connected. Time of the next attempt, and the pause after this attempt if it fails.
+    /// Not connected. The values are the time of the next connection attempt, and the pause that follows if this
+    /// attempt fails.
     Gone(Instant, Duration),
 }
 
@@ -162,7 +164,7 @@ impl Writer {
         }
     }
 
-    /// Writes the buffer. If the reader does not accept the data, the messages are dropped and the
+    /// Writes the buffer to the reader. If the reader does not accept the data, the messages are dropped and the
     /// connection is closed. A partly written message would make the next message unreadable.
     fn flush(&mut self, metrics: &WorkerMetrics) {
         let Reader::There(frames, buffered) = &mut self.reader else { return };

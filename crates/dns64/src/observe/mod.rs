@@ -29,7 +29,7 @@ pub(crate) use self::query_log::Entry;
 
 use self::query_log::Lines;
 
-/// Time limit for writing the queues when the server stops.
+/// Time limit for writing all queued records when the server stops.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 /// Interval between checks that determine whether the writing threads have ended.
 const TICK: Duration = Duration::from_millis(5);
@@ -42,8 +42,8 @@ pub(crate) struct Observer {
 }
 
 impl Observer {
-    /// Logs an answered query if the sample includes the query. `entry` is called only in this
-    /// case.
+    /// Logs an answered query if it is part of the sample. The function `entry` creates the log entry. It is called
+    /// only for queries in the sample.
     #[inline]
     pub(crate) fn answered(&mut self, metrics: &WorkerMetrics, entry: impl FnOnce() -> Entry) {
         if let Some(log) = &mut self.log
@@ -54,18 +54,18 @@ impl Observer {
         }
     }
 
-    /// Returns the tap for messages to and from clients, if configured.
+    /// Returns the dnstap handle for messages to and from clients. Returns `None` if these messages are not copied.
     pub(crate) fn client_tap(&self) -> Option<Tap> {
         self.tap.clone().filter(Tap::takes_clients)
     }
 
-    /// Returns the tap for messages to and from upstreams, if configured.
+    /// Returns the dnstap handle for messages to and from upstreams. Returns `None` if these messages are not copied.
     pub(crate) fn upstream_tap(&self) -> Option<Tap> {
         self.tap.clone().filter(Tap::takes_upstreams)
     }
 }
 
-/// Outputs opened before the process drops its privileges.
+/// Output of the query log, and identity for dnstap. The output is opened before the process drops its privileges.
 pub(crate) struct OpenOutputs {
     log: Option<Box<dyn query_log::Target>>,
     /// Identity of the server in dnstap.
@@ -73,7 +73,7 @@ pub(crate) struct OpenOutputs {
 }
 
 impl OpenOutputs {
-    /// Opens the configured outputs.
+    /// Opens the configured output of the query log.
     ///
     /// # Errors
     /// If the file of the query log cannot be opened or created.
@@ -126,8 +126,7 @@ impl Writers {
         Ok((writers, is_wanted.then_some(Observer { log, tap })))
     }
 
-    /// Starts a thread. If the thread panics, it ends, and its further output is lost. Queries are
-    /// still answered.
+    /// Starts a writing thread. A panic ends the thread, and its further output is lost. Queries are still answered.
     fn begin(
         &mut self,
         name: &'static str,

@@ -25,9 +25,9 @@ use crate::transport::Transport;
 
 /// Maximum number of entries in the queue.
 const PLACES: usize = 16_384;
-/// Maximum total length of the names of the entries in the queue, in octets.
+/// Maximum total length of the queried names in all queued entries, in octets.
 const OCTETS: usize = 4 << 20;
-/// Number of octets that are written at once.
+/// Number of buffered octets at which the buffer is written.
 const BUFFER: usize = 64 << 10;
 /// Interval between checks for a request to reopen the file.
 const TICK: Duration = Duration::from_millis(500);
@@ -59,7 +59,7 @@ impl HeapSize for Entry {
     }
 }
 
-/// A line in JSON. The names and the order of the keys are a stable interface.
+/// A line of the query log in JSON. The names and the order of the keys are a stable interface.
 #[derive(Serialize)]
 struct Line<'a> {
     time: &'a str,
@@ -132,7 +132,7 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    /// Counts an answered query. Returns true if it is logged.
+    /// Counts an answered query. Returns true if the query must be logged.
     #[inline]
     pub(super) fn is_due(&mut self) -> bool {
         self.since += 1;
@@ -153,8 +153,8 @@ impl Lines {
 /// its owner and its group.
 ///
 /// # Errors
-/// If a system call fails, or if the file is a pipe without a reader. Also if the path is a
-/// symbolic link and the process runs as root. The link's folder may belong to another user, and
+/// Returns an error if a system call fails, or if the file is a pipe without a reader. Also returns an error if the
+/// process runs as root and the path is a symbolic link. The folder of the link may belong to a different user, and
 /// this user could make root write to any file.
 pub(super) fn append_to(path: &Path) -> io::Result<File> {
     let links = if Uid::effective().is_root() { libc::O_NOFOLLOW } else { 0 };
@@ -162,7 +162,7 @@ pub(super) fn append_to(path: &Path) -> io::Result<File> {
     File::options().append(true).create(true).mode(0o640).custom_flags(flags).open(path)
 }
 
-/// Destination to which the lines are written.
+/// Destination of the query log.
 pub(super) trait Target: Write + Send {
     /// True if the destination is an empty file.
     fn is_empty(&self) -> bool;
@@ -190,9 +190,9 @@ pub(super) struct Writer {
     path: Option<PathBuf>,
     format: LogFormat,
     reopen: Arc<AtomicBool>,
-    /// Lines not written yet.
+    /// Lines that have not been written yet.
     buffer: Vec<u8>,
-    /// Number of lines in `buffer`.
+    /// Number of lines in the write buffer.
     lines: u64,
     /// True if the last write failed.
     fails: bool,
@@ -200,7 +200,7 @@ pub(super) struct Writer {
     is_torn: bool,
 }
 
-/// Creates a query log that is written to `target`. Returns the handle for entries, and the writer.
+/// Creates a query log that is written to `target`. Returns the handle that accepts entries, and the writer.
 pub(super) fn lines(
     keys: &QueryLogKeys,
     target: Box<dyn Target>,
@@ -278,7 +278,7 @@ impl Writer {
         }
     }
 
-    /// Writes as much as the target accepts, and returns the number of octets.
+    /// Writes as much as the target accepts, and returns the number of octets written.
     fn put(&mut self, octets: &[u8]) -> (io::Result<()>, usize) {
         let mut at = 0;
         let written = loop {

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
-/// Size of an item's data on the heap.
+/// An item whose heap memory is counted while it is in a queue.
 pub(crate) trait HeapSize {
-    /// Returns the number of octets on the heap.
+    /// Returns the number of octets of heap memory that the item uses.
     fn octets(&self) -> usize;
 }
 
@@ -36,9 +36,9 @@ pub(crate) struct QueueReceiver<T> {
 /// Result of waiting for an item.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Received<T> {
-    /// The oldest item.
+    /// The oldest item in the queue.
     One(T),
-    /// No item arrived in time.
+    /// No item arrived within the time limit.
     Nothing,
     /// All senders have been dropped.
     Over,
@@ -53,7 +53,7 @@ pub(crate) fn queue<T>(places: usize, octets: usize) -> (QueueSender<T>, QueueRe
 }
 
 impl<T: HeapSize> QueueSender<T> {
-    /// Queues an item. Returns false if there was no room.
+    /// Queues an item. Returns false if the queue is full.
     pub(crate) fn put(&self, one: T) -> bool {
         let octets = one.octets();
         let before = self.waiting.fetch_add(octets, Ordering::Relaxed);

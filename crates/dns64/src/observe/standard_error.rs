@@ -1,4 +1,4 @@
-//! Standard error, for threads that may wait for a slow reader of standard error.
+//! Access to standard error for threads that may have to wait for its reader.
 
 use std::fs::File;
 use std::io;

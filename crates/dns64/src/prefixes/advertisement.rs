@@ -19,7 +19,7 @@ const PREF64_OCTETS: usize = 16;
 const HOP_LIMIT: u8 = 255;
 /// Prefix lengths in bits, by prefix length code (RFC 8781 §4). Other codes are reserved.
 const LENGTHS: [u8; 6] = [96, 64, 56, 48, 40, 32];
-/// Unit of the lifetime field, in seconds.
+/// Unit of the lifetime field in the PREF64 option, in seconds.
 const UNIT: u64 = 8;
 
 /// A prefix announced by a router. A lifetime of zero withdraws the prefix.

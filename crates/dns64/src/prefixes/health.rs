@@ -10,7 +10,7 @@
 //! If this host cannot send a probe, for example because it has no route to the prefix, the health
 //! becomes unknown. Even then, clients may have a working path to the NAT64.
 
-/// Health of a prefix.
+/// Health of the NAT64 that a prefix leads to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum PrefixHealth {
     /// The health has not been determined yet, or the last probe could not be sent.
@@ -23,7 +23,7 @@ pub(crate) enum PrefixHealth {
 }
 
 impl PrefixHealth {
-    /// Returns the name used in metrics and logs.
+    /// Returns the name of the health state in metrics and logs.
     pub(crate) fn name(self) -> &'static str {
         match self {
             PrefixHealth::Unknown => "unknown",
@@ -52,7 +52,7 @@ pub(crate) struct Record {
     health: PrefixHealth,
     /// Number of consecutive probes that contradict `health`.
     against: u32,
-    /// Value of `against` at which `health` changes. At least 1.
+    /// Number of consecutive contradicting probes after which `health` changes; at least 1.
     threshold: u32,
 }
 

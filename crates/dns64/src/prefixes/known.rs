@@ -16,18 +16,18 @@ use units::Nanos;
 use super::advertisement::AnnouncedPrefix;
 use crate::translation::prefix::Prefix;
 
-/// Maximum number of entries. Real networks have far fewer prefixes. Further prefixes are ignored,
-/// because an announcer may be malicious.
+/// Maximum number of recorded prefixes, counted once per announcer. Real networks have far fewer prefixes. Further
+/// prefixes are ignored, because an announcer may be malicious.
 const MOST: usize = 64;
 
-/// Announcer of a prefix.
+/// Source that announced a prefix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Announcer {
     /// The upstreams, which announce prefixes in answers for `ipv4only.arpa` (RFC 7050).
     Upstreams,
     /// A router on a link (RFC 8781).
     Router {
-        /// Name of the interface.
+        /// Name of the interface on which the router announced the prefix.
         interface: String,
         /// The router's link-local address.
         address: Ipv6Addr,
@@ -129,8 +129,8 @@ impl KnownPrefixes {
         prefixes
     }
 
-    /// Returns the expiry time of a prefix. If the prefix has several announcers, the latest expiry
-    /// time counts.
+    /// Returns the expiry time of a prefix. If the prefix has several announcers, returns the latest of their expiry
+    /// times.
     pub(crate) fn until(&self, prefix: Prefix) -> Option<Nanos> {
         self.0.iter().filter(|entry| entry.prefix == prefix).map(|entry| entry.until).max()
     }

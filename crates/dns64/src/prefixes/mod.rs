@@ -27,9 +27,9 @@ pub(crate) struct LivePrefixes {
 }
 
 impl LivePrefixes {
-    /// True if the new state `now` must be published to the workers. A longer lifetime counts only
-    /// if the remaining lifetime grows by more than a tenth. Without this rule, each of the
-    /// frequent Router Advertisements would cause an update.
+    /// True if the new state `now` must be published to the workers. A longer lifetime of a prefix is published only
+    /// if the remaining lifetime grows by more than a tenth. Without this rule, each of the frequent Router
+    /// Advertisements would cause an update.
     pub(crate) fn is_outdated_by(&self, now: &LivePrefixes, at: Nanos) -> bool {
         let has_changed =
             |((prefix, until), (other, later)): (&(Prefix, Nanos), &(Prefix, Nanos))| {

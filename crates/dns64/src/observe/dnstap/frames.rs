@@ -1,4 +1,4 @@
-//! Frame Streams: length-prefixed frames on a connection. A handshake at the start negotiates the
+//! The Frame Streams protocol: length-prefixed frames on a connection. A handshake at the start negotiates the
 //! content type, and a second one ends the stream.
 //!
 //! ```text
@@ -16,7 +16,7 @@ use std::io::{self, Read, Write};
 const CONTENT_TYPE: &[u8] = b"protobuf:dnstap.Dnstap";
 /// Number of the content type field, the only field in control frames.
 const FIELD_CONTENT_TYPE: u32 = 1;
-/// Longest control frame, in octets.
+/// Maximum length of a control frame, in octets.
 const LONGEST_CONTROL: usize = 512;
 
 /// Types of control frames, with their numbers.

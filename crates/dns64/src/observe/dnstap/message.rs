@@ -22,7 +22,7 @@ pub(crate) enum MessageKind {
 }
 
 impl MessageKind {
-    /// True for a query.
+    /// True if the message is a query.
     pub(super) fn is_query(self) -> bool {
         matches!(self, MessageKind::ClientQuery | MessageKind::ForwarderQuery)
     }
@@ -33,7 +33,7 @@ impl MessageKind {
 pub(crate) struct End {
     /// IP address.
     pub(crate) ip: IpAddr,
-    /// Port, if known.
+    /// Port, or `None` if it is not known.
     pub(crate) port: Option<u16>,
 }
 
@@ -64,7 +64,7 @@ pub(crate) struct Message {
     pub(crate) ends: Ends,
     /// Time of sending or receipt, in nanoseconds since 1970.
     pub(crate) at: Nanos,
-    /// For a response, the time of the query in nanoseconds since 1970, if known.
+    /// For a response, the time of the query in nanoseconds since 1970. `None` if this time is not known.
     pub(crate) asked: Option<Nanos>,
     /// Octets of the message.
     pub(crate) octets: Box<[u8]>,
@@ -77,8 +77,8 @@ impl HeapSize for Message {
 }
 
 impl Message {
-    /// Creates a message with the current time. For a response, `took` is the time since the query,
-    /// if known.
+    /// Creates a message with the current time. For a response, `took` is the time since the query, or `None` if this
+    /// time is not known.
     pub(crate) fn now(
         kind: MessageKind,
         transport: Transport,

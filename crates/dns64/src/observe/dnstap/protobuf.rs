@@ -13,13 +13,13 @@ use units::Nanos;
 use super::message::{End, Message};
 use crate::transport::Transport;
 
-/// The outermost message.
+/// The outermost message in the schema. It contains a DNS message.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct Dnstap {
     /// Identity of the server.
     #[prost(bytes = "vec", optional, tag = "1")]
     pub(super) identity: Option<Vec<u8>>,
-    /// Program and version.
+    /// Name and version of the program.
     #[prost(bytes = "vec", optional, tag = "2")]
     pub(super) version: Option<Vec<u8>>,
     #[prost(message, optional, tag = "14")]
@@ -32,7 +32,7 @@ pub(super) struct Dnstap {
 /// A DNS message, named `Message` in the schema.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct DnsMessage {
-    /// Number of a [`MessageKind`](super::message::MessageKind).
+    /// Kind of the message: the number of a [`MessageKind`](super::message::MessageKind).
     #[prost(int32, required, tag = "1")]
     pub(super) r#type: i32,
     #[prost(int32, optional, tag = "2")]
@@ -61,18 +61,18 @@ pub(super) struct DnsMessage {
     pub(super) response_message: Option<Vec<u8>>,
 }
 
-/// Value of `Dnstap.Type.MESSAGE`.
+/// Number of the payload type for DNS messages (`Dnstap.Type.MESSAGE`).
 const MESSAGE: i32 = 1;
-/// Value of `SocketFamily.INET`.
+/// Number of the address family IPv4 (`SocketFamily.INET`).
 const INET: i32 = 1;
-/// Value of `SocketFamily.INET6`.
+/// Number of the address family IPv6 (`SocketFamily.INET6`).
 const INET6: i32 = 2;
-/// Value of `SocketProtocol.UDP`.
+/// Number of the transport protocol UDP (`SocketProtocol.UDP`).
 const UDP: i32 = 1;
-/// Value of `SocketProtocol.TCP`.
+/// Number of the transport protocol TCP (`SocketProtocol.TCP`).
 const TCP: i32 = 2;
 
-/// Encodes a message.
+/// Encodes a message in dnstap's schema.
 pub(super) fn encode(message: &Message, identity: &[u8]) -> Vec<u8> {
     let address = |end: Option<End>| {
         end.map(|end| match end.ip {
