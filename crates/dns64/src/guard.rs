@@ -25,7 +25,7 @@ use units::Nanos;
 
 /// Maximum number of panics of one thread in a burst.
 const AT_ONCE: u64 = 10;
-/// Time after which a thread may have one more panic.
+/// Time after which one more panic of a thread is tolerated.
 const EACH: Nanos = Nanos(60 * Nanos::SECOND.0);
 /// Maximum length of a panic message in a report, in octets. The rest of the message is cut off.
 const LONGEST: usize = 200;
@@ -33,7 +33,7 @@ const LONGEST: usize = 200;
 thread_local! {
     /// True while this thread runs within [`guard_thread`], which catches its panics.
     static GUARDED: Cell<bool> = const { Cell::new(false) };
-    /// Source location of the last panic, recorded by the hook.
+    /// Source location of the last panic, recorded by the panic hook.
     static PLACE: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
@@ -110,7 +110,7 @@ pub(crate) async fn catch_async<T>(work: impl Future<Output = T>) -> Result<T, P
 /// Function that reports a panic. Its arguments are the panic and a description of the lost work.
 type Report = dyn Fn(&Panic, &str);
 
-/// Task starter for one thread's event loop, which also reports panics in the tasks.
+/// Starter of tasks in the event loop of one thread. It also reports panics in these tasks.
 #[derive(Clone)]
 pub(crate) struct Tasks {
     report: Rc<Report>,
@@ -128,7 +128,7 @@ impl Tasks {
         (self.report)(panic, cost);
     }
 
-    /// Starts a task. If the task panics, `cost` describes the lost work.
+    /// Starts a task. If the task panics, the function `cost` returns a description of the lost work.
     pub(crate) fn spawn(
         &self,
         cost: impl FnOnce() -> String + 'static,
@@ -165,7 +165,7 @@ pub(crate) struct Allowance {
 }
 
 impl Allowance {
-    /// Records a panic. Returns false if the panic exceeds the allowance.
+    /// Records a panic. Returns false if the thread has had too many panics.
     pub(crate) fn take(&mut self, now: Nanos) -> bool {
         self.whole_at = self.whole_at.max(now) + EACH;
         self.whole_at <= now + Nanos(AT_ONCE * EACH.0)

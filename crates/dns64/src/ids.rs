@@ -1,9 +1,9 @@
 //! Identifiers of workers, upstreams and similar objects, with a separate type for each kind of
 //! object.
 
-/// Identifier of an upstream server in one worker's resolver. A reload of the configuration does
-/// not change the identifier. The identifier is reused after the server has been removed from the
-/// configuration and no fetch uses the server.
+/// Identifier of an upstream server in one worker's resolver. A reload of the configuration does not change the
+/// identifier. After the server has been removed from the configuration and its last query has ended, the identifier
+/// is reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct ServerId(pub u32);
 
@@ -25,7 +25,7 @@ pub(crate) struct JobId {
     pub(crate) serial: u32,
 }
 
-/// Identifier of a fetch. It is never reused.
+/// Identifier of a fetch, which resolves one question by upstream queries. It is never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct FetchId {
     pub(crate) index: u32,

@@ -1,5 +1,5 @@
-//! `dns64d import`: the crate `dns64-import` converts a configuration of another server, and this
-//! module checks the result.
+//! Implementation of `dns64d import`. The crate `dns64-import` converts the configuration of a different DNS64
+//! server, and this module checks the result.
 
 use std::path::{Path, PathBuf};
 
@@ -16,9 +16,9 @@ pub(crate) enum ImportError {
     /// The import succeeded, but its result is not a valid configuration.
     #[error("bug in dns64d: the configuration converted from {file} is not valid: {reason}")]
     Defect {
-        /// Path of the file.
+        /// Path of the imported file.
         file: PathBuf,
-        /// Message that `dns64d check` prints.
+        /// Message that `dns64d check` would print for the converted configuration.
         reason: String,
     },
 }

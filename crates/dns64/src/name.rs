@@ -108,7 +108,7 @@ pub(crate) fn labels(wire: &[u8]) -> impl Iterator<Item = &[u8]> {
         .filter_map(|(len, rest)| rest.get(..usize::from(*len)))
 }
 
-/// Values by domain. A lookup of a name returns the value of the longest domain that contains the name.
+/// Table of values by domain. A lookup of a name returns the value of the longest domain that contains the name.
 #[derive(Clone, Debug)]
 pub(crate) struct DomainTable<T>(FxHashMap<Box<[u8]>, T>);
 
@@ -150,10 +150,9 @@ impl<T> DomainTable<T> {
     }
 }
 
-/// Identifier of an upstream query: name (lower case), type, class, DO and CD. DO and CD are part
-/// of the key because they change the answer: DO adds signatures, and CD permits unvalidated data.
-/// A probe is also sent with CD, but has a separate key, because the answer to a probe serves only
-/// to explain a failure.
+/// Identifier of an upstream query: name (lower case), type, class, DO and CD. DO and CD are part of the key because
+/// they change the answer: DO adds signatures, and CD permits unvalidated data. A probe is a query with CD that is
+/// sent to explain a failure. It has a separate key, because its answer is used for no other purpose.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Key(Box<[u8]>);
 
@@ -226,7 +225,7 @@ impl KeyBuf {
         Some(key)
     }
 
-    /// Returns the octets. They can be used for lookups in tables with the key type [`Key`].
+    /// Returns the octets of the key. They can be used for lookups in tables with the key type [`Key`].
     #[inline]
     pub(crate) fn octets(&self) -> &[u8] {
         &self.0
@@ -250,20 +249,20 @@ impl KeyBuf {
         u16::from_be_bytes([self.0[at], self.0[at + 1]])
     }
 
-    /// Returns name, type and class as in a question section.
+    /// Returns the name, type and class in the format of a question section.
     pub fn question(&self) -> &[u8] {
         let octets = self.octets();
         &octets[..octets.len() - 1]
     }
 
-    /// Returns a copy of the key on the heap.
+    /// Returns a copy of the key that is stored on the heap.
     pub(crate) fn to_key(&self) -> Key {
         Key(self.octets().into())
     }
 }
 
 impl Key {
-    /// Returns the octets, as [`KeyBuf::octets`] does.
+    /// Returns the octets of the key, as [`KeyBuf::octets`] does.
     pub(crate) fn octets(&self) -> &[u8] {
         &self.0
     }
@@ -271,7 +270,7 @@ impl Key {
     pub(crate) fn name(&self) -> &[u8] {
         &self.0[..self.0.len() - TAIL]
     }
-    /// Returns name, type and class as in a question section.
+    /// Returns the name, type and class in the format of a question section.
     pub(crate) fn question(&self) -> &[u8] {
         &self.0[..self.0.len() - 1]
     }

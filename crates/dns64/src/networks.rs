@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
-/// A network of IPv4 addresses, of IPv6 addresses, or of either family.
+/// A network. Depending on its type, it contains IPv4 addresses, IPv6 addresses, or addresses of either family.
 pub(crate) trait Network {
     /// Type of the addresses in the network.
     type Address;
@@ -83,13 +83,13 @@ pub(crate) struct Element<N> {
 pub(crate) enum ElementKind<N> {
     /// A network.
     Network(N),
-    /// All addresses in a nested list. The element does not apply to the exceptions of the nested
-    /// list. Later elements decide about these exceptions.
+    /// All addresses in a nested list. The element does not apply to the exceptions of the nested list. Later
+    /// elements of the outer list decide about these addresses.
     List(Networks<N>),
 }
 
 impl<N> Networks<N> {
-    /// Returns a list of these elements, in this order.
+    /// Returns a list with the given elements, in the same order.
     pub(crate) fn new(elements: Vec<Element<N>>) -> Networks<N> {
         Networks(elements)
     }
@@ -107,8 +107,8 @@ impl<N> Networks<N> {
         self.0.iter().find(covers).is_some_and(|element| element.includes)
     }
 
-    /// Does the same as [`Networks::contains`], for a list within a list. The function is separate,
-    /// because the compiler cannot inline a function that calls itself.
+    /// True if an address is in a list within a list. This function is separate from [`Networks::contains`], because
+    /// the compiler cannot inline a function that calls itself.
     fn contains_nested(&self, address: &N::Address) -> bool
     where
         N: Network,
@@ -116,10 +116,9 @@ impl<N> Networks<N> {
         self.contains(address)
     }
 
-    /// Returns the addresses at which a part of the list can begin: the first address of each
-    /// network, and the first address after each network. A property that depends only on lists of
-    /// networks can change only at the edges of these lists. To find out whether any address has
-    /// the property, it is enough to test the edges.
+    /// Returns the edges of the list: the first address of each network, and the first address after each network. A
+    /// property that depends only on lists of networks can change only at the edges of these lists. To find out
+    /// whether any address has the property, it is enough to test the edges.
     pub(crate) fn edges(&self) -> Vec<N::Address>
     where
         N: Network,
@@ -176,7 +175,7 @@ struct Ranges {
 }
 
 impl Lists {
-    /// Returns these lists, in this order.
+    /// Returns a combination of the given lists, in the same order.
     pub(crate) fn new(lists: Vec<Networks<IpNet>>) -> Lists {
         let has_exceptions = lists.iter().any(Networks::has_exceptions);
         let ranges = (!has_exceptions).then(|| Ranges::of(&lists));
@@ -192,7 +191,7 @@ impl Lists {
         }
     }
 
-    /// Returns the lists.
+    /// Returns all lists, in order.
     pub(crate) fn all(&self) -> &[Networks<IpNet>] {
         &self.lists
     }

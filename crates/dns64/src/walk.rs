@@ -25,13 +25,13 @@ use crate::resolver::cache::Cache;
 use crate::resolver::outcome::{CachedAnswer, Failure, Outcome};
 use crate::transport::Transport;
 
-/// State for answering queries.
+/// State that is needed to answer queries.
 pub struct Walk<'a> {
     /// Policies, forward rules and TTL limits.
     pub settings: &'a Settings,
     /// Answers to earlier upstream queries.
     pub cache: &'a Cache,
-    /// Generates and verifies cookies for clients (RFC 7873).
+    /// Secret with which cookies for clients are generated and verified (RFC 7873).
     pub cookies: &'a Cookies,
     /// Current time, measured from an arbitrary fixed point in time.
     pub now: Nanos,

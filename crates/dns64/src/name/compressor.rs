@@ -1,9 +1,8 @@
 //! Buffer with name compression (RFC 1035 §4.1.4) for messages written with the crate `domain`.
 //!
-//! The compressors of `domain` compare each name with all earlier names, or search all earlier names
-//! for each label of the name. A name has up to 127 labels, and a hostile upstream can send a message
-//! with thousands of names. This compressor therefore records at most [`MOST_KNOWN`] names, and
-//! compares a name with each recorded name at most once.
+//! The compressors in the crate `domain` compare each name, or even each label, with all earlier names. A name has up
+//! to 127 labels, and a hostile upstream can send a message with thousands of names. This compressor therefore
+//! records at most [`MOST_KNOWN`] names, and compares a name with each recorded name at most once.
 
 use std::convert::Infallible;
 

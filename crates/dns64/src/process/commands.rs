@@ -39,7 +39,7 @@ pub(super) fn status(file: Option<&Path>, asked: &ControlOptions) -> anyhow::Res
     }
 }
 
-/// Prints the explanation of a query.
+/// Prints the explanation of the reply to a query.
 ///
 /// # Errors
 /// If the configuration cannot be read, no server answers, or the query is not valid.
@@ -114,7 +114,7 @@ fn answer(
     Ok(ask(&socket, request)?)
 }
 
-/// Returns the control socket of the configuration.
+/// Returns the path of the control socket in the configuration file.
 fn configured(file: Option<&Path>) -> Result<Option<PathBuf>, ConfigError> {
     file.map(control_socket).transpose().map(Option::flatten)
 }
@@ -125,7 +125,7 @@ fn show_json(value: &impl serde::Serialize) -> anyhow::Result<()> {
     Ok(print(&text)?)
 }
 
-/// Returns the error for an unexpected answer.
+/// Returns the error for an answer that is an error message or does not match the request.
 fn unexpected(answer: Answer) -> anyhow::Error {
     match answer {
         Answer::Error(why) => RejectedRequest(why).into(),

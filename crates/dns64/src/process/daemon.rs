@@ -117,7 +117,7 @@ enum Command {
         /// Set the DO bit in the query, which requests DNSSEC signatures
         #[arg(long)]
         dnssec: bool,
-        /// Set the CD bit in the query, which states that the client validates
+        /// Set the CD bit in the query, which states that the client validates answers
         #[arg(long)]
         checking_disabled: bool,
         #[command(flatten)]
@@ -154,7 +154,7 @@ enum Command {
     },
 }
 
-/// Returns the parser for the names of other servers in `--from`.
+/// Returns the parser for the option `--from`, which names the software of the other server.
 fn source() -> impl TypedValueParser<Value = Source> {
     let of = |name: String| {
         Source::ALL.iter().find(|(known, _)| *known == name).map(|(_, source)| *source)
@@ -449,7 +449,7 @@ fn log_startup(settings: &Settings, file: Option<&Path>) {
     tracing::info!("{}", settings.upstreams_in_words());
 }
 
-/// Flushes the log when dropped.
+/// Guard that flushes the log when it is dropped.
 struct LogFlushGuard(Arc<Log>);
 
 impl Drop for LogFlushGuard {

@@ -10,22 +10,22 @@ use std::time::Duration;
 use crate::config::{RESOLV_CONF, ResolvConf, Settings};
 use crate::server::RunningServer;
 
-/// Interval between reads of the file.
+/// Interval between reads of resolv.conf.
 pub(super) const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Last contents of resolv.conf.
+/// Detector of changes to resolv.conf. It stores the last contents of the file.
 pub(super) struct Follower {
     seen: ResolvConf,
 }
 
 impl Follower {
-    /// Returns a follower that compares resolv.conf with its contents in these settings.
+    /// Returns a detector that compares resolv.conf with the contents stored in `settings`.
     pub(super) fn new(settings: &Settings) -> Follower {
         Follower { seen: settings.resolv_conf().clone() }
     }
 
-    /// Records the contents of resolv.conf in `settings`, after a reload has put `settings` into
-    /// effect.
+    /// Replaces the stored contents of resolv.conf with those in `settings`. Called after a reload has put `settings`
+    /// into effect.
     pub(super) fn record(&mut self, settings: &Settings) {
         self.seen = settings.resolv_conf().clone();
     }
@@ -77,8 +77,8 @@ fn replace(
     }
 }
 
-/// Returns the reason why these settings have no upstream. Returns `None` if they have one, or if
-/// the running server has no upstream either.
+/// Returns the reason why the new settings have no upstream. Returns `None` if they have an upstream, or if the
+/// running server has no upstream either.
 pub(super) fn loses_upstreams(server: &RunningServer, settings: &Settings) -> Option<String> {
     settings.no_upstream().filter(|_| !server.settings().upstreams.is_empty())
 }

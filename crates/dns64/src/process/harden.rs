@@ -29,10 +29,10 @@ pub(super) enum HardenError {
         /// Error returned by the system call.
         source: nix::Error,
     },
-    /// The owner of a file cannot be changed to the user.
+    /// The owner of a file cannot be changed to the configured user.
     #[error("cannot change the owner of {} to '{user}': {source}", .file.display())]
     HandOver {
-        /// Path of the file.
+        /// Path of the file whose owner cannot be changed.
         file: PathBuf,
         /// Name of the user in the configuration.
         user: String,
@@ -95,7 +95,7 @@ fn drop_capabilities() -> Result<(), HardenError> {
     set_capabilities(None, none).map_err(failed)
 }
 
-/// Parts of the confinement that the kernel supports.
+/// Confinement mechanisms that are in effect, because the kernel supports them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Confinement {
     /// True if access to files is restricted (landlock). The process can then read only the folders
@@ -111,13 +111,13 @@ pub(super) struct Confinement {
 /// Files needed by a confined server.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct NeededFiles<'a> {
-    /// Configuration file, read by a reload.
+    /// Configuration file, which each reload reads.
     pub config: Option<&'a Path>,
     /// The system's resolv.conf, which other programs replace.
     pub resolv_conf: Option<&'a Path>,
-    /// Control socket, removed at shutdown.
+    /// File of the control socket, which is removed at shutdown.
     pub socket: Option<&'a Path>,
-    /// Query log, reopened by a reload.
+    /// File of the query log, which each reload opens again.
     pub log: Option<&'a Path>,
 }
 

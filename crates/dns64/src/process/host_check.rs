@@ -39,10 +39,9 @@ pub(super) fn missing(settings: &Settings) -> Vec<String> {
     cpus.chain(user).chain(group).collect()
 }
 
-/// Returns a message, with file and line, for each address, port, file, interface and route that a
-/// server with this configuration could not use now. The messages are not errors, because the
-/// machine may change before the start, or the server may run on another machine. `listen` contains
-/// the addresses given on the command line.
+/// Returns a message, with file and line, for each address, port, file, interface and route that a server with this
+/// configuration could not use now. The messages are not errors, because the machine may change before the start, or
+/// the server may run on a different machine. `listen` contains the addresses given on the command line.
 pub(super) fn obstacles(settings: &Settings, listen: &[ServiceAddr]) -> Vec<String> {
     let mut findings = Findings::default();
     let mut running = Running { settings, addresses: None };
@@ -177,7 +176,7 @@ fn missing_folder(file: &Path) -> Option<&Path> {
 /// A server that may already be running with this configuration.
 struct Running<'a> {
     settings: &'a Settings,
-    /// Addresses of the running server. `None` before its status has been requested.
+    /// Addresses at which the running server listens. `None` before the status of this server has been requested.
     addresses: Option<Vec<SocketAddr>>,
 }
 

@@ -1,20 +1,20 @@
 //! System limits on file descriptors and memory, and reduction of settings to fit them.
 //!
-//! Source ports are opened on first use, and could use up all file descriptors. No descriptor would
-//! then be left for TCP and the metrics. Descriptors are therefore divided among source ports, TCP
-//! clients and upstream TCP at startup, and again at each reload. The log names each setting that
-//! was reduced.
+//! Source ports are opened on first use, and could use up all file descriptors. No descriptor would then be left for
+//! TCP and the metrics. Descriptors are therefore divided among source ports, TCP connections of clients, and TCP
+//! connections to upstreams. This is done at startup and again at each reload. The log names each setting that was
+//! reduced.
 
 use net::descriptors::raise_limit;
 
 use super::memory::{self, InsufficientMemory, MemoryKind, MemoryLimit};
 use crate::config::Settings;
 
-/// Number of descriptors for other purposes: standard streams, signals, timers, query log, dnstap,
-/// and 16 connections each for metrics and control socket.
+/// Number of file descriptors for purposes other than DNS sockets: standard streams, signals, timers, query log,
+/// dnstap, and 16 connections each for metrics and control socket.
 const OTHERS: u64 = 56;
-/// Number of descriptors of a worker in addition to its sockets: one for epoll(7), and one that
-/// other threads use to wake the worker.
+/// Number of file descriptors that a worker needs in addition to its sockets: one for epoll(7), and one that other
+/// threads use to wake the worker.
 const PER_WORKER: u64 = 2;
 
 /// Limits of the system.
@@ -22,7 +22,7 @@ const PER_WORKER: u64 = 2;
 pub(super) struct SystemLimits {
     /// Maximum number of open file descriptors (RLIMIT_NOFILE).
     pub descriptors: u64,
-    /// Limits on memory; the smallest one applies.
+    /// Memory limits, of which the smallest applies.
     pub memory: Vec<MemoryLimit>,
 }
 
@@ -37,11 +37,11 @@ impl SystemLimits {
         self.memory.iter().any(|limit| limit.counts == MemoryKind::AddressSpace)
     }
 
-    /// Reduces settings at startup. `addresses` is the number of listen addresses. Returns the
-    /// values that are fixed until the next start, and a message for each reduced setting.
+    /// Reduces settings at startup, so that they fit the limits of the system. `addresses` is the number of listen
+    /// addresses. Returns the values that are fixed until the next start, and a message for each reduced setting.
     ///
     /// # Errors
-    /// If there is too little memory.
+    /// Returns an error if there is too little memory.
     pub(super) fn fit(
         &self,
         settings: &mut Settings,
@@ -58,8 +58,8 @@ impl SystemLimits {
         Ok((fixed, descriptors.into_iter().chain(memory).collect()))
     }
 
-    /// Reduces settings at a reload. Threads, addresses and cache size do not change until the next
-    /// start. Returns a message if a setting was reduced.
+    /// Reduces settings at a reload, so that they fit the limits of the system. Threads, addresses and cache size do
+    /// not change until the next start. Returns a message if a setting was reduced.
     pub(super) fn refit(
         &self,
         settings: &mut Settings,
@@ -69,7 +69,7 @@ impl SystemLimits {
     }
 }
 
-/// Numbers of objects that use descriptors. These numbers do not change until the next start.
+/// Numbers of objects that use file descriptors. These numbers stay the same until the next start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FixedUntilRestart {
     workers: u64,
@@ -79,8 +79,9 @@ pub(super) struct FixedUntilRestart {
     upstream_tcp: Option<u64>,
 }
 
-/// Divides the descriptors: a quarter for TCP clients, a sixteenth for upstream TCP, and the rest
-/// for source ports. No part gets more than it needs. Returns a message if a setting was reduced.
+/// Divides the file descriptors: a quarter for TCP connections of clients, a sixteenth for TCP connections to
+/// upstreams, and the rest for source ports. None of these purposes gets more descriptors than it needs. Returns a
+/// message if a setting was reduced.
 fn fit_descriptors(
     settings: &mut Settings,
     allowed: u64,

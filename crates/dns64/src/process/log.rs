@@ -23,7 +23,7 @@ const OCTETS: usize = 1 << 20;
 /// Time limit for writing the remaining lines at the end of the process.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// An item in the queue.
+/// An item in the queue of the log thread: a line, or a request for notification.
 enum Waiting {
     Line(Vec<u8>),
     /// A request for notification after all earlier items have been written.
@@ -39,10 +39,10 @@ impl HeapSize for Waiting {
     }
 }
 
-/// Output of `tracing`. Each write contains one line.
+/// Log output of the crate `tracing`. Each write contains one line.
 pub(super) struct Log {
     inlet: QueueSender<Waiting>,
-    /// Receiving end of the queue. `None` after a thread has taken it.
+    /// Receiving end of the queue. `None` after the writing thread has received it.
     outlet: Mutex<Option<QueueReceiver<Waiting>>>,
     /// Number of lines lost since the last report of losses.
     lost: AtomicU64,
@@ -72,7 +72,7 @@ impl Log {
         thread::Builder::new().name("log".into()).spawn(work).map(drop)
     }
 
-    /// Writes lines for as long as the process runs.
+    /// Writes queued lines for as long as the process runs.
     fn write(&self, outlet: &QueueReceiver<Waiting>, to: &mut dyn Write) {
         loop {
             match outlet.next(Duration::from_secs(3_600)) {
@@ -128,7 +128,7 @@ impl Write for &Log {
     }
 }
 
-/// Returns standard error, or a sink if standard error is closed.
+/// Returns standard error. If standard error is closed, returns a writer that discards all output.
 fn destination() -> Box<dyn Write + Send> {
     match standard_error::open() {
         Ok(file) => Box::new(file),

@@ -6,9 +6,10 @@
 //!          └► others: queries in flight, TCP replies
 //! ```
 //!
-//! The cache gets the memory that `base` and `others` leave free, but at least half of the memory
-//! beyond `base`. A small memory limit therefore suffices for a full cache under a usual load. A
-//! large limit also suffices for the worst load that `[limits]` allows.
+//! The program, its workers and its threads always need some memory (`base`). Under the worst load, queries in flight
+//! and TCP replies need further memory (`others`). The cache gets the rest of the limit, but at least half of the
+//! memory above `base`. A small memory limit therefore suffices for a full cache under a usual load. A large limit
+//! also suffices for the worst load that `[limits]` allows.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -33,7 +34,7 @@ const OTHER_THREADS: u64 = 5;
 const QUERY: u64 = KIB;
 /// Memory of a TCP connection with a stalled client, in octets.
 const CONNECTION: u64 = 320 * KIB;
-/// Memory of further replies on all TCP connections together, in octets.
+/// Memory of the replies that exceed the memory per TCP connection, on all TCP connections together, in octets.
 const REPLIES: u64 = 64 * MIB;
 /// Smallest size, in octets, to which a limit may reduce the cache.
 const LEAST_CACHE: u64 = 4 * MIB;
@@ -53,9 +54,9 @@ pub(super) struct MemoryLimit {
 /// Kind of memory that a limit covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MemoryKind {
-    /// Memory in use.
+    /// Resident memory.
     Resident,
-    /// Address space, in use or not.
+    /// Address space, whether it is in use or not.
     AddressSpace,
 }
 
@@ -73,7 +74,7 @@ pub(super) struct InsufficientMemory {
     needed: u64,
 }
 
-/// Returns the limits of this process. Limits that cannot be read are ignored.
+/// Returns the memory limits of this process. Limits that cannot be read are ignored.
 pub(super) fn limits() -> Vec<MemoryLimit> {
     let read = |path: &Path| std::fs::read_to_string(path).ok();
     let [groups, mounts] = ["/proc/self/cgroup", "/proc/self/mountinfo"]
@@ -100,8 +101,8 @@ pub(super) fn limits() -> Vec<MemoryLimit> {
 /// Reduces the cache size to fit all limits. Returns a message if the size was reduced.
 ///
 /// # Errors
-/// If a limit leaves no room for a cache of 4 MiB, or for a cache of the configured size if the
-/// configured size is smaller.
+/// Returns an error if a limit leaves too little memory for a cache of 4 MiB. If a smaller cache is configured, its
+/// size counts instead.
 pub(super) fn fit(
     settings: &mut Settings,
     limits: &[MemoryLimit],
@@ -126,7 +127,7 @@ pub(super) fn fit(
     )))
 }
 
-/// Returns the largest cache that fits a limit, in octets.
+/// Returns the size, in octets, of the largest cache that a memory limit permits.
 fn most_cache(settings: &Settings, limit: &MemoryLimit) -> Result<u64, InsufficientMemory> {
     let config = &settings.config;
     let workers = config.threads as u64;
@@ -156,7 +157,7 @@ struct Hierarchy<'a> {
     mount: PathBuf,
     /// Control group at the mount point.
     root: &'a str,
-    /// Names of the files with limits.
+    /// Names of the files that contain the memory limits.
     files: &'static [&'static str],
     is_v2: bool,
 }
@@ -194,8 +195,8 @@ fn of_groups(
     limits
 }
 
-/// Returns the hierarchy in a line of mountinfo (proc_pid_mountinfo(5)) if the hierarchy may limit
-/// memory.
+/// Parses a line of mountinfo (proc_pid_mountinfo(5)). Returns the control group hierarchy in this line if the
+/// hierarchy may limit memory.
 fn hierarchy(line: &str) -> Option<Hierarchy<'_>> {
     let (mount, filesystem) = line.split_once(" - ")?;
     let mut mount = mount.split(' ').skip(3);
@@ -217,8 +218,8 @@ fn unescaped(path: &str) -> String {
     path.replace("\\040", " ").replace("\\011", "\t").replace("\\134", "\\")
 }
 
-/// Returns the process's group in a hierarchy, if this line of /proc/self/cgroup contains it:
-/// `4:memory:/group`, or `0::/group` in version 2.
+/// Returns the control group of the process in a hierarchy, if this line of /proc/self/cgroup names the group. The
+/// line has the form `4:memory:/group`, or `0::/group` in version 2.
 fn group_in<'a>(line: &'a str, hierarchy: &Hierarchy<'_>) -> Option<&'a str> {
     let mut fields = line.splitn(3, ':');
     let (number, controllers, group) = (fields.next()?, fields.next()?, fields.next()?);
@@ -229,8 +230,8 @@ fn group_in<'a>(line: &'a str, hierarchy: &Hierarchy<'_>) -> Option<&'a str> {
     is_it.then_some(group)
 }
 
-/// Returns the path of a group relative to the root of its mount. A group outside of the mount, as
-/// in a container, counts as the root.
+/// Returns the path of a control group relative to the root of its mount. A group outside of the mount, which can
+/// occur in a container, counts as the root.
 fn below<'a>(group: &'a str, root: &str) -> &'a Path {
     let path = Path::new(group).strip_prefix(root).unwrap_or(Path::new(""));
     let is_below = path.components().all(|part| matches!(part, Component::Normal(_)));

@@ -1,17 +1,17 @@
-//! The process around the server.
+//! Modules for the process in which the server runs:
 //! - `daemon`: arguments, signals and the main loop
 //! - `reload`: reload of the configuration
 //! - `systemd`: notifications and passed sockets
 //! - `harden`, `syscall_filter`: confinement
 //! - `follow`: upstreams of resolv.conf
-//! - `limits`, `memory`: limits of the system
+//! - `limits`, `memory`: limits of the system on file descriptors and memory
 //! - `host_check`, `probe`: checks of this machine and of upstreams
-//! - `log`: the log
+//! - `log`: the log on standard error
 //! - `commands`: commands for a running server
 //! - `sections`: sections of the manual pages
 
-/// Writes a line to standard error, with control characters escaped. Unlike `eprintln!` it does not
-/// panic if standard error is closed.
+/// Writes a line to standard error, with control characters escaped. Unlike `eprintln!`, this macro does not panic if
+/// standard error is closed.
 macro_rules! print_error_line {
     ($($words:tt)*) => {{
         use std::io::Write as _;

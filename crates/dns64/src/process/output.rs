@@ -63,7 +63,7 @@ pub(super) fn visible(text: &str) -> Cow<'_, str> {
 /// configuration repeat the invalid line.
 const LONGEST_ERROR: usize = 2_000;
 
-/// Returns an error with control characters escaped, truncated to [`LONGEST_ERROR`].
+/// Returns an error message, truncated to [`LONGEST_ERROR`] octets and with control characters escaped.
 pub(super) fn bounded(error: &str) -> String {
     if error.len() <= LONGEST_ERROR {
         return visible(error).into_owned();

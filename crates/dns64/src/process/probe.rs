@@ -1,4 +1,4 @@
-//! `dns64d check --probe`: one query to each upstream.
+//! Implementation of `dns64d check --probe`, which sends one query to each upstream.
 
 use std::io::{self, ErrorKind};
 use std::time::{Duration, Instant};
@@ -9,9 +9,9 @@ use domain::base::{Message, MessageBuilder, Name};
 use super::host_check::connect;
 use crate::config::Settings;
 
-/// Longest wait for an answer.
+/// Maximum time to wait for an answer from an upstream.
 const TIMEOUT: Duration = Duration::from_secs(2);
-/// Longest answer that is read, in octets.
+/// Maximum length of an answer from an upstream, in octets.
 const LONGEST: usize = 4_096;
 
 /// Result of the query to one upstream.
@@ -60,8 +60,8 @@ pub(super) fn probe(settings: &Settings) -> Vec<Probed> {
     })
 }
 
-/// Queries an upstream for the SOA record of the first domain that it is configured for. The
-/// upstream need not answer for other domains.
+/// Queries an upstream for the SOA record of the first domain for which it is configured. The upstream may not answer
+/// queries for other domains.
 fn ask(settings: &Settings, number: usize) -> Result<(Rcode, Duration), String> {
     // The last route contains all upstreams, but is unused if there is a forward for ".".
     let route = settings.routes.iter().enumerate().rev().find(|(place, route)| {
@@ -98,7 +98,7 @@ fn ask(settings: &Settings, number: usize) -> Result<(Rcode, Duration), String> 
     Ok((answer.header().rcode(), took))
 }
 
-/// Builds the query for a domain (wire format), with RD.
+/// Builds the SOA query for a domain (wire format), with the RD bit set.
 fn query(id: u16, domain: &[u8]) -> Option<Vec<u8>> {
     let mut message = MessageBuilder::new_vec();
     message.header_mut().set_id(id);

@@ -24,7 +24,7 @@ use crate::server::{ReloadRequest, RunningServer};
 /// file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ConfigSource<'a> {
-    /// Path of the file, or `None` for the default configuration.
+    /// Path of the configuration file, or `None` for the default configuration.
     pub(super) file: Option<&'a Path>,
     /// Addresses of sockets passed by systemd, which override `listen`.
     pub(super) passed: &'a [SocketAddr],
@@ -44,8 +44,8 @@ impl ConfigSource<'_> {
         Ok(settings)
     }
 
-    /// Returns the values in `settings`, which [`load`](ConfigSource::load) has returned. Values
-    /// that are not used are left out.
+    /// Returns the values of the configuration keys in `settings`, a result of [`load`](ConfigSource::load). Unused
+    /// values are left out, for example the listen addresses if systemd passes the sockets.
     pub(super) fn written(&self, settings: &Settings) -> KeyValues {
         let written = KeyValues::of(&settings.config);
         // Upstreams from resolv.conf are not keys in the file.

@@ -1,4 +1,4 @@
-//! Examples, signals and exit statuses below `--help` and in the manual pages of dns64d.
+//! Examples, signals and exit statuses for the manual pages of dns64d, and for the end of its `--help` output.
 
 use cli::Section;
 
@@ -180,7 +180,7 @@ const OF_EXPLAIN: &[Section] = &[
     HOW_ASKING_ENDS,
 ];
 
-/// Exit statuses of `status` and `explain`.
+/// Exit statuses of the commands `status` and `explain`.
 const HOW_ASKING_ENDS: Section = Section {
     title: EXIT_STATUS,
     items: &[

@@ -11,11 +11,11 @@ use seccompiler::{
     SeccompFilter, SeccompRule,
 };
 
-/// Rules for forbidden system calls, by call number. A call without rules always fails. A call with
-/// rules fails if one of them applies.
+/// Rules for forbidden system calls. The key is the number of the call. A call without rules always fails. A call
+/// with rules fails if one of them applies.
 pub(super) type Rules = BTreeMap<c_long, Vec<SeccompRule>>;
 
-/// Calls of newer kernels. Their numbers are the same on all architectures.
+/// Numbers of system calls that only newer kernels have. The numbers are the same on all architectures.
 const PROCESS_MADVISE: c_long = 440;
 const PROCESS_MRELEASE: c_long = 448;
 pub(super) const FCHMODAT2: c_long = 452;
@@ -23,7 +23,7 @@ const SETXATTRAT: c_long = 463;
 const REMOVEXATTRAT: c_long = 466;
 const FILE_SETATTR: c_long = 469;
 
-/// Calls that start programs, change the system or inspect other processes.
+/// System calls that start programs, change the system or inspect other processes.
 const SYSTEM: &[c_long] = &[
     libc::SYS_execve,
     libc::SYS_execveat,
@@ -66,7 +66,7 @@ const SYSTEM: &[c_long] = &[
     libc::SYS_io_uring_register,
 ];
 
-/// Calls that change owner, mode, times or attributes of a file, which landlock does not cover.
+/// System calls that change owner, mode, times or attributes of a file, which landlock does not cover.
 const FILES: &[c_long] = &[
     libc::SYS_fchmod,
     libc::SYS_fchmodat,
@@ -85,7 +85,7 @@ const FILES: &[c_long] = &[
     FILE_SETATTR,
 ];
 
-/// Older variants of the calls in [`FILES`]. Newer architectures do not have them.
+/// Older variants of the system calls in [`FILES`]. Newer architectures do not have them.
 #[cfg(target_arch = "x86_64")]
 pub(super) const OLD_FILES: &[c_long] = &[
     libc::SYS_chmod,
@@ -98,7 +98,7 @@ pub(super) const OLD_FILES: &[c_long] = &[
 #[cfg(not(target_arch = "x86_64"))]
 pub(super) const OLD_FILES: &[c_long] = &[];
 
-/// Calls that act on other processes of the same user, or on that user's System V and POSIX IPC objects.
+/// System calls that act on other processes of the same user, or on that user's System V and POSIX IPC objects.
 const PROCESSES: &[c_long] = &[
     libc::SYS_pidfd_send_signal,
     PROCESS_MADVISE,
@@ -125,9 +125,8 @@ const PROCESSES: &[c_long] = &[
     libc::SYS_mq_unlink,
 ];
 
-/// Calls with a process ID as the first argument. They are allowed for the ID of this process,
-/// because abort(3) and raise(3) need them. tkill(2) expects a thread ID, and is therefore allowed
-/// only for the main thread.
+/// System calls with a process ID as the first argument. They are allowed for the ID of this process, because
+/// abort(3) and raise(3) need them. tkill(2) expects a thread ID, and is therefore allowed only for the main thread.
 const SIGNALS: &[c_long] = &[
     libc::SYS_kill,
     libc::SYS_tkill,
@@ -136,8 +135,8 @@ const SIGNALS: &[c_long] = &[
     libc::SYS_rt_tgsigqueueinfo,
 ];
 
-/// Calls, in addition to those in [`SIGNALS`], whose first argument is a process ID. The ID 0 also
-/// stands for this process.
+/// Further system calls whose first argument is a process ID (see [`SIGNALS`]). For these calls, the ID 0 also stands
+/// for this process.
 const LIMITS: &[c_long] = &[libc::SYS_prlimit64, libc::SYS_sched_setaffinity];
 
 /// Operations of fcntl(2) that make the kernel send signals to a different process: F_SETOWN,
@@ -168,12 +167,13 @@ pub(super) fn rules() -> Result<Rules, Error> {
     Ok(rules)
 }
 
-/// Returns rules that make these calls always fail.
+/// Returns rules under which the given system calls always fail.
 pub(super) fn always<'a>(calls: impl IntoIterator<Item = &'a c_long>) -> Rules {
     calls.into_iter().map(|&call| (call, Vec::new())).collect()
 }
 
-/// Returns a rule that matches if the comparison is true for this argument and each of `values`.
+/// Returns a rule that compares one argument of a system call with each of `values`. The rule applies if all
+/// comparisons are true. `argument` is the position of the argument.
 fn rule(argument: u8, holds: &SeccompCmpOp, values: &[u64]) -> Result<SeccompRule, Error> {
     let condition = |&value: &u64| {
         SeccompCondition::new(argument, SeccompCmpArgLen::Dword, holds.clone(), value)

@@ -19,7 +19,7 @@ pub(super) fn notify(state: &[NotifyState<'_>]) {
     let _ = sd_notify::notify(state);
 }
 
-/// Returns the sockets passed by systemd (socket activation), or none.
+/// Returns the sockets that systemd has passed to the process. Without socket activation, the result is empty.
 ///
 /// # Errors
 /// If a passed socket is neither a UDP socket nor a listening TCP socket.
@@ -37,7 +37,7 @@ pub(super) fn activated_sockets() -> std::io::Result<Activated> {
     Ok(activated)
 }
 
-/// If no control socket is configured, sets its path to the unit's runtime folder. `systemctl
+/// If no control socket is configured, sets its path to a file in the runtime folder of the systemd unit. `systemctl
 /// reload` then works with every configuration.
 pub(super) fn fill_in(control: &mut ControlKeys) {
     let folders = std::env::var_os(RUNTIME_FOLDERS).map(PathBuf::from);
