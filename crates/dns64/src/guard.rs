@@ -68,7 +68,7 @@ pub(crate) fn is_caught(panic: &PanicHookInfo<'_>) -> bool {
 /// ends `work`, and is raised again, so that the panic hook of the process handles it.
 ///
 /// # Panics
-/// If `work` panics.
+/// Panics if `work` panics.
 pub(crate) fn guard_thread(work: impl FnOnce()) {
     GUARDED.set(true);
     let result = catch(work);

@@ -7,8 +7,8 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct ServerId(pub u32);
 
-/// Index of a route in the current settings. After a reload, the same index may refer to a
-/// different route.
+/// Index of a route, which assigns upstreams to a domain, in the current settings. After a reload, the same index may
+/// refer to a different route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RouteId(pub usize);
 
@@ -48,13 +48,13 @@ pub(crate) struct Expected {
 }
 
 impl ServerId {
-    /// Returns the identifier of the server at index `place` of the server list.
+    /// Returns the identifier of the server at index `place` in the list of upstream servers.
     pub(crate) fn from_place(place: usize) -> ServerId {
         // The configuration is limited to 1 MiB, which is too small for 2^32 upstreams.
         ServerId(u32::try_from(place).expect("fewer than 2^32 upstreams"))
     }
 
-    /// Returns the index of the server in the server list.
+    /// Returns the index of the server in the list of upstream servers.
     #[inline]
     pub(crate) fn place(self) -> usize {
         self.0 as usize

@@ -27,7 +27,7 @@ pub(crate) enum ImportError {
 /// software is detected from the name or content of the file.
 ///
 /// # Errors
-/// If the file cannot be imported, or the converted configuration is not valid.
+/// Returns an error if the file cannot be imported, or the converted configuration is not valid.
 pub(crate) fn import(file: &Path, source: Option<Source>) -> Result<Imported, ImportError> {
     let imported = dns64_import::import(file, source, is_own)?;
     check(&imported.toml, file)?;

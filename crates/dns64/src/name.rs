@@ -139,7 +139,7 @@ impl<T> DomainTable<T> {
         self.0.contains_key(domain.wire())
     }
 
-    /// Sets the value of `domain`.
+    /// Sets the value of a domain.
     pub(crate) fn insert(&mut self, domain: &LowerName, value: T) {
         self.0.insert(domain.wire().into(), value);
     }
@@ -156,7 +156,7 @@ impl<T> DomainTable<T> {
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Key(Box<[u8]>);
 
-/// A [`Key`] for lookups. For names of usual length, the key is stored on the stack.
+/// Key of an upstream query (see [`Key`]), for lookups. For names of usual length, the key is stored on the stack.
 #[derive(Clone)]
 pub struct KeyBuf(SmallVec<[u8; USUAL_KEY]>);
 

@@ -72,7 +72,7 @@ impl TestAnswer {
         self.answer(owner, rtype::CNAME, ttl, &wire(target))
     }
 
-    /// Adds a signature over the records of type `covered` at `owner`.
+    /// Adds a signature over the records with the owner name `owner` and the type `covered`.
     pub(crate) fn rrsig(self, owner: &str, covered: u16) -> TestAnswer {
         let mut data = covered.to_be_bytes().to_vec();
         data.extend([15, 1, 0, 0, 1, 44, 0, 0, 0, 2, 0, 0, 0, 1, 0, 7]);

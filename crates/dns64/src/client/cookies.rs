@@ -53,8 +53,8 @@ impl Cookies {
         query.cookie().is_some_and(|cookie| self.is_ours(&cookie, client))
     }
 
-    /// Returns the RCODE of the reply to a query without a question. The result is BADCOOKIE if
-    /// `rcode` is NOERROR and the server cookie is invalid (RFC 7873 §5.4), otherwise `rcode`.
+    /// Returns the RCODE of the reply to a query without a question. The result is BADCOOKIE if `rcode` is NOERROR
+    /// and the server cookie is invalid (RFC 7873 §5.4). Otherwise, it is `rcode`.
     pub(crate) fn confirm(&self, rcode: Rcode, cookie: Option<&Cookie>, client: IpAddr) -> Rcode {
         let is_invalid = |cookie: &Cookie| cookie.server.is_some() && !self.is_ours(cookie, client);
         match cookie {

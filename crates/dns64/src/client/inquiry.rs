@@ -34,8 +34,8 @@ const USUAL_QUESTIONS: usize = 2;
 pub(crate) struct Inquiry {
     client: IpAddr,
     frame: ReplyFrame,
-    /// The question to resolve. If the client's name is in the reverse tree of a prefix, this
-    /// question is for the target of the CNAME.
+    /// The question to resolve. If the queried name is in the reverse tree of a prefix, this question is for the
+    /// target of the CNAME.
     question: Question,
     /// Set if the queried name is a local alias of the name in `question`.
     alias: Option<Box<NegativeReplies>>,
@@ -86,8 +86,8 @@ pub(crate) enum Step<'a> {
 }
 
 impl Inquiry {
-    /// Returns the initial state of a client query under `rules`. `cookie` is the cookie option for
-    /// the reply.
+    /// Returns the initial state of a client query to which `rules` apply. `cookie` is the cookie option for the
+    /// reply.
     pub(crate) fn begin(
         query: &Query<'_>,
         transport: Transport,
@@ -285,10 +285,10 @@ impl Inquiry {
         self.known.iter().any(is_open) || matches!(self.question.qtype, rtype::HTTPS | rtype::SVCB)
     }
 
-    /// Returns the local answer to a question for the target of an alias or service record, for
-    /// example `localhost` (RFC 6761 §6, RFC 7686 §2). `rules_of` returns the rules for a name,
-    /// because the target can belong to a different `[[forward]]`. If the client's name is in the
-    /// reverse tree of a prefix, the target is always queried upstream (RFC 6147 §5.3.1).
+    /// Returns the local answer to a question for the target of an alias or service record, for example `localhost`
+    /// (RFC 6761 §6, RFC 7686 §2). `rules_of` returns the rules for a name, because the target can belong to a
+    /// different `[[forward]]`. If the queried name is in the reverse tree of a prefix, the target is always queried
+    /// upstream (RFC 6147 §5.3.1).
     #[cold]
     pub(crate) fn local_target<'r>(
         &self,

@@ -1,5 +1,5 @@
-//! Rate limits for clients and networks. The generic cell rate algorithm (ITU-T I.371) needs one
-//! word of state per client or network. Rates are in queries or octets per second.
+//! Rate limits for clients and networks. The generic cell rate algorithm (ITU-T I.371) needs one machine word of
+//! memory per client or network. Rates are in queries or octets per second.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ const CLIENTS: usize = 65_536;
 
 /// Rate limiter, shared by all workers.
 pub(crate) struct Limiter {
-    /// For each client or network, the time at which it may use its full burst again.
+    /// For each client or network, the time from which it may use its full burst again.
     whole_at: Cache<u64, Arc<AtomicU64>>,
 }
 

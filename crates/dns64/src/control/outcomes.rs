@@ -11,7 +11,7 @@ pub const FLUSH_VERSION: u32 = 1;
 /// Result of a reload.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ReloadReport {
-    /// Version of this object.
+    /// Version of the format of this JSON object.
     pub schema_version: u32,
     /// Path of the configuration file.
     pub file: String,
@@ -42,7 +42,7 @@ pub enum ReloadOutcome {
 /// Result of the removal of answers from the cache.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FlushReport {
-    /// Version of this object.
+    /// Version of the format of this JSON object.
     pub schema_version: u32,
     /// Name that was removed together with all names below it; `null` if all names were removed.
     pub name: Option<String>,

@@ -72,9 +72,8 @@ impl ControlSocket {
     }
 }
 
-/// Binds a socket to a file that has these permissions from the moment it is created. Setting the
-/// permissions later by path could affect a different file, because the owner of the folder can
-/// replace the socket with a link.
+/// Binds a socket to a file that has the given permissions from the moment it is created. Setting the permissions
+/// later by path could affect a different file, because the owner of the folder can replace the socket with a link.
 fn bind_with(socket: &OwnedFd, path: &Path, mode: Mode) -> io::Result<()> {
     let address = UnixAddr::new(path)?;
     // The file gets the permissions of the unbound socket, reduced by the umask.

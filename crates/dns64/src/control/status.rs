@@ -78,7 +78,7 @@ pub struct PrefixStatus {
     /// Result of the probes: `healthy`, `unhealthy` or `unknown`; `null` if the prefix is not
     /// probed.
     pub health: Option<String>,
-    /// Time since the last change of `health`, in seconds.
+    /// Time since the health last changed, in seconds.
     pub health_for_s: Option<u64>,
 }
 

@@ -358,7 +358,7 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Creates counters for this number of workers, and for the other threads.
+    /// Creates the counters of `workers` workers and of the other threads.
     pub(crate) fn new(workers: usize) -> Metrics {
         let workers = (0..workers + OTHER_THREADS).map(|_| WorkerMetrics::default()).collect();
         Metrics { workers, upstreams: Arc::default() }

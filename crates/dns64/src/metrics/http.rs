@@ -22,7 +22,7 @@ const SERVICE: Service = Service {
 /// returns only if the listener cannot be set up.
 ///
 /// # Errors
-/// If the process has no file descriptor left.
+/// Returns an error if the process has no file descriptor left.
 pub fn serve_alone(
     listener: std::net::TcpListener,
     text: impl Fn() -> String + 'static,

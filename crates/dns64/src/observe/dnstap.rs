@@ -183,7 +183,7 @@ impl Writer {
 /// Connects to a Unix socket. Does not wait if the listening program does not accept connections.
 ///
 /// # Errors
-/// If no program listens at the path, or if the connection cannot be made immediately.
+/// Returns an error if no program listens at the path, or if the connection cannot be made immediately.
 fn connect_to(path: &Path) -> io::Result<UnixStream> {
     let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
     let socket = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;

@@ -76,7 +76,7 @@ impl OpenOutputs {
     /// Opens the configured output of the query log.
     ///
     /// # Errors
-    /// If the file of the query log cannot be opened or created.
+    /// Returns an error if the file of the query log cannot be opened or created.
     pub(crate) fn new(config: &Config) -> io::Result<OpenOutputs> {
         let log: Option<Box<dyn query_log::Target>> = match &config.query_log.to {
             None => None,
@@ -100,7 +100,7 @@ impl Writers {
     /// observer is `None` if neither the query log nor dnstap is configured.
     ///
     /// # Errors
-    /// If the system cannot create a thread.
+    /// Returns an error if the system cannot create a thread.
     pub(crate) fn start(
         config: &Config,
         opened: OpenOutputs,

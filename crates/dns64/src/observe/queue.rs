@@ -66,7 +66,7 @@ impl<T: HeapSize> QueueSender<T> {
 }
 
 impl<T: HeapSize> QueueReceiver<T> {
-    /// Returns the next item. Waits for an item for at most `patience`.
+    /// Returns the next item. If the queue is empty, waits at most the time `patience` for an item.
     pub(crate) fn next(&self, patience: Duration) -> Received<T> {
         match self.receiver.recv_timeout(patience) {
             Ok(one) => {

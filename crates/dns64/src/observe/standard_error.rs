@@ -12,7 +12,7 @@ pub(crate) static WRITE_LOCK: Mutex<()> = Mutex::new(());
 /// lock while it waits for a slow reader.
 ///
 /// # Errors
-/// If standard error is closed.
+/// Returns an error if standard error is closed.
 pub(crate) fn open() -> io::Result<File> {
     io::stderr().as_fd().try_clone_to_owned().map(File::from)
 }

@@ -39,8 +39,8 @@ pub(crate) enum Refusal {
     Malformed,
 }
 
-/// Returns the prefixes in an ICMPv6 message received from `source` with `hop_limit`. A malformed
-/// option invalidates the whole message (RFC 4861 §6.1.2). A prefix is skipped if its length code is
+/// Returns the prefixes in an ICMPv6 message that was received from `source` with the hop limit `hop_limit`. A
+/// malformed option invalidates the whole message (RFC 4861 §6.1.2). A prefix is skipped if its length code is
 /// reserved or if RFC 6052 does not allow the prefix.
 pub(crate) fn read(
     message: &[u8],

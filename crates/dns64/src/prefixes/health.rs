@@ -10,7 +10,7 @@
 //! If this host cannot send a probe, for example because it has no route to the prefix, the health
 //! becomes unknown. Even then, clients may have a working path to the NAT64.
 
-/// Health of the NAT64 that a prefix leads to.
+/// Health of the NAT64 behind a prefix.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum PrefixHealth {
     /// The health has not been determined yet, or the last probe could not be sent.
@@ -50,9 +50,9 @@ pub(crate) enum Probe {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Record {
     health: PrefixHealth,
-    /// Number of consecutive probes that contradict `health`.
+    /// Number of consecutive probes that contradict the current health.
     against: u32,
-    /// Number of consecutive contradicting probes after which `health` changes; at least 1.
+    /// Number of consecutive probes that must contradict the current health before it changes; at least 1.
     threshold: u32,
 }
 

@@ -30,7 +30,7 @@ pub(super) struct RejectedRequest(String);
 /// Prints the status of a running server.
 ///
 /// # Errors
-/// If the configuration cannot be read, or no server answers.
+/// Returns an error if the configuration cannot be read, or no server answers.
 pub(super) fn status(file: Option<&Path>, asked: &ControlOptions) -> anyhow::Result<()> {
     match answer(file, asked, &Request::Status)? {
         Answer::Status(status) if asked.json => show_json(&status),
@@ -42,7 +42,7 @@ pub(super) fn status(file: Option<&Path>, asked: &ControlOptions) -> anyhow::Res
 /// Prints the explanation of the reply to a query.
 ///
 /// # Errors
-/// If the configuration cannot be read, no server answers, or the query is not valid.
+/// Returns an error if the configuration cannot be read, no server answers, or the query is not valid.
 pub(super) fn explain(
     file: Option<&Path>,
     asked: &ControlOptions,
@@ -58,7 +58,7 @@ pub(super) fn explain(
 /// Requests a reload of the configuration, and prints the result. Returns the exit status.
 ///
 /// # Errors
-/// If the configuration cannot be read, or no server answers.
+/// Returns an error if the configuration cannot be read, or no server answers.
 pub(super) fn reload(file: Option<&Path>, asked: &ControlOptions) -> anyhow::Result<u8> {
     let report = match answer(file, asked, &Request::Reload)? {
         Answer::Reloaded(report) => report,
@@ -88,7 +88,7 @@ pub(super) fn reload(file: Option<&Path>, asked: &ControlOptions) -> anyhow::Res
 /// of removed answers.
 ///
 /// # Errors
-/// If the configuration cannot be read, no server answers, or the name is not valid.
+/// Returns an error if the configuration cannot be read, no server answers, or the name is not valid.
 pub(super) fn flush(
     file: Option<&Path>,
     asked: &ControlOptions,

@@ -56,7 +56,7 @@ pub(super) enum HardenError {
 /// true if the process is still root.
 ///
 /// # Errors
-/// If the user does not exist, or if a system call fails.
+/// Returns an error if the user does not exist, or if a system call fails.
 pub(super) fn drop_root(user: Option<&str>, made: &[&Path]) -> Result<bool, HardenError> {
     let (true, Some(name)) = (Uid::effective().is_root(), user) else {
         drop_capabilities()?;
@@ -84,7 +84,7 @@ pub(super) fn drop_root(user: Option<&str>, made: &[&Path]) -> Result<bool, Hard
 /// called, because a service manager may forbid this call.
 ///
 /// # Errors
-/// If a system call fails.
+/// Returns an error if a system call fails.
 fn drop_capabilities() -> Result<(), HardenError> {
     let failed = |error: rustix::io::Errno| HardenError::Capabilities(error.into());
     let none = CapabilitySet::empty();
@@ -125,7 +125,7 @@ pub(super) struct NeededFiles<'a> {
 /// skipped.
 ///
 /// # Errors
-/// If the kernel supports a mechanism, but rejects the rules for it.
+/// Returns an error if the kernel supports a mechanism, but rejects the rules for it.
 pub(super) fn confine(needed: NeededFiles<'_>) -> Result<Confinement, HardenError> {
     let files = confine_files(needed)?;
     let calls = syscall_filter::forbid(syscall_filter::rules()?)?;

@@ -63,7 +63,7 @@ impl Log {
     /// confined.
     ///
     /// # Errors
-    /// If the thread cannot be created.
+    /// Returns an error if the thread cannot be created.
     pub(super) fn begin(self: &Arc<Log>) -> io::Result<()> {
         let Some(outlet) = self.take_outlet() else { return Ok(()) };
         let log = Arc::clone(self);

@@ -34,7 +34,8 @@ const OTHER_THREADS: u64 = 5;
 const QUERY: u64 = KIB;
 /// Memory of a TCP connection with a stalled client, in octets.
 const CONNECTION: u64 = 320 * KIB;
-/// Memory of the replies that exceed the memory per TCP connection, on all TCP connections together, in octets.
+/// Memory for waiting replies in addition to the memory per TCP connection, for all TCP connections together, in
+/// octets.
 const REPLIES: u64 = 64 * MIB;
 /// Smallest size, in octets, to which a limit may reduce the cache.
 const LEAST_CACHE: u64 = 4 * MIB;

@@ -1,9 +1,9 @@
 //! Modules for the process in which the server runs:
 //! - `daemon`: arguments, signals and the main loop
 //! - `reload`: reload of the configuration
-//! - `systemd`: notifications and passed sockets
+//! - `systemd`: notifications to systemd, and sockets passed by systemd
 //! - `harden`, `syscall_filter`: confinement
-//! - `follow`: upstreams of resolv.conf
+//! - `follow`: changes to the upstreams in resolv.conf
 //! - `limits`, `memory`: limits of the system on file descriptors and memory
 //! - `host_check`, `probe`: checks of this machine and of upstreams
 //! - `log`: the log on standard error

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 /// Writes to standard output. A closed pipe is not an error.
 ///
 /// # Errors
-/// If writing fails, for instance on a full disk.
+/// Returns an error if writing fails, for instance on a full disk.
 pub(super) fn print(text: &[u8]) -> io::Result<()> {
     match io::stdout().write_all(text).and_then(|()| io::stdout().flush()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),

@@ -26,7 +26,7 @@ use crate::server::{ReloadRequest, RunningServer};
 pub(super) struct ConfigSource<'a> {
     /// Path of the configuration file, or `None` for the default configuration.
     pub(super) file: Option<&'a Path>,
-    /// Addresses of sockets passed by systemd, which override `listen`.
+    /// Addresses of sockets passed by systemd. They override all other listen addresses.
     pub(super) passed: &'a [SocketAddr],
     /// Listen addresses given on the command line.
     pub(super) listen: &'a [ServiceAddr],
@@ -37,7 +37,7 @@ impl ConfigSource<'_> {
     /// It is empty if the server has not opened its sockets yet.
     ///
     /// # Errors
-    /// If the configuration cannot be read or used.
+    /// Returns an error if the configuration cannot be read or used.
     pub(super) fn load(&self, served: &[SocketAddr]) -> Result<Settings, ConfigError> {
         let mut settings = Settings::load(self.file, served, self.listen)?;
         systemd::fill_in(&mut settings.config.control);

@@ -66,7 +66,7 @@ const SYSTEM: &[c_long] = &[
     libc::SYS_io_uring_register,
 ];
 
-/// System calls that change owner, mode, times or attributes of a file, which landlock does not cover.
+/// System calls that change the owner, mode, times or attributes of a file. Landlock does not cover these calls.
 const FILES: &[c_long] = &[
     libc::SYS_fchmod,
     libc::SYS_fchmodat,
@@ -185,7 +185,7 @@ fn rule(argument: u8, holds: &SeccompCmpOp, values: &[u64]) -> Result<SeccompRul
 /// support seccomp.
 ///
 /// # Errors
-/// If the kernel supports seccomp, but rejects the filter.
+/// Returns an error if the kernel supports seccomp, but rejects the filter.
 pub(super) fn forbid(rules: Rules) -> Result<bool, Error> {
     let Ok(arch) = std::env::consts::ARCH.try_into() else { return Ok(false) };
     let denied = SeccompAction::Errno(libc::EPERM as u32);

@@ -8,7 +8,7 @@ use sd_notify::NotifyState;
 use crate::config::ControlKeys;
 use crate::server::Activated;
 
-/// Environment variable with the folders of `RuntimeDirectory=`, separated by colons
+/// Name of the environment variable that lists the runtime folders (`RuntimeDirectory=`), separated by colons
 /// (systemd.exec(5)).
 const RUNTIME_FOLDERS: &str = "RUNTIME_DIRECTORY";
 /// Name of the control socket in a runtime folder.
@@ -22,7 +22,7 @@ pub(super) fn notify(state: &[NotifyState<'_>]) {
 /// Returns the sockets that systemd has passed to the process. Without socket activation, the result is empty.
 ///
 /// # Errors
-/// If a passed socket is neither a UDP socket nor a listening TCP socket.
+/// Returns an error if a passed socket is neither a UDP socket nor a listening TCP socket.
 pub(super) fn activated_sockets() -> std::io::Result<Activated> {
     let mut passed = ListenFd::from_env();
     let mut activated = Activated::default();
@@ -46,8 +46,7 @@ pub(super) fn fill_in(control: &mut ControlKeys) {
     }
 }
 
-/// Returns the path of the control socket in the first of the folders, which are separated by
-/// colons.
+/// Returns the path of the control socket in the first folder of `folders`, a list separated by colons.
 fn socket_in(folders: &Path) -> Option<PathBuf> {
     let first = folders.to_str()?.split(':').next()?;
     Path::new(first).is_absolute().then(|| Path::new(first).join(SOCKET))

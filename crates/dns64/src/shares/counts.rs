@@ -1,5 +1,5 @@
-//! Numbers of slots that clients, and the networks that contain them, hold. Only networks that hold slots are
-//! recorded. The number of slots therefore limits the memory.
+//! Numbers of slots in use by clients, and by the networks that contain these clients. Only networks that hold slots
+//! are recorded. The number of slots therefore limits the memory.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -27,7 +27,7 @@ struct Key {
 #[derive(Clone, Copy, Default)]
 struct Held {
     places: u32,
-    /// Number of networks, one level further in, that hold some of these slots.
+    /// Number of networks directly inside this network that hold slots.
     networks: u32,
 }
 
@@ -41,8 +41,8 @@ fn keys(kind: u64, client: ClientId) -> [Key; LEVELS + 1] {
 }
 
 impl Counts {
-    /// True if a client may take one more slot. `places` gives the number of slots in use and the maximum. Each
-    /// `kind` of slot is counted separately.
+    /// True if a client may take one more slot. `places` gives the number of slots in use and the maximum. Slots of
+    /// different kinds (`kind`) are counted separately.
     pub(crate) fn admit(&self, kind: u64, client: ClientId, places: Places) -> bool {
         let [all, networks @ ..] =
             keys(kind, client).map(|key| self.held.get(&key).copied().unwrap_or_default());

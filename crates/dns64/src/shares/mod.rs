@@ -86,7 +86,7 @@ pub(crate) struct Place {
 struct Room {
     /// Number of slots that the network may still take.
     left: f64,
-    /// Total number of slots that the network would hold if it took these `left` slots.
+    /// Total number of slots that the network would hold if it took all of these further slots.
     most: f64,
 }
 

@@ -13,8 +13,8 @@
 //!                                                             └─► none ─► a reply based on that answer
 //! ```
 //!
-//! With `filter-a`, for clients that use only IPv6, an A query leads to the same upstream queries as
-//! an AAAA query. The client gets A records only if there are no AAAA records:
+//! With the option `filter-a`, which is for clients that use only IPv6, an A query leads to the same upstream queries
+//! as an AAAA query. The client gets A records only if there are no AAAA records:
 //!
 //! ```text
 //! A query ─► as above for AAAA ─► AAAA records, native or synthesized ─► NODATA
@@ -96,7 +96,7 @@ pub(crate) enum WithheldReason {
 }
 
 /// The sequence of upstream queries that a client query needs under given rules. Only the position of an answer shows
-/// to which query it belongs. Answers must therefore not be used under a different plan.
+/// to which query it belongs. Answers must therefore not be used if changed rules require a different sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Plan {
     /// A query for the client's question, unchanged.

@@ -102,8 +102,8 @@ impl<'a> Service<'a> {
             })
     }
 
-    /// Returns the data of the record with these values of `ipv4hint` and `ipv6hint`. The keys in
-    /// `mandatory` are changed accordingly. Returns `None` if a value is too long.
+    /// Returns the data of the record with new IPv4 hints (`ipv4hint`) and IPv6 hints (`ipv6hint`). The list of
+    /// mandatory keys (`mandatory`) is changed accordingly. Returns `None` if a value is too long.
     fn with_hints(&self, ipv4: Option<Vec<u8>>, ipv6: Option<Vec<u8>>) -> Option<Vec<u8>> {
         let mut params: Vec<(u16, Vec<u8>)> = Vec::with_capacity(self.params.len() + 1);
         for &(key, value) in &self.params {

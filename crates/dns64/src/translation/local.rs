@@ -19,7 +19,7 @@ use crate::translation::zones::LocalZones;
 
 pub(crate) use crate::translation::local_answer::{LocalAnswer, LocalRecord, NameServer};
 
-/// The name `ipv4only.arpa` (RFC 7050 §8.2).
+/// The name `ipv4only.arpa` (RFC 7050 §8.2) in wire format.
 const IPV4ONLY_ARPA: &[u8] = b"\x08ipv4only\x04arpa\0";
 /// Parent of `ipv4only.arpa` and of the reverse trees.
 const ARPA: &[u8] = b"\x04arpa\0";
@@ -33,7 +33,7 @@ pub(crate) enum Local {
     No,
     /// The local answer.
     Answer(LocalAnswer),
-    /// The name is an alias (CNAME) of another name, which must be resolved by the upstreams.
+    /// The name is an alias (CNAME) of a different name, which must be resolved by the upstreams.
     Alias(Alias),
 }
 

@@ -13,7 +13,7 @@ use crate::translation::empty_zones::EmptyZones;
 use crate::translation::prefix::Prefix;
 use crate::translation::zones::LocalZones;
 
-/// The addresses of `ipv4only.arpa` (RFC 7050 §2.2). Every prefix embeds these addresses.
+/// The two IPv4 addresses of `ipv4only.arpa` (RFC 7050 §2.2). Every prefix embeds these addresses.
 pub(crate) const IPV4ONLY: [Ipv4Addr; 2] =
     [Ipv4Addr::new(192, 0, 0, 170), Ipv4Addr::new(192, 0, 0, 171)];
 
@@ -38,8 +38,8 @@ pub(crate) const MAX_SYNTHESIZED: usize = 2_000;
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum Mode {
-    /// Behaviour of RFC 6147 §5.1.2 and §5.1.3: a lack of AAAA records leads to an A query,
-    /// regardless of the reason (except NXDOMAIN).
+    /// Behaviour of RFC 6147 §5.1.2 and §5.1.3: a lack of AAAA records leads to an A query, for any reason except
+    /// NXDOMAIN.
     #[default]
     Strict,
     /// Only NODATA leads to an A query; errors and timeouts are passed on.
@@ -65,10 +65,10 @@ pub enum Hints {
     /// Hints are not changed.
     #[default]
     Keep,
-    /// `ipv4hint` and excluded addresses of `ipv6hint` are removed.
+    /// IPv4 hints (`ipv4hint`) and excluded addresses in IPv6 hints (`ipv6hint`) are removed.
     Strip,
-    /// Like `strip`, but if the target has no AAAA records, `ipv4hint` is converted to `ipv6hint`. This departs from
-    /// RFC 9460 §4.2.1.
+    /// Like `strip`. In addition, IPv4 hints (`ipv4hint`) are converted to IPv6 hints (`ipv6hint`) if the target has
+    /// no AAAA records. This departs from RFC 9460 §4.2.1.
     Translate,
 }
 
@@ -212,7 +212,7 @@ pub(crate) struct Policy {
     pub reverse: Arc<[Mapping]>,
     /// SOA and NS records of local zones.
     pub zones: Arc<LocalZones>,
-    /// The zones of `local-zones`, the same for all clients.
+    /// Empty zones (key `local-zones`), which are the same for all clients.
     pub empty_zones: Arc<EmptyZones>,
     /// Ranges of excluded AAAA records (RFC 6147 §5.1.4).
     pub exclude: Networks<Ipv6Net>,

@@ -49,7 +49,7 @@ struct Connection {
 pub(crate) struct Activity {
     /// Time of the last query or reply. Before the first query, the time at which the connection was opened.
     last: Cell<Nanos>,
-    /// Number of queries without a written reply.
+    /// Number of queries to which no reply has been written yet.
     in_progress: Cell<usize>,
     is_displaced: Cell<bool>,
     displaced: Notify,

@@ -9,7 +9,7 @@ use tokio::time::timeout;
 /// Reads the next message.
 ///
 /// # Errors
-/// Returns an error if the stream ends or fails, or if the message is incomplete after `patience`.
+/// Returns an error if the stream ends or fails, or if the message is incomplete after the time `patience`.
 pub(crate) async fn read_message(
     reader: &mut (impl AsyncRead + Unpin),
     patience: Duration,

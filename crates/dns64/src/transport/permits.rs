@@ -35,7 +35,7 @@ pub(super) struct Permit {
 }
 
 impl Permits {
-    /// Returns `most` permits. At most `most_each()` of these permits are for queries to one upstream.
+    /// Returns `most` permits. At most `most_each()` of these permits may be in use for the same upstream.
     pub(super) fn new(most: usize, most_each: impl Fn() -> usize + 'static) -> Rc<Permits> {
         Rc::new(Permits { most, most_each: Box::new(most_each), upstreams: RefCell::default() })
     }

@@ -39,7 +39,7 @@ impl<S: Read + Write> FrameWriter<S> {
     /// Performs the handshake with the reader.
     ///
     /// # Errors
-    /// If the reader requests a different content type, or does not answer.
+    /// Returns an error if the reader requests a different content type, or does not answer.
     pub(super) fn start(mut stream: S) -> io::Result<FrameWriter<S>> {
         stream.write_all(&control(Control::Ready, true))?;
         let body = read_control(&mut stream)?;
@@ -66,7 +66,7 @@ impl<S: Read + Write> FrameWriter<S> {
     /// Writes the buffer.
     ///
     /// # Errors
-    /// If the reader has closed the connection or does not read. The connection can then no longer
+    /// Returns an error if the reader has closed the connection or does not read. The connection can then no longer
     /// be used.
     pub(super) fn flush(&mut self) -> io::Result<()> {
         let written = self.stream.write_all(&self.buffer);
@@ -77,7 +77,7 @@ impl<S: Read + Write> FrameWriter<S> {
     /// Ends the stream: sends STOP, and waits for FINISH.
     ///
     /// # Errors
-    /// If the reader does not send FINISH.
+    /// Returns an error if the reader does not send FINISH.
     pub(super) fn finish(mut self) -> io::Result<()> {
         self.flush()?;
         self.stream.write_all(&control(Control::Stop, false))?;

@@ -24,7 +24,7 @@ pub(super) struct Dnstap {
     pub(super) version: Option<Vec<u8>>,
     #[prost(message, optional, tag = "14")]
     pub(super) message: Option<DnsMessage>,
-    /// Type of the payload; the schema defines only messages.
+    /// Type of the payload. The schema defines only one type, for DNS messages.
     #[prost(int32, required, tag = "15")]
     pub(super) r#type: i32,
 }
