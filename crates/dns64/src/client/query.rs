@@ -402,8 +402,8 @@ mod tests {
         two[11] = 2;
         let cut_off = query(0, 28, &opt(1232, 0, &[0, 3, 0, 5]));
         for bad in [two, cut_off] {
-            // RFC 6891 §7: the OPT record in the reply shows that the server supports EDNS. FORMERR
-            // then means that the query's EDNS part is malformed.
+            // RFC 6891 §7: the OPT record in the reply shows that the server supports EDNS. FORMERR then means that
+            // the OPT record of the query is malformed.
             assert!(
                 matches!(
                     Received::read(&bad),

@@ -8,7 +8,7 @@ pub const RELOAD_VERSION: u32 = 1;
 /// Version of the JSON format of [`FlushReport`]. It increases when a key is removed or changes its meaning.
 pub const FLUSH_VERSION: u32 = 1;
 
-/// Result of a reload.
+/// Result of a reload of the configuration.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ReloadReport {
     /// Version of the format of this JSON object.

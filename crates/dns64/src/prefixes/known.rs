@@ -25,7 +25,7 @@ const MOST: usize = 64;
 pub(crate) enum Announcer {
     /// The upstreams, which announce prefixes in answers for `ipv4only.arpa` (RFC 7050).
     Upstreams,
-    /// A router on a link (RFC 8781).
+    /// A router on a link, which announces prefixes in Router Advertisements (RFC 8781).
     Router {
         /// Name of the interface on which the router announced the prefix.
         interface: String,

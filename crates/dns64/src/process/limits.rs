@@ -17,7 +17,7 @@ const OTHERS: u64 = 56;
 /// threads use to wake the worker.
 const PER_WORKER: u64 = 2;
 
-/// Limits of the system.
+/// Limits of the system on file descriptors and memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SystemLimits {
     /// Maximum number of open file descriptors (RLIMIT_NOFILE).

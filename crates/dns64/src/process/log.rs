@@ -42,7 +42,7 @@ impl HeapSize for Waiting {
 /// Log output of the crate `tracing`. Each write contains one line.
 pub(super) struct Log {
     inlet: QueueSender<Waiting>,
-    /// Receiving end of the queue. `None` after the writing thread has received it.
+    /// Receiving end of the queue. `None` after a thread has begun to read from it.
     outlet: Mutex<Option<QueueReceiver<Waiting>>>,
     /// Number of lines lost since the last report of losses.
     lost: AtomicU64,

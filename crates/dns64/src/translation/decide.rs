@@ -662,7 +662,7 @@ struct Chain<'a> {
 enum Followed<'a> {
     /// The next name to query.
     Ask(&'a [u8]),
-    /// The aliases form a loop, or there are too many aliases. The value is the number of answers used.
+    /// The aliases form a loop, or there are too many aliases. The value is the number of answers with these aliases.
     Endless(usize),
     End(Chain<'a>),
 }

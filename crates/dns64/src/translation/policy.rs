@@ -199,8 +199,8 @@ impl Mapping {
 /// DNS64 settings of a client group for the names of a domain.
 #[derive(Clone, Debug)]
 pub(crate) struct Policy {
-    /// Prefixes for synthesis, in the order in which their AAAA records appear in an answer. If there are none, DNS64
-    /// is off or [`Policy::awaits_prefix`] is true.
+    /// Prefixes for synthesis, in the order in which their AAAA records appear in an answer. If there are none,
+    /// either DNS64 is off, or [`Policy::awaits_prefix`] is true.
     pub mappings: Vec<Mapping>,
     /// True if prefixes are to be discovered and none is available yet. Queries that need a prefix
     /// then get SERVFAIL.
@@ -292,7 +292,7 @@ impl<'a> Rules<'a> {
 }
 
 impl Policy {
-    /// True if synthesis is enabled for this group.
+    /// True if synthesis is enabled for this client group.
     #[inline]
     pub(crate) fn synthesizes(&self) -> bool {
         !self.mappings.is_empty() || self.awaits_prefix

@@ -160,9 +160,9 @@ impl Open {
     }
 }
 
-/// Returns the position of the connection to close. It belongs to the peer with the most connections, or to one of
-/// several such peers. The oldest of their connections without a complete request is selected. If all requests are
-/// complete, the oldest connection is selected.
+/// Returns the position of the connection to close. Only connections of the peers with the largest number of
+/// connections are considered. The oldest of them without a complete request is selected. If all their requests are
+/// complete, the oldest one is selected.
 fn least_needed(connections: &[Connection]) -> usize {
     let held = |of: &Connection| connections.iter().filter(|one| one.peer == of.peer).count();
     let most = connections.iter().map(held).max().unwrap_or(0);
