@@ -2,7 +2,8 @@
 //! example a slot for a query in progress.
 //!
 //! A client belongs to nested networks ([`client`]). The same rule applies at every level of nesting. Inside a
-//! network with room for `r` more slots, a smaller network that holds `n` slots gets one more under this condition:
+//! network with room for `r` more slots, a smaller network that holds `n` slots gets one more if the inequality below
+//! is true.
 //!
 //! ```text
 //! n × s × w² < r²      s = max(1, all slots of the surrounding network ÷ 4 096)

@@ -231,7 +231,7 @@ impl Reply<'_> {
         }
     }
 
-    /// True if a policy withholds records from the client: excluded AAAA records (items 9 and 28 of
+    /// True if a policy withholds records from the client. These are excluded AAAA records (items 9 and 28 of
     /// docs/src/dns64-items.md), A records that no prefix can embed, or A records removed by `filter-a`.
     pub(crate) fn is_filtered(&self) -> bool {
         match self {
