@@ -7,14 +7,15 @@
 //! AuthDNS: questions, repeated ones apart ──────┘
 //! ```
 //!
-//! A name queried again within the trial's timeout is a *retry* of the DUT. A name queried again later was not in the
-//! DUT's cache, since the Measurer repeats cached names no sooner than 1.5 timeouts after their first query.
+//! If AuthDNS receives a query for the same name again within the trial's timeout, this query is a *retry* of the DUT.
+//! If it arrives later, the name was not in the DUT's cache, because the Measurer repeats cached names no sooner than
+//! 1.5 timeouts after their first query.
 
 use serde::{Deserialize, Serialize};
 
 use units::Share;
 
-/// Maximum difference between observed and requested share, as a fraction.
+/// Maximum difference between the observed share and the requested share, as a fraction.
 pub const TOLERANCE: f64 = 0.02;
 
 /// Queries that AuthDNS received for a trial, including queries for names that were resolved before the trial.
@@ -24,17 +25,17 @@ pub const TOLERANCE: f64 = 0.02;
 pub struct UpstreamQueries {
     /// AAAA queries that AuthDNS received, including retries.
     pub aaaa: u64,
-    /// A queries that AuthDNS received, including retries.
+    /// Queries of type A that AuthDNS received, including retries.
     pub a: u64,
-    /// Queries of other types.
+    /// Queries of types other than A and AAAA.
     pub other: u64,
     /// AAAA queries for names that had an AAAA record.
     pub aaaa_present: u64,
-    /// AAAA queries that repeat an earlier one within the trial's timeout.
+    /// AAAA queries for a name that was already queried for AAAA within the trial's timeout before.
     pub aaaa_retries: u64,
-    /// A queries that repeat an earlier one within the trial's timeout.
+    /// Queries of type A for a name that was already queried for A within the trial's timeout before.
     pub a_retries: u64,
-    /// AAAA queries that repeat any earlier one, including retries.
+    /// AAAA queries for a name that was already queried for AAAA at any earlier time, including retries.
     #[serde(default)]
     pub aaaa_repeats: u64,
 }
@@ -43,13 +44,13 @@ pub struct UpstreamQueries {
 /// 100 names, because names with AAAA records recur in a pattern of 100 names. A trial may end within the pattern.
 pub const PATTERN: f64 = 2.0;
 
-/// Tolerance for the AAAA share of a failed trial, in standard deviations.
+/// Additional tolerance for the share of names with AAAA records in a failed trial, in standard deviations.
 const TOLERANCE_SIGMAS: f64 = 4.0;
 
 /// Load that the Measurer offered to the DUT in a trial.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct OfferedLoad {
-    /// Queries sent.
+    /// Queries that the Measurer sent.
     pub sent: u64,
     /// Valid replies received by the Measurer.
     pub valid: u64,
@@ -57,9 +58,8 @@ pub struct OfferedLoad {
     pub preloaded: u64,
     /// Share of names with an AAAA record (α).
     pub aaaa: Share,
-    /// Share of the trial's queries for cached names, a fraction. The share equals β over multiples of 100 queries,
-    /// because queries for cached names recur in a pattern of 100 queries. For other numbers of queries, it differs
-    /// slightly from β.
+    /// Fraction of the trial's queries that are for cached names. It equals β if the number of queries is a multiple of
+    /// 100, because queries for cached names recur in a pattern of 100 queries. Otherwise it differs slightly from β.
     pub cached: f64,
 }
 
@@ -68,31 +68,31 @@ pub struct OfferedLoad {
 pub struct Real {
     /// Share of names with an AAAA record among the queried names; absent if no name was queried.
     pub aaaa_share: Option<f64>,
-    /// Share of valid replies without an AAAA query to AuthDNS. Negative if the DUT queried more names than it
-    /// answered.
+    /// Share of valid replies for which the DUT sent no AAAA query to AuthDNS. The share is negative if the DUT sent
+    /// queries for more names than it answered.
     pub cached_share: f64,
-    /// A and AAAA queries per valid reply, including retries.
+    /// Number of upstream queries of types A and AAAA per valid reply, including retries.
     pub questions_per_query: f64,
-    /// Retries per query that is not a retry.
+    /// Number of upstream retries divided by the number of upstream queries that are not retries.
     pub retries_per_question: f64,
 }
 
-/// A difference between observed and requested load.
+/// A difference between the observed load and the requested load.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Deviation {
     /// The share of names with an AAAA record (α).
     AaaaShare {
-        /// Requested value, a fraction.
+        /// Requested share, as a fraction.
         wanted: f64,
-        /// Observed value, a fraction.
+        /// Observed share, as a fraction.
         real: f64,
     },
     /// Cache hit rate (β).
     CachedShare {
-        /// Requested value, a fraction.
+        /// Requested cache hit rate, as a fraction.
         wanted: f64,
-        /// Observed value, a fraction.
+        /// Observed cache hit rate, as a fraction.
         real: f64,
     },
 }
@@ -118,7 +118,7 @@ impl std::fmt::Display for Deviation {
 }
 
 impl UpstreamQueries {
-    /// Returns the counts of two trials added together.
+    /// Returns the sums of these counts and the counts of a second trial or a second AuthDNS server.
     pub fn plus(&self, other: &UpstreamQueries) -> UpstreamQueries {
         UpstreamQueries {
             aaaa: self.aaaa + other.aaaa,
@@ -131,7 +131,7 @@ impl UpstreamQueries {
         }
     }
 
-    /// Returns the number of different names in the AAAA queries.
+    /// Returns the number of different names for which AuthDNS received AAAA queries.
     pub fn names(&self) -> u64 {
         self.aaaa.saturating_sub(self.aaaa_repeats)
     }
@@ -157,12 +157,13 @@ impl UpstreamQueries {
         })
     }
 
-    /// Returns the deviation of a trial with losses within the limit. For a failed trial, use
-    /// [`UpstreamQueries::other_aaaa_share`], because an overloaded DUT sends fewer upstream queries.
+    /// Returns the deviation from the requested load, for a trial whose loss is within the limit. For a failed trial,
+    /// use [`UpstreamQueries::other_aaaa_share`], because an overloaded DUT sends fewer upstream queries.
     ///
-    /// For a query without a valid reply it is unknown whether AuthDNS was queried for its name. The cache hit rate is
-    /// therefore between that of the valid replies and that of all queries. If the DUT queries more names than it was
-    /// queried for, for example because it repeats queries to a second AuthDNS, the rate is clamped to 0.
+    /// If a query got no valid reply, it is unknown whether the DUT queried AuthDNS for its name. The cache hit rate is
+    /// therefore between two values: one relates to the valid replies, and the other relates to all queries. If the DUT
+    /// queries more names than it was queried for, for example because it repeats queries to a second AuthDNS, the rate
+    /// is clamped to 0.
     pub fn deviation(&self, wanted: &OfferedLoad) -> Option<Deviation> {
         let real = self.real(wanted)?;
         let (aaaa, cached) = (wanted.aaaa.fraction(), wanted.cached);
@@ -177,25 +178,25 @@ impl UpstreamQueries {
         self.beyond(aaaa, TOLERANCE)
     }
 
-    /// Returns the deviation of the AAAA share of a failed trial. An overloaded DUT resolves a random sample of the
-    /// names, with about the same share. The tolerance therefore grows by [`TOLERANCE_SIGMAS`] standard deviations of
-    /// the sample's share.
+    /// Returns the deviation from the requested share of names with AAAA records, for a failed trial. An overloaded DUT
+    /// resolves a random sample of the names, and the share in this sample is about the same. The tolerance therefore
+    /// grows by [`TOLERANCE_SIGMAS`] standard deviations of the sample's share.
     pub fn other_aaaa_share(&self, wanted: Share) -> Option<Deviation> {
         let wanted = wanted.fraction();
         let variance = wanted * (1.0 - wanted) / self.aaaa.max(1) as f64;
         self.beyond(wanted, TOLERANCE + TOLERANCE_SIGMAS * variance.sqrt())
     }
 
-    /// Returns the AAAA share as a deviation if it differs from `wanted` by more than `tolerance` and [`PATTERN`];
-    /// otherwise `None`.
+    /// Returns the observed share of names with AAAA records as a deviation, if its difference from `wanted` exceeds
+    /// `tolerance` plus [`PATTERN`]. Otherwise returns `None`.
     fn beyond(&self, wanted: f64, tolerance: f64) -> Option<Deviation> {
         let tolerance = tolerance + PATTERN / self.aaaa.max(1) as f64;
         let real = self.aaaa_share().filter(|real| (real - wanted).abs() > tolerance)?;
         Some(Deviation::AaaaShare { wanted, real })
     }
 
-    /// Returns the share of the AAAA queries, including retries, that are for names with an AAAA record; `None` without
-    /// queries.
+    /// Returns the share of AAAA queries, including retries, that are for names with an AAAA record. Returns `None` if
+    /// there are no AAAA queries.
     fn aaaa_share(&self) -> Option<f64> {
         (self.aaaa > 0).then(|| self.aaaa_present as f64 / self.aaaa as f64)
     }

@@ -11,9 +11,9 @@ use crate::reason::Reason;
 use crate::schedule::Part;
 use units::Nanos;
 
-/// Length of the windows for deviations that can invalidate the trial.
+/// Length of the windows in which a deviation from the schedule can invalidate the trial.
 pub(crate) const COARSE_WINDOW: Nanos = Nanos::from_millis(100);
-/// Length of the windows for deviations that are only reported.
+/// Length of the windows in which a deviation from the schedule is only reported.
 pub(crate) const FINE_WINDOW: Nanos = Nanos::from_millis(10);
 
 /// Maximum number of stretches into which a trial is divided for [`Windows`]. A stretch is a section of the trial that
@@ -37,14 +37,14 @@ fn no_lateness() -> Histogram<u64> {
         .expect("constant bounds that HdrHistogram accepts")
 }
 
-/// Limits of the send timing for a valid trial.
+/// Limits that the send timing of a valid trial must meet.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct PacingLimits {
-    /// Maximum deviation of the queries in a 100 ms window from the schedule, in per cent.
+    /// Maximum difference between the number of queries sent in a 100 ms window and the scheduled number, in per cent.
     pub window_100ms_pct: f64,
     /// Maximum permitted value of the 99.9th percentile of lateness.
     pub lateness_p999: Nanos,
-    /// Maximum deviation of the total from the plan, in per cent.
+    /// Maximum difference between the total number of queries sent and the planned number, in per cent.
     pub total_pct: f64,
 }
 
@@ -59,7 +59,8 @@ impl Default for PacingLimits {
     }
 }
 
-/// Records the send times of one thread pair. Memory: four bytes per 10 ms of the trial and a fixed histogram.
+/// Recorder of the send times of one thread pair. It needs four bytes of memory per 10 ms of the trial, and a histogram
+/// of fixed size.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PacingRecorder {
     fine: Vec<u32>,
@@ -73,15 +74,15 @@ impl PacingRecorder {
         PacingRecorder { fine: vec![0; windows], lateness: no_lateness() }
     }
 
-    /// Restores a recorder from its data: queries sent in each 10 ms, and their lateness in nanoseconds. Lateness above
-    /// the maximum is clamped.
+    /// Restores a recorder from its data: the number of queries sent in each 10 ms window, and the lateness of the
+    /// queries in nanoseconds. Lateness above the maximum is clamped.
     pub fn of(fine: Vec<u32>, lateness: &Histogram<u64>) -> PacingRecorder {
         let mut ours = no_lateness();
         add_clamped(&mut ours, lateness);
         PacingRecorder { fine, lateness: ours }
     }
 
-    /// Returns the number of queries sent in each 10 ms since the trial's start.
+    /// Returns the number of queries sent in each 10 ms window since the trial's start.
     pub fn sent_per_10ms(&self) -> &[u32] {
         &self.fine
     }
@@ -91,7 +92,7 @@ impl PacingRecorder {
         &self.lateness
     }
 
-    /// Records a query that was due at `scheduled` and sent at `sent` (both since the trial's start).
+    /// Records that a query scheduled for `scheduled` was sent at `sent`. Both times are relative to the trial's start.
     #[inline]
     pub fn record(&mut self, scheduled: Nanos, sent: Nanos) {
         let window = (sent.0 / FINE_WINDOW.0) as usize;
@@ -102,7 +103,7 @@ impl PacingRecorder {
         self.lateness.saturating_record(sent.since(scheduled).0);
     }
 
-    /// Adds the records of another thread pair.
+    /// Adds the records of a second thread pair to this recorder.
     pub fn merge(&mut self, other: &PacingRecorder) {
         self.fine.resize(self.fine.len().max(other.fine.len()), 0);
         for (sum, n) in self.fine.iter_mut().zip(&other.fine) {
@@ -111,20 +112,21 @@ impl PacingRecorder {
         self.lateness.add(&other.lateness).expect("equal bounds");
     }
 
-    /// Returns the numbers of queries sent in each 100 ms and each 10 ms.
+    /// Returns the number of queries sent in each 100 ms window, and the number sent in each 10 ms window.
     fn sent(&self) -> (Vec<u64>, Vec<u64>) {
         let fine: Vec<u64> = self.fine.iter().map(|&n| u64::from(n)).collect();
         (fine.chunks(FINE_PER_COARSE).map(|chunk| chunk.iter().sum()).collect(), fine)
     }
 
-    /// Returns the deviations of the windows from `part`, the schedule of all queries that this recorder should
-    /// contain.
+    /// Returns the deviation of each window from the schedule. `part` is the schedule of all queries that this recorder
+    /// should contain.
     pub fn windows(&self, part: &Part) -> Windows {
         let (coarse, fine) = self.sent();
         Windows::of(part, &coarse, &fine)
     }
 
-    /// Audits the sent queries against `part`, the schedule of all queries that this recorder should contain.
+    /// Compares the send times with the schedule. `part` is the schedule of all queries that this recorder should
+    /// contain.
     pub fn audit(&self, part: &Part) -> Pacing {
         let us = |quantile: f64| self.lateness.value_at_quantile(quantile) as f64 / 1000.0;
         let (coarse, fine) = self.sent();
@@ -143,8 +145,8 @@ impl PacingRecorder {
     }
 }
 
-/// Returns for each window the number of queries due, and the number sent minus the number due. The last window is the
-/// one in which the last query is due.
+/// Returns, for each window, the number of queries due, and the number sent minus the number due. The last window is
+/// the one in which the last query is due.
 fn deviations(part: &Part, sent: &[u64], window: Nanos) -> impl Iterator<Item = (u64, i64)> {
     (0..part.end().0 / window.0 + 1).map(move |w| {
         let due = part.due_before(Nanos((w + 1) * window.0)) - part.due_before(Nanos(w * window.0));
@@ -153,11 +155,11 @@ fn deviations(part: &Part, sent: &[u64], window: Nanos) -> impl Iterator<Item = 
     })
 }
 
-/// Returns the largest relative deviation of a window from the schedule, in per cent.
+/// Returns the largest relative deviation of any window from the schedule, in per cent.
 ///
 /// A deviation of one query is always allowed: a query due a microsecond before a window's end may rightly be sent in
-/// the next window. Windows in which nothing is due do not count. A delay at the end of a trial is still detected,
-/// because it leaves queries missing in earlier windows.
+/// the next window. Windows in which no query is due are ignored. A delay at the end of a trial is still detected,
+/// because queries are then missing in earlier windows.
 fn worst_window(part: &Part, sent: &[u64], window: Nanos) -> f64 {
     deviations(part, sent, window)
         .filter(|(due, _)| *due > 0)
@@ -165,23 +167,24 @@ fn worst_window(part: &Part, sent: &[u64], window: Nanos) -> f64 {
         .fold(0.0, f64::max)
 }
 
-/// Deviations of a trial's windows from the schedule, in queries (negative if fewer were sent than due).
+/// Number of queries sent minus the number due, for the windows of a trial. The difference is negative if too few
+/// queries were sent.
 ///
 /// The trial is divided into at most 120 stretches of equal length, each of one or more 100 ms windows. For each
-/// stretch, the lowest and the highest deviation of its windows are stored, so that stalls and bursts are not averaged
-/// away even in a long trial.
+/// stretch, the lowest and the highest difference in any window are stored. Stalls and bursts are therefore not
+/// averaged away even in a long trial.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Windows {
     /// Length of a stretch in milliseconds, a multiple of 100.
     pub stretch_ms: u64,
-    /// For each stretch, the lowest deviation of any of its 100 ms windows.
+    /// For each stretch, the lowest difference in any of its 100 ms windows.
     pub least_100ms: Vec<i32>,
-    /// For each stretch, the highest deviation of any of its 100 ms windows. It equals the lowest deviation if a
-    /// stretch is one window.
+    /// For each stretch, the highest difference in any of its 100 ms windows. If a stretch consists of a single window,
+    /// this value equals the lowest difference.
     pub most_100ms: Vec<i32>,
-    /// For each stretch, the lowest deviation of any of its 10 ms windows.
+    /// For each stretch, the lowest difference in any of its 10 ms windows.
     pub least_10ms: Vec<i32>,
-    /// For each stretch, the highest deviation of any of its 10 ms windows.
+    /// For each stretch, the highest difference in any of its 10 ms windows.
     pub most_10ms: Vec<i32>,
 }
 
@@ -207,26 +210,27 @@ impl Windows {
     }
 }
 
-/// Result of a trial's pacing audit. Lateness is actual − scheduled send time, in microseconds.
+/// Result of a trial's pacing audit. Lateness is the actual send time minus the scheduled send time, in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Pacing {
     /// Median lateness, in µs.
     pub p50_us: f64,
-    /// 99th percentile of lateness.
+    /// 99th percentile of lateness, in µs.
     pub p99_us: f64,
-    /// 99.9th percentile of lateness.
+    /// 99.9th percentile of lateness, in µs.
     pub p999_us: f64,
     /// Maximum lateness, in µs.
     pub max_us: f64,
-    /// Worst deviation of a 100 ms window from the schedule, in per cent of the queries due in it. A deviation of one
-    /// query is ignored.
+    /// Largest deviation of any 100 ms window from the schedule, in per cent of the queries due in that window. A
+    /// deviation of one query is ignored.
     pub window_100ms_worst_pct: f64,
-    /// Worst deviation of a 10 ms window from the schedule, computed like that of the 100 ms windows.
+    /// Largest deviation of any 10 ms window from the schedule, computed in the same way as for the 100 ms windows.
     pub window_10ms_worst_pct: f64,
 }
 
 impl Pacing {
-    /// Returns the violated limits; empty if all limits were met. `planned` and `sent` are query counts.
+    /// Returns the violated limits, or an empty list if all limits were met. `planned` and `sent` are numbers of
+    /// queries.
     pub(crate) fn violations(&self, limits: &PacingLimits, planned: u64, sent: u64) -> Vec<Reason> {
         let mut reasons = Vec::new();
         if self.window_100ms_worst_pct > limits.window_100ms_pct {

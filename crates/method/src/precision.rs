@@ -6,9 +6,9 @@
 //! point      from ────────────────── to          smallest pass … largest fail; open where nothing failed
 //! ```
 //!
-//! A rate at which a trial was run is exact. Derived figures are rounded here, each by one function, so that every
-//! output shows the same value: a median of two rates ([`median`]), a lower end divided by [`overstatement`]
-//! ([`lower_end`]), ratios ([`Ratio::rounded`]), CPRDP ([`four_digits`]).
+//! A rate at which a trial was run is exact. Derived values are rounded by functions of this module, so that every
+//! output shows the same value: the median of two rates by [`median`], the lower end of an interval by [`lower_end`],
+//! ratios by [`Ratio::rounded`], and the CPRDP by [`four_digits`].
 
 use serde::{Deserialize, Serialize};
 
@@ -19,8 +19,8 @@ use units::{Nanos, Qps};
 /// maximum are as informative (RFC 8219 §9.2 requires at least 20 repetitions).
 pub(crate) const PERCENTILES_FROM: usize = 20;
 
-/// Trial duration below which the default timeout is proportional to the duration. In shorter trials, replies that are
-/// still queued at the end have too much weight.
+/// Trial duration below which the default timeout is proportional to the duration. With a fixed timeout, replies that
+/// are still queued at the end would have too much weight in short trials.
 const SHORT: Nanos = Nanos(20 * Nanos::SECOND.0);
 /// Ratio of a short trial's duration to its default timeout. A longer timeout requires a correction by
 /// [`overstatement`].
@@ -33,8 +33,8 @@ pub fn default_timeout(duration: Nanos) -> Nanos {
 }
 
 /// Returns the factor by which a trial may overstate the rate that the DUT can sustain: up to 1 + timeout ÷ duration.
-/// The DUT has the time `duration + timeout` to answer the queries that are sent within `duration`. The factor is 1 if
-/// the timeout is not longer than [`default_timeout`].
+/// The reason is that the DUT can still answer queries during the timeout that follows the last query. The factor is 1
+/// if the timeout is not longer than [`default_timeout`].
 pub fn overstatement(duration: Nanos, timeout: Nanos) -> f64 {
     if timeout <= default_timeout(duration) {
         1.0
@@ -43,18 +43,20 @@ pub fn overstatement(duration: Nanos, timeout: Nanos) -> f64 {
     }
 }
 
-/// The rates between which the DUT's limit lies, in queries per second. The rate `from` passed, and the rate `to`
-/// failed.
+/// Interval that contains the DUT's maximum rate, in queries per second. The lower end comes from passed trials, and
+/// the upper end from failed trials.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Interval {
-    /// Minimum of the highest passed rates, divided by [`overstatement`]; absent if a search found no passing rate.
+    /// Lower end: the smallest rate among the highest passed rates of the searches, divided by [`overstatement`].
+    /// Absent if a search found no passing rate.
     pub from: Option<f64>,
-    /// Maximum of the lowest failed rates; absent if a search found none.
+    /// Upper end: the largest rate among the lowest failed rates of the searches. Absent if a search found no failing
+    /// rate.
     pub to: Option<f64>,
 }
 
 impl Interval {
-    /// Returns the interval that one or several searches prove together. `overstated` is the factor returned by
+    /// Returns the interval that the results of one or more searches prove. `overstated` is the factor returned by
     /// [`overstatement`], at least 1.
     pub fn of(found: &[Found], overstated: f64) -> Interval {
         let each = |rate: fn(&Found) -> Option<Qps>| -> Option<Vec<Qps>> {
@@ -68,7 +70,8 @@ impl Interval {
         }
     }
 
-    /// Returns the ratio of this interval (a) to `other` (b): [a.from ÷ b.to, a.to ÷ b.from].
+    /// Returns the bounds of the ratio of this interval's rate (a) to the rate of `other` (b): [a.from ÷ b.to, a.to ÷
+    /// b.from].
     pub fn ratio_to(&self, other: &Interval) -> Ratio {
         let quotient =
             |a: Option<f64>, b: Option<f64>| a.zip(b.filter(|&b| b > 0.0)).map(|(a, b)| a / b);
@@ -85,14 +88,14 @@ pub fn lower_end(passed: Qps, overstated: f64) -> f64 {
 /// Proven bounds of the ratio of two servers' rates.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Ratio {
-    /// Lower bound of the ratio; absent if there is none.
+    /// Lower bound of the ratio; absent if the ratio has no lower bound.
     pub from: Option<f64>,
-    /// Upper bound of the ratio; absent if there is none.
+    /// Upper bound of the ratio; absent if the ratio has no upper bound.
     pub to: Option<f64>,
 }
 
 impl Ratio {
-    /// True if the ratio shows which server is faster, because 1 is not between the ratio's bounds.
+    /// True if 1 lies outside the bounds, so that the ratio shows which server is faster.
     pub fn is_decided(&self) -> bool {
         self.from.is_some_and(|from| from > 1.0) || self.to.is_some_and(|to| to < 1.0)
     }
@@ -108,40 +111,41 @@ impl Ratio {
     }
 }
 
-/// Statistics of a point in queries per second. Each value is present only if there are enough searches to compute it.
+/// Statistics of all searches at one measurement point, in queries per second. Each value is present only if there are
+/// enough searches to compute it.
 ///
 /// A search in which the tester could not measure any rate is omitted. A search that found no passing rate is sorted
-/// below all other searches. Its rate is absent, which differs from a rate of 0.
+/// below all other searches. Its rate is absent instead of 0.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Figures {
     /// Number of searches in which at least one rate passed or failed.
     pub n: usize,
-    /// Number of these searches that found no passing rate.
+    /// Number of searches in which at least one rate failed but no rate passed.
     #[serde(default)]
     pub without_pass: usize,
-    /// Median of the highest passed rates. Absent if n = 0, if one of the middle searches found no passing rate, or if
-    /// a later trial refuted it.
+    /// Median of the highest passed rates. It is absent if n = 0, if one of the middle searches found no passing rate,
+    /// or if a later trial failed at or below it.
     pub median: Option<f64>,
-    /// The rate, at or below the median, at which a later trial failed; absent if no later trial failed there.
+    /// Rate of a later trial that failed at or below the median; absent if there was no such failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refuted_at: Option<Qps>,
-    /// The 1st percentile; present if n ≥ 20.
+    /// 1st percentile of the highest passed rates; absent if n < 20.
     pub p1: Option<f64>,
-    /// The 99th percentile; present if n ≥ 20.
+    /// 99th percentile of the highest passed rates; absent if n < 20.
     pub p99: Option<f64>,
-    /// Minimum of the highest passed rates; absent if a search found no passing rate.
+    /// Smallest of the highest passed rates of the searches; absent if a search found no passing rate.
     pub min: Option<f64>,
-    /// Maximum of the highest passed rates; absent if no search found a passing rate.
+    /// Largest of the highest passed rates of the searches; absent if no search found a passing rate.
     pub max: Option<f64>,
     /// (max − min) ÷ median · 100 %, to two decimals; absent if n < 2 or one of the values is absent.
     pub dispersion_pct: Option<f64>,
-    /// The rates between which the limit lies.
+    /// Interval that contains the DUT's maximum rate.
     pub interval: Interval,
 }
 
 impl Figures {
-    /// Computes the statistics of searches with this resolution. `overstated` is the factor described at
-    /// [`Interval::of`].
+    /// Computes the statistics of searches that were run with the given resolution. `overstated` is the factor
+    /// described at [`Interval::of`].
     pub fn of(found: &[Found], overstated: f64, resolution: Qps) -> Figures {
         let telling: Vec<Found> = found.iter().filter(|f| !f.is_unmeasurable()).copied().collect();
         let mut rates: Vec<Option<Qps>> = telling.iter().map(|f| f.highest).collect();
@@ -167,8 +171,8 @@ impl Figures {
         }
     }
 
-    /// Limits these figures to a self-test that validates the tester only up to `allowed`. A failure above that rate
-    /// may be caused by the tester, so it is not used as a bound for the DUT's rate.
+    /// Removes the upper end of the interval if it is above `allowed`, the rate up to which a self-test validates the
+    /// tester. A failure above that rate may be caused by the tester, so it is no upper bound for the DUT's rate.
     #[must_use]
     pub fn validated_to(mut self, allowed: Option<Qps>) -> Figures {
         let is_valid = |failed: &f64| allowed.is_none_or(|allowed| *failed <= allowed.0 as f64);
@@ -176,9 +180,9 @@ impl Figures {
         self
     }
 
-    /// Records that a later trial failed at `rate`. Passed rates at or above `rate` no longer count. `below` is the
-    /// lower end proven by the next lower passed rate, and the interval then begins there or lower. A median at or
-    /// above `rate` is refuted.
+    /// Records that a later trial failed at `rate`. Passed rates at or above `rate` no longer count, and a median at or
+    /// above `rate` is removed. The lower end of the interval becomes at most `below`, the lower end that the next
+    /// lower passed rate proves.
     pub fn refute(&mut self, rate: Qps, below: Option<f64>) {
         self.interval.from = self.interval.from.zip(below).map(|(from, below)| from.min(below));
         if self.median.is_some_and(|median| rate.0 as f64 <= median) || self.refuted_at.is_some() {
@@ -187,16 +191,17 @@ impl Figures {
         }
     }
 
-    /// True if the median is itself the proven lower end, and there is no upper bound for the DUT's rate. Only such a
-    /// median is shown with "≥".
+    /// True if the median equals the lower end of the interval, and the interval has no upper end. Only such a median
+    /// is shown with "≥".
     pub fn is_at_least(&self) -> bool {
         self.interval.to.is_none() && self.median.is_some() && self.median == self.interval.from
     }
 }
 
-/// Returns the median of rates in ascending order. A tried rate is exact. The mean of two different rates is rounded
-/// down to a multiple of the largest power of ten not above `resolution`, but never below the lower rate. Returns
-/// `None` if there is no rate, or if a rate in the middle is absent.
+/// Returns the median of a list of rates in ascending order. If the median is a rate that was tried, it is exact. The
+/// mean of two different rates is rounded down to a multiple of the largest power of ten not above `resolution`. The
+/// result is never below the lower of these two rates. Returns `None` if the list is empty, or if a rate in the middle
+/// is absent.
 pub fn median(sorted: &[Option<Qps>], resolution: Qps) -> Option<f64> {
     let last = sorted.len().checked_sub(1)?;
     let (Qps(lower), Qps(upper)) = (sorted[last / 2]?, sorted[sorted.len() / 2]?);

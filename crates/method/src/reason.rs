@@ -1,4 +1,5 @@
-//! Reasons why a trial did not pass, as data. `Display` gives the text; no code decides by the text.
+//! Reasons why a trial did not pass. A reason is stored as data, and `Display` converts it to text. No code makes
+//! decisions based on the text.
 //!
 //! ```text
 //! pacing ──┐
@@ -16,7 +17,7 @@ use crate::evidence::Deviation;
 use crate::records::Counts;
 use units::{CpuId, Nanos, Share, counted, grouped};
 
-/// A loss on the tester's host, in its sending or receiving. The DUT is not affected.
+/// Loss or delay of packets on the tester's host. The DUT is not the cause.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(tag = "place", rename_all = "snake_case")]
 pub enum HostLoss {
@@ -32,14 +33,14 @@ pub enum HostLoss {
         /// The interface's name.
         interface: String,
     },
-    /// An interface dropped received packets.
+    /// An interface dropped incoming packets.
     InterfaceReceive {
         /// Dropped packets.
         packets: u64,
         /// The interface's name.
         interface: String,
     },
-    /// An interface dropped packets to be sent.
+    /// An interface dropped outgoing packets.
     InterfaceSend {
         /// Dropped packets.
         packets: u64,
@@ -48,27 +49,29 @@ pub enum HostLoss {
     },
     /// A queueing discipline dropped the Measurer's packets.
     QueueingDiscipline {
-        /// Dropped packets; several queries sent in one call (`UDP_SEGMENT`) are one packet here.
+        /// Number of dropped packets. If several queries were sent in one system call (`UDP_SEGMENT`), they count as
+        /// one packet.
         packets: u64,
-        /// Kind as shown by tc(8); `None` if unknown.
+        /// Kind of the queueing discipline as shown by tc(8); `None` if unknown.
         discipline: Option<String>,
-        /// Interface of the discipline.
+        /// Interface to which the queueing discipline is attached.
         interface: String,
     },
     /// Packets waited in a queueing discipline for longer than the limit.
     Waited {
         /// Packets that waited longer than the limit.
         packets: u64,
-        /// The longest wait seen in samples of the queue.
+        /// Longest waiting time found in samples of the queue.
         longest: Nanos,
-        /// Maximum permitted wait.
+        /// Maximum permitted waiting time of a packet.
         limit: Nanos,
-        /// Kind of the discipline as shown by tc(8); `None` if unknown.
+        /// Kind of the queueing discipline as shown by tc(8); `None` if unknown.
         discipline: Option<String>,
-        /// Interface of the discipline.
+        /// Interface to which the queueing discipline is attached.
         interface: String,
     },
-    /// The next hop's link-layer address was unknown: packets waited in a short queue, which drops excess packets.
+    /// The link-layer address of the next hop was unknown. Packets for this address waited in a short queue, and the
+    /// kernel dropped packets when the queue was full.
     Neighbour {
         /// Dropped packets; `None` if the kernel's counter is not visible.
         packets: Option<u64>,
@@ -76,7 +79,7 @@ pub enum HostLoss {
         address: IpAddr,
         /// Interface to the next hop.
         interface: String,
-        /// Time for which the address was unknown, to the accuracy of the samples.
+        /// Time for which the link-layer address was unknown. It is only as accurate as the sampling interval.
         unresolved: Nanos,
     },
 }
@@ -97,15 +100,15 @@ impl fmt::Display for ZoneFacts {
     }
 }
 
-/// Use of the DUT's CPUs by anything except the DUT and the tester, in per cent of the CPUs' time in a trial.
+/// CPU time that neither the DUT nor the tester used, in per cent of the total time of the DUT's CPUs in a trial.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct OtherUse {
-    /// Other programs; absent if the host does not show all of its processes.
+    /// CPU time used by other programs; absent if the host does not show all of its processes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub programs_pct: Option<f64>,
-    /// Time taken by a hypervisor.
+    /// CPU time taken by a hypervisor.
     pub stolen_pct: f64,
-    /// Interrupts, which may be caused by the trial's packets.
+    /// CPU time used by interrupts. The trial's packets may cause such interrupts.
     pub interrupts_pct: f64,
 }
 
@@ -137,89 +140,90 @@ pub enum Half {
     Receiver,
 }
 
-/// Reasons why a trial failed or is invalid. In JSON, a reason is an object with the variant's data and a `kind`,
-/// which is the variant's name in snake case.
+/// Reason why a trial failed or is invalid. In JSON, a reason is an object with the variant's data and the member
+/// `kind`, which contains the variant's name in snake case.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Reason {
-    /// The queries of a 100 ms window were too far from the schedule (`PacingLimits::window_100ms_pct`).
+    /// In a 100 ms window, the number of queries sent differed too much from the schedule
+    /// (`PacingLimits::window_100ms_pct`).
     WindowOff {
-        /// Worst deviation of a window, in per cent of the queries due in it.
+        /// Largest deviation of any window, in per cent of the queries due in that window.
         worst_pct: f64,
-        /// The limit, in per cent.
+        /// Maximum permitted deviation, in per cent.
         limit_pct: f64,
     },
     /// At least one query in a thousand was sent too late (`PacingLimits::lateness_p999`).
     Late {
         /// 99.9th percentile of lateness in microseconds.
         p999_us: f64,
-        /// Limit that was exceeded.
+        /// Limit for the lateness, which was exceeded.
         limit: Nanos,
     },
     /// More or fewer queries were sent than planned (`PacingLimits::total_pct`).
     TotalOff {
         /// Queries sent.
         sent: u64,
-        /// Queries of the schedule.
+        /// Number of planned queries.
         planned: u64,
-        /// The limit, in per cent of the plan.
+        /// Maximum permitted difference, in per cent of the planned queries.
         limit_pct: f64,
     },
     /// A thread could not be pinned to its CPU.
     NotPinned {
-        /// The thread.
+        /// Thread that could not be pinned.
         half: Half,
-        /// The CPU.
+        /// CPU to which the thread should be pinned.
         cpu: CpuId,
         /// Error returned by the system.
         error: String,
     },
-    /// The receiver was too slow: the ledger had no room for further queries.
+    /// The receiver was too slow. The table of outstanding queries had no space for further queries.
     LedgerFull,
     /// The kernel returned a send error.
     SendRefused {
         /// First query of the thread pair that was not sent.
         query: u64,
-        /// Error returned by the system; `None` if packets are accepted again.
+        /// Error returned by the system; `None` if the kernel accepts packets again.
         error: Option<String>,
     },
     /// The kernel returned send errors for some queries of a closed loop, so these queries got no reply.
     QueriesRefused {
-        /// Number of queries.
+        /// Number of queries that were not sent.
         queries: u64,
     },
-    /// The receiver could not receive.
+    /// The receiving thread could not receive packets.
     CannotReceive {
         /// Error returned by the system.
         error: String,
     },
-    /// The disk was too slow for the records of the queries.
+    /// The disk was too slow to store a record of each query.
     RecordsLost {
-        /// Missing records.
+        /// Number of missing records.
         records: u64,
     },
-    /// The tester's host lost packets in or below its sockets.
+    /// The tester's host lost packets in its sockets or in a lower layer of the network stack.
     HostLoss(HostLoss),
-    /// The outcomes do not add up: a defect of the tester.
+    /// The numbers of outcomes do not add up to the number of queries sent. This is a defect of the tester.
     Unbalanced {
         /// Queries sent.
         sent: u64,
     },
-    /// The tester's interface received more datagrams than the tester's sockets. With the missing datagrams, the trial
-    /// could have passed.
+    /// The tester's interface received datagrams that did not reach the tester's sockets. If these datagrams were valid
+    /// replies, the trial would have passed.
     Missed {
         /// Datagrams that did not reach a socket of the tester.
         datagrams: u64,
         /// Queries counted as lost.
         lost: u64,
     },
-    /// The DUT did not resolve names that should have been in its cache, so the trial could not begin.
+    /// The trial could not begin, because the DUT did not resolve all names that should have been in its cache.
     NotPreloaded {
-        /// Unresolved names.
+        /// Number of names that the DUT did not resolve.
         names: u64,
     },
-    /// AuthDNS's sockets were full.
+    /// The receive buffers of AuthDNS's sockets were full.
     AuthDropped {
         /// Queries that AuthDNS did not read.
         queries: u64,
@@ -229,38 +233,39 @@ pub enum Reason {
         /// Replies that were not sent.
         replies: u64,
     },
-    /// AuthDNS's host lost packets below AuthDNS's sockets.
+    /// AuthDNS's host lost packets in a layer below AuthDNS's sockets.
     AuthHostLoss(HostLoss),
-    /// AuthDNS was restarted during the trial: its earlier counters are unknown, and queries received meanwhile are
-    /// lost.
+    /// AuthDNS was restarted during the trial. Its counters from before the restart are unknown, and queries that
+    /// arrived during the restart are lost.
     AuthRestarted,
-    /// AuthDNS's counters could not be read after the trial: AuthDNS ended, or was restarted without its status socket.
+    /// AuthDNS's counters could not be read after the trial. AuthDNS either ended, or was restarted without its status
+    /// socket.
     AuthLost {
         /// Error returned by the status socket.
         error: String,
     },
-    /// AuthDNS itself was too slow for at least one query in a thousand.
+    /// AuthDNS took too long to process at least one query in a thousand.
     AuthSlow {
         /// 99.9th percentile of AuthDNS's processing time in microseconds.
         p999_us: f64,
-        /// Limit that was exceeded.
+        /// Limit for the processing time, which was exceeded.
         limit: Nanos,
     },
-    /// AuthDNS was slow for enough queries to have caused a failed trial.
+    /// AuthDNS was slow for so many queries that it may have caused the failure of a trial.
     AuthDecides {
-        /// Queries that took AuthDNS longer than the limit.
+        /// Number of queries for which AuthDNS took longer than the limit.
         questions: u64,
-        /// Limit that was exceeded.
+        /// Limit for AuthDNS's processing time, which was exceeded.
         limit: Nanos,
-        /// Queries of the trial without a reply in time, or with SERVFAIL.
+        /// Number of the trial's queries that got no reply in time or got SERVFAIL.
         unanswered: u64,
     },
-    /// The interfaces of AuthDNS's host received more datagrams for AuthDNS than AuthDNS's sockets. More than one
-    /// datagram in a thousand is missing, or the missing datagrams could have caused a failed trial.
+    /// The interfaces of AuthDNS's host received datagrams for AuthDNS that did not reach AuthDNS's sockets. More than
+    /// one datagram in a thousand is missing, or the missing datagrams may have caused the failure of a trial.
     AuthMissed {
         /// Datagrams that did not reach a socket of AuthDNS.
         datagrams: u64,
-        /// Datagrams for AuthDNS that its interfaces received.
+        /// Datagrams for AuthDNS that the interfaces of its host received.
         came: u64,
     },
     /// AuthDNS serves a different zone than the trial needs.
@@ -270,7 +275,7 @@ pub enum Reason {
         /// Zone needed by the trial.
         wanted: ZoneFacts,
     },
-    /// AuthDNS answered REFUSED or NXDOMAIN in a trial that would have failed.
+    /// AuthDNS answered REFUSED or NXDOMAIN in a trial that would otherwise count as failed.
     AuthRefused {
         /// Replies with REFUSED or NXDOMAIN.
         refused: u64,
@@ -284,9 +289,9 @@ pub enum Reason {
     },
     /// AuthDNS was queried for more names than the trial contains.
     OtherNames {
-        /// Names queried at AuthDNS.
+        /// Number of names for which AuthDNS was queried.
         asked: u64,
-        /// Names of the trial.
+        /// Number of names in the trial.
         names: u64,
     },
     /// The user interrupted the trial.
@@ -296,9 +301,9 @@ pub enum Reason {
         /// Time planned for sending.
         planned: Nanos,
     },
-    /// The DUT's load differed from that of the plan.
+    /// The load on the DUT differed from the planned load.
     Deviation {
-        /// Requested and observed values.
+        /// Requested value and observed value.
         deviation: Deviation,
     },
     /// One of several testers made the trial invalid.
@@ -308,7 +313,7 @@ pub enum Reason {
         /// Reason reported by that tester.
         reason: Box<Reason>,
     },
-    /// A reason on one host, named as in the campaign's plan.
+    /// A reason that concerns a single host. The host has the name that the campaign's plan gives it.
     OnHost {
         /// Name of the host.
         host: String,
@@ -327,9 +332,9 @@ pub enum Reason {
     },
     /// The clock of one of several testers differed too much from the other clocks, or the difference is unknown.
     ClockOff {
-        /// Difference, if known.
+        /// Difference from the other clocks; absent if unknown.
         error: Option<Nanos>,
-        /// Maximum difference.
+        /// Maximum permitted difference.
         limit: Nanos,
     },
     /// One of several testers got no valid reply at all, while the others did, so the DUT is not the cause.
@@ -339,21 +344,21 @@ pub enum Reason {
         /// Number of valid replies expected, given the results of the other testers.
         expected: u64,
     },
-    /// The clock used for sending was slewed by a time daemon, which changed the rate.
+    /// A time daemon slewed the clock used for sending, which changed the rate of the queries.
     ClockSlewed {
         /// Frequency offset from the hardware's clock in parts per million; negative if slower.
         ppm: f64,
-        /// Maximum frequency offset.
+        /// Maximum permitted frequency offset in parts per million.
         limit_ppm: f64,
     },
     /// Other programs, or a hypervisor, used the DUT's CPUs in a trial that failed.
     OtherPrograms {
-        /// Use of the DUT's CPUs.
+        /// Use of the DUT's CPUs by other programs, a hypervisor and interrupts.
         used: OtherUse,
-        /// Limit for other programs and stolen time together, in per cent.
+        /// Limit for the sum of the time used by other programs and the stolen time, in per cent.
         limit_pct: f64,
     },
-    /// Too few queries got a valid reply: this is the only failure of the DUT.
+    /// Too few queries got a valid reply. This is the only reason that is a failure of the DUT.
     TooFewValid {
         /// Queries sent.
         sent: u64,
@@ -444,7 +449,7 @@ impl HostLoss {
 }
 
 impl Reason {
-    /// Creates the reason for too few valid replies from a trial's counts.
+    /// Creates the reason [`Reason::TooFewValid`] from the counts of a trial.
     pub fn too_few_valid(counts: &Counts) -> Reason {
         let Counts { sent, valid, lost, late, .. } = *counts;
         Reason::TooFewValid { sent, valid, lost, late, wrong: counts.wrong.total() }
@@ -763,7 +768,7 @@ impl fmt::Display for Reason {
 }
 
 impl Reason {
-    /// Writes the text of reasons that concern AuthDNS.
+    /// Writes the text of a reason that concerns AuthDNS.
     fn of_auth(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Reason::AuthDropped { queries } => {

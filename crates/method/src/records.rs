@@ -1,4 +1,4 @@
-//! Outcome of each query, and their totals.
+//! Outcome of each query, and the totals of a trial.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,7 +14,7 @@ use units::{Nanos, QueryIndex};
 pub enum Wrong {
     /// An RCODE other than NOERROR.
     Rcode(u8),
-    /// The reply had its TC bit set (RFC 1035 §4.1.1).
+    /// The TC bit of the reply is set (RFC 1035 §4.1.1).
     Truncated,
     /// The reply could not be parsed, or its opcode is not QUERY.
     Malformed,
@@ -55,14 +55,14 @@ pub enum Outcome {
     Valid,
     /// A reply at or after the timeout.
     Late,
-    /// No reply while the tester listened.
+    /// No reply arrived before the tester stopped receiving.
     Lost,
     /// A reply within the timeout that is not a correct answer.
     Wrong(Wrong),
 }
 
 impl Outcome {
-    /// Returns the word used in record files.
+    /// Returns the word for this outcome in record files.
     pub const fn as_str(self) -> &'static str {
         match self {
             Outcome::Valid => "valid",
@@ -79,7 +79,7 @@ impl Outcome {
     }
 }
 
-/// One query from schedule to outcome. Times are nanoseconds since the trial's start.
+/// Send times, arrival time and outcome of one query. Times are in nanoseconds since the trial's start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
     /// Index of the query in the trial.
@@ -94,37 +94,37 @@ pub struct Record {
     pub received: Option<Nanos>,
     /// Outcome of the query.
     pub outcome: Outcome,
-    /// The rcode of the reply, if there was one.
+    /// RCODE of the first reply; absent if there was no reply.
     pub rcode: Option<u8>,
 }
 
-/// Counts of replies that arrived in time but were wrong, by fault.
+/// For each fault, the number of replies that arrived in time but had this fault.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct WrongCounts {
-    /// NOERROR without an AAAA record at the end of the alias chain.
+    /// Replies with RCODE NOERROR but without an AAAA record at the end of the alias chain.
     pub no_aaaa: u64,
-    /// RCODEs other than NOERROR: replies by RCODE number.
+    /// For each RCODE other than NOERROR, the number of replies.
     #[serde(with = "by_number")]
     #[schemars(with = "std::collections::BTreeMap<String, u64>")]
     pub rcode: BTreeMap<u8, u64>,
     /// Replies with the TC bit set (RFC 1035 §4.1.1).
     pub truncated: u64,
-    /// An AAAA record with an address other than the one that belongs to the name.
+    /// Replies with an AAAA record whose address is not the one that belongs to the name.
     pub address: u64,
     /// Replies that cannot be parsed as an answer.
     pub malformed: u64,
-    /// Replies without a valid signature to signed queries.
+    /// Replies that lack a valid signature although the query was signed.
     #[serde(default)]
     pub signature: u64,
     /// Replies that arrived at an address of the tester that is not the query's source address. Such replies are
-    /// counted only in trials from many source addresses, because the sockets of other trials receive for one address
-    /// only.
+    /// counted only in trials with many source addresses. In other trials, each socket receives only packets for its
+    /// own address.
     #[serde(default)]
     pub destination: u64,
 }
 
-/// Serialization of counts by RCODE number, for `#[serde(with = "…")]`. JSON keys are strings; serde_json converts them
-/// to numbers, but not inside a flattened structure such as [`Counts`].
+/// Serialization of counts by RCODE number, for `#[serde(with = "…")]`. JSON keys are strings. serde_json converts such
+/// keys to numbers, except in a flattened structure such as [`Counts`].
 pub mod by_number {
     use std::collections::BTreeMap;
 
@@ -157,7 +157,7 @@ pub mod by_number {
 }
 
 impl WrongCounts {
-    /// Returns each fault with its number of replies.
+    /// Returns each fault, with the number of replies that have this fault.
     fn each(&self) -> impl Iterator<Item = (Wrong, u64)> + '_ {
         let rcodes = self.rcode.iter().map(|(&rcode, &n)| (Wrong::Rcode(rcode), n));
         let others = [
@@ -171,7 +171,7 @@ impl WrongCounts {
         rcodes.chain(others)
     }
 
-    /// Returns the total over all faults.
+    /// Returns the number of wrong replies.
     pub fn total(&self) -> u64 {
         self.each().map(|(_, n)| n).sum()
     }
@@ -184,19 +184,19 @@ pub struct Counts {
     pub sent: u64,
     /// Queries with a valid first reply in time.
     pub valid: u64,
-    /// First replies at or after the timeout.
+    /// Queries whose first reply arrived at or after the timeout.
     pub late: u64,
     /// Queries without any reply.
     pub lost: u64,
-    /// First replies in time that are wrong.
+    /// Queries whose first reply arrived in time but was wrong.
     pub wrong: WrongCounts,
     /// Further replies to queries that already had a reply.
     pub duplicates: u64,
-    /// Unmatched responses: packets that belong to no query.
+    /// Unmatched responses: received packets that belong to no query.
     pub stray: u64,
-    /// Send errors: queries that the kernel did not accept; not part of `sent`.
+    /// Queries that the kernel did not accept because of a send error. They are not included in `sent`.
     pub refused: u64,
-    /// Queries that the kernel accepted only at a later attempt; part of `sent`.
+    /// Queries that the kernel accepted only at a later attempt. They are included in `sent`.
     #[serde(default)]
     pub sent_again: u64,
 }
@@ -220,7 +220,7 @@ impl Counts {
         }
     }
 
-    /// Adds the totals of another thread pair.
+    /// Adds the totals of a second thread pair to these totals.
     pub fn merge(&mut self, other: &Counts) {
         self.sent += other.sent;
         self.valid += other.valid;
@@ -241,13 +241,13 @@ impl Counts {
         self.sent_again += other.sent_again;
     }
 
-    /// Returns the number of replies, whether right, wrong or late.
+    /// Returns the number of valid, late and wrong replies.
     pub fn replies(&self) -> u64 {
         self.valid + self.late + self.wrong.total()
     }
 
     /// If no reply was valid and at least 99 % of the replies have the same fault, returns this fault. Such a result
-    /// shows that the server is misconfigured, and gives no information about the server's speed.
+    /// shows that the server is misconfigured. It gives no information about the server's speed.
     pub fn wrong_in_one_way(&self) -> Option<Wrong> {
         let (way, n) = self.wrong.each().max_by_key(|(_, n)| *n)?;
         (self.valid == 0 && n > 0 && n * 100 >= self.replies() * 99).then_some(way)
@@ -258,7 +258,7 @@ impl Counts {
         self.outcomes() == Some(self.sent)
     }
 
-    /// Returns the sum over all outcomes; `None` on overflow.
+    /// Returns the number of queries that have an outcome; `None` on overflow.
     pub fn outcomes(&self) -> Option<u64> {
         let wrong = self.wrong.each().map(|(_, n)| n);
         let mut all = [self.valid, self.late, self.lost].into_iter().chain(wrong);
