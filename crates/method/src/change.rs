@@ -1,5 +1,5 @@
-//! Comparison of a server's rate with the rate of a baseline. The 95 % interval of the ratio of the two medians is
-//! compared with a limit.
+//! Comparison of a server's rate with the rate of a baseline. The program computes the ratio of the two medians and
+//! compares the 95 % confidence interval of this ratio with a limit.
 //!
 //! ```text
 //! searches of the baseline  ─► medians of all resamples ─┐
@@ -8,12 +8,12 @@
 //! ```
 //!
 //! The interval is computed by a bootstrap over searches (B. Efron, "Bootstrap Methods: Another Look at the Jackknife",
-//! Annals of Statistics 7, 1979, DOI 10.1214/aos/1176344552). No resamples are drawn: the probability of each possible
-//! median is computed ([`resamples`]), so that the same searches always give the same interval. Percentile intervals
-//! computed from few values are too short. The percentiles are therefore moved outwards as in T. Hesterberg, "What
-//! Teachers Should Know About the Bootstrap", The American Statistician 69, 2015, DOI 10.1080/00031305.2015.1089789,
-//! section 5.1. The shift uses Student's t distribution with the degrees of freedom of the smaller set, and the factor
-//! √(n ÷ (n − 1)).
+//! Annals of Statistics 7, 1979, DOI 10.1214/aos/1176344552). Instead of drawing random resamples, the program computes
+//! the probability of each possible median ([`resamples`]). The same searches therefore always give the same interval.
+//! Percentile intervals computed from few values are too short. The percentiles are therefore moved outwards as in T.
+//! Hesterberg, "What Teachers Should Know About the Bootstrap", The American Statistician 69, 2015, DOI
+//! 10.1080/00031305.2015.1089789, section 5.1. The shift is computed from Student's t distribution with the degrees of
+//! freedom of the smaller set, and from the factor √(n ÷ (n − 1)).
 //!
 //! A search proves only that the server's maximum rate lies between a rate that passed and a rate that failed. The
 //! lower end of the interval is therefore a rate that the candidate passed divided by a rate that the baseline failed.
@@ -28,25 +28,26 @@ use crate::precision::Ratio;
 use crate::search::Found;
 use resamples::Medians;
 
-/// Minimum number of searches per server. With fewer searches, the results of two equal servers are completely
-/// separated with a probability of at least 5 % (in 2 of 20 orders with three searches each).
+/// Minimum number of searches per server. With three searches per server, the results of two equally fast servers do
+/// not overlap in 2 of the 20 possible orders. Fewer than four searches can therefore show no difference at a level of
+/// 5 %.
 pub const LEAST_SEARCHES: usize = 4;
-/// Maximum number of searches per server that is ever suggested.
+/// Maximum number of searches per server that the advice suggests.
 pub(crate) const MOST_SEARCHES: usize = 1_000;
 
-/// Searches of one server at a point.
+/// Results of all searches for one server at one measurement point.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Searches {
-    /// Passed rate of each search, in ascending order; 0 if no rate passed.
+    /// Passed rates of the searches in ascending order. A search in which no rate passed has the passed rate 0.
     passed: Vec<f64>,
-    /// Failed rate of each search, in ascending order; infinite if no rate failed.
+    /// Failed rates of the searches in ascending order. A search in which no rate failed has an infinite failed rate.
     failed: Vec<f64>,
 }
 
 impl Searches {
     /// Selects the searches in `found` that give information about the server. `overstated` is the factor by which a
     /// trial may overstate the server's sustainable rate ([`crate::precision::overstatement`]), at least 1. Failures
-    /// above `proven` queries per second do not count against the server, because the tester is not validated there.
+    /// above `proven` queries per second are ignored, because a self-test validates the tester only up to that rate.
     pub fn of(found: &[Found], overstated: f64, proven: Option<u64>) -> Searches {
         let telling: Vec<&Found> =
             found.iter().filter(|search| !search.is_unmeasurable()).collect();
@@ -60,7 +61,7 @@ impl Searches {
         Searches { passed: sorted(passed.collect()), failed: sorted(failed.collect()) }
     }
 
-    /// Returns the searches of `self` and `other` together.
+    /// Returns the searches of both sets in one set.
     pub fn and(mut self, other: &Searches) -> Searches {
         self.passed.extend(&other.passed);
         self.failed.extend(&other.failed);
@@ -77,8 +78,8 @@ impl Searches {
         self.passed.is_empty()
     }
 
-    /// Returns the median of the passed rates in queries per second. Returns `None` if there is no search, or if a
-    /// search in the middle found no passing rate.
+    /// Returns the median of the passed rates in queries per second. Returns `None` if there is no search, or if one of
+    /// the searches in the middle of the sorted list found no passing rate.
     fn median(&self) -> Option<f64> {
         let n = self.passed.len();
         let lower = *self.passed.get(n.checked_sub(1)? / 2)?;
@@ -96,38 +97,37 @@ fn median(sorted: &[f64]) -> Option<f64> {
     (n > 0).then(|| (sorted[(n - 1) / 2] + sorted[n / 2]) / 2.0)
 }
 
-/// Result of comparing an interval with a limit.
+/// Result of comparing a server with a baseline. The interval of the ratio of the two medians is compared with a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ChangeOutcome {
-    /// The whole interval is below 1 − limit.
+    /// The whole interval is below 1 − limit: the server is slower than tolerated.
     Regressed,
-    /// The whole interval is above 1 − limit.
+    /// The whole interval is above 1 − limit, but not all of it is above 1.
     NoRegression,
-    /// The whole interval is above 1.
+    /// The whole interval is above 1: the server is faster than the baseline.
     Improved,
-    /// The interval contains 1 − limit.
+    /// The interval contains 1 − limit, so that the comparison is undecided.
     Undecided,
 }
 
-/// Advice for an undecided comparison.
+/// Condition under which an undecided comparison would be decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum WouldDecide {
-    /// This number of further searches per server, provided that their results scatter like those of the existing
-    /// searches.
+    /// This number of further searches per server, if their results vary as much as those of the existing searches.
     Searches(usize),
-    /// More than this number of searches per server, because the servers differ by about the limit.
+    /// More than this number of searches per server, because the difference between the servers is close to the limit.
     MoreSearchesThan(usize),
     /// A finer resolution, because further searches cannot narrow the gap between passed and failed rates, and the
     /// limit lies in this gap.
     Resolution,
-    /// Searches that find both a passed and a failed rate. The existing searches prove only "at least" or "less than" a
-    /// rate.
+    /// Searches that find both a passed and a failed rate. The existing searches prove only a lower bound or only an
+    /// upper bound.
     Bounds,
 }
 
-/// Comparison of a candidate with a baseline.
+/// Result of comparing a candidate with a baseline.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Change {
     /// Number of the baseline's searches that give information about the server.
@@ -141,11 +141,12 @@ pub struct Change {
     pub interval: Ratio,
     /// Result of comparing the interval with the limit.
     pub outcome: ChangeOutcome,
-    /// Advice; absent if the comparison is decided.
+    /// Condition under which the comparison would be decided; absent if it is already decided.
     pub wanted: Option<WouldDecide>,
 }
 
-/// Compares a candidate with a baseline. `limit` is the largest tolerated decrease, as a fraction from 0 to 1.
+/// Compares a candidate with a baseline. `limit` is the largest tolerated decrease of the rate, as a fraction from 0 to
+/// 1.
 pub fn compare(baseline: &Searches, candidate: &Searches, limit: f64) -> Change {
     let interval = interval(baseline, candidate, (baseline.len(), candidate.len()));
     let outcome = judge(&interval, limit);
@@ -160,7 +161,7 @@ pub fn compare(baseline: &Searches, candidate: &Searches, limit: f64) -> Change 
     }
 }
 
-/// Compares an interval with a limit.
+/// Compares the interval of a ratio with 1 and with 1 − `limit`, and returns the outcome.
 fn judge(interval: &Ratio, limit: f64) -> ChangeOutcome {
     let least = 1.0 - limit;
     match interval {
@@ -171,8 +172,9 @@ fn judge(interval: &Ratio, limit: f64) -> ChangeOutcome {
     }
 }
 
-/// Returns the interval expected for these numbers of searches, assuming that their results scatter like those of the
-/// existing searches. A server for which at least [`LEAST_SEARCHES`] are requested must already have a search.
+/// Returns the interval of the ratio that is expected after the given numbers of searches, if their results vary as
+/// much as those of the existing searches. A server for which at least [`LEAST_SEARCHES`] searches are requested must
+/// already have a search.
 fn interval(baseline: &Searches, candidate: &Searches, searches: (usize, usize)) -> Ratio {
     let fewest = searches.0.min(searches.1);
     if fewest < LEAST_SEARCHES {
@@ -187,7 +189,7 @@ fn interval(baseline: &Searches, candidate: &Searches, searches: (usize, usize))
     Ratio { from, to: failed.ratio_to(&then_passed).above(tail) }
 }
 
-/// Returns advice for an undecided comparison.
+/// Returns the condition under which an undecided comparison would be decided.
 fn wanted(baseline: &Searches, candidate: &Searches, limit: f64) -> WouldDecide {
     let fewest = baseline.len().min(candidate.len());
     if fewest == 0 {
@@ -227,14 +229,15 @@ fn wanted(baseline: &Searches, candidate: &Searches, limit: f64) -> WouldDecide 
     WouldDecide::Searches(enough)
 }
 
-/// Returns the tail probability at which the bootstrap interval of `n` values is a 95 % interval.
+/// Returns the tail probability to use for the bootstrap interval of `n` values, so that it is a 95 % interval.
 fn tail(n: usize) -> f64 {
     let n = n.max(2) as f64;
     normal_below(-((n / (n - 1.0)).sqrt() * student(n - 1.0)))
 }
 
-/// Returns the 97.5th percentile of Student's t (M. Abramowitz, I. Stegun, "Handbook of Mathematical Functions",
-/// 26.7.5). The result is accurate to 1 % for three or more degrees of freedom.
+/// Returns the 97.5th percentile of Student's t distribution with `freedom` degrees of freedom (M. Abramowitz, I.
+/// Stegun, "Handbook of Mathematical Functions", 26.7.5). The result is accurate to 1 % for three or more degrees of
+/// freedom.
 fn student(freedom: f64) -> f64 {
     let z: f64 = 1.959_963_985;
     let terms = [
@@ -249,7 +252,8 @@ fn student(freedom: f64) -> f64 {
     z + (1..).zip(terms).map(|(power, term)| term / freedom.powi(power)).sum::<f64>()
 }
 
-/// Returns the normal distribution function for `x` below 0 (same book, 26.2.17), accurate to 10⁻⁷.
+/// Returns the value of the normal distribution function at `x`, which must be below 0 (M. Abramowitz, I. Stegun,
+/// "Handbook of Mathematical Functions", 26.2.17). The result is accurate to 10⁻⁷.
 fn normal_below(x: f64) -> f64 {
     let t = 1.0 / (1.0 - 0.231_641_9 * x);
     let polynomial = t

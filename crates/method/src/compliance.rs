@@ -1,5 +1,5 @@
-//! Deviations of a result from RFC 8219 §9.2. One function computes them from facts, for trials, searches, self-tests
-//! and campaigns.
+//! Deviations of a result from RFC 8219 §9.2. The same function computes them for trials, searches, self-tests and
+//! campaigns, from facts about the measurement.
 //!
 //! A fact is true, false, or unknown. An unknown fact is listed as a deviation and makes the result noncompliant until
 //! the user states the fact. Facts stated by the user are marked as such.
@@ -13,57 +13,57 @@ use crate::selftest::MIN_DELTA;
 use crate::verdict::Acceptance;
 use units::{Nanos, Qps};
 
-/// Default limit for AuthDNS's processing time (99.9th percentile), above which a trial is invalid.
+/// Default limit for the 99.9th percentile of AuthDNS's processing time. A trial above this limit is invalid.
 pub const DEFAULT_AUTH_LIMIT: Nanos = Nanos::from_millis(10);
 /// Minimum trial duration of RFC 8219 §9.2.
 const SHORTEST: Nanos = Nanos(60 * Nanos::SECOND.0);
 
-/// A fact that affects compliance.
+/// State of a fact that affects compliance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Fact {
-    /// True.
+    /// The fact is true.
     Yes,
-    /// False.
+    /// The fact is false.
     No,
-    /// Unknown, because the program cannot determine it.
+    /// The fact is unknown, because the program cannot determine it.
     NotKnown,
-    /// False according to the user.
+    /// The fact is false according to the user.
     StatedNo,
 }
 
-/// Validation of the tester.
+/// Self-test that validates the tester, or the reason why the tester is not validated.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TesterProof {
-    /// A self-test with the send settings of the trials.
+    /// A self-test was run with the same send settings as the trials.
     SelfTest {
-        /// The self-test's reserve δ, a fraction (RFC 8219 §9.2).
+        /// The self-test's reserve δ, as a fraction (RFC 8219 §9.2).
         delta: f64,
     },
-    /// A self-test with send settings (burst, offload, CPUs, threads, ports, priority) that are unknown or differ from
-    /// those of the trials.
+    /// The send settings of the self-test are unknown or differ from those of the trials. Send settings are burst,
+    /// offload, CPUs, threads, ports and priority.
     OtherSettings {
-        /// The self-test's reserve δ, a fraction (RFC 8219 §9.2).
+        /// The self-test's reserve δ, as a fraction (RFC 8219 §9.2).
         delta: f64,
     },
-    /// A self-test with the send settings of the trials that is itself not compliant with RFC 8219 §9.2.1.
+    /// The send settings are the same, but the self-test itself does not comply with RFC 8219 §9.2.1.
     NotCompliant {
-        /// The self-test's reserve δ, a fraction (RFC 8219 §9.2).
+        /// The self-test's reserve δ, as a fraction (RFC 8219 §9.2).
         delta: f64,
     },
-    /// A self-test with the send settings of the trial, but at a rate that is too low for the trial.
+    /// The send settings are the same, but the self-test's rate is too low to validate the tester for the trial.
     BelowRate {
-        /// The self-test's reserve δ, a fraction (RFC 8219 §9.2).
+        /// The self-test's reserve δ, as a fraction (RFC 8219 §9.2).
         delta: f64,
         /// Rate up to which the self-test validates the tester.
         allowed: Qps,
     },
-    /// No self-test.
+    /// There is no self-test.
     None,
     /// The result is itself a self-test.
     IsSelfTest {
-        /// The self-test's reserve δ, a fraction (RFC 8219 §9.2).
+        /// The self-test's reserve δ, as a fraction (RFC 8219 §9.2).
         delta: f64,
     },
 }
@@ -71,13 +71,14 @@ pub enum TesterProof {
 /// All facts that affect the compliance of a result.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Facts {
-    /// True if the Measurer and the DUT (in a self-test: AuthDNS) are on one host.
+    /// True if the Measurer and the queried server run on the same host. The queried server is the DUT, or AuthDNS in a
+    /// self-test.
     pub shares_host: Fact,
-    /// True if roles share CPUs.
+    /// True if some of the roles (Measurer, AuthDNS, DUT) use the same CPUs.
     pub shares_cpus: Fact,
-    /// True if the Measurer queries the DUT over IPv6; self-tests may use either family.
+    /// True if the Measurer queries the DUT over IPv6. A compliant self-test may use IPv4 or IPv6.
     pub over_ipv6: bool,
-    /// Sending time of a trial.
+    /// Time for which a trial sends queries.
     pub duration: Nanos,
     /// Time after which a reply is late.
     pub timeout: Nanos,
@@ -87,22 +88,23 @@ pub struct Facts {
     pub checks_prefix: bool,
     /// True if the addresses of native AAAA records are checked.
     pub checks_own_aaaa: bool,
-    /// Limits of the send timing.
+    /// Limits that the send timing must meet.
     pub limits: PacingLimits,
     /// Limit for AuthDNS's processing time; absent if the processing time is not checked.
     pub auth_limit: Option<Nanos>,
-    /// Number of searches per point; absent for a single trial.
+    /// Number of searches at each measurement point; absent for a single trial.
     pub repeats: Option<u32>,
-    /// Distance between passed and failed rates at the end of a search; absent for a single trial.
+    /// Difference between the passed and the failed rate at the end of a search; absent for a single trial.
     pub resolution: Option<Qps>,
-    /// True if names that were meant to be new may have been queried twice.
+    /// True if the same name may have been queried twice although it was meant to be new.
     pub reuses_names: bool,
-    /// Validation of the tester.
+    /// Self-test that validates the tester, or the reason why the tester is not validated.
     pub proof: TesterProof,
 }
 
 impl Facts {
-    /// Returns the points in which the result is not compliant, or may not be compliant. An empty list means compliant.
+    /// Returns the definite and the possible deviations of the result from RFC 8219. The list is empty if the result is
+    /// compliant.
     pub fn noncompliance(&self) -> Vec<Noncompliance> {
         let mut points = Vec::new();
         self.topology(&mut points);
@@ -113,7 +115,7 @@ impl Facts {
         points
     }
 
-    /// Returns the facts that are known only from the user's statements. These facts are shown with a compliant result.
+    /// Returns the facts that only the user has stated. A report shows these facts beside a compliant result.
     pub fn statements(&self) -> Vec<String> {
         let stated = [
             (self.shares_host, "the roles have separate hosts"),
@@ -177,7 +179,7 @@ impl Facts {
         }
     }
 
-    /// Adds a deviation for each limit that is looser than the default. RFC 8219 §9.2 requires a constant rate and
+    /// Adds a deviation for each limit that is less strict than the default. RFC 8219 §9.2 requires a constant rate but
     /// gives no limits.
     fn limits(&self, points: &mut Vec<Noncompliance>) {
         let usual = PacingLimits::default();
@@ -233,8 +235,8 @@ impl Facts {
     }
 }
 
-/// Returns the points in which at least one of several trials is not compliant, each point once. The resolutions of
-/// relative searches differ, so the largest is used for all.
+/// Returns the deviations of several trials from RFC 8219, each deviation once. The resolutions of relative searches
+/// differ, so the coarsest resolution is returned.
 pub fn noncompliance_of<'a>(trials: impl IntoIterator<Item = &'a Facts>) -> Vec<Noncompliance> {
     use Noncompliance::Coarse;
     let mut points: Vec<Noncompliance> = Vec::new();

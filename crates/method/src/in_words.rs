@@ -1,8 +1,9 @@
-//! Serialization of a list inside another JSON object, both as data and as text. The text is for readers. Programs read
-//! back only the data and never decide by the text.
+//! Serialization of a list inside a JSON object, both as data and as text. The text is for human readers. Programs read
+//! back only the data, and make no decisions based on the text.
 
-/// Defines a module for `#[serde(flatten, with = "…")]` on a `Vec` of a type with `Display`: `in_words!(Reason:
-/// "reasons", "causes")` writes the sentences as `reasons` and the data as `causes`.
+/// Defines a module for `#[serde(flatten, with = "…")]` on a `Vec` of a type with `Display`. For example,
+/// `in_words!(Reason: "reasons", "causes")` writes the text of each reason into `reasons`, and the data of each reason
+/// into `causes`.
 macro_rules! in_words {
     ($item:ident: $words:tt, $data:tt) => {
         #[doc = concat!("Serializes a list inside another object: `", $words, "` is the text for readers, `", $data, "` the data, which \
@@ -12,7 +13,7 @@ macro_rules! in_words {
 
             use super::$item;
 
-            /// Serialized form.
+            /// Serialized form of the list: its text and its data.
             #[derive(Serialize, schemars::JsonSchema)]
             pub struct Written<'a> {
                 #[serde(rename = $words)]
@@ -27,7 +28,7 @@ macro_rules! in_words {
                 data: Vec<$item>,
             }
 
-            /// Writes the text and the data.
+            /// Writes the list as text and as data.
             ///
             /// # Errors
             /// Returns any error from the serializer.
@@ -35,10 +36,11 @@ macro_rules! in_words {
                 Written { words: data.iter().map($item::to_string).collect(), data }.serialize(serializer)
             }
 
-            /// Reads the data.
+            /// Reads the list from its data.
             ///
             /// # Errors
-            /// Returns an error if the data is missing, as in results of versions that wrote text only.
+            /// Returns an error if the data is missing. This is the case in results of old versions, which wrote only
+            /// the text.
             pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<$item>, D::Error> {
                 Ok(Read::deserialize(deserializer)?.data)
             }

@@ -7,13 +7,14 @@
 //!                                                                       invalid    rate
 //! ```
 //!
-//! - [`narrow`]: search with short probes before full trials; [`mlr`]: search by RFC 9971; [`set`]: all searches of a
-//!   point.
+//! - [`narrow`]: binary search with short probes before full trials; [`mlr`]: search according to RFC 9971; [`set`]:
+//!   all searches at one measurement point.
 //! - [`selftest`]: formulas for the required rate of the tester.
 //! - [`reason`]: reasons why a trial did not pass; [`warning`]: observations that did not affect the verdict.
-//! - [`stats`]: summary of a set of searches; [`precision`]: precision of rates; [`change`]: detection of slowdowns.
+//! - [`stats`]: summary of the results of several searches; [`precision`]: precision of rates; [`change`]: detection of
+//!   slowdowns.
 //! - [`evidence`]: check of the load that the DUT actually received.
-//! - [`compliance`]: deviations from RFC 8219, listed in [`noncompliance`].
+//! - [`compliance`]: search for deviations from RFC 8219; [`noncompliance`]: list of these deviations.
 #![forbid(unsafe_code)]
 
 pub mod change;

@@ -1,8 +1,8 @@
 //! Multiple Loss Ratio search (MLRsearch, RFC 9971): several goals in one search, short trials first.
 //!
-//! A [`Goal`](goal::Goal) defines the tolerated loss of a trial, the share of the trials' time that may exceed this
-//! loss, the final trial duration, and the required width of the rate interval. Each goal is reached through *targets*:
-//! intermediate goals with wider intervals and shorter trials. [`tally`] classifies a load for one target from all
+//! A [`Goal`](goal::Goal) defines the tolerated loss of a trial, the fraction of the total trial time that may
+//! exceed this loss, the final trial duration, and the maximum width of the rate interval. Each goal is preceded by
+//! *targets*, which are easier goals with wider intervals and shorter trials. [`tally`] classifies a load for one target from all
 //! trials at that load. [`search`] chooses the next load and its duration:
 //!
 //! ```text
@@ -16,8 +16,8 @@
 //!         wider than the target: next load between them;  narrow: next target;  last target: result
 //! ```
 //!
-//! The classification of a load follows RFC 9971 to the letter. The order of loads is our choice, because the RFC does
-//! not specify an order.
+//! The classification of a load follows RFC 9971 exactly. The RFC does not specify the order in which loads are tried,
+//! so the order is a choice of this implementation.
 
 pub mod goal;
 pub mod search;

@@ -1,5 +1,5 @@
-//! The binary search of [`crate::search`] with short probes before full trials. It takes less time and has the same
-//! result.
+//! The binary search of [`crate::search`] with a short trial, a *probe*, before each full trial. This search takes less
+//! time than the plain search and has the same result.
 //!
 //! ```text
 //! plain search asks for rate r ─► probe at r ── fails ──────────────► r has failed (a full trial would contain the failure)
@@ -8,9 +8,9 @@
 //! plain search is over ─► was the lowest failed rate only probed? ─► full trial there: it must fail, or the search goes on
 //! ```
 //!
-//! Every passed rate, and the failed rate just above the result, are decided by full trials. The result equals that of
-//! the plain search, provided that a short trial fails only at rates at which the full trial also fails. The DUT need
-//! not be monotonic.
+//! Full trials decide on every passed rate, and on the failed rate just above the result. The result equals that of the
+//! plain search, provided that a probe fails only at rates at which the full trial also fails. This holds even if a DUT
+//! passes at some rates above a failed rate.
 
 use std::collections::BTreeMap;
 
@@ -33,11 +33,11 @@ use units::{Nanos, Qps};
 )]
 #[serde(rename_all = "lowercase")]
 pub enum Length {
-    /// A short trial, which can prove only that a rate fails.
+    /// A short trial. It can only prove that a rate fails, but not that a rate passes.
     Probe,
-    /// The length given by the plan.
+    /// A trial of the full duration given by the plan.
     Full,
-    /// This sending time; used by MLRsearch, because its trials vary in length.
+    /// A trial with the given sending time. MLRsearch uses such trials, because their durations vary.
     Of(Nanos),
 }
 
@@ -45,26 +45,27 @@ pub enum Length {
 enum State {
     Probe,
     Full,
-    /// A full trial at the lowest failed rate, which was only probed.
+    /// A full trial must confirm the lowest failed rate, at which only a probe was run.
     Confirm(Qps),
     Done,
 }
 
-/// One search with probes. Run the next trial and report its verdict, until there is a result.
+/// One search with probes. Run the trial that [`next`](NarrowedSearch::next) returns, and pass its verdict to
+/// [`report`](NarrowedSearch::report), until there is a [`result`](NarrowedSearch::result).
 #[derive(Clone, Debug)]
 pub struct NarrowedSearch {
     search: Search,
     range: SearchRange,
     probes: bool,
     state: State,
-    /// Failed rates, and the length of the trial that failed.
+    /// Failed rates, each with the length of the trial that failed.
     failed: BTreeMap<Qps, Length>,
     retries: u32,
     found: Option<Found>,
 }
 
 impl NarrowedSearch {
-    /// Creates a search over `range`. If `probes` is false, the search is the plain search.
+    /// Creates a search over `range`. If `probes` is false, the search is a plain binary search of full trials.
     pub fn new(range: SearchRange, probes: bool) -> NarrowedSearch {
         let state = if probes { State::Probe } else { State::Full };
         let search = Search::new(range);
@@ -89,7 +90,7 @@ impl NarrowedSearch {
         }
     }
 
-    /// Returns the highest passed and the lowest failed rate, if known.
+    /// Returns the highest passed rate and the lowest failed rate; each is `None` if it is unknown.
     pub fn bracket(&self) -> (Option<Qps>, Option<Qps>) {
         self.search.bracket()
     }
@@ -129,8 +130,8 @@ impl NarrowedSearch {
         if self.state == State::Done { self.found } else { None }
     }
 
-    /// Handles the end of the plain search. Either the whole search is over, or a full trial must confirm the failed
-    /// rate above the result.
+    /// Handles the end of the binary search. If the failed rate above the result was only probed, a full trial must
+    /// confirm it. Otherwise the whole search is over.
     fn settle(&mut self) {
         let Some(found) = self.search.result() else { return };
         self.found = Some(found);
@@ -144,8 +145,8 @@ impl NarrowedSearch {
         };
     }
 
-    /// Handles a full trial that passed at `rate` although its probe failed, because the DUT's results vary. The search
-    /// continues between `rate` and the next failed rate.
+    /// Continues the search after a full trial passed at `rate`, although the probe at this rate failed. This happens
+    /// if the DUT's results vary. The search continues between `rate` and the next failed rate.
     fn go_on_above(&mut self, rate: Qps) {
         self.failed.remove(&rate);
         self.retries = 0;

@@ -1,4 +1,5 @@
-//! Deviations of a result from RFC 8219 §9.2 as data. [`crate::compliance`] finds them; `Display` gives the text.
+//! Deviations of a result from RFC 8219 §9.2. [`crate::compliance`] finds the deviations and returns them as data.
+//! `Display` converts them to text.
 
 use std::fmt;
 
@@ -14,108 +15,109 @@ pub(crate) const COMPLIANT_REPEATS: u32 = 20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Server {
-    /// The DUT.
+    /// The DUT, in a measurement.
     Dut,
     /// AuthDNS, in a self-test.
     Auth,
 }
 
-/// A point in which a result is not compliant, or may not be compliant.
+/// A definite or possible deviation of a result from RFC 8219.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Noncompliance {
-    /// Measurer and server are on one host.
+    /// The Measurer and the server that it queries run on the same host.
     SharesHost {
-        /// The server on the same host.
+        /// The server on the Measurer's host.
         server: Server,
     },
-    /// It is unknown whether the Measurer and the server are on one host.
+    /// It is unknown whether the Measurer and the server that it queries run on the same host.
     HostNotKnown {
-        /// The server that may be on the same host.
+        /// The server that may run on the Measurer's host.
         server: Server,
     },
-    /// Roles share CPUs.
+    /// Some of the roles (Measurer, AuthDNS, DUT) use the same CPUs.
     SharesCpus,
-    /// It is unknown whether roles share CPUs.
+    /// It is unknown whether some of the roles (Measurer, AuthDNS, DUT) use the same CPUs.
     CpusNotKnown,
     /// The Measurer queries the DUT over IPv4.
     OverIpv4,
     /// Trials are shorter than a minute.
     ShortTrials {
-        /// Sending time of a trial.
+        /// Time for which a trial sends queries.
         duration: Nanos,
     },
-    /// The timeout is longer than a compliant result permits.
+    /// The timeout for replies is longer than RFC 8219 permits.
     LongTimeout {
-        /// Timeout in use.
+        /// Timeout that was used.
         timeout: Nanos,
-        /// Maximum compliant timeout.
+        /// Maximum permitted timeout.
         most: Nanos,
     },
-    /// Replies still queued at the end of short trials count as valid.
+    /// Trials are short, and replies that are still queued at the end of a trial count as valid.
     Overstated {
         /// Maximum factor by which rates may be too high.
         factor: f64,
     },
     /// A trial can pass although some queries get no valid reply.
     LossAccepted {
-        /// Share of valid replies that is sufficient, from 0 to below 1.
+        /// Share of valid replies that is sufficient for a trial to pass; at least 0 and less than 1.
         share: f64,
     },
-    /// Synthesized addresses may have any prefix.
+    /// The prefix of synthesized addresses is not checked.
     PrefixNotChecked,
-    /// Native AAAA records may have any address.
+    /// The addresses in native AAAA records are not checked.
     OwnAaaaNotChecked,
-    /// The tolerance of the rate in 100 ms windows exceeds the default; RFC 8219 gives no limit.
+    /// The tolerance for the rate in each 100 ms window is larger than the default. RFC 8219 gives no limit.
     LooseWindow {
-        /// Limit in use, in per cent.
+        /// Tolerance that was used, in per cent.
         limit_pct: f64,
-        /// Default limit, in per cent.
+        /// Default tolerance, in per cent.
         usual_pct: f64,
     },
-    /// The limit for lateness (99.9th percentile) exceeds the default; RFC 8219 gives no limit.
+    /// The limit for the 99.9th percentile of lateness is higher than the default. RFC 8219 gives no limit.
     LooseLateness {
-        /// Limit in use.
+        /// Limit for lateness that was used.
         limit: Nanos,
-        /// Default limit.
+        /// Default limit for lateness.
         usual: Nanos,
     },
-    /// AuthDNS's processing time and drops were not checked.
+    /// AuthDNS's processing time and the queries dropped at AuthDNS were not checked.
     AuthNotSeen,
-    /// The limit for AuthDNS's processing time exceeds the default.
+    /// The limit for AuthDNS's processing time is higher than the default.
     LooseAuth {
-        /// Limit in use.
+        /// Limit for the processing time that was used.
         limit: Nanos,
-        /// Default limit.
+        /// Default limit for the processing time.
         usual: Nanos,
     },
-    /// There are fewer searches per point than RFC 8219 requires.
+    /// There are fewer searches at each measurement point than RFC 8219 requires.
     FewSearches {
-        /// Searches per point.
+        /// Number of searches at each measurement point.
         searches: u32,
     },
-    /// Searches end at a resolution coarser than one query per second.
+    /// Searches end at a resolution that is coarser than one query per second.
     Coarse {
-        /// Distance between passed and failed rates at the end of a search; the largest distance of several searches.
+        /// Difference between the passed and the failed rate at the end of a search. If the searches have different
+        /// resolutions, this is the coarsest resolution.
         resolution: Qps,
     },
-    /// Names that were meant to be new may have been queried twice.
+    /// The same name may have been queried twice although it was meant to be new.
     NamesRepeat,
     /// There is no self-test of the tester.
     Unproven,
     /// The send settings of the self-test are unknown or differ from those of the trials.
     ProvenOtherwise,
-    /// The self-test of the tester is itself not compliant.
+    /// The self-test of the tester does not comply with RFC 8219 itself.
     ProvenWeakly,
-    /// The self-test's rate is too low for the trial.
+    /// The self-test's rate is too low to validate the tester for the trial.
     ProvenBelow {
         /// Rate up to which the self-test validates the tester.
         allowed: Qps,
     },
     /// The self-test's reserve δ is less than RFC 8219 §9.2.1 requires.
     SmallReserve {
-        /// The self-test's reserve δ, a fraction.
+        /// The self-test's reserve δ, as a fraction.
         delta: f64,
     },
 }
@@ -177,7 +179,7 @@ impl fmt::Display for Noncompliance {
 }
 
 impl Noncompliance {
-    /// Writes the points that concern each trial.
+    /// Writes the text of deviations that concern each trial.
     fn of_trial(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         use Noncompliance as N;
         match *self {

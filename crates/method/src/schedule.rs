@@ -3,8 +3,8 @@
 
 use units::{Nanos, Qps, QueryIndex};
 
-/// The absolute schedule of a trial. Deadlines are relative to the trial's start and computed from the index alone,
-/// never by adding a rounded step, so no error accumulates.
+/// The schedule of a trial. The send time of a query is relative to the trial's start and is computed from the query's
+/// index alone. No rounded interval is ever added repeatedly, so no error accumulates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Schedule {
     rate: Qps,
@@ -28,7 +28,7 @@ impl Schedule {
         self.count
     }
 
-    /// Returns the rate.
+    /// Returns the rate in queries per second.
     pub fn rate(&self) -> Qps {
         self.rate
     }
@@ -44,7 +44,7 @@ impl Schedule {
         }
     }
 
-    /// Returns the number of queries due strictly before `moment` (nanoseconds after the start).
+    /// Returns the number of queries that are due strictly before `moment`, a time relative to the trial's start.
     pub(crate) fn due_before(&self, moment: Nanos) -> u64 {
         // Query i is due before m iff ⌊i·10⁹/r⌋ < m iff i·10⁹ < m·r iff i < ⌈m·r/10⁹⌉.
         let scaled = u128::from(moment.0) * u128::from(self.rate.0);
@@ -52,27 +52,27 @@ impl Schedule {
         u64::try_from(due).unwrap_or(u64::MAX).min(self.count)
     }
 
-    /// Returns the interval T between two queries in nanoseconds, rounded down. The interval is for choosing a send
-    /// strategy; it is too inexact for deadlines.
+    /// Returns the interval T between two queries in nanoseconds, rounded down. It serves to choose a send strategy and
+    /// is too inexact to compute send times.
     pub fn interval(&self) -> Nanos {
         Nanos(Nanos::SECOND.0 / self.rate.0)
     }
 
-    /// Returns the whole schedule as the part of a single sender.
+    /// Returns the whole schedule as the part for a single sender.
     pub fn whole(self) -> Part {
         self.part(0, 1)
     }
 
-    /// Returns the part that starts with query `number` and contains every `of`-th query from there. `number` must be
-    /// less than `of`.
+    /// Returns the part that starts with the query of index `number` and contains every `of`-th query after it.
+    /// `number` must be less than `of`.
     pub fn part(self, number: u64, of: u64) -> Part {
         debug_assert!(number < of, "part {number} of {of}");
         Part { schedule: self, number, of }
     }
 }
 
-/// Share of one of n senders: every n-th query of a schedule. The n parts together contain each query of the schedule
-/// once.
+/// Part of a schedule for one of n senders: every n-th query. The n parts together contain each query of the schedule
+/// exactly once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
     schedule: Schedule,
@@ -86,29 +86,30 @@ impl Part {
         &self.schedule
     }
 
-    /// Returns the number of queries.
+    /// Returns the number of queries in this part.
     pub fn count(&self) -> u64 {
         self.among(self.schedule.count())
     }
 
-    /// Returns the rate of the part in queries per second.
+    /// Returns the rate of this part in queries per second.
     pub fn rate(&self) -> f64 {
         self.schedule.rate.0 as f64 / self.of as f64
     }
 
-    /// Returns the interval between two queries of the part, rounded down. The interval is for choosing a send
-    /// strategy; it is too inexact for deadlines.
+    /// Returns the interval between two queries of this part, rounded down. It serves to choose a send strategy and is
+    /// too inexact to compute send times.
     pub fn interval(&self) -> Nanos {
         Nanos(self.schedule.interval().0 * self.of)
     }
 
-    /// Returns the index that query `k` of the part has in the schedule.
+    /// Returns the index in the whole schedule of query `k` of this part.
     #[inline]
     pub fn index(&self, k: u64) -> QueryIndex {
         QueryIndex(k * self.of + self.number)
     }
 
-    /// Returns the number of the part's queries due strictly before `moment` (nanoseconds after the start).
+    /// Returns the number of queries of this part that are due strictly before `moment`, a time relative to the trial's
+    /// start.
     pub(crate) fn due_before(&self, moment: Nanos) -> u64 {
         self.among(self.schedule.due_before(moment))
     }

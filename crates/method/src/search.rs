@@ -1,4 +1,4 @@
-//! Binary search for the highest rate that passes, as a state machine without I/O.
+//! Binary search for the highest rate at which a trial passes, as a state machine without I/O.
 //!
 //! ```text
 //!            min fails                          max passes
@@ -8,9 +8,9 @@
 //!                           │          Bisect(passed, failed) ──► done(passed) when failed − passed ≤ resolution
 //! ```
 //!
-//! An invalid trial is repeated at the same rate. If all repetitions are invalid, the rate is *unmeasurable*. The
-//! search then continues below that rate, and its result is a lower bound, because the tester was the limit and not the
-//! DUT.
+//! An invalid trial is repeated at the same rate. If all repetitions are invalid, the rate is *unmeasurable*, and the
+//! search continues below that rate. If no lower rate fails, the result is a lower bound, because the tester limited
+//! the rate instead of the DUT.
 
 use serde::{Deserialize, Serialize};
 
@@ -18,26 +18,28 @@ use crate::records::Counts;
 use crate::verdict::Verdict;
 use units::Qps;
 
-/// Range and resolution of a search.
+/// Range of rates and resolution of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct SearchRange {
-    /// Lowest rate, tried first.
+    /// Lowest rate of the range, which is tried first.
     pub min: Qps,
-    /// Highest rate, tried second.
+    /// Highest rate of the range, which is tried second.
     pub max: Qps,
-    /// Maximum distance between the highest passed and the lowest failed rate at the end of the search; at least 1.
+    /// Maximum difference between the highest passed rate and the lowest failed rate at the end of the search; at least
+    /// 1.
     pub resolution: Qps,
-    /// Maximum number of repetitions at one rate after invalid trials.
+    /// Maximum number of repetitions of invalid trials at one rate.
     pub invalid_retries: u32,
 }
 
 /// Result of one search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Found {
-    /// Highest rate that *passed* (not the last one tried); `None` if the lowest rate failed.
+    /// Highest rate that *passed*, which may differ from the last rate that was tried; `None` if the lowest rate
+    /// failed.
     pub highest: Option<Qps>,
     /// Lowest rate above `highest` that *failed*; `None` if no rate failed. A rate that the tester could not measure
-    /// has not failed.
+    /// does not count as failed.
     #[serde(default)]
     pub failed: Option<Qps>,
     /// True if the DUT may be faster, because the highest rate of the range passed or the tester could not measure
@@ -48,8 +50,7 @@ pub struct Found {
 }
 
 impl Found {
-    /// True if the result gives no information about the DUT, because the tester could not even measure the lowest
-    /// rate.
+    /// True if the tester could not even measure the lowest rate. The result then gives no information about the DUT.
     pub fn is_unmeasurable(&self) -> bool {
         self.highest.is_none() && self.failed.is_none()
     }
@@ -62,17 +63,18 @@ pub struct Shortfall {
     pub rate: Qps,
     /// Queries without a valid reply in the trial at this rate.
     pub missing: u64,
-    /// All queries of that trial.
+    /// Number of all queries in the trial at this rate.
     pub of: u64,
 }
 
 impl Shortfall {
-    /// Creates the shortfall of a failed trial at `rate`.
+    /// Computes the number of missing replies of a failed trial at `rate`.
     pub fn of(rate: Qps, counts: &Counts) -> Shortfall {
         Shortfall { rate, missing: counts.sent.saturating_sub(counts.valid), of: counts.sent }
     }
 
-    /// Returns the shortfall at the lowest rate of all searches of a point; `None` if no rate failed.
+    /// Returns the shortfall at the lowest failed rate of all searches at a measurement point. Returns `None` if no
+    /// rate failed.
     pub fn lowest(each: &[Option<Shortfall>]) -> Option<Shortfall> {
         each.iter().flatten().min_by_key(|shortfall| shortfall.rate).copied()
     }
@@ -86,15 +88,15 @@ enum State {
     Done { highest: Option<Qps>, open_end: bool },
 }
 
-/// One binary search. Try the [`next`](Search::next) rate and report the verdict, until there is a
-/// [`result`](Search::result).
+/// One binary search. Run a trial at the rate that [`next`](Search::next) returns, and pass its verdict to
+/// [`report`](Search::report), until there is a [`result`](Search::result).
 #[derive(Clone, Debug)]
 pub struct Search {
     range: SearchRange,
     state: State,
     retries: u32,
     unmeasurable: Option<Qps>,
-    /// Lowest failed rate so far.
+    /// Lowest rate that has failed so far.
     failed: Option<Qps>,
 }
 
@@ -102,13 +104,14 @@ impl Search {
     /// Creates a search over `range`.
     ///
     /// # Panics
-    /// Panics if `min > max`. The command line rejects such a range earlier.
+    /// Panics if `min > max`. The command line rejects such a range before.
     pub fn new(range: SearchRange) -> Search {
         assert!(range.min <= range.max, "the caller checks min ≤ max");
         Search { range, state: State::TryMin, retries: 0, unmeasurable: None, failed: None }
     }
 
-    /// Creates a search with prior knowledge: `passed` passes and `failed` fails (`None` if no failed rate is known).
+    /// Creates a search that starts with known results: the rate `passed` has passed, and the rate `failed` has failed.
+    /// `failed` is `None` if no failed rate is known.
     pub fn between(range: SearchRange, passed: Qps, failed: Option<Qps>) -> Search {
         let mut search = Search { failed, ..Search::new(range) };
         search.state = match failed {
@@ -119,7 +122,7 @@ impl Search {
         search
     }
 
-    /// Returns the next rate, or `None` once the search is over.
+    /// Returns the rate of the next trial, or `None` once the search is over.
     pub fn next(&self) -> Option<Qps> {
         match self.state {
             State::TryMin => Some(self.range.min),
@@ -129,7 +132,7 @@ impl Search {
         }
     }
 
-    /// Returns the highest passed and the lowest failed rate, if known.
+    /// Returns the highest passed rate and the lowest failed rate; each is `None` if it is unknown.
     pub fn bracket(&self) -> (Option<Qps>, Option<Qps>) {
         match self.state {
             State::TryMin => (None, None),

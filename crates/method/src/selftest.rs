@@ -1,4 +1,4 @@
-//! Required rate of the tester itself (RFC 8219 §9.2.1; equations 1 to 11 in section III of G. Lencse and Y.
+//! Rate that the tester itself must reach (RFC 8219 §9.2.1; equations 1 to 11 in section III of G. Lencse and Y.
 //! Kadobayashi, "Benchmarking DNS64 Implementations: Theory and Practice", 2018, DOI 10.1016/j.comcom.2018.05.005).
 
 use units::{Nanos, Qps, Share};
@@ -6,31 +6,35 @@ use units::{Nanos, Qps, Share};
 /// Minimum reserve δ required by RFC 8219 §9.2.1.
 pub const MIN_DELTA: f64 = 0.1;
 
-/// Returns the self-test's timeout: a quarter of the test's timeout, because a resolution may take two round trips to
-/// AuthDNS.
+/// Returns the timeout for a self-test. It is a quarter of the timeout of the test, because a resolution may take two
+/// round trips to AuthDNS.
 pub fn timeout(test: Nanos) -> Nanos {
     Nanos(test.0 / 4)
 }
 
-/// Returns the number of queries that the busier role of the tester (Measurer or AuthDNS) handles per query of a test,
-/// times 1 + δ: max(1, (2 − α)(1 − β))·(1 + δ).
+/// Returns the required ratio of the self-test's rate to the rate of the test: max(1, (2 − α)(1 − β))·(1 + δ). The
+/// maximum is the number of queries that the busier role of the tester (Measurer or AuthDNS) handles per query of the
+/// test.
 ///
-/// AuthDNS answers one query for a name with an AAAA record, two for other names, and none for cached names. This is
-/// the paper's equation 10, with the maximum over the factor instead of the rate, as in equations 7 and 11. The
-/// Measurer handles one query in any case. With β = 0 the factor is (2 − α)(1 + δ), and with α = β = 0 it is 2(1 + δ).
+/// AuthDNS answers one query for a name with an AAAA record, two for other names, and none for cached names. The
+/// Measurer always handles one query. The formula is the paper's equation 10, but the maximum is taken over the factor
+/// instead of the rate, as in equations 7 and 11. With β = 0 the factor is (2 − α)(1 + δ), and with α = β = 0 it is 2(1
+/// + δ).
 pub fn factor(aaaa: Share, cached: Share, delta: f64) -> f64 {
     // In hundredths, so that whole per cents give exact products.
     let parts = u32::from(200 - aaaa.per_hundred()) * u32::from(100 - cached.per_hundred());
     f64::from(parts.max(10_000)) / 10_000.0 * (1.0 + delta)
 }
 
-/// Returns the self-test rate required for testing DUTs up to `rate`, rounded up.
+/// Returns the rate at which the tester must pass a self-test before it may test DUTs up to `rate`. The result is
+/// rounded up.
 pub fn required_rate(rate: Qps, aaaa: Share, cached: Share, delta: f64) -> Qps {
     // The small term corrects the error of binary fractions in round products (1.1 · 100 000 = 110 000.000…01).
     Qps((rate.0 as f64 * factor(aaaa, cached, delta) - 1e-6).ceil() as u64)
 }
 
-/// Returns the rate up to which a tester that passed its self-test at `passed` may test DUTs, rounded down.
+/// Returns the maximum rate at which the tester may test DUTs after it passed a self-test at `passed`. The result is
+/// rounded down.
 pub fn allowed_rate(passed: Qps, aaaa: Share, cached: Share, delta: f64) -> Qps {
     Qps((passed.0 as f64 / factor(aaaa, cached, delta) + 1e-6).floor() as u64)
 }

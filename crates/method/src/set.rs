@@ -1,13 +1,13 @@
-//! A set of trials as a state machine without I/O: returns the next trial and receives its verdict, until all trials
-//! are done.
+//! A sequence of trials as a state machine without I/O. It returns the next trial and receives the verdict on this
+//! trial, until all trials are done.
 //!
 //! ```text
 //! Set      search 1 ─► search 2 ─► … ─► search n          each a [`NarrowedSearch`]; result and shortfall of each
 //! Repeats  trial 1 ─► trial 2 ─► … ─► trial n             all at one rate; an invalid trial is repeated
 //! ```
 //!
-//! Running trials, continuing a journal and computing results from a journal all use the same set, so that they agree
-//! on the sequence of trials.
+//! The same code determines the sequence of trials in three cases: trials are run, an interrupted run is continued from
+//! its journal, or results are computed from a journal. The sequence is therefore the same in all cases.
 
 use serde::{Deserialize, Serialize};
 
@@ -18,7 +18,7 @@ use crate::search::{Found, SearchRange, Shortfall};
 use crate::verdict::Verdict;
 use units::Qps;
 
-/// Searches to carry out.
+/// Number and parameters of the searches to carry out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct SetPlan {
     /// Rate range of each search.
@@ -29,47 +29,48 @@ pub struct SetPlan {
     pub probes: bool,
 }
 
-/// Next trial.
+/// The next trial to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Due {
-    /// Index of the search or repetition.
+    /// Index of the search, or of the repetition if all trials have the same rate.
     pub repeat: u32,
     /// Rate in queries per second.
     pub rate: Qps,
-    /// Probe or full length.
+    /// Length of the trial: a short probe or a full trial.
     pub length: Length,
-    /// Highest passed and lowest failed rate of this search, if known.
+    /// Highest passed rate and lowest failed rate of the current search; each is `None` if it is unknown.
     pub bracket: (Option<Qps>, Option<Qps>),
 }
 
-/// Reasons why the DUT may be faster than the median of a set.
+/// Reason why the DUT may be faster than the median of a set of searches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LowerBound {
-    /// Searches passed at the highest rate of the range.
+    /// At least one search passed at the highest rate of the range.
     RangeEnd {
-        /// Number of such searches.
+        /// Number of searches that passed at the highest rate.
         searches: usize,
-        /// Number of all searches.
+        /// Total number of searches.
         of: usize,
         /// The highest rate of the range, in queries per second.
         max: Qps,
     },
-    /// Searches ended because the tester could not measure the rate above the passed rate.
+    /// At least one search ended because the tester could not measure the rate above the passed rate.
     Unmeasurable {
-        /// Number of such searches.
+        /// Number of searches that ended for this reason.
         searches: usize,
-        /// Number of all searches.
+        /// Total number of searches.
         of: usize,
     },
-    /// The median is above the rate validated by the self-test.
+    /// The median or a failed rate is above the rate up to which the self-test validates the tester.
     SelfTest {
-        /// Validated rate.
+        /// Rate up to which the self-test validates the tester.
         allowed: Qps,
     },
 }
 
-/// A set of searches. Run the [`next`](Set::next) trial and [`report`](Set::report) its verdict, until no trial is due.
+/// Several searches, one after the other. Run the trial that [`next`](Set::next) returns, and pass its verdict to
+/// [`report`](Set::report), until `next` returns `None`.
 #[derive(Clone, Debug)]
 pub struct Set {
     plan: SetPlan,
@@ -82,7 +83,7 @@ pub struct Set {
 }
 
 impl Set {
-    /// Creates a set.
+    /// Creates the searches of a plan; no trial has been run yet.
     ///
     /// # Panics
     /// Panics if the range is empty; see [`crate::search::Search::new`].
@@ -107,7 +108,7 @@ impl Set {
         Some(Due { repeat: self.repeat, rate, length, bracket: self.search.bracket() })
     }
 
-    /// Records the verdict and counts of the trial returned by [`next`](Set::next).
+    /// Records the verdict and the counts of the trial returned by [`next`](Set::next).
     pub fn report(&mut self, verdict: Verdict, counts: &Counts) {
         let Some(due) = self.next() else { return };
         if verdict == Verdict::Failed {
@@ -122,9 +123,10 @@ impl Set {
         self.search = NarrowedSearch::new(self.plan.range, self.plan.probes);
     }
 
-    /// Estimates the number of remaining trials, including the one that is due. The DUT's limit is assumed to be the
-    /// last search's result, or the middle of the open range in the first search. No trial is assumed to be invalid.
-    /// The estimate is valid for sets without probes, in which the number of trials hardly depends on the rate.
+    /// Estimates the number of remaining trials, including the next trial. The estimate assumes that the DUT's maximum
+    /// rate is the result of the last search. For the first search, it assumes the middle of the range that is still
+    /// open. No trial is assumed to be invalid. The estimate is valid for searches without probes, because their number
+    /// of trials hardly depends on the rate.
     pub fn trials_left(&self) -> u64 {
         let Some(due) = self.next() else { return 0 };
         let capacity = match (self.found.last(), due.bracket) {
@@ -149,22 +151,26 @@ impl Set {
         &self.found
     }
 
-    /// Returns the shortfall at the lowest failed rate of each search; `None` if no rate failed.
+    /// For each search, returns the number of missing replies at the lowest failed rate; `None` if no rate failed.
     pub fn failed_by(&self) -> &[Option<Shortfall>] {
         &self.failed_by
     }
 
-    /// Returns the reasons why the DUT may be faster than the median of `figures`; see [`lower_bounds`].
-    /// `figures` must be computed from this set.
+    /// Returns the reasons why the DUT may be faster than the median of `figures`; see [`lower_bounds`]. `figures` must
+    /// be computed from the results of these searches.
     pub fn lower_bounds(&self, figures: &Figures, allowed: Option<Qps>) -> Vec<LowerBound> {
         lower_bounds(&self.found, self.plan.range.max, figures, allowed)
     }
 }
 
-/// Returns the reasons why the DUT may be faster than the median of `figures`. `figures` must be computed from `found`.
-/// One possible reason is a search that ended at `max`, the end of the range, or at an unmeasurable rate. A different
-/// reason is a median or a failed rate above `allowed`, the rate up to which a self-test validates the tester. Without
-/// a result (n = 0) there is no reason.
+/// Returns the reasons why the DUT may be faster than the median of `figures`, the statistics of the searches in
+/// `found`. There are three possible reasons:
+///
+/// - A search ended at `max`, the end of the range.
+/// - A search ended at a rate that the tester could not measure.
+/// - The median or a failed rate is above `allowed`, the rate up to which a self-test validates the tester.
+///
+/// The list is empty if no search has a result (n = 0).
 pub fn lower_bounds(
     found: &[Found],
     max: Qps,
@@ -188,14 +194,15 @@ pub fn lower_bounds(
     open.into_iter().chain(blocked).chain(above).collect()
 }
 
-/// Returns the minimum of the highest passed rates; `None` if there are no searches, or a search found no passing rate.
+/// Returns the smallest of the highest passed rates. Returns `None` if there are no searches, or if a search found no
+/// passing rate.
 pub fn smallest_pass(found: &[Found]) -> Option<Qps> {
     // `None` is less than any rate.
     found.iter().map(|f| f.highest).min().flatten()
 }
 
-/// Returns the shortfall at the lowest failed rate of a search: the shortfall of the full trial if there was one,
-/// otherwise the shortfall of the probe.
+/// Returns the number of missing replies at the lowest failed rate of a search. The number is from the full trial at
+/// this rate if there was one, otherwise from the probe.
 fn shortfall(failed: &[(Length, Shortfall)], found: &Found) -> Option<Shortfall> {
     let at = || failed.iter().filter(|(_, shortfall)| Some(shortfall.rate) == found.failed);
     at().find(|(length, _)| *length == Length::Full)
@@ -214,12 +221,13 @@ pub struct Repeats {
 }
 
 impl Repeats {
-    /// Creates `repeat` trials at `rate`. An invalid trial is repeated up to `invalid_retries` times and then given up.
+    /// Creates `repeat` trials at `rate`. An invalid trial is repeated up to `invalid_retries` times and is then
+    /// skipped.
     pub fn new(rate: Qps, repeat: u32, invalid_retries: u32) -> Repeats {
         Repeats { rate, repeat, invalid_retries, done: 0, retries: 0 }
     }
 
-    /// Returns the next trial, or `None` if all trials are done or given up.
+    /// Returns the next trial, or `None` if all trials are done or skipped.
     pub fn next(&self) -> Option<Due> {
         let due =
             Due { repeat: self.done, rate: self.rate, length: Length::Full, bracket: (None, None) };

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub struct Summary {
     /// Number of results.
     pub n: usize,
-    /// Median; for an even number of results the mean of the middle two.
+    /// Median. For an even number of results, it is the mean of the two middle results.
     pub median: f64,
     /// The 1st percentile by nearest rank; the minimum if there are fewer than 100 results.
     pub p1: f64,
@@ -24,10 +24,10 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Summarizes `values` in any order. Returns `None` for an empty set.
+    /// Computes the summary of `values`, which may be in any order. Returns `None` if there are no values.
     ///
     /// # Panics
-    /// Panics if a value is NaN: results are counts.
+    /// Panics if a value is NaN. This cannot happen, because results are counts.
     pub fn of(values: &[f64]) -> Option<Summary> {
         let mut sorted = values.to_vec();
         sorted.sort_by(|a, b| a.partial_cmp(b).expect("results are counts, never NaN"));
@@ -48,7 +48,8 @@ impl Summary {
         })
     }
 
-    /// Returns the summary with each value rounded by `round`. The dispersion is computed from the rounded values.
+    /// Returns the summary with each value rounded by the function `round`. The dispersion is computed from the rounded
+    /// values.
     #[must_use]
     pub fn rounded(self, round: fn(f64) -> f64) -> Summary {
         let [median, p1, p99, min, max] =
@@ -75,7 +76,8 @@ pub struct MeanAndDeviation {
 }
 
 impl MeanAndDeviation {
-    /// Computes the mean and standard deviation of `values` in any order. Returns `None` for an empty slice.
+    /// Computes the mean and standard deviation of `values`, which may be in any order. Returns `None` if there are no
+    /// values.
     pub fn of(values: &[f64]) -> Option<MeanAndDeviation> {
         let n = values.len();
         if n == 0 {
@@ -87,8 +89,8 @@ impl MeanAndDeviation {
     }
 }
 
-/// Returns an interval that contains the median of the distribution of `values` with a probability of at least 95 %,
-/// for any distribution. The interval reaches from the k-th smallest to the k-th largest value; k follows from the
+/// Returns an interval that contains the true median with a probability of at least 95 %, for any distribution of the
+/// values. The interval reaches from the k-th smallest to the k-th largest value. The number k follows from the
 /// binomial distribution (Le Boudec, "Performance Evaluation of Computer and Communication Systems", EPFL Press 2010,
 /// theorem 2.1). Returns `None` for fewer than 6 values, which are not sufficient.
 ///

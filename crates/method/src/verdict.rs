@@ -12,14 +12,14 @@ use crate::records::Counts;
 pub enum Verdict {
     /// Enough queries got a valid reply, and the tester worked correctly.
     Passed,
-    /// Too few valid replies, although the tester worked correctly.
+    /// Too few queries got a valid reply, although the tester worked correctly.
     Failed,
-    /// Invalidated by a fault of the tester: the trial gives no information about the DUT.
+    /// A fault of the tester made the trial invalid, so the trial gives no information about the DUT.
     Invalid,
 }
 
-/// Minimum share of valid replies for a trial to pass, from 0 to 1. RFC 8219 §9.2 requires 1.0; a lower value is
-/// labelled as an exception.
+/// Minimum share of valid replies for a trial to pass, from 0 to 1. RFC 8219 §9.2 requires 1.0. A lower value is marked
+/// as a deviation.
 #[derive(
     Clone, Copy, Debug, PartialEq, PartialOrd, Serialize, Deserialize, schemars::JsonSchema,
 )]
@@ -43,34 +43,36 @@ impl Acceptance {
 /// All data that determines the verdict on a trial.
 #[derive(Clone, Debug)]
 pub struct Evidence<'a> {
-    /// Queries of the schedule.
+    /// Number of planned queries.
     pub planned: u64,
     /// Outcomes of the queries.
     pub counts: &'a Counts,
-    /// Pacing audit.
+    /// Result of the check that the queries were sent on schedule.
     pub pacing: &'a Pacing,
-    /// Losses on the tester's host, one entry per point of loss.
+    /// Losses on the tester's host, one entry for each point at which packets were lost.
     pub host_losses: &'a [HostLoss],
-    /// Datagrams that the tester's interface received but its sockets did not, in addition to `host_losses`; 0 if not
-    /// counted.
+    /// Datagrams that the tester's interface received but that did not reach its sockets, in addition to `host_losses`.
+    /// The number is 0 if such datagrams were not counted.
     pub missed: u64,
-    /// Other faults of the tester that invalidate the trial (records lost, ledger overrun …).
+    /// Other faults of the tester that make the trial invalid, such as lost records of queries.
     pub faults: &'a [Reason],
 }
 
-/// Effect of missed datagrams on the verdict. The tester's interface received these datagrams but its sockets did not.
+/// Effect of missed datagrams on the verdict. Missed datagrams were received by the tester's interface but did not
+/// reach its sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Missed {
     /// No datagram was missed.
     Nothing,
-    /// The missed datagrams could not have changed the verdict, so that a warning is sufficient.
+    /// The missed datagrams could not have changed the verdict, so a warning is sufficient.
     NotDecisive,
-    /// The trial would have passed if these datagrams were valid replies, so the tester may have caused the loss.
+    /// The trial would have passed if the missed datagrams were valid replies. The loss may therefore be the tester's
+    /// fault.
     Decides,
 }
 
-/// Evaluates `missed` datagrams. Each could be the reply to one of the lost queries. Queries with late or wrong replies
-/// are not lost, because their replies were received.
+/// Determines the effect of `missed` datagrams on the verdict. Each of them may have been a valid reply to one of the
+/// lost queries. Queries with a late or wrong reply do not count as lost, because their reply was received.
 pub fn evaluate_missed(counts: &Counts, missed: u64, acceptance: Acceptance) -> Missed {
     let found = missed.min(counts.lost);
     let with_them =
@@ -82,8 +84,8 @@ pub fn evaluate_missed(counts: &Counts, missed: u64, acceptance: Acceptance) -> 
     }
 }
 
-/// Returns the verdict and its reasons. A trial invalidated by the tester gets the verdict "invalid", even if the DUT
-/// also lost queries.
+/// Returns the verdict and its reasons. If the tester had a fault, the verdict is "invalid", even if the DUT also lost
+/// queries.
 pub fn decide(
     evidence: &Evidence<'_>,
     acceptance: Acceptance,

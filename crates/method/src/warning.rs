@@ -1,5 +1,5 @@
-//! Warnings as data: observations that did not affect the verdict of a trial but should be reported. `Display` gives
-//! the text.
+//! Warnings: observations that did not affect the verdict of a trial but should be reported. A warning is stored as
+//! data, and `Display` converts it to text.
 
 use std::fmt;
 
@@ -8,72 +8,73 @@ use serde::{Deserialize, Serialize};
 use crate::reason::OtherUse;
 use units::{Nanos, Qps, counted, grouped};
 
-/// A warning of one trial.
+/// A warning about one trial.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Warning {
-    /// The drops of the tester's queueing discipline are unknown.
+    /// It is unknown how many packets the tester's queueing discipline dropped.
     UnknownQueueing {
-        /// Interface of the discipline.
+        /// Interface to which the queueing discipline is attached.
         interface: String,
     },
-    /// The tester's interface received more datagrams than the tester's sockets. The difference is too small to affect
-    /// the verdict.
+    /// The tester's interface received datagrams that did not reach the tester's sockets. There were too few of them to
+    /// affect the verdict.
     Missed {
         /// Datagrams that did not reach a socket of the tester.
         datagrams: u64,
-        /// Queries counted as lost.
+        /// Number of queries that count as lost.
         lost: u64,
     },
-    /// The interface of AuthDNS's host received more datagrams for AuthDNS than AuthDNS's sockets. The difference is
-    /// too small to affect the verdict.
+    /// The interface of AuthDNS's host received datagrams for AuthDNS that did not reach AuthDNS's sockets. There were
+    /// too few of them to affect the verdict.
     AuthMissed {
         /// Datagrams that did not reach a socket of AuthDNS.
         datagrams: u64,
     },
-    /// The kernel rejected queries at the first attempt.
+    /// The kernel rejected some queries at the first attempt and accepted them later.
     SentAgain {
-        /// Number of queries.
+        /// Number of queries that were rejected at the first attempt.
         queries: u64,
     },
     /// The tester's receive buffers are too small.
     SmallReceiveBuffer {
         /// Size of a buffer in octets.
         octets: usize,
-        /// Duration of the reply traffic that does not fit into a buffer.
+        /// Duration of reply traffic for which a buffer is too small.
         holds: Nanos,
-        /// Sufficient size of a buffer in octets.
+        /// Buffer size in octets that would be sufficient.
         wanted: usize,
     },
-    /// With few source ports, query ids are soon reused, after which late replies are not recognized.
+    /// There are few source ports, so query ids are soon reused. A late reply is not recognized after its query id was
+    /// reused.
     ShortMemory {
         /// Number of UDP source ports of the Measurer.
         source_ports: u16,
-        /// Time after sending for which a query is remembered. If a reply arrives later, the query counts as lost and
-        /// the reply as an unmatched response.
+        /// Time after sending for which a query is remembered. If a reply arrives after this time, the query counts as
+        /// lost and the reply as an unmatched response.
         retention: Nanos,
     },
     /// A hypervisor took CPU time of the tester's host.
     Stolen {
-        /// Share of time taken from the most affected CPU, in per cent.
+        /// CPU time that the hypervisor took from the most affected CPU, in per cent.
         worst_cpu_pct: f64,
     },
-    /// AuthDNS may have limited the DUT.
+    /// AuthDNS was so busy that it may have limited the DUT's rate.
     AuthBusy {
-        /// CPU use of AuthDNS, in CPUs: 1 is one fully used CPU.
+        /// Average number of CPUs that AuthDNS used. The value 1 means one fully used CPU.
         used: f64,
-        /// Number of AuthDNS's CPUs.
+        /// Number of CPUs assigned to AuthDNS.
         cores: usize,
     },
     /// The trial failed while other programs used, or may have used, the DUT's CPUs.
     OtherPrograms {
-        /// Use of the DUT's CPUs.
+        /// Use of the DUT's CPUs by other programs, a hypervisor and interrupts.
         used: OtherUse,
     },
-    /// The rate is above the one validated by the self-test.
+    /// The trial's rate is above the rate up to which the self-test validates the tester.
     BeyondSelfTest {
-        /// Validated rate.
+        /// Rate up to which the self-test validates the tester.
         allowed: Qps,
     },
 }

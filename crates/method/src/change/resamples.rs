@@ -1,12 +1,12 @@
-//! The medians of all resamples of a set, each with its probability: the limit of an infinite bootstrap (A. Hutson, M.
-//! Ernst, "The Exact Bootstrap Mean and Variance of an L-estimator", Journal of the Royal Statistical Society B 62,
-//! 2000, DOI 10.1111/1467-9868.00221).
+//! The medians of all resamples of a set, and the probability of each median. An infinite bootstrap would give the same
+//! probabilities (A. Hutson, M. Ernst, "The Exact Bootstrap Mean and Variance of an L-estimator", Journal of the Royal
+//! Statistical Society B 62, 2000, DOI 10.1111/1467-9868.00221).
 
-/// Maximum number of draws. More draws would hardly reduce the scatter of the median, and the products below would
-/// exceed the range of floating-point numbers.
+/// Maximum number of draws per resample. More draws would hardly reduce the scatter of the median, and the products in
+/// the computation would exceed the range of floating-point numbers.
 const MOST_DRAWS: usize = 1_000;
 
-/// Medians in ascending order with their cumulative probabilities.
+/// Medians of resamples in ascending order, with the probability of each median and the cumulative probabilities.
 pub(super) struct Medians {
     values: Vec<f64>,
     up_to: Vec<f64>,
@@ -14,7 +14,7 @@ pub(super) struct Medians {
 }
 
 impl Medians {
-    /// Computes the medians of resamples of `draws` values each from `sorted`.
+    /// Computes the medians of all resamples of `sorted`. Each resample consists of `draws` values.
     pub(super) fn of(sorted: &[f64], draws: usize) -> Medians {
         let draws = draws.clamp(1, MOST_DRAWS);
         let mut all = if draws % 2 == 1 { odd(sorted, draws) } else { even(sorted, draws) };
@@ -29,7 +29,7 @@ impl Medians {
         Medians { values, up_to, each }
     }
 
-    /// Returns the probability of a median up to `value`.
+    /// Returns the probability that the median is at most `value`.
     fn up_to(&self, value: f64) -> f64 {
         match self.values.partition_point(|median| *median <= value) {
             0 => 0.0,
@@ -37,20 +37,21 @@ impl Medians {
         }
     }
 
-    /// Returns the ratios of these medians to those of another set.
+    /// Returns the ratios of the medians of this set to those of `other`.
     pub(super) fn ratio_to<'a>(&'a self, other: &'a Medians) -> Ratios<'a> {
         Ratios { of: self, to: other }
     }
 }
 
-/// All ratios of two sets of medians.
+/// All ratios of a median in one set to a median in a second set.
 pub(super) struct Ratios<'a> {
     of: &'a Medians,
     to: &'a Medians,
 }
 
 impl Ratios<'_> {
-    /// Returns the probability of a ratio up to `ratio`. A ratio to 0 is infinite, a ratio to infinity is 0.
+    /// Returns the probability that the ratio is at most `ratio`. If the divisor is 0, the ratio counts as infinite; if
+    /// the divisor is infinite, the ratio counts as 0.
     fn up_to(&self, ratio: f64) -> f64 {
         let each = self.to.values.iter().zip(&self.to.each);
         each.map(|(&divisor, probability)| match divisor {
@@ -61,20 +62,20 @@ impl Ratios<'_> {
         .sum()
     }
 
-    /// Returns the largest ratio with at most `tail` of all ratios below it, or `None` if the share of
-    /// ratios equal to 0 already exceeds `tail`.
+    /// Returns the largest ratio for which at most the fraction `tail` of all ratios is below it. Returns 0 if the
+    /// ratios equal to 0 already exceed this fraction, and `None` if there is no bound.
     pub(super) fn below(&self, tail: f64) -> Option<f64> {
         self.first_beyond(tail)
     }
 
-    /// Returns the smallest ratio with at most `tail` of all ratios above it, or `None` if there is no
-    /// bound.
+    /// Returns the smallest ratio for which at most the fraction `tail` of all ratios is above it, or `None` if there
+    /// is no bound.
     pub(super) fn above(&self, tail: f64) -> Option<f64> {
         // Allow for the rounding error of a sum of many probabilities.
         self.first_beyond(1.0 - tail - 1e-12)
     }
 
-    /// Returns the smallest ratio for which more than `share` of all ratios are equal or smaller, or `None`
+    /// Returns the smallest ratio for which more than the fraction `share` of all ratios is equal or smaller, or `None`
     /// if there is no bound.
     fn first_beyond(&self, share: f64) -> Option<f64> {
         let (mut low, mut high) = (0.0, 1.0);
@@ -98,7 +99,8 @@ impl Ratios<'_> {
     }
 }
 
-/// Returns the medians of an odd number of draws, which are values of the set.
+/// Returns the possible medians of an odd number of draws, with the probability of each. These medians are values of
+/// the set.
 fn odd(sorted: &[f64], draws: usize) -> Vec<(f64, f64)> {
     let n = sorted.len();
     let up_to: Vec<f64> =
@@ -106,7 +108,8 @@ fn odd(sorted: &[f64], draws: usize) -> Vec<(f64, f64)> {
     sorted.iter().enumerate().map(|(i, &value)| (value, up_to[i + 1] - up_to[i])).collect()
 }
 
-/// Returns the medians of an even number of draws. Each median is the mean of the two middle draws.
+/// Returns the possible medians of an even number of draws, with the probability of each. A median is the mean of the
+/// two middle draws.
 fn even(sorted: &[f64], draws: usize) -> Vec<(f64, f64)> {
     let (n, half) = (sorted.len(), draws / 2);
     let power = |i: usize| (i as f64 / n as f64).powi(i32::try_from(half).unwrap_or(i32::MAX));
@@ -139,7 +142,7 @@ fn at_least(k: usize, draws: usize, hit: f64) -> f64 {
     (k..=draws).map(term).sum::<f64>().min(1.0)
 }
 
-/// Returns the logarithm of the number of ways to choose `k` of `n`.
+/// Returns the natural logarithm of the number of ways to choose `k` of `n` elements.
 fn ln_ways(n: usize, k: usize) -> f64 {
     (0..k.min(n - k)).map(|i| ((n - i) as f64 / (i + 1) as f64).ln()).sum()
 }

@@ -10,15 +10,17 @@ use units::{Nanos, Qps};
 /// RFC 8219 §9.2 and RFC 2544 §26.1 ([`Goal::rfc8219`]).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Goal {
-    /// Maximum share of queries without a valid reply in a trial with low loss; 0 to below 1.
+    /// Maximum share of queries without a valid reply in a trial that counts as low loss; at least 0 and less than 1.
     pub loss_ratio: f64,
-    /// Maximum share of the duration sum that trials with high loss may take at a lower bound; 0 to below 1.
+    /// Maximum total duration of trials with high loss at a lower bound, as a fraction of the duration sum; at least 0
+    /// and less than 1.
     pub exceed_ratio: f64,
-    /// Required distance between the bounds, relative to the upper bound; between 0 and 1, exclusive.
+    /// Maximum distance between the bounds at the end of the search, relative to the upper bound; more than 0 and less
+    /// than 1.
     pub width: f64,
     /// Duration of the first trials; more than 0.
     pub initial_duration: Nanos,
-    /// Duration of the deciding trials, at least the initial duration.
+    /// Duration of a full-length trial; at least the initial duration.
     pub final_duration: Nanos,
     /// Total duration of the trials that classify a load; at least the final duration.
     pub duration_sum: Nanos,
@@ -31,18 +33,19 @@ pub enum GoalError {
     /// No goal was given.
     #[error("there is no goal to search for; give at least one")]
     NoGoal,
-    /// A ratio is not in the range from 0 to below 1.
+    /// A ratio is negative, or it is 1 or more.
     #[error("the {what} of a goal is {given}; it must be at least 0 and below 1")]
     Ratio {
-        /// Name of the ratio, as part of a sentence.
+        /// Name of the ratio, for use in the error message.
         what: &'static str,
-        /// Given value.
+        /// Value that was given for the ratio.
         given: f64,
     },
     /// The width is not between 0 and 1.
     #[error("the width of a goal is {0}; it must be above 0 and below 1")]
     Width(f64),
-    /// A duration is 0, or it is shorter than the previous duration.
+    /// The initial duration is 0, the final duration is shorter than the initial duration, or the duration sum is
+    /// shorter than the final duration.
     #[error(
         "the durations of a goal are {initial} s at first, {last} s in the end and {sum} s in sum; each must be above 0 and at \
          least as long as the one before"
@@ -55,7 +58,7 @@ pub enum GoalError {
         /// Duration sum in seconds.
         sum: f64,
     },
-    /// The rate range is empty.
+    /// The lowest rate is 0 or above the highest rate.
     #[error(
         "the lowest rate is {min} and the highest {max} queries/s; the lowest must be at least 1 and no more than the highest"
     )]
@@ -68,8 +71,8 @@ pub enum GoalError {
 }
 
 impl Goal {
-    /// Returns the goal of RFC 8219 §9.2: every query of one trial of `duration` gets a valid reply. Earlier trials
-    /// last at least one second, or `duration` if that is shorter.
+    /// Returns the goal of RFC 8219 §9.2: in one trial of `duration`, every query gets a valid reply. Shorter trials
+    /// before it last at least one second, or `duration` if that is less than a second.
     pub fn rfc8219(duration: Nanos, width: f64) -> Goal {
         let initial_duration = duration.min(Nanos::SECOND);
         let (loss_ratio, exceed_ratio) = (0.0, 0.0);
@@ -105,9 +108,9 @@ impl Goal {
         Ok(())
     }
 
-    /// Returns the goal preceded by `steps` targets, which are easier versions of the goal. Each target is twice as
-    /// wide as the next one, up to a width of 0.5. The duration sums are a geometric series starting at the initial
-    /// duration.
+    /// Returns `steps` targets, which are easier versions of the goal, followed by the goal itself. The width halves
+    /// from each target to the next, but no target is wider than 0.5. The duration sums form a geometric series that
+    /// starts at the initial duration.
     pub(super) fn targets(&self, steps: u32) -> Vec<Goal> {
         let growth = self.duration_sum.0 as f64 / self.initial_duration.0 as f64;
         let target = |before: u32| {
@@ -126,7 +129,7 @@ impl Goal {
         (0..=steps).rev().map(target).collect()
     }
 
-    /// True if the bounds are close enough for this goal. Bounds that differ by 1 query/s are always close enough.
+    /// True if the bounds are close enough for this goal. A difference of 1 query/s is always close enough.
     pub(super) fn is_met_by(&self, lower: Qps, upper: Qps) -> bool {
         let distance = upper.0.saturating_sub(lower.0);
         distance <= 1 || distance as f64 <= self.width * upper.0 as f64

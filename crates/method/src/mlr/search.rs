@@ -1,4 +1,5 @@
-//! The search as a state machine without I/O: the next load and its duration, until every goal has its bounds.
+//! MLRsearch as a state machine without I/O. It returns the load and the duration of the next trial, until the bounds
+//! for every goal are known.
 //!
 //! Each goal is searched in stages. The *target* of a stage is an easier version of the goal, with a wider interval and
 //! shorter trials. The target of the last stage is the goal itself.
@@ -12,8 +13,8 @@
 //!    └─ both, but too far apart: their geometric mean
 //! ```
 //!
-//! Once a load has a trial, further trials follow at that load until the load is classified for the current target.
-//! Every trial counts for all goals.
+//! After the first trial at a load, further trials follow at the same load, until the load is classified for the current
+//! target. Every trial counts for all goals.
 
 use std::collections::BTreeMap;
 
@@ -25,17 +26,17 @@ use crate::records::Counts;
 use crate::verdict::Verdict;
 use units::{Nanos, Qps};
 
-/// Number of targets before the goal itself.
+/// Number of easier targets that precede each goal.
 const STEPS: u32 = 2;
 
-/// Range of rates of a search.
+/// Range of the rates that a search may try.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Limits {
     /// Minimum rate in queries per second, at least 1.
     pub min: Qps,
     /// Maximum rate in queries per second.
     pub max: Qps,
-    /// Maximum number of repetitions at one rate after invalid trials.
+    /// Maximum number of repetitions of invalid trials at one rate.
     pub invalid_retries: u32,
 }
 
@@ -44,7 +45,7 @@ pub struct Limits {
 pub struct MlrDue {
     /// Rate in queries per second.
     pub rate: Qps,
-    /// Sending time.
+    /// Time for which queries are sent.
     pub duration: Nanos,
     /// Index of the goal for which the trial runs.
     pub goal: usize,
@@ -57,27 +58,27 @@ pub struct MlrDue {
 pub struct GoalResult {
     /// Goal of the search.
     pub goal: Goal,
-    /// Highest lower bound below the upper bound; `None` if the lowest rate is already an upper bound.
+    /// Highest lower bound that is below the upper bound; `None` if even the lowest rate is an upper bound.
     pub relevant_lower_bound: Option<Qps>,
     /// Lowest upper bound; `None` if the highest measurable rate is a lower bound.
     pub relevant_upper_bound: Option<Qps>,
     /// Valid replies per second at the lower bound.
     pub conditional_throughput: Option<f64>,
-    /// Lowest rate that the tester could not measure, if such a rate ended the search.
+    /// Lowest rate that the tester could not measure; absent unless such a rate ended the search.
     pub unmeasurable: Option<Qps>,
 }
 
 impl GoalResult {
-    /// True if both bounds were found; otherwise RFC 9971 calls the result irregular.
+    /// True if both bounds were found. Otherwise RFC 9971 calls the result irregular.
     pub fn is_regular(&self) -> bool {
         self.relevant_lower_bound.is_some() && self.relevant_upper_bound.is_some()
     }
 }
 
-/// Lower and upper bound.
+/// Relevant lower and upper bound for a target; each is `None` if it is unknown.
 type Bounds = (Option<Qps>, Option<Qps>);
 
-/// Load under test.
+/// Load at which trials are currently run.
 #[derive(Clone, Copy, Debug)]
 struct Focus {
     due: MlrDue,
@@ -85,18 +86,18 @@ struct Focus {
     retries: u32,
 }
 
-/// One search. Run each [`due`](MlrSearch::due) trial and report its verdict and counts, until there is a
-/// [`result`](MlrSearch::result).
+/// One MLRsearch. Run the trial that [`due`](MlrSearch::due) returns, and pass its verdict and counts to
+/// [`report`](MlrSearch::report), until there is a [`result`](MlrSearch::result).
 #[derive(Clone, Debug)]
 pub struct MlrSearch {
     limits: Limits,
-    /// Targets of each goal, widest first; the last target is the goal itself.
+    /// For each goal, its targets in order of decreasing width. The last target is the goal itself.
     goals: Vec<Vec<Goal>>,
     loads: BTreeMap<Qps, Vec<Trial>>,
     /// Lowest rate that the tester could not measure.
     unmeasurable: Option<Qps>,
     focus: Option<Focus>,
-    /// Number of steps that the current stage has made away from its only bound.
+    /// Number of steps that the current stage has made away from the only known bound.
     outward: u32,
 }
 
@@ -104,7 +105,7 @@ impl MlrSearch {
     /// Creates a search for `goals` within `limits`.
     ///
     /// # Errors
-    /// Returns an error if there is no goal, a goal is invalid, or the limits are empty.
+    /// Returns an error if there is no goal, if a goal is invalid, or if the range of rates is empty.
     pub fn new(limits: Limits, goals: &[Goal]) -> Result<MlrSearch, GoalError> {
         if goals.is_empty() {
             return Err(GoalError::NoGoal);
@@ -128,8 +129,8 @@ impl MlrSearch {
         self.focus.map(|focus| focus.due)
     }
 
-    /// Records the verdict and counts of the trial that was [due](MlrSearch::due). Passed and failed trials are treated
-    /// alike, because each goal defines its own tolerated loss.
+    /// Records the verdict and the counts of the trial returned by [`due`](MlrSearch::due). Passed and failed trials
+    /// are treated alike, because each goal defines its own tolerated loss.
     pub fn report(&mut self, verdict: Verdict, counts: &Counts) {
         let Some(mut focus) = self.focus else { return };
         if verdict == Verdict::Invalid {
@@ -178,7 +179,7 @@ impl MlrSearch {
         Some(self.goals.iter().map(result).collect())
     }
 
-    /// Returns the trials at each load.
+    /// Returns all trials, grouped by load.
     pub fn loads(&self) -> &BTreeMap<Qps, Vec<Trial>> {
         &self.loads
     }
@@ -196,8 +197,8 @@ impl MlrSearch {
         (lower, None)
     }
 
-    /// Selects the next trial. Targets are examined stage by stage, and the trial is for the first target that is not
-    /// met.
+    /// Selects the next trial. The targets of all goals are examined stage by stage, and the next trial is for the
+    /// first target that is not reached yet.
     fn choose(&mut self) {
         let last = self.focus.map(|focus| (focus.stage, focus.due.goal));
         for stage in 0..=STEPS as usize {
@@ -219,7 +220,7 @@ impl MlrSearch {
         self.focus = None;
     }
 
-    /// True if a target with these bounds needs no further load.
+    /// True if the bounds are sufficient for the target, so that no further load must be tried.
     fn is_met(&self, target: &Goal, (lower, upper): Bounds) -> bool {
         match (lower, self.ceiling(upper)) {
             (None, Some(above)) => above <= self.limits.min,
@@ -229,12 +230,13 @@ impl MlrSearch {
         }
     }
 
-    /// Returns the load below which the search continues: the upper bound or the unmeasurable rate, if that is lower.
+    /// Returns the load below which the search continues. This is the lower of two loads: the upper bound, and the
+    /// lowest rate that the tester could not measure.
     fn ceiling(&self, upper: Option<Qps>) -> Option<Qps> {
         [upper, self.unmeasurable].into_iter().flatten().min()
     }
 
-    /// Returns the load to try for a target that is not met.
+    /// Returns the next load to try for a target that is not reached yet.
     fn candidate(&mut self, goal: usize, stage: usize, (lower, upper): Bounds) -> Qps {
         let target = self.goals[goal][stage];
         let above = self.ceiling(upper);
@@ -247,7 +249,8 @@ impl MlrSearch {
         let (low, high) = (hinted_lower.or(lower), hinted_upper.or(above));
         match (low, high) {
             (Some(low), Some(high)) if !target.is_met_by(low, high) => middle(low, high),
-            // The interval is narrow enough, but its bounds come from the stage before and need trials for this target.
+            // The interval is narrow enough, but its bounds come from the previous stage. For this target, both bounds
+            // still need trials.
             (Some(low), _) if Some(low) == hinted_lower => low,
             (_, Some(high)) if Some(high) == hinted_upper => high,
             (Some(low), _) => self.away(low, &target, Direction::Up),
@@ -256,12 +259,14 @@ impl MlrSearch {
         }
     }
 
-    /// Returns the bounds of the previous stage.
+    /// Returns the bounds for the previous target of a goal. They suggest the first loads to try for the current
+    /// target.
     fn hints(&self, goal: usize, stage: usize) -> Bounds {
         stage.checked_sub(1).map_or((None, None), |before| self.bounds(&self.goals[goal][before]))
     }
 
-    /// Returns a load away from the only known bound; each step of a stage is twice as long as the previous one.
+    /// Returns a load that is further up or down than the only known bound. In each stage, each step is twice as long
+    /// as the step before.
     fn away(&mut self, from: Qps, target: &Goal, direction: Direction) -> Qps {
         let steps = f64::from(1u32 << self.outward.min(20));
         self.outward += 1;
@@ -280,7 +285,8 @@ impl MlrSearch {
         Qps(rate).clamp(self.limits.min, self.limits.max)
     }
 
-    /// Returns the valid replies per second of the best trial at a load, as an estimate of an overloaded DUT's limit.
+    /// Returns the rate of valid replies in the best trial at a load. This rate is an estimate of the maximum rate of
+    /// an overloaded DUT.
     fn replies_at(&self, load: Qps) -> Option<f64> {
         let best = self.loads.get(&load)?.iter().map(Trial::loss_ratio).min_by(f64::total_cmp)?;
         Some(load.0 as f64 * (1.0 - best))
@@ -293,8 +299,9 @@ enum Direction {
     Down,
 }
 
-/// Returns the geometric mean of two loads at least 2 apart. The rounded mean is strictly between the loads: the mean
-/// is more than half a query per second above the lower load and at most their arithmetic mean.
+/// Returns the geometric mean of two loads that differ by at least 2, rounded. The result is always strictly between
+/// the two loads: the exact mean is more than half a query per second above the lower load, and at most the arithmetic
+/// mean.
 fn middle(low: Qps, high: Qps) -> Qps {
     Qps((low.0 as f64 * high.0 as f64).sqrt().round() as u64)
 }

@@ -1,4 +1,5 @@
-//! All searches of a plan in sequence; the counterpart of [`crate::set::Set`] for MLRsearch.
+//! All searches of a plan, in sequence. This module does for MLRsearch what [`crate::set::Set`] does for the binary
+//! search.
 
 use super::goal::{Goal, GoalError};
 use super::search::{GoalResult, Limits, MlrDue, MlrSearch};
@@ -7,7 +8,8 @@ use crate::search::{Found, Shortfall};
 use crate::verdict::Verdict;
 use units::Qps;
 
-/// A set of searches. Run the [`due`](MlrSet::due) trial and [`report`](MlrSet::report) it, until no trial is due.
+/// Several searches, one after the other. Run the trial that [`due`](MlrSet::due) returns, and pass its verdict to
+/// [`report`](MlrSet::report), until `due` returns `None`.
 #[derive(Clone, Debug)]
 pub struct MlrSet {
     limits: Limits,
@@ -34,7 +36,7 @@ impl MlrSet {
         if at < self.repeat { self.search.due().map(|due| (at, due)) } else { None }
     }
 
-    /// Records the verdict and counts of the trial that was due.
+    /// Records the verdict and the counts of the trial returned by [`due`](MlrSet::due).
     pub fn report(&mut self, verdict: Verdict, counts: &Counts) {
         if self.due().is_none() {
             return;
@@ -56,7 +58,7 @@ impl MlrSet {
         &self.results
     }
 
-    /// Returns each search's result for the goal at index `place`, in the form that a binary search returns.
+    /// For each search, returns the result for the goal at index `place`, converted to the result of a binary search.
     pub fn found(&self, place: usize) -> Vec<Found> {
         self.results
             .iter()
@@ -65,7 +67,8 @@ impl MlrSet {
             .collect()
     }
 
-    /// Returns, for each search, the shortfall of the worst trial at the first goal's upper bound.
+    /// For each search, returns the number of missing replies at the first goal's upper bound, in the trial with the
+    /// highest loss.
     pub fn failed_by(&self) -> &[Option<Shortfall>] {
         &self.failed_by
     }
@@ -83,8 +86,8 @@ impl MlrSet {
 }
 
 impl GoalResult {
-    /// Converts the bounds to the form that a binary search returns: the passed and failed rate, and whether the DUT
-    /// may be faster.
+    /// Converts this result to the result of a binary search: the passed rate, the failed rate, and whether the DUT may
+    /// be faster.
     pub fn found(&self) -> Found {
         let open = self.relevant_lower_bound.is_some() && self.relevant_upper_bound.is_none();
         Found {

@@ -9,7 +9,7 @@ use super::goal::Goal;
 /// One trial, reduced to the data that a search needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trial {
-    /// Intended sending time.
+    /// Planned sending time.
     pub duration: Nanos,
     /// Queries without a valid reply.
     pub missing: u64,
@@ -18,29 +18,29 @@ pub struct Trial {
 }
 
 impl Trial {
-    /// Creates the trial from its `duration` and `counts`.
+    /// Reduces a trial with the given sending time and counts to this data.
     pub fn of(duration: Nanos, counts: &Counts) -> Trial {
         Trial { duration, missing: counts.sent.saturating_sub(counts.valid), of: counts.sent }
     }
 
-    /// Returns the trial loss ratio, 0 to 1; 1 if nothing was sent.
+    /// Returns the trial loss ratio, from 0 to 1. If no query was sent, the ratio is 1.
     pub fn loss_ratio(&self) -> f64 {
         if self.of == 0 { 1.0 } else { self.missing as f64 / self.of as f64 }
     }
 }
 
-/// Class of a load for a goal.
+/// Result of classifying a load for a goal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LoadClass {
-    /// Lower bound: the DUT meets the goal.
+    /// The load is a lower bound: the DUT meets the goal at this load.
     Lower,
-    /// Upper bound: the DUT does not meet the goal.
+    /// The load is an upper bound: the DUT does not meet the goal at this load.
     Upper,
-    /// Further trials are needed and can lead to either bound.
+    /// The trials so far are not sufficient. Further trials can make the load a lower or an upper bound.
     Undecided,
 }
 
-/// Total durations in seconds of the trials at one load, by length and loss.
+/// Total duration, in seconds, of each kind of trial at one load: full-length or short, with low or high loss.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Sums {
     full_low: f64,
@@ -67,12 +67,12 @@ impl Sums {
     }
 }
 
-/// Classifies the load of `trials` for `goal`.
+/// Classifies a load for `goal`. All `trials` were run at this load.
 ///
-/// The remaining trials are those still missing from the goal's duration sum. The load is a lower bound if it would be
-/// one even with high loss in all remaining trials. It is an upper bound if it would be one even with low loss in all
-/// remaining trials. Short trials with low loss can balance short trials with high loss, but a lower bound also
-/// requires full-length trials.
+/// The goal requires trials with a total duration equal to its duration sum. Some of these trials may not have been run
+/// yet. The load is a lower bound if the goal would be met even with high loss in all missing trials. It is an upper
+/// bound if the goal would be missed even with low loss in all missing trials. Short trials with low loss can balance
+/// short trials with high loss, but a lower bound also requires full-length trials.
 pub fn classify(goal: &Goal, trials: &[Trial]) -> LoadClass {
     let sums = Sums::of(goal, trials);
     let balancing = sums.short_low * goal.exceed_ratio / (1.0 - goal.exceed_ratio);
@@ -88,9 +88,10 @@ pub fn classify(goal: &Goal, trials: &[Trial]) -> LoadClass {
     }
 }
 
-/// Returns the rate of valid replies at a lower bound, in replies per second. The full-length trials are sorted by
-/// loss. The result is the rate of the trial that contains the quantile (1 − exceed ratio) of their total time. Time
-/// missing from the goal's duration sum counts as lost.
+/// Returns the conditional throughput of a load that is a lower bound, in valid replies per second. The full-length
+/// trials are sorted by loss, and the quantile (1 − exceed ratio) of their total duration lies in one of these trials.
+/// The result is the rate of valid replies in this trial. If the trials are shorter in total than the goal's duration
+/// sum, all queries in the missing time count as lost.
 pub fn conditional_throughput(goal: &Goal, load: Qps, trials: &[Trial]) -> f64 {
     let full = || trials.iter().filter(|trial| trial.duration >= goal.final_duration);
     let mut by_loss: Vec<(f64, f64)> =
