@@ -42,7 +42,7 @@ pub use reach::reach;
 /// nothing if the lab is already up.
 ///
 /// # Errors
-/// If the kernel or a missing program prevents the creation, or if a link does not answer within
+/// Returns an error if the kernel or a missing program prevents the creation, or if a link does not answer within
 /// ten seconds. In both cases, all parts created so far are removed.
 pub fn up() -> Result<(), LabError> {
     if is_up() {
@@ -60,7 +60,7 @@ pub fn up() -> Result<(), LabError> {
 /// Removes the lab, or its remaining parts. Returns true if there was anything to remove.
 ///
 /// # Errors
-/// If the namespaces cannot be removed.
+/// Returns an error if the namespaces cannot be removed.
 pub fn down() -> Result<bool, LabError> {
     if geteuid().is_root() {
         let mut was_there = false;

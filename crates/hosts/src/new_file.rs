@@ -33,7 +33,7 @@ impl NewFile {
     /// Opens a file for `path`. An existing file stays unchanged until [`NewFile::finish`].
     ///
     /// # Errors
-    /// If the folder does not exist or is not writable.
+    /// Returns an error if the folder does not exist or is not writable.
     pub fn open(path: &Path) -> io::Result<NewFile> {
         // If the path is a symbolic link, the target of the link is replaced, and the link remains.
         let path = &if path.is_symlink() {
@@ -70,7 +70,7 @@ impl NewFile {
     /// Syncs the file and renames it to its path.
     ///
     /// # Errors
-    /// If the file cannot be written. A previous file at the path is then unchanged.
+    /// Returns an error if the file cannot be written. A previous file at the path is then unchanged.
     pub fn finish(self) -> io::Result<()> {
         match self.target {
             Target::Unnamed(file) => {
@@ -121,7 +121,7 @@ impl FileError {
 /// Writes a file atomically. Its mode follows the umask.
 ///
 /// # Errors
-/// If the file could not be written. A previous file at the path is then unchanged.
+/// Returns an error if the file could not be written. A previous file at the path is then unchanged.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
     let write = || -> io::Result<()> {
         let mut file = NewFile::open(path)?;

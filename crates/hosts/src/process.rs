@@ -37,7 +37,7 @@ impl Process {
     /// run can end the process if this run is killed.
     ///
     /// # Errors
-    /// If the program cannot be started or the files cannot be written.
+    /// Returns an error if the program cannot be started or the files cannot be written.
     pub fn start(
         mut command: Command,
         stdout: Option<File>,
@@ -108,7 +108,7 @@ fn end(pid: u32, patience: Duration, mut is_over: impl FnMut() -> bool) {
 /// id *and* its start time match.
 ///
 /// # Errors
-/// If the folder cannot be read.
+/// Returns an error if the folder cannot be read.
 pub(crate) fn end_leftover(registry: &Path) -> io::Result<()> {
     end_noted(registry, PATIENCE)
 }
@@ -116,7 +116,7 @@ pub(crate) fn end_leftover(registry: &Path) -> io::Result<()> {
 /// Ends the same processes as [`end_leftover`], with SIGKILL immediately after SIGTERM.
 ///
 /// # Errors
-/// If the folder cannot be read.
+/// Returns an error if the folder cannot be read.
 pub(crate) fn kill_left_over(registry: &Path) -> io::Result<()> {
     end_noted(registry, Duration::ZERO)
 }

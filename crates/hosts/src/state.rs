@@ -16,7 +16,7 @@ const OURS: &str = "dns64bench";
 /// `$XDG_STATE_HOME/dns64bench`, or `~/.local/state/dns64bench`.
 ///
 /// # Errors
-/// If neither folder is writable.
+/// Returns an error if neither folder is writable.
 pub fn state_folder() -> io::Result<PathBuf> {
     first_usable(&lasting_places(&|name| env::var_os(name)))
 }
@@ -26,7 +26,7 @@ pub fn state_folder() -> io::Result<PathBuf> {
 /// `/run/user/UID/dns64bench`), [`state_folder`] and `/tmp/dns64bench-UID`.
 ///
 /// # Errors
-/// If none of these folders is writable and belongs to the user.
+/// Returns an error if none of these folders is writable and belongs to the user.
 pub(crate) fn runtime_folder() -> io::Result<PathBuf> {
     first_usable(&passing_places(geteuid(), &|name| env::var_os(name)))
 }

@@ -28,7 +28,7 @@ const ASKED: Duration = Duration::from_millis(300);
 /// `input`.
 ///
 /// # Errors
-/// If the folder cannot be used, or if reading `input` or writing `output` fails.
+/// Returns an error if the folder cannot be used, or if reading `input` or writing `output` fails.
 pub fn serve(folder: &Path, input: impl BufRead, mut output: impl Write) -> io::Result<()> {
     let registry = folder.join("running");
     fs::create_dir_all(&registry)?;

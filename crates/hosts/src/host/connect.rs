@@ -17,7 +17,7 @@ use crate::interruption::Interruption;
 use crate::lab::Host;
 use crate::text::plain_line;
 
-/// Maximum number of characters that an error message quotes from a host's unexpected output.
+/// Maximum number of characters that an error message quotes from the unexpected output of a host.
 const SAID: usize = 200;
 
 struct AgentLink(Pipe);
@@ -36,7 +36,7 @@ impl Connection for AgentLink {
 /// `in_lab` is true, the agent runs in the lab's network namespace for `host`.
 ///
 /// # Errors
-/// If the agent does not start.
+/// Returns an error if the agent does not start.
 pub fn local_agent(
     host: Host,
     in_lab: bool,
@@ -56,14 +56,13 @@ pub fn local_agent(
     greeted(&name, pipe, None, interruption)
 }
 
-/// Connects to another host with the user's ssh: to an agent, or to a shell if the plan sets `agent
-/// = false`. The agent or shell works in `folder`, relative to the user's home folder on that host.
-/// Files written to the host and the logs of its processes are also stored in the run folder on
-/// this machine.
+/// Connects over ssh to an agent on a different host, or to a shell if the plan sets `agent = false`. The agent or
+/// shell works in `folder`, relative to the user's home folder on that host. Files written to the host and the logs of
+/// its processes are also stored in the run folder on this machine.
 ///
 /// # Errors
-/// If the host is unreachable, if its dns64bench has a different version, or if it provides neither
-/// an agent nor a shell.
+/// Returns an error if the host is unreachable, if its dns64bench has a different version, or if it provides neither an
+/// agent nor a shell.
 pub fn over_ssh(
     at: &SshHost,
     config: Option<&Path>,

@@ -24,7 +24,7 @@ const TAIL: u64 = 2_000;
 /// Time limit for a request. If the host itself waits during the request, the time
 /// [`Request::waits`] is added.
 const REQUEST: Duration = Duration::from_secs(30);
-/// Time limit for a host's greeting; ssh itself gives up after 15 s.
+/// Time limit for the first message of a host. ssh itself reports a failure after 15 s.
 pub(super) const GREETING: Duration = Duration::from_secs(30);
 /// Maximum number of octets that are copied from the end of a log on another host.
 const WHOLE: u64 = 1 << 20;
@@ -73,7 +73,7 @@ pub enum HostError {
         host: String,
         /// Description of the request, such as `write FILE`.
         what: String,
-        /// Reason reported by the host.
+        /// Reason for the failure, as reported by the host.
         why: String,
     },
     /// The user interrupted the campaign.
@@ -94,8 +94,8 @@ pub struct Machine {
     pub(crate) host: Rc<str>,
     pub(crate) link: Rc<RefCell<Box<dyn Connection>>>,
     pub(crate) greeting: Rc<Greeting>,
-    /// Run folder on this machine, into which the host's files are copied. `None` if the host works
-    /// in the run folder itself.
+    /// Run folder on this machine, into which the host's files are copied. `None` if the host uses the run folder
+    /// itself.
     pub(crate) copies: Option<Rc<Path>>,
     pub(crate) interruption: Interruption,
 }
@@ -112,7 +112,7 @@ impl Machine {
         &self.host
     }
 
-    /// Returns the path of a file on the host, for a `path` relative to the run folder.
+    /// Returns the path that a file has on the host. `path` is the file's path relative to the run folder.
     pub fn place(&self, path: &Path) -> PathBuf {
         self.greeting.folder.join(path)
     }
@@ -153,7 +153,7 @@ impl Machine {
     /// Writes a file below the host's folder, and stores a copy in the run folder.
     ///
     /// # Errors
-    /// If the host is unreachable or the request fails.
+    /// Returns an error if the host is unreachable or the request fails.
     pub fn write(&self, path: &Path, text: &str) -> Result<(), HostError> {
         self.ask(
             &format!("write {}", path.display()),
@@ -163,7 +163,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Stores a copy of a file on another host in the run folder.
+    /// Stores a copy of a host's file in the run folder on this machine, unless the host uses the run folder itself.
     fn copy(&self, path: &Path, text: &str) {
         if let Some(copies) = self.copies.as_ref().filter(|copies| copies.exists()) {
             let copy = copies.join(path);
@@ -176,7 +176,7 @@ impl Machine {
     /// Reads the end of a file below the host's folder.
     ///
     /// # Errors
-    /// If the host is unreachable or the request fails.
+    /// Returns an error if the host is unreachable or the request fails.
     pub fn read(&self, path: &Path, last: u64) -> Result<String, HostError> {
         match self
             .ask(&format!("read {}", path.display()), &Request::Read { path: path.into(), last })?
@@ -189,7 +189,7 @@ impl Machine {
     /// Returns the path of a program on the host, or `None` if the program is not found.
     ///
     /// # Errors
-    /// If the host is unreachable.
+    /// Returns an error if the host is unreachable.
     pub fn find(&self, program: &Path) -> Result<Option<PathBuf>, HostError> {
         match self.ask("find a program", &Request::Find { program: program.into() })? {
             Reply::Found(found) => Ok(found),
@@ -197,11 +197,11 @@ impl Machine {
         }
     }
 
-    /// Runs a command until it exits, or ends it after `limit`. Returns whether its exit status was
-    /// 0, and its output.
+    /// Runs a command, and ends it if it is still running after `limit`. Returns true if the exit status was 0,
+    /// together with the command's output.
     ///
     /// # Errors
-    /// If the host is unreachable or the request fails.
+    /// Returns an error if the host is unreachable or the request fails.
     pub fn run(&self, words: &[String], limit: Duration) -> Result<(bool, String), HostError> {
         let what = format!("run {}", words.join(" "));
         let (program, arguments) =
@@ -227,7 +227,7 @@ impl Machine {
     /// Starts a command. The command is ended when the returned handle is dropped.
     ///
     /// # Errors
-    /// If the host is unreachable or the request fails.
+    /// Returns an error if the host is unreachable or the request fails.
     pub fn start(
         &self,
         words: &[String],
@@ -255,7 +255,7 @@ impl Machine {
     /// Returns the CPU time, in seconds, of processes and their descendants.
     ///
     /// # Errors
-    /// If the host is unreachable.
+    /// Returns an error if the host is unreachable.
     pub fn cpu(&self, ids: &[u32]) -> Result<f64, HostError> {
         match self.ask("read CPU times", &Request::Cpu { ids: ids.into() })? {
             Reply::Seconds(seconds) => Ok(seconds),
@@ -268,7 +268,7 @@ impl Machine {
     /// of its processes.
     ///
     /// # Errors
-    /// If the host is unreachable.
+    /// Returns an error if the host is unreachable.
     pub fn others(&self, ours: Vec<u32>) -> Result<Option<f64>, HostError> {
         match self.ask("read CPU times of other programs", &Request::Others { ours })? {
             Reply::Others(seconds) => Ok(seconds),
@@ -279,7 +279,7 @@ impl Machine {
     /// Returns the smallest CPU quota of processes and their descendants, in thousandths of a CPU.
     ///
     /// # Errors
-    /// If the host is unreachable.
+    /// Returns an error if the host is unreachable.
     pub fn quota(&self, ids: &[u32]) -> Result<Option<u64>, HostError> {
         match self.ask("read CPU quotas", &Request::Quota { ids: ids.into() })? {
             Reply::Quota(quota) => Ok(quota),
@@ -298,7 +298,7 @@ impl Machine {
     /// Processes that have ended are omitted.
     ///
     /// # Errors
-    /// If the host is unreachable.
+    /// Returns an error if the host is unreachable.
     pub fn threads(&self, ids: &[u32]) -> Result<Vec<Allowed>, HostError> {
         match self.ask("read the CPUs of threads", &Request::Threads { ids: ids.into() })? {
             Reply::Threads(allowed) => Ok(allowed),
@@ -309,7 +309,7 @@ impl Machine {
     /// Returns the CPU topology of the host. The topology is empty if the host does not report it.
     ///
     /// # Errors
-    /// If the host is unreachable.
+    /// Returns an error if the host is unreachable.
     pub fn topology(&self) -> Result<CpuTopology, HostError> {
         match self.run(&LIST_CPUS.map(str::to_owned), REQUEST) {
             Ok((_, printed)) => Ok(CpuTopology::parse(&printed)),
@@ -321,7 +321,7 @@ impl Machine {
     /// Returns AuthDNS's counters.
     ///
     /// # Errors
-    /// If the host is unreachable, or AuthDNS is not running.
+    /// Returns an error if the host is unreachable, or AuthDNS is not running.
     pub fn counters(&self, socket: &Path) -> Result<AuthCounters, HostError> {
         match self.ask("read AuthDNS's counters", &Request::Counters { socket: socket.into() })? {
             Reply::Counters(counters) => Ok(*counters),
@@ -329,10 +329,10 @@ impl Machine {
         }
     }
 
-    /// Returns whether `server` answers a query that is sent from the host.
+    /// Returns true if `server` answers a query that is sent from the host.
     ///
     /// # Errors
-    /// If the host is unreachable or the request fails.
+    /// Returns an error if the host is unreachable or the request fails.
     pub fn answers(&self, server: SocketAddr) -> Result<bool, HostError> {
         match self.ask("query a server", &Request::Answers { server })? {
             Reply::Answered(answered) => Ok(answered),
@@ -343,7 +343,7 @@ impl Machine {
     /// Returns the CPU times since the host started, or `None` if the host does not report them.
     ///
     /// # Errors
-    /// If the host is unreachable.
+    /// Returns an error if the host is unreachable.
     pub fn cpu_times(&self) -> Result<Option<CpuTimes>, HostError> {
         match self.read(Path::new(cpu_time::FILE), CPU_TIMES) {
             Ok(text) => Ok(CpuTimes::parse(&text)),
@@ -355,7 +355,7 @@ impl Machine {
     /// Returns the wall clock of the host, in nanoseconds since 1970-01-01 UTC.
     ///
     /// # Errors
-    /// If the host is unreachable, or has no agent.
+    /// Returns an error if the host is unreachable, or has no agent.
     pub fn clock(&self) -> Result<Nanos, HostError> {
         match self.ask("read the clock", &Request::Clock)? {
             Reply::Clock(now) => Ok(now),
@@ -363,11 +363,11 @@ impl Machine {
         }
     }
 
-    /// Returns the numbers of page allocations since the host started, per NUMA node. Returns
-    /// `None` if the kernel does not count page allocations.
+    /// For each NUMA node, returns the number of page allocations since the host started. Returns `None` if the kernel
+    /// does not count page allocations.
     ///
     /// # Errors
-    /// If the host is unreachable.
+    /// Returns an error if the host is unreachable.
     pub fn numa(&self) -> Result<Option<Numa>, HostError> {
         match self.ask("read NUMA counters", &Request::Numa)? {
             Reply::Numa(numa) => Ok(numa),
@@ -389,16 +389,16 @@ impl Running {
         self.id
     }
 
-    /// Returns the machine of the process.
+    /// Returns the host on which the process runs.
     pub fn machine(&self) -> &Machine {
         &self.machine
     }
 
-    /// Waits up to `wait` for the end of the process. Returns how it ended, or `None` if it is
-    /// still running.
+    /// Waits up to `wait` for the end of the process. Returns the result of the process, or `None` if it is still
+    /// running.
     ///
     /// # Errors
-    /// If the host is unreachable.
+    /// Returns an error if the host is unreachable.
     pub fn ended(&self, wait: Duration) -> Result<Option<Ended>, HostError> {
         match self.machine.ask("check a process", &Request::Poll { id: self.id, wait })? {
             Reply::State(ended) => Ok(ended),

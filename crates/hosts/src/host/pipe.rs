@@ -24,22 +24,23 @@ const GRACE: Duration = Duration::from_secs(20);
 /// Time that ssh is given to end after a failed connection, before it is killed. The other host
 /// ends its processes by itself.
 const FAR_GRACE: Duration = Duration::from_secs(2);
-/// Time that a pending request is given to complete after the user interrupts the campaign.
+/// Time for which a pending request may continue after the user interrupts the campaign.
 const INTERRUPTED: Duration = Duration::from_secs(2);
-/// Interval at which a wait checks for an interruption by the user, in milliseconds.
+/// Interval in milliseconds at which waiting functions check whether the user interrupted the campaign.
 const POLL_MS: u16 = 50;
 /// Maximum size of a reply in octets. A log of 1 MiB takes up to 6 MiB as JSON.
 const MOST: usize = 8 << 20;
-/// Time to wait for the last standard error output after the process has ended.
+/// Time to wait for the last output on standard error after the process has ended.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 /// Maximum length of a line of standard error in octets. At most `STDERR_LINES` lines are shown.
 const STDERR_LINE: u64 = 2_000;
 const STDERR_LINES: usize = 200;
 
-/// Reason for a missing reply.
+/// Reason why no reply was received.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PipeError {
-    /// The process has ended, did not reply in time, or sent too much. The connection is closed.
+    /// The process that provides the connection has ended, did not reply in time, or sent too much data. The connection
+    /// is then closed.
     Gone(String),
     /// The user interrupted the campaign.
     Interrupted,
@@ -60,24 +61,24 @@ pub(super) struct Pipe {
     output: File,
     /// Thread that prints the process's standard error.
     forwarder: JoinHandle<()>,
-    /// Received octets that have not been returned as a line yet.
+    /// Received octets that do not form a complete line yet, or belong to lines that were not returned yet.
     ahead: Vec<u8>,
     /// Number of octets received since the start of the pending request.
     taken: usize,
     deadline: Instant,
     interruption: Interruption,
-    /// Time at which a check first found an interruption during the pending request.
+    /// Time at which an interruption by the user was first noticed during the pending request.
     noticed: Option<Instant>,
     /// Error that closed the connection. All further requests fail with this error.
     failed: Option<PipeError>,
-    /// Folder in which an agent on this host registers its children, so that they can be ended if
-    /// the agent is killed. `None` for an agent on a different host.
+    /// Folder in which an agent on this host registers its child processes, so that they can be ended if the agent is
+    /// killed. `None` for an agent on a different host.
     registry: Option<PathBuf>,
 }
 
 impl Pipe {
-    /// Starts `command`. If the command is an agent on this host, `registry` is the folder in which
-    /// the agent registers its children.
+    /// Starts `command`. If the command is an agent on this host, `registry` is the folder in which the agent registers
+    /// its child processes.
     pub(super) fn open(
         mut command: Command,
         interruption: &Interruption,
@@ -136,7 +137,7 @@ impl Pipe {
         Ok(())
     }
 
-    /// Returns the next line, without the newline.
+    /// Returns the next line of the process's output, without the newline.
     pub(super) fn line(&mut self) -> Result<String, PipeError> {
         let mut seen = 0;
         loop {
@@ -177,8 +178,8 @@ impl Pipe {
         self.check_at(Instant::now())
     }
 
-    /// Returns an error if the pending request must end at `now`: after a failure, an interruption,
-    /// or its time limit.
+    /// Returns an error if the pending request must end at the time `now`. The cause is a failure, an interruption by
+    /// the user, or the time limit of the request.
     fn check_at(&mut self, now: Instant) -> Result<(), PipeError> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
@@ -204,8 +205,8 @@ impl Pipe {
         error
     }
 
-    /// Waits for the end of the process and returns an error with its exit status, which is more
-    /// informative than "broken pipe".
+    /// Waits for the end of the process, and returns an error that contains its exit status. The exit status is more
+    /// informative than an error such as "broken pipe".
     fn gone(&mut self, known: &str) -> PipeError {
         self.input = None;
         let ended = self.wait();
@@ -217,7 +218,7 @@ impl Pipe {
         self.fail(PipeError::Gone(why))
     }
 
-    /// Waits for the end of the process, and kills the process if it does not end in time.
+    /// Waits for the end of the process. If the process does not end in time, kills it.
     fn wait(&mut self) -> Option<ExitStatus> {
         let far = self.registry.is_none() && self.failed.is_some();
         let give_up = Instant::now() + if far { FAR_GRACE } else { GRACE };
@@ -232,7 +233,7 @@ impl Pipe {
         }
     }
 
-    /// Kills the process, and ends the processes that it has started on this host.
+    /// Kills the process that provides the connection, and ends all processes that it started on this host.
     fn kill(&mut self) -> Option<ExitStatus> {
         let _ = self.child.kill();
         let status = self.child.wait().ok();
@@ -251,7 +252,7 @@ impl Drop for Pipe {
     }
 }
 
-/// Returns true if a call must be repeated: it would have blocked, or a signal interrupted it.
+/// Returns true if a failed call must be repeated, because it would have blocked or because a signal interrupted it.
 fn is_retryable(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }

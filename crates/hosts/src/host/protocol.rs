@@ -30,7 +30,7 @@ pub(crate) enum Request {
         /// Maximum number of octets to read.
         last: u64,
     },
-    /// Finds a program.
+    /// Finds a program on the host.
     Find {
         /// Name or path of the program.
         program: PathBuf,
@@ -48,16 +48,16 @@ pub(crate) enum Request {
         words: Vec<String>,
         /// CPUs on which the command may run. If the list is empty, the command may run on any CPU.
         cpus: Vec<usize>,
-        /// File for the command's output.
+        /// File for the command's standard error. It also receives standard output if `output` is `None`.
         log: PathBuf,
-        /// File for the command's standard output. If `None`, standard output goes to `log`.
+        /// File for the command's standard output. If it is `None`, standard output goes to `log`.
         output: Option<PathBuf>,
     },
     /// Waits up to `wait` for the end of a process, and returns whether the process is still
     /// running.
     #[serde(rename = "look")]
     Poll {
-        /// Process id from the reply to the start request.
+        /// Id of the process, from the reply to the request that started it.
         id: u32,
         /// Maximum time to wait for the end of the process.
         wait: Duration,
@@ -67,9 +67,9 @@ pub(crate) enum Request {
         /// Ids of the processes on the host.
         ids: Vec<u32>,
     },
-    /// Returns the CPU time of all other programs on the host.
+    /// Returns the CPU time of all programs on the host except the campaign's processes.
     Others {
-        /// Ids of the campaign's processes on the host. Their CPU time is excluded.
+        /// Ids of the campaign's processes on the host, whose CPU time is excluded.
         ours: Vec<u32>,
     },
     /// Returns the CPUs on which the threads of processes and their descendants may run.
@@ -84,7 +84,7 @@ pub(crate) enum Request {
     },
     /// Ends a process.
     Stop {
-        /// Process id from the reply to the start request.
+        /// Id of the process, from the reply to the request that started it.
         id: u32,
     },
     /// Returns AuthDNS's counters.
@@ -100,12 +100,12 @@ pub(crate) enum Request {
     },
     /// Returns the number of page allocations of each NUMA node.
     Numa,
-    /// Returns the wall clock.
+    /// Returns the time of the wall clock.
     Clock,
 }
 
 impl Request {
-    /// Returns the longest time that the host may spend waiting for a process or running a command.
+    /// Returns the longest time that the host may need for this request to wait for a process or to run a command.
     pub(crate) fn waits(&self) -> Duration {
         match self {
             Request::Poll { wait, .. } => *wait,
@@ -116,11 +116,11 @@ impl Request {
     }
 }
 
-/// A reply of a host.
+/// A reply from a host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Reply {
-    /// Success without data.
+    /// The request succeeded and returns no data.
     Done,
     /// The text read from a file.
     Text(String),
@@ -135,11 +135,11 @@ pub(crate) enum Reply {
     },
     /// The id of the started process.
     Started(u32),
-    /// State of a process: `None` if it is running, otherwise how it ended.
+    /// Result of a process that has ended, or `None` if the process is still running.
     State(Option<Ended>),
-    /// CPU time of processes so far, in seconds.
+    /// CPU time that processes have used so far, in seconds.
     Seconds(f64),
-    /// CPU time of other programs so far, in seconds, or `None` if the host does not report it.
+    /// CPU time that other programs have used so far, in seconds, or `None` if the host does not report it.
     Others(Option<f64>),
     /// The smallest CPU quota, in thousandths of a CPU, or `None` if there is no quota.
     Quota(Option<u64>),
@@ -151,9 +151,9 @@ pub(crate) enum Reply {
     Answered(bool),
     /// Counters of the NUMA nodes, or `None` if the kernel does not count page allocations.
     Numa(Option<Numa>),
-    /// The wall clock, in nanoseconds since 1970-01-01 UTC.
+    /// Time of the wall clock, in nanoseconds since 1970-01-01 UTC.
     Clock(Nanos),
-    /// Reason for the failure of the request.
+    /// Reason why the request failed.
     Refused(String),
 }
 
@@ -164,11 +164,11 @@ pub struct Ended {
     pub success: bool,
     /// Exit status; absent if a signal ended the process.
     pub status: Option<i32>,
-    /// Text for messages, which contains the exit status or the signal.
+    /// Description for messages, with the exit status or the signal.
     pub how: String,
 }
 
-/// First message of an agent.
+/// First message that an agent sends when it starts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Greeting {
     /// Version of dns64bench, which must be the same on all hosts.
@@ -183,6 +183,6 @@ pub struct Greeting {
     /// Boot id of the kernel, which identifies the machine; empty if unknown.
     #[serde(default)]
     pub boot_id: String,
-    /// Facts about the host, as `dns64bench check` reports them.
+    /// Facts about the host, the same as in the output of `dns64bench check`.
     pub environment: Environment,
 }

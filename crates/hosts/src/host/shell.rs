@@ -23,17 +23,17 @@ const BEGIN: &str = "dns64bench-output";
 /// First word of the line that follows the output of every command. The rest of the line is the
 /// command's exit status.
 const MARK: &str = "dns64bench-status";
-/// Number of lines in the greeting of a host's shell: folder, number of CPUs, user id, boot id.
+/// Number of facts in the first output of a host's shell, one per line: folder, number of CPUs, user id, boot id.
 const FACTS: usize = 4;
 /// Shell functions that are defined when a connection begins:
+///
 /// - `alive`: true if a process exists and is not a zombie
-/// - `is_child`: true if this shell started a process
-/// - `until_ended`: waits for up to 5 s until a process has ended
+/// - `is_child`: true if this shell started the given process
+/// - `until_ended`: waits up to 5 s until a process has ended
 /// - `end`: ends a process group, or a single process that was just started and has no group yet
 /// - `end_all`: ends all started processes when the connection ends
-/// - `born`: start time of a process, in ticks since boot
-/// - `note`: stores the id and start time of a process, so that a later run can end the process if
-///   this shell is killed
+/// - `born`: returns the start time of a process, in ticks since boot
+/// - `note`: stores the id and start time of a process, so that a later run can end the process if this shell is killed
 const PRELUDE: &str = r#"
 alive() { case $(sed 's/.*) //' "/proc/$1/stat" 2>/dev/null) in Z*|'') return 1;; esac; }
 is_child() { [ "$(sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | cut -d ' ' -f 2)" = "$$" ]; }
@@ -50,9 +50,9 @@ registry=
 trap end_all EXIT
 trap 'exit 1' HUP TERM INT PIPE
 "#;
-/// Script that ends the processes that earlier shells registered in files in this folder. A process
-/// is ended only if its start time matches, because its id may have been reused. The script then
-/// sets the path of the registry file of this shell.
+/// Script that ends processes of earlier shells. These shells registered the processes in files in the host's folder. A
+/// process is ended only if its start time matches, because its id may have been reused. The script then sets the path
+/// of the file in which this shell registers its own processes.
 const END_LEFT_OVER: &str = r#"
 for r in running.*; do
   [ -e "$r" ] || continue
@@ -248,11 +248,11 @@ impl Connection for ShellLink {
     }
 }
 
-/// Connects with `command` to a host that has only a shell. `copies` is the run folder on this
-/// machine, or `None` if the host works in the run folder itself.
+/// Connects to a host that has only a shell. `command` opens the connection. `copies` is the run folder on this
+/// machine, or `None` if the host uses the run folder itself.
 ///
 /// # Errors
-/// If the host is unreachable, or has no shell.
+/// Returns an error if the host is unreachable, or has no shell.
 pub(super) fn greeted(
     host: &str,
     command: Command,

@@ -59,7 +59,7 @@ impl OperatorFile {
     /// Reads the file unless its text is already present. The path is relative to `folder`.
     ///
     /// # Errors
-    /// If the file cannot be read, is empty, or has unknown placeholders. The error text contains
+    /// Returns an error if the file cannot be read, is empty, or has unknown placeholders. The error text contains
     /// the path.
     pub fn read(&mut self, folder: &Path) -> Result<(), String> {
         let path = folder.join(&self.path);
