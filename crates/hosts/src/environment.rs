@@ -47,8 +47,7 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// Returns facts about this machine. The call takes 0.2 s, the time for which it observes the
-    /// CPU load.
+    /// Returns facts about this machine. The call needs 0.2 s, because it observes the CPU load during this time.
     pub fn observe() -> Environment {
         let tree = Tree::here();
         let before = CpuTimes::now().ok();
@@ -64,7 +63,7 @@ impl Environment {
         environment
     }
 
-    /// Returns facts about this machine. The facts are observed only once and shared by all tests.
+    /// Returns facts about this machine. The facts are observed only once, and all tests share them.
     #[cfg(any(test, feature = "simulated"))]
     pub fn for_tests() -> &'static Environment {
         static OBSERVED: std::sync::LazyLock<Environment> =
@@ -72,10 +71,10 @@ impl Environment {
         &OBSERVED
     }
 
-    /// Same as [`Environment::observe`], with additional findings about AF_XDP on an interface.
-    /// AF_XDP is tested with a filter that accepts no packets, but the driver may restart its
-    /// queues. If `looped` names a second interface, datagrams are sent from the first to the
-    /// second interface at full speed for the given time. A cable must connect the two interfaces.
+    /// Returns the facts of [`Environment::observe`], with additional findings about AF_XDP on an interface. AF_XDP is
+    /// tested with a filter that accepts no packets, but the driver may restart its queues. If `looped` names a second
+    /// interface, datagrams are sent from the first to the second interface at full speed for the given time. A cable
+    /// must connect the two interfaces.
     pub fn observe_with_xdp(interface: &str, looped: Option<(&str, Duration)>) -> Environment {
         let mut environment = Environment::observe();
         environment.findings.extend(xdp::findings(interface));
@@ -99,7 +98,7 @@ impl Environment {
         environment
     }
 
-    /// Returns a script for a POSIX shell that prints the input of [`Environment::printed`].
+    /// Returns a POSIX shell script. The output of this script is the input of [`Environment::printed`].
     pub fn script() -> String {
         format!(
             "{}; sleep {}; {}",

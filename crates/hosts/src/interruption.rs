@@ -1,4 +1,4 @@
-//! The user's request to stop a campaign. All parts of the campaign that wait share this request.
+//! The user's request to stop a campaign. All waiting functions of the campaign check this request.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 /// Interval at which [`Interruption::sleep`] checks for a stop request.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Number of stop requests. After the first request, the campaign ends in an orderly way. After the
-/// second request, it ends at once. Clones share the same number.
+/// Number of times that the user requested a stop. After the first request, the campaign ends in an orderly way. After
+/// the second request, it ends at once. Clones share the same number.
 #[derive(Clone, Debug, Default)]
 pub struct Interruption(Arc<AtomicU32>);
 
 impl Interruption {
-    /// Creates a state without a stop request.
+    /// Creates the number of stop requests, which is 0 at first.
     pub fn new() -> Interruption {
         Interruption::default()
     }
@@ -29,7 +29,7 @@ impl Interruption {
         self.0.load(Ordering::Relaxed) > 0
     }
 
-    /// True after a second stop request. All waits must end immediately.
+    /// True after a second stop request. All waits must then end immediately.
     pub(crate) fn is_urgent(&self) -> bool {
         self.0.load(Ordering::Relaxed) > 1
     }

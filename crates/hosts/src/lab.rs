@@ -57,7 +57,7 @@ pub fn up() -> Result<(), LabError> {
     made
 }
 
-/// Removes the lab, or its remaining parts. Returns true if there was anything to remove.
+/// Removes the lab, or those parts of it that still exist. Returns true if there was anything to remove.
 ///
 /// # Errors
 /// Returns an error if the namespaces cannot be removed.
@@ -77,7 +77,7 @@ pub fn down() -> Result<bool, LabError> {
     Ok(was_there)
 }
 
-/// Replaces this process with `command` inside `host`. Returns only if this fails.
+/// Replaces this process with `command`, which runs on the lab's host `host`. Returns only if this fails.
 pub fn exec(host: Host, command: &[OsString]) -> LabError {
     if let Err(error) = enter(host) {
         return error;
@@ -167,11 +167,11 @@ fn up_as_user() -> Result<(), LabError> {
     join(&run, &pid)
 }
 
-/// Function that runs `ip` with arguments in a host of the lab.
+/// Function that runs the program `ip` with the given arguments on a host of the lab.
 type RunIp<'a> = dyn Fn(Host, &[&str]) -> Result<(), LabError> + 'a;
 
-/// Creates and configures the links. `run` runs `ip` in a host, and `name` returns the name of a
-/// host's namespace for `ip`.
+/// Creates and configures the links between the hosts of the lab. `run` runs the program `ip` on a host. `name` returns
+/// the name by which `ip` identifies a host's namespace.
 fn join(run: &RunIp<'_>, name: &dyn Fn(Host) -> String) -> Result<(), LabError> {
     for host in Host::ALL {
         run(host, &["link", "set", "lo", "up"])?;
@@ -206,7 +206,7 @@ fn join(run: &RunIp<'_>, name: &dyn Fn(Host) -> String) -> Result<(), LabError> 
     Ok(())
 }
 
-/// Runs `ip`. If `inside` is a process id, `ip` runs in the namespaces of that process.
+/// Runs the program `ip`. If `inside` is a process id, `ip` runs in the namespaces of that process.
 fn ip(inside: Option<&str>, args: &[&str]) -> Result<(), LabError> {
     let mut command = match inside {
         None => Command::new("ip"),
@@ -229,7 +229,7 @@ fn ip(inside: Option<&str>, args: &[&str]) -> Result<(), LabError> {
     })
 }
 
-/// Processes that keep the namespaces alive if the lab was created without root.
+/// Processes that keep the lab's namespaces alive. They exist only if a user other than root created the lab.
 #[derive(Serialize, Deserialize)]
 struct State {
     holders: Vec<Holder>,
@@ -264,9 +264,9 @@ impl State {
 }
 
 impl Holder {
-    /// Starts a process in a new network namespace. The first process also gets a new user
-    /// namespace. `owner` is the id of the first process. The second and third process join its
-    /// user namespace.
+    /// Starts a process in a new network namespace. The first process also gets a new user namespace, and `owner` is
+    /// `None`. For the second and third process, `owner` is the id of the first process, and they join its user
+    /// namespace.
     fn start(host: Host, owner: Option<i32>) -> Result<Holder, LabError> {
         let mut command;
         match owner {

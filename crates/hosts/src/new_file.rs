@@ -15,13 +15,13 @@ use tempfile::{Builder, NamedTempFile};
 
 use crate::text::is_hidden;
 
-/// A file that appears at its path when it is finished.
+/// A file that appears at its final path only once it is finished.
 pub struct NewFile {
     path: PathBuf,
     target: Target,
 }
 
-/// Destination of writes before the file is finished.
+/// Destination of the data until the file is finished.
 enum Target {
     /// A temporary file.
     Unnamed(NamedTempFile),
@@ -30,7 +30,7 @@ enum Target {
 }
 
 impl NewFile {
-    /// Opens a file for `path`. An existing file stays unchanged until [`NewFile::finish`].
+    /// Opens a file for `path`. An existing file stays unchanged until [`NewFile::finish`] is called.
     ///
     /// # Errors
     /// Returns an error if the folder does not exist or is not writable.
@@ -62,12 +62,12 @@ impl NewFile {
         Ok(NewFile { path: path.into(), target })
     }
 
-    /// Returns the final path.
+    /// Returns the path that the file has once it is finished.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Syncs the file and renames it to its path.
+    /// Syncs the file to disk and renames it to its final path.
     ///
     /// # Errors
     /// Returns an error if the file cannot be written. A previous file at the path is then unchanged.
@@ -104,7 +104,7 @@ impl Write for NewFile {
 pub struct FileError {
     /// The operation that failed: `read`, `write` or `create`.
     pub doing: &'static str,
-    /// The file or folder.
+    /// Path of the file or folder.
     pub path: PathBuf,
     /// Error returned by the system.
     pub source: io::Error,
@@ -131,10 +131,10 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
     write().map_err(FileError::of("write", path))
 }
 
-/// Writes a value as JSON, atomically.
+/// Writes a value to a file as JSON, atomically.
 ///
 /// # Errors
-/// Same as [`write_whole`].
+/// Returns the same errors as [`write_whole`].
 pub fn write_json(path: &Path, value: &impl Serialize) -> Result<(), FileError> {
     let text =
         serde_json::to_string_pretty(value).map_err(|e| FileError::of("write", path)(e.into()))?;

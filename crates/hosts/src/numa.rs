@@ -51,12 +51,12 @@ impl Numa {
         (!nodes.is_empty()).then_some(Numa { nodes })
     }
 
-    /// Returns a script for a POSIX shell that prints the input of [`Numa::read`].
+    /// Returns a POSIX shell script. The output of this script is the input of [`Numa::read`].
     pub fn script() -> String {
         Tree::script_for(&format!("{NODES}/node*/numastat"))
     }
 
-    /// Returns the increase since `before`. Nodes that are missing in `before` are omitted.
+    /// Returns the increase of the counters since `before`. Nodes that are missing in `before` are omitted.
     pub fn since(&self, before: &Numa) -> Numa {
         let of = |now: &NodePages| {
             let before = before.nodes.iter().find(|then| then.node == now.node)?;
@@ -65,7 +65,7 @@ impl Numa {
         Numa { nodes: self.nodes.iter().filter_map(of).collect() }
     }
 
-    /// Returns the hits and misses of all nodes together.
+    /// Returns the sums of the hits and of the misses over all nodes.
     pub fn sum(&self) -> (u64, u64) {
         self.nodes.iter().fold((0, 0), |(hit, miss), node| (hit + node.hit, miss + node.miss))
     }

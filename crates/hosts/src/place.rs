@@ -35,7 +35,7 @@ pub struct CpuPlacement {
     pub quota_millicpu: Option<u64>,
 }
 
-/// Threads that were allowed to run on the same CPUs.
+/// Group of threads that were allowed to run on the same set of CPUs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Allowed {
     /// The CPUs that the threads may run on, as numbered by the kernel.
@@ -53,7 +53,7 @@ pub struct Sharing {
     pub cpus: BTreeSet<usize>,
 }
 
-/// Another role on the DUT's host.
+/// A role other than the DUT that runs on the DUT's host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Neighbour {
@@ -112,8 +112,8 @@ impl CpuPlacement {
         self.cores() == Ok(cores)
     }
 
-    /// Returns the number of cores for which [`CpuPlacement::is_cores`] is true. If there is no such number, returns a
-    /// description of the placement as the error.
+    /// Returns the number of cores for which [`CpuPlacement::is_cores`] is true. If it is not true for any number,
+    /// returns an error that contains a description of the placement.
     fn cores(&self) -> Result<usize, String> {
         let threads = |n: usize| counted(n as u64, "thread", "threads");
         let cpus = |n: usize| counted(n as u64, "CPU", "CPUs");
@@ -131,32 +131,31 @@ impl CpuPlacement {
         Err(words + &quota)
     }
 
-    /// Returns the CPU quota as text if the quota limits the DUT: the DUT was not confined, or the
-    /// quota is lower than the number of CPUs to which the DUT was confined. Otherwise returns
-    /// `None`.
+    /// Returns the CPU quota as text if the quota limits the DUT. Otherwise returns `None`. A quota limits a DUT that
+    /// was not confined to CPUs, or was confined to more CPUs than the quota permits.
     fn limit(&self) -> Option<String> {
         let quota = self.quota_millicpu?;
         let is_less = |cpus: usize| quota < cpus as u64 * 1_000;
         self.confined_to().is_none_or(is_less).then(|| in_words(quota))
     }
 
-    /// Returns the placement for a legend. If the DUT had as many threads as CPUs
-    /// ([`CpuPlacement::is_cores`]), the text is the number of cores, such as `2 cores`. Otherwise
-    /// the text is a description. Roles that share CPUs are omitted.
+    /// Returns the placement as text for the legend of a chart. If [`CpuPlacement::is_cores`] is true for a number of
+    /// cores, the text is this number, such as `2 cores`. Otherwise the text is a description of the placement. Roles
+    /// that share CPUs are omitted.
     pub fn cores_in_words(&self) -> String {
         self.cores().map_or_else(|other| other, cores_in_words)
     }
 
-    /// Returns the placement for a table cell. If the DUT had as many threads as CPUs
-    /// ([`CpuPlacement::is_cores`]), the text begins with the number of cores. Otherwise the text
-    /// begins with a description. The roles that share the DUT's CPUs follow.
+    /// Returns the placement as text for a table cell. If [`CpuPlacement::is_cores`] is true for a number of cores, the
+    /// text begins with this number. Otherwise the text begins with a description of the placement. The roles that
+    /// share the DUT's CPUs follow.
     pub fn in_words(&self) -> String {
         let cores = self.cores().map_or_else(|other| other, |n| n.to_string());
         std::iter::once(cores).chain(self.sharing()).collect::<Vec<_>>().join(", ")
     }
 
-    /// Returns descriptions of the deviations from `cores` exclusive CPUs with one thread each. The
-    /// list is empty if there are no deviations.
+    /// Returns descriptions of the differences between this placement and `cores` exclusive CPUs with one thread each.
+    /// The list is empty if there are no differences.
     pub fn deviations_from(&self, cores: usize) -> Vec<String> {
         let other = match self.cores() {
             Ok(n) if n == cores => None,

@@ -62,9 +62,9 @@ impl Process {
         self.child.id()
     }
 
-    /// Returns the exit status (`None` after a signal) and a description, if the process has ended.
-    /// The process stays a zombie until this value is dropped. Its id, which is also the id of its
-    /// group, is therefore not reused before the group is ended.
+    /// If the process has ended, returns its exit status (`None` after a signal) and a description of its end. The
+    /// process stays a zombie until this value is dropped. Its id, which is also the id of its group, is therefore not
+    /// reused before the group is ended.
     pub fn ended(&self) -> Option<(Option<i32>, String)> {
         let id = Id::Pid(Pid::from_raw(self.child.id() as i32));
         match waitid(id, WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT) {
@@ -113,7 +113,7 @@ pub(crate) fn end_leftover(registry: &Path) -> io::Result<()> {
     end_noted(registry, PATIENCE)
 }
 
-/// Ends the same processes as [`end_leftover`], with SIGKILL immediately after SIGTERM.
+/// Ends the same processes as [`end_leftover`], but sends SIGKILL immediately after SIGTERM.
 ///
 /// # Errors
 /// Returns an error if the folder cannot be read.
@@ -136,8 +136,8 @@ fn end_noted(registry: &Path, patience: Duration) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns the fields of `/proc/PID/stat` that follow the program's name: state, parent, …
-/// (proc_pid_stat(5), from field 3 on).
+/// Returns the fields of `/proc/PID/stat` that follow the program's name: state, parent, and so on (field 3 and later
+/// in proc_pid_stat(5)).
 fn stat(pid: u32) -> Option<Vec<String>> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let fields: Vec<String> =
@@ -184,7 +184,8 @@ pub fn allowed_cpus(roots: &[u32]) -> Vec<Allowed> {
     allowed(texts.iter().flat_map(|text| text.lines()))
 }
 
-/// Same as [`allowed_cpus`], from the lines of `/proc/PID/task/*/status`.
+/// Returns the same result as [`allowed_cpus`], but computes it from `lines`, the text of all files
+/// `/proc/PID/task/*/status`.
 pub(crate) fn allowed<'a>(lines: impl Iterator<Item = &'a str>) -> Vec<Allowed> {
     let mut all: Vec<Allowed> = Vec::new();
     for list in lines.filter_map(|line| line.strip_prefix("Cpus_allowed_list:")) {
@@ -204,7 +205,8 @@ fn stat_lines() -> Vec<String> {
     numbers.filter_map(|n| fs::read_to_string(format!("/proc/{n}/stat")).ok()).collect()
 }
 
-/// Same as [`cpu_seconds`], from the lines of `/proc/*/stat`. The resolution is 10 ms.
+/// Returns the same result as [`cpu_seconds`], but computes it from `lines`, the text of all files `/proc/*/stat`. The
+/// resolution is 10 ms.
 pub(crate) fn family_seconds<'a>(lines: impl Iterator<Item = &'a str>, roots: &[u32]) -> f64 {
     let (family, used) = family_and_times(lines, roots);
     family.iter().filter_map(|pid| used.get(pid)).sum()
@@ -229,7 +231,7 @@ pub(crate) const FIRST_NAMESPACE: &str = "pid:[4026531836]";
 /// The flag for kernel threads in `/proc/PID/stat` (`PF_KTHREAD` in the kernel).
 const KERNEL_THREAD: u64 = 0x0020_0000;
 
-/// Returns this process, and its ancestors that run the same program.
+/// Returns the ids of this process and of its ancestors that run the same program.
 fn same_program() -> Vec<u32> {
     let program = |pid: u32| fs::read_link(format!("/proc/{pid}/exe")).ok();
     let own = program(std::process::id());
@@ -244,8 +246,9 @@ fn same_program() -> Vec<u32> {
     all
 }
 
-/// Returns the CPU time in seconds of all programs except kernel threads and the processes `ours`
-/// with their descendants and groups. The input consists of the lines of `/proc/*/stat`.
+/// Returns the CPU time of other programs, in seconds. It is computed from `lines`, the text of all files
+/// `/proc/*/stat`. Kernel threads are excluded. The processes `ours`, their descendants and their process groups are
+/// excluded too.
 pub(crate) fn seconds_of_others<'a>(
     lines: impl Iterator<Item = &'a str> + Clone,
     ours: &[u32],
@@ -263,7 +266,7 @@ pub(crate) fn seconds_of_others<'a>(
     lines.filter_map(of).sum()
 }
 
-/// Returns the given processes, their descendants and their process groups, from the lines of
+/// Returns the ids of the given processes, their descendants and their process groups. `lines` is the text of all files
 /// `/proc/*/stat`. Processes that have ended are omitted.
 pub(crate) fn family<'a>(lines: impl Iterator<Item = &'a str>, roots: &[u32]) -> HashSet<u32> {
     let lives = |line: &&str| !line.rsplit(')').next().is_some_and(|s| s.starts_with(" Z"));
@@ -271,8 +274,8 @@ pub(crate) fn family<'a>(lines: impl Iterator<Item = &'a str>, roots: &[u32]) ->
     family.into_iter().filter(|pid| times.contains_key(pid)).collect()
 }
 
-/// Returns the given processes with their descendants and process groups, and the CPU time of each
-/// process in seconds.
+/// Returns the ids of the given processes, their descendants and their process groups. Also returns the CPU time of
+/// each process in seconds.
 fn family_and_times<'a>(
     lines: impl Iterator<Item = &'a str>,
     roots: &[u32],

@@ -9,10 +9,9 @@
 //!        threads, task) ─────────────┘
 //! ```
 //!
-//! A driver is data: names, and functions that turn a [`Setting`] into a configuration text or a
-//! command. A driver starts no process: starting, observing and stopping processes are the same for
-//! all servers, and are implemented elsewhere. Only [`find`] and [`OperatorFile::read`] access
-//! files.
+//! A driver is data: names, and functions that turn a [`Setting`] into a configuration text or a command. A driver
+//! starts no process. The code that starts, observes and stops processes is the same for all servers, and is in other
+//! modules. Only [`find`] and [`OperatorFile::read`] access files.
 
 mod bind;
 mod coredns;
@@ -46,8 +45,8 @@ pub use operator::{
 pub use release::Release;
 pub use variant::Variant;
 
-/// Defines the enum of the server programs for a task. Each variant corresponds to a name in plans
-/// and to the driver of the program.
+/// Defines the enum of all server programs that can perform a task. Each variant corresponds to a program name in plans
+/// and to the driver of this program.
 macro_rules! kinds {
     ($(#[$about:meta])* $name:ident for $task:ty { $($(#[$of:meta])* $kind:ident => $driver:expr,)* }) => {
         $(#[$about])*
@@ -90,8 +89,8 @@ impl Dut {
         }
     }
 
-    /// Returns true if the driver configures DNSSEC validation for conformance checks. Returns
-    /// `None` for `custom`, because this depends on the plan's commands.
+    /// Returns true if the driver configures DNSSEC validation for conformance checks. Returns `None` for the driver
+    /// `custom`, because validation then depends on the plan's commands.
     pub fn validates(self) -> Option<bool> {
         match self {
             Dut::Bind | Dut::Unbound | Dut::Powerdns | Dut::KnotResolver => Some(true),
@@ -113,7 +112,7 @@ impl Dut {
 }
 
 impl Auth {
-    /// Same as [`Dut::bulk`], for the files of an AuthDNS server.
+    /// Returns the names of large files in the AuthDNS server's folder.
     pub fn bulk(self) -> &'static [&'static str] {
         if self.is_ours() { &[] } else { &[ZONE_FILE] }
     }
@@ -194,7 +193,7 @@ const OWN_PREFIXES: [&str; 6] = [
     "3fff:64:64:64::/64",
     "3fff:64:64:64:0:64::/96",
 ];
-/// Prefixes for the configuration with two prefixes.
+/// Prefixes for the configuration that has two prefixes.
 const SEVERAL: [&str; 2] = ["3fff:64:64:64:0:64::/96", "3fff:65:65::/48"];
 
 impl Dut {
@@ -233,12 +232,12 @@ impl Dut {
         }
     }
 
-    /// True if the server synthesizes records with several prefixes for the same client.
+    /// True if the server can synthesize records with several prefixes for the same client.
     fn supports_several_prefixes(self) -> bool {
         matches!(self, Dut::Bind | Dut::Dns64d)
     }
 
-    /// True if the addresses that the server excludes (RFC 6147 §5.1.4) can be configured.
+    /// True if further excluded addresses (RFC 6147 §5.1.4) can be configured on the server.
     fn excludes(self) -> bool {
         matches!(self, Dut::Bind | Dut::KnotResolver | Dut::Dns64d)
     }

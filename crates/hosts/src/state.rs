@@ -31,7 +31,7 @@ pub(crate) fn runtime_folder() -> io::Result<PathBuf> {
     first_usable(&passing_places(geteuid(), &|name| env::var_os(name)))
 }
 
-/// Lookup of an environment variable.
+/// Function that returns the value of an environment variable.
 type Variable<'a> = dyn Fn(&str) -> Option<OsString> + 'a;
 
 fn lasting_places(variable: &Variable<'_>) -> Vec<PathBuf> {

@@ -7,9 +7,9 @@ use std::str::Chars;
 /// Maximum number of characters that are shown from a message of a host or a server.
 pub const MESSAGE: usize = 4_000;
 
-/// Removes escape sequences (ECMA-48 §5.3, §5.4, §8.3.89) and control and direction-changing
-/// characters, and truncates the text to `most` characters. Line ends remain, and tabs become
-/// spaces. If the text was truncated, the number of removed characters is appended.
+/// Removes escape sequences (ECMA-48 §5.3, §5.4, §8.3.89), control characters and direction-changing characters. Line
+/// ends remain, and tabs become spaces. Then truncates the text to `most` characters. If the text was truncated, the
+/// number of removed characters is appended.
 pub fn plain(text: &str, most: usize) -> String {
     let mut out = String::new();
     let mut kept = 0;
@@ -47,7 +47,7 @@ pub fn plain(text: &str, most: usize) -> String {
     out
 }
 
-/// Same as [`plain`], but on one line: line ends become spaces.
+/// Returns the same text as [`plain`], but on a single line: line ends become spaces.
 pub fn plain_line(text: &str, most: usize) -> String {
     plain(text.trim_end(), most).replace('\n', " ")
 }

@@ -7,8 +7,8 @@ use units::counted;
 
 use crate::cpu_list::{cpu_list, cpu_ranges};
 
-/// Command that prints the input of [`CpuTopology::parse`] as lines `FILE:CONTENT`. The command
-/// needs only a shell and grep.
+/// Command whose output is the input of [`CpuTopology::parse`]: lines of the form `FILE:CONTENT`. The command needs
+/// only a shell and grep.
 pub const LIST_CPUS: [&str; 3] = [
     "sh",
     "-c",
@@ -25,7 +25,7 @@ pub struct CpuTopology {
 /// Core and NUMA node of a CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Cpu {
-    /// Number of the core: the lowest of the numbers of its CPUs.
+    /// Number of the core, which is the lowest number of its CPUs.
     core: usize,
     /// NUMA node of the CPU; 0 if the kernel reports none.
     node: usize,
@@ -65,7 +65,7 @@ impl CpuTopology {
         CpuTopology { cpus: usable.map(|cpu| (cpu, place(cpu))).collect() }
     }
 
-    /// Returns all CPUs, in order.
+    /// Returns the numbers of all CPUs in ascending order.
     pub fn cpus(&self) -> BTreeSet<usize> {
         self.cpus.keys().copied().collect()
     }
@@ -75,15 +75,15 @@ impl CpuTopology {
         self.cpus.is_empty()
     }
 
-    /// Returns `count` CPUs in ascending order, or `None` if the host has fewer CPUs. The CPUs are
-    /// chosen in this order:
+    /// Returns `count` CPUs in ascending order, or `None` if the host has fewer CPUs. The CPUs are chosen in this
+    /// order:
     /// - first threads of cores that have no CPU in `taken`
     /// - other threads of these cores
     /// - CPUs outside `taken` whose core has a CPU in `taken`
     /// - CPUs in `taken`
     ///
-    /// CPUs of equal rank are chosen from one NUMA node after another, starting with the node that
-    /// has the most CPUs of the best rank.
+    /// If several CPUs have the same rank in this list, all CPUs of one NUMA node are chosen before those of the next
+    /// node. The first node is the one with the most CPUs of the highest rank.
     pub fn pick(&self, count: usize, taken: &BTreeSet<usize>) -> Option<Vec<usize>> {
         let rank = |(&cpu, place): (&usize, &Cpu)| {
             let same_core = |other: &Cpu| other.core == place.core;

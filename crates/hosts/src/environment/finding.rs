@@ -17,7 +17,7 @@ pub struct Finding {
     pub concern: Option<Concern>,
 }
 
-/// Effect of a finding on measurements, and its fix.
+/// Effect of a finding on measurements, and a command that corrects the setting.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Concern {
     /// The effect on a measurement.

@@ -8,7 +8,7 @@ use crate::environment::tree::Tree;
 
 /// Folder with the manufacturer's data about the machine.
 const DMI: &str = "/sys/class/dmi/id";
-/// Limit for the stolen time of a CPU, in per cent. Above this limit, queries may be late.
+/// Limit for the stolen time of a CPU, in per cent. Above this limit, queries may be sent late.
 const STOLEN_LIMIT: f64 = 1.0;
 /// Limit for the busy time of all CPUs, in per cent. Above this limit, other programs affect
 /// measurements.

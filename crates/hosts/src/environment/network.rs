@@ -16,7 +16,7 @@ use crate::environment::tree::Tree;
 /// at least a thousand packets is full. The others only pass packets to further disciplines.
 const PLAIN: [&str; 7] = ["noqueue", "mq", "mqprio", "pfifo_fast", "pfifo", "bfifo", "fq"];
 
-/// Returns all findings about the network.
+/// Returns all findings about packet filters, connection tracking and queueing disciplines.
 pub(super) fn findings() -> Vec<Finding> {
     let rules = Rules::observe();
     let mut all = vec![packet_filter(&rules)];
@@ -65,8 +65,8 @@ impl Rules {
     }
 }
 
-/// Returns the number of rules in the output of `nft -j list ruleset`, and whether one of them
-/// refers to connection tracking (the expression `ct`, libnftables-json(5)).
+/// Returns the number of packet filter rules in the output of `nft -j list ruleset`. Also returns true if one of the
+/// rules refers to connection tracking (the expression `ct` in libnftables-json(5)).
 fn count_rules(json: &[u8]) -> Option<(u64, bool)> {
     let listed: Value = serde_json::from_slice(json).ok()?;
     let rules: Vec<&Value> =

@@ -30,8 +30,8 @@ pub(super) fn findings(tree: &Tree, interfaces: &[Interface]) -> Vec<Finding> {
     all
 }
 
-/// Returns the interfaces of a host that are up, from the files of the host. Facts that only the
-/// driver can report are missing.
+/// Returns the interfaces of a host that are up. The facts about them are read from the host's files, so facts that
+/// only the driver can report are missing.
 pub(super) fn from_files(tree: &Tree) -> Vec<Interface> {
     let up = |name: &String| {
         tree.read(format!("{CLASS}/{name}/operstate")).is_some_and(|state| state == "up")
@@ -129,8 +129,8 @@ fn concern(nic: &Interface) -> Option<(String, String)> {
     })
 }
 
-/// Returns the finding about the CPUs of an interface's interrupts, or `None` if no interrupts
-/// belong to the interface.
+/// Returns the finding about the CPUs that handle an interface's interrupts, or `None` if no interrupts belong to the
+/// interface.
 fn interrupts(tree: &Tree, nic: &Interface) -> Option<Finding> {
     let numbers = interrupt_numbers(tree, nic);
     let of = |irq: &u32| {

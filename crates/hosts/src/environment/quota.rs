@@ -15,8 +15,8 @@ pub(crate) struct Quota {
     file: PathBuf,
 }
 
-/// Returns the smallest quota among a control group and all its ancestor groups. `membership` is
-/// the text of `/proc/PID/cgroup`.
+/// Returns the smallest quota of a control group and its ancestor groups. `membership` is the text of
+/// `/proc/PID/cgroup`.
 pub(crate) fn smallest(tree: &Tree, membership: &str) -> Option<Quota> {
     let files = files(membership);
     let quotas = files.into_iter().filter_map(|file| {
@@ -26,8 +26,7 @@ pub(crate) fn smallest(tree: &Tree, membership: &str) -> Option<Quota> {
     quotas.min_by_key(|quota| quota.millicpu)
 }
 
-/// Returns the files that may set a quota for a process. `membership` is the text of
-/// `/proc/PID/cgroup`.
+/// Returns the paths of files that may set a quota for a process. `membership` is the text of `/proc/PID/cgroup`.
 pub(crate) fn files(membership: &str) -> Vec<PathBuf> {
     let Some(group) = membership.lines().find_map(|line| line.strip_prefix("0::/")) else {
         return Vec::new();

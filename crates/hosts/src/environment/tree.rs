@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Shell patterns of the files that are read. A tree from [`Tree::printed`] contains no other
-/// files. Symbolic links are followed.
+/// Shell patterns of the files that are read on a host without dns64bench ([`Tree::printed`]). Symbolic links are
+/// followed.
 const FILES: &str = "/proc/self/cgroup /proc/sys/kernel/hostname /proc/version /proc/cpuinfo /proc/meminfo /proc/stat /proc/net/dev /proc/interrupts \
     /proc/sys/net/core/rmem_max /proc/sys/net/core/wmem_max /proc/sys/net/core/netdev_max_backlog /proc/sys/kernel/sched_autogroup_enabled \
     /proc/sys/net/netfilter/nf_conntrack_count /proc/sys/net/netfilter/nf_conntrack_max /proc/irq/*/smp_affinity_list \
@@ -16,9 +16,9 @@ const FILES: &str = "/proc/self/cgroup /proc/sys/kernel/hostname /proc/version /
     /sys/class/dmi/id/sys_vendor /sys/class/dmi/id/product_name /sys/class/dmi/id/board_name /sys/class/dmi/id/bios_vendor \
     /sys/class/dmi/id/bios_version /sys/class/dmi/id/bios_date /sys/class/net/*/operstate /sys/class/net/*/speed \
     /sys/class/net/*/queues/*/byte_queue_limits/limit /sys/class/net/*/queues/*/rps_cpus /sys/class/net/*/device/numa_node";
-/// Symbolic links with a target path that is a fact.
+/// Symbolic links whose target path is used as a fact.
 const LINKS: &str = "/sys/class/net/*/device /sys/class/net/*/device/driver";
-/// Folders with file names that are facts.
+/// Folders whose file names are used as facts.
 const FOLDERS: &str = "/sys/class/net/*/device/msi_irqs";
 /// First word of the line that precedes each file in the output of [`Tree::script`].
 const MARK: &str = "dns64bench-file ";
@@ -26,10 +26,9 @@ const MARK: &str = "dns64bench-file ";
 /// The files of /proc and /sys that describe a host.
 #[derive(Clone, Debug)]
 pub(crate) enum Tree {
-    /// Files below a folder: `/`, or a recorded tree of another host.
+    /// Files below a folder: the root folder of this host, or a folder with recorded files of a different host.
     Disk(PathBuf),
-    /// Contents of files by absolute path. The content of a symbolic link is the path of its
-    /// target.
+    /// Contents of files, by absolute path. For a symbolic link, the stored text is the path of its target.
     Printed(BTreeMap<PathBuf, String>),
 }
 
@@ -39,8 +38,8 @@ impl Tree {
         Tree::Disk("/".into())
     }
 
-    /// Returns a script for a POSIX shell that prints all files for [`Tree::printed`]. The script
-    /// never fails, because it omits missing files.
+    /// Returns a POSIX shell script that prints all files. The output of this script is the input of [`Tree::printed`].
+    /// The script never fails, because it omits missing files.
     pub(crate) fn script() -> String {
         format!(
             "{}; for f in {LINKS}; do [ -e \"$f\" ] && echo \"{MARK}$f\" && readlink -f \"$f\"; done; \
@@ -51,14 +50,16 @@ impl Tree {
         )
     }
 
-    /// Same as [`Tree::script`], but prints only the files that match the shell patterns `files`.
+    /// Returns a POSIX shell script that prints the files that match the shell patterns `files`. The output of this
+    /// script is the input of [`Tree::printed`].
     pub(crate) fn script_for(files: &str) -> String {
         format!(
             "for f in {files}; do [ -r \"$f\" ] && echo \"{MARK}$f\" && cat \"$f\" 2>/dev/null; done; :"
         )
     }
 
-    /// Returns a script that prints the file `path` under the name `name`.
+    /// Returns a POSIX shell script that prints the contents of the file `path`. In the output, the path of the file is
+    /// `name`.
     pub(crate) fn script_of(path: &str, name: &str) -> String {
         format!("echo '{MARK}{name}'; cat {path}")
     }
@@ -131,13 +132,14 @@ fn number_in(name: &str) -> Option<u64> {
     name.trim_start_matches(|c: char| !c.is_ascii_digit()).parse().ok()
 }
 
-/// Mount points of cgroup v2: on hosts without cgroup v1, and on hosts that also use cgroup v1.
+/// Possible mount points of cgroup v2. Hosts without cgroup v1 use the first. Hosts that also use cgroup v1 use the
+/// second.
 pub(super) const MOUNTS: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
 /// File that lists the control groups of the process that reads it.
 pub(super) const OWN: &str = "/proc/self/cgroup";
 
-/// Returns a script that prints the quota files for the shell that runs it, in the format of
-/// [`Tree::printed`].
+/// Returns a POSIX shell script that prints the files with the CPU quotas of the shell that runs the script. The output
+/// of this script is the input of [`Tree::printed`].
 fn quota_script() -> String {
     let print = Tree::script_for("\"$m$g/cpu.max\"");
     format!(
@@ -158,7 +160,7 @@ pub(crate) mod tests {
         )
     }
 
-    /// Returns a tree from lines `FILE:LINE`, as printed by grep.
+    /// Builds a tree from lines of the form `FILE:LINE`, as printed by grep.
     pub(crate) fn from_lines(text: &str) -> Tree {
         let mut files: BTreeMap<PathBuf, String> = BTreeMap::new();
         for (path, line) in text.lines().filter_map(|line| line.split_once(':')) {

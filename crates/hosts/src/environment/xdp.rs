@@ -9,8 +9,8 @@ use units::grouped;
 
 use crate::environment::finding::{Finding, finding};
 
-/// Returns the AF_XDP findings of an interface: its queues, its queue selection, and a finding for
-/// each AF_XDP mode. If AF_XDP cannot be used, the only finding is the reason.
+/// Returns the AF_XDP findings of an interface: its queues, its queue selection, and a finding for each AF_XDP mode. If
+/// AF_XDP cannot be used, the only finding contains the reason.
 pub(super) fn findings(interface: &str) -> Vec<Finding> {
     let subject = |what: &str| format!("AF_XDP on {interface}: {what}");
     let probed = match xdp::probe(interface) {
@@ -34,8 +34,8 @@ pub(super) fn findings(interface: &str) -> Vec<Finding> {
     all
 }
 
-/// Returns the finding about an attach mode. If zero-copy mode is refused, the finding contains a
-/// hint for virtio devices, which need a feature for this mode.
+/// Returns the finding about an AF_XDP attach mode. If the kernel refuses zero-copy mode, the finding contains a hint
+/// for virtio devices, which need a feature for this mode.
 fn attached(subject: &str, mode: AttachMode, tried: &io::Result<()>) -> Finding {
     let Err(error) = tried else { return finding(subject, "works") };
     let is_refused = mode == AttachMode::ZeroCopy && error.kind() == io::ErrorKind::InvalidInput;
@@ -50,7 +50,7 @@ fn attached(subject: &str, mode: AttachMode, tried: &io::Result<()>) -> Finding 
     Finding { unavailable: true, ..found }
 }
 
-/// Returns the finding about how an interface with `queues` queues selects the queue for a packet.
+/// Returns the finding about how an interface selects one of its `queues` queues for a received packet.
 fn steered(interface: &str, queues: u32) -> Finding {
     let found = steering(interface);
     let word = |hashed: Option<HashedFields>| match hashed {

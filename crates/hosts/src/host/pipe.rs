@@ -61,7 +61,7 @@ pub(super) struct Pipe {
     output: File,
     /// Thread that prints the process's standard error.
     forwarder: JoinHandle<()>,
-    /// Received octets that do not form a complete line yet, or belong to lines that were not returned yet.
+    /// Received octets that have not been returned as a line yet.
     ahead: Vec<u8>,
     /// Number of octets received since the start of the pending request.
     taken: usize,

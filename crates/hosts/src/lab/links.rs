@@ -28,7 +28,7 @@ impl Host {
         }
     }
 
-    /// Returns the name that the host's network namespace has if root created the lab.
+    /// Returns the name of the host's network namespace, which exists only if root created the lab.
     pub(crate) fn namespace(self) -> String {
         format!("dns64bench-{}", self.as_str())
     }
@@ -42,7 +42,7 @@ impl FromStr for Host {
     }
 }
 
-/// Error from creating, entering or removing the lab.
+/// Error that occurred while the lab was created, entered or removed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LabError {
@@ -66,20 +66,20 @@ pub enum LabError {
     /// The lab is not up.
     #[error("the lab is not up: run dns64bench lab up")]
     NotUp,
-    /// A link does not answer.
+    /// A host does not answer over a link of the lab.
     #[error("the link from {from} to {to} does not answer: {why}")]
     Link {
         /// Host and interface that sent the query.
         from: String,
         /// Host and interface that should have answered.
         to: String,
-        /// The error that occurred instead of an answer.
+        /// Reason why no answer was received.
         why: String,
     },
     /// An input or output operation failed.
     #[error("cannot {doing}: {source}")]
     Io {
-        /// The operation, as text that follows "cannot".
+        /// Description of the operation, which follows the word "cannot" in the message.
         doing: String,
         /// Error returned by the system.
         source: io::Error,
@@ -91,7 +91,7 @@ pub(super) fn io_error(doing: impl Into<String>) -> impl FnOnce(io::Error) -> La
     move |source| LabError::Io { doing, source }
 }
 
-/// A link between two hosts: interface names and addresses at both ends.
+/// A link between two hosts, with the interface name and the addresses at each end.
 pub(super) struct Link {
     pub(crate) ends: [End; 2],
 }

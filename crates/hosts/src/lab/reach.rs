@@ -1,9 +1,9 @@
 //! Check that the lab's links work: each end of a link must be able to resolve the link-layer
 //! address of the other end.
 //!
-//! A new link drops the first query for a link-layer address, and the kernel repeats that query
-//! only after a second. Packets sent meanwhile are lost. The lab therefore counts as up only after
-//! both ends of each link have received an answer.
+//! A new link drops the first query for a link-layer address, and the kernel repeats that query only after a second.
+//! Packets sent during this second are lost. The lab therefore counts as ready only after both ends of each link have
+//! received an answer.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -14,7 +14,7 @@ use net::neighbour::NextHop;
 
 use crate::lab::links::{End, LINKS, LabError, io_error};
 
-/// Time limit for the answers of all links.
+/// Time limit within which all links must answer.
 const LIMIT: Duration = Duration::from_secs(10);
 
 /// Error for an address that cannot be resolved to a link-layer address.
@@ -27,11 +27,10 @@ pub struct UnreachableAddress {
     pub source: io::Error,
 }
 
-/// Waits until this host has resolved the link-layer addresses of all `addresses`, for at most ten
-/// seconds.
+/// Waits until this host has resolved the link-layer addresses of all `addresses`, for at most ten seconds.
 ///
 /// # Errors
-/// The first address that did not answer.
+/// Returns the first address that did not answer.
 pub fn reach(addresses: &[IpAddr]) -> Result<(), UnreachableAddress> {
     let give_up = Instant::now() + LIMIT;
     for &address in addresses {
@@ -45,8 +44,8 @@ pub fn reach(addresses: &[IpAddr]) -> Result<(), UnreachableAddress> {
     Ok(())
 }
 
-/// Waits until the two ends of each link reach each other. Each end is tested by a dns64bench
-/// process on its host, and all these processes run at the same time.
+/// Waits until the two ends of each link can reach each other. Each end is tested by a dns64bench process on its host,
+/// and all these processes run at the same time.
 pub(super) fn all_links() -> Result<(), LabError> {
     let ends = LINKS
         .iter()

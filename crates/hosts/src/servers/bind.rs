@@ -43,8 +43,7 @@ fn check(file: &str) -> Vec<String> {
     vec!["named-checkconf".into(), file.into()]
 }
 
-/// Returns the first part of the configuration, which is the same in both roles: files and listen
-/// address.
+/// Returns the first part of the configuration: files and listen address. This part is the same for both roles.
 fn head<T>(setting: &Setting<'_, T>) -> String {
     let (place, ip, port) = (setting.place(), setting.listen.ip(), setting.listen.port());
     let (on, off) =
@@ -83,16 +82,16 @@ fn dns64(setting: &Setting<'_, Translate>) -> String {
     )
 }
 
-/// Returns configuration that exempts BIND's built-in zones (RFC 8880 §7) from forwarding.
-/// Otherwise `forward only` would disable these zones. The alternative `forward first` would query
-/// the root servers after each error from AuthDNS.
+/// Returns configuration that exempts BIND's built-in zones (RFC 8880 §7) from forwarding. Otherwise the option
+/// `forward only` would disable these zones. The alternative option `forward first` would query the root servers after
+/// each error from AuthDNS.
 fn built_in_zones() -> String {
     ["ipv4only.arpa", "170.0.0.192.in-addr.arpa", "171.0.0.192.in-addr.arpa"]
         .map(|name| format!("zone \"{name}\" {{ type forward; forwarders {{ }}; }};\n"))
         .concat()
 }
 
-/// Returns the keys of the signed zones as the only trust anchors. All other zones are insecure,
+/// Returns configuration that makes the keys of the signed zones the only trust anchors. All other zones are insecure,
 /// because the root's key is absent.
 fn trust_anchors(checked: &Checked) -> String {
     let key = |(owner, data): (&str, Vec<&str>)| {

@@ -11,9 +11,9 @@ use crate::servers::operator::{Operator, PLACEHOLDERS};
 use crate::servers::release::Release;
 use crate::servers::variant::Variant;
 
-/// Name of the zone file with the names of trials, in the AuthDNS server's folder.
+/// Name of the zone file in the AuthDNS server's folder. The zone contains the names that trials query.
 pub const ZONE_FILE: &str = "dns64perf.test.zone";
-/// Zone with the names of conformance checks.
+/// Name of the zone that contains the names for conformance checks.
 pub const CHECKED_ZONE: &str = "conform.example";
 
 /// Task of a DUT: synthesize AAAA records, with AuthDNS as the upstream.
@@ -38,7 +38,7 @@ impl Translate {
     /// Returns the first prefix.
     ///
     /// # Panics
-    /// If there are no prefixes.
+    /// Panics if there are no prefixes.
     pub(crate) fn prefix(&self) -> Prefix {
         self.prefixes[0]
     }
@@ -48,16 +48,15 @@ impl Translate {
 /// AuthDNS. If the DUT supports validation, it validates only with the trust anchors in `anchors`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Checked {
-    /// DNSKEY and DS records of the signed zones, as lines of a zone file. If empty, the DUT does
-    /// not validate.
+    /// DNSKEY and DS records of the signed zones, as lines of a zone file. If there are none, the DUT does not
+    /// validate.
     pub anchors: Vec<String>,
     /// A range of IPv6 addresses that the DUT excludes in addition to ::ffff:0:0/96.
     pub excluded: Option<&'static str>,
 }
 
 impl Checked {
-    /// Returns the configuration for a variant. `anchors` are the trust anchors of the signed
-    /// zones.
+    /// Returns the configuration for a variant. `anchors` contains the trust anchors of the signed zones.
     pub fn for_variant(variant: &Variant, anchors: &[String]) -> Checked {
         let validates = *variant != Variant::NoValidation;
         Checked {
@@ -71,7 +70,8 @@ impl Checked {
         !self.anchors.is_empty()
     }
 
-    /// Returns the owner and the record data of each trust anchor of a type, such as `DS`.
+    /// Returns all trust anchors that have the record type `rtype`, such as `DS`. Each trust anchor consists of its
+    /// owner name and the words of its record data.
     pub(crate) fn of_type<'a>(
         &'a self,
         rtype: &'a str,
@@ -93,10 +93,11 @@ pub struct Serve {
     pub zone: PathBuf,
     /// Fraction of names with an AAAA record, from 0 to 1. The zone file has the same fraction.
     pub aaaa: Share,
-    /// Status socket for the counters of dns64bench's AuthDNS; other servers do not count queries.
+    /// Path of the status socket, which reports the counters of dns64bench's AuthDNS. Other servers do not count
+    /// queries.
     pub status: Option<PathBuf>,
-    /// File for the trust anchors. If present, dns64bench's AuthDNS serves the names of conformance
-    /// checks, otherwise the names of trials.
+    /// File into which dns64bench's AuthDNS writes its trust anchors. If the file is given, AuthDNS serves the names of
+    /// conformance checks. Otherwise it serves the names of trials.
     pub anchors: Option<PathBuf>,
 }
 
@@ -106,7 +107,7 @@ pub struct Serve {
 pub struct Setting<'a, T> {
     /// Folder of the server's files on its host, including the configuration.
     pub folder: &'a Path,
-    /// Listen address and port, UDP and TCP.
+    /// Listen address and port, for both UDP and TCP.
     pub listen: SocketAddr,
     /// Number of CPUs of the server. This number is used only for the placeholder `{cores}`.
     pub cores: usize,
@@ -128,10 +129,10 @@ pub enum Program {
     Own {
         /// Name of the program.
         name: &'static str,
-        /// Arguments with which dns64bench acts as this program.
+        /// Arguments that make dns64bench act as this program.
         words: &'static [&'static str],
     },
-    /// The first word of the plan's commands.
+    /// The program is the first word of the plan's commands.
     OfThePlan,
 }
 
@@ -141,34 +142,34 @@ pub enum Program {
 pub enum Version {
     /// The program is run with this argument.
     Argument(&'static str),
-    /// A script for `sh`, with the program as `$1`.
+    /// A script that `sh` runs. The script's first argument (`$1`) is the program.
     Script(&'static str),
     /// The command `version` of the plan is run, if there is one.
     OfThePlan,
 }
 
-/// Location of the setting for a server's number of threads or processes.
+/// Method to set a server's number of threads or processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ThreadOption {
-    /// On the command line, even if the operator provides a configuration file.
+    /// The number is set on the command line, even if the operator provides a configuration file.
     ByCommand,
-    /// In the configuration file. The operator's configuration file must contain `{threads}` or
+    /// The number is set in the configuration file. If the operator provides this file, it must contain `{threads}` or
     /// `{cores}` to set the number.
     ByConfiguration,
 }
 
-/// Condition that shows that a server is ready.
+/// Condition under which a server counts as ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ready {
-    /// The server answers a query to its listen address.
+    /// The server answers a query that is sent to its listen address.
     Answers,
     /// The server's status socket reports counters.
     Status,
 }
 
-/// Description of a server program for a task, [`Translate`] or [`Serve`].
+/// Description of a server program in one role. The parameter `T` is the task of this role, [`Translate`] or [`Serve`].
 pub struct Driver<T: 'static> {
-    /// Name in reports.
+    /// Name of the server in reports.
     pub name: &'static str,
     /// Program that is started.
     pub program: Program,
@@ -180,23 +181,22 @@ pub struct Driver<T: 'static> {
     /// Function that returns the text of the configuration file. The main section of the text
     /// contains the operator's lines ([`Setting::extra`]).
     pub(crate) configuration: fn(&Setting<'_, T>) -> String,
-    /// Function that returns the command that starts the server. Its second argument is the
-    /// program, which is the first part of the command.
+    /// Function that returns the command that starts the server. The second argument of the function contains the first
+    /// words of this command: the program, and its fixed arguments if it has any.
     pub(crate) command: fn(&Setting<'_, T>, &[String]) -> Vec<String>,
-    /// Function that returns the command that checks a configuration file, or `None` if there is no
-    /// checker.
+    /// Function that returns the command for checking a configuration file; `None` if the server has no such command.
     pub(crate) check: Option<fn(&str) -> Vec<String>>,
-    /// Location of the setting for the number of threads or processes.
+    /// Method to set the number of threads or processes.
     pub(crate) told: ThreadOption,
-    /// Condition that shows that the server is ready.
+    /// Condition under which the server counts as ready.
     pub ready: Ready,
     /// True if the server supports IPv6, for the upstream queries of a DUT or for the answers of an
     /// AuthDNS server.
     pub supports_ipv6: bool,
     /// True if the server supports AF_XDP.
     pub supports_xdp: bool,
-    /// Drivers of later releases with a different configuration format. The drivers are in
-    /// ascending order of releases, each with the first release to which it applies.
+    /// Drivers for later releases that have a different configuration format. They are in ascending order of releases,
+    /// each with the first release to which it applies.
     pub(crate) later: &'static [(Release, Driver<T>)],
 }
 
@@ -239,14 +239,13 @@ impl<T> Driver<T> {
         (self.command)(setting, program)
     }
 
-    /// Returns the command that checks the configuration file `file`, or `None` if the server has
-    /// no checker.
+    /// Returns the command that checks the configuration file `file`, or `None` if the server has no such command.
     pub fn checker(&self, file: &str) -> Option<Vec<String>> {
         self.check.map(|check| check(file))
     }
 
-    /// Returns the command that prints the version of the server. The command is empty if the
-    /// version command comes from the plan but the plan contains no such command.
+    /// Returns the command that prints the version of the server. If the plan's commands control the server, this
+    /// command is part of the plan. The result is empty if the plan does not contain it.
     pub fn version_command(&self, operator: &Operator, program: &[String]) -> Vec<String> {
         match self.version {
             Version::Argument(argument) => with(program, &[argument]),
@@ -311,12 +310,12 @@ impl<T> Setting<'_, T> {
     }
 }
 
-/// Converts words to owned text.
+/// Converts a list of string slices to a list of owned strings.
 pub(super) fn words(words: &[&str]) -> Vec<String> {
     words.iter().map(|&word| word.to_owned()).collect()
 }
 
-/// Appends arguments to a program.
+/// Returns the words of `program`, followed by the arguments.
 pub(super) fn with(program: &[String], arguments: &[&str]) -> Vec<String> {
     [program, &words(arguments)].concat()
 }

@@ -14,8 +14,8 @@ use crate::servers::release::Release;
 const FILE: &str = "kresd.conf";
 pub(super) const DRIVER: Driver<Translate> =
     Driver { later: &[(Release(6, 0), OF_RULES)], ..OF_POLICIES };
-/// Driver for releases that forward by rules. Names below `test.` are answered locally (RFC 6761)
-/// unless a rule forwards them. A policy has no effect on these names.
+/// Driver for releases in which rules define the forwarding. Names below `test.` are answered locally (RFC 6761) unless
+/// a rule forwards them. A policy has no effect on these names.
 const OF_RULES: Driver<Translate> = Driver {
     configuration: |setting| {
         let upstreams = each(setting, |ip, port| format!("{{ '{ip}@{port}' }}"));
@@ -28,7 +28,7 @@ const OF_RULES: Driver<Translate> = Driver {
     },
     ..OF_POLICIES
 };
-/// Driver for releases that forward by policies.
+/// Driver for releases in which policies define the forwarding.
 const OF_POLICIES: Driver<Translate> = Driver {
     name: "Knot Resolver",
     program: Program::Named("kresd"),

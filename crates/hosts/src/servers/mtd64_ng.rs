@@ -23,8 +23,8 @@ pub(super) const DRIVER: Driver<Translate> = Driver {
     supports_xdp: false,
     later: &[],
 };
-/// Shell script that starts mtd64-ng. `$1` is the folder with the `etc` that is mounted over the
-/// system's `/etc`, and `$2` is the program.
+/// Shell script that starts mtd64-ng. Its first argument (`$1`) is a folder, whose subfolder `etc` is mounted over the
+/// system's `/etc`. Its second argument (`$2`) is the program.
 const SCRIPT: &str = "mount -t overlay overlay -o lowerdir=\"$1/etc\":/etc /etc && \"$2\" || exit 1; \
                       trap 'exit 0' TERM; sleep infinity & wait";
 /// Shell script that prints the version, because mtd64-ng has no version option. The version

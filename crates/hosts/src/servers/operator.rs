@@ -34,7 +34,7 @@ pub struct Operator {
 pub struct OperatorFile {
     /// Path relative to the plan's folder.
     pub path: PathBuf,
-    /// Contents of the file; empty before [`OperatorFile::read`].
+    /// Contents of the file; empty until [`OperatorFile::read`] has been called.
     pub text: String,
 }
 
@@ -111,8 +111,8 @@ pub struct Custom {
     /// Command that ends the server. If it is set, `start` may return immediately, like
     /// `systemctl start`.
     pub stop: Vec<String>,
-    /// Command that prints the ids of the server's processes. Their CPU time and CPUs are recorded.
-    /// By default, the server is the process started by `start`.
+    /// Command that prints the ids of the server's processes. The CPU time and the CPUs of these processes are
+    /// recorded. By default, the process started by `start` counts as the server.
     pub cpu_pids: Vec<String>,
     /// Command that prints the version of the server.
     pub version: Vec<String>,

@@ -41,12 +41,12 @@ const OF_LINES: Driver<Translate> = Driver {
     supports_xdp: false,
     later: &[],
 };
-/// Name of the Lua file with trust anchors in the server's folder. Trust anchors can be set only in
-/// Lua.
+/// Name of a Lua file in the server's folder. The file contains the trust anchors, because PowerDNS can set them only
+/// in Lua.
 pub(super) const ANCHORS: &str = "anchors.lua";
 
-/// Returns the contents of the Lua file, which replaces the root's trust anchors with those for the
-/// conformance checks.
+/// Returns the contents of the Lua file. It replaces the root's trust anchors with the trust anchors for conformance
+/// checks.
 pub(super) fn anchors(checked: &Checked) -> String {
     let add = |(owner, data): (&str, Vec<&str>)| {
         format!("addTA(\"{}\", \"{}\")\n", owner.trim_end_matches('.'), data.join(" "))
@@ -54,8 +54,7 @@ pub(super) fn anchors(checked: &Checked) -> String {
     format!("clearTA()\n{}", checked.of_type("DS").map(add).collect::<String>())
 }
 
-/// Returns the command that checks a configuration file. This command takes the folder of the file
-/// as an option.
+/// Returns the command that checks a configuration file. An option of this command contains the folder of the file.
 fn check(file: &str) -> Vec<String> {
     let folder = std::path::Path::new(file).parent().unwrap_or(std::path::Path::new("."));
     vec![

@@ -20,11 +20,11 @@ pub enum Variant {
     /// this configuration.
     #[default]
     Usual,
-    /// Prefixes that differ from the plan's.
+    /// Prefixes that differ from the prefix in the plan.
     Prefixes(Vec<Prefix>),
-    /// No validation, although the server supports it.
+    /// Validation is off, although the server supports it.
     NoValidation,
-    /// The range [`EXCLUDED`] is excluded.
+    /// The DUT excludes the range [`EXCLUDED`].
     Excluding,
 }
 

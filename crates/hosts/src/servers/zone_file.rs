@@ -21,8 +21,7 @@ pub(super) struct ZoneServerConfig {
 }
 
 impl ZoneServerConfig {
-    /// Returns the configuration values for a setting. The operator's lines are indented by
-    /// `indent`.
+    /// Returns the configuration values for the settings of a server. The operator's lines are indented by `indent`.
     pub(super) fn by(setting: &Setting<'_, Serve>, indent: &str) -> ZoneServerConfig {
         ZoneServerConfig {
             folder: setting.place(),
